@@ -1,0 +1,28 @@
+//! What every other crate of faircast stands on: virtual time, quantities with units, serial
+//! sequence numbers, identifiers, seeded random streams and the events of a trace.
+//!
+//! The crate is `no_std`: a clock, a thread, a socket or a hash map with a random order cannot be
+//! named here, and so the compiler proves the purity that the protocols need.
+
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod cx;
+mod event;
+mod ids;
+pub mod math;
+mod quantity;
+mod rng;
+mod seq;
+mod time;
+
+pub use cx::{Cx, NullTrace, Trace};
+pub use event::{BadInput, CutReason, DropReason, Event, LinkCounters, SwitchReason, TimeoutKind};
+pub use ids::{FlowId, LinkId, NodeId};
+pub use quantity::{Bitrate, Bytes, ParseQuantityError, Quantity};
+pub use rng::{Purpose, Rng};
+pub use seq::Seq;
+pub use time::{Duration, Time};

@@ -1,0 +1,15 @@
+//! One direction of one link: a queue, a serialiser and a wire.
+//!
+//! The simulator and the lab use the same [`Link`]; only their clocks differ. All times are
+//! *scheduled* times: a link never asks when it was woken, only when a packet arrived. What is in
+//! propagation never counts as queue, and remainders below a nanosecond are carried.
+
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod config;
+
+pub use config::{LinkChange, LinkConfig, QueueConfig, RedConfig};

@@ -1,0 +1,169 @@
+//! Congestion control as a pair at the two ends of a *span*: end to end (sender and group), or
+//! one hop.
+//!
+//! A sender asks its control for a [`Permit`], never for a window or a rate, so that window-,
+//! rate- and credit-based schemes fit alike. Repair (NAK, FEC, retransmission) belongs to the
+//! endpoint and not to the scheme; a scheme sees a repair as [`Arrival::repair`].
+
+use alloc::vec::Vec;
+
+use faircast_base::{Cx, Duration, NodeId, Seq, Time};
+
+/// Whether a packet may leave. Ordered from free to strict, so that several controls compose by
+/// `max`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Permit {
+    /// At once.
+    Now,
+    /// At this moment, which is later than now.
+    At(Time),
+    /// Not before feedback or a timeout; one of the control's timers is armed.
+    Blocked,
+}
+
+/// What goes over the wire for a scheme: the value of one option on data packets or on feedback.
+pub trait Wire: Sized {
+    /// Appends the encoding to `out`.
+    fn encode(&self, out: &mut Vec<u8>);
+
+    /// Reads a whole encoding; `None` where the bytes are not one. Never panics.
+    fn decode(bytes: &[u8]) -> Option<Self>;
+}
+
+/// Which of the last 32 data packets have arrived: the body of a positive acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AckVector {
+    /// The highest sequence number received.
+    pub highest: Seq,
+    /// Bit i: whether `highest - i` was received. Bit 0 is `highest` itself.
+    pub bitmap: u32,
+}
+
+/// How a report came to the sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// On a positive acknowledgement with this body.
+    Ack(AckVector),
+    /// On a negative acknowledgement, asking for repair of `first` and perhaps more.
+    Nak {
+        /// The first sequence number asked for.
+        first: Seq,
+    },
+    /// On its own.
+    Alone,
+}
+
+/// How a report is to travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// At once to the sender, on a positive acknowledgement with the endpoint's [`AckVector`].
+    SenderAck,
+    /// With the next negative acknowledgement that the endpoint sends.
+    OnNak,
+    /// At once to the sender as a NAK that asks for no repair: pgmcc's dummy NAK.
+    SenderNak,
+}
+
+/// A data packet as a receiver's side of a scheme sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// Its sequence number.
+    pub seq: Seq,
+    /// Bytes of payload.
+    pub len: u32,
+    /// Whether it is a repair.
+    pub repair: bool,
+    /// Whether it was already there.
+    pub duplicate: bool,
+    /// Whether the network marked congestion on it.
+    pub congestion_experienced: bool,
+}
+
+/// What a control shows of itself. A field that the scheme does not have is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Gauges {
+    /// Window in packets.
+    pub window: Option<f64>,
+    /// Packets in flight.
+    pub flight: Option<u32>,
+    /// Rate in bits of payload per second.
+    pub rate_bits_per_s: Option<f64>,
+    /// The representative: pgmcc's acker, TFMCC's CLR.
+    pub representative: Option<NodeId>,
+    /// Smoothed round trip to the representative.
+    pub rtt: Option<Duration>,
+}
+
+/// The sender's half of a scheme.
+pub trait SenderControl {
+    /// Rides on each data packet: acker, CLR, round.
+    type Announce: Wire;
+    /// What comes back.
+    type Report: Wire;
+
+    /// Whether a data packet with `len` bytes of payload may leave now. A repair asks with
+    /// `repair` set.
+    fn permit(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) -> Permit;
+
+    /// A new data packet leaves. Returns what rides on it.
+    fn on_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32) -> Self::Announce;
+
+    /// A repair leaves. `None` lets it travel without an announcement.
+    fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32) -> Option<Self::Announce>;
+
+    /// A report has come.
+    fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier, report: &Self::Report);
+
+    /// A receiver said that it leaves the session.
+    fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId);
+
+    /// The application has nothing to send although a permit was there.
+    fn on_idle(&mut self, _cx: &mut Cx<'_>) {}
+
+    /// Time has passed. A spurious call does nothing.
+    fn on_timeout(&mut self, cx: &mut Cx<'_>);
+
+    /// When [`on_timeout`](Self::on_timeout) wants to be called.
+    fn next_timeout(&self) -> Option<Time>;
+
+    /// For the trace.
+    fn gauges(&self) -> Gauges;
+}
+
+/// A receiver's half of a scheme.
+pub trait ReceiverFeedback {
+    /// What rides on each data packet.
+    type Announce: Wire;
+    /// What goes back.
+    type Report: Wire;
+
+    /// A data packet has come, with its announcement where it carried one.
+    fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&Self::Announce>);
+
+    /// Packets `first` to `last` were found missing.
+    fn on_missing(&mut self, cx: &mut Cx<'_>, first: Seq, last: Seq);
+
+    /// The application took `len` bytes.
+    fn on_consumed(&mut self, _cx: &mut Cx<'_>, _len: u32) {}
+
+    /// Another receiver's report was heard.
+    fn on_overheard(&mut self, _cx: &mut Cx<'_>, _from: NodeId, _report: &Self::Report) {}
+
+    /// A report that is due now, with how it is to travel.
+    fn poll_report(&mut self, cx: &mut Cx<'_>) -> Option<(Audience, Self::Report)>;
+
+    /// The report that rides on a NAK which the endpoint is about to send.
+    fn report_for_nak(&mut self, cx: &mut Cx<'_>) -> Option<Self::Report>;
+
+    /// Time has passed. A spurious call does nothing.
+    fn on_timeout(&mut self, cx: &mut Cx<'_>);
+
+    /// When [`on_timeout`](Self::on_timeout) wants to be called.
+    fn next_timeout(&self) -> Option<Time>;
+}
+
+/// A receiver's half that stands for others below it: a repair head.
+pub trait Aggregate: ReceiverFeedback {
+    /// A child's report has come.
+    fn on_child_report(&mut self, cx: &mut Cx<'_>, child: NodeId, report: &Self::Report);
+}

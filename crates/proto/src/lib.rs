@@ -1,0 +1,18 @@
+//! The protocols of faircast as pure state machines: no sockets, clocks, threads or randomness of
+//! their own. A simulator, a lab or live sockets drive them through [`Machine`].
+//!
+//! The crate is `no_std`, so the compiler proves that nothing here can reach the outside world.
+
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod content;
+pub mod control;
+mod machine;
+pub mod options;
+pub mod relay;
+
+pub use machine::{AppEvent, Datagram, Destination, Machine, Transmit};

@@ -1,0 +1,106 @@
+//! The contract between protocol machines and the drivers that give them time and packets.
+
+use alloc::vec::Vec;
+
+use faircast_base::{Cx, NodeId, Time};
+
+/// Where a datagram goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// To every member of the session's group.
+    Group,
+    /// To one node.
+    Node(NodeId),
+}
+
+/// A datagram as it arrives: `bytes`, then `zeros` bytes of value zero.
+///
+/// The tail of zeros stands for payload that nobody needs to look at, so that a simulated source
+/// of unlimited data costs no memory and no copies, yet every length and checksum is that of the
+/// real packet. On real networks `zeros` is always 0.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram<'a> {
+    /// Who sent it, as the network says. Not to be trusted more than the network.
+    pub from: NodeId,
+    /// Whether it came to the group or to this node alone.
+    pub to: Destination,
+    /// The bytes of the packet.
+    pub bytes: &'a [u8],
+    /// How many zero bytes follow them.
+    pub zeros: u32,
+    /// Whether the network marked it as having met congestion (ECN CE).
+    pub congestion_experienced: bool,
+}
+
+/// A datagram to send. Its bytes are what [`Machine::poll_transmit`] wrote into the buffer, then
+/// `zeros` bytes of value zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where it goes.
+    pub to: Destination,
+    /// How many zero bytes follow the bytes in the buffer.
+    pub zeros: u32,
+    /// How many of all its bytes are payload of the application; 0 for control packets.
+    pub payload_len: u32,
+    /// Hops that it may travel; 255 where the protocol does not care.
+    pub time_to_live: u8,
+    /// Whether routers that run a program must look at it (the IP router alert option).
+    pub router_alert: bool,
+    /// Bytes on the wire where the machine must dictate them, as background TCP does to count as
+    /// ns-2 counts; `None` lets the driver count the real headers.
+    pub wire_len: Option<u32>,
+}
+
+/// What a machine tells the application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AppEvent {
+    /// In-order payload: `bytes`, then `zeros` zero bytes.
+    Delivered {
+        /// The bytes.
+        bytes: Vec<u8>,
+        /// How many zero bytes follow.
+        zeros: u32,
+    },
+    /// So many bytes can never be delivered; what follows comes after a gap.
+    Lost {
+        /// How many packets are missing.
+        packets: u32,
+    },
+    /// A receiver has delivered everything, or a sender has been told that all is there.
+    Completed,
+    /// The other side is gone.
+    Gone,
+}
+
+/// A protocol machine: sender, receiver, repair head, relay, overlay daemon, background TCP.
+///
+/// The one law for drivers: call `handle_*`, then [`poll_transmit`](Self::poll_transmit) until it
+/// gives `None`, then [`poll_event`](Self::poll_event) until it gives `None`, then read
+/// [`next_timeout`](Self::next_timeout) and call [`handle_timeout`](Self::handle_timeout) when
+/// that moment has come. A machine is made with its start time as its first timeout.
+pub trait Machine {
+    /// Takes a datagram. Whatever its bytes are, the machine neither panics nor grows without
+    /// bound: what it cannot use is a [`BadInput`](faircast_base::Event::BadInput) in the trace.
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>);
+
+    /// Takes the passing of time. A call before the moment that was asked for does nothing.
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>);
+
+    /// The application wants to end: a sender takes no new data and finishes what it has begun, a
+    /// receiver says that it leaves. Afterwards the driver goes on until nothing is left to do or
+    /// its patience ends.
+    fn handle_close(&mut self, cx: &mut Cx<'_>);
+
+    /// Gives the next datagram to send, written into the empty `buf`, or `None`.
+    #[must_use]
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit>;
+
+    /// Gives the next event for the application, or `None`.
+    #[must_use]
+    fn poll_event(&mut self) -> Option<AppEvent>;
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called; `None` for not at all.
+    #[must_use]
+    fn next_timeout(&self) -> Option<Time>;
+}

@@ -1,0 +1,229 @@
+//! The settings of a scheme: one table gives the scenario language, the command line and the
+//! documentation their keys, ranges and defaults.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::fmt;
+
+use faircast_base::{Duration, Quantity};
+
+/// The value of one setting, as the scenario file gives it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OptionValue {
+    /// `true` or `false`.
+    Bool(bool),
+    /// A whole number.
+    Integer(i64),
+    /// A number.
+    Float(f64),
+    /// Text, perhaps a quantity.
+    Text(String),
+}
+
+impl fmt::Display for OptionValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(x) => x.fmt(f),
+            Self::Integer(x) => x.fmt(f),
+            Self::Float(x) => x.fmt(f),
+            Self::Text(x) => write!(f, "\"{x}\""),
+        }
+    }
+}
+
+/// What kind of value a setting takes, and its range.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OptionKind {
+    /// `true` or `false`.
+    Bool,
+    /// A whole number in a closed range.
+    Integer {
+        /// Least value.
+        min: i64,
+        /// Greatest value.
+        max: i64,
+    },
+    /// A number in a closed range.
+    Float {
+        /// Least value.
+        min: f64,
+        /// Greatest value.
+        max: f64,
+    },
+    /// A duration such as `"4 s"` in a closed range of nanoseconds.
+    Duration {
+        /// Least value in nanoseconds.
+        min_ns: u64,
+        /// Greatest value in nanoseconds.
+        max_ns: u64,
+    },
+    /// One of these words.
+    Choice(&'static [&'static str]),
+}
+
+/// One setting of a scheme.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionSpec {
+    /// Its key.
+    pub name: &'static str,
+    /// What values it takes.
+    pub kind: OptionKind,
+    /// The default, as it would be written.
+    pub default: &'static str,
+    /// What it does, in one sentence, with its source.
+    pub doc: &'static str,
+}
+
+/// Why settings were refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OptionError {
+    /// The key that is wrong.
+    pub key: String,
+    /// What is wrong and what is allowed.
+    pub message: String,
+}
+
+impl fmt::Display for OptionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "option \"{}\" {}", self.key, self.message)
+    }
+}
+
+impl core::error::Error for OptionError {}
+
+/// Settings by key, checked against a table of [`OptionSpec`]s: every key is known and every value
+/// is of its kind and within its range.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Options(BTreeMap<String, OptionValue>);
+
+impl Options {
+    /// Checks `raw` against `specs`.
+    ///
+    /// # Errors
+    /// Names the first key that is unknown (with the nearest that is known) or whose value is not
+    /// allowed (with what is).
+    pub fn checked(
+        raw: impl IntoIterator<Item = (String, OptionValue)>,
+        specs: &[OptionSpec],
+    ) -> Result<Self, OptionError> {
+        let mut checked = BTreeMap::new();
+        for (key, value) in raw {
+            let Some(spec) = specs.iter().find(|spec| spec.name == key) else {
+                return Err(OptionError { message: unknown_key(&key, specs), key });
+            };
+            if let Err(message) = check(&value, spec.kind) {
+                return Err(OptionError { key, message });
+            }
+            checked.insert(key, value);
+        }
+        Ok(Self(checked))
+    }
+
+    /// Whether `key` was set.
+    pub fn has(&self, key: &str) -> bool {
+        self.0.contains_key(key)
+    }
+
+    /// A switch, where set.
+    pub fn bool(&self, key: &str) -> Option<bool> {
+        match self.0.get(key)? {
+            OptionValue::Bool(x) => Some(*x),
+            _ => None,
+        }
+    }
+
+    /// A whole number, where set.
+    pub fn integer(&self, key: &str) -> Option<i64> {
+        match self.0.get(key)? {
+            OptionValue::Integer(x) => Some(*x),
+            _ => None,
+        }
+    }
+
+    /// A number, where set.
+    pub fn float(&self, key: &str) -> Option<f64> {
+        match self.0.get(key)? {
+            OptionValue::Float(x) => Some(*x),
+            OptionValue::Integer(x) => Some(*x as f64),
+            _ => None,
+        }
+    }
+
+    /// A word, where set.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        match self.0.get(key)? {
+            OptionValue::Text(x) => Some(x),
+            _ => None,
+        }
+    }
+
+    /// A duration, where set.
+    pub fn duration(&self, key: &str) -> Option<Duration> {
+        Duration::parse(self.text(key)?).ok()
+    }
+}
+
+fn unknown_key(key: &str, specs: &[OptionSpec]) -> String {
+    let nearest = specs.iter().min_by_key(|spec| edit_distance(key, spec.name));
+    match nearest {
+        Some(spec) => format!("is unknown; did you mean \"{}\"?", spec.name),
+        None => "is unknown; this protocol has no options".to_string(),
+    }
+}
+
+fn check(value: &OptionValue, kind: OptionKind) -> Result<(), String> {
+    let wrong = |allowed: String| Err(format!("is {value}; expected {allowed}"));
+    match (kind, value) {
+        (OptionKind::Bool, OptionValue::Bool(_)) => Ok(()),
+        (OptionKind::Bool, _) => wrong("true or false".to_string()),
+        (OptionKind::Integer { min, max }, OptionValue::Integer(x)) if (min..=max).contains(x) => {
+            Ok(())
+        }
+        (OptionKind::Integer { min, max }, _) => {
+            wrong(format!("a whole number from {min} to {max}"))
+        }
+        (OptionKind::Float { min, max }, OptionValue::Float(x)) if (min..=max).contains(x) => {
+            Ok(())
+        }
+        (OptionKind::Float { min, max }, OptionValue::Integer(x))
+            if (min..=max).contains(&(*x as f64)) =>
+        {
+            Ok(())
+        }
+        (OptionKind::Float { min, max }, _) => wrong(format!("a number from {min} to {max}")),
+        (OptionKind::Duration { min_ns, max_ns }, OptionValue::Text(text)) => {
+            let range = format!(
+                "a duration from {} to {}",
+                Duration::from_nanos(min_ns),
+                Duration::from_nanos(max_ns)
+            );
+            match Duration::parse(text) {
+                Ok(d) if (min_ns..=max_ns).contains(&d.as_nanos()) => Ok(()),
+                Ok(_) => wrong(range),
+                Err(error) => Err(error.to_string()),
+            }
+        }
+        (OptionKind::Duration { .. }, _) => wrong("a duration such as \"4 s\"".to_string()),
+        (OptionKind::Choice(words), OptionValue::Text(text)) if words.contains(&text.as_str()) => {
+            Ok(())
+        }
+        (OptionKind::Choice(words), _) => wrong(format!("one of {}", words.join(", "))),
+    }
+}
+
+/// Levenshtein distance in bytes, to offer the nearest valid key.
+pub fn edit_distance(a: &str, b: &str) -> usize {
+    let b = b.as_bytes();
+    let mut row: alloc::vec::Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let substitute = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = substitute.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,112 @@
+//! A checked scenario: everything in it is known to exist and to be in range.
+
+use std::path::PathBuf;
+
+use faircast_base::{Bytes, Duration, NodeId, Time};
+use faircast_link::LinkConfig;
+use faircast_proto::options::{OptionValue, Options};
+
+/// A checked scenario.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The file that it came from, as the user named it.
+    pub file: PathBuf,
+    /// The text of that file with all settings from the command line applied, for the report.
+    pub text: String,
+    /// The question that it answers.
+    pub title: String,
+    /// How long it runs.
+    pub duration: Duration,
+    /// What is left out of every average at the start; less than `duration`.
+    pub warmup: Duration,
+    /// Seed of all randomness.
+    pub seed: u64,
+    /// All nodes; a [`NodeId`] is an index into this.
+    pub nodes: Vec<Node>,
+    /// All directions of all links; a [`LinkId`](faircast_base::LinkId) is an index into this.
+    pub links: Vec<LinkSpec>,
+    /// All flows, `count` already spelled out; a [`FlowId`](faircast_base::FlowId) is an index
+    /// into this.
+    pub flows: Vec<Flow>,
+}
+
+/// A host or router.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Its name, unique.
+    pub name: String,
+    /// What it runs beside forwarding, with the program's options in their text form.
+    pub program: Option<Program>,
+}
+
+/// A program in a router.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Its registered name, such as `pgm-element`.
+    pub name: String,
+    /// Its settings, checked against its table.
+    pub options: Options,
+}
+
+/// One direction of one link.
+#[derive(Clone, Debug)]
+pub struct LinkSpec {
+    /// Where it starts.
+    pub from: NodeId,
+    /// Where it ends.
+    pub to: NodeId,
+    /// What it is like.
+    pub config: LinkConfig,
+}
+
+/// A flow.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    /// Its name, unique.
+    pub name: String,
+    /// Its protocol: a registered scheme, `tcp-reno`, `tcp-newreno`, `tcp-sack` or `cbr`.
+    pub protocol: String,
+    /// Where it starts.
+    pub from: NodeId,
+    /// Its receivers. Those that join later are here too.
+    pub to: Vec<NodeId>,
+    /// Payload of one data packet.
+    pub packet: Bytes,
+    /// Bytes that each data packet adds on the wire; `None` for the protocol's real headers.
+    pub header: Option<Bytes>,
+    /// When it starts.
+    pub start: Time,
+    /// When its sender stops offering new data, where it does.
+    pub stop: Option<Time>,
+    /// What it sends.
+    pub data: Data,
+    /// Memberships that do not last the whole run. A receiver that is not named here is a member
+    /// throughout.
+    pub join: Vec<Join>,
+    /// The settings of the protocol, checked against its table.
+    pub options: Options,
+    /// The same as the file gave them, for the report.
+    pub raw_options: Vec<(String, OptionValue)>,
+}
+
+/// What a flow sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// Without end.
+    Unlimited,
+    /// So many bytes.
+    Size(Bytes),
+    /// The bytes of a file, verified at each receiver.
+    File(PathBuf),
+}
+
+/// A membership that does not last the whole run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Join {
+    /// The receiver.
+    pub node: NodeId,
+    /// When it joins.
+    pub at: Time,
+    /// When it leaves, where it does.
+    pub leave: Option<Time>,
+}
