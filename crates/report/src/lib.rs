@@ -1,0 +1,1 @@
+//! From traces to metrics, tables, JSON and HTML with plots.
