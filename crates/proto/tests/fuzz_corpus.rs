@@ -10,10 +10,15 @@ fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let mut files: Vec<_> = fs::read_dir(&dir)
         .unwrap_or_else(|error| panic!("{}: {error}", dir.display()))
-        .map(|entry| entry.unwrap().path())
+        .map(|entry| entry.expect("the directory can be listed").path())
         .collect();
     files.sort();
-    files.into_iter().map(|path| (path.display().to_string(), fs::read(&path).unwrap())).collect()
+    files
+        .into_iter()
+        .map(|path| {
+            (path.display().to_string(), fs::read(&path).expect("a corpus file can be read"))
+        })
+        .collect()
 }
 
 #[test]
