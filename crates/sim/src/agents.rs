@@ -1,8 +1,8 @@
 //! The machines at the ends of flows, and how they are given time and packets.
 
-use faircast_base::{Cx, Event, FlowId, NodeId, Rng, Time, Trace};
+use faircast_base::{Cx, FlowId, NodeId, Rng, Time};
 use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
-use faircast_trace::{Record, Sink, Subject};
+use faircast_trace::{Subject, Tagged};
 
 use crate::delivery::Delivery;
 use crate::engine::Simulation;
@@ -35,19 +35,6 @@ impl Agent {
 
     pub(crate) fn subject(&self) -> Subject {
         Subject::Endpoint { flow: self.flow, node: self.node, sender: self.sender }
-    }
-}
-
-/// Adds to a machine's events who speaks.
-pub(crate) struct Tagged<'a> {
-    pub(crate) sink: &'a mut dyn Sink,
-    pub(crate) subject: Subject,
-}
-
-impl Trace for Tagged<'_> {
-    #[inline]
-    fn emit(&mut self, at: Time, event: Event) {
-        self.sink.record(&Record { at, subject: self.subject, event });
     }
 }
 

@@ -7,7 +7,11 @@
 //! at the ends), `relays` (programs in routers), [`Wheel`] (the event queue), then `tcp` and `cbr`
 //! (background traffic).
 
+pub mod cbr;
+pub mod tcp;
+
 mod agents;
+mod builtin;
 mod delivery;
 mod engine;
 mod network;
@@ -18,6 +22,7 @@ mod tests;
 mod topology;
 mod wheel;
 
+pub use builtin::{Builtin, catalog};
 pub use delivery::Delivery;
 pub use engine::{Observer, Outcome, Protocols, SimError, Simulation, Unobserved};
 pub use wheel::Wheel;

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use faircast_base::{Cx, FlowId, NodeId, Purpose, Rng, Time};
 use faircast_proto::relay::{PortId, RelayPacket, RelayProgram, RelayTransmit, Verdict};
 use faircast_proto::{Datagram, Destination};
-use faircast_trace::Subject;
+use faircast_trace::{Subject, Tagged};
 
-use crate::agents::Tagged;
 use crate::engine::Simulation;
 use crate::network::{Happening, Kind};
 use crate::packets::{NewPacket, Route};
