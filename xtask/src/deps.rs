@@ -74,7 +74,8 @@ mod tests {
 
     fn using(name: &str, uses: &[&str]) -> Crate {
         let uses = uses.iter().map(|used| used.to_string()).collect();
-        Crate { name: name.to_string(), manifest: "".into(), uses, programs: Vec::new() }
+        let (name, package) = (name.to_string(), format!("faircast-{name}"));
+        Crate { name, package, manifest: "".into(), uses, programs: Vec::new() }
     }
 
     #[test]

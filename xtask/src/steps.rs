@@ -206,11 +206,11 @@ fn wasm32(crates: &[Crate]) -> Result<Said, String> {
         let words = format!("the target is not installed: rustup target add {target}");
         return Ok(Said::PassedOver(words));
     }
-    let present = deps::PORTABLE.iter().filter(|name| crates.iter().any(|c| c.name == **name));
-    let packages: Vec<String> = present.map(|name| format!("faircast-{name}")).collect();
+    let portable = crates.iter().filter(|found| deps::PORTABLE.contains(&found.name.as_str()));
+    let packages: Vec<&str> = portable.map(|found| found.package.as_str()).collect();
     let mut arguments = vec!["build", "--target", target];
     for package in &packages {
-        arguments.extend(["-p", package.as_str()]);
+        arguments.extend(["-p", package]);
     }
     cargo(&arguments, &[], &format!("{} crates built", packages.len()))
 }

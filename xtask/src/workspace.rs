@@ -1,6 +1,6 @@
 //! The crates of the workspace, as cargo knows them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -9,17 +9,17 @@ use crate::shell;
 /// A crate of the workspace.
 #[derive(Clone, Debug)]
 pub(crate) struct Crate {
-    /// Its name without the prefix `faircast-`.
+    /// The name of its folder, by which the documents speak of it.
     pub(crate) name: String,
+    /// The name by which cargo knows it.
+    pub(crate) package: String,
     /// Its `Cargo.toml`.
     pub(crate) manifest: PathBuf,
-    /// The crates of the workspace that it uses when it is built or runs, without the prefix.
+    /// The folders of the crates that it uses when it is built or runs.
     pub(crate) uses: Vec<String>,
     /// The names of its programs.
     pub(crate) programs: Vec<String>,
 }
-
-const PREFIX: &str = "faircast-";
 
 /// All crates of the workspace.
 pub(crate) fn crates() -> Result<Vec<Crate>, String> {
@@ -33,22 +33,26 @@ pub(crate) fn crates() -> Result<Vec<Crate>, String> {
 
 fn from_metadata(package: &Value) -> Crate {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
-    let short = |value: &Value| text(value).trim_start_matches(PREFIX).to_string();
+    let folder = |path: &Path| {
+        path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned())
+    };
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let uses = list(&package["dependencies"])
         .iter()
         .filter(|dependency| dependency["kind"].as_str() != Some("dev"))
-        .filter(|dependency| dependency["path"].is_string())
-        .map(|dependency| short(&dependency["name"]))
+        .filter_map(|dependency| dependency["path"].as_str())
+        .map(|path| folder(Path::new(path)))
         .collect();
     let programs = list(&package["targets"])
         .iter()
         .filter(|target| list(&target["kind"]).iter().any(|kind| kind == "bin"))
         .map(|target| text(&target["name"]))
         .collect();
+    let manifest = PathBuf::from(text(&package["manifest_path"]));
     Crate {
-        name: short(&package["name"]),
-        manifest: PathBuf::from(text(&package["manifest_path"])),
+        name: manifest.parent().map_or(String::new(), folder),
+        package: text(&package["name"]),
+        manifest,
         uses,
         programs,
     }

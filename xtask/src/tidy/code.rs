@@ -116,6 +116,7 @@ mod tests {
             .iter()
             .map(|name| Crate {
                 name: name.to_string(),
+                package: format!("faircast-{name}"),
                 manifest: shell::root().join(format!("crates/{name}/Cargo.toml")),
                 uses: Vec::new(),
                 programs: Vec::new(),
