@@ -172,7 +172,7 @@ pub(crate) fn size(value: &Value, max: u64) -> Result<Bytes, Problem> {
 
 /// src: ns-2.35 ns-default.tcl: Queue limit_ 50.
 const DEFAULT_QUEUE: QueueConfig = QueueConfig::DropTail { packets_max: 50 };
-/// src: RED (Floyd and Jacobson 1993) s11: w_q 0.002.
+/// src: floyd-jacobson-1993: w_q 0.002.
 const RED_WEIGHT: f64 = 0.002;
 /// src: ns-2.35 ns-default.tcl: Queue/RED linterm_ 10.
 const RED_MAX_P: f64 = 0.1;
