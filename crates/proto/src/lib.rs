@@ -14,5 +14,6 @@ pub mod control;
 mod machine;
 pub mod options;
 pub mod relay;
+pub mod schemes;
 
 pub use machine::{AppEvent, Datagram, Destination, Machine, Transmit};
