@@ -5,6 +5,7 @@
 //! sinks: feed them live or from a [`Reader`](faircast_trace::Reader), with the same result.
 
 mod metrics;
+mod page;
 mod series;
 mod suite;
 mod summary;
@@ -12,6 +13,7 @@ mod table;
 mod text;
 
 pub use metrics::Metrics;
+pub use page::{bench_page, run_page};
 pub use series::{
     Bins, CURVE_BUCKETS_MAX, Curve, FLOWS_MAX, FlowSeries, LINKS_MAX, LinkSeries, MARKS_MAX, Marks,
     RestSeries, SWITCHES_MAX, Series, Switch,
