@@ -142,6 +142,12 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         &self.feedback
     }
 
+    /// How many packets it is asking for.
+    #[cfg(test)]
+    pub(super) fn missing_packets(&self) -> usize {
+        self.naks.len()
+    }
+
     /// Packets that were given up.
     pub fn lost_packets(&self) -> u64 {
         self.lost

@@ -176,6 +176,21 @@ impl<C: SenderControl> PgmSource<C> {
         }
     }
 
+    fn expire_linger(&mut self, cx: &mut Cx<'_>) {
+        if self.linger_end().is_none_or(|at| at > cx.now) {
+            return;
+        }
+        if let Phase::Lingering { since, busy } = &mut self.phase
+            && self.repairs.first().is_some()
+            && cx.now.since(*since) < self.config.linger_max
+        {
+            // The control has held back repairs for all this time; they are owed still.
+            *busy = cx.now;
+            return;
+        }
+        self.finish(cx);
+    }
+
     fn finish(&mut self, cx: &mut Cx<'_>) {
         self.phase = Phase::Done;
         self.repairs.clear();
@@ -210,9 +225,7 @@ impl<C: SenderControl> Machine for PgmSource<C> {
             self.control.on_timeout(cx);
             self.gauges.observe(cx, &self.control.gauges());
         }
-        if self.linger_end().is_some_and(|at| at <= cx.now) {
-            self.finish(cx);
-        }
+        self.expire_linger(cx);
     }
 
     fn handle_close(&mut self, cx: &mut Cx<'_>) {

@@ -55,6 +55,10 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
                 if !packet.kind().is_upstream() {
                     session.heard = cx.now;
                 }
+                if matches!(packet.body, Body::Odata(_)) {
+                    // Elements speak for the source in everything but original data.
+                    session.source = datagram.from;
+                }
                 Ok(true)
             }
             Some(_) => Err(BadInput::Foreign),

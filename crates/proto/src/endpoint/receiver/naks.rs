@@ -55,6 +55,11 @@ impl Naks {
         self.missing.is_empty()
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.missing.len()
+    }
+
     pub(super) fn has(&self, index: u64) -> bool {
         self.missing.contains_key(&index)
     }

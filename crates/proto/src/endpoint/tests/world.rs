@@ -303,6 +303,19 @@ impl World {
         }
     }
 
+    /// Calls every machine's timeout handler now, asked for or not.
+    pub(super) fn time_out_all(&mut self) {
+        self.source.act(self.now, |machine, cx| machine.handle_timeout(cx));
+        let sent = self.source.drain(self.now);
+        self.launch(SOURCE, sent);
+        for i in 0..self.receivers.len() {
+            let host = &mut self.receivers[i];
+            host.act(self.now, |machine, cx| machine.handle_timeout(cx));
+            let (node, sent) = (host.node, host.drain(self.now));
+            self.launch(node, sent);
+        }
+    }
+
     pub(super) fn close_source(&mut self) {
         self.source.act(self.now, |machine, cx| machine.handle_close(cx));
         let sent = self.source.drain(self.now);
