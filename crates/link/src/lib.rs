@@ -1,8 +1,9 @@
 //! One direction of one link: a queue, a serialiser and a wire.
 //!
 //! The simulator and the lab use the same [`Link`]; only their clocks differ. All times are
-//! *scheduled* times: a link never asks when it was woken, only when a packet arrived. What is in
-//! propagation never counts as queue, and remainders below a nanosecond are carried.
+//! *scheduled* times: a link never asks when it was woken, only when a packet arrived, and it
+//! answers at once when the packet will arrive at the other end. What is in propagation never
+//! counts as queue, and remainders below a nanosecond are carried.
 
 #![no_std]
 
@@ -11,5 +12,9 @@ extern crate alloc;
 extern crate std;
 
 mod config;
+mod link;
+mod red;
+mod serialiser;
 
 pub use config::{LinkChange, LinkConfig, QueueConfig, RedConfig};
+pub use link::{Link, Outcome};

@@ -15,5 +15,6 @@ mod machine;
 pub mod options;
 pub mod relay;
 pub mod schemes;
+pub mod wire;
 
 pub use machine::{AppEvent, Datagram, Destination, Machine, Transmit};
