@@ -116,6 +116,9 @@ pub struct BenchArgs {
     /// List suites and experiments without running them
     #[arg(long)]
     pub list: bool,
+    /// Run one case of the suite speed in this process and print its figures
+    #[arg(long, hide = true, value_name = "CASE")]
+    pub speed_case: Option<String>,
 }
 
 /// Arguments of `faircast demo`.

@@ -15,5 +15,6 @@ mod machine;
 pub mod options;
 pub mod relay;
 pub mod wire;
+pub mod schemes;
 
 pub use machine::{AppEvent, Datagram, Destination, Machine, Transmit};

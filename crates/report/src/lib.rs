@@ -5,14 +5,20 @@
 //! sinks: feed them live or from a [`Reader`](faircast_trace::Reader), with the same result.
 
 mod metrics;
+mod page;
 mod series;
+mod suite;
 mod summary;
+mod table;
+mod text;
 
 pub use metrics::Metrics;
+pub use page::{bench_page, run_page};
 pub use series::{
     Bins, CURVE_BUCKETS_MAX, Curve, FLOWS_MAX, FlowSeries, LINKS_MAX, LinkSeries, MARKS_MAX, Marks,
     RestSeries, SWITCHES_MAX, Series, Switch,
 };
+pub use suite::{Row, Suite};
 pub use summary::{
     Drops, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary, jain_index,
 };

@@ -3,11 +3,12 @@
 use faircast_report::{FlowSummary, LinkSummary, Summary};
 use serde::Deserialize;
 
-use super::probe::{FlowProbe, Probe};
+use super::probe::{BIN_S, FlowProbe, Probe};
 
 /// `TERM`, or `TERM / TERM`. A term is `[sum|mean|min|max] QUANTITY TARGET`: the target of a
-/// flow's quantity is its name, or a prefix with `*` for all flows that begin so (their mean where
-/// nothing else is said); that of a link's is `from>to`.
+/// flow's quantity is its name, or a prefix with `*` for all flows that begin so, or several of
+/// these with commas between (their mean where nothing else is said); that of a link's is `from>to`. `throughput_bps@180..300` counts from
+/// 180 s to 300 s only, in whole tens of seconds.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Measure {
@@ -41,6 +42,8 @@ enum Quantity {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum FlowQuantity {
     ThroughputBps,
+    ThroughputKbps,
+    ThroughputBetween { from_s: u32, to_s: u32 },
     PacketsPerS,
     Timeouts,
     Cuts,
@@ -68,6 +71,7 @@ enum LinkQuantity {
 
 const FLOW_QUANTITIES: &[(&str, FlowQuantity)] = &[
     ("throughput_bps", FlowQuantity::ThroughputBps),
+    ("throughput_kbps", FlowQuantity::ThroughputKbps),
     ("packets_per_s", FlowQuantity::PacketsPerS),
     ("timeouts", FlowQuantity::Timeouts),
     ("cuts", FlowQuantity::Cuts),
@@ -124,7 +128,9 @@ impl Term {
             .map(|(name, quantity)| (*name, Quantity::Flow(*quantity)))
             .chain(LINK_QUANTITIES.iter().map(|(name, q)| (*name, Quantity::Link(*q))))
             .chain([("jain", Quantity::Jain)]);
-        let Some((_, quantity)) = known.clone().find(|(name, _)| *name == quantity) else {
+        let between = quantity.strip_prefix("throughput_bps@").and_then(between);
+        let found = known.clone().find(|(name, _)| *name == quantity).map(|(_, found)| found);
+        let Some(quantity) = found.or(between) else {
             let names: Vec<_> = known.map(|(name, _)| name).collect();
             return Err(format!("no quantity \"{quantity}\"; there are {}", names.join(", ")));
         };
@@ -132,10 +138,11 @@ impl Term {
     }
 
     fn of(&self, summary: &Summary, probe: &Probe) -> f64 {
-        let matches = |name: &str| match self.target.strip_suffix('*') {
+        let one = |name: &str, target: &str| match target.strip_suffix('*') {
             Some(prefix) => name.starts_with(prefix),
-            None => name == self.target,
+            None => name == target,
         };
+        let matches = |name: &str| self.target.split(',').any(|target| one(name, target));
         let flows = || summary.flows.iter().zip(&probe.flows).filter(|(flow, _)| matches(&flow.name));
         match self.quantity {
             Quantity::Flow(quantity) => {
@@ -151,6 +158,15 @@ impl Term {
             }
         }
     }
+}
+
+/// `180..300`, both whole tens.
+fn between(text: &str) -> Option<Quantity> {
+    let (from, to) = text.split_once("..")?;
+    let (from_s, to_s) = (from.parse().ok()?, to.parse().ok()?);
+    let whole = |s: u32| s.is_multiple_of(BIN_S);
+    let valid = from_s < to_s && whole(from_s) && whole(to_s);
+    valid.then_some(Quantity::Flow(FlowQuantity::ThroughputBetween { from_s, to_s }))
 }
 
 impl Fold {
@@ -171,6 +187,8 @@ impl FlowQuantity {
     fn of(self, flow: &FlowSummary, probe: &FlowProbe) -> f64 {
         match self {
             Self::ThroughputBps => flow.throughput_bps,
+            Self::ThroughputKbps => flow.throughput_bps / 1e3,
+            Self::ThroughputBetween { from_s, to_s } => probe.throughput_bps(from_s, to_s),
             Self::PacketsPerS => flow.throughput_bps / 8.0 / probe.packet_bytes,
             Self::Timeouts => probe.timeouts as f64,
             Self::Cuts => probe.cuts as f64,
@@ -225,6 +243,8 @@ mod tests {
         assert!(parse("throughput_bps tcp / throughput_bps mcc").is_ok());
         assert!(parse("sum packets_per_s tcp*").is_ok());
         assert!(parse("loss_percent r1>r2").is_ok());
+        assert!(parse("throughput_bps@180..300 tcp").is_ok());
+        assert!(parse("throughput_bps@300..180 tcp").is_err());
         for (text, problem) in [
             ("speed tcp", "no quantity \"speed\""),
             ("cuts", "is not [sum|mean|min|max] QUANTITY TARGET"),

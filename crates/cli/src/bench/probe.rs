@@ -10,6 +10,9 @@ const PAIR_WITHIN_S: f64 = 2.0;
 /// Cuts are counted for a pair from its first switch until so long after its second.
 const PAIR_TAIL_S: f64 = 1.0;
 
+/// Width in seconds of the bins in which payload is counted.
+pub(crate) const BIN_S: u32 = 10;
+
 /// Listens to one run.
 pub(crate) struct Probe {
     from: Time,
@@ -24,6 +27,10 @@ pub(crate) struct FlowProbe {
     pub(crate) switches: u64,
     pub(crate) window: Window,
     pub(crate) pairs: Pairs,
+    /// Whether acknowledged payload counts (TCP) or payload sent.
+    acknowledged: bool,
+    /// New payload bytes in each span of [`BIN_S`] seconds.
+    payload_bytes: Vec<u64>,
     /// Seconds in which this flow's window was above the first flow's, and in which both had one.
     above_s: f64,
     both_s: f64,
@@ -68,6 +75,8 @@ impl Probe {
                 visits_to_one: 0,
             },
             pairs: Pairs::default(),
+            acknowledged: flow.counts_acknowledged(),
+            payload_bytes: Vec::new(),
             above_s: 0.0,
             both_s: 0.0,
         };
@@ -102,6 +111,12 @@ impl Sink for Probe {
         let Subject::Endpoint { flow, sender: true, .. } = record.subject else { return };
         let (index, at) = (flow.index(), record.at);
         match record.event {
+            Event::DataSent { bytes, repair: false, .. } if !self.flows[index].acknowledged => {
+                self.flows[index].count(at, bytes);
+            }
+            Event::AckReceived { bytes, .. } if self.flows[index].acknowledged => {
+                self.flows[index].count(at, bytes);
+            }
             Event::Window { window_milli, .. } => self.set_window(index, at, window_milli),
             Event::Cut { window_milli, .. } => {
                 if window_milli > 0 {
@@ -127,6 +142,21 @@ impl FlowProbe {
             self.switches += 1;
             self.pairs.switch(at);
         }
+    }
+
+    fn count(&mut self, at: Time, bytes: u32) {
+        let bin = (at.as_nanos() / (u64::from(BIN_S) * 1_000_000_000)) as usize;
+        if bin >= self.payload_bytes.len() {
+            self.payload_bytes.resize(bin + 1, 0);
+        }
+        self.payload_bytes[bin] += u64::from(bytes);
+    }
+
+    /// Payload per second between two moments, both whole multiples of [`BIN_S`].
+    pub(crate) fn throughput_bps(&self, from_s: u32, to_s: u32) -> f64 {
+        let bins = (from_s / BIN_S) as usize..(to_s / BIN_S) as usize;
+        let bytes: u64 = bins.map(|bin| self.payload_bytes.get(bin).copied().unwrap_or(0)).sum();
+        bytes as f64 * 8.0 / f64::from(to_s - from_s)
     }
 
     /// Share of the time in which this flow's window was above the first flow's.
@@ -251,6 +281,17 @@ mod tests {
         assert!((second.window.mean() - 210.0 / 50.0).abs() < 1e-9, "{}", second.window.mean());
         assert!((second.above_first_share() - 0.6).abs() < 1e-9);
         assert_eq!((second.window.visits_to_one, second.window.max), (1, 6.0));
+    }
+
+    #[test]
+    fn payload_is_counted_by_spans_of_time() {
+        let mut probe = Probe::new(&header());
+        for at in [9.0, 10.0, 19.9, 20.0] {
+            feed(&mut probe, 0, at, Event::DataSent { seq: 0, bytes: 1000, repair: false });
+            feed(&mut probe, 0, at, Event::DataSent { seq: 0, bytes: 1000, repair: true });
+        }
+        assert_eq!(probe.flows[0].throughput_bps(10, 20), 1600.0);
+        assert_eq!(probe.flows[0].throughput_bps(30, 90), 0.0);
     }
 
     #[test]
