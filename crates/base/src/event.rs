@@ -1,13 +1,13 @@
 //! The events of a trace: what protocols, links and routers say about themselves.
 //!
 //! This is the one table of event kinds. Traces, summaries, plots and verdicts are made from
-//! these and from nothing else, whether the run was simulated, emulated or real.
+//! these and from nothing else, whether the run was simulated, emulated or real. The enums are
+//! exhaustive on purpose: a new kind does not compile until the trace schema knows it.
 
 use crate::{FlowId, NodeId};
 
 /// One thing that happened. The driver adds when, and to which flow's endpoint, link or node.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
 pub enum Event {
     /// A sender put a data packet on the wire.
     DataSent {
@@ -155,7 +155,6 @@ pub struct LinkCounters {
 
 /// Why a link dropped a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum DropReason {
     /// The queue was full.
     QueueFull,
@@ -175,7 +174,6 @@ pub enum DropReason {
 
 /// Why a sender slowed down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum CutReason {
     /// A packet was lost.
     Loss,
@@ -191,7 +189,6 @@ pub enum CutReason {
 
 /// Which timer ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum TimeoutKind {
     /// TCP's retransmission timer.
     Retransmission,
@@ -207,7 +204,6 @@ pub enum TimeoutKind {
 
 /// Why the representative changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum SwitchReason {
     /// There was none.
     First,
@@ -223,7 +219,6 @@ pub enum SwitchReason {
 
 /// Why input from the network was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum BadInput {
     /// Shorter than its format needs.
     Truncated,

@@ -23,6 +23,10 @@ pub enum Permit {
 
 /// What goes over the wire for a scheme: the value of one option on data packets or on feedback.
 pub trait Wire: Sized {
+    /// The number of the option that carries it, 1 to 0x7f: 0x12 for pgmcc's announcement and 0x13
+    /// for its report.
+    const OPTION: u8;
+
     /// Appends the encoding to `out`.
     fn encode(&self, out: &mut Vec<u8>);
 

@@ -11,8 +11,11 @@ extern crate std;
 
 pub mod content;
 pub mod control;
+pub mod endpoint;
 mod machine;
 pub mod options;
 pub mod relay;
+pub mod wire;
+pub mod schemes;
 
 pub use machine::{AppEvent, Datagram, Destination, Machine, Transmit};

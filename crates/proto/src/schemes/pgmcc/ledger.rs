@@ -1,0 +1,221 @@
+//! The sender's record of the packets that it has sent: when, to whose care, and what became of
+//! them.
+
+use alloc::collections::VecDeque;
+
+use faircast_base::{NodeId, Seq, Time};
+
+/// How many settled packets are remembered.
+const HISTORY: usize = 1024;
+
+/// How many packets the ledger holds at most. Beyond it the oldest is let go, even unsettled.
+const LEDGER_MAX: usize = 32_768;
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Nothing is known yet.
+    InFlight,
+    /// A receiver has it.
+    Acked,
+    /// Declared lost.
+    Lost,
+    /// Nobody will ever say: it is counted neither as in flight nor as lost.
+    Released,
+}
+
+/// One packet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    /// When it left.
+    pub(super) at: Time,
+    /// Whom it named as acker.
+    pub(super) acker: Option<NodeId>,
+    /// What became of it.
+    pub(super) fate: Fate,
+}
+
+/// The record. Sequence numbers are consecutive.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    base: Seq,
+    entries: VecDeque<Sent>,
+    /// Every packet before this one is settled.
+    unsettled: Seq,
+    flight: u32,
+}
+
+impl Ledger {
+    /// Records a packet that leaves now.
+    pub(super) fn push(&mut self, seq: Seq, at: Time, acker: Option<NodeId>) {
+        if self.entries.is_empty() {
+            (self.base, self.unsettled) = (seq, seq);
+        }
+        assert_eq!(seq, self.next(), "data packets are numbered consecutively");
+        self.entries.push_back(Sent { at, acker, fate: Fate::InFlight });
+        self.flight += 1;
+        while self.entries.len() > LEDGER_MAX
+            || self.entries.len() > HISTORY && self.unsettled != self.base
+        {
+            self.settle(self.base, Fate::Released);
+            self.entries.pop_front();
+            self.base = self.base.next();
+        }
+        self.advance();
+    }
+
+    /// The number of the next packet to be sent; 0 before the first.
+    pub(super) fn next(&self) -> Seq {
+        self.base + self.entries.len() as u32
+    }
+
+    /// Whether nothing was ever sent.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The oldest packet that is still remembered.
+    pub(super) fn oldest(&self) -> Seq {
+        self.base
+    }
+
+    /// The oldest packet that may be in flight.
+    pub(super) fn unsettled(&self) -> Seq {
+        self.unsettled
+    }
+
+    /// Packets in flight.
+    pub(super) fn flight(&self) -> u32 {
+        self.flight
+    }
+
+    /// What is known of a packet.
+    pub(super) fn get(&self, seq: Seq) -> Option<&Sent> {
+        self.entries.get(self.index(seq)?)
+    }
+
+    /// Gives a packet in flight its fate. Whether it was in flight.
+    pub(super) fn settle(&mut self, seq: Seq, fate: Fate) -> bool {
+        let Some(entry) = self.index(seq).and_then(|index| self.entries.get_mut(index)) else {
+            return false;
+        };
+        if entry.fate != Fate::InFlight {
+            return false;
+        }
+        entry.fate = fate;
+        self.flight -= 1;
+        self.advance();
+        true
+    }
+
+    /// Gives up on all packets in flight before `end` that `which` selects. How many there were.
+    pub(super) fn release(&mut self, end: Seq, which: impl Fn(&Sent) -> bool) -> u32 {
+        let mut released = 0;
+        let mut seq = self.unsettled;
+        while seq.before(end) && seq.before(self.next()) {
+            if self.get(seq).is_some_and(|sent| which(sent)) && self.settle(seq, Fate::Released) {
+                released += 1;
+            }
+            seq = seq.next();
+        }
+        released
+    }
+
+    /// The packet below which every packet has at least `count` later acknowledged ones; packets
+    /// at or above `highest` are not looked at.
+    pub(super) fn below_acked(&self, highest: Seq, count: u32) -> Seq {
+        let mut seq = highest;
+        let mut acked = 0;
+        while seq.after(self.unsettled) {
+            if self.get(seq).is_some_and(|sent| sent.fate == Fate::Acked) {
+                acked += 1;
+                if acked == count {
+                    return seq;
+                }
+            }
+            seq = seq - 1;
+        }
+        self.unsettled
+    }
+
+    /// How many packets have left after `moment`.
+    pub(super) fn sent_after(&self, moment: Time) -> u32 {
+        (self.entries.len() - self.entries.partition_point(|sent| sent.at <= moment)) as u32
+    }
+
+    fn index(&self, seq: Seq) -> Option<usize> {
+        usize::try_from(seq.distance(self.base)).ok()
+    }
+
+    fn advance(&mut self) {
+        while self.get(self.unsettled).is_some_and(|sent| sent.fate != Fate::InFlight) {
+            self.unsettled = self.unsettled.next();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faircast_base::Duration;
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Duration::from_millis(ms)
+    }
+
+    fn ledger(first: u32, count: u32) -> Ledger {
+        let mut ledger = Ledger::default();
+        for i in 0..count {
+            ledger.push(Seq::new(first) + i, at(u64::from(i)), Some(NodeId(1)));
+        }
+        ledger
+    }
+
+    #[test]
+    fn a_packet_is_settled_once_and_flight_counts_the_rest() {
+        let mut ledger = ledger(u32::MAX - 2, 6);
+        let seq = |i: u32| Seq::new(u32::MAX - 2) + i;
+        assert_eq!(ledger.flight(), 6);
+        assert!(ledger.settle(seq(4), Fate::Acked));
+        assert!(!ledger.settle(seq(4), Fate::Lost));
+        assert!(!ledger.settle(seq(6), Fate::Acked), "never sent");
+        assert!(!ledger.settle(seq(0) - 1, Fate::Acked), "before the first");
+        assert_eq!((ledger.flight(), ledger.unsettled()), (5, seq(0)));
+        assert_eq!(ledger.release(seq(3), |_| true), 3);
+        assert_eq!((ledger.flight(), ledger.unsettled()), (2, seq(3)));
+        ledger.settle(seq(3), Fate::Lost);
+        assert_eq!((ledger.flight(), ledger.unsettled()), (1, seq(5)));
+    }
+
+    #[test]
+    fn the_line_below_which_packets_are_lost_needs_so_many_later_acks() {
+        let mut ledger = ledger(0, 10);
+        for i in [5, 7, 8] {
+            ledger.settle(Seq::new(i), Fate::Acked);
+        }
+        assert_eq!(ledger.below_acked(Seq::new(8), 3), Seq::new(5));
+        assert_eq!(ledger.below_acked(Seq::new(8), 4), Seq::new(0));
+        assert_eq!(ledger.below_acked(Seq::new(7), 2), Seq::new(5));
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_oldest_goes_first() {
+        let mut acked = Ledger::default();
+        for i in 0..5000 {
+            acked.push(Seq::new(i), at(u64::from(i)), None);
+            acked.settle(Seq::new(i), Fate::Acked);
+        }
+        assert!(acked.entries.len() <= HISTORY + 1);
+        let silent = ledger(0, LEDGER_MAX as u32 + 10);
+        assert_eq!(silent.entries.len(), LEDGER_MAX);
+        assert_eq!(silent.flight(), LEDGER_MAX as u32);
+        assert_eq!(silent.oldest(), Seq::new(10));
+    }
+
+    #[test]
+    fn packets_sent_after_a_moment_are_counted() {
+        let ledger = ledger(7, 10);
+        assert_eq!(ledger.sent_after(at(3)), 6);
+        assert_eq!(ledger.sent_after(at(9)), 0);
+    }
+}

@@ -1,0 +1,245 @@
+//! The table of pgmcc's settings.
+
+use crate::options::{OptionKind, OptionSpec};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+
+const fn switch(name: &'static str, default: &'static str, doc: &'static str) -> OptionSpec {
+    OptionSpec { name, kind: OptionKind::Bool, default, doc }
+}
+
+const fn choice(
+    name: &'static str,
+    words: &'static [&'static str],
+    default: &'static str,
+    doc: &'static str,
+) -> OptionSpec {
+    OptionSpec { name, kind: OptionKind::Choice(words), default, doc }
+}
+
+const fn float(
+    name: &'static str,
+    (min, max): (f64, f64),
+    default: &'static str,
+    doc: &'static str,
+) -> OptionSpec {
+    OptionSpec { name, kind: OptionKind::Float { min, max }, default, doc }
+}
+
+const fn whole(
+    name: &'static str,
+    (min, max): (i64, i64),
+    default: &'static str,
+    doc: &'static str,
+) -> OptionSpec {
+    OptionSpec { name, kind: OptionKind::Integer { min, max }, default, doc }
+}
+
+const fn span(
+    name: &'static str,
+    (min_ns, max_ns): (u64, u64),
+    default: &'static str,
+    doc: &'static str,
+) -> OptionSpec {
+    OptionSpec { name, kind: OptionKind::Duration { min_ns, max_ns }, default, doc }
+}
+
+/// The settings of pgmcc. Defaults are those of the profile `improved`; where the other profiles
+/// differ, the sentence says so.
+pub const OPTIONS: &[OptionSpec] = &[
+    choice(
+        "profile",
+        &["paper", "draft", "improved"],
+        "\"improved\"",
+        "Which settings to start from: what Seada and Helmy evaluated, the draft by the letter, \
+         or the draft with its known problems mended",
+    ),
+    choice(
+        "timeout_mode",
+        &["fixed", "tcp", "reno"],
+        "\"tcp\"",
+        "How the stall timeout is computed: fixed, as RFC 6298, or as that but restarted only by \
+         acknowledgements without a hole (paper: fixed)",
+    ),
+    span(
+        "timeout",
+        (10 * MS, 600 * S),
+        "\"3 s\"",
+        "The fixed timeout, and the adaptive one before it has samples (paper: 4 s)",
+    ),
+    span("timeout_min", (MS, 60 * S), "\"200 ms\"", "The least adaptive timeout"),
+    span(
+        "timeout_max",
+        (100 * MS, 600 * S),
+        "\"60 s\"",
+        "The greatest timeout after backing off (RFC 6298 s2.4)",
+    ),
+    switch(
+        "timeout_restart",
+        "true",
+        "A new acker starts with a fresh timeout estimate (pgmcc draft s2.7)",
+    ),
+    whole(
+        "retry_max",
+        (1, 100),
+        "2",
+        "Stall timeouts in a row after which the acker is dropped (pgmcc draft s2.7)",
+    ),
+    switch(
+        "blacklist",
+        "true",
+        "A dropped acker may not come back for two timeouts (paper, draft: false)",
+    ),
+    choice(
+        "model",
+        &["simple", "full"],
+        "\"full\"",
+        "The throughput model: 1 / (RTT sqrt p), or with timeouts (pgmcc draft s2.4) (paper: \
+         simple)",
+    ),
+    float(
+        "acker_bias",
+        (0.05, 1.0),
+        "0.75",
+        "Another receiver becomes the acker where its throughput is below this share of the \
+         acker's (paper: 0.6666)",
+    ),
+    float(
+        "holding_time",
+        (0.0, 1000.0),
+        "1.0",
+        "Round trips for which a new acker stays unless another is far slower (paper, draft: 0)",
+    ),
+    float(
+        "holding_factor",
+        (1.0, 1e6),
+        "4.0",
+        "How many times slower than the acker that other must be",
+    ),
+    choice(
+        "rtt_method",
+        &["timestamp", "sequence"],
+        "\"timestamp\"",
+        "Round trips in the model are times, or packets sent meanwhile (paper: sequence)",
+    ),
+    float(
+        "rtt_gain",
+        (0.001, 1.0),
+        "0.125",
+        "Weight of a new round trip sample in the model (paper, draft: 1)",
+    ),
+    float(
+        "slow_start_threshold",
+        (1.0, 1000.0),
+        "6.0",
+        "Window in packets up to which each acknowledged packet adds one (draft: 4)",
+    ),
+    float("window_max", (2.0, 30_000.0), "10000.0", "The greatest window in packets"),
+    whole(
+        "loss_threshold",
+        (1, 30),
+        "3",
+        "Later packets that must have arrived before one is taken for lost (pgmcc draft s2.2)",
+    ),
+    choice(
+        "accounting",
+        &["tokens", "realign", "flight"],
+        "\"flight\"",
+        "Permission to send comes from the draft's tokens, from tokens set right at each loss, or \
+         from counting packets in flight (paper: realign, draft: tokens)",
+    ),
+    switch(
+        "charge_repairs",
+        "true",
+        "Repairs take room in the window for one round trip (paper, draft: false)",
+    ),
+    switch(
+        "window_validation",
+        "true",
+        "The window stands still while the application does not fill it (paper, draft: false)",
+    ),
+    switch(
+        "ack_history",
+        "true",
+        "A former acker's acknowledgements count for the packets that named it (paper, draft: \
+         false)",
+    ),
+    choice(
+        "bitmap_scope",
+        &["all", "own"],
+        "\"all\"",
+        "The acker's bitmap acknowledges all that it covers, or only packets sent since it became \
+         the acker (paper: own)",
+    ),
+    switch(
+        "designated_loss",
+        "true",
+        "Only the bitmap of the receiver that a packet named, or of one that must have seen it, \
+         declares it lost (paper, draft: false)",
+    ),
+    choice(
+        "loss_epoch",
+        &["feedback", "sent"],
+        "\"sent\"",
+        "The window is cut again for losses found after the feedback that ends the last cut, or \
+         only for packets sent after that cut (paper, draft: feedback)",
+    ),
+    switch(
+        "switch_recover",
+        "true",
+        "A switch of ackers closes the account of earlier losses (paper, draft: false)",
+    ),
+    switch(
+        "switch_ageing",
+        "true",
+        "Packets that named a former acker leave flight after two round trips (paper, draft: \
+         false)",
+    ),
+    switch(
+        "lie_check",
+        "true",
+        "An acker that reports far more loss than its bitmaps show is dropped (pgmcc draft s5) \
+         (paper, draft: false)",
+    ),
+    choice(
+        "loss_estimator",
+        &["ewma", "loss-intervals"],
+        "\"ewma\"",
+        "How receivers smooth loss: a low-pass filter, or TFMCC's loss intervals",
+    ),
+    float(
+        "loss_gain",
+        (0.00001, 1.0),
+        "0.00762939453125",
+        "Weight of one packet in the low-pass filter: 500/65536 (pgmcc draft s2.6)",
+    ),
+    span(
+        "loss_event_time",
+        (0, 10 * S),
+        "\"100 ms\"",
+        "Losses within this span are one event for the loss intervals, and unreliable sessions \
+         report at most once in it",
+    ),
+    whole(
+        "reorder_tolerance",
+        (1, 32),
+        "3",
+        "Later packets that must have arrived before a receiver counts one as lost (paper, draft: \
+         1)",
+    ),
+    choice(
+        "election_reply",
+        &["ack", "nak"],
+        "\"ack\"",
+        "Receivers answer a call for an election with an ACK, as OpenPGM does, or with the \
+         draft's NAK that asks for nothing",
+    ),
+    span("election_backoff", (0, 10 * S), "\"50 ms\"", "The longest wait before that answer"),
+    switch(
+        "speak_up",
+        "true",
+        "A receiver that overhears only reports of less than half its own loss sends its own \
+         (paper, draft: false)",
+    ),
+];

@@ -1,0 +1,107 @@
+//! The window and its tokens.
+//!
+//! The window is W packets. How much of it is free is either kept as the draft's tokens T, or
+//! computed from the number of packets in flight, F: T = W - F. Fractions of packets are binary
+//! floating point, and only `+ - * /` touch them, so they are the same on every platform.
+
+use super::config::{Accounting, PgmccConfig};
+
+/// Window and tokens.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    size: f64,
+    /// Not used where flight is counted.
+    tokens: f64,
+    accounting: Accounting,
+    slow_start_threshold: f64,
+    max: f64,
+}
+
+impl Window {
+    /// One packet and the token for it (src: pgmcc-draft s2.2).
+    pub(super) fn new(config: &PgmccConfig) -> Self {
+        Self {
+            size: 1.0,
+            tokens: 1.0,
+            accounting: config.accounting,
+            slow_start_threshold: config.slow_start_threshold,
+            max: config.window_max,
+        }
+    }
+
+    /// W in packets.
+    pub(super) fn size(&self) -> f64 {
+        self.size
+    }
+
+    /// W in thousandths of a packet, for the trace.
+    pub(super) fn size_milli(&self) -> u64 {
+        (self.size * 1000.0 + 0.5) as u64
+    }
+
+    /// T, with `flight` packets out.
+    pub(super) fn tokens(&self, flight: u32) -> f64 {
+        match self.accounting {
+            Accounting::Flight => self.size - f64::from(flight),
+            Accounting::Tokens | Accounting::Realign => self.tokens,
+        }
+    }
+
+    /// A packet leaves.
+    pub(super) fn spend(&mut self) {
+        self.tokens -= 1.0;
+    }
+
+    /// `count` packets were acknowledged while the window may not grow.
+    ///
+    /// deviates: the draft does not say that tokens come back while W is suspended; without it the
+    /// session would stop, because the cut has just taken them.
+    pub(super) fn refund(&mut self, count: u32) {
+        self.tokens = (self.tokens + f64::from(count)).min(self.size);
+    }
+
+    /// `count` packets were acknowledged (src: pgmcc-draft s2.2).
+    pub(super) fn grow(&mut self, count: u32) {
+        let mut count = f64::from(count);
+        if self.size < self.slow_start_threshold {
+            let opening = count.min(self.slow_start_threshold - self.size);
+            self.tokens += 2.0 * opening;
+            self.size += opening;
+            count -= opening;
+        }
+        if count > 0.0 {
+            self.tokens += count * (1.0 + 1.0 / self.size);
+            self.size += count / self.size;
+        }
+        self.size = self.size.min(self.max);
+        self.tokens = self.tokens.min(self.size);
+    }
+
+    /// A loss is answered, with `flight` packets still out (src: pgmcc-draft s2.2).
+    ///
+    /// deviates: W never falls below 1, and T never below -W; the draft sets no floor, and W < 1
+    /// could never send.
+    pub(super) fn cut(&mut self, flight: u32) {
+        let before = self.size;
+        self.size = (before / 2.0).max(1.0);
+        match self.accounting {
+            Accounting::Flight => {}
+            Accounting::Tokens => self.tokens = (self.tokens - self.size).max(-before),
+            // src: seada-helmy s4.4: "on a loss detection the sender try to realign the window to
+            // the actual number of packets in flight", and takes it wrongly after a switch.
+            Accounting::Realign => self.size = self.size.min(f64::from(flight)).max(1.0),
+        }
+    }
+
+    /// A loss was found, answered or not, with `flight` packets still out.
+    pub(super) fn realign(&mut self, flight: u32) {
+        if self.accounting == Accounting::Realign {
+            self.tokens = self.size - f64::from(flight);
+        }
+    }
+
+    /// A stall, or the first acker: one packet, and the token for it (src: pgmcc-draft s2.2).
+    pub(super) fn restart(&mut self) {
+        (self.size, self.tokens) = (1.0, 1.0);
+    }
+}
