@@ -67,7 +67,11 @@ fn a_loss_halves_what_is_in_flight_once() {
         [("one", vec![300]), ("two", vec![300, 305]), ("four in a row", vec![300, 301, 302, 303])]
     {
         let (history, bench) = rounds(reference(), 60, |seq| lost.contains(&seq));
-        assert_eq!(from_round_of(&history, 300)[..9], [24, 12, 12, 13, 14, 15, 16, 17, 18], "{case}");
+        assert_eq!(
+            from_round_of(&history, 300)[..9],
+            [24, 12, 12, 13, 14, 15, 16, 17, 18],
+            "{case}"
+        );
         assert_eq!(history[23], 23, "{case}");
         assert_eq!(bench.loss_cuts(), 1, "{case}");
     }
