@@ -56,9 +56,12 @@ impl Page<'_> {
              </div><nav aria-label=\"Sections\">{links}</nav>\
              <button type=\"button\" id=\"theme\" hidden>Dark</button></div></div>\n\
              <main class=\"wrap\" id=\"main\">\n{main}</main>\n\
-             <footer class=\"wrap\">{footer}<p>Plots by uPlot 1.6.32 (MIT licence).</p></footer>\n\
+             <footer><div class=\"wrap\">{footer}<p>Plots by uPlot 1.6.32 (MIT licence).</p></div></footer>\n\
              <script type=\"application/json\" id=\"data\">{data}</script>\n\
              <script>{UPLOT_JS}</script>\n<script>{PAGE_JS}</script>\n</body>\n</html>\n"
         )
     }
 }
+
+#[cfg(test)]
+mod tests;
