@@ -95,9 +95,10 @@
       if (has(f.acked)) add(f, i, 'acknowledged', { points: f.acked, dash: [3, 3], width: 1.25, hidden: crowd });
     });
     p.flows.forEach((f, i) => {
-      for (const [key, kind, mark] of [['naks', 'NAK', 'cross'], ['cuts', 'cut', 'down'], ['timeouts', 'timeout', 'box']]) {
-        // A sender that is told of losses cuts at most of these: one mark is enough to begin with.
-        const hidden = crowd || (key === 'cuts' && has(f.naks));
+      for (const [key, kind, mark] of [['naks', 'NAK', 'cross'], ['losses', 'loss found', 'up'], ['cuts', 'cut', 'down'], ['timeouts', 'timeout', 'box']]) {
+        // What was found missing is asked for, and what is asked for makes the sender cut: one
+        // kind of mark is enough to begin with.
+        const hidden = crowd || ((key === 'cuts' || key === 'losses') && has(f.naks));
         if (has(f[key])) add(f, i, kind, { points: f[key], mark, total: f[key][2], hidden });
       }
       const switches = f.switches.filter(s => s[1] !== null);
@@ -370,6 +371,7 @@
         const y = u.valToPos(vs[i], 'y', true);
         if (line.mark === 'cross') { ctx.moveTo(x - r, y - r); ctx.lineTo(x + r, y + r); ctx.moveTo(x + r, y - r); ctx.lineTo(x - r, y + r); }
         if (line.mark === 'down') { ctx.moveTo(x - r, y - r); ctx.lineTo(x + r, y - r); ctx.lineTo(x, y + r); ctx.closePath(); }
+        if (line.mark === 'up') { ctx.moveTo(x - r, y + r); ctx.lineTo(x + r, y + r); ctx.lineTo(x, y - r); ctx.closePath(); }
         if (line.mark === 'box') ctx.rect(x - r, y - r, 2 * r, 2 * r);
       }
       if (line.mark === 'cross' || line.mark === 'bar') ctx.stroke(); else ctx.fill();

@@ -28,11 +28,7 @@ pub(crate) struct Chrome {
 impl Chrome {
     /// Starts the browser, or `None` where there is none.
     pub(crate) fn start() -> Option<Self> {
-        let program = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"]
-            .into_iter()
-            .map(str::to_owned)
-            .chain(std::env::var("FAIRCAST_CHROMIUM"))
-            .rfind(|path| Path::new(path).exists())?;
+        let program = program()?;
         let profile = tempfile::tempdir().expect("a directory for the profile");
         let child = Command::new(program)
             .args([
@@ -188,13 +184,20 @@ impl Drop for Chrome {
     }
 }
 
+/// What `FAIRCAST_CHROMIUM` names, or else one of the usual places.
+fn program() -> Option<String> {
+    let usual = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+    let named = std::env::var("FAIRCAST_CHROMIUM").map(|path| vec![path]);
+    let places = named.unwrap_or_else(|_| usual.map(str::to_owned).to_vec());
+    places.into_iter().find(|path| Path::new(path).exists())
+}
+
 fn wait_for_port(profile: &Path) -> (u16, String) {
     let start = Instant::now();
     loop {
         let text = std::fs::read_to_string(profile.join("DevToolsActivePort")).unwrap_or_default();
-        if let Some((port, path)) = text.split_once('\n')
-            && let Ok(port) = port.parse()
-        {
+        // The file grows while it is read: only a whole one has its second line.
+        if let Some((Ok(port), path)) = text.split_once('\n').map(|(p, path)| (p.parse(), path)) {
             return (port, path.trim().to_owned());
         }
         assert!(start.elapsed() < PATIENCE, "the browser does not start");
