@@ -50,8 +50,8 @@ pub struct SourceConfig {
     /// at every NAK that finds no repair waiting.
     pub repair_interval: Duration,
     /// Least time between two confirmations that are alike. Default 10 ms: far below a receiver's
-    /// time to repeat a NAK, yet thousands of NAKs for one loss cost few confirmations. Zero
-    /// confirms every NAK.
+    /// time to repeat a NAK, yet thousands of NAKs for one loss cost few confirmations (src:
+    /// RFC 3208 s5.2). Zero confirms every NAK.
     pub confirm_interval: Duration,
     /// How many packets before its lead late joiners may ask for; `None` says nothing (no
     /// OPT_JOIN). Default `None`.
@@ -123,7 +123,7 @@ pub struct ReceiverConfig {
     /// comes from beyond is dropped, and asked for later. Default 8192.
     pub window_packets: u32,
     /// How many later packets show that one is missing, 1 to 16. Default 2
-    /// (src: RFC 3208 s6.2 leaves it open and gives 2 as example).
+    /// (src: RFC 3208 s6.3 leaves it open and names 2 as possible).
     pub reorder_packets: u32,
     /// After how long a gap that fewer later packets have shown counts as missing. Default 20 ms.
     pub reorder_delay: Duration,
