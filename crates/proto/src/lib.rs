@@ -15,7 +15,7 @@ pub mod endpoint;
 mod machine;
 pub mod options;
 pub mod relay;
-pub mod wire;
 pub mod schemes;
+pub mod wire;
 
 pub use machine::{AppEvent, Datagram, Destination, Machine, Transmit};

@@ -44,7 +44,7 @@ pub enum Accounting {
 pub enum BitmapScope {
     /// All that it covers.
     All,
-    /// Only those sent since the receiver last became the acker.
+    /// Only those that named it, as if each acknowledgement stood for packets of its own.
     Own,
 }
 
@@ -247,7 +247,13 @@ impl PgmccConfig {
             rtt_method: RttMethod::Sequence,
             slow_start_threshold: 6.0,
             accounting: Accounting::Realign, // src: seada-helmy s4.4
-            bitmap_scope: BitmapScope::Own,  // src: seada-helmy s4.4
+            // src: seada-helmy s4.4, by inference: acknowledgements count whoever is acker by then,
+            // the sender does not know whom a packet was meant for, and bitmaps do not tell it.
+            ack_history: true,
+            bitmap_scope: BitmapScope::Own,
+            // src: seada-helmy s4.1, by inference: "similar to TCP SACK in handling ACKs and
+            // losses", which cuts once for all losses of a window.
+            loss_epoch: LossEpoch::Sent,
             ..Self::draft()
         }
     }

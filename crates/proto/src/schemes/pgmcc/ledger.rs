@@ -113,7 +113,7 @@ impl Ledger {
         let mut released = 0;
         let mut seq = self.unsettled;
         while seq.before(end) && seq.before(self.next()) {
-            if self.get(seq).is_some_and(|sent| which(sent)) && self.settle(seq, Fate::Released) {
+            if self.get(seq).is_some_and(&which) && self.settle(seq, Fate::Released) {
                 released += 1;
             }
             seq = seq.next();

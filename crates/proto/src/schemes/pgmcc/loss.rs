@@ -34,7 +34,10 @@ enum Estimate {
     /// `p <- p + a (x - p)` (src: pgmcc-draft s2.6, with the misprint mended: the constant weighs
     /// the new sample). Floating point has the resolution that 16 fractional bits lack: there,
     /// rounding would hold p at 0.1 % for ever.
-    Ewma { p: f64, gain: f64 },
+    Ewma {
+        p: f64,
+        gain: f64,
+    },
     Intervals(Intervals),
 }
 
@@ -170,8 +173,7 @@ impl Intervals {
             sum / weights
         };
         let closed = mean(&mut self.closed.iter().copied());
-        let with_open =
-            mean(&mut core::iter::once(self.open).chain(self.closed.iter().copied()));
+        let with_open = mean(&mut core::iter::once(self.open).chain(self.closed.iter().copied()));
         1.0 / closed.max(with_open).max(1.0)
     }
 }
@@ -195,7 +197,8 @@ mod tests {
     #[test]
     fn samples_move_the_filter_as_in_sixteen_bit_arithmetic() {
         let samples = [1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 1];
-        let vector = [500.0, 496.0, 492.0, 488.0, 484.0, 480.0, 976.0, 969.0, 962.0, 955.0, 1448.0, 1937.0];
+        let vector =
+            [500.0, 496.0, 492.0, 488.0, 484.0, 480.0, 976.0, 969.0, 962.0, 955.0, 1448.0, 1937.0];
         let mut estimate = Estimate::Ewma { p: 0.0, gain: 500.0 / 65536.0 };
         for (sample, want) in samples.into_iter().zip(vector) {
             estimate.sample(Time::ZERO, sample == 1);

@@ -39,8 +39,8 @@ mod tests {
         for (loss, factor) in
             [(0.01, 1.09), (0.02, 1.18), (0.05, 1.49), (0.08, 1.87), (0.1, 2.19), (0.2, 5.1)]
         {
-            let squared = Model::Full.slowness_squared(1.0, loss)
-                / Model::Simple.slowness_squared(1.0, loss);
+            let squared =
+                Model::Full.slowness_squared(1.0, loss) / Model::Simple.slowness_squared(1.0, loss);
             assert!((faircast_base::math::sqrt(squared) / factor - 1.0).abs() < 0.005, "{loss}");
         }
     }

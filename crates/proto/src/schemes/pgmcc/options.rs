@@ -162,15 +162,15 @@ pub const OPTIONS: &[OptionSpec] = &[
     switch(
         "ack_history",
         "true",
-        "A former acker's acknowledgements count for the packets that named it (paper, draft: \
+        "A former acker's acknowledgements count for the packets that named it (draft: \
          false)",
     ),
     choice(
         "bitmap_scope",
         &["all", "own"],
         "\"all\"",
-        "The acker's bitmap acknowledges all that it covers, or only packets sent since it became \
-         the acker (paper: own)",
+        "The acker's bitmap acknowledges all that it covers, or only packets that named it (paper: \
+         own)",
     ),
     switch(
         "designated_loss",
@@ -183,7 +183,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         &["feedback", "sent"],
         "\"sent\"",
         "The window is cut again for losses found after the feedback that ends the last cut, or \
-         only for packets sent after that cut (paper, draft: feedback)",
+         only for packets sent after that cut (draft: feedback)",
     ),
     switch(
         "switch_recover",

@@ -45,7 +45,11 @@ impl Rto {
         };
         let doublings = if backs_off { self.doublings } else { 0 };
         // A fixed timeout above the greatest one is still obeyed when it does not back off.
-        if doublings == 0 { base } else { (base * (1 << doublings)).min(config.timeout_max.max(base)) }
+        if doublings == 0 {
+            base
+        } else {
+            (base * (1 << doublings)).min(config.timeout_max.max(base))
+        }
     }
 
     /// The timer ran out.

@@ -68,8 +68,6 @@ pub struct PgmccSender {
 #[derive(Debug)]
 struct Acker {
     id: NodeId,
-    /// The first packet that named it.
-    since: Seq,
     /// Others must be far slower to replace it before this moment.
     held_until: Time,
     /// The oldest packet that it has shown to have; holes before it are none.
@@ -142,8 +140,7 @@ impl PgmccSender {
         self.ledger.release(self.ledger.next(), |_| true);
         (self.stall, self.suspended, self.call_out) = (None, None, false);
         self.answered = Some(self.ledger.next());
-        let window_milli = self.window.size_milli();
-        cx.emit(Event::Cut { reason: CutReason::Timeout, window_milli });
+        self.trace_cut(cx, CutReason::Timeout);
         self.expiries += 1;
         self.rto.back_off();
         if let Some(id) = self.acker_id()
@@ -175,11 +172,8 @@ impl PgmccSender {
         let round_trip = |id: NodeId| self.receivers.get(id).and_then(|receiver| receiver.rtt());
         let new_rtt = round_trip(id).unwrap_or(Duration::ZERO);
         let longest_rtt = old.and_then(round_trip).unwrap_or(Duration::ZERO).max(new_rtt);
-        // A first acker answers for the packets that called for it.
-        let since = if old.is_none() { self.ledger.unsettled() } else { next };
         self.acker = Some(Acker {
             id,
-            since,
             held_until: cx.now + new_rtt.mul_f64(self.config.holding_time),
             joined: None,
             honesty: Honesty::default(),
@@ -192,18 +186,16 @@ impl PgmccSender {
             if self.config.switch_recover {
                 self.answered = Some(next);
             }
-        } else {
-            if self.config.switch_recover {
-                self.close_account(cx, nak, next);
+        } else if self.config.switch_recover {
+            self.close_account(cx, nak, next);
+        }
+        if self.config.switch_ageing {
+            if self.ageing.len() == AGEING_MAX
+                && let Some((_, end)) = self.ageing.pop_front()
+            {
+                self.age(end);
             }
-            if self.config.switch_ageing {
-                if self.ageing.len() == AGEING_MAX
-                    && let Some((_, end)) = self.ageing.pop_front()
-                {
-                    self.age(end);
-                }
-                self.ageing.push_back((cx.now + longest_rtt * 2, next));
-            }
+            self.ageing.push_back((cx.now + longest_rtt * 2, next));
         }
         if self.config.timeout_restart {
             self.rto.restart();
@@ -223,17 +215,21 @@ impl PgmccSender {
     fn close_account(&mut self, cx: &mut Cx<'_>, nak: Option<Seq>, next: Seq) {
         let open = |seq: Seq| self.answered.is_none_or(|answered| !seq.before(answered));
         if nak.is_some_and(open) && self.suspended.is_none() {
-            self.cut(cx);
+            self.cut();
+            self.trace_cut(cx, CutReason::Loss);
         }
         (self.suspended, self.answered) = (Some(next), Some(next));
     }
 
-    fn cut(&mut self, cx: &mut Cx<'_>) {
-        self.window.cut(self.ledger.flight());
-        let window_milli = self.window.size_milli();
-        cx.emit(Event::Cut { reason: CutReason::Loss, window_milli });
+    /// Halves the window; until feedback for the next packet it stands still.
+    fn cut(&mut self) {
+        self.window.cut();
         let next = self.ledger.next();
         (self.suspended, self.answered) = (Some(next), Some(next));
+    }
+
+    fn trace_cut(&self, cx: &mut Cx<'_>, reason: CutReason) {
+        cx.emit(Event::Cut { reason, window_milli: self.window.size_milli() });
     }
 
     /// Whether `from` should replace the acker.
@@ -322,27 +318,30 @@ impl PgmccSender {
                 .latest
                 .is_some_and(|seq| self.answered.is_none_or(|answered| !seq.before(answered))),
         };
-        if answers && self.suspended.is_none() {
-            self.cut(cx);
+        let cuts = answers && self.suspended.is_none();
+        if cuts {
+            self.cut();
         }
-        if lost.count > 0 {
-            self.window.realign(self.ledger.flight());
+        if lost.count > 0 && self.window.realign(self.ledger.flight()) || cuts {
+            self.trace_cut(cx, CutReason::Loss);
         }
         if from_acker {
-            self.on_acker_alive(cx.now, vector, marked);
+            self.expiries = 0;
+        }
+        if from_acker || marked > 0 {
+            self.restart_stall(cx.now, vector, marked);
         }
     }
 
     /// Marks what the bitmap shows as received; returns how many packets left flight by it.
     fn mark_received(&mut self, from: NodeId, from_acker: bool, vector: AckVector) -> u32 {
-        let since = self.acker.as_ref().map_or(vector.highest, |acker| acker.since);
+        let all = from_acker && self.config.bitmap_scope == BitmapScope::All;
         let mut marked = 0;
         for offset in (0..32).filter(|offset| vector.bitmap >> offset & 1 == 1) {
             let seq = vector.highest - offset;
             let Some(sent) = self.ledger.get(seq) else { continue };
-            let named = self.config.ack_history && sent.acker == Some(from);
-            let in_scope = self.config.bitmap_scope == BitmapScope::All || !seq.before(since);
-            if named || from_acker && in_scope {
+            // Packets that called for an acker are in the care of whoever answered.
+            if all || sent.acker == Some(from) || from_acker && sent.acker.is_none() {
                 marked += u32::from(self.ledger.settle(seq, Fate::Acked));
             }
             if from_acker && let Some(acker) = &mut self.acker {
@@ -355,9 +354,8 @@ impl PgmccSender {
         marked
     }
 
-    /// The acker has answered: the stall timer starts anew, unless a hole holds it.
-    fn on_acker_alive(&mut self, now: Time, vector: AckVector, marked: u32) {
-        self.expiries = 0;
+    /// Acknowledgements come: the stall timer starts anew, unless a hole holds it.
+    fn restart_stall(&mut self, now: Time, vector: AckVector, marked: u32) {
         let restarts = match self.config.timeout_mode {
             TimeoutMode::Fixed => true,
             TimeoutMode::Tcp => marked > 0,

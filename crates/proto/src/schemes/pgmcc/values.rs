@@ -81,7 +81,8 @@ fn put(out: &mut Vec<u8>, stamp: u32, middle: u16, node: Option<NodeId>) {
 /// Timestamp, the two bytes between family and address, and the node.
 fn take(bytes: &[u8]) -> Option<(u32, u16, Option<NodeId>)> {
     let bytes: &[u8; VALUE_LEN] = bytes.try_into().ok()?;
-    let word = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let word =
+        |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let (stamp, family, address) = (word(0), (word(4) >> 16) as u16, word(8));
     if family != AFI_IPV4 {
         return None;
@@ -97,7 +98,6 @@ fn take(bytes: &[u8]) -> Option<(u32, u16, Option<NodeId>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::vec;
 
     fn encoded<T: Wire>(value: T) -> Vec<u8> {
         let mut out = Vec::new();
@@ -133,6 +133,6 @@ mod tests {
         let good = encoded(PgmccAnnounce { sent_ms: 1, acker: None });
         assert!(PgmccAnnounce::decode(&good[..11]).is_none());
         assert!(PgmccAnnounce::decode(&[&good[..], &[0]].concat()).is_none());
-        assert!(PgmccReport::decode(&vec![0; 12]).is_none());
+        assert!(PgmccReport::decode(&[0; 12]).is_none());
     }
 }

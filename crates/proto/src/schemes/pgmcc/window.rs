@@ -77,27 +77,30 @@ impl Window {
         self.tokens = self.tokens.min(self.size);
     }
 
-    /// A loss is answered, with `flight` packets still out (src: pgmcc-draft s2.2).
+    /// A loss is answered (src: pgmcc-draft s2.2).
     ///
     /// deviates: W never falls below 1, and T never below -W; the draft sets no floor, and W < 1
     /// could never send.
-    pub(super) fn cut(&mut self, flight: u32) {
+    pub(super) fn cut(&mut self) {
         let before = self.size;
         self.size = (before / 2.0).max(1.0);
-        match self.accounting {
-            Accounting::Flight => {}
-            Accounting::Tokens => self.tokens = (self.tokens - self.size).max(-before),
-            // src: seada-helmy s4.4: "on a loss detection the sender try to realign the window to
-            // the actual number of packets in flight", and takes it wrongly after a switch.
-            Accounting::Realign => self.size = self.size.min(f64::from(flight)).max(1.0),
+        if self.accounting == Accounting::Tokens {
+            self.tokens = (self.tokens - self.size).max(-before);
         }
     }
 
-    /// A loss was found, answered or not, with `flight` packets still out.
-    pub(super) fn realign(&mut self, flight: u32) {
-        if self.accounting == Accounting::Realign {
-            self.tokens = self.size - f64::from(flight);
+    /// A loss was found, answered or not, with `flight` packets still out: the window is realigned
+    /// to the number of packets in flight (src: seada-helmy s4.4, which has no formula; this is
+    /// the plainest reading). After a switch of ackers that number can be far too low. Whether the window
+    /// shrank.
+    pub(super) fn realign(&mut self, flight: u32) -> bool {
+        if self.accounting != Accounting::Realign {
+            return false;
         }
+        let before = self.size;
+        self.size = before.min(f64::from(flight)).max(1.0);
+        self.tokens = self.size - f64::from(flight);
+        self.size < before
     }
 
     /// A stall, or the first acker: one packet, and the token for it (src: pgmcc-draft s2.2).

@@ -29,6 +29,7 @@ pub(super) struct Bench {
     pub(super) sender: PgmccSender,
     pub(super) next: Seq,
     pub(super) sent: Vec<(Seq, Time, PgmccAnnounce)>,
+    acked: u32,
 }
 
 impl Bench {
@@ -40,6 +41,7 @@ impl Bench {
             sender: PgmccSender::new(config),
             next: Seq::new(0),
             sent: Vec::new(),
+            acked: 0,
         }
     }
 
@@ -87,6 +89,21 @@ impl Bench {
         let report = self.report(from, loss, rtt);
         let carrier = Carrier::Nak { first: Seq::new(first) };
         self.with(|s, cx| s.on_report(cx, NodeId(from), carrier, &report));
+    }
+
+    /// A round trip of 100 ms: `from` acknowledges all that is out, and the window is filled again.
+    pub(super) fn round(&mut self, from: u32, loss: f64) {
+        self.advance(ms(100));
+        for seq in self.acked..self.next.value() {
+            self.ack(from, seq, u32::MAX, loss);
+            self.pump(u32::MAX);
+            self.acked = seq + 1;
+        }
+    }
+
+    /// Packets below this one were acknowledged by rounds.
+    pub(super) fn acked(&self) -> u32 {
+        self.acked
     }
 
     pub(super) fn window(&self) -> f64 {

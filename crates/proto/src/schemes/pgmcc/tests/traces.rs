@@ -67,7 +67,11 @@ fn a_loss_halves_what_is_in_flight_once() {
         [("one", vec![300]), ("two", vec![300, 305]), ("four in a row", vec![300, 301, 302, 303])]
     {
         let (history, bench) = rounds(reference(), 60, |seq| lost.contains(&seq));
-        assert_eq!(from_round_of(&history, 300)[..9], [24, 12, 12, 13, 14, 15, 16, 17, 18], "{case}");
+        assert_eq!(
+            from_round_of(&history, 300)[..9],
+            [24, 12, 12, 13, 14, 15, 16, 17, 18],
+            "{case}"
+        );
         assert_eq!(history[23], 23, "{case}");
         assert_eq!(bench.loss_cuts(), 1, "{case}");
     }
@@ -118,7 +122,8 @@ fn the_drafts_tokens_leak_away_until_the_session_stalls() {
     let (history, bench) = rounds(config, 200, |seq| seq % 100 == 0 && seq > 0);
     let sent: u32 = history.iter().sum();
     let active = history.iter().rposition(|&count| count > 0).expect("it sent at first") + 1;
-    assert_eq!((bench.loss_cuts(), sent, active), (7, 711, 109));
+    // Seven losses, and in the round trip after these 108 only acknowledgements come.
+    assert_eq!((bench.loss_cuts(), sent, active), (7, 711, 108));
 }
 
 #[test]
