@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_limit_counts_the_packet_in_transmission() {
-        // src: the burst test of ns-2: limit 30 delivers 30 of a burst, limit 2 delivers 2.
+        // src: ns-2.35, the burst test: limit 30 delivers 30 of a burst, limit 2 delivers 2.
         for limit in [30, 2, 1] {
             let mut link = Link::new(&config(1_000, QueueConfig::DropTail { packets_max: limit }));
             let delivered = (0..100)

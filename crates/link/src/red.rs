@@ -1,6 +1,6 @@
 //! Random early detection, as ns-2 has it.
 //!
-//! src: Floyd & Jacobson 1993 for the algorithm; ns-2.35 for what its parameters mean: the average
+//! src: floyd-jacobson-1993 for the algorithm; ns-2.35 for what its parameters mean: the average
 //! counts waiting packets only, `wait` spaces the drops, and a queue with at most one waiting
 //! packet is left alone.
 

@@ -11,6 +11,7 @@ extern crate std;
 
 pub mod content;
 pub mod control;
+pub mod endpoint;
 mod machine;
 pub mod options;
 pub mod relay;

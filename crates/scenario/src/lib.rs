@@ -1,5 +1,26 @@
 //! The scenario language: a topology, what runs on it, and for how long.
+//!
+//! [`Scenario::load`] turns a TOML file into a checked [`Scenario`]; `docs/scenario.md` describes
+//! the language. What can be named in it beside nodes comes from a [`Catalog`], because the
+//! protocols and router programs live elsewhere. Every mistake is one line with the file, the
+//! line, the key, the value and what is allowed.
 
+mod catalog;
+mod error;
+mod flows;
+pub mod limits;
+mod link_config;
 mod model;
+mod names;
+mod options;
+mod overrides;
+mod parse;
+mod reach;
+mod read;
+mod topology;
+mod value;
 
+pub use catalog::{Catalog, ProgramEntry, ProtocolEntry};
+pub use error::{ErrorPlace, ScenarioError};
 pub use model::{Data, Flow, Join, LinkSpec, Node, Program, Scenario};
+pub use overrides::Overrides;

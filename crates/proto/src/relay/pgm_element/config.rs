@@ -28,7 +28,7 @@ pub struct ElementConfig {
 impl Default for ElementConfig {
     fn default() -> Self {
         Self {
-            // src: ns-2 pgm/pgm-agent.cc and tcl/lib/ns-default.tcl
+            // src: ns-2.35 pgm/pgm-agent.cc, tcl/pgm/ns-pgm.tcl
             nak_interval: Duration::from_millis(50),
             nak_repeat: Duration::from_secs(1),
             repair_wait: Duration::from_secs(10),

@@ -1,0 +1,158 @@
+//! The one definition of the command line: parser, help, completions and man pages come from it.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Reliable multicast that shares the network fairly.
+#[derive(Debug, Parser)]
+#[command(name = "faircast", version, arg_required_else_help = true, max_term_width = 100)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Run a scenario and print what each flow got
+    Run(RunArgs),
+    /// Run suites of experiments and compare them with published figures
+    Bench(BenchArgs),
+    /// Send a real file to three receivers beside TCP, in the simulator
+    Demo(DemoArgs),
+    /// Make the summary and the report of a run again from its trace
+    Report(ReportArgs),
+    /// List the protocols and router programs with their options
+    Schemes(SchemesArgs),
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the man page, or write one for each verb into a folder
+    Man {
+        /// The folder to write to
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
+}
+
+/// Where a scenario runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum On {
+    /// In the simulator, in virtual time
+    Sim,
+}
+
+/// Arguments of `faircast run`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  faircast run scenarios/pgmcc-beside-tcp.toml
+  faircast run scenarios/pgmcc-beside-tcp.toml --out out --set link.0.rate='\"1 Mbit/s\"'
+  faircast run scenarios/pgmcc-beside-tcp.toml --set flow.mcc.options.profile=draft --json
+
+Exit status: 0 done, 1 the run failed or was interrupted, 2 the file or arguments are wrong.")]
+pub struct RunArgs {
+    /// The scenario file
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Where to run it
+    #[arg(long, value_enum, default_value = "sim")]
+    pub on: On,
+    /// Seed of all randomness, instead of the file's
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Write summary.json, trace.jsonl.gz and report.html into this folder
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print the summary as one JSON document instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// Change a key of the scenario; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// Arguments of `faircast bench`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  faircast bench                          every suite of experiments
+  faircast bench fairness --out out       with a page of plots
+  faircast bench fairness --scheme pgmcc --option profile=draft
+  faircast bench tcp --only droplist
+  faircast bench speed --json             how fast the simulator is here
+
+Exit status: 0 every row holds, 1 one does not, 2 the arguments are wrong.")]
+pub struct BenchArgs {
+    /// The suites to run: tcp, fairness, speed, or the path of a suite file; all but speed where
+    /// none is given
+    #[arg(value_name = "SUITE")]
+    pub suites: Vec<String>,
+    /// Print the rows as JSON, one document a suite
+    #[arg(long)]
+    pub json: bool,
+    /// Write a page of plots and the rows as JSON for each suite into this folder
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Runs at the same time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: Option<u16>,
+    /// Seeds for each experiment, instead of the suite's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub seeds: Option<u32>,
+    /// Run only experiments whose id contains this
+    #[arg(long, value_name = "TEXT")]
+    pub only: Option<String>,
+    /// Judge this scheme in place of the suite's own, and print a score table
+    #[arg(long, value_name = "NAME")]
+    pub scheme: Option<String>,
+    /// An option of that scheme; may be repeated
+    #[arg(long = "option", alias = "options", value_name = "KEY=VALUE", requires = "scheme")]
+    pub options: Vec<String>,
+    /// List suites and experiments without running them
+    #[arg(long)]
+    pub list: bool,
+    /// Run one case of the suite speed in this process and print its figures
+    #[arg(long, hide = true, value_name = "CASE")]
+    pub speed_case: Option<String>,
+}
+
+/// Arguments of `faircast demo`.
+#[derive(Debug, clap::Args)]
+pub struct DemoArgs {
+    /// The file to send; this program itself where none is given
+    #[arg(long, value_name = "PATH")]
+    pub file: Option<PathBuf>,
+    /// Where to write the report
+    #[arg(long, value_name = "DIR", default_value = "out/demo")]
+    pub out: PathBuf,
+}
+
+/// Arguments of `faircast report`.
+#[derive(Debug, clap::Args)]
+pub struct ReportArgs {
+    /// The trace, or the folder that holds it
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+    /// Where to write report.html and summary.json; the trace's folder where none is given
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print the summary as JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `faircast schemes`.
+#[derive(Debug, clap::Args)]
+pub struct SchemesArgs {
+    /// Only this one
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// Print them as JSON
+    #[arg(long)]
+    pub json: bool,
+}

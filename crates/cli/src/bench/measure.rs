@@ -1,0 +1,263 @@
+//! What a row measures: a small expression over what a run gave.
+
+use faircast_report::{FlowSummary, LinkSummary, Summary};
+use serde::Deserialize;
+
+use super::probe::{BIN_S, FlowProbe, Probe};
+
+/// `TERM`, or `TERM / TERM`. A term is `[sum|mean|min|max] QUANTITY TARGET`: the target of a
+/// flow's quantity is its name, or a prefix with `*` for all flows that begin so, or several of
+/// these with commas between (their mean where nothing else is said); that of a link's is `from>to`. `throughput_bps@180..300` counts from
+/// 180 s to 300 s only, in whole tens of seconds.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Measure {
+    numerator: Term,
+    denominator: Option<Term>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Term {
+    fold: Fold,
+    quantity: Quantity,
+    target: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fold {
+    Sum,
+    Mean,
+    Min,
+    Max,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Quantity {
+    Flow(FlowQuantity),
+    Link(LinkQuantity),
+    /// Jain's index over the flows that match.
+    Jain,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum FlowQuantity {
+    ThroughputBps,
+    ThroughputKbps,
+    ThroughputBetween { from_s: u32, to_s: u32 },
+    PacketsPerS,
+    Timeouts,
+    Cuts,
+    Switches,
+    Repairs,
+    FeedbackPackets,
+    WindowMean,
+    WindowMin,
+    WindowMax,
+    WindowAtOne,
+    WindowAbove,
+    SwitchPairs,
+    CutsPerSwitchPair,
+    CompletedS,
+    GoodputMinBps,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum LinkQuantity {
+    LossPercent,
+    QueueMean,
+    QueueMax,
+    Utilisation,
+}
+
+const FLOW_QUANTITIES: &[(&str, FlowQuantity)] = &[
+    ("throughput_bps", FlowQuantity::ThroughputBps),
+    ("throughput_kbps", FlowQuantity::ThroughputKbps),
+    ("packets_per_s", FlowQuantity::PacketsPerS),
+    ("timeouts", FlowQuantity::Timeouts),
+    ("cuts", FlowQuantity::Cuts),
+    ("switches", FlowQuantity::Switches),
+    ("repairs", FlowQuantity::Repairs),
+    ("feedback_packets", FlowQuantity::FeedbackPackets),
+    ("window_mean", FlowQuantity::WindowMean),
+    ("window_min", FlowQuantity::WindowMin),
+    ("window_max", FlowQuantity::WindowMax),
+    ("window_at_one", FlowQuantity::WindowAtOne),
+    ("window_above_first", FlowQuantity::WindowAbove),
+    ("switch_pairs", FlowQuantity::SwitchPairs),
+    ("cuts_per_switch_pair", FlowQuantity::CutsPerSwitchPair),
+    ("completed_s", FlowQuantity::CompletedS),
+    ("goodput_min_bps", FlowQuantity::GoodputMinBps),
+];
+
+const LINK_QUANTITIES: &[(&str, LinkQuantity)] = &[
+    ("loss_percent", LinkQuantity::LossPercent),
+    ("queue_mean", LinkQuantity::QueueMean),
+    ("queue_max", LinkQuantity::QueueMax),
+    ("utilisation", LinkQuantity::Utilisation),
+];
+
+impl TryFrom<String> for Measure {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let mut terms = text.split(" / ");
+        let numerator = Term::parse(terms.next().unwrap_or_default())?;
+        let denominator = terms.next().map(Term::parse).transpose()?;
+        match terms.next() {
+            Some(_) => Err(format!("measure \"{text}\" has more than one \" / \"")),
+            None => Ok(Self { numerator, denominator }),
+        }
+    }
+}
+
+impl Term {
+    fn parse(text: &str) -> Result<Self, String> {
+        let words: Vec<_> = text.split_whitespace().collect();
+        let (fold, rest) = match words[..] {
+            ["sum", ref rest @ ..] => (Fold::Sum, rest),
+            ["mean", ref rest @ ..] => (Fold::Mean, rest),
+            ["min", ref rest @ ..] => (Fold::Min, rest),
+            ["max", ref rest @ ..] => (Fold::Max, rest),
+            ref rest => (Fold::Mean, rest),
+        };
+        let [quantity, target] = rest[..] else {
+            return Err(format!("measure \"{text}\" is not [sum|mean|min|max] QUANTITY TARGET"));
+        };
+        let known = FLOW_QUANTITIES
+            .iter()
+            .map(|(name, quantity)| (*name, Quantity::Flow(*quantity)))
+            .chain(LINK_QUANTITIES.iter().map(|(name, q)| (*name, Quantity::Link(*q))))
+            .chain([("jain", Quantity::Jain)]);
+        let between = quantity.strip_prefix("throughput_bps@").and_then(between);
+        let found = known.clone().find(|(name, _)| *name == quantity).map(|(_, found)| found);
+        let Some(quantity) = found.or(between) else {
+            let names: Vec<_> = known.map(|(name, _)| name).collect();
+            return Err(format!("no quantity \"{quantity}\"; there are {}", names.join(", ")));
+        };
+        Ok(Self { fold, quantity, target: target.to_string() })
+    }
+
+    fn of(&self, summary: &Summary, probe: &Probe) -> f64 {
+        let one = |name: &str, target: &str| match target.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix),
+            None => name == target,
+        };
+        let matches = |name: &str| self.target.split(',').any(|target| one(name, target));
+        let flows = || summary.flows.iter().zip(&probe.flows).filter(|(flow, _)| matches(&flow.name));
+        match self.quantity {
+            Quantity::Flow(quantity) => {
+                self.fold.of(flows().map(|(flow, probe)| quantity.of(flow, probe)))
+            }
+            Quantity::Link(quantity) => {
+                let name = |link: &LinkSummary| format!("{}>{}", link.from, link.to);
+                let links = summary.links.iter().filter(|link| matches(&name(link)));
+                self.fold.of(links.map(|link| quantity.of(link)))
+            }
+            Quantity::Jain => {
+                faircast_report::jain_index(flows().map(|(flow, _)| flow.throughput_bps))
+            }
+        }
+    }
+}
+
+/// `180..300`, both whole tens.
+fn between(text: &str) -> Option<Quantity> {
+    let (from, to) = text.split_once("..")?;
+    let (from_s, to_s) = (from.parse().ok()?, to.parse().ok()?);
+    let whole = |s: u32| s.is_multiple_of(BIN_S);
+    let valid = from_s < to_s && whole(from_s) && whole(to_s);
+    valid.then_some(Quantity::Flow(FlowQuantity::ThroughputBetween { from_s, to_s }))
+}
+
+impl Fold {
+    fn of(self, values: impl Iterator<Item = f64>) -> f64 {
+        let values: Vec<f64> = values.collect();
+        match self {
+            // A target that matches nothing must not look like a measurement of zero.
+            _ if values.is_empty() => f64::NAN,
+            Self::Sum => values.iter().sum(),
+            Self::Mean => values.iter().sum::<f64>() / values.len() as f64,
+            Self::Min => values.iter().copied().fold(f64::INFINITY, f64::min),
+            Self::Max => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        }
+    }
+}
+
+impl FlowQuantity {
+    fn of(self, flow: &FlowSummary, probe: &FlowProbe) -> f64 {
+        match self {
+            Self::ThroughputBps => flow.throughput_bps,
+            Self::ThroughputKbps => flow.throughput_bps / 1e3,
+            Self::ThroughputBetween { from_s, to_s } => probe.throughput_bps(from_s, to_s),
+            Self::PacketsPerS => flow.throughput_bps / 8.0 / probe.packet_bytes,
+            Self::Timeouts => probe.timeouts as f64,
+            Self::Cuts => probe.cuts as f64,
+            // The first choice of a representative is no switch.
+            Self::Switches => probe.switches as f64,
+            Self::Repairs => flow.repair_packets as f64,
+            Self::FeedbackPackets => flow.feedback_packets as f64,
+            Self::WindowMean => probe.window.mean(),
+            Self::WindowMin => probe.window.min,
+            Self::WindowMax => probe.window.max,
+            Self::WindowAtOne => probe.window.visits_to_one as f64,
+            Self::WindowAbove => probe.above_first_share(),
+            Self::SwitchPairs => probe.pairs.count() as f64,
+            Self::CutsPerSwitchPair => probe.pairs.cuts_mean(),
+            Self::CompletedS => flow.completed_s.unwrap_or(f64::INFINITY),
+            Self::GoodputMinBps => {
+                flow.receivers.iter().map(|r| r.goodput_bps).fold(f64::INFINITY, f64::min)
+            }
+        }
+    }
+}
+
+impl LinkQuantity {
+    fn of(self, link: &LinkSummary) -> f64 {
+        match self {
+            Self::LossPercent => 100.0 * link.drop_ratio,
+            Self::QueueMean => link.queue_mean_packets,
+            Self::QueueMax => f64::from(link.queue_max_packets),
+            Self::Utilisation => link.utilisation,
+        }
+    }
+}
+
+impl Measure {
+    /// Its value for one run; NaN where the run has no such flow or link.
+    pub(crate) fn of(&self, summary: &Summary, probe: &Probe) -> f64 {
+        let numerator = self.numerator.of(summary, probe);
+        match &self.denominator {
+            Some(denominator) => numerator / denominator.of(summary, probe),
+            None => numerator,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_are_read_or_refused_with_a_reason() {
+        let parse = |text: &str| Measure::try_from(text.to_string());
+        assert!(parse("throughput_bps tcp / throughput_bps mcc").is_ok());
+        assert!(parse("sum packets_per_s tcp*").is_ok());
+        assert!(parse("loss_percent r1>r2").is_ok());
+        assert!(parse("throughput_bps@180..300 tcp").is_ok());
+        assert!(parse("throughput_bps@300..180 tcp").is_err());
+        for (text, problem) in [
+            ("speed tcp", "no quantity \"speed\""),
+            ("cuts", "is not [sum|mean|min|max] QUANTITY TARGET"),
+            ("cuts a / cuts b / cuts c", "more than one"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(problem), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn nothing_to_fold_is_not_zero() {
+        assert!(Fold::Sum.of(std::iter::empty()).is_nan());
+        assert_eq!(Fold::Max.of([1.0, 3.0, 2.0].into_iter()), 3.0);
+    }
+}

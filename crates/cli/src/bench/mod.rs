@@ -1,0 +1,200 @@
+//! `faircast bench`: suites of scenarios with the figures that are expected of them.
+
+mod fairness;
+mod measure;
+mod oracle;
+mod probe;
+mod runner;
+mod score;
+mod speed;
+mod suite;
+mod tcp;
+
+use std::path::{Path, PathBuf};
+
+use faircast_report::{Row, Suite, bench_page};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::args::BenchArgs;
+use crate::error::{Failure, print};
+use crate::interrupt::listen;
+use crate::run::write;
+use runner::{Files, Measured, Plan, Run, Scheme};
+use suite::{RowFile, SuiteFile};
+
+/// Suites that come with the program, in the order in which they run.
+const BUNDLED: &[&str] = &["tcp", "fairness"];
+
+/// Runs suites, prints their rows, and writes pages where asked to.
+pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
+    if let Some(case) = &args.speed_case {
+        return speed::run_case(case);
+    }
+    let names: Vec<&str> = match (&args.suites[..], &args.scheme) {
+        // A scheme can only take the place of a suite's session.
+        ([], Some(_)) => vec!["fairness"],
+        ([], None) => BUNDLED.to_vec(),
+        (given, _) => given.iter().map(String::as_str).collect(),
+    };
+    listen();
+    if let Some(jobs) = args.jobs {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(jobs));
+        pool.build_global().map_err(|error| Failure::Work(format!("--jobs {jobs}: {error}")))?;
+    }
+    let mut holds = true;
+    for name in names {
+        holds &= match name {
+            "speed" => speed::speed(args)?,
+            _ => bench_suite(name, args)?,
+        };
+    }
+    if holds { Ok(()) } else { Err(Failure::Verdict) }
+}
+
+/// Runs one suite. True where every row holds.
+fn bench_suite(name: &str, args: &BenchArgs) -> Result<bool, Failure> {
+    let (suite, files) = load(name)?;
+    if args.list {
+        return list(&suite).map(|()| true);
+    }
+    let scheme = args
+        .scheme
+        .as_ref()
+        .map(|name| Scheme { name: name.clone(), options: args.options.clone() });
+    if let (Some(scheme), None) = (&scheme, &suite.session) {
+        return Err(Failure::Usage(format!(
+            "--scheme {}: the suite \"{}\" has no session that a scheme could replace; try fairness",
+            scheme.name, suite.name
+        )));
+    }
+    let plan = Plan {
+        suite: &suite,
+        files: &files,
+        seeds: args.seeds,
+        scheme: scheme.as_ref(),
+        only: args.only.as_deref(),
+        plots: args.out.is_some(),
+    };
+    let oracle = suite.name == "tcp" && oracle::is_chosen(args.only.as_deref());
+    if plan.experiments().next().is_none() && !oracle {
+        let wanted = args.only.as_deref().unwrap_or_default();
+        return Err(Failure::Usage(format!(
+            "--only {wanted}: no experiment of \"{}\" has that in its id; --list shows them",
+            suite.name
+        )));
+    }
+    let bar = progress(&suite.name);
+    let measured = plan.run(&bar)?;
+    bar.finish_and_clear();
+    if let Some(scheme) = &scheme {
+        return score::print_scores(&suite, scheme, &measured, args).map(|()| true);
+    }
+    let mut rows = rows(&suite, measured);
+    if oracle {
+        rows.extend(oracle::rows()?);
+    }
+    let result = Suite { name: suite.name.clone(), about: suite.title.clone(), rows };
+    if let Some(out) = &args.out {
+        write_pages(&result, out)?;
+    }
+    print(&if args.json { format!("{}\n", result.to_json()) } else { result.table() })?;
+    Ok(result.holds())
+}
+
+/// The page and the rows of a suite, as files.
+fn write_pages(suite: &Suite, out: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(out).map_err(|error| Failure::write(out, &error))?;
+    write(&out.join(format!("{}.html", suite.name)), bench_page(suite).as_bytes())?;
+    write(&out.join(format!("{}.json", suite.name)), suite.to_json().as_bytes())
+}
+
+/// A suite that comes with the program, or one in a file.
+fn load(name: &str) -> Result<(SuiteFile, Files), Failure> {
+    match name {
+        "tcp" => return Ok((tcp::suite(), Files::Bundled(&tcp::FILES))),
+        "fairness" => {
+            let suite = SuiteFile::parse("scenarios/fairness/suite.toml", fairness::FILES.suite);
+            return Ok((suite.map_err(Failure::Usage)?, Files::Bundled(&fairness::FILES)));
+        }
+        _ => {}
+    }
+    let path = PathBuf::from(name);
+    if path.extension().is_none_or(|extension| extension != "toml") {
+        return Err(Failure::Usage(format!(
+            "no suite is called \"{name}\"; there are {}, speed, and files that end in .toml",
+            BUNDLED.join(", ")
+        )));
+    }
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| Failure::Usage(format!("{name}: cannot be read: {error}")))?;
+    let suite = SuiteFile::parse(name, &text).map_err(Failure::Usage)?;
+    let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+    Ok((suite, Files::Folder(folder)))
+}
+
+fn list(suite: &SuiteFile) -> Result<(), Failure> {
+    let mut text = format!("{}: {}\n", suite.name, suite.title);
+    for experiment in &suite.experiments {
+        text.push_str(&format!("  {:<34} {}\n", experiment.id, experiment.question));
+    }
+    print(&text)
+}
+
+fn progress(name: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(2));
+    let style = format!("{name} {{bar:40}} {{pos}} of {{len}} runs  {{elapsed}} gone, {{eta}} left");
+    bar.set_style(ProgressStyle::with_template(&style).expect("the template is valid"));
+    bar
+}
+
+/// The rows of all experiments, with the verdicts.
+fn rows(suite: &SuiteFile, measured: Vec<Measured<'_>>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for Measured { experiment, runs, plot, .. } in measured {
+        let (mut scenario, mut series) = (None, None);
+        if let Some(plot) = plot {
+            scenario = Some((plot.header.scenario, plot.header.text));
+            series = Some(plot.series);
+        }
+        for file in &experiment.rows {
+            let mut row = judge(file, &runs);
+            row.id = file.id.clone().unwrap_or_else(|| experiment.id.clone());
+            row.question.clone_from(&experiment.question);
+            row.paper_says.clone_from(&experiment.paper_says);
+            // The first row of an experiment carries its plots.
+            row.scenario = scenario.take();
+            row.series = series.take();
+            rows.push(row);
+        }
+    }
+    debug_assert!(rows.len() <= suite.experiments.iter().map(|e| e.rows.len()).sum());
+    rows
+}
+
+/// A row with the values of all seeds and the verdict. Its id and words about its experiment are
+/// left empty.
+fn judge(file: &RowFile, runs: &[Run]) -> Row {
+    let value = |run: &Run| (run.summary.seed, file.measure.of(&run.summary, &run.probe));
+    let per_seed: Vec<(u64, f64)> = runs.iter().map(value).collect();
+    let values: Vec<f64> = per_seed.iter().map(|(_, value)| *value).collect();
+    let ours = file.statistic.of(&values);
+    let (low, high) = file.range();
+    let paper_size = file.paper.map_or(0.0, f64::abs);
+    let distance = file.absolute.map(|distance| distance / paper_size);
+    Row {
+        title: file.title.clone(),
+        unit: file.unit.clone(),
+        paper: file.paper,
+        ours,
+        low: values.iter().copied().fold(f64::INFINITY, f64::min),
+        high: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        seeds: values.len() as u32,
+        tolerance: file.tolerance.or(distance.filter(|d| d.is_finite())).unwrap_or(0.0),
+        // A value that is not a number holds nothing.
+        holds: ours >= low && ours <= high,
+        explained: file.explained.clone(),
+        tolerance_reason: file.reason.clone(),
+        per_seed,
+        ..Row::default()
+    }
+}

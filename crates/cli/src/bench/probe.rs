@@ -1,0 +1,324 @@
+//! What the rows of a suite need beyond the summary: windows over time, and counts within the
+//! counted time only.
+
+use faircast_base::{Event, NodeId, SwitchReason, Time};
+use faircast_trace::{Header, Record, Sink, Subject};
+
+/// Two switches of the representative that follow each other within this time make a pair: there
+/// and back again within a few round trips, as Seada & Helmy describe in s4.4.
+const PAIR_WITHIN_S: f64 = 2.0;
+/// Cuts are counted for a pair from its first switch until so long after its second.
+const PAIR_TAIL_S: f64 = 1.0;
+
+/// Width in seconds of the bins in which payload is counted.
+pub(crate) const BIN_S: u32 = 10;
+
+/// Listens to one run.
+pub(crate) struct Probe {
+    from: Time,
+    pub(crate) flows: Vec<FlowProbe>,
+}
+
+/// What was heard of one flow, from the end of the warm-up on.
+pub(crate) struct FlowProbe {
+    pub(crate) packet_bytes: f64,
+    pub(crate) timeouts: u64,
+    pub(crate) cuts: u64,
+    pub(crate) switches: u64,
+    pub(crate) window: Window,
+    pub(crate) pairs: Pairs,
+    /// Whether acknowledged payload counts (TCP) or payload sent.
+    acknowledged: bool,
+    /// New payload bytes in each span of [`BIN_S`] seconds.
+    payload_bytes: Vec<u64>,
+    /// Seconds in which this flow's window was above the first flow's, and in which both had one.
+    above_s: f64,
+    both_s: f64,
+}
+
+/// A window over time.
+pub(crate) struct Window {
+    now: Option<f64>,
+    since: Time,
+    integral: f64,
+    seconds: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+    /// Times that it came down to one packet.
+    pub(crate) visits_to_one: u64,
+}
+
+/// Pairs of switches, and the cuts in and just after each.
+#[derive(Default)]
+pub(crate) struct Pairs {
+    last_switch: Option<Time>,
+    /// Start, end and cuts of each pair.
+    found: Vec<(Time, Time, u64)>,
+    /// Recent cuts, for a pair that is recognised after them.
+    recent_cuts: Vec<Time>,
+}
+
+impl Probe {
+    pub(crate) fn new(header: &Header) -> Self {
+        let flow = |flow: &faircast_trace::FlowHeader| FlowProbe {
+            packet_bytes: flow.packet_bytes as f64,
+            timeouts: 0,
+            cuts: 0,
+            switches: 0,
+            window: Window {
+                now: None,
+                since: Time::ZERO,
+                integral: 0.0,
+                seconds: 0.0,
+                min: f64::INFINITY,
+                max: f64::NEG_INFINITY,
+                visits_to_one: 0,
+            },
+            pairs: Pairs::default(),
+            acknowledged: flow.counts_acknowledged(),
+            payload_bytes: Vec::new(),
+            above_s: 0.0,
+            both_s: 0.0,
+        };
+        Self { from: header.warmup(), flows: header.flows.iter().map(flow).collect() }
+    }
+
+    /// Adds the time since the last change of any window to the comparison of all with the first.
+    fn compare_windows(&mut self, at: Time) {
+        let Some((first, others)) = self.flows.split_first_mut() else { return };
+        for other in others {
+            let since = first.window.since.max(other.window.since).max(self.from);
+            if let (Some(a), Some(b)) = (first.window.now, other.window.now) {
+                let seconds = at.since(since).as_secs_f64();
+                other.both_s += seconds;
+                other.above_s += if b > a { seconds } else { 0.0 };
+            }
+        }
+    }
+
+    fn set_window(&mut self, flow: usize, at: Time, window_milli: u64) {
+        self.compare_windows(at);
+        self.flows[flow].window.set(at, window_milli as f64 / 1000.0, self.from);
+        // Comparisons restart here for all, so that no span is counted twice.
+        for flow in &mut self.flows {
+            flow.window.restart(at, self.from);
+        }
+    }
+}
+
+impl Sink for Probe {
+    fn record(&mut self, record: &Record) {
+        let Subject::Endpoint { flow, sender: true, .. } = record.subject else { return };
+        let (index, at) = (flow.index(), record.at);
+        match record.event {
+            Event::DataSent { bytes, repair: false, .. } if !self.flows[index].acknowledged => {
+                self.flows[index].count(at, bytes);
+            }
+            Event::AckReceived { bytes, .. } if self.flows[index].acknowledged => {
+                self.flows[index].count(at, bytes);
+            }
+            Event::Window { window_milli, .. } => self.set_window(index, at, window_milli),
+            Event::Cut { window_milli, .. } => {
+                if window_milli > 0 {
+                    self.set_window(index, at, window_milli);
+                }
+                if at >= self.from {
+                    self.flows[index].cuts += 1;
+                    self.flows[index].pairs.cut(at);
+                }
+            }
+            Event::Timeout { .. } if at >= self.from => self.flows[index].timeouts += 1,
+            Event::Representative { node, reason } if at >= self.from => {
+                self.flows[index].switch(at, node, reason);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl FlowProbe {
+    fn switch(&mut self, at: Time, node: Option<NodeId>, reason: SwitchReason) {
+        if node.is_some() && reason != SwitchReason::First {
+            self.switches += 1;
+            self.pairs.switch(at);
+        }
+    }
+
+    fn count(&mut self, at: Time, bytes: u32) {
+        let bin = (at.as_nanos() / (u64::from(BIN_S) * 1_000_000_000)) as usize;
+        if bin >= self.payload_bytes.len() {
+            self.payload_bytes.resize(bin + 1, 0);
+        }
+        self.payload_bytes[bin] += u64::from(bytes);
+    }
+
+    /// Payload per second between two moments, both whole multiples of [`BIN_S`].
+    pub(crate) fn throughput_bps(&self, from_s: u32, to_s: u32) -> f64 {
+        let bins = (from_s / BIN_S) as usize..(to_s / BIN_S) as usize;
+        let bytes: u64 = bins.map(|bin| self.payload_bytes.get(bin).copied().unwrap_or(0)).sum();
+        bytes as f64 * 8.0 / f64::from(to_s - from_s)
+    }
+
+    /// Share of the time in which this flow's window was above the first flow's.
+    pub(crate) fn above_first_share(&self) -> f64 {
+        self.above_s / self.both_s
+    }
+}
+
+impl Window {
+    fn set(&mut self, at: Time, packets: f64, from: Time) {
+        self.restart(at, from);
+        if at >= from {
+            let was_above = self.now.is_none_or(|before| before >= 2.0);
+            self.visits_to_one += u64::from(packets < 2.0 && was_above);
+            self.min = self.min.min(packets);
+            self.max = self.max.max(packets);
+        }
+        self.now = Some(packets);
+    }
+
+    /// Closes the span up to `at`.
+    fn restart(&mut self, at: Time, from: Time) {
+        if let Some(packets) = self.now {
+            let seconds = at.since(self.since.max(from)).as_secs_f64();
+            self.integral += packets * seconds;
+            self.seconds += seconds;
+        }
+        self.since = at;
+    }
+
+    /// Mean over time, up to the last change.
+    pub(crate) fn mean(&self) -> f64 {
+        self.integral / self.seconds
+    }
+}
+
+impl Pairs {
+    fn cut(&mut self, at: Time) {
+        if let Some((_, end, cuts)) = self.found.last_mut()
+            && at.since(*end).as_secs_f64() <= PAIR_TAIL_S
+        {
+            *cuts += 1;
+        }
+        self.recent_cuts.retain(|cut| at.since(*cut).as_secs_f64() <= PAIR_WITHIN_S);
+        self.recent_cuts.push(at);
+    }
+
+    fn switch(&mut self, at: Time) {
+        match self.last_switch {
+            Some(before) if at.since(before).as_secs_f64() <= PAIR_WITHIN_S => {
+                let cuts = self.recent_cuts.iter().filter(|cut| **cut >= before).count() as u64;
+                self.found.push((before, at, cuts));
+                // The second switch of a pair does not begin another one.
+                self.last_switch = None;
+            }
+            _ => self.last_switch = Some(at),
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Mean number of cuts of a pair.
+    pub(crate) fn cuts_mean(&self) -> f64 {
+        let cuts: u64 = self.found.iter().map(|(_, _, cuts)| cuts).sum();
+        cuts as f64 / self.found.len() as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faircast_base::{CutReason, FlowId};
+    use faircast_trace::{FlowHeader, On, SCHEMA_VERSION};
+
+    fn header() -> Header {
+        let flow = |name: &str| FlowHeader {
+            name: name.into(),
+            protocol: "pgmcc".into(),
+            from: NodeId(0),
+            to: vec![NodeId(1)],
+            packet_bytes: 1000,
+            start_s: 0.0,
+            stop_s: None,
+        };
+        Header {
+            schema: SCHEMA_VERSION,
+            faircast: String::new(),
+            scenario: String::new(),
+            title: String::new(),
+            text: String::new(),
+            on: On::Sim,
+            seed: 1,
+            duration_s: 100.0,
+            warmup_s: 10.0,
+            nodes: vec!["a".into(), "b".into()],
+            links: Vec::new(),
+            flows: vec![flow("first"), flow("second")],
+        }
+    }
+
+    fn feed(probe: &mut Probe, flow: u32, at_s: f64, event: Event) {
+        let subject = Subject::Endpoint { flow: FlowId(flow), node: NodeId(0), sender: true };
+        probe.record(&Record { at: Time::from_secs_f64(at_s), subject, event });
+    }
+
+    fn window(packets: u64) -> Event {
+        Event::Window { window_milli: packets * 1000, flight: 0 }
+    }
+
+    #[test]
+    fn windows_are_weighed_by_time_and_compared() {
+        let mut probe = Probe::new(&header());
+        feed(&mut probe, 0, 5.0, window(4));
+        feed(&mut probe, 1, 5.0, window(2));
+        feed(&mut probe, 1, 20.0, window(6));
+        feed(&mut probe, 1, 50.0, window(1));
+        feed(&mut probe, 0, 60.0, window(8));
+        // From 10 s on: 10 s at 2, 30 s at 6 (above 4), 10 s at 1.
+        let second = &probe.flows[1];
+        assert!((second.window.mean() - 210.0 / 50.0).abs() < 1e-9, "{}", second.window.mean());
+        assert!((second.above_first_share() - 0.6).abs() < 1e-9);
+        assert_eq!((second.window.visits_to_one, second.window.max), (1, 6.0));
+    }
+
+    #[test]
+    fn payload_is_counted_by_spans_of_time() {
+        let mut probe = Probe::new(&header());
+        for at in [9.0, 10.0, 19.9, 20.0] {
+            feed(&mut probe, 0, at, Event::DataSent { seq: 0, bytes: 1000, repair: false });
+            feed(&mut probe, 0, at, Event::DataSent { seq: 0, bytes: 1000, repair: true });
+        }
+        assert_eq!(probe.flows[0].throughput_bps(10, 20), 1600.0);
+        assert_eq!(probe.flows[0].throughput_bps(30, 90), 0.0);
+    }
+
+    #[test]
+    fn counts_leave_the_warm_up_out() {
+        let mut probe = Probe::new(&header());
+        for at in [1.0, 11.0, 12.0] {
+            feed(&mut probe, 0, at, Event::Cut { reason: CutReason::Loss, window_milli: 0 });
+        }
+        assert_eq!(probe.flows[0].cuts, 2);
+    }
+
+    #[test]
+    fn a_pair_is_two_switches_close_together_with_the_cuts_around_them() {
+        let mut probe = Probe::new(&header());
+        let switch = |node| Event::Representative {
+            node: Some(NodeId(node)),
+            reason: SwitchReason::Slower,
+        };
+        let cut = Event::Cut { reason: CutReason::Loss, window_milli: 1000 };
+        feed(&mut probe, 0, 20.0, switch(1));
+        feed(&mut probe, 0, 20.2, cut);
+        feed(&mut probe, 0, 20.5, switch(2));
+        feed(&mut probe, 0, 20.9, cut);
+        feed(&mut probe, 0, 30.0, switch(1));
+        feed(&mut probe, 0, 40.0, switch(2));
+        let flow = &probe.flows[0];
+        assert_eq!((flow.switches, flow.pairs.count()), (4, 1));
+        assert_eq!(flow.pairs.cuts_mean(), 2.0);
+    }
+}

@@ -1,0 +1,221 @@
+//! A suite: scenarios with the figures that are expected of them, as one TOML file.
+//!
+//! ```toml
+//! name = "fairness"
+//! title = "Is pgmcc fair to TCP?"
+//! seeds = 10
+//! session = "mcc"                      # the flow that --scheme replaces
+//!
+//! [[experiment]]
+//! id = "fig-4"
+//! group = "Set 1: window and timeouts"
+//! question = "Does pgmcc stay fair to TCP Reno over 3000 s?"
+//! scenario = "set1.toml"               # beside the suite's file
+//! set = ["flow.tcp.protocol=tcp-reno"] # as with --set
+//!
+//! [[experiment.row]]
+//! title = "TCP / pgmcc"
+//! measure = "throughput_bps tcp / throughput_bps mcc"
+//! unit = "ratio"
+//! paper = 0.74
+//! tolerance = 0.15
+//! reason = "a share of the link, read off a plot"
+//! ```
+
+use serde::Deserialize;
+
+use super::measure::Measure;
+
+/// A suite as its file has it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SuiteFile {
+    /// What it is called on the command line.
+    pub(crate) name: String,
+    /// What it asks.
+    pub(crate) title: String,
+    /// Seeds for each experiment.
+    pub(crate) seeds: u32,
+    /// The flow that `--scheme` replaces; a suite without one takes no `--scheme`.
+    pub(crate) session: Option<String>,
+    #[serde(rename = "experiment")]
+    pub(crate) experiments: Vec<Experiment>,
+}
+
+/// One scenario, run with several seeds.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Experiment {
+    /// Unique within the suite.
+    pub(crate) id: String,
+    /// Heading under which it stands.
+    #[serde(default)]
+    pub(crate) group: String,
+    /// What it asks, in one sentence.
+    pub(crate) question: String,
+    /// What the source says of it, in our words.
+    #[serde(default)]
+    pub(crate) paper_says: String,
+    /// The scenario's file, beside the suite's.
+    pub(crate) scenario: String,
+    /// Changes to the scenario, as `--set` takes them.
+    #[serde(default)]
+    pub(crate) set: Vec<String>,
+    /// Seeds, where this experiment needs another number.
+    pub(crate) seeds: Option<u32>,
+    /// Whether `--scheme` runs it: experiments that compare cures of one scheme say no.
+    #[serde(default = "yes")]
+    pub(crate) judges_schemes: bool,
+    /// The bottlenecks, `from>to`, whose utilisation a score counts.
+    #[serde(default)]
+    pub(crate) bottlenecks: Vec<String>,
+    #[serde(rename = "row", default)]
+    pub(crate) rows: Vec<RowFile>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// One figure expected of an experiment.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RowFile {
+    /// Unique within the suite; the experiment's where none is given.
+    pub(crate) id: Option<String>,
+    pub(crate) title: String,
+    pub(crate) measure: Measure,
+    pub(crate) unit: String,
+    /// How the values of the seeds become one.
+    #[serde(default)]
+    pub(crate) statistic: Statistic,
+    /// The published figure.
+    pub(crate) paper: Option<f64>,
+    /// Greatest distance from it, as a share of it.
+    pub(crate) tolerance: Option<f64>,
+    /// Greatest distance from it, in the row's unit.
+    pub(crate) absolute: Option<f64>,
+    /// Least value that holds, where the source gives an ordering and no figure.
+    pub(crate) at_least: Option<f64>,
+    /// Greatest value that holds.
+    pub(crate) at_most: Option<f64>,
+    /// Why the tolerance is what it is.
+    pub(crate) reason: String,
+    /// Why the row does not hold, where that is understood.
+    pub(crate) explained: Option<String>,
+    /// Whether it is the fairness figure of its experiment in a score table.
+    #[serde(default)]
+    pub(crate) fairness: bool,
+}
+
+/// How the values of the seeds become one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Statistic {
+    #[default]
+    Median,
+    Mean,
+}
+
+impl Statistic {
+    /// The statistic of `values`; NaN where there is none.
+    pub(crate) fn of(self, values: &[f64]) -> f64 {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        match self {
+            _ if sorted.is_empty() => f64::NAN,
+            Self::Mean => sorted.iter().sum::<f64>() / sorted.len() as f64,
+            Self::Median if sorted.len() % 2 == 1 => sorted[middle],
+            Self::Median => (sorted[middle - 1] + sorted[middle]) / 2.0,
+        }
+    }
+}
+
+impl RowFile {
+    /// The closed range in which a value holds.
+    pub(crate) fn range(&self) -> (f64, f64) {
+        let (mut low, mut high) = (f64::NEG_INFINITY, f64::INFINITY);
+        let mut narrow = |from: f64, to: f64| {
+            low = low.max(from);
+            high = high.min(to);
+        };
+        if let Some(paper) = self.paper {
+            if let Some(share) = self.tolerance {
+                narrow(paper - share * paper.abs(), paper + share * paper.abs());
+            }
+            if let Some(distance) = self.absolute {
+                narrow(paper - distance, paper + distance);
+            }
+        }
+        narrow(self.at_least.unwrap_or(f64::NEG_INFINITY), self.at_most.unwrap_or(f64::INFINITY));
+        (low, high)
+    }
+}
+
+/// The suites that come with the program: the suite's file, and the files beside it.
+pub(crate) struct Bundled {
+    pub(crate) folder: &'static str,
+    pub(crate) suite: &'static str,
+    pub(crate) files: &'static [(&'static str, &'static str)],
+}
+
+impl SuiteFile {
+    /// Reads a suite and checks that every row can fail and every id is there once.
+    ///
+    /// # Errors
+    /// One line that says what is wrong and where.
+    pub(crate) fn parse(file: &str, text: &str) -> Result<Self, String> {
+        let suite: Self = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+            format!("{file}:{line}: {}", error.message().replace('\n', " "))
+        })?;
+        let mut ids = std::collections::BTreeSet::new();
+        for experiment in &suite.experiments {
+            for row in &experiment.rows {
+                let id = row.id.as_ref().unwrap_or(&experiment.id);
+                if !ids.insert(id.clone()) {
+                    return Err(format!("{file}: row \"{id}\": the id is there twice"));
+                }
+                if row.range() == (f64::NEG_INFINITY, f64::INFINITY) {
+                    return Err(format!(
+                        "{file}: row \"{id}\": no value could fail it; give paper with tolerance \
+                         or absolute, or at_least or at_most"
+                    ));
+                }
+            }
+        }
+        Ok(suite)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROW: &str = "name = 'x'\ntitle = 'x'\nseeds = 1\n[[experiment]]\nid = 'a'\n\
+        question = '?'\nscenario = 's'\n[[experiment.row]]\ntitle = 't'\n\
+        measure = 'timeouts a'\nunit = 'n'\nreason = 'r'\n";
+
+    #[test]
+    fn a_row_that_cannot_fail_is_refused() {
+        assert!(SuiteFile::parse("f", ROW).unwrap_err().contains("no value could fail it"));
+        let suite = SuiteFile::parse("f", &format!("{ROW}paper = 2.0\ntolerance = 0.1\n")).unwrap();
+        let (low, high) = suite.experiments[0].rows[0].range();
+        assert!((low - 1.8).abs() < 1e-12 && (high - 2.2).abs() < 1e-12);
+    }
+
+    #[test]
+    fn mistakes_name_file_and_line() {
+        let error = SuiteFile::parse("f", &format!("{ROW}papr = 2.0\n")).unwrap_err();
+        assert!(error.starts_with("f:13: "), "{error}");
+    }
+
+    #[test]
+    fn medians_and_means() {
+        assert_eq!(Statistic::Median.of(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(Statistic::Median.of(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(Statistic::Mean.of(&[4.0, 1.0]), 2.5);
+        assert!(Statistic::Median.of(&[]).is_nan());
+    }
+}

@@ -1,0 +1,67 @@
+//! `faircast demo`: a real file to three receivers beside TCP, in the simulator.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use faircast_scenario::{Overrides, Scenario};
+
+use crate::args::DemoArgs;
+use crate::error::{Failure, print};
+use crate::interrupt::listen;
+use crate::run::run_into;
+
+const SCENARIO: &str = include_str!("../../../scenarios/demo.toml");
+
+/// Sends a file, verifies every copy, and says where the report is.
+pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
+    let file = match &args.file {
+        Some(path) => path.clone(),
+        None => std::env::current_exe()
+            .map_err(|error| Failure::Work(format!("this program cannot find itself: {error}")))?,
+    };
+    let bytes = std::fs::metadata(&file)
+        .map_err(|error| Failure::Usage(format!("--file {}: {error}", file.display())))?
+        .len();
+    if bytes == 0 {
+        return Err(Failure::Usage(format!("--file {}: is empty", file.display())));
+    }
+    let shown = absolute(&file)?;
+    let set = vec![format!("flow.file.data={{ file = '{}' }}", shown.display())];
+    let overrides = Overrides { set, seed: None };
+    let catalog = faircast_sim::catalog();
+    let scenario =
+        Scenario::parse(Path::new("scenarios/demo.toml"), SCENARIO, &overrides, &catalog)?;
+    listen();
+    print(&format!(
+        "Sending {} ({:.1} MB) to three receivers over a bottleneck shared with TCP ...\n\n",
+        file.display(),
+        bytes as f64 / 1e6
+    ))?;
+    let done = run_into(&scenario, &args.out)?;
+    let mut text = done.summary.table();
+    let flow = done.summary.flows.iter().find(|flow| flow.name == "file");
+    let receivers = flow.map(|flow| &flow.receivers[..]).unwrap_or_default();
+    let whole = |r: &&faircast_report::ReceiverSummary| {
+        r.intact == Some(true) && r.completed_s.is_some()
+    };
+    let good = receivers.iter().filter(whole).count();
+    let _ = writeln!(
+        text,
+        "\n{good} of {} copies arrived whole, checked with BLAKE3.\nreport: {}",
+        receivers.len(),
+        args.out.join("report.html").display()
+    );
+    print(&text)?;
+    if done.outcome.interrupted {
+        return Err(Failure::Work("interrupted before the file had arrived".into()));
+    }
+    if good < receivers.len() || receivers.is_empty() {
+        return Err(Failure::Work("not every receiver has the file".into()));
+    }
+    Ok(())
+}
+
+fn absolute(path: &Path) -> Result<std::path::PathBuf, Failure> {
+    std::path::absolute(path)
+        .map_err(|error| Failure::Usage(format!("--file {}: {error}", path.display())))
+}

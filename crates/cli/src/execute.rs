@@ -1,0 +1,104 @@
+//! From a scenario to a summary: one run in the simulator, with whatever listens to its trace.
+
+use std::time::Instant;
+
+use faircast_link::QueueConfig;
+use faircast_report::{Metrics, Summary};
+use faircast_scenario::Scenario;
+use faircast_sim::{Builtin, Observer, Simulation};
+use faircast_trace::{FlowHeader, Hasher, Header, LinkHeader, On, Outcome, SCHEMA_VERSION, Sink, Tee};
+
+use crate::error::Failure;
+
+/// What came of a run.
+pub struct Done {
+    /// What every reader of the trace must know.
+    pub header: Header,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What each flow, receiver and link got.
+    pub summary: Summary,
+    /// Packets transmitted over a link, counted once a link.
+    pub packet_hops: u64,
+}
+
+/// Runs `scenario` in the simulator. Every record goes to `listener` too.
+///
+/// # Errors
+/// A file that a flow is to send cannot be read.
+pub fn simulate(
+    scenario: &Scenario,
+    observer: &mut dyn Observer,
+    listener: &mut dyn Sink,
+) -> Result<Done, Failure> {
+    let header = header(scenario);
+    let mut sink = Tee(Tee(Metrics::new(&header), Hasher::new()), listener);
+    let started = Instant::now();
+    let ended = Simulation::new(scenario, &Builtin, &mut sink)?.run(observer);
+    let Tee(Tee(metrics, hasher), _) = sink;
+    let outcome = Outcome {
+        at: ended.at,
+        interrupted: ended.interrupted,
+        wall_s: started.elapsed().as_secs_f64(),
+        events: ended.events,
+        intact: ended
+            .deliveries
+            .iter()
+            .map(|flow| flow.iter().map(|(_, intact)| Some(*intact)).collect())
+            .collect(),
+        trace_hash: Some(hasher.hex()),
+    };
+    let summary = metrics.finish(&outcome);
+    Ok(Done { header, outcome, summary, packet_hops: ended.packet_hops })
+}
+
+/// What a reader of the trace must know of a scenario.
+pub fn header(scenario: &Scenario) -> Header {
+    Header {
+        schema: SCHEMA_VERSION,
+        faircast: env!("CARGO_PKG_VERSION").to_string(),
+        scenario: scenario.file.display().to_string(),
+        title: scenario.title.clone(),
+        text: scenario.text.clone(),
+        on: On::Sim,
+        seed: scenario.seed,
+        duration_s: scenario.duration.as_secs_f64(),
+        warmup_s: scenario.warmup.as_secs_f64(),
+        nodes: scenario.nodes.iter().map(|node| node.name.clone()).collect(),
+        links: scenario
+            .links
+            .iter()
+            .map(|link| LinkHeader {
+                from: link.from,
+                to: link.to,
+                rate_bps: link.config.rate.bits_per_s(),
+                delay_s: link.config.delay.as_secs_f64(),
+                queue: describe(&link.config.queue),
+            })
+            .collect(),
+        flows: scenario
+            .flows
+            .iter()
+            .map(|flow| FlowHeader {
+                name: flow.name.clone(),
+                protocol: flow.protocol.clone(),
+                from: flow.from,
+                to: flow.to.clone(),
+                packet_bytes: flow.packet.count(),
+                start_s: flow.start.as_secs_f64(),
+                stop_s: flow.stop.map(|stop| stop.as_secs_f64()),
+            })
+            .collect(),
+    }
+}
+
+/// A queue in a few words.
+fn describe(queue: &QueueConfig) -> String {
+    match queue {
+        QueueConfig::DropTail { packets_max } => format!("droptail, {packets_max} packets"),
+        QueueConfig::DropTailBytes { bytes_max } => format!("droptail, {bytes_max} B"),
+        QueueConfig::Red(red) => {
+            format!("RED {} to {}, {} packets", red.min, red.max, red.packets_max)
+        }
+    }
+}

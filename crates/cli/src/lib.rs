@@ -1,0 +1,46 @@
+//! The program `faircast`: its command line and what its verbs do.
+//!
+//! Reading order: [`args`] (the one definition of the command line), `run` (one scenario),
+//! [`execute`] (scenario to summary), [`bench`] (suites of scenarios with expectations).
+
+pub mod args;
+pub mod bench;
+pub mod execute;
+
+mod demo;
+mod error;
+mod interrupt;
+mod manual;
+mod report;
+mod run;
+mod schemes;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Verb};
+
+pub use error::Failure;
+
+/// Reads the command line and does what it says. Exit status 0: done; 1: it failed; 2: the
+/// arguments or a file that they name are wrong.
+pub fn main() -> ExitCode {
+    let args = Args::parse();
+    let result = match &args.verb {
+        Verb::Run(run) => run::run(run),
+        Verb::Bench(bench) => bench::bench(bench),
+        Verb::Demo(demo) => demo::demo(demo),
+        Verb::Report(report) => report::report(report),
+        Verb::Schemes(schemes) => schemes::schemes(schemes),
+        Verb::Completions { shell } => manual::completions(*shell),
+        Verb::Man { out } => manual::man(out.as_deref()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.print();
+            failure.exit_code()
+        }
+    }
+}

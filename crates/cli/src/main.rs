@@ -1,0 +1,7 @@
+//! The program `faircast`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    faircast_cli::main()
+}

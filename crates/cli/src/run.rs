@@ -1,0 +1,91 @@
+//! `faircast run`: one scenario.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+
+use faircast_report::{Series, run_page};
+use faircast_scenario::{Overrides, Scenario};
+use faircast_trace::{Header, Outcome, Record, Sink, Tee, Writer};
+
+use crate::args::RunArgs;
+use crate::error::{Failure, print};
+use crate::execute::{Done, header, simulate};
+use crate::interrupt::{Watch, listen};
+
+/// The trace's name in an output folder.
+pub(crate) const TRACE_FILE: &str = "trace.jsonl.gz";
+
+/// Runs a scenario, prints its summary, and writes trace and report where asked to.
+pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
+    let overrides = Overrides { set: args.set.clone(), seed: args.seed };
+    let scenario = Scenario::load(&args.file, &overrides, &faircast_sim::catalog())?;
+    listen();
+    let done = match &args.out {
+        None => {
+            let mut watch = Watch::new(scenario.duration, true);
+            let done = simulate(&scenario, &mut watch, &mut ())?;
+            watch.finish();
+            done
+        }
+        Some(out) => run_into(&scenario, out)?,
+    };
+    let text = if args.json { done.summary.to_json() } else { done.summary.table() };
+    print(&text)?;
+    if let (Some(out), false) = (&args.out, args.json) {
+        print(&format!("\nreport: {}\n", out.join("report.html").display()))?;
+    }
+    if done.outcome.interrupted {
+        return Err(Failure::Work(format!(
+            "interrupted at {}; the figures are of the time until then",
+            done.outcome.at
+        )));
+    }
+    Ok(())
+}
+
+/// Runs a scenario and writes summary, trace and report into `out`.
+pub(crate) fn run_into(scenario: &Scenario, out: &Path) -> Result<Done, Failure> {
+    std::fs::create_dir_all(out).map_err(|error| Failure::write(out, &error))?;
+    let header = header(scenario);
+    let mut sink = Tee(Series::new(&header), TraceFile::create(&out.join(TRACE_FILE), &header)?);
+    let mut watch = Watch::new(scenario.duration, true);
+    let done = simulate(scenario, &mut watch, &mut sink)?;
+    watch.finish();
+    let Tee(series, trace) = sink;
+    trace.finish(&done.outcome)?;
+    let page = run_page(&done.header, &done.summary, &series);
+    write(&out.join("report.html"), page.as_bytes())?;
+    write(&out.join("summary.json"), done.summary.to_json().as_bytes())?;
+    Ok(done)
+}
+
+/// Writes a file whole.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    std::fs::write(path, bytes).map_err(|error| Failure::write(path, &error))
+}
+
+/// A trace on disk.
+struct TraceFile {
+    writer: Writer<BufWriter<File>>,
+    path: std::path::PathBuf,
+}
+
+impl TraceFile {
+    fn create(path: &Path, header: &Header) -> Result<Self, Failure> {
+        let writer =
+            Writer::create(path, header).map_err(|error| Failure::write(path, &error))?;
+        Ok(Self { writer, path: path.to_owned() })
+    }
+
+    fn finish(self, outcome: &Outcome) -> Result<(), Failure> {
+        self.writer.finish(outcome).map_err(|error| Failure::write(&self.path, &error))?;
+        Ok(())
+    }
+}
+
+impl Sink for TraceFile {
+    fn record(&mut self, record: &Record) {
+        self.writer.record(record);
+    }
+}

@@ -1,0 +1,16 @@
+//! The two ends of a PGM session (src: RFC 3208), with whatever congestion control the scheme
+//! brings.
+//!
+//! [`PgmSource`] reads its [`Content`](crate::content::Content) by position, so neither the
+//! transmit window nor repairs hold payload. [`PgmReceiver`] delivers in order and keeps only what
+//! came out of order. Both are [`Machine`](crate::Machine)s.
+
+mod config;
+mod receiver;
+mod source;
+#[cfg(test)]
+mod tests;
+
+pub use config::{ReceiverConfig, Reliability, SourceConfig};
+pub use receiver::PgmReceiver;
+pub use source::PgmSource;

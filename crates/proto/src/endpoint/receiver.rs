@@ -1,0 +1,339 @@
+//! The receiving end.
+
+mod input;
+mod losses;
+mod naks;
+mod output;
+mod window;
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::fmt;
+
+use faircast_base::{Cx, Duration, Event, NodeId, Seq, Time, TimeoutKind};
+
+use self::naks::Naks;
+use self::window::Window;
+use super::{ReceiverConfig, Reliability};
+use crate::control::ReceiverFeedback;
+use crate::wire::pgm::{Packet, Tsi};
+use crate::{AppEvent, Datagram, Machine, Transmit};
+
+/// A PGM receiver: joins the session that it hears, asks for what is missing, delivers in order,
+/// and sends the reports that its side of the scheme wants to send.
+///
+/// Packets go by their sequence number without wrap (`index`), which begins as the number on the
+/// wire.
+pub struct PgmReceiver<F: ReceiverFeedback> {
+    config: ReceiverConfig,
+    feedback: F,
+    phase: Phase,
+    session: Option<Session>,
+    /// What is here and what is not; `None` before it is known where to begin.
+    window: Option<Window>,
+    naks: Naks,
+    /// All that is missing before this packet is in `naks` or given up.
+    declared: u64,
+    /// When gaps before this packet count as missing, though too few later packets showed them.
+    suspicion: Option<(Time, u64)>,
+    /// When to ask for an SPM.
+    request_at: Option<Time>,
+    /// Copies of the SPM request that are to be sent now.
+    requests_due: Requests,
+    /// Where nothing is repaired: the NAK that is to be sent, and when the last one was heard or
+    /// sent.
+    lone_nak: Option<(Time, u64)>,
+    lone_nak_due: Option<u64>,
+    lone_nak_last: Option<Time>,
+    /// A report that the scheme has ready for the next NAK.
+    nak_report: Option<F::Report>,
+    /// A NAK that is to go to the neighbours too.
+    nak_copy: Option<Vec<u8>>,
+    /// Whether this receiver has acknowledged, so that it must say when it leaves.
+    acknowledges: bool,
+    leave_due: bool,
+    /// One past the last packet, once the source has said so.
+    end: Option<u64>,
+    /// The first packet that it wants.
+    begin: u64,
+    /// Whether it was here when the session began, or can have all that was sent before.
+    from_start: bool,
+    lost: u64,
+    delivered_bytes: u64,
+    events: VecDeque<AppEvent>,
+}
+
+/// What is known of the source.
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    tsi: Tsi,
+    /// The source itself: where ACKs go, and whom NAKs name.
+    source: NodeId,
+    /// The last PGM hop, where NAKs go; known from the first SPM.
+    path: Option<NodeId>,
+    spm_sequence: Option<Seq>,
+    heard: Time,
+}
+
+/// Where a receiver is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Before its start.
+    Waiting,
+    /// Member of the group.
+    Joined,
+    /// It has all that there was; what it owes to the sender may still leave.
+    Finished,
+    /// It left, or the source is gone.
+    Ended,
+}
+
+/// The two copies of an SPM request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Requests {
+    to_group: bool,
+    to_source: bool,
+}
+
+impl<F: ReceiverFeedback> PgmReceiver<F> {
+    /// A receiver with `feedback` as its side of the scheme. Settings out of their range are taken
+    /// to its nearest end.
+    pub fn new(mut config: ReceiverConfig, feedback: F) -> Self {
+        config.window_packets = config.window_packets.clamp(1, WINDOW_PACKETS_MAX);
+        config.reorder_packets = config.reorder_packets.clamp(1, REORDER_PACKETS_MAX);
+        for interval in [
+            &mut config.nak_backoff,
+            &mut config.nak_repeat,
+            &mut config.nak_repair,
+            &mut config.spm_request_backoff,
+        ] {
+            // A timer of no length would run out again and again in one moment.
+            *interval = (*interval).max(INTERVAL_MIN);
+        }
+        Self {
+            config,
+            feedback,
+            phase: Phase::Waiting,
+            session: None,
+            window: None,
+            naks: Naks::default(),
+            declared: 0,
+            suspicion: None,
+            request_at: None,
+            requests_due: Requests::default(),
+            lone_nak: None,
+            lone_nak_due: None,
+            lone_nak_last: None,
+            nak_report: None,
+            nak_copy: None,
+            acknowledges: false,
+            leave_due: false,
+            end: None,
+            begin: 0,
+            from_start: false,
+            lost: 0,
+            delivered_bytes: 0,
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Its side of the scheme, for tests and statistics.
+    pub fn feedback(&self) -> &F {
+        &self.feedback
+    }
+
+    /// How many packets it is asking for.
+    #[cfg(test)]
+    pub(super) fn missing_packets(&self) -> usize {
+        self.naks.len()
+    }
+
+    /// Packets that were given up.
+    pub fn lost_packets(&self) -> u64 {
+        self.lost
+    }
+
+    fn path(&self) -> Option<NodeId> {
+        self.session.as_ref()?.path
+    }
+
+    fn repairs(&self) -> bool {
+        self.config.reliability == Reliability::Repaired
+    }
+
+    /// Hands the next packet to the application.
+    fn deliver(&mut self, cx: &mut Cx<'_>, bytes: Vec<u8>, zeros: u32) {
+        let Some(window) = &mut self.window else { return };
+        let seq = window.next;
+        window.pass_delivered();
+        // A payload has at most 65535 bytes.
+        let len = bytes.len() as u32 + zeros;
+        self.delivered_bytes += u64::from(len);
+        cx.emit(Event::Delivered { seq, bytes: len });
+        self.events.push_back(AppEvent::Delivered { bytes, zeros });
+        self.feedback.on_consumed(cx, len);
+    }
+
+    /// Delivers and passes by what now can be.
+    fn advance(&mut self, cx: &mut Cx<'_>) {
+        while let Some(window) = &mut self.window
+            && !window.is_tidy()
+        {
+            if let Some(held) = window.take_next() {
+                self.deliver(cx, held.bytes, held.zeros);
+            } else if window.next_is_given_up() {
+                let next = window.next;
+                self.lose_up_to(cx, next + 1);
+            } else {
+                break;
+            }
+        }
+    }
+
+    /// The packets from the next one up to `to`, none of them held, will never come.
+    fn lose_up_to(&mut self, cx: &mut Cx<'_>, to: u64) {
+        let Some(window) = &mut self.window else { return };
+        let (from, traced_end) = (window.next, to.min(window.end()));
+        window.pass_lost(to);
+        // A trail may jump by 2^31; the trace names what could have been waited for.
+        for seq in from..traced_end {
+            cx.emit(Event::Abandoned { seq });
+        }
+        let count = to - from;
+        self.lost += count;
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        if let Some(AppEvent::Lost { packets }) = self.events.back_mut() {
+            *packets = packets.saturating_add(count);
+        } else {
+            self.events.push_back(AppEvent::Lost { packets: count });
+        }
+    }
+
+    /// Ends where all that there was has been delivered or passed by.
+    fn finish_if_complete(&mut self, cx: &mut Cx<'_>) {
+        let Some(window) = &self.window else { return };
+        if self.phase != Phase::Joined || self.end.is_none_or(|end| window.next < end) {
+            return;
+        }
+        self.stop_timers();
+        self.phase = Phase::Finished;
+        if self.lost == 0 && self.from_start {
+            cx.emit(Event::Completed { bytes: self.delivered_bytes });
+            self.events.push_back(AppEvent::Completed);
+        } else {
+            self.events.push_back(AppEvent::Gone);
+        }
+    }
+
+    /// The source is gone without having said that this is the end.
+    fn lose_source(&mut self) {
+        self.stop_timers();
+        self.phase = Phase::Ended;
+        self.events.push_back(AppEvent::Gone);
+    }
+
+    fn stop_timers(&mut self) {
+        self.naks = Naks::default();
+        self.suspicion = None;
+        self.request_at = None;
+        self.requests_due = Requests::default();
+        self.lone_nak = None;
+        self.lone_nak_due = None;
+    }
+
+    fn expires_at(&self) -> Option<Time> {
+        self.session.as_ref().map(|session| session.heard + self.config.expiry)
+    }
+}
+
+impl<F: ReceiverFeedback> Machine for PgmReceiver<F> {
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        if self.phase != Phase::Joined {
+            return;
+        }
+        let outcome = Packet::decode(datagram.bytes, datagram.zeros)
+            .map_err(Into::into)
+            .and_then(|packet| self.take_packet(cx, &datagram, &packet));
+        if let Err(reason) = outcome {
+            cx.emit(Event::BadInput { reason });
+        }
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        if self.phase == Phase::Waiting && self.config.start <= cx.now {
+            self.phase = Phase::Joined;
+            cx.emit(Event::Joined);
+        }
+        if self.phase != Phase::Joined {
+            return;
+        }
+        if self.expires_at().is_some_and(|at| at <= cx.now) {
+            let after_ns = self.config.expiry.as_nanos();
+            cx.emit(Event::Timeout { kind: TimeoutKind::SessionExpiry, after_ns });
+            self.lose_source();
+            return;
+        }
+        self.expire_suspicion(cx);
+        self.expire_naks(cx);
+        self.expire_request(cx);
+        if self.feedback.next_timeout().is_some_and(|at| at <= cx.now) {
+            self.feedback.on_timeout(cx);
+        }
+        self.finish_if_complete(cx);
+    }
+
+    fn handle_close(&mut self, cx: &mut Cx<'_>) {
+        if matches!(self.phase, Phase::Joined | Phase::Finished) {
+            cx.emit(Event::Left);
+            self.leave_due = self.acknowledges && self.phase == Phase::Joined;
+        }
+        self.stop_timers();
+        self.phase = Phase::Ended;
+    }
+
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        self.next_packet(cx, buf)
+    }
+
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        self.events.pop_front()
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        match self.phase {
+            Phase::Waiting => return Some(self.config.start),
+            Phase::Finished | Phase::Ended => return None,
+            Phase::Joined => {}
+        }
+        [
+            self.feedback.next_timeout(),
+            self.naks.next_timeout(),
+            self.suspicion.map(|(at, _)| at),
+            self.request_at,
+            self.lone_nak.map(|(at, _)| at),
+            self.expires_at(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+}
+
+impl<F: ReceiverFeedback> fmt::Debug for PgmReceiver<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PgmReceiver")
+            .field("phase", &self.phase)
+            .field("session", &self.session)
+            .field("window", &self.window)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Most packets of a receive window.
+const WINDOW_PACKETS_MAX: u32 = 1 << 20;
+
+/// Most later packets that a receiver waits for before it calls one missing.
+const REORDER_PACKETS_MAX: u32 = 16;
+
+/// Shortest interval of a timer that repeats.
+const INTERVAL_MIN: Duration = Duration::from_micros(1);

@@ -1,0 +1,331 @@
+//! What a receiver does with packets from the source, from elements and from its neighbours.
+
+use faircast_base::{BadInput, Cx, Seq};
+
+use super::naks::{Backoff, State};
+use super::window::{Held, Place, Window};
+use super::{PgmReceiver, Requests, Session};
+use crate::control::{Arrival, ReceiverFeedback, Wire};
+use crate::wire::pgm::{Body, Data, Nak, OptionType, Packet, PgmOption, Spm};
+use crate::{Datagram, Destination};
+
+impl<F: ReceiverFeedback> PgmReceiver<F> {
+    pub(super) fn take_packet(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+    ) -> Result<(), BadInput> {
+        if packet.header.data_port(packet.kind()) != self.config.data_port {
+            return Err(BadInput::Foreign);
+        }
+        let adopted = self.adopt(cx, datagram, packet)?;
+        if !adopted {
+            return Ok(());
+        }
+        match packet.body {
+            Body::Odata(data) => self.take_data(cx, datagram, packet, data, false),
+            Body::Rdata(data) => self.take_data(cx, datagram, packet, data, true),
+            Body::Spm(spm) => self.take_spm(cx, datagram, packet, spm),
+            Body::Ncf(nak) => self.take_confirmation(cx, packet, nak),
+            Body::Nak(nak) | Body::Nnak(nak) => self.take_neighbour_nak(cx, datagram, packet, nak),
+            Body::Spmr => {
+                self.postpone_request(cx, datagram);
+                Ok(())
+            }
+            // Polls are for elements and repairers; answers and ACKs are for the source.
+            Body::Poll(_) | Body::Polr(_) | Body::Ack(_) => Ok(()),
+        }
+    }
+
+    /// Joins the session of `packet` where there is none yet; only the source's own SPMs and data
+    /// can tell of one. Returns whether the packet is of our session.
+    fn adopt(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+    ) -> Result<bool, BadInput> {
+        let tsi = packet.tsi();
+        if self.config.tsi.is_some_and(|wanted| wanted != tsi) {
+            return Err(BadInput::Foreign);
+        }
+        match &mut self.session {
+            Some(session) if session.tsi == tsi => {
+                if !packet.kind().is_upstream() {
+                    session.heard = cx.now;
+                }
+                if matches!(packet.body, Body::Odata(_)) {
+                    // Elements speak for the source in everything but original data.
+                    session.source = datagram.from;
+                }
+                Ok(true)
+            }
+            Some(_) => Err(BadInput::Foreign),
+            None if matches!(packet.body, Body::Odata(_) | Body::Spm(_)) => {
+                self.session = Some(Session {
+                    tsi,
+                    source: datagram.from,
+                    path: None,
+                    spm_sequence: None,
+                    heard: cx.now,
+                });
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// Begins the window at `start`, or earlier where the source lets late joiners ask.
+    fn begin_window(&mut self, packet: &Packet<'_>, start: Seq) -> &mut Window {
+        let join = packet.options.find(OptionType::JOIN).and_then(|option| option.parse().ok());
+        let from = match join {
+            // A request for more than the window could hold is not one.
+            Some(PgmOption::Join { from })
+                if from.before(start) && from + self.config.window_packets > start =>
+            {
+                from
+            }
+            _ => start,
+        };
+        let start = u64::from(from.value());
+        (self.begin, self.declared) = (start, start);
+        self.window.insert(Window::new(start, self.config.window_packets))
+    }
+
+    fn take_data(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+        data: Data,
+        repair: bool,
+    ) -> Result<(), BadInput> {
+        if data.trail.after(data.sequence) {
+            return Err(BadInput::Absurd);
+        }
+        if self.window.is_none() {
+            // A repair is for those who were here before.
+            if repair {
+                return Ok(());
+            }
+            self.begin_window(packet, data.sequence);
+            self.from_start = data.trail == data.sequence;
+        }
+        self.advance_trail(cx, data.trail);
+        let Some(window) = &mut self.window else { return Ok(()) };
+        let index = window.index(data.sequence).ok_or(BadInput::OutOfWindow)?;
+        let place = window.place(index);
+        if place == Place::Beyond {
+            window.learn(index);
+            self.find_gaps(cx);
+            return Err(BadInput::OutOfWindow);
+        }
+        let fresh = matches!(place, Place::Next | Place::Ahead);
+        let payload = packet.payload;
+        if fresh {
+            window.note(index);
+            if place == Place::Ahead {
+                let held = Held { bytes: payload.bytes.to_vec(), zeros: payload.zeros };
+                window.hold(index, held);
+            }
+            if !self.naks.is_empty() {
+                self.naks.end(index);
+            }
+            if place == Place::Next {
+                self.deliver(cx, payload.bytes.to_vec(), payload.zeros);
+                self.advance(cx);
+            }
+            self.find_gaps(cx);
+        }
+        let malformed = self.inform(cx, datagram, packet, place, data.sequence, repair);
+        if packet.options.has(OptionType::SYN) && index == self.begin {
+            self.from_start = true;
+        }
+        if packet.options.has(OptionType::FIN) {
+            self.end.get_or_insert(index + 1);
+        }
+        self.finish_if_complete(cx);
+        // Repairs reach many who do not need them.
+        let repeated = place == Place::Duplicate && !repair;
+        if malformed {
+            Err(BadInput::Malformed)
+        } else if repeated {
+            Err(BadInput::Duplicate)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Tells the scheme of a data packet. Returns whether its option was malformed.
+    fn inform(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+        place: Place,
+        seq: Seq,
+        repair: bool,
+    ) -> bool {
+        let option = packet.options.find(F::Announce::OPTION);
+        let announce = option.and_then(|option| F::Announce::decode(option.value));
+        let arrival = Arrival {
+            seq,
+            // A payload has at most 65535 bytes.
+            len: packet.payload.len() as u32,
+            repair,
+            duplicate: place == Place::Duplicate,
+            congestion_experienced: datagram.congestion_experienced,
+        };
+        self.feedback.on_data(cx, &arrival, announce.as_ref());
+        option.is_some() && announce.is_none()
+    }
+
+    fn take_spm(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+        spm: Spm,
+    ) -> Result<(), BadInput> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        if session.spm_sequence.is_some_and(|last| !spm.sequence.after(last)) {
+            return Err(BadInput::Duplicate);
+        }
+        if spm.window().is_some_and(|(trail, lead)| trail.after(lead + 1)) {
+            return Err(BadInput::Absurd);
+        }
+        session.spm_sequence = Some(spm.sequence);
+        session.path = Some(spm.path.node().unwrap_or(datagram.from));
+        self.request_at = None;
+        self.requests_due = Requests::default();
+        if packet.options.has(OptionType::RST) {
+            self.lose_source();
+            return Ok(());
+        }
+        let Some((trail, lead)) = spm.window() else { return Ok(()) };
+        if self.window.is_none() {
+            // What was sent so far is not for us; what comes next is.
+            self.begin_window(packet, lead + 1);
+            self.from_start = trail == lead + 1;
+        }
+        self.advance_trail(cx, trail);
+        let Some(window) = &mut self.window else { return Ok(()) };
+        if let Some(lead) = window.index(lead) {
+            window.learn(lead);
+            self.find_gaps(cx);
+        }
+        if packet.options.has(OptionType::FIN) {
+            self.take_fin(lead)?;
+        }
+        self.finish_if_complete(cx);
+        Ok(())
+    }
+
+    /// The source says that `lead` is the last packet.
+    fn take_fin(&mut self, lead: Seq) -> Result<(), BadInput> {
+        let Some(window) = &self.window else { return Ok(()) };
+        // Of an empty session the lead lies just before the first packet, perhaps before number 0.
+        let end = window.index(lead + 1).ok_or(BadInput::OutOfWindow)?;
+        if end < window.next {
+            return Err(BadInput::Absurd);
+        }
+        self.end.get_or_insert(end);
+        Ok(())
+    }
+
+    /// Packets before `trail` will not be repaired any more.
+    fn advance_trail(&mut self, cx: &mut Cx<'_>, trail: Seq) {
+        let Some(window) = &self.window else { return };
+        let Some(trail) = window.index(trail).filter(|&trail| trail > window.next) else { return };
+        // What was never found missing is so now, as far as the window reaches.
+        self.declare(cx, trail.min(window.end()));
+        self.naks.end_before(trail);
+        while let Some(window) = &self.window
+            && window.next < trail
+        {
+            let held = window.first_held().filter(|&index| index < trail);
+            let to = held.unwrap_or(trail);
+            if to > window.next {
+                self.lose_up_to(cx, to);
+            }
+            self.advance(cx);
+        }
+        self.declared = self.declared.max(trail);
+        self.advance(cx);
+    }
+
+    fn take_confirmation(
+        &mut self,
+        cx: &mut Cx<'_>,
+        packet: &Packet<'_>,
+        nak: Nak,
+    ) -> Result<(), BadInput> {
+        if nak.group != self.config.group {
+            return Err(BadInput::Foreign);
+        }
+        self.hear_of(cx, packet, State::AwaitRepair);
+        Ok(())
+    }
+
+    fn take_neighbour_nak(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+        nak: Nak,
+    ) -> Result<(), BadInput> {
+        if nak.group != self.config.group || datagram.to != Destination::Group {
+            return Err(BadInput::Foreign);
+        }
+        if let Some(option) = packet.options.find(F::Report::OPTION) {
+            let report = F::Report::decode(option.value).ok_or(BadInput::Malformed)?;
+            self.feedback.on_overheard(cx, datagram.from, &report);
+        }
+        if matches!(packet.body, Body::Nak(_)) {
+            self.hear_of(cx, packet, State::AwaitConfirmation);
+        }
+        Ok(())
+    }
+
+    /// Somebody asked for the packets that `packet` names, or they were confirmed: no need to ask
+    /// too, and where we did not know that they exist we know it now.
+    fn hear_of(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>, state: State) {
+        for seq in packet.nak_sequence() {
+            let Some(window) = &mut self.window else { return };
+            let Some(index) = window.index(seq) else { continue };
+            if index >= window.end() || window.received(index) {
+                continue;
+            }
+            if index >= window.next && !window.is_given_up(index) {
+                window.learn(index);
+                if !self.naks.has(index) {
+                    self.declare_one(cx, index);
+                }
+                match state {
+                    State::AwaitRepair => self.naks.confirmed(index, cx.now, &self.config),
+                    _ => self.naks.heard(index, cx.now, &self.config),
+                }
+            }
+            // Where nothing is repaired, somebody has reported this loss for us.
+            self.lone_nak = None;
+            self.lone_nak_last = Some(cx.now);
+        }
+        self.advance(cx);
+        self.find_gaps(cx);
+    }
+
+    /// A neighbour asks for an SPM: its answer will do for us.
+    fn postpone_request(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) {
+        if datagram.to == Destination::Group && self.request_at.is_some() {
+            let backoff = cx.rng.up_to(self.config.spm_request_backoff);
+            self.request_at = Some(cx.now + self.config.spm_request_backoff + backoff);
+        }
+    }
+
+    /// A single packet is found missing by what others say of it.
+    fn declare_one(&mut self, cx: &mut Cx<'_>, index: u64) {
+        let mut backoff = Backoff::new(cx.now, &self.config);
+        self.declare_run(cx, &mut backoff, index, index);
+    }
+}

@@ -1,0 +1,338 @@
+//! What a receiver does about each missing packet: the NAK state machine of RFC 3208 s6.3.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use faircast_base::{Duration, Rng, Time};
+
+use crate::endpoint::ReceiverConfig;
+
+/// Where the recovery of a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// A NAK will be sent unless somebody else is faster.
+    BackOff,
+    /// A NAK was sent or heard; its confirmation is to come.
+    AwaitConfirmation,
+    /// The confirmation has come; the repair is to come.
+    AwaitRepair,
+}
+
+#[derive(Debug)]
+struct Missing {
+    state: State,
+    deadline: Time,
+    unconfirmed: u32,
+    unrepaired: u32,
+}
+
+/// What the passing of time has brought.
+#[derive(Debug, Default)]
+pub(super) struct Expired {
+    /// Packets to be given up.
+    pub(super) give_up: Vec<u64>,
+    /// Whether NAKs are due that cannot be sent.
+    pub(super) stuck: bool,
+    /// Whether a confirmation did not come in time.
+    pub(super) unconfirmed: bool,
+    /// Whether a repair did not come in time.
+    pub(super) unrepaired: bool,
+}
+
+/// The missing packets, each with its one timer. All operations take time logarithmic in their
+/// number.
+#[derive(Debug, Default)]
+pub(super) struct Naks {
+    missing: BTreeMap<u64, Missing>,
+    /// Each missing packet once, by its deadline.
+    timers: BTreeSet<(Time, u64)>,
+    /// Packets for which a NAK is to be sent now; all of them are missing.
+    due: BTreeSet<u64>,
+}
+
+impl Naks {
+    pub(super) fn is_empty(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.missing.len()
+    }
+
+    pub(super) fn has(&self, index: u64) -> bool {
+        self.missing.contains_key(&index)
+    }
+
+    /// A packet is missing: it waits in `state` until `deadline`.
+    pub(super) fn begin(&mut self, index: u64, state: State, deadline: Time) {
+        let fresh = Missing { state, deadline, unconfirmed: 0, unrepaired: 0 };
+        if let Some(old) = self.missing.insert(index, fresh) {
+            self.timers.remove(&(old.deadline, index));
+        }
+        self.timers.insert((deadline, index));
+    }
+
+    /// A packet has come, or nobody waits for it any longer.
+    pub(super) fn end(&mut self, index: u64) {
+        if let Some(missing) = self.missing.remove(&index) {
+            self.timers.remove(&(missing.deadline, index));
+            self.due.remove(&index);
+        }
+    }
+
+    /// Nobody waits any longer for packets before `trail`.
+    pub(super) fn end_before(&mut self, trail: u64) {
+        while let Some((&index, _)) = self.missing.first_key_value()
+            && index < trail
+        {
+            self.end(index);
+        }
+    }
+
+    /// A confirmation came.
+    pub(super) fn confirmed(&mut self, index: u64, now: Time, config: &ReceiverConfig) {
+        self.set(index, State::AwaitRepair, now + config.nak_repair);
+    }
+
+    /// Another receiver's NAK was heard. It leads out of back-off to the wait for a confirmation
+    /// (src: RFC 3208 s6.3, by its diagram and not its prose), and restarts any other wait.
+    pub(super) fn heard(&mut self, index: u64, now: Time, config: &ReceiverConfig) {
+        match self.missing.get(&index).map(|missing| missing.state) {
+            Some(State::BackOff | State::AwaitConfirmation) => {
+                self.set(index, State::AwaitConfirmation, now + config.nak_repeat);
+            }
+            Some(State::AwaitRepair) => {
+                self.set(index, State::AwaitRepair, now + config.nak_repair);
+            }
+            None => {}
+        }
+    }
+
+    fn set(&mut self, index: u64, state: State, deadline: Time) {
+        if let Some(missing) = self.missing.get_mut(&index) {
+            self.timers.remove(&(missing.deadline, index));
+            self.timers.insert((deadline, index));
+            (missing.state, missing.deadline) = (state, deadline);
+        }
+    }
+
+    /// Handles all timers that have run out. Where `can_ask` is false no NAK can be sent yet, and
+    /// back-off begins again without counting.
+    pub(super) fn expire(
+        &mut self,
+        now: Time,
+        rng: &mut Rng,
+        config: &ReceiverConfig,
+        can_ask: bool,
+    ) -> Expired {
+        let mut expired = Expired::default();
+        let mut backoff = Backoff::new(now, config);
+        while let Some(&(deadline, index)) = self.timers.first()
+            && deadline <= now
+        {
+            let missing = self.missing.get_mut(&index).expect("every timer is a missing packet's");
+            let (state, given_up) = match missing.state {
+                State::BackOff if can_ask => {
+                    self.due.insert(index);
+                    (State::AwaitConfirmation, false)
+                }
+                State::BackOff => {
+                    expired.stuck = true;
+                    (State::BackOff, false)
+                }
+                State::AwaitConfirmation => {
+                    expired.unconfirmed = true;
+                    missing.unconfirmed += 1;
+                    (State::BackOff, missing.unconfirmed > config.confirm_retries)
+                }
+                State::AwaitRepair => {
+                    expired.unrepaired = true;
+                    missing.unrepaired += 1;
+                    (State::BackOff, missing.unrepaired > config.repair_retries)
+                }
+            };
+            if given_up {
+                self.end(index);
+                expired.give_up.push(index);
+            } else if state == State::AwaitConfirmation {
+                self.set(index, state, now + config.nak_repeat);
+            } else {
+                self.set(index, state, backoff.draw(rng));
+            }
+        }
+        expired
+    }
+
+    /// The next packets for one NAK, at most `max` and ascending; empty where no NAK is due.
+    pub(super) fn take_due(&mut self, max: usize) -> Vec<u64> {
+        let mut asked = Vec::new();
+        while asked.len() < max
+            && let Some(index) = self.due.pop_first()
+        {
+            asked.push(index);
+        }
+        asked
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.timers.first().map(|&(at, _)| at)
+    }
+}
+
+/// Draws back-offs. Packets found missing at the same moment share one draw where a NAK can list
+/// them: one NAK instead of many.
+#[derive(Debug)]
+pub(super) struct Backoff {
+    now: Time,
+    max: Duration,
+    shared: bool,
+    drawn: Option<Time>,
+}
+
+impl Backoff {
+    pub(super) fn new(now: Time, config: &ReceiverConfig) -> Self {
+        Self { now, max: config.nak_backoff, shared: config.nak_lists, drawn: None }
+    }
+
+    pub(super) fn draw(&mut self, rng: &mut Rng) -> Time {
+        match self.drawn {
+            Some(at) if self.shared => at,
+            _ => *self.drawn.insert(self.now + rng.up_to(self.max)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::pgm::Nla;
+    use faircast_base::{NodeId, Purpose};
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Duration::from_millis(ms)
+    }
+
+    struct Bench {
+        naks: Naks,
+        rng: Rng,
+        config: ReceiverConfig,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let mut config = ReceiverConfig::new(Nla::NULL);
+            (config.confirm_retries, config.repair_retries) = (2, 2);
+            let rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
+            Self { naks: Naks::default(), rng, config }
+        }
+
+        fn expire(&mut self, ms: u64) -> Expired {
+            self.naks.expire(at(ms), &mut self.rng, &self.config, true)
+        }
+
+        fn state(&self) -> (State, Time) {
+            let missing = &self.naks.missing[&7];
+            assert_eq!(self.naks.timers.len(), 1);
+            (missing.state, missing.deadline)
+        }
+    }
+
+    /// Every cell of the table of states and events.
+    #[test]
+    fn each_event_in_each_state_leads_where_the_rfc_says() {
+        use State::{AwaitConfirmation, AwaitRepair, BackOff};
+        type Event = fn(&mut Bench);
+        let confirmed: Event = |b| b.naks.confirmed(7, at(10), &b.config);
+        let heard: Event = |b| b.naks.heard(7, at(10), &b.config);
+        let cases = [
+            (BackOff, confirmed, AwaitRepair, 210),
+            (BackOff, heard, AwaitConfirmation, 210),
+            (AwaitConfirmation, confirmed, AwaitRepair, 210),
+            (AwaitConfirmation, heard, AwaitConfirmation, 210),
+            (AwaitRepair, confirmed, AwaitRepair, 210),
+            (AwaitRepair, heard, AwaitRepair, 210),
+        ];
+        for (from, event, to, deadline) in cases {
+            let mut bench = Bench::new();
+            bench.config.nak_repair = Duration::from_millis(200);
+            bench.naks.begin(7, from, at(40));
+            event(&mut bench);
+            assert_eq!(bench.state(), (to, at(deadline)), "from {from:?}");
+        }
+    }
+
+    #[test]
+    fn a_silent_network_is_asked_until_retries_run_out() {
+        let mut bench = Bench::new();
+        bench.naks.begin(7, State::BackOff, at(40));
+        let mut asked = 0;
+        let mut now = 0;
+        loop {
+            now += 1;
+            assert!(now < 5000);
+            let expired = bench.expire(now);
+            let due = bench.naks.take_due(63);
+            asked += due.len();
+            if !due.is_empty() {
+                assert_eq!(bench.state(), (State::AwaitConfirmation, at(now + 200)));
+            }
+            if expired.give_up == [7] {
+                break;
+            }
+        }
+        // One NAK, and one more for each permitted retry.
+        assert_eq!(asked, 3);
+        assert!(bench.naks.is_empty() && bench.naks.next_timeout().is_none());
+        assert!(now > 40 + 3 * 200 && now <= 40 + 3 * 200 + 2 * 50 + 4, "{now}");
+    }
+
+    #[test]
+    fn confirmed_but_unrepaired_packets_are_asked_for_again_and_given_up() {
+        let mut bench = Bench::new();
+        bench.naks.begin(7, State::AwaitRepair, at(0));
+        let mut now = 0;
+        let mut asked = 0;
+        while !bench.naks.is_empty() {
+            now += 1;
+            bench.expire(now);
+            if !bench.naks.take_due(63).is_empty() {
+                asked += 1;
+                bench.naks.confirmed(7, at(now), &bench.config);
+            }
+        }
+        assert_eq!(asked, 2);
+    }
+
+    #[test]
+    fn without_a_path_back_off_goes_on_and_counts_nothing() {
+        let mut bench = Bench::new();
+        bench.naks.begin(7, State::BackOff, at(1));
+        for ms in 1..1000 {
+            bench.naks.expire(at(ms), &mut bench.rng, &bench.config, false);
+            assert_eq!(bench.state().0, State::BackOff);
+            assert!(bench.naks.take_due(63).is_empty());
+        }
+        bench.expire(1100);
+        assert_eq!(bench.naks.take_due(63), [7]);
+    }
+
+    #[test]
+    fn thousands_of_missing_packets_are_asked_for_in_full_lists() {
+        let mut bench = Bench::new();
+        let mut backoff = Backoff::new(at(0), &bench.config);
+        for index in 0..6300 {
+            let deadline = backoff.draw(&mut bench.rng);
+            bench.naks.begin(index, State::BackOff, deadline);
+        }
+        bench.naks.end(5);
+        bench.expire(60);
+        let first = bench.naks.take_due(63);
+        assert_eq!((first[0], first[5], first.len()), (0, 6, 63));
+        let mut lists = 1;
+        while !bench.naks.take_due(63).is_empty() {
+            lists += 1;
+        }
+        assert_eq!(lists, 100);
+    }
+}

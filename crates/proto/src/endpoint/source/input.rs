@@ -1,0 +1,144 @@
+//! What a source does with packets from receivers.
+
+use alloc::vec::Vec;
+
+use faircast_base::{BadInput, Cx, Event};
+
+use super::repair::Confirmation;
+use super::{PgmSource, Phase};
+use crate::control::{AckVector, Carrier, SenderControl, Wire};
+use crate::endpoint::Reliability;
+use crate::wire::pgm::{Body, Nak, OptionType, Packet};
+use crate::{Datagram, Destination};
+
+impl<C: SenderControl> PgmSource<C> {
+    pub(super) fn take_packet(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+    ) -> Result<(), BadInput> {
+        let ports = packet.header.data_port(packet.kind()) == self.config.data_port;
+        if packet.tsi() != self.config.tsi || !ports {
+            return Err(BadInput::Foreign);
+        }
+        match packet.body {
+            Body::Nak(nak) => self.take_nak(cx, datagram, packet, nak, true),
+            Body::Nnak(nak) => self.take_nak(cx, datagram, packet, nak, false),
+            Body::Ack(ack) => self.take_ack(cx, datagram, packet, ack.vector),
+            Body::Spmr => {
+                self.spm.on_request(cx.now);
+                Ok(())
+            }
+            // Our own packets, looped back, and confirmations by network elements; polls are not
+            // sent by this source, so nobody can answer one.
+            Body::Spm(_)
+            | Body::Odata(_)
+            | Body::Rdata(_)
+            | Body::Ncf(_)
+            | Body::Poll(_)
+            | Body::Polr(_) => Ok(()),
+        }
+    }
+
+    /// A NAK, or with `asks` false one that only reports.
+    fn take_nak(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+        nak: Nak,
+        asks: bool,
+    ) -> Result<(), BadInput> {
+        // A copy for the neighbours of its sender; the NAK itself comes to this node.
+        if datagram.to == Destination::Group {
+            return Ok(());
+        }
+        if nak.source != self.nla() || nak.group != self.config.group {
+            return Err(BadInput::Foreign);
+        }
+        let first = self.index(nak.first).ok_or(BadInput::OutOfWindow)?;
+        let unsent = |index: u64| index >= self.next;
+        if packet.nak_sequence().any(|seq| self.index(seq).is_none_or(unsent)) {
+            return Err(BadInput::Absurd);
+        }
+        if let Some(report) = report::<C>(packet)? {
+            let carrier = Carrier::Nak { first: nak.first };
+            self.control.on_report(cx, datagram.from, carrier, &report);
+        }
+        let count = if asks { packet.nak_sequence().count() as u32 } else { 0 };
+        cx.emit(Event::NakReceived { seq: self.traced(first), count, from: datagram.from });
+        if asks { self.confirm_and_repair(cx, packet, nak) } else { Ok(()) }
+    }
+
+    fn confirm_and_repair(
+        &mut self,
+        cx: &mut Cx<'_>,
+        packet: &Packet<'_>,
+        nak: Nak,
+    ) -> Result<(), BadInput> {
+        let trail = self.trail;
+        let mut wanted = packet.nak_sequence().filter_map(|seq| self.index(seq));
+        if !wanted.any(|index| index >= trail) {
+            // The receiver does not know the trail yet; an SPM tells it.
+            self.spm.on_request(cx.now);
+            return Err(BadInput::OutOfWindow);
+        }
+        if let Phase::Lingering { busy, .. } = &mut self.phase {
+            *busy = cx.now;
+        }
+        let list: Vec<_> = packet.options.nak_list().iter().collect();
+        let what = Confirmation { first: nak.first, list };
+        let mut room = self.confirmations.ask(cx.now, self.config.confirm_interval, what);
+        if self.config.reliability == Reliability::Repaired {
+            let ready = cx.now + self.config.repair_delay;
+            self.repairs.forget_sent(cx.now, self.config.repair_interval);
+            for seq in packet.nak_sequence() {
+                if let Some(index) = self.index(seq).filter(|index| *index >= trail) {
+                    room &= self.repairs.ask(index, ready);
+                }
+            }
+        }
+        if room { Ok(()) } else { Err(BadInput::TableFull) }
+    }
+
+    fn take_ack(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+        vector: AckVector,
+    ) -> Result<(), BadInput> {
+        let highest = self.index(vector.highest).ok_or(BadInput::OutOfWindow)?;
+        if highest >= self.next {
+            return Err(BadInput::Absurd);
+        }
+        let fresh: u64 = self
+            .acked
+            .mark(highest, vector.bitmap)
+            .map(|index| index * u64::from(self.config.payload))
+            .map(|offset| {
+                let left = self.content.len().map_or(u64::MAX, |len| len.saturating_sub(offset));
+                left.min(u64::from(self.config.payload))
+            })
+            .sum();
+        // At most 32 payloads of less than 2^16 bytes.
+        let (seq, bytes) = (self.traced(highest), fresh as u32);
+        cx.emit(Event::AckReceived { seq, bytes, from: datagram.from });
+        if let Some(report) = report::<C>(packet)? {
+            self.control.on_report(cx, datagram.from, Carrier::Ack(vector), &report);
+        }
+        if packet.options.has(OptionType::ACKER_LEAVING) {
+            self.control.on_leave(cx, datagram.from);
+        }
+        Ok(())
+    }
+}
+
+/// The scheme's report on `packet`, where it carries one.
+fn report<C: SenderControl>(packet: &Packet<'_>) -> Result<Option<C::Report>, BadInput> {
+    match packet.options.find(C::Report::OPTION) {
+        Some(option) => C::Report::decode(option.value).map(Some).ok_or(BadInput::Malformed),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,198 @@
+//! What a source sends, and in which order: confirmations, SPMs, then data and repairs.
+
+use alloc::vec::Vec;
+
+use faircast_base::{Cx, Event};
+
+use super::repair::Confirmation;
+use super::{PgmSource, Phase};
+use crate::control::{Permit, SenderControl};
+use crate::wire::pgm::{
+    Body, Data, Encoder, Header, NAK_LIST_MAX, Nak, OptionType, PgmOption, RawOption, Spm,
+};
+use crate::{Destination, Transmit};
+
+impl<C: SenderControl> PgmSource<C> {
+    pub(super) fn next_packet(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        self.wake_at = None;
+        if matches!(self.phase, Phase::Waiting | Phase::Done) {
+            return None;
+        }
+        if let Some(confirmation) = self.confirmations.pop() {
+            return Some(self.write_confirmation(&confirmation, buf));
+        }
+        if self.spm.take() {
+            return Some(self.write_spm(buf));
+        }
+        self.next_payload(cx, buf)
+    }
+
+    /// Data or a repair. Where both wait they take turns, so that repairs have half of the
+    /// opportunities; where one may not leave the other may.
+    fn next_payload(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        self.repairs.advance(self.trail);
+        let repair = match self.repairs.first() {
+            Some((at, index)) if at <= cx.now => Some(index),
+            Some((at, _)) => {
+                self.wake_at = Some(at);
+                None
+            }
+            None => None,
+        };
+        let data = self.has_data() && !self.trail_awaits_repair();
+        let both = repair.is_some() && data;
+        for turn in [self.repair_turn, !self.repair_turn] {
+            if turn {
+                let Some(index) = repair else { continue };
+                let (_, len) = self.extent(index);
+                if self.may_send(cx, len, true) {
+                    self.repair_turn = !both;
+                    self.repairs.pop();
+                    self.repairs.on_sent(index, cx.now);
+                    return Some(self.write_repair(cx, index, buf));
+                }
+            } else if data {
+                let (_, len) = self.extent(self.next);
+                if self.may_send(cx, len, false) {
+                    self.repair_turn = true;
+                    return Some(self.write_data(cx, buf));
+                }
+            }
+        }
+        if repair.is_none() && !self.has_data() && !self.told_idle {
+            self.told_idle = true;
+            self.control.on_idle(cx);
+        }
+        self.gauges.observe(cx, &self.control.gauges());
+        None
+    }
+
+    /// Whether new data would push out of the window what a receiver is waiting for. It waits then:
+    /// NAKs for the trail postpone its advance (src: RFC 3208 s5.1.2).
+    fn trail_awaits_repair(&self) -> bool {
+        let full = self.next - self.trail >= u64::from(self.config.window_packets);
+        full && self.repairs.has(self.trail)
+    }
+
+    fn may_send(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) -> bool {
+        match self.control.permit(cx, len, repair) {
+            Permit::Now => true,
+            Permit::At(at) => {
+                self.wake_at = Some(self.wake_at.map_or(at, |other| other.min(at)));
+                false
+            }
+            Permit::Blocked => false,
+        }
+    }
+
+    fn write_data(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Transmit {
+        let index = self.next;
+        let (_, len) = self.extent(index);
+        self.next += 1;
+        self.trail =
+            self.trail.max(self.next.saturating_sub(u64::from(self.config.window_packets)));
+        let seq = self.seq(index);
+        let announce = self.control.on_sent(cx, seq, len);
+        let data = Data { sequence: seq, trail: self.seq(self.trail) };
+        let transmit = self.write_payload(Body::Odata(data), index, Some(&announce), buf);
+        cx.emit(Event::DataSent { seq: self.traced(index), bytes: len, repair: false });
+        self.told_idle = false;
+        self.spm.on_data(cx.now);
+        self.gauges.observe(cx, &self.control.gauges());
+        self.end_if_all_sent(cx);
+        transmit
+    }
+
+    fn write_repair(&mut self, cx: &mut Cx<'_>, index: u64, buf: &mut Vec<u8>) -> Transmit {
+        let (seq, (_, len)) = (self.seq(index), self.extent(index));
+        let announce = self.control.on_repair_sent(cx, seq, len);
+        let data = Data { sequence: seq, trail: self.seq(self.trail) };
+        let transmit = self.write_payload(Body::Rdata(data), index, announce.as_ref(), buf);
+        cx.emit(Event::DataSent { seq: self.traced(index), bytes: len, repair: true });
+        self.told_idle = false;
+        Transmit { router_alert: true, ..transmit }
+    }
+
+    fn write_payload(
+        &mut self,
+        body: Body,
+        index: u64,
+        announce: Option<&C::Announce>,
+        buf: &mut Vec<u8>,
+    ) -> Transmit {
+        let (offset, len) = self.extent(index);
+        let header = Header::downstream(self.config.tsi, self.config.data_port);
+        let mut encoder = Encoder::new(buf, &header, &body);
+        if index == 0 {
+            encoder.option(&PgmOption::Syn);
+        }
+        if self.end == Some(index + 1) {
+            encoder.option(&PgmOption::Fin);
+        }
+        if let Some(from) = self.late_join() {
+            encoder.option(&from);
+        }
+        if let Some(announce) = announce {
+            encoder.scheme_option(announce);
+        }
+        encoder.payload(|out| self.content.read(offset, len, out));
+        let zeros = encoder.finish();
+        Transmit { zeros, payload_len: len, router_alert: false, ..self.to_group() }
+    }
+
+    fn write_spm(&mut self, buf: &mut Vec<u8>) -> Transmit {
+        let spm = Spm {
+            sequence: self.spm_sequence,
+            trail: self.seq(self.trail),
+            lead: self.seq(self.next) - 1,
+            path: self.nla(),
+        };
+        self.spm_sequence += 1;
+        let header = Header::downstream(self.config.tsi, self.config.data_port);
+        let mut encoder = Encoder::new(buf, &header, &Body::Spm(spm));
+        if let Some(from) = self.late_join() {
+            encoder.option(&from);
+        }
+        if self.is_ending() {
+            encoder.option(&PgmOption::Fin);
+        }
+        encoder.finish();
+        self.to_group()
+    }
+
+    fn write_confirmation(&self, what: &Confirmation, buf: &mut Vec<u8>) -> Transmit {
+        let nak = Nak { first: what.first, source: self.nla(), group: self.config.group };
+        let header = Header::downstream(self.config.tsi, self.config.data_port);
+        let mut encoder = Encoder::new(buf, &header, &Body::Ncf(nak));
+        if !what.list.is_empty() {
+            // Identical to the NAK, so in its order, which another implementation may not keep.
+            let mut value = [0; 4 * NAK_LIST_MAX];
+            let slots = value.chunks_exact_mut(4).zip(&what.list);
+            slots.for_each(|(slot, seq)| slot.copy_from_slice(&seq.value().to_be_bytes()));
+            let value = &value[..4 * what.list.len()];
+            let kind = OptionType::NAK_LIST;
+            encoder.option(&PgmOption::Other(RawOption { kind, specific: 0, value }));
+        }
+        encoder.finish();
+        self.to_group()
+    }
+
+    /// From where on a late joiner may ask for repairs.
+    fn late_join(&self) -> Option<PgmOption<'static>> {
+        let back = u64::from(self.config.late_join?);
+        let from = self.next.saturating_sub(back).max(self.trail);
+        Some(PgmOption::Join { from: self.seq(from) })
+    }
+
+    /// A packet without payload for the group, as elements on the way must see it.
+    fn to_group(&self) -> Transmit {
+        Transmit {
+            to: Destination::Group,
+            zeros: 0,
+            payload_len: 0,
+            time_to_live: self.config.time_to_live,
+            router_alert: true,
+            wire_len: None,
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! When a source sends SPMs.
+
+use faircast_base::{Duration, Time};
+
+/// The independent timers of ambient and heartbeat SPMs, and requests (src: RFC 3208 s5.1.4, s5.1.5).
+#[derive(Debug)]
+pub(super) struct SpmSchedule {
+    ambient_interval: Duration,
+    heartbeat_min: Duration,
+    heartbeat_max: Duration,
+    /// When the next ambient SPM is due.
+    ambient_at: Time,
+    /// When the next heartbeat is due, and the interval that ends there.
+    heartbeat: Option<(Time, Duration)>,
+    /// When an SPM was last sent because of a request.
+    answered_at: Option<Time>,
+    /// Whether one is to be sent now.
+    due: bool,
+}
+
+impl SpmSchedule {
+    /// The first SPM is due at `start`.
+    pub(super) fn new(start: Time, ambient: Duration, min: Duration, max: Duration) -> Self {
+        Self {
+            ambient_interval: ambient,
+            heartbeat_min: min,
+            heartbeat_max: max,
+            ambient_at: start,
+            heartbeat: None,
+            answered_at: None,
+            due: false,
+        }
+    }
+
+    /// Data has been sent: heartbeats begin anew.
+    pub(super) fn on_data(&mut self, now: Time) {
+        self.heartbeat = Some((now + self.heartbeat_min, self.heartbeat_min));
+    }
+
+    /// Something that receivers must know at once has changed, such as the end of data.
+    pub(super) fn on_change(&mut self, now: Time) {
+        self.due = true;
+        self.on_data(now);
+    }
+
+    /// A receiver asked for an SPM. At most one answer per shortest heartbeat interval.
+    pub(super) fn on_request(&mut self, now: Time) {
+        if self.answered_at.is_none_or(|at| now.since(at) >= self.heartbeat_min) {
+            self.answered_at = Some(now);
+            self.due = true;
+        }
+    }
+
+    pub(super) fn on_timeout(&mut self, now: Time) {
+        if self.ambient_at <= now {
+            self.due = true;
+            self.ambient_at = now + self.ambient_interval;
+        }
+        if let Some((at, interval)) = self.heartbeat
+            && at <= now
+        {
+            self.due = true;
+            let next = (interval * 2).min(self.heartbeat_max);
+            self.heartbeat = Some((now + next, next));
+        }
+    }
+
+    /// Whether to send one now; the answer is yes once.
+    pub(super) fn take(&mut self) -> bool {
+        core::mem::take(&mut self.due)
+    }
+
+    pub(super) fn next_timeout(&self) -> Time {
+        self.heartbeat.map_or(self.ambient_at, |(at, _)| at.min(self.ambient_at))
+    }
+}

@@ -1,0 +1,7 @@
+//! Source and receivers back to back.
+
+mod control;
+mod faults;
+mod hostile;
+mod protocol;
+mod world;

@@ -1,0 +1,91 @@
+//! What a record costs on its way into the summary and into the plots.
+//! `cargo bench -p faircast-report`
+
+use std::time::Instant;
+
+use faircast_base::{Event, FlowId, LinkCounters, LinkId, NodeId, Time};
+use faircast_report::Metrics;
+use faircast_trace::{
+    FlowHeader, Header, LinkHeader, On, Outcome, Record, SCHEMA_VERSION, Sink, Subject,
+};
+
+/// Few enough to stay in the cache: the cost of the sink is wanted, not that of memory.
+const RECORDS: u64 = 6_000;
+const ROUNDS: u64 = 1_000;
+
+fn main() {
+    for receivers in [3, 10_000] {
+        let header = header(receivers);
+        let records: Vec<Record> = (0..RECORDS).map(|i| sample(i, receivers)).collect();
+        let mut metrics = Metrics::new(&header);
+        time(&format!("metrics, {receivers} receivers"), || feed(&mut metrics, &records));
+        let summary = metrics.finish(&Outcome { at: Time::from_nanos(1), ..Outcome::default() });
+        assert_eq!(summary.flows[0].sent_packets, RECORDS / 6 * ROUNDS);
+    }
+}
+
+fn feed(sink: &mut dyn Sink, records: &[Record]) {
+    for _ in 0..ROUNDS {
+        records.iter().for_each(|record| sink.record(record));
+    }
+}
+
+fn time(what: &str, work: impl FnOnce()) {
+    let start = Instant::now();
+    work();
+    let ns = start.elapsed().as_nanos() as f64 / (RECORDS * ROUNDS) as f64;
+    println!("{what:28} {ns:6.1} ns per record");
+}
+
+/// A mix like that of a long simulation.
+fn sample(i: u64, receivers: u32) -> Record {
+    let seq = i / 6;
+    let node = NodeId(1 + (seq as u32 * 7919) % receivers);
+    let end = |sender| Subject::Endpoint { flow: FlowId(0), node, sender };
+    let (subject, event) = match i % 6 {
+        0 => (end(true), Event::DataSent { seq, bytes: 1400, repair: false }),
+        1 => (end(false), Event::Delivered { seq, bytes: 1400 }),
+        2 => (end(true), Event::AckReceived { seq, bytes: 1400, from: node }),
+        3 => (end(true), Event::Window { window_milli: 12_000 + seq % 999, flight: 11 }),
+        4 => (end(true), Event::RttSample { node, rtt_ns: 231_456_789 }),
+        _ => {
+            let counters =
+                LinkCounters { sent_packets: seq, queue_packets: 3, ..Default::default() };
+            (Subject::Link(LinkId(0)), Event::LinkSample(counters))
+        }
+    };
+    Record { at: Time::from_nanos(i * 3_733_333), subject, event }
+}
+
+fn header(receivers: u32) -> Header {
+    let link = LinkHeader {
+        from: NodeId(0),
+        to: NodeId(1),
+        rate_bps: 500_000,
+        delay_s: 0.05,
+        queue: "droptail, 30 packets".into(),
+    };
+    let flow = FlowHeader {
+        name: "mcc".into(),
+        protocol: "pgmcc".into(),
+        from: NodeId(0),
+        to: (1..=receivers).map(NodeId).collect(),
+        packet_bytes: 1400,
+        start_s: 0.0,
+        stop_s: None,
+    };
+    Header {
+        schema: SCHEMA_VERSION,
+        faircast: "0.1.0".into(),
+        scenario: "bench.toml".into(),
+        title: "What does a record cost?".into(),
+        text: String::new(),
+        on: On::Sim,
+        seed: 1,
+        duration_s: 30.0,
+        warmup_s: 0.0,
+        nodes: (0..=receivers).map(|i| format!("n{i}")).collect(),
+        links: vec![link],
+        flows: vec![flow],
+    }
+}

@@ -1,0 +1,24 @@
+//! From traces to verdicts: metrics, tables, JSON and HTML with plots.
+//!
+//! This crate sees only traces, never the simulator or the sockets that made them, and so it
+//! judges simulated, emulated and real runs by the same code. [`Metrics`] and [`Series`] are
+//! sinks: feed them live or from a [`Reader`](faircast_trace::Reader), with the same result.
+
+mod metrics;
+mod page;
+mod series;
+mod suite;
+mod summary;
+mod table;
+mod text;
+
+pub use metrics::Metrics;
+pub use page::{bench_page, run_page};
+pub use series::{
+    Bins, CURVE_BUCKETS_MAX, Curve, FLOWS_MAX, FlowSeries, LINKS_MAX, LinkSeries, MARKS_MAX, Marks,
+    RestSeries, SWITCHES_MAX, Series, Switch,
+};
+pub use suite::{Row, Suite};
+pub use summary::{
+    Drops, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary, jain_index,
+};

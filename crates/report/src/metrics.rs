@@ -1,0 +1,428 @@
+//! From records to the summary, in one pass and constant memory.
+
+use faircast_base::{DropReason, Event, FlowId, LinkCounters, NodeId, Time};
+use faircast_trace::{Header, Outcome, Record, Sink, Subject};
+
+use crate::summary::{
+    Drops, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary, jain_index,
+};
+
+/// Accumulates a summary while a run goes on: a few nanoseconds per record, because runs have
+/// hundreds of millions of them.
+///
+/// A link's averages come from the [`LinkCounters`] that its driver emits: one sample at the end
+/// of the warm-up, one at the end of the run, and any number between.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    header: Header,
+    warmup: Time,
+    flows: Vec<Flow>,
+    links: Vec<Link>,
+    routers: RouterSummary,
+}
+
+impl Metrics {
+    /// Makes an accumulator for the run that `header` speaks of.
+    pub fn new(header: &Header) -> Self {
+        Self {
+            warmup: header.warmup(),
+            flows: header
+                .flows
+                .iter()
+                .map(|flow| Flow {
+                    counts_acknowledged: flow.counts_acknowledged(),
+                    receivers: vec![Receiver::default(); flow.to.len()],
+                    slots: Slots::new(&flow.to),
+                    ..Flow::default()
+                })
+                .collect(),
+            links: vec![Link::default(); header.links.len()],
+            routers: RouterSummary::default(),
+            header: header.clone(),
+        }
+    }
+
+    /// The summary, with what only the driver knows.
+    pub fn finish(&self, outcome: &Outcome) -> Summary {
+        let header = &self.header;
+        let none = Vec::new();
+        let flows: Vec<FlowSummary> = (0..self.flows.len())
+            .map(|i| self.flow_summary(i, outcome, outcome.intact.get(i).unwrap_or(&none)))
+            .collect();
+        Summary {
+            faircast: header.faircast.clone(),
+            scenario: header.scenario.clone(),
+            title: header.title.clone(),
+            on: header.on,
+            seed: header.seed,
+            duration_s: header.duration_s,
+            warmup_s: header.warmup_s,
+            ended_s: outcome.at.as_secs_f64(),
+            interrupted: outcome.interrupted,
+            jain_index: jain_index(flows.iter().map(|flow| flow.throughput_bps)),
+            flows,
+            links: (0..self.links.len()).map(|i| self.link_summary(i)).collect(),
+            routers: self.routers,
+            wall_s: outcome.wall_s,
+            events: outcome.events,
+            trace_hash: outcome.trace_hash.clone(),
+        }
+    }
+
+    fn flow_summary(
+        &self,
+        index: usize,
+        outcome: &Outcome,
+        intact: &[Option<bool>],
+    ) -> FlowSummary {
+        let (header, flow) = (&self.header.flows[index], &self.flows[index]);
+        let counted_s = outcome.at.since(self.warmup).as_secs_f64();
+        let receivers: Vec<ReceiverSummary> = header
+            .to
+            .iter()
+            .zip(&flow.receivers)
+            .enumerate()
+            .map(|(i, (node, receiver))| ReceiverSummary {
+                node: self.header.node_name(*node),
+                goodput_bps: bits_per_s(receiver.counted_bytes, counted_s),
+                delivered_packets: receiver.delivered,
+                lost_packets: receiver.lost,
+                abandoned_packets: receiver.abandoned,
+                loss_ratio: ratio(receiver.lost, receiver.offered(flow.sent)),
+                completed_s: receiver.completed.map(Time::as_secs_f64),
+                intact: intact.get(i).copied().flatten(),
+            })
+            .collect();
+        let completed = flow.completed();
+        let active_from = self.warmup.max(Time::from_secs_f64(header.start_s));
+        let active_to = [header.stop_s.map(Time::from_secs_f64), completed]
+            .into_iter()
+            .flatten()
+            .fold(outcome.at, Time::min);
+        FlowSummary {
+            name: header.name.clone(),
+            protocol: header.protocol.clone(),
+            from: self.header.node_name(header.from),
+            throughput_bps: bits_per_s(flow.counted_bytes, counted_s),
+            active_throughput_bps: bits_per_s(
+                flow.counted_bytes,
+                active_to.since(active_from).as_secs_f64(),
+            ),
+            sent_packets: flow.sent,
+            repair_packets: flow.repairs,
+            feedback_packets: flow.acks + flow.naks,
+            ack_packets: flow.acks,
+            nak_packets: flow.naks,
+            timeouts: flow.timeouts,
+            cuts: flow.cuts,
+            representative_changes: flow.switches,
+            representative: flow.representative.map(|node| self.header.node_name(node)),
+            rtt_mean_s: (flow.rtt_count > 0)
+                .then(|| flow.rtt_sum_ns as f64 / 1e9 / flow.rtt_count as f64),
+            dropped_packets: flow.dropped,
+            bad_input: flow.bad_input,
+            loss_ratio: (!flow.counts_acknowledged)
+                .then(|| receivers.iter().map(|r| r.loss_ratio).reduce(f64::max))
+                .flatten(),
+            completed_s: completed.map(Time::as_secs_f64),
+            receivers,
+        }
+    }
+
+    fn link_summary(&self, index: usize) -> LinkSummary {
+        let (header, link) = (&self.header.links[index], &self.links[index]);
+        let (from, to) = (&link.base, &link.last);
+        let span_s = link.last_at.since(link.base_at).as_secs_f64();
+        let share = |ns: u64| if span_s > 0.0 { ns as f64 / 1e9 / span_s } else { 0.0 };
+        let dropped = to.dropped_packets.saturating_sub(from.dropped_packets);
+        LinkSummary {
+            from: self.header.node_name(header.from),
+            to: self.header.node_name(header.to),
+            utilisation: share(to.busy_ns.saturating_sub(from.busy_ns)),
+            dropped_packets: dropped,
+            queue_max_packets: link.queue_max,
+            queue_mean_packets: share(to.queue_packet_ns.saturating_sub(from.queue_packet_ns)),
+            sent_packets: to.sent_packets.saturating_sub(from.sent_packets),
+            throughput_bps: bits_per_s(to.sent_bytes.saturating_sub(from.sent_bytes), span_s),
+            drop_ratio: ratio(dropped, to.offered_packets.saturating_sub(from.offered_packets)),
+            drops: link.drops,
+        }
+    }
+}
+
+impl Sink for Metrics {
+    #[inline]
+    fn record(&mut self, record: &Record) {
+        let counts = record.at >= self.warmup;
+        match record.subject {
+            Subject::Endpoint { flow, node, sender } => {
+                let Some(flow) = self.flows.get_mut(flow.index()) else { return };
+                if sender {
+                    flow.sender_event(record, counts);
+                } else {
+                    flow.receiver_event(node, record, counts);
+                }
+            }
+            Subject::Link(link) => match record.event {
+                Event::LinkSample(counters) => {
+                    if let Some(link) = self.links.get_mut(link.index()) {
+                        link.sample(record.at, self.warmup, counters);
+                    }
+                }
+                Event::PacketDropped { flow, reason, .. } => {
+                    self.count_drop(flow);
+                    if let Some(link) = self.links.get_mut(link.index()).filter(|_| counts) {
+                        link.drops.count(reason);
+                    }
+                }
+                _ => {}
+            },
+            Subject::Node(_) => match record.event {
+                Event::NakForwarded { .. } => self.routers.naks_forwarded += 1,
+                Event::NakSuppressed { .. } => self.routers.naks_suppressed += 1,
+                Event::PacketDropped { flow, .. } => {
+                    self.count_drop(flow);
+                    self.routers.dropped_packets += 1;
+                }
+                _ => {}
+            },
+        }
+    }
+}
+
+impl Metrics {
+    fn count_drop(&mut self, flow: FlowId) {
+        if let Some(flow) = self.flows.get_mut(flow.index()) {
+            flow.dropped += 1;
+        }
+    }
+}
+
+/// A flow so far.
+#[derive(Clone, Debug, Default)]
+struct Flow {
+    counts_acknowledged: bool,
+    /// Bytes that make its throughput, in the counted time.
+    counted_bytes: u64,
+    sent: u64,
+    repairs: u64,
+    acks: u64,
+    naks: u64,
+    timeouts: u64,
+    cuts: u64,
+    switches: u64,
+    representative: Option<NodeId>,
+    rtt_sum_ns: u64,
+    rtt_count: u64,
+    dropped: u64,
+    bad_input: u64,
+    /// When the sender knew that all was there.
+    sender_completed: Option<Time>,
+    receivers: Vec<Receiver>,
+    slots: Slots,
+}
+
+impl Flow {
+    #[inline]
+    fn sender_event(&mut self, record: &Record, counts: bool) {
+        match record.event {
+            Event::DataSent { bytes, repair: false, .. } => {
+                self.sent += 1;
+                if counts && !self.counts_acknowledged {
+                    self.counted_bytes += u64::from(bytes);
+                }
+            }
+            Event::DataSent { repair: true, .. } => self.repairs += 1,
+            Event::AckReceived { bytes, .. } => {
+                self.acks += 1;
+                if counts && self.counts_acknowledged {
+                    self.counted_bytes += u64::from(bytes);
+                }
+            }
+            Event::NakReceived { .. } => self.naks += 1,
+            Event::Timeout { .. } => self.timeouts += 1,
+            Event::Cut { .. } => self.cuts += 1,
+            Event::Representative { node, .. } => {
+                self.switches += u64::from(node.is_some() && node != self.representative);
+                self.representative = node;
+            }
+            Event::RttSample { rtt_ns, .. } if counts => {
+                self.rtt_sum_ns = self.rtt_sum_ns.saturating_add(rtt_ns);
+                self.rtt_count += 1;
+            }
+            Event::Completed { .. } => self.sender_completed = Some(record.at),
+            Event::BadInput { .. } => self.bad_input += 1,
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn receiver_event(&mut self, node: NodeId, record: &Record, counts: bool) {
+        let sent = self.sent;
+        match record.event {
+            // A repair head answers for the sender.
+            Event::DataSent { repair: true, .. } => self.repairs += 1,
+            Event::BadInput { .. } => self.bad_input += 1,
+            _ => {}
+        }
+        let Some(receiver) = self.slots.find(node).and_then(|i| self.receivers.get_mut(i)) else {
+            return;
+        };
+        match record.event {
+            Event::Delivered { bytes, .. } => {
+                receiver.delivered += 1;
+                receiver.last_delivery = Some(record.at);
+                if counts {
+                    receiver.counted_bytes += u64::from(bytes);
+                }
+            }
+            Event::LossDetected { .. } => receiver.lost += 1,
+            Event::Abandoned { .. } => receiver.abandoned += 1,
+            Event::Completed { .. } => {
+                // An empty object has no last byte.
+                receiver.completed = receiver.last_delivery.or(Some(record.at));
+            }
+            Event::Joined => receiver.member_since = Some(sent),
+            Event::Left => {
+                receiver.offered_before = receiver.offered(sent);
+                receiver.member_since = None;
+                receiver.has_left = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// When the last receiver had everything. Receivers that left do not count, and where the
+    /// trace knows no receivers the sender's word does.
+    fn completed(&self) -> Option<Time> {
+        if self.receivers.is_empty() {
+            return self.sender_completed;
+        }
+        let mut last = None;
+        for receiver in &self.receivers {
+            match receiver.completed {
+                Some(at) => last = last.max(Some(at)),
+                None if receiver.has_left => {}
+                None => return None,
+            }
+        }
+        last
+    }
+}
+
+/// A receiver so far.
+#[derive(Clone, Debug, Default)]
+struct Receiver {
+    counted_bytes: u64,
+    delivered: u64,
+    lost: u64,
+    abandoned: u64,
+    last_delivery: Option<Time>,
+    completed: Option<Time>,
+    /// New packets that the sender had sent when it joined; it need not say that it joined.
+    member_since: Option<u64>,
+    /// New packets that were sent in its earlier memberships.
+    offered_before: u64,
+    has_left: bool,
+}
+
+impl Receiver {
+    /// New packets that were sent while it was a member, where the sender has now sent `sent`.
+    fn offered(&self, sent: u64) -> u64 {
+        match self.member_since {
+            Some(since) => self.offered_before + (sent - since),
+            None if self.has_left => self.offered_before,
+            None => sent,
+        }
+    }
+}
+
+/// From a node to its place among a flow's receivers.
+#[derive(Clone, Debug)]
+enum Slots {
+    /// A few receivers: looking at each is faster than a table, and a thousand TCP flows need no
+    /// thousand tables.
+    Few(Vec<NodeId>),
+    /// Many: a table over all nodes.
+    Table(Vec<u32>),
+}
+
+/// Most receivers that are looked at one by one.
+const FEW_MAX: usize = 8;
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
+}
+
+impl Slots {
+    fn new(nodes: &[NodeId]) -> Self {
+        if nodes.len() <= FEW_MAX {
+            return Self::Few(nodes.to_vec());
+        }
+        let len = nodes.iter().map(|node| node.index() + 1).max().unwrap_or(0);
+        let mut table = vec![u32::MAX; len];
+        for (slot, node) in (0..).zip(nodes) {
+            table[node.index()] = slot;
+        }
+        Self::Table(table)
+    }
+
+    #[inline]
+    fn find(&self, node: NodeId) -> Option<usize> {
+        match self {
+            Self::Few(nodes) => nodes.iter().position(|known| *known == node),
+            // A node that is no receiver has the last slot of all, which no receiver can have.
+            Self::Table(table) => table.get(node.index()).map(|slot| *slot as usize),
+        }
+    }
+}
+
+/// One direction of a link so far.
+#[derive(Clone, Debug, Default)]
+struct Link {
+    base: LinkCounters,
+    base_at: Time,
+    last: LinkCounters,
+    last_at: Time,
+    queue_max: u32,
+    drops: Drops,
+}
+
+impl Link {
+    fn sample(&mut self, at: Time, warmup: Time, counters: LinkCounters) {
+        if at <= warmup {
+            (self.base, self.base_at) = (counters, at);
+        } else {
+            self.queue_max = self.queue_max.max(counters.queue_max_packets);
+        }
+        (self.last, self.last_at) = (counters, at);
+    }
+}
+
+impl Drops {
+    /// Counts one more.
+    pub(crate) fn count(&mut self, reason: DropReason) {
+        *match reason {
+            DropReason::QueueFull => &mut self.queue_full,
+            DropReason::RedEarly => &mut self.red_early,
+            DropReason::RedForced => &mut self.red_forced,
+            DropReason::Loss => &mut self.loss,
+            DropReason::TimeToLive => &mut self.ttl,
+            DropReason::NoRoute => &mut self.no_route,
+            DropReason::Listed => &mut self.listed,
+        } += 1;
+    }
+}
+
+fn bits_per_s(bytes: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole > 0 { part as f64 / whole as f64 } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests;

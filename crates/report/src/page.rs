@@ -1,0 +1,64 @@
+//! Reports as HTML: one file that needs no network.
+
+mod bench;
+mod data;
+mod html;
+mod run;
+
+pub use bench::bench_page;
+pub use run::run_page;
+
+use html::escape;
+
+/// The plotting library, vendored: see `vendor/uplot/README.md`.
+const UPLOT_JS: &str = include_str!("../vendor/uplot/uPlot.iife.min.js");
+const UPLOT_CSS: &str = include_str!("../vendor/uplot/uPlot.min.css");
+const PAGE_JS: &str = include_str!("page/page.js");
+const PAGE_CSS: &str = include_str!("page/page.css");
+
+/// Applies the reader's choice of colours before the first paint.
+const THEME_JS: &str = "try{const t=localStorage.getItem('faircast-theme');\
+    if(t)document.documentElement.dataset.theme=t}catch{}";
+
+/// What differs between kinds of page.
+struct Page<'a> {
+    title: &'a str,
+    kind: &'a str,
+    /// Anchor and label of each entry of the navigation.
+    navigation: &'a [(String, String)],
+    main: &'a str,
+    footer: &'a str,
+    /// JSON for the plots.
+    data: &'a str,
+}
+
+impl Page<'_> {
+    fn render(&self) -> String {
+        let links: String = self
+            .navigation
+            .iter()
+            .map(|(anchor, label)| format!("<a href=\"#{}\">{}</a>", escape(anchor), escape(label)))
+            .collect();
+        let (title, kind) = (escape(self.title), escape(self.kind));
+        let (main, footer) = (self.main, self.footer);
+        // Inside a script element only "</script" and "<!--" mean anything to the HTML parser.
+        let data = self.data.replace('<', "\\u003c");
+        // The policy proves that the page asks nothing of any network.
+        format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+             script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <title>{title} – faircast</title>\n<link rel=\"icon\" href=\"data:,\">\n\
+             <style>{UPLOT_CSS}\n{PAGE_CSS}</style>\n<script>{THEME_JS}</script>\n</head>\n<body>\n\
+             <a class=\"skip\" href=\"#main\">Skip to the content</a>\n\
+             <div class=\"top\"><div class=\"wrap\"><div class=\"brand\">faircast <span>{kind}</span>\
+             </div><nav aria-label=\"Sections\">{links}</nav>\
+             <button type=\"button\" id=\"theme\" hidden>Dark</button></div></div>\n\
+             <main class=\"wrap\" id=\"main\">\n{main}</main>\n\
+             <footer class=\"wrap\">{footer}<p>Plots by uPlot 1.6.32 (MIT licence).</p></footer>\n\
+             <script type=\"application/json\" id=\"data\">{data}</script>\n\
+             <script>{UPLOT_JS}</script>\n<script>{PAGE_JS}</script>\n</body>\n</html>\n"
+        )
+    }
+}

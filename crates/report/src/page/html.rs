@@ -1,0 +1,74 @@
+//! Pieces of HTML.
+
+/// The text with everything escaped that means something in HTML, in content and in attributes.
+pub(super) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A table being written. Cells are HTML; who makes them escapes names.
+pub(super) struct HtmlTable {
+    html: String,
+    left: usize,
+}
+
+impl HtmlTable {
+    /// Starts a table whose first `left` columns are flush left.
+    pub(super) fn new(caption: &str, left: usize, head: &[&str]) -> Self {
+        // Tables may be wider than a phone: they scroll, the page does not. What scrolls must be
+        // reachable with the keyboard.
+        let mut html = format!(
+            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table>\
+             <caption>{0}</caption><thead><tr>",
+            escape(caption)
+        );
+        for (i, cell) in head.iter().enumerate() {
+            let class = if i < left { " class=\"l\"" } else { "" };
+            html.push_str(&format!("<th scope=\"col\"{class}>{}</th>", escape(cell)));
+        }
+        html.push_str("</tr></thead><tbody>\n");
+        Self { html, left }
+    }
+
+    /// Adds a row; its first cell is its heading.
+    pub(super) fn row(&mut self, class: &str, cells: &[String]) {
+        self.html.push_str(&format!("<tr class=\"{class}\">"));
+        for (i, cell) in cells.iter().enumerate() {
+            let left = if i < self.left { " class=\"l\"" } else { "" };
+            if i == 0 {
+                self.html.push_str(&format!("<th scope=\"row\"{left}>{cell}</th>"));
+            } else {
+                self.html.push_str(&format!("<td{left}>{cell}</td>"));
+            }
+        }
+        self.html.push_str("</tr>\n");
+    }
+
+    pub(super) fn finish(mut self) -> String {
+        self.html.push_str("</tbody></table></div>\n");
+        self.html
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_that_means_something_is_escaped() {
+        assert_eq!(
+            escape("<b onclick=\"x('&')\">ü</b>"),
+            "&lt;b onclick=&quot;x(&#39;&amp;&#39;)&quot;&gt;ü&lt;/b&gt;"
+        );
+    }
+}

@@ -1,0 +1,527 @@
+//! The page of one run.
+
+use faircast_base::{FlowId, Time};
+use faircast_trace::Header;
+
+use super::Page;
+use super::data::{Wanted, plot};
+use super::html::{HtmlTable, escape};
+use crate::series::{FLOWS_MAX, Series};
+use crate::summary::{FlowSummary, LinkSummary, ReceiverSummary, Summary};
+use crate::table::intact_word;
+use crate::text::{count, percent, rate, seconds, seconds_or_dash, significant, spread};
+
+/// Most flows that get a row of their own; more are grouped by protocol.
+const FLOW_ROWS_MAX: usize = 50;
+/// Most receivers of a flow that get a row; of more the worst do.
+const RECEIVER_ROWS_MAX: usize = 12;
+const WORST_ROWS: usize = 10;
+/// Most receivers in the table that is folded away.
+const RECEIVERS_FOLDED_MAX: usize = 500;
+/// Most rows of links.
+const LINK_ROWS_MAX: usize = 12;
+/// Most links in the table that is folded away.
+const LINKS_FOLDED_MAX: usize = 500;
+/// Most changes of representative that are listed.
+const SWITCH_ROWS_MAX: usize = 200;
+
+/// The report of a run as one HTML file that needs no network: the question, the figures, plots
+/// that can be zoomed, tables, and the scenario itself.
+pub fn run_page(header: &Header, summary: &Summary, series: &Series) -> String {
+    let sections = [
+        ("plots", "Plots", plots(header)),
+        ("flows", "Flows", flows(summary, series)),
+        ("receivers", "Receivers", receivers(summary)),
+        ("representatives", "Representatives", representatives(series)),
+        ("links", "Links", links(header, summary)),
+        ("scenario", "Scenario", scenario(header)),
+    ];
+    let mut main = intro(summary);
+    let mut navigation = Vec::new();
+    for (anchor, label, content) in sections {
+        if !content.is_empty() {
+            main.push_str(&format!(
+                "<section aria-labelledby=\"{anchor}\"><h2 id=\"{anchor}\">{label}</h2>\n{content}\
+                 </section>\n"
+            ));
+            navigation.push((anchor.to_owned(), label.to_owned()));
+        }
+    }
+    let ended = Time::from_secs_f64(summary.ended_s);
+    let data = format!("[{}]", plot(series, Wanted::All, summary.interrupted, ended));
+    Page {
+        title: &summary.title,
+        kind: "run report",
+        navigation: &navigation,
+        main: &main,
+        footer: &footer(summary),
+        data: &data,
+    }
+    .render()
+}
+
+fn intro(summary: &Summary) -> String {
+    let mut html = format!(
+        "<div class=\"intro\"><h1>{}</h1><p class=\"soft\">{}</p></div>\n",
+        escape(&summary.title),
+        escape(&summary.circumstances())
+    );
+    if summary.interrupted {
+        html.push_str(&format!(
+            "<p class=\"note\" role=\"note\"><strong>Interrupted.</strong> The run was stopped \
+             after {} of {}. All averages are over the part that ran; plots are grey where it did \
+             not.</p>\n",
+            seconds(summary.ended_s),
+            seconds(summary.duration_s)
+        ));
+    }
+    let damaged = all_receivers(summary).filter(|(_, r)| r.intact == Some(false)).count();
+    if damaged > 0 {
+        html.push_str(&format!(
+            "<p class=\"note bad\" role=\"note\"><strong>Damaged data.</strong> At {} what was \
+             delivered is not what was sent.</p>\n",
+            if damaged == 1 {
+                "one receiver".into()
+            } else {
+                format!("{} receivers", count(damaged as u64))
+            }
+        ));
+    }
+    html.push_str("<dl class=\"facts\">");
+    for (term, value, small) in facts(summary) {
+        html.push_str(&format!(
+            "<div><dt>{term}</dt><dd>{}<small>{}</small></dd></div>",
+            escape(&value),
+            escape(&small)
+        ));
+    }
+    html.push_str("</dl>\n");
+    html
+}
+
+/// The few figures that come first: what, value, and what belongs to it.
+fn facts(summary: &Summary) -> Vec<(&'static str, String, String)> {
+    let flows = &summary.flows;
+    let mut facts = Vec::new();
+    let total: f64 = flows.iter().map(|flow| flow.throughput_bps).sum();
+    let flow_word = if flows.len() == 1 { "flow" } else { "flows" };
+    facts.push(("Throughput", rate(total), format!("{} {flow_word}", count(flows.len() as u64))));
+    if flows.len() > 1 {
+        let index = format!("{:.3}", summary.jain_index);
+        facts.push(("Jain’s fairness index", index, "1 is equal shares".into()));
+    }
+    let receivers = all_receivers(summary).count();
+    if receivers > 0 {
+        let checked = all_receivers(summary).filter(|(_, r)| r.intact.is_some()).count();
+        let intact = all_receivers(summary).filter(|(_, r)| r.intact == Some(true)).count();
+        let state = match (checked, intact) {
+            (0, _) => "data not checked".into(),
+            (c, i) if c == i && c == receivers => "data intact at all".into(),
+            (c, i) => format!("data intact at {} of {} checked", count(i as u64), count(c as u64)),
+        };
+        facts.push(("Receivers", count(receivers as u64), state));
+    }
+    let finished: Vec<f64> = flows.iter().filter_map(|flow| flow.completed_s).collect();
+    if let Some([_, _, last]) = spread(finished.iter().copied()) {
+        let what = format!("{} of {} flows complete", finished.len(), flows.len());
+        facts.push(("Completed", seconds(last), what));
+    }
+    let busiest = summary.links.iter().max_by(|a, b| a.utilisation.total_cmp(&b.utilisation));
+    if let Some(link) = busiest {
+        let name = format!("{} → {}", link.from, link.to);
+        facts.push(("Busiest link", percent(link.utilisation), name));
+        let dropped: u64 = summary.links.iter().map(|link| link.dropped_packets).sum();
+        facts.push(("Dropped packets", count(dropped), "on all links".into()));
+    }
+    let speed = format!("{} events", count(summary.events));
+    facts.push(("Real time", seconds(summary.wall_s), speed));
+    facts
+}
+
+fn all_receivers(summary: &Summary) -> impl Iterator<Item = (&FlowSummary, &ReceiverSummary)> {
+    summary.flows.iter().flat_map(|flow| flow.receivers.iter().map(move |r| (flow, r)))
+}
+
+fn plots(header: &Header) -> String {
+    let mut html = String::from(
+        "<div class=\"plots\" data-plot=\"0\" data-kind=\"run\"><noscript><p>Plots need \
+         JavaScript; the tables below do not.</p></noscript></div>\n",
+    );
+    if header.flows.len() > FLOWS_MAX {
+        html.push_str(&format!(
+            "<p class=\"soft small\">{FLOWS_MAX} of {} flows have lines of their own; the others \
+             are shown as one mean for each protocol.</p>\n",
+            count(header.flows.len() as u64)
+        ));
+    }
+    html
+}
+
+/// A flow's name with the colour that its lines have.
+fn coloured(index: usize, name: &str, series: &Series) -> String {
+    let flow = FlowId(u32::try_from(index).unwrap_or(u32::MAX));
+    let colour = series.flows.iter().position(|s| s.flow == flow).map(|place| place % 8);
+    let swatch = colour.map(|c| {
+        format!(
+            "<span class=\"swatch\" style=\"--swatch:var(--c{c})\" aria-hidden=\"true\"></span>"
+        )
+    });
+    swatch.unwrap_or_default() + &escape(name)
+}
+
+fn bar(share: f64) -> String {
+    let width = (share * 100.0).clamp(0.0, 100.0);
+    format!("<span class=\"bar\" style=\"--w:{width:.1}%\" aria-hidden=\"true\"><i></i></span>")
+}
+
+fn flows(summary: &Summary, series: &Series) -> String {
+    let most = summary.flows.iter().map(|f| f.throughput_bps).fold(0.0, f64::max).max(1.0);
+    let mut table = HtmlTable::new(
+        "Averages are over the counted time, counts over the whole run",
+        2,
+        &[
+            "Flow",
+            "Protocol",
+            "Throughput",
+            "While on",
+            "Sent",
+            "Repairs",
+            "ACKs",
+            "NAKs",
+            "Cuts",
+            "Timeouts",
+            "Worst loss",
+            "Round trip",
+            "Completed",
+        ],
+    );
+    if summary.flows.is_empty() {
+        return String::new();
+    }
+    let mut listed: Vec<usize> = (0..summary.flows.len()).collect();
+    if listed.len() > FLOW_ROWS_MAX {
+        for (protocol, flows) in summary.flows_by_protocol() {
+            push_flow_spread(&mut table, &protocol, &flows);
+        }
+        listed.truncate(FLOW_ROWS_MAX);
+    }
+    for index in listed {
+        let flow = &summary.flows[index];
+        table.row(
+            "",
+            &[
+                coloured(index, &flow.name, series),
+                escape(&flow.protocol),
+                rate(flow.throughput_bps) + &bar(flow.throughput_bps / most),
+                rate(flow.active_throughput_bps),
+                count(flow.sent_packets),
+                count(flow.repair_packets),
+                count(flow.ack_packets),
+                count(flow.nak_packets),
+                count(flow.cuts),
+                count(flow.timeouts),
+                flow.loss_ratio.map_or_else(|| "–".into(), percent),
+                seconds_or_dash(flow.rtt_mean_s),
+                seconds_or_dash(flow.completed_s),
+            ],
+        );
+    }
+    let mut html = format!("<div class=\"card\">{}</div>\n", table.finish());
+    if summary.flows.len() > FLOW_ROWS_MAX {
+        html.push_str(&format!(
+            "<p class=\"soft small\">The first {FLOW_ROWS_MAX} of {} flows are listed.</p>\n",
+            count(summary.flows.len() as u64)
+        ));
+    }
+    html
+}
+
+fn push_flow_spread(table: &mut HtmlTable, protocol: &str, flows: &[&FlowSummary]) {
+    let throughput = spread(flows.iter().map(|flow| flow.throughput_bps)).unwrap_or_default();
+    for (word, value) in ["Least", "Median", "Greatest"].into_iter().zip(throughput) {
+        let mut cells = vec![String::new(); 13];
+        cells[0] = format!("{word} of {}", count(flows.len() as u64));
+        cells[1] = escape(protocol);
+        cells[2] = rate(value);
+        table.row("sum", &cells);
+    }
+}
+
+fn intact_cell(intact: Option<bool>) -> String {
+    match intact {
+        Some(false) => "<strong class=\"bad\">NO</strong>".into(),
+        other => intact_word(other).into(),
+    }
+}
+
+const RECEIVER_HEAD: [&str; 9] = [
+    "Receiver",
+    "Flow",
+    "Goodput",
+    "Delivered",
+    "Lost",
+    "Given up",
+    "Loss ratio",
+    "Completed",
+    "Intact",
+];
+
+fn push_receiver(table: &mut HtmlTable, flow: &FlowSummary, receiver: &ReceiverSummary) {
+    table.row(
+        "",
+        &[
+            escape(&receiver.node),
+            escape(&flow.name),
+            rate(receiver.goodput_bps),
+            count(receiver.delivered_packets),
+            count(receiver.lost_packets),
+            count(receiver.abandoned_packets),
+            percent(receiver.loss_ratio),
+            seconds_or_dash(receiver.completed_s),
+            intact_cell(receiver.intact),
+        ],
+    );
+}
+
+fn receivers(summary: &Summary) -> String {
+    let total = all_receivers(summary).count();
+    if total == 0 {
+        return String::new();
+    }
+    let mut table = HtmlTable::new(
+        "Lost: found missing, repaired later or not. Given up: never repaired. Of many receivers \
+         the spread and the worst are shown.",
+        2,
+        &RECEIVER_HEAD,
+    );
+    let mut rows = 0;
+    let mut is_shortened = false;
+    for flow in &summary.flows {
+        if rows > FLOW_ROWS_MAX {
+            is_shortened = true;
+            break;
+        }
+        if flow.receivers.len() > RECEIVER_ROWS_MAX {
+            is_shortened = true;
+            push_receiver_spread(&mut table, flow);
+        }
+        for receiver in flow.worst_receivers(RECEIVER_ROWS_MAX, WORST_ROWS) {
+            push_receiver(&mut table, flow, receiver);
+            rows += 1;
+        }
+    }
+    let mut html = format!("<div class=\"card\">{}</div>\n", table.finish());
+    if is_shortened {
+        let mut all = HtmlTable::new("In the scenario’s order", 2, &RECEIVER_HEAD);
+        for (flow, receiver) in all_receivers(summary).take(RECEIVERS_FOLDED_MAX) {
+            push_receiver(&mut all, flow, receiver);
+        }
+        let label = match total {
+            n if n > RECEIVERS_FOLDED_MAX => format!(
+                "The first {RECEIVERS_FOLDED_MAX} of {} receivers (the JSON summary has all)",
+                count(n as u64)
+            ),
+            n => format!("All {} receivers", count(n as u64)),
+        };
+        html.push_str(&folded(&label, &all.finish()));
+    }
+    html
+}
+
+fn push_receiver_spread(table: &mut HtmlTable, flow: &FlowSummary) {
+    let of = |value: fn(&ReceiverSummary) -> f64| {
+        spread(flow.receivers.iter().map(value)).unwrap_or_default()
+    };
+    let whole = |values: [f64; 3]| values.map(|value| count(value as u64));
+    let goodput = of(|r| r.goodput_bps).map(rate);
+    let delivered = whole(of(|r| r.delivered_packets as f64));
+    let lost = whole(of(|r| r.lost_packets as f64));
+    let abandoned = whole(of(|r| r.abandoned_packets as f64));
+    let loss = of(|r| r.loss_ratio).map(percent);
+    let done = spread(flow.receivers.iter().filter_map(|r| r.completed_s));
+    let intact = flow.receivers.iter().filter(|r| r.intact == Some(true)).count();
+    let total = count(flow.receivers.len() as u64);
+    for (i, word) in ["Least", "Median", "Greatest"].into_iter().enumerate() {
+        table.row(
+            "sum",
+            &[
+                format!("{word} of {total}"),
+                escape(&flow.name),
+                goodput[i].clone(),
+                delivered[i].clone(),
+                lost[i].clone(),
+                abandoned[i].clone(),
+                loss[i].clone(),
+                seconds_or_dash(done.map(|done| done[i])),
+                if i == 0 { format!("{} yes", count(intact as u64)) } else { String::new() },
+            ],
+        );
+    }
+}
+
+/// Why a representative was chosen, in words.
+fn reason_words(reason: faircast_base::SwitchReason) -> &'static str {
+    use faircast_base::SwitchReason as R;
+    match reason {
+        R::First => "there was none",
+        R::Slower => "it is slower than the one before",
+        R::Left => "the one before left",
+        R::Silent => "the one before fell silent",
+        R::Lied => "the reports of the one before contradict its acknowledgements",
+    }
+}
+
+fn representatives(series: &Series) -> String {
+    let total: u64 = series.flows.iter().map(|flow| flow.switches_total).sum();
+    if total == 0 {
+        return String::new();
+    }
+    let mut table = HtmlTable::new(
+        "Who set the pace from when on, and why: pgmcc’s acker, TFMCC’s CLR",
+        4,
+        &["When", "Flow", "Representative", "Why"],
+    );
+    let mut listed = 0;
+    for flow in &series.flows {
+        for switch in flow.switches.iter().take(SWITCH_ROWS_MAX - listed) {
+            listed += 1;
+            table.row(
+                "",
+                &[
+                    format!("{:.3} s", switch.at.as_secs_f64()),
+                    escape(&flow.name),
+                    switch.name.as_deref().map_or_else(|| "nobody".into(), escape),
+                    reason_words(switch.reason).into(),
+                ],
+            );
+        }
+    }
+    let label = if total > listed as u64 {
+        format!("The first {listed} of {} choices", count(total))
+    } else {
+        format!("{} {}", count(total), if total == 1 { "choice" } else { "choices" })
+    };
+    folded(&label, &table.finish())
+}
+
+fn folded(label: &str, content: &str) -> String {
+    format!("<details class=\"card\"><summary>{}</summary>{content}</details>\n", escape(label))
+}
+
+fn links(header: &Header, summary: &Summary) -> String {
+    let mut order: Vec<usize> =
+        (0..summary.links.len()).filter(|i| summary.links[*i].sent_packets > 0).collect();
+    if order.is_empty() {
+        return String::new();
+    }
+    let used = order.len();
+    order.sort_by(|a, b| {
+        let (a, b) = (&summary.links[*a], &summary.links[*b]);
+        b.dropped_packets.cmp(&a.dropped_packets).then(b.utilisation.total_cmp(&a.utilisation))
+    });
+    let top = link_table(
+        "In the counted time; those that drop and carry most come first",
+        header,
+        summary,
+        order.iter().take(LINK_ROWS_MAX).copied(),
+    );
+    let mut html = format!("<div class=\"card\">{top}</div>\n");
+    if used > LINK_ROWS_MAX {
+        order.truncate(LINKS_FOLDED_MAX);
+        let label = if used > LINKS_FOLDED_MAX {
+            format!("{LINKS_FOLDED_MAX} of {} links that carried packets", count(used as u64))
+        } else {
+            format!("All {used} links that carried packets")
+        };
+        let all = link_table("Links that carried packets", header, summary, order.into_iter());
+        html.push_str(&folded(&label, &all));
+    }
+    html
+}
+
+fn link_table(
+    caption: &str,
+    header: &Header,
+    summary: &Summary,
+    links: impl Iterator<Item = usize>,
+) -> String {
+    let mut table = HtmlTable::new(
+        caption,
+        2,
+        &[
+            "Link",
+            "Rate, delay, queue",
+            "Used",
+            "Throughput",
+            "Dropped",
+            "Drop ratio",
+            "Causes",
+            "Queue mean",
+            "Queue max",
+        ],
+    );
+    for index in links {
+        let link = &summary.links[index];
+        let about = header.links.get(index).map_or_else(String::new, |h| {
+            format!("{}, {}, {}", rate(h.rate_bps as f64), seconds(h.delay_s), h.queue)
+        });
+        table.row(
+            "",
+            &[
+                escape(&format!("{} → {}", link.from, link.to)),
+                escape(&about),
+                percent(link.utilisation) + &bar(link.utilisation),
+                rate(link.throughput_bps),
+                count(link.dropped_packets),
+                percent(link.drop_ratio),
+                causes(link),
+                significant(link.queue_mean_packets),
+                link.queue_max_packets.to_string(),
+            ],
+        );
+    }
+    table.finish()
+}
+
+/// The causes of drops that happened.
+fn causes(link: &LinkSummary) -> String {
+    let drops = &link.drops;
+    let all = [
+        (drops.queue_full, "queue full"),
+        (drops.red_early, "RED early"),
+        (drops.red_forced, "RED forced"),
+        (drops.loss, "lost on the wire"),
+        (drops.ttl, "time to live"),
+        (drops.no_route, "no route"),
+        (drops.listed, "on purpose"),
+    ];
+    let happened: Vec<String> = all
+        .iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, word)| format!("{} {word}", count(*number)))
+        .collect();
+    if happened.is_empty() { "–".into() } else { happened.join(", ") }
+}
+
+fn scenario(header: &Header) -> String {
+    if header.text.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<div class=\"card\"><pre tabindex=\"0\" aria-label=\"Text of the scenario\"><code>{}</code>\
+         </pre></div>\n",
+        escape(&header.text)
+    )
+}
+
+fn footer(summary: &Summary) -> String {
+    let mut html = format!("<p>Made by faircast {}.", escape(&summary.faircast));
+    if let Some(hash) = &summary.trace_hash {
+        html.push_str(&format!(
+            " Trace <code>{}</code>: the same scenario, seed and version give the same hash.",
+            escape(hash)
+        ));
+    }
+    html.push_str("</p>");
+    html
+}

@@ -1,0 +1,358 @@
+//! What plots need, collected in bounded memory however long the run is.
+
+mod curve;
+
+pub use curve::{Bins, CURVE_BUCKETS_MAX, Curve, MARKS_MAX, Marks};
+
+use faircast_base::{CutReason, Event, FlowId, LinkCounters, NodeId, SwitchReason, Time};
+use faircast_trace::{Header, Record, Sink, Subject};
+
+/// Most flows that get curves of their own; the rest is shown as one mean per protocol.
+pub const FLOWS_MAX: usize = 16;
+/// Most links of which plots are made: those that drop and queue the most.
+pub const LINKS_MAX: usize = 12;
+/// Most links that are watched at a time. A link that turns out worse than one of them takes its
+/// place, and is then known from that moment on.
+const LINKS_WATCHED_MAX: usize = 48;
+/// Most changes of representative that are kept for each flow: the first ones.
+pub const SWITCHES_MAX: usize = 2_000;
+
+/// Collects the curves and marks of a run's plots.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// How long the run is to last, in seconds.
+    pub duration_s: f64,
+    /// Where averages start, in seconds.
+    pub warmup_s: f64,
+    /// The moment of the last record.
+    pub ended: Time,
+    /// The flows with curves: multicast ones first.
+    pub flows: Vec<FlowSeries>,
+    /// All other flows, one entry per protocol.
+    pub rest: Vec<RestSeries>,
+    watched: Vec<LinkSeries>,
+    /// From a flow to its place among `flows`, or past it among `rest`.
+    flow_slots: Vec<u32>,
+    /// From a link to its place among `watched`.
+    link_slots: Vec<u32>,
+    link_names: Vec<String>,
+    node_names: Vec<String>,
+}
+
+/// The curves of one flow.
+#[derive(Clone, Debug)]
+pub struct FlowSeries {
+    /// Which flow.
+    pub flow: FlowId,
+    /// Its name.
+    pub name: String,
+    /// Its protocol.
+    pub protocol: String,
+    /// New data packets sent, in all, over time: the papers' sequence number.
+    pub sent: Curve,
+    /// Packets acknowledged for the first time, in all, over time.
+    pub acked: Curve,
+    /// What makes its throughput, in bytes per bin.
+    pub throughput: Bins,
+    /// Window in packets.
+    pub window: Curve,
+    /// Rate in bits of payload per second.
+    pub rate: Curve,
+    /// Round trips in seconds.
+    pub rtt: Curve,
+    /// NAKs that reached the sender, at the sequence number that they ask for.
+    pub naks: Marks,
+    /// Reductions of window or rate for a loss, at the sequence number sent last.
+    pub cuts: Marks,
+    /// Timers that ran out at the sender, at the sequence number sent last.
+    pub timeouts: Marks,
+    /// Changes of representative.
+    pub switches: Vec<Switch>,
+    /// How many there were in all.
+    pub switches_total: u64,
+    counts_acknowledged: bool,
+    packet_bytes: f64,
+    packets_sent: u64,
+    bytes_acked: u64,
+    first_seq: Option<u64>,
+}
+
+/// A change of representative: pgmcc's acker, TFMCC's CLR.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Switch {
+    /// When.
+    pub at: Time,
+    /// Who it is from now on.
+    pub node: Option<NodeId>,
+    /// The name of that node.
+    pub name: Option<String>,
+    /// Why.
+    pub reason: SwitchReason,
+}
+
+/// Flows without curves of their own.
+#[derive(Clone, Debug)]
+pub struct RestSeries {
+    /// Their protocol.
+    pub protocol: String,
+    /// How many they are.
+    pub flows: usize,
+    /// What makes their throughput, all together, in bytes per bin.
+    pub throughput: Bins,
+    counts_acknowledged: bool,
+}
+
+/// The queue of one direction of a link.
+#[derive(Clone, Debug)]
+pub struct LinkSeries {
+    /// Its place in the header.
+    pub link: usize,
+    /// `from -> to`.
+    pub name: String,
+    /// Mean of the packets waiting, between samples.
+    pub mean: Curve,
+    /// The most packets that waited and were in transmission, between samples.
+    pub max: Curve,
+    /// Dropped packets, at the queue's last known length.
+    pub drops: Marks,
+    last: LinkCounters,
+    last_at: Time,
+}
+
+impl Series {
+    /// Makes a collector for the run that `header` speaks of.
+    pub fn new(header: &Header) -> Self {
+        let mut order: Vec<usize> = (0..header.flows.len()).collect();
+        // Background flows are many; what the run is about must not be pushed out by them.
+        order.sort_by_key(|i| {
+            let flow = &header.flows[*i];
+            flow.counts_acknowledged() || flow.protocol == "cbr"
+        });
+        let mut series = Self {
+            duration_s: header.duration_s,
+            warmup_s: header.warmup_s,
+            ended: Time::ZERO,
+            flows: Vec::new(),
+            rest: Vec::new(),
+            watched: Vec::new(),
+            flow_slots: vec![0; header.flows.len()],
+            link_slots: vec![u32::MAX; header.links.len()],
+            link_names: header
+                .links
+                .iter()
+                .map(|l| format!("{} → {}", header.node_name(l.from), header.node_name(l.to)))
+                .collect(),
+            node_names: header.nodes.clone(),
+        };
+        for index in order {
+            let slot = if series.flows.len() < FLOWS_MAX {
+                series.flows.push(FlowSeries::new(header, index));
+                series.flows.len() - 1
+            } else {
+                FLOWS_MAX + series.rest_of(header, index)
+            };
+            series.flow_slots[index] = u32::try_from(slot).expect("flow ids have 32 bits");
+        }
+        series
+    }
+
+    /// The links whose queues are worth a plot, at most [`LINKS_MAX`], in the header's order.
+    pub fn links(&self) -> Vec<&LinkSeries> {
+        let mut links: Vec<&LinkSeries> = self.watched.iter().collect();
+        links.sort_by_key(|link| std::cmp::Reverse(score(&link.last)));
+        links.truncate(LINKS_MAX);
+        links.sort_by_key(|link| link.link);
+        links
+    }
+
+    /// The curves of a flow, where it has its own.
+    pub fn flow(&self, flow: FlowId) -> Option<&FlowSeries> {
+        self.flows.iter().find(|series| series.flow == flow)
+    }
+
+    /// The place among `rest` for flow `index`.
+    fn rest_of(&mut self, header: &Header, index: usize) -> usize {
+        let flow = &header.flows[index];
+        let place = self.rest.iter().position(|rest| rest.protocol == flow.protocol);
+        let place = place.unwrap_or_else(|| {
+            self.rest.push(RestSeries {
+                protocol: flow.protocol.clone(),
+                flows: 0,
+                throughput: Bins::new(header.duration()),
+                counts_acknowledged: flow.counts_acknowledged(),
+            });
+            self.rest.len() - 1
+        });
+        self.rest[place].flows += 1;
+        place
+    }
+
+    fn link_sample(&mut self, at: Time, link: usize, counters: LinkCounters) {
+        let Some(slot) = self.link_slots.get(link).copied() else { return };
+        let is_busy = counters.queue_max_packets > 1 || counters.dropped_packets > 0;
+        if let Some(link) = self.watched.get_mut(slot as usize) {
+            link.sample(at, counters);
+        } else if is_busy {
+            self.watch(at, link, counters);
+        }
+    }
+
+    /// Starts to watch a link, in the place of the least busy one where there is no other.
+    fn watch(&mut self, at: Time, link: usize, counters: LinkCounters) {
+        let slot = if self.watched.len() < LINKS_WATCHED_MAX {
+            self.watched.len()
+        } else {
+            let least = (0..self.watched.len())
+                .min_by_key(|i| score(&self.watched[*i].last))
+                .expect("the table is full, not empty");
+            if score(&counters) <= score(&self.watched[least].last) {
+                return;
+            }
+            self.link_slots[self.watched[least].link] = u32::MAX;
+            least
+        };
+        let mut series = LinkSeries {
+            link,
+            name: self.link_names[link].clone(),
+            mean: Curve::default(),
+            max: Curve::default(),
+            drops: Marks::default(),
+            last: counters,
+            last_at: at,
+        };
+        series.max.push(at, f64::from(counters.queue_max_packets));
+        series.mean.push(at, f64::from(counters.queue_packets));
+        self.link_slots[link] = u32::try_from(slot).expect("at most LINKS_WATCHED_MAX");
+        if slot == self.watched.len() {
+            self.watched.push(series);
+        } else {
+            self.watched[slot] = series;
+        }
+    }
+}
+
+/// What makes a link worth watching: drops first, then how much has waited how long.
+fn score(counters: &LinkCounters) -> (u64, u64) {
+    (counters.dropped_packets, counters.queue_packet_ns)
+}
+
+impl Sink for Series {
+    fn record(&mut self, record: &Record) {
+        self.ended = self.ended.max(record.at);
+        match record.subject {
+            Subject::Endpoint { flow, sender: true, .. } => {
+                let Some(slot) = self.flow_slots.get(flow.index()) else { return };
+                let slot = *slot as usize;
+                if let Some(flow) = self.flows.get_mut(slot) {
+                    flow.event(record, &self.node_names);
+                } else if let Some(rest) = self.rest.get_mut(slot.saturating_sub(FLOWS_MAX)) {
+                    let bytes = payload(&record.event, rest.counts_acknowledged);
+                    rest.throughput.add(record.at, bytes);
+                }
+            }
+            Subject::Endpoint { .. } | Subject::Node(_) => {}
+            Subject::Link(link) => match record.event {
+                Event::LinkSample(counters) => {
+                    self.link_sample(record.at, link.index(), counters);
+                }
+                Event::PacketDropped { .. } => {
+                    let slot = self.link_slots.get(link.index()).copied().unwrap_or(u32::MAX);
+                    if let Some(link) = self.watched.get_mut(slot as usize) {
+                        link.drops.push(record.at, f64::from(link.last.queue_max_packets));
+                    }
+                }
+                _ => {}
+            },
+        }
+    }
+}
+
+/// Bytes of the event that count as throughput.
+fn payload(event: &Event, counts_acknowledged: bool) -> u64 {
+    match *event {
+        Event::DataSent { bytes, repair: false, .. } if !counts_acknowledged => u64::from(bytes),
+        Event::AckReceived { bytes, .. } if counts_acknowledged => u64::from(bytes),
+        _ => 0,
+    }
+}
+
+impl FlowSeries {
+    fn new(header: &Header, index: usize) -> Self {
+        let flow = &header.flows[index];
+        Self {
+            flow: FlowId(u32::try_from(index).expect("flow ids have 32 bits")),
+            name: flow.name.clone(),
+            protocol: flow.protocol.clone(),
+            sent: Curve::default(),
+            acked: Curve::default(),
+            throughput: Bins::new(header.duration()),
+            window: Curve::default(),
+            rate: Curve::default(),
+            rtt: Curve::default(),
+            naks: Marks::default(),
+            cuts: Marks::default(),
+            timeouts: Marks::default(),
+            switches: Vec::new(),
+            switches_total: 0,
+            counts_acknowledged: flow.counts_acknowledged(),
+            packet_bytes: flow.packet_bytes.max(1) as f64,
+            packets_sent: 0,
+            bytes_acked: 0,
+            first_seq: None,
+        }
+    }
+
+    fn event(&mut self, record: &Record, names: &[String]) {
+        let at = record.at;
+        self.throughput.add(at, payload(&record.event, self.counts_acknowledged));
+        match record.event {
+            Event::DataSent { seq, repair: false, .. } => {
+                self.first_seq.get_or_insert(seq);
+                self.packets_sent += 1;
+                self.sent.push(at, self.packets_sent as f64);
+            }
+            Event::AckReceived { bytes, .. } if bytes > 0 => {
+                self.bytes_acked += u64::from(bytes);
+                self.acked.push(at, self.bytes_acked as f64 / self.packet_bytes);
+            }
+            Event::NakReceived { seq, .. } => {
+                let place = seq.wrapping_sub(self.first_seq.unwrap_or(seq));
+                self.naks.push(at, place.min(self.packets_sent) as f64);
+            }
+            Event::Window { window_milli, .. } => self.window.push(at, window_milli as f64 / 1e3),
+            Event::Rate { bits_per_s } => self.rate.push(at, bits_per_s as f64),
+            Event::RttSample { rtt_ns, .. } => self.rtt.push(at, rtt_ns as f64 / 1e9),
+            // A timeout has a mark of its own.
+            Event::Cut { reason: CutReason::Timeout, .. } => {}
+            Event::Cut { .. } => self.cuts.push(at, self.packets_sent as f64),
+            Event::Timeout { .. } => self.timeouts.push(at, self.packets_sent as f64),
+            Event::Representative { node, reason } => self.switch(at, node, reason, names),
+            _ => {}
+        }
+    }
+
+    fn switch(&mut self, at: Time, node: Option<NodeId>, reason: SwitchReason, names: &[String]) {
+        self.switches_total += 1;
+        if self.switches.len() < SWITCHES_MAX {
+            let name = node.map(|node| {
+                names.get(node.index()).cloned().unwrap_or_else(|| format!("{node:?}"))
+            });
+            self.switches.push(Switch { at, node, name, reason });
+        }
+    }
+}
+
+impl LinkSeries {
+    fn sample(&mut self, at: Time, counters: LinkCounters) {
+        let span_ns = at.since(self.last_at).as_nanos();
+        if span_ns > 0 {
+            let waited = counters.queue_packet_ns.saturating_sub(self.last.queue_packet_ns);
+            self.mean.push(at, waited as f64 / span_ns as f64);
+        }
+        self.max.push(at, f64::from(counters.queue_max_packets));
+        (self.last, self.last_at) = (counters, at);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,224 @@
+//! Curves, bins and marks that coarsen themselves when they grow.
+
+use faircast_base::{Duration, Time};
+
+/// Most buckets of a [`Curve`]; each gives up to four points.
+pub const CURVE_BUCKETS_MAX: usize = 600;
+/// Most marks of a [`Marks`].
+pub const MARKS_MAX: usize = 800;
+/// Bins that a run of the announced length has at most; a longer one has up to twice as many.
+const BINS_MAX: u64 = 240;
+
+/// Buckets and marks start about a microsecond wide: 2 to this power nanoseconds.
+const SHIFT_START: u32 = 10;
+
+/// A quantity over time in bounded memory. Time is cut into buckets as wide as they must be for
+/// [`CURVE_BUCKETS_MAX`] of them to hold all points, and each keeps its first, least, greatest
+/// and last point, so that no peak is ever lost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    buckets: Vec<Bucket>,
+    /// A bucket is 2 to this power nanoseconds wide.
+    shift: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Point {
+    at: Time,
+    value: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Bucket {
+    index: u64,
+    first: Point,
+    least: Point,
+    greatest: Point,
+    last: Point,
+}
+
+impl Default for Curve {
+    fn default() -> Self {
+        Self { buckets: Vec::new(), shift: SHIFT_START }
+    }
+}
+
+impl Curve {
+    /// Adds a point. One that is earlier than the last counts as of the last one's bucket.
+    #[inline]
+    pub fn push(&mut self, at: Time, value: f64) {
+        let point = Point { at, value };
+        let index = at.as_nanos() >> self.shift;
+        match self.buckets.last_mut() {
+            Some(bucket) if index <= bucket.index => bucket.add(point),
+            _ => {
+                let bucket =
+                    Bucket { index, first: point, least: point, greatest: point, last: point };
+                self.buckets.push(bucket);
+                while self.buckets.len() > CURVE_BUCKETS_MAX {
+                    self.coarsen();
+                }
+            }
+        }
+    }
+
+    /// Whether it has no point.
+    pub fn is_empty(&self) -> bool {
+        self.buckets.is_empty()
+    }
+
+    /// Its points in order of time: all that were added, or those that show their envelope.
+    pub fn points(&self) -> Vec<(Time, f64)> {
+        let mut points = Vec::with_capacity(4 * self.buckets.len());
+        for bucket in &self.buckets {
+            let mut corners = [bucket.first, bucket.least, bucket.greatest, bucket.last];
+            // Stable: the first stays first where moments are equal.
+            corners[1..3].sort_by_key(|point| point.at);
+            for (i, point) in corners.iter().enumerate() {
+                if i == 0 || *point != corners[i - 1] {
+                    points.push((point.at, point.value));
+                }
+            }
+        }
+        points
+    }
+
+    /// The value at a moment, as the last point that is kept at or before it has it.
+    pub fn value_at(&self, at: Time) -> Option<f64> {
+        self.points().iter().rev().find(|point| point.0 <= at).map(|point| point.1)
+    }
+
+    /// Makes buckets twice as wide.
+    fn coarsen(&mut self) {
+        self.shift += 1;
+        let shift = self.shift;
+        for bucket in &mut self.buckets {
+            bucket.index = bucket.first.at.as_nanos() >> shift;
+        }
+        self.buckets.dedup_by(|later, earlier| {
+            let is_same = later.index <= earlier.index;
+            if is_same {
+                for point in [later.first, later.least, later.greatest, later.last] {
+                    earlier.add(point);
+                }
+            }
+            is_same
+        });
+    }
+}
+
+impl Bucket {
+    fn add(&mut self, point: Point) {
+        if point.value < self.least.value {
+            self.least = point;
+        }
+        if point.value > self.greatest.value {
+            self.greatest = point;
+        }
+        if point.at >= self.last.at {
+            self.last = point;
+        }
+    }
+}
+
+/// Amounts per equal bin of time, in bounded memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bins {
+    width: Duration,
+    amounts: Vec<u64>,
+}
+
+impl Bins {
+    /// Bins for a run of about this length: their width is 1, 2 or 5 times a power of ten.
+    pub fn new(duration: Duration) -> Self {
+        let least = (duration.as_nanos() / BINS_MAX).max(1_000_000);
+        let mut power = 1_000_000u64;
+        let width = loop {
+            if let Some(width) = [1, 2, 5].map(|digit| digit * power).iter().find(|w| **w >= least)
+            {
+                break *width;
+            }
+            power = match power.checked_mul(10) {
+                Some(next) if next < u64::MAX / 50 => next,
+                _ => break least,
+            };
+        };
+        Self { width: Duration::from_nanos(width), amounts: Vec::new() }
+    }
+
+    /// Adds an amount at a moment.
+    #[inline]
+    pub fn add(&mut self, at: Time, amount: u64) {
+        if amount == 0 {
+            return;
+        }
+        let mut index = at.as_nanos() / self.width.as_nanos();
+        while index >= 2 * BINS_MAX {
+            self.coarsen();
+            index = at.as_nanos() / self.width.as_nanos();
+        }
+        let index = index as usize;
+        if index >= self.amounts.len() {
+            self.amounts.resize(index + 1, 0);
+        }
+        self.amounts[index] += amount;
+    }
+
+    /// How wide a bin is.
+    pub fn width(&self) -> Duration {
+        self.width
+    }
+
+    /// The amounts from the start on; bins after the last amount are missing.
+    pub fn amounts(&self) -> &[u64] {
+        &self.amounts
+    }
+
+    fn coarsen(&mut self) {
+        self.width = self.width * 2;
+        self.amounts = self.amounts.chunks(2).map(|pair| pair.iter().sum()).collect();
+    }
+}
+
+/// Things that happened at moments, in bounded memory: where they are too many, the first of each
+/// bucket of time stands for all of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Marks {
+    points: Vec<(Time, f64)>,
+    total: u64,
+    shift: u32,
+}
+
+impl Default for Marks {
+    fn default() -> Self {
+        Self { points: Vec::new(), total: 0, shift: SHIFT_START }
+    }
+}
+
+impl Marks {
+    /// Adds a mark at a moment and a height.
+    pub fn push(&mut self, at: Time, height: f64) {
+        self.total += 1;
+        let bucket = |at: Time, shift| at.as_nanos() >> shift;
+        let shift = self.shift;
+        if self.points.last().is_some_and(|last| bucket(at, shift) <= bucket(last.0, shift)) {
+            return;
+        }
+        self.points.push((at, height));
+        while self.points.len() > MARKS_MAX {
+            self.shift += 1;
+            let shift = self.shift;
+            self.points.dedup_by_key(|point| bucket(point.0, shift));
+        }
+    }
+
+    /// Those that are kept, in order of time.
+    pub fn points(&self) -> &[(Time, f64)] {
+        &self.points
+    }
+
+    /// How many there were in all.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+}

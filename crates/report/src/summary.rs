@@ -1,0 +1,184 @@
+//! The summary of a run, as `--json` prints it.
+
+use faircast_trace::On;
+use serde::{Deserialize, Serialize};
+
+/// What came out of a run. Serialises to the JSON summary of the scenario language; all numbers
+/// are SI. Averages are over the counted time, from the end of the warm-up to the end of the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Version of faircast that made the trace.
+    pub faircast: String,
+    /// The scenario's file.
+    pub scenario: String,
+    /// The question that the scenario answers.
+    pub title: String,
+    /// Where it ran.
+    pub on: On,
+    /// Seed of all randomness.
+    pub seed: u64,
+    /// How long the run was to last, in seconds.
+    pub duration_s: f64,
+    /// What is left out of every average at the start, in seconds.
+    pub warmup_s: f64,
+    /// When it ended, in seconds.
+    pub ended_s: f64,
+    /// Whether it was stopped before its end.
+    pub interrupted: bool,
+    /// All flows, in the scenario's order.
+    pub flows: Vec<FlowSummary>,
+    /// All directions of all links, in the scenario's order.
+    pub links: Vec<LinkSummary>,
+    /// What the routers' programs did.
+    pub routers: RouterSummary,
+    /// Jain's fairness index over the throughputs of all flows, from 1/n (one has all) to 1.
+    pub jain_index: f64,
+    /// Real seconds that the run took.
+    pub wall_s: f64,
+    /// Events that the driver handled.
+    pub events: u64,
+    /// Hash of the trace, where one was made: equal hashes mean equal runs.
+    pub trace_hash: Option<String>,
+}
+
+/// What came out of a flow. Counts are of the whole run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlowSummary {
+    /// Its name.
+    pub name: String,
+    /// Its protocol.
+    pub protocol: String,
+    /// The sender's node.
+    pub from: String,
+    /// New payload put on the wire by the sender (TCP: acknowledged payload) over the counted
+    /// time, in bits per second.
+    pub throughput_bps: f64,
+    /// The same over that part of the counted time in which the flow was on: between its start and
+    /// its stop or completion.
+    pub active_throughput_bps: f64,
+    /// Packets with new data that the sender sent.
+    pub sent_packets: u64,
+    /// Repairs (retransmissions and parity) that anyone sent.
+    pub repair_packets: u64,
+    /// Positive and negative acknowledgements that reached the sender.
+    pub feedback_packets: u64,
+    /// The positive ones of them.
+    pub ack_packets: u64,
+    /// The negative ones of them.
+    pub nak_packets: u64,
+    /// Timers that ran out at the sender.
+    pub timeouts: u64,
+    /// Times that the sender reduced its window or rate.
+    pub cuts: u64,
+    /// Times that the sender chose another representative (pgmcc's acker, TFMCC's CLR), the first
+    /// choice included.
+    pub representative_changes: u64,
+    /// The representative at the end.
+    pub representative: Option<String>,
+    /// Mean of the round trips that the sender measured in the counted time, in seconds.
+    pub rtt_mean_s: Option<f64>,
+    /// Its packets of all kinds that links dropped.
+    pub dropped_packets: u64,
+    /// Bad input that its endpoints refused.
+    pub bad_input: u64,
+    /// The highest loss ratio of its receivers; `None` where no receiver speaks of losses (TCP).
+    pub loss_ratio: Option<f64>,
+    /// When the last of its receivers had everything, in seconds; `None` where one of them that
+    /// has not left lacks something.
+    pub completed_s: Option<f64>,
+    /// Its receivers, in the scenario's order.
+    pub receivers: Vec<ReceiverSummary>,
+}
+
+/// What came out at one receiver of a flow. Counts are of the whole run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReceiverSummary {
+    /// Its node.
+    pub node: String,
+    /// Payload handed to the application over the counted time, in bits per second.
+    pub goodput_bps: f64,
+    /// Packets that it handed to the application.
+    pub delivered_packets: u64,
+    /// Packets that it found missing, repaired later or not.
+    pub lost_packets: u64,
+    /// Packets that it gave up.
+    pub abandoned_packets: u64,
+    /// Lost packets per new packet that was sent while it was a member.
+    pub loss_ratio: f64,
+    /// When its last byte was delivered, in seconds, where it got everything.
+    pub completed_s: Option<f64>,
+    /// Whether what it delivered is exactly a prefix (for finished data: all) of what was sent;
+    /// `None` where nobody checked.
+    pub intact: Option<bool>,
+}
+
+/// What one direction of a link did in the counted time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkSummary {
+    /// Where it starts.
+    pub from: String,
+    /// Where it ends.
+    pub to: String,
+    /// Share of the time in which it was transmitting, 0 to 1.
+    pub utilisation: f64,
+    /// Packets dropped by the queue or lost on the wire.
+    pub dropped_packets: u64,
+    /// The most packets that waited and were in transmission.
+    pub queue_max_packets: u32,
+    /// Mean of the packets that waited, the one in transmission not counted.
+    pub queue_mean_packets: f64,
+    /// Packets whose transmission ended.
+    pub sent_packets: u64,
+    /// Bits per second on the wire, headers counted.
+    pub throughput_bps: f64,
+    /// Dropped packets per packet that arrived at the queue.
+    pub drop_ratio: f64,
+    /// The dropped packets by cause.
+    pub drops: Drops,
+}
+
+/// Dropped packets by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Drops {
+    /// The queue was full.
+    pub queue_full: u64,
+    /// RED chose it early.
+    pub red_early: u64,
+    /// RED's average was above its upper threshold.
+    pub red_forced: u64,
+    /// Lost on the wire.
+    pub loss: u64,
+    /// Its time to live ran out.
+    pub ttl: u64,
+    /// No route leads to its destination.
+    pub no_route: u64,
+    /// Dropped on purpose by the scenario's list.
+    pub listed: u64,
+}
+
+/// What the programs in all routers did, in the whole run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouterSummary {
+    /// NAKs passed on towards the source.
+    pub naks_forwarded: u64,
+    /// NAKs withheld.
+    pub naks_suppressed: u64,
+    /// Packets that routers dropped themselves, without a route or time to live.
+    pub dropped_packets: u64,
+}
+
+impl Summary {
+    /// The summary as JSON, for people and programs.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a summary has no map with keys that JSON lacks")
+    }
+}
+
+/// Jain's fairness index, (sum x)^2 / (n sum x^2): 1 where all are equal, 1/n where one has all.
+/// Nobody at all, or all with nothing, is equal too.
+pub fn jain_index(throughputs: impl Iterator<Item = f64> + Clone) -> f64 {
+    let sum: f64 = throughputs.clone().sum();
+    let squares: f64 = throughputs.clone().map(|x| x * x).sum();
+    if squares > 0.0 { sum * sum / (throughputs.count() as f64 * squares) } else { 1.0 }
+}

@@ -1,0 +1,374 @@
+//! The summary as text for a terminal, at most 100 columns wide.
+
+use crate::summary::{FlowSummary, ReceiverSummary, Summary};
+use crate::text::{
+    COLUMNS_MAX, Table, count, percent, rate, seconds, seconds_or_dash, significant, spread, wrap,
+};
+
+/// Most flows that are listed one by one.
+const FLOWS_LISTED_MAX: usize = 24;
+/// Most receivers of one flow that are listed one by one; of more the worst are.
+const RECEIVERS_LISTED_MAX: usize = 8;
+/// How many of the worst are listed.
+const WORST_LISTED: usize = 5;
+/// Most lines of receivers in all.
+const RECEIVER_LINES_MAX: usize = 60;
+/// Most links that are listed.
+const LINKS_LISTED_MAX: usize = 12;
+
+impl Summary {
+    /// The summary as text, at most 100 columns wide. Thousands of flows, receivers or links are
+    /// shown as least, median and greatest with the worst of them.
+    pub fn table(&self) -> String {
+        let mut out = String::new();
+        let wrapped = |text: &str| wrap(text, COLUMNS_MAX).join("\n") + "\n";
+        out.push_str(&wrapped(&self.title));
+        out.push_str(&wrapped(&self.circumstances()));
+        if self.interrupted {
+            out.push_str(&wrapped(&self.interruption()));
+        }
+        self.write_flows(&mut out);
+        self.write_receivers(&mut out);
+        self.write_links(&mut out);
+        out.push('\n');
+        out.push_str(&wrapped(&self.closing()));
+        out
+    }
+
+    /// File, place, seed and length, in one line.
+    pub(crate) fn circumstances(&self) -> String {
+        let warmup = if self.warmup_s > 0.0 {
+            format!(", the first {} not counted", seconds(self.warmup_s))
+        } else {
+            String::new()
+        };
+        format!(
+            "{} · {} · seed {} · {}{warmup}",
+            self.scenario,
+            self.place(),
+            self.seed,
+            seconds(self.duration_s)
+        )
+    }
+
+    /// Where it ran, in words.
+    pub(crate) fn place(&self) -> &'static str {
+        match self.on {
+            faircast_trace::On::Sim => "simulator",
+            faircast_trace::On::Lab => "lab",
+            faircast_trace::On::Net => "network",
+        }
+    }
+
+    /// What to say about an interrupted run.
+    pub(crate) fn interruption(&self) -> String {
+        format!(
+            "INTERRUPTED after {} of {}: averages are over the part that ran.",
+            seconds(self.ended_s),
+            seconds(self.duration_s)
+        )
+    }
+
+    fn closing(&self) -> String {
+        let hash = self.trace_hash.as_ref().map(|h| format!(" · trace {h}")).unwrap_or_default();
+        format!(
+            "Jain index {:.4} · {} events in {}{hash}",
+            self.jain_index,
+            count(self.events),
+            seconds(self.wall_s)
+        )
+    }
+
+    fn write_flows(&self, out: &mut String) {
+        let mut table = Table::new(
+            2,
+            &["Flow", "Protocol", "Throughput", "Sent", "Repairs", "Feedback", "Timeouts", "Done"],
+        );
+        let row = |flow: &FlowSummary| {
+            vec![
+                flow.name.clone(),
+                flow.protocol.clone(),
+                rate(flow.throughput_bps),
+                count(flow.sent_packets),
+                count(flow.repair_packets),
+                count(flow.feedback_packets),
+                count(flow.timeouts),
+                seconds_or_dash(flow.completed_s),
+            ]
+        };
+        out.push('\n');
+        if self.flows.len() <= FLOWS_LISTED_MAX {
+            self.flows.iter().for_each(|flow| table.push(row(flow)));
+            return table.write(out);
+        }
+        for (protocol, flows) in self.flows_by_protocol() {
+            let words = ["least", "median", "greatest"];
+            let spread = spread(flows.iter().map(|flow| flow.throughput_bps)).unwrap_or_default();
+            for (word, throughput) in words.iter().zip(spread) {
+                let mut line = vec![String::new(); 8];
+                line[0] = format!("{} flows, {word}", flows.len());
+                line[1] = protocol.clone();
+                line[2] = rate(throughput);
+                table.push(line);
+            }
+        }
+        let mut slowest: Vec<&FlowSummary> = self.flows.iter().collect();
+        slowest.sort_by(|a, b| a.throughput_bps.total_cmp(&b.throughput_bps));
+        slowest.iter().take(WORST_LISTED).for_each(|flow| table.push(row(flow)));
+        table.write(out);
+        out.push_str(&format!(
+            "({} flows; the {WORST_LISTED} slowest are listed)\n",
+            count(self.flows.len() as u64)
+        ));
+    }
+
+    /// The flows of each protocol, in order of first appearance.
+    pub(crate) fn flows_by_protocol(&self) -> Vec<(String, Vec<&FlowSummary>)> {
+        let mut groups: Vec<(String, Vec<&FlowSummary>)> = Vec::new();
+        for flow in &self.flows {
+            match groups.iter_mut().find(|(protocol, _)| *protocol == flow.protocol) {
+                Some((_, flows)) => flows.push(flow),
+                None => groups.push((flow.protocol.clone(), vec![flow])),
+            }
+        }
+        groups
+    }
+
+    fn write_receivers(&self, out: &mut String) {
+        let mut table = Table::new(
+            2,
+            &["Flow", "Receiver", "Goodput", "Lost", "Given up", "Loss", "Done", "Intact"],
+        );
+        let (mut lines, mut left_out) = (0, 0);
+        for flow in &self.flows {
+            let wanted = match flow.receivers.len() {
+                n if n > RECEIVERS_LISTED_MAX => 3 + WORST_LISTED,
+                n => n,
+            };
+            if lines + wanted > RECEIVER_LINES_MAX {
+                left_out += flow.receivers.len();
+                continue;
+            }
+            lines += wanted;
+            if flow.receivers.len() > RECEIVERS_LISTED_MAX {
+                push_spread(&mut table, flow);
+            }
+            for receiver in flow.worst_receivers(RECEIVERS_LISTED_MAX, WORST_LISTED) {
+                table.push(receiver_row(flow, receiver));
+            }
+        }
+        if lines == 0 {
+            return;
+        }
+        out.push('\n');
+        table.write(out);
+        if left_out > 0 {
+            out.push_str(&format!("({} receivers are not listed)\n", count(left_out as u64)));
+        }
+    }
+
+    fn write_links(&self, out: &mut String) {
+        let mut links: Vec<_> = self.links.iter().filter(|link| link.sent_packets > 0).collect();
+        links.sort_by(|a, b| {
+            b.dropped_packets.cmp(&a.dropped_packets).then(b.utilisation.total_cmp(&a.utilisation))
+        });
+        if links.is_empty() {
+            return;
+        }
+        let mut table = Table::new(
+            1,
+            &["Link", "Used", "Throughput", "Dropped", "Drop ratio", "Queue mean", "Queue max"],
+        );
+        for link in links.iter().take(LINKS_LISTED_MAX) {
+            table.push(vec![
+                format!("{} → {}", link.from, link.to),
+                percent(link.utilisation),
+                rate(link.throughput_bps),
+                count(link.dropped_packets),
+                percent(link.drop_ratio),
+                significant(link.queue_mean_packets),
+                link.queue_max_packets.to_string(),
+            ]);
+        }
+        out.push('\n');
+        table.write(out);
+        if links.len() > LINKS_LISTED_MAX {
+            let left_out = links.len() - LINKS_LISTED_MAX;
+            out.push_str(&format!(
+                "({left_out} more links carried packets; those that dropped or carried most are \
+                 listed)\n"
+            ));
+        }
+    }
+}
+
+impl FlowSummary {
+    /// All receivers where they are at most `all_max`, else the `worst` ones: damaged first, then
+    /// by goodput.
+    pub(crate) fn worst_receivers(&self, all_max: usize, worst: usize) -> Vec<&ReceiverSummary> {
+        let mut receivers: Vec<&ReceiverSummary> = self.receivers.iter().collect();
+        if receivers.len() > all_max {
+            receivers.sort_by(|a, b| {
+                (a.intact != Some(false))
+                    .cmp(&(b.intact != Some(false)))
+                    .then(a.goodput_bps.total_cmp(&b.goodput_bps))
+            });
+            receivers.truncate(worst);
+        }
+        receivers
+    }
+}
+
+/// Whether data is intact, in a word.
+pub(crate) fn intact_word(intact: Option<bool>) -> &'static str {
+    match intact {
+        Some(true) => "yes",
+        Some(false) => "NO",
+        None => "–",
+    }
+}
+
+fn receiver_row(flow: &FlowSummary, receiver: &ReceiverSummary) -> Vec<String> {
+    vec![
+        flow.name.clone(),
+        receiver.node.clone(),
+        rate(receiver.goodput_bps),
+        count(receiver.lost_packets),
+        count(receiver.abandoned_packets),
+        percent(receiver.loss_ratio),
+        seconds_or_dash(receiver.completed_s),
+        intact_word(receiver.intact).into(),
+    ]
+}
+
+/// Three lines that stand for many receivers: least, median, greatest of each column by itself.
+fn push_spread(table: &mut Table, flow: &FlowSummary) {
+    let of = |value: fn(&ReceiverSummary) -> f64| {
+        spread(flow.receivers.iter().map(value)).unwrap_or_default()
+    };
+    let goodput = of(|r| r.goodput_bps);
+    let lost = of(|r| r.lost_packets as f64);
+    let abandoned = of(|r| r.abandoned_packets as f64);
+    let loss = of(|r| r.loss_ratio);
+    let done = spread(flow.receivers.iter().filter_map(|r| r.completed_s));
+    let done_count = flow.receivers.iter().filter(|r| r.completed_s.is_some()).count();
+    let intact = flow.receivers.iter().filter(|r| r.intact == Some(true)).count();
+    let total = flow.receivers.len();
+    let last = [
+        format!("{}", total),
+        format!("{} yes", count(intact as u64)),
+        format!("{} done", count(done_count as u64)),
+    ];
+    for (i, word) in ["least", "median", "greatest"].into_iter().enumerate() {
+        table.push(vec![
+            flow.name.clone(),
+            format!("{word} of {}", count(total as u64)),
+            rate(goodput[i]),
+            count(lost[i] as u64),
+            count(abandoned[i] as u64),
+            percent(loss[i]),
+            seconds_or_dash(done.map(|done| done[i])),
+            last[i].clone(),
+        ]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use faircast_trace::On;
+
+    use super::*;
+    use crate::{LinkSummary, RouterSummary};
+
+    fn receiver(i: usize) -> ReceiverSummary {
+        ReceiverSummary {
+            node: format!("receiver-{i}"),
+            goodput_bps: 1e6 + i as f64,
+            delivered_packets: 1_000_000,
+            lost_packets: i as u64,
+            abandoned_packets: 0,
+            loss_ratio: 0.012_345,
+            completed_s: (i % 2 == 0).then_some(12.5),
+            intact: Some(i != 4_711),
+        }
+    }
+
+    fn summary(flows: usize, receivers: usize, links: usize) -> Summary {
+        Summary {
+            faircast: "0.1.0".into(),
+            scenario: "scenarios/a-rather-long-path/with-a-long-name/many-receivers.toml".into(),
+            title: "Does one session share the network fairly with everyone else? ".repeat(3),
+            on: On::Sim,
+            seed: 1,
+            duration_s: 300.0,
+            warmup_s: 20.0,
+            ended_s: 120.0,
+            interrupted: true,
+            flows: (0..flows)
+                .map(|i| FlowSummary {
+                    name: format!("a-flow-with-a-very-long-name-that-goes-on-and-on-{i}"),
+                    protocol: if i == 0 { "pgmcc".into() } else { "tcp-newreno".into() },
+                    from: "s".into(),
+                    throughput_bps: 123_456_789.0 + i as f64,
+                    active_throughput_bps: 1.0,
+                    sent_packets: 123_456_789,
+                    repair_packets: 123_456,
+                    feedback_packets: 123_456_789,
+                    ack_packets: 1,
+                    nak_packets: 1,
+                    timeouts: 1_234,
+                    cuts: 1,
+                    representative_changes: 1,
+                    representative: None,
+                    rtt_mean_s: None,
+                    dropped_packets: 1,
+                    bad_input: 0,
+                    loss_ratio: None,
+                    completed_s: None,
+                    receivers: (0..receivers).map(receiver).collect(),
+                })
+                .collect(),
+            links: (0..links)
+                .map(|i| LinkSummary {
+                    from: format!("router-number-{i}"),
+                    to: "a-very-long-name-of-a-host-in-the-middle-of-nowhere".into(),
+                    utilisation: 0.971_6,
+                    dropped_packets: 123_456,
+                    queue_max_packets: 30,
+                    queue_mean_packets: 11.234,
+                    sent_packets: 1,
+                    throughput_bps: 485_000.0,
+                    drop_ratio: 0.01,
+                    drops: crate::Drops::default(),
+                })
+                .collect(),
+            routers: RouterSummary::default(),
+            jain_index: 0.987_65,
+            wall_s: 0.8,
+            events: 1_200_000,
+            trace_hash: Some("0".repeat(32)),
+        }
+    }
+
+    #[test]
+    fn tables_of_any_size_fit_the_terminal() {
+        for (flows, receivers, links) in
+            [(0, 0, 0), (1, 1, 1), (3, 8, 20), (2, 10_000, 9_999), (1_000, 1, 5)]
+        {
+            let text = summary(flows, receivers, links).table();
+            let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(widest <= COLUMNS_MAX, "{widest} columns:\n{text}");
+            assert!(text.lines().count() < 130, "{text}");
+            assert!(text.contains("INTERRUPTED after 120 s of 300 s"), "{text}");
+        }
+    }
+
+    #[test]
+    fn of_ten_thousand_receivers_the_damaged_and_the_slowest_are_named() {
+        let text = summary(1, 10_000, 1).table();
+        assert!(text.contains("least of 10,000"), "{text}");
+        assert!(text.contains("9,999 yes") && text.contains("5,000 done"), "{text}");
+        assert!(text.contains("receiver-4711") && text.contains("NO"), "{text}");
+        assert!(text.contains("receiver-0 ") && !text.contains("receiver-999 "), "{text}");
+    }
+}

@@ -1,0 +1,207 @@
+//! Numbers and names as people read them, and tables of text.
+
+/// Widest line of a table, in characters.
+pub(crate) const COLUMNS_MAX: usize = 100;
+
+/// A rate: `241.0 kbit/s`.
+pub(crate) fn rate(bits_per_s: f64) -> String {
+    let (scale, unit) = match bits_per_s {
+        b if b >= 999.95e6 => (1e9, "Gbit/s"),
+        b if b >= 999.95e3 => (1e6, "Mbit/s"),
+        b if b >= 999.95 => (1e3, "kbit/s"),
+        _ => (1.0, "bit/s"),
+    };
+    format!("{} {unit}", significant(bits_per_s / scale))
+}
+
+/// Four significant digits of a number below 10 000, without an exponent.
+pub(crate) fn significant(value: f64) -> String {
+    let digits = match value.abs() {
+        v if v >= 1000.0 => 0,
+        v if v >= 100.0 => 1,
+        v if v >= 10.0 => 2,
+        0.0 => 0,
+        v if v >= 0.001 => 3,
+        _ => 6,
+    };
+    format!("{value:.digits$}")
+}
+
+/// A count with its thousands set apart: `1,200,000`.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A share: `97.2 %`.
+pub(crate) fn percent(share: f64) -> String {
+    match share * 100.0 {
+        0.0 => "0 %".into(),
+        p if p.abs() < 0.1 => format!("{p:.3} %"),
+        p => format!("{p:.1} %"),
+    }
+}
+
+/// A moment or span: `12.4 s`.
+pub(crate) fn seconds(seconds: f64) -> String {
+    match seconds {
+        s if s.fract() == 0.0 && s < 1e6 => format!("{s} s"),
+        s if s >= 100.0 => format!("{s:.1} s"),
+        s if s >= 1.0 => format!("{s:.2} s"),
+        s => format!("{:.1} ms", s * 1e3),
+    }
+}
+
+/// A span where there is one, else a dash.
+pub(crate) fn seconds_or_dash(span: Option<f64>) -> String {
+    span.map_or_else(|| "–".into(), seconds)
+}
+
+/// A table of text: the first `left` columns are flush left, the others right.
+pub(crate) struct Table {
+    left: usize,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(left: usize, head: &[&str]) -> Self {
+        Self { left, rows: vec![head.iter().map(ToString::to_string).collect()] }
+    }
+
+    pub(crate) fn push(&mut self, row: Vec<String>) {
+        self.rows.push(row);
+    }
+
+    /// Appends the table. Names in the left columns are shortened until it fits.
+    pub(crate) fn write(&self, out: &mut String) {
+        const GAP: usize = 2;
+        let columns = self.rows[0].len();
+        let mut widths: Vec<usize> = (0..columns)
+            .map(|c| self.rows.iter().map(|row| row[c].chars().count()).max().unwrap_or(0))
+            .collect();
+        let total = |widths: &[usize]| widths.iter().sum::<usize>() + GAP * (columns - 1);
+        while total(&widths) > COLUMNS_MAX {
+            // The widest name gives way first; below 8 characters names say nothing.
+            match widths[..self.left].iter_mut().filter(|w| **w > 8).max() {
+                Some(widest) => *widest -= 1,
+                None => break,
+            }
+        }
+        for row in &self.rows {
+            let mut line = String::new();
+            for (c, cell) in row.iter().enumerate() {
+                let (cell, width) = (shorten(cell, widths[c]), widths[c]);
+                let gap = if c == 0 { 0 } else { GAP };
+                line.push_str(&" ".repeat(gap));
+                if c < self.left {
+                    line.push_str(&format!("{cell:<width$}"));
+                } else {
+                    line.push_str(&format!("{cell:>width$}"));
+                }
+            }
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+    }
+}
+
+/// The text itself, or as much of it as fits with a mark of omission.
+pub(crate) fn shorten(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.into();
+    }
+    let mut short: String = text.chars().take(width.saturating_sub(1)).collect();
+    short.push('…');
+    short
+}
+
+/// The text broken into lines of at most `width` characters, between words where it can be.
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let word = shorten(word, width);
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(&word);
+            }
+            _ => lines.push(word),
+        }
+    }
+    lines
+}
+
+/// Least, median and greatest of the values; `None` where there are none.
+pub(crate) fn spread(values: impl Iterator<Item = f64>) -> Option<[f64; 3]> {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    let median = match sorted.len() {
+        0 => return None,
+        n if n % 2 == 1 => sorted[middle],
+        _ => (sorted[middle - 1] + sorted[middle]) / 2.0,
+    };
+    Some([sorted[0], median, sorted[sorted.len() - 1]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        for (value, want) in [
+            (0.0, "0 bit/s"),
+            (999.0, "999.0 bit/s"),
+            (241_000.0, "241.0 kbit/s"),
+            (999_960.0, "1.000 Mbit/s"),
+            (12_345_678.0, "12.35 Mbit/s"),
+            (2.5e12, "2500 Gbit/s"),
+        ] {
+            assert_eq!(rate(value), want);
+        }
+        for (value, want) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(count(value), want);
+        }
+        for (value, want) in
+            [(0.0, "0 %"), (0.9716, "97.2 %"), (0.000_12, "0.012 %"), (1.0, "100.0 %")]
+        {
+            assert_eq!(percent(value), want);
+        }
+        for (value, want) in
+            [(300.0, "300 s"), (12.3456, "12.35 s"), (0.8, "800.0 ms"), (0.0, "0 s")]
+        {
+            assert_eq!(seconds(value), want);
+        }
+    }
+
+    #[test]
+    fn medians_are_in_the_middle() {
+        assert_eq!(spread([].into_iter()), None);
+        assert_eq!(spread([3.0, 1.0, 2.0].into_iter()), Some([1.0, 2.0, 3.0]));
+        assert_eq!(spread([4.0, 1.0].into_iter()), Some([1.0, 2.5, 4.0]));
+    }
+
+    #[test]
+    fn long_names_give_way_to_numbers() {
+        let mut table = Table::new(2, &["Name", "Other", "Number"]);
+        table.push(vec!["é".repeat(90), "o".repeat(30), "12345".into()]);
+        let mut text = String::new();
+        table.write(&mut text);
+        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS_MAX), "{text}");
+        assert!(text.contains('…') && text.contains("12345"), "{text}");
+    }
+
+    #[test]
+    fn words_wrap_at_the_width() {
+        assert_eq!(wrap("a bb ccc dddd", 6), ["a bb", "ccc", "dddd"]);
+        assert_eq!(wrap("eeeeeeeee f", 4), ["eee…", "f"]);
+    }
+}

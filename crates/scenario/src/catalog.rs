@@ -1,0 +1,35 @@
+//! What the language may name: the protocols of flows and the programs of routers.
+
+use faircast_proto::options::OptionSpec;
+
+/// The protocols and router programs that exist, with their settings. Whoever builds a scenario
+/// fills it from the registries of those who implement them.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    /// What a flow can run.
+    pub protocols: Vec<ProtocolEntry>,
+    /// What a router can run beside forwarding.
+    pub programs: Vec<ProgramEntry>,
+}
+
+/// A protocol that a flow can run.
+#[derive(Clone, Copy, Debug)]
+pub struct ProtocolEntry {
+    /// Its name in scenario files, such as `pgmcc` or `tcp-reno`.
+    pub name: &'static str,
+    /// Whether it takes many receivers that come and go; otherwise a flow has exactly one.
+    pub multicast: bool,
+    /// Whether receivers answer, so that a path back must exist.
+    pub answers: bool,
+    /// Its settings.
+    pub options: &'static [OptionSpec],
+}
+
+/// A program that a router can run.
+#[derive(Clone, Copy, Debug)]
+pub struct ProgramEntry {
+    /// Its name in scenario files, such as `pgm-element`.
+    pub name: &'static str,
+    /// Its settings.
+    pub options: &'static [OptionSpec],
+}

@@ -1,0 +1,123 @@
+//! Why a scenario was refused.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Why a scenario was refused, in one line:
+/// `FILE:LINE: key.path: what is wrong; what is allowed`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScenarioError {
+    /// The file, as the user named it.
+    pub file: PathBuf,
+    /// Where in the file the mistake is, or what else made it.
+    pub place: ErrorPlace,
+    /// The path of the key, such as `link.0.queue.packets`: entries are counted from 0, so that
+    /// the path can be given to `--set`. Empty where the file as a whole is wrong.
+    pub key: String,
+    /// What is wrong, with the value, and what is allowed.
+    pub message: String,
+}
+
+/// Where a mistake is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ErrorPlace {
+    /// The file as a whole.
+    File,
+    /// A line of the file, counted from 1.
+    Line(u32),
+    /// A setting from the command line, as it was written.
+    Set(String),
+}
+
+impl fmt::Display for ScenarioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut line = self.file.display().to_string();
+        match &self.place {
+            ErrorPlace::File => {}
+            ErrorPlace::Line(number) => line.push_str(&format!(":{number}")),
+            ErrorPlace::Set(text) => line.push_str(&format!(": --set {}", shortened(text))),
+        }
+        line.push_str(": ");
+        if !self.key.is_empty() {
+            line.push_str(&format!("{}: ", self.key));
+        }
+        line.push_str(&self.message);
+        f.write_str(&on_one_line(&line))
+    }
+}
+
+impl std::error::Error for ScenarioError {}
+
+/// Where a value was written: a line of the file, or one of the `--set` arguments by position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Line(u32),
+    Set(u32),
+}
+
+/// A mistake on its way up from the value to the file; each table that it passes adds its key.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    place: Place,
+    /// The path of keys, the innermost first.
+    path: Vec<String>,
+    message: String,
+}
+
+impl Problem {
+    pub(crate) fn at(place: Place, message: impl Into<String>) -> Self {
+        Self { place, path: Vec::new(), message: message.into() }
+    }
+
+    /// The same mistake, seen from the table that holds `key`.
+    pub(crate) fn within(mut self, key: impl fmt::Display) -> Self {
+        self.path.push(key.to_string());
+        self
+    }
+
+    pub(crate) fn into_error(self, file: &Path, set: &[String]) -> ScenarioError {
+        let place = match self.place {
+            Place::Line(number) => ErrorPlace::Line(number),
+            Place::Set(index) => ErrorPlace::Set(set[index as usize].clone()),
+        };
+        let keys: Vec<&str> = self.path.iter().rev().map(String::as_str).collect();
+        let key = keys.join(".");
+        ScenarioError { file: file.to_owned(), place, key, message: self.message }
+    }
+}
+
+/// `text` in quotes as it is shown in a message, its end left out where it is long.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("\"{}\"", shortened(text))
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_CHARS_MAX) {
+        None => text.to_string(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
+/// A message must stay one line whatever the file holds.
+fn on_one_line(text: &str) -> String {
+    let printable =
+        |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
+    text.chars().map(printable).collect()
+}
+
+/// Characters of a value that a message shows.
+const SHOWN_CHARS_MAX: usize = 60;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_line_and_shows_the_start_of_long_values() {
+        let long = "x".repeat(1000);
+        let problem = Problem::at(Place::Set(0), format!("is {}", quoted(&long))).within("a\nb");
+        let text = problem.into_error(Path::new("f"), &["a\nb=1".to_string()]).to_string();
+        assert!(!text.contains('\n') && text.len() < 200, "{text}");
+        assert!(text.starts_with("f: --set a\\nb=1: a\\nb: is \"xxx"), "{text}");
+    }
+}

@@ -1,0 +1,314 @@
+//! `[[flow]]`: who sends what to whom, and when.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use faircast_base::{Bytes, Duration, FlowId, NodeId, Purpose, Rng, Time};
+
+use crate::catalog::{Catalog, ProtocolEntry};
+use crate::error::{Problem, quoted};
+use crate::limits::{
+    DATA_BYTES_MAX, FLOWS_MAX, HEADER_BYTES_MAX, NAME_CHARS_MAX, PACKET_BYTES_MAX, RECEIVERS_MAX,
+};
+use crate::link_config::{moment, size};
+use crate::names::{name, names};
+use crate::options::{options, registered};
+use crate::reach::Reach;
+use crate::read::Table;
+use crate::topology::Topology;
+use crate::value::{Kind, Value};
+use crate::{Data, Flow, Join};
+
+/// Reads all `[[flow]]` entries, one after the other.
+pub(crate) struct Flows<'a> {
+    pub(crate) topology: &'a Topology,
+    pub(crate) reach: Reach,
+    pub(crate) catalog: &'a Catalog,
+    pub(crate) duration: Duration,
+    pub(crate) seed: u64,
+    /// Where relative paths start.
+    pub(crate) folder: &'a Path,
+    pub(crate) flows: Vec<Flow>,
+    pub(crate) names: BTreeSet<String>,
+    /// Receivers and memberships over all flows.
+    pub(crate) receivers: usize,
+}
+
+impl Flows<'_> {
+    /// Reads one entry and spells out its `count`.
+    pub(crate) fn flow(&mut self, entry: &Value) -> Result<(), Problem> {
+        let table = entry.table(FLOW_KEYS)?;
+        let flow_name = table.required("name", "\"mcc\"", name)?;
+        let protocol = table.required("protocol", "\"pgmcc\"", |value| {
+            let protocols = self.catalog.protocols.iter().map(|entry| (entry.name, entry));
+            registered(value, "protocol", protocols)
+        })?;
+        let (options, raw_options) = options(&table, protocol.options)?;
+        let from =
+            table.required("from", "\"ms\"", |value| self.topology.find(value, name(value)?))?;
+        let to =
+            table.required("to", "[\"mr1\"]", |value| self.receivers(value, from, protocol))?;
+        let start = table.optional("start", |value| self.moment(value))?.unwrap_or_default();
+        let stop = table.optional("stop", |value| self.stop(value, start))?;
+        let joins = self.joins(&table, protocol, &to)?;
+        let count = table.optional("count", |value| value.integer(1..=FLOWS_MAX as u64))?;
+        let copies = self.copies(&table, flow_name, count.unwrap_or(1), to.len() + joins.len())?;
+        let flow = Flow {
+            name: String::new(),
+            protocol: protocol.name.to_string(),
+            from,
+            to,
+            packet: table
+                .optional("packet", |value| size(value, PACKET_BYTES_MAX))?
+                .unwrap_or(Bytes::new(PACKET_BYTES)),
+            header: table.optional("header", |value| {
+                value.quantity(0..=HEADER_BYTES_MAX, Bytes::count, |bytes| bytes.to_string())
+            })?,
+            start: Time::ZERO,
+            stop,
+            data: table
+                .optional("data", |value| data(value, self.folder))?
+                .unwrap_or(Data::Unlimited),
+            join: Vec::new(),
+            options,
+            raw_options,
+        };
+        for name in copies {
+            let id = FlowId(u32::try_from(self.flows.len()).expect("FLOWS_MAX fits an id"));
+            // One stream for each flow: another flow more or less moves no other's times.
+            let mut rng = Rng::new(self.seed, NodeId(id.0), Purpose::Scenario);
+            let start = start.drawn(&mut rng);
+            let join = joins.iter().map(|join| join.drawn(&mut rng)).collect();
+            self.flows.push(Flow { name, start, join, ..flow.clone() });
+        }
+        Ok(())
+    }
+
+    fn receivers(
+        &mut self,
+        value: &Value,
+        from: NodeId,
+        protocol: &ProtocolEntry,
+    ) -> Result<Vec<NodeId>, Problem> {
+        let sender = quoted(&self.topology.nodes[from.index()].name);
+        let mut to = Vec::new();
+        let mut seen = BTreeSet::new();
+        for named in names(value)? {
+            let node = self.topology.find_named(&named)?;
+            let receiver = quoted(&named.name);
+            let answered = self.reach.both_ways(from, node);
+            let problem = if node == from {
+                format!("{receiver} is the sender too; allowed: other nodes than from")
+            } else if !seen.insert(node) {
+                format!("{receiver} is named twice; allowed: each receiver once")
+            } else if !answered && !self.reach.one_way(from, node) {
+                format!("no path of links leads from {sender} to {receiver}; {PATH_RULE}")
+            } else if !answered && protocol.answers {
+                format!("no path of links leads back from {receiver} to {sender}; {PATH_RULE}")
+            } else {
+                to.push(node);
+                continue;
+            };
+            return Err(named.problem(problem));
+        }
+        if !protocol.multicast && to.len() > 1 {
+            let message =
+                format!("names {} receivers; {} takes exactly one", to.len(), protocol.name);
+            return Err(Problem::at(value.place, message));
+        }
+        Ok(to)
+    }
+
+    /// A moment of the run, or a range from which one is drawn.
+    fn moment(&self, value: &Value) -> Result<Moment, Problem> {
+        let end_ns = self.duration.as_nanos();
+        if !matches!(value.kind, Kind::Table(_)) {
+            return moment(value, end_ns).map(|at| Moment { first: at, last: at });
+        }
+        let table = value.table(&["uniform"])?;
+        table.required("uniform", "[\"0 s\", \"5 s\"]", |value| {
+            let ends = value.each("two moments", |_, item| moment(item, end_ns))?;
+            match ends.as_slice() {
+                [first, last] if first < last => Ok(Moment { first: *first, last: *last }),
+                _ => Err(value.wrong("two moments, the earlier one first")),
+            }
+        })
+    }
+
+    fn stop(&self, value: &Value, start: Moment) -> Result<Time, Problem> {
+        let stop = Time::ZERO + value.duration(0..=u64::MAX)?;
+        match stop > start.last {
+            true => Ok(stop),
+            false => Err(value.wrong(format!("a moment after the start at {}", start.last))),
+        }
+    }
+
+    fn joins(
+        &self,
+        table: &Table<'_>,
+        protocol: &ProtocolEntry,
+        to: &[NodeId],
+    ) -> Result<Vec<JoinRange>, Problem> {
+        let members: BTreeSet<NodeId> = to.iter().copied().collect();
+        let mut left: BTreeMap<NodeId, Option<Time>> = BTreeMap::new();
+        let mut joins = Vec::new();
+        let example = "a list such as [ { node = \"mr3\", at = \"20 s\", leave = \"40 s\" } ]";
+        table.optional("join", |value| {
+            if !protocol.multicast {
+                let message = format!("is of no use to {}; allowed: multicast", protocol.name);
+                return Err(Problem::at(value.place, message));
+            }
+            value.each(example, |_, entry| {
+                let read = self.join(entry, &members, &mut left)?;
+                if joins.len() + read.len() > RECEIVERS_MAX {
+                    return Err(entry.wrong(format!("at most {RECEIVERS_MAX} memberships")));
+                }
+                joins.extend(read);
+                Ok(())
+            })
+        })?;
+        Ok(joins)
+    }
+
+    /// One entry of `join`. `left` has the end of each node's latest membership so far.
+    fn join(
+        &self,
+        entry: &Value,
+        members: &BTreeSet<NodeId>,
+        left: &mut BTreeMap<NodeId, Option<Time>>,
+    ) -> Result<Vec<JoinRange>, Problem> {
+        let table = entry.table(&["node", "at", "leave"])?;
+        let at = table.required("at", "\"20 s\"", |value| self.moment(value))?;
+        let leave = table.optional("leave", |value| {
+            let leave = Time::ZERO + value.duration(0..=u64::MAX)?;
+            match leave > at.last {
+                true => Ok(leave),
+                false => Err(value.wrong(format!("a moment after joining at {}", at.last))),
+            }
+        })?;
+        table.required("node", "\"mr3\"", |value| {
+            let mut joins = Vec::new();
+            for named in names(value)? {
+                let node = self.topology.find_named(&named)?;
+                let shown = quoted(&named.name);
+                let problem = if !members.contains(&node) {
+                    format!("{shown} is no receiver of this flow; allowed: nodes listed in to")
+                } else if left.get(&node).is_some_and(|end| end.is_none_or(|end| end > at.first)) {
+                    format!("{shown} is still a member then; allowed: to join after leaving")
+                } else {
+                    left.insert(node, leave);
+                    joins.push(JoinRange { node, at, leave });
+                    continue;
+                };
+                return Err(named.problem(problem));
+            }
+            Ok(joins)
+        })
+    }
+
+    /// The names of `count` alike flows, each with so many receivers and memberships.
+    fn copies(
+        &mut self,
+        table: &Table<'_>,
+        name: &str,
+        count: u64,
+        receivers: usize,
+    ) -> Result<Vec<String>, Problem> {
+        let count = usize::try_from(count).expect("FLOWS_MAX fits");
+        if self.flows.len() + count > FLOWS_MAX {
+            let message = format!("makes more flows than allowed; at most {FLOWS_MAX} in all");
+            return Err(table.problem("count", message));
+        }
+        self.receivers = self.receivers.saturating_add(count.saturating_mul(receivers));
+        if self.receivers > RECEIVERS_MAX {
+            let message = format!(
+                "brings the receivers of all flows to {}; allowed: at most {RECEIVERS_MAX}",
+                self.receivers
+            );
+            return Err(table.problem("count", message));
+        }
+        let copies: Vec<String> = match count {
+            1 => vec![name.to_string()],
+            _ => (1..=count).map(|i| format!("{name}-{i}")).collect(),
+        };
+        for copy in &copies {
+            let problem = if copy.len() > NAME_CHARS_MAX {
+                format!("{} is too long; at most {NAME_CHARS_MAX} characters", quoted(copy))
+            } else if !self.names.insert(copy.clone()) {
+                format!("{} is the name of an earlier flow; allowed: one of its own", quoted(copy))
+            } else {
+                continue;
+            };
+            return Err(table.problem("name", problem));
+        }
+        Ok(copies)
+    }
+}
+
+/// A moment, or a range from which one is drawn uniformly.
+#[derive(Clone, Copy, Default)]
+struct Moment {
+    first: Time,
+    last: Time,
+}
+
+impl Moment {
+    fn drawn(self, rng: &mut Rng) -> Time {
+        match self.last.since(self.first).as_nanos() {
+            0 => self.first,
+            width => self.first + Duration::from_nanos(rng.below(width)),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct JoinRange {
+    node: NodeId,
+    at: Moment,
+    leave: Option<Time>,
+}
+
+impl JoinRange {
+    fn drawn(self, rng: &mut Rng) -> Join {
+        Join { node: self.node, at: self.at.drawn(rng), leave: self.leave }
+    }
+}
+
+fn data(value: &Value, folder: &Path) -> Result<Data, Problem> {
+    match &value.kind {
+        Kind::Text(text) if text == "unlimited" => Ok(Data::Unlimited),
+        Kind::Table(_) => {
+            let table = value.table(&["file"])?;
+            table.required("file", "\"data.bin\"", |value| file(value, folder)).map(Data::File)
+        }
+        Kind::Text(text) if !text.starts_with(|c: char| c.is_ascii_digit() || c == '-') => {
+            Err(value.wrong("\"unlimited\", a size such as \"30 MB\", or { file = \"PATH\" }"))
+        }
+        _ => size(value, DATA_BYTES_MAX).map(Data::Size),
+    }
+}
+
+/// The path of a file with something in it, relative to the scenario.
+fn file(value: &Value, folder: &Path) -> Result<std::path::PathBuf, Problem> {
+    let path = folder.join(value.text()?);
+    let found = std::fs::metadata(&path);
+    let problem = match &found {
+        Err(error) => format!("cannot be read: {error}"),
+        Ok(found) if !found.is_file() => "is not a file".to_string(),
+        Ok(found) if found.len() == 0 => "is an empty file".to_string(),
+        Ok(_) => return Ok(path),
+    };
+    let message = format!(
+        "is {}, which {problem}; expected a file with data, its path relative to the scenario",
+        value.shown()
+    );
+    Err(Problem::at(value.place, message))
+}
+
+const FLOW_KEYS: &[&str] = &[
+    "name", "protocol", "from", "to", "packet", "header", "start", "stop", "data", "count", "join",
+    "options",
+];
+const PATH_RULE: &str = "expected nodes that links connect";
+/// Payload of a packet where the scenario gives none: as in the papers' simulations.
+const PACKET_BYTES: u64 = 1400;

@@ -1,0 +1,137 @@
+//! Names of nodes and flows, and the ranges that stand for many: `mr{1..1000}`.
+
+use crate::error::{Problem, quoted};
+use crate::limits::{NAME_CHARS_MAX, NODES_MAX};
+use crate::value::{Kind, Value};
+
+/// A single name, checked.
+pub(crate) fn name(value: &Value) -> Result<&str, Problem> {
+    let text = value.text()?;
+    if is_name(text) { Ok(text) } else { Err(value.wrong(NAME_RULE)) }
+}
+
+/// A name, or a list of names; each may hold a range.
+pub(crate) fn names(value: &Value) -> Result<Vec<Named<'_>>, Problem> {
+    let mut all = Vec::new();
+    let mut add = |value, position| -> Result<(), Problem> {
+        all.extend(expanded(value)?.into_iter().map(|name| Named { name, value, position }));
+        match all.len() {
+            0..=NODES_MAX => Ok(()),
+            _ => Err(value.wrong(format!("at most {NODES_MAX} names in all"))),
+        }
+    };
+    match &value.kind {
+        Kind::List(items) => {
+            for (i, item) in items.iter().enumerate() {
+                add(item, Some(i)).map_err(|problem| problem.within(i))?;
+            }
+        }
+        Kind::Text(_) => add(value, None)?,
+        _ => return Err(value.wrong("a list of names such as [\"r1\", \"mr{1..10}\"]")),
+    }
+    if all.is_empty() { Err(value.wrong("at least one name")) } else { Ok(all) }
+}
+
+/// A name and the value that it comes from.
+pub(crate) struct Named<'a> {
+    pub(crate) name: String,
+    pub(crate) value: &'a Value,
+    /// Of the value in its list, where there is a list.
+    position: Option<usize>,
+}
+
+impl Named<'_> {
+    /// A mistake with this name, as the list sees it.
+    pub(crate) fn blamed(&self, problem: Problem) -> Problem {
+        match self.position {
+            Some(position) => problem.within(position),
+            None => problem,
+        }
+    }
+
+    /// A new mistake with this name.
+    pub(crate) fn problem(&self, message: String) -> Problem {
+        self.blamed(Problem::at(self.value.place, message))
+    }
+}
+
+/// `text` where it is a name of at most 64 letters, digits and `_ - . :`.
+fn is_name(text: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
+    !text.is_empty() && text.len() <= NAME_CHARS_MAX && text.chars().all(allowed)
+}
+
+/// All names that the value stands for.
+fn expanded(value: &Value) -> Result<Vec<String>, Problem> {
+    let text = value.text()?;
+    let Some((before, rest)) = text.split_once('{') else {
+        return Ok(vec![name(value)?.to_string()]);
+    };
+    let bad = || value.wrong(RANGE_RULE);
+    let (range, after) = rest.split_once('}').ok_or_else(bad)?;
+    let (low, high) = range.split_once("..").ok_or_else(bad)?;
+    let digits = |text: &str| match text.bytes().all(|b| b.is_ascii_digit()) {
+        true => text.parse::<u32>().ok(),
+        false => None,
+    };
+    let (first, last) = (digits(low).ok_or_else(bad)?, digits(high).ok_or_else(bad)?);
+    if first > last || (last - first) as usize >= NODES_MAX {
+        return Err(bad());
+    }
+    // As in a shell, a leading zero asks for names of one width.
+    let width = if low.starts_with('0') { low.len().min(NAME_CHARS_MAX) } else { 0 };
+    let longest = format!("{before}{last:0width$}{after}");
+    if !is_name(&longest) {
+        let what = format!("stands for {}; expected {NAME_RULE}", quoted(&longest));
+        return Err(Problem::at(value.place, what));
+    }
+    Ok((first..=last).map(|i| format!("{before}{i:0width$}{after}")).collect())
+}
+
+const NAME_RULE: &str = "a name of 1 to 64 letters, digits and the characters _ - . :";
+const RANGE_RULE: &str =
+    "one range such as \"mr{1..1000}\", its first number not above its last, at most 200000 names";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Place;
+
+    fn read(text: &str) -> Result<Vec<String>, Problem> {
+        expanded(&Value { kind: Kind::Text(text.to_string()), place: Place::Line(1) })
+    }
+
+    #[test]
+    fn ranges_stand_for_every_name_in_them() {
+        for (text, want) in [
+            ("r1", vec!["r1"]),
+            ("mr{1..3}", vec!["mr1", "mr2", "mr3"]),
+            ("n3-{9..10}x", vec!["n3-9x", "n3-10x"]),
+            ("r{08..10}", vec!["r08", "r09", "r10"]),
+            ("r{5..5}", vec!["r5"]),
+        ] {
+            assert_eq!(read(text).unwrap(), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn bad_names_and_ranges_are_refused() {
+        for text in [
+            "",
+            "a b",
+            "é",
+            "r{1..",
+            "r{1-3}",
+            "r{3..1}",
+            "r{..}",
+            "r{1..999999999}",
+            "r}",
+            "r{+1..2}",
+            "r{1..2}{1..2}",
+            "r{1..99999999999}",
+            &"x".repeat(65),
+        ] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+}

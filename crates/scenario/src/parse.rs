@@ -1,0 +1,163 @@
+//! From the text of a file to a checked scenario.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use faircast_base::Duration;
+
+use crate::catalog::Catalog;
+use crate::error::{ErrorPlace, Problem};
+use crate::flows::Flows;
+use crate::limits::{DURATION_NS_MAX, FILE_BYTES_MAX, TITLE_CHARS_MAX};
+use crate::overrides::Overrides;
+use crate::reach::Reach;
+use crate::read::Table;
+use crate::topology::Topology;
+use crate::value::{Kind, Value};
+use crate::{Scenario, ScenarioError};
+
+impl Scenario {
+    /// Reads and checks the file `path`, changed as the command line says.
+    ///
+    /// # Errors
+    /// The first mistake: where it is, what is wrong and what is allowed. A file that cannot be
+    /// read, is larger than [`FILE_BYTES_MAX`], or is not UTF-8 is a mistake too.
+    pub fn load(
+        path: &Path,
+        overrides: &Overrides,
+        catalog: &Catalog,
+    ) -> Result<Self, ScenarioError> {
+        let refused = |place, message: String| ScenarioError {
+            file: path.to_owned(),
+            place,
+            key: String::new(),
+            message,
+        };
+        let mut bytes = Vec::new();
+        File::open(path)
+            .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+            .map_err(|error| {
+                let message = format!("cannot be read: {error}; expected a scenario file");
+                refused(ErrorPlace::File, message)
+            })?;
+        if bytes.len() as u64 > FILE_BYTES_MAX {
+            let message =
+                format!("is larger than a scenario may be; at most {FILE_BYTES_MAX} bytes");
+            return Err(refused(ErrorPlace::File, message));
+        }
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
+            let place = ErrorPlace::Line(u32::try_from(line).unwrap_or(u32::MAX));
+            refused(place, "is not UTF-8 text; a scenario is TOML in UTF-8".to_string())
+        })?;
+        Self::parse(path, &text, overrides, catalog)
+    }
+
+    /// Checks `text`, the content of `file`, changed as the command line says. Relative paths in
+    /// it start at the folder of `file`, and only the files that it names are looked for.
+    ///
+    /// # Errors
+    /// The first mistake: where it is, what is wrong and what is allowed.
+    pub fn parse(
+        file: &Path,
+        text: &str,
+        overrides: &Overrides,
+        catalog: &Catalog,
+    ) -> Result<Self, ScenarioError> {
+        let checked = || {
+            if text.len() as u64 > FILE_BYTES_MAX {
+                let message = format!("has too much text; at most {FILE_BYTES_MAX} bytes");
+                return Err(Problem::at(crate::error::Place::Line(1), message));
+            }
+            let mut root = Value::from_file(text)?;
+            overrides.apply(&mut root)?;
+            scenario(&root, file, overrides, catalog)
+        };
+        let mut scenario = checked().map_err(|problem| problem.into_error(file, &overrides.set))?;
+        scenario.text = overrides.noted(text);
+        Ok(scenario)
+    }
+}
+
+/// Checks the whole tree. The text is left empty.
+fn scenario(
+    root: &Value,
+    file: &Path,
+    overrides: &Overrides,
+    catalog: &Catalog,
+) -> Result<Scenario, Problem> {
+    let table = root.table(&["title", "duration", "warmup", "seed", "link", "node", "flow"])?;
+    let stem =
+        || file.file_stem().map_or(String::new(), |stem| stem.to_string_lossy().into_owned());
+    let title = table.optional("title", title)?.unwrap_or_else(stem);
+    let duration =
+        table.required("duration", "\"300 s\"", |value| value.duration(1..=DURATION_NS_MAX))?;
+    let warmup = table.optional("warmup", |value| warmup(value, duration))?;
+    let seed = table.optional("seed", |value| value.integer(0..=i64::MAX as u64))?;
+    let seed = overrides.seed.or(seed).unwrap_or(1);
+
+    let mut topology = Topology::default();
+    entries(&table, "link", |entry| topology.link(entry, duration.as_nanos()))?;
+    if table.has("node") {
+        entries(&table, "node", |entry| topology.node(entry, catalog))?;
+    }
+    let mut flows = Flows {
+        topology: &topology,
+        reach: Reach::new(topology.nodes.len(), &topology.links),
+        catalog,
+        duration,
+        seed,
+        folder: file.parent().unwrap_or(Path::new("")),
+        flows: Vec::new(),
+        names: BTreeSet::new(),
+        receivers: 0,
+    };
+    entries(&table, "flow", |entry| flows.flow(entry))?;
+    let flows = flows.flows;
+    let largest = flows.iter().map(|flow| flow.packet.count()).max().unwrap_or(1);
+    topology.fill_in_packet_size(u32::try_from(largest).expect("PACKET_BYTES_MAX fits"));
+    Ok(Scenario {
+        file: file.to_owned(),
+        text: String::new(),
+        title,
+        duration,
+        warmup: warmup.unwrap_or(Duration::ZERO),
+        seed,
+        nodes: topology.nodes,
+        links: topology.links,
+        flows,
+    })
+}
+
+fn title(value: &Value) -> Result<String, Problem> {
+    let text = value.text()?.trim();
+    match text.chars().count() {
+        1..=TITLE_CHARS_MAX if !text.contains(char::is_control) => Ok(text.to_string()),
+        _ => Err(value.wrong(format!("one line of 1 to {TITLE_CHARS_MAX} characters"))),
+    }
+}
+
+fn warmup(value: &Value, duration: Duration) -> Result<Duration, Problem> {
+    match value.duration(0..=u64::MAX)? {
+        warmup if warmup < duration => Ok(warmup),
+        _ => Err(value.wrong(format!("less than the duration of {duration}"))),
+    }
+}
+
+/// Reads each entry of a list of tables that must have at least one.
+fn entries(
+    table: &Table<'_>,
+    key: &str,
+    mut read: impl FnMut(&Value) -> Result<(), Problem>,
+) -> Result<(), Problem> {
+    let none = || format!("is missing; expected one or more entries that begin with [[{key}]]");
+    let what = format!("entries that each begin with [[{key}]]");
+    let found = table.optional(key, |value| match &value.kind {
+        Kind::List(items) if items.is_empty() => Err(Problem::at(value.place, none())),
+        _ => value.each(&what, |_, entry| read(entry)),
+    })?;
+    found.map(|_| ()).ok_or_else(|| table.problem(key, none()))
+}

@@ -1,0 +1,190 @@
+//! Reading typed values out of the tree, so that every mistake names its key, the value and what
+//! is allowed.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use faircast_base::{Duration, Quantity};
+use faircast_proto::options::edit_distance;
+
+use crate::error::{Place, Problem, quoted};
+use crate::value::{Kind, Value};
+
+/// A table of which every key is known to be allowed.
+#[derive(Clone, Copy)]
+pub(crate) struct Table<'a> {
+    map: &'a BTreeMap<String, Value>,
+    pub(crate) place: Place,
+}
+
+impl<'a> Table<'a> {
+    /// The value of an optional key, read by `read`.
+    pub(crate) fn optional<T>(
+        &self,
+        key: &str,
+        read: impl FnOnce(&'a Value) -> Result<T, Problem>,
+    ) -> Result<Option<T>, Problem> {
+        self.map
+            .get(key)
+            .map(|value| read(value).map_err(|problem| problem.within(key)))
+            .transpose()
+    }
+
+    /// The value of a key that must be there; `example` shows how it is written.
+    pub(crate) fn required<T>(
+        &self,
+        key: &str,
+        example: &str,
+        read: impl FnOnce(&'a Value) -> Result<T, Problem>,
+    ) -> Result<T, Problem> {
+        self.optional(key, read)?.ok_or_else(|| {
+            let message = format!("is missing; expected for example {key} = {example}");
+            Problem::at(self.place, message).within(key)
+        })
+    }
+
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.map.contains_key(key)
+    }
+
+    /// A mistake in the relation of `key` to others.
+    pub(crate) fn problem(&self, key: &str, message: impl Into<String>) -> Problem {
+        let place = self.map.get(key).map_or(self.place, |value| value.place);
+        Problem::at(place, message).within(key)
+    }
+
+    /// All entries, in the order in which they were written.
+    pub(crate) fn entries(&self) -> Vec<(&'a String, &'a Value)> {
+        let mut entries: Vec<_> = self.map.iter().collect();
+        entries.sort_by_key(|(_, value)| match value.place {
+            Place::Line(number) => (0, number),
+            Place::Set(index) => (1, index),
+        });
+        entries
+    }
+}
+
+impl Value {
+    /// The value as a table with no other keys than these.
+    pub(crate) fn table(&self, keys: &[&str]) -> Result<Table<'_>, Problem> {
+        let table = self.any_table()?;
+        match table.entries().into_iter().find(|(key, _)| !keys.contains(&key.as_str())) {
+            None => Ok(table),
+            Some((key, value)) => {
+                let hint = did_you_mean(key, keys.iter().copied());
+                let allowed = if keys.is_empty() { "none".to_string() } else { keys.join(", ") };
+                let message = format!("unknown key {}{hint}; allowed: {allowed}", quoted(key));
+                Err(Problem::at(value.place, message).within(key))
+            }
+        }
+    }
+
+    /// The value as a table with any keys.
+    pub(crate) fn any_table(&self) -> Result<Table<'_>, Problem> {
+        match &self.kind {
+            Kind::Table(map) => Ok(Table { map, place: self.place }),
+            _ => Err(self.wrong("a table such as { key = value }")),
+        }
+    }
+
+    pub(crate) fn text(&self) -> Result<&str, Problem> {
+        match &self.kind {
+            Kind::Text(text) => Ok(text),
+            _ => Err(self.wrong("text in quotes")),
+        }
+    }
+
+    pub(crate) fn flag(&self) -> Result<bool, Problem> {
+        match self.kind {
+            Kind::Bool(flag) => Ok(flag),
+            _ => Err(self.wrong("true or false")),
+        }
+    }
+
+    pub(crate) fn integer(&self, range: RangeInclusive<u64>) -> Result<u64, Problem> {
+        match self.kind {
+            Kind::Integer(number) => u64::try_from(number).ok().filter(|n| range.contains(n)),
+            _ => None,
+        }
+        .ok_or_else(|| {
+            self.wrong(format!("a whole number from {} to {}", range.start(), range.end()))
+        })
+    }
+
+    /// A number for which `allowed` holds, which is `range` in words.
+    pub(crate) fn number(
+        &self,
+        range: &str,
+        allowed: impl FnOnce(f64) -> bool,
+    ) -> Result<f64, Problem> {
+        let number = match self.kind {
+            Kind::Integer(number) => Some(number as f64),
+            Kind::Float(number) => Some(number),
+            _ => None,
+        };
+        number.filter(|x| allowed(*x)).ok_or_else(|| self.wrong(format!("a number {range}")))
+    }
+
+    /// A quantity whose count of base units lies in `range`.
+    pub(crate) fn quantity<Q: Quantity + Copy>(
+        &self,
+        range: RangeInclusive<u64>,
+        count: impl Fn(Q) -> u64,
+        shown: impl Fn(Q) -> String,
+    ) -> Result<Q, Problem> {
+        let text = match &self.kind {
+            Kind::Text(text) if text.len() <= QUANTITY_BYTES_MAX => text.clone(),
+            // The quantity's own reader says that the unit is missing.
+            Kind::Integer(_) | Kind::Float(_) => self.shown(),
+            _ => return Err(self.wrong(format!("{} such as \"{}\"", Q::WHAT, Q::EXAMPLE))),
+        };
+        let [low, high] = [*range.start(), *range.end()].map(|n| shown(Q::from_base_units(n)));
+        let outside = || self.wrong(format!("{} from {low} to {high}", Q::WHAT));
+        match Q::parse(&text) {
+            Ok(quantity) if range.contains(&count(quantity)) => Ok(quantity),
+            Ok(_) => Err(outside()),
+            // Beyond 64 bits; our own limit says more.
+            Err(error) if error.problem == "is too large" => Err(outside()),
+            Err(error) => Err(Problem::at(self.place, error.to_string())),
+        }
+    }
+
+    pub(crate) fn duration(&self, range: RangeInclusive<u64>) -> Result<Duration, Problem> {
+        self.quantity(range, Duration::as_nanos, |span: Duration| span.to_string())
+    }
+
+    /// Reads every item of a list; a mistake names the item's position.
+    pub(crate) fn each<T>(
+        &'_ self,
+        what: &str,
+        mut read: impl FnMut(usize, &Value) -> Result<T, Problem>,
+    ) -> Result<Vec<T>, Problem> {
+        let Kind::List(items) = &self.kind else { return Err(self.wrong(what)) };
+        let item = |(i, value)| read(i, value).map_err(|problem| problem.within(i));
+        items.iter().enumerate().map(item).collect()
+    }
+
+    /// The mistake that this value is not what was `expected`.
+    pub(crate) fn wrong(&self, expected: impl std::fmt::Display) -> Problem {
+        Problem::at(self.place, format!("is {}; expected {expected}", self.shown()))
+    }
+}
+
+/// Offers the nearest of the names that exist, to stand behind the wrong one.
+pub(crate) fn did_you_mean<'n>(wrong: &str, names: impl Iterator<Item = &'n str>) -> String {
+    // A long name is no slip of the finger, and its distance to many others is slow to find.
+    let nearest = match wrong.len() {
+        0..=NAME_BYTES_COMPARED_MAX => {
+            names.take(NAMES_COMPARED_MAX).min_by_key(|name| edit_distance(wrong, name))
+        }
+        _ => None,
+    };
+    nearest.map_or(String::new(), |name| format!(" (did you mean \"{name}\"?)"))
+}
+
+/// Bytes of the longest text that is read as a quantity.
+const QUANTITY_BYTES_MAX: usize = 64;
+/// Bytes of a name up to which it is compared with others.
+const NAME_BYTES_COMPARED_MAX: usize = 64;
+/// Names with which a wrong one is compared.
+const NAMES_COMPARED_MAX: usize = 20_000;

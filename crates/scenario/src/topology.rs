@@ -1,0 +1,254 @@
+//! `[[link]]` and `[[node]]`: who there is, and what lies between them.
+
+use std::collections::BTreeMap;
+
+use faircast_base::NodeId;
+use faircast_link::{LinkConfig, QueueConfig};
+
+use crate::catalog::Catalog;
+use crate::error::{Place, Problem, quoted};
+use crate::limits::{CHANGES_MAX, LINKS_MAX, NAME_CHARS_MAX, NODES_MAX, TREE_LEVELS_MAX};
+use crate::link_config::{self, CONFIG_KEYS};
+use crate::names::{Named, name, names};
+use crate::options::{options, registered};
+use crate::read::{Table, did_you_mean};
+use crate::value::Value;
+use crate::{LinkSpec, Node, Program};
+
+/// All nodes and links read so far.
+#[derive(Default)]
+pub(crate) struct Topology {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) links: Vec<LinkSpec>,
+    ids: BTreeMap<String, NodeId>,
+    /// Where each direction was given.
+    directions: BTreeMap<(NodeId, NodeId), Place>,
+    /// Changes and listed drops over all directions.
+    changes: usize,
+}
+
+impl Topology {
+    /// Reads one `[[link]]`, for a run of `duration_ns`.
+    pub(crate) fn link(&mut self, entry: &Value, duration_ns: u64) -> Result<(), Problem> {
+        let keys: Vec<&str> = FORM_KEYS.iter().chain(CONFIG_KEYS).copied().collect();
+        let table = entry.table(&keys)?;
+        let config = link_config::read(&table, duration_ns)?;
+        let mut forms: Vec<&str> = FORM_KEYS.iter().copied().filter(|key| table.has(key)).collect();
+        forms.retain(|form| *form != "to" || !table.has("from"));
+        let form = match forms.as_slice() {
+            [form] => *form,
+            [] => return Err(Problem::at(entry.place, format!("has no ends; {FORM_RULE}"))),
+            [one, another, ..] => {
+                let message = format!("stands beside {one}; {FORM_RULE}");
+                return Err(table.problem(another, message));
+            }
+        };
+        match form {
+            "between" => table.required(form, "", |value| self.between(value, &config))?,
+            "star" => table.required(form, "", |value| self.star(value, &config))?,
+            "tree" => table.required(form, "", |value| self.tree(value, &config))?,
+            _ => self.one_direction(&table, &config)?,
+        }
+        Ok(())
+    }
+
+    /// Reads one `[[node]]`.
+    pub(crate) fn node(&mut self, entry: &Value, catalog: &Catalog) -> Result<(), Problem> {
+        let table = entry.table(&["name", "program", "options"])?;
+        let program = table.required("program", "\"pgm-element\"", |value| {
+            let programs = catalog.programs.iter().map(|entry| (entry.name, entry));
+            registered(value, "router program", programs)
+        })?;
+        let (options, _) = options(&table, program.options)?;
+        table.required("name", "\"r1\"", |value| {
+            for named in names(value)? {
+                let id = self.find_named(&named)?;
+                let node = &mut self.nodes[id.index()];
+                if node.program.is_some() {
+                    let message = format!(
+                        "{} is already given by another [[node]]; allowed: one entry for each node",
+                        quoted(&node.name)
+                    );
+                    return Err(named.problem(message));
+                }
+                let name = program.name.to_string();
+                node.program = Some(Program { name, options: options.clone() });
+            }
+            Ok(())
+        })
+    }
+
+    /// The node of this name, which a link must have named.
+    pub(crate) fn find(&self, value: &Value, name: &str) -> Result<NodeId, Problem> {
+        self.ids.get(name).copied().ok_or_else(|| {
+            let hint = did_you_mean(name, self.ids.keys().map(String::as_str));
+            let message = format!(
+                "there is no node {}{hint}; allowed: a node that a link names",
+                quoted(name)
+            );
+            Problem::at(value.place, message)
+        })
+    }
+
+    /// The same for a name out of a list.
+    pub(crate) fn find_named(&self, named: &Named<'_>) -> Result<NodeId, Problem> {
+        self.find(named.value, &named.name).map_err(|problem| named.blamed(problem))
+    }
+
+    fn between(&mut self, value: &Value, config: &LinkConfig) -> Result<(), Problem> {
+        let ends = names(value)?;
+        let [a, b] = ends.as_slice() else {
+            return Err(value.wrong("exactly two nodes such as [\"r1\", \"r2\"]"));
+        };
+        let (a, b) = (self.named(value, &a.name)?, self.named(value, &b.name)?);
+        self.both_directions(value, a, b, config)
+    }
+
+    fn one_direction(&mut self, table: &Table<'_>, config: &LinkConfig) -> Result<(), Problem> {
+        let from = table.required("from", "\"r1\"", |value| self.named(value, name(value)?))?;
+        table.required("to", "\"r2\"", |value| {
+            let to = self.named(value, name(value)?)?;
+            self.direction(value, from, to, config)
+        })
+    }
+
+    fn star(&mut self, value: &Value, config: &LinkConfig) -> Result<(), Problem> {
+        let table = value.table(&["center", "leaves"])?;
+        let center = table.required("center", "\"r1\"", |value| self.named(value, name(value)?))?;
+        table.required("leaves", "[\"s1\", \"s2\"]", |value| {
+            for leaf in names(value)? {
+                self.named(leaf.value, &leaf.name)
+                    .and_then(|id| self.both_directions(leaf.value, center, id, config))
+                    .map_err(|problem| leaf.blamed(problem))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Level k of a tree has the nodes `PREFIXk-1`, `PREFIXk-2` and so on, numbered over the whole
+    /// level, so that one range names all leaves.
+    fn tree(&mut self, value: &Value, config: &LinkConfig) -> Result<(), Problem> {
+        let table = value.table(&["root", "fanout", "prefix"])?;
+        let root = table.required("root", "\"s\"", |value| self.named(value, name(value)?))?;
+        let prefix = table.required("prefix", "\"n\"", |value| match name(value)? {
+            text if text.len() + TREE_SUFFIX_CHARS_MAX <= NAME_CHARS_MAX => Ok(text),
+            _ => Err(value.wrong("a prefix of at most 48 characters")),
+        })?;
+        table.required("fanout", "[10, 10, 10]", |value| {
+            let fanouts = value
+                .each("a list of whole numbers", |_, item| item.integer(1..=NODES_MAX as u64))?;
+            if fanouts.is_empty() || fanouts.len() > TREE_LEVELS_MAX {
+                return Err(
+                    value.wrong(format!("1 to {TREE_LEVELS_MAX} numbers, one for each level"))
+                );
+            }
+            let mut parents = vec![root];
+            for (level, fanout) in (1..).zip(fanouts) {
+                let mut children = Vec::new();
+                for parent in &parents {
+                    for _ in 0..fanout {
+                        let child = format!("{prefix}{level}-{}", children.len() + 1);
+                        if self.ids.contains_key(&child) {
+                            let message = format!(
+                                "would make a second node {}; allowed: names that no earlier \
+                                 link uses",
+                                quoted(&child)
+                            );
+                            return Err(Problem::at(value.place, message));
+                        }
+                        let child = self.named(value, &child)?;
+                        self.both_directions(value, *parent, child, config)?;
+                        children.push(child);
+                    }
+                }
+                parents = children;
+            }
+            Ok(())
+        })
+    }
+
+    /// The node of this name, made where it is new.
+    fn named(&mut self, value: &Value, name: &str) -> Result<NodeId, Problem> {
+        if let Some(id) = self.ids.get(name) {
+            return Ok(*id);
+        }
+        if self.nodes.len() == NODES_MAX {
+            let message = format!("makes more nodes than allowed; at most {NODES_MAX}");
+            return Err(Problem::at(value.place, message));
+        }
+        let id = NodeId(u32::try_from(self.nodes.len()).expect("NODES_MAX fits an id"));
+        self.nodes.push(Node { name: name.to_string(), program: None });
+        self.ids.insert(name.to_string(), id);
+        Ok(id)
+    }
+
+    fn both_directions(
+        &mut self,
+        value: &Value,
+        a: NodeId,
+        b: NodeId,
+        config: &LinkConfig,
+    ) -> Result<(), Problem> {
+        self.direction(value, a, b, config)?;
+        self.direction(value, b, a, config)
+    }
+
+    fn direction(
+        &mut self,
+        value: &Value,
+        from: NodeId,
+        to: NodeId,
+        config: &LinkConfig,
+    ) -> Result<(), Problem> {
+        let [a, b] = [from, to].map(|id| quoted(&self.nodes[id.index()].name));
+        if from == to {
+            let message = format!("links {a} to itself; a link needs two different nodes");
+            return Err(Problem::at(value.place, message));
+        }
+        if self.links.len() == LINKS_MAX {
+            let message = format!("makes more links than allowed; at most {LINKS_MAX} directions");
+            return Err(Problem::at(value.place, message));
+        }
+        // Before the copy below: a star of many leaves with many changes must not eat all memory.
+        self.changes += config.changes.len() + config.drop_list.len();
+        if self.changes > CHANGES_MAX {
+            let message = format!(
+                "makes more changes and listed drops than allowed; at most {CHANGES_MAX} over all \
+                 directions of all links"
+            );
+            return Err(Problem::at(value.place, message));
+        }
+        if let Some(earlier) = self.directions.insert((from, to), value.place) {
+            let whence = match earlier {
+                Place::Line(line) => format!("line {line}"),
+                Place::Set(_) => "--set".to_string(),
+            };
+            let message = format!(
+                "is a second link from {a} to {b}, after that of {whence}; allowed: one in each \
+                 direction"
+            );
+            return Err(Problem::at(value.place, message));
+        }
+        self.links.push(LinkSpec { from, to, config: config.clone() });
+        Ok(())
+    }
+
+    /// Gives RED queues that name no packet size the size of the packets that will come.
+    pub(crate) fn fill_in_packet_size(&mut self, packet_bytes: u32) {
+        for link in &mut self.links {
+            if let QueueConfig::Red(red) = &mut link.config.queue
+                && red.mean_packet_bytes == 0
+            {
+                red.mean_packet_bytes = packet_bytes;
+            }
+        }
+    }
+}
+
+/// The keys that say where a link is.
+const FORM_KEYS: &[&str] = &["between", "from", "to", "star", "tree"];
+const FORM_RULE: &str = "allowed: exactly one of between = [\"a\", \"b\"], from and to, \
+     star = { center = \"a\", leaves = [\"b\"] }, \
+     tree = { root = \"a\", fanout = [2, 2], prefix = \"n\" }";
+/// Characters that a tree adds to its prefix: a level, a dash and a number.
+const TREE_SUFFIX_CHARS_MAX: usize = 16;

@@ -1,0 +1,127 @@
+//! What a receiver's application got, compared with what was sent.
+
+use std::sync::Arc;
+
+use faircast_base::Time;
+
+/// What one receiver delivered to its application.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// Bytes delivered in order.
+    pub bytes: u64,
+    /// Packets that can never be delivered.
+    pub lost_packets: u64,
+    /// When the last byte of a finished transfer was delivered.
+    pub completed: Option<Time>,
+    /// Digest of real bytes; `None` for data that stands for zeros.
+    digest: Option<Box<blake3::Hasher>>,
+    only_zeros: bool,
+}
+
+impl Delivery {
+    /// Nothing yet. `real` says that the flow sends real bytes.
+    pub(crate) fn new(real: bool) -> Self {
+        Self {
+            bytes: 0,
+            lost_packets: 0,
+            completed: None,
+            digest: real.then(|| Box::new(blake3::Hasher::new())),
+            only_zeros: true,
+        }
+    }
+
+    /// Takes what the machine delivers.
+    pub(crate) fn take(&mut self, bytes: &[u8], zeros: u32) {
+        self.bytes += bytes.len() as u64 + u64::from(zeros);
+        match &mut self.digest {
+            Some(digest) => {
+                digest.update(bytes);
+                const BLOCK: [u8; 1024] = [0; 1024];
+                let mut left = zeros as usize;
+                while left > 0 {
+                    digest.update(&BLOCK[..left.min(BLOCK.len())]);
+                    left -= left.min(BLOCK.len());
+                }
+            }
+            None => self.only_zeros &= bytes.iter().all(|byte| *byte == 0),
+        }
+    }
+
+    /// The BLAKE3 digest of what was delivered, where real bytes were.
+    pub fn digest(&self) -> Option<[u8; 32]> {
+        self.digest.as_ref().map(|digest| *digest.finalize().as_bytes())
+    }
+
+    /// Whether what was delivered is exactly a prefix of what was sent, and all of it where the
+    /// transfer is finished.
+    pub(crate) fn intact(&self, sent: &Sent) -> bool {
+        if self.lost_packets > 0 {
+            return false;
+        }
+        let whole = |len: u64| self.bytes <= len && (self.completed.is_none() || self.bytes == len);
+        match sent {
+            Sent::Zeros(len) => self.only_zeros && len.is_none_or(whole),
+            Sent::Real { bytes, digest } => {
+                whole(bytes.len() as u64)
+                    && if self.bytes == bytes.len() as u64 {
+                        self.digest() == Some(*digest)
+                    } else {
+                        let prefix = blake3::hash(&bytes[..self.bytes as usize]);
+                        self.digest() == Some(*prefix.as_bytes())
+                    }
+            }
+        }
+    }
+}
+
+/// What a flow sends.
+#[derive(Clone, Debug)]
+pub(crate) enum Sent {
+    /// Zeros, so many or without end.
+    Zeros(Option<u64>),
+    /// Real bytes with their BLAKE3 digest.
+    Real { bytes: Arc<[u8]>, digest: [u8; 32] },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn real(bytes: &[u8]) -> Sent {
+        Sent::Real { bytes: bytes.into(), digest: *blake3::hash(bytes).as_bytes() }
+    }
+
+    #[test]
+    fn only_an_exact_prefix_is_intact() {
+        let sent = real(b"hello world");
+        for (case, delivered, completed, intact) in [
+            ("nothing", &b""[..], false, true),
+            ("a prefix", b"hello", false, true),
+            ("a prefix called complete", b"hello", true, false),
+            ("everything", b"hello world", true, true),
+            ("a wrong byte", b"hellO", false, false),
+            ("too much", b"hello world!", false, false),
+        ] {
+            let mut delivery = Delivery::new(true);
+            delivery.take(delivered, 0);
+            delivery.completed = completed.then_some(Time::ZERO);
+            assert_eq!(delivery.intact(&sent), intact, "{case}");
+        }
+        let mut gap = Delivery::new(true);
+        gap.take(b"hello", 0);
+        gap.lost_packets = 1;
+        assert!(!gap.intact(&sent));
+    }
+
+    #[test]
+    fn data_that_stands_for_zeros_must_be_zeros() {
+        let mut delivery = Delivery::new(false);
+        delivery.take(&[0, 0], 5);
+        assert!(delivery.intact(&Sent::Zeros(Some(10))));
+        delivery.take(&[], 4);
+        assert!(!delivery.intact(&Sent::Zeros(Some(10))));
+        let mut wrong = Delivery::new(false);
+        wrong.take(&[1], 0);
+        assert!(!wrong.intact(&Sent::Zeros(None)));
+    }
+}

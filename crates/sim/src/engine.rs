@@ -1,0 +1,355 @@
+//! The loop: take the earliest event, let it happen.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use faircast_base::{Duration, Event, FlowId, NodeId, Purpose, Rng, Time};
+use faircast_proto::Machine;
+use faircast_proto::content::{Content, InMemory, Zeros};
+use faircast_proto::relay::RelayProgram;
+use faircast_scenario::{Data, Flow, Join, Program, Scenario};
+use faircast_trace::{Record, Sink};
+
+use crate::agents::Agent;
+use crate::delivery::{Delivery, Sent};
+use crate::network::{Happening, Kind, Network};
+use crate::packets::Route;
+use crate::relays::Relays;
+use crate::topology::NONE;
+
+/// How often an [`Observer`] is asked, in events.
+const OBSERVE_EVERY: u64 = 1 << 14;
+/// Records of link counters that a run writes at the most, over all links.
+const LINK_SAMPLES_MAX: u64 = 2_000_000;
+
+/// Makes machines and programs by the names in a scenario. The names and options were checked
+/// when the scenario was read.
+pub trait Protocols {
+    /// The sender of a flow.
+    fn sender(&self, flow: &Flow, id: FlowId, content: Box<dyn Content>) -> Box<dyn Machine>;
+    /// The receiver of a flow at `node`, from `start` on.
+    fn receiver(&self, flow: &Flow, id: FlowId, node: NodeId, start: Time) -> Box<dyn Machine>;
+    /// A program in a router.
+    fn program(&self, program: &Program, node: NodeId) -> Box<dyn RelayProgram>;
+}
+
+/// Watches a run from outside, and may end it.
+pub trait Observer {
+    /// Called every few thousand events with the moment reached. `Break` ends the run.
+    fn observe(&mut self, now: Time, events: u64) -> ControlFlow<()>;
+}
+
+/// Lets a run go to its end.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unobserved;
+
+impl Observer for Unobserved {
+    fn observe(&mut self, _now: Time, _events: u64) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+/// Why a run could not begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimError {
+    /// A file that a flow is to send cannot be read.
+    #[error("flow \"{flow}\": cannot read {path}: {source}")]
+    Data {
+        /// The flow.
+        flow: String,
+        /// The file.
+        path: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+}
+
+/// What a run did.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The moment at which it ended.
+    pub at: Time,
+    /// Events that happened.
+    pub events: u64,
+    /// Packets that were transmitted over a link, counted once a link.
+    pub packet_hops: u64,
+    /// Whether an observer ended it early.
+    pub interrupted: bool,
+    /// Hash of all events in their order: equal for equal runs, on every platform.
+    pub event_hash: u64,
+    /// For each flow, for each of its receivers in the scenario's order: what was delivered, and
+    /// whether it is intact.
+    pub deliveries: Vec<Vec<(Delivery, bool)>>,
+}
+
+/// What the scenario asks for at a moment.
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    Stop(FlowId),
+    Join { agent: u32 },
+    Leave { agent: u32 },
+}
+
+/// One run of a scenario.
+pub struct Simulation<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) protocols: &'a dyn Protocols,
+    pub(crate) sink: &'a mut dyn Sink,
+    pub(crate) now: Time,
+    pub(crate) network: Network,
+    pub(crate) agents: Vec<Agent>,
+    /// For each flow its agents, sorted by node.
+    pub(crate) agents_by_node: Vec<Vec<(NodeId, u32)>>,
+    pub(crate) relays: Relays,
+    /// For each node whether a program runs there.
+    has_program: Vec<bool>,
+    /// For each flow what it sends.
+    sent: Vec<Sent>,
+    /// For each flow its first agent, the sender; its receivers follow in the scenario's order.
+    first_agent: Vec<u32>,
+    actions: Vec<Action>,
+    pub(crate) scratch: Vec<u8>,
+}
+
+impl<'a> Simulation<'a> {
+    /// Prepares a run. Events go to `sink` as they happen.
+    ///
+    /// # Errors
+    /// A file to send cannot be read.
+    pub fn new(
+        scenario: &'a Scenario,
+        protocols: &'a dyn Protocols,
+        sink: &'a mut dyn Sink,
+    ) -> Result<Self, SimError> {
+        let mut simulation = Self {
+            scenario,
+            protocols,
+            sink,
+            now: Time::ZERO,
+            network: Network::new(scenario),
+            agents: Vec::new(),
+            agents_by_node: Vec::new(),
+            relays: Relays::default(),
+            has_program: scenario.nodes.iter().map(|node| node.program.is_some()).collect(),
+            sent: Vec::new(),
+            first_agent: Vec::new(),
+            actions: Vec::new(),
+            scratch: Vec::new(),
+        };
+        for (index, flow) in scenario.flows.iter().enumerate() {
+            simulation.add_flow(FlowId(index as u32), flow)?;
+        }
+        Ok(simulation)
+    }
+
+    /// Runs to the scenario's end, or until the observer ends it.
+    pub fn run(mut self, observer: &mut dyn Observer) -> Outcome {
+        let end = Time::ZERO + self.scenario.duration;
+        self.schedule_samples();
+        let (mut events, mut hash, mut interrupted) = (0u64, 0u64, false);
+        while let Some((at, happening)) = self.network.wheel.pop() {
+            if at > end {
+                break;
+            }
+            events += 1;
+            hash = fold(hash, at, happening);
+            self.now = at;
+            self.happen(happening);
+            if events.is_multiple_of(OBSERVE_EVERY) && observer.observe(at, events).is_break() {
+                interrupted = true;
+                break;
+            }
+        }
+        if !interrupted {
+            self.now = end;
+        }
+        self.network.sample(self.now, self.sink);
+        Outcome {
+            at: self.now,
+            events,
+            packet_hops: self.network.packet_hops(self.now),
+            interrupted,
+            event_hash: hash,
+            deliveries: self.deliveries(),
+        }
+    }
+
+    #[inline]
+    fn happen(&mut self, event: Happening) {
+        match event.kind {
+            Kind::Arrival { stride } => {
+                let mut link = event.link;
+                for _ in 0..event.count {
+                    self.arrive(event.subject, link, event.hops);
+                    link += u32::from(stride);
+                }
+            }
+            Kind::Timer => self.run_timer(event.subject),
+            Kind::RelayTimer => self.run_relay_timer(event.subject),
+            Kind::Action => self.act(self.actions[event.subject as usize]),
+            Kind::Sample => self.network.sample(self.now, self.sink),
+        }
+    }
+
+    /// A copy of a packet reaches the end of a link.
+    #[inline]
+    fn arrive(&mut self, packet: u32, link: u32, hops: u8) {
+        let node = self.network.link_end(link);
+        if self.has_program[node.index()] && self.relay(node, packet, link, hops) {
+            self.network.packets.release(packet);
+            return;
+        }
+        match self.network.packets.get(packet).route {
+            Route::Tree(tree) => {
+                let agent = self.network.trees[tree as usize].member(node);
+                if agent != NONE {
+                    self.deliver(agent, packet);
+                }
+            }
+            Route::Node { node: destination, agent } if destination == node => {
+                if let Some(agent) = agent {
+                    self.deliver(agent, packet);
+                }
+                self.network.packets.release(packet);
+                return;
+            }
+            Route::Node { .. } => {}
+        }
+        self.network.forward(self.now, node, packet, hops, self.sink);
+    }
+
+    fn add_flow(&mut self, id: FlowId, flow: &'a Flow) -> Result<(), SimError> {
+        let (content, sent) = content_of(flow)?;
+        let real = matches!(sent, Sent::Real { .. });
+        self.sent.push(sent);
+        let first = self.agents.len() as u32;
+        self.first_agent.push(first);
+        let rng = |node, index| Rng::new(self.scenario.seed, node, Purpose::Machine(index));
+        let mut sender = Agent::new(id, flow.from, true, rng(flow.from, first), false);
+        sender.machine = Some(self.protocols.sender(flow, id, content));
+        let mut agents = vec![sender];
+        for (place, node) in flow.to.iter().enumerate() {
+            let index = first + 1 + place as u32;
+            agents.push(Agent::new(id, *node, false, rng(*node, index), real));
+        }
+        let mut by_node: Vec<_> = agents.iter().map(|agent| agent.node).zip(first..).collect();
+        by_node.sort_unstable();
+        self.agents_by_node.push(by_node);
+        self.agents.append(&mut agents);
+        for place in 0..flow.to.len() {
+            self.add_membership(flow, first + 1 + place as u32);
+        }
+        if let Some(stop) = flow.stop {
+            self.schedule(stop, Action::Stop(id));
+        }
+        self.arm(first);
+        Ok(())
+    }
+
+    /// Schedules when a receiver joins and leaves; one that the scenario does not name is there
+    /// throughout.
+    fn add_membership(&mut self, flow: &Flow, agent: u32) {
+        let node = self.agents[agent as usize].node;
+        let mut joins = flow.join.iter().filter(|join| join.node == node).peekable();
+        if joins.peek().is_none() {
+            self.join(agent);
+        }
+        for Join { at, leave, .. } in joins {
+            self.schedule(*at, Action::Join { agent });
+            if let Some(leave) = leave {
+                self.schedule(*leave, Action::Leave { agent });
+            }
+        }
+    }
+
+    fn schedule(&mut self, at: Time, action: Action) {
+        let index = self.actions.len() as u32;
+        self.actions.push(action);
+        self.network.wheel.push(at, Happening::new(Kind::Action, index));
+    }
+
+    fn schedule_samples(&mut self) {
+        let links = self.scenario.links.len().max(1) as u64;
+        let samples = (LINK_SAMPLES_MAX / links).clamp(20, 1000);
+        let end = self.scenario.duration;
+        let every = Duration::from_nanos((end.as_nanos() / samples).max(1));
+        let mut at = Time::ZERO + every;
+        while at < Time::ZERO + end {
+            self.network.wheel.push(at, Happening::new(Kind::Sample, 0));
+            at += every;
+        }
+        // Averages begin at the end of the warm-up, so the counters of that moment are needed.
+        let warm = Time::ZERO + self.scenario.warmup;
+        self.network.wheel.push(warm, Happening::new(Kind::Sample, 0));
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Stop(flow) => self.close(self.first_agent[flow.index()]),
+            Action::Join { agent } => self.join(agent),
+            Action::Leave { agent } => {
+                self.close(agent);
+                let Agent { flow, node, .. } = self.agents[agent as usize];
+                self.network.trees[flow.index()].leave(node);
+                self.say(agent, Event::Left);
+            }
+        }
+    }
+
+    fn join(&mut self, index: u32) {
+        let Agent { flow: id, node, .. } = self.agents[index as usize];
+        let flow = &self.scenario.flows[id.index()];
+        if !self.network.trees[id.index()].join(node, index) {
+            return;
+        }
+        let machine = self.protocols.receiver(flow, id, node, self.now);
+        self.agents[index as usize].machine = Some(machine);
+        self.say(index, Event::Joined);
+        self.drain(index);
+    }
+
+    fn say(&mut self, agent: u32, event: Event) {
+        let subject = self.agents[agent as usize].subject();
+        self.sink.record(&Record { at: self.now, subject, event });
+    }
+
+    fn deliveries(&self) -> Vec<Vec<(Delivery, bool)>> {
+        let of_flow = |(flow, first): (usize, &u32)| {
+            let receivers = self.scenario.flows[flow].to.len();
+            let agents = &self.agents[*first as usize + 1..][..receivers];
+            let checked =
+                |agent: &Agent| (agent.delivery.clone(), agent.delivery.intact(&self.sent[flow]));
+            agents.iter().map(checked).collect()
+        };
+        self.first_agent.iter().enumerate().map(of_flow).collect()
+    }
+}
+
+/// What a flow sends, for its machine and for the comparison at the end.
+fn content_of(flow: &Flow) -> Result<(Box<dyn Content>, Sent), SimError> {
+    let zeros = |len| (Box::new(Zeros { len }) as Box<dyn Content>, Sent::Zeros(len));
+    Ok(match &flow.data {
+        Data::Unlimited => zeros(None),
+        Data::Size(bytes) => zeros(Some(bytes.count())),
+        Data::File(path) => {
+            let bytes: Arc<[u8]> = std::fs::read(path)
+                .map_err(|source| SimError::Data {
+                    flow: flow.name.clone(),
+                    path: path.display().to_string(),
+                    source,
+                })?
+                .into();
+            let digest = *blake3::hash(&bytes).as_bytes();
+            (Box::new(InMemory(bytes.clone())), Sent::Real { bytes, digest })
+        }
+    })
+}
+
+/// Adds an event to the hash of a run.
+#[inline]
+fn fold(hash: u64, at: Time, event: Happening) -> u64 {
+    let what =
+        u64::from(event.subject) << 32 | u64::from(event.link) ^ u64::from(event.count) << 20;
+    (hash.rotate_left(5) ^ at.as_nanos() ^ what.rotate_left(17)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}

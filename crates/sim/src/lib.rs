@@ -1,0 +1,28 @@
+//! Packet-level, discrete-event, deterministic simulation of faircast scenarios.
+//!
+//! The simulator drives the same protocol machines as the lab and real networks do. It knows
+//! nothing of what they are; it gives them time and packets and records what they say.
+//!
+//! Reading order: [`Simulation`] (the loop), `network` (links, routes, trees), `agents` (machines
+//! at the ends), `relays` (programs in routers), [`Wheel`] (the event queue), then `tcp` and `cbr`
+//! (background traffic).
+
+pub mod cbr;
+pub mod tcp;
+
+mod agents;
+mod builtin;
+mod delivery;
+mod engine;
+mod network;
+mod packets;
+mod relays;
+#[cfg(test)]
+mod tests;
+mod topology;
+mod wheel;
+
+pub use builtin::{Builtin, catalog};
+pub use delivery::Delivery;
+pub use engine::{Observer, Outcome, Protocols, SimError, Simulation, Unobserved};
+pub use wheel::Wheel;

@@ -1,0 +1,245 @@
+//! Links, routes and multicast trees: everything between the ends.
+
+use faircast_base::{DropReason, Event, NodeId, Purpose, Rng, Time};
+use faircast_link::{Link, Outcome};
+use faircast_scenario::{LinkSpec, Scenario};
+use faircast_trace::{Record, Sink, Subject};
+
+use crate::packets::{Packets, Route};
+use crate::topology::{NONE, Topology, Tree};
+use crate::wheel::Wheel;
+
+/// What happens at a moment. Twelve bytes, because a run has a hundred million of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Happening {
+    /// The packet, agent, program or action.
+    pub(crate) subject: u32,
+    /// The link over which a packet arrives; the first one of a run of links.
+    pub(crate) link: u32,
+    /// How many links the run has.
+    pub(crate) count: u16,
+    /// Hops that the packet has travelled.
+    pub(crate) hops: u8,
+    pub(crate) kind: Kind,
+}
+
+/// What kind of thing happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A packet arrives over links `link`, `link + stride` ... at once: the copies of one
+    /// multicast packet that left one node over alike links. The run stands for as many events
+    /// that would follow one another.
+    Arrival {
+        /// Distance between the numbers of the links.
+        stride: u8,
+    },
+    /// An agent's timer.
+    Timer,
+    /// The timer of a program in a router.
+    RelayTimer,
+    /// Something that the scenario asks for.
+    Action,
+    /// Links report their counters.
+    Sample,
+}
+
+impl Happening {
+    pub(crate) fn new(kind: Kind, subject: u32) -> Self {
+        Self { subject, link: 0, count: 0, hops: 0, kind }
+    }
+}
+
+/// One direction of one link in its place.
+struct Hop {
+    link: Link,
+    rng: Rng,
+    to: NodeId,
+}
+
+/// Links, routes, trees, the packets on them and the events to come.
+pub(crate) struct Network {
+    hops: Vec<Hop>,
+    pub(crate) topology: Topology,
+    /// One tree a flow that has several receivers or a multicast protocol.
+    pub(crate) trees: Vec<Tree>,
+    pub(crate) packets: Packets,
+    pub(crate) wheel: Wheel<Happening>,
+}
+
+impl Network {
+    pub(crate) fn new(scenario: &Scenario) -> Self {
+        let hop = |(index, spec): (usize, &LinkSpec)| Hop {
+            link: Link::new(&spec.config),
+            rng: Rng::new(scenario.seed, spec.from, Purpose::Link(index as u32)),
+            to: spec.to,
+        };
+        let topology = Topology::new(scenario.nodes.len(), &scenario.links);
+        Self {
+            hops: scenario.links.iter().enumerate().map(hop).collect(),
+            trees: scenario.flows.iter().map(|flow| Tree::new(&topology, flow.from)).collect(),
+            topology,
+            packets: Packets::default(),
+            wheel: Wheel::new(),
+        }
+    }
+
+    /// Where a link ends.
+    #[inline]
+    pub(crate) fn link_end(&self, link: u32) -> NodeId {
+        self.hops[link as usize].to
+    }
+
+    /// Sends the caller's copy of a packet on from `node`, as any router would. Who listens at
+    /// `node` itself is the caller's affair.
+    #[inline]
+    pub(crate) fn forward(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        packet: u32,
+        hops: u8,
+        sink: &mut dyn Sink,
+    ) {
+        let info = self.packets.get(packet);
+        match info.route {
+            Route::Tree(tree) => {
+                if hops < info.time_to_live {
+                    self.fan_out(now, node, packet, tree, hops, sink);
+                } else if !self.trees[tree as usize].children(node).is_empty() {
+                    self.drop(now, packet, Subject::Node(node), DropReason::TimeToLive, sink);
+                }
+            }
+            Route::Node { node: destination, .. } => {
+                if hops >= info.time_to_live {
+                    self.drop(now, packet, Subject::Node(node), DropReason::TimeToLive, sink);
+                } else {
+                    let link = self.topology.next_link(node, destination);
+                    if link == NONE {
+                        self.drop(now, packet, Subject::Node(node), DropReason::NoRoute, sink);
+                    } else {
+                        return self.send_over(now, link, packet, hops, sink);
+                    }
+                }
+            }
+        }
+        self.packets.release(packet);
+    }
+
+    /// Sends the caller's copy of a packet over one link.
+    #[inline]
+    pub(crate) fn send_over(
+        &mut self,
+        now: Time,
+        link: u32,
+        packet: u32,
+        hops: u8,
+        sink: &mut dyn Sink,
+    ) {
+        match self.offer(now, link, packet) {
+            Outcome::Arrives(at) => {
+                let kind = Kind::Arrival { stride: 0 };
+                let event = Happening { subject: packet, link, count: 1, hops: hops + 1, kind };
+                self.wheel.push(at, event);
+            }
+            Outcome::Dropped(reason) => {
+                let subject = Subject::Link(faircast_base::LinkId(link));
+                self.drop(now, packet, subject, reason, sink);
+                self.packets.release(packet);
+            }
+        }
+    }
+
+    /// Copies a packet to all links of its tree at `node`. Copies that arrive at one moment over
+    /// links in an arithmetic sequence share an event.
+    fn fan_out(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        packet: u32,
+        tree: u32,
+        hops: u8,
+        sink: &mut dyn Sink,
+    ) {
+        let mut run: Option<(Time, Happening, u32)> = None;
+        let children = self.trees[tree as usize].children(node).len();
+        for child in 0..children {
+            let link = self.trees[tree as usize].children(node)[child];
+            let at = match self.offer(now, link, packet) {
+                Outcome::Arrives(at) => at,
+                Outcome::Dropped(reason) => {
+                    let subject = Subject::Link(faircast_base::LinkId(link));
+                    self.drop(now, packet, subject, reason, sink);
+                    continue;
+                }
+            };
+            self.packets.copy(packet);
+            if let Some((run_at, event, last)) = &mut run {
+                if *run_at == at && extend(event, link - *last) {
+                    *last = link;
+                    continue;
+                }
+                self.wheel.push(*run_at, *event);
+            }
+            let kind = Kind::Arrival { stride: 0 };
+            run = Some((
+                at,
+                Happening { subject: packet, link, count: 1, hops: hops + 1, kind },
+                link,
+            ));
+        }
+        if let Some((at, event, _)) = run {
+            self.wheel.push(at, event);
+        }
+    }
+
+    #[inline]
+    fn offer(&mut self, now: Time, link: u32, packet: u32) -> Outcome {
+        let info = self.packets.get(packet);
+        let hop = &mut self.hops[link as usize];
+        hop.link.offer(now, info.wire_len, info.payload_len > 0, &mut hop.rng)
+    }
+
+    #[cold]
+    fn drop(
+        &mut self,
+        now: Time,
+        packet: u32,
+        subject: Subject,
+        reason: DropReason,
+        sink: &mut dyn Sink,
+    ) {
+        let info = self.packets.get(packet);
+        let event = Event::PacketDropped { flow: info.flow, bytes: info.wire_len, reason };
+        sink.record(&Record { at: now, subject, event });
+    }
+
+    /// Records the counters of every link that has been offered anything.
+    pub(crate) fn sample(&mut self, now: Time, sink: &mut dyn Sink) {
+        for (index, hop) in self.hops.iter_mut().enumerate() {
+            let counters = hop.link.sample(now);
+            if counters.offered_packets > 0 {
+                let subject = Subject::Link(faircast_base::LinkId(index as u32));
+                sink.record(&Record { at: now, subject, event: Event::LinkSample(counters) });
+            }
+        }
+    }
+
+    /// Packets whose transmission over any link has ended by `now`.
+    pub(crate) fn packet_hops(&mut self, now: Time) -> u64 {
+        self.hops.iter_mut().map(|hop| hop.link.sample(now).sent_packets).sum()
+    }
+}
+
+/// Adds a link `distance` after the last one to a run, where that is possible.
+#[inline]
+fn extend(run: &mut Happening, distance: u32) -> bool {
+    let Kind::Arrival { stride } = &mut run.kind else { return false };
+    if run.count == 1 {
+        let Ok(distance) = u8::try_from(distance) else { return false };
+        *stride = distance;
+    } else if u32::from(*stride) != distance || run.count == u16::MAX {
+        return false;
+    }
+    run.count += 1;
+    true
+}

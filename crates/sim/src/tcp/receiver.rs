@@ -1,0 +1,276 @@
+//! The receiving end: reassembly, delivery and acknowledgements.
+
+use std::collections::VecDeque;
+
+use faircast_base::{BadInput, Cx, Duration, Event, FlowId, NodeId, Time};
+use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
+
+use super::ranges::RangeSet;
+use super::settings::Settings;
+use super::wire::{self, SackBlocks, Segment};
+use super::{Flavour, Setup};
+
+/// The receiving end of a TCP connection.
+pub struct TcpReceiver {
+    flow: FlowId,
+    peer: NodeId,
+    payload: u32,
+    header: Option<u32>,
+    window_max: u64,
+    sack: Option<SackHistory>,
+    delay: Option<Duration>,
+
+    /// The first packet that is missing.
+    next: u64,
+    /// The packets beyond it that are there, and their payload; slot 0 is packet `next`.
+    beyond: RangeSet,
+    slots: VecDeque<Option<Payload>>,
+    delivered_bytes: u64,
+    /// The first packet after the object, once known.
+    end: Option<u64>,
+
+    /// An acknowledgement that waits for a second packet: until when, and the packet that it is
+    /// for.
+    delayed: Option<(Time, u64)>,
+    ack: Option<SackBlocks>,
+    events: VecDeque<AppEvent>,
+}
+
+/// Payload that waits for what comes before it: bytes, then zeros.
+#[derive(Clone, Debug)]
+struct Payload {
+    bytes: Vec<u8>,
+    zeros: u32,
+}
+
+impl TcpReceiver {
+    pub(super) fn new(flavour: Flavour, setup: Setup<'_>) -> Self {
+        let settings = Settings::new(setup.options);
+        Self {
+            flow: setup.flow,
+            peer: setup.peer,
+            payload: setup.payload.max(1),
+            header: setup.header,
+            window_max: u64::from(settings.window_max),
+            sack: (flavour == Flavour::Sack).then(|| SackHistory::new(settings.sack_blocks)),
+            delay: settings.delayed_ack,
+            next: 0,
+            beyond: RangeSet::default(),
+            slots: VecDeque::new(),
+            delivered_bytes: 0,
+            end: None,
+            delayed: None,
+            ack: None,
+            events: VecDeque::new(),
+        }
+    }
+
+    fn handle_segment(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Result<(), BadInput> {
+        let (segment, header_len) = Segment::decode(datagram.bytes)?;
+        let Segment::Data { flow, seq, fin, .. } = segment else {
+            return Err(BadInput::Malformed);
+        };
+        if flow != self.flow || datagram.from != self.peer {
+            return Err(BadInput::Foreign);
+        }
+        let bytes = &datagram.bytes[header_len..];
+        if bytes.len() as u64 + u64::from(datagram.zeros) > u64::from(self.payload) {
+            return Err(BadInput::Malformed);
+        }
+        let seq = wire::unwrap_near(self.next, seq).ok_or(BadInput::OutOfWindow)?;
+        if seq >= self.next + self.window_max {
+            return Err(BadInput::OutOfWindow);
+        }
+        if fin && self.end.is_none() && seq >= self.next {
+            self.end = Some(seq + 1);
+        }
+        self.place(cx, seq, bytes, datagram.zeros);
+        // The SYN, and whatever has to do with a gap, is acknowledged at once
+        // (src: RFC 5681 s4.2).
+        let may_wait = seq > 0 && seq + 1 == self.next && self.beyond.is_empty();
+        self.acknowledge(cx, seq, may_wait);
+        Ok(())
+    }
+
+    /// Puts a packet where it belongs and delivers what has become complete.
+    fn place(&mut self, cx: &mut Cx<'_>, seq: u64, bytes: &[u8], zeros: u32) {
+        if seq == self.next {
+            self.slots.pop_front();
+            self.deliver(cx, Payload { bytes: bytes.to_vec(), zeros });
+            while let Some(Some(payload)) = self.slots.front_mut().map(Option::take) {
+                self.slots.pop_front();
+                self.deliver(cx, payload);
+            }
+            self.beyond.remove_below(self.next);
+            if self.end == Some(self.next) {
+                self.events.push_back(AppEvent::Completed);
+                cx.emit(Event::Completed { bytes: self.delivered_bytes });
+            }
+        } else if seq > self.next {
+            let known = self.beyond.end().unwrap_or(self.next);
+            for missing in known..seq {
+                cx.emit(Event::LossDetected { seq: missing });
+            }
+            if self.beyond.insert(seq, seq + 1) {
+                let slot = (seq - self.next) as usize;
+                if slot >= self.slots.len() {
+                    self.slots.resize_with(slot + 1, || None);
+                }
+                self.slots[slot] = Some(Payload { bytes: bytes.to_vec(), zeros });
+            }
+        }
+    }
+
+    fn deliver(&mut self, cx: &mut Cx<'_>, payload: Payload) {
+        let seq = self.next;
+        self.next += 1;
+        let len = payload.bytes.len() as u32 + payload.zeros;
+        if len == 0 {
+            return;
+        }
+        self.delivered_bytes += u64::from(len);
+        cx.emit(Event::Delivered { seq, bytes: len });
+        match self.events.back_mut() {
+            // Zeros that follow something that was not fetched yet need no event of their own.
+            Some(AppEvent::Delivered { zeros, .. })
+                if payload.bytes.is_empty() && zeros.checked_add(len).is_some() =>
+            {
+                *zeros += len;
+            }
+            _ => self
+                .events
+                .push_back(AppEvent::Delivered { bytes: payload.bytes, zeros: payload.zeros }),
+        }
+    }
+
+    /// Sends an acknowledgement for packet `seq`, or lets it wait for a second packet.
+    fn acknowledge(&mut self, cx: &mut Cx<'_>, seq: u64, may_wait: bool) {
+        if let (Some(delay), None, true) = (self.delay, self.delayed, may_wait) {
+            self.delayed = Some((cx.now + delay, seq));
+            return;
+        }
+        self.delayed = None;
+        self.make_ack(seq);
+    }
+
+    fn make_ack(&mut self, seq: u64) {
+        self.ack = Some(match &mut self.sack {
+            Some(history) => history.blocks_for(seq, self.next, &self.beyond),
+            None => SackBlocks::default(),
+        });
+    }
+}
+
+impl Machine for TcpReceiver {
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        if let Err(reason) = self.handle_segment(cx, &datagram) {
+            cx.emit(Event::BadInput { reason });
+        }
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        if let Some((_, seq)) = self.delayed.take_if(|(at, _)| *at <= cx.now) {
+            self.make_ack(seq);
+        }
+    }
+
+    /// Does nothing: the connection ends with the sender.
+    fn handle_close(&mut self, _cx: &mut Cx<'_>) {}
+
+    fn poll_transmit(&mut self, _cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let sack = self.ack.take()?;
+        let blocks = sack.as_slice().len() as u32;
+        Segment::Ack { flow: self.flow, next: self.next as u32, sack }.encode(buf);
+        let wire_len = match self.header {
+            Some(_) => wire::CONTROL_WIRE_LEN + wire::SACK_BLOCK_WIRE_LEN * blocks,
+            None => wire::IP_HEADER_LEN + buf.len() as u32,
+        };
+        Some(Transmit {
+            to: Destination::Node(self.peer),
+            zeros: 0,
+            payload_len: 0,
+            time_to_live: 255,
+            router_alert: false,
+            wire_len: Some(wire_len),
+        })
+    }
+
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        self.events.pop_front()
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.delayed.map(|(at, _)| at)
+    }
+}
+
+/// The blocks that were reported last, most recent first (src: RFC 2018 s4).
+#[derive(Clone, Debug)]
+struct SackHistory {
+    blocks: Vec<(u64, u64)>,
+    blocks_max: usize,
+}
+
+impl SackHistory {
+    fn new(blocks_max: usize) -> Self {
+        Self { blocks: Vec::with_capacity(blocks_max + 1), blocks_max }
+    }
+
+    /// The blocks to send with the acknowledgement for packet `seq`: the run that holds it, then
+    /// those reported before that it does not cover.
+    fn blocks_for(&mut self, seq: u64, next: u64, beyond: &RangeSet) -> SackBlocks {
+        let mut sack = SackBlocks::default();
+        if beyond.is_empty() {
+            self.blocks.clear();
+            return sack;
+        }
+        let run = beyond.run_with(seq);
+        let covered = run.unwrap_or((0, next));
+        self.blocks.retain(|block| !(covered.0 <= block.0 && covered.1 >= block.1));
+        if let Some(run) = run {
+            self.blocks.insert(0, run);
+        }
+        self.blocks.truncate(self.blocks_max);
+        for &(start, end) in &self.blocks {
+            sack.push(start as u32, end as u32);
+        }
+        sack
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_block_holds_the_packet_that_just_came_and_the_rest_is_history() {
+        let mut history = SackHistory::new(3);
+        let mut beyond = RangeSet::default();
+        let mut arrive = |seq: u64, next: u64| {
+            if seq >= next {
+                beyond.insert(seq, seq + 1);
+            }
+            beyond.remove_below(next);
+            history.blocks_for(seq, next, &beyond).as_slice().to_vec()
+        };
+        assert_eq!(arrive(5, 3), [(5, 6)]);
+        assert_eq!(arrive(7, 3), [(7, 8), (5, 6)]);
+        assert_eq!(arrive(6, 3), [(5, 8)], "the gap between two blocks is filled");
+        assert_eq!(arrive(10, 3), [(10, 11), (5, 8)]);
+        assert_eq!(arrive(12, 3), [(12, 13), (10, 11), (5, 8)]);
+        assert_eq!(arrive(14, 3), [(14, 15), (12, 13), (10, 11)], "three at most");
+        assert_eq!(arrive(7, 3), [(5, 8), (14, 15), (12, 13)], "a duplicate brings its block up");
+        assert_eq!(arrive(4, 8), [(14, 15), (12, 13)], "what is acknowledged leaves");
+        assert_eq!(arrive(8, 11), [(14, 15), (12, 13)]);
+    }
+
+    #[test]
+    fn no_blocks_without_a_gap() {
+        let mut history = SackHistory::new(3);
+        let mut beyond = RangeSet::default();
+        beyond.insert(5, 6);
+        assert_eq!(history.blocks_for(5, 3, &beyond).as_slice(), [(5, 6)]);
+        beyond.clear();
+        assert_eq!(history.blocks_for(4, 6, &beyond).as_slice(), []);
+    }
+}

@@ -1,0 +1,194 @@
+//! The retransmission timeout: a smoothed round trip in ticks of a coarse clock.
+
+use faircast_base::{Duration, Time};
+
+use super::settings::Settings;
+
+/// ns-2's estimator: RFC 6298 s2 in the fixed-point integers of BSD, with round trips counted in
+/// whole ticks of a clock whose phase is arbitrary.
+#[derive(Clone, Debug)]
+pub(super) struct RttEstimator {
+    tick_ns: u64,
+    phase_ns: u64,
+    min: Duration,
+    max: Duration,
+    /// Eight times the smoothed round trip in ticks; 0 before the first sample and after a long
+    /// back-off.
+    srtt_8: i64,
+    /// Four times the mean deviation in ticks.
+    rttvar_4: i64,
+    /// The timeout that follows from the estimate, without limits and back-off.
+    plain: Duration,
+    backoff: u64,
+    /// The timeout in force. Kept because it is asked for with each acknowledgement.
+    timeout: Duration,
+}
+
+impl RttEstimator {
+    pub(super) fn new(settings: &Settings) -> Self {
+        let mut new = Self {
+            tick_ns: settings.tick.as_nanos(),
+            phase_ns: 0,
+            min: settings.min_rto,
+            max: settings.max_rto,
+            srtt_8: 0,
+            rttvar_4: 0,
+            plain: settings.initial_rto,
+            backoff: 1,
+            timeout: Duration::ZERO,
+        };
+        new.timeout = new.compute();
+        new
+    }
+
+    /// Shifts the ticks of the clock by `phase`.
+    pub(super) fn set_phase(&mut self, phase: Duration) {
+        self.phase_ns = phase.as_nanos();
+    }
+
+    /// The retransmission timeout in force.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Takes a round trip; ends a back-off.
+    pub(super) fn sample(&mut self, sent: Time, now: Time) {
+        let tick_of = |t: Time| t.as_nanos().saturating_add(self.phase_ns) / self.tick_ns;
+        let rtt = i64::try_from(tick_of(now).saturating_sub(tick_of(sent))).unwrap_or(i64::MAX);
+        // Far above any round trip, and far below where the sums could overflow.
+        let rtt = rtt.clamp(1, 1 << 40);
+        if self.srtt_8 == 0 {
+            self.srtt_8 = rtt << 3;
+            self.rttvar_4 = rtt << 1;
+        } else {
+            // src: RFC 6298 s2.3 in the scaled form of V. Jacobson, Congestion Avoidance and
+            // Control, appendix A. Shifts round towards minus infinity, which is visible.
+            let error = rtt - (self.srtt_8 >> 3);
+            self.srtt_8 = (self.srtt_8 + error).max(1);
+            self.rttvar_4 = (self.rttvar_4 + error.abs() - (self.rttvar_4 >> 2)).max(1);
+        }
+        let ticks = ((self.rttvar_4 << 3) + self.srtt_8) >> 3;
+        self.plain = Duration::from_nanos(self.tick_ns) * ticks.unsigned_abs();
+        self.end_backoff();
+    }
+
+    /// Doubles the timeout. After four doublings the estimate is forgotten.
+    pub(super) fn back_off(&mut self) {
+        if self.backoff < 64 || self.timeout < self.max {
+            self.backoff *= 2;
+        }
+        if self.backoff > 8 {
+            self.srtt_8 = 0;
+        }
+        self.timeout = self.compute();
+    }
+
+    /// Ends a back-off without a new sample.
+    pub(super) fn end_backoff(&mut self) {
+        self.backoff = 1;
+        self.timeout = self.compute();
+    }
+
+    fn compute(&self) -> Duration {
+        let timeout = (self.plain.max(self.min) * self.backoff).min(self.max);
+        timeout.max(Duration::from_nanos(2 * self.tick_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::OPTIONS;
+    use faircast_proto::options::{OptionValue, Options};
+
+    fn estimator(pairs: &[(&str, &str)]) -> RttEstimator {
+        let raw = pairs.iter().map(|(k, v)| (k.to_string(), OptionValue::Text(v.to_string())));
+        RttEstimator::new(&Settings::new(&Options::checked(raw, OPTIONS).unwrap()))
+    }
+
+    fn ms(ms: u64) -> Time {
+        Time::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn the_first_sample_gives_three_round_trips() {
+        // src: RFC 6298 s2.2: RTO = R + 4 x R/2.
+        let mut rtt = estimator(&[]);
+        assert_eq!(rtt.timeout(), Duration::from_secs(3));
+        rtt.sample(ms(0), ms(100));
+        assert_eq!(rtt.timeout(), Duration::from_millis(300));
+    }
+
+    #[test]
+    fn a_steady_round_trip_brings_the_timeout_down_to_its_floor() {
+        for (min, want_ms) in [("0.2 s", 200), ("1 s", 1000), ("0 s", 110)] {
+            let mut rtt = estimator(&[("min_rto", min)]);
+            for _ in 0..50 {
+                rtt.sample(ms(1000), ms(1100));
+            }
+            // Scaled integers keep a deviation of a quarter tick, four of which are one tick.
+            let floor = Duration::from_millis(want_ms);
+            assert!(rtt.timeout() >= floor && rtt.timeout() <= floor * 4 / 3, "{min}: {:?}", rtt);
+        }
+    }
+
+    #[test]
+    fn round_trips_count_the_ticks_that_pass_and_depend_on_the_phase() {
+        // 9 ms are one tick of 10 ms if a tick falls within, else none, which counts as one.
+        for (phase_ms, sent, now, ticks) in [
+            (0, 0, 9, 1),
+            (0, 5, 14, 1),
+            (0, 9, 20, 2),
+            (1, 9, 20, 1),
+            (0, 0, 109, 10),
+            (1, 0, 109, 11),
+        ] {
+            let mut rtt = estimator(&[("min_rto", "0 s")]);
+            rtt.set_phase(Duration::from_millis(phase_ms));
+            rtt.sample(ms(sent), ms(now));
+            assert_eq!(
+                rtt.timeout(),
+                Duration::from_millis(30 * ticks).max(Duration::from_millis(20))
+            );
+        }
+    }
+
+    #[test]
+    fn back_off_doubles_up_to_the_maximum_and_a_sample_ends_it() {
+        let mut rtt = estimator(&[]);
+        rtt.sample(ms(0), ms(100));
+        let seconds: Vec<f64> = (0..10)
+            .map(|_| {
+                rtt.back_off();
+                rtt.timeout().as_secs_f64()
+            })
+            .collect();
+        assert_eq!(seconds, [0.6, 1.2, 2.4, 4.8, 9.6, 19.2, 38.4, 60.0, 60.0, 60.0]);
+        // The estimate was forgotten: the next sample counts as the first.
+        rtt.sample(ms(0), ms(200));
+        assert_eq!(rtt.timeout(), Duration::from_millis(600));
+    }
+
+    #[test]
+    fn the_floor_is_below_the_back_off_and_two_ticks_are_the_least() {
+        let mut rtt = estimator(&[("min_rto", "1 s")]);
+        rtt.sample(ms(0), ms(10));
+        assert_eq!(rtt.timeout(), Duration::from_secs(1));
+        rtt.back_off();
+        assert_eq!(rtt.timeout(), Duration::from_secs(2));
+        let rtt = estimator(&[("max_rto", "100 ms"), ("clock_granularity", "100 ms")]);
+        assert_eq!(rtt.timeout(), Duration::from_millis(200));
+    }
+
+    #[test]
+    fn no_times_overflow() {
+        let mut rtt = estimator(&[("clock_granularity", "1 us"), ("min_rto", "0 s")]);
+        for (sent, now) in [(ms(0), Time::MAX), (Time::MAX, ms(0)), (ms(0), Time::MAX)] {
+            rtt.sample(sent, now);
+            for _ in 0..200 {
+                rtt.back_off();
+            }
+            assert!(rtt.timeout() <= Duration::from_secs(60));
+        }
+    }
+}

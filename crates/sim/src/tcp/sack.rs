@@ -1,0 +1,110 @@
+//! SACK: recovery led by what the receiver says that it has.
+
+use faircast_base::{CutReason, Cx};
+
+use super::sender::{LastCut, TcpSender};
+
+impl TcpSender {
+    /// src: ns-2.35, behaviour of `Agent/TCP/Sack1`; Fall and Floyd, Simulation-based Comparisons
+    /// of Tahoe, Reno, and SACK TCP, 1996.
+    pub(super) fn on_ack_sack(&mut self, cx: &mut Cx<'_>, ack: u64, blocks: &[(u64, u64)]) {
+        if self.recovering {
+            self.on_ack_in_recovery(cx, ack, blocks);
+            return self.send_window(cx, false, usize::MAX);
+        }
+        if ack > self.una {
+            self.partial_seen = false;
+            self.take_new_ack(cx, ack);
+            self.open_window();
+            self.after_timeout = false;
+            self.scoreboard.clear();
+        } else if ack == self.una && !self.after_timeout && self.scoreboard.update(ack, blocks) {
+            self.on_sacked(cx);
+        }
+        if self.dup_acks == 0 {
+            self.send_window(cx, false, usize::MAX);
+        }
+    }
+
+    /// A duplicate acknowledgement that told something new, outside recovery.
+    fn on_sacked(&mut self, cx: &mut Cx<'_>) {
+        self.dup_acks += 1;
+        let threshold = self.settings.duplicate_acks;
+        if self.dup_acks == threshold {
+            if self.may_fast_retransmit() {
+                self.begin_recovery(cx);
+            }
+        } else if self.dup_acks < threshold && self.settings.limited_transmit {
+            self.send_one(cx);
+        }
+    }
+
+    fn begin_recovery(&mut self, cx: &mut Cx<'_>) {
+        self.recover = self.high;
+        // The duplicate acknowledgements say that so many have left the network.
+        self.pipe = (self.high - self.una) as i64 - i64::from(self.settings.duplicate_acks);
+        self.set_timer(cx.now);
+        self.stop_timing();
+        self.recovering = true;
+        self.scoreboard.mark_retransmitted(self.una);
+        self.last_cut = LastCut::DupAcks;
+        self.cut(cx, CutReason::Loss);
+        self.output(cx, self.una);
+    }
+
+    fn on_ack_in_recovery(&mut self, cx: &mut Cx<'_>, ack: u64, blocks: &[(u64, u64)]) {
+        self.pipe -= 1;
+        if ack >= self.recover {
+            self.recover = 1;
+            self.recovering = false;
+            self.take_new_ack(cx, ack);
+            self.after_timeout = false;
+            self.scoreboard.clear();
+        } else if ack > self.una {
+            // The retransmission and the packet that it replaces have both left the network.
+            self.pipe -= 1;
+            self.una = ack;
+            self.scoreboard.update(ack, blocks);
+            self.rtt.end_backoff();
+            self.set_timer(cx.now);
+        } else {
+            self.scoreboard.update(self.una, blocks);
+        }
+    }
+
+    /// Sends holes first, then new packets, as the pipe or outside recovery the window allows.
+    pub(super) fn send_pipe(&mut self, cx: &mut Cx<'_>, force: bool) {
+        if !force && self.waits() {
+            return;
+        }
+        let window = self.usable_window();
+        loop {
+            let open = if self.recovering {
+                self.pipe < self.cwnd as i64
+            } else {
+                self.next < self.last_una + window
+            };
+            if !open || self.last_una >= self.end || self.must_wait(cx, force) {
+                break;
+            }
+            let Some(seq) = self.next_to_send(window) else { break };
+            self.output(cx, seq);
+            self.next = self.next.max(seq + 1);
+            self.pipe += 1;
+        }
+    }
+
+    fn next_to_send(&mut self, window: u64) -> Option<u64> {
+        let limit = self.una + u64::from(self.settings.window_max);
+        if let Some(hole) = self.scoreboard.next_hole(self.una) {
+            // ns-2 leaves holes alone where nothing was ever cut since the last recovery.
+            let may = self.recover > 1 && hole < limit;
+            return may.then(|| {
+                self.scoreboard.mark_retransmitted(hole);
+                hole
+            });
+        }
+        let limit = if self.recovering { limit } else { self.una + window };
+        (self.next < limit.min(self.end)).then_some(self.next)
+    }
+}

@@ -1,0 +1,91 @@
+//! What a SACK sender knows of the packets that it has sent.
+
+use super::ranges::RangeSet;
+
+/// The scoreboard of ns-2's Sack1 agent: which packets beyond the cumulative acknowledgement have
+/// arrived, and up to where holes have been retransmitted. A retransmission that is lost too is
+/// left to the timer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scoreboard {
+    sacked: RangeSet,
+    /// Every hole below this has been retransmitted.
+    retransmitted: u64,
+}
+
+impl Scoreboard {
+    pub(super) fn clear(&mut self) {
+        if !self.sacked.is_empty() {
+            self.sacked.clear();
+        }
+        self.retransmitted = 0;
+    }
+
+    /// Takes what an acknowledgement says: all before `una` has arrived, and `blocks`. Says
+    /// whether it told anything new.
+    pub(super) fn update(&mut self, una: u64, blocks: &[(u64, u64)]) -> bool {
+        self.sacked.remove_below(una);
+        let mut news = false;
+        for &(start, end) in blocks {
+            if end > una {
+                news |= self.sacked.insert(start.max(una), end);
+            }
+        }
+        news
+    }
+
+    /// The first hole that has not been retransmitted and has an arrived packet above it.
+    pub(super) fn next_hole(&mut self, una: u64) -> Option<u64> {
+        if self.sacked.is_empty() {
+            return None;
+        }
+        self.retransmitted = self.retransmitted.max(una);
+        let hole = self.sacked.gap_from(self.retransmitted)?;
+        self.retransmitted = hole;
+        Some(hole)
+    }
+
+    /// Notes that packet `seq` has been retransmitted.
+    pub(super) fn mark_retransmitted(&mut self, seq: u64) {
+        self.retransmitted = self.retransmitted.max(seq + 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_hole_is_offered_once_from_the_bottom_up() {
+        let mut board = Scoreboard::default();
+        assert_eq!(board.next_hole(10), None);
+        assert!(board.update(10, &[(12, 14), (17, 18)]));
+        assert!(!board.update(10, &[(12, 14)]), "nothing new");
+        let mut holes = Vec::new();
+        while let Some(hole) = board.next_hole(10) {
+            board.mark_retransmitted(hole);
+            holes.push(hole);
+        }
+        assert_eq!(holes, [10, 11, 14, 15, 16]);
+        assert!(board.update(10, &[(20, 21)]));
+        assert_eq!(board.next_hole(10), Some(18));
+    }
+
+    #[test]
+    fn a_cumulative_acknowledgement_outruns_the_retransmissions() {
+        let mut board = Scoreboard::default();
+        board.update(10, &[(12, 14), (20, 21)]);
+        board.mark_retransmitted(10);
+        board.update(16, &[(20, 21)]);
+        assert_eq!(board.next_hole(16), Some(16));
+        board.clear();
+        assert_eq!(board.next_hole(16), None);
+    }
+
+    #[test]
+    fn blocks_below_the_cumulative_acknowledgement_say_nothing() {
+        let mut board = Scoreboard::default();
+        assert!(!board.update(10, &[(5, 8), (8, 10)]));
+        assert!(board.update(10, &[(8, 12)]));
+        assert_eq!(board.next_hole(10), None);
+    }
+}

@@ -1,0 +1,459 @@
+//! The sending end: what all flavours share.
+
+use std::collections::VecDeque;
+
+use faircast_base::{BadInput, CutReason, Cx, Duration, Event, FlowId, NodeId, Time, TimeoutKind};
+use faircast_proto::content::Content;
+use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
+
+use super::rtt::RttEstimator;
+use super::scoreboard::Scoreboard;
+use super::settings::Settings;
+use super::wire::{self, Segment};
+use super::{Flavour, Setup};
+
+/// The sending end of a TCP connection.
+///
+/// All state changes happen when an acknowledgement or a timeout is handled; the packets that
+/// they cause wait in a list until they are polled, and are written only then.
+pub struct TcpSender {
+    pub(super) flavour: Flavour,
+    pub(super) settings: Settings,
+    flow: FlowId,
+    peer: NodeId,
+    payload: u32,
+    header: Option<u32>,
+    content: Box<dyn Content>,
+    /// Bytes of the object; `u64::MAX` where it never ends.
+    object_len: u64,
+    /// The first packet after the object; `u64::MAX` likewise.
+    object_end: u64,
+    start: Option<Time>,
+
+    /// The first packet that is not acknowledged (ns-2: highest_ack_ + 1).
+    pub(super) una: u64,
+    /// The same, but not moved by partial acknowledgements during SACK recovery (last_ack_ + 1).
+    pub(super) last_una: u64,
+    /// The next packet to send, which goes back to `una` after a timeout (t_seqno_).
+    pub(super) next: u64,
+    /// The first packet that was never sent (maxseq_ + 1).
+    pub(super) high: u64,
+    /// The first packet that will never be sent (curseq_).
+    pub(super) end: u64,
+    /// The first packet after those sent before the last cut (recover_ + 1).
+    pub(super) recover: u64,
+
+    pub(super) cwnd: f64,
+    pub(super) ssthresh: f64,
+    pub(super) dup_acks: u32,
+    /// Packets by which duplicate acknowledgements inflate the window; 0 outside recovery.
+    pub(super) inflation: u64,
+    pub(super) last_cut: LastCut,
+    /// Whether this recovery has had a partial acknowledgement.
+    pub(super) partial_seen: bool,
+    /// SACK: whether fast recovery is on, and packets believed to be in the network during it.
+    pub(super) recovering: bool,
+    pub(super) pipe: i64,
+    /// SACK: whether a timeout has not been followed by a new acknowledgement yet.
+    pub(super) after_timeout: bool,
+    pub(super) scoreboard: Scoreboard,
+
+    pub(super) rtt: RttEstimator,
+    /// The packet whose round trip is being measured, and when it was sent.
+    timed: Option<(u64, Time)>,
+    retransmit_at: Option<Time>,
+    retransmit_after: Duration,
+    /// When a send that waits for the random overhead may go on.
+    send_at: Option<Time>,
+
+    out: VecDeque<u64>,
+    /// The whole packets of the window as last told to the trace.
+    told_window: u64,
+    completed: bool,
+    completed_untold: bool,
+}
+
+/// What last made the sender cut its window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LastCut {
+    /// Nothing yet.
+    None,
+    /// Duplicate acknowledgements, and recovery has not ended.
+    DupAcks,
+    /// Duplicate acknowledgements, and recovery has ended.
+    Recovered,
+    /// A timeout.
+    Timeout,
+}
+
+impl TcpSender {
+    pub(super) fn new(flavour: Flavour, setup: Setup<'_>, content: Box<dyn Content>) -> Self {
+        let settings = Settings::new(setup.options);
+        let payload = setup.payload.max(1);
+        let object_end = content.len().map_or(u64::MAX, |len| {
+            // An empty object is one empty packet.
+            u64::from(settings.syn) + len.div_ceil(u64::from(payload)).max(1)
+        });
+        Self {
+            flavour,
+            settings,
+            flow: setup.flow,
+            peer: setup.peer,
+            payload,
+            header: setup.header,
+            object_len: content.len().unwrap_or(u64::MAX),
+            object_end,
+            content,
+            start: Some(setup.start),
+            una: 0,
+            last_una: 0,
+            next: 0,
+            high: 0,
+            end: object_end,
+            recover: 1,
+            // A SYN goes alone (ns-2: delay_growth_).
+            cwnd: if settings.syn { 1.0 } else { settings.initial_window },
+            ssthresh: settings.initial_ssthresh,
+            dup_acks: 0,
+            inflation: 0,
+            last_cut: LastCut::None,
+            partial_seen: false,
+            recovering: false,
+            pipe: 0,
+            after_timeout: false,
+            scoreboard: Scoreboard::default(),
+            rtt: RttEstimator::new(&settings),
+            timed: None,
+            retransmit_at: None,
+            retransmit_after: Duration::ZERO,
+            send_at: None,
+            out: VecDeque::new(),
+            told_window: 0,
+            completed: false,
+            completed_untold: false,
+        }
+    }
+
+    /// The congestion window in packets; may be below one until the next timeout, as in ns-2.
+    pub fn window(&self) -> f64 {
+        self.cwnd
+    }
+
+    /// Where in the object packet `seq` starts, in bytes.
+    fn offset(&self, seq: u64) -> u64 {
+        let data_packet = seq.saturating_sub(u64::from(self.settings.syn));
+        data_packet.saturating_mul(u64::from(self.payload)).min(self.object_len)
+    }
+
+    fn payload_len(&self, seq: u64) -> u32 {
+        // No packet's length exceeds `payload`, which is 32 bits wide.
+        (self.offset(seq + 1) - self.offset(seq)) as u32
+    }
+
+    /// The window that limits sending, in whole packets (ns-2: window()).
+    pub(super) fn usable_window(&self) -> u64 {
+        (self.cwnd as u64 + self.inflation).min(u64::from(self.settings.window_max))
+    }
+
+    /// Puts a packet on the list of those to send (ns-2: output()).
+    pub(super) fn output(&mut self, cx: &mut Cx<'_>, seq: u64) {
+        if seq >= self.end {
+            return;
+        }
+        let nothing_in_flight = self.una == self.high;
+        self.out.push_back(seq);
+        let repair = seq < self.high;
+        cx.emit(Event::DataSent { seq, bytes: self.payload_len(seq), repair });
+        if !repair {
+            self.high = seq + 1;
+            self.timed = self.timed.or(Some((seq, cx.now)));
+        }
+        if self.retransmit_at.is_none() || nothing_in_flight {
+            self.set_timer(cx.now);
+        }
+    }
+
+    pub(super) fn set_timer(&mut self, now: Time) {
+        self.retransmit_after = self.rtt.timeout();
+        self.retransmit_at = Some(now + self.retransmit_after);
+    }
+
+    /// Stops measuring a round trip: what is in flight is about to be retransmitted (Karn).
+    pub(super) fn stop_timing(&mut self) {
+        self.timed = None;
+    }
+
+    /// Ends the measurement that `ack` completes; says whether there was one.
+    pub(super) fn take_timed(&mut self, ack: u64) -> Option<Time> {
+        let (seq, sent) = self.timed?;
+        if ack <= seq {
+            return None;
+        }
+        self.timed = None;
+        Some(sent)
+    }
+
+    /// Takes an acknowledgement of all before `ack`, some of it new (ns-2: newack()).
+    pub(super) fn take_new_ack(&mut self, cx: &mut Cx<'_>, ack: u64) {
+        self.dup_acks = 0;
+        self.una = ack;
+        self.last_una = ack;
+        self.next = self.next.max(ack);
+        if let Some(sent) = self.take_timed(ack) {
+            self.rtt.sample(sent, cx.now);
+            let rtt_ns = cx.now.since(sent).as_nanos();
+            cx.emit(Event::RttSample { node: self.peer, rtt_ns });
+        }
+        self.set_timer(cx.now);
+    }
+
+    /// The window's growth with an acknowledgement of new data (ns-2: opencwnd()).
+    pub(super) fn open_window(&mut self) {
+        self.cwnd += if self.cwnd < self.ssthresh { 1.0 } else { 1.0 / self.cwnd };
+        if self.una == 1 {
+            // ns-2 sets the initial window when packet 0 is acknowledged, SYN or not.
+            self.cwnd = self.settings.initial_window;
+        }
+    }
+
+    /// Halves the window, or after a timeout the threshold alone (ns-2: slowdown()).
+    pub(super) fn cut(&mut self, cx: &mut Cx<'_>, reason: CutReason) {
+        let half = if self.settings.precision_reduce {
+            (self.cwnd + self.inflation as f64).min(f64::from(self.settings.window_max)) / 2.0
+        } else {
+            (self.usable_window() / 2) as f64
+        };
+        self.ssthresh = (half as u64).max(2) as f64;
+        self.cwnd = if reason == CutReason::Timeout { 1.0 } else { half };
+        cx.emit(Event::Cut { reason, window_milli: milli(self.cwnd) });
+    }
+
+    /// Whether duplicate acknowledgements may start a fast retransmit: not for losses among the
+    /// packets that were in flight at the last cut (ns-2: bugFix_).
+    pub(super) fn may_fast_retransmit(&self) -> bool {
+        // The exception lets the loss of the first data packet be repaired fast.
+        self.una > self.recover || self.una == 1 || !self.settings.one_cut_per_window
+    }
+
+    /// Limited transmit: a new packet for an early duplicate acknowledgement (src: RFC 3042).
+    pub(super) fn send_one(&mut self, cx: &mut Cx<'_>) {
+        let ahead = (self.next + 1) as f64 - self.una as f64;
+        if self.next < self.una + u64::from(self.settings.window_max)
+            && self.next < self.end
+            && ahead <= self.cwnd + f64::from(self.dup_acks)
+        {
+            self.output(cx, self.next);
+            self.next += 1;
+        }
+    }
+
+    /// Sends what the window allows, at most `burst_max` packets (ns-2: send_much()). `force`
+    /// says that the random overhead has been waited for.
+    pub(super) fn send_window(&mut self, cx: &mut Cx<'_>, force: bool, burst_max: usize) {
+        if self.flavour == Flavour::Sack {
+            return self.send_pipe(cx, force);
+        }
+        if !force && self.send_at.is_some() {
+            return;
+        }
+        let limit = (self.una + self.usable_window()).min(self.end);
+        for _ in 0..burst_max {
+            if self.next >= limit || self.must_wait(cx, force) {
+                break;
+            }
+            self.output(cx, self.next);
+            self.next += 1;
+        }
+    }
+
+    /// Whether a send must wait for the random overhead, which then begins unless it already has.
+    pub(super) fn must_wait(&mut self, cx: &mut Cx<'_>, force: bool) -> bool {
+        if force || self.settings.overhead == Duration::ZERO {
+            return false;
+        }
+        if self.send_at.is_none() {
+            self.send_at = Some(cx.now + self.settings.overhead.mul_f64(cx.rng.unit()));
+        }
+        true
+    }
+
+    /// Whether a send waits for the random overhead.
+    pub(super) fn waits(&self) -> bool {
+        self.send_at.is_some()
+    }
+
+    fn begin(&mut self, cx: &mut Cx<'_>) {
+        if self.settings.random_clock_phase {
+            self.rtt.set_phase(self.settings.tick.mul_f64(cx.rng.unit()));
+        }
+        self.send_window(cx, false, usize::MAX);
+    }
+
+    /// The retransmission timer has run out (ns-2: timeout()).
+    fn time_out(&mut self, cx: &mut Cx<'_>) {
+        self.inflation = 0;
+        self.dup_acks = 0;
+        self.recovering = false;
+        self.after_timeout = true;
+        self.last_una = self.una;
+        self.recover = self.high;
+        self.scoreboard.clear();
+        self.cwnd = self.cwnd.max(1.0);
+        if self.una == self.high {
+            // Nothing is in flight: the connection was idle and starts slowly again.
+            self.cwnd = 1.0;
+        } else {
+            let after_ns = self.retransmit_after.as_nanos();
+            cx.emit(Event::Timeout { kind: TimeoutKind::Retransmission, after_ns });
+            if self.una == 0 {
+                // src: RFC 5681 s3.1: a lost SYN makes the initial window one packet.
+                self.settings.initial_window = 1.0;
+            }
+            self.cut(cx, CutReason::Timeout);
+            self.rtt.back_off();
+        }
+        self.last_cut = LastCut::Timeout;
+        self.set_timer(cx.now);
+        self.next = self.una;
+        self.timed = None;
+        self.send_window(cx, false, usize::MAX);
+    }
+
+    /// Takes a segment from the network.
+    fn handle_segment(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Result<(), BadInput> {
+        let (segment, _) = Segment::decode(datagram.bytes)?;
+        let Segment::Ack { flow, next, sack } = segment else { return Err(BadInput::Malformed) };
+        if flow != self.flow || datagram.from != self.peer {
+            return Err(BadInput::Foreign);
+        }
+        let ack = wire::unwrap_near(self.una, next).ok_or(BadInput::OutOfWindow)?;
+        if ack > self.high {
+            return Err(BadInput::Absurd);
+        }
+        let mut blocks = [(0, 0); wire::SACK_BLOCKS_MAX];
+        let mut count = 0;
+        for &(start, end) in sack.as_slice() {
+            let start = wire::unwrap_near(self.una, start).ok_or(BadInput::OutOfWindow)?;
+            let end = wire::unwrap_near(self.una, end).ok_or(BadInput::OutOfWindow)?;
+            if start >= end || end > self.high {
+                return Err(BadInput::Absurd);
+            }
+            blocks[count] = (start, end);
+            count += 1;
+        }
+        self.handle_ack(cx, ack, &blocks[..count]);
+        Ok(())
+    }
+
+    fn handle_ack(&mut self, cx: &mut Cx<'_>, ack: u64, blocks: &[(u64, u64)]) {
+        // Payload bytes of one acknowledgement are bounded by the window, so they fit.
+        let bytes = self.offset(ack).saturating_sub(self.offset(self.una)) as u32;
+        cx.emit(Event::AckReceived { seq: ack.saturating_sub(1), bytes, from: self.peer });
+        if self.una < self.end {
+            match self.flavour {
+                Flavour::Reno => self.on_ack_reno(cx, ack),
+                Flavour::NewReno => self.on_ack_newreno(cx, ack),
+                Flavour::Sack => self.on_ack_sack(cx, ack, blocks),
+            }
+        }
+        self.finish_if_done(cx);
+        self.tell_window(cx);
+    }
+
+    /// Stops the timers once everything that will ever be sent is acknowledged.
+    fn finish_if_done(&mut self, cx: &mut Cx<'_>) {
+        if self.una < self.end {
+            return;
+        }
+        self.retransmit_at = None;
+        self.send_at = None;
+        if !self.completed && self.una == self.object_end {
+            self.completed = true;
+            self.completed_untold = true;
+            cx.emit(Event::Completed { bytes: self.offset(self.una) });
+        }
+    }
+
+    /// Tells the trace of the window where its whole packets have changed.
+    fn tell_window(&mut self, cx: &mut Cx<'_>) {
+        let whole = self.cwnd as u64;
+        if whole != self.told_window {
+            self.told_window = whole;
+            let flight = self.next.saturating_sub(self.una) as u32;
+            cx.emit(Event::Window { window_milli: milli(self.cwnd), flight });
+        }
+    }
+
+    fn write(&mut self, seq: u64, buf: &mut Vec<u8>) -> Transmit {
+        let syn = self.settings.syn && seq == 0;
+        let fin = seq + 1 == self.object_end;
+        Segment::Data { flow: self.flow, seq: seq as u32, syn, fin }.encode(buf);
+        let payload_len = self.payload_len(seq);
+        let zeros = if payload_len == 0 {
+            0
+        } else {
+            self.content.read(self.offset(seq), payload_len, buf)
+        };
+        let wire_len = match self.header {
+            Some(_) if syn => wire::CONTROL_WIRE_LEN,
+            Some(header) => payload_len + header,
+            None => wire::IP_HEADER_LEN + wire::HEADER_LEN + payload_len,
+        };
+        Transmit {
+            to: Destination::Node(self.peer),
+            zeros,
+            payload_len,
+            time_to_live: 255,
+            router_alert: false,
+            wire_len: Some(wire_len),
+        }
+    }
+}
+
+impl Machine for TcpSender {
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        if let Err(reason) = self.handle_segment(cx, &datagram) {
+            cx.emit(Event::BadInput { reason });
+        }
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        if self.start.take_if(|at| *at <= cx.now).is_some() {
+            self.begin(cx);
+        }
+        // Where both are due, what was to be sent was to be sent first.
+        if self.send_at.take_if(|at| *at <= cx.now).is_some() {
+            self.send_window(cx, true, usize::MAX);
+        }
+        if self.retransmit_at.is_some_and(|at| at <= cx.now) {
+            self.time_out(cx);
+        }
+        self.tell_window(cx);
+    }
+
+    /// Ends the stream after the packets that have been sent. A finite object of which packets
+    /// are left out is never reported as complete.
+    fn handle_close(&mut self, cx: &mut Cx<'_>) {
+        self.start = None;
+        self.end = self.end.min(self.high);
+        self.finish_if_done(cx);
+    }
+
+    fn poll_transmit(&mut self, _cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let seq = self.out.pop_front()?;
+        Some(self.write(seq, buf))
+    }
+
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        std::mem::take(&mut self.completed_untold).then_some(AppEvent::Completed)
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        [self.start, self.send_at, self.retransmit_at].into_iter().flatten().min()
+    }
+}
+
+/// Thousandths, rounded to the nearest.
+fn milli(packets: f64) -> u64 {
+    (packets * 1000.0 + 0.5) as u64
+}

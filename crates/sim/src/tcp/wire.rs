@@ -1,0 +1,239 @@
+//! Segments as bytes: the TCP header of RFC 9293 s3.1 with the SACK option of RFC 2018 s3.
+//!
+//! Sequence and acknowledgement numbers count packets and not bytes, as in ns-2. The two port
+//! fields together carry the flow; the checksum field stays zero.
+
+use faircast_base::{BadInput, FlowId};
+
+/// Bytes of a header without options.
+pub(super) const HEADER_LEN: u32 = 20;
+/// Bytes of an IPv4 header without options.
+pub(super) const IP_HEADER_LEN: u32 = 20;
+/// Bytes that ns-2 counts for a SYN or an acknowledgement, and for each SACK block in it.
+pub(super) const CONTROL_WIRE_LEN: u32 = 40;
+pub(super) const SACK_BLOCK_WIRE_LEN: u32 = 8;
+/// Most SACK blocks in a segment: what 40 bytes of options hold.
+pub(super) const SACK_BLOCKS_MAX: usize = 4;
+
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const ACK: u8 = 0x10;
+
+const OPTION_END: u8 = 0;
+const OPTION_NOP: u8 = 1;
+const OPTION_SACK: u8 = 5;
+
+/// SACK blocks as they go on the wire: each the first packet that it covers and the first that it
+/// does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SackBlocks {
+    blocks: [(u32, u32); SACK_BLOCKS_MAX],
+    len: u8,
+}
+
+impl SackBlocks {
+    /// Adds a block; past [`SACK_BLOCKS_MAX`] it is left out.
+    pub(super) fn push(&mut self, start: u32, end: u32) {
+        if let Some(slot) = self.blocks.get_mut(usize::from(self.len)) {
+            *slot = (start, end);
+            self.len += 1;
+        }
+    }
+
+    pub(super) fn as_slice(&self) -> &[(u32, u32)] {
+        &self.blocks[..usize::from(self.len)]
+    }
+}
+
+/// What a segment says, without its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Segment {
+    /// A packet of the sender.
+    Data {
+        flow: FlowId,
+        seq: u32,
+        /// Whether it opens the connection and has no payload.
+        syn: bool,
+        /// Whether it is the last packet of the object.
+        fin: bool,
+    },
+    /// An acknowledgement of all packets before `next`.
+    Ack { flow: FlowId, next: u32, sack: SackBlocks },
+}
+
+impl Segment {
+    /// Appends the header to `buf`.
+    pub(super) fn encode(&self, buf: &mut Vec<u8>) {
+        let (flow, seq, ack, flags, sack) = match self {
+            Self::Data { flow, seq, syn, fin } => {
+                let flags = if *syn { SYN } else { 0 } | if *fin { FIN } else { 0 };
+                (flow, *seq, 0, flags, [].as_slice())
+            }
+            Self::Ack { flow, next, sack } => (flow, 0, *next, ACK, sack.as_slice()),
+        };
+        let mut header = [0; HEADER_LEN as usize];
+        header[..4].copy_from_slice(&flow.0.to_be_bytes());
+        header[4..8].copy_from_slice(&seq.to_be_bytes());
+        header[8..12].copy_from_slice(&ack.to_be_bytes());
+        let words = HEADER_LEN / 4 + if sack.is_empty() { 0 } else { 1 + 2 * sack.len() as u32 };
+        header[12] = (words as u8) << 4;
+        header[13] = flags;
+        // The window field says "as much as can be said": the sender's limit is its own setting.
+        header[14..16].copy_from_slice(&u16::MAX.to_be_bytes());
+        buf.extend_from_slice(&header);
+        if !sack.is_empty() {
+            let len = 2 + 8 * sack.len() as u8;
+            buf.extend_from_slice(&[OPTION_NOP, OPTION_NOP, OPTION_SACK, len]);
+            for (start, end) in sack {
+                buf.extend_from_slice(&start.to_be_bytes());
+                buf.extend_from_slice(&end.to_be_bytes());
+            }
+        }
+    }
+
+    /// Reads a header; returns it and its length.
+    pub(super) fn decode(bytes: &[u8]) -> Result<(Self, usize), BadInput> {
+        let header = bytes.get(..HEADER_LEN as usize).ok_or(BadInput::Truncated)?;
+        let len = usize::from(header[12] >> 4) * 4;
+        if len < HEADER_LEN as usize {
+            return Err(BadInput::Malformed);
+        }
+        let options = bytes.get(HEADER_LEN as usize..len).ok_or(BadInput::Truncated)?;
+        let flow = FlowId(word(&header[..4]));
+        let segment = match header[13] {
+            flags if flags & !(SYN | FIN) == 0 => Self::Data {
+                flow,
+                seq: word(&header[4..8]),
+                syn: flags & SYN != 0,
+                fin: flags & FIN != 0,
+            },
+            ACK => Self::Ack { flow, next: word(&header[8..12]), sack: decode_sack(options)? },
+            _ => return Err(BadInput::Malformed),
+        };
+        Ok((segment, len))
+    }
+}
+
+/// Reads the SACK option among others; those that are not known are passed over.
+fn decode_sack(mut options: &[u8]) -> Result<SackBlocks, BadInput> {
+    let mut sack = SackBlocks::default();
+    while let Some((&kind, rest)) = options.split_first() {
+        match kind {
+            OPTION_END => break,
+            OPTION_NOP => options = rest,
+            _ => {
+                let len = usize::from(*rest.first().ok_or(BadInput::Malformed)?);
+                if len < 2 || len > options.len() {
+                    return Err(BadInput::Malformed);
+                }
+                if kind == OPTION_SACK {
+                    for block in options[2..len].chunks_exact(8) {
+                        sack.push(word(&block[..4]), word(&block[4..]));
+                    }
+                }
+                options = &options[len..];
+            }
+        }
+    }
+    Ok(sack)
+}
+
+fn word(bytes: &[u8]) -> u32 {
+    u32::from_be_bytes(bytes.try_into().expect("callers pass four bytes"))
+}
+
+/// The 64-bit number nearest to `near` whose low half is `low`; `None` where it would be negative.
+pub(super) fn unwrap_near(near: u64, low: u32) -> Option<u64> {
+    near.checked_add_signed(i64::from(low.wrapping_sub(near as u32) as i32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn segments_survive_the_wire() {
+        let flow = FlowId(0x0001_0203);
+        let mut sack = SackBlocks::default();
+        let ack = |sack| Segment::Ack { flow, next: 7, sack };
+        let mut segments = vec![
+            (Segment::Data { flow, seq: 0, syn: true, fin: false }, 20),
+            (Segment::Data { flow, seq: u32::MAX, syn: false, fin: true }, 20),
+            (ack(sack), 20),
+        ];
+        for i in 1..=5 {
+            sack.push(10 * i, 10 * i + 5);
+            segments.push((ack(sack), 24 + 8 * i.min(4) as usize));
+        }
+        for (segment, len) in segments {
+            let mut bytes = Vec::new();
+            segment.encode(&mut bytes);
+            assert_eq!(bytes.len(), len, "{segment:?}");
+            assert_eq!(Segment::decode(&bytes), Ok((segment, len)));
+        }
+    }
+
+    #[test]
+    fn options_that_are_not_known_are_passed_over() {
+        let mut bytes = Vec::new();
+        Segment::Ack { flow: FlowId(1), next: 3, sack: SackBlocks::default() }.encode(&mut bytes);
+        // A timestamp option (kind 8, 10 bytes), a SACK block and the end of the list.
+        bytes.extend_from_slice(&[8, 10, 0, 0, 0, 0, 0, 0, 0, 0]);
+        bytes.extend_from_slice(&[5, 10, 0, 0, 0, 5, 0, 0, 0, 6]);
+        bytes.extend_from_slice(&[0, 0, 0, 0]);
+        bytes[12] = 11 << 4;
+        let mut sack = SackBlocks::default();
+        sack.push(5, 6);
+        let want = Segment::Ack { flow: FlowId(1), next: 3, sack };
+        assert_eq!(Segment::decode(&bytes), Ok((want, 44)));
+    }
+
+    #[test]
+    fn bad_headers_are_refused() {
+        let mut good = Vec::new();
+        Segment::Ack { flow: FlowId(1), next: 3, sack: SackBlocks::default() }.encode(&mut good);
+        assert_eq!(Segment::decode(&good[..19]), Err(BadInput::Truncated));
+        for (at, value, want) in [
+            (12, 4 << 4, BadInput::Malformed),
+            (12, 6 << 4, BadInput::Truncated),
+            (13, 0x12, BadInput::Malformed),
+        ] {
+            let mut bad = good.clone();
+            bad[at] = value;
+            assert_eq!(Segment::decode(&bad), Err(want), "byte {at}");
+        }
+        for option in [[5, 0, 0, 0], [5, 5, 0, 0], [1, 1, 1, 5]] {
+            let mut bad = good.clone();
+            bad[12] = 6 << 4;
+            bad.extend_from_slice(&option);
+            assert_eq!(Segment::decode(&bad), Err(BadInput::Malformed), "{option:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_unwrap_to_the_nearest() {
+        for (near, low, want) in [
+            (0, 5, Some(5)),
+            (5, u32::MAX, None),
+            (1 << 32, u32::MAX, Some((1 << 32) - 1)),
+            ((1 << 32) - 1, 2, Some((1 << 32) + 2)),
+        ] {
+            assert_eq!(unwrap_near(near, low), want, "{near} {low}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let _ = Segment::decode(&bytes);
+        }
+
+        #[test]
+        fn options_of_any_bytes_never_panic(mut bytes in proptest::collection::vec(any::<u8>(), 60)) {
+            bytes[13] = ACK;
+            bytes[12] |= 0x50;
+            let _ = Segment::decode(&bytes);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The event queue: a monotone radix heap with 64 slots a level.
+//!
+//! Every event sits at the level of the highest base-64 digit in which its time differs from the
+//! time of the last event taken, in the slot of that digit. Taking the earliest event means
+//! spreading one slot over the levels below it, so an event moves a few times at most, in
+//! sequential memory. Events of equal time come out in the order in which they went in: slots are
+//! first in, first out, and a slot is spread before anything younger can enter the levels below.
+
+use faircast_base::Time;
+
+const BITS: u32 = 6;
+const SLOTS: usize = 1 << BITS;
+/// Enough for 64-bit times: 11 x 6 = 66 bits.
+const LEVELS: usize = 11;
+
+struct Level<T> {
+    /// Bit i: whether slot i holds events.
+    occupied: u64,
+    slots: [Vec<(u64, T)>; SLOTS],
+}
+
+/// A queue of events ordered by time, then by insertion.
+pub struct Wheel<T> {
+    levels: Box<[Level<T>]>,
+    /// Bit i: whether level i holds events.
+    occupied: u32,
+    /// Time of the last event taken; nothing may be scheduled before it.
+    last: u64,
+    /// Events already taken from the slot of `last` at level 0.
+    head: usize,
+    len: usize,
+    spread: Vec<(u64, T)>,
+}
+
+impl<T: Copy> Default for Wheel<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Copy> Wheel<T> {
+    /// An empty queue at time zero.
+    pub fn new() -> Self {
+        let level = || Level { occupied: 0, slots: std::array::from_fn(|_| Vec::new()) };
+        Self {
+            levels: (0..LEVELS).map(|_| level()).collect(),
+            occupied: 0,
+            last: 0,
+            head: 0,
+            len: 0,
+            spread: Vec::new(),
+        }
+    }
+
+    /// How many events wait.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Schedules an event. A time before that of the last event taken is taken as that.
+    #[inline]
+    pub fn push(&mut self, at: Time, event: T) {
+        self.len += 1;
+        self.place(at.as_nanos().max(self.last), event);
+    }
+
+    /// Takes the earliest event.
+    #[inline]
+    pub fn pop(&mut self) -> Option<(Time, T)> {
+        if self.occupied == 0 {
+            return None;
+        }
+        self.len -= 1;
+        loop {
+            let level_index = self.occupied.trailing_zeros() as usize;
+            if level_index == 0 {
+                return Some(self.pop_lowest());
+            }
+            let level = &mut self.levels[level_index];
+            let slot_index = level.occupied.trailing_zeros() as usize;
+            let slot = &mut level.slots[slot_index];
+            if let [(time, event)] = slot[..] {
+                // The only event of the lowest slot is the earliest of all.
+                slot.clear();
+                self.vacate(level_index, slot_index);
+                self.last = time;
+                return Some((Time::from_nanos(time), event));
+            }
+            self.spread_slot(level_index, slot_index);
+        }
+    }
+
+    /// Takes the first event of the lowest slot of level 0: all its events have one time.
+    #[inline]
+    fn pop_lowest(&mut self) -> (Time, T) {
+        let level = &mut self.levels[0];
+        let slot_index = level.occupied.trailing_zeros() as usize;
+        let slot = &mut level.slots[slot_index];
+        let (time, event) = slot[self.head];
+        self.last = time;
+        self.head += 1;
+        if self.head == slot.len() {
+            slot.clear();
+            self.head = 0;
+            self.vacate(0, slot_index);
+        }
+        (Time::from_nanos(time), event)
+    }
+
+    /// Moves the events of a slot to the levels below, in order.
+    fn spread_slot(&mut self, level_index: usize, slot_index: usize) {
+        let mut events = std::mem::take(&mut self.spread);
+        std::mem::swap(&mut events, &mut self.levels[level_index].slots[slot_index]);
+        self.vacate(level_index, slot_index);
+        self.last = events.iter().map(|(time, _)| *time).min().expect("the slot is occupied");
+        for (time, event) in events.drain(..) {
+            self.place(time, event);
+        }
+        self.spread = events;
+    }
+
+    #[inline]
+    fn place(&mut self, time: u64, event: T) {
+        let difference = time ^ self.last;
+        let level_index = ((63 - (difference | 1).leading_zeros()) / BITS) as usize;
+        let slot_index = (time >> (BITS * level_index as u32)) as usize & (SLOTS - 1);
+        let level = &mut self.levels[level_index];
+        level.slots[slot_index].push((time, event));
+        level.occupied |= 1 << slot_index;
+        self.occupied |= 1 << level_index;
+    }
+
+    #[inline]
+    fn vacate(&mut self, level_index: usize, slot_index: usize) {
+        let level = &mut self.levels[level_index];
+        level.occupied &= !(1 << slot_index);
+        if level.occupied == 0 {
+            self.occupied &= !(1 << level_index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn equal_times_come_out_in_the_order_in_which_they_went_in() {
+        let mut wheel = Wheel::new();
+        for i in 0..1000u32 {
+            wheel.push(Time::from_nanos(u64::from(i % 7) * 1_000_003), i);
+        }
+        let mut last = (Time::ZERO, 0);
+        for _ in 0..1000 {
+            let (at, i) = wheel.pop().unwrap();
+            assert!((at, i) >= last, "{at} {i} after {last:?}");
+            last = (at, i);
+        }
+        assert!(wheel.pop().is_none() && wheel.is_empty());
+    }
+
+    proptest! {
+        /// Against a sorted map, with pushes between the pops, as a simulation does.
+        #[test]
+        fn it_orders_as_a_sorted_map_does(
+            steps in prop::collection::vec((0u64..5, 0u32..40, any::<bool>()), 1..400)
+        ) {
+            let (mut wheel, mut model, mut now) = (Wheel::new(), BTreeMap::new(), 0u64);
+            for (i, (factor, shift, pop)) in steps.into_iter().enumerate() {
+                let at = now + (factor << shift);
+                wheel.push(Time::from_nanos(at), i);
+                model.insert((at, i), ());
+                if pop {
+                    let ((at, i), ()) = model.pop_first().unwrap();
+                    prop_assert_eq!(wheel.pop(), Some((Time::from_nanos(at), i)));
+                    now = at;
+                }
+                prop_assert_eq!(wheel.len(), model.len());
+            }
+            while let Some(((at, i), ())) = model.pop_first() {
+                prop_assert_eq!(wheel.pop(), Some((Time::from_nanos(at), i)));
+            }
+        }
+    }
+}

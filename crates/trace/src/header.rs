@@ -1,0 +1,197 @@
+//! What a reader must know before the records, and what the driver knows only at the end.
+
+use faircast_base::{Duration, FlowId, LinkId, NodeId, Time};
+use serde::{Deserialize, Serialize};
+
+/// Version of the schema that this crate writes, and the newest that it reads.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Everything about a run that is known before it starts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// Version of the schema: [`SCHEMA_VERSION`].
+    pub schema: u32,
+    /// Version of faircast that made the trace.
+    pub faircast: String,
+    /// The scenario's file, as the user named it.
+    pub scenario: String,
+    /// The question that the scenario answers.
+    pub title: String,
+    /// The scenario's text with all settings applied.
+    pub text: String,
+    /// Where it ran.
+    pub on: On,
+    /// Seed of all randomness.
+    pub seed: u64,
+    /// How long the run is to last, in seconds.
+    pub duration_s: f64,
+    /// What is left out of every average at the start, in seconds.
+    pub warmup_s: f64,
+    /// Names of all nodes; a [`NodeId`] is an index into this.
+    pub nodes: Vec<String>,
+    /// All directions of all links; a [`LinkId`] is an index into this.
+    pub links: Vec<LinkHeader>,
+    /// All flows; a [`FlowId`] is an index into this.
+    pub flows: Vec<FlowHeader>,
+}
+
+/// Where a run took place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum On {
+    /// In the simulator.
+    Sim,
+    /// Between network namespaces of one machine, in real time.
+    Lab,
+    /// On a real network.
+    Net,
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkHeader {
+    /// Where it starts: an index into the header's nodes.
+    #[serde(with = "node_id")]
+    pub from: NodeId,
+    /// Where it ends: an index into the header's nodes.
+    #[serde(with = "node_id")]
+    pub to: NodeId,
+    /// Rate at the start, in bits per second.
+    pub rate_bps: u64,
+    /// Propagation delay at the start, in seconds.
+    pub delay_s: f64,
+    /// Queue and its limit, for people: `droptail, 30 packets`.
+    pub queue: String,
+}
+
+/// One flow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FlowHeader {
+    /// Its name, unique.
+    pub name: String,
+    /// Its protocol, as the scenario names it.
+    pub protocol: String,
+    /// Where it starts: an index into the header's nodes.
+    #[serde(with = "node_id")]
+    pub from: NodeId,
+    /// Its receivers, also those that join later: indices into the header's nodes.
+    #[serde(with = "node_ids")]
+    pub to: Vec<NodeId>,
+    /// Payload bytes of one data packet.
+    pub packet_bytes: u64,
+    /// When it starts, in seconds.
+    pub start_s: f64,
+    /// When it stops offering new data, in seconds, where it does.
+    pub stop_s: Option<f64>,
+}
+
+impl Header {
+    /// How long the run is to last.
+    pub fn duration(&self) -> Duration {
+        Duration::from_secs_f64(self.duration_s)
+    }
+
+    /// The moment from which on averages count.
+    pub fn warmup(&self) -> Time {
+        Time::from_secs_f64(self.warmup_s)
+    }
+
+    /// The name of a node; `n7` where the header does not know it.
+    pub fn node_name(&self, node: NodeId) -> String {
+        self.nodes.get(node.index()).cloned().unwrap_or_else(|| format!("{node:?}"))
+    }
+
+    /// Whether all indices in the header itself point at something.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let is_known = |node: &NodeId| node.index() < self.nodes.len();
+        for link in &self.links {
+            if ![link.from, link.to].iter().all(is_known) {
+                return Err("the header has a link between nodes that it does not name".into());
+            }
+        }
+        for flow in &self.flows {
+            if !is_known(&flow.from) || !flow.to.iter().all(is_known) {
+                let name = &flow.name;
+                return Err(format!("flow \"{name}\" is between nodes that the header lacks"));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has_flow(&self, flow: FlowId) -> bool {
+        flow.index() < self.flows.len()
+    }
+
+    pub(crate) fn has_link(&self, link: LinkId) -> bool {
+        link.index() < self.links.len()
+    }
+
+    pub(crate) fn has_node(&self, node: NodeId) -> bool {
+        node.index() < self.nodes.len()
+    }
+}
+
+impl FlowHeader {
+    /// Whether the flow's throughput is what was acknowledged (TCP), not what was sent.
+    pub fn counts_acknowledged(&self) -> bool {
+        self.protocol == "tcp" || self.protocol.starts_with("tcp-")
+    }
+}
+
+/// What the driver knows only when a run has ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// When it ended, on the run's own clock; nanoseconds in files.
+    #[serde(rename = "ended_ns", with = "time_ns")]
+    pub at: Time,
+    /// Whether it was stopped before its end, by a person or a signal.
+    pub interrupted: bool,
+    /// Real seconds that it took.
+    pub wall_s: f64,
+    /// Events that the driver handled.
+    pub events: u64,
+    /// For each flow and each of its receivers in the header's order: whether the bytes delivered
+    /// are exactly a prefix (for finished data: all) of those sent; `None` where nobody checked.
+    pub intact: Vec<Vec<Option<bool>>>,
+    /// The [`Hasher`](crate::Hasher)'s hexadecimal digest, where one was made.
+    pub trace_hash: Option<String>,
+}
+
+mod node_id {
+    use super::NodeId;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(node: &NodeId, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u32(node.0)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<NodeId, D::Error> {
+        u32::deserialize(from).map(NodeId)
+    }
+}
+
+mod node_ids {
+    use super::NodeId;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(nodes: &[NodeId], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(nodes.iter().map(|node| node.0))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<NodeId>, D::Error> {
+        Ok(Vec::<u32>::deserialize(from)?.into_iter().map(NodeId).collect())
+    }
+}
+
+mod time_ns {
+    use super::Time;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(at: &Time, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(at.as_nanos())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
+        u64::deserialize(from).map(Time::from_nanos)
+    }
+}

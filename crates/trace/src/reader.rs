@@ -1,0 +1,316 @@
+//! Reading trace files: nothing in them is trusted.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use flate2::bufread::MultiGzDecoder;
+use serde::Deserialize;
+use serde::de::{Deserializer as _, MapAccess, Visitor};
+
+use crate::schema::{Fields, Value};
+use crate::{Header, Outcome, Record, SCHEMA_VERSION, Sink, Subject};
+
+/// Longest line that a reader takes, in bytes. Headers with 100 000 nodes are far below it.
+pub const LINE_BYTES_MAX: usize = 64 << 20;
+
+/// Reads a trace file record by record, compressed or plain, in bounded memory.
+///
+/// Every record that it gives names a flow, link or node that the header has.
+pub struct Reader<'a> {
+    lines: Lines<'a>,
+    header: Header,
+    outcome: Option<Outcome>,
+    is_over: bool,
+}
+
+/// Why a trace file cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file system or the compression gave an error.
+    #[error("{file}:{line}: {source}")]
+    Io {
+        /// The file.
+        file: String,
+        /// Line at which it happened, from 1.
+        line: u64,
+        /// What happened.
+        source: io::Error,
+    },
+    /// A line is not what it must be.
+    #[error("{file}:{line}: {problem}")]
+    Broken {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The file was made by a newer faircast.
+    #[error(
+        "{file}: this trace has schema version {found}, made by faircast {made_by}; this faircast \
+         reads versions up to {SCHEMA_VERSION}. Use faircast {made_by} or newer."
+    )]
+    Newer {
+        /// The file.
+        file: String,
+        /// Its version of the schema.
+        found: u32,
+        /// The version of faircast that made it.
+        made_by: String,
+    },
+}
+
+impl Reader<'static> {
+    /// Opens the file `path` and reads its header.
+    ///
+    /// # Errors
+    /// The file cannot be read, is no trace, or is of a newer version.
+    pub fn open(path: &Path) -> Result<Self, ReadError> {
+        let name = path.display().to_string();
+        match File::open(path) {
+            Ok(file) => Self::new(file, &name),
+            Err(source) => Err(ReadError::Io { file: name, line: 1, source }),
+        }
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// Reads the header from `from`, which errors call `name`.
+    ///
+    /// # Errors
+    /// It cannot be read, is no trace, or is of a newer version.
+    pub fn new(from: impl Read + 'a, name: &str) -> Result<Self, ReadError> {
+        let mut lines = Lines::new(from, name)?;
+        if !lines.advance()? {
+            return Err(lines.broken("the file is empty"));
+        }
+        let header = read_header(&lines)?;
+        Ok(Self { lines, header, outcome: None, is_over: false })
+    }
+
+    /// The header.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The outcome, once all records were read; `None` also where the run was killed before it
+    /// could write one.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        self.outcome.as_ref()
+    }
+
+    /// The next record, or `None` at the end.
+    ///
+    /// # Errors
+    /// The line is broken. Afterwards the reader is at its end.
+    pub fn next_record(&mut self) -> Result<Option<Record>, ReadError> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let result = self.read_line();
+        // After an error nothing that follows can be trusted.
+        self.is_over = !matches!(result, Ok(Some(_)));
+        result
+    }
+
+    /// Feeds all records that are left to `sink`, and gives the outcome.
+    ///
+    /// # Errors
+    /// A line is broken; the records before it have been fed.
+    pub fn replay(&mut self, sink: &mut dyn Sink) -> Result<Option<&Outcome>, ReadError> {
+        while let Some(record) = self.next_record()? {
+            sink.record(&record);
+        }
+        Ok(self.outcome())
+    }
+
+    fn read_line(&mut self) -> Result<Option<Record>, ReadError> {
+        if !self.lines.advance()? {
+            return Ok(None);
+        }
+        let line = &self.lines.line;
+        if line.starts_with(b"{\"end\":") {
+            let end: End = serde_json::from_slice(line).map_err(|e| self.lines.broken(e))?;
+            self.outcome = Some(end.end);
+            if self.lines.advance()? {
+                return Err(self.lines.broken("there are lines after the end"));
+            }
+            return Ok(None);
+        }
+        let record = parse_record(line).map_err(|e| self.lines.broken(e))?;
+        check_subject(&self.header, record.subject).map_err(|e| self.lines.broken(e))?;
+        Ok(Some(record))
+    }
+}
+
+impl Iterator for Reader<'_> {
+    type Item = Result<Record, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_record().transpose()
+    }
+}
+
+/// The last line.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct End {
+    end: Outcome,
+}
+
+fn read_header(lines: &Lines<'_>) -> Result<Header, ReadError> {
+    /// What every version of the header has, read first so that a newer one is recognised.
+    #[derive(Deserialize)]
+    struct Version {
+        schema: u32,
+        faircast: String,
+    }
+    let not_a_trace =
+        |e: serde_json::Error| lines.broken(format!("this is not the header of a trace: {e}"));
+    let version: Version = serde_json::from_slice(&lines.line).map_err(not_a_trace)?;
+    if version.schema > SCHEMA_VERSION {
+        return Err(ReadError::Newer {
+            file: lines.name.clone(),
+            found: version.schema,
+            made_by: version.faircast,
+        });
+    }
+    if version.schema == 0 {
+        return Err(lines.broken("there is no schema version 0"));
+    }
+    let header: Header = serde_json::from_slice(&lines.line).map_err(not_a_trace)?;
+    header.check().map_err(|e| lines.broken(e))?;
+    Ok(header)
+}
+
+fn check_subject(header: &Header, subject: Subject) -> Result<(), String> {
+    let (is_known, what, id) = match subject {
+        Subject::Endpoint { flow, .. } if !header.has_flow(flow) => (false, "flow", flow.0),
+        Subject::Endpoint { node, .. } | Subject::Node(node) => {
+            (header.has_node(node), "node", node.0)
+        }
+        Subject::Link(link) => (header.has_link(link), "link", link.0),
+    };
+    if is_known { Ok(()) } else { Err(format!("the header has no {what} {id}")) }
+}
+
+fn parse_record(line: &[u8]) -> Result<Record, String> {
+    let mut from = serde_json::Deserializer::from_slice(line);
+    let fields = from.deserialize_map(FieldsVisitor).map_err(|e| without_line(&e))?;
+    from.end().map_err(|e| without_line(&e))?;
+    fields.into_record()
+}
+
+/// The message of a JSON error with its column alone: each line is a document of its own, and its
+/// "line 1" would contradict the line that the message starts with.
+fn without_line(error: &serde_json::Error) -> String {
+    error.to_string().replace(" at line 1 column", " at column")
+}
+
+struct FieldsVisitor;
+
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Fields<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a record")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
+        let mut fields = Fields::new();
+        while let Some((key, value)) = map.next_entry::<&'de str, Value<'de>>()? {
+            fields.push(key, value).map_err(serde::de::Error::custom)?;
+        }
+        Ok(fields)
+    }
+}
+
+impl<'de> Deserialize<'de> for Value<'de> {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("null, true, false, a whole number, or a text without escapes")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value<'de>, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value<'de>, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value<'de>, E> {
+        Ok(Value::Number(value))
+    }
+
+    fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Value<'de>, E> {
+        Ok(Value::Text(value))
+    }
+}
+
+/// The lines of a file, compressed or plain.
+struct Lines<'a> {
+    name: String,
+    from: Box<dyn BufRead + 'a>,
+    line: Vec<u8>,
+    /// Number of `line`, from 1.
+    number: u64,
+}
+
+impl<'a> Lines<'a> {
+    fn new(from: impl Read + 'a, name: &str) -> Result<Self, ReadError> {
+        const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+        let name = name.to_owned();
+        let mut from = BufReader::with_capacity(64 * 1024, from);
+        let is_gzip = match from.fill_buf() {
+            Ok(start) => start.starts_with(&GZIP_MAGIC),
+            Err(source) => return Err(ReadError::Io { file: name, line: 1, source }),
+        };
+        let from: Box<dyn BufRead + 'a> = if is_gzip {
+            Box::new(BufReader::with_capacity(64 * 1024, MultiGzDecoder::new(from)))
+        } else {
+            Box::new(from)
+        };
+        Ok(Self { name, from, line: Vec::new(), number: 0 })
+    }
+
+    /// Reads the next line into `self.line`, without its end; false where there is none.
+    fn advance(&mut self) -> Result<bool, ReadError> {
+        self.line.clear();
+        self.number += 1;
+        let mut limited = (&mut self.from).take(LINE_BYTES_MAX as u64 + 1);
+        if let Err(source) = limited.read_until(b'\n', &mut self.line) {
+            return Err(ReadError::Io { file: self.name.clone(), line: self.number, source });
+        }
+        if self.line.len() > LINE_BYTES_MAX {
+            return Err(self.broken(format!("the line is longer than {LINE_BYTES_MAX} bytes")));
+        }
+        if self.line.is_empty() {
+            return Ok(false);
+        }
+        if self.line.pop() != Some(b'\n') {
+            return Err(self.broken("the file ends in the middle of a line"));
+        }
+        Ok(true)
+    }
+
+    fn broken(&self, problem: impl fmt::Display) -> ReadError {
+        ReadError::Broken {
+            file: self.name.clone(),
+            line: self.number,
+            problem: problem.to_string(),
+        }
+    }
+}

@@ -1,0 +1,445 @@
+//! Tests of the schema, the hash and the files.
+
+use std::io::Write as _;
+
+use faircast_base::{
+    BadInput, CutReason, DropReason, LinkCounters, LinkId, SwitchReason, TimeoutKind,
+};
+use proptest::prelude::*;
+
+use super::*;
+
+pub(crate) fn header() -> Header {
+    Header {
+        schema: SCHEMA_VERSION,
+        faircast: "0.1.0".into(),
+        scenario: "two.toml".into(),
+        title: "Does \"one\" flow <fit>?".into(),
+        text: "title = \"x\"\n# ünïcode\n".into(),
+        on: On::Sim,
+        seed: u64::MAX,
+        duration_s: 300.0,
+        warmup_s: 20.5,
+        nodes: (0..8).map(|i| format!("n{i}")).collect(),
+        links: (0..8)
+            .map(|i| LinkHeader {
+                from: NodeId(i),
+                to: NodeId((i + 1) % 8),
+                rate_bps: 500_000,
+                delay_s: 0.05,
+                queue: "droptail, 30 packets".into(),
+            })
+            .collect(),
+        flows: (0..8)
+            .map(|i| FlowHeader {
+                name: format!("f{i}"),
+                protocol: "pgmcc".into(),
+                from: NodeId(0),
+                to: vec![NodeId(1), NodeId(2)],
+                packet_bytes: 1400,
+                start_s: 0.0,
+                stop_s: (i % 2 == 0).then_some(100.0),
+            })
+            .collect(),
+    }
+}
+
+fn outcome() -> Outcome {
+    Outcome {
+        at: Time::from_nanos(300_000_000_001),
+        interrupted: true,
+        wall_s: 0.25,
+        events: 12,
+        intact: vec![vec![Some(true), Some(false), None]],
+        trace_hash: Some("ab".into()),
+    }
+}
+
+fn subject() -> impl Strategy<Value = Subject> {
+    prop_oneof![
+        (0..8u32, 0..8u32, any::<bool>()).prop_map(|(flow, node, sender)| Subject::Endpoint {
+            flow: FlowId(flow),
+            node: NodeId(node),
+            sender
+        }),
+        (0..8u32).prop_map(|link| Subject::Link(LinkId(link))),
+        (0..8u32).prop_map(|node| Subject::Node(NodeId(node))),
+    ]
+}
+
+/// Every kind of event with any values. `EVENT_KINDS` counts them, and the compiler makes
+/// [`kind_of`] name them all.
+fn event() -> impl Strategy<Value = Event> {
+    use {BadInput as B, CutReason as C, DropReason as D, SwitchReason as S, TimeoutKind as T};
+    let drop = prop::sample::select(vec![
+        D::QueueFull,
+        D::RedEarly,
+        D::RedForced,
+        D::Loss,
+        D::TimeToLive,
+        D::NoRoute,
+        D::Listed,
+    ]);
+    let cut = prop::sample::select(vec![C::Loss, C::Timeout, C::Ecn, C::Report, C::NoFeedback]);
+    let timer = prop::sample::select(vec![
+        T::Retransmission,
+        T::Stall,
+        T::NakConfirmation,
+        T::NakRepair,
+        T::SessionExpiry,
+    ]);
+    let switch = prop::sample::select(vec![S::First, S::Slower, S::Left, S::Silent, S::Lied]);
+    let bad = prop::sample::select(vec![
+        B::Truncated,
+        B::Malformed,
+        B::Checksum,
+        B::Foreign,
+        B::OutOfWindow,
+        B::Absurd,
+        B::Duplicate,
+        B::TableFull,
+    ]);
+    let values = (any::<[u64; 6]>(), any::<u32>(), any::<u32>(), any::<bool>());
+    (0..EVENT_KINDS, values, drop, cut, timer, switch, bad).prop_map(
+        |(kind, ([a, b, c, d, e, f], small, id, yes), drop, cut, timer, switch, bad)| match kind {
+            0 => Event::DataSent { seq: a, bytes: small, repair: yes },
+            1 => Event::AckReceived { seq: a, bytes: small, from: NodeId(id) },
+            2 => Event::NakReceived { seq: a, count: small, from: NodeId(id) },
+            3 => Event::Delivered { seq: a, bytes: small },
+            4 => Event::LossDetected { seq: a },
+            5 => Event::Abandoned { seq: a },
+            6 => Event::Window { window_milli: a, flight: small },
+            7 => Event::Rate { bits_per_s: a },
+            8 => Event::Cut { reason: cut, window_milli: a },
+            9 => Event::Timeout { kind: timer, after_ns: a },
+            10 => Event::Representative { node: yes.then_some(NodeId(id)), reason: switch },
+            11 => Event::RttSample { node: NodeId(id), rtt_ns: a },
+            12 => Event::Completed { bytes: a },
+            13 => Event::Joined,
+            14 => Event::Left,
+            15 => Event::BadInput { reason: bad },
+            16 => Event::NakForwarded { seq: a },
+            17 => Event::NakSuppressed { seq: a },
+            18 => Event::PacketDropped { flow: FlowId(id), bytes: small, reason: drop },
+            _ => Event::LinkSample(LinkCounters {
+                offered_packets: a,
+                sent_packets: b,
+                sent_bytes: c,
+                dropped_packets: d,
+                busy_ns: e,
+                queue_packet_ns: f,
+                queue_packets: small,
+                queue_max_packets: id,
+            }),
+        },
+    )
+}
+
+const EVENT_KINDS: usize = 20;
+
+/// A number for each kind: does not compile when a kind is missing here.
+fn kind_of(event: &Event) -> usize {
+    match event {
+        Event::DataSent { .. } => 0,
+        Event::AckReceived { .. } => 1,
+        Event::NakReceived { .. } => 2,
+        Event::Delivered { .. } => 3,
+        Event::LossDetected { .. } => 4,
+        Event::Abandoned { .. } => 5,
+        Event::Window { .. } => 6,
+        Event::Rate { .. } => 7,
+        Event::Cut { .. } => 8,
+        Event::Timeout { .. } => 9,
+        Event::Representative { .. } => 10,
+        Event::RttSample { .. } => 11,
+        Event::Completed { .. } => 12,
+        Event::Joined => 13,
+        Event::Left => 14,
+        Event::BadInput { .. } => 15,
+        Event::NakForwarded { .. } => 16,
+        Event::NakSuppressed { .. } => 17,
+        Event::PacketDropped { .. } => 18,
+        Event::LinkSample(_) => 19,
+    }
+}
+
+fn record() -> impl Strategy<Value = Record> {
+    (any::<u64>(), subject(), event()).prop_map(|(at, subject, event)| Record {
+        at: Time::from_nanos(at),
+        subject,
+        event,
+    })
+}
+
+fn file(records: &[Record]) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), &header()).unwrap();
+    for record in records {
+        writer.record(record);
+    }
+    writer.finish(&outcome()).unwrap()
+}
+
+/// The error that reading `lines` after a good header gives.
+fn error_of(lines: &str) -> String {
+    let text = format!("{}\n{lines}", serde_json::to_string(&header()).unwrap());
+    let mut reader = Reader::new(text.as_bytes(), "t.jsonl").unwrap();
+    reader.replay(&mut ()).unwrap_err().to_string()
+}
+
+proptest! {
+    #[test]
+    fn every_record_comes_back_from_a_file_as_it_was(
+        records in prop::collection::vec(record(), 0..60)
+    ) {
+        let bytes = file(&records);
+        let mut reader = Reader::new(&bytes[..], "t.jsonl.gz").unwrap();
+        prop_assert_eq!(reader.header(), &header());
+        let mut back = Recording::default();
+        let (mut live, mut read) = (Hasher::new(), Hasher::new());
+        records.iter().for_each(|record| live.record(record));
+        let end = reader.replay(&mut Tee(&mut back, &mut read)).unwrap().cloned();
+        prop_assert_eq!(end, Some(outcome()));
+        prop_assert_eq!(&back.records, &records);
+        prop_assert_eq!(live.digest(), read.digest());
+    }
+
+    #[test]
+    fn every_kind_is_made_by_the_strategy_that_the_tests_use(event in event()) {
+        prop_assert!(kind_of(&event) < EVENT_KINDS);
+    }
+
+    #[test]
+    fn no_bytes_panic_the_reader(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        if let Ok(reader) = Reader::new(&bytes[..], "x") {
+            reader.for_each(drop);
+        }
+    }
+
+    #[test]
+    fn no_damage_to_a_file_panics_the_reader(
+        records in prop::collection::vec(record(), 1..20),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        cut in any::<prop::sample::Index>(),
+        plain in any::<bool>(),
+    ) {
+        let mut bytes = file(&records);
+        if plain {
+            let mut text = Vec::new();
+            std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&bytes[..]), &mut text)
+                .unwrap();
+            bytes = text;
+        }
+        for (at, byte) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        bytes.truncate(cut.index(bytes.len()) + 1);
+        if let Ok(reader) = Reader::new(&bytes[..], "x") {
+            reader.for_each(drop);
+        }
+    }
+
+    #[test]
+    fn a_change_of_one_record_or_of_the_order_changes_the_hash(
+        mut records in prop::collection::vec(record(), 2..20),
+        other in record(),
+        at in any::<prop::sample::Index>(),
+    ) {
+        let hash = |records: &[Record]| {
+            let mut hasher = Hasher::new();
+            records.iter().for_each(|record| hasher.record(record));
+            hasher.digest()
+        };
+        let before = hash(&records);
+        let at = at.index(records.len() - 1);
+        if records[at] != records[at + 1] {
+            records.swap(at, at + 1);
+            prop_assert_ne!(hash(&records), before);
+            records.swap(at, at + 1);
+        }
+        if records[at] != other {
+            records[at] = other;
+            prop_assert_ne!(hash(&records), before);
+        }
+    }
+}
+
+#[test]
+fn the_hash_is_the_same_on_every_platform() {
+    let mut hasher = Hasher::new();
+    for i in 0..1000u64 {
+        let subject = match i % 3 {
+            0 => Subject::Endpoint { flow: FlowId(1), node: NodeId(i as u32), sender: i % 2 == 0 },
+            1 => Subject::Link(LinkId(7)),
+            _ => Subject::Node(NodeId(3)),
+        };
+        let event = match i % 4 {
+            0 => Event::DataSent { seq: i, bytes: 1400, repair: false },
+            1 => Event::Representative { node: None, reason: SwitchReason::Silent },
+            2 => Event::LinkSample(LinkCounters { busy_ns: i, ..LinkCounters::default() }),
+            _ => Event::Joined,
+        };
+        hasher.record(&Record { at: Time::from_nanos(i * 1000), subject, event });
+    }
+    // A change here makes every published trace hash worthless: raise the schema version.
+    assert_eq!(hasher.hex(), "9f5a44dda4c33f267c4b1dcb0accfbc8");
+}
+
+#[test]
+fn records_are_written_with_units_in_their_names() {
+    let cases = [
+        (
+            Record {
+                at: Time::from_nanos(1_500),
+                subject: Subject::Endpoint { flow: FlowId(0), node: NodeId(3), sender: true },
+                event: Event::DataSent { seq: 12, bytes: 1400, repair: false },
+            },
+            r#"{"t_ns":1500,"flow":0,"sender":3,"kind":"sent","seq":12,"bytes":1400,"repair":false}"#,
+        ),
+        (
+            Record {
+                at: Time::ZERO,
+                subject: Subject::Endpoint { flow: FlowId(1), node: NodeId(2), sender: false },
+                event: Event::Joined,
+            },
+            r#"{"t_ns":0,"flow":1,"receiver":2,"kind":"joined"}"#,
+        ),
+        (
+            Record {
+                at: Time::from_nanos(7),
+                subject: Subject::Link(LinkId(4)),
+                event: Event::PacketDropped {
+                    flow: FlowId(1),
+                    bytes: 1500,
+                    reason: DropReason::QueueFull,
+                },
+            },
+            r#"{"t_ns":7,"link":4,"kind":"dropped","packet_flow":1,"bytes":1500,"reason":"queue_full"}"#,
+        ),
+    ];
+    for (record, want) in cases {
+        let mut line = Vec::new();
+        write_line(&record, &mut line);
+        assert_eq!(String::from_utf8(line).unwrap(), format!("{want}\n"));
+    }
+}
+
+#[test]
+fn broken_lines_are_named_with_file_and_line() {
+    for (line, want) in [
+        ("{}\n", "t.jsonl:2: the field \"t_ns\" is missing"),
+        ("nonsense\n", "t.jsonl:2: expected ident at column 2"),
+        ("{\"t_ns\":1,\"node\":1,\"kind\":\"joined\"}", "t.jsonl:2: the file ends in the middle"),
+        ("{\"t_ns\":-1,\"node\":1,\"kind\":\"joined\"}\n", "t.jsonl:2: invalid type: integer `-1`"),
+        ("{\"t_ns\":1,\"node\":9,\"kind\":\"joined\"}\n", "t.jsonl:2: the header has no node 9"),
+        (
+            "{\"t_ns\":1,\"flow\":9,\"sender\":1,\"kind\":\"joined\"}\n",
+            "t.jsonl:2: the header has no flow 9",
+        ),
+        ("{\"t_ns\":1,\"link\":9,\"kind\":\"joined\"}\n", "t.jsonl:2: the header has no link 9"),
+        ("{\"t_ns\":1,\"kind\":\"joined\"}\n", "t.jsonl:2: exactly one of the fields"),
+        ("{\"t_ns\":1,\"node\":1,\"kind\":\"jived\"}\n", "t.jsonl:2: there is no kind \"jived\""),
+        (
+            "{\"t_ns\":1,\"node\":1,\"kind\":\"joined\",\"seq\":1}\n",
+            "t.jsonl:2: \"joined\" has no field \"seq\"",
+        ),
+        (
+            "{\"t_ns\":1,\"node\":1,\"node\":1,\"kind\":\"joined\"}\n",
+            "t.jsonl:2: the field \"node\" is there twice",
+        ),
+        (
+            "{\"t_ns\":1,\"node\":1,\"kind\":\"loss\",\"seq\":null}\n",
+            "t.jsonl:2: the field \"seq\" must be a whole number",
+        ),
+        (
+            "{\"t_ns\":1,\"node\":1,\"kind\":\"joined\"}\n{\"end\":{}}\n",
+            "t.jsonl:3: missing field `ended_ns`",
+        ),
+    ] {
+        let error = error_of(line);
+        assert!(error.starts_with(want), "{line}: {error}");
+    }
+}
+
+#[test]
+fn a_newer_schema_is_refused_with_the_version_that_reads_it() {
+    let mut newer = header();
+    newer.schema = SCHEMA_VERSION + 1;
+    newer.faircast = "9.1.0".into();
+    let text = format!("{}\n", serde_json::to_string(&newer).unwrap());
+    let error = Reader::new(text.as_bytes(), "new.jsonl").err().unwrap().to_string();
+    assert!(error.contains("new.jsonl") && error.contains("version 2"), "{error}");
+    assert!(error.contains("Use faircast 9.1.0 or newer"), "{error}");
+}
+
+#[test]
+fn a_header_that_points_nowhere_is_refused() {
+    let mut bad = header();
+    bad.flows[1].to.push(NodeId(99));
+    let text = format!("{}\n", serde_json::to_string(&bad).unwrap());
+    let error = Reader::new(text.as_bytes(), "t").err().unwrap().to_string();
+    assert_eq!(error, "t:1: flow \"f1\" is between nodes that the header lacks");
+}
+
+#[test]
+fn a_file_of_a_killed_run_gives_its_records_and_no_outcome() {
+    let mut writer = Writer::new(Vec::new(), &header()).unwrap();
+    let record = Record { at: Time::ZERO, subject: Subject::Node(NodeId(1)), event: Event::Joined };
+    writer.record(&record);
+    let whole = writer.finish(&outcome()).unwrap();
+    let mut text = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&whole[..]), &mut text).unwrap();
+    let end = text.windows(7).position(|piece| piece == b"{\"end\":").unwrap();
+    let mut reader = Reader::new(&text[..end], "t").unwrap();
+    assert_eq!(reader.next_record().unwrap(), Some(record));
+    assert_eq!(reader.next_record().unwrap(), None);
+    assert_eq!(reader.outcome(), None);
+    // A stream that was cut inside the compression is an error, not a silent end.
+    let mut cut = Reader::new(&whole[..whole.len() - 9], "t").unwrap();
+    assert!(cut.replay(&mut ()).unwrap_err().to_string().starts_with("t:"));
+}
+
+#[test]
+fn a_writer_keeps_its_first_error_until_it_is_finished() {
+    struct Full(usize);
+    impl std::io::Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 = self.0.checked_sub(bytes.len()).ok_or(std::io::ErrorKind::StorageFull)?;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut writer = Writer::new(Full(20_000), &header()).unwrap();
+    for i in 0..100_000u64 {
+        let event = Event::LossDetected { seq: i.wrapping_mul(0x9e37_79b9_7f4a_7c15) };
+        let subject = Subject::Node(NodeId(1));
+        writer.record(&Record { at: Time::from_nanos(i), subject, event });
+    }
+    let error = writer.finish(&outcome()).err().unwrap();
+    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+}
+
+#[test]
+fn a_line_without_end_does_not_fill_the_memory() {
+    let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let piece = vec![b' '; 1 << 20];
+    for _ in 0..(LINE_BYTES_MAX >> 20) + 2 {
+        bomb.write_all(&piece).unwrap();
+    }
+    let bytes = bomb.finish().unwrap();
+    let error = Reader::new(&bytes[..], "bomb.gz").err().unwrap().to_string();
+    assert!(error.contains("longer than"), "{error}");
+}
+
+#[test]
+fn a_machine_speaks_under_its_name() {
+    let mut recording = Recording::default();
+    let subject = Subject::Endpoint { flow: FlowId(1), node: NodeId(2), sender: false };
+    Tagged { subject, sink: &mut recording }.emit(Time::from_nanos(5), Event::Left);
+    assert_eq!(
+        recording.records,
+        [Record { at: Time::from_nanos(5), subject, event: Event::Left }]
+    );
+}

@@ -1,0 +1,93 @@
+//! Trace files: JSON Lines in gzip. The first line is the header, the last one the outcome.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde::Serialize;
+
+use crate::schema::write_record;
+use crate::{Header, Outcome, Record, Sink};
+
+/// Writes a trace file while the run goes on, in bounded memory.
+///
+/// A run that is killed leaves a file without its last line; the reader says so.
+pub struct Writer<W: Write> {
+    to: GzEncoder<W>,
+    lines: Vec<u8>,
+    broken: Option<io::Error>,
+}
+
+/// Lines are handed to the compressor in pieces of about this size, in bytes.
+const PIECE_BYTES: usize = 64 * 1024;
+
+impl Writer<BufWriter<File>> {
+    /// Makes the file `path`, usually `trace.jsonl.gz`, and writes the header.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn create(path: &Path, header: &Header) -> io::Result<Self> {
+        Self::new(BufWriter::new(File::create(path)?), header)
+    }
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes the header to `to`.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn new(to: W, header: &Header) -> io::Result<Self> {
+        // The fastest level: traces are long, and a second level would halve the speed for a few
+        // per cent of size.
+        let mut to = GzEncoder::new(to, Compression::fast());
+        serde_json::to_writer(&mut to, header)?;
+        to.write_all(b"\n")?;
+        Ok(Self { to, lines: Vec::with_capacity(PIECE_BYTES + 1024), broken: None })
+    }
+
+    /// Writes the outcome and ends the file.
+    ///
+    /// # Errors
+    /// The first error that writing met, now or at an earlier record.
+    pub fn finish(mut self, outcome: &Outcome) -> io::Result<W> {
+        self.flush_lines();
+        if let Some(error) = self.broken {
+            return Err(error);
+        }
+        serde_json::to_writer(&mut self.to, &End { end: outcome })?;
+        self.to.write_all(b"\n")?;
+        let mut to = self.to.finish()?;
+        to.flush()?;
+        Ok(to)
+    }
+
+    fn flush_lines(&mut self) {
+        if self.broken.is_none() {
+            self.broken = self.to.write_all(&self.lines).err();
+        }
+        self.lines.clear();
+    }
+}
+
+impl<W: Write> Sink for Writer<W> {
+    fn record(&mut self, record: &Record) {
+        write_line(record, &mut self.lines);
+        if self.lines.len() >= PIECE_BYTES {
+            self.flush_lines();
+        }
+    }
+}
+
+/// Appends the record as one line of a trace file.
+pub fn write_line(record: &Record, out: &mut Vec<u8>) {
+    write_record(record, out);
+    out.push(b'\n');
+}
+
+/// The last line.
+#[derive(Serialize)]
+struct End<'a> {
+    end: &'a Outcome,
+}

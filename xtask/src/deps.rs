@@ -1,0 +1,101 @@
+//! The direction of dependencies between our crates, as ARCHITECTURE.md draws it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::workspace::Crate;
+
+/// What each crate may use; what that may use is allowed with it. A crate that is not here is
+/// refused, so that a new one is a decision.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("base", &[]),
+    ("link", &["base"]),
+    ("proto", &["base"]),
+    ("trace", &["base"]),
+    ("scenario", &["base", "link", "proto"]),
+    ("sim", &["base", "link", "proto", "trace", "scenario"]),
+    ("report", &["base", "trace"]),
+    ("net", &["base", "link", "proto", "trace", "scenario"]),
+    ("lab", &["net", "link", "scenario"]),
+    ("relay-wasm", &["base", "proto"]),
+    ("relay-sdk", &["base", "proto"]),
+    ("node", &["net", "proto", "relay-wasm"]),
+    ("python", &["scenario", "sim", "trace", "report"]),
+    ("cli", &["sim", "report", "lab", "node", "relay-wasm"]),
+    ("xtask", &[]),
+];
+
+/// Crates that reach nothing outside: `no_std`, and built for a platform that has no system.
+pub(crate) const PURE: &[&str] = &["base", "link", "proto"];
+
+/// Crates that are built for that platform too: pure by lints, with the standard library.
+pub(crate) const PORTABLE: &[&str] = &["base", "link", "proto", "sim"];
+
+/// Checks all crates. Returns what was seen, in words.
+pub(crate) fn check(crates: &[Crate]) -> Result<String, String> {
+    let table: BTreeMap<&str, &[&str]> = MAY_USE.iter().copied().collect();
+    let mut wrong = Vec::new();
+    let mut edges = 0;
+    for found in crates {
+        if !table.contains_key(found.name.as_str()) {
+            wrong.push(format!("{}: not in the table of xtask/src/deps.rs", found.name));
+            continue;
+        }
+        let allowed = closure(&found.name, &table);
+        for used in &found.uses {
+            edges += 1;
+            if !allowed.contains(used.as_str()) {
+                let allowed: Vec<&str> = allowed.iter().copied().collect();
+                let allowed = allowed.join(", ");
+                wrong.push(format!("{} uses {used}; allowed: {allowed}", found.name));
+            }
+        }
+    }
+    match wrong.is_empty() {
+        true => Ok(format!("{} crates, {edges} edges, all allowed", crates.len())),
+        false => Err(wrong.join("\n")),
+    }
+}
+
+/// Everything that the crate may use, directly or through others.
+fn closure<'t>(name: &str, table: &BTreeMap<&'t str, &'t [&'t str]>) -> BTreeSet<&'t str> {
+    let mut all = BTreeSet::new();
+    let mut open: Vec<&str> = table.get(name).copied().unwrap_or_default().to_vec();
+    while let Some(next) = open.pop() {
+        if all.insert(next) {
+            open.extend(table.get(next).copied().unwrap_or_default());
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn using(name: &str, uses: &[&str]) -> Crate {
+        let uses = uses.iter().map(|used| used.to_string()).collect();
+        let (name, package) = (name.to_string(), format!("faircast-{name}"));
+        Crate { name, package, manifest: "".into(), uses, programs: Vec::new() }
+    }
+
+    #[test]
+    fn edges_go_one_way_only() {
+        assert!(check(&[using("sim", &["base", "link", "scenario"])]).is_ok());
+        assert!(check(&[using("cli", &["scenario", "report", "base"])]).is_ok());
+        for (name, used) in
+            [("base", "link"), ("report", "sim"), ("proto", "link"), ("link", "proto")]
+        {
+            let error = check(&[using(name, &[used])]).unwrap_err();
+            assert!(error.starts_with(&format!("{name} uses {used}")), "{error}");
+        }
+        assert!(check(&[using("novel", &[])]).unwrap_err().contains("not in the table"));
+    }
+
+    #[test]
+    fn the_table_has_no_circle() {
+        let table: BTreeMap<&str, &[&str]> = MAY_USE.iter().copied().collect();
+        for (name, _) in MAY_USE {
+            assert!(!closure(name, &table).contains(name), "{name} uses itself");
+        }
+    }
+}

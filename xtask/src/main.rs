@@ -1,0 +1,62 @@
+//! All checks of the repository in one command: `cargo xtask test`.
+
+mod deps;
+mod packages;
+mod readme;
+mod shell;
+mod steps;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+/// What one can ask for, with one line of help each.
+pub(crate) const COMMANDS: &[(&str, &str)] = &[
+    ("test", "install what is missing, then run every check and all tests"),
+    ("tidy", "check what no compiler checks: file lengths, sources, headings, scenario titles"),
+    ("fmt", "format all code"),
+    ("help", "print this"),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let Some((command, options)) = words.split_first() else {
+        eprint!("{}", help());
+        return ExitCode::from(2);
+    };
+    match (*command, options) {
+        ("test", options) => match steps::Options::parse(options) {
+            Ok(options) => steps::test(options),
+            Err(message) => wrong(&message),
+        },
+        ("tidy", []) => steps::only_tidy(),
+        ("fmt", []) => {
+            let formatted = shell::run("cargo", &["fmt", "--all"], &[]);
+            formatted.map_or_else(|message| wrong(&message), |()| ExitCode::SUCCESS)
+        }
+        ("help" | "--help" | "-h", _) => {
+            print!("{}", help());
+            ExitCode::SUCCESS
+        }
+        _ => wrong(&format!("unknown: {}", words.join(" "))),
+    }
+}
+
+fn help() -> String {
+    let mut text = "usage: cargo xtask COMMAND\n\n".to_string();
+    for (name, what) in COMMANDS {
+        text.push_str(&format!("  {name:6} {what}\n"));
+    }
+    text.push_str("\noptions of test:\n");
+    for (name, what) in steps::OPTIONS {
+        text.push_str(&format!("  {name:18} {what}\n"));
+    }
+    text.push_str("\nexit status: 0 all is well, 1 a check failed, 2 wrong arguments\n");
+    text
+}
+
+fn wrong(message: &str) -> ExitCode {
+    eprint!("{message}\n\n{}", help());
+    ExitCode::from(2)
+}

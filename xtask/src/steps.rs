@@ -1,0 +1,247 @@
+//! The checks in their order, each with its name, its time and its result.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use crate::workspace::{self, Crate};
+use crate::{deps, packages, readme, shell, tidy};
+
+/// How `test` runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    keep_going: bool,
+    without_browser: bool,
+}
+
+/// The options of `test`, for the help.
+pub(crate) const OPTIONS: &[(&str, &str)] = &[
+    ("--keep-going", "run the other checks after one has failed"),
+    (
+        "--without-browser",
+        "neither install nor require a browser; tests that need one may pass over",
+    ),
+];
+
+impl Options {
+    pub(crate) fn parse(words: &[&str]) -> Result<Self, String> {
+        let mut options = Self::default();
+        for word in words {
+            match *word {
+                "--keep-going" => options.keep_going = true,
+                "--without-browser" => options.without_browser = true,
+                other => return Err(format!("unknown option of test: {other}")),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// What a check says of itself: what it saw, or why it was passed over.
+enum Said {
+    Done(String),
+    PassedOver(String),
+}
+
+/// A check that has run.
+struct Outcome {
+    name: &'static str,
+    seconds: f64,
+    said: Result<Said, String>,
+}
+
+impl Outcome {
+    fn line(&self) -> String {
+        let (result, words) = match &self.said {
+            Ok(Said::Done(words)) => ("ok", words.as_str()),
+            Ok(Said::PassedOver(words)) => ("passed over", words.as_str()),
+            Err(words) => ("FAILED", words.lines().next().unwrap_or_default()),
+        };
+        format!("{:14} {:>7.1} s  {result:11}  {words}", self.name, self.seconds)
+    }
+}
+
+/// Runs every check and all tests.
+pub(crate) fn test(options: Options) -> ExitCode {
+    let mut run = Run { options, outcomes: Vec::new(), crates: Vec::new(), tests: Vec::new() };
+    run.all();
+    println!("\n=== results");
+    for outcome in &run.outcomes {
+        println!("{}", outcome.line());
+    }
+    let failed = run.outcomes.iter().filter(|outcome| outcome.said.is_err()).count();
+    if !run.tests.is_empty() {
+        println!("\n=== the end of cargo test");
+        for line in &run.tests[run.tests.len().saturating_sub(TEST_LINES_SHOWN_MAX)..] {
+            println!("{line}");
+        }
+    }
+    match failed {
+        0 => {
+            println!("\nall checks passed");
+            ExitCode::SUCCESS
+        }
+        _ => {
+            let left = if options.keep_going { "" } else { "; later checks were not run" };
+            println!("\n{failed} of {} checks failed{left}", run.outcomes.len());
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// Runs the check `tidy` alone.
+pub(crate) fn only_tidy() -> ExitCode {
+    match workspace::crates().and_then(|crates| tidy::check(&crates)) {
+        Ok(words) => {
+            println!("tidy: {words}");
+            ExitCode::SUCCESS
+        }
+        Err(words) => {
+            println!("{words}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+struct Run {
+    options: Options,
+    outcomes: Vec<Outcome>,
+    crates: Vec<Crate>,
+    /// The results of the test programs, as cargo printed them.
+    tests: Vec<String>,
+}
+
+impl Run {
+    /// Quick checks first; the tests last, so that the end of the output is theirs.
+    fn all(&mut self) {
+        let browser = !self.options.without_browser;
+        let ran = self.step("packages", |_| packages::install(browser).map(Said::Done))
+            && self.step("format", |_| {
+                cargo(&["fmt", "--all", "--check"], &[], "all code is formatted")
+            })
+            && self.step("crates", |run| {
+                // Writes the lock file where it lacks a crate, so that all later calls agree.
+                shell::output("cargo", &["metadata", "--format-version", "1"])?;
+                run.crates = workspace::crates()?;
+                deps::check(&run.crates).map(Said::Done)
+            })
+            && self.step("tidy", |run| tidy::check(&run.crates).map(Said::Done))
+            && self.step("licences", |_| licences())
+            && self.step("clippy", |_| {
+                let warnings = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+                cargo(&warnings, &[], "no warnings")
+            })
+            && self.step("wasm32", |run| wasm32(&run.crates))
+            && self.step("rustdoc", |_| {
+                let documents = ["doc", "--workspace", "--no-deps"];
+                cargo(&documents, &[("RUSTDOCFLAGS", "-D warnings")], "no warnings")
+            })
+            && self.step("readme", |run| match readme::run(&run.crates)? {
+                Some(words) => Ok(Said::Done(words)),
+                None => Ok(Said::PassedOver("README.md shows no command to run".to_string())),
+            })
+            && self.step("tests", Self::tests);
+        debug_assert!(ran || !self.outcomes.is_empty());
+    }
+
+    /// Runs one check. Returns whether to go on.
+    fn step(
+        &mut self,
+        name: &'static str,
+        check: impl FnOnce(&mut Self) -> Result<Said, String>,
+    ) -> bool {
+        println!("\n=== {name}");
+        let start = Instant::now();
+        let said = check(self);
+        if let Err(words) = &said {
+            println!("{words}");
+        }
+        let outcome = Outcome { name, seconds: start.elapsed().as_secs_f64(), said };
+        println!("--- {}", outcome.line());
+        let go_on = outcome.said.is_ok() || self.options.keep_going;
+        self.outcomes.push(outcome);
+        go_on
+    }
+
+    fn tests(&mut self) -> Result<Said, String> {
+        let env: &[(&str, &str)] = match self.options.without_browser {
+            true => &[],
+            false => &[("FAIRCAST_REQUIRE_BROWSER", "1")],
+        };
+        let interesting = |line: &str| {
+            ["     Running", "   Doc-tests", "test result:", "failures:", "error:", "    "]
+                .iter()
+                .any(|start| line.starts_with(start))
+                && !line.starts_with("    Finished")
+                && !line.starts_with("    Blocking")
+        };
+        let go_on: &[&str] = if self.options.keep_going { &["--no-fail-fast"] } else { &[] };
+        let arguments: Vec<&str> = ["test", "--workspace"].iter().chain(go_on).copied().collect();
+        let (lines, ended) = shell::run_and_remember("cargo", &arguments, env, interesting);
+        let passed: u64 = lines.iter().filter_map(|line| passed(line)).sum();
+        self.tests = lines;
+        ended?;
+        match passed {
+            0 => Err("cargo test ran no test at all".to_string()),
+            _ => Ok(Said::Done(format!("{passed} tests passed"))),
+        }
+    }
+}
+
+/// The number of tests that a line such as `test result: ok. 12 passed; 0 failed` reports.
+fn passed(line: &str) -> Option<u64> {
+    let rest = line.strip_prefix("test result:")?;
+    rest.split_once(" passed")?.0.rsplit(' ').next()?.parse().ok()
+}
+
+fn cargo(arguments: &[&str], env: &[(&str, &str)], words: &str) -> Result<Said, String> {
+    shell::run("cargo", arguments, env).map(|()| Said::Done(words.to_string()))
+}
+
+/// Builds the pure crates for a platform without files, clocks, threads or sockets.
+fn wasm32(crates: &[Crate]) -> Result<Said, String> {
+    let target = "wasm32-unknown-unknown";
+    let libraries = shell::output("rustc", &["--print", "target-libdir", "--target", target]);
+    let installed = libraries.is_ok_and(|folder| std::path::Path::new(folder.trim()).is_dir());
+    if !installed {
+        let words = format!("the target is not installed: rustup target add {target}");
+        return Ok(Said::PassedOver(words));
+    }
+    let portable = crates.iter().filter(|found| deps::PORTABLE.contains(&found.name.as_str()));
+    let packages: Vec<&str> = portable.map(|found| found.package.as_str()).collect();
+    let mut arguments = vec!["build", "--target", target];
+    for package in &packages {
+        arguments.extend(["-p", package]);
+    }
+    cargo(&arguments, &[], &format!("{} crates built", packages.len()))
+}
+
+fn licences() -> Result<Said, String> {
+    if !shell::exists("cargo-deny") {
+        let words = "cargo-deny is not installed: cargo install --locked cargo-deny";
+        return Ok(Said::PassedOver(words.to_string()));
+    }
+    cargo(&["deny", "check", "licenses", "bans", "sources"], &[], "all allowed by deny.toml")
+}
+
+/// Lines of the results of tests that are shown again at the end.
+const TEST_LINES_SHOWN_MAX: usize = 60;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_unknown_ones_refused() {
+        let both = Options { keep_going: true, without_browser: true };
+        assert_eq!(Options::parse(&["--without-browser", "--keep-going"]), Ok(both));
+        assert_eq!(Options::parse(&[]), Ok(Options::default()));
+        assert!(Options::parse(&["--fast"]).unwrap_err().contains("--fast"));
+    }
+
+    #[test]
+    fn passed_tests_are_counted() {
+        let line = "test result: ok. 12 passed; 0 failed; 0 ignored; finished in 0.1s";
+        assert_eq!(passed(line), Some(12));
+        assert_eq!(passed("test a ... ok"), None);
+    }
+}

@@ -1,0 +1,140 @@
+//! Rules for code.
+
+use super::TextFile;
+use crate::deps::PURE;
+use crate::shell;
+use crate::workspace::Crate;
+
+/// Source files have an end: tests are counted apart, because a table of cases may be long.
+pub(super) fn lengths(files: &[TextFile]) -> Vec<String> {
+    let is_source = |file: &&TextFile| ["rs", "py", "js"].iter().any(|e| file.has_extension(e));
+    let is_test = |file: &&TextFile| file.is_below("tests") || file.path.ends_with("tests.rs");
+    let source = files.iter().filter(is_source).filter(|file| !is_test(file));
+    let long = source.filter(|file| file.text.lines().count() > LINES_MAX);
+    long.map(|file| {
+        let count = file.text.lines().count();
+        file.complaint(count, format!("{count} lines; allowed: {LINES_MAX}; split the file"))
+    })
+    .collect()
+}
+
+/// Nothing is left for later.
+pub(super) fn leftovers(files: &[TextFile]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for file in files.iter().filter(|file| !file.path.ends_with("Cargo.lock")) {
+        for (number, line) in file.lines() {
+            for word in LEFTOVERS.iter().filter(|word| has_word(line, word)) {
+                complaints.push(file.complaint(number, format!("left over: {word}")));
+            }
+        }
+    }
+    complaints
+}
+
+/// The pure crates say `no_std`, by which the compiler proves them pure; the simulator, which
+/// needs the standard library, has its list of what must not be named.
+pub(super) fn pure_crates(files: &[TextFile], crates: &[Crate]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let find = |path: &str| files.iter().find(|file| file.path.as_os_str() == path);
+    for name in crates.iter().map(|found| found.name.as_str()) {
+        let path = format!("crates/{name}/src/lib.rs");
+        if PURE.contains(&name)
+            && let Some(file) = find(&path)
+            && !file.lines().any(|(_, line)| line.trim() == "#![no_std]")
+        {
+            complaints.push(file.complaint(1, "must say #![no_std]: the crate is pure"));
+        }
+        let rules = format!("crates/{name}/clippy.toml");
+        let lists = |file: &TextFile| file.text.contains("std::time::Instant");
+        if name == "sim" && !find(&rules).is_some_and(lists) {
+            complaints.push(format!("{rules}:1: must disallow clocks, threads and sockets"));
+        }
+    }
+    complaints
+}
+
+/// Every crate takes the lints of the workspace.
+pub(super) fn lints(files: &[TextFile], crates: &[Crate]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for found in crates {
+        let path = found.manifest.strip_prefix(shell::root()).unwrap_or(&found.manifest);
+        let Some(file) = files.iter().find(|file| file.path == path) else { continue };
+        if !file.text.contains("[lints]\nworkspace = true") {
+            complaints.push(file.complaint(1, "must have [lints] workspace = true"));
+        }
+    }
+    complaints
+}
+
+/// Whether `word` stands in the line with no letter, digit or underscore beside it.
+fn has_word(line: &str, word: &str) -> bool {
+    let inner = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].chars().next();
+        !before.is_some_and(inner) && !after.is_some_and(inner)
+    })
+}
+
+/// Lines of the longest source file.
+const LINES_MAX: usize = 1000;
+/// Written in two halves, so that this file passes its own check.
+const LEFTOVERS: &[&str] = &[
+    concat!("TO", "DO"),
+    concat!("FIX", "ME"),
+    concat!("X", "XX"),
+    concat!("unimple", "mented!"),
+    concat!("to", "do!"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::text_file;
+    use super::*;
+
+    #[test]
+    fn long_files_are_complained_of_unless_they_are_tests() {
+        let long = "x\n".repeat(1001);
+        let files = ["a/src/b.rs", "a/tests/b.rs", "a/src/tests.rs", "a/src/b.txt"];
+        let files: Vec<TextFile> = files.iter().map(|path| text_file(path, &long)).collect();
+        let complaints = lengths(&files);
+        assert_eq!(complaints.len(), 1);
+        assert!(complaints[0].starts_with("a/src/b.rs:1001: 1001 lines"), "{complaints:?}");
+    }
+
+    #[test]
+    fn leftover_words_are_found_as_words_only() {
+        let word = LEFTOVERS[0];
+        let text = format!("ok\n// {word}: later\n{word}S\nA_{word}\n");
+        assert_eq!(leftovers(&[text_file("a.rs", &text)]), [format!("a.rs:2: left over: {word}")]);
+        assert_eq!(leftovers(&[text_file("a.rs", &format!("{}()", LEFTOVERS[4]))]).len(), 1);
+    }
+
+    #[test]
+    fn a_pure_crate_must_say_so() {
+        let crates: Vec<Crate> = ["base", "sim", "cli"]
+            .iter()
+            .map(|name| Crate {
+                name: name.to_string(),
+                package: format!("faircast-{name}"),
+                manifest: shell::root().join(format!("crates/{name}/Cargo.toml")),
+                uses: Vec::new(),
+                programs: Vec::new(),
+            })
+            .collect();
+        let impure = [
+            text_file("crates/base/src/lib.rs", "//! Docs.\n"),
+            text_file("crates/cli/src/lib.rs", "//! Docs.\n"),
+            text_file("crates/cli/Cargo.toml", "[package]\n"),
+        ];
+        assert_eq!(pure_crates(&impure, &crates).len(), 2);
+        assert_eq!(lints(&impure, &crates).len(), 1);
+        let pure = [
+            text_file("crates/base/src/lib.rs", "//! Docs.\n#![no_std]\n"),
+            text_file("crates/sim/clippy.toml", "std::time::Instant"),
+            text_file("crates/cli/Cargo.toml", "[lints]\nworkspace = true\n"),
+        ];
+        assert_eq!(pure_crates(&pure, &crates), Vec::<String>::new());
+        assert_eq!(lints(&pure, &crates), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,81 @@
+//! What no compiler checks. Each rule is a function from the files to a list of complaints, each
+//! with its file and line.
+
+mod code;
+mod documents;
+mod scenarios;
+
+use std::path::{Path, PathBuf};
+
+use crate::shell;
+use crate::workspace::Crate;
+
+/// A text file of the repository.
+pub(crate) struct TextFile {
+    /// Its path from the root.
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+}
+
+impl TextFile {
+    fn has_extension(&self, extension: &str) -> bool {
+        self.path.extension().is_some_and(|found| found == extension)
+    }
+
+    fn complaint(&self, line: usize, what: impl std::fmt::Display) -> String {
+        format!("{}:{line}: {what}", self.path.display())
+    }
+
+    /// All lines with their numbers, from 1.
+    fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        (1..).zip(self.text.lines())
+    }
+
+    /// Whether the file lies below a folder of this name, at any depth.
+    fn is_below(&self, folder: &str) -> bool {
+        self.path.parent().is_some_and(|path| path.iter().any(|part| part == folder))
+    }
+}
+
+/// Checks everything. Returns what was seen, in words.
+pub(crate) fn check(crates: &[Crate]) -> Result<String, String> {
+    let files = files()?;
+    let complaints: Vec<String> = [
+        code::lengths(&files),
+        code::leftovers(&files),
+        code::pure_crates(&files, crates),
+        code::lints(&files, crates),
+        documents::sources(&files),
+        documents::schemes(&files),
+        documents::links(&files),
+        documents::commands(&files),
+        scenarios::questions(&files),
+    ]
+    .concat();
+    match complaints.len() {
+        0 => Ok(format!("{} files, nothing to complain of", files.len())),
+        count => Err(format!("{count} complaints:\n{}", complaints.join("\n"))),
+    }
+}
+
+/// All text files that belong to the repository: those that git knows or would take up.
+fn files() -> Result<Vec<TextFile>, String> {
+    let arguments = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+    let list = shell::output("git", &arguments)?;
+    let mut files = Vec::new();
+    for path in list.split('\0').filter(|path| !path.is_empty()).map(Path::new) {
+        // A file that git knows may be deleted; one that is no UTF-8 is no text.
+        let read = std::fs::read_to_string(shell::root().join(path));
+        if let Ok(text) = read
+            && !path.iter().any(|part| part == "vendor")
+        {
+            files.push(TextFile { path: path.to_owned(), text });
+        }
+    }
+    Ok(files)
+}
+
+#[cfg(test)]
+pub(crate) fn text_file(path: &str, text: &str) -> TextFile {
+    TextFile { path: path.into(), text: text.to_string() }
+}

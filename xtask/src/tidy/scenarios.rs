@@ -1,0 +1,48 @@
+//! Rules for scenario files.
+
+use std::path::Path;
+
+use super::TextFile;
+
+/// Every scenario asks a question in its title and explains itself in a comment.
+pub(super) fn questions(files: &[TextFile]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let scenarios = files
+        .iter()
+        .filter(|file| file.path.starts_with(Path::new("scenarios")) && file.has_extension("toml"));
+    for file in scenarios {
+        let title = match toml::de::DeTable::parse(&file.text) {
+            Ok(table) => table
+                .get_ref()
+                .get("title")
+                .and_then(|title| title.get_ref().as_str().map(String::from)),
+            Err(error) => {
+                complaints.push(file.complaint(1, format!("not TOML: {}", error.message())));
+                continue;
+            }
+        };
+        if !title.is_some_and(|title| title.ends_with('?')) {
+            complaints.push(file.complaint(1, "has no title that ends in a question mark"));
+        }
+        if !file.lines().any(|(_, line)| line.trim_start().starts_with('#')) {
+            complaints.push(file.complaint(1, "has no comment that explains it"));
+        }
+    }
+    complaints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::text_file;
+    use super::*;
+
+    #[test]
+    fn scenarios_must_ask_and_explain() {
+        let good = text_file("scenarios/a.toml", "# Why.\ntitle = \"Is it fair?\"\n");
+        let mute = text_file("scenarios/b/c.toml", "title = \"Fairness\"\n");
+        let broken = text_file("scenarios/d.toml", "title =\n");
+        assert_eq!(questions(&[good]), Vec::<String>::new());
+        assert_eq!(questions(&[mute]).len(), 2);
+        assert!(questions(&[broken])[0].starts_with("scenarios/d.toml:1: not TOML"));
+    }
+}

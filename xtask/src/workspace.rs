@@ -1,0 +1,68 @@
+//! The crates of the workspace, as cargo knows them.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::shell;
+
+/// A crate of the workspace.
+#[derive(Clone, Debug)]
+pub(crate) struct Crate {
+    /// The name of its folder, by which the documents speak of it.
+    pub(crate) name: String,
+    /// The name by which cargo knows it.
+    pub(crate) package: String,
+    /// Its `Cargo.toml`.
+    pub(crate) manifest: PathBuf,
+    /// The folders of the crates that it uses when it is built or runs.
+    pub(crate) uses: Vec<String>,
+    /// The names of its programs.
+    pub(crate) programs: Vec<String>,
+}
+
+/// All crates of the workspace.
+pub(crate) fn crates() -> Result<Vec<Crate>, String> {
+    let text =
+        shell::output("cargo", &["metadata", "--format-version", "1", "--no-deps", "--offline"])?;
+    let metadata: Value =
+        serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))?;
+    let packages = metadata["packages"].as_array().cloned().unwrap_or_default();
+    Ok(packages.iter().map(from_metadata).collect())
+}
+
+fn from_metadata(package: &Value) -> Crate {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+    let folder = |path: &Path| {
+        path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned())
+    };
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let uses = list(&package["dependencies"])
+        .iter()
+        .filter(|dependency| dependency["kind"].as_str() != Some("dev"))
+        .filter_map(|dependency| dependency["path"].as_str())
+        .map(|path| folder(Path::new(path)))
+        .collect();
+    let programs = list(&package["targets"])
+        .iter()
+        .filter(|target| list(&target["kind"]).iter().any(|kind| kind == "bin"))
+        .map(|target| text(&target["name"]))
+        .collect();
+    let manifest = PathBuf::from(text(&package["manifest_path"]));
+    Crate {
+        name: manifest.parent().map_or(String::new(), folder),
+        package: text(&package["name"]),
+        manifest,
+        uses,
+        programs,
+    }
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target_directory() -> Result<PathBuf, String> {
+    let text =
+        shell::output("cargo", &["metadata", "--format-version", "1", "--no-deps", "--offline"])?;
+    let metadata: Value =
+        serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))?;
+    Ok(PathBuf::from(metadata["target_directory"].as_str().unwrap_or("target")))
+}
