@@ -92,7 +92,7 @@ impl SourceConfig {
 
     /// The settings of ns-2.35's PGM sender, for the environment of studies made with it: no
     /// heartbeats to speak of, an SPM each 0.5 s, repairs after 70 ms, an endless window, every
-    /// NAK confirmed (src: ns-2.35 pgm/pgm-sender.cc, tcl/lib/ns-default.tcl).
+    /// NAK confirmed (src: ns-2.35 pgm/pgm-sender.cc, tcl/pgm/ns-pgm.tcl).
     pub fn ns2(node: NodeId, group: Nla, tsi: Tsi) -> Self {
         Self {
             window_packets: WINDOW_PACKETS_MAX,
@@ -181,7 +181,7 @@ impl ReceiverConfig {
 
     /// The settings of ns-2.35's PGM receiver: one NAK a packet, as soon as a gap shows, with
     /// back-off 30 ms, repetition after 50 ms, repair within 1 s, five tries of each (src: ns-2.35
-    /// pgm/pgm-receiver.cc, tcl/lib/ns-default.tcl).
+    /// pgm/pgm-receiver.cc, tcl/pgm/ns-pgm.tcl).
     pub fn ns2(group: Nla) -> Self {
         Self {
             window_packets: 1 << 20,
