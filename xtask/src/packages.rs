@@ -29,11 +29,7 @@ const COMPONENTS: &[(&str, &str)] = &[("cargo-fmt", "rustfmt"), ("cargo-clippy",
 /// Installs what is missing. Returns what was done, in words.
 pub(crate) fn install(with_browser: bool) -> Result<String, String> {
     let mut done = components()?;
-    let missing: Vec<&Need> = NEEDS
-        .iter()
-        .filter(|need| with_browser || !need.browser)
-        .filter(|need| !need.programs.iter().any(|program| exists(program)))
-        .collect();
+    let missing = missing(with_browser);
     if missing.is_empty() {
         done.push("all packages are there".to_string());
         return Ok(done.join("; "));
@@ -57,8 +53,21 @@ pub(crate) fn install(with_browser: bool) -> Result<String, String> {
     let mut arguments = vec!["install", "-y", "-qq", "--no-install-recommends"];
     arguments.extend(&packages);
     run("apt-get", &arguments, &quiet)?;
+    if let Some(need) = self::missing(with_browser).first() {
+        let program = need.programs[0];
+        return Err(format!("installed {}, and yet {program} is not in PATH", packages.join(", ")));
+    }
     done.push(format!("installed {}", packages.join(", ")));
     Ok(done.join("; "))
+}
+
+/// What is needed and cannot be found.
+fn missing(with_browser: bool) -> Vec<&'static Need> {
+    NEEDS
+        .iter()
+        .filter(|need| with_browser || !need.browser)
+        .filter(|need| !need.programs.iter().any(|program| exists(program)))
+        .collect()
 }
 
 fn components() -> Result<Vec<String>, String> {

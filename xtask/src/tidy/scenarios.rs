@@ -11,16 +11,18 @@ pub(super) fn questions(files: &[TextFile]) -> Vec<String> {
         .iter()
         .filter(|file| file.path.starts_with(Path::new("scenarios")) && file.has_extension("toml"));
     for file in scenarios {
-        let title = match toml::de::DeTable::parse(&file.text) {
-            Ok(table) => table
-                .get_ref()
-                .get("title")
-                .and_then(|title| title.get_ref().as_str().map(String::from)),
+        let table = match toml::de::DeTable::parse(&file.text) {
+            Ok(table) => table.into_inner(),
             Err(error) => {
                 complaints.push(file.complaint(1, format!("not TOML: {}", error.message())));
                 continue;
             }
         };
+        // Beside scenarios there are the suites that run them.
+        if !table.contains_key("link") {
+            continue;
+        }
+        let title = table.get("title").and_then(|title| title.get_ref().as_str());
         if !title.is_some_and(|title| title.ends_with('?')) {
             complaints.push(file.complaint(1, "has no title that ends in a question mark"));
         }
@@ -38,10 +40,11 @@ mod tests {
 
     #[test]
     fn scenarios_must_ask_and_explain() {
-        let good = text_file("scenarios/a.toml", "# Why.\ntitle = \"Is it fair?\"\n");
-        let mute = text_file("scenarios/b/c.toml", "title = \"Fairness\"\n");
+        let good = text_file("scenarios/a.toml", "# Why.\ntitle = \"Is it fair?\"\n[[link]]\n");
+        let mute = text_file("scenarios/b/c.toml", "title = \"Fairness\"\n[[link]]\n");
         let broken = text_file("scenarios/d.toml", "title =\n");
-        assert_eq!(questions(&[good]), Vec::<String>::new());
+        let suite = text_file("scenarios/suite.toml", "seeds = 10\n");
+        assert_eq!(questions(&[good, suite]), Vec::<String>::new());
         assert_eq!(questions(&[mute]).len(), 2);
         assert!(questions(&[broken])[0].starts_with("scenarios/d.toml:1: not TOML"));
     }

@@ -93,8 +93,8 @@ fn row(line: &Line<'_>) -> Result<Row, Failure> {
     let distance = |at: Time, us: f64| (at.as_nanos() as f64 / 1e3 - us).abs();
     let same_packets = log.retransmissions.len() == line.retransmissions.len()
         && log.retransmissions.iter().zip(&line.retransmissions).all(|(a, b)| a.0 == b.0);
-    // The SYN is a packet that ns-2 counts.
-    let same_counts = log.sent + 1 == line.sent && log.timeouts == line.timeouts;
+    // The SYN is a packet too, for ns-2 as for us.
+    let same_counts = log.sent == line.sent && log.timeouts == line.timeouts;
     let times = log.retransmissions.iter().zip(&line.retransmissions);
     let ours = times
         .map(|((_, at), (_, us))| distance(*at, *us))
@@ -104,7 +104,7 @@ fn row(line: &Line<'_>) -> Result<Row, Failure> {
     let explained = (!same_packets || !same_counts).then(|| {
         format!(
             "other packets: {} sent, {} timeouts, retransmitted {:?}",
-            log.sent + 1, log.timeouts, log.retransmissions
+            log.sent, log.timeouts, log.retransmissions
         )
     });
     Ok(Row {

@@ -11,28 +11,20 @@ fn repository() -> PathBuf {
 }
 
 #[test]
-fn every_scenario_file_is_accepted_and_asks_a_question() {
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(repository().join("scenarios")).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "toml") {
-            let scenario = Scenario::load(&path, &Overrides::default(), &catalog())
-                .unwrap_or_else(|error| panic!("{error}"));
-            assert!(scenario.title.ends_with('?'), "{}: {}", path.display(), scenario.title);
-            names.push(path.file_name().unwrap().to_string_lossy().into_owned());
-        }
-    }
-    names.sort();
+fn one_scenario_for_each_kind_of_question_is_accepted() {
     for name in [
-        "changing-bandwidth.toml",
-        "joins-and-leaves.toml",
-        "lossy-links.toml",
-        "pgmcc-beside-tcp.toml",
-        "red-queue.toml",
-        "tcp-flavours.toml",
-        "thousand-receivers.toml",
+        "changing-bandwidth",
+        "joins-and-leaves",
+        "lossy-links",
+        "pgmcc-beside-tcp",
+        "red-queue",
+        "tcp-flavours",
+        "thousand-receivers",
     ] {
-        assert!(names.iter().any(|have| have == name), "{name} is not in {names:?}");
+        let path = repository().join(format!("scenarios/{name}.toml"));
+        let scenario = Scenario::load(&path, &Overrides::default(), &catalog())
+            .unwrap_or_else(|error| panic!("{error}"));
+        assert!(scenario.title.ends_with('?'), "{name}: {}", scenario.title);
     }
 }
 

@@ -1,0 +1,163 @@
+//! Runs the experiments of a suite, several at a time.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use faircast_report::{Series, Summary};
+use faircast_scenario::{Overrides, Scenario};
+use faircast_trace::{Header, Tee};
+use rayon::prelude::*;
+
+use super::probe::Probe;
+use super::suite::{Bundled, Experiment, SuiteFile};
+use crate::error::Failure;
+use crate::execute::{header, simulate};
+use crate::interrupt::{Watch, interrupted};
+
+/// Where the files of a suite are.
+pub(crate) enum Files {
+    /// In the program.
+    Bundled(&'static Bundled),
+    /// In a folder.
+    Folder(PathBuf),
+}
+
+/// What to run, and how.
+pub(crate) struct Plan<'a> {
+    pub(crate) suite: &'a SuiteFile,
+    pub(crate) files: &'a Files,
+    pub(crate) seeds: Option<u32>,
+    /// A scheme in place of the suite's session.
+    pub(crate) scheme: Option<&'a Scheme>,
+    pub(crate) only: Option<&'a str>,
+    /// Whether plots are wanted.
+    pub(crate) plots: bool,
+}
+
+/// A scheme to judge.
+pub(crate) struct Scheme {
+    pub(crate) name: String,
+    /// `KEY=VALUE`.
+    pub(crate) options: Vec<String>,
+}
+
+/// What the seeds of one experiment gave.
+pub(crate) struct Measured<'a> {
+    pub(crate) experiment: &'a Experiment,
+    pub(crate) runs: Vec<Run>,
+    /// The plots of the first seed, where wanted.
+    pub(crate) plot: Option<Plot>,
+}
+
+/// One run.
+pub(crate) struct Run {
+    pub(crate) summary: Summary,
+    pub(crate) probe: Probe,
+}
+
+/// What a page needs to draw a run.
+pub(crate) struct Plot {
+    pub(crate) header: Header,
+    pub(crate) series: Series,
+}
+
+impl Files {
+    /// The path to name in messages, and the text, of a file of the suite.
+    fn read(&self, name: &str) -> Result<(PathBuf, String), Failure> {
+        match self {
+            Self::Bundled(bundled) => {
+                let path = Path::new(bundled.folder).join(name);
+                let found = bundled.files.iter().find(|(known, _)| *known == name);
+                match found {
+                    Some((_, text)) => Ok((path, (*text).to_string())),
+                    None => Err(Failure::Usage(format!(
+                        "{}: the suite names \"{name}\", which does not come with the program",
+                        bundled.folder
+                    ))),
+                }
+            }
+            Self::Folder(folder) => {
+                let path = folder.join(name);
+                let text = std::fs::read_to_string(&path).map_err(|error| {
+                    Failure::Usage(format!("{}: cannot be read: {error}", path.display()))
+                })?;
+                Ok((path, text))
+            }
+        }
+    }
+}
+
+impl<'a> Plan<'a> {
+    /// The experiments that the plan chooses.
+    pub(crate) fn experiments(&self) -> impl Iterator<Item = &'a Experiment> {
+        let (only, any) = (self.only, self.scheme.is_none());
+        self.suite.experiments.iter().filter(move |experiment| {
+            only.is_none_or(|text| experiment.id.contains(text))
+                && (any || experiment.judges_schemes)
+        })
+    }
+
+    fn scenario(&self, experiment: &Experiment, seed: u64) -> Result<Scenario, Failure> {
+        let (path, text) = self.files.read(&experiment.scenario)?;
+        let mut set = experiment.set.clone();
+        if let (Some(scheme), Some(session)) = (self.scheme, &self.suite.session) {
+            // The settings of the suite's own scheme mean nothing to another one.
+            let own = format!("flow.{session}.options");
+            set.retain(|change| !change.starts_with(&own));
+            set.push(format!("flow.{session}.protocol={}", scheme.name));
+            set.push(format!("{own}={{}}"));
+            set.extend(scheme.options.iter().map(|option| format!("{own}.{option}")));
+        }
+        let overrides = Overrides { set, seed: Some(seed) };
+        Ok(Scenario::parse(&path, &text, &overrides, &faircast_sim::catalog())?)
+    }
+
+    /// Runs everything; results are in the suite's order whatever runs beside what.
+    pub(crate) fn run(&self, bar: &indicatif::ProgressBar) -> Result<Vec<Measured<'a>>, Failure> {
+        let experiments: Vec<&Experiment> = self.experiments().collect();
+        let seeds = |e: &Experiment| self.seeds.or(e.seeds).unwrap_or(self.suite.seeds).max(1);
+        let mut jobs: Vec<(usize, u64)> = Vec::new();
+        for (index, experiment) in experiments.iter().enumerate() {
+            // A mistake in any scenario is found before the first minute is spent.
+            self.scenario(experiment, 1)?;
+            jobs.extend((1..=u64::from(seeds(experiment))).map(|seed| (index, seed)));
+        }
+        bar.set_length(jobs.len() as u64);
+        let done: Result<BTreeMap<_, _>, Failure> = jobs
+            .into_par_iter()
+            .map(|(index, seed)| {
+                let outcome = self.run_one(experiments[index], seed)?;
+                bar.inc(1);
+                Ok(((index, seed), outcome))
+            })
+            .collect();
+        let mut measured: Vec<_> = experiments
+            .into_iter()
+            .map(|experiment| Measured { experiment, runs: Vec::new(), plot: None })
+            .collect();
+        for ((index, _), (run, plot)) in done? {
+            measured[index].runs.push(run);
+            measured[index].plot = measured[index].plot.take().or(plot);
+        }
+        Ok(measured)
+    }
+
+    fn run_one(&self, experiment: &Experiment, seed: u64) -> Result<(Run, Option<Plot>), Failure> {
+        let stopped = || Failure::Work("interrupted; a suite that is not finished has no rows".into());
+        if interrupted() {
+            return Err(stopped());
+        }
+        let scenario = self.scenario(experiment, seed)?;
+        let header = header(&scenario);
+        let series = (self.plots && seed == 1).then(|| Series::new(&header));
+        let mut listener = Tee(Probe::new(&header), series);
+        let mut watch = Watch::new(scenario.duration, false);
+        let done = simulate(&scenario, &mut watch, &mut listener)?;
+        if done.outcome.interrupted {
+            return Err(stopped());
+        }
+        let Tee(probe, series) = listener;
+        let plot = series.map(|series| Plot { header, series });
+        Ok((Run { summary: done.summary, probe }, plot))
+    }
+}
