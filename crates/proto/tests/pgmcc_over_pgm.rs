@@ -60,10 +60,10 @@ impl Net {
         let mut config = SourceConfig::new(NodeId(0), GROUP, TSI);
         config.payload = 956;
         let content = Box::new(InMemory(Arc::from(object)));
-        let source = PgmSource::new(config, content, PgmccSender::new(pgmcc.clone()));
+        let source = PgmSource::new(config, content, PgmccSender::new(pgmcc));
         let mut machines: Vec<Box<dyn Machine>> = vec![Box::new(source)];
         for i in 1..=receivers {
-            let feedback = PgmccReceiver::new(pgmcc.clone(), NodeId(i), true);
+            let feedback = PgmccReceiver::new(pgmcc, NodeId(i), true);
             machines.push(Box::new(PgmReceiver::new(ReceiverConfig::new(GROUP), feedback)));
         }
         let host = |(i, machine)| Host {

@@ -39,7 +39,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     whole(
         "transmit_window",
         (1, 1 << 30),
-        "1000",
+        "8192",
         "Packets that the source will repair (ns2: 1073741824)",
     ),
     whole(
