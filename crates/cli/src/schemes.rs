@@ -27,7 +27,8 @@ pub(crate) fn schemes(args: &SchemesArgs) -> Result<(), Failure> {
         )));
     }
     if args.json {
-        let rows: Vec<_> = chosen.iter().map(|(kind, name, options)| json(kind, name, options)).collect();
+        let rows: Vec<_> =
+            chosen.iter().map(|(kind, name, options)| json(kind, name, options)).collect();
         let text = serde_json::to_string_pretty(&rows).expect("plain values serialise");
         return print(&format!("{text}\n"));
     }
@@ -59,6 +60,10 @@ fn allowed(kind: OptionKind) -> String {
         OptionKind::Duration { min_ns, max_ns } => {
             let bound = faircast_base::Duration::from_nanos;
             format!("a duration from {} to {}", bound(min_ns), bound(max_ns))
+        }
+        OptionKind::Rate { min_bits_per_s, max_bits_per_s } => {
+            let bound = faircast_base::Bitrate::from_bits_per_s;
+            format!("a rate from {} to {}", bound(min_bits_per_s), bound(max_bits_per_s))
         }
         OptionKind::Choice(words) => format!("one of {}", words.join(", ")),
     }

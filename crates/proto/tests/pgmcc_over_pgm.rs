@@ -63,7 +63,7 @@ impl Net {
         let source = PgmSource::new(config, content, PgmccSender::new(pgmcc));
         let mut machines: Vec<Box<dyn Machine>> = vec![Box::new(source)];
         for i in 1..=receivers {
-            let feedback = PgmccReceiver::new(pgmcc, NodeId(i), true);
+            let feedback = PgmccReceiver::new(pgmcc, NodeId(i));
             machines.push(Box::new(PgmReceiver::new(ReceiverConfig::new(GROUP), feedback)));
         }
         let host = |(i, machine)| Host {

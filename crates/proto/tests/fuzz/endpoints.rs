@@ -85,7 +85,7 @@ impl Pair {
         let source = PgmSource::new(config, content, PgmccSender::new(pgmcc));
         let mut config = ReceiverConfig::new(GROUP);
         config.window_packets = 128;
-        let receiver = PgmReceiver::new(config, PgmccReceiver::new(pgmcc, NodeId(2), true));
+        let receiver = PgmReceiver::new(config, PgmccReceiver::new(pgmcc, NodeId(2)));
         let rng = |node| Rng::new(1, NodeId(node), Purpose::Machine(0));
         let hosts = [
             Host { node: NodeId(1), machine: Box::new(source), rng: rng(1) },
