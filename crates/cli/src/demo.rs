@@ -41,9 +41,8 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     let mut text = done.summary.table();
     let flow = done.summary.flows.iter().find(|flow| flow.name == "file");
     let receivers = flow.map(|flow| &flow.receivers[..]).unwrap_or_default();
-    let whole = |r: &&faircast_report::ReceiverSummary| {
-        r.intact == Some(true) && r.completed_s.is_some()
-    };
+    let whole =
+        |r: &&faircast_report::ReceiverSummary| r.intact == Some(true) && r.completed_s.is_some();
     let good = receivers.iter().filter(whole).count();
     let _ = writeln!(
         text,

@@ -6,7 +6,9 @@ use faircast_link::QueueConfig;
 use faircast_report::{Metrics, Summary};
 use faircast_scenario::Scenario;
 use faircast_sim::{Builtin, Observer, Simulation};
-use faircast_trace::{FlowHeader, Hasher, Header, LinkHeader, On, Outcome, SCHEMA_VERSION, Sink, Tee};
+use faircast_trace::{
+    FlowHeader, Hasher, Header, LinkHeader, On, Outcome, SCHEMA_VERSION, Sink, Tee,
+};
 
 use crate::error::Failure;
 

@@ -19,8 +19,7 @@ impl Sink for Last {
 
 /// Reads a trace, prints its summary, and writes summary and report.
 pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
-    let path =
-        if args.trace.is_dir() { args.trace.join(TRACE_FILE) } else { args.trace.clone() };
+    let path = if args.trace.is_dir() { args.trace.join(TRACE_FILE) } else { args.trace.clone() };
     let unreadable = |error: faircast_trace::ReadError| Failure::Usage(error.to_string());
     let mut reader = Reader::open(&path).map_err(unreadable)?;
     let header = reader.header().clone();
@@ -28,8 +27,8 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
     let outcome = reader.replay(&mut sink).map_err(unreadable)?.cloned();
     let Tee(Tee(metrics, series), last) = sink;
     // A run that was killed left no outcome: what it measured until then still counts.
-    let outcome = outcome
-        .unwrap_or_else(|| Outcome { at: last.0, interrupted: true, ..Outcome::default() });
+    let outcome =
+        outcome.unwrap_or_else(|| Outcome { at: last.0, interrupted: true, ..Outcome::default() });
     let summary = metrics.finish(&outcome);
     let folder = path.parent().map(ToOwned::to_owned).unwrap_or_default();
     let out = args.out.clone().unwrap_or(folder);

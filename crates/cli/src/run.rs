@@ -73,8 +73,7 @@ struct TraceFile {
 
 impl TraceFile {
     fn create(path: &Path, header: &Header) -> Result<Self, Failure> {
-        let writer =
-            Writer::create(path, header).map_err(|error| Failure::write(path, &error))?;
+        let writer = Writer::create(path, header).map_err(|error| Failure::write(path, &error))?;
         Ok(Self { writer, path: path.to_owned() })
     }
 

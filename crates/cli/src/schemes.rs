@@ -27,7 +27,8 @@ pub(crate) fn schemes(args: &SchemesArgs) -> Result<(), Failure> {
         )));
     }
     if args.json {
-        let rows: Vec<_> = chosen.iter().map(|(kind, name, options)| json(kind, name, options)).collect();
+        let rows: Vec<_> =
+            chosen.iter().map(|(kind, name, options)| json(kind, name, options)).collect();
         let text = serde_json::to_string_pretty(&rows).expect("plain values serialise");
         return print(&format!("{text}\n"));
     }

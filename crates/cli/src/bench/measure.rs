@@ -143,7 +143,8 @@ impl Term {
             None => name == target,
         };
         let matches = |name: &str| self.target.split(',').any(|target| one(name, target));
-        let flows = || summary.flows.iter().zip(&probe.flows).filter(|(flow, _)| matches(&flow.name));
+        let flows =
+            || summary.flows.iter().zip(&probe.flows).filter(|(flow, _)| matches(&flow.name));
         match self.quantity {
             Quantity::Flow(quantity) => {
                 self.fold.of(flows().map(|(flow, probe)| quantity.of(flow, probe)))

@@ -142,7 +142,8 @@ fn list(suite: &SuiteFile) -> Result<(), Failure> {
 
 fn progress(name: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(2));
-    let style = format!("{name} {{bar:40}} {{pos}} of {{len}} runs  {{elapsed}} gone, {{eta}} left");
+    let style =
+        format!("{name} {{bar:40}} {{pos}} of {{len}} runs  {{elapsed}} gone, {{eta}} left");
     bar.set_style(ProgressStyle::with_template(&style).expect("the template is valid"));
     bar
 }

@@ -306,10 +306,8 @@ mod tests {
     #[test]
     fn a_pair_is_two_switches_close_together_with_the_cuts_around_them() {
         let mut probe = Probe::new(&header());
-        let switch = |node| Event::Representative {
-            node: Some(NodeId(node)),
-            reason: SwitchReason::Slower,
-        };
+        let switch =
+            |node| Event::Representative { node: Some(NodeId(node)), reason: SwitchReason::Slower };
         let cut = Event::Cut { reason: CutReason::Loss, window_milli: 1000 };
         feed(&mut probe, 0, 20.0, switch(1));
         feed(&mut probe, 0, 20.2, cut);

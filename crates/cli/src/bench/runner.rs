@@ -143,7 +143,8 @@ impl<'a> Plan<'a> {
     }
 
     fn run_one(&self, experiment: &Experiment, seed: u64) -> Result<(Run, Option<Plot>), Failure> {
-        let stopped = || Failure::Work("interrupted; a suite that is not finished has no rows".into());
+        let stopped =
+            || Failure::Work("interrupted; a suite that is not finished has no rows".into());
         if interrupted() {
             return Err(stopped());
         }
