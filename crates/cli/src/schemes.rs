@@ -61,6 +61,10 @@ fn allowed(kind: OptionKind) -> String {
             let bound = faircast_base::Duration::from_nanos;
             format!("a duration from {} to {}", bound(min_ns), bound(max_ns))
         }
+        OptionKind::Rate { min_bits_per_s, max_bits_per_s } => {
+            let bound = faircast_base::Bitrate::from_bits_per_s;
+            format!("a rate from {} to {}", bound(min_bits_per_s), bound(max_bits_per_s))
+        }
         OptionKind::Choice(words) => format!("one of {}", words.join(", ")),
     }
 }

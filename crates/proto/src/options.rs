@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use core::fmt;
 
-use faircast_base::{Duration, Quantity};
+use faircast_base::{Bitrate, Duration, Quantity};
 
 /// The value of one setting, as the scenario file gives it.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +57,13 @@ pub enum OptionKind {
         min_ns: u64,
         /// Greatest value in nanoseconds.
         max_ns: u64,
+    },
+    /// A rate such as `"500 kbit/s"` in a closed range of bits per second.
+    Rate {
+        /// Least value in bits per second.
+        min_bits_per_s: u64,
+        /// Greatest value in bits per second.
+        max_bits_per_s: u64,
     },
     /// One of these words.
     Choice(&'static [&'static str]),
@@ -162,6 +169,11 @@ impl Options {
     pub fn duration(&self, key: &str) -> Option<Duration> {
         Duration::parse(self.text(key)?).ok()
     }
+
+    /// A rate, where set.
+    pub fn rate(&self, key: &str) -> Option<Bitrate> {
+        Bitrate::parse(self.text(key)?).ok()
+    }
 }
 
 fn unknown_key(key: &str, specs: &[OptionSpec]) -> String {
@@ -205,6 +217,19 @@ fn check(value: &OptionValue, kind: OptionKind) -> Result<(), String> {
             }
         }
         (OptionKind::Duration { .. }, _) => wrong("a duration such as \"4 s\"".to_string()),
+        (OptionKind::Rate { min_bits_per_s, max_bits_per_s }, OptionValue::Text(text)) => {
+            let range = format!(
+                "a rate from {} to {}",
+                Bitrate::from_bits_per_s(min_bits_per_s),
+                Bitrate::from_bits_per_s(max_bits_per_s)
+            );
+            match Bitrate::parse(text) {
+                Ok(r) if (min_bits_per_s..=max_bits_per_s).contains(&r.bits_per_s()) => Ok(()),
+                Ok(_) => wrong(range),
+                Err(error) => Err(error.to_string()),
+            }
+        }
+        (OptionKind::Rate { .. }, _) => wrong("a rate such as \"500 kbit/s\"".to_string()),
         (OptionKind::Choice(words), OptionValue::Text(text)) if words.contains(&text.as_str()) => {
             Ok(())
         }
@@ -226,4 +251,27 @@ pub fn edit_distance(a: &str, b: &str) -> usize {
         }
     }
     row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_checked_against_their_range() {
+        let kind = OptionKind::Rate { min_bits_per_s: 1000, max_bits_per_s: 2_000_000 };
+        let specs = [OptionSpec { name: "rate", kind, default: "1 Mbit/s", doc: "" }];
+        let check = |value| Options::checked([("rate".to_string(), value)], &specs);
+        let text = |text: &str| OptionValue::Text(text.to_string());
+        let options = check(text("1.5 Mbit/s")).unwrap();
+        assert_eq!(options.rate("rate"), Some(Bitrate::from_bits_per_s(1_500_000)));
+        for (value, message) in [
+            (text("3 Mbit/s"), "a rate from 1 kbit/s to 2 Mbit/s"),
+            (text("5 ms"), "unknown unit"),
+            (OptionValue::Integer(500), "500 kbit/s"),
+        ] {
+            let error = check(value).unwrap_err();
+            assert!(error.message.contains(message), "{error}");
+        }
+    }
 }

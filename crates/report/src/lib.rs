@@ -4,6 +4,7 @@
 //! judges simulated, emulated and real runs by the same code. [`Metrics`] and [`Series`] are
 //! sinks: feed them live or from a [`Reader`](faircast_trace::Reader), with the same result.
 
+mod judge;
 mod metrics;
 mod page;
 mod series;
@@ -12,6 +13,7 @@ mod summary;
 mod table;
 mod text;
 
+pub use judge::judge;
 pub use metrics::Metrics;
 pub use page::{bench_page, run_page};
 pub use series::{

@@ -12,6 +12,8 @@ use html::escape;
 
 /// The plotting library, vendored: see `vendor/uplot/README.md`.
 const UPLOT_JS: &str = include_str!("../vendor/uplot/uPlot.iife.min.js");
+/// Its licence, which asks to go with every copy.
+const UPLOT_LICENSE: &str = include_str!("../vendor/uplot/LICENSE");
 const UPLOT_CSS: &str = include_str!("../vendor/uplot/uPlot.min.css");
 const PAGE_JS: &str = include_str!("page/page.js");
 const PAGE_CSS: &str = include_str!("page/page.css");
@@ -56,9 +58,12 @@ impl Page<'_> {
              </div><nav aria-label=\"Sections\">{links}</nav>\
              <button type=\"button\" id=\"theme\" hidden>Dark</button></div></div>\n\
              <main class=\"wrap\" id=\"main\">\n{main}</main>\n\
-             <footer class=\"wrap\">{footer}<p>Plots by uPlot 1.6.32 (MIT licence).</p></footer>\n\
+             <footer><div class=\"wrap\">{footer}<p>Plots by uPlot 1.6.32 (MIT licence).</p></div></footer>\n\
              <script type=\"application/json\" id=\"data\">{data}</script>\n\
-             <script>{UPLOT_JS}</script>\n<script>{PAGE_JS}</script>\n</body>\n</html>\n"
+             <script>/*! uPlot 1.6.32\n{UPLOT_LICENSE}*/\n{UPLOT_JS}</script>\n<script>{PAGE_JS}</script>\n</body>\n</html>\n"
         )
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -62,6 +62,8 @@ pub struct FlowSeries {
     pub rtt: Curve,
     /// NAKs that reached the sender, at the sequence number that they ask for.
     pub naks: Marks,
+    /// Packets that receivers found missing, at their sequence number.
+    pub losses: Marks,
     /// Reductions of window or rate for a loss, at the sequence number sent last.
     pub cuts: Marks,
     /// Timers that ran out at the sender, at the sequence number sent last.
@@ -250,7 +252,14 @@ impl Sink for Series {
                     rest.throughput.add(record.at, bytes);
                 }
             }
-            Subject::Endpoint { .. } | Subject::Node(_) => {}
+            Subject::Endpoint { flow, .. } => {
+                let Event::LossDetected { seq } = record.event else { return };
+                let slot = self.flow_slots.get(flow.index()).copied().unwrap_or(u32::MAX);
+                if let Some(flow) = self.flows.get_mut(slot as usize) {
+                    flow.losses.push(record.at, flow.place_of(seq));
+                }
+            }
+            Subject::Node(_) => {}
             Subject::Link(link) => match record.event {
                 Event::LinkSample(counters) => {
                     self.link_sample(record.at, link.index(), counters);
@@ -290,6 +299,7 @@ impl FlowSeries {
             rate: Curve::default(),
             rtt: Curve::default(),
             naks: Marks::default(),
+            losses: Marks::default(),
             cuts: Marks::default(),
             timeouts: Marks::default(),
             switches: Vec::new(),
@@ -316,8 +326,8 @@ impl FlowSeries {
                 self.acked.push(at, self.bytes_acked as f64 / self.packet_bytes);
             }
             Event::NakReceived { seq, .. } => {
-                let place = seq.wrapping_sub(self.first_seq.unwrap_or(seq));
-                self.naks.push(at, place.min(self.packets_sent) as f64);
+                let place = self.place_of(seq);
+                self.naks.push(at, place);
             }
             Event::Window { window_milli, .. } => self.window.push(at, window_milli as f64 / 1e3),
             Event::Rate { bits_per_s } => self.rate.push(at, bits_per_s as f64),
@@ -329,6 +339,13 @@ impl FlowSeries {
             Event::Representative { node, reason } => self.switch(at, node, reason, names),
             _ => {}
         }
+    }
+
+    /// Where a sequence number is on the curve of packets sent: numbers need not start at zero,
+    /// and one from outside what was sent must not stretch the plot.
+    fn place_of(&self, seq: u64) -> f64 {
+        let place = seq.wrapping_sub(self.first_seq.unwrap_or(seq));
+        place.min(self.packets_sent) as f64
     }
 
     fn switch(&mut self, at: Time, node: Option<NodeId>, reason: SwitchReason, names: &[String]) {

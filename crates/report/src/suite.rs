@@ -117,7 +117,7 @@ impl Suite {
 
 /// A number of a suite, whatever its unit.
 pub(crate) fn number(value: f64) -> String {
-    if value.abs() >= 10_000.0 {
+    if value.abs() >= 1_000.0 {
         let sign = if value < 0.0 { "-" } else { "" };
         return format!("{sign}{}", count(value.abs().round() as u64));
     }

@@ -55,6 +55,7 @@ pub(crate) fn seconds(seconds: f64) -> String {
         s if s.fract() == 0.0 && s < 1e6 => format!("{s} s"),
         s if s >= 100.0 => format!("{s:.1} s"),
         s if s >= 1.0 => format!("{s:.2} s"),
+        s if s >= 0.1 => format!("{:.0} ms", s * 1e3),
         s => format!("{:.1} ms", s * 1e3),
     }
 }
@@ -175,9 +176,13 @@ mod tests {
         {
             assert_eq!(percent(value), want);
         }
-        for (value, want) in
-            [(300.0, "300 s"), (12.3456, "12.35 s"), (0.8, "800.0 ms"), (0.0, "0 s")]
-        {
+        for (value, want) in [
+            (300.0, "300 s"),
+            (12.3456, "12.35 s"),
+            (0.8, "800 ms"),
+            (0.05, "50.0 ms"),
+            (0.0, "0 s"),
+        ] {
             assert_eq!(seconds(value), want);
         }
     }

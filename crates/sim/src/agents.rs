@@ -138,11 +138,9 @@ impl Simulation<'_> {
 
     /// Puts a machine's packet, written into `scratch`, on the wire.
     fn transmit(&mut self, index: u32, transmit: Transmit) {
-        let mut bytes = self.network.packets.buffer();
-        std::mem::swap(&mut bytes, &mut self.scratch);
         let agent = &self.agents[index as usize];
         let (flow, from) = (agent.flow, agent.node);
-        let own_len = bytes.len() as u32 + transmit.zeros;
+        let own_len = self.scratch.len() as u32 + transmit.zeros;
         let wire_len =
             transmit.wire_len.unwrap_or_else(|| self.wire_len(flow, own_len, transmit.payload_len));
         let route = match transmit.to {
@@ -150,7 +148,7 @@ impl Simulation<'_> {
             Destination::Node(node) => Route::Node { node, agent: self.agent_at(flow, node) },
         };
         let packet = self.network.packets.insert(NewPacket {
-            bytes,
+            bytes: &self.scratch,
             zeros: transmit.zeros,
             wire_len,
             payload_len: transmit.payload_len,
@@ -160,6 +158,7 @@ impl Simulation<'_> {
             time_to_live: transmit.time_to_live,
             router_alert: transmit.router_alert,
         });
+        self.scratch.clear();
         self.network.forward(self.now, from, packet, 0, self.sink);
     }
 

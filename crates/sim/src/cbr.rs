@@ -1,1 +1,417 @@
-//! Constant bit rate.
+//! Constant bit rate: packets at fixed intervals to one node or a group, without any feedback.
+//!
+//! A load for other flows to meet, and the plainest traffic to measure the simulator with. Nothing
+//! is repaired: a receiver counts what is missing and goes on.
+
+use std::collections::VecDeque;
+
+use faircast_base::{BadInput, Bitrate, Cx, Event, FlowId, NodeId, Quantity, Time};
+use faircast_proto::content::Content;
+use faircast_proto::options::{OptionKind, OptionSpec, Options};
+use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
+
+/// The settings of a CBR flow.
+pub const OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "rate",
+        kind: OptionKind::Rate { min_bits_per_s: 1, max_bits_per_s: 1_000_000_000_000 },
+        default: DEFAULT_RATE,
+        doc: "Bits of payload per second.",
+    },
+    OptionSpec {
+        name: "jitter",
+        kind: OptionKind::Float { min: 0.0, max: 1.0 },
+        default: "0.0",
+        doc: "Each packet leaves late by a random part of the interval, uniform from 0 to this.",
+    },
+];
+
+const DEFAULT_RATE: &str = "1 Mbit/s";
+
+/// Bytes of the header: flow, flags and sequence number.
+const HEADER_LEN: usize = 16;
+const LAST: u8 = 1;
+
+/// Most missing packets that one arrival is traced for; all are counted.
+const TRACED_LOSSES_MAX: u64 = 1000;
+
+/// What both ends of a flow are made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'a> {
+    /// The flow, which is written into every packet.
+    pub flow: FlowId,
+    /// The node of the sender.
+    pub source: NodeId,
+    /// Where the packets go.
+    pub to: Destination,
+    /// When the first packet leaves.
+    pub start: Time,
+    /// Payload bytes of one packet, at least 1.
+    pub payload: u32,
+    /// The settings, checked against [`OPTIONS`].
+    pub options: &'a Options,
+}
+
+/// Sends a packet at each interval.
+pub struct CbrSender {
+    flow: FlowId,
+    to: Destination,
+    payload: u32,
+    content: Box<dyn Content>,
+    object_len: u64,
+    jitter: f64,
+    rate_bits_per_s: u64,
+    /// The interval, and what it lacks of its exact value in units of 1 / rate ns.
+    interval_ns: u64,
+    interval_remainder: u64,
+    remainder: u64,
+    /// When the next packet is due without jitter, and when it leaves.
+    due: Time,
+    leaves: Option<Time>,
+    seq: u64,
+    pending: bool,
+    finished: bool,
+}
+
+impl CbrSender {
+    /// A sender of `content`.
+    pub fn new(setup: Setup<'_>, content: Box<dyn Content>) -> Self {
+        let default = || Bitrate::parse(DEFAULT_RATE).expect("the default is a rate");
+        let rate = setup.options.rate("rate").unwrap_or_else(default).bits_per_s();
+        let payload = setup.payload.max(1);
+        let bit_ns = u64::from(payload) * 8_000_000_000;
+        Self {
+            flow: setup.flow,
+            to: setup.to,
+            payload,
+            object_len: content.len().unwrap_or(u64::MAX),
+            content,
+            jitter: setup.options.float("jitter").unwrap_or(0.0),
+            rate_bits_per_s: rate,
+            interval_ns: bit_ns / rate,
+            interval_remainder: bit_ns % rate,
+            remainder: 0,
+            due: setup.start,
+            leaves: Some(setup.start),
+            seq: 0,
+            pending: false,
+            finished: false,
+        }
+    }
+
+    fn offset(&self, seq: u64) -> u64 {
+        seq.saturating_mul(u64::from(self.payload)).min(self.object_len)
+    }
+
+    /// Fixes when the packet after this one leaves. Remainders are carried, so that the rate is
+    /// exact in the long run.
+    fn schedule_next(&mut self, cx: &mut Cx<'_>) {
+        let mut ns = self.interval_ns;
+        self.remainder += self.interval_remainder;
+        if self.remainder >= self.rate_bits_per_s {
+            self.remainder -= self.rate_bits_per_s;
+            ns += 1;
+        }
+        self.due = Time::from_nanos(self.due.as_nanos().saturating_add(ns));
+        let late = if self.jitter > 0.0 { self.jitter * cx.rng.unit() * ns as f64 } else { 0.0 };
+        self.leaves = Some(Time::from_nanos(self.due.as_nanos().saturating_add(late as u64)));
+    }
+}
+
+impl Machine for CbrSender {
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, _datagram: Datagram<'_>) {
+        cx.emit(Event::BadInput { reason: BadInput::Foreign });
+    }
+
+    /// Lets one packet go. A driver that comes late is asked to call again at once.
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        if self.leaves.take_if(|at| *at <= cx.now).is_some() {
+            self.pending = true;
+            if self.offset(self.seq + 1) < self.object_len {
+                self.schedule_next(cx);
+            }
+        }
+    }
+
+    fn handle_close(&mut self, _cx: &mut Cx<'_>) {
+        self.leaves = None;
+        self.pending = false;
+    }
+
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if !std::mem::take(&mut self.pending) {
+            return None;
+        }
+        let seq = self.seq;
+        self.seq += 1;
+        let (offset, end) = (self.offset(seq), self.offset(self.seq));
+        let bytes = (end - offset) as u32;
+        let last = end == self.object_len;
+        let mut header = [0; HEADER_LEN];
+        header[..4].copy_from_slice(&self.flow.0.to_be_bytes());
+        header[4] = if last { LAST } else { 0 };
+        header[8..].copy_from_slice(&seq.to_be_bytes());
+        buf.extend_from_slice(&header);
+        let zeros = if bytes == 0 { 0 } else { self.content.read(offset, bytes, buf) };
+        cx.emit(Event::DataSent { seq, bytes, repair: false });
+        if last {
+            self.finished = true;
+            cx.emit(Event::Completed { bytes: end });
+        }
+        Some(Transmit {
+            to: self.to,
+            zeros,
+            payload_len: bytes,
+            time_to_live: 255,
+            router_alert: false,
+            wire_len: None,
+        })
+    }
+
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        std::mem::take(&mut self.finished).then_some(AppEvent::Completed)
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.leaves
+    }
+}
+
+/// Delivers what comes in order and counts what does not come.
+pub struct CbrReceiver {
+    flow: FlowId,
+    source: NodeId,
+    payload: u32,
+    /// The packet that comes next; `None` before the first.
+    next: Option<u64>,
+    /// Whether everything from the very first packet on has come.
+    whole: bool,
+    delivered_bytes: u64,
+    events: VecDeque<AppEvent>,
+}
+
+impl CbrReceiver {
+    /// A receiver. Where it joins late, what it hears first is its beginning.
+    pub fn new(setup: Setup<'_>) -> Self {
+        Self {
+            flow: setup.flow,
+            source: setup.source,
+            payload: setup.payload.max(1),
+            next: None,
+            whole: true,
+            delivered_bytes: 0,
+            events: VecDeque::new(),
+        }
+    }
+
+    fn take(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Result<(), BadInput> {
+        let header = datagram.bytes.get(..HEADER_LEN).ok_or(BadInput::Truncated)?;
+        let flow = u32::from_be_bytes(header[..4].try_into().expect("four bytes"));
+        let seq = u64::from_be_bytes(header[8..].try_into().expect("eight bytes"));
+        let payload = &datagram.bytes[HEADER_LEN..];
+        if FlowId(flow) != self.flow || datagram.from != self.source {
+            return Err(BadInput::Foreign);
+        }
+        let bytes = payload.len() as u64 + u64::from(datagram.zeros);
+        if bytes > u64::from(self.payload) || seq == u64::MAX {
+            return Err(BadInput::Malformed);
+        }
+        let next = self.next.unwrap_or(seq);
+        let Some(missing) = seq.checked_sub(next) else { return Err(BadInput::Duplicate) };
+        self.whole &= missing == 0 && (self.next.is_some() || seq == 0);
+        self.next = Some(seq + 1);
+        if missing > 0 {
+            for seq in (next..seq).take(TRACED_LOSSES_MAX as usize) {
+                cx.emit(Event::LossDetected { seq });
+            }
+            let packets = u32::try_from(missing).unwrap_or(u32::MAX);
+            self.events.push_back(AppEvent::Lost { packets });
+        }
+        if bytes > 0 {
+            self.delivered_bytes += bytes;
+            cx.emit(Event::Delivered { seq, bytes: bytes as u32 });
+            let (bytes, zeros) = (payload.to_vec(), datagram.zeros);
+            self.events.push_back(AppEvent::Delivered { bytes, zeros });
+        }
+        if header[4] & LAST != 0 && self.whole {
+            cx.emit(Event::Completed { bytes: self.delivered_bytes });
+            self.events.push_back(AppEvent::Completed);
+        }
+        Ok(())
+    }
+}
+
+impl Machine for CbrReceiver {
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        if let Err(reason) = self.take(cx, &datagram) {
+            cx.emit(Event::BadInput { reason });
+        }
+    }
+
+    fn handle_timeout(&mut self, _cx: &mut Cx<'_>) {}
+
+    fn handle_close(&mut self, _cx: &mut Cx<'_>) {}
+
+    fn poll_transmit(&mut self, _cx: &mut Cx<'_>, _buf: &mut Vec<u8>) -> Option<Transmit> {
+        None
+    }
+
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        self.events.pop_front()
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faircast_base::{NullTrace, Purpose, Rng};
+    use faircast_proto::content::{InMemory, Zeros};
+    use faircast_proto::options::OptionValue;
+    use proptest::prelude::*;
+
+    fn options(rate: &str, jitter: f64) -> Options {
+        let raw = [
+            ("rate".to_string(), OptionValue::Text(rate.to_string())),
+            ("jitter".to_string(), OptionValue::Float(jitter)),
+        ];
+        Options::checked(raw, OPTIONS).unwrap()
+    }
+
+    fn setup(options: &Options, payload: u32) -> Setup<'_> {
+        Setup {
+            flow: FlowId(3),
+            source: NodeId(1),
+            to: Destination::Group,
+            start: Time::from_nanos(500),
+            payload,
+            options,
+        }
+    }
+
+    /// The packets of a sender with the moments at which they leave, at most `count`.
+    fn sent(sender: &mut CbrSender, count: usize) -> Vec<(u64, Vec<u8>, u32)> {
+        let mut rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
+        let mut packets = Vec::new();
+        while let Some(now) = sender.next_timeout().filter(|_| packets.len() < count) {
+            let mut cx = Cx { now, rng: &mut rng, trace: &mut NullTrace };
+            sender.handle_timeout(&mut cx);
+            let mut bytes = Vec::new();
+            let transmit = sender.poll_transmit(&mut cx, &mut bytes).unwrap();
+            packets.push((now.as_nanos(), bytes, transmit.zeros));
+            assert_eq!(sender.poll_transmit(&mut cx, &mut Vec::new()), None);
+        }
+        packets
+    }
+
+    fn received(receiver: &mut CbrReceiver, bytes: &[u8], zeros: u32) -> Vec<AppEvent> {
+        let mut rng = Rng::new(1, NodeId(2), Purpose::Machine(0));
+        let mut cx = Cx { now: Time::ZERO, rng: &mut rng, trace: &mut NullTrace };
+        let datagram = Datagram {
+            from: NodeId(1),
+            to: Destination::Group,
+            bytes,
+            zeros,
+            congestion_experienced: false,
+        };
+        receiver.handle_datagram(&mut cx, datagram);
+        std::iter::from_fn(|| receiver.poll_event()).collect()
+    }
+
+    #[test]
+    fn the_rate_is_exact_in_the_long_run() {
+        // 1000 B at 3 Mbit/s are 2 666 666.67 ns; 3000 of them are 8 s.
+        let options = options("3 Mbit/s", 0.0);
+        let mut sender = CbrSender::new(setup(&options, 1000), Box::new(Zeros { len: None }));
+        let times: Vec<u64> = sent(&mut sender, 3001).iter().map(|packet| packet.0).collect();
+        assert_eq!(times[..4], [500, 2_667_166, 5_333_833, 8_000_500]);
+        assert_eq!(times[3000], 8_000_000_500);
+    }
+
+    #[test]
+    fn jitter_delays_but_does_not_slow_down() {
+        let options = options("8 Mbit/s", 0.5);
+        let mut sender = CbrSender::new(setup(&options, 1000), Box::new(Zeros { len: None }));
+        let mut moved = 0;
+        for (i, (at, ..)) in sent(&mut sender, 500).iter().enumerate() {
+            let late = at - 500 - i as u64 * 1_000_000;
+            assert!(late <= 500_000, "packet {i} is {late} ns late");
+            moved += u32::from(late > 100_000);
+        }
+        assert!(moved > 300, "{moved} of 500");
+    }
+
+    #[test]
+    fn an_object_arrives_whole_and_ends_both_sides() {
+        let object: Vec<u8> = (0..2500u32).map(|n| n as u8).collect();
+        let options = options("8 Mbit/s", 0.0);
+        let content = Box::new(InMemory(object.clone().into()));
+        let mut sender = CbrSender::new(setup(&options, 1000), content);
+        let packets = sent(&mut sender, 10);
+        assert_eq!(packets.len(), 3);
+        assert_eq!(sender.poll_event(), Some(AppEvent::Completed));
+        let mut receiver = CbrReceiver::new(setup(&options, 1000));
+        let events: Vec<_> = packets
+            .iter()
+            .flat_map(|(_, bytes, zeros)| received(&mut receiver, bytes, *zeros))
+            .collect();
+        let got: Vec<u8> = events
+            .iter()
+            .flat_map(|event| match event {
+                AppEvent::Delivered { bytes, .. } => bytes.clone(),
+                _ => Vec::new(),
+            })
+            .collect();
+        assert_eq!(got, object);
+        assert_eq!(events.last(), Some(&AppEvent::Completed));
+    }
+
+    #[test]
+    fn gaps_are_counted_and_what_comes_late_is_refused() {
+        let options = options("8 Mbit/s", 0.0);
+        let mut sender = CbrSender::new(setup(&options, 10), Box::new(Zeros { len: Some(60) }));
+        let packets = sent(&mut sender, 10);
+        let mut receiver = CbrReceiver::new(setup(&options, 10));
+        let delivered = AppEvent::Delivered { bytes: Vec::new(), zeros: 10 };
+        for (packet, want) in [
+            (1, vec![delivered.clone()]),
+            (4, vec![AppEvent::Lost { packets: 2 }, delivered.clone()]),
+            (3, vec![]),
+            (4, vec![]),
+            // The last packet does not complete what has holes.
+            (5, vec![delivered]),
+        ] {
+            let (_, bytes, zeros) = &packets[packet];
+            assert_eq!(received(&mut receiver, bytes, *zeros), want, "packet {packet}");
+        }
+    }
+
+    #[test]
+    fn a_closed_sender_is_silent() {
+        let options = options("8 Mbit/s", 0.0);
+        let mut sender = CbrSender::new(setup(&options, 10), Box::new(Zeros { len: None }));
+        assert_eq!(sent(&mut sender, 5).len(), 5);
+        let mut rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
+        sender.handle_close(&mut Cx { now: Time::ZERO, rng: &mut rng, trace: &mut NullTrace });
+        assert_eq!(sender.next_timeout(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(packets in proptest::collection::vec(
+            (proptest::collection::vec(any::<u8>(), 0..40), any::<u32>(), any::<bool>()), 1..20,
+        )) {
+            let options = Options::default();
+            let mut receiver = CbrReceiver::new(setup(&options, 100));
+            for (mut bytes, zeros, ours) in packets {
+                if ours && bytes.len() >= 4 {
+                    bytes[..4].copy_from_slice(&3u32.to_be_bytes());
+                }
+                prop_assert!(received(&mut receiver, &bytes, zeros % 200).len() <= 3);
+            }
+        }
+    }
+}

@@ -1,6 +1,11 @@
 //! The packets under way: one entry a packet, however many copies of it are in the network.
 
 use faircast_base::{FlowId, NodeId};
+use smallvec::SmallVec;
+
+/// Bytes that a packet holds in place: headers of every protocol fit, so that only packets with
+/// real payload need memory of their own, and a hop touches neighbouring cache lines only.
+const INLINE_BYTES: usize = 64;
 
 /// Where a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +20,7 @@ pub(crate) enum Route {
 #[derive(Clone, Debug)]
 pub(crate) struct Packet {
     /// Its bytes; [`Packet::zeros`] zero bytes follow.
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: SmallVec<[u8; INLINE_BYTES]>,
     pub(crate) zeros: u32,
     /// Bytes on the wire.
     pub(crate) wire_len: u32,
@@ -32,32 +37,20 @@ pub(crate) struct Packet {
     copies: u32,
 }
 
-/// All packets under way. Entries and their buffers are used again, so that a simulation in its
-/// steady state allocates nothing.
+/// All packets under way. Entries are used again, so that a simulation in its steady state
+/// allocates nothing but what real payload needs.
 #[derive(Default)]
 pub(crate) struct Packets {
     entries: Vec<Packet>,
     free: Vec<u32>,
-    spare: Vec<Vec<u8>>,
 }
 
 impl Packets {
-    /// An empty buffer to write a packet into.
-    pub(crate) fn buffer(&mut self) -> Vec<u8> {
-        self.spare.pop().unwrap_or_default()
-    }
-
-    /// Gives a buffer back.
-    pub(crate) fn recycle(&mut self, mut buffer: Vec<u8>) {
-        buffer.clear();
-        self.spare.push(buffer);
-    }
-
     /// Stores a packet with one copy held by the caller.
     #[inline]
-    pub(crate) fn insert(&mut self, packet: NewPacket) -> u32 {
+    pub(crate) fn insert(&mut self, packet: NewPacket<'_>) -> u32 {
         let packet = Packet {
-            bytes: packet.bytes,
+            bytes: SmallVec::from_slice(packet.bytes),
             zeros: packet.zeros,
             wire_len: packet.wire_len,
             payload_len: packet.payload_len,
@@ -97,16 +90,17 @@ impl Packets {
         let packet = &mut self.entries[index as usize];
         packet.copies -= 1;
         if packet.copies == 0 {
-            let bytes = std::mem::take(&mut packet.bytes);
+            if packet.bytes.spilled() {
+                packet.bytes = SmallVec::new();
+            }
             self.free.push(index);
-            self.recycle(bytes);
         }
     }
 }
 
 /// What a packet is made of.
-pub(crate) struct NewPacket {
-    pub(crate) bytes: Vec<u8>,
+pub(crate) struct NewPacket<'a> {
+    pub(crate) bytes: &'a [u8],
     pub(crate) zeros: u32,
     pub(crate) wire_len: u32,
     pub(crate) payload_len: u32,

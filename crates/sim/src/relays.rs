@@ -148,7 +148,7 @@ impl Simulation<'_> {
             Destination::Node(to) => Route::Node { node: to, agent: self.agent_at(flow, to) },
         };
         let packet = self.network.packets.insert(NewPacket {
-            bytes: transmit.bytes,
+            bytes: &transmit.bytes,
             zeros: transmit.zeros,
             wire_len,
             payload_len: transmit.payload_len,

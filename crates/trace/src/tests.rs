@@ -400,6 +400,29 @@ fn a_file_of_a_killed_run_gives_its_records_and_no_outcome() {
 }
 
 #[test]
+fn a_writer_that_is_dropped_leaves_all_its_records() {
+    struct Shared(std::rc::Rc<std::cell::RefCell<Vec<u8>>>);
+    impl std::io::Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.borrow_mut().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let bytes = std::rc::Rc::default();
+    let mut writer = Writer::new(Shared(std::rc::Rc::clone(&bytes)), &header()).unwrap();
+    let record = Record { at: Time::ZERO, subject: Subject::Node(NodeId(1)), event: Event::Joined };
+    writer.record(&record);
+    drop(writer);
+    let file = bytes.borrow();
+    let mut reader = Reader::new(&file[..], "t").unwrap();
+    assert_eq!(reader.next_record().unwrap(), Some(record));
+    assert_eq!((reader.next_record().unwrap(), reader.outcome()), (None, None));
+}
+
+#[test]
 fn a_writer_keeps_its_first_error_until_it_is_finished() {
     struct Full(usize);
     impl std::io::Write for Full {

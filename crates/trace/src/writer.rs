@@ -13,9 +13,11 @@ use crate::{Header, Outcome, Record, Sink};
 
 /// Writes a trace file while the run goes on, in bounded memory.
 ///
-/// A run that is killed leaves a file without its last line; the reader says so.
+/// A run that ends without [`finish`](Self::finish) leaves a file without its last line; the reader
+/// says so.
 pub struct Writer<W: Write> {
-    to: GzEncoder<W>,
+    /// `None` only once it is finished.
+    to: Option<GzEncoder<W>>,
     lines: Vec<u8>,
     broken: Option<io::Error>,
 }
@@ -44,7 +46,7 @@ impl<W: Write> Writer<W> {
         let mut to = GzEncoder::new(to, Compression::fast());
         serde_json::to_writer(&mut to, header)?;
         to.write_all(b"\n")?;
-        Ok(Self { to, lines: Vec::with_capacity(PIECE_BYTES + 1024), broken: None })
+        Ok(Self { to: Some(to), lines: Vec::with_capacity(PIECE_BYTES + 1024), broken: None })
     }
 
     /// Writes the outcome and ends the file.
@@ -53,19 +55,20 @@ impl<W: Write> Writer<W> {
     /// The first error that writing met, now or at an earlier record.
     pub fn finish(mut self, outcome: &Outcome) -> io::Result<W> {
         self.flush_lines();
-        if let Some(error) = self.broken {
+        if let Some(error) = self.broken.take() {
             return Err(error);
         }
-        serde_json::to_writer(&mut self.to, &End { end: outcome })?;
-        self.to.write_all(b"\n")?;
-        let mut to = self.to.finish()?;
+        let mut to = self.to.take().expect("only this takes it, and it consumes the writer");
+        serde_json::to_writer(&mut to, &End { end: outcome })?;
+        to.write_all(b"\n")?;
+        let mut to = to.finish()?;
         to.flush()?;
         Ok(to)
     }
 
     fn flush_lines(&mut self) {
-        if self.broken.is_none() {
-            self.broken = self.to.write_all(&self.lines).err();
+        if let (None, Some(to)) = (&self.broken, &mut self.to) {
+            self.broken = to.write_all(&self.lines).err();
         }
         self.lines.clear();
     }
@@ -77,6 +80,13 @@ impl<W: Write> Sink for Writer<W> {
         if self.lines.len() >= PIECE_BYTES {
             self.flush_lines();
         }
+    }
+}
+
+/// A run that panics keeps what it recorded; the compressor ends its stream when it is dropped.
+impl<W: Write> Drop for Writer<W> {
+    fn drop(&mut self) {
+        self.flush_lines();
     }
 }
 

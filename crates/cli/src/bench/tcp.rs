@@ -137,9 +137,8 @@ fn dumbbell(case: &Case<'_>, metrics: &Metrics<'_>) -> Experiment {
 }
 
 fn bottleneck(rate: &str, delay_ms: u32, packets: u32) -> Vec<String> {
-    let both = |key: &str, value: &str| {
-        [format!("link.0.{key}={value}"), format!("link.1.{key}={value}")]
-    };
+    let both =
+        |key: &str, value: &str| [format!("link.0.{key}={value}"), format!("link.1.{key}={value}")];
     let mut set: Vec<String> = both("rate", rate).into();
     set.extend(both("delay", &format!("{delay_ms} ms")));
     set.push(format!("link.0.queue={{kind=\"droptail\",packets={packets}}}"));
@@ -351,8 +350,8 @@ fn chain(variant: &str, packets: u32) -> Experiment {
     for flow in ["long", "hop-1", "hop-2", "hop-3", "hop-4", "hop-5"] {
         set.extend(variant_settings(variant, 4, &format!("flow.{flow}")));
     }
-    let row = |name: &str, title: String, measure: String, low: Option<f64>, high: Option<f64>| {
-        RowFile {
+    let row =
+        |name: &str, title: String, measure: String, low: Option<f64>, high: Option<f64>| RowFile {
             id: Some(format!("{id}.{name}")),
             title,
             measure: Measure::try_from(measure).expect("the measures below are valid"),
@@ -366,8 +365,7 @@ fn chain(variant: &str, packets: u32) -> Experiment {
             reason: "shares on a chain are chaotic in ns-2 too: a trend and no number".into(),
             explained: None,
             fairness: false,
-        }
-    };
+        };
     let window = |phase: u32| format!("{}..{}", 150 * phase + 30, 150 * phase + 150);
     let long = |phase: u32| format!("throughput_bps@{} long", window(phase));
     let mut rows = vec![

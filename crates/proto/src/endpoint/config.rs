@@ -50,8 +50,8 @@ pub struct SourceConfig {
     /// at every NAK that finds no repair waiting.
     pub repair_interval: Duration,
     /// Least time between two confirmations that are alike. Default 10 ms: far below a receiver's
-    /// time to repeat a NAK, yet thousands of NAKs for one loss cost few confirmations. Zero
-    /// confirms every NAK.
+    /// time to repeat a NAK, yet thousands of NAKs for one loss cost few confirmations (src:
+    /// RFC 3208 s5.2). Zero confirms every NAK.
     pub confirm_interval: Duration,
     /// How many packets before its lead late joiners may ask for; `None` says nothing (no
     /// OPT_JOIN). Default `None`.
@@ -92,7 +92,7 @@ impl SourceConfig {
 
     /// The settings of ns-2.35's PGM sender, for the environment of studies made with it: no
     /// heartbeats to speak of, an SPM each 0.5 s, repairs after 70 ms, an endless window, every
-    /// NAK confirmed (src: ns-2.35 pgm/pgm-sender.cc, tcl/lib/ns-default.tcl).
+    /// NAK confirmed (src: ns-2.35 pgm/pgm-sender.cc, tcl/pgm/ns-pgm.tcl).
     pub fn ns2(node: NodeId, group: Nla, tsi: Tsi) -> Self {
         Self {
             window_packets: WINDOW_PACKETS_MAX,
@@ -123,7 +123,7 @@ pub struct ReceiverConfig {
     /// comes from beyond is dropped, and asked for later. Default 8192.
     pub window_packets: u32,
     /// How many later packets show that one is missing, 1 to 16. Default 2
-    /// (src: RFC 3208 s6.2 leaves it open and gives 2 as example).
+    /// (src: RFC 3208 s6.3 leaves it open and names 2 as possible).
     pub reorder_packets: u32,
     /// After how long a gap that fewer later packets have shown counts as missing. Default 20 ms.
     pub reorder_delay: Duration,
@@ -181,7 +181,7 @@ impl ReceiverConfig {
 
     /// The settings of ns-2.35's PGM receiver: one NAK a packet, as soon as a gap shows, with
     /// back-off 30 ms, repetition after 50 ms, repair within 1 s, five tries of each (src: ns-2.35
-    /// pgm/pgm-receiver.cc, tcl/lib/ns-default.tcl).
+    /// pgm/pgm-receiver.cc, tcl/pgm/ns-pgm.tcl).
     pub fn ns2(group: Nla) -> Self {
         Self {
             window_packets: 1 << 20,

@@ -6,11 +6,13 @@
 //! came out of order. Both are [`Machine`](crate::Machine)s.
 
 mod config;
+mod options;
 mod receiver;
 mod source;
 #[cfg(test)]
 mod tests;
 
 pub use config::{ReceiverConfig, Reliability, SourceConfig};
+pub use options::OPTIONS;
 pub use receiver::PgmReceiver;
 pub use source::PgmSource;

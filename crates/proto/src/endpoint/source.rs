@@ -12,7 +12,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
 
-use faircast_base::{Cx, Event, Seq, Time};
+use faircast_base::{Cx, Duration, Event, Seq, Time};
 
 use self::acked::Acked;
 use self::gauge::GaugeTrace;
@@ -80,6 +80,11 @@ impl<C: SenderControl> PgmSource<C> {
     pub fn new(mut config: SourceConfig, content: Box<dyn Content>, control: C) -> Self {
         config.payload = config.payload.clamp(1, u32::from(u16::MAX));
         config.window_packets = config.window_packets.clamp(1, WINDOW_PACKETS_MAX);
+        for interval in
+            [&mut config.ambient_interval, &mut config.heartbeat_min, &mut config.heartbeat_max]
+        {
+            *interval = (*interval).max(INTERVAL_MIN);
+        }
         let end = content.len().map(|len| len.div_ceil(u64::from(config.payload)));
         let spm = SpmSchedule::new(
             config.start,
@@ -257,6 +262,10 @@ impl<C: SenderControl> Machine for PgmSource<C> {
         Some(others.into_iter().flatten().fold(self.spm.next_timeout(), Time::min))
     }
 }
+
+/// Shortest interval between SPMs: a timer of no length would run out again and again in one
+/// moment.
+const INTERVAL_MIN: Duration = Duration::from_millis(1);
 
 impl<C> fmt::Debug for PgmSource<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

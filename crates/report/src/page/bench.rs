@@ -31,9 +31,16 @@ pub fn bench_page(suite: &Suite) -> String {
     .render()
 }
 
+/// An anchor that is the same in every run of the suite, whatever the identifier holds.
 fn anchor(row: &Row) -> String {
-    // Identifiers come from suite files; whatever they hold, an anchor has no blanks.
-    format!("row-{}", row.id.split_whitespace().collect::<Vec<_>>().join("-"))
+    let mut anchor = String::from("row-");
+    for c in row.id.chars() {
+        match c {
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '-' => anchor.push(c),
+            other => anchor.push_str(&format!("_{:x}", u32::from(other))),
+        }
+    }
+    anchor
 }
 
 fn intro(suite: &Suite) -> String {
@@ -84,7 +91,7 @@ fn overview(suite: &Suite) -> String {
         table.row(
             "",
             &[
-                format!("<a href=\"#{}\">{}</a>", escape(&anchor(row)), escape(&row.id)),
+                format!("<a href=\"#{}\">{}</a>", anchor(row), escape(&row.id)),
                 escape(&row.title),
                 escape(&row.unit),
                 row.paper.map_or_else(|| "–".into(), number),
@@ -98,7 +105,7 @@ fn overview(suite: &Suite) -> String {
     }
     format!(
         "<section aria-labelledby=\"overview\"><h2 id=\"overview\">Overview</h2><div \
-         class=\"card\">{}</div></section>\n",
+         class=\"card overview\">{}</div></section>\n",
         table.finish()
     )
 }
@@ -107,7 +114,7 @@ fn experiment(row: &Row, plots: &mut Vec<String>) -> String {
     let mut html = format!(
         "<section class=\"card experiment\" id=\"{0}\" aria-labelledby=\"{0}-title\"><header><h2 \
          id=\"{0}-title\"><small>{1}</small>{2}</h2>{3}</header>\n",
-        escape(&anchor(row)),
+        anchor(row),
         escape(&row.id),
         escape(&row.title),
         verdict(row),

@@ -55,7 +55,12 @@ fn push_flow(out: &mut String, flow: &FlowSeries, wanted: Wanted) {
         let _ = write!(out, ",\"{key}\":");
         push_curve(out, curve);
     }
-    for (key, marks) in [("naks", &flow.naks), ("cuts", &flow.cuts), ("timeouts", &flow.timeouts)] {
+    for (key, marks) in [
+        ("naks", &flow.naks),
+        ("losses", &flow.losses),
+        ("cuts", &flow.cuts),
+        ("timeouts", &flow.timeouts),
+    ] {
         let _ = write!(out, ",\"{key}\":");
         push_marks(out, marks);
     }

@@ -29,7 +29,7 @@ impl HtmlTable {
         // reachable with the keyboard.
         let mut html = format!(
             "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table>\
-             <caption>{0}</caption><thead><tr>",
+             <caption><span>{0}</span></caption><thead><tr>",
             escape(caption)
         );
         for (i, cell) in head.iter().enumerate() {

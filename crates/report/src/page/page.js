@@ -33,7 +33,7 @@
   const ticks = {
     count: v => v >= 1e6 ? trim((v / 1e6).toFixed(3)) + ' M' : group(v),
     packets: v => trim(v.toFixed(2)),
-    rate: (v, top) => { const [s, u] = SI.find(([s]) => top >= s) || [1, '']; return trim((v / s).toFixed(3)) + ' ' + u; },
+    rate: (v, top) => trim((v / (SI.find(([s]) => top >= s) || [1])[0]).toFixed(3)),
     span: (v, top) => trim(top < 1 ? (v * 1e3).toFixed(1) : v.toFixed(2)),
   };
   const axisUnit = {
@@ -59,11 +59,12 @@
     const path = document.createElementNS(SVG, 'path');
     const shapes = { cross: 'M7 2l8 8M15 2l-8 8', down: 'M6 2h10l-5 8z', box: 'M7 2h8v8h-8z', up: 'M6 10h10l-5 -8z', bar: 'M11 0v12' };
     path.setAttribute('d', line.mark ? shapes[line.mark] : 'M0 6h22');
-    path.setAttribute('fill', line.mark && line.mark !== 'cross' && line.mark !== 'bar' ? `var(--c${line.colour % 8})` : 'none');
-    path.setAttribute('stroke', `var(--c${line.colour % 8})`);
+    const paint = line.colour === undefined ? 'var(--soft)' : `var(--c${line.colour % 8})`;
+    path.setAttribute('fill', line.mark && line.mark !== 'cross' && line.mark !== 'bar' ? paint : 'none');
+    path.setAttribute('stroke', paint);
     path.setAttribute('stroke-width', line.mark ? 1.5 : (line.width || 2));
     if (line.opacity) path.setAttribute('opacity', line.opacity);
-    const dashes = line.dash || dash(line.colour);
+    const dashes = line.dash || dash(line.colour || 0);
     if (dashes.length && (!line.mark || line.mark === 'bar')) path.setAttribute('stroke-dasharray', dashes.join(' '));
     svg.append(path);
     return svg;
@@ -79,23 +80,34 @@
     return [t, v];
   };
   const has = points => points && points[0].length > 0;
-  const named = (flow, what, many) => many ? `${flow.name}, ${what}` : what[0].toUpperCase() + what.slice(1);
+  const capital = text => text[0].toUpperCase() + text.slice(1);
+  /// With more flows or links than this a legend names flows and kinds of lines apart.
+  const CROWD = 3;
 
   function sequencePlot(p) {
-    const lines = [], many = p.flows.length > 1;
+    const lines = [], crowd = p.flows.length > CROWD;
+    const add = (flow, i, kind, line) => {
+      const label = p.flows.length > 1 ? `${flow.name}, ${kind}` : capital(kind);
+      lines.push({ label, owner: flow.name, kind, colour: i, ...line });
+    };
     p.flows.forEach((f, i) => {
-      if (has(f.sent)) lines.push({ label: named(f, 'sent', many), colour: i, points: f.sent });
-      if (has(f.acked)) lines.push({ label: named(f, 'acknowledged', many), colour: i, points: f.acked, dash: [3, 3], width: 1.25, hidden: p.flows.length > 4 });
+      if (has(f.sent)) add(f, i, 'sent', { points: f.sent });
+      if (has(f.acked)) add(f, i, 'acknowledged', { points: f.acked, dash: [3, 3], width: 1.25, hidden: crowd });
     });
     p.flows.forEach((f, i) => {
-      const marks = [['naks', 'NAK', 'cross'], ['cuts', 'cut', 'down'], ['timeouts', 'timeout', 'box']];
-      for (const [key, what, mark] of marks) {
-        if (has(f[key])) lines.push({ label: named(f, what, many), colour: i, points: f[key], mark, total: f[key][2], hidden: p.flows.length > 4 });
+      for (const [key, kind, mark] of [['naks', 'NAK', 'cross'], ['losses', 'loss found', 'up'], ['cuts', 'cut', 'down'], ['timeouts', 'timeout', 'box']]) {
+        // What was found missing is asked for, and what is asked for makes the sender cut: one
+        // kind of mark is enough to begin with.
+        const hidden = crowd || ((key === 'cuts' || key === 'losses') && has(f.naks));
+        if (has(f[key])) add(f, i, kind, { points: f[key], mark, total: f[key][2], hidden });
       }
       const switches = f.switches.filter(s => s[1] !== null);
-      if (switches.length > 1) lines.push({ label: named(f, 'new representative', many), colour: i, points: [switches.map(s => s[0]), switches.map(() => null)], mark: 'bar', dash: [4, 3], total: switches.length });
+      if (switches.length > 1) {
+        const points = [switches.map(s => s[0]), switches.map(() => null)];
+        add(f, i, 'new representative', { points, mark: 'bar', dash: [4, 3], total: switches.length, hidden: crowd || switches.length > 60 });
+      }
     });
-    return { key: 'sequence', title: 'Sequence numbers', text: 'New data packets sent and acknowledged, in all', unit: 'count', lines, height: 380, full: true };
+    return { key: 'sequence', title: 'Sequence numbers', text: 'New data packets sent and acknowledged, in all', unit: 'count', lines, crowd, height: 380, full: true };
   }
 
   function throughputPlot(p) {
@@ -114,15 +126,18 @@
   const rttPlot = p => ({ key: 'rtt', title: 'Round trip', text: 'As the sender measures it', unit: 'span', lines: perFlow(p, 'rtt') });
 
   function queuePlot(p) {
-    const lines = [], many = p.links.length > 1;
+    const lines = [], crowd = p.links.length > CROWD;
     p.links.forEach((l, i) => {
-      const label = what => many ? `${l.name}, ${what}` : what[0].toUpperCase() + what.slice(1);
-      if (has(l.max)) lines.push({ label: label('greatest'), colour: i, points: l.max, width: 1, opacity: .45, hidden: p.links.length > 3 });
-      if (has(l.mean)) lines.push({ label: label('mean'), colour: i, points: l.mean, width: 2 });
-      if (has(l.drops)) lines.push({ label: label('drop'), colour: i, points: l.drops, mark: 'cross', total: l.drops[2], hidden: p.links.length > 3 });
+      const add = (kind, line) => {
+        const label = p.links.length > 1 ? `${l.name}, ${kind}` : capital(kind);
+        lines.push({ label, owner: l.name, kind, colour: i, ...line });
+      };
+      if (has(l.mean)) add('mean', { points: l.mean, width: 2 });
+      if (has(l.max)) add('greatest', { points: l.max, width: 1, opacity: .45, hidden: crowd });
+      if (has(l.drops)) add('drop', { points: l.drops, mark: 'cross', total: l.drops[2], hidden: crowd });
     });
-    const text = many ? 'Links that queue or drop most' : `Link ${p.links.length ? p.links[0].name : ''}`;
-    return { key: 'queue', title: 'Queues', text, unit: 'packets', lines };
+    const text = p.links.length > 1 ? 'Links that queue or drop most' : `Link ${p.links.length ? p.links[0].name : ''}`;
+    return { key: 'queue', title: 'Queues', text, unit: 'packets', lines, crowd };
   }
 
   function representativePlot(p) {
@@ -145,11 +160,11 @@
       if (t.length && p.ended > t[t.length - 1]) { t.push(p.ended); v.push(v[v.length - 1]); }
       return { label: f.name, colour: p.flows.indexOf(f), points: [t, v], step: true, width: 3 };
     });
-    return { key: 'representative', title: 'Representative', text: 'Whose feedback sets the pace: pgmcc’s acker, TFMCC’s CLR', unit: 'packets', lines, names, height: 110 + 24 * names.length };
+    return { key: 'representative', title: 'Representative', text: 'Whose feedback sets the pace: pgmcc’s acker, TFMCC’s CLR', unit: 'packets', lines, names, height: 80 + 26 * names.length, full: true };
   }
 
   const kinds = {
-    run: [sequencePlot, throughputPlot, queuePlot, windowPlot, ratePlot, rttPlot, representativePlot],
+    run: [sequencePlot, representativePlot, throughputPlot, queuePlot, windowPlot, ratePlot, rttPlot],
     sequence: [sequencePlot],
   };
 
@@ -159,7 +174,8 @@
 
   function makeGroup(host) {
     const p = data[Number(host.dataset.plot)];
-    const end = Math.max(p.duration, p.ended) || 1;
+    // Of an interrupted run a little of what is missing shows that something is.
+    const end = (p.interrupted ? Math.min(p.duration, p.ended * 1.1) : p.ended) || p.duration || 1;
     const g = { p, end, charts: [], min: 0, max: end, key: 'g' + groups.length };
     const tools = make('div', { class: 'tools' });
     g.readout = make('output', { 'aria-live': 'off' }, '');
@@ -176,6 +192,8 @@
     tools.append(g.readout, button('◀', 'Earlier', () => move(-.4)), button('▶', 'Later', () => move(.4)),
       button('−', 'Zoom out', () => scale(2)), button('+', 'Zoom in', () => scale(.5)), g.reset);
     const specs = kinds[host.dataset.kind].map(kind => kind(p)).filter(spec => spec.lines.length);
+    const halves = specs.filter(spec => !spec.full);
+    if (halves.length % 2) halves[halves.length - 1].full = true;
     const figures = specs.map(spec => makeChart(g, spec, host.dataset.kind));
     if (host.dataset.kind === 'run') host.append(tools, ...figures); else host.append(...figures, tools);
     if (!specs.length) host.replaceChildren(make('p', { class: 'soft' }, 'The trace has nothing to plot.'));
@@ -193,23 +211,51 @@
 
   function makeChart(g, spec, kind) {
     const figure = make('figure', { class: 'plot card' + (spec.full || kind !== 'run' ? ' full' : ''), 'data-key': spec.key });
-    const heading = make(kind === 'run' ? 'h3' : 'h3', {}, spec.title);
+    const heading = make('h3', {}, spec.title);
     figure.append(make('figcaption', {}, heading, make('p', {}, spec.text)));
     const chart = { spec, plot: null, start: null };
     const legend = make('ul', { class: 'legend', 'aria-label': 'Lines: press to show or hide' });
     const canvas = make('div', { class: 'canvas', role: 'img', 'aria-label': describe(spec, g) });
     figure.append(legend, canvas);
 
-    spec.lines.forEach(line => {
-      line.output = make('output', { 'aria-live': 'off' }, line.mark ? `× ${group(line.total)}` : '');
-      const b = make('button', { type: 'button', 'aria-pressed': String(!line.hidden) }, swatch(line), line.label, line.output);
+    const entry = (line, label, output, pressed, act) => {
+      const b = make('button', { type: 'button', 'aria-pressed': String(pressed) }, swatch(line), label, output);
       b.addEventListener('click', () => {
-        line.hidden = !line.hidden;
-        b.setAttribute('aria-pressed', String(!line.hidden));
-        if (line.index) chart.plot.setSeries(line.index, { show: !line.hidden }); else chart.plot.redraw(false);
+        pressed = !pressed;
+        b.setAttribute('aria-pressed', String(pressed));
+        act(pressed);
       });
       legend.append(make('li', {}, b));
-    });
+    };
+    const show = (line, shown) => {
+      if (line.hidden === !shown) return;
+      line.hidden = !shown;
+      if (line.index) chart.plot.setSeries(line.index, { show: shown }); else chart.plot.redraw(false);
+    };
+    const blank = () => make('output', { 'aria-live': 'off' });
+    const total = sum => make('output', { 'aria-live': 'off', class: 'total' }, `× ${group(sum)}`);
+    if (spec.crowd) {
+      // One button for each flow, one for each kind of line: a line shows where both are pressed.
+      const off = new Set(spec.lines.filter(line => line.hidden).map(line => line.kind));
+      const update = () => spec.lines.forEach(line => show(line, !off.has(line.owner) && !off.has(line.kind)));
+      spec.lines.forEach(line => { line.hidden = off.has(line.kind); });
+      const flip = name => pressed => { if (pressed) off.delete(name); else off.add(name); update(); };
+      const first = (key, line) => spec.lines.find(other => other[key] === line[key]) === line;
+      for (const line of spec.lines.filter(line => first('owner', line))) {
+        line.output = blank();
+        entry({ ...line, mark: undefined }, line.owner, line.output, true, flip(line.owner));
+      }
+      legend.append(make('li', { class: 'break' }));
+      for (const line of spec.lines.filter(line => first('kind', line))) {
+        const sum = spec.lines.filter(l => l.kind === line.kind).reduce((sum, l) => sum + (l.total || 0), 0);
+        entry({ ...line, colour: undefined }, capital(line.kind), line.mark ? total(sum) : '', !off.has(line.kind), flip(line.kind));
+      }
+    } else {
+      for (const line of spec.lines) {
+        line.output = line.mark ? total(line.total) : blank();
+        entry(line, line.label, line.output, !line.hidden, pressed => show(line, pressed));
+      }
+    }
 
     chart.start = () => {
       const curves = spec.lines.filter(line => !line.mark);
@@ -249,7 +295,7 @@
       const widest = Math.max(...spec.names.map(name => Math.min(name.length, 14)));
       y = { ...axis, size: Math.max(62, 14 + 7 * widest), splits: () => spec.names.map((_, i) => i), values: () => spec.names.map(n => n.length > 14 ? n.slice(0, 13) + '…' : n) };
     } else {
-      y = { ...axis, size: 62, values: (u, splits) => splits.map(v => ticks[spec.unit](v, top(u))), label: ' ', labelSize: 0 };
+      y = { ...axis, size: 62, values: (u, splits) => splits.map(v => ticks[spec.unit](v, top(u))) };
     }
     const range = (u, min, max) => {
       if (spec.names) return [-.5, spec.names.length - .5];
@@ -259,7 +305,7 @@
     };
     return {
       ...size,
-      padding: [10, 12, 0, 0],
+      padding: spec.names ? [8, 26, 0, 0] : [22, 26, 0, 0],
       legend: { show: false },
       cursor: {
         sync: { key: g.key, setSeries: false },
@@ -325,6 +371,7 @@
         const y = u.valToPos(vs[i], 'y', true);
         if (line.mark === 'cross') { ctx.moveTo(x - r, y - r); ctx.lineTo(x + r, y + r); ctx.moveTo(x + r, y - r); ctx.lineTo(x - r, y + r); }
         if (line.mark === 'down') { ctx.moveTo(x - r, y - r); ctx.lineTo(x + r, y - r); ctx.lineTo(x, y + r); ctx.closePath(); }
+        if (line.mark === 'up') { ctx.moveTo(x - r, y + r); ctx.lineTo(x + r, y + r); ctx.lineTo(x, y - r); ctx.closePath(); }
         if (line.mark === 'box') ctx.rect(x - r, y - r, 2 * r, 2 * r);
       }
       if (line.mark === 'cross' || line.mark === 'bar') ctx.stroke(); else ctx.fill();
@@ -338,8 +385,8 @@
     ctx.save();
     ctx.font = `${12 * d}px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif`;
     ctx.fillStyle = theme.soft;
-    ctx.textBaseline = 'top';
-    ctx.fillText(axisUnit[spec.unit](u.scales.y.max), bbox.left + 6 * d, bbox.top + 2 * d);
+    ctx.textBaseline = 'bottom';
+    ctx.fillText(axisUnit[spec.unit](u.scales.y.max), bbox.left, bbox.top - 6 * d);
     ctx.restore();
   }
 
@@ -356,7 +403,7 @@
         const v = i >= 0 ? values[i] : null;
         if (v !== null && v !== undefined) text = chart.spec.names ? chart.spec.names[v] : units[chart.spec.unit](v);
       }
-      line.output.textContent = text;
+      if (line.output) line.output.textContent = text;
     }
   }
 

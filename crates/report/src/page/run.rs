@@ -1,6 +1,6 @@
 //! The page of one run.
 
-use faircast_base::{FlowId, Time};
+use faircast_base::Time;
 use faircast_trace::Header;
 
 use super::Page;
@@ -116,7 +116,7 @@ fn facts(summary: &Summary) -> Vec<(&'static str, String, String)> {
         let intact = all_receivers(summary).filter(|(_, r)| r.intact == Some(true)).count();
         let state = match (checked, intact) {
             (0, _) => "data not checked".into(),
-            (c, i) if c == i && c == receivers => "data intact at all".into(),
+            (c, i) if c == i && c == receivers => "all data intact".into(),
             (c, i) => format!("data intact at {} of {} checked", count(i as u64), count(c as u64)),
         };
         facts.push(("Receivers", count(receivers as u64), state));
@@ -158,9 +158,7 @@ fn plots(header: &Header) -> String {
 }
 
 /// A flow's name with the colour that its lines have.
-fn coloured(index: usize, name: &str, series: &Series) -> String {
-    let flow = FlowId(u32::try_from(index).unwrap_or(u32::MAX));
-    let colour = series.flows.iter().position(|s| s.flow == flow).map(|place| place % 8);
+fn coloured(name: &str, colour: Option<usize>) -> String {
     let swatch = colour.map(|c| {
         format!(
             "<span class=\"swatch\" style=\"--swatch:var(--c{c})\" aria-hidden=\"true\"></span>"
@@ -169,9 +167,17 @@ fn coloured(index: usize, name: &str, series: &Series) -> String {
     swatch.unwrap_or_default() + &escape(name)
 }
 
-fn bar(share: f64) -> String {
+/// The place of a flow's colour in the palette, where it has lines.
+fn colour_of(index: usize, series: &Series) -> Option<usize> {
+    let place = series.flows.iter().position(|flow| flow.flow.index() == index);
+    place.map(|place| place % 8)
+}
+
+fn bar(share: f64, colour: usize) -> String {
     let width = (share * 100.0).clamp(0.0, 100.0);
-    format!("<span class=\"bar\" style=\"--w:{width:.1}%\" aria-hidden=\"true\"><i></i></span>")
+    format!(
+        "<span class=\"bar\" style=\"--w:{width:.1}%;--swatch:var(--c{colour})\" aria-hidden=\"true\"><i></i></span>"
+    )
 }
 
 fn flows(summary: &Summary, series: &Series) -> String {
@@ -207,12 +213,13 @@ fn flows(summary: &Summary, series: &Series) -> String {
     }
     for index in listed {
         let flow = &summary.flows[index];
+        let colour = colour_of(index, series);
         table.row(
             "",
             &[
-                coloured(index, &flow.name, series),
+                coloured(&flow.name, colour),
                 escape(&flow.protocol),
-                rate(flow.throughput_bps) + &bar(flow.throughput_bps / most),
+                rate(flow.throughput_bps) + &bar(flow.throughput_bps / most, colour.unwrap_or(6)),
                 rate(flow.active_throughput_bps),
                 count(flow.sent_packets),
                 count(flow.repair_packets),
@@ -470,7 +477,7 @@ fn link_table(
             &[
                 escape(&format!("{} → {}", link.from, link.to)),
                 escape(&about),
-                percent(link.utilisation) + &bar(link.utilisation),
+                percent(link.utilisation) + &bar(link.utilisation, 0),
                 rate(link.throughput_bps),
                 count(link.dropped_packets),
                 percent(link.drop_ratio),

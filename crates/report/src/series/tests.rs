@@ -134,7 +134,14 @@ fn a_flow_has_its_sequence_its_throughput_and_its_marks() {
     feed(&mut series, 9.9, 0, Event::Window { window_milli: 1500, flight: 1 });
     let (node, reason) = (Some(NodeId(1)), SwitchReason::Slower);
     feed(&mut series, 9.95, 0, Event::Representative { node, reason });
+    let subject = Subject::Endpoint { flow: FlowId(0), node: NodeId(1), sender: false };
+    for (at_s, seq) in [(9.0, 507), (9.5, 3)] {
+        let (at, event) = (Time::from_secs_f64(at_s), Event::LossDetected { seq });
+        series.record(&Record { at, subject, event });
+    }
     let flow = series.flow(FlowId(0)).unwrap();
+    let heights: Vec<f64> = flow.losses.points().iter().map(|point| point.1).collect();
+    assert_eq!(heights, [7.0, 10.0], "a number from before the first stays on the plot");
     assert_eq!(flow.sent.value_at(Time::from_secs_f64(4.2)), Some(5.0));
     assert_eq!(flow.acked.points().last().unwrap().1, 10.0);
     assert_eq!(flow.throughput.amounts().iter().sum::<u64>(), 10_000, "repairs do not count");

@@ -65,8 +65,9 @@ impl TcpSender {
             self.pipe -= 1;
             self.una = ack;
             self.scoreboard.update(ack, blocks);
-            self.rtt.end_backoff();
+            // In ns-2's order: this once, the timer still has the old back-off.
             self.set_timer(cx.now);
+            self.rtt.end_backoff();
         } else {
             self.scoreboard.update(self.una, blocks);
         }

@@ -1,5 +1,8 @@
 //! A small network under a virtual clock: chains of links that flows may share.
 #![allow(dead_code, reason = "each test binary uses its own part of the harness")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+pub(crate) mod oracle;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -71,7 +74,6 @@ struct Packet {
     bytes: Vec<u8>,
     zeros: u32,
     wire_len: u32,
-    data: bool,
 }
 
 enum Happening {
@@ -224,7 +226,8 @@ impl Net {
         if let Some(&link) = self.ends[end].path.get(hop) {
             self.hops += 1;
             let (link, rng) = &mut self.links[link];
-            let outcome = link.offer(self.now, packet.wire_len, packet.data, rng);
+            // Drop lists count all packets here, as ns-2's do.
+            let outcome = link.offer(self.now, packet.wire_len, true, rng);
             if let Outcome::Arrives(at) = outcome {
                 self.schedule(at, end, Happening::Arrival { hop: hop + 1, packet });
             }
@@ -256,12 +259,7 @@ impl Net {
         loop {
             let mut bytes = Vec::new();
             let Some(transmit) = this.machine.poll_transmit(&mut cx, &mut bytes) else { break };
-            out.push(Packet {
-                bytes,
-                zeros: transmit.zeros,
-                wire_len: transmit.wire_len.unwrap(),
-                data: transmit.payload_len > 0,
-            });
+            out.push(Packet { bytes, zeros: transmit.zeros, wire_len: transmit.wire_len.unwrap() });
         }
         while let Some(event) = this.machine.poll_event() {
             this.delivered.push(event);

@@ -68,7 +68,7 @@ impl<C: SenderControl> PgmSource<C> {
     }
 
     /// Whether new data would push out of the window what a receiver is waiting for. It waits then:
-    /// NAKs for the trail postpone its advance (src: RFC 3208 s5.1.2).
+    /// NAKs for the trail postpone its advance (src: RFC 3208 s16).
     fn trail_awaits_repair(&self) -> bool {
         let full = self.next - self.trail >= u64::from(self.config.window_packets);
         full && self.repairs.has(self.trail)

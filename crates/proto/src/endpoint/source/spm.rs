@@ -2,7 +2,7 @@
 
 use faircast_base::{Duration, Time};
 
-/// The independent timers of ambient and heartbeat SPMs, and requests (src: RFC 3208 s5.1.4, s5.1.5).
+/// The independent timers of ambient and heartbeat SPMs, and requests (src: RFC 3208 s5.1.6).
 #[derive(Debug)]
 pub(super) struct SpmSchedule {
     ambient_interval: Duration,
@@ -32,7 +32,11 @@ impl SpmSchedule {
         }
     }
 
-    /// Data has been sent: heartbeats begin anew.
+    /// New data has been sent: heartbeats begin anew.
+    ///
+    /// deviates: repairs do not begin them anew, as RFC 3208 s5.1.5 has it, because heartbeats show
+    /// the lead, which repairs do not: a receiver that lost the last packet must not have to wait
+    /// until others have their repairs.
     pub(super) fn on_data(&mut self, now: Time) {
         self.heartbeat = Some((now + self.heartbeat_min, self.heartbeat_min));
     }

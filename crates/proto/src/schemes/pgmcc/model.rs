@@ -12,7 +12,7 @@ pub enum Model {
 impl Model {
     /// The square of how slow a receiver is, 0 for one without loss. `rtt` is positive, in seconds
     /// or in packets but the same for all that are compared; `loss` is in 0..=1.
-    pub(super) fn slowness_squared(self, rtt: f64, loss: f64) -> f64 {
+    pub(crate) fn slowness_squared(self, rtt: f64, loss: f64) -> f64 {
         let simple = rtt * rtt * loss;
         match self {
             Self::Simple => simple,

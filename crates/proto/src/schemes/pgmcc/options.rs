@@ -218,8 +218,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         "loss_event_time",
         (0, 10 * S),
         "\"100 ms\"",
-        "Losses within this span are one event for the loss intervals, and unreliable sessions \
-         report at most once in it",
+        "Losses within this span are one event for the loss intervals",
     ),
     whole(
         "reorder_tolerance",

@@ -23,7 +23,6 @@ const ACKS_MAX: u32 = 32;
 pub struct PgmccReceiver {
     config: PgmccConfig,
     node: NodeId,
-    reliable: bool,
     meter: LossMeter,
     /// The latest original's number and timestamp, and when it came.
     stamp: Option<Stamp>,
@@ -31,7 +30,7 @@ pub struct PgmccReceiver {
     nak_due: bool,
     /// When to answer the call for an election.
     election: Option<Time>,
-    /// When to report on its own: in an unreliable session, or to speak up.
+    /// When to report without being asked, and when it last reported.
     own_report: Option<Time>,
     own_report_at: Option<Time>,
     /// Missing packets that nothing followed, and until when they may come.
@@ -46,14 +45,12 @@ struct Stamp {
 }
 
 impl PgmccReceiver {
-    /// The receiver at `node`. In an unreliable session it sends reports of its own after losses,
-    /// because there are no NAKs for them to ride on.
-    pub fn new(config: PgmccConfig, node: NodeId, reliable: bool) -> Self {
+    /// The receiver at `node`.
+    pub fn new(config: PgmccConfig, node: NodeId) -> Self {
         Self {
             meter: LossMeter::new(&config),
             config,
             node,
-            reliable,
             stamp: None,
             acks_due: 0,
             nak_due: false,
@@ -104,13 +101,13 @@ impl PgmccReceiver {
         }
     }
 
-    /// Plans a report of its own, at most one per `interval`.
-    fn plan_own_report(&mut self, cx: &mut Cx<'_>, interval: Duration) {
-        if self.own_report.is_some() {
-            return;
+    /// Plans a report of its own, at most one per [`SPEAK_UP_INTERVAL`].
+    fn plan_own_report(&mut self, cx: &mut Cx<'_>) {
+        if self.own_report.is_none() {
+            let last = self.own_report_at;
+            let earliest = last.map_or(cx.now, |at| (at + SPEAK_UP_INTERVAL).max(cx.now));
+            self.own_report = Some(earliest + cx.rng.up_to(self.config.election_backoff));
         }
-        let earliest = self.own_report_at.map_or(cx.now, |at| (at + interval).max(cx.now));
-        self.own_report = Some(earliest + cx.rng.up_to(self.config.election_backoff));
     }
 }
 
@@ -119,11 +116,13 @@ impl ReceiverFeedback for PgmccReceiver {
     type Report = PgmccReport;
 
     fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&PgmccAnnounce>) {
+        if !arrival.repair {
+            // The meter knows what it has seen; for it an original after its repair is no
+            // duplicate.
+            self.meter.received(cx.now, arrival.seq, arrival.congestion_experienced);
+        }
         if arrival.duplicate {
             return;
-        }
-        if !arrival.repair {
-            self.meter.received(cx.now, arrival.seq, arrival.congestion_experienced);
         }
         if let Some(announce) = announce {
             self.on_announce(cx, arrival, announce);
@@ -135,9 +134,6 @@ impl ReceiverFeedback for PgmccReceiver {
         if later {
             self.tail = Some((last, cx.now + TAIL_PATIENCE));
         }
-        if !self.reliable {
-            self.plan_own_report(cx, self.config.loss_event_time);
-        }
     }
 
     fn on_overheard(&mut self, cx: &mut Cx<'_>, _from: NodeId, report: &PgmccReport) {
@@ -148,8 +144,8 @@ impl ReceiverFeedback for PgmccReceiver {
         // its NAKs may be suppressed by theirs (src: seada-helmy s4.3).
         let heard = f64::from(report.loss) / 65535.0;
         if 2.0 * heard < self.meter.loss() {
-            self.plan_own_report(cx, SPEAK_UP_INTERVAL);
-        } else if self.reliable {
+            self.plan_own_report(cx);
+        } else {
             self.own_report = None;
         }
     }

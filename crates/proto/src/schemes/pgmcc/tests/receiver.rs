@@ -21,9 +21,9 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(config: PgmccConfig, reliable: bool) -> Self {
+    fn new(config: PgmccConfig) -> Self {
         let rng = Rng::new(1, ME, Purpose::Machine(0));
-        Self { now: Time::ZERO, rng, receiver: PgmccReceiver::new(config, ME, reliable) }
+        Self { now: Time::ZERO, rng, receiver: PgmccReceiver::new(config, ME) }
     }
 
     fn with<R>(&mut self, f: impl FnOnce(&mut PgmccReceiver, &mut Cx<'_>) -> R) -> R {
@@ -59,7 +59,7 @@ impl Bench {
 
 #[test]
 fn each_packet_that_names_it_is_acknowledged_at_once() {
-    let mut bench = Bench::new(PgmccConfig::default(), true);
+    let mut bench = Bench::new(PgmccConfig::default());
     bench.data(0, 1000, Some(ME), false);
     let report = PgmccReport { echo_ms: 1000, loss: 0, receiver: Some(ME) };
     assert_eq!(bench.reports(), vec![(Audience::SenderAck, report)]);
@@ -79,7 +79,7 @@ fn each_packet_that_names_it_is_acknowledged_at_once() {
 
 #[test]
 fn a_report_counts_the_time_for_which_the_timestamp_was_held() {
-    let mut bench = Bench::new(PgmccConfig::default(), true);
+    let mut bench = Bench::new(PgmccConfig::default());
     assert_eq!(bench.with(|r, cx| r.report_for_nak(cx)), None, "no timestamp yet");
     bench.data(0, u32::MAX - 9, Some(OTHER), false);
     bench.data(2, u32::MAX - 4, Some(OTHER), false);
@@ -91,7 +91,7 @@ fn a_report_counts_the_time_for_which_the_timestamp_was_held() {
 
 #[test]
 fn no_round_trip_comes_from_a_repair_or_an_older_packet() {
-    let mut bench = Bench::new(PgmccConfig::default(), true);
+    let mut bench = Bench::new(PgmccConfig::default());
     bench.data(0, 1000, Some(OTHER), false);
     bench.data(2, 1020, Some(OTHER), false);
     bench.advance(ms(500));
@@ -105,7 +105,7 @@ fn no_round_trip_comes_from_a_repair_or_an_older_packet() {
 
 #[test]
 fn repairs_do_not_undo_losses() {
-    let mut bench = Bench::new(PgmccConfig::default(), true);
+    let mut bench = Bench::new(PgmccConfig::default());
     for seq in [0, 1, 2, 4, 5, 6] {
         bench.data(seq, seq, Some(OTHER), false);
     }
@@ -121,7 +121,7 @@ fn a_call_for_an_election_is_answered_once_after_a_random_wait() {
         [(ElectionReply::Ack, Audience::SenderAck), (ElectionReply::Nak, Audience::SenderNak)]
     {
         let config = PgmccConfig { election_reply: reply, ..PgmccConfig::default() };
-        let mut bench = Bench::new(config, true);
+        let mut bench = Bench::new(config);
         bench.data(0, 0, None, false);
         assert_eq!(bench.reports(), vec![]);
         let at = bench.receiver.next_timeout().expect("the answer is planned");
@@ -136,7 +136,7 @@ fn a_call_for_an_election_is_answered_once_after_a_random_wait() {
 
 #[test]
 fn the_answer_is_suppressed_when_somebody_is_named_meanwhile() {
-    let mut bench = Bench::new(PgmccConfig::default(), true);
+    let mut bench = Bench::new(PgmccConfig::default());
     bench.data(0, 0, None, false);
     bench.data(1, 10, Some(OTHER), false);
     assert_eq!(bench.receiver.next_timeout(), None);
@@ -146,32 +146,13 @@ fn the_answer_is_suppressed_when_somebody_is_named_meanwhile() {
 
 #[test]
 fn losses_at_the_tail_enter_the_filter_after_a_while() {
-    let mut bench = Bench::new(PgmccConfig::default(), true);
+    let mut bench = Bench::new(PgmccConfig::default());
     bench.data(0, 0, Some(OTHER), false);
     bench.with(|r, cx| r.on_missing(cx, Seq::new(1), Seq::new(2)));
     assert_eq!(bench.receiver.loss(), 0.0);
     bench.advance(ms(100));
     assert!(bench.receiver.loss() > 0.014);
     assert_eq!(bench.receiver.next_timeout(), None);
-}
-
-#[test]
-fn an_unreliable_receiver_reports_its_losses_itself_but_not_each() {
-    let mut bench = Bench::new(PgmccConfig::default(), false);
-    let mut reports = 0;
-    for seq in 0..1000 {
-        bench.advance(ms(2));
-        if seq % 2 == 0 {
-            bench.data(seq, seq * 2, Some(OTHER), false);
-        } else {
-            bench.with(|r, cx| r.on_missing(cx, Seq::new(seq), Seq::new(seq)));
-        }
-        let new = bench.reports();
-        assert!(new.iter().all(|(audience, _)| *audience == Audience::SenderNak));
-        reports += new.len();
-    }
-    // Two seconds of loss at one report per 100 ms and a wait of at most 50 ms before each.
-    assert!((13..=20).contains(&reports), "{reports}");
 }
 
 #[test]
@@ -182,7 +163,7 @@ fn a_receiver_that_loses_far_more_than_those_it_hears_speaks_up() {
         receiver: Some(OTHER),
     };
     for (other_loss, speaks) in [(0.05, true), (0.2, false)] {
-        let mut bench = Bench::new(PgmccConfig::default(), true);
+        let mut bench = Bench::new(PgmccConfig::default());
         for seq in (0..2000).filter(|seq| seq % 5 != 0) {
             bench.data(seq, 0, Some(OTHER), false);
         }

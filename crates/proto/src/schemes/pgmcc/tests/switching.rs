@@ -53,7 +53,7 @@ impl Net {
         let hosts = delays.into_iter().enumerate().map(|(index, delay)| {
             let node = NodeId(index as u32 + 1);
             let rng = Rng::new(7, node, Purpose::Machine(1));
-            let receiver = PgmccReceiver::new(config, node, true);
+            let receiver = PgmccReceiver::new(config, node);
             Host { receiver, delay, highest: None, bitmap: 0, rng, timer: None }
         });
         Self {

@@ -1,0 +1,232 @@
+//! The table of PGM's settings, for every scheme that runs over it.
+
+use faircast_base::NodeId;
+
+use super::{ReceiverConfig, Reliability, SourceConfig};
+use crate::options::{OptionKind, OptionSpec, Options};
+use crate::wire::pgm::{Nla, Tsi};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+
+const fn switch(name: &'static str, default: &'static str, doc: &'static str) -> OptionSpec {
+    OptionSpec { name, kind: OptionKind::Bool, default, doc }
+}
+
+const fn whole(
+    name: &'static str,
+    (min, max): (i64, i64),
+    default: &'static str,
+    doc: &'static str,
+) -> OptionSpec {
+    OptionSpec { name, kind: OptionKind::Integer { min, max }, default, doc }
+}
+
+const fn span(name: &'static str, default: &'static str, doc: &'static str) -> OptionSpec {
+    OptionSpec { name, kind: OptionKind::Duration { min_ns: 0, max_ns: 3600 * S }, default, doc }
+}
+
+/// The settings of PGM. Defaults are those of the set `recommended`; where `ns2` differs, the
+/// sentence says so.
+pub const OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "pgm",
+        kind: OptionKind::Choice(&["recommended", "ns2"]),
+        default: "\"recommended\"",
+        doc: "Which settings of PGM to start from: recommended ones, or those of ns-2.35",
+    },
+    switch("reliable", "true", "What is lost is sent again"),
+    whole(
+        "transmit_window",
+        (1, 1 << 30),
+        "1000",
+        "Packets that the source will repair (ns2: 1073741824)",
+    ),
+    whole(
+        "receive_window",
+        (1, 1 << 20),
+        "8192",
+        "Most packets from the first that is missing to the last that a receiver keeps (ns2: \
+         1048576)",
+    ),
+    span("spm_interval", "\"1 s\"", "Time between ambient SPMs (ns2: 500 ms)"),
+    span(
+        "heartbeat_min",
+        "\"100 ms\"",
+        "Time from data to the first heartbeat SPM; it doubles with each (ns2: 30 s)",
+    ),
+    span("heartbeat_max", "\"30 s\"", "Longest time between heartbeat SPMs"),
+    span(
+        "repair_delay",
+        "\"0 ms\"",
+        "Time from the first NAK for a packet to its repair, to collect more (ns2: 70 ms)",
+    ),
+    span(
+        "repair_interval",
+        "\"100 ms\"",
+        "Least time between two repairs of one packet (ns2: 0 ms)",
+    ),
+    span(
+        "confirm_interval",
+        "\"10 ms\"",
+        "Least time between two confirmations that are alike (ns2: 0 ms)",
+    ),
+    whole(
+        "late_join",
+        (0, 1 << 30),
+        "0",
+        "How many earlier packets a receiver that joins late may ask for",
+    ),
+    span("linger", "\"5 s\"", "Time without NAKs after the end of data until the source rests"),
+    whole(
+        "reorder_packets",
+        (1, 16),
+        "2",
+        "Later packets that must have come before one counts as missing (ns2: 1)",
+    ),
+    span(
+        "reorder_delay",
+        "\"20 ms\"",
+        "After how long a gap counts as missing though fewer later packets have come",
+    ),
+    span("nak_backoff", "\"50 ms\"", "Longest back-off before a NAK (ns2: 30 ms)"),
+    span("nak_repeat", "\"200 ms\"", "Time to wait for a confirmation (ns2: 50 ms)"),
+    span("nak_repair", "\"200 ms\"", "Time to wait for a confirmed repair (ns2: 1 s)"),
+    whole(
+        "nak_retries",
+        (0, 100_000),
+        "50",
+        "How often a NAK is repeated for want of a confirmation, and for want of a repair, until \
+         the packet is given up (ns2: 5)",
+    ),
+    switch("nak_lists", "true", "One NAK may ask for several packets (ns2: false)"),
+    switch("nak_copies", "false", "Each NAK also goes to the neighbours, to silence theirs"),
+];
+
+fn reliability(options: &Options) -> Reliability {
+    match options.bool("reliable") {
+        Some(false) => Reliability::Unrepaired,
+        _ => Reliability::Repaired,
+    }
+}
+
+fn is_ns2(options: &Options) -> bool {
+    options.text("pgm") == Some("ns2")
+}
+
+/// Puts the whole number of `key` into `setting`, where it is set.
+fn put(setting: &mut u32, options: &Options, key: &str) {
+    if let Some(value) = options.integer(key).and_then(|value| u32::try_from(value).ok()) {
+        *setting = value;
+    }
+}
+
+impl SourceConfig {
+    /// The settings that `options`, checked against a table with [`OPTIONS`] in it, ask for.
+    pub fn from_options(node: NodeId, group: Nla, tsi: Tsi, options: &Options) -> Self {
+        let mut config =
+            if is_ns2(options) { Self::ns2(node, group, tsi) } else { Self::new(node, group, tsi) };
+        config.reliability = reliability(options);
+        put(&mut config.window_packets, options, "transmit_window");
+        for (setting, key) in [
+            (&mut config.ambient_interval, "spm_interval"),
+            (&mut config.heartbeat_min, "heartbeat_min"),
+            (&mut config.heartbeat_max, "heartbeat_max"),
+            (&mut config.repair_delay, "repair_delay"),
+            (&mut config.repair_interval, "repair_interval"),
+            (&mut config.confirm_interval, "confirm_interval"),
+            (&mut config.linger, "linger"),
+        ] {
+            *setting = options.duration(key).unwrap_or(*setting);
+        }
+        let mut late_join = 0;
+        put(&mut late_join, options, "late_join");
+        config.late_join = (late_join > 0).then_some(late_join);
+        config
+    }
+}
+
+impl ReceiverConfig {
+    /// The settings that `options`, checked against a table with [`OPTIONS`] in it, ask for.
+    pub fn from_options(group: Nla, options: &Options) -> Self {
+        let mut config = if is_ns2(options) { Self::ns2(group) } else { Self::new(group) };
+        config.reliability = reliability(options);
+        put(&mut config.window_packets, options, "receive_window");
+        put(&mut config.reorder_packets, options, "reorder_packets");
+        put(&mut config.confirm_retries, options, "nak_retries");
+        put(&mut config.repair_retries, options, "nak_retries");
+        for (setting, key) in [
+            (&mut config.reorder_delay, "reorder_delay"),
+            (&mut config.nak_backoff, "nak_backoff"),
+            (&mut config.nak_repeat, "nak_repeat"),
+            (&mut config.nak_repair, "nak_repair"),
+        ] {
+            *setting = options.duration(key).unwrap_or(*setting);
+        }
+        config.nak_lists = options.bool("nak_lists").unwrap_or(config.nak_lists);
+        config.nak_copies = options.bool("nak_copies").unwrap_or(config.nak_copies);
+        config
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::OptionValue;
+    use alloc::string::ToString;
+    use alloc::vec::Vec;
+
+    fn checked(raw: &[(&str, OptionValue)]) -> Options {
+        let raw: Vec<_> = raw.iter().map(|(k, v)| (k.to_string(), v.clone())).collect();
+        Options::checked(raw, OPTIONS).unwrap()
+    }
+
+    fn configs(options: &Options) -> (SourceConfig, ReceiverConfig) {
+        let source = SourceConfig::from_options(NodeId(1), Nla::NULL, Tsi::default(), options);
+        (source, ReceiverConfig::from_options(Nla::NULL, options))
+    }
+
+    /// A default as the table writes it, read as a value.
+    fn written(spec: &OptionSpec) -> OptionValue {
+        match spec.kind {
+            OptionKind::Bool => OptionValue::Bool(spec.default == "true"),
+            OptionKind::Integer { .. } => OptionValue::Integer(spec.default.parse().unwrap()),
+            _ => OptionValue::Text(spec.default.trim_matches('"').to_string()),
+        }
+    }
+
+    #[test]
+    fn the_defaults_of_the_table_are_those_of_the_settings() {
+        let all: Vec<_> = OPTIONS.iter().map(|spec| (spec.name, written(spec))).collect();
+        let none = configs(&checked(&[]));
+        assert_eq!(configs(&checked(&all)), none);
+        assert_eq!(none.0, SourceConfig::new(NodeId(1), Nla::NULL, Tsi::default()));
+        assert_eq!(none.1, ReceiverConfig::new(Nla::NULL));
+    }
+
+    #[test]
+    fn every_setting_changes_something() {
+        for spec in OPTIONS {
+            let value = match spec.kind {
+                OptionKind::Bool => OptionValue::Bool(spec.default != "true"),
+                OptionKind::Integer { .. } => OptionValue::Integer(7),
+                OptionKind::Choice(words) => OptionValue::Text(words[1].to_string()),
+                _ => OptionValue::Text("7 ms".to_string()),
+            };
+            let changed = configs(&checked(&[(spec.name, value)]));
+            assert_ne!(changed, configs(&checked(&[])), "{}", spec.name);
+        }
+    }
+
+    #[test]
+    fn single_settings_change_the_set_that_they_start_from() {
+        let set = [
+            ("pgm", OptionValue::Text("ns2".to_string())),
+            ("nak_retries", OptionValue::Integer(9)),
+        ];
+        let (source, receiver) = configs(&checked(&set));
+        assert_eq!(source, SourceConfig::ns2(NodeId(1), Nla::NULL, Tsi::default()));
+        assert_eq!((receiver.confirm_retries, receiver.repair_retries), (9, 9));
+        assert_eq!(receiver.nak_backoff, ReceiverConfig::ns2(Nla::NULL).nak_backoff);
+    }
+}

@@ -1,0 +1,151 @@
+use faircast_base::{Event, FlowId, LinkCounters, LinkId, NodeId, SwitchReason, Time};
+use faircast_trace::{
+    FlowHeader, Header, LinkHeader, On, Outcome, Record, SCHEMA_VERSION, Sink, Subject, Tee,
+};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Metrics, Row, Series, Suite, Summary};
+
+/// What a page must never hold as it is.
+const EVIL: &str = "<script>alert(1)</script><!--\"'&amp;";
+
+fn header(name: &str) -> Header {
+    Header {
+        schema: SCHEMA_VERSION,
+        faircast: name.into(),
+        scenario: name.into(),
+        title: name.into(),
+        text: name.into(),
+        on: On::Sim,
+        seed: 1,
+        duration_s: 10.0,
+        warmup_s: 1.0,
+        nodes: vec![name.into(), name.into()],
+        links: vec![LinkHeader {
+            from: NodeId(0),
+            to: NodeId(1),
+            rate_bps: 1_000,
+            delay_s: 0.1,
+            queue: name.into(),
+        }],
+        flows: vec![FlowHeader {
+            name: name.into(),
+            protocol: name.into(),
+            from: NodeId(0),
+            to: vec![NodeId(1)],
+            packet_bytes: 1000,
+            start_s: 0.0,
+            stop_s: None,
+        }],
+    }
+}
+
+fn run(name: &str, moments: &[u64]) -> (Header, Summary, Series) {
+    let header = header(name);
+    let mut sinks = Tee(Metrics::new(&header), Series::new(&header));
+    for (seq, ns) in (0..).zip(moments) {
+        let at = Time::from_nanos(*ns);
+        let subject = Subject::Endpoint { flow: FlowId(0), node: NodeId(0), sender: true };
+        for event in [
+            Event::DataSent { seq, bytes: 1000, repair: false },
+            Event::Representative { node: Some(NodeId(1)), reason: SwitchReason::Slower },
+            Event::RttSample { node: NodeId(1), rtt_ns: *ns },
+            Event::NakReceived { seq: ns.wrapping_mul(3), count: 1, from: NodeId(1) },
+        ] {
+            sinks.record(&Record { at, subject, event });
+        }
+        let counters = LinkCounters {
+            sent_packets: seq + 1,
+            queue_max_packets: 3,
+            queue_packet_ns: *ns,
+            ..LinkCounters::default()
+        };
+        let (subject, event) = (Subject::Link(LinkId(0)), Event::LinkSample(counters));
+        sinks.record(&Record { at, subject, event });
+    }
+    let outcome = Outcome {
+        at: Time::from_nanos(10_000_000_000),
+        interrupted: true,
+        intact: vec![vec![Some(false)]],
+        trace_hash: Some(name.into()),
+        ..Outcome::default()
+    };
+    (header, sinks.0.finish(&outcome), sinks.1)
+}
+
+/// The JSON that the page's script reads.
+fn data_of(page: &str) -> serde_json::Value {
+    let start = page.find("id=\"data\">").expect("there is data") + "id=\"data\">".len();
+    let end = page[start..].find("</script>").expect("the element ends");
+    serde_json::from_str(&page[start..start + end]).expect("the data are JSON")
+}
+
+fn check_escaped(page: &str) {
+    assert!(!page.contains(EVIL) && !page.contains("<script>alert"), "a name is not escaped");
+    assert!(!page.contains("<!--"), "a comment would swallow the page");
+    // Ours are: the theme, the data, uPlot, the page.
+    assert_eq!(page.matches("</script>").count(), 4);
+    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+}
+
+#[test]
+fn no_name_of_a_run_can_break_out_of_its_place() {
+    let (header, summary, series) = run(EVIL, &[0, 2_000_000_000, 3_000_000_000]);
+    let page = run_page(&header, &summary, &series);
+    check_escaped(&page);
+    assert_eq!(data_of(&page)[0]["flows"][0]["name"], EVIL);
+    assert!(page.contains("Interrupted") && page.contains("Damaged data"));
+}
+
+#[test]
+fn no_name_of_a_suite_can_break_out_of_its_place() {
+    let row = Row {
+        id: EVIL.into(),
+        title: EVIL.into(),
+        unit: EVIL.into(),
+        question: EVIL.into(),
+        paper_says: EVIL.into(),
+        tolerance_reason: EVIL.into(),
+        explained: Some(EVIL.into()),
+        scenario: Some((EVIL.into(), EVIL.into())),
+        per_seed: vec![(1, f64::NAN)],
+        paper: Some(f64::INFINITY),
+        ours: f64::NAN,
+        series: Some(run(EVIL, &[0, 2_000_000_000]).2),
+        ..Row::default()
+    };
+    let suite = Suite { name: EVIL.into(), about: EVIL.into(), rows: vec![row] };
+    let page = bench_page(&suite);
+    check_escaped(&page);
+    assert_eq!(data_of(&page)[0]["flows"][0]["name"], EVIL);
+}
+
+#[test]
+fn a_page_asks_nothing_of_any_network() {
+    let (header, summary, series) = run("x", &[0]);
+    let page = run_page(&header, &summary, &series);
+    for needle in ["src=", "@import", "url(", "fetch(", "XMLHttpRequest", "<link rel=\"style"] {
+        assert!(!page.contains(needle), "{needle}");
+    }
+    assert!(page.contains("default-src 'none'"));
+}
+
+proptest! {
+    #[test]
+    fn plots_are_valid_json_with_rising_moments(
+        mut moments in prop::collection::vec(0u64..20_000_000_000, 0..200),
+        name in ".{0,12}",
+    ) {
+        moments.sort_unstable();
+        let (header, summary, series) = run(&name, &moments);
+        let data = data_of(&run_page(&header, &summary, &series));
+        for key in ["sent", "rtt", "naks"] {
+            let curve = &data[0]["flows"][0][key];
+            let times: Vec<f64> =
+                curve[0].as_array().unwrap().iter().map(|t| t.as_f64().unwrap()).collect();
+            prop_assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{key}: {times:?}");
+            prop_assert_eq!(times.len(), curve[1].as_array().unwrap().len());
+        }
+    }
+}
