@@ -2,21 +2,37 @@
 
 use faircast_base::{FlowId, NodeId, Time};
 use faircast_proto::content::Content;
+use faircast_proto::registry::{self, PROGRAMS, ReceiverSetup, SCHEMES, SenderSetup};
 use faircast_proto::relay::RelayProgram;
 use faircast_proto::{Destination, Machine};
-use faircast_scenario::{Catalog, Flow, Program, ProtocolEntry};
+use faircast_scenario::{Catalog, Flow, Program, ProgramEntry, ProtocolEntry};
 
-use crate::cbr::{self, CbrReceiver, CbrSender};
+use crate::cbr;
 use crate::engine::Protocols;
 use crate::tcp::{self, Flavour};
 
 /// What a scenario may name: multicast schemes, background traffic and router programs.
 pub fn catalog() -> Catalog {
+    let schemes = SCHEMES.iter().map(|scheme| ProtocolEntry {
+        name: scheme.name,
+        multicast: true,
+        answers: true,
+        options: scheme.options,
+    });
     let tcp = |name| ProtocolEntry { name, multicast: false, answers: true, options: tcp::OPTIONS };
-    let cbr = ProtocolEntry { name: "cbr", multicast: true, answers: false, options: cbr::OPTIONS };
+    let background = [
+        tcp("tcp-reno"),
+        tcp("tcp-newreno"),
+        tcp("tcp-sack"),
+        ProtocolEntry { name: "cbr", multicast: true, answers: false, options: cbr::OPTIONS },
+    ];
+    let program = |entry: &registry::ProgramEntry| ProgramEntry {
+        name: entry.name,
+        options: entry.options,
+    };
     Catalog {
-        protocols: vec![tcp("tcp-reno"), tcp("tcp-newreno"), tcp("tcp-sack"), cbr],
-        programs: vec![],
+        protocols: schemes.chain(background).collect(),
+        programs: PROGRAMS.iter().map(program).collect(),
     }
 }
 
@@ -26,31 +42,48 @@ pub struct Builtin;
 
 impl Protocols for Builtin {
     fn sender(&self, flow: &Flow, id: FlowId, content: Box<dyn Content>) -> Box<dyn Machine> {
-        if let Some(flavour) = Flavour::from_protocol(&flow.protocol) {
-            return Box::new(tcp::sender(
-                flavour,
-                tcp_setup(flow, id, flow.to[0], flow.start),
+        if let Some(scheme) = registry::scheme(&flow.protocol) {
+            return (scheme.sender)(SenderSetup {
+                flow: id,
+                node: flow.from,
+                start: flow.start,
+                payload: flow.packet.count() as u32,
                 content,
-            ));
+                options: &flow.options,
+            });
         }
-        if flow.protocol == "cbr" {
-            return Box::new(CbrSender::new(cbr_setup(flow, id, flow.start), content));
+        match Flavour::from_protocol(&flow.protocol) {
+            Some(flavour) => {
+                let setup = tcp_setup(flow, id, flow.to[0], flow.start);
+                Box::new(tcp::sender(flavour, setup, content))
+            }
+            None => Box::new(cbr::CbrSender::new(cbr_setup(flow, id, flow.start), content)),
         }
-        unknown(&flow.protocol)
     }
 
-    fn receiver(&self, flow: &Flow, id: FlowId, _node: NodeId, start: Time) -> Box<dyn Machine> {
-        if let Some(flavour) = Flavour::from_protocol(&flow.protocol) {
-            return Box::new(tcp::receiver(flavour, tcp_setup(flow, id, flow.from, start)));
+    fn receiver(&self, flow: &Flow, id: FlowId, node: NodeId, start: Time) -> Box<dyn Machine> {
+        if let Some(scheme) = registry::scheme(&flow.protocol) {
+            return (scheme.receiver)(ReceiverSetup {
+                flow: id,
+                node,
+                source: flow.from,
+                start,
+                options: &flow.options,
+            });
         }
-        if flow.protocol == "cbr" {
-            return Box::new(CbrReceiver::new(cbr_setup(flow, id, start)));
+        match Flavour::from_protocol(&flow.protocol) {
+            Some(flavour) => {
+                Box::new(tcp::receiver(flavour, tcp_setup(flow, id, flow.from, start)))
+            }
+            None => Box::new(cbr::CbrReceiver::new(cbr_setup(flow, id, start))),
         }
-        unknown(&flow.protocol)
     }
 
-    fn program(&self, program: &Program, _node: NodeId) -> Box<dyn RelayProgram> {
-        unknown(&program.name)
+    fn program(&self, program: &Program, node: NodeId) -> Box<dyn RelayProgram> {
+        let Some(entry) = registry::program(&program.name) else {
+            unreachable!("the scenario was checked against a catalog that has \"{}\"", program.name)
+        };
+        (entry.program)(node, &program.options)
     }
 }
 
@@ -66,18 +99,16 @@ fn tcp_setup(flow: &Flow, id: FlowId, peer: NodeId, start: Time) -> tcp::Setup<'
 }
 
 fn cbr_setup(flow: &Flow, id: FlowId, start: Time) -> cbr::Setup<'_> {
-    // Always to the group, be it of one member.
+    let to = match flow.to[..] {
+        [only] => Destination::Node(only),
+        _ => Destination::Group,
+    };
     cbr::Setup {
         flow: id,
         source: flow.from,
-        to: Destination::Group,
+        to,
         start,
         payload: flow.packet.count() as u32,
         options: &flow.options,
     }
-}
-
-/// Scenarios are checked against the [`catalog`] before anything is made from them.
-fn unknown(name: &str) -> ! {
-    unreachable!("\"{name}\" is not in the catalog that the scenario was checked against")
 }
