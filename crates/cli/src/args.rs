@@ -6,7 +6,17 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 /// Reliable multicast that shares the network fairly.
 #[derive(Debug, Parser)]
-#[command(name = "faircast", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(
+    name = "faircast",
+    version,
+    arg_required_else_help = true,
+    max_term_width = 100,
+    after_help = "\
+Begin with:
+  faircast demo                                    a file to three receivers beside TCP
+  faircast run scenarios/pgmcc-beside-tcp.toml     one experiment
+  faircast help run                                what else that can do"
+)]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]
@@ -51,7 +61,7 @@ pub enum On {
 #[command(after_help = "\
 Examples:
   faircast run scenarios/pgmcc-beside-tcp.toml
-  faircast run scenarios/pgmcc-beside-tcp.toml --out out --set link.0.rate='\"1 Mbit/s\"'
+  faircast run scenarios/pgmcc-beside-tcp.toml --out out --set link.0.rate='1 Mbit/s'
   faircast run scenarios/pgmcc-beside-tcp.toml --set flow.mcc.options.profile=draft --json
 
 Exit status: 0 done, 1 the run failed or was interrupted, 2 the file or arguments are wrong.")]
@@ -59,11 +69,11 @@ pub struct RunArgs {
     /// The scenario file
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Where to run it
-    #[arg(long, value_enum, default_value = "sim")]
+    /// Where to run it: sim, the simulator in virtual time
+    #[arg(long, value_enum, default_value = "sim", hide_possible_values = true)]
     pub on: On,
     /// Seed of all randomness, instead of the file's
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = seed)]
     pub seed: Option<u64>,
     /// Write summary.json, trace.jsonl.gz and report.html into this folder
     #[arg(long, value_name = "DIR")]
@@ -71,9 +81,13 @@ pub struct RunArgs {
     /// Print the summary as one JSON document instead of a table
     #[arg(long)]
     pub json: bool,
-    /// Change a key of the scenario; may be repeated
+    /// Change a key of the scenario, such as flow.mcc.packet='1000 B'; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("expected a whole number from 0 to {}", u64::MAX))
 }
 
 /// Arguments of `faircast bench`.
@@ -98,7 +112,7 @@ pub struct BenchArgs {
     /// Write a page of plots and the rows as JSON for each suite into this folder
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Runs at the same time
+    /// Runs at the same time; one for each core where none is given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
     /// Seeds for each experiment, instead of the suite's
@@ -123,6 +137,8 @@ pub struct BenchArgs {
 
 /// Arguments of `faircast demo`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Exit status: 0 every copy is whole, 1 one is not, 2 the arguments are wrong.")]
 pub struct DemoArgs {
     /// The file to send; this program itself where none is given
     #[arg(long, value_name = "PATH")]
@@ -134,6 +150,10 @@ pub struct DemoArgs {
 
 /// Arguments of `faircast report`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A trace is read as far as it goes, so that a run that was killed has a report too.
+
+Exit status: 0 done, 1 a file cannot be written, 2 the trace or the arguments are wrong.")]
 pub struct ReportArgs {
     /// The trace, or the folder that holds it
     #[arg(value_name = "TRACE")]

@@ -25,8 +25,13 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     if bytes == 0 {
         return Err(Failure::Usage(format!("--file {}: is empty", file.display())));
     }
-    let shown = absolute(&file)?;
-    let set = vec![format!("flow.file.data={{ file = '{}' }}", shown.display())];
+    let Some(path) = absolute(&file)?.to_str().map(toml_text) else {
+        let shown = file.display();
+        return Err(Failure::Usage(format!("--file {shown}: its path must be UTF-8")));
+    };
+    let duration_s = DURATION_S_MIN.max(bytes * 8 / RATE_BPS_MIN);
+    let set =
+        vec![format!("flow.file.data={{ file = {path} }}"), format!("duration={duration_s} s")];
     let overrides = Overrides { set, seed: None };
     let catalog = faircast_sim::catalog();
     let scenario =
@@ -58,6 +63,17 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
         return Err(Failure::Work("not every receiver has the file".into()));
     }
     Ok(())
+}
+
+/// How long the demo lasts at least.
+const DURATION_S_MIN: u64 = 60;
+/// A rate that a session which shares 20 Mbit/s with one TCP flow does not fall below; larger
+/// files get the time that they need at it.
+const RATE_BPS_MIN: u64 = 5_000_000;
+
+/// Text as TOML writes it, so that a path may hold quotes: its escapes are those of JSON.
+fn toml_text(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
 }
 
 fn absolute(path: &Path) -> Result<std::path::PathBuf, Failure> {

@@ -18,6 +18,7 @@ mod schemes;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 
 use args::{Args, Verb};
 
@@ -26,7 +27,10 @@ pub use error::Failure;
 /// Reads the command line and does what it says. Exit status 0: done; 1: it failed; 2: the
 /// arguments or a file that they name are wrong.
 pub fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return not_parsed(error),
+    };
     let result = match &args.verb {
         Verb::Run(run) => run::run(run),
         Verb::Bench(bench) => bench::bench(bench),
@@ -43,4 +47,17 @@ pub fn main() -> ExitCode {
             failure.exit_code()
         }
     }
+}
+
+/// Help and version where they were asked for, else what is wrong.
+fn not_parsed(error: clap::Error) -> ExitCode {
+    let bare = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if bare || !error.use_stderr() {
+        // A reader that went away is no failure.
+        let _ = error.print();
+        return if bare { ExitCode::from(2) } else { ExitCode::SUCCESS };
+    }
+    let failure = Failure::from(error);
+    failure.print();
+    failure.exit_code()
 }

@@ -32,11 +32,11 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
     let summary = metrics.finish(&outcome);
     let folder = path.parent().map(ToOwned::to_owned).unwrap_or_default();
     let out = args.out.clone().unwrap_or(folder);
-    std::fs::create_dir_all(&out).map_err(|error| Failure::write(&out, &error))?;
+    Failure::make_folder(&out)?;
     write(&out.join("report.html"), run_page(&header, &summary, &series).as_bytes())?;
-    write(&out.join("summary.json"), summary.to_json().as_bytes())?;
+    write(&out.join("summary.json"), (summary.to_json() + "\n").as_bytes())?;
     if args.json {
-        return print(&summary.to_json());
+        return print(&(summary.to_json() + "\n"));
     }
     print(&format!("{}\nreport: {}\n", summary.table(), out.join("report.html").display()))
 }

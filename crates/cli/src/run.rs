@@ -30,8 +30,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         }
         Some(out) => run_into(&scenario, out)?,
     };
-    let text = if args.json { done.summary.to_json() } else { done.summary.table() };
-    print(&text)?;
+    print(&if args.json { done.summary.to_json() + "\n" } else { done.summary.table() })?;
     if let (Some(out), false) = (&args.out, args.json) {
         print(&format!("\nreport: {}\n", out.join("report.html").display()))?;
     }
@@ -46,7 +45,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
 
 /// Runs a scenario and writes summary, trace and report into `out`.
 pub(crate) fn run_into(scenario: &Scenario, out: &Path) -> Result<Done, Failure> {
-    std::fs::create_dir_all(out).map_err(|error| Failure::write(out, &error))?;
+    Failure::make_folder(out)?;
     let header = header(scenario);
     let mut sink = Tee(Series::new(&header), TraceFile::create(&out.join(TRACE_FILE), &header)?);
     let mut watch = Watch::new(scenario.duration, true);
@@ -56,7 +55,7 @@ pub(crate) fn run_into(scenario: &Scenario, out: &Path) -> Result<Done, Failure>
     trace.finish(&done.outcome)?;
     let page = run_page(&done.header, &done.summary, &series);
     write(&out.join("report.html"), page.as_bytes())?;
-    write(&out.join("summary.json"), done.summary.to_json().as_bytes())?;
+    write(&out.join("summary.json"), (done.summary.to_json() + "\n").as_bytes())?;
     Ok(done)
 }
 

@@ -1,14 +1,16 @@
 //! What a row measures: a small expression over what a run gave.
 
 use faircast_report::{FlowSummary, LinkSummary, Summary};
+use faircast_scenario::Scenario;
 use serde::Deserialize;
 
 use super::probe::{BIN_S, FlowProbe, Probe};
 
 /// `TERM`, or `TERM / TERM`. A term is `[sum|mean|min|max] QUANTITY TARGET`: the target of a
 /// flow's quantity is its name, or a prefix with `*` for all flows that begin so, or several of
-/// these with commas between (their mean where nothing else is said); that of a link's is `from>to`. `throughput_bps@180..300` counts from
-/// 180 s to 300 s only, in whole tens of seconds.
+/// these with commas between (their mean where nothing else is said); that of a link's is
+/// `from>to`. `throughput_bps@180..300` counts from 180 s to 300 s only, in whole tens of seconds.
+/// `docs/research.md` says what each quantity means.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Measure {
@@ -137,29 +139,71 @@ impl Term {
         Ok(Self { fold, quantity, target: target.to_string() })
     }
 
-    fn of(&self, summary: &Summary, probe: &Probe) -> f64 {
-        let one = |name: &str, target: &str| match target.strip_suffix('*') {
-            Some(prefix) => name.starts_with(prefix),
-            None => name == target,
+    /// Checks that a scenario has all that the term speaks of.
+    fn check(&self, scenario: &Scenario) -> Result<(), String> {
+        let (what, names): (_, Vec<String>) = match self.quantity {
+            Quantity::Link(_) => ("link", link_names(scenario)),
+            _ => ("flow", scenario.flows.iter().map(|flow| flow.name.clone()).collect()),
         };
-        let matches = |name: &str| self.target.split(',').any(|target| one(name, target));
-        let flows =
-            || summary.flows.iter().zip(&probe.flows).filter(|(flow, _)| matches(&flow.name));
+        for target in self.target.split(',') {
+            if !names.iter().any(|name| is_target(name, target)) {
+                let there: Vec<&str> = names.iter().take(NAMES_SHOWN_MAX).map(|n| &**n).collect();
+                return Err(format!(
+                    "\"{target}\" is no {what} of its scenario; there are {}",
+                    there.join(", ")
+                ));
+            }
+        }
+        let duration_s = scenario.duration.as_secs_f64();
+        match self.quantity {
+            Quantity::Flow(FlowQuantity::ThroughputBetween { to_s, .. })
+                if f64::from(to_s) > duration_s =>
+            {
+                Err(format!("counts up to {to_s} s; its scenario ends at {duration_s} s"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn matches(&self, name: &str) -> bool {
+        self.target.split(',').any(|target| is_target(name, target))
+    }
+
+    fn of(&self, summary: &Summary, probe: &Probe) -> f64 {
+        let flows = summary.flows.iter().zip(&probe.flows);
+        let flows = flows.filter(|(flow, _)| self.matches(&flow.name));
         match self.quantity {
             Quantity::Flow(quantity) => {
-                self.fold.of(flows().map(|(flow, probe)| quantity.of(flow, probe)))
+                self.fold.of(flows.map(|(flow, probe)| quantity.of(flow, probe)))
             }
             Quantity::Link(quantity) => {
                 let name = |link: &LinkSummary| format!("{}>{}", link.from, link.to);
-                let links = summary.links.iter().filter(|link| matches(&name(link)));
+                let links = summary.links.iter().filter(|link| self.matches(&name(link)));
                 self.fold.of(links.map(|link| quantity.of(link)))
             }
             Quantity::Jain => {
-                faircast_report::jain_index(flows().map(|(flow, _)| flow.throughput_bps))
+                faircast_report::jain_index(flows.map(|(flow, _)| flow.throughput_bps))
             }
         }
     }
 }
+
+/// Whether a flow's or link's name is meant by one part of a target.
+fn is_target(name: &str, target: &str) -> bool {
+    match target.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => name == target,
+    }
+}
+
+/// The links of a scenario, `from>to`.
+pub(crate) fn link_names(scenario: &Scenario) -> Vec<String> {
+    let node = |id: faircast_base::NodeId| &scenario.nodes[id.index()].name;
+    scenario.links.iter().map(|link| format!("{}>{}", node(link.from), node(link.to))).collect()
+}
+
+/// Names that a message lists where one is wrong.
+const NAMES_SHOWN_MAX: usize = 20;
 
 /// `180..300`, both whole tens.
 fn between(text: &str) -> Option<Quantity> {
@@ -224,6 +268,15 @@ impl LinkQuantity {
 }
 
 impl Measure {
+    /// Checks that a scenario has all that the measure speaks of.
+    ///
+    /// # Errors
+    /// What it has not, and what there is.
+    pub(crate) fn check(&self, scenario: &Scenario) -> Result<(), String> {
+        self.numerator.check(scenario)?;
+        self.denominator.as_ref().map_or(Ok(()), |term| term.check(scenario))
+    }
+
     /// Its value for one run; NaN where the run has no such flow or link.
     pub(crate) fn of(&self, summary: &Summary, probe: &Probe) -> f64 {
         let numerator = self.numerator.of(summary, probe);

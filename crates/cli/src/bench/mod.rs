@@ -33,77 +33,157 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
     let names: Vec<&str> = match (&args.suites[..], &args.scheme) {
         // A scheme can only take the place of a suite's session.
         ([], Some(_)) => vec!["fairness"],
+        ([], None) if args.list => [BUNDLED, &["speed"]].concat(),
         ([], None) => BUNDLED.to_vec(),
         (given, _) => given.iter().map(String::as_str).collect(),
     };
+    // All suites are read before the first one runs: a mistake in the last must not cost the
+    // minutes of those before it.
+    let chosen = names.into_iter().map(|name| choose(name, args)).collect::<Result<Vec<_>, _>>()?;
+    if args.list {
+        return chosen.iter().try_for_each(|chosen| chosen.list(args));
+    }
+    let chosen = not_empty(chosen, args)?;
+    if let Some(out) = &args.out {
+        Failure::make_folder(out)?;
+    }
     listen();
     if let Some(jobs) = args.jobs {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(usize::from(jobs));
         pool.build_global().map_err(|error| Failure::Work(format!("--jobs {jobs}: {error}")))?;
     }
     let mut holds = true;
-    for name in names {
-        holds &= match name {
-            "speed" => speed::speed(args)?,
-            _ => bench_suite(name, args)?,
+    for chosen in chosen {
+        holds &= match chosen {
+            Chosen::Speed => speed::speed(args)?,
+            Chosen::Suite(suite) => run_suite(&suite, args)?,
         };
     }
     if holds { Ok(()) } else { Err(Failure::Verdict) }
 }
 
-/// Runs one suite. True where every row holds.
-fn bench_suite(name: &str, args: &BenchArgs) -> Result<bool, Failure> {
-    let (suite, files) = load(name)?;
-    if args.list {
-        return list(&suite).map(|()| true);
+/// A suite that was asked for.
+enum Chosen {
+    /// How fast the simulator is: no scenarios with expectations, but timings.
+    Speed,
+    Suite(Box<Loaded>),
+}
+
+/// A suite with the files beside it.
+struct Loaded {
+    suite: SuiteFile,
+    files: Files,
+    /// Whether the rows of ns-2's retransmissions belong to it, and `--only` chooses any of them.
+    oracle: bool,
+}
+
+fn choose(name: &str, args: &BenchArgs) -> Result<Chosen, Failure> {
+    if name == "speed" {
+        return match &args.scheme {
+            None => Ok(Chosen::Speed),
+            Some(scheme) => Err(no_session(scheme, name)),
+        };
     }
+    let (suite, files) = load(name)?;
+    if let (Some(scheme), None) = (&args.scheme, &suite.session) {
+        return Err(no_session(scheme, &suite.name));
+    }
+    let oracle = name == "tcp" && oracle::is_chosen(args.only.as_deref());
+    Ok(Chosen::Suite(Box::new(Loaded { suite, files, oracle })))
+}
+
+fn no_session(scheme: &str, suite: &str) -> Failure {
+    Failure::Usage(format!(
+        "--scheme {scheme}: the suite \"{suite}\" has no session that a scheme could replace; try \
+         fairness"
+    ))
+}
+
+/// Leaves out the suites of which `--only` chooses nothing, if there are others.
+fn not_empty(chosen: Vec<Chosen>, args: &BenchArgs) -> Result<Vec<Chosen>, Failure> {
+    let is_empty = |chosen: &Chosen| match chosen {
+        Chosen::Speed => false,
+        Chosen::Suite(loaded) => {
+            !loaded.oracle && loaded.plan(args, None).experiments().next().is_none()
+        }
+    };
+    let (empty, full): (Vec<_>, Vec<_>) = chosen.into_iter().partition(is_empty);
+    match (&full[..], &empty[..], &args.only) {
+        ([], [_, ..], Some(only)) => Err(Failure::Usage(format!(
+            "--only {only}: no experiment has that in its id; --list shows them"
+        ))),
+        _ => Ok(full),
+    }
+}
+
+impl Loaded {
+    fn plan<'a>(&'a self, args: &'a BenchArgs, scheme: Option<&'a Scheme>) -> Plan<'a> {
+        Plan {
+            suite: &self.suite,
+            files: &self.files,
+            seeds: args.seeds,
+            scheme,
+            only: args.only.as_deref(),
+            plots: args.out.is_some(),
+        }
+    }
+}
+
+impl Chosen {
+    fn list(&self, args: &BenchArgs) -> Result<(), Failure> {
+        match self {
+            Self::Speed => speed::speed(args).map(|_| ()),
+            Self::Suite(loaded) => {
+                let suite = &loaded.suite;
+                let mut text = format!("{}: {}\n", suite.name, suite.title);
+                let mut group = "";
+                for experiment in loaded.plan(args, None).experiments() {
+                    if experiment.group != group {
+                        group = &experiment.group;
+                        text.push_str(&format!("  {group}\n"));
+                    }
+                    text.push_str(&format!("  {:<34} {}\n", experiment.id, experiment.question));
+                }
+                if loaded.oracle {
+                    text.push_str(&format!("  {:<34} {}\n", "droplist", oracle::QUESTION));
+                }
+                print(&text)
+            }
+        }
+    }
+}
+
+/// Runs one suite. True where every row holds.
+fn run_suite(loaded: &Loaded, args: &BenchArgs) -> Result<bool, Failure> {
+    let suite = &loaded.suite;
     let scheme = args
         .scheme
         .as_ref()
         .map(|name| Scheme { name: name.clone(), options: args.options.clone() });
-    if let (Some(scheme), None) = (&scheme, &suite.session) {
-        return Err(Failure::Usage(format!(
-            "--scheme {}: the suite \"{}\" has no session that a scheme could replace; try fairness",
-            scheme.name, suite.name
-        )));
-    }
-    let plan = Plan {
-        suite: &suite,
-        files: &files,
-        seeds: args.seeds,
-        scheme: scheme.as_ref(),
-        only: args.only.as_deref(),
-        plots: args.out.is_some(),
-    };
-    let oracle = suite.name == "tcp" && oracle::is_chosen(args.only.as_deref());
-    if plan.experiments().next().is_none() && !oracle {
-        let wanted = args.only.as_deref().unwrap_or_default();
-        return Err(Failure::Usage(format!(
-            "--only {wanted}: no experiment of \"{}\" has that in its id; --list shows them",
-            suite.name
-        )));
-    }
     let bar = progress(&suite.name);
-    let measured = plan.run(&bar)?;
+    let measured = loaded.plan(args, scheme.as_ref()).run(&bar);
     bar.finish_and_clear();
+    let measured = measured?;
     if let Some(scheme) = &scheme {
-        return score::print_scores(&suite, scheme, &measured, args).map(|()| true);
+        return score::print_scores(suite, scheme, &measured, args).map(|()| true);
     }
-    let mut rows = rows(&suite, measured);
-    if oracle {
-        rows.extend(oracle::rows()?);
+    let mut rows = rows(suite, measured);
+    if loaded.oracle {
+        rows.extend(oracle::rows(args.only.as_deref())?);
     }
     let result = Suite { name: suite.name.clone(), about: suite.title.clone(), rows };
     if let Some(out) = &args.out {
         write_pages(&result, out)?;
     }
     print(&if args.json { format!("{}\n", result.to_json()) } else { result.table() })?;
+    if let (Some(out), false) = (&args.out, args.json) {
+        print(&format!("report: {}\n", out.join(format!("{}.html", suite.name)).display()))?;
+    }
     Ok(result.holds())
 }
 
 /// The page and the rows of a suite, as files.
 fn write_pages(suite: &Suite, out: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(out).map_err(|error| Failure::write(out, &error))?;
     write(&out.join(format!("{}.html", suite.name)), bench_page(suite).as_bytes())?;
     write(&out.join(format!("{}.json", suite.name)), suite.to_json().as_bytes())
 }
@@ -130,14 +210,6 @@ fn load(name: &str) -> Result<(SuiteFile, Files), Failure> {
     let suite = SuiteFile::parse(name, &text).map_err(Failure::Usage)?;
     let folder = path.parent().map(Path::to_owned).unwrap_or_default();
     Ok((suite, Files::Folder(folder)))
-}
-
-fn list(suite: &SuiteFile) -> Result<(), Failure> {
-    let mut text = format!("{}: {}\n", suite.name, suite.title);
-    for experiment in &suite.experiments {
-        text.push_str(&format!("  {:<34} {}\n", experiment.id, experiment.question));
-    }
-    print(&text)
 }
 
 fn progress(name: &str) -> ProgressBar {

@@ -54,14 +54,31 @@ impl Sink for Log {
     }
 }
 
-/// Whether `--only` chooses these rows.
+/// What these rows ask.
+pub(crate) const QUESTION: &str =
+    "Does TCP retransmit the same packets at the same moments as ns-2?";
+
+/// Whether `--only` chooses any of these rows.
 pub(crate) fn is_chosen(only: Option<&str>) -> bool {
-    only.is_none_or(|text| "droplist".contains(text) || text.starts_with("droplist"))
+    lines(only).next().is_some()
 }
 
-/// A row for each line of the oracle: the greatest distance of any moment from ns-2's.
-pub(crate) fn rows() -> Result<Vec<Row>, Failure> {
-    ORACLE.lines().filter(|line| line.starts_with("DROP")).map(|line| row(&parse(line))).collect()
+/// A row for each line of the oracle that `--only` chooses: the greatest distance of any moment
+/// from ns-2's.
+pub(crate) fn rows(only: Option<&str>) -> Result<Vec<Row>, Failure> {
+    lines(only).map(|line| row(&line)).collect()
+}
+
+fn lines(only: Option<&str>) -> impl Iterator<Item = Line<'static>> {
+    let all = ORACLE.lines().filter(|line| line.starts_with("DROP")).map(parse);
+    all.filter(move |line| only.is_none_or(|text| line.id().contains(text)))
+}
+
+impl Line<'_> {
+    fn id(&self) -> String {
+        let Self { flavour, drops, limited_transmit, min_rto_s, .. } = self;
+        format!("droplist.{flavour}.{drops}.limtx{limited_transmit}.minrto{min_rto_s}")
+    }
 }
 
 fn parse(line: &str) -> Line<'_> {
@@ -99,7 +116,7 @@ fn row(line: &Line<'_>) -> Result<Row, Failure> {
     let ours = times
         .map(|((_, at), (_, us))| distance(*at, *us))
         .fold(distance(log.last_ack, line.finish_us), f64::max);
-    let Line { flavour, drops, limited_transmit, min_rto_s, .. } = line;
+    let Line { flavour, drops, .. } = line;
     let what = if *drops == "999" { "no drop".to_string() } else { format!("drops {drops}") };
     let explained = (!same_packets || !same_counts).then(|| {
         format!(
@@ -108,7 +125,7 @@ fn row(line: &Line<'_>) -> Result<Row, Failure> {
         )
     });
     Ok(Row {
-        id: format!("droplist.{flavour}.{drops}.limtx{limited_transmit}.minrto{min_rto_s}"),
+        id: line.id(),
         title: format!("{flavour}, {what}: greatest distance of a moment"),
         unit: "us".into(),
         paper: Some(0.0),
@@ -119,7 +136,7 @@ fn row(line: &Line<'_>) -> Result<Row, Failure> {
         // The oracle gives whole microseconds.
         holds: same_packets && same_counts && ours <= 1.0,
         explained,
-        question: "Does TCP retransmit the same packets at the same moments as ns-2?".into(),
+        question: QUESTION.into(),
         tolerance_reason: "1 us: nothing is random, and the oracle has whole microseconds".into(),
         per_seed: vec![(1, ours)],
         ..Row::default()

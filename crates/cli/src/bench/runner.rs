@@ -8,6 +8,7 @@ use faircast_scenario::{Overrides, Scenario};
 use faircast_trace::{Header, Tee};
 use rayon::prelude::*;
 
+use super::measure::link_names;
 use super::probe::Probe;
 use super::suite::{Bundled, Experiment, SuiteFile};
 use crate::error::Failure;
@@ -112,14 +113,32 @@ impl<'a> Plan<'a> {
         Ok(Scenario::parse(&path, &text, &overrides, &faircast_sim::catalog())?)
     }
 
+    /// A measure of something that is not there must not look like a figure that is wrong.
+    fn check(&self, experiment: &Experiment, scenario: &Scenario) -> Result<(), Failure> {
+        let wrong = |key: &str, problem: String| {
+            let (suite, id) = (&self.suite.name, &experiment.id);
+            Failure::Usage(format!("{suite}: experiment \"{id}\": {key}: {problem}"))
+        };
+        for row in &experiment.rows {
+            row.measure.check(scenario).map_err(|problem| wrong(&row.title, problem))?;
+        }
+        let links = link_names(scenario);
+        match experiment.bottlenecks.iter().find(|name| !links.contains(name)) {
+            Some(name) => {
+                Err(wrong("bottlenecks", format!("\"{name}\" is no link of its scenario")))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Runs everything; results are in the suite's order whatever runs beside what.
     pub(crate) fn run(&self, bar: &indicatif::ProgressBar) -> Result<Vec<Measured<'a>>, Failure> {
         let experiments: Vec<&Experiment> = self.experiments().collect();
-        let seeds = |e: &Experiment| self.seeds.or(e.seeds).unwrap_or(self.suite.seeds).max(1);
+        let seeds = |e: &Experiment| self.seeds.or(e.seeds).unwrap_or(self.suite.seeds);
         let mut jobs: Vec<(usize, u64)> = Vec::new();
         for (index, experiment) in experiments.iter().enumerate() {
             // A mistake in any scenario is found before the first minute is spent.
-            self.scenario(experiment, 1)?;
+            self.check(experiment, &self.scenario(experiment, 1)?)?;
             jobs.extend((1..=u64::from(seeds(experiment))).map(|seed| (index, seed)));
         }
         bar.set_length(jobs.len() as u64);

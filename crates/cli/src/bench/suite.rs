@@ -22,6 +22,8 @@
 //! reason = "a share of the link, read off a plot"
 //! ```
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 
 use super::measure::Measure;
@@ -170,22 +172,51 @@ impl SuiteFile {
             let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
             format!("{file}:{line}: {}", error.message().replace('\n', " "))
         })?;
-        let mut ids = std::collections::BTreeSet::new();
-        for experiment in &suite.experiments {
+        suite.check().map_err(|problem| format!("{file}: {problem}"))?;
+        Ok(suite)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        // The name becomes a file's.
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if self.name.is_empty() || self.name.starts_with('.') || !self.name.chars().all(is_plain) {
+            return Err(format!("name: is \"{}\"; expected letters, digits and - _ .", self.name));
+        }
+        let (mut experiments, mut rows) = (BTreeSet::new(), BTreeSet::new());
+        for experiment in &self.experiments {
+            let id = &experiment.id;
+            if !experiments.insert(id) {
+                return Err(format!("experiment \"{id}\": the id is there twice"));
+            }
+            if self.seeds == 0 || experiment.seeds == Some(0) {
+                return Err(format!("experiment \"{id}\": seeds is 0; expected at least 1"));
+            }
+            if experiment.rows.is_empty() {
+                return Err(format!("experiment \"{id}\": has no row, and so no verdict"));
+            }
             for row in &experiment.rows {
-                let id = row.id.as_ref().unwrap_or(&experiment.id);
-                if !ids.insert(id.clone()) {
-                    return Err(format!("{file}: row \"{id}\": the id is there twice"));
-                }
-                if row.range() == (f64::NEG_INFINITY, f64::INFINITY) {
+                let id = row.id.as_ref().unwrap_or(id);
+                if !rows.insert(id) {
                     return Err(format!(
-                        "{file}: row \"{id}\": no value could fail it; give paper with tolerance \
-                         or absolute, or at_least or at_most"
+                        "row \"{id}\": the id is there twice; several rows of one experiment need \
+                         ids of their own"
+                    ));
+                }
+                let (low, high) = row.range();
+                if low == f64::NEG_INFINITY && high == f64::INFINITY {
+                    return Err(format!(
+                        "row \"{id}\": no value could fail it; give paper with tolerance or \
+                         absolute, or at_least or at_most"
+                    ));
+                }
+                if low.is_nan() || high.is_nan() || low > high {
+                    return Err(format!(
+                        "row \"{id}\": no value could hold; it must lie from {low} to {high}"
                     ));
                 }
             }
         }
-        Ok(suite)
+        Ok(())
     }
 }
 
@@ -203,6 +234,30 @@ mod tests {
         let suite = SuiteFile::parse("f", &format!("{ROW}paper = 2.0\ntolerance = 0.1\n")).unwrap();
         let (low, high) = suite.experiments[0].rows[0].range();
         assert!((low - 1.8).abs() < 1e-12 && (high - 2.2).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_suite_whose_verdict_would_mean_nothing_is_refused() {
+        let good = format!("{ROW}at_least = 1.0\n");
+        assert!(SuiteFile::parse("f", &good).is_ok());
+        for (from, to, want) in [
+            ("name = 'x'", "name = '../x'", "f: name: is \"../x\""),
+            ("seeds = 1", "seeds = 0", "expected at least 1"),
+            ("at_least = 1.0", "at_least = 1.0\nat_most = 0.5", "no value could hold"),
+            ("at_least = 1.0", "at_least = nan", "no value could fail it"),
+            ("at_least = 1.0", "paper = nan\ntolerance = 0.1", "no value could"),
+        ] {
+            let error = SuiteFile::parse("f", &good.replace(from, to)).unwrap_err();
+            assert!(error.contains(want), "{to}: {error}");
+        }
+        let row = &good[good.find("[[experiment.row]]").unwrap()..];
+        let error = SuiteFile::parse("f", &format!("{good}{row}")).unwrap_err();
+        assert!(error.contains("row \"a\": the id is there twice"), "{error}");
+        let experiment = &good[good.find("[[experiment]]").unwrap()..];
+        let error = SuiteFile::parse("f", &format!("{good}{experiment}")).unwrap_err();
+        assert!(error.contains("experiment \"a\": the id is there twice"), "{error}");
+        let bare = &good[..good.find("[[experiment.row]]").unwrap()];
+        assert!(SuiteFile::parse("f", bare).unwrap_err().contains("has no row"));
     }
 
     #[test]
