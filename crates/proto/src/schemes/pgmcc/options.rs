@@ -155,6 +155,11 @@ pub const OPTIONS: &[OptionSpec] = &[
         "Repairs take room in the window for one round trip (paper, draft: false)",
     ),
     switch(
+        "ack_repairs",
+        "false",
+        "Repairs name the acker too, so that it acknowledges them at once (paper: true)",
+    ),
+    switch(
         "window_validation",
         "true",
         "The window stands still while the application does not fill it (paper, draft: false)",
