@@ -245,8 +245,11 @@ impl PgmccConfig {
         Self {
             timeout_mode: TimeoutMode::Fixed,
             timeout: Duration::from_secs(4), // src: seada-helmy s4.1
-            model: Model::Simple,            // src: seada-helmy s2.2
-            acker_bias: 0.6666,              // src: seada-helmy s4.4: 2/3
+            // Of use with an adaptive timeout only, which is to be "as close as possible to TCP
+            // Reno" there: TCP's own minimum (src: RFC 6298 s2.4).
+            timeout_min: Duration::from_secs(1),
+            model: Model::Simple, // src: seada-helmy s2.2
+            acker_bias: 0.6666,   // src: seada-helmy s4.4: 2/3
             rtt_method: RttMethod::Sequence,
             slow_start_threshold: 6.0,
             accounting: Accounting::Realign, // src: seada-helmy s4.4
