@@ -1,6 +1,9 @@
 //! Replays the committed corpora of the fuzz targets, so that what fuzzing once found stays found
 //! without a fuzzer at hand.
 
+#[path = "fuzz/endpoints.rs"]
+mod endpoints;
+
 use std::fs;
 use std::path::Path;
 
@@ -34,4 +37,36 @@ fn every_packet_of_the_corpus_is_read_or_refused_and_survives_being_written() {
     }
     // The corpus holds valid packets of every type and broken ones.
     assert!(read >= 10 && read < corpus.len(), "{read} of {} are packets", corpus.len());
+}
+
+#[test]
+fn every_conversation_of_the_corpus_comes_to_rest() {
+    let corpus = corpus("pgm_endpoints");
+    assert!(corpus.len() >= 5);
+    for (_, steps) in &corpus {
+        endpoints::run(steps);
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+    /// What a fuzzer would do first, for want of one.
+    #[test]
+    fn no_damage_to_a_conversation_keeps_it_from_coming_to_rest(
+        file: proptest::sample::Index,
+        damage: Vec<(proptest::sample::Index, u8)>,
+        tail: Vec<u8>,
+    ) {
+        let corpus = corpus("pgm_endpoints");
+        let (_, mut steps) = corpus[file.index(corpus.len())].clone();
+        for (at, value) in damage {
+            if !steps.is_empty() {
+                let at = at.index(steps.len());
+                steps[at] = value;
+            }
+        }
+        steps.extend(tail);
+        endpoints::run(&steps);
+    }
 }

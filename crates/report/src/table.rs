@@ -2,17 +2,20 @@
 
 use crate::summary::{FlowSummary, ReceiverSummary, Summary};
 use crate::text::{
-    COLUMNS_MAX, Table, count, mean_packets, percent, rate, seconds, seconds_or_dash, spread, wrap,
+    COLUMNS_MAX, Table, count, mean_packets, percent, rate, seconds, seconds_or_dash, shorten,
+    spread, wrap,
 };
 
 /// Most flows that are listed one by one.
 const FLOWS_LISTED_MAX: usize = 24;
 /// Most receivers of one flow that are listed one by one; of more the worst are.
 const RECEIVERS_LISTED_MAX: usize = 8;
+/// Flows of one protocol that are listed even among many others.
+const FEW_MAX: usize = 3;
 /// How many of the worst are listed.
 const WORST_LISTED: usize = 5;
 /// Most lines of receivers in all.
-const RECEIVER_LINES_MAX: usize = 60;
+const RECEIVER_LINES_MAX: usize = 40;
 /// Most links that are listed.
 const LINKS_LISTED_MAX: usize = 12;
 
@@ -105,23 +108,27 @@ impl Summary {
             self.flows.iter().for_each(|flow| table.push(row(flow)));
             return table.write(out);
         }
+        let mut many: Vec<&FlowSummary> = Vec::new();
         for (protocol, flows) in self.flows_by_protocol() {
-            let words = ["least", "median", "greatest"];
+            if flows.len() <= FEW_MAX {
+                flows.iter().for_each(|flow| table.push(row(flow)));
+                continue;
+            }
             let spread = spread(flows.iter().map(|flow| flow.throughput_bps)).unwrap_or_default();
-            for (word, throughput) in words.iter().zip(spread) {
+            for (word, throughput) in ["least", "median", "greatest"].iter().zip(spread) {
                 let mut line = vec![String::new(); head.len()];
-                line[0] = format!("{} flows, {word}", flows.len());
+                line[0] = format!("{word} of {}", count(flows.len() as u64));
                 line[1] = protocol.clone();
                 line[2] = rate(throughput);
                 table.push(line);
             }
+            many.extend(flows);
         }
-        let mut slowest: Vec<&FlowSummary> = self.flows.iter().collect();
-        slowest.sort_by(|a, b| a.throughput_bps.total_cmp(&b.throughput_bps));
-        slowest.iter().take(WORST_LISTED).for_each(|flow| table.push(row(flow)));
+        many.sort_by(|a, b| a.throughput_bps.total_cmp(&b.throughput_bps));
+        many.iter().take(WORST_LISTED).for_each(|flow| table.push(row(flow)));
         table.write(out);
         out.push_str(&format!(
-            "({} flows; the {WORST_LISTED} slowest are listed)\n",
+            "({} flows; of those that are many the {WORST_LISTED} slowest are listed)\n",
             count(self.flows.len() as u64)
         ));
     }
@@ -144,18 +151,21 @@ impl Summary {
             &["Flow", "Receiver", "Goodput", "Lost", "Given up", "Loss", "Done", "Intact"],
         );
         let (mut lines, mut left_out) = (0, 0);
+        let mut notes = String::new();
+        let is_crowd = self.flows.len() > FLOWS_LISTED_MAX;
         for flow in &self.flows {
-            let wanted = match flow.receivers.len() {
-                n if n > RECEIVERS_LISTED_MAX => 3 + WORST_LISTED,
-                n => n,
-            };
-            if lines + wanted > RECEIVER_LINES_MAX {
-                left_out += flow.receivers.len();
+            let total = flow.receivers.len();
+            let wanted = if total > RECEIVERS_LISTED_MAX { 3 + WORST_LISTED } else { total };
+            // Of a thousand unicast flows only damage is news.
+            let is_news = flow.receivers.iter().any(|r| r.intact == Some(false));
+            if lines + wanted > RECEIVER_LINES_MAX || (is_crowd && total == 1 && !is_news) {
+                left_out += total;
                 continue;
             }
             lines += wanted;
-            if flow.receivers.len() > RECEIVERS_LISTED_MAX {
+            if total > RECEIVERS_LISTED_MAX {
                 push_spread(&mut table, flow);
+                notes.push_str(&spread_note(flow));
             }
             for receiver in flow.worst_receivers(RECEIVERS_LISTED_MAX, WORST_LISTED) {
                 table.push(receiver_row(flow, receiver));
@@ -166,6 +176,7 @@ impl Summary {
         }
         out.push('\n');
         table.write(out);
+        out.push_str(&notes);
         if left_out > 0 {
             out.push_str(&format!("({} receivers are not listed)\n", count(left_out as u64)));
         }
@@ -255,14 +266,7 @@ fn push_spread(table: &mut Table, flow: &FlowSummary) {
     let abandoned = of(|r| r.abandoned_packets as f64);
     let loss = of(|r| r.loss_ratio);
     let done = spread(flow.receivers.iter().filter_map(|r| r.completed_s));
-    let done_count = flow.receivers.iter().filter(|r| r.completed_s.is_some()).count();
-    let intact = flow.receivers.iter().filter(|r| r.intact == Some(true)).count();
     let total = flow.receivers.len();
-    let last = [
-        format!("{}", total),
-        format!("{} yes", count(intact as u64)),
-        format!("{} done", count(done_count as u64)),
-    ];
     for (i, word) in ["least", "median", "greatest"].into_iter().enumerate() {
         table.push(vec![
             flow.name.clone(),
@@ -272,9 +276,25 @@ fn push_spread(table: &mut Table, flow: &FlowSummary) {
             count(abandoned[i] as u64),
             percent(loss[i]),
             seconds_or_dash(done.map(|done| done[i])),
-            last[i].clone(),
+            String::new(),
         ]);
     }
+}
+
+/// How many of a flow's many receivers are complete and intact.
+fn spread_note(flow: &FlowSummary) -> String {
+    let number = |which: fn(&ReceiverSummary) -> bool| {
+        count(flow.receivers.iter().filter(|r| which(r)).count() as u64)
+    };
+    let note = format!(
+        "({}: of {} receivers {} are complete, {} intact, {} damaged)",
+        shorten(&flow.name, 30),
+        number(|_| true),
+        number(|r| r.completed_s.is_some()),
+        number(|r| r.intact == Some(true)),
+        number(|r| r.intact == Some(false)),
+    );
+    wrap(&note, COLUMNS_MAX).join("\n") + "\n"
 }
 
 #[cfg(test)]
@@ -371,7 +391,7 @@ mod tests {
     fn of_ten_thousand_receivers_the_damaged_and_the_slowest_are_named() {
         let text = summary(1, 10_000, 1).table();
         assert!(text.contains("least of 10,000"), "{text}");
-        assert!(text.contains("9,999 yes") && text.contains("5,000 done"), "{text}");
+        assert!(text.contains("5,000 are complete, 9,999 intact, 1 damaged"), "{text}");
         assert!(text.contains("receiver-4711") && text.contains("NO"), "{text}");
         assert!(text.contains("receiver-0 ") && !text.contains("receiver-999 "), "{text}");
     }

@@ -39,7 +39,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     whole(
         "transmit_window",
         (1, 1 << 30),
-        "1000",
+        "8192",
         "Packets that the source will repair (ns2: 1073741824)",
     ),
     whole(
@@ -88,6 +88,16 @@ pub const OPTIONS: &[OptionSpec] = &[
         "reorder_delay",
         "\"20 ms\"",
         "After how long a gap counts as missing though fewer later packets have come",
+    ),
+    span(
+        "tail_delay",
+        "\"20 ms\"",
+        "After how long what only an SPM or a NAK told of counts as missing (ns2: 0 ms)",
+    ),
+    span(
+        "report_interval",
+        "\"200 ms\"",
+        "Where nothing is repaired: least time between two NAKs of a receiver",
     ),
     span("nak_backoff", "\"50 ms\"", "Longest back-off before a NAK (ns2: 30 ms)"),
     span("nak_repeat", "\"200 ms\"", "Time to wait for a confirmation (ns2: 50 ms)"),
@@ -157,6 +167,8 @@ impl ReceiverConfig {
         put(&mut config.repair_retries, options, "nak_retries");
         for (setting, key) in [
             (&mut config.reorder_delay, "reorder_delay"),
+            (&mut config.tail_delay, "tail_delay"),
+            (&mut config.report_interval, "report_interval"),
             (&mut config.nak_backoff, "nak_backoff"),
             (&mut config.nak_repeat, "nak_repeat"),
             (&mut config.nak_repair, "nak_repair"),

@@ -207,7 +207,9 @@ fn flows(summary: &Summary, series: &Series) -> String {
     let mut listed: Vec<usize> = (0..summary.flows.len()).collect();
     if listed.len() > FLOW_ROWS_MAX {
         for (protocol, flows) in summary.flows_by_protocol() {
-            push_flow_spread(&mut table, &protocol, &flows);
+            if flows.len() > 3 {
+                push_flow_spread(&mut table, &protocol, &flows);
+            }
         }
         listed.truncate(FLOW_ROWS_MAX);
     }

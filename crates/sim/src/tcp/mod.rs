@@ -17,6 +17,8 @@ mod sack;
 mod scoreboard;
 mod sender;
 mod settings;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 pub use receiver::TcpReceiver;

@@ -134,7 +134,8 @@ impl TcpSender {
         }
     }
 
-    /// The congestion window in packets; may be below one until the next timeout, as in ns-2.
+    /// The congestion window in packets. As in ns-2 a cut may leave less than one packet, with
+    /// which nothing is sent until an acknowledgement or the timer opens it again.
     pub fn window(&self) -> f64 {
         self.cwnd
     }

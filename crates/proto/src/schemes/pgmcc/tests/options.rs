@@ -70,6 +70,7 @@ fn every_setting_changes_something() {
                 vec![text(&Duration::from_nanos(max_ns).to_string())]
             }
             OptionKind::Choice(words) => words.iter().map(|word| text(word)).collect(),
+            OptionKind::Rate { .. } => panic!("pgmcc sets no rate, so {} has no case", spec.name),
         };
         let changed =
             others.into_iter().any(|value| config(&[(spec.name, value)]) != PgmccConfig::default());

@@ -1,0 +1,360 @@
+//! The two ends against each other over a network that loses, reorders and duplicates, and against
+//! garbage.
+
+use std::sync::Arc;
+
+use faircast_base::{Cx, Duration, Event, FlowId, NodeId, Purpose, Rng, Time, Trace};
+use faircast_proto::content::{Content, InMemory, Zeros};
+use faircast_proto::options::{OptionValue, Options};
+use faircast_proto::{AppEvent, Datagram, Destination, Machine};
+use proptest::prelude::*;
+
+use super::wire::{SackBlocks, Segment};
+use super::{Flavour, OPTIONS, Setup, TcpReceiver, TcpSender, receiver, sender};
+
+const SENDER: NodeId = NodeId(1);
+const RECEIVER: NodeId = NodeId(2);
+
+/// Counts what matters to these tests.
+#[derive(Default)]
+struct Counts {
+    bad_input: usize,
+    repairs: usize,
+    timeouts: usize,
+    completed: usize,
+}
+
+impl Trace for Counts {
+    fn emit(&mut self, _at: Time, event: Event) {
+        match event {
+            Event::BadInput { .. } => self.bad_input += 1,
+            Event::DataSent { repair: true, .. } => self.repairs += 1,
+            Event::Timeout { .. } => self.timeouts += 1,
+            Event::Completed { .. } => self.completed += 1,
+            _ => {}
+        }
+    }
+}
+
+/// A packet under way: when it arrives, in which order it was sent, and to whom.
+type UnderWay = (Time, u64, NodeId, Vec<u8>, u32);
+
+/// Both ends and a network that does as it pleases with each packet.
+struct Pair {
+    now: Time,
+    sender: TcpSender,
+    receiver: TcpReceiver,
+    rng: Rng,
+    faults: Rng,
+    trace: Counts,
+    under_way: Vec<UnderWay>,
+    order: u64,
+    delivered: Vec<u8>,
+    zeros: u64,
+    receiver_done: bool,
+    sender_done: bool,
+}
+
+/// How bad the network is, as probabilities.
+#[derive(Clone, Copy, Debug)]
+struct Faults {
+    loss: f64,
+    duplication: f64,
+    reordering: f64,
+}
+
+const NO_FAULTS: Faults = Faults { loss: 0.0, duplication: 0.0, reordering: 0.0 };
+
+impl Pair {
+    fn new(flavour: Flavour, options: &Options, content: Box<dyn Content>, seed: u64) -> Self {
+        let setup = |peer| Setup {
+            flow: FlowId(7),
+            peer,
+            start: Time::ZERO,
+            payload: 100,
+            header: None,
+            options,
+        };
+        Self {
+            now: Time::ZERO,
+            sender: sender(flavour, setup(RECEIVER), content),
+            receiver: receiver(flavour, setup(SENDER)),
+            rng: Rng::new(seed, SENDER, Purpose::Machine(0)),
+            faults: Rng::new(seed, SENDER, Purpose::Fault),
+            trace: Counts::default(),
+            under_way: Vec::new(),
+            order: 0,
+            delivered: Vec::new(),
+            zeros: 0,
+            receiver_done: false,
+            sender_done: false,
+        }
+    }
+
+    /// Lets the next thing happen; says whether there was one.
+    fn step(&mut self, faults: Faults) -> bool {
+        let packet = (0..self.under_way.len()).min_by_key(|i| {
+            let (at, order, ..) = self.under_way[*i];
+            (at, order)
+        });
+        let arrival = packet.map(|i| self.under_way[i].0);
+        let timer = self.sender.next_timeout().min_some(self.receiver.next_timeout());
+        match (arrival, timer) {
+            (None, None) => return false,
+            (Some(at), timer) if timer.is_none_or(|timer| at <= timer) => {
+                self.now = self.now.max(at);
+                let index = packet.expect("a packet arrives");
+                let (_, _, to, bytes, zeros) = self.under_way.swap_remove(index);
+                self.arrive(to, &bytes, zeros);
+            }
+            (_, Some(at)) => {
+                self.now = self.now.max(at);
+                let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut self.trace };
+                self.sender.handle_timeout(&mut cx);
+                self.receiver.handle_timeout(&mut cx);
+            }
+            (Some(_), None) => unreachable!("the second arm takes arrivals without a timer"),
+        }
+        self.drain(faults);
+        true
+    }
+
+    fn arrive(&mut self, to: NodeId, bytes: &[u8], zeros: u32) {
+        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut self.trace };
+        let from = if to == SENDER { RECEIVER } else { SENDER };
+        let datagram = Datagram {
+            from,
+            to: Destination::Node(to),
+            bytes,
+            zeros,
+            congestion_experienced: false,
+        };
+        if to == SENDER {
+            self.sender.handle_datagram(&mut cx, datagram);
+        } else {
+            self.receiver.handle_datagram(&mut cx, datagram);
+        }
+    }
+
+    fn drain(&mut self, faults: Faults) {
+        for node in [SENDER, RECEIVER] {
+            loop {
+                let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut self.trace };
+                let mut bytes = Vec::new();
+                let machine: &mut dyn Machine =
+                    if node == SENDER { &mut self.sender } else { &mut self.receiver };
+                let Some(transmit) = machine.poll_transmit(&mut cx, &mut bytes) else { break };
+                let to = if node == SENDER { RECEIVER } else { SENDER };
+                assert_eq!(transmit.to, Destination::Node(to));
+                assert_eq!(transmit.wire_len, Some(20 + bytes.len() as u32 + transmit.zeros));
+                self.send(to, bytes, transmit.zeros, faults);
+            }
+        }
+        // Less than a packet lets nothing go, so a timer must end that.
+        assert!(self.sender.window() >= 1.0 || self.sender.next_timeout().is_some());
+        while let Some(event) = self.receiver.poll_event() {
+            match event {
+                AppEvent::Delivered { bytes, zeros } => {
+                    self.zeros += u64::from(zeros);
+                    self.delivered.extend_from_slice(&bytes);
+                }
+                AppEvent::Completed => self.receiver_done = true,
+                other => panic!("{other:?}"),
+            }
+        }
+        while let Some(event) = self.sender.poll_event() {
+            assert_eq!(event, AppEvent::Completed);
+            assert!(self.receiver_done, "the receiver has it before the sender knows");
+            self.sender_done = true;
+        }
+    }
+
+    fn send(&mut self, to: NodeId, bytes: Vec<u8>, zeros: u32, faults: Faults) {
+        if self.faults.chance(faults.loss) {
+            return;
+        }
+        let copies = 1 + usize::from(self.faults.chance(faults.duplication));
+        for _ in 0..copies {
+            let late_ms =
+                if self.faults.chance(faults.reordering) { self.faults.below(60) } else { 0 };
+            let at = self.now + Duration::from_millis(20 + late_ms);
+            self.order += 1;
+            self.under_way.push((at, self.order, to, bytes.clone(), zeros));
+        }
+    }
+
+    /// Faults for a while, then none: what is delivered is right at all times, and in the end
+    /// everything is.
+    fn run(&mut self, faults: Faults, faulty_steps: usize, object: &[u8]) {
+        let mut checked = 0;
+        for _ in 0..faulty_steps {
+            if !self.step(faults) {
+                break;
+            }
+            let news = checked..self.delivered.len();
+            assert_eq!(object.get(news.clone()), self.delivered.get(news), "a prefix at all times");
+            checked = self.delivered.len();
+        }
+        let mut steps = 0;
+        while self.step(NO_FAULTS) {
+            steps += 1;
+            assert!(steps < 100_000, "does not come to an end");
+        }
+        assert_eq!(self.delivered, object);
+        assert!(self.receiver_done && self.sender_done);
+        assert_eq!(self.sender.next_timeout(), None, "nothing is left to do");
+        assert_eq!(self.trace.completed, 2);
+    }
+}
+
+trait MinSome {
+    fn min_some(self, other: Self) -> Self;
+}
+
+impl MinSome for Option<Time> {
+    fn min_some(self, other: Self) -> Self {
+        [self, other].into_iter().flatten().min()
+    }
+}
+
+fn options(pairs: &[(&str, OptionValue)]) -> Options {
+    Options::checked(pairs.iter().map(|(k, v)| (k.to_string(), v.clone())), OPTIONS).unwrap()
+}
+
+fn flavours() -> impl Strategy<Value = Flavour> {
+    prop_oneof![Just(Flavour::Reno), Just(Flavour::NewReno), Just(Flavour::Sack)]
+}
+
+fn some_options() -> impl Strategy<Value = Options> {
+    let switches = proptest::collection::vec(any::<bool>(), 7);
+    (switches, 1i64..40, 0i64..40, 1i64..5, 0u64..30).prop_map(|(on, window, ssthresh, n, ms)| {
+        let overhead = OptionValue::Text(format!("{ms} ms"));
+        options(&[
+            ("limited_transmit", OptionValue::Bool(on[0])),
+            ("one_cut_per_window", OptionValue::Bool(on[1])),
+            ("precision_reduce", OptionValue::Bool(on[2])),
+            ("impatient", OptionValue::Bool(on[3])),
+            ("partial_window_deflation", OptionValue::Bool(on[4])),
+            ("delayed_ack", OptionValue::Bool(on[5])),
+            ("syn", OptionValue::Bool(on[6])),
+            ("window_max", OptionValue::Integer(window)),
+            ("initial_ssthresh", OptionValue::Integer(ssthresh)),
+            ("initial_window", OptionValue::Integer(n)),
+            ("duplicate_acks", OptionValue::Integer(n)),
+            ("sack_blocks", OptionValue::Integer(n)),
+            ("overhead", overhead),
+        ])
+    })
+}
+
+fn object(len: usize) -> Arc<[u8]> {
+    (0..len as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn an_object_arrives_intact_however_bad_the_network_was(
+        flavour in flavours(),
+        options in some_options(),
+        len in 0usize..20_000,
+        seed in any::<u64>(),
+        (loss, duplication, reordering) in (0.0..0.5, 0.0..0.3, 0.0..0.5),
+        faulty_steps in 0usize..2000,
+    ) {
+        let object = object(len);
+        let content = Box::new(InMemory(object.clone()));
+        let mut pair = Pair::new(flavour, &options, content, seed);
+        pair.run(Faults { loss, duplication, reordering }, faulty_steps, &object);
+    }
+
+    #[test]
+    fn no_datagrams_break_the_ends(
+        flavour in flavours(),
+        options in some_options(),
+        seed in any::<u64>(),
+        garbage in proptest::collection::vec(garbage(), 1..200),
+    ) {
+        let mut pair = Pair::new(flavour, &options, Box::new(Zeros { len: None }), seed);
+        for (bytes, zeros, to_sender) in garbage {
+            for _ in 0..3 {
+                prop_assert!(pair.step(NO_FAULTS));
+            }
+            pair.arrive(if to_sender { SENDER } else { RECEIVER }, &bytes, zeros);
+            pair.drain(NO_FAULTS);
+            // Whatever was said, the sender still wants to go on.
+            prop_assert!(pair.sender.next_timeout().is_some());
+        }
+    }
+}
+
+/// Bytes without sense, and segments that look right but lie.
+fn garbage() -> impl Strategy<Value = (Vec<u8>, u32, bool)> {
+    let bytes = proptest::collection::vec(any::<u8>(), 0..80);
+    let near = prop_oneof![0u32..60, any::<u32>(), Just(u32::MAX)];
+    let block = (near.clone(), near.clone());
+    let ack = (near.clone(), proptest::collection::vec(block, 0..5)).prop_map(|(next, blocks)| {
+        let mut sack = SackBlocks::default();
+        blocks.iter().for_each(|block| sack.push(block.0, block.1));
+        let mut bytes = Vec::new();
+        Segment::Ack { flow: FlowId(7), next, sack }.encode(&mut bytes);
+        bytes
+    });
+    let data = (near, any::<bool>(), any::<bool>()).prop_map(|(seq, syn, fin)| {
+        let mut bytes = Vec::new();
+        Segment::Data { flow: FlowId(7), seq, syn, fin }.encode(&mut bytes);
+        bytes
+    });
+    (prop_oneof![bytes, ack, data], 0u32..150, any::<bool>())
+}
+
+#[test]
+fn every_flavour_survives_a_fifth_of_all_packets_lost() {
+    for flavour in [Flavour::Reno, Flavour::NewReno, Flavour::Sack] {
+        let object = object(50_000);
+        let content = Box::new(InMemory(object.clone()));
+        let mut pair = Pair::new(flavour, &Options::default(), content, 1);
+        let faults = Faults { loss: 0.2, ..NO_FAULTS };
+        pair.run(faults, usize::MAX, &object);
+        assert!(pair.trace.repairs > 100 && pair.trace.timeouts > 10, "{flavour:?}");
+    }
+}
+
+#[test]
+fn an_unlimited_stream_ends_when_it_is_closed_and_never_claims_to_be_complete() {
+    let content = Box::new(Zeros { len: None });
+    let mut pair = Pair::new(Flavour::Sack, &Options::default(), content, 1);
+    while pair.now < Time::from_nanos(1_000_000_000) {
+        assert!(pair.step(NO_FAULTS));
+    }
+    let mut cx = Cx { now: pair.now, rng: &mut pair.rng, trace: &mut pair.trace };
+    pair.sender.handle_close(&mut cx);
+    while pair.step(NO_FAULTS) {}
+    assert!(pair.zeros > 10_000 && pair.zeros.is_multiple_of(100));
+    assert!(!pair.sender_done && !pair.receiver_done);
+}
+
+#[test]
+fn a_sender_that_is_closed_before_it_starts_says_nothing() {
+    let content = Box::new(Zeros { len: Some(1000) });
+    let mut pair = Pair::new(Flavour::Reno, &Options::default(), content, 1);
+    let mut cx = Cx { now: Time::ZERO, rng: &mut pair.rng, trace: &mut pair.trace };
+    pair.sender.handle_close(&mut cx);
+    assert!(!pair.step(NO_FAULTS));
+}
+
+#[test]
+fn foreign_segments_are_refused() {
+    let content = Box::new(Zeros { len: None });
+    let mut pair = Pair::new(Flavour::Reno, &Options::default(), content, 1);
+    for _ in 0..10 {
+        assert!(pair.step(NO_FAULTS));
+    }
+    let mut bytes = Vec::new();
+    Segment::Ack { flow: FlowId(8), next: 2, sack: SackBlocks::default() }.encode(&mut bytes);
+    let refused = pair.trace.bad_input;
+    pair.arrive(SENDER, &bytes, 0);
+    pair.arrive(RECEIVER, &bytes, 0);
+    assert_eq!(pair.trace.bad_input, refused + 2);
+}
