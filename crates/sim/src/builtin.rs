@@ -15,19 +15,33 @@ use crate::tcp::{self, Flavour};
 pub fn catalog() -> Catalog {
     let schemes = SCHEMES.iter().map(|scheme| ProtocolEntry {
         name: scheme.name,
+        about: scheme.about,
         multicast: true,
         answers: true,
         options: scheme.options,
     });
-    let tcp = |name| ProtocolEntry { name, multicast: false, answers: true, options: tcp::OPTIONS };
+    let tcp = |name, about| ProtocolEntry {
+        name,
+        about,
+        multicast: false,
+        answers: true,
+        options: tcp::OPTIONS,
+    };
     let background = [
-        tcp("tcp-reno"),
-        tcp("tcp-newreno"),
-        tcp("tcp-sack"),
-        ProtocolEntry { name: "cbr", multicast: true, answers: false, options: cbr::OPTIONS },
+        tcp("tcp-reno", "TCP Reno: fast recovery ends with the first new acknowledgement"),
+        tcp("tcp-newreno", "TCP NewReno: fast recovery repairs all losses of a window"),
+        tcp("tcp-sack", "TCP with selective acknowledgements"),
+        ProtocolEntry {
+            name: "cbr",
+            about: "packets at a constant rate, without control or repair",
+            multicast: true,
+            answers: false,
+            options: cbr::OPTIONS,
+        },
     ];
     let program = |entry: &registry::ProgramEntry| ProgramEntry {
         name: entry.name,
+        about: entry.about,
         options: entry.options,
     };
     Catalog {

@@ -14,8 +14,14 @@ use faircast_scenario::{Catalog, Overrides, ProgramEntry, ProtocolEntry, Scenari
 
 /// A catalog like the real one in names, with a few settings of each kind.
 pub(crate) fn catalog() -> Catalog {
-    let protocol =
-        |name, multicast, answers, options| ProtocolEntry { name, multicast, answers, options };
+    let about = "Only for tests.";
+    let protocol = |name, multicast, answers, options| ProtocolEntry {
+        name,
+        about,
+        multicast,
+        answers,
+        options,
+    };
     Catalog {
         protocols: vec![
             protocol("pgmcc", true, true, PGMCC_OPTIONS),
@@ -24,7 +30,7 @@ pub(crate) fn catalog() -> Catalog {
             protocol("tcp-sack", false, true, &[]),
             protocol("cbr", true, false, CBR_OPTIONS),
         ],
-        programs: vec![ProgramEntry { name: "pgm-element", options: ELEMENT_OPTIONS }],
+        programs: vec![ProgramEntry { name: "pgm-element", about, options: ELEMENT_OPTIONS }],
     }
 }
 
