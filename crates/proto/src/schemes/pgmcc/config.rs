@@ -124,6 +124,8 @@ pub struct PgmccConfig {
     pub accounting: Accounting,
     /// Whether repairs take room in the window for a round trip.
     pub charge_repairs: bool,
+    /// Whether repairs name the acker too, so that it acknowledges them at once.
+    pub ack_repairs: bool,
     /// Whether the window stands still while the application does not fill it.
     pub window_validation: bool,
     /// Whether a former acker's acknowledgements count for the packets that named it.
@@ -197,6 +199,7 @@ impl PgmccConfig {
             loss_threshold: 3, // src: pgmcc-draft s2.2
             accounting: Accounting::Flight,
             charge_repairs: true,
+            ack_repairs: false,
             window_validation: true,
             ack_history: true,
             bitmap_scope: BitmapScope::All,
@@ -242,11 +245,18 @@ impl PgmccConfig {
         Self {
             timeout_mode: TimeoutMode::Fixed,
             timeout: Duration::from_secs(4), // src: seada-helmy s4.1
-            model: Model::Simple,            // src: seada-helmy s2.2
-            acker_bias: 0.6666,              // src: seada-helmy s4.4: 2/3
+            // Of use with an adaptive timeout only, which is to be "as close as possible to TCP
+            // Reno" there: TCP's own minimum (src: RFC 6298 s2.4).
+            timeout_min: Duration::from_secs(1),
+            model: Model::Simple, // src: seada-helmy s2.2
+            acker_bias: 0.6666,   // src: seada-helmy s4.4: 2/3
             rtt_method: RttMethod::Sequence,
             slow_start_threshold: 6.0,
             accounting: Accounting::Realign, // src: seada-helmy s4.4
+            // By inference: OpenPGM's repairs repeat the option, and only if they are acknowledged can
+            // a timer that waits for a complete bitmap be "as close as possible to TCP Reno"
+            // (src: seada-helmy s4.1).
+            ack_repairs: true,
             // src: seada-helmy s4.4, by inference: acknowledgements count whoever is acker by then,
             // the sender does not know whom a packet was meant for, and bitmaps do not tell it.
             ack_history: true,
@@ -296,6 +306,7 @@ impl PgmccConfig {
         set(&mut self.window_max, options.float("window_max"));
         set(&mut self.loss_threshold, whole(options, "loss_threshold"));
         set(&mut self.charge_repairs, options.bool("charge_repairs"));
+        set(&mut self.ack_repairs, options.bool("ack_repairs"));
         set(&mut self.window_validation, options.bool("window_validation"));
         set(&mut self.lie_check, options.bool("lie_check"));
     }

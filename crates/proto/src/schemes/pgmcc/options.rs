@@ -68,7 +68,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         "\"3 s\"",
         "The fixed timeout, and the adaptive one before it has samples (paper: 4 s)",
     ),
-    span("timeout_min", (MS, 60 * S), "\"200 ms\"", "The least adaptive timeout"),
+    span("timeout_min", (MS, 60 * S), "\"200 ms\"", "The least adaptive timeout (paper: 1 s)"),
     span(
         "timeout_max",
         (100 * MS, 600 * S),
@@ -153,6 +153,11 @@ pub const OPTIONS: &[OptionSpec] = &[
         "charge_repairs",
         "true",
         "Repairs take room in the window for one round trip (paper, draft: false)",
+    ),
+    switch(
+        "ack_repairs",
+        "false",
+        "Repairs name the acker too, so that it acknowledges them at once (paper: true)",
     ),
     switch(
         "window_validation",

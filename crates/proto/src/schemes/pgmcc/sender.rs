@@ -359,8 +359,9 @@ impl PgmccSender {
         let restarts = match self.config.timeout_mode {
             TimeoutMode::Fixed => true,
             TimeoutMode::Tcp => marked > 0,
-            // src: seada-helmy s4.1: only if no packet is missing in the bitmap.
-            TimeoutMode::Reno => marked > 0 && !self.has_hole(vector),
+            // src: seada-helmy s4.1: only if no packet is missing in the bitmap. What fills the last
+            // hole is a repair, which acknowledges no packet of the window.
+            TimeoutMode::Reno => !self.has_hole(vector),
         };
         if restarts {
             self.rto.answered();
@@ -443,9 +444,10 @@ impl SenderControl for PgmccSender {
             let until = self.repairs.back().map_or(Time::ZERO, |&at| at).max(cx.now + stay);
             self.repairs.push_back(until);
         }
-        // deviates: OpenPGM repeats the option of the original; without it nobody acknowledges a
-        // repair or takes a round trip from its stale timestamp.
-        None
+        // deviates: OpenPGM repeats the option of the original with its stale timestamp; a fresh one
+        // can mislead nobody.
+        let acker = self.acker_id().filter(|_| self.config.ack_repairs);
+        acker.map(|id| PgmccAnnounce { sent_ms: milliseconds(cx.now), acker: Some(id) })
     }
 
     fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier, report: &PgmccReport) {

@@ -102,6 +102,23 @@ fn a_new_acker_is_held_for_a_round_trip_unless_another_is_far_slower() {
 }
 
 #[test]
+fn by_the_letter_of_the_draft_a_switch_without_tokens_stalls() {
+    for (profile, stalls) in
+        [(Profile::Draft, true), (Profile::Paper, false), (Profile::Improved, false)]
+    {
+        let mut bench = with_acker(PgmccConfig::profile(profile));
+        assert_eq!(bench.permit(), Permit::Blocked);
+        bench.nak(2, 1, 0.2, ms(300));
+        assert_eq!(bench.acker(), Some(2), "{profile:?}");
+        bench.advance(ms(100));
+        for seq in bench.acked()..bench.next.value() {
+            bench.ack(1, seq, u32::MAX, 0.01);
+        }
+        assert_eq!(bench.permit() == Permit::Blocked, stalls, "{profile:?}");
+    }
+}
+
+#[test]
 fn when_the_acker_leaves_the_next_packet_calls_for_another() {
     let mut bench = with_acker(PgmccConfig::default());
     bench.pump(u32::MAX);
