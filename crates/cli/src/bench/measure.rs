@@ -310,6 +310,23 @@ mod tests {
     }
 
     #[test]
+    fn every_quantity_is_explained_in_the_documents() {
+        let page = include_str!("../../../../docs/research.md");
+        let rows = |of: &str| -> Vec<String> {
+            let cells = page.lines().map(|line| line.split(" | ").collect::<Vec<_>>());
+            let rows = cells.filter(|cells| cells.len() == 3 && cells[1] == of);
+            rows.map(|cells| cells[0].trim_matches(['|', ' ', '`']).to_string()).collect()
+        };
+        let flows: Vec<_> = FLOW_QUANTITIES.iter().map(|(name, _)| *name).collect();
+        let mut documented = rows("flow");
+        assert!(documented.iter().any(|name| name == "throughput_bps@180..300"));
+        documented.retain(|name| !name.contains('@') && name != "jain");
+        assert_eq!(documented, flows);
+        let links: Vec<_> = LINK_QUANTITIES.iter().map(|(name, _)| *name).collect();
+        assert_eq!(rows("link"), links);
+    }
+
+    #[test]
     fn nothing_to_fold_is_not_zero() {
         assert!(Fold::Sum.of(std::iter::empty()).is_nan());
         assert_eq!(Fold::Max.of([1.0, 3.0, 2.0].into_iter()), 3.0);

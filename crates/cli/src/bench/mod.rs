@@ -99,17 +99,27 @@ fn no_session(scheme: &str, suite: &str) -> Failure {
     ))
 }
 
-/// Leaves out the suites of which `--only` chooses nothing, if there are others.
+/// Leaves out the suites of which `--only` chooses nothing, if there are others. No suite passes
+/// because it is empty.
 fn not_empty(chosen: Vec<Chosen>, args: &BenchArgs) -> Result<Vec<Chosen>, Failure> {
-    let is_empty = |chosen: &Chosen| match chosen {
-        Chosen::Speed => false,
-        Chosen::Suite(loaded) => {
-            !loaded.oracle && loaded.plan(args, None).experiments().next().is_none()
+    let mut full = Vec::new();
+    for chosen in chosen {
+        match &chosen {
+            Chosen::Suite(loaded)
+                if !loaded.oracle && loaded.plan(args, None).experiments().next().is_none() =>
+            {
+                if args.only.is_none() {
+                    let name = &loaded.suite.name;
+                    return Err(Failure::Usage(format!(
+                        "{name}: has no experiment; expected [[experiment]] with rows"
+                    )));
+                }
+            }
+            _ => full.push(chosen),
         }
-    };
-    let (empty, full): (Vec<_>, Vec<_>) = chosen.into_iter().partition(is_empty);
-    match (&full[..], &empty[..], &args.only) {
-        ([], [_, ..], Some(only)) => Err(Failure::Usage(format!(
+    }
+    match &args.only {
+        Some(only) if full.is_empty() => Err(Failure::Usage(format!(
             "--only {only}: no experiment has that in its id; --list shows them"
         ))),
         _ => Ok(full),

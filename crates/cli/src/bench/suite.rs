@@ -40,7 +40,7 @@ pub(crate) struct SuiteFile {
     pub(crate) seeds: u32,
     /// The flow that `--scheme` replaces; a suite without one takes no `--scheme`.
     pub(crate) session: Option<String>,
-    #[serde(rename = "experiment")]
+    #[serde(rename = "experiment", default)]
     pub(crate) experiments: Vec<Experiment>,
 }
 
