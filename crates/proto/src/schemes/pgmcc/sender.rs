@@ -261,12 +261,7 @@ impl PgmccSender {
         carrier: Carrier,
         report: &PgmccReport,
     ) -> Result<Option<RttSample>, ()> {
-        let elapsed_ms = milliseconds(now).wrapping_sub(report.echo_ms) as i32;
-        if elapsed_ms < -CLOCK_TOLERANCE_MS || elapsed_ms as i64 > RTT_MAX.as_millis() as i64 {
-            return Err(());
-        }
-        let elapsed_ms = elapsed_ms.max(0) as u64;
-        let coarse = Duration::from_millis(elapsed_ms).min(now.since(Time::ZERO));
+        let coarse = echoed_round_trip(now, report).ok_or(())?;
         let Carrier::Ack(vector) = carrier else {
             let packets = self.ledger.sent_after(now - coarse) + 1;
             return Ok(Some(RttSample { time: coarse, packets }));
@@ -547,6 +542,10 @@ impl SenderControl for PgmccSender {
         [stall, repair, age].into_iter().flatten().min()
     }
 
+    fn round_trip(&self, now: Time, report: &PgmccReport) -> Option<Duration> {
+        echoed_round_trip(now, report)
+    }
+
     fn gauges(&self) -> Gauges {
         let repairs = self.repairs.len() as u32;
         Gauges {
@@ -557,6 +556,16 @@ impl SenderControl for PgmccSender {
             rtt: self.rto.smoothed(),
         }
     }
+}
+
+/// The time since the packet left whose timestamp `report` echoes, without the time for which the
+/// receiver held it. `None` where that is absurd.
+fn echoed_round_trip(now: Time, report: &PgmccReport) -> Option<Duration> {
+    let elapsed_ms = milliseconds(now).wrapping_sub(report.echo_ms) as i32;
+    if elapsed_ms < -CLOCK_TOLERANCE_MS || i64::from(elapsed_ms) > RTT_MAX.as_millis() as i64 {
+        return None;
+    }
+    Some(Duration::from_millis(elapsed_ms.max(0) as u64).min(now.since(Time::ZERO)))
 }
 
 /// Milliseconds of the sender's clock as they go on the wire.
