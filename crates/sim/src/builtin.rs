@@ -26,10 +26,8 @@ pub fn catalog() -> Catalog {
         tcp("tcp-sack"),
         ProtocolEntry { name: "cbr", multicast: true, answers: false, options: cbr::OPTIONS },
     ];
-    let program = |entry: &registry::ProgramEntry| ProgramEntry {
-        name: entry.name,
-        options: entry.options,
-    };
+    let program =
+        |entry: &registry::ProgramEntry| ProgramEntry { name: entry.name, options: entry.options };
     Catalog {
         protocols: schemes.chain(background).collect(),
         programs: PROGRAMS.iter().map(program).collect(),
