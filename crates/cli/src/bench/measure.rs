@@ -60,6 +60,7 @@ enum FlowQuantity {
     WindowAbove,
     SwitchPairs,
     CutsPerSwitchPair,
+    SwitchPairsCutOften,
     CompletedS,
     GoodputMinBps,
 }
@@ -89,6 +90,7 @@ const FLOW_QUANTITIES: &[(&str, FlowQuantity)] = &[
     ("window_above_first", FlowQuantity::WindowAbove),
     ("switch_pairs", FlowQuantity::SwitchPairs),
     ("cuts_per_switch_pair", FlowQuantity::CutsPerSwitchPair),
+    ("switch_pairs_cut_often", FlowQuantity::SwitchPairsCutOften),
     ("completed_s", FlowQuantity::CompletedS),
     ("goodput_min_bps", FlowQuantity::GoodputMinBps),
 ];
@@ -253,6 +255,7 @@ impl FlowQuantity {
             Self::WindowAbove => probe.above_first_share(),
             Self::SwitchPairs => probe.pairs.count() as f64,
             Self::CutsPerSwitchPair => probe.pairs.cuts_mean(),
+            Self::SwitchPairsCutOften => probe.pairs.cut_often_share(),
             Self::CompletedS => flow.completed_s.unwrap_or(f64::INFINITY),
             Self::GoodputMinBps => {
                 flow.receivers.iter().map(|r| r.goodput_bps).fold(f64::INFINITY, f64::min)

@@ -488,7 +488,7 @@ impl SenderControl for PgmccSender {
         if acker.is_none() {
             self.appoint(cx, from, SwitchReason::First, None);
         } else if acker != Some(from)
-            && self.can_compare(cx.now, from, nak)
+            && self.can_compare(cx.now, from, nak, sample)
             && self.beats_acker(cx.now, from)
         {
             self.appoint(cx, from, SwitchReason::Slower, nak);

@@ -4,13 +4,14 @@
 //! than that loss, and a low-pass filter forgets quickly: compared at that moment, a near receiver
 //! with the same losses as a far acker looks far slower, becomes acker, and is replaced as soon as
 //! the far one's NAK arrives. Seada and Helmy saw that in pairs of switches (s4.4). So a candidate
-//! waits until the acker has reported on the same packets.
+//! waits until the acker has reported on all packets that the candidate had seen.
 
 use alloc::vec::Vec;
 
 use faircast_base::{Cx, Duration, NodeId, Seq, SwitchReason, Time};
 
 use super::PgmccSender;
+use crate::schemes::pgmcc::receivers::RttSample;
 
 /// Candidates that wait at a time. Beyond it the oldest goes: its next NAK brings it back.
 const CANDIDATES_MAX: usize = 16;
@@ -22,8 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(64);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     id: NodeId,
-    /// The packet that it lost.
+    /// The packet that it asks for.
     lost: Seq,
+    /// The latest packet that it had seen when it reported.
+    seen: Seq,
     since: Time,
 }
 
@@ -34,9 +37,19 @@ pub(super) struct Candidates(Vec<Candidate>);
 impl PgmccSender {
     /// Whether `from`, which asks for `nak`, can be compared with the acker now; otherwise it
     /// waits.
-    pub(super) fn can_compare(&mut self, now: Time, from: NodeId, nak: Option<Seq>) -> bool {
+    pub(super) fn can_compare(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        nak: Option<Seq>,
+        sample: Option<RttSample>,
+    ) -> bool {
         let Some(lost) = nak.filter(|_| self.config.compare_alike) else { return true };
-        if self.acker_has_reported_on(lost) {
+        // What was sent since the packet whose timestamp it echoes it cannot have seen. A loss is in
+        // the acker's report only once enough later packets are.
+        let echoed = sample.map_or(lost, |sample| self.ledger.next() - sample.packets);
+        let seen = echoed.max(lost) + self.config.reorder_tolerance;
+        if self.acker_has_reported_on(seen) {
             return true;
         }
         let waiting = &mut self.candidates.0;
@@ -44,7 +57,7 @@ impl PgmccSender {
         if waiting.len() == CANDIDATES_MAX {
             waiting.remove(0);
         }
-        waiting.push(Candidate { id: from, lost, since: now });
+        waiting.push(Candidate { id: from, lost, seen, since: now });
         false
     }
 
@@ -52,8 +65,8 @@ impl PgmccSender {
     pub(super) fn compare_candidates(&mut self, cx: &mut Cx<'_>) {
         self.candidates.0.retain(|candidate| cx.now.since(candidate.since) < PATIENCE);
         let mut index = 0;
-        while let Some(&Candidate { id, lost, .. }) = self.candidates.0.get(index) {
-            if !self.acker_has_reported_on(lost) {
+        while let Some(&Candidate { id, lost, seen, .. }) = self.candidates.0.get(index) {
+            if !self.acker_has_reported_on(seen) {
                 index += 1;
                 continue;
             }
@@ -64,9 +77,8 @@ impl PgmccSender {
         }
     }
 
-    /// A loss is in the acker's report once enough later packets are.
-    fn acker_has_reported_on(&self, lost: Seq) -> bool {
+    fn acker_has_reported_on(&self, seen: Seq) -> bool {
         let reported = self.acker.as_ref().and_then(|acker| acker.reported);
-        reported.is_some_and(|highest| !highest.before(lost + self.config.reorder_tolerance))
+        reported.is_some_and(|highest| !highest.before(seen))
     }
 }
