@@ -14,9 +14,11 @@ pub mod control;
 pub mod endpoint;
 mod machine;
 pub mod options;
+mod patience;
 pub mod registry;
 pub mod relay;
 pub mod schemes;
 pub mod wire;
 
 pub use machine::{AppEvent, Datagram, Destination, Machine, Transmit};
+pub use patience::RepairTimers;

@@ -237,8 +237,10 @@ impl<'a> Simulation<'a> {
         by_node.sort_unstable();
         self.agents_by_node.push(by_node);
         self.agents.append(&mut agents);
+        let mut joins: Vec<&Join> = flow.join.iter().collect();
+        joins.sort_by_key(|join| join.node);
         for place in 0..flow.to.len() {
-            self.add_membership(flow, first + 1 + place as u32);
+            self.add_membership(&joins, first + 1 + place as u32);
         }
         if let Some(stop) = flow.stop {
             self.schedule(stop, Action::Stop(id));
@@ -248,14 +250,15 @@ impl<'a> Simulation<'a> {
     }
 
     /// Schedules when a receiver joins and leaves; one that the scenario does not name is there
-    /// throughout.
-    fn add_membership(&mut self, flow: &Flow, agent: u32) {
+    /// throughout. `joins` are those of the flow, sorted by node.
+    fn add_membership(&mut self, joins: &[&Join], agent: u32) {
         let node = self.agents[agent as usize].node;
-        let mut joins = flow.join.iter().filter(|join| join.node == node).peekable();
-        if joins.peek().is_none() {
+        let start = joins.partition_point(|join| join.node < node);
+        let end = joins.partition_point(|join| join.node <= node);
+        if start == end {
             self.join(agent);
         }
-        for Join { at, leave, .. } in joins {
+        for Join { at, leave, .. } in &joins[start..end] {
             self.schedule(*at, Action::Join { agent });
             if let Some(leave) = leave {
                 self.schedule(*leave, Action::Leave { agent });
@@ -291,8 +294,9 @@ impl<'a> Simulation<'a> {
             Action::Leave { agent } => {
                 self.close(agent);
                 let Agent { flow, node, .. } = self.agents[agent as usize];
-                self.network.trees[flow.index()].leave(node);
-                self.say(agent, Event::Left);
+                if self.network.trees[flow.index()].leave(node) {
+                    self.say(agent, Event::Left);
+                }
             }
         }
     }

@@ -20,6 +20,7 @@ mod relays;
 #[cfg(test)]
 mod tests;
 mod topology;
+mod tree;
 mod wheel;
 
 pub use builtin::{Builtin, catalog};

@@ -2,11 +2,12 @@
 
 use faircast_base::{DropReason, Event, NodeId, Purpose, Rng, Time};
 use faircast_link::{Link, Outcome};
-use faircast_scenario::{LinkSpec, Scenario};
+use faircast_scenario::{Flow, LinkSpec, Scenario};
 use faircast_trace::{Record, Sink, Subject};
 
 use crate::packets::{Packets, Route};
-use crate::topology::{NONE, Topology, Tree};
+use crate::topology::{NONE, Topology};
+use crate::tree::Tree;
 use crate::wheel::Wheel;
 
 /// What happens at a moment. Twelve bytes, because a run has a hundred million of them.
@@ -60,7 +61,7 @@ struct Hop {
 pub(crate) struct Network {
     hops: Vec<Hop>,
     pub(crate) topology: Topology,
-    /// One tree a flow that has several receivers or a multicast protocol.
+    /// One tree a flow.
     pub(crate) trees: Vec<Tree>,
     pub(crate) packets: Packets,
     pub(crate) wheel: Wheel<Happening>,
@@ -73,10 +74,11 @@ impl Network {
             rng: Rng::new(scenario.seed, spec.from, Purpose::Link(index as u32)),
             to: spec.to,
         };
-        let topology = Topology::new(scenario.nodes.len(), &scenario.links);
+        let mut topology = Topology::new(scenario.nodes.len(), &scenario.links);
+        let tree = |flow: &Flow| Tree::new(&mut topology, flow.from, &flow.to);
         Self {
+            trees: scenario.flows.iter().map(tree).collect(),
             hops: scenario.links.iter().enumerate().map(hop).collect(),
-            trees: scenario.flows.iter().map(|flow| Tree::new(&topology, flow.from)).collect(),
             topology,
             packets: Packets::default(),
             wheel: Wheel::new(),

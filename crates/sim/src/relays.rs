@@ -43,7 +43,7 @@ impl Simulation<'_> {
         if !(alert || addressed || program.wants_all_data()) {
             return false;
         }
-        let Some(port) = self.network.topology.port_back(node, link) else { return false };
+        let Some(port) = self.network.topology.port_back(link) else { return false };
         self.find_ports_out(node, packet);
         let info = self.network.packets.get(packet);
         let to = match info.route {
@@ -116,11 +116,9 @@ impl Simulation<'_> {
                 if single[0] == NONE { &[] } else { &single[..] }
             }
         };
-        for (port, link) in self.network.topology.ports(node).iter().enumerate() {
-            if links.contains(link) {
-                self.relays.ports_out.push(PortId(port as u32));
-            }
-        }
+        // Links and ports are numbered in the same order, so that the ports ascend too.
+        let port = |link: &u32| PortId(self.network.topology.port_of(*link));
+        self.relays.ports_out.extend(links.iter().map(port));
     }
 
     fn send_relay_output(&mut self, index: u32) {

@@ -1,4 +1,4 @@
-//! Who reaches whom over which link: shortest paths by delay, and multicast trees made of them.
+//! Who reaches whom over which link: shortest paths by delay.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,6 +17,10 @@ pub(crate) struct Topology {
     ports: Vec<Vec<u32>>,
     /// For each node its links in.
     links_in: Vec<Vec<u32>>,
+    /// For each link its place among the ports of the node where it starts.
+    port_of: Vec<u32>,
+    /// For each link the port that leads back from where it ends, or [`NONE`].
+    back: Vec<u32>,
     /// For each destination that was asked for: the next link from every node.
     routes: Vec<Option<Box<[u32]>>>,
 }
@@ -32,7 +36,24 @@ impl Topology {
             ports[*from as usize].push(index as u32);
             links_in[*to as usize].push(index as u32);
         }
-        Self { links, ports, links_in, routes: vec![None; nodes] }
+        let port_of = places(&ports, links.len());
+        let back = ports_back(&links, &port_of);
+        Self { links, ports, links_in, port_of, back, routes: vec![None; nodes] }
+    }
+
+    /// How many nodes there are.
+    pub(crate) fn nodes(&self) -> usize {
+        self.ports.len()
+    }
+
+    /// Where a link starts.
+    pub(crate) fn link_start(&self, link: u32) -> NodeId {
+        NodeId(self.links[link as usize].0)
+    }
+
+    /// Where a link ends.
+    pub(crate) fn link_end(&self, link: u32) -> NodeId {
+        NodeId(self.links[link as usize].1)
     }
 
     /// The links out of a node.
@@ -40,16 +61,26 @@ impl Topology {
         &self.ports[node.index()]
     }
 
-    /// The port of `node` that leads back over `link`, on which something came in.
-    pub(crate) fn port_back(&self, node: NodeId, link: u32) -> Option<u32> {
-        let from = self.links[link as usize].0;
-        let is_back = |out: &u32| self.links[*out as usize].1 == from;
-        self.ports[node.index()].iter().position(is_back).map(|port| port as u32)
+    /// The port that leads back from the end of `link`, on which something came in.
+    #[inline]
+    pub(crate) fn port_back(&self, link: u32) -> Option<u32> {
+        let port = self.back[link as usize];
+        (port != NONE).then_some(port)
     }
 
-    /// The next link from `node` towards `destination`, [`NONE`] where there is none.
+    /// The place of a link among the ports of the node where it starts.
+    #[inline]
+    pub(crate) fn port_of(&self, link: u32) -> u32 {
+        self.port_of[link as usize]
+    }
+
+    /// The next link from `node` towards `destination`, [`NONE`] where there is none. None leads
+    /// from a node to itself.
     #[inline]
     pub(crate) fn next_link(&mut self, node: NodeId, destination: NodeId) -> u32 {
+        if node == destination {
+            return NONE;
+        }
         // A host with one link is reached through its neighbour: it needs no table of its own.
         if let [only] = self.links_in[destination.index()][..] {
             let neighbour = NodeId(self.links[only as usize].0);
@@ -77,7 +108,7 @@ impl Topology {
     }
 
     /// For every node the link over which a source-rooted shortest-path tree enters it.
-    fn tree_from(&self, source: NodeId) -> Box<[u32]> {
+    pub(crate) fn tree_from(&self, source: NodeId) -> Box<[u32]> {
         let forward = |link: u32| (self.links[link as usize].1, link);
         self.shortest_paths(source, |node| {
             self.ports[node as usize].iter().map(|link| forward(*link))
@@ -117,81 +148,80 @@ impl Topology {
     }
 }
 
-/// The multicast tree of one flow: source-rooted, shortest paths, pruned to the members.
-/// Membership takes effect at once: the delays of IGMP and of a routing protocol are not modelled.
-pub(crate) struct Tree {
-    /// For each node the link over which the unpruned tree enters it.
-    entry: Box<[u32]>,
-    /// For each link end: the node before it.
-    link_from: Vec<u32>,
-    /// For each node its links out within the tree, in ascending order.
-    children: Vec<Vec<u32>>,
-    /// For each node how many members it and the nodes below it have.
-    below: Vec<u32>,
-    /// For each node the agent that is a member there.
-    members: Vec<u32>,
+/// For each link its place among the ports of the node where it starts.
+fn places(ports: &[Vec<u32>], links: usize) -> Vec<u32> {
+    let mut places = vec![NONE; links];
+    for of_node in ports {
+        for (place, link) in of_node.iter().enumerate() {
+            places[*link as usize] = place as u32;
+        }
+    }
+    places
 }
 
-impl Tree {
-    pub(crate) fn new(topology: &Topology, source: NodeId) -> Self {
-        let nodes = topology.ports.len();
-        Self {
-            entry: topology.tree_from(source),
-            link_from: topology.links.iter().map(|link| link.0).collect(),
-            children: vec![Vec::new(); nodes],
-            below: vec![0; nodes],
-            members: vec![NONE; nodes],
-        }
+/// For each link the port of its end that leads back. Of parallel links the first one leads back
+/// over the first, the second over the second; where there are fewer back, over the last of them.
+fn ports_back(links: &[(u32, u32, u64)], port_of: &[u32]) -> Vec<u32> {
+    let mut sorted: Vec<_> = links.iter().zip(0u32..).map(|(l, index)| (l.0, l.1, index)).collect();
+    sorted.sort_unstable();
+    let parallel = |from: u32, to: u32| {
+        let start = sorted.partition_point(|link| (link.0, link.1) < (from, to));
+        let end = sorted.partition_point(|link| (link.0, link.1) <= (from, to));
+        &sorted[start..end]
+    };
+    let back = |(index, link): (usize, &(u32, u32, u64))| {
+        let alike = parallel(link.0, link.1);
+        let place = alike.partition_point(|other| (other.2 as usize) < index);
+        let reverse = parallel(link.1, link.0);
+        let chosen = reverse.get(place).or(reverse.last());
+        chosen.map_or(NONE, |other| port_of[other.2 as usize])
+    };
+    links.iter().enumerate().map(back).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use faircast_base::{Bitrate, Duration};
+    use faircast_link::{LinkConfig, QueueConfig};
+
+    /// Links alike, each with a delay of 1 ms.
+    pub(crate) fn topology(nodes: usize, links: &[(u32, u32)]) -> Topology {
+        let spec = |(from, to): &(u32, u32)| LinkSpec {
+            from: NodeId(*from),
+            to: NodeId(*to),
+            config: LinkConfig {
+                rate: Bitrate::from_bits_per_s(1_000_000),
+                delay: Duration::from_millis(1),
+                queue: QueueConfig::DropTail { packets_max: 10 },
+                loss: 0.0,
+                changes: Vec::new(),
+                drop_list: Vec::new(),
+            },
+        };
+        Topology::new(nodes, &links.iter().map(spec).collect::<Vec<_>>())
     }
 
-    /// The links over which a packet leaves `node`.
-    #[inline]
-    pub(crate) fn children(&self, node: NodeId) -> &[u32] {
-        &self.children[node.index()]
+    #[test]
+    fn each_parallel_link_leads_back_over_its_own_partner() {
+        let topology = topology(3, &[(0, 1), (1, 0), (0, 1), (1, 2), (1, 0), (0, 1)]);
+        let back: Vec<_> = (0..6).map(|link| topology.port_back(link)).collect();
+        // Node 1 has the ports [1, 3, 4] and node 0 has [0, 2, 5]; nothing leads back from node 2.
+        assert_eq!(back, [Some(0), Some(0), Some(2), None, Some(1), Some(2)]);
+        let ports: Vec<_> = (0..6).map(|link| topology.port_of(link)).collect();
+        assert_eq!(ports, [0, 0, 1, 1, 2, 2]);
     }
 
-    /// The agent that listens at `node`, or [`NONE`].
-    #[inline]
-    pub(crate) fn member(&self, node: NodeId) -> u32 {
-        self.members[node.index()]
+    #[test]
+    fn no_link_leads_from_a_node_to_itself() {
+        let mut topology = topology(2, &[(0, 1), (1, 0)]);
+        assert_eq!(topology.next_link(NodeId(1), NodeId(1)), NONE);
+        assert_eq!(topology.next_link(NodeId(0), NodeId(1)), 0);
     }
 
-    /// Adds the agent at `node`. False where it is a member already or no path leads there.
-    pub(crate) fn join(&mut self, node: NodeId, agent: u32) -> bool {
-        if self.members[node.index()] != NONE || self.entry[node.index()] == NONE {
-            return false;
-        }
-        self.members[node.index()] = agent;
-        let mut at = node.0;
-        while self.entry[at as usize] != NONE {
-            self.below[at as usize] += 1;
-            let link = self.entry[at as usize];
-            let parent = self.link_from[link as usize];
-            if self.below[at as usize] == 1 {
-                let siblings = &mut self.children[parent as usize];
-                let place = siblings.partition_point(|other| *other < link);
-                siblings.insert(place, link);
-            }
-            at = parent;
-        }
-        true
-    }
-
-    /// Removes the member at `node`, and the branches that only led to it.
-    pub(crate) fn leave(&mut self, node: NodeId) {
-        if self.members[node.index()] == NONE {
-            return;
-        }
-        self.members[node.index()] = NONE;
-        let mut at = node.0;
-        while self.entry[at as usize] != NONE {
-            self.below[at as usize] -= 1;
-            let link = self.entry[at as usize];
-            let parent = self.link_from[link as usize];
-            if self.below[at as usize] == 0 {
-                self.children[parent as usize].retain(|other| *other != link);
-            }
-            at = parent;
-        }
+    #[test]
+    fn where_no_route_leads_there_is_none() {
+        let mut topology = topology(3, &[(0, 1), (1, 0)]);
+        assert_eq!(topology.next_link(NodeId(0), NodeId(2)), NONE);
     }
 }

@@ -111,12 +111,12 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
             *interval = (*interval).max(INTERVAL_MIN);
         }
         Self {
+            naks: Naks::new(&config),
             config,
             feedback,
             phase: Phase::Waiting,
             session: None,
             window: None,
-            naks: Naks::default(),
             declared: 0,
             suspicion: None,
             request_at: None,
@@ -233,7 +233,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
     }
 
     fn stop_timers(&mut self) {
-        self.naks = Naks::default();
+        self.naks.clear();
         self.suspicion = None;
         self.request_at = None;
         self.requests_due = Requests::default();

@@ -16,7 +16,7 @@ use faircast_base::{Cx, Duration, Event, Seq, Time};
 
 use self::acked::Acked;
 use self::gauge::GaugeTrace;
-use self::repair::{Confirmations, Repairs};
+use self::repair::{Confirmations, Farthest, Repairs};
 use self::spm::SpmSchedule;
 use super::SourceConfig;
 use super::config::WINDOW_PACKETS_MAX;
@@ -45,6 +45,7 @@ pub struct PgmSource<C> {
     spm_sequence: Seq,
     confirmations: Confirmations,
     repairs: Repairs,
+    farthest: Farthest,
     /// Whether the next opportunity is a repair's, where both wait.
     repair_turn: bool,
     /// When there may be something to send again: a later permit, a repair that is held back.
@@ -104,6 +105,7 @@ impl<C: SenderControl> PgmSource<C> {
             spm_sequence: Seq::new(0),
             confirmations: Confirmations::default(),
             repairs: Repairs::default(),
+            farthest: Farthest::default(),
             repair_turn: true,
             wake_at: None,
             told_idle: false,

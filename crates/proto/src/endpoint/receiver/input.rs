@@ -130,7 +130,11 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
                 window.hold(index, held);
             }
             if !self.naks.is_empty() {
-                self.naks.end(index);
+                if repair {
+                    self.naks.repaired(index, cx.now);
+                } else {
+                    self.naks.end(index);
+                }
             }
             if place == Place::Next {
                 self.deliver(cx, payload.bytes.to_vec(), payload.zeros);
@@ -303,8 +307,8 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
                     self.declare_one(cx, index);
                 }
                 match state {
-                    State::AwaitRepair => self.naks.confirmed(index, cx.now, &self.config),
-                    _ => self.naks.heard(index, cx.now, &self.config),
+                    State::AwaitRepair => self.naks.confirmed(index, cx.now),
+                    _ => self.naks.heard(index, cx.now),
                 }
             }
             // Where nothing is repaired, somebody has reported this loss for us.

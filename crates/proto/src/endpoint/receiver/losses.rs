@@ -105,12 +105,12 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
     pub(super) fn expire_naks(&mut self, cx: &mut Cx<'_>) {
         let can_ask = self.path().is_some();
         let expired = self.naks.expire(cx.now, cx.rng, &self.config, can_ask);
-        for (happened, kind, interval) in [
-            (expired.unconfirmed, TimeoutKind::NakConfirmation, self.config.nak_repeat),
-            (expired.unrepaired, TimeoutKind::NakRepair, self.config.nak_repair),
+        for (waited, kind) in [
+            (expired.unconfirmed, TimeoutKind::NakConfirmation),
+            (expired.unrepaired, TimeoutKind::NakRepair),
         ] {
-            if happened {
-                cx.emit(Event::Timeout { kind, after_ns: interval.as_nanos() });
+            if let Some(wait) = waited {
+                cx.emit(Event::Timeout { kind, after_ns: wait.as_nanos() });
             }
         }
         if let Some((at, index)) = self.lone_nak

@@ -23,8 +23,13 @@ pub enum TimeoutMode {
     Fixed,
     /// As TCP's retransmission timeout (src: RFC 6298).
     Tcp,
-    /// As `Tcp`, restarted only by acknowledgements that show no hole (src: seada-helmy s4.1).
+    /// As `Tcp`, restarted only by acknowledgements that show no hole: the letter of
+    /// seada-helmy s4.1.
     Reno,
+    /// As `Tcp`, restarted only when the first missing packet changes, as TCP Reno's is by its
+    /// cumulative acknowledgements: the other reading of "as close as possible to TCP Reno"
+    /// (src: seada-helmy s4.1).
+    Cumulative,
 }
 
 /// How the window turns into permission to send.
@@ -110,6 +115,9 @@ pub struct PgmccConfig {
     pub holding_time: f64,
     /// How much slower that other must be.
     pub holding_factor: f64,
+    /// Whether a receiver is compared with the acker only once the acker has reported on the same
+    /// packets.
+    pub compare_alike: bool,
     /// Where round trips in the model come from.
     pub rtt_method: RttMethod,
     /// Weight of a new round trip sample in the model; in (0, 1].
@@ -189,6 +197,7 @@ impl PgmccConfig {
             acker_bias: 0.75, // src: pgmcc-draft s2.3
             holding_time: 1.0,
             holding_factor: 4.0,
+            compare_alike: true,
             rtt_method: RttMethod::Timestamp,
             rtt_gain: 0.125,
             // Six of the first publication rather than four of the draft: after each timeout TCP
@@ -223,6 +232,7 @@ impl PgmccConfig {
         Self {
             blacklist: false,
             holding_time: 0.0,
+            compare_alike: false,
             rtt_gain: 1.0,
             slow_start_threshold: 4.0, // src: pgmcc-draft s2.2
             accounting: Accounting::Tokens,
@@ -287,6 +297,7 @@ impl PgmccConfig {
             self.timeout_mode = match word {
                 "fixed" => TimeoutMode::Fixed,
                 "reno" => TimeoutMode::Reno,
+                "cumulative" => TimeoutMode::Cumulative,
                 _ => TimeoutMode::Tcp,
             };
         }
@@ -327,6 +338,7 @@ impl PgmccConfig {
                 if word == "feedback" { LossEpoch::Feedback } else { LossEpoch::Sent };
         }
         set(&mut self.acker_bias, options.float("acker_bias"));
+        set(&mut self.compare_alike, options.bool("compare_alike"));
         set(&mut self.holding_time, options.float("holding_time"));
         set(&mut self.holding_factor, options.float("holding_factor"));
         set(&mut self.rtt_gain, options.float("rtt_gain"));

@@ -57,10 +57,10 @@ pub const OPTIONS: &[OptionSpec] = &[
     ),
     choice(
         "timeout_mode",
-        &["fixed", "tcp", "reno"],
+        &["fixed", "tcp", "reno", "cumulative"],
         "\"tcp\"",
         "How the stall timeout is computed: fixed, as RFC 6298, or as that but restarted only by \
-         acknowledgements without a hole (paper: fixed)",
+         acknowledgements without a hole, or only when the first hole changes (paper: fixed)",
     ),
     span(
         "timeout",
@@ -116,6 +116,12 @@ pub const OPTIONS: &[OptionSpec] = &[
         (1.0, 1e6),
         "4.0",
         "How many times slower than the acker that other must be",
+    ),
+    switch(
+        "compare_alike",
+        "true",
+        "A receiver is compared with the acker only once the acker has reported on the same packets \
+         (paper, draft: false)",
     ),
     choice(
         "rtt_method",

@@ -16,9 +16,11 @@ use super::window::Window;
 use super::{PgmccAnnounce, PgmccReport};
 use crate::control::{AckVector, Carrier, Gauges, Permit, SenderControl};
 
+mod candidates;
 mod honesty;
 mod judge;
 
+use candidates::Candidates;
 use honesty::Honesty;
 
 /// A round trip beyond this is no measurement but a mistake (TFMCC's longest: RFC 4654 s2.4.2).
@@ -43,6 +45,7 @@ pub struct PgmccSender {
     window: Window,
     ledger: Ledger,
     receivers: Receivers,
+    candidates: Candidates,
     blacklist: Blacklist,
     acker: Option<Acker>,
     /// Without an acker: whether a packet that calls for an election is out.
@@ -52,6 +55,8 @@ pub struct PgmccSender {
     stall: Option<(Time, Duration)>,
     /// Stall timeouts in a row.
     expiries: u32,
+    /// The first packet that the acker lacked when the timer last started anew, where that counts.
+    cumulative: Option<Seq>,
     /// W stands still until feedback for this packet comes.
     suspended: Option<Seq>,
     /// Losses of packets before this one have been answered.
@@ -72,6 +77,8 @@ struct Acker {
     held_until: Time,
     /// The oldest packet that it has shown to have; holes before it are none.
     joined: Option<Seq>,
+    /// The latest packet that it has shown to have.
+    reported: Option<Seq>,
     honesty: Honesty,
 }
 
@@ -83,12 +90,14 @@ impl PgmccSender {
             config,
             ledger: Ledger::default(),
             receivers: Receivers::default(),
+            candidates: Candidates::default(),
             blacklist: Blacklist::default(),
             acker: None,
             call_out: false,
             rto: Rto::default(),
             stall: None,
             expiries: 0,
+            cumulative: None,
             suspended: None,
             answered: None,
             repairs: VecDeque::new(),
@@ -176,9 +185,10 @@ impl PgmccSender {
             id,
             held_until: cx.now + new_rtt.mul_f64(self.config.holding_time),
             joined: None,
+            reported: None,
             honesty: Honesty::default(),
         });
-        (self.call_out, self.expiries) = (false, 0);
+        (self.call_out, self.expiries, self.cumulative) = (false, 0, None);
         cx.emit(Event::Representative { node: Some(id), reason });
         if old.is_none() {
             // src: pgmcc-draft s3: the first report brings one token.
@@ -251,12 +261,7 @@ impl PgmccSender {
         carrier: Carrier,
         report: &PgmccReport,
     ) -> Result<Option<RttSample>, ()> {
-        let elapsed_ms = milliseconds(now).wrapping_sub(report.echo_ms) as i32;
-        if elapsed_ms < -CLOCK_TOLERANCE_MS || elapsed_ms as i64 > RTT_MAX.as_millis() as i64 {
-            return Err(());
-        }
-        let elapsed_ms = elapsed_ms.max(0) as u64;
-        let coarse = Duration::from_millis(elapsed_ms).min(now.since(Time::ZERO));
+        let coarse = echoed_round_trip(now, report).ok_or(())?;
         let Carrier::Ack(vector) = carrier else {
             let packets = self.ledger.sent_after(now - coarse) + 1;
             return Ok(Some(RttSample { time: coarse, packets }));
@@ -361,7 +366,15 @@ impl PgmccSender {
             TimeoutMode::Tcp => marked > 0,
             // src: seada-helmy s4.1: only if no packet is missing in the bitmap. What fills the last
             // hole is a repair, which acknowledges no packet of the window.
-            TimeoutMode::Reno => !self.has_hole(vector),
+            TimeoutMode::Reno => self.first_hole(vector).is_none(),
+            TimeoutMode::Cumulative => {
+                let reached = self.first_hole(vector).unwrap_or(vector.highest.next());
+                let advances = self.cumulative.is_none_or(|before| reached.after(before));
+                if advances {
+                    self.cumulative = Some(reached);
+                }
+                advances
+            }
         };
         if restarts {
             self.rto.answered();
@@ -373,14 +386,13 @@ impl PgmccSender {
         }
     }
 
-    /// Whether a packet that was sent since the acker took part is missing from its bitmap.
-    fn has_hole(&self, vector: AckVector) -> bool {
-        let joined = self.acker.as_ref().and_then(|acker| acker.joined);
-        (0..32).any(|offset| {
-            let seq = vector.highest - offset;
-            vector.bitmap >> offset & 1 == 0
-                && joined.is_some_and(|joined| !seq.before(joined))
-                && self.ledger.get(seq).is_some()
+    /// The first packet missing from the acker's bitmap among those sent since it took part.
+    fn first_hole(&self, vector: AckVector) -> Option<Seq> {
+        let joined = self.acker.as_ref().and_then(|acker| acker.joined)?;
+        (0..32).rev().map(|offset| (offset, vector.highest - offset)).find_map(|(offset, seq)| {
+            let missing = vector.bitmap >> offset & 1 == 0;
+            let expected = !seq.before(joined) && self.ledger.get(seq).is_some();
+            (missing && expected).then_some(seq)
         })
     }
 
@@ -475,7 +487,10 @@ impl SenderControl for PgmccSender {
         };
         if acker.is_none() {
             self.appoint(cx, from, SwitchReason::First, None);
-        } else if acker != Some(from) && self.beats_acker(cx.now, from) {
+        } else if acker != Some(from)
+            && self.can_compare(cx.now, from, nak)
+            && self.beats_acker(cx.now, from)
+        {
             self.appoint(cx, from, SwitchReason::Slower, nak);
         }
         if self.acker_id() == Some(from) {
@@ -488,6 +503,11 @@ impl SenderControl for PgmccSender {
         }
         if let Carrier::Ack(vector) = carrier {
             self.on_ack(cx, from, vector);
+            if let Some(acker) = self.acker.as_mut().filter(|acker| acker.id == from) {
+                let before = acker.reported.unwrap_or(vector.highest);
+                acker.reported = Some(before.max(vector.highest));
+                self.compare_candidates(cx);
+            }
         }
         if acker.is_none() {
             // Nobody was asked to acknowledge the packets that called for an acker.
@@ -522,6 +542,10 @@ impl SenderControl for PgmccSender {
         [stall, repair, age].into_iter().flatten().min()
     }
 
+    fn round_trip(&self, now: Time, report: &PgmccReport) -> Option<Duration> {
+        echoed_round_trip(now, report)
+    }
+
     fn gauges(&self) -> Gauges {
         let repairs = self.repairs.len() as u32;
         Gauges {
@@ -532,6 +556,16 @@ impl SenderControl for PgmccSender {
             rtt: self.rto.smoothed(),
         }
     }
+}
+
+/// The time since the packet left whose timestamp `report` echoes, without the time for which the
+/// receiver held it. `None` where that is absurd.
+fn echoed_round_trip(now: Time, report: &PgmccReport) -> Option<Duration> {
+    let elapsed_ms = milliseconds(now).wrapping_sub(report.echo_ms) as i32;
+    if elapsed_ms < -CLOCK_TOLERANCE_MS || i64::from(elapsed_ms) > RTT_MAX.as_millis() as i64 {
+        return None;
+    }
+    Some(Duration::from_millis(elapsed_ms.max(0) as u64).min(now.since(Time::ZERO)))
 }
 
 /// Milliseconds of the sender's clock as they go on the wire.

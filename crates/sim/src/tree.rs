@@ -1,0 +1,250 @@
+//! Multicast trees.
+
+use faircast_base::NodeId;
+
+use crate::topology::{NONE, Topology};
+
+/// The multicast tree of one flow: source-rooted, shortest paths, pruned to the members.
+/// Membership takes effect at once: the delays of IGMP and of a routing protocol are not modelled.
+///
+/// It holds the nodes between the source and all who may ever join, so that a thousand flows
+/// across a large network take memory for their paths and not for the network each.
+pub(crate) struct Tree {
+    places: Places,
+    branches: Vec<Branch>,
+}
+
+/// Where a node is among the branches.
+enum Places {
+    /// Most nodes are in the tree: a node's place is its number.
+    Same,
+    /// The numbers of the nodes in the tree, ascending.
+    Sorted(Box<[u32]>),
+}
+
+/// A node of the tree.
+#[derive(Clone)]
+struct Branch {
+    /// Its links out within the tree, in ascending order.
+    children: Vec<u32>,
+    /// The agent that is a member here, or [`NONE`].
+    member: u32,
+    /// How many members it and the nodes below it have.
+    below: u32,
+    /// The link over which packets enter it, or [`NONE`] at the source and off the tree.
+    entry: u32,
+    /// The place of the node before it.
+    parent: u32,
+}
+
+impl Tree {
+    /// The tree from `source` to all `receivers` to which a path leads, still without members.
+    pub(crate) fn new(topology: &mut Topology, source: NodeId, receivers: &[NodeId]) -> Self {
+        let entries = match receivers {
+            // The path that packets to this one node take, so that no table is made for it alone.
+            [only] => path(topology, source, *only),
+            _ => paths(topology, source, receivers),
+        };
+        Self::from_entries(topology, source, entries)
+    }
+
+    /// `entries`: each node but the source with the link that leads into it, in any order.
+    fn from_entries(topology: &Topology, source: NodeId, entries: Vec<(u32, u32)>) -> Self {
+        let mut nodes: Vec<u32> = entries.iter().map(|(node, _)| *node).collect();
+        nodes.push(source.0);
+        nodes.sort_unstable();
+        let off =
+            Branch { children: Vec::new(), member: NONE, below: 0, entry: NONE, parent: NONE };
+        let mut tree = if nodes.len() * SORTED_SHARE > topology.nodes() {
+            Self { places: Places::Same, branches: vec![off; topology.nodes()] }
+        } else {
+            let branches = vec![off; nodes.len()];
+            Self { places: Places::Sorted(nodes.into()), branches }
+        };
+        let place =
+            |tree: &Self, node| tree.place(node).expect("every node of the tree has a place");
+        for (node, link) in entries {
+            let parent = place(&tree, topology.link_start(link)) as u32;
+            let at = place(&tree, NodeId(node));
+            (tree.branches[at].entry, tree.branches[at].parent) = (link, parent);
+        }
+        tree
+    }
+
+    #[inline]
+    fn place(&self, node: NodeId) -> Option<usize> {
+        match &self.places {
+            Places::Same => Some(node.index()),
+            Places::Sorted(nodes) => nodes.binary_search(&node.0).ok(),
+        }
+    }
+
+    /// The links over which a packet leaves `node`.
+    #[inline]
+    pub(crate) fn children(&self, node: NodeId) -> &[u32] {
+        self.place(node).map_or(&[], |place| &self.branches[place].children)
+    }
+
+    /// The agent that listens at `node`, or [`NONE`].
+    #[inline]
+    pub(crate) fn member(&self, node: NodeId) -> u32 {
+        self.place(node).map_or(NONE, |place| self.branches[place].member)
+    }
+
+    /// Adds the agent at `node`. False where there is one already or no path leads there.
+    pub(crate) fn join(&mut self, node: NodeId, agent: u32) -> bool {
+        let Some(mut at) = self.place(node) else { return false };
+        if self.branches[at].member != NONE || self.branches[at].entry == NONE {
+            return false;
+        }
+        self.branches[at].member = agent;
+        loop {
+            let branch = &mut self.branches[at];
+            let Branch { entry, parent, .. } = *branch;
+            if entry == NONE {
+                return true;
+            }
+            branch.below += 1;
+            let first = branch.below == 1;
+            at = parent as usize;
+            if first {
+                let siblings = &mut self.branches[at].children;
+                let place = siblings.partition_point(|other| *other < entry);
+                siblings.insert(place, entry);
+            }
+        }
+    }
+
+    /// Removes the member at `node`, and the branches that only led to it. False where there is
+    /// none.
+    pub(crate) fn leave(&mut self, node: NodeId) -> bool {
+        let Some(mut at) = self.place(node) else { return false };
+        if self.branches[at].member == NONE {
+            return false;
+        }
+        self.branches[at].member = NONE;
+        loop {
+            let branch = &mut self.branches[at];
+            let Branch { entry, parent, .. } = *branch;
+            if entry == NONE {
+                return true;
+            }
+            branch.below -= 1;
+            let last = branch.below == 0;
+            at = parent as usize;
+            if last {
+                let siblings = &mut self.branches[at].children;
+                let place = siblings.partition_point(|other| *other < entry);
+                siblings.remove(place);
+            }
+        }
+    }
+}
+
+/// A tree with fewer nodes than the network has, by this factor, is looked up in a sorted list.
+const SORTED_SHARE: usize = 8;
+
+/// The nodes after `source` on the way to `receiver`, each with the link that leads into it.
+fn path(topology: &mut Topology, source: NodeId, receiver: NodeId) -> Vec<(u32, u32)> {
+    let mut entries = Vec::new();
+    let mut at = source;
+    while at != receiver {
+        let link = topology.next_link(at, receiver);
+        if link == NONE {
+            return Vec::new();
+        }
+        at = topology.link_end(link);
+        entries.push((at.0, link));
+    }
+    entries
+}
+
+/// The nodes after `source` on the ways to all `receivers`, each with the link that leads into it.
+fn paths(topology: &Topology, source: NodeId, receivers: &[NodeId]) -> Vec<(u32, u32)> {
+    let mut entry = topology.tree_from(source);
+    let mut entries = Vec::new();
+    for receiver in receivers {
+        let mut at = *receiver;
+        // A node that was met is taken out, so that each is met once.
+        while entry[at.index()] != NONE {
+            let link = std::mem::replace(&mut entry[at.index()], NONE);
+            entries.push((at.0, link));
+            at = topology.link_start(link);
+        }
+    }
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::tests::topology;
+    use proptest::prelude::*;
+
+    /// A chain 0 - 1 - 2 ... with a leaf at each of its nodes, in a network with `others` more.
+    fn comb(teeth: u32, others: u32) -> Topology {
+        let mut links = Vec::new();
+        for i in 0..teeth {
+            if i > 0 {
+                links.extend([(i - 1, i), (i, i - 1)]);
+            }
+            links.extend([(i, teeth + i), (teeth + i, i)]);
+        }
+        topology((2 * teeth + others) as usize, &links)
+    }
+
+    /// The members that a packet from node 0 reaches.
+    fn reached(tree: &Tree, topology: &Topology) -> Vec<u32> {
+        let (mut open, mut found) = (vec![NodeId(0)], Vec::new());
+        while let Some(node) = open.pop() {
+            if tree.member(node) != NONE {
+                found.push(node.0);
+            }
+            let children = tree.children(node);
+            assert!(children.is_sorted(), "{children:?}");
+            open.extend(children.iter().map(|link| topology.link_end(*link)));
+        }
+        found.sort_unstable();
+        found
+    }
+
+    #[test]
+    fn who_is_off_the_tree_neither_joins_nor_leaves() {
+        let mut topology = comb(3, 1);
+        let mut tree = Tree::new(&mut topology, NodeId(0), &[NodeId(5), NodeId(4)]);
+        assert!(!tree.join(NodeId(6), 1), "no link leads there");
+        assert!(!tree.join(NodeId(0), 1), "the source is no member of its own group");
+        assert!(!tree.leave(NodeId(4)), "it has not joined");
+        assert!(tree.join(NodeId(4), 1) && !tree.join(NodeId(4), 2), "one agent a node");
+        assert!(tree.leave(NodeId(4)) && !tree.leave(NodeId(4)));
+    }
+
+    proptest! {
+        /// Dense and sorted places, one receiver and many, after any joins and leaves.
+        #[test]
+        fn a_tree_reaches_its_members_and_nobody_else(
+            receivers in prop::collection::btree_set(1u32..20, 1..20),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 1..60),
+            large in any::<bool>(),
+        ) {
+            let mut topology = comb(10, if large { 1000 } else { 0 });
+            let receivers: Vec<_> = receivers.into_iter().map(NodeId).collect();
+            let mut tree = Tree::new(&mut topology, NodeId(0), &receivers);
+            let mut members = std::collections::BTreeSet::new();
+            for (index, joins) in changes {
+                let node = *index.get(&receivers);
+                if joins {
+                    prop_assert_eq!(tree.join(node, node.0), members.insert(node.0));
+                } else {
+                    prop_assert_eq!(tree.leave(node), members.remove(&node.0));
+                }
+                let expected: Vec<_> = members.iter().copied().collect();
+                prop_assert_eq!(reached(&tree, &topology), expected);
+            }
+            for node in &members {
+                tree.leave(NodeId(*node));
+            }
+            prop_assert!(tree.children(NodeId(0)).is_empty(), "all branches are pruned");
+        }
+    }
+}
