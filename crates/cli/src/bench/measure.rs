@@ -47,6 +47,7 @@ enum FlowQuantity {
     ThroughputKbps,
     ThroughputBetween { from_s: u32, to_s: u32 },
     PacketsPerS,
+    Packets,
     Timeouts,
     Cuts,
     Switches,
@@ -75,6 +76,7 @@ const FLOW_QUANTITIES: &[(&str, FlowQuantity)] = &[
     ("throughput_bps", FlowQuantity::ThroughputBps),
     ("throughput_kbps", FlowQuantity::ThroughputKbps),
     ("packets_per_s", FlowQuantity::PacketsPerS),
+    ("packets", FlowQuantity::Packets),
     ("timeouts", FlowQuantity::Timeouts),
     ("cuts", FlowQuantity::Cuts),
     ("switches", FlowQuantity::Switches),
@@ -174,7 +176,8 @@ impl Term {
         let flows = flows.filter(|(flow, _)| self.matches(&flow.name));
         match self.quantity {
             Quantity::Flow(quantity) => {
-                self.fold.of(flows.map(|(flow, probe)| quantity.of(flow, probe)))
+                let counted_s = summary.ended_s - summary.warmup_s;
+                self.fold.of(flows.map(|(flow, probe)| quantity.of(flow, probe, counted_s)))
             }
             Quantity::Link(quantity) => {
                 let name = |link: &LinkSummary| format!("{}>{}", link.from, link.to);
@@ -229,12 +232,14 @@ impl Fold {
 }
 
 impl FlowQuantity {
-    fn of(self, flow: &FlowSummary, probe: &FlowProbe) -> f64 {
+    /// Its value, where `counted_s` seconds were counted.
+    fn of(self, flow: &FlowSummary, probe: &FlowProbe, counted_s: f64) -> f64 {
         match self {
             Self::ThroughputBps => flow.throughput_bps,
             Self::ThroughputKbps => flow.throughput_bps / 1e3,
             Self::ThroughputBetween { from_s, to_s } => probe.throughput_bps(from_s, to_s),
             Self::PacketsPerS => flow.throughput_bps / 8.0 / probe.packet_bytes,
+            Self::Packets => flow.throughput_bps / 8.0 / probe.packet_bytes * counted_s,
             Self::Timeouts => probe.timeouts as f64,
             Self::Cuts => probe.cuts as f64,
             // The first choice of a representative is no switch.
