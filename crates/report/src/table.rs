@@ -312,7 +312,7 @@ mod tests {
             lost_packets: i as u64,
             abandoned_packets: 0,
             loss_ratio: 0.012_345,
-            completed_s: (i % 2 == 0).then_some(12.5),
+            completed_s: (i.is_multiple_of(2)).then_some(12.5),
             intact: Some(i != 4_711),
         }
     }

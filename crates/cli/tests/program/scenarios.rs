@@ -55,7 +55,8 @@ const EXAMPLES: &[Example] = &[
     Example { file: "pgmcc-beside-tcp.toml", set: &["duration=100 s"], busiest_min: 0.95 },
     Example { file: "red-queue.toml", set: &["duration=100 s"], busiest_min: 0.9 },
     Example { file: "tcp-flavours.toml", set: &["duration=100 s"], busiest_min: 0.95 },
-    Example { file: "thousand-receivers.toml", set: &["duration=10 s"], busiest_min: 0.5 },
+    // So do they here: one packet in a hundred is lost on the way to the worst receivers.
+    Example { file: "thousand-receivers.toml", set: &["duration=10 s"], busiest_min: 0.1 },
 ];
 
 #[test]

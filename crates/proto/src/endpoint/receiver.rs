@@ -262,7 +262,6 @@ impl<F: ReceiverFeedback> Machine for PgmReceiver<F> {
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         if self.phase == Phase::Waiting && self.config.start <= cx.now {
             self.phase = Phase::Joined;
-            cx.emit(Event::Joined);
         }
         if self.phase != Phase::Joined {
             return;
@@ -282,10 +281,10 @@ impl<F: ReceiverFeedback> Machine for PgmReceiver<F> {
         self.finish_if_complete(cx);
     }
 
-    fn handle_close(&mut self, cx: &mut Cx<'_>) {
-        if matches!(self.phase, Phase::Joined | Phase::Finished) {
-            cx.emit(Event::Left);
-            self.leave_due = self.acknowledges && self.phase == Phase::Joined;
+    fn handle_close(&mut self, _cx: &mut Cx<'_>) {
+        // That a member comes or goes is the driver's to say: it joins the group.
+        if self.phase == Phase::Joined {
+            self.leave_due = self.acknowledges;
         }
         self.stop_timers();
         self.phase = Phase::Ended;

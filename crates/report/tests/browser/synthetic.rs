@@ -136,10 +136,11 @@ pub(crate) fn run(header: Header, until_s: f64) -> Run {
             }
         }
         if link_free <= now
-            && let Some((flow, seq, sent_at)) = model.pop(now) {
-                link_free = now + PACKET_NS;
-                model.deliver(link_free, flow, seq, sent_at, receivers);
-            }
+            && let Some((flow, seq, sent_at)) = model.pop(now)
+        {
+            link_free = now + PACKET_NS;
+            model.deliver(link_free, flow, seq, sent_at, receivers);
+        }
         if now >= next_sample {
             let mut counters = model.counters;
             counters.busy_ns -= link_free.saturating_sub(now);

@@ -5,8 +5,7 @@ use super::world::run;
 /// One bottleneck, then a star of receivers.
 fn bottleneck(path: &Path<'_>, receivers: u32, element: bool, options: &str) -> String {
     let Path { rate, delay, queue, duration, .. } = path;
-    let program =
-        if element { "[[node]]\nname = \"r2\"\nprogram = \"pgm-element\"\n" } else { "" };
+    let program = if element { "[[node]]\nname = \"r2\"\nprogram = \"pgm-element\"\n" } else { "" };
     format!(
         "title = \"What do repairs cost?\"\nduration = \"{duration}\"\n\
          [[link]]\nbetween = [\"s\", \"r1\"]\nrate = \"100 Mbit/s\"\ndelay = \"1 ms\"\n\
@@ -42,7 +41,16 @@ fn each_lost_packet_is_repaired_about_once_on_short_and_long_paths() {
                 let tally = &run.tally;
                 println!(
                     "{:<7} x{receivers:<4} el {element:<5} data {:<6} missed {:<4} rep/loss {:.2} nak/loss {:.2} el-naks {} rec mean {} max {} cuts {} bad {:?}",
-                    path.name, tally.data, tally.missed.len(), tally.repairs_per_loss(), tally.naks_per_loss(), tally.element_naks, tally.recovery_mean(), tally.recovery_max(), tally.cuts, tally.bad_input
+                    path.name,
+                    tally.data,
+                    tally.missed.len(),
+                    tally.repairs_per_loss(),
+                    tally.naks_per_loss(),
+                    tally.element_naks,
+                    tally.recovery_mean(),
+                    tally.recovery_max(),
+                    tally.cuts,
+                    tally.bad_input
                 );
                 //run.assert_intact(path.name);
             }

