@@ -1,5 +1,6 @@
 //! The receiving end.
 
+mod crowd;
 mod input;
 mod losses;
 mod naks;

@@ -239,6 +239,7 @@ impl PgmElement {
         seq: Seq,
         out: &mut Vec<RelayTransmit>,
     ) -> Verdict {
+        let config = self.config;
         let Some(session) = self.session(pgm.tsi()) else {
             // An element that has just started must not be a black hole.
             return Verdict::Forward;
@@ -247,7 +248,7 @@ impl PgmElement {
             cx.emit(Event::BadInput { reason: BadInput::Foreign });
             return Verdict::Consume;
         }
-        match session.repairs.repaired(cx.now, seq) {
+        match session.repairs.repaired(cx.now, &config, seq) {
             Some(ports) => {
                 let len = u32::try_from(pgm.payload.len()).unwrap_or(u32::MAX);
                 self.copy_to(&ports, packet, packet.datagram.bytes, len, out);
@@ -321,7 +322,7 @@ impl RelayProgram for PgmElement {
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>, out: &mut Vec<RelayTransmit>) {
         for session in &mut self.sessions {
-            let expired = session.repairs.expire(cx.now);
+            let expired = session.repairs.expire(cx.now, &self.config);
             for (kind, after) in [
                 (
                     TimeoutKind::NakConfirmation,

@@ -79,7 +79,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         for index in first..=last {
             cx.emit(Event::LossDetected { seq: index });
             if self.repairs() {
-                let deadline = backoff.draw(cx.rng);
+                let deadline = self.naks.draw(backoff, cx.rng);
                 self.naks.begin(index, State::BackOff, deadline);
             } else if let Some(window) = &mut self.window {
                 window.give_up(index);
@@ -98,7 +98,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         let interval = self.config.report_interval;
         let recent = self.lone_nak_last.is_some_and(|at| cx.now.since(at) < interval);
         if self.lone_nak.is_none() && !recent {
-            self.lone_nak = Some((backoff.draw(cx.rng), index));
+            self.lone_nak = Some((self.naks.draw(backoff, cx.rng), index));
         }
     }
 

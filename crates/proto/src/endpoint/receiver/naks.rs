@@ -1,10 +1,11 @@
 //! What a receiver does about each missing packet: the NAK state machine of RFC 3208 s6.3.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use faircast_base::{Duration, Rng, Time};
 
+use super::crowd::Crowd;
 use crate::endpoint::ReceiverConfig;
 use crate::patience::{Asked, Patience};
 
@@ -25,9 +26,22 @@ struct Missing {
     deadline: Time,
     /// By this receiver.
     asked: Asked,
+    /// Confirmations heard before anything had to be repeated.
+    confirmations: u32,
     unconfirmed: u32,
     unrepaired: u32,
 }
+
+/// A packet that was repaired a moment ago.
+#[derive(Debug)]
+struct Recent {
+    at: Time,
+    index: u64,
+    confirmations: u32,
+}
+
+/// Most of these; of a longer burst the last tell as much as all.
+const RECENT_MAX: usize = 32;
 
 /// What the passing of time has brought.
 #[derive(Debug, Default)]
@@ -49,6 +63,9 @@ pub(super) struct Naks {
     /// From a NAK to its confirmation, and to the repair.
     confirmation: Patience,
     repair: Patience,
+    crowd: Crowd,
+    /// Packets repaired within the last round trip.
+    recent: VecDeque<Recent>,
     missing: BTreeMap<u64, Missing>,
     /// Each missing packet once, by its deadline.
     timers: BTreeSet<(Time, u64)>,
@@ -62,6 +79,8 @@ impl Naks {
         Self {
             confirmation: patience(config.nak_repeat),
             repair: patience(config.nak_repair),
+            crowd: Crowd::new(config),
+            recent: VecDeque::new(),
             missing: BTreeMap::new(),
             timers: BTreeSet::new(),
             due: BTreeSet::new(),
@@ -73,6 +92,11 @@ impl Naks {
         self.missing.clear();
         self.timers.clear();
         self.due.clear();
+    }
+
+    /// When a NAK for what is found missing now may be sent.
+    pub(super) fn draw(&self, backoff: &mut Backoff, rng: &mut Rng) -> Time {
+        backoff.draw(&self.crowd, rng)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -91,7 +115,8 @@ impl Naks {
     /// A packet is missing: it waits in `state` until `deadline`.
     pub(super) fn begin(&mut self, index: u64, state: State, deadline: Time) {
         let asked = Asked::default();
-        let fresh = Missing { state, deadline, asked, unconfirmed: 0, unrepaired: 0 };
+        let fresh =
+            Missing { state, deadline, asked, confirmations: 0, unconfirmed: 0, unrepaired: 0 };
         if let Some(old) = self.missing.insert(index, fresh) {
             self.timers.remove(&(old.deadline, index));
         }
@@ -119,16 +144,46 @@ impl Naks {
     pub(super) fn repaired(&mut self, index: u64, now: Time) {
         if let Some(missing) = self.missing.get(&index) {
             missing.asked.answered(now, &mut self.repair);
+            let confirmations = missing.confirmations;
+            self.settle(now);
+            if self.recent.len() >= RECENT_MAX {
+                self.recent.pop_front();
+            }
+            self.recent.push_back(Recent { at: now, index, confirmations });
         }
         self.end(index);
     }
 
+    /// A confirmation came for a packet that is here: others ask for it still.
+    pub(super) fn confirmed_late(&mut self, index: u64) {
+        if let Some(recent) = self.recent.iter_mut().find(|recent| recent.index == index) {
+            recent.confirmations += 1;
+        }
+    }
+
+    /// Counts the confirmations of packets that were repaired a round trip ago: there will be no
+    /// more of them.
+    fn settle(&mut self, now: Time) {
+        let rtt = self.confirmation.expected();
+        while let Some(recent) = self.recent.front()
+            && now.since(recent.at) >= rtt.unwrap_or(Duration::ZERO)
+        {
+            self.crowd.note(now, recent.confirmations, rtt);
+            self.recent.pop_front();
+        }
+    }
+
     /// A confirmation came.
     pub(super) fn confirmed(&mut self, index: u64, now: Time) {
-        let Some(missing) = self.missing.get(&index) else { return };
+        let Some(missing) = self.missing.get_mut(&index) else { return };
         if missing.state == State::AwaitConfirmation {
             missing.asked.answered(now, &mut self.confirmation);
         }
+        // Later ones may answer repetitions.
+        if missing.asked.times <= 1 && missing.unrepaired == 0 {
+            missing.confirmations += 1;
+        }
+        let missing = &self.missing[&index];
         self.set(index, State::AwaitRepair, self.repair_deadline(missing, now));
     }
 
@@ -211,7 +266,8 @@ impl Naks {
                 let deadline = now + self.confirmation.wait(missing.unconfirmed);
                 self.set(index, state, deadline);
             } else {
-                self.set(index, state, backoff.draw(rng));
+                let deadline = backoff.draw(&self.crowd, rng);
+                self.set(index, state, deadline);
             }
         }
         expired
@@ -238,20 +294,19 @@ impl Naks {
 #[derive(Debug)]
 pub(super) struct Backoff {
     now: Time,
-    max: Duration,
     shared: bool,
     drawn: Option<Time>,
 }
 
 impl Backoff {
     pub(super) fn new(now: Time, config: &ReceiverConfig) -> Self {
-        Self { now, max: config.nak_backoff, shared: config.nak_lists, drawn: None }
+        Self { now, shared: config.nak_lists, drawn: None }
     }
 
-    pub(super) fn draw(&mut self, rng: &mut Rng) -> Time {
+    pub(super) fn draw(&mut self, crowd: &Crowd, rng: &mut Rng) -> Time {
         match self.drawn {
             Some(at) if self.shared => at,
-            _ => *self.drawn.insert(self.now + rng.up_to(self.max)),
+            _ => *self.drawn.insert(self.now + crowd.draw(rng)),
         }
     }
 }
@@ -376,7 +431,7 @@ mod tests {
         let mut bench = Bench::new(RepairTimers::Fixed);
         let mut backoff = Backoff::new(at(0), &bench.config);
         for index in 0..6300 {
-            let deadline = backoff.draw(&mut bench.rng);
+            let deadline = bench.naks.draw(&mut backoff, &mut bench.rng);
             bench.naks.begin(index, State::BackOff, deadline);
         }
         bench.naks.end(5);

@@ -93,7 +93,8 @@ impl<C: SenderControl> PgmSource<C> {
         }
         let list: Vec<_> = packet.options.nak_list().iter().collect();
         let what = Confirmation { first: nak.first, list };
-        let mut room = self.confirmations.ask(cx.now, self.config.confirm_interval, what);
+        let interval = self.confirm_interval(cx.now, rtt);
+        let mut room = self.confirmations.ask(cx.now, interval, what);
         if self.config.reliability == Reliability::Repaired {
             let ready = cx.now + self.config.repair_delay;
             let crossing = self.crossing_time(cx.now, rtt);
@@ -104,6 +105,18 @@ impl<C: SenderControl> PgmSource<C> {
             }
         }
         if room { Ok(()) } else { Err(BadInput::TableFull) }
+    }
+
+    /// The least time between confirmations that are alike. Receivers judge by the number of
+    /// confirmations how many of them ask for the same, so there must be some in a round trip.
+    fn confirm_interval(&self, now: Time, rtt: Option<Duration>) -> Duration {
+        let interval = self.config.confirm_interval;
+        match rtt.max(self.farthest.get(now)) {
+            Some(rtt) if self.config.repair_timers == RepairTimers::Adaptive => {
+                interval.min(rtt / CONFIRMATIONS_PER_ROUND_TRIP)
+            }
+            _ => interval,
+        }
     }
 
     /// How long after a repair a NAK for the same packet must have crossed it on its way: the
@@ -155,6 +168,9 @@ impl<C: SenderControl> PgmSource<C> {
         Ok(())
     }
 }
+
+/// At least so many confirmations of one loss can fit into a round trip.
+const CONFIRMATIONS_PER_ROUND_TRIP: u64 = 8;
 
 /// Round trips in reports are this exact at both ends.
 const REPORT_RESOLUTION: Duration = Duration::from_millis(2);

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{Cx, Event};
+use faircast_base::{Cx, Duration, Event};
 
 use super::repair::Confirmation;
 use super::{PgmSource, Phase};
@@ -10,7 +10,7 @@ use crate::control::{Permit, SenderControl};
 use crate::wire::pgm::{
     Body, Data, Encoder, Header, NAK_LIST_MAX, Nak, OptionType, PgmOption, RawOption, Spm,
 };
-use crate::{Destination, Transmit};
+use crate::{Destination, RepairTimers, Transmit};
 
 impl<C: SenderControl> PgmSource<C> {
     pub(super) fn next_packet(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
@@ -97,7 +97,7 @@ impl<C: SenderControl> PgmSource<C> {
         let transmit = self.write_payload(Body::Odata(data), index, Some(&announce), buf);
         cx.emit(Event::DataSent { seq: self.traced(index), bytes: len, repair: false });
         self.told_idle = false;
-        self.spm.on_data(cx.now);
+        self.spm.on_data(cx.now, self.pause());
         self.gauges.observe(cx, &self.control.gauges());
         self.end_if_all_sent(cx);
         transmit
@@ -175,6 +175,14 @@ impl<C: SenderControl> PgmSource<C> {
         }
         encoder.finish();
         self.to_group()
+    }
+
+    /// After how long without data there is a pause.
+    fn pause(&self) -> Duration {
+        match (self.config.repair_timers, self.control.gauges().rtt) {
+            (RepairTimers::Adaptive, Some(rtt)) => rtt + rtt / 2,
+            _ => Duration::ZERO,
+        }
     }
 
     /// From where on a late joiner may ask for repairs.

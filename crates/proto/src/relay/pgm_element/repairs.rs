@@ -59,6 +59,10 @@ enum Phase {
     Pending { repeat_at: Time, until: Time },
     /// It was confirmed; the repair is to come.
     Outstanding { eliminates_until: Time, until: Time },
+    /// The repair has passed, and nobody has asked since.
+    Repaired { until: Time },
+    /// The repair has passed, and others have asked since: at `at` a NAK goes up for all of them.
+    Collecting { at: Time },
 }
 
 /// How often a NAK is repeated at the least before it is given up.
@@ -82,7 +86,8 @@ impl Phase {
     fn due(self) -> Time {
         match self {
             Self::Pending { repeat_at, until } => repeat_at.min(until),
-            Self::Outstanding { until, .. } => until,
+            Self::Outstanding { until, .. } | Self::Repaired { until } => until,
+            Self::Collecting { at } => at,
         }
     }
 }
@@ -134,6 +139,14 @@ impl Repairs {
             state.ports.push(ask.port);
         }
         let eliminated = match state.phase {
+            Phase::Repaired { until } => {
+                state.nak = ask.nak;
+                state.report = ask.report.map(|report| (report, now));
+                state.passed = Passed::default();
+                self.set(seq, Phase::Collecting { at: until });
+                return Some(false);
+            }
+            Phase::Collecting { .. } => return Some(false),
             Phase::Pending { .. } => true,
             Phase::Outstanding { eliminates_until, .. } => now < eliminates_until,
         };
@@ -181,6 +194,9 @@ impl Repairs {
     ) -> bool {
         let until = now + config.repair_wait;
         if let Some(state) = self.states.get(&seq.value()) {
+            if matches!(state.phase, Phase::Repaired { .. }) {
+                return true;
+            }
             if matches!(state.phase, Phase::Pending { .. }) {
                 state.asked.answered(now, &mut self.confirmation);
             }
@@ -208,11 +224,27 @@ impl Repairs {
     }
 
     /// The repair has come: where it goes. `None` where nobody knows of it.
-    pub(super) fn repaired(&mut self, now: Time, seq: Seq) -> Option<Vec<PortId>> {
-        if let Some(state) = self.states.get(&seq.value()) {
-            state.asked.answered(now, &mut self.repair);
+    ///
+    /// Neighbours who lost the same packet may ask a moment later, because they draw other
+    /// back-offs. deviates: their NAKs are collected for `nak_interval` before one goes up, and do
+    /// not each cause a repair of their own (RFC 3208 s7.3 has state end with the repair).
+    pub(super) fn repaired(
+        &mut self,
+        now: Time,
+        config: &ElementConfig,
+        seq: Seq,
+    ) -> Option<Vec<PortId>> {
+        let state = self.states.get_mut(&seq.value())?;
+        state.asked.answered(now, &mut self.repair);
+        if config.repair_timers == RepairTimers::Fixed {
+            return self.finish(seq);
         }
-        self.finish(seq)
+        let ports = core::mem::take(&mut state.ports);
+        state.asked = Asked::default();
+        if !matches!(state.phase, Phase::Repaired { .. }) {
+            self.set(seq, Phase::Repaired { until: now + config.nak_interval });
+        }
+        Some(ports)
     }
 
     fn finish(&mut self, seq: Seq) -> Option<Vec<PortId>> {
@@ -227,7 +259,7 @@ impl Repairs {
     }
 
     /// Handles all timers that have run out.
-    pub(super) fn expire(&mut self, now: Time) -> Expired {
+    pub(super) fn expire(&mut self, now: Time, config: &ElementConfig) -> Expired {
         let mut expired = Expired::default();
         while let Some(&(due, value)) = self.timers.first()
             && due <= now
@@ -241,6 +273,15 @@ impl Repairs {
                     let repeat_at = now + self.confirmation.wait(state.asked.times);
                     state.asked.note(now);
                     self.set(seq, Phase::Pending { repeat_at, until });
+                }
+                Phase::Collecting { .. } => {
+                    expired.repeat.push(seq);
+                    let pending = self.pending(now, config);
+                    self.states.get_mut(&value).expect("it was found above").asked.note(now);
+                    self.set(seq, pending);
+                }
+                Phase::Repaired { .. } => {
+                    self.finish(seq);
                 }
                 Phase::Pending { .. } => {
                     expired.unconfirmed = true;
