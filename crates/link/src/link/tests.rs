@@ -52,8 +52,7 @@ fn a_byte_limit_admits_one_packet_of_any_size() {
 #[test]
 fn remainders_below_a_nanosecond_add_up() {
     // 1 byte at 3 Gbit/s takes 2 2/3 ns; three back to back take exactly 8.
-    let mut link =
-        Link::new(&config(3_000_000_000, QueueConfig::DropTail { packets_max: 100 }));
+    let mut link = Link::new(&config(3_000_000_000, QueueConfig::DropTail { packets_max: 100 }));
     let base = 50_000_000;
     let ends: Vec<_> = (0..6).map(|_| link.offer(Time::ZERO, 1, true, &mut rng())).collect();
     let want = [2, 5, 8, 10, 13, 16].map(|ns| Outcome::Arrives(Time::from_nanos(base + ns)));
@@ -147,8 +146,7 @@ fn red_leaves_short_queues_alone_and_keeps_long_ones_near_its_thresholds() {
     let mut drops = 0;
     for i in 0..100_000 {
         let now = Time::from_nanos(start + i * 909_091);
-        drops +=
-            u32::from(matches!(link.offer(now, 1000, true, &mut rng), Outcome::Dropped(_)));
+        drops += u32::from(matches!(link.offer(now, 1000, true, &mut rng), Outcome::Dropped(_)));
     }
     assert!((8_000..11_000).contains(&drops), "{drops}");
     let end = Time::from_nanos(start + 90_909_100_000);
@@ -158,35 +156,39 @@ fn red_leaves_short_queues_alone_and_keeps_long_ones_near_its_thresholds() {
 
 #[test]
 fn red_counts_idle_time_by_the_rate_that_a_change_has_brought() {
-    // A full queue empties; while the link is idle its rate grows a thousandfold. The average
-    // must have decayed by the new rate when the next burst comes, so that none of it drops.
     let red = RedConfig {
         min: 2.0,
         max: 6.0,
-        weight: 0.1,
+        weight: 0.02,
         max_p: 1.0,
         gentle: false,
-        packets_max: 50,
+        packets_max: 100,
         mean_packet_bytes: 1000,
     };
+    let second = |s: u64| Time::from_nanos(s * 1_000_000_000);
     let mut config = config(8_000, QueueConfig::Red(red));
-    config.changes = alloc::vec![LinkChange {
-        at: Time::from_nanos(60_000_000_000),
-        rate: Some(Bitrate::from_bits_per_s(8_000_000)),
-        delay: None,
-        loss: None,
-    }];
-    let (mut link, mut rng) = (Link::new(&config), rng());
-    // 30 packets at 1 packet/s.
-    let dropped = (0..30)
-        .filter(|_| matches!(link.offer(Time::ZERO, 1000, true, &mut rng), Outcome::Dropped(_)))
-        .count();
-    assert!((5..30).contains(&dropped), "the average is high: {dropped}");
-    for _ in 0..3 {
-        let now = Time::from_nanos(61_000_000_000);
-        let outcome = link.offer(now, 1000, true, &mut rng);
-        assert!(matches!(outcome, Outcome::Arrives(_)), "{outcome:?}");
-    }
+    // How many of `count` packets, offered at once, are admitted.
+    let burst = |link: &mut Link, at: Time, count: u32| {
+        let mut rng = rng();
+        let offers = (0..count).map(|_| link.offer(at, 1000, true, &mut rng));
+        offers.filter(|outcome| matches!(outcome, Outcome::Arrives(_))).count()
+    };
+    // A burst at one packet a second brings the average up; the link is idle from `idle` on.
+    let idle = burst(&mut Link::new(&config), Time::ZERO, 60);
+    assert!((20..60).contains(&idle), "RED drops the end of a long burst: {idle}");
+    let idle = idle as u64;
+    let mut after = |change: bool| {
+        let at = second(idle + 1);
+        let rate = Some(Bitrate::from_bits_per_s(8_000_000));
+        let faster = LinkChange { at, rate, delay: None, loss: None };
+        config.changes = if change { alloc::vec![faster] } else { Vec::new() };
+        let mut link = Link::new(&config);
+        assert_eq!(burst(&mut link, Time::ZERO, 60), idle as usize);
+        burst(&mut link, second(idle + 2), 8)
+    };
+    // Two packets' time is too short to forget; two thousand packets' is not.
+    assert!(after(false) < 8);
+    assert_eq!(after(true), 8);
 }
 
 /// What a link without surprises would do: every packet in its order, each transmission by
