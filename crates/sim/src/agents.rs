@@ -1,9 +1,10 @@
 //! The machines at the ends of flows, and how they are given time and packets.
 
-use faircast_base::{Cx, FlowId, NodeId, Rng, Time};
+use faircast_base::{Cx, FlowId, NodeId, Rng};
 use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
 use faircast_trace::{Subject, Tagged};
 
+use crate::alarm::Alarm;
 use crate::delivery::Delivery;
 use crate::engine::Simulation;
 use crate::network::{Happening, Kind};
@@ -21,8 +22,7 @@ pub(crate) struct Agent {
     /// `None` before it joins.
     pub(crate) machine: Option<Box<dyn Machine>>,
     pub(crate) rng: Rng,
-    /// The moment of the timer event that counts; earlier ones in the queue are stale.
-    armed: Time,
+    alarm: Alarm,
     /// What a receiver delivered.
     pub(crate) delivery: Delivery,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Agent {
 impl Agent {
     pub(crate) fn new(flow: FlowId, node: NodeId, sender: bool, rng: Rng, real: bool) -> Self {
         let delivery = Delivery::new(real);
-        Self { flow, node, sender, machine: None, rng, armed: Time::MAX, delivery }
+        Self { flow, node, sender, machine: None, rng, alarm: Alarm::default(), delivery }
     }
 
     pub(crate) fn subject(&self) -> Subject {
@@ -63,14 +63,11 @@ impl Simulation<'_> {
         self.drain(index);
     }
 
-    /// Runs an agent's timer, if the event is the one that counts and the machine still wants it.
+    /// Runs an agent's timer, if the machine still wants it.
     #[inline]
     pub(crate) fn run_timer(&mut self, index: u32) {
         let agent = &mut self.agents[index as usize];
-        if agent.armed != self.now {
-            return;
-        }
-        agent.armed = Time::MAX;
+        agent.alarm.ring(self.now);
         let subject = agent.subject();
         let Some(machine) = &mut agent.machine else { return };
         if machine.next_timeout().is_some_and(|at| at <= self.now) {
@@ -122,15 +119,14 @@ impl Simulation<'_> {
         self.arm(index);
     }
 
-    /// Schedules the next timer event, unless an earlier or equal one is already scheduled.
+    /// Schedules the next timer event, unless one that is not later is already scheduled.
     #[inline]
     pub(crate) fn arm(&mut self, index: u32) {
         let agent = &mut self.agents[index as usize];
         let Some(machine) = &agent.machine else { return };
         if let Some(at) = machine.next_timeout() {
             let at = if at < self.now { self.now } else { at };
-            if at < agent.armed {
-                agent.armed = at;
+            if agent.alarm.set(at) {
                 self.network.wheel.push(at, Happening::new(Kind::Timer, index));
             }
         }

@@ -81,6 +81,17 @@ pub struct Outcome {
     /// For each flow, for each of its receivers in the scenario's order: what was delivered, and
     /// whether it is intact.
     pub deliveries: Vec<Vec<(Delivery, bool)>>,
+    /// For each direction of each link where the packets are that it admitted and did not lose.
+    pub balances: Vec<LinkBalance>,
+}
+
+/// Where the packets are that one direction of a link admitted and did not lose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkBalance {
+    /// Packets that reached its end.
+    pub arrived: u64,
+    /// Packets that wait, are in transmission or in propagation when the run ends.
+    pub under_way: u64,
 }
 
 /// What the scenario asks for at a moment.
@@ -148,8 +159,10 @@ impl<'a> Simulation<'a> {
         let end = Time::ZERO + self.scenario.duration;
         self.schedule_samples();
         let (mut events, mut hash, mut interrupted) = (0u64, 0u64, false);
+        let mut beyond_end = None;
         while let Some((at, happening)) = self.network.wheel.pop() {
             if at > end {
+                beyond_end = Some(happening);
                 break;
             }
             events += 1;
@@ -165,6 +178,7 @@ impl<'a> Simulation<'a> {
             self.now = end;
         }
         self.network.sample(self.now, self.sink);
+        let balances = self.network.balances(beyond_end);
         Outcome {
             at: self.now,
             events,
@@ -172,6 +186,7 @@ impl<'a> Simulation<'a> {
             interrupted,
             event_hash: hash,
             deliveries: self.deliveries(),
+            balances,
         }
     }
 
@@ -195,7 +210,7 @@ impl<'a> Simulation<'a> {
     /// A copy of a packet reaches the end of a link.
     #[inline]
     fn arrive(&mut self, packet: u32, link: u32, hops: u8) {
-        let node = self.network.link_end(link);
+        let node = self.network.arrive(link);
         if self.has_program[node.index()] && self.relay(node, packet, link, hops) {
             self.network.packets.release(packet);
             return;

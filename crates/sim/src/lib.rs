@@ -11,6 +11,7 @@ pub mod cbr;
 pub mod tcp;
 
 mod agents;
+mod alarm;
 mod builtin;
 mod delivery;
 mod engine;
@@ -25,5 +26,5 @@ mod wheel;
 
 pub use builtin::{Builtin, catalog};
 pub use delivery::Delivery;
-pub use engine::{Observer, Outcome, Protocols, SimError, Simulation, Unobserved};
+pub use engine::{LinkBalance, Observer, Outcome, Protocols, SimError, Simulation, Unobserved};
 pub use wheel::Wheel;

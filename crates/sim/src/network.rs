@@ -5,6 +5,7 @@ use faircast_link::{Link, Outcome};
 use faircast_scenario::{Flow, LinkSpec, Scenario};
 use faircast_trace::{Record, Sink, Subject};
 
+use crate::engine::LinkBalance;
 use crate::packets::{Packets, Route};
 use crate::topology::{NONE, Topology};
 use crate::tree::Tree;
@@ -55,6 +56,8 @@ struct Hop {
     link: Link,
     rng: Rng,
     to: NodeId,
+    /// Packets that reached the end.
+    arrived: u64,
 }
 
 /// Links, routes, trees, the packets on them and the events to come.
@@ -73,6 +76,7 @@ impl Network {
             link: Link::new(&spec.config),
             rng: Rng::new(scenario.seed, spec.from, Purpose::Link(index as u32)),
             to: spec.to,
+            arrived: 0,
         };
         let mut topology = Topology::new(scenario.nodes.len(), &scenario.links);
         let tree = |flow: &Flow| Tree::new(&mut topology, flow.from, &flow.to);
@@ -85,10 +89,12 @@ impl Network {
         }
     }
 
-    /// Where a link ends.
+    /// Counts a packet that reaches the end of a link, and says where that is.
     #[inline]
-    pub(crate) fn link_end(&self, link: u32) -> NodeId {
-        self.hops[link as usize].to
+    pub(crate) fn arrive(&mut self, link: u32) -> NodeId {
+        let hop = &mut self.hops[link as usize];
+        hop.arrived += 1;
+        hop.to
     }
 
     /// Sends the caller's copy of a packet on from `node`, as any router would. Who listens at
@@ -224,6 +230,25 @@ impl Network {
                 sink.record(&Record { at: now, subject, event: Event::LinkSample(counters) });
             }
         }
+    }
+
+    /// Where the packets of each link are at the end of a run: takes all events that wait. `first`
+    /// is one that was taken already.
+    pub(crate) fn balances(&mut self, first: Option<Happening>) -> Vec<LinkBalance> {
+        let balance = |hop: &Hop| LinkBalance { arrived: hop.arrived, under_way: 0 };
+        let mut balances: Vec<_> = self.hops.iter().map(balance).collect();
+        let mut next = first;
+        while let Some(event) = next.or_else(|| self.wheel.pop().map(|(_, event)| event)) {
+            next = None;
+            if let Kind::Arrival { stride } = event.kind {
+                for copy in 0..u32::from(event.count) {
+                    balances[(event.link + copy * u32::from(stride)) as usize].under_way += 1;
+                    self.packets.release(event.subject);
+                }
+            }
+        }
+        assert_eq!(self.packets.held(), 0, "every packet that is held is under way");
+        balances
     }
 
     /// Packets whose transmission over any link has ended by `now`.

@@ -73,6 +73,11 @@ impl Packets {
         }
     }
 
+    /// How many packets are held.
+    pub(crate) fn held(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
     #[inline]
     pub(crate) fn get(&self, index: u32) -> &Packet {
         &self.entries[index as usize]

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use faircast_base::{Cx, FlowId, NodeId, Purpose, Rng, Time};
+use faircast_base::{Cx, FlowId, NodeId, Purpose, Rng};
 use faircast_proto::relay::{PortId, RelayPacket, RelayProgram, RelayTransmit, Verdict};
 use faircast_proto::{Datagram, Destination};
 use faircast_trace::{Subject, Tagged};
 
+use crate::alarm::Alarm;
 use crate::engine::Simulation;
 use crate::network::{Happening, Kind};
 use crate::packets::{NewPacket, Route};
@@ -18,7 +19,7 @@ pub(crate) struct Relay {
     flow: FlowId,
     program: Box<dyn RelayProgram>,
     rng: Rng,
-    armed: Time,
+    alarm: Alarm,
 }
 
 /// All programs in all routers.
@@ -74,10 +75,7 @@ impl Simulation<'_> {
     /// Runs a program's timer.
     pub(crate) fn run_relay_timer(&mut self, index: u32) {
         let entry = &mut self.relays.entries[index as usize];
-        if entry.armed != self.now {
-            return;
-        }
-        entry.armed = Time::MAX;
+        entry.alarm.ring(self.now);
         if entry.program.next_timeout().is_some_and(|at| at <= self.now) {
             let mut trace = Tagged { sink: self.sink, subject: Subject::Node(entry.node) };
             let mut cx = Cx { now: self.now, rng: &mut entry.rng, trace: &mut trace };
@@ -98,7 +96,7 @@ impl Simulation<'_> {
         // One stream for each router and flow: flows differ in the seed.
         let seed = self.scenario.seed ^ u64::from(flow.0) << 32;
         let rng = Rng::new(seed, node, Purpose::Relay);
-        self.relays.entries.push(Relay { node, flow, program, rng, armed: Time::MAX });
+        self.relays.entries.push(Relay { node, flow, program, rng, alarm: Alarm::default() });
         self.relays.index.insert((node, flow), index);
         index
     }
@@ -131,8 +129,7 @@ impl Simulation<'_> {
         let entry = &mut self.relays.entries[index as usize];
         if let Some(at) = entry.program.next_timeout() {
             let at = at.max(self.now);
-            if at < entry.armed {
-                entry.armed = at;
+            if entry.alarm.set(at) {
                 self.network.wheel.push(at, Happening::new(Kind::RelayTimer, index));
             }
         }

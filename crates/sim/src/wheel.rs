@@ -12,6 +12,12 @@ const BITS: u32 = 6;
 const SLOTS: usize = 1 << BITS;
 /// Enough for 64-bit times: 11 x 6 = 66 bits.
 const LEVELS: usize = 11;
+/// Events that an empty slot keeps memory for.
+const KEPT_MAX: usize = 64;
+/// Pieces of memory for more than [`KEPT_MAX`] events that wait for the next crowded slot. Each
+/// slot has its great day in a long run; were all to keep what they needed then, the queue would
+/// grow to hundreds of times what it holds.
+const SPARES_MAX: usize = 8;
 
 struct Level<T> {
     /// Bit i: whether slot i holds events.
@@ -29,7 +35,8 @@ pub struct Wheel<T> {
     /// Events already taken from the slot of `last` at level 0.
     head: usize,
     len: usize,
-    spread: Vec<(u64, T)>,
+    /// Memory of slots that were crowded.
+    spares: Vec<Vec<(u64, T)>>,
 }
 
 impl<T: Copy> Default for Wheel<T> {
@@ -48,7 +55,7 @@ impl<T: Copy> Wheel<T> {
             last: 0,
             head: 0,
             len: 0,
-            spread: Vec::new(),
+            spares: Vec::new(),
         }
     }
 
@@ -86,7 +93,6 @@ impl<T: Copy> Wheel<T> {
             let slot = &mut level.slots[slot_index];
             if let [(time, event)] = slot[..] {
                 // The only event of the lowest slot is the earliest of all.
-                slot.clear();
                 self.vacate(level_index, slot_index);
                 self.last = time;
                 return Some((Time::from_nanos(time), event));
@@ -105,7 +111,6 @@ impl<T: Copy> Wheel<T> {
         self.last = time;
         self.head += 1;
         if self.head == slot.len() {
-            slot.clear();
             self.head = 0;
             self.vacate(0, slot_index);
         }
@@ -114,14 +119,13 @@ impl<T: Copy> Wheel<T> {
 
     /// Moves the events of a slot to the levels below, in order.
     fn spread_slot(&mut self, level_index: usize, slot_index: usize) {
-        let mut events = std::mem::take(&mut self.spread);
-        std::mem::swap(&mut events, &mut self.levels[level_index].slots[slot_index]);
+        let mut events = std::mem::take(&mut self.levels[level_index].slots[slot_index]);
         self.vacate(level_index, slot_index);
         self.last = events.iter().map(|(time, _)| *time).min().expect("the slot is occupied");
         for (time, event) in events.drain(..) {
             self.place(time, event);
         }
-        self.spread = events;
+        self.keep(level_index, slot_index, events);
     }
 
     #[inline]
@@ -130,11 +134,16 @@ impl<T: Copy> Wheel<T> {
         let level_index = ((63 - (difference | 1).leading_zeros()) / BITS) as usize;
         let slot_index = (time >> (BITS * level_index as u32)) as usize & (SLOTS - 1);
         let level = &mut self.levels[level_index];
-        level.slots[slot_index].push((time, event));
+        let slot = &mut level.slots[slot_index];
+        if slot.len() == KEPT_MAX && slot.capacity() == KEPT_MAX {
+            enlarge(slot, &mut self.spares);
+        }
+        slot.push((time, event));
         level.occupied |= 1 << slot_index;
         self.occupied |= 1 << level_index;
     }
 
+    /// Empties a slot, all of whose events have been taken.
     #[inline]
     fn vacate(&mut self, level_index: usize, slot_index: usize) {
         let level = &mut self.levels[level_index];
@@ -142,6 +151,37 @@ impl<T: Copy> Wheel<T> {
         if level.occupied == 0 {
             self.occupied &= !(1 << level_index);
         }
+        let slot = &mut level.slots[slot_index];
+        slot.clear();
+        if slot.capacity() > KEPT_MAX {
+            let crowded = std::mem::take(slot);
+            self.keep(level_index, slot_index, crowded);
+        }
+    }
+
+    /// Keeps empty memory for the slot that it came from, or for another crowded one.
+    fn keep(&mut self, level_index: usize, slot_index: usize, memory: Vec<(u64, T)>) {
+        if memory.capacity() <= KEPT_MAX {
+            self.levels[level_index].slots[slot_index] = memory;
+        } else if self.spares.len() < SPARES_MAX {
+            self.spares.push(memory);
+        }
+    }
+
+    /// Events that there is memory for.
+    #[cfg(test)]
+    fn capacity(&self) -> usize {
+        let slots = self.levels.iter().flat_map(|level| &level.slots);
+        slots.chain(&self.spares).map(Vec::capacity).sum()
+    }
+}
+
+/// Moves a slot that becomes crowded to memory that another one has left.
+#[cold]
+fn enlarge<T>(slot: &mut Vec<T>, spares: &mut Vec<Vec<T>>) {
+    if let Some(mut spare) = spares.pop() {
+        spare.append(slot);
+        *slot = spare;
     }
 }
 
@@ -164,6 +204,28 @@ mod tests {
             last = (at, i);
         }
         assert!(wheel.pop().is_none() && wheel.is_empty());
+    }
+
+    #[test]
+    fn memory_follows_what_waits_and_not_what_once_did() {
+        // A thousand events that meet at one moment, over and over: each slot of each level is
+        // crowded at some time.
+        let mut wheel = Wheel::new();
+        let mut at = Time::ZERO;
+        for i in 0..1000u32 {
+            wheel.push(at, i);
+        }
+        for round in 0..3000u64 {
+            for want in 0..1000 {
+                let (now, i) = wheel.pop().unwrap();
+                assert_eq!((now, i), (at, want), "equal times keep their order");
+                wheel.push(now + faircast_base::Duration::from_nanos(1 + round * 997 % 100_000), i);
+            }
+            at += faircast_base::Duration::from_nanos(1 + round * 997 % 100_000);
+        }
+        let bound = LEVELS * SLOTS * KEPT_MAX + (SPARES_MAX + 2) * 2048;
+        assert_eq!(wheel.len(), 1000);
+        assert!(wheel.capacity() < bound, "{}", wheel.capacity());
     }
 
     proptest! {

@@ -1,0 +1,50 @@
+//! When a machine's timer events are due.
+
+use faircast_base::Time;
+use smallvec::SmallVec;
+
+/// The timer events of one machine in the event queue. Events cannot be taken back, and a machine
+/// asks again and again: one event is enough for all wishes that are not earlier than it.
+#[derive(Debug, Default)]
+pub(crate) struct Alarm {
+    /// The moments of the events in the queue, the next one last; all different.
+    scheduled: SmallVec<[Time; 2]>,
+}
+
+impl Alarm {
+    /// Asks for an event at `at`. True where one must be scheduled: none is due by then.
+    #[inline]
+    pub(crate) fn set(&mut self, at: Time) -> bool {
+        let earlier = self.scheduled.last().is_none_or(|next| at < *next);
+        if earlier {
+            self.scheduled.push(at);
+        }
+        earlier
+    }
+
+    /// The next event has happened.
+    #[inline]
+    pub(crate) fn ring(&mut self, now: Time) {
+        let next = self.scheduled.pop();
+        debug_assert_eq!(next, Some(now), "events happen in the order of their times");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_that_an_earlier_event_serves_schedules_nothing() {
+        let at = Time::from_nanos;
+        let mut alarm = Alarm::default();
+        assert!(alarm.set(at(50)) && !alarm.set(at(50)) && !alarm.set(at(60)));
+        assert!(alarm.set(at(10)));
+        alarm.ring(at(10));
+        // The event at 50 is still in the queue.
+        assert!(!alarm.set(at(50)) && !alarm.set(at(70)) && alarm.set(at(40)));
+        alarm.ring(at(40));
+        alarm.ring(at(50));
+        assert!(alarm.set(at(70)));
+    }
+}
