@@ -43,7 +43,9 @@ pub struct PgmccSender {
     window: Window,
     ledger: Ledger,
     receivers: Receivers,
+    /// Those who fell silent as ackers, and those who lied.
     blacklist: Blacklist,
+    liars: Blacklist,
     acker: Option<Acker>,
     /// Without an acker: whether a packet that calls for an election is out.
     call_out: bool,
@@ -84,6 +86,7 @@ impl PgmccSender {
             ledger: Ledger::default(),
             receivers: Receivers::default(),
             blacklist: Blacklist::default(),
+            liars: Blacklist::default(),
             acker: None,
             call_out: false,
             rto: Rto::default(),
@@ -384,7 +387,7 @@ impl PgmccSender {
         acker.honesty.saw(received, lost, self.config.loss_gain);
         if self.config.lie_check && acker.honesty.is_exposed() {
             let id = acker.id;
-            self.blacklist.add(id, cx.now + LIAR_EXCLUSION);
+            self.liars.add(id, cx.now + LIAR_EXCLUSION);
             self.drop_acker(cx, SwitchReason::Lied);
         }
     }
@@ -455,7 +458,10 @@ impl SenderControl for PgmccSender {
             return cx.emit(Event::BadInput { reason: BadInput::Absurd });
         };
         self.settle_by_time(cx.now);
-        if self.blacklist.excludes(from, cx.now) {
+        // A call that nobody answered shows that there is no better: where losses are many all may
+        // have fallen silent in turn, and whoever speaks is not silent.
+        let choosy = self.acker.is_some() || self.expiries == 0;
+        if self.liars.excludes(from, cx.now) || (choosy && self.blacklist.excludes(from, cx.now)) {
             return;
         }
         let loss = f64::from(report.loss) / 65535.0;
@@ -476,6 +482,10 @@ impl SenderControl for PgmccSender {
         if self.acker_id() == Some(from) {
             if let Some(sample) = sample {
                 self.rto.sample(sample.time);
+                if acker != Some(from) && self.stall.is_some() {
+                    // The wait that began with the appointment did not know this yet.
+                    self.arm_stall(cx.now);
+                }
             }
             if let Some(acker) = &mut self.acker {
                 acker.honesty.reports(loss);
