@@ -34,6 +34,9 @@ pub(crate) struct Patience {
     timers: RepairTimers,
     /// The shortest wait.
     least: Duration,
+    /// Whether an answer may be held back at the other end, as congestion control holds repairs.
+    /// Then the shortest times tell of the path, and long ones of the moment.
+    held: bool,
     /// What a wait exceeds the smoothed time by, at the least: answers to others' questions, asked
     /// so much earlier, make samples look short.
     slack: Duration,
@@ -47,7 +50,13 @@ pub(crate) struct Patience {
 impl Patience {
     /// An estimate without samples.
     pub(crate) fn new(timers: RepairTimers, least: Duration, slack: Duration) -> Self {
-        Self { timers, least, slack, estimate: None, doublings: 0, backed_off_at: Time::ZERO }
+        let backed_off_at = Time::ZERO;
+        Self { timers, least, held: false, slack, estimate: None, doublings: 0, backed_off_at }
+    }
+
+    /// The same for answers that may be held back at the other end.
+    pub(crate) fn of_held_answers(self) -> Self {
+        Self { held: true, ..self }
     }
 
     /// The shortest wait.
@@ -70,11 +79,24 @@ impl Patience {
         self.estimate = Some(match self.estimate {
             None => (r, r / 2.0),
             Some((smoothed, variation)) => {
-                let deviation = if smoothed > r { smoothed - r } else { r - smoothed };
-                (smoothed + (r - smoothed) / 8.0, variation + (deviation - variation) / 4.0)
+                let long = r > smoothed;
+                let (r, gain) = match (self.held, long) {
+                    (true, true) => {
+                        (if r > 2.0 * smoothed { 2.0 * smoothed } else { r }, 1.0 / 16.0)
+                    }
+                    (true, false) => (r, 0.5),
+                    (false, _) => (r, 1.0 / 8.0),
+                };
+                let deviation = if long { r - smoothed } else { smoothed - r };
+                (smoothed + (r - smoothed) * gain, variation + (deviation - variation) / 4.0)
             }
         });
         self.doublings = 0;
+    }
+
+    /// The smoothed time to an answer; `None` before the first sample.
+    pub(crate) fn smoothed(&self) -> Option<Duration> {
+        self.estimate.map(|(smoothed, _)| Duration::from_secs_f64(smoothed))
     }
 
     /// The time within which an answer is to be expected; `None` before the first sample.
@@ -213,6 +235,19 @@ mod tests {
         once.note(at(1000));
         once.answered(at(1500), &mut patience);
         assert_eq!(patience.expected(), Some(Duration::from_micros(500_000 + 4 * 187_500)));
+    }
+
+    #[test]
+    fn answers_that_were_held_back_make_nobody_wait_long() {
+        let mut patience = patience(RepairTimers::Adaptive).of_held_answers();
+        patience.sample(Duration::from_secs(3));
+        for i in 0..90 {
+            patience.sample(if i % 3 == 0 { Duration::from_secs(3) } else { ms(30) });
+        }
+        assert_eq!(patience.wait(0), ms(200), "{:?}", patience.estimate);
+        // A path that is long is found to be so all the same.
+        (0..100).for_each(|_| patience.sample(ms(750)));
+        assert!(patience.wait(0) > ms(750) && patience.wait(0) < ms(1200), "{patience:?}");
     }
 
     #[test]

@@ -65,7 +65,11 @@ pub struct SourceConfig {
     /// How many packets before its lead late joiners may ask for; `None` says nothing (no
     /// OPT_JOIN). Default `None`.
     pub late_join: Option<u32>,
-    /// Time without NAKs after the end of data until it rests. Default 5 s.
+    /// Whoever hears one of so many first packets may ask for all before it, so that a loss at the
+    /// very start costs nobody the session. Default 64; 0 for nobody.
+    pub open_start: u32,
+    /// Time without NAKs after the end of data until it rests. Default 5 s. After a NAK in this
+    /// time it is four times as long: where losses are many, so are those of NAKs.
     pub linger: Duration,
     /// Longest time after the end of data, NAKs or not. Default 300 s.
     pub linger_max: Duration,
@@ -94,6 +98,7 @@ impl SourceConfig {
             repair_interval: Duration::from_millis(100),
             confirm_interval: Duration::from_millis(10),
             late_join: None,
+            open_start: 64,
             linger: Duration::from_secs(5),
             linger_max: Duration::from_secs(300),
             time_to_live: 255,
@@ -112,6 +117,7 @@ impl SourceConfig {
             repair_delay: Duration::from_millis(70),
             repair_interval: Duration::ZERO,
             confirm_interval: Duration::ZERO,
+            open_start: 0,
             ..Self::new(node, group, tsi)
         }
     }

@@ -86,6 +86,12 @@ pub const OPTIONS: &[OptionSpec] = &[
         "0",
         "How many earlier packets a receiver that joins late may ask for",
     ),
+    whole(
+        "open_start",
+        (0, 1 << 16),
+        "64",
+        "Whoever hears one of so many first packets may ask for all before it (ns2: 0)",
+    ),
     span("linger", "\"5 s\"", "Time without NAKs after the end of data until the source rests"),
     whole(
         "reorder_packets",
@@ -167,6 +173,7 @@ impl SourceConfig {
         ] {
             *setting = options.duration(key).unwrap_or(*setting);
         }
+        put(&mut config.open_start, options, "open_start");
         let mut late_join = 0;
         put(&mut late_join, options, "late_join");
         config.late_join = (late_join > 0).then_some(late_join);

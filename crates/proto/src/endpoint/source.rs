@@ -177,7 +177,8 @@ impl<C: SenderControl> PgmSource<C> {
     fn linger_end(&self) -> Option<Time> {
         match self.phase {
             Phase::Lingering { since, busy } => {
-                Some((busy + self.config.linger).min(since + self.config.linger_max))
+                let linger = self.config.linger * if busy > since { LINGER_BUSY } else { 1 };
+                Some((busy + linger).min(since + self.config.linger_max))
             }
             _ => None,
         }
@@ -264,6 +265,9 @@ impl<C: SenderControl> Machine for PgmSource<C> {
         Some(others.into_iter().flatten().fold(self.spm.next_timeout(), Time::min))
     }
 }
+
+/// How many times as long a source lingers where NAKs have come since the end of data.
+const LINGER_BUSY: u64 = 4;
 
 /// Shortest interval between SPMs: a timer of no length would run out again and again in one
 /// moment.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use faircast_base::{DropReason, Duration, Event, NodeId, Time};
+use faircast_base::{DropReason, Duration, Event, NodeId, Time, TimeoutKind};
 use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::{Builtin, Delivery, Outcome, Simulation, Unobserved, catalog};
 use faircast_trace::{Record, Sink, Subject};
@@ -26,6 +26,8 @@ pub(crate) struct Tally {
     /// Drops for want of room in a queue.
     pub(crate) overflows: u64,
     pub(crate) cuts: u64,
+    /// The control's stall timeouts.
+    pub(crate) stalls: Vec<Duration>,
     pub(crate) bad_input: BTreeMap<String, u64>,
     pub(crate) representatives: Vec<(Time, Option<NodeId>)>,
     /// When each receiver found each packet missing that it has not delivered yet.
@@ -62,6 +64,9 @@ impl Tally {
             }
             Event::Abandoned { .. } => self.abandoned += 1,
             Event::Cut { .. } => self.cuts += 1,
+            Event::Timeout { kind: TimeoutKind::Stall, after_ns } => {
+                self.stalls.push(Duration::from_nanos(after_ns));
+            }
             Event::Representative { node, .. } => self.representatives.push((at, node)),
             Event::BadInput { reason } => {
                 *self.bad_input.entry(format!("{reason:?}")).or_default() += 1;

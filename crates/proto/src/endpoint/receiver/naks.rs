@@ -78,7 +78,7 @@ impl Naks {
         let patience = |least| Patience::new(config.repair_timers, least, config.nak_backoff);
         Self {
             confirmation: patience(config.nak_repeat),
-            repair: patience(config.nak_repair),
+            repair: patience(config.nak_repair).of_held_answers(),
             crowd: Crowd::new(config),
             recent: VecDeque::new(),
             missing: BTreeMap::new(),
@@ -168,7 +168,7 @@ impl Naks {
         while let Some(recent) = self.recent.front()
             && now.since(recent.at) >= rtt.unwrap_or(Duration::ZERO)
         {
-            self.crowd.note(now, recent.confirmations, rtt);
+            self.crowd.note(now, recent.confirmations, self.confirmation.smoothed());
             self.recent.pop_front();
         }
     }

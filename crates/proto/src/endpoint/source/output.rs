@@ -7,6 +7,7 @@ use faircast_base::{Cx, Duration, Event};
 use super::repair::Confirmation;
 use super::{PgmSource, Phase};
 use crate::control::{Permit, SenderControl};
+use crate::endpoint::Reliability;
 use crate::wire::pgm::{
     Body, Data, Encoder, Header, NAK_LIST_MAX, Nak, OptionType, PgmOption, RawOption, Spm,
 };
@@ -187,8 +188,16 @@ impl<C: SenderControl> PgmSource<C> {
 
     /// From where on a late joiner may ask for repairs.
     fn late_join(&self) -> Option<PgmOption<'static>> {
-        let back = u64::from(self.config.late_join?);
-        let from = self.next.saturating_sub(back).max(self.trail);
+        let starting = self.next <= u64::from(self.config.open_start);
+        if self.config.reliability == Reliability::Unrepaired {
+            return None;
+        }
+        let from = match self.config.late_join {
+            _ if starting => 0,
+            Some(back) => self.next.saturating_sub(u64::from(back)),
+            None => return None,
+        };
+        let from = from.max(self.trail);
         Some(PgmOption::Join { from: self.seq(from) })
     }
 

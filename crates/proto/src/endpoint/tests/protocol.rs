@@ -98,16 +98,21 @@ fn any_one_lost_packet_is_made_good() {
 }
 
 #[test]
-fn the_first_packet_is_asked_for_only_if_an_spm_told_of_it() {
-    // Without SPM and first data, the session begins for this receiver with the second packet.
-    let lost = |hop: &super::world::Hop<'_>| {
-        hop.kind == PacketType::Spm && hop.now < ms(200) || hop.seq() == Some(0)
-    };
-    let mut world = World::simple(1, 1_000).with_network(losing(lost));
-    world.run_until(ms(4_000));
-    let host = &world.receivers[0];
-    assert_eq!(host.payload, object(1_000)[100..]);
-    assert_eq!(host.app.last(), Some(&AppEvent::Gone), "it has not got everything");
+fn a_lost_start_is_asked_for_where_the_source_lets_receivers() {
+    // Neither SPM nor first data tell this receiver where the session begins.
+    for (open_start, begin) in [(0, 100), (1, 100), (2, 0), (64, 0)] {
+        let lost = |hop: &super::world::Hop<'_>| {
+            hop.kind == PacketType::Spm && hop.now < ms(200)
+                || hop.kind == PacketType::Odata && hop.seq() == Some(0)
+        };
+        let config = SourceConfig { open_start, ..source_config() };
+        let mut world = World::new(config, in_memory(1_000), [ReceiverConfig::new(GROUP)], 1)
+            .with_network(losing(lost));
+        world.run_until(ms(4_000));
+        let host = &world.receivers[0];
+        assert_eq!(host.payload, object(1_000)[begin..], "{open_start}");
+        assert_eq!(host.completed(), begin == 0, "{open_start}: else it has not got everything");
+    }
 }
 
 #[test]

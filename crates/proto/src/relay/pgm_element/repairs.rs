@@ -97,7 +97,7 @@ impl Repairs {
         let patience = |least| Patience::new(config.repair_timers, least, config.nak_interval);
         Self {
             confirmation: patience(config.nak_interval),
-            repair: patience(config.nak_interval),
+            repair: patience(config.nak_interval).of_held_answers(),
             states: BTreeMap::new(),
             timers: BTreeSet::new(),
         }

@@ -216,8 +216,8 @@ pub const OPTIONS: &[OptionSpec] = &[
     choice(
         "loss_estimator",
         &["ewma", "loss-intervals"],
-        "\"ewma\"",
-        "How receivers smooth loss: a low-pass filter, or TFMCC's loss intervals",
+        "\"loss-intervals\"",
+        "How receivers smooth loss: a low-pass filter, or TFMCC's loss intervals (paper, draft: ewma)",
     ),
     float(
         "loss_gain",
@@ -228,7 +228,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     span(
         "loss_event_time",
         (0, 10 * S),
-        "\"100 ms\"",
+        "\"10 ms\"",
         "Losses within this span are one event for the loss intervals",
     ),
     whole(

@@ -46,7 +46,9 @@ pub struct PgmccSender {
     ledger: Ledger,
     receivers: Receivers,
     candidates: Candidates,
+    /// Those who fell silent as ackers, and those who lied.
     blacklist: Blacklist,
+    liars: Blacklist,
     acker: Option<Acker>,
     /// Without an acker: whether a packet that calls for an election is out.
     call_out: bool,
@@ -92,6 +94,7 @@ impl PgmccSender {
             receivers: Receivers::default(),
             candidates: Candidates::default(),
             blacklist: Blacklist::default(),
+            liars: Blacklist::default(),
             acker: None,
             call_out: false,
             rto: Rto::default(),
@@ -113,6 +116,15 @@ impl PgmccSender {
     /// Room in the window for data and charged repairs.
     fn room(&self) -> f64 {
         self.window.tokens(self.ledger.flight()) - self.repairs.len() as f64
+    }
+
+    /// A round trip to the acker, as far as it is known.
+    fn round_trip(&self) -> Duration {
+        let reported = || {
+            let acker = self.receivers.get(self.acker_id()?)?;
+            acker.rtt()
+        };
+        self.rto.smoothed().or_else(reported).unwrap_or(self.config.timeout_min)
     }
 
     fn timeout_value(&self) -> Duration {
@@ -186,7 +198,7 @@ impl PgmccSender {
             held_until: cx.now + new_rtt.mul_f64(self.config.holding_time),
             joined: None,
             reported: None,
-            honesty: Honesty::default(),
+            honesty: Honesty::new(&self.config),
         });
         (self.call_out, self.expiries, self.cumulative) = (false, 0, None);
         cx.emit(Event::Representative { node: Some(id), reason });
@@ -397,11 +409,12 @@ impl PgmccSender {
     }
 
     fn check_honesty(&mut self, cx: &mut Cx<'_>, received: u32, lost: u32) {
+        let now = cx.now;
         let Some(acker) = &mut self.acker else { return };
-        acker.honesty.saw(received, lost, self.config.loss_gain);
+        acker.honesty.saw(now, received, lost);
         if self.config.lie_check && acker.honesty.is_exposed() {
             let id = acker.id;
-            self.blacklist.add(id, cx.now + LIAR_EXCLUSION);
+            self.liars.add(id, cx.now + LIAR_EXCLUSION);
             self.drop_acker(cx, SwitchReason::Lied);
         }
     }
@@ -452,9 +465,9 @@ impl SenderControl for PgmccSender {
                 self.repairs.pop_front();
             }
             // No acknowledgement tells when a repair has left the network; a round trip does.
-            let stay = self.rto.smoothed().unwrap_or_else(|| self.timeout_value());
-            let until = self.repairs.back().map_or(Time::ZERO, |&at| at).max(cx.now + stay);
-            self.repairs.push_back(until);
+            let until = cx.now + self.round_trip();
+            let place = self.repairs.partition_point(|&at| at <= until);
+            self.repairs.insert(place, until);
         }
         // deviates: OpenPGM repeats the option of the original with its stale timestamp; a fresh one
         // can mislead nobody.
@@ -472,7 +485,10 @@ impl SenderControl for PgmccSender {
             return cx.emit(Event::BadInput { reason: BadInput::Absurd });
         };
         self.settle_by_time(cx.now);
-        if self.blacklist.excludes(from, cx.now) {
+        // A call that nobody answered shows that there is no better: where losses are many all may
+        // have fallen silent in turn, and whoever speaks is not silent.
+        let choosy = self.acker.is_some() || self.expiries == 0;
+        if self.liars.excludes(from, cx.now) || (choosy && self.blacklist.excludes(from, cx.now)) {
             return;
         }
         let loss = f64::from(report.loss) / 65535.0;
@@ -496,6 +512,10 @@ impl SenderControl for PgmccSender {
         if self.acker_id() == Some(from) {
             if let Some(sample) = sample {
                 self.rto.sample(sample.time);
+                if acker != Some(from) && self.stall.is_some() {
+                    // The wait that began with the appointment did not know this yet.
+                    self.arm_stall(cx.now);
+                }
             }
             if let Some(acker) = &mut self.acker {
                 acker.honesty.reports(loss);
