@@ -55,7 +55,7 @@ const EXAMPLES: &[Example] = &[
     Example { file: "pgmcc-beside-tcp.toml", set: &["duration=100 s"], busiest_min: 0.95 },
     Example { file: "red-queue.toml", set: &["duration=100 s"], busiest_min: 0.9 },
     Example { file: "tcp-flavours.toml", set: &["duration=100 s"], busiest_min: 0.95 },
-    // So do they here: one packet in a hundred is lost on the way to the worst receivers.
+    // And this one: of a thousand receivers the session follows the unluckiest.
     Example { file: "thousand-receivers.toml", set: &["duration=10 s"], busiest_min: 0.1 },
 ];
 
