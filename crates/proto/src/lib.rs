@@ -14,6 +14,7 @@ pub mod control;
 pub mod endpoint;
 mod machine;
 pub mod options;
+pub mod promises;
 pub mod registry;
 pub mod relay;
 pub mod schemes;

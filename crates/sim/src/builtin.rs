@@ -2,6 +2,7 @@
 
 use faircast_base::{FlowId, NodeId, Time};
 use faircast_proto::content::Content;
+use faircast_proto::promises::Promises;
 use faircast_proto::registry::{self, PROGRAMS, ReceiverSetup, SCHEMES, SenderSetup};
 use faircast_proto::relay::RelayProgram;
 use faircast_proto::{Destination, Machine};
@@ -18,13 +19,26 @@ pub fn catalog() -> Catalog {
         multicast: true,
         answers: true,
         options: scheme.options,
+        promises: scheme.promises,
     });
-    let tcp = |name| ProtocolEntry { name, multicast: false, answers: true, options: tcp::OPTIONS };
+    let tcp = |name| ProtocolEntry {
+        name,
+        multicast: false,
+        answers: true,
+        options: tcp::OPTIONS,
+        promises: tcp::PROMISES,
+    };
     let background = [
         tcp("tcp-reno"),
         tcp("tcp-newreno"),
         tcp("tcp-sack"),
-        ProtocolEntry { name: "cbr", multicast: true, answers: false, options: cbr::OPTIONS },
+        ProtocolEntry {
+            name: "cbr",
+            multicast: true,
+            answers: false,
+            options: cbr::OPTIONS,
+            promises: Promises::SILENT,
+        },
     ];
     let program =
         |entry: &registry::ProgramEntry| ProgramEntry { name: entry.name, options: entry.options };

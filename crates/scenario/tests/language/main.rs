@@ -10,12 +10,18 @@ mod properties;
 use std::path::Path;
 
 use faircast_proto::options::{OptionKind, OptionSpec};
+use faircast_proto::promises::Promises;
 use faircast_scenario::{Catalog, Overrides, ProgramEntry, ProtocolEntry, Scenario, ScenarioError};
 
 /// A catalog like the real one in names, with a few settings of each kind.
 pub(crate) fn catalog() -> Catalog {
-    let protocol =
-        |name, multicast, answers, options| ProtocolEntry { name, multicast, answers, options };
+    let protocol = |name, multicast, answers, options| ProtocolEntry {
+        name,
+        multicast,
+        answers,
+        options,
+        promises: Promises::SILENT,
+    };
     Catalog {
         protocols: vec![
             protocol("pgmcc", true, true, PGMCC_OPTIONS),
