@@ -49,10 +49,8 @@ impl<'a> Forger<'a> {
             }
             // Damage that every checksum finds ends at the door. Formats without one take this
             // for more damage.
-            if self.rng.chance(0.7) && packet.bytes.len() >= 16 {
-                packet.bytes[6..8].fill(0);
-                let sum = checksum(&packet.bytes);
-                packet.bytes[6..8].copy_from_slice(&sum.to_be_bytes());
+            if self.rng.chance(0.7) {
+                seal(&mut packet.bytes);
             }
         }
         packet
@@ -93,6 +91,15 @@ impl<'a> Forger<'a> {
             }
             _ => {}
         }
+    }
+}
+
+/// Puts the checksum of PGM where it would be.
+pub(crate) fn seal(bytes: &mut [u8]) {
+    if bytes.len() >= 16 {
+        bytes[6..8].fill(0);
+        let sum = checksum(bytes);
+        bytes[6..8].copy_from_slice(&sum.to_be_bytes());
     }
 }
 

@@ -41,11 +41,16 @@ pub(crate) struct Notes {
     /// What senders, receivers and programs got, by these words.
     pub(crate) captured: BTreeMap<&'static str, Vec<Captured>>,
     seen: BTreeMap<&'static str, u64>,
+    /// Whether packets are kept.
+    captures: bool,
 }
 
 impl Notes {
     /// Keeps the first packets of each kind of machine, and then fewer and fewer.
     fn capture(&mut self, whose: &'static str, datagram: &Datagram<'_>) {
+        if !self.captures {
+            return;
+        }
         let seen = self.seen.entry(whose).or_default();
         *seen += 1;
         let kept = self.captured.entry(whose).or_default();
@@ -57,12 +62,25 @@ impl Notes {
 }
 
 /// All that is registered, under watch.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Watched {
     pub(crate) notes: Rc<RefCell<Notes>>,
 }
 
+impl Default for Watched {
+    fn default() -> Self {
+        let watched = Self::without_notes();
+        watched.notes.borrow_mut().captures = true;
+        watched
+    }
+}
+
 impl Watched {
+    /// Checks without keeping any packet.
+    pub(crate) fn without_notes() -> Self {
+        Self { notes: Rc::default() }
+    }
+
     fn machine(&self, inner: Box<dyn Machine>, flow: &Flow, sender: bool) -> Box<dyn Machine> {
         Box::new(WatchedMachine {
             inner,

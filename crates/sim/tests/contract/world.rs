@@ -148,7 +148,7 @@ impl Sink for Heard {
 impl Heard {
     fn close(&mut self, what: (NodeId, u64), at: Time) {
         if let Some(since) = self.open.remove(&what) {
-            self.missing = self.missing + at.since(since);
+            self.missing += at.since(since);
         }
     }
 
