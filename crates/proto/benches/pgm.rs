@@ -1,42 +1,86 @@
 //! Nanoseconds per packet of the PGM codec and endpoints: `cargo bench -p faircast-proto`.
 
-use std::hint::black_box;
-use std::time::Instant;
-
+use divan::counter::ItemsCount;
+use divan::{Bencher, black_box};
 use faircast_base::{Cx, Duration, NodeId, NullTrace, Purpose, Rng, Seq, Time};
 use faircast_proto::content::Zeros;
 use faircast_proto::control::{
-    Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, SenderControl, Wire,
+    AckVector, Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, SenderControl, Wire,
 };
 use faircast_proto::endpoint::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
+use faircast_proto::schemes::pgmcc::{PgmccConfig, PgmccReceiver, PgmccSender};
 use faircast_proto::wire::pgm::Nla;
 use faircast_proto::wire::pgm::{Body, Data, Encoder, Header, OptionType, Packet, Tsi, checksum};
 use faircast_proto::{Datagram, Destination, Machine};
 
 fn main() {
+    divan::main();
+}
+
+/// Measures one packet after the other.
+fn each<T>(bencher: Bencher<'_, '_>, work: impl FnMut() -> T) {
+    bencher.counter(ItemsCount::new(1u32)).bench_local(work);
+}
+
+/// A data packet without its payload, and with it.
+fn packets() -> (Vec<u8>, u32, Vec<u8>) {
     let mut bytes = Vec::new();
     let zeros = write_data(&mut bytes, 1400);
     let mut full = bytes.clone();
     full.resize(bytes.len() + 1400, 0);
-    measure("decode ODATA, payload of zeros", || {
+    (bytes, zeros, full)
+}
+
+#[divan::bench]
+fn decode_odata_of_zeros(bencher: Bencher<'_, '_>) {
+    let (bytes, zeros, _) = packets();
+    each(bencher, || {
         Packet::decode(black_box(&bytes), zeros).map(|packet| {
             let option = packet.options.find(OptionType::PGMCC_DATA).map(|o| o.value[0]);
             (packet.body, option)
         })
     });
-    measure("decode ODATA, 1400 bytes", || Packet::decode(black_box(&full), 0).is_ok());
-    measure("checksum of 1444 bytes", || checksum(black_box(&full)));
-    measure("checksum of 44 bytes", || checksum(black_box(&bytes)));
+}
+
+#[divan::bench]
+fn decode_odata_of_1400_bytes(bencher: Bencher<'_, '_>) {
+    let (_, _, full) = packets();
+    each(bencher, || Packet::decode(black_box(&full), 0).is_ok());
+}
+
+#[divan::bench]
+fn checksum_of_44_bytes(bencher: Bencher<'_, '_>) {
+    let (bytes, ..) = packets();
+    each(bencher, || checksum(black_box(&bytes)));
+}
+
+#[divan::bench]
+fn checksum_of_1444_bytes(bencher: Bencher<'_, '_>) {
+    let (_, _, full) = packets();
+    each(bencher, || checksum(black_box(&full)));
+}
+
+#[divan::bench]
+fn encode_odata_of_zeros(bencher: Bencher<'_, '_>) {
     let mut out = Vec::new();
-    measure("encode ODATA, payload of zeros", || {
+    each(bencher, || {
         out.clear();
         write_data(black_box(&mut out), 1400)
     });
-    measure_endpoints();
 }
 
-/// A source and a receiver without loss, the packet handed over by hand.
-fn measure_endpoints() {
+#[divan::bench]
+fn source_alone(bencher: Bencher<'_, '_>) {
+    endpoints(bencher, false);
+}
+
+#[divan::bench]
+fn source_and_receiver(bencher: Bencher<'_, '_>) {
+    endpoints(bencher, true);
+}
+
+/// A source and a receiver without loss or congestion control, the packet handed over by hand.
+fn endpoints(bencher: Bencher<'_, '_>, with_receiver: bool) {
     let mut trace = NullTrace;
     let mut rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
     let mut now = Time::ZERO;
@@ -47,30 +91,69 @@ fn measure_endpoints() {
     source.handle_timeout(&mut cx);
     receiver.handle_timeout(&mut cx);
     let mut buf = Vec::new();
-    let mut run = |name: &str, with_receiver: bool| {
-        measure(name, || {
-            now += Duration::from_micros(1);
-            let mut cx = Cx { now, rng: &mut rng, trace: &mut trace };
-            buf.clear();
-            let transmit = source.poll_transmit(&mut cx, &mut buf).expect("it may always send");
-            if with_receiver {
-                let datagram = Datagram {
-                    from: NodeId(1),
-                    to: Destination::Group,
-                    bytes: &buf,
-                    zeros: transmit.zeros,
-                    congestion_experienced: false,
-                };
-                receiver.handle_datagram(&mut cx, datagram);
-                assert!(receiver.poll_transmit(&mut cx, &mut buf).is_none());
-                while receiver.poll_event().is_some() {}
+    each(bencher, || {
+        now += Duration::from_micros(1);
+        let mut cx = Cx { now, rng: &mut rng, trace: &mut trace };
+        buf.clear();
+        let transmit = source.poll_transmit(&mut cx, &mut buf).expect("it may always send");
+        if with_receiver {
+            let datagram = Datagram {
+                from: NodeId(1),
+                to: Destination::Group,
+                bytes: &buf,
+                zeros: transmit.zeros,
+                congestion_experienced: false,
+            };
+            receiver.handle_datagram(&mut cx, datagram);
+            assert!(receiver.poll_transmit(&mut cx, &mut buf).is_none());
+            while receiver.poll_event().is_some() {}
+        }
+        receiver.next_timeout()
+    });
+}
+
+/// pgmcc's two halves face to face: a packet is sent, arrives, and is acknowledged. One packet of
+/// `lost_every` is lost.
+#[divan::bench(args = [u32::MAX, 100])]
+fn pgmcc_packet_and_report(bencher: Bencher<'_, '_>, lost_every: u32) {
+    let config = PgmccConfig::default();
+    let (mut sender, node) = (PgmccSender::new(config), NodeId(2));
+    let mut receiver = PgmccReceiver::new(config, node);
+    let mut trace = NullTrace;
+    let mut rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
+    let (mut now, mut seq, mut bitmap) = (Time::ZERO, Seq::new(0), 0u32);
+    each(bencher, || {
+        now += Duration::from_millis(10);
+        let mut cx = Cx { now, rng: &mut rng, trace: &mut trace };
+        sender.on_timeout(&mut cx);
+        if sender.permit(&mut cx, 1400, false) != Permit::Now {
+            return 0;
+        }
+        let announce = sender.on_sent(&mut cx, seq, 1400);
+        let lost = seq.value() % lost_every == 1;
+        bitmap = bitmap << 1 | u32::from(!lost);
+        let mut reports = 0;
+        if lost {
+            receiver.on_missing(&mut cx, seq, seq);
+        } else {
+            let arrival = Arrival {
+                seq,
+                len: 1400,
+                repair: false,
+                duplicate: false,
+                congestion_experienced: false,
+            };
+            receiver.on_data(&mut cx, &arrival, Some(&announce));
+            receiver.on_timeout(&mut cx);
+            while let Some((_, report)) = receiver.poll_report(&mut cx) {
+                let vector = AckVector { highest: seq, bitmap };
+                sender.on_report(&mut cx, node, Carrier::Ack(vector), &report);
+                reports += 1;
             }
-            receiver.next_timeout()
-        });
-    };
-    run("source and receiver, a packet", true);
-    run("source alone, a packet", false);
-    println!("{:<40} {:>8} bytes", "a receiver without losses", size_of::<PgmReceiver<Silent>>());
+        }
+        seq += 1;
+        reports
+    });
 }
 
 /// Nothing on the wire.
@@ -154,18 +237,4 @@ fn write_data(out: &mut Vec<u8>, len: u32) -> u32 {
     encoder.raw_option(OptionType::PGMCC_DATA, 0, &[1, 2, 3, 4, 0, 1, 0, 0, 10, 0, 0, 1]);
     encoder.payload(|_| len);
     encoder.finish()
-}
-
-/// Prints the best of several rounds: what disturbs a measurement only ever adds to it.
-fn measure<T>(name: &str, mut work: impl FnMut() -> T) {
-    const CALLS: u32 = 200_000;
-    let mut best = f64::MAX;
-    for _ in 0..9 {
-        let start = Instant::now();
-        for _ in 0..CALLS {
-            black_box(work());
-        }
-        best = best.min(start.elapsed().as_secs_f64() / f64::from(CALLS) * 1e9);
-    }
-    println!("{name:<40} {best:>8.1} ns");
 }

@@ -15,6 +15,7 @@ pub mod endpoint;
 mod machine;
 pub mod options;
 mod patience;
+pub mod promises;
 pub mod registry;
 pub mod relay;
 pub mod schemes;

@@ -9,6 +9,7 @@ use crate::Machine;
 use crate::content::Content;
 use crate::endpoint::{self, PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use crate::options::{OptionSpec, Options};
+use crate::promises::Promises;
 use crate::relay::{ElementConfig, PGM_ELEMENT_OPTIONS, PgmElement, RelayProgram};
 use crate::schemes::pgmcc::{self, PgmccConfig, PgmccReceiver, PgmccSender};
 use crate::wire::pgm::{Gsi, Nla, Tsi};
@@ -22,6 +23,8 @@ pub struct SchemeEntry {
     pub about: &'static str,
     /// Its settings and those of the transport below it.
     pub options: &'static [OptionSpec],
+    /// What it promises to the network.
+    pub promises: Promises,
     /// Makes the sending end.
     pub sender: fn(SenderSetup<'_>) -> Box<dyn Machine>,
     /// Makes a receiving end.
@@ -77,6 +80,7 @@ pub const SCHEMES: &[SchemeEntry] = &[SchemeEntry {
     name: "pgmcc",
     about: "window control between the sender and the slowest receiver, over PGM",
     options: &PGMCC_OPTIONS,
+    promises: pgmcc::PROMISES,
     sender: pgmcc_sender,
     receiver: pgmcc_receiver,
 }];

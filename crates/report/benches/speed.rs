@@ -1,47 +1,42 @@
 //! What a record costs on its way into the summary and into the plots.
 //! `cargo bench -p faircast-report`
 
-use std::time::Instant;
-
+use divan::Bencher;
+use divan::counter::ItemsCount;
 use faircast_base::{Duration, Event, FlowId, LinkCounters, LinkId, NodeId, Time};
 use faircast_report::{Metrics, Series};
-use faircast_trace::{
-    FlowHeader, Header, LinkHeader, On, Outcome, Record, SCHEMA_VERSION, Sink, Subject,
-};
+use faircast_trace::{FlowHeader, Header, LinkHeader, On, Record, SCHEMA_VERSION, Sink, Subject};
 
 /// Few enough to stay in the cache: the cost of the sink is wanted, not that of memory.
 const RECORDS: u64 = 6_000;
-const ROUNDS: u64 = 1_000;
 const STEP_NS: u64 = 3_733;
+const RECEIVERS: [u32; 2] = [3, 10_000];
 
 fn main() {
-    for receivers in [3, 10_000] {
-        let header = header(receivers);
-        let records: Vec<Record> = (0..RECORDS).map(|i| sample(i, receivers)).collect();
-        let mut metrics = Metrics::new(&header);
-        time(&format!("metrics, {receivers} receivers"), || feed(&mut metrics, &records));
-        let summary = metrics.finish(&Outcome { at: Time::from_nanos(1), ..Outcome::default() });
-        let mut series = Series::new(&header);
-        time(&format!("series, {receivers} receivers"), || feed(&mut series, &records));
-        assert_eq!(summary.flows[0].sent_packets, RECORDS / 6 * ROUNDS);
-    }
+    divan::main();
 }
 
-fn feed(sink: &mut dyn Sink, records: &[Record]) {
-    for round in 0..ROUNDS {
-        for record in records {
-            // Time goes on, as it does in a run.
+/// Feeds all records at each iteration, with time going on as it does in a run.
+fn feed(bencher: Bencher<'_, '_>, sink: &mut dyn Sink, receivers: u32) {
+    let records: Vec<Record> = (0..RECORDS).map(|i| sample(i, receivers)).collect();
+    let mut round = 0;
+    bencher.counter(ItemsCount::new(RECORDS)).bench_local(|| {
+        for record in &records {
             let at = record.at + Duration::from_nanos(round * RECORDS * STEP_NS);
             sink.record(&Record { at, ..*record });
         }
-    }
+        round += 1;
+    });
 }
 
-fn time(what: &str, work: impl FnOnce()) {
-    let start = Instant::now();
-    work();
-    let ns = start.elapsed().as_nanos() as f64 / (RECORDS * ROUNDS) as f64;
-    println!("{what:28} {ns:6.1} ns per record");
+#[divan::bench(args = RECEIVERS)]
+fn metrics(bencher: Bencher<'_, '_>, receivers: u32) {
+    feed(bencher, &mut Metrics::new(&header(receivers)), receivers);
+}
+
+#[divan::bench(args = RECEIVERS)]
+fn series(bencher: Bencher<'_, '_>, receivers: u32) {
+    feed(bencher, &mut Series::new(&header(receivers)), receivers);
 }
 
 /// A mix like that of a long simulation.

@@ -1,6 +1,7 @@
 //! What the language may name: the protocols of flows and the programs of routers.
 
 use faircast_proto::options::OptionSpec;
+use faircast_proto::promises::Promises;
 
 /// The protocols and router programs that exist, with their settings. Whoever builds a scenario
 /// fills it from the registries of those who implement them.
@@ -25,6 +26,8 @@ pub struct ProtocolEntry {
     pub answers: bool,
     /// Its settings.
     pub options: &'static [OptionSpec],
+    /// What it promises to the network.
+    pub promises: Promises,
 }
 
 /// A program that a router can run.

@@ -2,6 +2,7 @@
 
 use faircast_base::{FlowId, NodeId, Time};
 use faircast_proto::content::Content;
+use faircast_proto::promises::Promises;
 use faircast_proto::registry::{self, PROGRAMS, ReceiverSetup, SCHEMES, SenderSetup};
 use faircast_proto::relay::RelayProgram;
 use faircast_proto::{Destination, Machine};
@@ -19,6 +20,7 @@ pub fn catalog() -> Catalog {
         multicast: true,
         answers: true,
         options: scheme.options,
+        promises: scheme.promises,
     });
     let tcp = |name, about| ProtocolEntry {
         name,
@@ -26,6 +28,7 @@ pub fn catalog() -> Catalog {
         multicast: false,
         answers: true,
         options: tcp::OPTIONS,
+        promises: tcp::PROMISES,
     };
     let background = [
         tcp("tcp-reno", "TCP Reno: fast recovery ends with the first new acknowledgement"),
@@ -37,6 +40,7 @@ pub fn catalog() -> Catalog {
             multicast: true,
             answers: false,
             options: cbr::OPTIONS,
+            promises: Promises::SILENT,
         },
     ];
     let program = |entry: &registry::ProgramEntry| ProgramEntry {

@@ -1,52 +1,66 @@
 //! What a record costs: hashing, writing a compressed file, reading it back.
 //! `cargo bench -p faircast-trace`
 
-use std::hint::black_box;
-use std::time::Instant;
-
+use divan::Bencher;
+use divan::counter::ItemsCount;
 use faircast_base::{Event, FlowId, LinkCounters, LinkId, NodeId, Time};
 use faircast_trace::{
     FlowHeader, Hasher, Header, LinkHeader, On, Outcome, Reader, Record, SCHEMA_VERSION, Sink,
     Subject, Writer,
 };
 
-const RECORDS: u64 = 2_000_000;
+/// Few enough to stay in the cache, as a record does when a simulator hands it over.
+const RECORDS: u64 = 6_000;
 
 fn main() {
+    divan::main();
+}
+
+/// Measures work on all records; divan shows records per second.
+fn per_record<T>(bencher: Bencher<'_, '_>, mut work: impl FnMut(&[Record]) -> T) {
     let records: Vec<Record> = (0..RECORDS).map(sample).collect();
+    bencher.counter(ItemsCount::new(RECORDS)).bench_local(|| work(&records));
+}
+
+#[divan::bench]
+fn hash(bencher: Bencher<'_, '_>) {
     let mut hasher = Hasher::new();
-    // A piece that stays in the cache, as a record does when a simulator hands it over.
-    let piece = &records[..1_000];
-    time("hash", || {
-        (0..RECORDS / 1_000).for_each(|_| piece.iter().for_each(|record| hasher.record(record)));
-    });
-    println!("        {}", hasher.hex());
-    let mut lines = Vec::with_capacity(256 << 20);
-    time("format", || {
-        records.iter().for_each(|record| faircast_trace::write_line(record, &mut lines));
-    });
-    let mut bytes = Vec::new();
-    time("write", || {
-        let mut writer = Writer::new(Vec::new(), &header()).expect("memory takes all");
-        records.iter().for_each(|record| writer.record(record));
-        bytes = writer.finish(&Outcome::default()).expect("memory takes all");
-    });
-    println!(
-        "        {:.1} bytes per line, {:.2} compressed",
-        lines.len() as f64 / RECORDS as f64,
-        bytes.len() as f64 / RECORDS as f64
-    );
-    time("read", || {
-        let mut reader = Reader::new(&bytes[..], "bench").expect("just written");
-        black_box(reader.replay(&mut ()).expect("just written"));
+    per_record(bencher, |records| {
+        records.iter().for_each(|record| hasher.record(record));
+        hasher.digest()
     });
 }
 
-fn time(what: &str, work: impl FnOnce()) {
-    let start = Instant::now();
-    work();
-    let ns = start.elapsed().as_nanos() as f64 / RECORDS as f64;
-    println!("{what:7} {ns:8.1} ns per record, {:6.2} M records/s", 1e3 / ns);
+#[divan::bench]
+fn format(bencher: Bencher<'_, '_>) {
+    let mut lines = Vec::new();
+    per_record(bencher, |records| {
+        lines.clear();
+        records.iter().for_each(|record| faircast_trace::write_line(record, &mut lines));
+        lines.len()
+    });
+}
+
+fn written(records: &[Record]) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), &header()).expect("memory takes all");
+    records.iter().for_each(|record| writer.record(record));
+    writer.finish(&Outcome::default()).expect("memory takes all")
+}
+
+/// Formatted and compressed.
+#[divan::bench]
+fn write(bencher: Bencher<'_, '_>) {
+    per_record(bencher, written);
+}
+
+#[divan::bench]
+fn read(bencher: Bencher<'_, '_>) {
+    let mut bytes = None;
+    per_record(bencher, |records| {
+        let bytes = bytes.get_or_insert_with(|| written(records));
+        let mut reader = Reader::new(&bytes[..], "bench").expect("just written");
+        reader.replay(&mut ()).expect("just written").is_some()
+    });
 }
 
 /// A mix like that of a long simulation.

@@ -44,11 +44,31 @@ pub(super) fn pure_crates(files: &[TextFile], crates: &[Crate]) -> Vec<String> {
         {
             complaints.push(file.complaint(1, "must say #![no_std]: the crate is pure"));
         }
-        let rules = format!("crates/{name}/clippy.toml");
-        let lists = |file: &TextFile| file.text.contains("std::time::Instant");
-        if name == "sim" && !find(&rules).is_some_and(lists) {
-            complaints.push(format!("{rules}:1: must disallow clocks, threads and sockets"));
+        if PURE.contains(&name) {
+            let folder = format!("crates/{name}/src/");
+            let own = files.iter().filter(|file| file.path.starts_with(&folder));
+            complaints.extend(own.flat_map(names_std));
         }
+        let rules = format!("crates/{name}/clippy.toml");
+        let banned = ["std::time::Instant", "std::collections::HashMap", "std::net::UdpSocket"];
+        let lists = |file: &TextFile| banned.iter().all(|path| file.text.contains(path));
+        if name == "sim" && !find(&rules).is_some_and(lists) {
+            complaints.push(format!("{rules}:1: must disallow clocks, hash maps and sockets"));
+        }
+    }
+    complaints
+}
+
+/// `no_std` keeps the standard library out of the prelude, but a crate can still name it.
+fn names_std(file: &TextFile) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let mut before = "";
+    for (number, line) in file.lines() {
+        let line = line.trim();
+        if line.contains("extern crate std") && before != "#[cfg(test)]" {
+            complaints.push(file.complaint(number, "a pure crate names std in its tests alone"));
+        }
+        before = line;
     }
     complaints
 }
@@ -128,10 +148,19 @@ mod tests {
             text_file("crates/cli/Cargo.toml", "[package]\n"),
         ];
         assert_eq!(pure_crates(&impure, &crates).len(), 2);
+        let sneaky = text_file(
+            "crates/base/src/lib.rs",
+            "#![no_std]\n#[cfg(test)]\nextern crate std;\npub extern crate std as system;\n",
+        );
+        let complaints = pure_crates(&[sneaky], &crates);
+        assert!(complaints[0].starts_with("crates/base/src/lib.rs:4:"), "{complaints:?}");
         assert_eq!(lints(&impure, &crates).len(), 1);
         let pure = [
             text_file("crates/base/src/lib.rs", "//! Docs.\n#![no_std]\n"),
-            text_file("crates/sim/clippy.toml", "std::time::Instant"),
+            text_file(
+                "crates/sim/clippy.toml",
+                "std::time::Instant std::collections::HashMap std::net::UdpSocket",
+            ),
             text_file("crates/cli/Cargo.toml", "[lints]\nworkspace = true\n"),
         ];
         assert_eq!(pure_crates(&pure, &crates), Vec::<String>::new());

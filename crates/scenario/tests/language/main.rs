@@ -10,6 +10,7 @@ mod properties;
 use std::path::Path;
 
 use faircast_proto::options::{OptionKind, OptionSpec};
+use faircast_proto::promises::Promises;
 use faircast_scenario::{Catalog, Overrides, ProgramEntry, ProtocolEntry, Scenario, ScenarioError};
 
 /// A catalog like the real one in names, with a few settings of each kind.
@@ -21,6 +22,7 @@ pub(crate) fn catalog() -> Catalog {
         multicast,
         answers,
         options,
+        promises: Promises::SILENT,
     };
     Catalog {
         protocols: vec![

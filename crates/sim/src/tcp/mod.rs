@@ -9,6 +9,7 @@
 //! [`sender`] and [`receiver`] make the two ends; [`OPTIONS`] lists the settings that they share.
 
 mod newreno;
+mod promises;
 mod ranges;
 mod receiver;
 mod reno;
@@ -21,6 +22,7 @@ mod settings;
 mod tests;
 mod wire;
 
+pub use promises::PROMISES;
 pub use receiver::TcpReceiver;
 pub use sender::TcpSender;
 pub use settings::{OPTIONS, WINDOW_MAX};

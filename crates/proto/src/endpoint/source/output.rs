@@ -79,10 +79,15 @@ impl<C: SenderControl> PgmSource<C> {
         match self.control.permit(cx, len, repair) {
             Permit::Now => true,
             Permit::At(at) => {
+                assert!(at > cx.now, "a permit for a moment that has come is Permit::Now");
                 self.wake_at = Some(self.wake_at.map_or(at, |other| other.min(at)));
                 false
             }
-            Permit::Blocked => false,
+            Permit::Blocked => {
+                let armed = self.control.next_timeout().is_some();
+                assert!(armed, "a control that blocks has a timer armed: every report may be lost");
+                false
+            }
         }
     }
 

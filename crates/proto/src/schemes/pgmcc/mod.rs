@@ -14,6 +14,7 @@ mod ledger;
 mod loss;
 mod model;
 mod options;
+mod promises;
 mod receiver;
 mod receivers;
 mod rto;
@@ -30,6 +31,7 @@ pub use config::{
 };
 pub use model::Model;
 pub use options::OPTIONS;
+pub use promises::PROMISES;
 pub use receiver::PgmccReceiver;
 pub use sender::PgmccSender;
 pub use values::{PgmccAnnounce, PgmccReport};

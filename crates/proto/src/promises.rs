@@ -1,0 +1,46 @@
+//! What a protocol promises to the network that it shares. The contract tests hold every
+//! registered protocol to its own words.
+
+use faircast_base::Duration;
+
+use crate::options::Options;
+
+/// The promises of a protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct Promises {
+    /// How slow a sender becomes that hears nothing, by its settings; `None` where it never hears
+    /// anything and does not mind.
+    pub floor: fn(&Options) -> Option<Floor>,
+    /// The most packets that all receivers together send under a load, by the settings, where no
+    /// packet of theirs is lost.
+    pub reports_max: fn(&Options, &Load) -> u64,
+}
+
+/// How slow a sender becomes that hears nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Floor {
+    /// After so long without any report ...
+    pub after: Duration,
+    /// ... no more than one data packet, new or repeated, leaves in each span of this length. When
+    /// reports come through again the sender hears of it within this time.
+    pub every: Duration,
+}
+
+/// What receivers had to report on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// How many receivers there are.
+    pub receivers: u64,
+    /// Data packets sent, new and repeated.
+    pub data_packets: u64,
+    /// Packets found missing, each counted once for every receiver that missed it.
+    pub losses: u64,
+    /// How long they were missing until they were delivered or given up, or the run ended: the
+    /// sum over all of `losses`.
+    pub missing: Duration,
+}
+
+impl Promises {
+    /// Those of a protocol without feedback.
+    pub const SILENT: Self = Self { floor: |_| None, reports_max: |_, _| 0 };
+}

@@ -1,0 +1,232 @@
+//! Packets that nobody sent: random bytes, and damage to real ones.
+
+use faircast_base::{Cx, Duration, Event, FlowId, NodeId, Purpose, Rng, Time, Trace};
+use faircast_proto::content::Zeros;
+use faircast_proto::relay::{PortId, RelayPacket, RelayProgram, RelayTransmit};
+use faircast_proto::wire::pgm::checksum;
+use faircast_proto::{Datagram, Destination, Machine};
+use faircast_scenario::{ProtocolEntry, Scenario};
+use faircast_sim::Protocols;
+
+use crate::watch::{Captured, Watched};
+
+/// Bytes of the longest random packet.
+const RANDOM_BYTES_MAX: u64 = 200;
+/// Zeros that follow a packet, more than a packet can have in all.
+const ZEROS_MAX: u64 = 70_000;
+/// Events that a forged machine may hand over, or packets that a program may send, for one input.
+const OUTPUT_MAX: usize = 100_000;
+
+/// A source of forged packets.
+pub(crate) struct Forger<'a> {
+    pub(crate) rng: Rng,
+    /// Real packets to damage; may be empty.
+    pub(crate) real: &'a [Captured],
+}
+
+impl<'a> Forger<'a> {
+    pub(crate) fn new(seed: u64, real: &'a [Captured]) -> Self {
+        Self { rng: Rng::new(seed, NodeId(0), Purpose::Machine(0)), real }
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.rng.below(256) as u8
+    }
+
+    /// A packet: one in eight of nothing but noise, one in eight as it was, the others damaged.
+    pub(crate) fn packet(&mut self) -> Captured {
+        let way = self.rng.below(8);
+        if self.real.is_empty() || way == 0 {
+            let bytes = (0..self.rng.below(RANDOM_BYTES_MAX)).map(|_| self.byte()).collect();
+            let from = NodeId(self.rng.below(8) as u32);
+            let zeros = self.rng.below(ZEROS_MAX) as u32;
+            return Captured { from, to: Destination::Group, bytes, zeros };
+        }
+        let mut packet = self.real[self.rng.below(self.real.len() as u64) as usize].clone();
+        if way > 1 {
+            for _ in 0..=self.rng.below(3) {
+                self.damage(&mut packet);
+            }
+            // Damage that every checksum finds ends at the door. Formats without one take this
+            // for more damage.
+            if self.rng.chance(0.7) {
+                seal(&mut packet.bytes);
+            }
+        }
+        packet
+    }
+
+    fn damage(&mut self, packet: &mut Captured) {
+        let len = packet.bytes.len() as u64;
+        match self.rng.below(9) {
+            0 => packet.bytes.truncate(self.rng.below(len + 1) as usize),
+            1 => {
+                let more = self.rng.below(40);
+                for _ in 0..more {
+                    let byte = self.byte();
+                    packet.bytes.push(byte);
+                }
+            }
+            2 => packet.zeros = self.rng.below(ZEROS_MAX) as u32,
+            3 => packet.from = NodeId(self.rng.bits() as u32),
+            4 if len > 0 => {
+                let at = self.rng.below(len) as usize;
+                packet.bytes[at] ^= 1 << self.rng.below(8);
+            }
+            5 if len > 0 => {
+                let at = self.rng.below(len) as usize;
+                packet.bytes[at] = self.byte();
+            }
+            // A word: a number elsewhere, nearby or at an end of its range.
+            _ if len >= 4 => {
+                let at = self.rng.below(len / 2 - 1) as usize * 2;
+                let Some(word) = packet.bytes.get_mut(at..at + 4) else { return };
+                let old = u32::from_be_bytes(word.try_into().expect("four bytes"));
+                let new = match self.rng.below(4) {
+                    0 => self.rng.bits() as u32,
+                    1 => [0, 1, u32::MAX, 1 << 31][self.rng.below(4) as usize],
+                    _ => old.wrapping_add(self.rng.below(40_000) as u32).wrapping_sub(20_000),
+                };
+                word.copy_from_slice(&new.to_be_bytes());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Puts the checksum of PGM where it would be.
+pub(crate) fn seal(bytes: &mut [u8]) {
+    if bytes.len() >= 16 {
+        bytes[6..8].fill(0);
+        let sum = checksum(bytes);
+        bytes[6..8].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// What a machine says of what it got.
+#[derive(Default)]
+pub(crate) struct Said {
+    pub(crate) refused: u64,
+    pub(crate) other: u64,
+}
+
+impl Trace for Said {
+    fn emit(&mut self, _at: Time, event: Event) {
+        match event {
+            Event::BadInput { .. } => self.refused += 1,
+            _ => self.other += 1,
+        }
+    }
+}
+
+/// A machine without a network.
+pub(crate) struct Victim {
+    machine: Box<dyn Machine>,
+    rng: Rng,
+    pub(crate) said: Said,
+    pub(crate) now: Time,
+}
+
+impl Victim {
+    /// One end of a scenario's only flow.
+    pub(crate) fn new(scenario: &Scenario, watched: &Watched, sender: bool) -> Self {
+        let (flow, id) = (&scenario.flows[0], FlowId(0));
+        let (machine, node) = if sender {
+            (watched.sender(flow, id, Box::new(Zeros { len: None })), flow.from)
+        } else {
+            (watched.receiver(flow, id, flow.to[0], Time::ZERO), flow.to[0])
+        };
+        let rng = Rng::new(1, node, Purpose::Machine(1));
+        Self { machine, rng, said: Said::default(), now: Time::ZERO }
+    }
+
+    fn call(&mut self, act: impl FnOnce(&mut dyn Machine, &mut Cx<'_>)) {
+        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut self.said };
+        act(&mut *self.machine, &mut cx);
+        let mut buf = Vec::new();
+        while self.machine.poll_transmit(&mut cx, &mut buf).is_some() {
+            buf.clear();
+        }
+        let mut events = 0;
+        while self.machine.poll_event().is_some() {
+            events += 1;
+            assert!(events < OUTPUT_MAX, "one input became {events} events");
+        }
+    }
+
+    pub(crate) fn take(&mut self, packet: &Captured, congestion_experienced: bool) {
+        let Captured { from, to, ref bytes, zeros } = *packet;
+        let datagram = Datagram { from, to, bytes, zeros, congestion_experienced };
+        self.call(|machine, cx| machine.handle_datagram(cx, datagram));
+    }
+
+    /// Lets time pass, with or without the timeouts that are due.
+    pub(crate) fn pass(&mut self, span: Duration, timely: bool) {
+        let end = self.now + span;
+        while let Some(at) = self.machine.next_timeout().filter(|at| timely && *at <= end) {
+            self.now = self.now.max(at);
+            self.call(|machine, cx| machine.handle_timeout(cx));
+        }
+        self.now = end;
+        self.call(|machine, cx| machine.handle_timeout(cx));
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.call(|machine, cx| machine.handle_close(cx));
+    }
+}
+
+/// A program without a router: four ports.
+pub(crate) struct VictimProgram {
+    program: Box<dyn RelayProgram>,
+    rng: Rng,
+    pub(crate) said: Said,
+    pub(crate) now: Time,
+}
+
+impl VictimProgram {
+    pub(crate) fn new(scenario: &Scenario, watched: &Watched) -> Self {
+        let place = scenario.nodes.iter().position(|node| node.program.is_some());
+        let place = place.expect("a router runs the program");
+        let program = scenario.nodes[place].program.as_ref().expect("just found");
+        let node = NodeId(place as u32);
+        let rng = Rng::new(1, node, Purpose::Relay);
+        let program = watched.program(program, node);
+        Self { program, rng, said: Said::default(), now: Time::ZERO }
+    }
+
+    /// The packet comes in on any port, to go out of any others.
+    pub(crate) fn take(&mut self, packet: &Captured, dice: &mut Rng) {
+        let Captured { from, to, ref bytes, zeros } = *packet;
+        let ports: Vec<PortId> = (0..4).filter(|_| dice.chance(0.5)).map(PortId).collect();
+        let view = RelayPacket {
+            port: PortId(dice.below(4) as u32),
+            ports_out: &ports,
+            datagram: Datagram { from, to, bytes, zeros, congestion_experienced: false },
+            time_to_live: dice.below(256) as u8,
+        };
+        let mut out: Vec<RelayTransmit> = Vec::new();
+        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut self.said };
+        let _ = self.program.handle_packet(&mut cx, &view, &mut out);
+        for transmit in &out {
+            assert!(!transmit.bytes.is_empty() && transmit.time_to_live > 0, "{transmit:?}");
+        }
+    }
+
+    pub(crate) fn pass(&mut self, span: Duration) {
+        let end = self.now + span;
+        let mut out = Vec::new();
+        while let Some(at) = self.program.next_timeout().filter(|at| *at <= end) {
+            self.now = self.now.max(at);
+            let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut self.said };
+            self.program.handle_timeout(&mut cx, &mut out);
+            out.clear();
+        }
+        self.now = end;
+    }
+}
+
+/// Whether the protocol's sender and receiver get packets at all in a usual run.
+pub(crate) fn hears(protocol: &ProtocolEntry, sender: bool) -> bool {
+    !sender || protocol.answers
+}

@@ -1,0 +1,13 @@
+//! The contract of ARCHITECTURE.md, for everything that is registered: who adds a scheme adds no
+//! line here. The limits of memory are in `tests/memory.rs`, which counts allocations.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod balance;
+mod bytes;
+mod forge;
+mod repeat;
+mod reports;
+mod silence;
+mod watch;
+mod world;

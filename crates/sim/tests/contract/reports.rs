@@ -1,0 +1,35 @@
+//! Clause 8: reports per second stay below what the protocol states, for 1, 10 and 1000 receivers.
+
+use faircast_proto::promises::Load;
+
+use crate::world::{World, protocols, reports, run};
+
+#[test]
+fn receivers_send_no_more_than_their_protocol_states() {
+    let mut tried = 0;
+    for protocol in protocols() {
+        let crowds: &[u32] = if protocol.multicast { &[1, 10, 1000] } else { &[1] };
+        for receivers in crowds {
+            let seconds = if *receivers > 100 { 10 } else { 60 };
+            let (outcome, heard, watched) =
+                run(&World::new(*receivers, seconds).scenario(&protocol));
+            let load = Load {
+                receivers: u64::from(*receivers),
+                data_packets: heard.sent.len() as u64,
+                losses: heard.losses,
+                missing: heard.missing(outcome.at),
+            };
+            let (sent, most) =
+                (reports(&watched), (protocol.promises.reports_max)(&Default::default(), &load));
+            let name = protocol.name;
+            println!("{name}, {receivers} receivers: {sent} reports, at most {most}; {load:?}");
+            assert!(load.data_packets > seconds * 10, "{name}: {load:?}");
+            assert!(sent <= most, "{name}, {receivers} receivers: {sent} reports, not {most}");
+            assert_eq!(sent > 0, protocol.answers, "{name}");
+            // The bound says something: a tenth of it would be too low.
+            assert!(sent * 10 >= most, "{name}, {receivers}: {most} allowed for {sent} reports");
+            tried += 1;
+        }
+    }
+    assert!(tried >= 9);
+}

@@ -1,0 +1,63 @@
+//! Clause 6: losing all reports drives the rate to its floor, their return restores it.
+//! Clauses 1 to 4 are checked at each call of every run of these tests: see `watch`.
+
+use faircast_base::{Duration, Time};
+
+use crate::world::{World, plain, protocols, run};
+
+/// How long all is well at the start, and at the end.
+const WELL: Duration = Duration::from_secs(30);
+
+#[test]
+fn silence_drives_the_rate_to_its_floor_and_reports_restore_it() {
+    let mut tried = 0;
+    for protocol in protocols() {
+        let Some(floor) = (protocol.promises.floor)(&Default::default()) else {
+            assert!(!protocol.answers, "{} gets reports and states no floor", protocol.name);
+            continue;
+        };
+        for receivers in [1, 3] {
+            silence(&protocol, receivers, floor.after, floor.every);
+            tried += 1;
+        }
+    }
+    assert!(tried >= 8, "pgmcc and three kinds of TCP at least");
+}
+
+fn silence(
+    protocol: &faircast_scenario::ProtocolEntry,
+    receivers: u32,
+    after: Duration,
+    every: Duration,
+) {
+    let name = protocol.name;
+    let (silent, slow) = (Time::ZERO + WELL, Time::ZERO + WELL + after);
+    let restored = slow + every * 4;
+    let well = restored + every + Duration::from_secs(5);
+    let end = well + WELL;
+    let seconds = |time: Time| time.as_nanos() / 1_000_000_000;
+    let mut world = World::new(receivers, seconds(end));
+    world.leaf = plain("10 Mbit/s", 100);
+    world.up += &format!(
+        "changes = [ {{ at = \"{} s\", loss = 1.0 }}, {{ at = \"{} s\", loss = 0.0 }} ]\n",
+        seconds(silent),
+        seconds(restored)
+    );
+    let (_, heard, _) = run(&world.scenario(protocol));
+    let between = |list: &[Time], from: Time, to: Time| -> Vec<Time> {
+        list.iter().copied().filter(|at| (from..to).contains(at)).collect()
+    };
+    // 500 kbit/s carry some 60 packets of 1000 B a second.
+    let before = between(&heard.delivered, Time::ZERO + Duration::from_secs(10), silent).len();
+    assert!(before > 20 * 40, "{name}: {before} deliveries while all was well");
+    // Safety: at the floor, with signs of life.
+    let lone = between(&heard.sent, slow, restored);
+    assert!((1..=5).contains(&lone.len()), "{name}: {lone:?}");
+    for pair in lone.windows(2) {
+        let gap = pair[1].since(pair[0]);
+        assert!(gap >= every.mul_f64(0.999), "{name}: two packets within {gap}, floor {every}");
+    }
+    // Liveness: as fast again as before.
+    let again = between(&heard.delivered, well, well + Duration::from_secs(20)).len();
+    assert!(again * 4 > before * 3, "{name}: {before} deliveries before and {again} after");
+}

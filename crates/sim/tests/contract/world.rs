@@ -1,0 +1,182 @@
+//! Networks in which every registered protocol can run, and what is heard of the runs.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use faircast_base::{DropReason, Duration, Event, LinkCounters, NodeId, Time};
+use faircast_scenario::{Catalog, Overrides, ProtocolEntry, Scenario};
+use faircast_sim::{Outcome, Simulation, Unobserved, catalog};
+use faircast_trace::{Hasher, Record, Sink, Subject};
+
+use crate::watch::{Notes, Watched};
+
+/// A sender `s`, a router `r` and receivers `m1`, `m2` ... around it.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    pub(crate) seconds: u64,
+    pub(crate) seed: u64,
+    pub(crate) receivers: u32,
+    /// Keys of the link from the sender to the router.
+    pub(crate) down: String,
+    /// Keys of the link from the router to the sender, over which all reports come.
+    pub(crate) up: String,
+    /// Keys of the links from the router to each receiver.
+    pub(crate) leaf: String,
+    /// Name of a program in the router.
+    pub(crate) program: Option<&'static str>,
+    /// Further keys of the flow.
+    pub(crate) flow: String,
+}
+
+impl World {
+    /// 500 kbit/s for the sender, and a router that loses one packet of a hundred to each receiver.
+    pub(crate) fn new(receivers: u32, seconds: u64) -> Self {
+        Self {
+            seconds,
+            seed: 1,
+            receivers,
+            down: plain("500 kbit/s", 20),
+            up: plain("50 Mbit/s", 100_000),
+            leaf: plain("10 Mbit/s", 100) + "loss = 0.01\n",
+            program: None,
+            flow: String::new(),
+        }
+    }
+
+    /// The scenario for a protocol; one that takes no group gets the first receiver alone.
+    pub(crate) fn scenario(&self, protocol: &ProtocolEntry) -> Scenario {
+        let receivers = if protocol.multicast { self.receivers } else { 1 };
+        let mut text = format!(
+            "title = \"Does {} keep the contract?\"\nduration = \"{} s\"\nseed = {}\n",
+            protocol.name, self.seconds, self.seed
+        );
+        let mut link = |from: &str, to: &str, keys: &str| {
+            write!(text, "[[link]]\nfrom = \"{from}\"\nto = \"{to}\"\n{keys}")
+                .expect("a string takes everything");
+        };
+        link("s", "r", &self.down);
+        link("r", "s", &self.up);
+        for i in 1..=receivers {
+            link("r", &format!("m{i}"), &self.leaf);
+            link(&format!("m{i}"), "r", &plain("10 Mbit/s", 1000));
+        }
+        if let Some(program) = self.program {
+            text += &format!("[[node]]\nname = \"r\"\nprogram = \"{program}\"\n");
+        }
+        let to = if receivers == 1 { "m1".into() } else { format!("m{{1..{receivers}}}") };
+        text += &format!(
+            "[[flow]]\nname = \"f\"\nprotocol = \"{}\"\nfrom = \"s\"\nto = [\"{to}\"]\n\
+             packet = \"1000 B\"\n{}",
+            protocol.name, self.flow
+        );
+        let parsed =
+            Scenario::parse(Path::new("world.toml"), &text, &Overrides::default(), &catalog());
+        parsed.unwrap_or_else(|error| panic!("{error}\n{text}"))
+    }
+}
+
+/// Keys of a link with this rate, 10 ms of delay and a queue of so many packets.
+pub(crate) fn plain(rate: &str, packets: u32) -> String {
+    format!(
+        "rate = \"{rate}\"\ndelay = \"10 ms\"\n\
+         queue = {{ kind = \"droptail\", packets = {packets} }}\n"
+    )
+}
+
+/// All registered protocols.
+pub(crate) fn protocols() -> Vec<ProtocolEntry> {
+    let Catalog { protocols, .. } = catalog();
+    assert!(protocols.len() >= 5, "pgmcc, three kinds of TCP and CBR at least");
+    protocols
+}
+
+/// What was heard of a run.
+#[derive(Default)]
+pub(crate) struct Heard {
+    last: Time,
+    pub(crate) hasher: Hasher,
+    /// When senders sent data packets, new or repeated.
+    pub(crate) sent: Vec<Time>,
+    /// When receivers delivered packets.
+    pub(crate) delivered: Vec<Time>,
+    pub(crate) losses: u64,
+    /// Since when packets have been missing, by receiver and number, and for how long others were.
+    open: BTreeMap<(NodeId, u64), Time>,
+    missing: Duration,
+    /// For each link how many of its packets were dropped, by event.
+    pub(crate) drops: Vec<u64>,
+    pub(crate) drop_reasons: Vec<DropReason>,
+    /// For each link its latest counters.
+    pub(crate) counters: Vec<LinkCounters>,
+    pub(crate) bad_input: u64,
+}
+
+impl Sink for Heard {
+    fn record(&mut self, record: &Record) {
+        assert!(record.at >= self.last, "a trace goes back from {} to {}", self.last, record.at);
+        self.last = record.at;
+        self.hasher.record(record);
+        match (record.event, record.subject) {
+            (Event::DataSent { .. }, _) => self.sent.push(record.at),
+            (Event::Delivered { seq, .. }, Subject::Endpoint { node, .. }) => {
+                self.delivered.push(record.at);
+                self.close((node, seq), record.at);
+            }
+            (Event::Abandoned { seq }, Subject::Endpoint { node, .. }) => {
+                self.close((node, seq), record.at);
+            }
+            (Event::LossDetected { seq }, Subject::Endpoint { node, .. }) => {
+                self.losses += 1;
+                self.open.insert((node, seq), record.at);
+            }
+            (Event::BadInput { .. }, _) => self.bad_input += 1,
+            (Event::PacketDropped { reason, .. }, subject) => {
+                self.drop_reasons.push(reason);
+                if let Subject::Link(link) = subject {
+                    *slot(&mut self.drops, link.index()) += 1;
+                }
+            }
+            (Event::LinkSample(counters), Subject::Link(link)) => {
+                *slot(&mut self.counters, link.index()) = counters;
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Heard {
+    fn close(&mut self, what: (NodeId, u64), at: Time) {
+        if let Some(since) = self.open.remove(&what) {
+            self.missing += at.since(since);
+        }
+    }
+
+    /// How long packets were missing in all, up to the end of the run.
+    pub(crate) fn missing(&self, end: Time) -> Duration {
+        self.open.values().fold(self.missing, |sum, since| sum + end.since(*since))
+    }
+}
+
+fn slot<T: Default + Clone>(list: &mut Vec<T>, index: usize) -> &mut T {
+    if list.len() <= index {
+        list.resize(index + 1, T::default());
+    }
+    &mut list[index]
+}
+
+/// Runs a scenario with all machines under watch.
+pub(crate) fn run(scenario: &Scenario) -> (Outcome, Heard, Watched) {
+    let (mut heard, watched) = (Heard::default(), Watched::default());
+    let outcome = Simulation::new(scenario, &watched, &mut heard)
+        .expect("no file is read")
+        .run(&mut Unobserved);
+    assert!(watched.notes.borrow().calls > 0, "somebody was watched");
+    (outcome, heard, watched)
+}
+
+/// What the watched machines did.
+pub(crate) fn reports(watched: &Watched) -> u64 {
+    let Notes { reports, .. } = &*watched.notes.borrow();
+    *reports
+}

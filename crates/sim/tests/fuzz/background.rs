@@ -1,0 +1,113 @@
+//! What the fuzz target `background` does with its bytes; the corpus test does the same.
+//!
+//! The ends of every kind of TCP and of CBR take packets made of the fuzzer's bytes while time
+//! passes: no panic, drains end, time goes on.
+
+use faircast_base::{Cx, Duration, FlowId, NodeId, NullTrace, Purpose, Rng, Time};
+use faircast_proto::content::Zeros;
+use faircast_proto::options::Options;
+use faircast_proto::{Datagram, Destination, Machine};
+use faircast_sim::cbr::{self, CbrReceiver, CbrSender};
+use faircast_sim::tcp::{self, Flavour};
+
+/// Packets, events or timeouts in one moment: more than the largest default window.
+const MANY: u32 = 30_000;
+
+/// Runs the steps that `data` spells: an operation, an argument, perhaps the bytes of a packet.
+/// Every machine takes all steps.
+pub(crate) fn run(data: &[u8]) {
+    for mut machine in machines() {
+        let mut steps = data;
+        let mut end = End { now: Time::ZERO, rng: Rng::new(1, NodeId(0), Purpose::Machine(0)) };
+        end.pass(&mut *machine, Duration::from_millis(1));
+        while let Some((&[operation, argument], rest)) = steps.split_first_chunk() {
+            steps = rest;
+            match operation % 4 {
+                0 => {
+                    let span = Duration::from_micros(u64::from(argument) * 400);
+                    end.pass(&mut *machine, span);
+                }
+                1 if argument == 0 => {
+                    end.with(&mut *machine, |machine, cx| machine.handle_close(cx))
+                }
+                _ => {
+                    let (bytes, rest) = steps.split_at(usize::from(argument).min(steps.len()));
+                    steps = rest;
+                    let zeros = if operation % 4 == 2 { 1000 } else { 0 };
+                    end.take(&mut *machine, bytes, zeros);
+                }
+            }
+        }
+        end.pass(&mut *machine, Duration::from_secs(200));
+    }
+}
+
+fn machines() -> Vec<Box<dyn Machine>> {
+    let options = Options::default();
+    let setup = || tcp::Setup {
+        flow: FlowId(0),
+        peer: NodeId(1),
+        start: Time::ZERO,
+        payload: 1000,
+        header: None,
+        options: &options,
+    };
+    let content = || Box::new(Zeros { len: Some(50_000) });
+    let mut machines: Vec<Box<dyn Machine>> = Vec::new();
+    for flavour in [Flavour::Reno, Flavour::NewReno, Flavour::Sack] {
+        machines.push(Box::new(tcp::sender(flavour, setup(), content())));
+        machines.push(Box::new(tcp::receiver(flavour, setup())));
+    }
+    let setup = cbr::Setup {
+        flow: FlowId(0),
+        source: NodeId(1),
+        to: Destination::Group,
+        start: Time::ZERO,
+        payload: 1000,
+        options: &options,
+    };
+    machines.push(Box::new(CbrSender::new(setup, content())));
+    machines.push(Box::new(CbrReceiver::new(setup)));
+    machines
+}
+
+struct End {
+    now: Time,
+    rng: Rng,
+}
+
+impl End {
+    fn with(&mut self, machine: &mut dyn Machine, act: impl FnOnce(&mut dyn Machine, &mut Cx<'_>)) {
+        let mut trace = NullTrace;
+        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut trace };
+        act(machine, &mut cx);
+        let (mut buf, mut sent, mut said) = (Vec::new(), 0, 0);
+        while machine.poll_transmit(&mut cx, &mut buf).is_some() {
+            buf.clear();
+            sent += 1;
+            assert!(sent < MANY, "a drain does not end");
+        }
+        while machine.poll_event().is_some() {
+            said += 1;
+            assert!(said < MANY, "events do not end");
+        }
+    }
+
+    fn take(&mut self, machine: &mut dyn Machine, bytes: &[u8], zeros: u32) {
+        let (from, to) = (NodeId(1), Destination::Node(NodeId(0)));
+        let datagram = Datagram { from, to, bytes, zeros, congestion_experienced: false };
+        self.with(machine, |machine, cx| machine.handle_datagram(cx, datagram));
+    }
+
+    fn pass(&mut self, machine: &mut dyn Machine, span: Duration) {
+        let end = self.now + span;
+        let mut calls = 0;
+        while let Some(at) = machine.next_timeout().filter(|at| *at <= end) {
+            calls = if at > self.now { 0 } else { calls + 1 };
+            assert!(calls < MANY, "time stands still");
+            self.now = self.now.max(at);
+            self.with(machine, |machine, cx| machine.handle_timeout(cx));
+        }
+        self.now = end;
+    }
+}
