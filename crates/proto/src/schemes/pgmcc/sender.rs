@@ -43,9 +43,7 @@ pub struct PgmccSender {
     window: Window,
     ledger: Ledger,
     receivers: Receivers,
-    /// Those who fell silent as ackers, and those who lied.
     blacklist: Blacklist,
-    liars: Blacklist,
     acker: Option<Acker>,
     /// Without an acker: whether a packet that calls for an election is out.
     call_out: bool,
@@ -86,7 +84,6 @@ impl PgmccSender {
             ledger: Ledger::default(),
             receivers: Receivers::default(),
             blacklist: Blacklist::default(),
-            liars: Blacklist::default(),
             acker: None,
             call_out: false,
             rto: Rto::default(),
@@ -140,7 +137,11 @@ impl PgmccSender {
     fn stalled(&mut self, cx: &mut Cx<'_>, after: Duration) {
         cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns: after.as_nanos() });
         self.window.restart();
-        self.ledger.release(self.ledger.next(), |_| true);
+        let unknown = self.ledger.release(self.ledger.next(), |_| true);
+        if let Some(acker) = &mut self.acker {
+            // All of them may be lost, and an acker that says so later is no liar.
+            acker.honesty.saw(0, unknown, self.config.loss_gain);
+        }
         (self.stall, self.suspended, self.call_out) = (None, None, false);
         self.answered = Some(self.ledger.next());
         self.trace_cut(cx, CutReason::Timeout);
@@ -302,7 +303,7 @@ impl PgmccSender {
             if self.suspended.is_some_and(|until| !vector.highest.before(until)) {
                 self.suspended = None;
             }
-            self.check_honesty(cx, marked, lost.count);
+            self.check_honesty(cx, marked, lost.count + lost.unknown);
         }
         let growing = from_acker && lost.count == 0 && self.suspended.is_none();
         if growing && !(self.config.window_validation && idle_room) {
@@ -387,7 +388,7 @@ impl PgmccSender {
         acker.honesty.saw(received, lost, self.config.loss_gain);
         if self.config.lie_check && acker.honesty.is_exposed() {
             let id = acker.id;
-            self.liars.add(id, cx.now + LIAR_EXCLUSION);
+            self.blacklist.add(id, cx.now + LIAR_EXCLUSION);
             self.drop_acker(cx, SwitchReason::Lied);
         }
     }
@@ -438,7 +439,7 @@ impl SenderControl for PgmccSender {
                 self.repairs.pop_front();
             }
             // No acknowledgement tells when a repair has left the network; a round trip does.
-            let stay = self.rto.smoothed().unwrap_or_else(|| self.timeout_value());
+            let stay = self.rto.smoothed().unwrap_or(self.config.timeout);
             let until = self.repairs.back().map_or(Time::ZERO, |&at| at).max(cx.now + stay);
             self.repairs.push_back(until);
         }
@@ -459,9 +460,9 @@ impl SenderControl for PgmccSender {
         };
         self.settle_by_time(cx.now);
         // A call that nobody answered shows that there is no better: where losses are many all may
-        // have fallen silent in turn, and whoever speaks is not silent.
+        // have fallen silent in turn, and a liar's pace is better than none.
         let choosy = self.acker.is_some() || self.expiries == 0;
-        if self.liars.excludes(from, cx.now) || (choosy && self.blacklist.excludes(from, cx.now)) {
+        if choosy && self.blacklist.excludes(from, cx.now) {
             return;
         }
         let loss = f64::from(report.loss) / 65535.0;
@@ -504,6 +505,17 @@ impl SenderControl for PgmccSender {
         self.receivers.forget(from);
         if self.acker_id() == Some(from) {
             self.drop_acker(cx, SwitchReason::Left);
+        }
+    }
+
+    /// In a search that has been in vain, whoever is heard is called at once; at most once in a
+    /// timeout that has not been doubled.
+    fn on_heard(&mut self, cx: &mut Cx<'_>) {
+        let vain = self.stall.is_some_and(|(_, value)| value > self.config.timeout);
+        if self.acker.is_none() && vain {
+            self.rto.answered();
+            self.call_out = false;
+            self.arm_stall(cx.now);
         }
     }
 
