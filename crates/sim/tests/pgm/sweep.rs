@@ -291,11 +291,8 @@ fn ten_thousand_receivers_share_one_lossy_link() {
     run.assert_complete("10 000 receivers");
     let tally = &run.tally;
     assert!(!tally.missed.is_empty());
-    println!(
-        "naks per loss {} missed {} rep {}",
-        tally.naks_per_loss(),
-        tally.missed.len(),
-        tally.repairs_per_loss()
-    );
+    // The first losses find receivers that do not know each other; what the way back cannot carry
+    // of 10 000 NAKs is dropped there.
+    assert!(tally.naks_per_loss() < 1000.0, "{}", tally.naks_per_loss());
     assert!(tally.repairs_per_loss() < 1.5, "{}", tally.repairs_per_loss());
 }

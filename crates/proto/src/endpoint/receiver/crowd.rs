@@ -141,7 +141,7 @@ mod tests {
                 crowd.note(at(10 * second), (naks as u32).min(9), Some(RTT));
                 if second >= 200 {
                     spoke += naks;
-                    late = late + first;
+                    late += first;
                 }
             }
             assert!(spoke <= 8 * 200, "{members}: {spoke} NAKs for 200 losses");
