@@ -121,6 +121,9 @@ pub trait SenderControl {
     /// A receiver said that it leaves the session.
     fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId);
 
+    /// A receiver was heard that cannot report yet, as one that has had no data.
+    fn on_heard(&mut self, _cx: &mut Cx<'_>) {}
+
     /// The application has nothing to send although a permit was there.
     fn on_idle(&mut self, _cx: &mut Cx<'_>) {}
 

@@ -305,17 +305,19 @@ impl<F: ReceiverFeedback> Machine for PgmReceiver<F> {
             Phase::Finished | Phase::Ended => return None,
             Phase::Joined => {}
         }
-        [
-            self.feedback.next_timeout(),
+        // Asked after every packet: no list is made, and what is never set costs a comparison.
+        let mut next = self.feedback.next_timeout().unwrap_or(Time::MAX);
+        let waits = [
             self.naks.next_timeout(),
             self.suspicion.map(|(at, _)| at),
             self.request_at,
             self.lone_nak.map(|(at, _)| at),
             self.expires_at(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        ];
+        for at in waits {
+            next = next.min(at.unwrap_or(Time::MAX));
+        }
+        (next < Time::MAX).then_some(next)
     }
 }
 

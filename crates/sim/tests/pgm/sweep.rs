@@ -7,6 +7,7 @@ use faircast_base::{Duration, Time};
 use super::world::{Run, run};
 
 /// A network of one middle link, with a scenario's other words as they are.
+#[derive(Clone, Copy)]
 struct Net<'a> {
     rate: &'a str,
     delay: &'a str,
@@ -59,196 +60,239 @@ impl Net<'_> {
     }
 }
 
-fn say(case: &str, run: &Run) {
-    let t = &run.tally;
-    println!(
-        "{case:<28} done {:?} data {} rep {} missed {} naks {} aband {} cuts {} recmax {} ev {} bad {:?} reps {:?}",
-        run.completed().map(|at| at.to_string()),
-        t.data,
-        t.repairs,
-        t.missed.len(),
-        t.naks,
-        t.abandoned,
-        t.cuts,
-        t.recovery_max(),
-        run.outcome.events,
-        t.bad_input,
-        t.representatives.len(),
-    );
-    let mut m = std::collections::BTreeMap::new();
-    for s in &t.stalls {
-        *m.entry(s.as_millis()).or_insert(0) += 1;
+/// Both directions lose everything from `from` to `to` seconds.
+const BLACKOUT: &str = "changes = [ { at = \"1 s\", loss = 1.0 }, { at = \"6 s\", loss = 0.0 } ]";
+const LOSSY: &str = "loss = 0.3";
+const SLOWER: &str = "changes = [ { at = \"1 s\", rate = \"64 kbit/s\" }, \
+                      { at = \"60 s\", rate = \"10 Mbit/s\" } ]";
+const FARTHER: &str = "changes = [ { at = \"1 s\", delay = \"700 ms\" } ]";
+
+/// Every case with the time by which all must have all, and why that is time enough.
+#[test]
+fn every_path_delivers_everything_to_everybody_in_time() {
+    let size = |flow| Net { flow, ..NET };
+    let slow = Net { rate: "64 kbit/s", duration: "100 s", flow: "data = \"200 kB\"", ..NET };
+    let far = Net { delay: "800 ms", duration: "200 s", ..NET };
+    let loss = Net { duration: "400 s", flow: "data = \"500 kB\"", ..NET };
+    let late = "loss = 1.0\nchanges = [ { at = \"5 s\", loss = 0.0 } ]";
+    let silent = "loss = 1.0\nchanges = [ { at = \"10 s\", loss = 0.0 } ]";
+    let deaf = "changes = [ { at = \"1 s\", loss = 1.0 }, { at = \"11 s\", loss = 0.0 } ]";
+    let wide = Net { rate: "1 Gbit/s", queue: 1000, ..NET };
+    let many = Net { rate: "2 Mbit/s", receivers: 1000, flow: "data = \"1 MB\"", ..NET };
+    let cases = [
+        // The line takes 25.7 s with headers.
+        ("64 kbit/s: 96 % of the line", slow, 27),
+        ("64 kbit/s, 1.6 s: and a start of a few round trips", Net { delay: "800 ms", ..slow }, 40),
+        (
+            "64 kbit/s, queue of 2: half of it, as a window of 2 to 3 loses each third",
+            Net { queue: 2, ..slow },
+            52,
+        ),
+        (
+            "1 Mbit/s, 0.2 ms, queue of 2: half",
+            Net { rate: "1 Mbit/s", delay: "100 us", queue: 2, ..NET },
+            34,
+        ),
+        ("10 Mbit/s, queue of 2: a window of 2 to 8, TCP's too", Net { queue: 2, ..NET }, 16),
+        ("1.6 s: the window grows by one a round trip, 47 of them", far, 90),
+        ("1.6 s, queue of 1000: the same", Net { queue: 1000, ..far }, 90),
+        (
+            "1 Mbit/s, queue of 1000: the line, 16.9 s",
+            Net { rate: "1 Mbit/s", queue: 1000, ..NET },
+            18,
+        ),
+        (
+            "1 Gbit/s, 0.2 ms: the line, 0.82 s",
+            Net { delay: "100 us", flow: "data = \"100 MB\"", ..wide },
+            1,
+        ),
+        (
+            "1 Gbit/s, 200 ms: one more a round trip, 80 of them",
+            Net { delay: "100 ms", flow: "data = \"5 MB\"", ..wide },
+            18,
+        ),
+        (
+            "30 % loss both ways: stalls of 0.2 s for most losses",
+            Net { there: LOSSY, back: LOSSY, ..loss },
+            60,
+        ),
+        ("30 % loss there: the first four calls are lost, 45 s", Net { there: LOSSY, ..loss }, 75),
+        ("30 % loss back: acknowledgements repeat themselves", Net { back: LOSSY, ..loss }, 3),
+        (
+            "30 % loss, 400 ms: 20 times as slow",
+            Net { delay: "200 ms", there: LOSSY, back: LOSSY, ..loss },
+            400,
+        ),
+        (
+            "no feedback for 10 s: goes on within the last doubled timeout",
+            Net { back: deaf, ..NET },
+            21,
+        ),
+        ("no feedback at first for 10 s: the call of 21 s", Net { back: silent, ..NET }, 25),
+        (
+            "blackout of 5 s: found again within as long",
+            Net { there: BLACKOUT, back: BLACKOUT, ..NET },
+            13,
+        ),
+        ("nothing arrives for 5 s", Net { there: BLACKOUT, ..NET }, 13),
+        ("nothing arrives at first: the call of 9 s", Net { there: late, ..NET }, 16),
+        ("one byte", size("data = \"1 B\""), 1),
+        ("one packet", size("data = \"1400 B\""), 1),
+        ("one packet and a byte", size("data = \"1401 B\""), 1),
+        ("packets of one byte", Net { packet: "1 B", ..size("data = \"20 kB\"") }, 6),
+        (
+            "one byte, 30 % loss, 100 receivers",
+            Net { there: LOSSY, back: LOSSY, receivers: 100, ..size("data = \"1 B\"") },
+            30,
+        ),
+        ("the line slows down 150 times", Net { there: SLOWER, duration: "120 s", ..NET }, 63),
+        (
+            "the path becomes 35 times as long",
+            Net { there: FARTHER, back: FARTHER, duration: "120 s", ..NET },
+            70,
+        ),
+        (
+            "a way back 150 times as slow: acknowledgements are dropped",
+            Net { back: "changes = [ { at = \"0 s\", rate = \"64 kbit/s\" } ]", ..NET },
+            30,
+        ),
+        ("1000 receivers", many, 6),
+        ("1000 receivers, 2 % loss for all", Net { there: "loss = 0.02", ..many }, 12),
+    ];
+    for (case, net, within_s) in cases {
+        let run = net.run();
+        run.assert_complete(case);
+        let at = run.completed().unwrap();
+        assert!(at <= Time::ZERO + Duration::from_secs(within_s), "{case}: {at}");
     }
-    println!("   stalls {m:?}");
+}
+
+/// Payload sent from 20 s to 120 s as a share of the rate.
+fn utilisation(net: &Net<'_>, bits_per_s: f64) -> (Run, f64) {
+    let run = Net { duration: "120 s", flow: "", ..*net }.run();
+    let packets =
+        run.tally.sent_at.iter().filter(|at| **at >= Time::ZERO + Duration::from_secs(20));
+    let share = packets.count() as f64 * 1400.0 * 8.0 / (bits_per_s * 100.0);
+    (run, share)
 }
 
 #[test]
-fn every_path_delivers_all() {
-    let cases: &[(&str, Net<'_>)] = &[
-        ("64k", Net { rate: "64 kbit/s", duration: "400 s", flow: "data = \"200 kB\"", ..NET }),
+fn lines_are_kept_busy() {
+    for (case, net, bits_per_s, least) in [
+        // Headers are 5 % of a packet.
+        ("a buffer above the path", Net { rate: "64 kbit/s", ..NET }, 64e3, 0.92),
+        ("a buffer of twice the path", Net { rate: "10 Mbit/s", ..NET }, 10e6, 0.92),
+        // A window that halves when path and buffer are full keeps 3/4 of a line without buffer.
+        ("a buffer of a quarter of the path", Net { delay: "40 ms", queue: 15, ..NET }, 10e6, 0.70),
+        ("a large buffer", Net { rate: "1 Mbit/s", queue: 1000, ..NET }, 1e6, 0.92),
         (
-            "64k queue 2",
-            Net {
-                rate: "64 kbit/s",
-                queue: 2,
-                duration: "800 s",
-                flow: "data = \"200 kB\"",
-                ..NET
-            },
+            "a thousand receivers",
+            Net { rate: "1 Mbit/s", queue: 30, receivers: 1000, ..NET },
+            1e6,
+            0.85,
         ),
-        (
-            "64k 800 ms",
-            Net {
-                rate: "64 kbit/s",
-                delay: "800 ms",
-                duration: "800 s",
-                flow: "data = \"200 kB\"",
-                ..NET
-            },
-        ),
-        ("1M 0.1 ms queue 2", Net { rate: "1 Mbit/s", delay: "100 us", queue: 2, ..NET }),
-        ("10M queue 2", Net { queue: 2, ..NET }),
-        ("10M 800 ms q50", Net { delay: "800 ms", duration: "400 s", ..NET }),
-        ("10M 800 ms q1000", Net { delay: "800 ms", queue: 1000, duration: "400 s", ..NET }),
-        ("1M queue 1000", Net { rate: "1 Mbit/s", queue: 1000, ..NET }),
-        (
-            "1G 0.1 ms",
-            Net {
-                rate: "1 Gbit/s",
-                delay: "100 us",
-                queue: 1000,
-                flow: "data = \"100 MB\"",
-                ..NET
-            },
-        ),
-        (
-            "1G 100 ms",
-            Net { rate: "1 Gbit/s", delay: "100 ms", queue: 1000, flow: "data = \"20 MB\"", ..NET },
-        ),
-        (
-            "30 % loss",
-            Net {
-                there: "loss = 0.3",
-                back: "loss = 0.3",
-                duration: "1200 s",
-                flow: "data = \"1 MB\"",
-                ..NET
-            },
-        ),
-        (
-            "30 % loss there",
-            Net { there: "loss = 0.3", duration: "600 s", flow: "data = \"1 MB\"", ..NET },
-        ),
-        (
-            "30 % loss back",
-            Net { back: "loss = 0.3", duration: "600 s", flow: "data = \"1 MB\"", ..NET },
-        ),
-        (
-            "30 % loss far",
-            Net {
-                delay: "200 ms",
-                there: "loss = 0.3",
-                back: "loss = 0.3",
-                duration: "6000 s",
-                flow: "data = \"500 kB\"",
-                ..NET
-            },
-        ),
-        (
-            "back dead 10 s",
-            Net {
-                back: "changes = [ { at = \"1 s\", loss = 1.0 }, { at = \"11 s\", loss = 0.0 } ]",
-                ..NET
-            },
-        ),
-        (
-            "back dead from start 10 s",
-            Net { back: "loss = 1.0\nchanges = [ { at = \"10 s\", loss = 0.0 } ]", ..NET },
-        ),
-        (
-            "blackout 5 s",
-            Net {
-                there: "changes = [ { at = \"1 s\", loss = 1.0 }, { at = \"6 s\", loss = 0.0 } ]",
-                back: "changes = [ { at = \"1 s\", loss = 1.0 }, { at = \"6 s\", loss = 0.0 } ]",
-                ..NET
-            },
-        ),
-        (
-            "there dead 5 s",
-            Net {
-                there: "changes = [ { at = \"1 s\", loss = 1.0 }, { at = \"6 s\", loss = 0.0 } ]",
-                ..NET
-            },
-        ),
-        (
-            "start dead 5 s",
-            Net { there: "loss = 1.0\nchanges = [ { at = \"5 s\", loss = 0.0 } ]", ..NET },
-        ),
-        ("1 byte", Net { flow: "data = \"1 B\"", ..NET }),
-        ("one packet", Net { flow: "data = \"1400 B\"", ..NET }),
-        ("one packet and a byte", Net { flow: "data = \"1401 B\"", ..NET }),
-        (
-            "1 byte 30%",
-            Net {
-                there: "loss = 0.3",
-                back: "loss = 0.3",
-                flow: "data = \"1 B\"",
-                receivers: 100,
-                ..NET
-            },
-        ),
-        ("tiny packets", Net { packet: "1 B", flow: "data = \"20 kB\"", ..NET }),
-        (
-            "rate rises",
-            Net {
-                rate: "64 kbit/s",
-                there: "changes = [ { at = \"10 s\", rate = \"10 Mbit/s\" } ]",
-                ..NET
-            },
-        ),
-        (
-            "rate falls",
-            Net {
-                there: "changes = [ { at = \"1 s\", rate = \"64 kbit/s\" }, { at = \"60 s\", rate = \"10 Mbit/s\" } ]",
-                duration: "120 s",
-                ..NET
-            },
-        ),
-        (
-            "delay jumps",
-            Net {
-                there: "changes = [ { at = \"1 s\", delay = \"700 ms\" } ]",
-                back: "changes = [ { at = \"1 s\", delay = \"700 ms\" } ]",
-                duration: "300 s",
-                ..NET
-            },
-        ),
-        ("asymmetric", Net { back: "", there: "", ..NET }),
-        (
-            "1000 receivers",
-            Net { rate: "2 Mbit/s", receivers: 1000, flow: "data = \"3 MB\"", ..NET },
-        ),
-        (
-            "1000 receivers 2 % loss",
-            Net {
-                rate: "2 Mbit/s",
-                receivers: 1000,
-                there: "loss = 0.02",
-                flow: "data = \"1 MB\"",
-                ..NET
-            },
-        ),
-    ];
-    let only = std::env::var("ONLY").ok();
-    for (case, net) in cases {
-        if only.as_ref().is_some_and(|only| !case.contains(only.as_str())) {
-            continue;
-        }
-        let t = std::time::Instant::now();
+    ] {
+        let (run, share) = utilisation(&net, bits_per_s);
+        run.assert_intact(case);
+        assert!(share >= least && share < 1.0, "{case}: {share}");
+    }
+}
+
+/// How many packets a second were sent from `from_s` to `to_s`.
+fn pace(run: &Run, from_s: u64, to_s: u64) -> f64 {
+    run.tally.sent_between(from_s, to_s) as f64 / (to_s - from_s) as f64
+}
+
+#[test]
+fn a_session_outlives_whoever_comes_and_goes() {
+    let net = Net { rate: "1 Mbit/s", queue: 30, duration: "60 s", ..NET };
+    let full = 1e6 / (8.0 * 1468.0);
+    let member =
+        |n, at, leave| format!("{{ node = \"m{n}\", at = \"{at} s\", leave = \"{leave} s\" }}");
+    let with = |joins: &[String]| {
+        let flow = format!("join = [ {} ]", joins.join(", "));
+        Net { flow: &flow, ..net }.run()
+    };
+    // Whoever is acker at 20 s leaves, since all three leave in turn.
+    let run = with(&[member(1, 0, 20), member(2, 0, 30), member(3, 0, 40)]);
+    run.assert_intact("leaving in turn");
+    assert!(pace(&run, 5, 40) > 0.8 * full, "{}", pace(&run, 5, 40));
+    assert!(pace(&run, 50, 60) < 1.0, "nobody is there: calls for an acker only");
+    // Everybody leaves, and two come back.
+    let run = with(&[
+        member(1, 0, 20),
+        member(2, 0, 20),
+        member(3, 0, 20),
+        member(1, 30, 58),
+        member(2, 31, 58),
+    ]);
+    run.assert_intact("coming back");
+    let bytes: Vec<_> = run.receivers().iter().map(|(delivery, _)| delivery.bytes).collect();
+    assert!(bytes[0] > bytes[2] + 500_000 && bytes[1] > bytes[2] + 500_000, "{bytes:?}");
+    // A call comes each 3, 6, 12 … s, so by 45 s at the latest it is answered.
+    assert!(pace(&run, 46, 57) > 0.8 * full, "{}", pace(&run, 46, 57));
+    // Late joiners get what comes from then on, and repairs of it.
+    let lossy = Net { there: "loss = 0.01", ..net };
+    let flow = format!("join = [ {}, {} ]", member(2, 10, 50), member(3, 20, 50));
+    let run = Net { flow: &flow, ..lossy }.run();
+    run.assert_intact("joining late");
+    assert!(run.tally.recovery_max() < Duration::from_secs(3), "{}", run.tally.recovery_max());
+    assert!(run.receivers()[2].0.bytes > 300_000);
+}
+
+#[test]
+fn an_acker_that_falls_silent_is_replaced() {
+    // m1's own link dies at 20 s in both directions; it was the slowest before.
+    let text = "title = \"Who takes over?\"\nduration = \"60 s\"\n\
+        [[link]]\nbetween = [\"s\", \"r\"]\nrate = \"10 Mbit/s\"\ndelay = \"5 ms\"\n\
+        [[link]]\nbetween = [\"r\", \"m1\"]\nrate = \"500 kbit/s\"\ndelay = \"50 ms\"\n\
+        queue = { kind = \"droptail\", packets = 20 }\n\
+        changes = [ { at = \"20 s\", loss = 1.0 } ]\n\
+        [[link]]\nbetween = [\"r\", \"m2\"]\nrate = \"1 Mbit/s\"\ndelay = \"5 ms\"\n\
+        queue = { kind = \"droptail\", packets = 20 }\n\
+        [[flow]]\nname = \"mcc\"\nprotocol = \"pgmcc\"\nfrom = \"s\"\nto = [\"m1\", \"m2\"]\n\
+        packet = \"1400 B\"\n";
+    let run = run(text, 1);
+    run.assert_intact("the rest");
+    assert!((38.0..44.0).contains(&pace(&run, 5, 20)), "{}", pace(&run, 5, 20));
+    // Two timeouts, the second doubled, then a new acker on its own line of 85 packets a second.
+    assert!(pace(&run, 30, 60) > 70.0, "{}", pace(&run, 30, 60));
+}
+
+#[test]
+fn a_real_file_arrives_byte_by_byte_through_network_elements() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.lock");
+    let len = std::fs::metadata(file).unwrap().len();
+    let flow = format!(
+        "data = {{ file = \"{file}\" }}\n[[node]]\nname = \"r\"\nprogram = \"pgm-element\""
+    );
+    for loss in ["loss = 0.0", "loss = 0.05", "loss = 0.3"] {
+        let net =
+            Net { there: loss, back: loss, receivers: 20, duration: "300 s", flow: &flow, ..NET };
         let run = net.run();
-        say(case, &run);
-        if t.elapsed().as_secs_f64() > 1.0 {
-            println!("   wall {:?}", t.elapsed());
+        run.assert_complete(loss);
+        for (delivery, _) in run.receivers() {
+            assert_eq!(delivery.bytes, len, "{loss}");
+            assert!(delivery.digest().is_some());
         }
     }
+}
+
+#[test]
+fn ten_thousand_receivers_share_one_lossy_link() {
+    let net = Net {
+        rate: "2 Mbit/s",
+        receivers: 10_000,
+        there: "loss = 0.01",
+        flow: "data = \"200 kB\"",
+        ..NET
+    };
+    let run = net.run();
+    run.assert_complete("10 000 receivers");
+    let tally = &run.tally;
+    assert!(!tally.missed.is_empty());
+    // The first losses find receivers that do not know each other; what the way back cannot carry
+    // of 10 000 NAKs is dropped there.
+    assert!(tally.naks_per_loss() < 1000.0, "{}", tally.naks_per_loss());
+    assert!(tally.repairs_per_loss() < 1.5, "{}", tally.repairs_per_loss());
 }

@@ -11,13 +11,13 @@ use faircast_trace::{Record, Sink, Subject};
 /// What the events of a run add up to. One flow is assumed to be of interest, the first.
 #[derive(Default)]
 pub(crate) struct Tally {
-    /// Original data packets, and bytes of payload in them.
+    /// Original data packets.
     pub(crate) data: u64,
-    pub(crate) data_bytes: u64,
     pub(crate) repairs: u64,
-    /// NAKs that reached the source, and packets that they asked for.
+    /// Packets of any kind that the source sent into its link, the first of the scenario.
+    pub(crate) group_packets: u64,
+    /// NAKs that reached the source.
     pub(crate) naks: u64,
-    pub(crate) asked: u64,
     /// NAKs that network elements took, passed on or not.
     pub(crate) element_naks: u64,
     /// Packets that some receiver found missing.
@@ -42,14 +42,12 @@ impl Tally {
     fn take(&mut self, at: Time, node: NodeId, event: Event) {
         match event {
             Event::DataSent { repair: true, .. } => self.repairs += 1,
-            Event::DataSent { bytes, .. } => {
+            Event::DataSent { .. } => {
                 self.data += 1;
-                self.data_bytes += u64::from(bytes);
                 self.sent_at.push(at);
             }
             Event::NakReceived { count, .. } if count > 0 => {
                 self.naks += 1;
-                self.asked += u64::from(count);
             }
             Event::LossDetected { seq } => {
                 self.missed.insert(seq);
@@ -85,6 +83,12 @@ impl Tally {
         self.naks as f64 / self.missed.len().max(1) as f64
     }
 
+    /// Original packets sent from second `from` to second `to`.
+    pub(crate) fn sent_between(&self, from: u64, to: u64) -> usize {
+        let at = |s| Time::ZERO + Duration::from_secs(s);
+        self.sent_at.iter().filter(|t| (at(from)..at(to)).contains(*t)).count()
+    }
+
     /// The mean time from finding a packet missing to delivering it.
     pub(crate) fn recovery_mean(&self) -> Duration {
         let sum: f64 = self.recoveries.iter().map(|time| time.as_secs_f64()).sum();
@@ -101,6 +105,9 @@ impl Sink for Tally {
     fn record(&mut self, record: &Record) {
         match (record.subject, record.event) {
             (_, Event::PacketDropped { reason: DropReason::QueueFull, .. }) => self.overflows += 1,
+            (Subject::Link(link), Event::LinkSample(counters)) if link.0 == 0 => {
+                self.group_packets = counters.offered_packets;
+            }
             (Subject::Node(_), Event::NakForwarded { .. } | Event::NakSuppressed { .. }) => {
                 self.element_naks += 1;
             }

@@ -7,7 +7,8 @@ use crate::endpoint::ReceiverConfig;
 
 /// Confirmations beyond the first that a loss may cost. A few NAKs for each loss cost less than
 /// the time that it takes to avoid them.
-const MORE_ABOVE: f64 = 4.0;
+const MORE_ABOVE: f64 = 3.5;
+const FAR_MORE_ABOVE: f64 = 6.0;
 const FEWER_BELOW: f64 = 3.0;
 
 /// Weight of one loss in the average.
@@ -66,7 +67,8 @@ impl Crowd {
             return;
         }
         let guess = if self.surplus > MORE_ABOVE {
-            (self.doublings + 1).min(DOUBLINGS_MAX)
+            let step = if self.surplus > FAR_MORE_ABOVE { 2 } else { 1 };
+            (self.doublings + step).min(DOUBLINGS_MAX)
         } else if self.surplus < FEWER_BELOW {
             self.doublings.saturating_sub(1)
         } else {
@@ -139,7 +141,7 @@ mod tests {
                 crowd.note(at(10 * second), (naks as u32).min(9), Some(RTT));
                 if second >= 200 {
                     spoke += naks;
-                    late = late + first;
+                    late += first;
                 }
             }
             assert!(spoke <= 8 * 200, "{members}: {spoke} NAKs for 200 losses");

@@ -273,6 +273,11 @@ impl Naks {
         expired
     }
 
+    /// Whether a NAK is to be sent now.
+    pub(super) fn has_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
     /// The next packets for one NAK, at most `max` and ascending; empty where no NAK is due.
     pub(super) fn take_due(&mut self, max: usize) -> Vec<u64> {
         let mut asked = Vec::new();

@@ -28,6 +28,10 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         if let Some(report) = self.next_report(cx, &session, buf) {
             return Some(report);
         }
+        let quiet = self.nak_copy.is_none() && self.lone_nak_due.is_none();
+        if quiet && !self.naks.has_due() {
+            return None;
+        }
         if let Some(copy) = self.nak_copy.take() {
             buf.extend_from_slice(&copy);
             return Some(to_neighbours());

@@ -27,6 +27,7 @@ impl<C: SenderControl> PgmSource<C> {
             Body::Nnak(nak) => self.take_nak(cx, datagram, packet, nak, false),
             Body::Ack(ack) => self.take_ack(cx, datagram, packet, ack.vector),
             Body::Spmr => {
+                self.control.on_heard(cx);
                 self.spm.on_request(cx.now);
                 Ok(())
             }
@@ -67,6 +68,8 @@ impl<C: SenderControl> PgmSource<C> {
             let carrier = Carrier::Nak { first: nak.first };
             rtt = self.control.round_trip(cx.now, &report);
             self.control.on_report(cx, datagram.from, carrier, &report);
+        } else {
+            self.control.on_heard(cx);
         }
         let count = if asks { packet.nak_sequence().count() as u32 } else { 0 };
         cx.emit(Event::NakReceived { seq: self.traced(first), count, from: datagram.from });
@@ -170,7 +173,7 @@ impl<C: SenderControl> PgmSource<C> {
 }
 
 /// At least so many confirmations of one loss can fit into a round trip.
-const CONFIRMATIONS_PER_ROUND_TRIP: u64 = 8;
+const CONFIRMATIONS_PER_ROUND_TRIP: u64 = 16;
 
 /// Round trips in reports are this exact at both ends.
 const REPORT_RESOLUTION: Duration = Duration::from_millis(2);

@@ -151,6 +151,10 @@ impl ReceiverFeedback for PgmccReceiver {
     }
 
     fn poll_report(&mut self, cx: &mut Cx<'_>) -> Option<(Audience, PgmccReport)> {
+        // Asked after every packet, and mostly in vain.
+        if self.acks_due == 0 && !self.nak_due {
+            return None;
+        }
         let report = self.report(cx.now, self.meter.loss())?;
         if self.acks_due > 0 {
             self.acks_due -= 1;
@@ -190,7 +194,13 @@ impl ReceiverFeedback for PgmccReceiver {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        let tail = self.tail.map(|(_, at)| at);
-        [self.election, self.own_report, tail].into_iter().flatten().min()
+        let mut next = self.election.unwrap_or(Time::MAX);
+        if let Some(at) = self.own_report {
+            next = next.min(at);
+        }
+        if let Some((_, at)) = self.tail {
+            next = next.min(at);
+        }
+        (next < Time::MAX).then_some(next)
     }
 }

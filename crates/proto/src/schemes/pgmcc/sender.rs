@@ -46,9 +46,7 @@ pub struct PgmccSender {
     ledger: Ledger,
     receivers: Receivers,
     candidates: Candidates,
-    /// Those who fell silent as ackers, and those who lied.
     blacklist: Blacklist,
-    liars: Blacklist,
     acker: Option<Acker>,
     /// Without an acker: whether a packet that calls for an election is out.
     call_out: bool,
@@ -94,7 +92,6 @@ impl PgmccSender {
             receivers: Receivers::default(),
             candidates: Candidates::default(),
             blacklist: Blacklist::default(),
-            liars: Blacklist::default(),
             acker: None,
             call_out: false,
             rto: Rto::default(),
@@ -158,7 +155,11 @@ impl PgmccSender {
     fn stalled(&mut self, cx: &mut Cx<'_>, after: Duration) {
         cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns: after.as_nanos() });
         self.window.restart();
-        self.ledger.release(self.ledger.next(), |_| true);
+        let unknown = self.ledger.release(self.ledger.next(), |_| true);
+        if let Some(acker) = &mut self.acker {
+            // All of them may be lost, and an acker that says so later is no liar.
+            acker.honesty.saw(cx.now, 0, unknown);
+        }
         (self.stall, self.suspended, self.call_out) = (None, None, false);
         self.answered = Some(self.ledger.next());
         self.trace_cut(cx, CutReason::Timeout);
@@ -321,7 +322,7 @@ impl PgmccSender {
             if self.suspended.is_some_and(|until| !vector.highest.before(until)) {
                 self.suspended = None;
             }
-            self.check_honesty(cx, marked, lost.count);
+            self.check_honesty(cx, marked, lost.count + lost.unknown);
         }
         let growing = from_acker && lost.count == 0 && self.suspended.is_none();
         if growing && !(self.config.window_validation && idle_room) {
@@ -414,7 +415,7 @@ impl PgmccSender {
         acker.honesty.saw(now, received, lost);
         if self.config.lie_check && acker.honesty.is_exposed() {
             let id = acker.id;
-            self.liars.add(id, cx.now + LIAR_EXCLUSION);
+            self.blacklist.add(id, cx.now + LIAR_EXCLUSION);
             self.drop_acker(cx, SwitchReason::Lied);
         }
     }
@@ -486,9 +487,9 @@ impl SenderControl for PgmccSender {
         };
         self.settle_by_time(cx.now);
         // A call that nobody answered shows that there is no better: where losses are many all may
-        // have fallen silent in turn, and whoever speaks is not silent.
+        // have fallen silent in turn, and a liar's pace is better than none.
         let choosy = self.acker.is_some() || self.expiries == 0;
-        if self.liars.excludes(from, cx.now) || (choosy && self.blacklist.excludes(from, cx.now)) {
+        if choosy && self.blacklist.excludes(from, cx.now) {
             return;
         }
         let loss = f64::from(report.loss) / 65535.0;
@@ -539,6 +540,17 @@ impl SenderControl for PgmccSender {
         self.receivers.forget(from);
         if self.acker_id() == Some(from) {
             self.drop_acker(cx, SwitchReason::Left);
+        }
+    }
+
+    /// In a search that has been in vain, whoever is heard is called at once; at most once in a
+    /// timeout that has not been doubled.
+    fn on_heard(&mut self, cx: &mut Cx<'_>) {
+        let vain = self.stall.is_some_and(|(_, value)| value > self.config.timeout);
+        if self.acker.is_none() && vain {
+            self.rto.answered();
+            self.call_out = false;
+            self.arm_stall(cx.now);
         }
     }
 

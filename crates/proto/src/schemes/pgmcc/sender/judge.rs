@@ -15,7 +15,9 @@ const BITMAP_LEN: i32 = 32;
 pub(super) struct Lost {
     /// How many packets.
     pub(super) count: u32,
-    /// The latest of them.
+    /// Packets that may be lost or not.
+    pub(super) unknown: u32,
+    /// The latest that was found lost.
     pub(super) latest: Option<Seq>,
 }
 
@@ -65,6 +67,7 @@ impl PgmccSender {
                     // lost.
                     if (named || must_have_come) && self.ledger.settle(seq, Fate::Released) {
                         self.window.refund(1);
+                        lost.unknown += 1;
                     }
                 } else if (named || must_have_come) && self.is_missing(vector, distance) {
                     self.ledger.settle(seq, Fate::Lost);

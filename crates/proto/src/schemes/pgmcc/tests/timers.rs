@@ -141,6 +141,23 @@ fn without_an_acker_one_packet_leaves_per_growing_timeout() {
 }
 
 #[test]
+fn whoever_is_heard_in_a_vain_search_is_called_at_once_and_not_again_soon() {
+    let mut bench = Bench::new(PgmccConfig::default());
+    for _ in 0..4 {
+        assert_eq!(bench.pump(10), 1);
+        bench.advance(due(&bench));
+    }
+    assert_eq!(bench.pump(10), 1);
+    bench.advance(ms(5000));
+    assert_eq!(bench.pump(10), 0);
+    bench.with(|s, cx| s.on_heard(cx));
+    assert_eq!(bench.pump(10), 1);
+    bench.with(|s, cx| s.on_heard(cx));
+    assert_eq!(bench.pump(10), 0);
+    assert_eq!(due(&bench), ms(3000));
+}
+
+#[test]
 fn an_idle_sender_has_no_timer_and_its_window_stands_still() {
     let mut bench = running(PgmccConfig::default(), 12);
     let grown = bench.window();
