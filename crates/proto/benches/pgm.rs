@@ -124,11 +124,16 @@ fn pgmcc_packet_and_report(bencher: Bencher<'_, '_>, lost_every: u32) {
     let (mut now, mut seq, mut bitmap) = (Time::ZERO, Seq::new(0), 0u32);
     each(bencher, || {
         now += Duration::from_millis(10);
-        let mut cx = Cx { now, rng: &mut rng, trace: &mut trace };
-        sender.on_timeout(&mut cx);
-        if sender.permit(&mut cx, 1400, false) != Permit::Now {
-            return 0;
-        }
+        // A sender that must wait for its timer waits no time here.
+        let permitted = loop {
+            let mut cx = Cx { now, rng: &mut rng, trace: &mut trace };
+            sender.on_timeout(&mut cx);
+            if sender.permit(&mut cx, 1400, false) == Permit::Now {
+                break cx;
+            }
+            now = sender.next_timeout().expect("a timer is armed").max(now);
+        };
+        let mut cx = permitted;
         let announce = sender.on_sent(&mut cx, seq, 1400);
         let lost = seq.value() % lost_every == 1;
         bitmap = bitmap << 1 | u32::from(!lost);

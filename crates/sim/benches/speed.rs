@@ -8,7 +8,7 @@ use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
 use faircast_base::{Cx, Duration, FlowId, NodeId, NullTrace, Purpose, Rng, Time};
 use faircast_proto::content::Zeros;
-use faircast_proto::options::Options;
+use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::{Datagram, Destination, Machine};
 use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::tcp::{self, Flavour, Setup};
@@ -65,7 +65,9 @@ fn std_heap_pop_push(bencher: Bencher<'_, '_>, waiting: usize) {
 #[divan::bench(args = ["tcp-reno", "tcp-newreno", "tcp-sack"])]
 fn packet_and_acknowledgement(bencher: Bencher<'_, '_>, protocol: &str) {
     let flavour = Flavour::from_protocol(protocol).expect("it is registered");
-    let options = Options::default();
+    // A small window, so that nothing is ever lost.
+    let window = [("window_max".to_string(), OptionValue::Integer(32))];
+    let options = Options::checked(window, tcp::OPTIONS).expect("the setting is in range");
     let setup = |peer| Setup {
         flow: FlowId(0),
         peer: NodeId(peer),
@@ -84,7 +86,7 @@ fn packet_and_acknowledgement(bencher: Bencher<'_, '_>, protocol: &str) {
     ends[0].handle_timeout(&mut { cx });
     bencher.counter(ItemsCount::new(1u32)).bench_local(|| {
         now += Duration::from_micros(100);
-        for end in 0..2 {
+        for (end, machine) in ends.iter_mut().enumerate() {
             let mut cx = Cx { now, rng: &mut rng, trace: &mut trace };
             // Of what is under way one packet arrives; all that it causes is sent.
             if let Some(place) = flying.iter().position(|(to, _, _)| *to == end) {
@@ -92,19 +94,15 @@ fn packet_and_acknowledgement(bencher: Bencher<'_, '_>, protocol: &str) {
                 let (from, to) = (NodeId(1 - end as u32), Destination::Node(NodeId(end as u32)));
                 let datagram =
                     Datagram { from, to, bytes: &bytes, zeros, congestion_experienced: false };
-                ends[end].handle_datagram(&mut cx, datagram);
+                machine.handle_datagram(&mut cx, datagram);
             }
-            // The window is kept small: packets beyond are as if never sent.
             let mut buf = Vec::new();
-            while let Some(transmit) = ends[end].poll_transmit(&mut cx, &mut buf) {
-                if flying.len() < 64 {
-                    flying.push_back((1 - end, std::mem::take(&mut buf), transmit.zeros));
-                }
-                buf.clear();
+            while let Some(transmit) = machine.poll_transmit(&mut cx, &mut buf) {
+                flying.push_back((1 - end, std::mem::take(&mut buf), transmit.zeros));
             }
-            while ends[end].poll_event().is_some() {}
-            if ends[end].next_timeout().is_some_and(|at| at <= now) {
-                ends[end].handle_timeout(&mut cx);
+            while machine.poll_event().is_some() {}
+            if machine.next_timeout().is_some_and(|at| at <= now) {
+                machine.handle_timeout(&mut cx);
             }
         }
     });
