@@ -5,8 +5,8 @@ use std::path::Path;
 use crate::shell;
 use crate::workspace::Crate;
 
-/// Runs every command of README.md that begins with `faircast`, but for those in blocks that are
-/// marked `no-run`. Returns what was done, or `None` where there is nothing to run yet.
+/// Runs every command of README.md that begins with `faircast` or `cargo run`, but for those in
+/// blocks that are marked `no-run`. Returns what was done, or `None` where there is nothing to run yet.
 pub(crate) fn run(crates: &[Crate]) -> Result<Option<String>, String> {
     let Ok(readme) = std::fs::read_to_string(shell::root().join("README.md")) else {
         return Ok(None);
@@ -52,7 +52,9 @@ fn commands(page: &str) -> Vec<String> {
             None => {
                 let command = format!("{}{line}", std::mem::take(&mut begun));
                 let program = command.split_whitespace().next().unwrap_or_default();
-                if Path::new(program).file_name().is_some_and(|name| name == "faircast") {
+                if command.starts_with("cargo run ") {
+                    commands.push(command);
+                } else if Path::new(program).file_name().is_some_and(|name| name == "faircast") {
                     let rest = command.trim_start_matches(program);
                     commands.push(format!("faircast{rest}"));
                 }
@@ -68,9 +70,10 @@ mod tests {
 
     #[test]
     fn commands_are_those_of_shell_blocks() {
-        let page = "```sh\ncargo build\nfaircast run a.toml \\\n  --json\n```\nfaircast no\n\
+        let page = "```sh\ncargo build\ncargo run -- demo\nfaircast run a.toml \\\n  --json\n```\nfaircast no\n\
             ```console\n$ target/release/faircast bench # all\n```\n```toml\nfaircast = 1\n```\n\
             ```sh no-run\nfaircast run --on lab a.toml\n```\n";
-        assert_eq!(commands(page), ["faircast run a.toml --json", "faircast bench # all"]);
+        let want = ["cargo run -- demo", "faircast run a.toml --json", "faircast bench # all"];
+        assert_eq!(commands(page), want);
     }
 }

@@ -99,9 +99,9 @@ pub enum Event {
         /// Bytes of the whole object.
         bytes: u64,
     },
-    /// A receiver joined the group.
+    /// A receiver joined the group. The driver says so, since it does the joining.
     Joined,
-    /// A receiver left the group.
+    /// A receiver left the group. The driver says so.
     Left,
     /// Input from the network was refused.
     BadInput {

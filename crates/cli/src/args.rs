@@ -73,7 +73,7 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value = "sim", hide_possible_values = true)]
     pub on: On,
     /// Seed of all randomness, instead of the file's
-    #[arg(long, value_name = "N", value_parser = seed)]
+    #[arg(long, value_name = "N", value_parser = seed, allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Write summary.json, trace.jsonl.gz and report.html into this folder
     #[arg(long, value_name = "DIR")]

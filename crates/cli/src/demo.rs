@@ -36,6 +36,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     let catalog = faircast_sim::catalog();
     let scenario =
         Scenario::parse(Path::new("scenarios/demo.toml"), SCENARIO, &overrides, &catalog)?;
+    Failure::make_folder(&args.out)?;
     listen();
     print(&format!(
         "Sending {} ({:.1} MB) to three receivers over a bottleneck shared with TCP ...\n\n",

@@ -40,10 +40,8 @@ impl Failure {
 
     /// Says what went wrong on standard error.
     pub fn print(&self) {
-        use io::Write as _;
         if !matches!(self, Self::Verdict) {
-            // Nobody may be listening; there is nowhere else to say so.
-            let _ = writeln!(io::stderr(), "faircast: {self}");
+            note(&self.to_string());
         }
     }
 
@@ -91,6 +89,13 @@ impl From<SimError> for Failure {
             _ => Self::Work(error.to_string()),
         }
     }
+}
+
+/// Says something on standard error.
+pub(crate) fn note(text: &str) {
+    use io::Write as _;
+    // Nobody may be listening; there is nowhere else to say so.
+    let _ = writeln!(io::stderr(), "faircast: {text}");
 }
 
 /// Writes to standard output. A reader that went away, such as `head`, is no failure.

@@ -1,7 +1,7 @@
 //! The program `faircast`: its command line and what its verbs do.
 //!
 //! Reading order: [`args`] (the one definition of the command line), `run` (one scenario),
-//! [`execute`] (scenario to summary), [`bench`] (suites of scenarios with expectations).
+//! [`execute`] (scenario to summary), [`mod@bench`] (suites of scenarios with expectations).
 
 pub mod args;
 pub mod bench;

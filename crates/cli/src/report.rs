@@ -1,10 +1,10 @@
 //! `faircast report`: summary and report again, from a trace alone.
 
 use faircast_report::{Metrics, Series, run_page};
-use faircast_trace::{Outcome, Reader, Record, Sink, Tee};
+use faircast_trace::{Outcome, ReadError, Reader, Record, Sink, Tee};
 
 use crate::args::ReportArgs;
-use crate::error::{Failure, print};
+use crate::error::{Failure, note, print};
 use crate::run::{TRACE_FILE, write};
 
 /// The moment of the last record, for traces of runs that were killed.
@@ -20,13 +20,26 @@ impl Sink for Last {
 /// Reads a trace, prints its summary, and writes summary and report.
 pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
     let path = if args.trace.is_dir() { args.trace.join(TRACE_FILE) } else { args.trace.clone() };
-    let unreadable = |error: faircast_trace::ReadError| Failure::Usage(error.to_string());
+    let unreadable = |error: ReadError| Failure::Usage(error.to_string());
+    if !path.exists() {
+        return Err(Failure::Usage(format!(
+            "{}: there is no such file; expected a trace, or a folder with {TRACE_FILE}",
+            path.display()
+        )));
+    }
     let mut reader = Reader::open(&path).map_err(unreadable)?;
     let header = reader.header().clone();
     let mut sink = Tee(Tee(Metrics::new(&header), Series::new(&header)), Last::default());
-    let outcome = reader.replay(&mut sink).map_err(unreadable)?.cloned();
+    let outcome = match reader.replay(&mut sink) {
+        Ok(outcome) => outcome.cloned(),
+        // Of a run that was killed there is what was written by then.
+        Err(error @ ReadError::Cut { .. }) => {
+            note(&format!("{error}; the run seems to have been killed; what came before is used"));
+            None
+        }
+        Err(error) => return Err(unreadable(error)),
+    };
     let Tee(Tee(metrics, series), last) = sink;
-    // A run that was killed left no outcome: what it measured until then still counts.
     let outcome =
         outcome.unwrap_or_else(|| Outcome { at: last.0, interrupted: true, ..Outcome::default() });
     let summary = metrics.finish(&outcome);

@@ -8,47 +8,104 @@ use faircast_scenario::Catalog;
 use crate::args::SchemesArgs;
 use crate::error::{Failure, print};
 
+/// Something that a scenario may name.
+struct Entry {
+    kind: &'static str,
+    name: &'static str,
+    about: &'static str,
+    options: &'static [OptionSpec],
+}
+
 /// Prints protocols and router programs with their options.
 pub(crate) fn schemes(args: &SchemesArgs) -> Result<(), Failure> {
-    let Catalog { protocols, programs } = faircast_sim::catalog();
-    let all = protocols
-        .iter()
-        .map(|entry| ("protocol", entry.name, entry.options))
-        .chain(programs.iter().map(|entry| ("program", entry.name, entry.options)));
-    let chosen: Vec<_> = all
-        .filter(|(_, name, _)| args.name.as_deref().is_none_or(|wanted| wanted == *name))
-        .collect();
-    if chosen.is_empty() {
-        let names: Vec<_> = protocols.iter().map(|entry| entry.name).collect();
-        let wanted = args.name.as_deref().unwrap_or_default();
-        return Err(Failure::Usage(format!(
-            "no protocol or program is called \"{wanted}\"; there are {}",
-            names.join(", ")
-        )));
-    }
+    let all = entries(&faircast_sim::catalog());
+    let chosen: Vec<&Entry> = match &args.name {
+        None => all.iter().collect(),
+        Some(wanted) => match all.iter().find(|entry| entry.name == wanted) {
+            Some(entry) => vec![entry],
+            None => {
+                let names: Vec<_> = all.iter().map(|entry| entry.name).collect();
+                return Err(Failure::Usage(format!(
+                    "no protocol or router program is called \"{wanted}\"; there are {}",
+                    names.join(", ")
+                )));
+            }
+        },
+    };
     if args.json {
-        let rows: Vec<_> =
-            chosen.iter().map(|(kind, name, options)| json(kind, name, options)).collect();
+        let rows: Vec<_> = chosen.iter().map(|entry| json(entry)).collect();
         let text = serde_json::to_string_pretty(&rows).expect("plain values serialise");
         return print(&format!("{text}\n"));
     }
+    print(&if args.name.is_some() { details(chosen[0]) } else { overview(&chosen) })
+}
+
+fn entries(catalog: &Catalog) -> Vec<Entry> {
+    let protocols = catalog.protocols.iter().map(|entry| Entry {
+        kind: "protocol",
+        name: entry.name,
+        about: entry.about,
+        options: entry.options,
+    });
+    let programs = catalog.programs.iter().map(|entry| Entry {
+        kind: "router program",
+        name: entry.name,
+        about: entry.about,
+        options: entry.options,
+    });
+    protocols.chain(programs).collect()
+}
+
+/// A line for each.
+fn overview(entries: &[&Entry]) -> String {
     let mut text = String::new();
-    for (kind, name, options) in chosen {
-        let _ = writeln!(text, "{name} ({kind})");
-        if args.name.is_none() {
-            let names: Vec<_> = options.iter().map(|option| option.name).collect();
-            let _ = writeln!(text, "  options: {}\n", names.join(", "));
-            continue;
+    let mut kind = "";
+    for entry in entries {
+        if entry.kind != kind {
+            let space = if kind.is_empty() { "" } else { "\n" };
+            kind = entry.kind;
+            let _ = writeln!(text, "{space}{kind}s");
         }
-        for option in options {
-            let (name, default, allowed) = (option.name, option.default, allowed(option.kind));
-            let _ = writeln!(text, "\n  {name} = {default}\n      {allowed}\n      {}", option.doc);
+        let count = entry.options.len();
+        let _ = writeln!(text, "  {:<12} {:<74} {count:>2} options", entry.name, entry.about);
+    }
+    text.push_str("\n`faircast schemes NAME` tells what the options of one do.\n");
+    text
+}
+
+/// One with all its options.
+fn details(entry: &Entry) -> String {
+    let mut text = format!("{} ({}): {}\n", entry.name, entry.kind, entry.about);
+    for option in entry.options {
+        let (name, default, allowed) = (option.name, option.default, allowed(option.kind));
+        let _ = writeln!(text, "\n  {name} = {default}");
+        for line in wrap(option.doc).iter().chain(&wrap(&format!("Allowed: {allowed}."))) {
+            let _ = writeln!(text, "      {line}");
         }
     }
-    if args.name.is_none() {
-        text.push_str("faircast schemes NAME tells what the options of one do.\n");
+    let of = match entry.kind {
+        "protocol" => format!("run FILE --set flow.NAME.options.{}", entry.options[0].name),
+        _ => format!("run FILE --set node.NAME.options.{}", entry.options[0].name),
+    };
+    let _ = writeln!(text, "\nIn a scenario: options = {{ ... }}, or `faircast {of}=...`.");
+    text
+}
+
+/// Lines of at most 90 characters, but for longer words.
+fn wrap(text: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is one at least");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= 90 {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_string());
+        }
     }
-    print(&text)
+    lines
 }
 
 /// The values that an option takes, in words.
@@ -69,8 +126,9 @@ fn allowed(kind: OptionKind) -> String {
     }
 }
 
-fn json(kind: &str, name: &str, options: &[OptionSpec]) -> serde_json::Value {
-    let options: Vec<_> = options
+fn json(entry: &Entry) -> serde_json::Value {
+    let options: Vec<_> = entry
+        .options
         .iter()
         .map(|option| {
             serde_json::json!({
@@ -79,5 +137,7 @@ fn json(kind: &str, name: &str, options: &[OptionSpec]) -> serde_json::Value {
             })
         })
         .collect();
-    serde_json::json!({ "kind": kind, "name": name, "options": options })
+    serde_json::json!({
+        "kind": entry.kind, "name": entry.name, "about": entry.about, "options": options,
+    })
 }

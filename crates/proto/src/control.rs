@@ -130,6 +130,12 @@ pub trait SenderControl {
     /// When [`on_timeout`](Self::on_timeout) wants to be called.
     fn next_timeout(&self) -> Option<Time>;
 
+    /// The round trip that `report`, received at `now`, tells of; `None` where it tells none or an
+    /// absurd one. Nothing changes by asking.
+    fn round_trip(&self, _now: Time, _report: &Self::Report) -> Option<Duration> {
+        None
+    }
+
     /// For the trace.
     fn gauges(&self) -> Gauges;
 }

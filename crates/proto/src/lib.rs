@@ -14,6 +14,7 @@ pub mod control;
 pub mod endpoint;
 mod machine;
 pub mod options;
+mod patience;
 pub mod promises;
 pub mod registry;
 pub mod relay;
@@ -21,3 +22,4 @@ pub mod schemes;
 pub mod wire;
 
 pub use machine::{AppEvent, Datagram, Destination, Machine, Transmit};
+pub use patience::RepairTimers;

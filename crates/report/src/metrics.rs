@@ -36,7 +36,7 @@ impl Metrics {
                     ..Flow::default()
                 })
                 .collect(),
-            links: vec![Link::default(); header.links.len()],
+            links: vec![Link::new(header.warmup()); header.links.len()],
             routers: RouterSummary::default(),
             header: header.clone(),
         }
@@ -391,6 +391,12 @@ struct Link {
 }
 
 impl Link {
+    /// A link is not sampled before its first packet, and then its counters were zero at the end
+    /// of the warm-up.
+    fn new(warmup: Time) -> Self {
+        Self { base_at: warmup, last_at: warmup, ..Self::default() }
+    }
+
     fn sample(&mut self, at: Time, warmup: Time, counters: LinkCounters) {
         if at <= warmup {
             (self.base, self.base_at) = (counters, at);

@@ -90,12 +90,18 @@ impl Suite {
                 row.paper.map_or_else(|| "–".into(), number),
                 number(row.ours),
                 format!("{}–{}", number(row.low), number(row.high)),
-                format!("{:.0} %", row.tolerance * 100.0),
+                // Bounds without a figure have no distance from it.
+                row.paper.map_or_else(|| "–".into(), |_| format!("{:.0} %", row.tolerance * 100.0)),
                 if row.holds { "yes".into() } else { "NO".into() },
             ]);
         }
-        let _ = writeln!(out, "{}", wrap(&self.name, COLUMNS_MAX).join("\n"));
+        let heading = match self.about.as_str() {
+            "" => self.name.clone(),
+            about => format!("{}: {about}", self.name),
+        };
+        let _ = writeln!(out, "{}\n", wrap(&heading, COLUMNS_MAX).join("\n"));
         table.write(&mut out);
+        out.push('\n');
         for row in &self.rows {
             let why = match (&row.explained, row.holds) {
                 (Some(why), _) => why.as_str(),

@@ -2,7 +2,7 @@
 
 use crate::summary::{FlowSummary, ReceiverSummary, Summary};
 use crate::text::{
-    COLUMNS_MAX, Table, count, percent, rate, seconds, seconds_or_dash, shorten, significant,
+    COLUMNS_MAX, Table, count, mean_packets, percent, rate, seconds, seconds_or_dash, shorten,
     spread, wrap,
 };
 
@@ -83,21 +83,25 @@ impl Summary {
     }
 
     fn write_flows(&self, out: &mut String) {
-        let mut table = Table::new(
-            2,
-            &["Flow", "Protocol", "Throughput", "Sent", "Repairs", "Feedback", "Timeouts", "Done"],
-        );
+        // A flow that was not on all the time has two throughputs that are worth knowing.
+        let partly = self.flows.iter().any(|flow| {
+            (flow.active_throughput_bps - flow.throughput_bps).abs() > 0.01 * flow.throughput_bps
+        });
+        let mut head = vec!["Flow", "Protocol", "Throughput"];
+        head.extend(partly.then_some("While on"));
+        head.extend(["Sent", "Repairs", "Feedback", "Timeouts", "Done"]);
+        let mut table = Table::new(2, &head);
         let row = |flow: &FlowSummary| {
-            vec![
-                flow.name.clone(),
-                flow.protocol.clone(),
-                rate(flow.throughput_bps),
+            let mut row = vec![flow.name.clone(), flow.protocol.clone(), rate(flow.throughput_bps)];
+            row.extend(partly.then(|| rate(flow.active_throughput_bps)));
+            row.extend([
                 count(flow.sent_packets),
                 count(flow.repair_packets),
                 count(flow.feedback_packets),
                 count(flow.timeouts),
                 seconds_or_dash(flow.completed_s),
-            ]
+            ]);
+            row
         };
         out.push('\n');
         if self.flows.len() <= FLOWS_LISTED_MAX {
@@ -112,7 +116,7 @@ impl Summary {
             }
             let spread = spread(flows.iter().map(|flow| flow.throughput_bps)).unwrap_or_default();
             for (word, throughput) in ["least", "median", "greatest"].iter().zip(spread) {
-                let mut line = vec![String::new(); 8];
+                let mut line = vec![String::new(); head.len()];
                 line[0] = format!("{word} of {}", count(flows.len() as u64));
                 line[1] = protocol.clone();
                 line[2] = rate(throughput);
@@ -197,14 +201,14 @@ impl Summary {
                 rate(link.throughput_bps),
                 count(link.dropped_packets),
                 percent(link.drop_ratio),
-                significant(link.queue_mean_packets),
+                mean_packets(link.queue_mean_packets),
                 link.queue_max_packets.to_string(),
             ]);
         }
         out.push('\n');
         table.write(out);
         if links.len() > LINKS_LISTED_MAX {
-            let left_out = links.len() - LINKS_LISTED_MAX;
+            let left_out = count((links.len() - LINKS_LISTED_MAX) as u64);
             out.push_str(&format!(
                 "({left_out} more links carried packets; those that dropped or carried most are \
                  listed)\n"
@@ -308,7 +312,7 @@ mod tests {
             lost_packets: i as u64,
             abandoned_packets: 0,
             loss_ratio: 0.012_345,
-            completed_s: (i % 2 == 0).then_some(12.5),
+            completed_s: (i.is_multiple_of(2)).then_some(12.5),
             intact: Some(i != 4_711),
         }
     }

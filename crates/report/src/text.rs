@@ -27,6 +27,11 @@ pub(crate) fn significant(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
+/// A mean length of a queue: `11.23`.
+pub(crate) fn mean_packets(packets: f64) -> String {
+    if packets > 0.0 && packets < 0.0005 { "<0.001".into() } else { significant(packets) }
+}
+
 /// A count with its thousands set apart: `1,200,000`.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
@@ -170,6 +175,9 @@ mod tests {
         }
         for (value, want) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
             assert_eq!(count(value), want);
+        }
+        for (value, want) in [(0.0, "0"), (0.000_001, "<0.001"), (11.234, "11.23")] {
+            assert_eq!(mean_packets(value), want);
         }
         for (value, want) in
             [(0.0, "0 %"), (0.9716, "97.2 %"), (0.000_12, "0.012 %"), (1.0, "100.0 %")]

@@ -18,6 +18,8 @@ pub struct Catalog {
 pub struct ProtocolEntry {
     /// Its name in scenario files, such as `pgmcc` or `tcp-reno`.
     pub name: &'static str,
+    /// What it is, in one line.
+    pub about: &'static str,
     /// Whether it takes many receivers that come and go; otherwise a flow has exactly one.
     pub multicast: bool,
     /// Whether receivers answer, so that a path back must exist.
@@ -33,6 +35,8 @@ pub struct ProtocolEntry {
 pub struct ProgramEntry {
     /// Its name in scenario files, such as `pgm-element`.
     pub name: &'static str,
+    /// What it is, in one line.
+    pub about: &'static str,
     /// Its settings.
     pub options: &'static [OptionSpec],
 }

@@ -179,6 +179,9 @@ pub(crate) fn did_you_mean<'n>(wrong: &str, names: impl Iterator<Item = &'n str>
         }
         _ => None,
     };
+    // What shares less than half of its letters was hardly meant.
+    let nearest =
+        nearest.filter(|name| edit_distance(wrong, name) <= wrong.chars().count() / 2 + 1);
     nearest.map_or(String::new(), |name| format!(" (did you mean \"{name}\"?)"))
 }
 

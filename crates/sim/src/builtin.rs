@@ -16,32 +16,38 @@ use crate::tcp::{self, Flavour};
 pub fn catalog() -> Catalog {
     let schemes = SCHEMES.iter().map(|scheme| ProtocolEntry {
         name: scheme.name,
+        about: scheme.about,
         multicast: true,
         answers: true,
         options: scheme.options,
         promises: scheme.promises,
     });
-    let tcp = |name| ProtocolEntry {
+    let tcp = |name, about| ProtocolEntry {
         name,
+        about,
         multicast: false,
         answers: true,
         options: tcp::OPTIONS,
         promises: tcp::PROMISES,
     };
     let background = [
-        tcp("tcp-reno"),
-        tcp("tcp-newreno"),
-        tcp("tcp-sack"),
+        tcp("tcp-reno", "TCP Reno: fast recovery ends with the first new acknowledgement"),
+        tcp("tcp-newreno", "TCP NewReno: fast recovery repairs all losses of a window"),
+        tcp("tcp-sack", "TCP with selective acknowledgements"),
         ProtocolEntry {
             name: "cbr",
+            about: "packets at a constant rate, without control or repair",
             multicast: true,
             answers: false,
             options: cbr::OPTIONS,
             promises: Promises::SILENT,
         },
     ];
-    let program =
-        |entry: &registry::ProgramEntry| ProgramEntry { name: entry.name, options: entry.options };
+    let program = |entry: &registry::ProgramEntry| ProgramEntry {
+        name: entry.name,
+        about: entry.about,
+        options: entry.options,
+    };
     Catalog {
         protocols: schemes.chain(background).collect(),
         programs: PROGRAMS.iter().map(program).collect(),

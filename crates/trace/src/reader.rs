@@ -48,6 +48,15 @@ pub enum ReadError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The file ends where a line or the compression does not, as that of a run that was killed.
+    /// What came before was read.
+    #[error("{file}:{line}: the file ends in the middle of a line")]
+    Cut {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+    },
     /// The file was made by a newer faircast.
     #[error(
         "{file}: this trace has schema version {found}, made by faircast {made_by}; this faircast \
@@ -292,7 +301,10 @@ impl<'a> Lines<'a> {
         self.number += 1;
         let mut limited = (&mut self.from).take(LINE_BYTES_MAX as u64 + 1);
         if let Err(source) = limited.read_until(b'\n', &mut self.line) {
-            return Err(ReadError::Io { file: self.name.clone(), line: self.number, source });
+            return Err(match source.kind() {
+                io::ErrorKind::UnexpectedEof => self.cut(),
+                _ => ReadError::Io { file: self.name.clone(), line: self.number, source },
+            });
         }
         if self.line.len() > LINE_BYTES_MAX {
             return Err(self.broken(format!("the line is longer than {LINE_BYTES_MAX} bytes")));
@@ -301,9 +313,13 @@ impl<'a> Lines<'a> {
             return Ok(false);
         }
         if self.line.pop() != Some(b'\n') {
-            return Err(self.broken("the file ends in the middle of a line"));
+            return Err(self.cut());
         }
         Ok(true)
+    }
+
+    fn cut(&self) -> ReadError {
+        ReadError::Cut { file: self.name.clone(), line: self.number }
     }
 
     fn broken(&self, problem: impl fmt::Display) -> ReadError {

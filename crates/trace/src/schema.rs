@@ -176,7 +176,11 @@ impl Field for Option<NodeId> {
 
 /// Words for the causes in events. Order and words are part of the schema.
 macro_rules! words {
-    ($($kind:ident { $($variant:ident $code:literal $word:literal),* $(,)? })*) => {$(
+    ($($kind:ident { $($variant:ident $code:literal $word:literal),* $(,)? })*) => {
+        /// For each type of cause, by its name in the code, the words that a trace has for it.
+        pub const WORDS: &[(&str, &[&str])] = &[$((stringify!($kind), &[$($word),*])),*];
+
+        $(
         impl Field for $kind {
             const WHAT: &'static str = concat!("one of", $(" ", $word),*);
             fn write(self, out: &mut Vec<u8>) {
@@ -198,6 +202,17 @@ macro_rules! words {
             }
         }
     )*};
+}
+
+/// A kind of event, as a trace has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Its number in the hash of a trace; never used for anything else.
+    pub code: u64,
+    /// Its name: the value of `kind`.
+    pub name: &'static str,
+    /// The keys of its own fields.
+    pub fields: &'static [&'static str],
 }
 
 words! {
@@ -227,6 +242,10 @@ words! {
 /// Each line: code, name, shape of the event, and the JSON key of each of its fields.
 macro_rules! events {
     ($($code:literal $name:literal ($($shape:tt)*) [$($field:ident $key:literal),*];)*) => {
+        /// All kinds of events.
+        pub const KINDS: &[Kind] =
+            &[$(Kind { code: $code, name: $name, fields: &[$($key),*] }),*];
+
         fn write_event(event: &Event, out: &mut Vec<u8>) {
             match *event {
                 $($($shape)* => {

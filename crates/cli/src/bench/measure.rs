@@ -47,6 +47,7 @@ enum FlowQuantity {
     ThroughputKbps,
     ThroughputBetween { from_s: u32, to_s: u32 },
     PacketsPerS,
+    Packets,
     Timeouts,
     Cuts,
     Switches,
@@ -59,6 +60,7 @@ enum FlowQuantity {
     WindowAbove,
     SwitchPairs,
     CutsPerSwitchPair,
+    SwitchPairsCutOften,
     CompletedS,
     GoodputMinBps,
 }
@@ -75,6 +77,7 @@ const FLOW_QUANTITIES: &[(&str, FlowQuantity)] = &[
     ("throughput_bps", FlowQuantity::ThroughputBps),
     ("throughput_kbps", FlowQuantity::ThroughputKbps),
     ("packets_per_s", FlowQuantity::PacketsPerS),
+    ("packets", FlowQuantity::Packets),
     ("timeouts", FlowQuantity::Timeouts),
     ("cuts", FlowQuantity::Cuts),
     ("switches", FlowQuantity::Switches),
@@ -87,6 +90,7 @@ const FLOW_QUANTITIES: &[(&str, FlowQuantity)] = &[
     ("window_above_first", FlowQuantity::WindowAbove),
     ("switch_pairs", FlowQuantity::SwitchPairs),
     ("cuts_per_switch_pair", FlowQuantity::CutsPerSwitchPair),
+    ("switch_pairs_cut_often", FlowQuantity::SwitchPairsCutOften),
     ("completed_s", FlowQuantity::CompletedS),
     ("goodput_min_bps", FlowQuantity::GoodputMinBps),
 ];
@@ -174,7 +178,8 @@ impl Term {
         let flows = flows.filter(|(flow, _)| self.matches(&flow.name));
         match self.quantity {
             Quantity::Flow(quantity) => {
-                self.fold.of(flows.map(|(flow, probe)| quantity.of(flow, probe)))
+                let counted_s = summary.ended_s - summary.warmup_s;
+                self.fold.of(flows.map(|(flow, probe)| quantity.of(flow, probe, counted_s)))
             }
             Quantity::Link(quantity) => {
                 let name = |link: &LinkSummary| format!("{}>{}", link.from, link.to);
@@ -229,12 +234,14 @@ impl Fold {
 }
 
 impl FlowQuantity {
-    fn of(self, flow: &FlowSummary, probe: &FlowProbe) -> f64 {
+    /// Its value, where `counted_s` seconds were counted.
+    fn of(self, flow: &FlowSummary, probe: &FlowProbe, counted_s: f64) -> f64 {
         match self {
             Self::ThroughputBps => flow.throughput_bps,
             Self::ThroughputKbps => flow.throughput_bps / 1e3,
             Self::ThroughputBetween { from_s, to_s } => probe.throughput_bps(from_s, to_s),
             Self::PacketsPerS => flow.throughput_bps / 8.0 / probe.packet_bytes,
+            Self::Packets => flow.throughput_bps / 8.0 / probe.packet_bytes * counted_s,
             Self::Timeouts => probe.timeouts as f64,
             Self::Cuts => probe.cuts as f64,
             // The first choice of a representative is no switch.
@@ -248,6 +255,7 @@ impl FlowQuantity {
             Self::WindowAbove => probe.above_first_share(),
             Self::SwitchPairs => probe.pairs.count() as f64,
             Self::CutsPerSwitchPair => probe.pairs.cuts_mean(),
+            Self::SwitchPairsCutOften => probe.pairs.cut_often_share(),
             Self::CompletedS => flow.completed_s.unwrap_or(f64::INFINITY),
             Self::GoodputMinBps => {
                 flow.receivers.iter().map(|r| r.goodput_bps).fold(f64::INFINITY, f64::min)
@@ -307,6 +315,23 @@ mod tests {
             let error = parse(text).unwrap_err();
             assert!(error.contains(problem), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn every_quantity_is_explained_in_the_documents() {
+        let page = include_str!("../../../../docs/research.md");
+        let rows = |of: &str| -> Vec<String> {
+            let cells = page.lines().map(|line| line.split(" | ").collect::<Vec<_>>());
+            let rows = cells.filter(|cells| cells.len() == 3 && cells[1] == of);
+            rows.map(|cells| cells[0].trim_matches(['|', ' ', '`']).to_string()).collect()
+        };
+        let flows: Vec<_> = FLOW_QUANTITIES.iter().map(|(name, _)| *name).collect();
+        let mut documented = rows("flow");
+        assert!(documented.iter().any(|name| name == "throughput_bps@180..300"));
+        documented.retain(|name| !name.contains('@') && name != "jain");
+        assert_eq!(documented, flows);
+        let links: Vec<_> = LINK_QUANTITIES.iter().map(|(name, _)| *name).collect();
+        assert_eq!(rows("link"), links);
     }
 
     #[test]

@@ -99,17 +99,27 @@ fn no_session(scheme: &str, suite: &str) -> Failure {
     ))
 }
 
-/// Leaves out the suites of which `--only` chooses nothing, if there are others.
+/// Leaves out the suites of which `--only` chooses nothing, if there are others. No suite passes
+/// because it is empty.
 fn not_empty(chosen: Vec<Chosen>, args: &BenchArgs) -> Result<Vec<Chosen>, Failure> {
-    let is_empty = |chosen: &Chosen| match chosen {
-        Chosen::Speed => false,
-        Chosen::Suite(loaded) => {
-            !loaded.oracle && loaded.plan(args, None).experiments().next().is_none()
+    let mut full = Vec::new();
+    for chosen in chosen {
+        match &chosen {
+            Chosen::Suite(loaded)
+                if !loaded.oracle && loaded.plan(args, None).experiments().next().is_none() =>
+            {
+                if args.only.is_none() {
+                    let name = &loaded.suite.name;
+                    return Err(Failure::Usage(format!(
+                        "{name}: has no experiment; expected [[experiment]] with rows"
+                    )));
+                }
+            }
+            _ => full.push(chosen),
         }
-    };
-    let (empty, full): (Vec<_>, Vec<_>) = chosen.into_iter().partition(is_empty);
-    match (&full[..], &empty[..], &args.only) {
-        ([], [_, ..], Some(only)) => Err(Failure::Usage(format!(
+    }
+    match &args.only {
+        Some(only) if full.is_empty() => Err(Failure::Usage(format!(
             "--only {only}: no experiment has that in its id; --list shows them"
         ))),
         _ => Ok(full),
@@ -240,8 +250,27 @@ fn rows(suite: &SuiteFile, measured: Vec<Measured<'_>>) -> Vec<Row> {
             rows.push(row);
         }
     }
-    debug_assert!(rows.len() <= suite.experiments.iter().map(|e| e.rows.len()).sum());
+    compare_cures(suite, &mut rows);
     rows
+}
+
+/// The verdicts of rows that must be fairer than another one. Where that one was not run they
+/// cannot hold.
+fn compare_cures(suite: &SuiteFile, rows: &mut [Row]) {
+    let unfairness = |ratio: f64| faircast_base::math::ln(ratio).abs();
+    for experiment in &suite.experiments {
+        for file in &experiment.rows {
+            let Some(other) = &file.fairer_than else { continue };
+            let id = file.id.as_ref().unwrap_or(&experiment.id);
+            let other_ours = rows.iter().find(|row| row.id == *other).map(|row| row.ours);
+            let Some(row) = rows.iter_mut().find(|row| row.id == *id) else { continue };
+            let fairer = other_ours.is_some_and(|o| unfairness(row.ours) < unfairness(o));
+            row.holds &= fairer;
+            row.explained = file.explained.clone().filter(|_| !row.holds);
+            let than = other_ours.map_or("not run".into(), |ours| format!("{ours:.3}"));
+            row.tolerance_reason = format!("fairer than {other} ({than}): {}", file.reason);
+        }
+    }
 }
 
 /// A row with the values of all seeds and the verdict. Its id and words about its experiment are
@@ -254,6 +283,14 @@ fn judge(file: &RowFile, runs: &[Run]) -> Row {
     let (low, high) = file.range();
     let paper_size = file.paper.map_or(0.0, f64::abs);
     let distance = file.absolute.map(|distance| distance / paper_size);
+    // A value that is not a number holds nothing.
+    let holds = ours >= low && ours <= high;
+    let bounds = match (low.is_finite(), high.is_finite()) {
+        (true, true) => format!("holds from {low:.4} to {high:.4}: "),
+        (true, false) => format!("holds from {low:.4} on: "),
+        (false, true) => format!("holds up to {high:.4}: "),
+        (false, false) => String::new(),
+    };
     Row {
         title: file.title.clone(),
         unit: file.unit.clone(),
@@ -263,10 +300,9 @@ fn judge(file: &RowFile, runs: &[Run]) -> Row {
         high: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         seeds: values.len() as u32,
         tolerance: file.tolerance.or(distance.filter(|d| d.is_finite())).unwrap_or(0.0),
-        // A value that is not a number holds nothing.
-        holds: ours >= low && ours <= high,
-        explained: file.explained.clone(),
-        tolerance_reason: file.reason.clone(),
+        holds,
+        explained: file.explained.clone().filter(|_| !holds),
+        tolerance_reason: format!("{bounds}{}", file.reason),
         per_seed,
         ..Row::default()
     }

@@ -220,6 +220,12 @@ impl Pairs {
         self.found.len()
     }
 
+    /// Share of the pairs with two cuts or more.
+    pub(crate) fn cut_often_share(&self) -> f64 {
+        let often = self.found.iter().filter(|(_, _, cuts)| *cuts >= 2).count();
+        often as f64 / self.found.len() as f64
+    }
+
     /// Mean number of cuts of a pair.
     pub(crate) fn cuts_mean(&self) -> f64 {
         let cuts: u64 = self.found.iter().map(|(_, _, cuts)| cuts).sum();
@@ -317,6 +323,6 @@ mod tests {
         feed(&mut probe, 0, 40.0, switch(2));
         let flow = &probe.flows[0];
         assert_eq!((flow.switches, flow.pairs.count()), (4, 1));
-        assert_eq!(flow.pairs.cuts_mean(), 2.0);
+        assert_eq!((flow.pairs.cuts_mean(), flow.pairs.cut_often_share()), (2.0, 1.0));
     }
 }

@@ -21,7 +21,7 @@ struct Scores {
     fairness: f64,
     /// The worst of them.
     fairness_worst: f64,
-    /// Mean utilisation of the bottlenecks, 0 to 1.
+    /// Mean utilisation of the bottlenecks, 0 to 1, over the experiments that have any.
     utilisation: f64,
 }
 
@@ -36,7 +36,8 @@ struct Score {
     ratios: Vec<Ratio>,
     /// The least over those of min(f, 1/f): 1 is fair, 0 starves somebody.
     fairness: f64,
-    utilisation: f64,
+    /// Of the bottlenecks; `None` where losses are not by congestion.
+    utilisation: Option<f64>,
     /// The session's throughput, median over seeds.
     session_bps: f64,
 }
@@ -69,7 +70,10 @@ pub(crate) fn print_scores(
         options: scheme.options.clone(),
         fairness: faircast_base::math::exp(logs),
         fairness_worst: experiments.iter().map(|s| s.fairness).fold(f64::INFINITY, f64::min),
-        utilisation: mean(&|score| score.utilisation),
+        utilisation: {
+            let known: Vec<f64> = experiments.iter().filter_map(|s| s.utilisation).collect();
+            known.iter().sum::<f64>() / known.len() as f64
+        },
         experiments,
     };
     let json = serde_json::to_string_pretty(&scores).expect("plain values serialise") + "\n";
@@ -106,16 +110,19 @@ fn score(measured: &Measured<'_>, session: &str) -> Score {
         seeds: runs.len(),
         fairness: ratios.iter().map(|r| r.median.min(1.0 / r.median)).fold(1.0, f64::min),
         ratios,
-        utilisation: over_runs(&|run| {
-            let name = |link: &faircast_report::LinkSummary| format!("{}>{}", link.from, link.to);
-            let chosen: Vec<f64> = run
-                .summary
-                .links
-                .iter()
-                .filter(|link| experiment.bottlenecks.contains(&name(link)))
-                .map(|link| link.utilisation)
-                .collect();
-            chosen.iter().sum::<f64>() / chosen.len() as f64
+        utilisation: (!experiment.bottlenecks.is_empty()).then(|| {
+            over_runs(&|run| {
+                let name =
+                    |link: &faircast_report::LinkSummary| format!("{}>{}", link.from, link.to);
+                let chosen: Vec<f64> = run
+                    .summary
+                    .links
+                    .iter()
+                    .filter(|link| experiment.bottlenecks.contains(&name(link)))
+                    .map(|link| link.utilisation)
+                    .collect();
+                chosen.iter().sum::<f64>() / chosen.len() as f64
+            })
         }),
         session_bps: over_runs(&|run| {
             let flow = run.summary.flows.iter().find(|flow| flow.name == session);
@@ -140,8 +147,11 @@ fn table(scores: &Scores) -> String {
         for (index, ratio) in score.ratios.iter().enumerate() {
             let spread = format!("{:.2} to {:.2}", ratio.low, ratio.high);
             let (id, rest) = if index == 0 {
-                let (utilisation, session) = (100.0 * score.utilisation, score.session_bps / 1e3);
-                let rest = format!("{:>9.2} {utilisation:>10.1} % {session:>13.1}", score.fairness);
+                let used = score
+                    .utilisation
+                    .map_or("-".into(), |utilisation| format!("{:.1} %", 100.0 * utilisation));
+                let session = score.session_bps / 1e3;
+                let rest = format!("{:>9.2} {used:>12} {session:>13.1}", score.fairness);
                 (score.id.as_str(), rest)
             } else {
                 ("", String::new())

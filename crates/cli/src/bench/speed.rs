@@ -219,7 +219,7 @@ fn table(all: &[Figures]) -> String {
     text
 }
 
-/// src: the heavy TCP scenario that other simulators were measured with.
+/// The heavy TCP scenario that other simulators were measured with.
 fn heavy_tcp() -> String {
     let mut text = String::from(
         "title = \"How fast are 100 TCP flows simulated?\"\nduration = \"20 s\"\n\

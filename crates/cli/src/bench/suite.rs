@@ -40,7 +40,7 @@ pub(crate) struct SuiteFile {
     pub(crate) seeds: u32,
     /// The flow that `--scheme` replaces; a suite without one takes no `--scheme`.
     pub(crate) session: Option<String>,
-    #[serde(rename = "experiment")]
+    #[serde(rename = "experiment", default)]
     pub(crate) experiments: Vec<Experiment>,
 }
 
@@ -101,6 +101,8 @@ pub(crate) struct RowFile {
     pub(crate) at_least: Option<f64>,
     /// Greatest value that holds.
     pub(crate) at_most: Option<f64>,
+    /// The row that this one must be closer to 1 than, as ratios: a cure against what it cures.
+    pub(crate) fairer_than: Option<String>,
     /// Why the tolerance is what it is.
     pub(crate) reason: String,
     /// Why the row does not hold, where that is understood.
@@ -203,10 +205,11 @@ impl SuiteFile {
                     ));
                 }
                 let (low, high) = row.range();
-                if low == f64::NEG_INFINITY && high == f64::INFINITY {
+                let unbounded = low == f64::NEG_INFINITY && high == f64::INFINITY;
+                if unbounded && row.fairer_than.is_none() {
                     return Err(format!(
                         "row \"{id}\": no value could fail it; give paper with tolerance or \
-                         absolute, or at_least or at_most"
+                         absolute, or at_least, at_most or fairer_than"
                     ));
                 }
                 if low.is_nan() || high.is_nan() || low > high {
@@ -214,6 +217,12 @@ impl SuiteFile {
                         "row \"{id}\": no value could hold; it must lie from {low} to {high}"
                     ));
                 }
+            }
+        }
+        let others = self.experiments.iter().flat_map(|experiment| &experiment.rows);
+        for other in others.filter_map(|row| row.fairer_than.as_ref()) {
+            if !rows.contains(other) {
+                return Err(format!("fairer_than = \"{other}\": there is no such row"));
             }
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use faircast_base::{Duration, NodeId, Seq, Time};
 
+use crate::RepairTimers;
 use crate::wire::pgm::{Nla, Tsi};
 
 /// Whether what is lost is sent again.
@@ -38,18 +39,24 @@ pub struct SourceConfig {
     /// as others have it is passed in about a second at 10 Mbit/s, too soon for a packet whose
     /// repair is lost as well.
     pub window_packets: u32,
-    /// Time between ambient SPMs. Default 1 s; 30 s where sessions are many.
+    /// Whether repairs and heartbeats follow the round trips that reports tell of. Default
+    /// [`RepairTimers::Adaptive`].
+    pub repair_timers: RepairTimers,
+    /// Time between ambient SPMs. Default 30 s (src: openpgm, ZeroMQ): who joins in between asks
+    /// for one.
     pub ambient_interval: Duration,
-    /// Time from data to the first heartbeat SPM; it doubles with each. Also the least time
-    /// between answers to SPM requests. Default 100 ms.
+    /// Time from data to the first heartbeat SPM; it doubles with each. With adaptive timers it is
+    /// at least one and a half round trips, so that a window that waits for acknowledgements is no
+    /// end of data. Also the least time between answers to SPM requests. Default 100 ms.
     pub heartbeat_min: Duration,
     /// Longest time between heartbeat SPMs. Default 30 s.
     pub heartbeat_max: Duration,
     /// Time from the first NAK for a packet to its repair, to collect more NAKs. Default 0.
     pub repair_delay: Duration,
-    /// Least time between two repairs of one packet. Default 100 ms: NAKs that cross the repair on
-    /// its way cause no second one, while who did not get it asks again only later. Zero repairs
-    /// at every NAK that finds no repair waiting.
+    /// Least time between two repairs of one packet: NAKs that cross the repair on its way cause
+    /// no second one. Default 100 ms. With adaptive timers it serves only where no round trip is
+    /// known; a NAK is taken to have crossed a repair that left less than its sender's round trip
+    /// ago. Fixed, zero repairs at every NAK that finds no repair waiting.
     pub repair_interval: Duration,
     /// Least time between two confirmations that are alike. Default 10 ms: far below a receiver's
     /// time to repeat a NAK, yet thousands of NAKs for one loss cost few confirmations (src:
@@ -58,7 +65,11 @@ pub struct SourceConfig {
     /// How many packets before its lead late joiners may ask for; `None` says nothing (no
     /// OPT_JOIN). Default `None`.
     pub late_join: Option<u32>,
-    /// Time without NAKs after the end of data until it rests. Default 5 s.
+    /// Whoever hears one of so many first packets may ask for all before it, so that a loss at the
+    /// very start costs nobody the session. Default 64; 0 for nobody.
+    pub open_start: u32,
+    /// Time without NAKs after the end of data until it rests. Default 5 s. After a NAK in this
+    /// time it is four times as long: where losses are many, so are those of NAKs.
     pub linger: Duration,
     /// Longest time after the end of data, NAKs or not. Default 300 s.
     pub linger_max: Duration,
@@ -79,13 +90,15 @@ impl SourceConfig {
             first: Seq::new(0),
             reliability: Reliability::Repaired,
             window_packets: 8192,
-            ambient_interval: Duration::from_secs(1),
+            repair_timers: RepairTimers::Adaptive,
+            ambient_interval: Duration::from_secs(30),
             heartbeat_min: Duration::from_millis(100),
             heartbeat_max: Duration::from_secs(30),
             repair_delay: Duration::ZERO,
             repair_interval: Duration::from_millis(100),
             confirm_interval: Duration::from_millis(10),
             late_join: None,
+            open_start: 64,
             linger: Duration::from_secs(5),
             linger_max: Duration::from_secs(300),
             time_to_live: 255,
@@ -98,11 +111,13 @@ impl SourceConfig {
     pub fn ns2(node: NodeId, group: Nla, tsi: Tsi) -> Self {
         Self {
             window_packets: WINDOW_PACKETS_MAX,
+            repair_timers: RepairTimers::Fixed,
             ambient_interval: Duration::from_millis(500),
             heartbeat_min: Duration::from_secs(30),
             repair_delay: Duration::from_millis(70),
             repair_interval: Duration::ZERO,
             confirm_interval: Duration::ZERO,
+            open_start: 0,
             ..Self::new(node, group, tsi)
         }
     }
@@ -132,11 +147,16 @@ pub struct ReceiverConfig {
     /// After how long what only an SPM or a NAK told of counts as missing. Default 20 ms. OpenPGM's
     /// sources announce packets before they may send them: 4 s is right for those.
     pub tail_delay: Duration,
+    /// Whether the timers of NAKs follow the round trips measured from them. Default
+    /// [`RepairTimers::Adaptive`].
+    pub repair_timers: RepairTimers,
     /// Longest back-off before a NAK (NAK_BO_IVL). Default 50 ms.
     pub nak_backoff: Duration,
-    /// Time to wait for a confirmation (NAK_RPT_IVL). Default 200 ms.
+    /// Time to wait for a confirmation (NAK_RPT_IVL); the least one where timers are adaptive.
+    /// Default 200 ms.
     pub nak_repeat: Duration,
-    /// Time to wait for a confirmed repair (NAK_RDATA_IVL). Default 200 ms.
+    /// Time to wait for a confirmed repair (NAK_RDATA_IVL); the least one where timers are
+    /// adaptive. Default 200 ms.
     pub nak_repair: Duration,
     /// NAKs without confirmation until a packet is given up (NAK_NCF_RETRIES). Default 50.
     pub confirm_retries: u32,
@@ -168,6 +188,7 @@ impl ReceiverConfig {
             reorder_packets: 2,
             reorder_delay: Duration::from_millis(20),
             tail_delay: Duration::from_millis(20),
+            repair_timers: RepairTimers::Adaptive,
             nak_backoff: Duration::from_millis(50),
             nak_repeat: Duration::from_millis(200),
             nak_repair: Duration::from_millis(200),
@@ -189,6 +210,7 @@ impl ReceiverConfig {
             window_packets: 1 << 20,
             reorder_packets: 1,
             tail_delay: Duration::ZERO,
+            repair_timers: RepairTimers::Fixed,
             nak_backoff: Duration::from_millis(30),
             nak_repeat: Duration::from_millis(50),
             nak_repair: Duration::from_secs(1),

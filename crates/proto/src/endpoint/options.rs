@@ -3,6 +3,7 @@
 use faircast_base::NodeId;
 
 use super::{ReceiverConfig, Reliability, SourceConfig};
+use crate::RepairTimers;
 use crate::options::{OptionKind, OptionSpec, Options};
 use crate::wire::pgm::{Nla, Tsi};
 
@@ -49,11 +50,18 @@ pub const OPTIONS: &[OptionSpec] = &[
         "Most packets from the first that is missing to the last that a receiver keeps (ns2: \
          1048576)",
     ),
-    span("spm_interval", "\"1 s\"", "Time between ambient SPMs (ns2: 500 ms)"),
+    OptionSpec {
+        name: "repair_timers",
+        kind: OptionKind::Choice(&["adaptive", "fixed"]),
+        default: "\"adaptive\"",
+        doc: "Timers of NAKs, repairs and heartbeats follow measured round trips, with the settings \
+              as the least values; or they are fixed (ns2: fixed)",
+    },
+    span("spm_interval", "\"30 s\"", "Time between ambient SPMs (ns2: 500 ms)"),
     span(
         "heartbeat_min",
         "\"100 ms\"",
-        "Time from data to the first heartbeat SPM; it doubles with each (ns2: 30 s)",
+        "Least time from data to the first heartbeat SPM; it doubles with each (ns2: 30 s)",
     ),
     span("heartbeat_max", "\"30 s\"", "Longest time between heartbeat SPMs"),
     span(
@@ -64,7 +72,8 @@ pub const OPTIONS: &[OptionSpec] = &[
     span(
         "repair_interval",
         "\"100 ms\"",
-        "Least time between two repairs of one packet (ns2: 0 ms)",
+        "Least time between two repairs of one packet; with adaptive timers only where no round \
+         trip is known (ns2: 0 ms)",
     ),
     span(
         "confirm_interval",
@@ -76,6 +85,12 @@ pub const OPTIONS: &[OptionSpec] = &[
         (0, 1 << 30),
         "0",
         "How many earlier packets a receiver that joins late may ask for",
+    ),
+    whole(
+        "open_start",
+        (0, 1 << 16),
+        "64",
+        "Whoever hears one of so many first packets may ask for all before it (ns2: 0)",
     ),
     span("linger", "\"5 s\"", "Time without NAKs after the end of data until the source rests"),
     whole(
@@ -120,6 +135,14 @@ fn reliability(options: &Options) -> Reliability {
     }
 }
 
+fn repair_timers(options: &Options, default: RepairTimers) -> RepairTimers {
+    match options.text("repair_timers") {
+        Some("fixed") => RepairTimers::Fixed,
+        Some(_) => RepairTimers::Adaptive,
+        None => default,
+    }
+}
+
 fn is_ns2(options: &Options) -> bool {
     options.text("pgm") == Some("ns2")
 }
@@ -137,6 +160,7 @@ impl SourceConfig {
         let mut config =
             if is_ns2(options) { Self::ns2(node, group, tsi) } else { Self::new(node, group, tsi) };
         config.reliability = reliability(options);
+        config.repair_timers = repair_timers(options, config.repair_timers);
         put(&mut config.window_packets, options, "transmit_window");
         for (setting, key) in [
             (&mut config.ambient_interval, "spm_interval"),
@@ -149,6 +173,7 @@ impl SourceConfig {
         ] {
             *setting = options.duration(key).unwrap_or(*setting);
         }
+        put(&mut config.open_start, options, "open_start");
         let mut late_join = 0;
         put(&mut late_join, options, "late_join");
         config.late_join = (late_join > 0).then_some(late_join);
@@ -161,6 +186,7 @@ impl ReceiverConfig {
     pub fn from_options(group: Nla, options: &Options) -> Self {
         let mut config = if is_ns2(options) { Self::ns2(group) } else { Self::new(group) };
         config.reliability = reliability(options);
+        config.repair_timers = repair_timers(options, config.repair_timers);
         put(&mut config.window_packets, options, "receive_window");
         put(&mut config.reorder_packets, options, "reorder_packets");
         put(&mut config.confirm_retries, options, "nak_retries");

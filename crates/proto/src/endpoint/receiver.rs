@@ -1,5 +1,6 @@
 //! The receiving end.
 
+mod crowd;
 mod input;
 mod losses;
 mod naks;
@@ -111,12 +112,12 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
             *interval = (*interval).max(INTERVAL_MIN);
         }
         Self {
+            naks: Naks::new(&config),
             config,
             feedback,
             phase: Phase::Waiting,
             session: None,
             window: None,
-            naks: Naks::default(),
             declared: 0,
             suspicion: None,
             request_at: None,
@@ -233,7 +234,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
     }
 
     fn stop_timers(&mut self) {
-        self.naks = Naks::default();
+        self.naks.clear();
         self.suspicion = None;
         self.request_at = None;
         self.requests_due = Requests::default();
@@ -262,7 +263,6 @@ impl<F: ReceiverFeedback> Machine for PgmReceiver<F> {
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         if self.phase == Phase::Waiting && self.config.start <= cx.now {
             self.phase = Phase::Joined;
-            cx.emit(Event::Joined);
         }
         if self.phase != Phase::Joined {
             return;
@@ -282,10 +282,10 @@ impl<F: ReceiverFeedback> Machine for PgmReceiver<F> {
         self.finish_if_complete(cx);
     }
 
-    fn handle_close(&mut self, cx: &mut Cx<'_>) {
-        if matches!(self.phase, Phase::Joined | Phase::Finished) {
-            cx.emit(Event::Left);
-            self.leave_due = self.acknowledges && self.phase == Phase::Joined;
+    fn handle_close(&mut self, _cx: &mut Cx<'_>) {
+        // That a member comes or goes is the driver's to say: it joins the group.
+        if self.phase == Phase::Joined {
+            self.leave_due = self.acknowledges;
         }
         self.stop_timers();
         self.phase = Phase::Ended;

@@ -16,7 +16,7 @@ use faircast_base::{Cx, Duration, Event, Seq, Time};
 
 use self::acked::Acked;
 use self::gauge::GaugeTrace;
-use self::repair::{Confirmations, Repairs};
+use self::repair::{Confirmations, Farthest, Repairs};
 use self::spm::SpmSchedule;
 use super::SourceConfig;
 use super::config::WINDOW_PACKETS_MAX;
@@ -45,6 +45,7 @@ pub struct PgmSource<C> {
     spm_sequence: Seq,
     confirmations: Confirmations,
     repairs: Repairs,
+    farthest: Farthest,
     /// Whether the next opportunity is a repair's, where both wait.
     repair_turn: bool,
     /// When there may be something to send again: a later permit, a repair that is held back.
@@ -104,6 +105,7 @@ impl<C: SenderControl> PgmSource<C> {
             spm_sequence: Seq::new(0),
             confirmations: Confirmations::default(),
             repairs: Repairs::default(),
+            farthest: Farthest::default(),
             repair_turn: true,
             wake_at: None,
             told_idle: false,
@@ -175,7 +177,8 @@ impl<C: SenderControl> PgmSource<C> {
     fn linger_end(&self) -> Option<Time> {
         match self.phase {
             Phase::Lingering { since, busy } => {
-                Some((busy + self.config.linger).min(since + self.config.linger_max))
+                let linger = self.config.linger * if busy > since { LINGER_BUSY } else { 1 };
+                Some((busy + linger).min(since + self.config.linger_max))
             }
             _ => None,
         }
@@ -262,6 +265,9 @@ impl<C: SenderControl> Machine for PgmSource<C> {
         Some(others.into_iter().flatten().fold(self.spm.next_timeout(), Time::min))
     }
 }
+
+/// How many times as long a source lingers where NAKs have come since the end of data.
+const LINGER_BUSY: u64 = 4;
 
 /// Shortest interval between SPMs: a timer of no length would run out again and again in one
 /// moment.

@@ -92,6 +92,7 @@ impl PgmElement {
             (session.upstream, session.upstream_port) = (upstream, packet.port);
             (session.spm_sequence, session.heard) = (spm.sequence, now);
         } else if self.make_room(now) {
+            let repairs = Repairs::new(&self.config);
             self.sessions.push(Session {
                 tsi,
                 data_port: pgm.header.data_port(pgm.kind()),
@@ -100,7 +101,7 @@ impl PgmElement {
                 upstream,
                 upstream_port: packet.port,
                 heard: now,
-                repairs: Repairs::default(),
+                repairs,
                 stamps: Stamps::default(),
             });
         } else {
@@ -238,6 +239,7 @@ impl PgmElement {
         seq: Seq,
         out: &mut Vec<RelayTransmit>,
     ) -> Verdict {
+        let config = self.config;
         let Some(session) = self.session(pgm.tsi()) else {
             // An element that has just started must not be a black hole.
             return Verdict::Forward;
@@ -246,7 +248,7 @@ impl PgmElement {
             cx.emit(Event::BadInput { reason: BadInput::Foreign });
             return Verdict::Consume;
         }
-        match session.repairs.finish(seq) {
+        match session.repairs.repaired(cx.now, &config, seq) {
             Some(ports) => {
                 let len = u32::try_from(pgm.payload.len()).unwrap_or(u32::MAX);
                 self.copy_to(&ports, packet, packet.datagram.bytes, len, out);

@@ -387,3 +387,17 @@ fn a_summary_from_a_file_is_that_of_the_live_run() {
     let back: Summary = serde_json::from_str(&want.to_json()).unwrap();
     assert_eq!(back, want);
 }
+
+#[test]
+fn a_link_that_is_idle_until_after_the_warm_up_is_averaged_over_the_counted_time() {
+    let mut metrics = Metrics::new(&header(10.0));
+    let counters = LinkCounters {
+        offered_packets: 10,
+        sent_packets: 10,
+        busy_ns: 9_000_000_000,
+        ..LinkCounters::default()
+    };
+    metrics.record(&link(100.0, Event::LinkSample(counters)));
+    let summary = metrics.finish(&Outcome { at: Time::from_secs_f64(100.0), ..Outcome::default() });
+    assert_eq!(summary.links[0].utilisation, 0.1);
+}

@@ -9,7 +9,7 @@ use super::html::{HtmlTable, escape};
 use crate::series::{FLOWS_MAX, Series};
 use crate::summary::{FlowSummary, LinkSummary, ReceiverSummary, Summary};
 use crate::table::intact_word;
-use crate::text::{count, percent, rate, seconds, seconds_or_dash, significant, spread};
+use crate::text::{count, mean_packets, percent, rate, seconds, seconds_or_dash, spread};
 
 /// Most flows that get a row of their own; more are grouped by protocol.
 const FLOW_ROWS_MAX: usize = 50;
@@ -484,7 +484,7 @@ fn link_table(
                 count(link.dropped_packets),
                 percent(link.drop_ratio),
                 causes(link),
-                significant(link.queue_mean_packets),
+                mean_packets(link.queue_mean_packets),
                 link.queue_max_packets.to_string(),
             ],
         );

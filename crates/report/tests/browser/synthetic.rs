@@ -135,11 +135,11 @@ pub(crate) fn run(header: Header, until_s: f64) -> Run {
                 model.send(now, flow);
             }
         }
-        if link_free <= now {
-            if let Some((flow, seq, sent_at)) = model.pop(now) {
-                link_free = now + PACKET_NS;
-                model.deliver(link_free, flow, seq, sent_at, receivers);
-            }
+        if link_free <= now
+            && let Some((flow, seq, sent_at)) = model.pop(now)
+        {
+            link_free = now + PACKET_NS;
+            model.deliver(link_free, flow, seq, sent_at, receivers);
         }
         if now >= next_sample {
             let mut counters = model.counters;
@@ -244,14 +244,14 @@ impl Model {
             let window_milli = (state.window * 1e3) as u64;
             if flow == 0 {
                 self.sender(at, flow, Event::NakReceived { seq, count: 1, from });
-                if seq % 2 == 0 && from.0 != self.acker {
+                if seq.is_multiple_of(2) && from.0 != self.acker {
                     let reason =
                         if self.acker == 4 { SwitchReason::First } else { SwitchReason::Slower };
                     self.acker = from.0;
                     let node = Some(from);
                     self.sender(at, flow, Event::Representative { node, reason });
                 }
-            } else if seq % 5 == 0 {
+            } else if seq.is_multiple_of(5) {
                 let kind = TimeoutKind::Retransmission;
                 self.sender(at, flow, Event::Timeout { kind, after_ns: 1_000 * MS });
             }

@@ -15,8 +15,10 @@ use faircast_scenario::{Catalog, Overrides, ProgramEntry, ProtocolEntry, Scenari
 
 /// A catalog like the real one in names, with a few settings of each kind.
 pub(crate) fn catalog() -> Catalog {
+    let about = "Only for tests.";
     let protocol = |name, multicast, answers, options| ProtocolEntry {
         name,
+        about,
         multicast,
         answers,
         options,
@@ -30,7 +32,7 @@ pub(crate) fn catalog() -> Catalog {
             protocol("tcp-sack", false, true, &[]),
             protocol("cbr", true, false, CBR_OPTIONS),
         ],
-        programs: vec![ProgramEntry { name: "pgm-element", options: ELEMENT_OPTIONS }],
+        programs: vec![ProgramEntry { name: "pgm-element", about, options: ELEMENT_OPTIONS }],
     }
 }
 

@@ -112,6 +112,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
             self.begin_window(packet, data.sequence);
             self.from_start = data.trail == data.sequence;
         }
+        self.want_path(cx);
         self.advance_trail(cx, data.trail);
         let Some(window) = &mut self.window else { return Ok(()) };
         let index = window.index(data.sequence).ok_or(BadInput::OutOfWindow)?;
@@ -130,7 +131,11 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
                 window.hold(index, held);
             }
             if !self.naks.is_empty() {
-                self.naks.end(index);
+                if repair {
+                    self.naks.repaired(index, cx.now);
+                } else {
+                    self.naks.end(index);
+                }
             }
             if place == Place::Next {
                 self.deliver(cx, payload.bytes.to_vec(), payload.zeros);
@@ -295,6 +300,9 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
             let Some(window) = &mut self.window else { return };
             let Some(index) = window.index(seq) else { continue };
             if index >= window.end() || window.received(index) {
+                if state == State::AwaitRepair {
+                    self.naks.confirmed_late(index);
+                }
                 continue;
             }
             if index >= window.next && !window.is_given_up(index) {
@@ -303,8 +311,8 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
                     self.declare_one(cx, index);
                 }
                 match state {
-                    State::AwaitRepair => self.naks.confirmed(index, cx.now, &self.config),
-                    _ => self.naks.heard(index, cx.now, &self.config),
+                    State::AwaitRepair => self.naks.confirmed(index, cx.now),
+                    _ => self.naks.heard(index, cx.now),
                 }
             }
             // Where nothing is repaired, somebody has reported this loss for us.
@@ -313,6 +321,15 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         }
         self.advance(cx);
         self.find_gaps(cx);
+    }
+
+    /// Without an SPM no NAK has a way to go, and the next one may be half a minute off: who joins
+    /// late asks for it and does not wait for its first loss.
+    fn want_path(&mut self, cx: &mut Cx<'_>) {
+        if self.request_at.is_none() && self.path().is_none() {
+            let backoff = cx.rng.up_to(self.config.spm_request_backoff);
+            self.request_at = Some(cx.now + backoff);
+        }
     }
 
     /// A neighbour asks for an SPM: its answer will do for us.

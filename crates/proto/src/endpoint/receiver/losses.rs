@@ -79,7 +79,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         for index in first..=last {
             cx.emit(Event::LossDetected { seq: index });
             if self.repairs() {
-                let deadline = backoff.draw(cx.rng);
+                let deadline = self.naks.draw(backoff, cx.rng);
                 self.naks.begin(index, State::BackOff, deadline);
             } else if let Some(window) = &mut self.window {
                 window.give_up(index);
@@ -98,19 +98,19 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         let interval = self.config.report_interval;
         let recent = self.lone_nak_last.is_some_and(|at| cx.now.since(at) < interval);
         if self.lone_nak.is_none() && !recent {
-            self.lone_nak = Some((backoff.draw(cx.rng), index));
+            self.lone_nak = Some((self.naks.draw(backoff, cx.rng), index));
         }
     }
 
     pub(super) fn expire_naks(&mut self, cx: &mut Cx<'_>) {
         let can_ask = self.path().is_some();
         let expired = self.naks.expire(cx.now, cx.rng, &self.config, can_ask);
-        for (happened, kind, interval) in [
-            (expired.unconfirmed, TimeoutKind::NakConfirmation, self.config.nak_repeat),
-            (expired.unrepaired, TimeoutKind::NakRepair, self.config.nak_repair),
+        for (waited, kind) in [
+            (expired.unconfirmed, TimeoutKind::NakConfirmation),
+            (expired.unrepaired, TimeoutKind::NakRepair),
         ] {
-            if happened {
-                cx.emit(Event::Timeout { kind, after_ns: interval.as_nanos() });
+            if let Some(wait) = waited {
+                cx.emit(Event::Timeout { kind, after_ns: wait.as_nanos() });
             }
         }
         if let Some((at, index)) = self.lone_nak

@@ -1,11 +1,13 @@
 //! What a receiver does about each missing packet: the NAK state machine of RFC 3208 s6.3.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use faircast_base::{Duration, Rng, Time};
 
+use super::crowd::Crowd;
 use crate::endpoint::ReceiverConfig;
+use crate::patience::{Asked, Patience};
 
 /// Where the recovery of a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +24,24 @@ pub(super) enum State {
 struct Missing {
     state: State,
     deadline: Time,
+    /// By this receiver.
+    asked: Asked,
+    /// Confirmations heard before anything had to be repeated.
+    confirmations: u32,
     unconfirmed: u32,
     unrepaired: u32,
 }
+
+/// A packet that was repaired a moment ago.
+#[derive(Debug)]
+struct Recent {
+    at: Time,
+    index: u64,
+    confirmations: u32,
+}
+
+/// Most of these; of a longer burst the last tell as much as all.
+const RECENT_MAX: usize = 32;
 
 /// What the passing of time has brought.
 #[derive(Debug, Default)]
@@ -33,16 +50,22 @@ pub(super) struct Expired {
     pub(super) give_up: Vec<u64>,
     /// Whether NAKs are due that cannot be sent.
     pub(super) stuck: bool,
-    /// Whether a confirmation did not come in time.
-    pub(super) unconfirmed: bool,
-    /// Whether a repair did not come in time.
-    pub(super) unrepaired: bool,
+    /// The wait in which a confirmation did not come.
+    pub(super) unconfirmed: Option<Duration>,
+    /// The wait in which a repair did not come.
+    pub(super) unrepaired: Option<Duration>,
 }
 
 /// The missing packets, each with its one timer. All operations take time logarithmic in their
 /// number.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Naks {
+    /// From a NAK to its confirmation, and to the repair.
+    confirmation: Patience,
+    repair: Patience,
+    crowd: Crowd,
+    /// Packets repaired within the last round trip.
+    recent: VecDeque<Recent>,
     missing: BTreeMap<u64, Missing>,
     /// Each missing packet once, by its deadline.
     timers: BTreeSet<(Time, u64)>,
@@ -51,6 +74,31 @@ pub(super) struct Naks {
 }
 
 impl Naks {
+    pub(super) fn new(config: &ReceiverConfig) -> Self {
+        let patience = |least| Patience::new(config.repair_timers, least, config.nak_backoff);
+        Self {
+            confirmation: patience(config.nak_repeat),
+            repair: patience(config.nak_repair).of_held_answers(),
+            crowd: Crowd::new(config),
+            recent: VecDeque::new(),
+            missing: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            due: BTreeSet::new(),
+        }
+    }
+
+    /// Nothing is missing any more; what was measured stays.
+    pub(super) fn clear(&mut self) {
+        self.missing.clear();
+        self.timers.clear();
+        self.due.clear();
+    }
+
+    /// When a NAK for what is found missing now may be sent.
+    pub(super) fn draw(&self, backoff: &mut Backoff, rng: &mut Rng) -> Time {
+        backoff.draw(&self.crowd, rng)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.missing.is_empty()
     }
@@ -66,7 +114,9 @@ impl Naks {
 
     /// A packet is missing: it waits in `state` until `deadline`.
     pub(super) fn begin(&mut self, index: u64, state: State, deadline: Time) {
-        let fresh = Missing { state, deadline, unconfirmed: 0, unrepaired: 0 };
+        let asked = Asked::default();
+        let fresh =
+            Missing { state, deadline, asked, confirmations: 0, unconfirmed: 0, unrepaired: 0 };
         if let Some(old) = self.missing.insert(index, fresh) {
             self.timers.remove(&(old.deadline, index));
         }
@@ -90,23 +140,77 @@ impl Naks {
         }
     }
 
+    /// The packet has come by a repair: how long that took is a sample.
+    pub(super) fn repaired(&mut self, index: u64, now: Time) {
+        if let Some(missing) = self.missing.get(&index) {
+            missing.asked.answered(now, &mut self.repair);
+            let confirmations = missing.confirmations;
+            self.settle(now);
+            if self.recent.len() >= RECENT_MAX {
+                self.recent.pop_front();
+            }
+            self.recent.push_back(Recent { at: now, index, confirmations });
+        }
+        self.end(index);
+    }
+
+    /// A confirmation came for a packet that is here: others ask for it still.
+    pub(super) fn confirmed_late(&mut self, index: u64) {
+        if let Some(recent) = self.recent.iter_mut().find(|recent| recent.index == index) {
+            recent.confirmations += 1;
+        }
+    }
+
+    /// Counts the confirmations of packets that were repaired a round trip ago: there will be no
+    /// more of them.
+    fn settle(&mut self, now: Time) {
+        let rtt = self.confirmation.expected();
+        while let Some(recent) = self.recent.front()
+            && now.since(recent.at) >= rtt.unwrap_or(Duration::ZERO)
+        {
+            self.crowd.note(now, recent.confirmations, self.confirmation.smoothed());
+            self.recent.pop_front();
+        }
+    }
+
     /// A confirmation came.
-    pub(super) fn confirmed(&mut self, index: u64, now: Time, config: &ReceiverConfig) {
-        self.set(index, State::AwaitRepair, now + config.nak_repair);
+    pub(super) fn confirmed(&mut self, index: u64, now: Time) {
+        let Some(missing) = self.missing.get_mut(&index) else { return };
+        if missing.state == State::AwaitConfirmation {
+            missing.asked.answered(now, &mut self.confirmation);
+        }
+        // Later ones may answer repetitions.
+        if missing.asked.times <= 1 && missing.unrepaired == 0 {
+            missing.confirmations += 1;
+        }
+        let missing = &self.missing[&index];
+        self.set(index, State::AwaitRepair, self.repair_deadline(missing, now));
     }
 
     /// Another receiver's NAK was heard. It leads out of back-off to the wait for a confirmation
     /// (src: RFC 3208 s6.3, by its diagram and not its prose), and restarts any other wait.
-    pub(super) fn heard(&mut self, index: u64, now: Time, config: &ReceiverConfig) {
-        match self.missing.get(&index).map(|missing| missing.state) {
-            Some(State::BackOff | State::AwaitConfirmation) => {
-                self.set(index, State::AwaitConfirmation, now + config.nak_repeat);
+    pub(super) fn heard(&mut self, index: u64, now: Time) {
+        let Some(missing) = self.missing.get(&index) else { return };
+        match missing.state {
+            State::BackOff | State::AwaitConfirmation => {
+                let deadline = now + self.confirmation.wait(missing.unconfirmed);
+                self.set(index, State::AwaitConfirmation, deadline);
             }
-            Some(State::AwaitRepair) => {
-                self.set(index, State::AwaitRepair, now + config.nak_repair);
+            State::AwaitRepair => {
+                self.set(index, State::AwaitRepair, self.repair_deadline(missing, now));
             }
-            None => {}
         }
+    }
+
+    /// Until when a repair that has just been confirmed is to come. The round trip counts from the
+    /// NAK, where it was ours, and not from its confirmation.
+    fn repair_deadline(&self, missing: &Missing, now: Time) -> Time {
+        // Before the first repair the confirmations tell the way; one from the source is just
+        // ahead of its repair.
+        let whole = if self.repair.has_estimate() { self.repair } else { self.confirmation };
+        let least = self.repair.least();
+        let asked = missing.asked.last().unwrap_or(now);
+        (asked + whole.wait(missing.unrepaired)).max(now + least)
     }
 
     fn set(&mut self, index: u64, state: State, deadline: Time) {
@@ -142,12 +246,14 @@ impl Naks {
                     (State::BackOff, false)
                 }
                 State::AwaitConfirmation => {
-                    expired.unconfirmed = true;
+                    expired.unconfirmed = Some(self.confirmation.wait(missing.unconfirmed));
+                    self.confirmation.run_out(now);
                     missing.unconfirmed += 1;
                     (State::BackOff, missing.unconfirmed > config.confirm_retries)
                 }
                 State::AwaitRepair => {
-                    expired.unrepaired = true;
+                    expired.unrepaired = Some(self.repair.wait(missing.unrepaired));
+                    self.repair.run_out(now);
                     missing.unrepaired += 1;
                     (State::BackOff, missing.unrepaired > config.repair_retries)
                 }
@@ -156,9 +262,12 @@ impl Naks {
                 self.end(index);
                 expired.give_up.push(index);
             } else if state == State::AwaitConfirmation {
-                self.set(index, state, now + config.nak_repeat);
+                missing.asked.note(now);
+                let deadline = now + self.confirmation.wait(missing.unconfirmed);
+                self.set(index, state, deadline);
             } else {
-                self.set(index, state, backoff.draw(rng));
+                let deadline = backoff.draw(&self.crowd, rng);
+                self.set(index, state, deadline);
             }
         }
         expired
@@ -185,20 +294,19 @@ impl Naks {
 #[derive(Debug)]
 pub(super) struct Backoff {
     now: Time,
-    max: Duration,
     shared: bool,
     drawn: Option<Time>,
 }
 
 impl Backoff {
     pub(super) fn new(now: Time, config: &ReceiverConfig) -> Self {
-        Self { now, max: config.nak_backoff, shared: config.nak_lists, drawn: None }
+        Self { now, shared: config.nak_lists, drawn: None }
     }
 
-    pub(super) fn draw(&mut self, rng: &mut Rng) -> Time {
+    pub(super) fn draw(&mut self, crowd: &Crowd, rng: &mut Rng) -> Time {
         match self.drawn {
             Some(at) if self.shared => at,
-            _ => *self.drawn.insert(self.now + rng.up_to(self.max)),
+            _ => *self.drawn.insert(self.now + crowd.draw(rng)),
         }
     }
 }
@@ -206,6 +314,7 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RepairTimers;
     use crate::wire::pgm::Nla;
     use faircast_base::{NodeId, Purpose};
 
@@ -220,11 +329,12 @@ mod tests {
     }
 
     impl Bench {
-        fn new() -> Self {
+        fn new(timers: RepairTimers) -> Self {
             let mut config = ReceiverConfig::new(Nla::NULL);
+            config.repair_timers = timers;
             (config.confirm_retries, config.repair_retries) = (2, 2);
             let rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
-            Self { naks: Naks::default(), rng, config }
+            Self { naks: Naks::new(&config), rng, config }
         }
 
         fn expire(&mut self, ms: u64) -> Expired {
@@ -243,8 +353,8 @@ mod tests {
     fn each_event_in_each_state_leads_where_the_rfc_says() {
         use State::{AwaitConfirmation, AwaitRepair, BackOff};
         type Event = fn(&mut Bench);
-        let confirmed: Event = |b| b.naks.confirmed(7, at(10), &b.config);
-        let heard: Event = |b| b.naks.heard(7, at(10), &b.config);
+        let confirmed: Event = |b| b.naks.confirmed(7, at(10));
+        let heard: Event = |b| b.naks.heard(7, at(10));
         let cases = [
             (BackOff, confirmed, AwaitRepair, 210),
             (BackOff, heard, AwaitConfirmation, 210),
@@ -254,8 +364,7 @@ mod tests {
             (AwaitRepair, heard, AwaitRepair, 210),
         ];
         for (from, event, to, deadline) in cases {
-            let mut bench = Bench::new();
-            bench.config.nak_repair = Duration::from_millis(200);
+            let mut bench = Bench::new(RepairTimers::Fixed);
             bench.naks.begin(7, from, at(40));
             event(&mut bench);
             assert_eq!(bench.state(), (to, at(deadline)), "from {from:?}");
@@ -264,7 +373,7 @@ mod tests {
 
     #[test]
     fn a_silent_network_is_asked_until_retries_run_out() {
-        let mut bench = Bench::new();
+        let mut bench = Bench::new(RepairTimers::Fixed);
         bench.naks.begin(7, State::BackOff, at(40));
         let mut asked = 0;
         let mut now = 0;
@@ -289,7 +398,7 @@ mod tests {
 
     #[test]
     fn confirmed_but_unrepaired_packets_are_asked_for_again_and_given_up() {
-        let mut bench = Bench::new();
+        let mut bench = Bench::new(RepairTimers::Fixed);
         bench.naks.begin(7, State::AwaitRepair, at(0));
         let mut now = 0;
         let mut asked = 0;
@@ -298,7 +407,7 @@ mod tests {
             bench.expire(now);
             if !bench.naks.take_due(63).is_empty() {
                 asked += 1;
-                bench.naks.confirmed(7, at(now), &bench.config);
+                bench.naks.confirmed(7, at(now));
             }
         }
         assert_eq!(asked, 2);
@@ -306,7 +415,7 @@ mod tests {
 
     #[test]
     fn without_a_path_back_off_goes_on_and_counts_nothing() {
-        let mut bench = Bench::new();
+        let mut bench = Bench::new(RepairTimers::Fixed);
         bench.naks.begin(7, State::BackOff, at(1));
         for ms in 1..1000 {
             bench.naks.expire(at(ms), &mut bench.rng, &bench.config, false);
@@ -319,10 +428,10 @@ mod tests {
 
     #[test]
     fn thousands_of_missing_packets_are_asked_for_in_full_lists() {
-        let mut bench = Bench::new();
+        let mut bench = Bench::new(RepairTimers::Fixed);
         let mut backoff = Backoff::new(at(0), &bench.config);
         for index in 0..6300 {
-            let deadline = backoff.draw(&mut bench.rng);
+            let deadline = bench.naks.draw(&mut backoff, &mut bench.rng);
             bench.naks.begin(index, State::BackOff, deadline);
         }
         bench.naks.end(5);

@@ -2,14 +2,14 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Event};
+use faircast_base::{BadInput, Cx, Duration, Event, Time};
 
 use super::repair::Confirmation;
 use super::{PgmSource, Phase};
 use crate::control::{AckVector, Carrier, SenderControl, Wire};
 use crate::endpoint::Reliability;
 use crate::wire::pgm::{Body, Nak, OptionType, Packet};
-use crate::{Datagram, Destination};
+use crate::{Datagram, Destination, RepairTimers};
 
 impl<C: SenderControl> PgmSource<C> {
     pub(super) fn take_packet(
@@ -62,20 +62,24 @@ impl<C: SenderControl> PgmSource<C> {
         if packet.nak_sequence().any(|seq| self.index(seq).is_none_or(unsent)) {
             return Err(BadInput::Absurd);
         }
+        let mut rtt = None;
         if let Some(report) = report::<C>(packet)? {
             let carrier = Carrier::Nak { first: nak.first };
+            rtt = self.control.round_trip(cx.now, &report);
             self.control.on_report(cx, datagram.from, carrier, &report);
         }
         let count = if asks { packet.nak_sequence().count() as u32 } else { 0 };
         cx.emit(Event::NakReceived { seq: self.traced(first), count, from: datagram.from });
-        if asks { self.confirm_and_repair(cx, packet, nak) } else { Ok(()) }
+        if asks { self.confirm_and_repair(cx, packet, nak, rtt) } else { Ok(()) }
     }
 
+    /// Answers a NAK whose sender has the round trip `rtt`, where it is known.
     fn confirm_and_repair(
         &mut self,
         cx: &mut Cx<'_>,
         packet: &Packet<'_>,
         nak: Nak,
+        rtt: Option<Duration>,
     ) -> Result<(), BadInput> {
         let trail = self.trail;
         let mut wanted = packet.nak_sequence().filter_map(|seq| self.index(seq));
@@ -89,17 +93,47 @@ impl<C: SenderControl> PgmSource<C> {
         }
         let list: Vec<_> = packet.options.nak_list().iter().collect();
         let what = Confirmation { first: nak.first, list };
-        let mut room = self.confirmations.ask(cx.now, self.config.confirm_interval, what);
+        let interval = self.confirm_interval(cx.now, rtt);
+        let mut room = self.confirmations.ask(cx.now, interval, what);
         if self.config.reliability == Reliability::Repaired {
             let ready = cx.now + self.config.repair_delay;
-            self.repairs.forget_sent(cx.now, self.config.repair_interval);
+            let crossing = self.crossing_time(cx.now, rtt);
             for seq in packet.nak_sequence() {
                 if let Some(index) = self.index(seq).filter(|index| *index >= trail) {
-                    room &= self.repairs.ask(index, ready);
+                    room &= self.repairs.ask(index, ready, cx.now, crossing);
                 }
             }
         }
         if room { Ok(()) } else { Err(BadInput::TableFull) }
+    }
+
+    /// The least time between confirmations that are alike. Receivers judge by the number of
+    /// confirmations how many of them ask for the same, so there must be some in a round trip.
+    fn confirm_interval(&self, now: Time, rtt: Option<Duration>) -> Duration {
+        let interval = self.config.confirm_interval;
+        match rtt.max(self.farthest.get(now)) {
+            Some(rtt) if self.config.repair_timers == RepairTimers::Adaptive => {
+                interval.min(rtt / CONFIRMATIONS_PER_ROUND_TRIP)
+            }
+            _ => interval,
+        }
+    }
+
+    /// How long after a repair a NAK for the same packet must have crossed it on its way: the
+    /// round trip of who sends the NAK. One that comes later is from somebody who would have the
+    /// repair if it had not been lost, or kept by an element that did not know of him.
+    fn crossing_time(&mut self, now: Time, rtt: Option<Duration>) -> Duration {
+        if self.config.repair_timers == RepairTimers::Fixed {
+            return self.config.repair_interval;
+        }
+        if let Some(rtt) = rtt {
+            self.farthest.note(now, rtt);
+            // The repair may meet a queue that has grown since the packet that the round trip was
+            // measured with, and reports count in milliseconds.
+            return (rtt + rtt / 8 + REPORT_RESOLUTION).max(self.config.confirm_interval);
+        }
+        let others = [self.control.gauges().rtt, self.farthest.get(now)];
+        others.into_iter().flatten().fold(self.config.repair_interval, Duration::max)
     }
 
     fn take_ack(
@@ -134,6 +168,12 @@ impl<C: SenderControl> PgmSource<C> {
         Ok(())
     }
 }
+
+/// At least so many confirmations of one loss can fit into a round trip.
+const CONFIRMATIONS_PER_ROUND_TRIP: u64 = 8;
+
+/// Round trips in reports are this exact at both ends.
+const REPORT_RESOLUTION: Duration = Duration::from_millis(2);
 
 /// The scheme's report on `packet`, where it carries one.
 fn report<C: SenderControl>(packet: &Packet<'_>) -> Result<Option<C::Report>, BadInput> {

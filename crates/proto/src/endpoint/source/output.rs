@@ -2,15 +2,16 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{Cx, Event};
+use faircast_base::{Cx, Duration, Event};
 
 use super::repair::Confirmation;
 use super::{PgmSource, Phase};
 use crate::control::{Permit, SenderControl};
+use crate::endpoint::Reliability;
 use crate::wire::pgm::{
     Body, Data, Encoder, Header, NAK_LIST_MAX, Nak, OptionType, PgmOption, RawOption, Spm,
 };
-use crate::{Destination, Transmit};
+use crate::{Destination, RepairTimers, Transmit};
 
 impl<C: SenderControl> PgmSource<C> {
     pub(super) fn next_packet(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
@@ -102,7 +103,7 @@ impl<C: SenderControl> PgmSource<C> {
         let transmit = self.write_payload(Body::Odata(data), index, Some(&announce), buf);
         cx.emit(Event::DataSent { seq: self.traced(index), bytes: len, repair: false });
         self.told_idle = false;
-        self.spm.on_data(cx.now);
+        self.spm.on_data(cx.now, self.pause());
         self.gauges.observe(cx, &self.control.gauges());
         self.end_if_all_sent(cx);
         transmit
@@ -182,10 +183,26 @@ impl<C: SenderControl> PgmSource<C> {
         self.to_group()
     }
 
+    /// After how long without data there is a pause.
+    fn pause(&self) -> Duration {
+        match (self.config.repair_timers, self.control.gauges().rtt) {
+            (RepairTimers::Adaptive, Some(rtt)) => rtt + rtt / 2,
+            _ => Duration::ZERO,
+        }
+    }
+
     /// From where on a late joiner may ask for repairs.
     fn late_join(&self) -> Option<PgmOption<'static>> {
-        let back = u64::from(self.config.late_join?);
-        let from = self.next.saturating_sub(back).max(self.trail);
+        let starting = self.next <= u64::from(self.config.open_start);
+        if self.config.reliability == Reliability::Unrepaired {
+            return None;
+        }
+        let from = match self.config.late_join {
+            _ if starting => 0,
+            Some(back) => self.next.saturating_sub(u64::from(back)),
+            None => return None,
+        };
+        let from = from.max(self.trail);
         Some(PgmOption::Join { from: self.seq(from) })
     }
 

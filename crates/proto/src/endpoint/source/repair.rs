@@ -1,6 +1,6 @@
 //! What a source owes to its receivers: confirmations and repairs.
 
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use faircast_base::{Duration, Seq, Time};
@@ -14,22 +14,26 @@ pub(super) const CONFIRMATIONS_MAX: usize = 256;
 /// Most confirmations that are remembered in order not to repeat them at once.
 const RECENT_MAX: usize = 64;
 
+/// How long a repair that has left is remembered: the longest round trip that a report can tell of.
+const REMEMBERED: Duration = Duration::from_secs(64);
+
 /// Packets to repair, each once, in the order in which they were asked for.
 #[derive(Debug, Default)]
 pub(super) struct Repairs {
     order: VecDeque<(Time, u64)>,
     waiting: BTreeSet<u64>,
-    /// Packets repaired a moment ago: in the order of their repair, and the set of them.
+    /// When each packet was last repaired, at most [`REPAIRS_MAX`] of them, and the same in order.
+    sent: BTreeMap<u64, Time>,
     sent_order: VecDeque<(Time, u64)>,
-    sent: BTreeSet<u64>,
 }
 
 impl Repairs {
     /// Queues packet `index`, to be sent at `ready` or later; moments never decrease from call to
-    /// call. A packet that was sent less than a moment ago is on its way already. Returns false
-    /// where there is no room.
-    pub(super) fn ask(&mut self, index: u64, ready: Time) -> bool {
-        if self.waiting.contains(&index) || self.sent.contains(&index) {
+    /// call. Where it was repaired less than `crossing` before `now`, the NAK crossed the repair on
+    /// its way and nothing is to be done. Returns false where there is no room.
+    pub(super) fn ask(&mut self, index: u64, ready: Time, now: Time, crossing: Duration) -> bool {
+        let under_way = |at: &Time| now.since(*at) < crossing;
+        if self.waiting.contains(&index) || self.sent.get(&index).is_some_and(under_way) {
             return true;
         }
         if self.waiting.len() >= REPAIRS_MAX {
@@ -52,21 +56,18 @@ impl Repairs {
         Some(index)
     }
 
-    /// A repair of `index` leaves.
+    /// A repair of `index` leaves. The oldest are forgotten.
     pub(super) fn on_sent(&mut self, index: u64, now: Time) {
-        if self.sent_order.len() < REPAIRS_MAX && self.sent.insert(index) {
-            self.sent_order.push_back((now, index));
-        }
-    }
-
-    /// Forgets repairs that left `interval` ago or earlier.
-    pub(super) fn forget_sent(&mut self, now: Time, interval: Duration) {
-        while let Some(&(at, index)) = self.sent_order.front()
-            && now.since(at) >= interval
+        while let Some(&(at, oldest)) = self.sent_order.front()
+            && (now.since(at) >= REMEMBERED || self.sent_order.len() >= REPAIRS_MAX)
         {
             self.sent_order.pop_front();
-            self.sent.remove(&index);
+            if self.sent.get(&oldest) == Some(&at) {
+                self.sent.remove(&oldest);
+            }
         }
+        self.sent.insert(index, now);
+        self.sent_order.push_back((now, index));
     }
 
     /// Whether `index` waits.
@@ -130,3 +131,25 @@ impl Confirmations {
         self.queue.pop_front()
     }
 }
+
+/// The longest round trip of those who asked lately.
+#[derive(Debug, Default)]
+pub(super) struct Farthest(Option<(Duration, Time)>);
+
+impl Farthest {
+    /// One who asks has this round trip.
+    pub(super) fn note(&mut self, now: Time, rtt: Duration) {
+        let farther = self.get(now).is_none_or(|longest| rtt >= longest);
+        if farther {
+            self.0 = Some((rtt, now));
+        }
+    }
+
+    /// The longest one noted in the last [`FARTHEST_KEPT`].
+    pub(super) fn get(&self, now: Time) -> Option<Duration> {
+        self.0.filter(|(_, at)| now.since(*at) < FARTHEST_KEPT).map(|(rtt, _)| rtt)
+    }
+}
+
+/// Paths change in minutes; and who asks without a report is the exception.
+const FARTHEST_KEPT: Duration = Duration::from_secs(60);

@@ -82,7 +82,8 @@ proptest! {
     #[test]
     fn after_the_faults_stop_everything_arrives(faults in faults()) {
         let mut world = world(faults);
-        world.run_until(ms(60_000));
+        // Four times the linger time after the last NAK.
+        world.run_until(ms(120_000));
         let want = object(faults.packets * 100);
         for host in &world.receivers {
             prop_assert!(host.completed(), "{:?}", host.machine);

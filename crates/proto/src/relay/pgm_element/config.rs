@@ -2,6 +2,7 @@
 
 use faircast_base::Duration;
 
+use crate::RepairTimers;
 use crate::options::{OptionKind, OptionSpec, Options};
 use crate::relay::Suppression;
 
@@ -9,14 +10,20 @@ use crate::relay::Suppression;
 /// those of ns-2's PGM.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ElementConfig {
-    /// Time between repetitions of a NAK that nobody confirms. Default 50 ms.
+    /// Whether repetition and elimination follow the round trips that the element measures. Default
+    /// [`RepairTimers::Adaptive`].
+    pub repair_timers: RepairTimers,
+    /// Time between repetitions of a NAK that nobody confirms; the least one where timers are
+    /// adaptive. Default 50 ms.
     pub nak_interval: Duration,
-    /// How long it is repeated before it is given up (NAK_RPT_IVL). Default 1 s.
+    /// How long it is repeated before it is given up (NAK_RPT_IVL). Default 1 s. With adaptive
+    /// timers at least four repetitions.
     pub nak_repeat: Duration,
     /// How long a confirmed repair is awaited (NAK_RDATA_IVL). Default 10 s.
     pub repair_wait: Duration,
     /// How long after the confirmation no NAK for the same packet passes (NAK_ELIM_IVL). Default
-    /// 5 s.
+    /// 5 s. With adaptive timers that is the most: a NAK passes once the repair is overdue, or one
+    /// lost repair would cost all receivers below these 5 s.
     pub elimination: Duration,
     /// Which NAKs pass nevertheless. Default [`Suppression::Rfc3208`].
     pub suppression: Suppression,
@@ -28,6 +35,7 @@ pub struct ElementConfig {
 impl Default for ElementConfig {
     fn default() -> Self {
         Self {
+            repair_timers: RepairTimers::Adaptive,
             // src: ns-2.35 pgm/pgm-agent.cc, tcl/pgm/ns-pgm.tcl
             nak_interval: Duration::from_millis(50),
             nak_repeat: Duration::from_secs(1),
@@ -45,6 +53,10 @@ impl ElementConfig {
         let default = Self::default();
         let pass = options.float("pass_probability").unwrap_or(PASS_PROBABILITY);
         Self {
+            repair_timers: match options.text("repair_timers") {
+                Some("fixed") => RepairTimers::Fixed,
+                _ => RepairTimers::Adaptive,
+            },
             nak_interval: options.duration("nak_interval").unwrap_or(default.nak_interval),
             nak_repeat: options.duration("nak_repeat").unwrap_or(default.nak_repeat),
             repair_wait: options.duration("repair_wait").unwrap_or(default.repair_wait),
@@ -94,6 +106,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         default: "0.0",
         doc: "A NAK passes too where its loss differs by more than this share from the last that \
               passed; 0 for never; 0.05 as RFC 3208 appendix B has it for congestion reports",
+    },
+    OptionSpec {
+        name: "repair_timers",
+        kind: OptionKind::Choice(&["adaptive", "fixed"]),
+        default: "\"adaptive\"",
+        doc: "Repetition and elimination follow measured round trips, with nak_interval as the least \
+              and elimination as the greatest value; or they are fixed, as in ns-2",
     },
     span("nak_interval", "\"50 ms\"", "Time between repetitions of an unconfirmed NAK (ns-2)"),
     span("nak_repeat", "\"1 s\"", "How long it is repeated: NAK_RPT_IVL (ns-2)"),

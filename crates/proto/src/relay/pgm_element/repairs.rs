@@ -4,9 +4,11 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use faircast_base::{Cx, Seq, Time};
+use faircast_base::{Cx, Duration, Seq, Time};
 
 use super::ElementConfig;
+use crate::RepairTimers;
+use crate::patience::{Asked, Patience};
 use crate::relay::PortId;
 use crate::relay::suppression::{Claim, Passed};
 use crate::schemes::pgmcc::PgmccReport;
@@ -21,8 +23,11 @@ const REPAIRS_MAX: usize = 8192;
 const PORTS_MAX: usize = 256;
 
 /// The state of all repairs of one session.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Repairs {
+    /// From a NAK that went up to its confirmation, and to the repair.
+    confirmation: Patience,
+    repair: Patience,
     states: BTreeMap<u32, State>,
     /// Each state once, by when something is due.
     timers: BTreeSet<(Time, u32)>,
@@ -40,6 +45,8 @@ pub(super) struct Ask {
 #[derive(Debug)]
 struct State {
     phase: Phase,
+    /// By the NAKs that went up.
+    asked: Asked,
     ports: Vec<PortId>,
     nak: Nak,
     report: Option<(PgmccReport, Time)>,
@@ -52,7 +59,17 @@ enum Phase {
     Pending { repeat_at: Time, until: Time },
     /// It was confirmed; the repair is to come.
     Outstanding { eliminates_until: Time, until: Time },
+    /// The repair has passed, and nobody has asked since.
+    Repaired { until: Time },
+    /// The repair has passed, and others have asked since: at `at` a NAK goes up for all of them.
+    Collecting { at: Time },
 }
+
+/// How often a NAK is repeated at the least before it is given up.
+const REPETITIONS_MIN: u64 = 4;
+
+/// How long a repair may take where none has come yet (as TCP's first timeout: RFC 6298 s2.1).
+const UNKNOWN_REPAIR: Duration = Duration::from_secs(1);
 
 /// What the passing of time has brought.
 #[derive(Debug, Default)]
@@ -66,19 +83,46 @@ pub(super) struct Expired {
 }
 
 impl Phase {
-    fn pending(now: Time, config: &ElementConfig) -> Self {
-        Self::Pending { repeat_at: now + config.nak_interval, until: now + config.nak_repeat }
-    }
-
     fn due(self) -> Time {
         match self {
             Self::Pending { repeat_at, until } => repeat_at.min(until),
-            Self::Outstanding { until, .. } => until,
+            Self::Outstanding { until, .. } | Self::Repaired { until } => until,
+            Self::Collecting { at } => at,
         }
     }
 }
 
 impl Repairs {
+    pub(super) fn new(config: &ElementConfig) -> Self {
+        let patience = |least| Patience::new(config.repair_timers, least, config.nak_interval);
+        Self {
+            confirmation: patience(config.nak_interval),
+            repair: patience(config.nak_interval).of_held_answers(),
+            states: BTreeMap::new(),
+            timers: BTreeSet::new(),
+        }
+    }
+
+    fn pending(&self, now: Time, config: &ElementConfig) -> Phase {
+        let interval = self.confirmation.wait(0);
+        let whole = match config.repair_timers {
+            RepairTimers::Adaptive => config.nak_repeat.max(interval * REPETITIONS_MIN),
+            RepairTimers::Fixed => config.nak_repeat,
+        };
+        Phase::Pending { repeat_at: now + interval, until: now + whole }
+    }
+
+    /// Until when NAKs for a packet that was last asked for at `asked_at`, by this element or by
+    /// others, are held back.
+    fn eliminates_until(&self, now: Time, asked_at: Time, config: &ElementConfig) -> Time {
+        if config.repair_timers == RepairTimers::Fixed {
+            return now + config.elimination;
+        }
+        // The path above may be of any length as long as no repair has shown it.
+        let overdue = if self.repair.has_estimate() { self.repair.wait(0) } else { UNKNOWN_REPAIR };
+        asked_at + overdue.min(config.elimination)
+    }
+
     /// Takes a NAK for `seq`. Whether it passes; `None` where there is no room for it.
     pub(super) fn ask(
         &mut self,
@@ -95,6 +139,14 @@ impl Repairs {
             state.ports.push(ask.port);
         }
         let eliminated = match state.phase {
+            Phase::Repaired { until } => {
+                state.nak = ask.nak;
+                state.report = ask.report.map(|report| (report, now));
+                state.passed = Passed::default();
+                self.set(seq, Phase::Collecting { at: until });
+                return Some(false);
+            }
+            Phase::Collecting { .. } => return Some(false),
             Phase::Pending { .. } => true,
             Phase::Outstanding { eliminates_until, .. } => now < eliminates_until,
         };
@@ -105,8 +157,11 @@ impl Repairs {
             state.nak = ask.nak;
             state.report = ask.report.map(|report| (report, now)).or(state.report);
         }
+        if passes {
+            state.asked.note(now);
+        }
         if !eliminated {
-            self.set(seq, Phase::pending(now, config));
+            self.set(seq, self.pending(now, config));
         }
         Some(passes)
     }
@@ -118,9 +173,11 @@ impl Repairs {
         }
         let mut passed = Passed::default();
         passed.note(ask.claim);
-        let phase = Phase::pending(now, config);
+        let phase = self.pending(now, config);
         let report = ask.report.map(|report| (report, now));
-        let state = State { phase, ports: vec![ask.port], nak: ask.nak, report, passed };
+        let mut asked = Asked::default();
+        asked.note(now);
+        let state = State { phase, asked, ports: vec![ask.port], nak: ask.nak, report, passed };
         self.states.insert(seq.value(), state);
         self.timers.insert((phase.due(), seq.value()));
         Some(true)
@@ -135,26 +192,62 @@ impl Repairs {
         seq: Seq,
         nak: Nak,
     ) -> bool {
-        let phase = Phase::Outstanding {
-            eliminates_until: now + config.elimination,
-            until: now + config.repair_wait,
-        };
-        if self.states.contains_key(&seq.value()) {
-            self.set(seq, phase);
+        let until = now + config.repair_wait;
+        if let Some(state) = self.states.get(&seq.value()) {
+            if matches!(state.phase, Phase::Repaired { .. }) {
+                return true;
+            }
+            if matches!(state.phase, Phase::Pending { .. }) {
+                state.asked.answered(now, &mut self.confirmation);
+            }
+            let asked_at = state.asked.last().unwrap_or(now);
+            let eliminates_until = self.eliminates_until(now, asked_at, config);
+            self.set(seq, Phase::Outstanding { eliminates_until, until });
             return true;
         }
         if self.states.len() == REPAIRS_MAX {
             return false;
         }
-        let passed = Passed::default();
-        let state = State { phase, ports: Vec::new(), nak, report: None, passed };
+        let eliminates_until = self.eliminates_until(now, now, config);
+        let phase = Phase::Outstanding { eliminates_until, until };
+        let state = State {
+            phase,
+            asked: Asked::default(),
+            ports: Vec::new(),
+            nak,
+            report: None,
+            passed: Passed::default(),
+        };
         self.states.insert(seq.value(), state);
         self.timers.insert((phase.due(), seq.value()));
         true
     }
 
     /// The repair has come: where it goes. `None` where nobody knows of it.
-    pub(super) fn finish(&mut self, seq: Seq) -> Option<Vec<PortId>> {
+    ///
+    /// Neighbours who lost the same packet may ask a moment later, because they draw other
+    /// back-offs. deviates: their NAKs are collected for `nak_interval` before one goes up, and do
+    /// not each cause a repair of their own (RFC 3208 s7.3 has state end with the repair).
+    pub(super) fn repaired(
+        &mut self,
+        now: Time,
+        config: &ElementConfig,
+        seq: Seq,
+    ) -> Option<Vec<PortId>> {
+        let state = self.states.get_mut(&seq.value())?;
+        state.asked.answered(now, &mut self.repair);
+        if config.repair_timers == RepairTimers::Fixed {
+            return self.finish(seq);
+        }
+        let ports = core::mem::take(&mut state.ports);
+        state.asked = Asked::default();
+        if !matches!(state.phase, Phase::Repaired { .. }) {
+            self.set(seq, Phase::Repaired { until: now + config.nak_interval });
+        }
+        Some(ports)
+    }
+
+    fn finish(&mut self, seq: Seq) -> Option<Vec<PortId>> {
         let state = self.states.remove(&seq.value())?;
         self.timers.remove(&(state.phase.due(), seq.value()));
         Some(state.ports)
@@ -175,7 +268,20 @@ impl Repairs {
             match self.states.get(&value).expect("every timer is a state's").phase {
                 Phase::Pending { until, .. } if now < until => {
                     expired.repeat.push(seq);
-                    self.set(seq, Phase::Pending { repeat_at: now + config.nak_interval, until });
+                    self.confirmation.run_out(now);
+                    let state = self.states.get_mut(&value).expect("it was found above");
+                    let repeat_at = now + self.confirmation.wait(state.asked.times);
+                    state.asked.note(now);
+                    self.set(seq, Phase::Pending { repeat_at, until });
+                }
+                Phase::Collecting { .. } => {
+                    expired.repeat.push(seq);
+                    let pending = self.pending(now, config);
+                    self.states.get_mut(&value).expect("it was found above").asked.note(now);
+                    self.set(seq, pending);
+                }
+                Phase::Repaired { .. } => {
+                    self.finish(seq);
                 }
                 Phase::Pending { .. } => {
                     expired.unconfirmed = true;

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Datagram;
+use crate::RepairTimers;
 use crate::options::{OptionValue, Options};
 use crate::relay::Suppression;
 use crate::wire::pgm::{Data, Gsi};
@@ -52,6 +53,11 @@ enum Sent {
     Path(u32, NodeId),
     /// A null NAK to the source.
     Null(u32),
+}
+
+/// The settings of ns-2, by which the moments below are computed.
+fn fixed() -> ElementConfig {
+    ElementConfig { repair_timers: RepairTimers::Fixed, ..ElementConfig::default() }
 }
 
 fn ms(ms: u64) -> Duration {
@@ -250,7 +256,7 @@ fn an_spm_goes_on_with_the_element_as_the_path() {
 
 #[test]
 fn a_nak_is_confirmed_at_once_passed_on_and_repeated_until_it_is_confirmed() {
-    let mut bench = Bench::new(ElementConfig::default());
+    let mut bench = Bench::new(fixed());
     assert_eq!(bench.nak(1, &[7], None), [confirm(1, &[7]), ask(&[7])]);
     assert_eq!(bench.advance(ms(49)), []);
     assert_eq!(bench.advance(ms(1)), [ask(&[7])]);
@@ -261,7 +267,7 @@ fn a_nak_is_confirmed_at_once_passed_on_and_repeated_until_it_is_confirmed() {
 
 #[test]
 fn a_nak_that_nobody_confirms_is_given_up_after_a_second() {
-    let mut bench = Bench::new(ElementConfig::default());
+    let mut bench = Bench::new(fixed());
     bench.nak(1, &[7], None);
     assert_eq!(bench.advance(ms(2000)).len(), 19, "after 50, 100 … 950 ms");
     assert_eq!(bench.timeouts(TimeoutKind::NakConfirmation), 1);
@@ -271,7 +277,7 @@ fn a_nak_that_nobody_confirms_is_given_up_after_a_second() {
 
 #[test]
 fn naks_for_the_same_packet_are_confirmed_but_eliminated() {
-    let mut bench = Bench::new(ElementConfig::default());
+    let mut bench = Bench::new(fixed());
     bench.nak(1, &[7], None);
     assert_eq!(bench.nak(2, &[7], None), [confirm(2, &[7])], "pending");
     bench.ncf(0, &[7]);
@@ -289,7 +295,7 @@ fn naks_for_the_same_packet_are_confirmed_but_eliminated() {
 
 #[test]
 fn a_repair_goes_only_where_it_was_asked_for_and_only_once() {
-    let mut bench = Bench::new(ElementConfig::default());
+    let mut bench = Bench::new(fixed());
     bench.nak(3, &[7], None);
     bench.nak(1, &[7], None);
     bench.nak(1, &[7], None);
@@ -305,7 +311,7 @@ fn a_repair_goes_only_where_it_was_asked_for_and_only_once() {
 
 #[test]
 fn state_dies_when_no_repair_comes() {
-    let mut bench = Bench::new(ElementConfig::default());
+    let mut bench = Bench::new(fixed());
     bench.nak(1, &[7], None);
     bench.ncf(0, &[7]);
     bench.advance(ms(9999));
@@ -317,7 +323,7 @@ fn state_dies_when_no_repair_comes() {
 
 #[test]
 fn an_unasked_confirmation_foretells_a_repair() {
-    let mut bench = Bench::new(ElementConfig::default());
+    let mut bench = Bench::new(fixed());
     bench.ncf(0, &[7]);
     assert_eq!(bench.nak(2, &[7], None), [confirm(2, &[7])], "somebody else has asked already");
     assert_eq!(bench.rdata(7), [Sent::Repair(2, 7)]);
@@ -332,7 +338,7 @@ fn an_unasked_confirmation_foretells_a_repair() {
 
 #[test]
 fn a_list_passes_whole_where_any_of_it_does() {
-    let mut bench = Bench::new(ElementConfig::default());
+    let mut bench = Bench::new(fixed());
     bench.nak(1, &[7, 9], None);
     assert_eq!(bench.nak(2, &[7, 9], None), [confirm(2, &[7, 9])]);
     let sent = bench.nak(2, &[7, 8, 9], None);
@@ -345,7 +351,7 @@ fn a_list_passes_whole_where_any_of_it_does() {
 
 #[test]
 fn lists_are_repeated_as_lists_across_the_wrap_too() {
-    let mut bench = Bench::new(ElementConfig::default());
+    let mut bench = Bench::new(fixed());
     bench.nak(1, &[u32::MAX, 0, 1], None);
     let mut sent = bench.advance(ms(50));
     sent.sort_by_key(|sent| std::format!("{sent:?}"));
@@ -367,7 +373,7 @@ fn lists_are_repeated_as_lists_across_the_wrap_too() {
 
 #[test]
 fn a_repeated_nak_carries_its_report_less_the_time_it_was_held() {
-    let mut bench = Bench::new(ElementConfig::default());
+    let mut bench = Bench::new(fixed());
     bench.nak(1, &[7], report(1000, 655));
     bench.now += ms(50);
     let mut cx = Cx { now: bench.now, rng: &mut bench.rng, trace: &mut bench.log };
@@ -378,7 +384,7 @@ fn a_repeated_nak_carries_its_report_less_the_time_it_was_held() {
 
 #[test]
 fn data_passes_by_and_touches_no_state() {
-    let mut bench = Bench::new(ElementConfig::default());
+    let mut bench = Bench::new(fixed());
     assert!(!bench.element.wants_all_data());
     bench.nak(1, &[7], None);
     assert_eq!(bench.source_sends(0, data(7, false, None), 1400), Verdict::Forward);
@@ -387,7 +393,7 @@ fn data_passes_by_and_touches_no_state() {
 
 #[test]
 fn null_naks_pass_without_state() {
-    let mut bench = Bench::new(ElementConfig::default());
+    let mut bench = Bench::new(fixed());
     let header = Header::upstream(TSI, DATA_PORT);
     let bytes = encode(header, &Body::Nnak(nak_body(4)), &[], report(0, 1));
     assert_eq!(bench.packet(1, RECEIVER, Destination::Node(ME), &bytes, 0), Verdict::Consume);
@@ -455,7 +461,7 @@ fn higher_loss_passes_under_the_loss_policy_and_the_change_rule() {
 
 #[test]
 fn tables_have_limits_and_say_so() {
-    let mut bench = Bench::new(ElementConfig::default());
+    let mut bench = Bench::new(fixed());
     for seq in 0..10_000 {
         bench.nak(1, &[seq], None);
     }
@@ -593,7 +599,7 @@ proptest! {
             Suppression::Throughput,
             Suppression::Random { pass: 0.5 },
         ];
-        let config = ElementConfig { suppression: policies[policy], ..ElementConfig::default() };
+        let config = ElementConfig { suppression: policies[policy], ..fixed() };
         let mut bench = Bench::new(config);
         for op in ops {
             apply(&mut bench, op);

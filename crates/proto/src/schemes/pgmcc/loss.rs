@@ -29,8 +29,9 @@ pub(super) struct LossMeter {
     early: Vec<(Seq, bool)>,
 }
 
+/// The estimate alone, fed with one sample for each packet in order.
 #[derive(Clone, Debug)]
-enum Estimate {
+pub(super) enum Estimate {
     /// `p <- p + a (x - p)` (src: pgmcc-draft s2.6, with the misprint mended: the constant weighs
     /// the new sample). Floating point has the resolution that 16 fractional bits lack: there,
     /// rounding would hold p at 0.1 % for ever.
@@ -42,11 +43,13 @@ enum Estimate {
 }
 
 #[derive(Clone, Debug)]
-struct Intervals {
+pub(super) struct Intervals {
     /// Packets since the first loss of the latest event.
     open: f64,
     /// Closed intervals, newest first; at most 8.
     closed: VecDeque<f64>,
+    /// Stands for each interval that is not there yet.
+    prior: f64,
     event_time: Duration,
     event: Option<Time>,
 }
@@ -54,17 +57,8 @@ struct Intervals {
 impl LossMeter {
     /// A meter that has seen nothing.
     pub(super) fn new(config: &PgmccConfig) -> Self {
-        let estimate = match config.loss_estimator {
-            LossEstimator::Ewma => Estimate::Ewma { p: 0.0, gain: config.loss_gain },
-            LossEstimator::LossIntervals => Estimate::Intervals(Intervals {
-                open: 0.0,
-                closed: VecDeque::new(),
-                event_time: config.loss_event_time,
-                event: None,
-            }),
-        };
         let tolerance = config.reorder_tolerance as usize;
-        Self { estimate, tolerance, cursor: None, early: Vec::new() }
+        Self { estimate: Estimate::new(config), tolerance, cursor: None, early: Vec::new() }
     }
 
     /// Original data has arrived; `marked` where the network marked congestion on it, which counts
@@ -129,14 +123,32 @@ impl LossMeter {
 }
 
 impl Estimate {
-    fn sample(&mut self, now: Time, lost: bool) {
+    /// No loss so far.
+    pub(super) fn new(config: &PgmccConfig) -> Self {
+        match config.loss_estimator {
+            LossEstimator::Ewma => Self::Ewma { p: 0.0, gain: config.loss_gain },
+            LossEstimator::LossIntervals => Self::Intervals(Intervals {
+                open: 0.0,
+                closed: VecDeque::new(),
+                // The memory of the low-pass filter, so that a first loss weighs as much here as
+                // there: one lost packet of three says little about the next thousand.
+                prior: 1.0 / config.loss_gain,
+                event_time: config.loss_event_time,
+                event: None,
+            }),
+        }
+    }
+
+    /// The next packet was lost or not.
+    pub(super) fn sample(&mut self, now: Time, lost: bool) {
         match self {
             Self::Ewma { p, gain } => *p += *gain * (if lost { 1.0 } else { 0.0 } - *p),
             Self::Intervals(intervals) => intervals.sample(now, lost),
         }
     }
 
-    fn loss(&self) -> f64 {
+    /// Loss in 0..=1.
+    pub(super) fn loss(&self) -> f64 {
         match self {
             Self::Ewma { p, .. } => *p,
             Self::Intervals(intervals) => intervals.loss(),
@@ -158,15 +170,18 @@ impl Intervals {
         self.open += 1.0;
     }
 
-    /// 1 / the larger of the mean with and without the open interval (src: RFC 5348 s5.4), the
-    /// weights normalised to the intervals that there are.
+    /// 1 / the larger of the mean with and without the open interval (src: RFC 5348 s5.4).
+    ///
+    /// deviates: RFC 5348 makes up one first interval from the rate at which the first loss came;
+    /// pgmcc has no rate to make it from.
     fn loss(&self) -> f64 {
         if self.closed.is_empty() {
             return 0.0;
         }
         let mean = |intervals: &mut dyn Iterator<Item = f64>| {
             let (mut sum, mut weights) = (0.0, 0.0);
-            for (weight, interval) in WEIGHTS.iter().zip(intervals) {
+            let all = intervals.chain(core::iter::repeat(self.prior));
+            for (weight, interval) in WEIGHTS.iter().zip(all) {
                 sum += weight * interval;
                 weights += weight;
             }
@@ -184,7 +199,9 @@ mod tests {
     use faircast_base::Duration;
 
     fn meter(tolerance: u32) -> LossMeter {
-        LossMeter::new(&PgmccConfig { reorder_tolerance: tolerance, ..PgmccConfig::default() })
+        let loss_estimator = LossEstimator::Ewma;
+        let reorder_tolerance = tolerance;
+        LossMeter::new(&PgmccConfig { loss_estimator, reorder_tolerance, ..PgmccConfig::default() })
     }
 
     fn feed(meter: &mut LossMeter, seqs: impl IntoIterator<Item = u32>) {

@@ -57,10 +57,10 @@ pub const OPTIONS: &[OptionSpec] = &[
     ),
     choice(
         "timeout_mode",
-        &["fixed", "tcp", "reno"],
+        &["fixed", "tcp", "reno", "cumulative"],
         "\"tcp\"",
         "How the stall timeout is computed: fixed, as RFC 6298, or as that but restarted only by \
-         acknowledgements without a hole (paper: fixed)",
+         acknowledgements without a hole, or only when the first hole changes (paper: fixed)",
     ),
     span(
         "timeout",
@@ -68,7 +68,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         "\"3 s\"",
         "The fixed timeout, and the adaptive one before it has samples (paper: 4 s)",
     ),
-    span("timeout_min", (MS, 60 * S), "\"200 ms\"", "The least adaptive timeout"),
+    span("timeout_min", (MS, 60 * S), "\"200 ms\"", "The least adaptive timeout (paper: 1 s)"),
     span(
         "timeout_max",
         (100 * MS, 600 * S),
@@ -117,6 +117,12 @@ pub const OPTIONS: &[OptionSpec] = &[
         "4.0",
         "How many times slower than the acker that other must be",
     ),
+    switch(
+        "compare_alike",
+        "true",
+        "A receiver is compared with the acker only once the acker has reported on the same packets \
+         (paper, draft: false)",
+    ),
     choice(
         "rtt_method",
         &["timestamp", "sequence"],
@@ -153,6 +159,11 @@ pub const OPTIONS: &[OptionSpec] = &[
         "charge_repairs",
         "true",
         "Repairs take room in the window for one round trip (paper, draft: false)",
+    ),
+    switch(
+        "ack_repairs",
+        "false",
+        "Repairs name the acker too, so that it acknowledges them at once (paper: true)",
     ),
     switch(
         "window_validation",
@@ -205,8 +216,8 @@ pub const OPTIONS: &[OptionSpec] = &[
     choice(
         "loss_estimator",
         &["ewma", "loss-intervals"],
-        "\"ewma\"",
-        "How receivers smooth loss: a low-pass filter, or TFMCC's loss intervals",
+        "\"loss-intervals\"",
+        "How receivers smooth loss: a low-pass filter, or TFMCC's loss intervals (paper, draft: ewma)",
     ),
     float(
         "loss_gain",
@@ -217,7 +228,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     span(
         "loss_event_time",
         (0, 10 * S),
-        "\"100 ms\"",
+        "\"10 ms\"",
         "Losses within this span are one event for the loss intervals",
     ),
     whole(

@@ -16,9 +16,11 @@ use super::window::Window;
 use super::{PgmccAnnounce, PgmccReport};
 use crate::control::{AckVector, Carrier, Gauges, Permit, SenderControl};
 
+mod candidates;
 mod honesty;
 mod judge;
 
+use candidates::Candidates;
 use honesty::Honesty;
 
 /// A round trip beyond this is no measurement but a mistake (TFMCC's longest: RFC 4654 s2.4.2).
@@ -43,7 +45,10 @@ pub struct PgmccSender {
     window: Window,
     ledger: Ledger,
     receivers: Receivers,
+    candidates: Candidates,
+    /// Those who fell silent as ackers, and those who lied.
     blacklist: Blacklist,
+    liars: Blacklist,
     acker: Option<Acker>,
     /// Without an acker: whether a packet that calls for an election is out.
     call_out: bool,
@@ -52,6 +57,8 @@ pub struct PgmccSender {
     stall: Option<(Time, Duration)>,
     /// Stall timeouts in a row.
     expiries: u32,
+    /// The first packet that the acker lacked when the timer last started anew, where that counts.
+    cumulative: Option<Seq>,
     /// W stands still until feedback for this packet comes.
     suspended: Option<Seq>,
     /// Losses of packets before this one have been answered.
@@ -72,6 +79,8 @@ struct Acker {
     held_until: Time,
     /// The oldest packet that it has shown to have; holes before it are none.
     joined: Option<Seq>,
+    /// The latest packet that it has shown to have.
+    reported: Option<Seq>,
     honesty: Honesty,
 }
 
@@ -83,12 +92,15 @@ impl PgmccSender {
             config,
             ledger: Ledger::default(),
             receivers: Receivers::default(),
+            candidates: Candidates::default(),
             blacklist: Blacklist::default(),
+            liars: Blacklist::default(),
             acker: None,
             call_out: false,
             rto: Rto::default(),
             stall: None,
             expiries: 0,
+            cumulative: None,
             suspended: None,
             answered: None,
             repairs: VecDeque::new(),
@@ -104,6 +116,15 @@ impl PgmccSender {
     /// Room in the window for data and charged repairs.
     fn room(&self) -> f64 {
         self.window.tokens(self.ledger.flight()) - self.repairs.len() as f64
+    }
+
+    /// A round trip to the acker, as far as it is known.
+    fn round_trip(&self) -> Duration {
+        let reported = || {
+            let acker = self.receivers.get(self.acker_id()?)?;
+            acker.rtt()
+        };
+        self.rto.smoothed().or_else(reported).unwrap_or(self.config.timeout_min)
     }
 
     fn timeout_value(&self) -> Duration {
@@ -176,9 +197,10 @@ impl PgmccSender {
             id,
             held_until: cx.now + new_rtt.mul_f64(self.config.holding_time),
             joined: None,
-            honesty: Honesty::default(),
+            reported: None,
+            honesty: Honesty::new(&self.config),
         });
-        (self.call_out, self.expiries) = (false, 0);
+        (self.call_out, self.expiries, self.cumulative) = (false, 0, None);
         cx.emit(Event::Representative { node: Some(id), reason });
         if old.is_none() {
             // src: pgmcc-draft s3: the first report brings one token.
@@ -251,12 +273,7 @@ impl PgmccSender {
         carrier: Carrier,
         report: &PgmccReport,
     ) -> Result<Option<RttSample>, ()> {
-        let elapsed_ms = milliseconds(now).wrapping_sub(report.echo_ms) as i32;
-        if elapsed_ms < -CLOCK_TOLERANCE_MS || elapsed_ms as i64 > RTT_MAX.as_millis() as i64 {
-            return Err(());
-        }
-        let elapsed_ms = elapsed_ms.max(0) as u64;
-        let coarse = Duration::from_millis(elapsed_ms).min(now.since(Time::ZERO));
+        let coarse = echoed_round_trip(now, report).ok_or(())?;
         let Carrier::Ack(vector) = carrier else {
             let packets = self.ledger.sent_after(now - coarse) + 1;
             return Ok(Some(RttSample { time: coarse, packets }));
@@ -359,8 +376,17 @@ impl PgmccSender {
         let restarts = match self.config.timeout_mode {
             TimeoutMode::Fixed => true,
             TimeoutMode::Tcp => marked > 0,
-            // src: seada-helmy s4.1: only if no packet is missing in the bitmap.
-            TimeoutMode::Reno => marked > 0 && !self.has_hole(vector),
+            // src: seada-helmy s4.1: only if no packet is missing in the bitmap. What fills the last
+            // hole is a repair, which acknowledges no packet of the window.
+            TimeoutMode::Reno => self.first_hole(vector).is_none(),
+            TimeoutMode::Cumulative => {
+                let reached = self.first_hole(vector).unwrap_or(vector.highest.next());
+                let advances = self.cumulative.is_none_or(|before| reached.after(before));
+                if advances {
+                    self.cumulative = Some(reached);
+                }
+                advances
+            }
         };
         if restarts {
             self.rto.answered();
@@ -372,23 +398,23 @@ impl PgmccSender {
         }
     }
 
-    /// Whether a packet that was sent since the acker took part is missing from its bitmap.
-    fn has_hole(&self, vector: AckVector) -> bool {
-        let joined = self.acker.as_ref().and_then(|acker| acker.joined);
-        (0..32).any(|offset| {
-            let seq = vector.highest - offset;
-            vector.bitmap >> offset & 1 == 0
-                && joined.is_some_and(|joined| !seq.before(joined))
-                && self.ledger.get(seq).is_some()
+    /// The first packet missing from the acker's bitmap among those sent since it took part.
+    fn first_hole(&self, vector: AckVector) -> Option<Seq> {
+        let joined = self.acker.as_ref().and_then(|acker| acker.joined)?;
+        (0..32).rev().map(|offset| (offset, vector.highest - offset)).find_map(|(offset, seq)| {
+            let missing = vector.bitmap >> offset & 1 == 0;
+            let expected = !seq.before(joined) && self.ledger.get(seq).is_some();
+            (missing && expected).then_some(seq)
         })
     }
 
     fn check_honesty(&mut self, cx: &mut Cx<'_>, received: u32, lost: u32) {
+        let now = cx.now;
         let Some(acker) = &mut self.acker else { return };
-        acker.honesty.saw(received, lost, self.config.loss_gain);
+        acker.honesty.saw(now, received, lost);
         if self.config.lie_check && acker.honesty.is_exposed() {
             let id = acker.id;
-            self.blacklist.add(id, cx.now + LIAR_EXCLUSION);
+            self.liars.add(id, cx.now + LIAR_EXCLUSION);
             self.drop_acker(cx, SwitchReason::Lied);
         }
     }
@@ -439,13 +465,14 @@ impl SenderControl for PgmccSender {
                 self.repairs.pop_front();
             }
             // No acknowledgement tells when a repair has left the network; a round trip does.
-            let stay = self.rto.smoothed().unwrap_or_else(|| self.timeout_value());
-            let until = self.repairs.back().map_or(Time::ZERO, |&at| at).max(cx.now + stay);
-            self.repairs.push_back(until);
+            let until = cx.now + self.round_trip();
+            let place = self.repairs.partition_point(|&at| at <= until);
+            self.repairs.insert(place, until);
         }
-        // deviates: OpenPGM repeats the option of the original; without it nobody acknowledges a
-        // repair or takes a round trip from its stale timestamp.
-        None
+        // deviates: OpenPGM repeats the option of the original with its stale timestamp; a fresh one
+        // can mislead nobody.
+        let acker = self.acker_id().filter(|_| self.config.ack_repairs);
+        acker.map(|id| PgmccAnnounce { sent_ms: milliseconds(cx.now), acker: Some(id) })
     }
 
     fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier, report: &PgmccReport) {
@@ -458,7 +485,10 @@ impl SenderControl for PgmccSender {
             return cx.emit(Event::BadInput { reason: BadInput::Absurd });
         };
         self.settle_by_time(cx.now);
-        if self.blacklist.excludes(from, cx.now) {
+        // A call that nobody answered shows that there is no better: where losses are many all may
+        // have fallen silent in turn, and whoever speaks is not silent.
+        let choosy = self.acker.is_some() || self.expiries == 0;
+        if self.liars.excludes(from, cx.now) || (choosy && self.blacklist.excludes(from, cx.now)) {
             return;
         }
         let loss = f64::from(report.loss) / 65535.0;
@@ -473,12 +503,19 @@ impl SenderControl for PgmccSender {
         };
         if acker.is_none() {
             self.appoint(cx, from, SwitchReason::First, None);
-        } else if acker != Some(from) && self.beats_acker(cx.now, from) {
+        } else if acker != Some(from)
+            && self.can_compare(cx.now, from, nak, sample)
+            && self.beats_acker(cx.now, from)
+        {
             self.appoint(cx, from, SwitchReason::Slower, nak);
         }
         if self.acker_id() == Some(from) {
             if let Some(sample) = sample {
                 self.rto.sample(sample.time);
+                if acker != Some(from) && self.stall.is_some() {
+                    // The wait that began with the appointment did not know this yet.
+                    self.arm_stall(cx.now);
+                }
             }
             if let Some(acker) = &mut self.acker {
                 acker.honesty.reports(loss);
@@ -486,6 +523,11 @@ impl SenderControl for PgmccSender {
         }
         if let Carrier::Ack(vector) = carrier {
             self.on_ack(cx, from, vector);
+            if let Some(acker) = self.acker.as_mut().filter(|acker| acker.id == from) {
+                let before = acker.reported.unwrap_or(vector.highest);
+                acker.reported = Some(before.max(vector.highest));
+                self.compare_candidates(cx);
+            }
         }
         if acker.is_none() {
             // Nobody was asked to acknowledge the packets that called for an acker.
@@ -520,6 +562,10 @@ impl SenderControl for PgmccSender {
         [stall, repair, age].into_iter().flatten().min()
     }
 
+    fn round_trip(&self, now: Time, report: &PgmccReport) -> Option<Duration> {
+        echoed_round_trip(now, report)
+    }
+
     fn gauges(&self) -> Gauges {
         let repairs = self.repairs.len() as u32;
         Gauges {
@@ -530,6 +576,16 @@ impl SenderControl for PgmccSender {
             rtt: self.rto.smoothed(),
         }
     }
+}
+
+/// The time since the packet left whose timestamp `report` echoes, without the time for which the
+/// receiver held it. `None` where that is absurd.
+fn echoed_round_trip(now: Time, report: &PgmccReport) -> Option<Duration> {
+    let elapsed_ms = milliseconds(now).wrapping_sub(report.echo_ms) as i32;
+    if elapsed_ms < -CLOCK_TOLERANCE_MS || i64::from(elapsed_ms) > RTT_MAX.as_millis() as i64 {
+        return None;
+    }
+    Some(Duration::from_millis(elapsed_ms.max(0) as u64).min(now.since(Time::ZERO)))
 }
 
 /// Milliseconds of the sender's clock as they go on the wire.

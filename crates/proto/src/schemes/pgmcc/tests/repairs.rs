@@ -62,3 +62,12 @@ fn uncharged_repairs_are_free() {
     }
     assert_eq!(bench.flight(), 0);
 }
+
+#[test]
+fn repairs_name_the_acker_only_where_they_are_to_be_acknowledged() {
+    for (ack_repairs, named) in [(false, false), (true, true)] {
+        let mut bench = running(PgmccConfig { ack_repairs, ..PgmccConfig::default() });
+        let announce = bench.with(|s, cx| s.on_repair_sent(cx, Seq::new(1), 1400));
+        assert_eq!(announce.is_some_and(|announce| announce.acker.is_some()), named);
+    }
+}

@@ -1,0 +1,196 @@
+//! Suites, those that come with the program and one's own.
+
+use super::*;
+
+const SUITE: &str = r#"name = "mine"
+title = "Does a suite of one's own work?"
+seeds = 2
+session = "tcp"
+
+[[experiment]]
+id = "share"
+question = "Do two flows fill the link?"
+scenario = "small.toml"
+bottlenecks = ["a>b"]
+
+[[experiment.row]]
+id = "share.sum"
+title = "both flows"
+measure = "sum throughput_kbps tcp-*"
+unit = "kbit/s"
+paper = 960.0
+tolerance = 0.05
+reason = "headers take 3 %"
+
+[[experiment.row]]
+id = "share.used"
+title = "utilisation of the bottleneck"
+measure = "utilisation a>b"
+unit = "ratio"
+at_least = 0.9
+reason = "two flows of which one is always on"
+fairness = false
+"#;
+
+fn suite(folder: &tempfile::TempDir, text: &str) -> String {
+    put(folder, "small.toml", SMALL);
+    put(folder, "my-suite.toml", text)
+}
+
+#[test]
+fn a_suite_of_ones_own_runs_and_its_rows_decide_the_exit_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = suite(&folder, SUITE);
+    let out = folder.path().join("out");
+    let document = json(&["bench", &path, "--json", "--out", &text_of(&out)]);
+    assert_eq!(document["suite"], "mine");
+    let rows = document["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    for key in [
+        "id",
+        "title",
+        "unit",
+        "paper",
+        "ours",
+        "low",
+        "high",
+        "seeds",
+        "tolerance",
+        "holds",
+        "explained",
+    ] {
+        assert!(rows[0].get(key).is_some(), "{key}: {}", rows[0]);
+    }
+    assert_eq!(
+        (rows[0]["id"].as_str(), rows[0]["holds"].as_bool()),
+        (Some("share.sum"), Some(true))
+    );
+    assert_eq!((rows[0]["seeds"].as_u64(), rows[0]["explained"].is_null()), (Some(2), true));
+    let number = |key: &str| rows[0][key].as_f64().unwrap();
+    assert!(number("low") <= number("ours") && number("ours") <= number("high"), "{}", rows[0]);
+    let written = std::fs::read_to_string(out.join("mine.json")).unwrap();
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&written).unwrap(), document);
+    let page = std::fs::read_to_string(out.join("mine.html")).unwrap();
+    assert!(page.ends_with("</html>\n") && page.contains("share.sum"));
+
+    let missed = SUITE.replace("paper = 960.0", "paper = 500.0\nexplained = \"Wrong by design.\"");
+    let path = suite(&folder, &missed);
+    let ended = run_within(LIMIT_S, &["bench", &path]);
+    assert_eq!((ended.code, ended.err.as_str()), (Some(1), ""), "{}", ended.out);
+    assert!(ended.out.contains("Wrong by design.") && ended.out.contains("NO"), "{}", ended.out);
+    assert!(ended.out.ends_with("1 of 2 rows hold.\n"), "{}", ended.out);
+    // Only what was asked for.
+    assert!(succeed(&["bench", &path, "--list"]).contains("share"));
+    let seeds = json(&["bench", &suite(&folder, SUITE), "--json", "--seeds", "3", "--jobs", "1"]);
+    assert_eq!(seeds["rows"][0]["seeds"], 3);
+}
+
+#[test]
+fn a_mistake_in_a_suite_is_one_line_and_found_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    for (from, to, want) in [
+        ("unit = \"kbit/s\"\n", "", "my-suite.toml:"),
+        ("tolerance", "tolerence", "tolerence"),
+        ("tolerance = 0.05\n", "", "row \"share.sum\": no value could fail it"),
+        ("share.used", "share.sum", "the id is there twice"),
+        ("small.toml", "none.toml", "none.toml: cannot be read"),
+        (
+            "throughput_kbps tcp-*",
+            "throughput_kbps udp",
+            "\"udp\" is no flow of its scenario; there are tcp-1, tcp-2",
+        ),
+        ("utilisation a>b", "utilisation a>z", "\"a>z\" is no link of its scenario"),
+        ("utilisation a>b", "speed a>b", "no quantity \"speed\"; there are throughput_bps"),
+        ("sum throughput_kbps", "sum throughput_bps@0..30", "counts up to 30 s"),
+        ("[\"a>b\"]", "[\"a>c\"]", "bottlenecks: \"a>c\" is no link"),
+    ] {
+        assert!(SUITE.contains(from), "{from}");
+        let line = refuse(&["bench", &suite(&folder, &SUITE.replacen(from, to, 1))]);
+        assert!(line.contains(want), "{to}: wanted {want}: {line}");
+    }
+}
+
+#[test]
+fn the_suites_that_come_with_the_program_are_listed_and_can_be_chosen_from() {
+    let list = succeed(&["bench", "--list"]);
+    for suite in ["tcp", "fairness", "speed"] {
+        assert!(list.lines().any(|line| line.starts_with(&format!("{suite}: "))), "{list}");
+    }
+    assert!(list.contains("droplist"), "{list}");
+    // One of the suites has such an experiment, which is enough.
+    let rows = json(&["bench", "--only", "droplist.Reno", "--json"]);
+    let rows = rows["rows"].as_array().unwrap();
+    assert!(!rows.is_empty() && rows.iter().all(|row| row["holds"] == true), "{rows:?}");
+    assert!(rows.iter().all(|row| row["id"].as_str().unwrap().starts_with("droplist.Reno")));
+}
+
+const JUDGE: &str = r#"name = "judge"
+title = "Is a scheme fair on one link?"
+seeds = 1
+session = "mcc"
+
+[[experiment]]
+id = "one-link"
+question = "Does TCP keep its share?"
+scenario = "judge.toml"
+bottlenecks = ["a>b"]
+
+[[experiment.row]]
+title = "TCP / session"
+measure = "throughput_bps tcp / throughput_bps mcc"
+unit = "ratio"
+fairness = true
+at_least = 0.01
+reason = "somebody else's question"
+"#;
+
+const JUDGED: &str = r#"title = "Is a scheme fair on one link?"
+duration = "60 s"
+[[link]]
+between = ["a", "b"]
+rate = "1 Mbit/s"
+delay = "20 ms"
+[[flow]]
+name = "mcc"
+protocol = "pgmcc"
+from = "a"
+to = ["b"]
+options = { acker_bias = 0.5 }
+[[flow]]
+name = "tcp"
+protocol = "tcp-reno"
+from = "a"
+to = ["b"]
+"#;
+
+#[test]
+fn a_scheme_can_be_judged_by_a_suite() {
+    let folder = tempfile::tempdir().unwrap();
+    put(&folder, "judge.toml", JUDGED);
+    let suite = put(&folder, "judge-suite.toml", JUDGE);
+    let judge = |scheme: &str, more: &[&str]| {
+        json(&[&["bench", &suite, "--scheme", scheme, "--json"][..], more].concat())
+    };
+    let scores = judge("pgmcc", &["--option", "profile=draft"]);
+    let share = |scores: &serde_json::Value, key: &str| scores[key].as_f64().unwrap();
+    assert_eq!(
+        (&scores["scheme"], &scores["options"][0]),
+        (&"pgmcc".into(), &"profile=draft".into())
+    );
+    assert!(share(&scores, "fairness") > 0.1 && share(&scores, "fairness") <= 1.0, "{scores}");
+    assert!(share(&scores, "utilisation") > 0.8 && share(&scores, "utilisation") <= 1.0);
+    // A flow that takes all and listens to nobody is found out.
+    let greedy = judge("cbr", &["--option", "rate=950 kbit/s"]);
+    assert!(share(&greedy, "fairness") < share(&scores, "fairness") / 2.0, "{greedy}");
+    let line = refuse(&["bench", &suite, "--scheme", "nosuch"]);
+    assert!(line.contains("unknown protocol \"nosuch\""), "{line}");
+    let line = refuse(&["bench", &suite, "--scheme", "pgmcc", "--option", "nosuch=1"]);
+    assert!(line.contains("nosuch"), "{line}");
+}
+
+#[test]
+fn a_suite_without_experiments_holds_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = suite(&folder, "name = \"none\"\ntitle = \"?\"\nseeds = 1\n");
+    assert!(refuse(&["bench", &path]).contains("none: has no experiment"));
+}

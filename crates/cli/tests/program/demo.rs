@@ -1,0 +1,28 @@
+//! The first thing that a newcomer runs.
+
+use super::*;
+
+#[test]
+fn the_demo_delivers_three_whole_copies_and_a_report() {
+    let folder = tempfile::tempdir().unwrap();
+    // Not zeros, and no multiple of a packet's length.
+    let bytes: Vec<u8> =
+        (0..1_234_567_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let file = folder.path().join("it's a \"file\".bin");
+    std::fs::write(&file, &bytes).unwrap();
+    let out = folder.path().join("out");
+    let said = succeed(&["demo", "--file", &text_of(&file), "--out", &text_of(&out)]);
+    assert!(said.contains("3 of 3 copies arrived whole"), "{said}");
+    assert!(said.contains(&text_of(&out.join("report.html"))), "{said}");
+    assert!(std::fs::read_to_string(out.join("report.html")).unwrap().ends_with("</html>\n"));
+    let summary = std::fs::read_to_string(out.join("summary.json")).unwrap();
+    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+    let receivers = summary["flows"][0]["receivers"].as_array().unwrap();
+    assert_eq!(receivers.len(), 3);
+    for receiver in receivers {
+        assert_eq!(receiver["intact"], true, "{receiver}");
+        assert!(receiver["completed_s"].as_f64().unwrap() > 0.0, "{receiver}");
+    }
+    // TCP was there, and got something.
+    assert!(summary["flows"][1]["throughput_bps"].as_f64().unwrap() > 1e6, "{summary}");
+}

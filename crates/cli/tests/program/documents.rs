@@ -1,0 +1,100 @@
+//! The tables of docs/research.md, against what the program has.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::*;
+
+/// The rows of all tables of the page, as cells.
+fn rows() -> Vec<Vec<String>> {
+    let page = std::fs::read_to_string(root().join("docs/research.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
+    // An empty cell is a space.
+    rows.map(|row| row.split(" |").map(|cell| cell.trim().to_string()).collect()).collect()
+}
+
+/// The rows whose table begins with this cell.
+fn table(head: &str) -> Vec<Vec<String>> {
+    let rows = rows();
+    let start = rows.iter().position(|row| row[0] == head).unwrap_or_else(|| panic!("no {head}"));
+    let width = rows[start].len();
+    // Below the head comes a line of dashes; the next table begins with a head and dashes too.
+    let is_dashes = |row: &Vec<String>| row[0].starts_with("---");
+    let body = &rows[start + 2..];
+    let end = body.iter().position(is_dashes).map_or(body.len(), |at| at - 1);
+    assert!(body[..end].iter().all(|row| row.len() == width), "{head}: {body:?}");
+    body[..end].to_vec()
+}
+
+/// The words in backquotes.
+fn quoted(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn the_page_has_every_kind_of_event_with_its_fields() {
+    let documented = table("kind");
+    let names: Vec<&str> = documented.iter().map(|row| quoted(&row[0])[0]).collect();
+    let known: Vec<&str> = faircast_trace::KINDS.iter().map(|kind| kind.name).collect();
+    assert_eq!(names, known);
+    for (row, kind) in documented.iter().zip(faircast_trace::KINDS) {
+        assert_eq!(quoted(&row[2]), kind.fields, "{}", kind.name);
+        assert!(!row[1].is_empty() && !row[3].is_empty(), "{}", kind.name);
+    }
+    let causes: Vec<_> =
+        table("causes").iter().map(|row| (row[0].clone(), quoted(&row[1]).join(" "))).collect();
+    let words: Vec<_> = faircast_trace::WORDS
+        .iter()
+        .map(|(name, words)| (name.to_string(), words.join(" ")))
+        .collect();
+    assert_eq!(causes, words);
+}
+
+/// The paths of all values, entries of lists as `[]`.
+fn paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(map) => map.iter().for_each(|(key, value)| {
+            let dot = if path.is_empty() { "" } else { "." };
+            paths(value, &format!("{path}{dot}{key}"), found);
+        }),
+        Value::Array(items) => {
+            items.iter().for_each(|item| paths(item, &format!("{path}[]"), found));
+        }
+        _ => {
+            found.insert(path.to_string());
+        }
+    }
+}
+
+#[test]
+fn the_page_has_every_key_of_the_summary_and_of_a_suites_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = put(&folder, "small.toml", SMALL);
+    let mut found = BTreeSet::new();
+    paths(&json(&["run", &file, "--json"]), "", &mut found);
+    let documented: BTreeSet<String> =
+        table("key").iter().map(|row| quoted(&row[0])[0].to_string()).collect();
+    assert_eq!(documented, found);
+
+    let suite = json(&["bench", "tcp", "--only", "droplist.Reno", "--json"]);
+    let mut found = BTreeSet::new();
+    paths(&suite["rows"][0], "", &mut found);
+    let documented: BTreeSet<String> =
+        table("key of a row").iter().map(|row| quoted(&row[0])[0].to_string()).collect();
+    assert_eq!(documented, found);
+}
+
+#[test]
+fn the_example_of_a_suite_is_one() {
+    let page = std::fs::read_to_string(root().join("docs/research.md")).unwrap();
+    let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = put(&folder, "my-suite.toml", example);
+    let scenario = std::fs::read_to_string(root().join("scenarios/pgmcc-beside-tcp.toml")).unwrap();
+    put(&folder, "slow.toml", &scenario.replace("300 s", "20 s"));
+    assert!(succeed(&["bench", &path, "--list"]).contains("Slow links"));
+    // Whether it holds is not the question here; that it gives a verdict is.
+    let ended = run_within(LIMIT_S, &["bench", &path, "--seeds", "1"]);
+    assert!(ended.out.contains("slow.share") && ended.err.is_empty(), "{}{}", ended.out, ended.err);
+}

@@ -1,0 +1,167 @@
+//! Every mistake is one line that names what is wrong, where, and what is allowed.
+
+use super::*;
+
+const GOOD: &str = r#"title = "Is a good file accepted?"
+duration = "10 s"
+[[link]]
+between = ["a", "b"]
+rate = "1 Mbit/s"
+delay = "10 ms"
+[[link]]
+from = "a"
+to = "c"
+rate = "1 Mbit/s"
+delay = "10 ms"
+[[flow]]
+name = "f"
+protocol = "pgmcc"
+from = "a"
+to = ["b"]
+data = "10 kB"
+"#;
+
+#[test]
+fn a_mistake_in_the_file_is_named_with_file_line_key_value_and_what_is_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    succeed(&["run", &put(&folder, "good.toml", GOOD)]);
+    for (name, from, to, want) in [
+        (
+            "broken TOML",
+            "delay = \"10 ms\"\n[[flow",
+            "delay = \n[[flow",
+            &[":11: not valid TOML"][..],
+        ),
+        (
+            "unknown key",
+            "duration",
+            "durration",
+            &[":2: durration: ", "unknown key \"durration\"", "did you mean \"duration\"", "seed"],
+        ),
+        (
+            "missing unit",
+            "rate = \"1 Mbit/s\"",
+            "rate = \"1000\"",
+            &[":5: link.0.rate: \"1000\" has no unit", "kbit/s"],
+        ),
+        (
+            "negative rate",
+            "rate = \"1 Mbit/s\"",
+            "rate = \"-5 Mbit/s\"",
+            &[":5: link.0.rate: ", "\"-5 Mbit/s\"", "expected"],
+        ),
+        (
+            "size of zero",
+            "data = \"10 kB\"",
+            "packet = \"0 B\"",
+            &[":17: flow.0.packet: is \"0 B\"; expected a size from 1 B to"],
+        ),
+        (
+            "unreachable receiver",
+            "to = [\"b\"]",
+            "to = [\"c\"]",
+            &[":16: flow.0.to.0: ", "no path of links leads back from \"c\" to \"a\"", "expected"],
+        ),
+        (
+            "two flows of one name",
+            "[[flow]]",
+            "[[flow]]\nname = \"f\"\nprotocol = \"cbr\"\nfrom = \"a\"\nto = [\"b\"]\n[[flow]]",
+            &[":18: flow.1.name: \"f\" is the name of an earlier flow", "allowed"],
+        ),
+        (
+            "two nodes of one name",
+            "[[flow]]",
+            "[[node]]\nname = [\"b\", \"b\"]\nprogram = \"pgm-element\"\n[[flow]]",
+            &[":13: node.0.name.1: \"b\"", "allowed"],
+        ),
+        (
+            "data file that is not there",
+            "data = \"10 kB\"",
+            "data = { file = \"none.bin\" }",
+            &[":17: flow.0.data.file: is \"none.bin\", which cannot be read: No such file"],
+        ),
+        (
+            "a thousand years",
+            "duration = \"10 s\"",
+            "duration = \"8760000 h\"",
+            &[":2: duration: is \"8760000 h\"; expected a duration from ", "864000 s"],
+        ),
+        (
+            "unknown protocol",
+            "\"pgmcc\"",
+            "\"pgmc\"",
+            &[":14: flow.0.protocol: unknown protocol \"pgmc\" (did you mean \"pgmcc\"?)", "cbr"],
+        ),
+        (
+            "unknown option of a protocol",
+            "data = \"10 kB\"",
+            "options = { aker_bias = 0.5 }",
+            &[":17: flow.0.options.aker_bias: ", "acker_bias"],
+        ),
+        (
+            "wrong value of an option",
+            "data = \"10 kB\"",
+            "options = { acker_bias = \"high\" }",
+            &[":17: flow.0.options.acker_bias: ", "\"high\"", "number"],
+        ),
+    ] {
+        assert!(GOOD.contains(from), "{name}");
+        let path = put(&folder, "bad.toml", &GOOD.replacen(from, to, 1));
+        let line = refuse(&["run", &path]);
+        for part in want {
+            assert!(line.contains(part), "{name}: wanted {part}: {line}");
+        }
+        assert!(line.contains(&path), "{name}: {line}");
+    }
+}
+
+#[test]
+fn a_mistake_in_the_arguments_is_named_with_what_is_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = put(&folder, "good.toml", GOOD);
+    let file = put(&folder, "a-file", "x");
+    let empty = put(&folder, "empty", "");
+    let below = format!("{file}/out");
+    let good = good.as_str();
+    for (arguments, want) in [
+        (&["run", "none.toml"][..], "none.toml: cannot be read: No such file"),
+        (&["run", good, "--set", "flow.g.start=1 s"], "flow.g: is no entry of the list"),
+        (&["run", good, "--set", "link.0.rat=1 Mbit/s"], "unknown key \"rat\" (did you mean"),
+        (&["run", good, "--set", "link.0.rate"], "expected KEY=VALUE"),
+        (&["run", good, "--set", "flow.f.options.acker_bias=7"], "flow.f.options.acker_bias"),
+        (&["run", good, "--seed", "-1"], "--seed"),
+        (&["run", good, "--seed", "one"], "expected a whole number from 0 to"),
+        (&["run", good, "--on", "mars"], "possible values: sim"),
+        (&["run", good, "--out", &below], "a-file/out: the folder cannot be made"),
+        (&["run"], "<FILE>"),
+        (&["bench", "nosuch"], "no suite is called \"nosuch\"; there are tcp, fairness, speed"),
+        (&["bench", "none.toml"], "none.toml: cannot be read"),
+        // Not after the minutes of the suite before it.
+        (&["bench", "tcp", "nosuch"], "no suite is called \"nosuch\""),
+        (&["bench", "tcp", "--only", "nosuch"], "--only nosuch: no experiment has that"),
+        (&["bench", "tcp", "--only", "droplist", "--out", &below], "cannot be made"),
+        (&["bench", "tcp", "--scheme", "pgmcc"], "\"tcp\" has no session"),
+        (&["bench", "--seeds", "0"], "0 is not in 1..=100000"),
+        (&["bench", "--option", "a=1"], "--scheme"),
+        (&["demo", "--file", "none.bin"], "none.bin: No such file"),
+        (&["demo", "--file", &empty], "is empty"),
+        (&["demo", "--out", &below], "cannot be made"),
+        (&["report", "none"], "none: there is no such file; expected a trace"),
+        (&["report", good], "good.toml:1"),
+        (&["schemes", "nosuch"], "no protocol or router program is called \"nosuch\"; there are"),
+        (&["completions", "cobol"], "possible values: bash"),
+        (&["man", "--out", &below], "cannot be made"),
+        (&["dance"], "unrecognized subcommand 'dance'"),
+    ] {
+        let line = refuse(arguments);
+        assert!(line.contains(want), "{arguments:?}: wanted {want}: {line}");
+    }
+    assert!(!Path::new("none.toml").exists());
+}
+
+#[test]
+fn no_argument_at_all_gets_the_help_and_status_2() {
+    let ended = run_within(HANG_S, &[]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""));
+    assert!(ended.err.contains("faircast demo"), "{}", ended.err);
+}

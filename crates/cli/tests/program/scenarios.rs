@@ -1,0 +1,103 @@
+//! Every scenario file of the repository.
+
+use faircast_scenario::{Overrides, Scenario};
+use serde_json::Value;
+
+use super::*;
+
+/// All files below `folder` that end in `.toml`.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "toml") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A suite names scenarios and is none.
+fn is_suite(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == "suite.toml")
+}
+
+#[test]
+fn every_scenario_file_loads_with_the_protocols_that_there_are() {
+    let catalog = faircast_sim::catalog();
+    let mut count = 0;
+    for path in files(&root().join("scenarios")).iter().filter(|path| !is_suite(path)) {
+        let scenario = Scenario::load(path, &Overrides::default(), &catalog)
+            .unwrap_or_else(|error| panic!("{error}"));
+        assert!(scenario.title.ends_with('?'), "{}", path.display());
+        count += 1;
+    }
+    assert!(count >= 8, "{count} scenarios");
+}
+
+/// What an example is run with, so that it takes a second or two, and how much of its busiest link
+/// it must use.
+struct Example {
+    file: &'static str,
+    set: &'static [&'static str],
+    busiest_min: f64,
+}
+
+const EXAMPLES: &[Example] = &[
+    Example { file: "changing-bandwidth.toml", set: &[], busiest_min: 0.95 },
+    Example { file: "demo.toml", set: &["duration=20 s"], busiest_min: 0.9 },
+    Example { file: "joins-and-leaves.toml", set: &[], busiest_min: 0.6 },
+    // Losses, not queues, limit this one.
+    Example { file: "lossy-links.toml", set: &["duration=100 s"], busiest_min: 0.05 },
+    Example { file: "pgmcc-beside-tcp.toml", set: &["duration=100 s"], busiest_min: 0.95 },
+    Example { file: "red-queue.toml", set: &["duration=100 s"], busiest_min: 0.9 },
+    Example { file: "tcp-flavours.toml", set: &["duration=100 s"], busiest_min: 0.95 },
+    // And this one: of a thousand receivers the session follows the unluckiest.
+    Example { file: "thousand-receivers.toml", set: &["duration=10 s"], busiest_min: 0.1 },
+];
+
+#[test]
+fn every_example_runs_and_gives_sane_numbers() {
+    for path in files(&root().join("scenarios")) {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let is_example = path.parent() == Some(&root().join("scenarios"));
+        assert!(
+            !is_example || EXAMPLES.iter().any(|example| example.file == name),
+            "{name} is not tried"
+        );
+    }
+    for Example { file, set, busiest_min } in EXAMPLES {
+        let path = format!("scenarios/{file}");
+        let mut arguments = vec!["run", &path, "--json"];
+        set.iter().for_each(|change| arguments.extend(["--set", change]));
+        let summary = json(&arguments);
+        let list = |of: &Value, key: &str| of[key].as_array().unwrap().clone();
+        let number = |of: &Value, key: &str| of[key].as_f64().unwrap();
+
+        let used: Vec<f64> =
+            list(&summary, "links").iter().map(|link| number(link, "utilisation")).collect();
+        assert!(used.iter().all(|share| (0.0..=1.0 + 1e-9).contains(share)), "{file}");
+        let busiest = used.iter().copied().fold(0.0, f64::max);
+        assert!(busiest >= *busiest_min, "{file}: the busiest link is used for {busiest}");
+        assert!(number(&summary, "jain_index") <= 1.0 + 1e-9, "{file}");
+        assert_eq!(summary["interrupted"], false, "{file}");
+        assert_eq!(summary["routers"]["dropped_packets"], 0, "{file}: a packet has no way to go");
+
+        for flow in list(&summary, "flows") {
+            assert!(number(&flow, "throughput_bps") > 0.0, "{file}: {flow}");
+            assert_eq!(flow["bad_input"], 0, "{file}: {flow}");
+            let sent = number(&flow, "sent_packets");
+            for receiver in list(&flow, "receivers") {
+                let delivered = number(&receiver, "delivered_packets");
+                assert!(delivered > 0.0 && delivered <= sent, "{file}: {receiver}");
+                assert!((0.0..=1.0).contains(&number(&receiver, "loss_ratio")), "{file}");
+                // Nothing is damaged; what is missing was given up for good.
+                let whole = number(&receiver, "abandoned_packets") == 0.0;
+                assert!(receiver["intact"] == whole, "{file}: {receiver}");
+            }
+        }
+    }
+}

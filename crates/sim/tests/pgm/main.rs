@@ -1,0 +1,7 @@
+//! Reliable delivery over PGM as a whole: sources, receivers, network elements and the network
+//! between them, from scenario files as a user would write them.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod repairs;
+mod sweep;
+mod world;

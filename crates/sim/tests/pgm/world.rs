@@ -1,0 +1,163 @@
+//! Runs a scenario and counts what delivery cost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use faircast_base::{DropReason, Duration, Event, NodeId, Time, TimeoutKind};
+use faircast_scenario::{Overrides, Scenario};
+use faircast_sim::{Builtin, Delivery, Outcome, Simulation, Unobserved, catalog};
+use faircast_trace::{Record, Sink, Subject};
+
+/// What the events of a run add up to. One flow is assumed to be of interest, the first.
+#[derive(Default)]
+pub(crate) struct Tally {
+    /// Original data packets, and bytes of payload in them.
+    pub(crate) data: u64,
+    pub(crate) data_bytes: u64,
+    pub(crate) repairs: u64,
+    /// NAKs that reached the source, and packets that they asked for.
+    pub(crate) naks: u64,
+    pub(crate) asked: u64,
+    /// NAKs that network elements took, passed on or not.
+    pub(crate) element_naks: u64,
+    /// Packets that some receiver found missing.
+    pub(crate) missed: BTreeSet<u64>,
+    pub(crate) abandoned: u64,
+    /// Drops for want of room in a queue.
+    pub(crate) overflows: u64,
+    pub(crate) cuts: u64,
+    /// The control's stall timeouts.
+    pub(crate) stalls: Vec<Duration>,
+    pub(crate) bad_input: BTreeMap<String, u64>,
+    pub(crate) representatives: Vec<(Time, Option<NodeId>)>,
+    /// When each receiver found each packet missing that it has not delivered yet.
+    open: BTreeMap<(NodeId, u64), Time>,
+    /// From then to its delivery.
+    recoveries: Vec<Duration>,
+    /// When the source sent original data.
+    pub(crate) sent_at: Vec<Time>,
+}
+
+impl Tally {
+    fn take(&mut self, at: Time, node: NodeId, event: Event) {
+        match event {
+            Event::DataSent { repair: true, .. } => self.repairs += 1,
+            Event::DataSent { bytes, .. } => {
+                self.data += 1;
+                self.data_bytes += u64::from(bytes);
+                self.sent_at.push(at);
+            }
+            Event::NakReceived { count, .. } if count > 0 => {
+                self.naks += 1;
+                self.asked += u64::from(count);
+            }
+            Event::LossDetected { seq } => {
+                self.missed.insert(seq);
+                self.open.insert((node, seq), at);
+            }
+            Event::Delivered { seq, .. } => {
+                if !self.open.is_empty()
+                    && let Some(since) = self.open.remove(&(node, seq))
+                {
+                    self.recoveries.push(at.since(since));
+                }
+            }
+            Event::Abandoned { .. } => self.abandoned += 1,
+            Event::Cut { .. } => self.cuts += 1,
+            Event::Timeout { kind: TimeoutKind::Stall, after_ns } => {
+                self.stalls.push(Duration::from_nanos(after_ns));
+            }
+            Event::Representative { node, .. } => self.representatives.push((at, node)),
+            Event::BadInput { reason } => {
+                *self.bad_input.entry(format!("{reason:?}")).or_default() += 1;
+            }
+            _ => {}
+        }
+    }
+
+    /// Repairs sent for each packet that anybody missed.
+    pub(crate) fn repairs_per_loss(&self) -> f64 {
+        self.repairs as f64 / self.missed.len().max(1) as f64
+    }
+
+    /// NAKs that the source got for each packet that anybody missed.
+    pub(crate) fn naks_per_loss(&self) -> f64 {
+        self.naks as f64 / self.missed.len().max(1) as f64
+    }
+
+    /// The mean time from finding a packet missing to delivering it.
+    pub(crate) fn recovery_mean(&self) -> Duration {
+        let sum: f64 = self.recoveries.iter().map(|time| time.as_secs_f64()).sum();
+        Duration::from_secs_f64(sum / self.recoveries.len().max(1) as f64)
+    }
+
+    /// The longest of them.
+    pub(crate) fn recovery_max(&self) -> Duration {
+        self.recoveries.iter().copied().max().unwrap_or(Duration::ZERO)
+    }
+}
+
+impl Sink for Tally {
+    fn record(&mut self, record: &Record) {
+        match (record.subject, record.event) {
+            (_, Event::PacketDropped { reason: DropReason::QueueFull, .. }) => self.overflows += 1,
+            (Subject::Node(_), Event::NakForwarded { .. } | Event::NakSuppressed { .. }) => {
+                self.element_naks += 1;
+            }
+            (Subject::Endpoint { flow, node, .. }, event) if flow.0 == 0 => {
+                self.take(record.at, node, event);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A finished run.
+pub(crate) struct Run {
+    pub(crate) tally: Tally,
+    pub(crate) outcome: Outcome,
+}
+
+impl Run {
+    /// What the receivers of the first flow delivered, and whether it is intact.
+    pub(crate) fn receivers(&self) -> &[(Delivery, bool)] {
+        &self.outcome.deliveries[0]
+    }
+
+    /// The latest completion of all receivers of the first flow; `None` where one has not
+    /// completed.
+    pub(crate) fn completed(&self) -> Option<Time> {
+        let times = self.receivers().iter().map(|(delivery, _)| delivery.completed);
+        times.collect::<Option<Vec<_>>>()?.into_iter().max()
+    }
+
+    /// Asserts that what every receiver delivered is right, and that nothing was given up.
+    #[track_caller]
+    pub(crate) fn assert_intact(&self, case: &str) {
+        for (place, (delivery, intact)) in self.receivers().iter().enumerate() {
+            assert!(intact, "{case}: receiver {place} delivered {} wrong bytes", delivery.bytes);
+        }
+        assert_eq!(self.tally.abandoned, 0, "{case}");
+    }
+
+    /// Asserts that every receiver has the whole of a finite transfer.
+    #[track_caller]
+    pub(crate) fn assert_complete(&self, case: &str) {
+        self.assert_intact(case);
+        for (place, (delivery, _)) in self.receivers().iter().enumerate() {
+            let got = delivery.bytes;
+            assert!(delivery.completed.is_some(), "{case}: receiver {place} stopped at byte {got}");
+        }
+    }
+}
+
+/// Runs a scenario.
+#[track_caller]
+pub(crate) fn run(text: &str, seed: u64) -> Run {
+    let overrides = Overrides { set: Vec::new(), seed: Some(seed) };
+    let scenario = Scenario::parse(Path::new("test.toml"), text, &overrides, &catalog())
+        .unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let mut tally = Tally::default();
+    let outcome = Simulation::new(&scenario, &Builtin, &mut tally).unwrap().run(&mut Unobserved);
+    Run { tally, outcome }
+}
