@@ -105,6 +105,14 @@ pub(crate) fn speed(args: &BenchArgs) -> Result<bool, Failure> {
         return print(&text).map(|()| true);
     }
     let chosen = |case: &&Case| args.only.as_deref().is_none_or(|text| case.id.contains(text));
+    if !CASES.iter().any(|case| chosen(&case)) {
+        let cases: Vec<&str> = CASES.iter().map(|case| case.id).collect();
+        return Err(Failure::Usage(format!(
+            "--only {}: speed has no such case; there are {}",
+            args.only.as_deref().unwrap_or_default(),
+            cases.join(", ")
+        )));
+    }
     let mut all = Vec::new();
     for case in CASES.iter().filter(chosen) {
         if let Some(out) = &args.out {
