@@ -42,10 +42,26 @@ pub struct Row {
     pub seeds: u32,
     /// How far ours may lie from the paper's, as a share of the latter.
     pub tolerance: f64,
-    /// Whether it does not lie further.
+    /// The least value that holds; `None` where there is no such bound.
+    pub accept_low: Option<f64>,
+    /// The greatest value that holds; `None` where there is no such bound.
+    pub accept_high: Option<f64>,
+    /// Whether ours lies within these bounds.
     pub holds: bool,
     /// Why it does not hold, in a sentence, where that is understood.
     pub explained: Option<String>,
+    /// How far ours may lie from the paper's in the row's unit, where that is how it is given.
+    #[serde(skip)]
+    pub absolute: Option<f64>,
+    /// The row that ours must be closer to 1 than, as ratios: a cure against what it cures.
+    #[serde(skip)]
+    pub fairer_than: Option<String>,
+    /// The heading under which the experiment stands; empty where there is none.
+    #[serde(skip)]
+    pub group: String,
+    /// The experiment it belongs to; empty where it is one of its own.
+    #[serde(skip)]
+    pub experiment: String,
     /// The question that the experiment answers.
     #[serde(skip)]
     pub question: String,
@@ -66,6 +82,44 @@ pub struct Row {
     pub series: Option<Series>,
 }
 
+impl Row {
+    /// Which values hold, in as few words as do: `± 15 %`, `≥ 0.5`, `fairer than fig-4`.
+    pub(crate) fn accepts(&self) -> String {
+        match &self.fairer_than {
+            Some(other) => format!("fairer than {other}"),
+            None => self.accepted_range(),
+        }
+    }
+
+    /// Which values hold, as numbers alone.
+    fn accepted_range(&self) -> String {
+        match (self.paper, self.accept_low, self.accept_high) {
+            (Some(paper), Some(low), Some(high)) if is_middle(paper, low, high) => {
+                match self.absolute {
+                    _ if low == high => format!("= {}", bound(low)),
+                    Some(distance) => format!("± {}", bound(distance)),
+                    None => format!("± {:.0} %", self.tolerance * 100.0),
+                }
+            }
+            (_, Some(low), Some(high)) => format!("{}–{}", bound(low), bound(high)),
+            (_, Some(low), None) => format!("≥ {}", bound(low)),
+            (_, None, Some(high)) => format!("≤ {}", bound(high)),
+            (_, None, None) => "–".into(),
+        }
+    }
+}
+
+/// Whether the value lies in the middle between the two, but for rounding.
+fn is_middle(value: f64, low: f64, high: f64) -> bool {
+    ((high - value) - (value - low)).abs() <= 1e-9 * high.abs().max(low.abs())
+}
+
+/// A bound as it was given where that is short: `0.5`, not `0.500`.
+fn bound(value: f64) -> String {
+    let given = value.to_string();
+    if value.abs() < 1_000.0 && given.len() <= 5 { given } else { number(value) }
+}
+
 impl Suite {
     /// Whether every row holds.
     pub fn holds(&self) -> bool {
@@ -80,8 +134,10 @@ impl Suite {
     /// The suite as text, at most 100 columns wide.
     pub fn table(&self) -> String {
         let mut out = String::new();
-        let mut table =
-            Table::new(2, &["Row", "Title", "Unit", "Paper", "Ours", "Spread", "±", "Holds"]);
+        let mut table = Table::new(
+            2,
+            &["Row", "Title", "Unit", "Paper", "Ours", "Spread", "Accepted", "Holds"],
+        );
         for row in &self.rows {
             table.push(vec![
                 row.id.clone(),
@@ -90,8 +146,8 @@ impl Suite {
                 row.paper.map_or_else(|| "–".into(), number),
                 number(row.ours),
                 format!("{}–{}", number(row.low), number(row.high)),
-                // Bounds without a figure have no distance from it.
-                row.paper.map_or_else(|| "–".into(), |_| format!("{:.0} %", row.tolerance * 100.0)),
+                // Numbers alone: the name of another row would take the room of the titles.
+                row.accepted_range(),
                 if row.holds { "yes".into() } else { "NO".into() },
             ]);
         }
@@ -145,6 +201,8 @@ mod tests {
             high: 0.82,
             seeds: 10,
             tolerance: 0.15,
+            accept_low: Some(0.629),
+            accept_high: Some(0.851),
             holds: true,
             per_seed: vec![(1, 0.77)],
             ..Row::default()
@@ -167,10 +225,39 @@ mod tests {
         let want = serde_json::json!({ "suite": "fairness", "rows": [{
             "id": "fig-4", "title": "pgmcc beside TCP Reno, 3000 s", "unit": "ratio",
             "paper": 0.74, "ours": 0.77, "low": 0.71, "high": 0.82, "seeds": 10,
-            "tolerance": 0.15, "holds": true, "explained": null
+            "tolerance": 0.15, "accept_low": 0.629, "accept_high": 0.851, "holds": true, "explained": null
         }] });
         assert_eq!(json["suite"], want["suite"]);
         assert_eq!(json["rows"][0], want["rows"][0]);
+    }
+
+    #[test]
+    fn what_a_row_accepts_is_said_as_it_was_given() {
+        let row = |paper, absolute, accept_low, accept_high| Row {
+            paper,
+            tolerance: 0.15,
+            absolute,
+            accept_low,
+            accept_high,
+            ..Row::default()
+        };
+        for (row, want) in [
+            (row(Some(0.74), None, Some(0.629), Some(0.851)), "± 15 %"),
+            (row(Some(0.0), Some(1.0), Some(-1.0), Some(1.0)), "± 1"),
+            (row(Some(0.74), None, Some(0.7), Some(0.851)), "0.7–0.851"),
+            (row(None, None, Some(70_000.0), Some(80_000.0)), "70,000–80,000"),
+            (row(None, None, Some(0.5), None), "≥ 0.5"),
+            (row(None, None, None, Some(0.4)), "≤ 0.4"),
+            (row(None, None, Some(1.0 / 3.0), None), "≥ 0.333"),
+            (row(None, None, None, None), "–"),
+        ] {
+            assert_eq!(row.accepts(), want);
+        }
+        let cure =
+            Row { fairer_than: Some("fig-15".into()), ..row(None, None, Some(0.8), Some(1.25)) };
+        assert_eq!(cure.accepts(), "fairer than fig-15");
+        let text = Suite { rows: vec![cure], ..suite() }.table();
+        assert!(text.contains("0.8–1.25"), "{text}");
     }
 
     #[test]

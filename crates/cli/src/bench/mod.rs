@@ -242,6 +242,8 @@ fn rows(suite: &SuiteFile, measured: Vec<Measured<'_>>) -> Vec<Row> {
         for file in &experiment.rows {
             let mut row = judge(file, &runs);
             row.id = file.id.clone().unwrap_or_else(|| experiment.id.clone());
+            row.group.clone_from(&experiment.group);
+            row.experiment.clone_from(&experiment.id);
             row.question.clone_from(&experiment.question);
             row.paper_says.clone_from(&experiment.paper_says);
             // The first row of an experiment carries its plots.
@@ -267,10 +269,24 @@ fn compare_cures(suite: &SuiteFile, rows: &mut [Row]) {
             let fairer = other_ours.is_some_and(|o| unfairness(row.ours) < unfairness(o));
             row.holds &= fairer;
             row.explained = file.explained.clone().filter(|_| !row.holds);
-            let than = other_ours.map_or("not run".into(), |ours| format!("{ours:.3}"));
-            row.tolerance_reason = format!("fairer than {other} ({than}): {}", file.reason);
+            match other_ours {
+                Some(ours) => accept_fairer(row, ours),
+                None => row.tolerance_reason = format!("{other} was not run: {}", file.reason),
+            }
         }
     }
+}
+
+/// Narrows what the row accepts to the ratios that are closer to 1 than `other`, either way.
+fn accept_fairer(row: &mut Row, other: f64) {
+    let (from, to) = (other.min(1.0 / other), other.max(1.0 / other));
+    let (low, high) = (row.accept_low.unwrap_or(from), row.accept_high.unwrap_or(to));
+    row.accept_low = finite(low.max(from));
+    row.accept_high = finite(high.min(to));
+}
+
+fn finite(bound: f64) -> Option<f64> {
+    Some(bound).filter(|bound| bound.is_finite())
 }
 
 /// A row with the values of all seeds and the verdict. Its id and words about its experiment are
@@ -285,12 +301,6 @@ fn judge(file: &RowFile, runs: &[Run]) -> Row {
     let distance = file.absolute.map(|distance| distance / paper_size);
     // A value that is not a number holds nothing.
     let holds = ours >= low && ours <= high;
-    let bounds = match (low.is_finite(), high.is_finite()) {
-        (true, true) => format!("holds from {low:.4} to {high:.4}: "),
-        (true, false) => format!("holds from {low:.4} on: "),
-        (false, true) => format!("holds up to {high:.4}: "),
-        (false, false) => String::new(),
-    };
     Row {
         title: file.title.clone(),
         unit: file.unit.clone(),
@@ -300,10 +310,36 @@ fn judge(file: &RowFile, runs: &[Run]) -> Row {
         high: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         seeds: values.len() as u32,
         tolerance: file.tolerance.or(distance.filter(|d| d.is_finite())).unwrap_or(0.0),
+        accept_low: finite(low),
+        accept_high: finite(high),
         holds,
+        absolute: file.absolute,
+        fairer_than: file.fairer_than.clone(),
         explained: file.explained.clone().filter(|_| !holds),
-        tolerance_reason: format!("{bounds}{}", file.reason),
+        tolerance_reason: file.reason.clone(),
         per_seed,
         ..Row::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fairer_than_another_row_is_a_range_around_one() {
+        for (other, want) in [
+            (0.5, (Some(0.5), Some(2.0))),
+            (4.0, (Some(0.25), Some(4.0))),
+            // Anything above nothing is fairer than nothing.
+            (0.0, (Some(0.0), None)),
+        ] {
+            let mut row = Row::default();
+            accept_fairer(&mut row, other);
+            assert_eq!((row.accept_low, row.accept_high), want, "{other}");
+        }
+        let mut row = Row { accept_low: Some(0.8), accept_high: Some(9.0), ..Row::default() };
+        accept_fairer(&mut row, 0.5);
+        assert_eq!((row.accept_low, row.accept_high), (Some(0.8), Some(2.0)));
     }
 }

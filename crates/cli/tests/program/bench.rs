@@ -56,6 +56,8 @@ fn a_suite_of_ones_own_runs_and_its_rows_decide_the_exit_status() {
         "high",
         "seeds",
         "tolerance",
+        "accept_low",
+        "accept_high",
         "holds",
         "explained",
     ] {

@@ -8,22 +8,25 @@ use super::html::{HtmlTable, escape};
 use crate::suite::{Row, Suite, number};
 
 /// The results of a suite as one HTML file that needs no network: an overview, then each
-/// experiment with its question, the paper's number, ours, the verdict and the plot.
+/// experiment with its question, what the paper says, its plot, and each figure with the verdict.
 pub fn bench_page(suite: &Suite) -> String {
+    let groups = groups(suite);
     let mut plots = Vec::new();
     let mut main = intro(suite);
-    main.push_str(&overview(suite));
-    for row in &suite.rows {
-        main.push_str(&experiment(row, &mut plots));
+    main.push_str(&overview(&groups));
+    for group in &groups {
+        if !group.name.is_empty() {
+            let id = anchor("group", group.name);
+            main.push_str(&format!("<h2 id=\"{id}\">{}</h2>\n", escape(group.name)));
+        }
+        for experiment in &group.experiments {
+            main.push_str(&section(experiment, group, &mut plots));
+        }
     }
-    let navigation: Vec<(String, String)> = std::iter::once(("overview".into(), "Overview".into()))
-        .chain(suite.rows.iter().map(|row| (anchor(row), row.id.clone())))
-        .collect();
-    let title = format!("Suite {}", suite.name);
     Page {
-        title: &title,
+        title: title(suite),
         kind: "bench report",
-        navigation: &navigation,
+        navigation: &navigation(&groups),
         main: &main,
         footer: "",
         data: &format!("[{}]", plots.join(",")),
@@ -31,10 +34,60 @@ pub fn bench_page(suite: &Suite) -> String {
     .render()
 }
 
-/// An anchor that is the same in every run of the suite, whatever the identifier holds.
-fn anchor(row: &Row) -> String {
-    let mut anchor = String::from("row-");
-    for c in row.id.chars() {
+/// Experiments under one heading, in the order of the suite.
+struct Group<'a> {
+    name: &'a str,
+    experiments: Vec<Experiment<'a>>,
+}
+
+/// Rows that come from the same runs.
+struct Experiment<'a> {
+    id: &'a str,
+    rows: Vec<&'a Row>,
+}
+
+fn groups(suite: &Suite) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for row in &suite.rows {
+        let place = groups.iter().position(|group| group.name == row.group);
+        let place = place.unwrap_or_else(|| {
+            groups.push(Group { name: &row.group, experiments: Vec::new() });
+            groups.len() - 1
+        });
+        let experiments = &mut groups[place].experiments;
+        let id = if row.experiment.is_empty() { &row.id } else { &row.experiment };
+        match experiments.iter_mut().find(|experiment| experiment.id == id) {
+            Some(experiment) => experiment.rows.push(row),
+            None => experiments.push(Experiment { id, rows: vec![row] }),
+        }
+    }
+    groups
+}
+
+/// The groups; experiments only where they have no heading, for all of them would be too many.
+fn navigation(groups: &[Group<'_>]) -> Vec<(String, String)> {
+    let mut links = vec![("overview".into(), "Overview".into())];
+    for group in groups {
+        if group.name.is_empty() {
+            let experiments = group.experiments.iter();
+            links.extend(experiments.map(|e| (anchor("experiment", e.id), e.id.into())));
+        } else {
+            // "Set 1: window and timeouts" is known as Set 1.
+            let short = group.name.split_once(": ").map_or(group.name, |(short, _)| short);
+            links.push((anchor("group", group.name), short.into()));
+        }
+    }
+    links
+}
+
+fn title(suite: &Suite) -> &str {
+    if suite.about.is_empty() { &suite.name } else { &suite.about }
+}
+
+/// An anchor that is the same in every run of the suite, whatever the name holds.
+fn anchor(kind: &str, name: &str) -> String {
+    let mut anchor = format!("{kind}-");
+    for c in name.chars() {
         match c {
             'a'..='z' | 'A'..='Z' | '0'..='9' | '-' => anchor.push(c),
             other => anchor.push_str(&format!("_{:x}", u32::from(other))),
@@ -50,14 +103,14 @@ fn intro(suite: &Suite) -> String {
     let seeds: u64 = suite.rows.iter().map(|row| u64::from(row.seeds)).sum();
     let class = if held == total { "good" } else { "" };
     format!(
-        "<div class=\"intro\"><h1>{}</h1><p class=\"soft\">{}</p></div>\n<dl class=\"facts\">\
+        "<div class=\"intro\"><h1>{}</h1><p class=\"soft\">Suite {}</p></div>\n<dl class=\"facts\">\
          <div><dt>Figures that hold</dt><dd class=\"{class}\">{held} of {total}<small>within their \
          tolerance</small></dd></div>\
          <div><dt>Miss, explained</dt><dd>{explained}<small>the reason is understood</small></dd>\
          </div><div><dt>Miss, open</dt><dd class=\"{}\">{open}<small>no explanation yet</small></dd>\
          </div><div><dt>Runs</dt><dd>{seeds}<small>one per figure and seed</small></dd></div></dl>\n",
+        escape(title(suite)),
         escape(&suite.name),
-        escape(&suite.about),
         if open > 0 { "bad" } else { "" },
     )
 }
@@ -65,43 +118,28 @@ fn intro(suite: &Suite) -> String {
 fn verdict(row: &Row) -> &'static str {
     match (row.holds, row.explained.is_some()) {
         (true, _) => "<span class=\"verdict\">✓ holds</span>",
-        (false, true) => "<span class=\"verdict known\">✗ misses, explained</span>",
-        (false, false) => "<span class=\"verdict no\">✗ misses</span>",
+        (false, true) => "<span class=\"verdict known\">✗ explained</span>",
+        (false, false) => "<span class=\"verdict no\">✗ open</span>",
     }
 }
 
-fn overview(suite: &Suite) -> String {
+fn overview(groups: &[Group<'_>]) -> String {
+    const HEAD: [&str; 7] =
+        ["Figure", "What", "Paper", "Ours", "Accepted", "Paper and ours", "Verdict"];
     let mut table = HtmlTable::new(
-        "Paper against ours: the band is the tolerance around the paper’s number, the dot our \
-         median, the line our spread over seeds",
+        "Paper against ours: the band is what is accepted, the dot our median, the line our \
+         spread over seeds",
         2,
-        &[
-            "Figure",
-            "What",
-            "Unit",
-            "Paper",
-            "Ours",
-            "Spread",
-            "Tolerance",
-            "Paper and ours",
-            "Verdict",
-        ],
+        &HEAD,
     );
-    for row in &suite.rows {
-        table.row(
-            "",
-            &[
-                format!("<a href=\"#{}\">{}</a>", anchor(row), escape(&row.id)),
-                escape(&row.title),
-                escape(&row.unit),
-                row.paper.map_or_else(|| "–".into(), number),
-                format!("<strong>{}</strong>", number(row.ours)),
-                format!("{} – {}", number(row.low), number(row.high)),
-                format!("± {:.0} %", row.tolerance * 100.0),
-                strip(row, false),
-                verdict(row).into(),
-            ],
-        );
+    for group in groups {
+        if !group.name.is_empty() {
+            let (id, name) = (anchor("group", group.name), escape(group.name));
+            table.group(&format!("<a href=\"#{id}\">{name}</a>"), HEAD.len());
+        }
+        for row in group.experiments.iter().flat_map(|experiment| &experiment.rows) {
+            table.row("", &overview_cells(row));
+        }
     }
     format!(
         "<section aria-labelledby=\"overview\"><h2 id=\"overview\">Overview</h2><div \
@@ -110,21 +148,49 @@ fn overview(suite: &Suite) -> String {
     )
 }
 
-fn experiment(row: &Row, plots: &mut Vec<String>) -> String {
+fn overview_cells(row: &Row) -> [String; 7] {
+    [
+        format!("<a href=\"#{}\">{}</a>", anchor("row", &row.id), escape(&row.id)),
+        format!("{} <small>{}</small>", escape(&row.title), escape(&row.unit)),
+        row.paper.map_or_else(|| "–".into(), number),
+        format!(
+            "<strong>{}</strong><small>{} – {}</small>",
+            number(row.ours),
+            number(row.low),
+            number(row.high)
+        ),
+        escape(&row.accepts()),
+        strip(row, false),
+        verdict(row).into(),
+    ]
+}
+
+/// An experiment: its question, what the paper says, its plot, and its figures.
+fn section(experiment: &Experiment<'_>, group: &Group<'_>, plots: &mut Vec<String>) -> String {
+    let rows = &experiment.rows;
+    // A heading stands one level below its group's.
+    let level = if group.name.is_empty() { 2 } else { 3 };
+    let first = |text: fn(&Row) -> &str| {
+        rows.iter().map(|row| text(row)).find(|text| !text.is_empty()).unwrap_or_default()
+    };
+    let (question, says) = (first(|row| &row.question), first(|row| &row.paper_says));
+    let heading = if question.is_empty() { rows[0].title.as_str() } else { question };
     let mut html = format!(
-        "<section class=\"card experiment\" id=\"{0}\" aria-labelledby=\"{0}-title\"><header><h2 \
-         id=\"{0}-title\"><small>{1}</small>{2}</h2>{3}</header>\n",
-        anchor(row),
-        escape(&row.id),
-        escape(&row.title),
-        verdict(row),
+        "<section class=\"card experiment\" id=\"{0}\" aria-labelledby=\"{0}-title\">\
+         <h{level} class=\"question\" id=\"{0}-title\"><small>{1}</small>{2}</h{level}>\n",
+        anchor("experiment", experiment.id),
+        escape(experiment.id),
+        escape(heading),
     );
-    if !row.question.is_empty() {
-        html.push_str(&format!("<p class=\"question\">{}</p>\n", escape(&row.question)));
+    if !says.is_empty() {
+        let says = escape(says);
+        html.push_str(&format!("<p class=\"says\"><strong>The paper says:</strong> {says}</p>\n"));
     }
-    let class = if row.series.is_some() { "split" } else { "split alone" };
+    let series: Vec<_> = rows.iter().filter_map(|row| row.series.as_ref()).collect();
+    // One figure stands beside the plot, several below it.
+    let class = if series.is_empty() || rows.len() > 1 { "split alone" } else { "split" };
     html.push_str(&format!("<div class=\"{class}\">"));
-    if let Some(series) = &row.series {
+    for series in series {
         html.push_str(&format!(
             "<div class=\"plots\" data-plot=\"{}\" data-kind=\"sequence\"><noscript><p>The plot \
              needs JavaScript.</p></noscript></div>\n",
@@ -132,9 +198,10 @@ fn experiment(row: &Row, plots: &mut Vec<String>) -> String {
         ));
         plots.push(plot(series, Wanted::Sequence, false, Time::ZERO));
     }
-    html.push_str(&side(row));
-    html.push_str("</div>\n");
-    if let Some((file, text)) = &row.scenario {
+    html.push_str("<div class=\"sides\">");
+    rows.iter().for_each(|row| html.push_str(&side(row, level + 1)));
+    html.push_str("</div></div>\n");
+    for (file, text) in rows.iter().filter_map(|row| row.scenario.as_ref()) {
         html.push_str(&format!(
             "<details><summary>Scenario {}</summary><pre tabindex=\"0\"><code>{}</code></pre>\
              </details>\n",
@@ -146,13 +213,17 @@ fn experiment(row: &Row, plots: &mut Vec<String>) -> String {
     html
 }
 
-/// The numbers beside the plot.
-fn side(row: &Row) -> String {
+/// One figure: the numbers, the verdict and why.
+fn side(row: &Row, level: usize) -> String {
     let seeds =
         if row.seeds == 1 { "1 seed".into() } else { format!("median of {} seeds", row.seeds) };
     let mut html = format!(
-        "<div class=\"side\"><dl class=\"versus\"><div><dt>Paper</dt><dd>{}<small>{}</small></dd>\
+        "<div class=\"side\" id=\"{}\"><h{level}>{} {}</h{level}><dl class=\"versus\"><div>\
+         <dt>Paper</dt><dd>{}<small>{}</small></dd>\
          </div><div><dt>Ours</dt><dd>{}<small>{seeds}</small></dd></div></dl>\n{}",
+        anchor("row", &row.id),
+        escape(&row.title),
+        verdict(row),
         row.paper.map_or_else(|| "–".into(), number),
         escape(&row.unit),
         number(row.ours),
@@ -163,9 +234,13 @@ fn side(row: &Row) -> String {
             html.push_str(&format!("<p><strong>{label}</strong> {}</p>\n", escape(text)));
         }
     };
-    paragraph("The paper says:", &row.paper_says);
-    let tolerance = format!("± {:.0} %. {}", row.tolerance * 100.0, row.tolerance_reason);
-    paragraph("Tolerance:", &tolerance);
+    let range = match (row.accept_low, row.accept_high) {
+        (Some(low), Some(high)) => format!(" ({} to {})", number(low), number(high)),
+        _ => String::new(),
+    };
+    let reason = if row.tolerance_reason.is_empty() { "" } else { ": " };
+    let accepted = format!("{}{range}{reason}{}", row.accepts(), row.tolerance_reason);
+    paragraph("Accepted:", &accepted);
     paragraph("Spread:", &format!("{} to {}.", number(row.low), number(row.high)));
     paragraph("Why it misses:", row.explained.as_deref().unwrap_or_default());
     if !row.holds && row.explained.is_none() {
@@ -185,16 +260,12 @@ fn side(row: &Row) -> String {
     html
 }
 
-/// A number line: the tolerance around the paper's number, our spread, seeds and median.
+/// A number line: what is accepted, the paper's number, our spread, seeds and median.
 fn strip(row: &Row, is_large: bool) -> String {
     const WIDTH: f64 = 300.0;
     let height = if is_large { 62.0 } else { 40.0 };
-    let band = row.paper.map(|paper| {
-        let half = paper.abs() * row.tolerance;
-        (paper - half, paper + half)
-    });
     let ends =
-        [Some(row.low), Some(row.high), Some(row.ours), band.map(|b| b.0), band.map(|b| b.1)];
+        [Some(row.low), Some(row.high), Some(row.ours), row.paper, row.accept_low, row.accept_high];
     let ends = || ends.iter().flatten().copied().filter(|end| end.is_finite());
     let (min, max) =
         (ends().fold(f64::INFINITY, f64::min), ends().fold(f64::NEG_INFINITY, f64::max));
@@ -211,16 +282,20 @@ fn strip(row: &Row, is_large: bool) -> String {
         number(row.high),
         WIDTH - 4.0
     );
-    if let (Some(paper), Some((from, to))) = (row.paper, band) {
+    let (top, bottom) = (y - 14.0, y + 14.0);
+    if row.accept_low.is_some() || row.accept_high.is_some() {
+        // Without a bound the band goes on to the end of the line.
+        let (from, to) = (row.accept_low.map_or(4.0, x), row.accept_high.map_or(WIDTH - 4.0, x));
         svg.push_str(&format!(
-            "<rect class=\"band\" x=\"{:.1}\" width=\"{:.1}\" y=\"{top}\" height=\"28\" \
-             rx=\"3\"/><line class=\"paper\" x1=\"{2:.1}\" x2=\"{2:.1}\" y1=\"{top}\" \
-             y2=\"{bottom}\"/>",
-            x(from),
-            x(to) - x(from),
+            "<rect class=\"band\" x=\"{from:.1}\" width=\"{:.1}\" y=\"{top}\" height=\"28\" \
+             rx=\"3\"/>",
+            (to - from).max(2.0),
+        ));
+    }
+    if let Some(paper) = row.paper {
+        svg.push_str(&format!(
+            "<line class=\"paper\" x1=\"{0:.1}\" x2=\"{0:.1}\" y1=\"{top}\" y2=\"{bottom}\"/>",
             x(paper),
-            top = y - 14.0,
-            bottom = y + 14.0,
         ));
     }
     svg.push_str(&format!(

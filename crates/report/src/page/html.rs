@@ -54,6 +54,14 @@ impl HtmlTable {
         self.html.push_str("</tr>\n");
     }
 
+    /// Starts a group of rows under a heading that spans all columns.
+    pub(super) fn group(&mut self, heading: &str, columns: usize) {
+        self.html.push_str(&format!(
+            "</tbody><tbody><tr class=\"group\"><th scope=\"rowgroup\" class=\"l\" \
+             colspan=\"{columns}\"><span>{heading}</span></th></tr>\n"
+        ));
+    }
+
     pub(super) fn finish(mut self) -> String {
         self.html.push_str("</tbody></table></div>\n");
         self.html

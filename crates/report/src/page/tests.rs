@@ -104,6 +104,9 @@ fn no_name_of_a_suite_can_break_out_of_its_place() {
         id: EVIL.into(),
         title: EVIL.into(),
         unit: EVIL.into(),
+        group: EVIL.into(),
+        experiment: EVIL.into(),
+        fairer_than: Some(EVIL.into()),
         question: EVIL.into(),
         paper_says: EVIL.into(),
         tolerance_reason: EVIL.into(),
@@ -119,6 +122,41 @@ fn no_name_of_a_suite_can_break_out_of_its_place() {
     let page = bench_page(&suite);
     check_escaped(&page);
     assert_eq!(data_of(&page)[0]["flows"][0]["name"], EVIL);
+}
+
+#[test]
+fn rows_of_one_experiment_share_a_section_and_groups_the_navigation() {
+    let row = |id: &str, experiment: &str, group: &str| Row {
+        id: id.into(),
+        experiment: experiment.into(),
+        group: group.into(),
+        question: format!("Is {experiment} fair?"),
+        accept_high: Some(0.4),
+        ..Row::default()
+    };
+    let suite = Suite {
+        name: "mine".into(),
+        about: "A title".into(),
+        rows: vec![
+            row("a-1", "a", "Set 1: windows"),
+            row("a-2", "a", "Set 1: windows"),
+            row("b", "b", "Cures"),
+            row("c", "c", "Set 1: windows"),
+        ],
+    };
+    let page = bench_page(&suite);
+    assert!(page.contains("<h1>A title</h1><p class=\"soft\">Suite mine</p>"));
+    assert_eq!(page.matches("<section class=\"card experiment\"").count(), 3);
+    assert_eq!(page.matches("Is a fair?").count(), 1);
+    let nav = page.split_once("<nav").unwrap().1.split_once("</nav>").unwrap().0;
+    assert_eq!(nav.matches("<a ").count(), 3, "{nav}");
+    assert!(nav.contains(">Set 1</a>") && nav.contains(">Cures</a>"), "{nav}");
+    for id in ["a-1", "a-2", "b", "c"] {
+        assert_eq!(page.matches(&format!(" id=\"row-{id}\"")).count(), 1, "{id}");
+    }
+    assert_eq!(page.matches("<td>≤ 0.4</td>").count(), 4);
+    // A bound on one side has a band too, in the overview and beside the figure.
+    assert_eq!(page.matches("<rect class=\"band\"").count(), 8);
 }
 
 #[test]
