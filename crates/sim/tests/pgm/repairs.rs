@@ -91,9 +91,9 @@ fn a_thousand_receivers_behind_one_lossy_link_do_not_bury_the_source() {
     let run = run(&bottleneck(&path, 1000, false, ""), 1);
     run.assert_intact(path.name);
     let tally = &run.tally;
-    assert!(tally.missed.len() > 50);
+    assert!(tally.missed.len() > 25, "{}", tally.missed.len());
     // Evenly drawn back-offs are shorter than a round trip, so nearly all would speak. The mean is
     // over the first ten losses too, from which the crowd learns its size.
-    assert!(tally.naks_per_loss() < 150.0, "{}", tally.naks_per_loss());
+    assert!(tally.naks_per_loss() < 250.0, "{}", tally.naks_per_loss());
     assert!(tally.repairs_per_loss() < 1.1, "{}", tally.repairs_per_loss());
 }
