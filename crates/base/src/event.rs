@@ -226,7 +226,7 @@ pub enum BadInput {
     Malformed,
     /// The checksum is wrong.
     Checksum,
-    /// It belongs to another session.
+    /// It belongs to a foreign session.
     Foreign,
     /// A sequence number outside every window.
     OutOfWindow,

@@ -4,27 +4,14 @@ use faircast_base::NodeId;
 
 use super::{ReceiverConfig, Reliability, SourceConfig};
 use crate::RepairTimers;
-use crate::options::{OptionKind, OptionSpec, Options};
+use crate::options::{self, OptionKind, OptionSpec, Options, switch, whole};
 use crate::wire::pgm::{Nla, Tsi};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 
-const fn switch(name: &'static str, default: &'static str, doc: &'static str) -> OptionSpec {
-    OptionSpec { name, kind: OptionKind::Bool, default, doc }
-}
-
-const fn whole(
-    name: &'static str,
-    (min, max): (i64, i64),
-    default: &'static str,
-    doc: &'static str,
-) -> OptionSpec {
-    OptionSpec { name, kind: OptionKind::Integer { min, max }, default, doc }
-}
-
 const fn span(name: &'static str, default: &'static str, doc: &'static str) -> OptionSpec {
-    OptionSpec { name, kind: OptionKind::Duration { min_ns: 0, max_ns: 3600 * S }, default, doc }
+    options::span(name, (0, 3600 * S), default, doc)
 }
 
 /// The settings of PGM. Defaults are those of the set `recommended`; where `ns2` differs, the

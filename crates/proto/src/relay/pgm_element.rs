@@ -115,7 +115,7 @@ impl PgmElement {
         Ok(Verdict::Consume)
     }
 
-    /// Whether there is room for another session.
+    /// Whether there is room for one session more.
     fn make_room(&mut self, now: Time) -> bool {
         if self.sessions.len() < SESSIONS_MAX {
             return true;

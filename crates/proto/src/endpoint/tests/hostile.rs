@@ -79,7 +79,11 @@ fn the_source_refuses_each_kind_of_nonsense_for_its_reason() {
     wrong_port[6..8].fill(0);
     for (case, bytes, reason) in [
         ("no packet at all", vec![1, 2, 3], BadInput::Truncated),
-        ("another session", forge(foreign, &Body::Nak(nak_body(90)), &[], &[]), BadInput::Foreign),
+        (
+            "a foreign session",
+            forge(foreign, &Body::Nak(nak_body(90)), &[], &[]),
+            BadInput::Foreign,
+        ),
         ("another port", wrong_port, BadInput::Foreign),
         ("another group", forge(TSI, &Body::Nak(other_group), &[], &[]), BadInput::Foreign),
         ("another source", forge(TSI, &Body::Nak(other_source), &[], &[]), BadInput::Foreign),
@@ -176,7 +180,7 @@ fn a_receiver_refuses_each_kind_of_nonsense_for_its_reason() {
     };
     for (case, bytes, reason) in [
         ("no packet at all", vec![], BadInput::Truncated),
-        ("another session", forge(foreign, &data(1, 1), &[], b"x"), BadInput::Foreign),
+        ("a foreign session", forge(foreign, &data(1, 1), &[], b"x"), BadInput::Foreign),
         ("a trail beyond its lead", forge(TSI, &data(900, 901), &[], b"x"), BadInput::Absurd),
         ("far ahead", forge(TSI, &data(1_000_000, 1), &[], b"x"), BadInput::OutOfWindow),
         ("again", forge(TSI, &data(3, 1), &[], b"x"), BadInput::Duplicate),

@@ -1,49 +1,9 @@
 //! The table of pgmcc's settings.
 
-use crate::options::{OptionKind, OptionSpec};
+use crate::options::{OptionSpec, choice, float, span, switch, whole};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
-
-const fn switch(name: &'static str, default: &'static str, doc: &'static str) -> OptionSpec {
-    OptionSpec { name, kind: OptionKind::Bool, default, doc }
-}
-
-const fn choice(
-    name: &'static str,
-    words: &'static [&'static str],
-    default: &'static str,
-    doc: &'static str,
-) -> OptionSpec {
-    OptionSpec { name, kind: OptionKind::Choice(words), default, doc }
-}
-
-const fn float(
-    name: &'static str,
-    (min, max): (f64, f64),
-    default: &'static str,
-    doc: &'static str,
-) -> OptionSpec {
-    OptionSpec { name, kind: OptionKind::Float { min, max }, default, doc }
-}
-
-const fn whole(
-    name: &'static str,
-    (min, max): (i64, i64),
-    default: &'static str,
-    doc: &'static str,
-) -> OptionSpec {
-    OptionSpec { name, kind: OptionKind::Integer { min, max }, default, doc }
-}
-
-const fn span(
-    name: &'static str,
-    (min_ns, max_ns): (u64, u64),
-    default: &'static str,
-    doc: &'static str,
-) -> OptionSpec {
-    OptionSpec { name, kind: OptionKind::Duration { min_ns, max_ns }, default, doc }
-}
 
 /// The settings of pgmcc. Defaults are those of the profile `improved`; where the other profiles
 /// differ, the sentence says so.
