@@ -8,7 +8,7 @@ use crate::alarm::Alarm;
 use crate::delivery::Delivery;
 use crate::engine::Simulation;
 use crate::network::{Happening, Kind};
-use crate::packets::{NewPacket, Route};
+use crate::packets::{About, Route};
 
 /// Bytes of IPv4 and UDP headers, which every packet of a multicast scheme has on the wire unless
 /// the scenario says otherwise.
@@ -143,8 +143,7 @@ impl Simulation<'_> {
             Destination::Group => Route::Tree(flow.0),
             Destination::Node(node) => Route::Node { node, agent: self.agent_at(flow, node) },
         };
-        let packet = self.network.packets.insert(NewPacket {
-            bytes: &self.scratch,
+        let about = About {
             zeros: transmit.zeros,
             wire_len,
             payload_len: transmit.payload_len,
@@ -153,7 +152,8 @@ impl Simulation<'_> {
             route,
             time_to_live: transmit.time_to_live,
             router_alert: transmit.router_alert,
-        });
+        };
+        let packet = self.network.packets.insert(&self.scratch, about);
         self.scratch.clear();
         self.network.forward(self.now, from, packet, 0, self.sink);
     }

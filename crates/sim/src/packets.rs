@@ -1,5 +1,7 @@
 //! The packets under way: one entry a packet, however many copies of it are in the network.
 
+use std::ops::Deref;
+
 use faircast_base::{FlowId, NodeId};
 use smallvec::SmallVec;
 
@@ -19,8 +21,16 @@ pub(crate) enum Route {
 /// A packet under way.
 #[derive(Clone, Debug)]
 pub(crate) struct Packet {
-    /// Its bytes; [`Packet::zeros`] zero bytes follow.
+    /// Its bytes; [`About::zeros`] zero bytes follow.
     pub(crate) bytes: SmallVec<[u8; INLINE_BYTES]>,
+    about: About,
+    /// Copies in the network.
+    copies: u32,
+}
+
+/// All of a packet but its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct About {
     pub(crate) zeros: u32,
     /// Bytes on the wire.
     pub(crate) wire_len: u32,
@@ -33,8 +43,13 @@ pub(crate) struct Packet {
     /// Hops that it may travel in all.
     pub(crate) time_to_live: u8,
     pub(crate) router_alert: bool,
-    /// Copies in the network.
-    copies: u32,
+}
+
+impl Deref for Packet {
+    type Target = About;
+    fn deref(&self) -> &About {
+        &self.about
+    }
 }
 
 /// All packets under way. Entries are used again, so that a simulation in its steady state
@@ -48,19 +63,8 @@ pub(crate) struct Packets {
 impl Packets {
     /// Stores a packet with one copy held by the caller.
     #[inline]
-    pub(crate) fn insert(&mut self, packet: NewPacket<'_>) -> u32 {
-        let packet = Packet {
-            bytes: SmallVec::from_slice(packet.bytes),
-            zeros: packet.zeros,
-            wire_len: packet.wire_len,
-            payload_len: packet.payload_len,
-            flow: packet.flow,
-            from: packet.from,
-            route: packet.route,
-            time_to_live: packet.time_to_live,
-            router_alert: packet.router_alert,
-            copies: 1,
-        };
+    pub(crate) fn insert(&mut self, bytes: &[u8], about: About) -> u32 {
+        let packet = Packet { bytes: SmallVec::from_slice(bytes), about, copies: 1 };
         match self.free.pop() {
             Some(index) => {
                 self.entries[index as usize] = packet;
@@ -101,17 +105,4 @@ impl Packets {
             self.free.push(index);
         }
     }
-}
-
-/// What a packet is made of.
-pub(crate) struct NewPacket<'a> {
-    pub(crate) bytes: &'a [u8],
-    pub(crate) zeros: u32,
-    pub(crate) wire_len: u32,
-    pub(crate) payload_len: u32,
-    pub(crate) flow: FlowId,
-    pub(crate) from: NodeId,
-    pub(crate) route: Route,
-    pub(crate) time_to_live: u8,
-    pub(crate) router_alert: bool,
 }

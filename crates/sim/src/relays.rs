@@ -10,7 +10,7 @@ use faircast_trace::{Subject, Tagged};
 use crate::alarm::Alarm;
 use crate::engine::Simulation;
 use crate::network::{Happening, Kind};
-use crate::packets::{NewPacket, Route};
+use crate::packets::{About, Route};
 use crate::topology::NONE;
 
 /// A program in a router, for one flow: programs of different flows share nothing.
@@ -142,8 +142,7 @@ impl Simulation<'_> {
             Destination::Group => Route::Tree(flow.0),
             Destination::Node(to) => Route::Node { node: to, agent: self.agent_at(flow, to) },
         };
-        let packet = self.network.packets.insert(NewPacket {
-            bytes: &transmit.bytes,
+        let about = About {
             zeros: transmit.zeros,
             wire_len,
             payload_len: transmit.payload_len,
@@ -152,7 +151,8 @@ impl Simulation<'_> {
             route,
             time_to_live: transmit.time_to_live,
             router_alert: transmit.router_alert,
-        });
+        };
+        let packet = self.network.packets.insert(&transmit.bytes, about);
         match transmit.port {
             None => self.network.forward(self.now, node, packet, 0, self.sink),
             Some(PortId(port)) => {
