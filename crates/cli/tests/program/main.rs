@@ -9,6 +9,7 @@ mod files;
 mod interrupt;
 mod manual;
 mod mistakes;
+mod published;
 mod scenarios;
 mod summary;
 

@@ -1,0 +1,45 @@
+//! The published figures, as recorded: the suites that come with the program, short.
+
+use super::*;
+
+/// Each row of the suite `fairness` with what one seed gives, in four digits. A change here is a
+/// change of every published comparison: say in the commit why.
+const GOLDEN: &str = include_str!("fairness.txt");
+
+fn rows(arguments: &[&str]) -> Vec<serde_json::Value> {
+    let ended = run_within(600, arguments);
+    assert!(matches!(ended.code, Some(0 | 1)), "{arguments:?}: {}", ended.err);
+    let document: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
+    document["rows"].as_array().unwrap().clone()
+}
+
+#[test]
+fn every_retransmission_of_ns_2_comes_at_its_microsecond() {
+    let rows = rows(&["bench", "tcp", "--only", "droplist", "--json"]);
+    assert_eq!(rows.len(), 93);
+    for row in rows {
+        assert_eq!(row["holds"], true, "{row}");
+    }
+}
+
+#[test]
+fn a_lone_flow_does_what_it_does_in_ns_2() {
+    for case in ["i.base.Reno.1", "iii.base.low-rtt200.Sack1.1", "iv.base.dt.0.9Mb.Newreno.1"] {
+        let rows = rows(&["bench", "tcp", "--only", case, "--seeds", "2", "--json"]);
+        assert!(rows.len() >= 4, "{case}: {} rows", rows.len());
+        for row in rows {
+            assert_eq!(row["holds"], true, "{row}");
+        }
+    }
+}
+
+#[test]
+fn the_experiments_of_seada_and_helmy_give_what_is_recorded() {
+    let rows = rows(&["bench", "fairness", "--seeds", "1", "--json"]);
+    let mut lines = String::new();
+    for row in rows {
+        let ours = row["ours"].as_f64().unwrap();
+        lines += &format!("{} {ours:.4}\n", row["id"].as_str().unwrap());
+    }
+    assert!(lines == GOLDEN, "the figures are not those of fairness.txt; now they are\n{lines}");
+}
