@@ -21,6 +21,9 @@ pub(crate) struct Topology {
     port_of: Vec<u32>,
     /// For each link the port that leads back from where it ends, or [`NONE`].
     back: Vec<u32>,
+    /// For each node the node through which all reach it and the link from there, where that is
+    /// its only link in; otherwise itself and [`NONE`].
+    gateways: Vec<(NodeId, u32)>,
     /// For each destination that was asked for: the next link from every node.
     routes: Vec<Option<Box<[u32]>>>,
 }
@@ -38,7 +41,12 @@ impl Topology {
         }
         let port_of = places(&ports, links.len());
         let back = ports_back(&links, &port_of);
-        Self { links, ports, links_in, port_of, back, routes: vec![None; nodes] }
+        let gateway = |(node, links_in): (usize, &Vec<u32>)| match links_in[..] {
+            [only] => (NodeId(links[only as usize].0), only),
+            _ => (NodeId(node as u32), NONE),
+        };
+        let gateways = links_in.iter().enumerate().map(gateway).collect();
+        Self { links, ports, links_in, port_of, back, gateways, routes: vec![None; nodes] }
     }
 
     /// How many nodes there are.
@@ -82,11 +90,8 @@ impl Topology {
             return NONE;
         }
         // A host with one link is reached through its neighbour: it needs no table of its own.
-        if let [only] = self.links_in[destination.index()][..] {
-            let neighbour = NodeId(self.links[only as usize].0);
-            return if neighbour == node { only } else { self.table(neighbour)[node.index()] };
-        }
-        self.table(destination)[node.index()]
+        let (gateway, last) = self.gateways[destination.index()];
+        if gateway == node { last } else { self.table(gateway)[node.index()] }
     }
 
     /// The table of next links towards `destination`, made when first asked for.
