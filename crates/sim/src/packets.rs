@@ -1,5 +1,6 @@
 //! The packets under way: one entry a packet, however many copies of it are in the network.
 
+use std::collections::VecDeque;
 use std::ops::Deref;
 
 use faircast_base::{FlowId, NodeId};
@@ -57,7 +58,9 @@ impl Deref for Packet {
 #[derive(Default)]
 pub(crate) struct Packets {
     entries: Vec<Packet>,
-    free: Vec<u32>,
+    /// First in, first out: packets that wait in a long queue then lie in memory in the order in
+    /// which they leave it, which caches like.
+    free: VecDeque<u32>,
 }
 
 impl Packets {
@@ -65,7 +68,7 @@ impl Packets {
     #[inline]
     pub(crate) fn insert(&mut self, bytes: &[u8], about: About) -> u32 {
         let packet = Packet { bytes: SmallVec::from_slice(bytes), about, copies: 1 };
-        match self.free.pop() {
+        match self.free.pop_front() {
             Some(index) => {
                 self.entries[index as usize] = packet;
                 index
@@ -102,7 +105,7 @@ impl Packets {
             if packet.bytes.spilled() {
                 packet.bytes = SmallVec::new();
             }
-            self.free.push(index);
+            self.free.push_back(index);
         }
     }
 }
