@@ -14,13 +14,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("scenario", &["base", "link", "proto"]),
     ("sim", &["base", "link", "proto", "trace", "scenario"]),
     ("report", &["base", "trace"]),
-    ("net", &["base", "link", "proto", "trace", "scenario"]),
+    ("seal", &["base"]),
+    ("files", &["base", "proto"]),
+    ("net", &["base", "link", "proto", "trace", "scenario", "seal"]),
+    ("faircast", &["net", "files", "report"]),
     ("lab", &["net", "link", "scenario"]),
     ("relay-wasm", &["base", "proto"]),
     ("relay-sdk", &["base", "proto"]),
     ("node", &["net", "proto", "relay-wasm"]),
     ("python", &["scenario", "sim", "trace", "report"]),
-    ("cli", &["sim", "report", "lab", "node", "relay-wasm"]),
+    ("cli", &["sim", "report", "faircast", "lab", "node", "relay-wasm"]),
     ("xtask", &[]),
 ];
 

@@ -19,6 +19,7 @@ pub mod promises;
 pub mod registry;
 pub mod relay;
 pub mod schemes;
+pub mod transfer;
 pub mod wire;
 
 pub use machine::{AppEvent, Datagram, Destination, Machine, Transmit};

@@ -1,0 +1,45 @@
+//! The parts of an object, and what a source says of them.
+
+/// One of the three byte strings of which an object consists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Part {
+    /// What the object is: names, sizes, modes, times. Sent first; may be empty.
+    Manifest = 0,
+    /// The bytes themselves.
+    Content = 1,
+    /// What the content's bytes must hash to. Sent last, since a source learns it by reading; may
+    /// be empty.
+    Digests = 2,
+}
+
+impl Part {
+    /// All of them, in the order in which they are sent.
+    pub const ALL: [Self; 3] = [Self::Manifest, Self::Content, Self::Digests];
+}
+
+/// What a source says of its object, on every SPM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Announcement {
+    /// Bytes of each [`Part`].
+    pub lens: [u64; 3],
+    /// Bytes of payload of a symbol, the unit of which content is sent; even, 2 to 65408.
+    pub symbol_bytes: u16,
+    /// BLAKE3 of the manifest: the name of the object, by which a receiver knows one that it has
+    /// begun to receive.
+    pub object: [u8; 32],
+    /// BLAKE3 of the part [`Part::Digests`], once the source knows it.
+    pub digests: Option<[u8; 32]>,
+}
+
+impl Announcement {
+    /// Bytes of one part.
+    pub const fn len(&self, part: Part) -> u64 {
+        self.lens[part as usize]
+    }
+
+    /// Whether there is nothing to send.
+    pub const fn is_empty(&self) -> bool {
+        self.lens[0] == 0 && self.lens[1] == 0 && self.lens[2] == 0
+    }
+}

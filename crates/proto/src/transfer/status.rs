@@ -1,0 +1,99 @@
+//! What a transfer shows of itself to progress displays, metrics and final tables.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use faircast_base::{Duration, NodeId, Time};
+
+/// Where a transfer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// A source waits for receivers; a receiver waits for a source or for the manifest.
+    Gathering,
+    /// Content is sent and received.
+    Sending,
+    /// A source has nothing more that anybody asked for and waits for the last to finish; a
+    /// receiver compares what it has with the digests.
+    Verifying,
+    /// All that was wanted is done.
+    Finished,
+    /// It ended without being done.
+    Failed,
+}
+
+/// What a source knows of one receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MemberState {
+    /// It has said that it is there, and lacks the manifest.
+    Joined,
+    /// It has the manifest and lacks content.
+    Receiving,
+    /// It has everything, compared with the digests.
+    Done,
+    /// It was too slow, is sent nothing for now, and is served when the others are done.
+    Deferred,
+    /// It cannot go on and said why.
+    Failed,
+    /// It said that it leaves.
+    Left,
+    /// It fell silent.
+    Lost,
+}
+
+/// One receiver, as the source knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemberStatus {
+    /// By which it is known for this session.
+    pub id: u64,
+    /// Its node, which a driver can turn into an address.
+    pub node: NodeId,
+    /// The name that it gave itself; may be empty. Printable, at most 64 bytes.
+    pub name: String,
+    /// How it is.
+    pub state: MemberState,
+    /// Bytes of content that it has.
+    pub bytes: u64,
+    /// Its smoothed loss as its reports tell it, 0 to 1.
+    pub loss: f64,
+    /// When it was first heard.
+    pub since: Time,
+    /// When it was last heard.
+    pub heard: Time,
+    /// When it was done.
+    pub done: Option<Time>,
+    /// Why it failed, in its own words; printable.
+    pub reason: String,
+}
+
+/// A transfer at one end, at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TransferStatus {
+    /// Where it is.
+    pub stage: Stage,
+    /// Bytes of content in all; `None` before a receiver knows.
+    pub bytes_total: Option<u64>,
+    /// A receiver: bytes of content that it has. A source: the least that a member has which is
+    /// neither deferred nor gone.
+    pub bytes_done: u64,
+    /// Bytes of content that were there at the start.
+    pub bytes_found: u64,
+    /// Packets with source symbols that were sent or received.
+    pub symbols: u64,
+    /// Packets with parity that were sent or received.
+    pub parity: u64,
+    /// Of those, packets that repaired nothing (receiver), or that were sent in answer to a request
+    /// for less than a whole block (source).
+    pub repairs: u64,
+    /// Requests for repair that were sent or received.
+    pub requests: u64,
+    /// Payload rate that the congestion control allows now, in bits per second, where it tells.
+    pub rate_bits_per_s: Option<f64>,
+    /// Smoothed round trip to the representative.
+    pub rtt: Option<Duration>,
+    /// The receiver that limits the rate: pgmcc's acker, TFMCC's CLR.
+    pub limiting: Option<NodeId>,
+    /// A source: all receivers that it knows. A receiver: empty.
+    pub members: Vec<MemberStatus>,
+    /// Why it failed; for people.
+    pub reason: Option<String>,
+}

@@ -1,0 +1,94 @@
+//! Where a receiver puts an object.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
+
+use super::{Announcement, Part};
+
+/// Where a receiver puts an object. A driver of real networks gives one over files, the simulator
+/// one in memory; the machine that uses it waits for nothing: what takes long is begun by one call
+/// and asked for by another.
+///
+/// A store that has failed is not called again.
+pub trait Store: Send {
+    /// A source has announced this object. The store may find parts of it from an earlier run.
+    ///
+    /// # Errors
+    /// The object is not wanted or cannot be kept.
+    fn announce(&mut self, announcement: &Announcement) -> Result<(), StoreError>;
+
+    /// Takes bytes of a part, `bytes` and then `zeros` zero bytes, at `offset`. Ranges come in any
+    /// order, none twice unless [`verify`](Self::verify) found it damaged. Content is not given
+    /// before [`open`](Self::open) has been answered.
+    ///
+    /// # Errors
+    /// The bytes cannot be kept.
+    fn write(
+        &mut self,
+        part: Part,
+        offset: u64,
+        bytes: &[u8],
+        zeros: u32,
+    ) -> Result<(), StoreError>;
+
+    /// Appends `len` bytes that were written before to `out`, for repair by parity.
+    ///
+    /// # Errors
+    /// They cannot be read back.
+    fn read(
+        &mut self,
+        part: Part,
+        offset: u64,
+        len: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), StoreError>;
+
+    /// The whole manifest is there and is the one that was announced. `Done` has the ranges of
+    /// content that are there already, ascending and apart. Called again until it is done.
+    ///
+    /// # Errors
+    /// The manifest asks for what must not be, or what it asks for cannot be made.
+    fn open(&mut self) -> Result<StoreProgress<Vec<Range<u64>>>, StoreError>;
+
+    /// All content and all digests are there. Called again until it is done. Where the verdict is
+    /// [`Verdict::Intact`] the object is in its final place.
+    ///
+    /// # Errors
+    /// What is there cannot be read, or not be put in its place.
+    fn verify(&mut self) -> Result<StoreProgress<Verdict>, StoreError>;
+}
+
+/// An answer, or none yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreProgress<T> {
+    /// Not yet: ask again.
+    Pending,
+    /// The answer.
+    Done(T),
+}
+
+/// What came of comparing content with its digests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every byte is as it was sent.
+    Intact,
+    /// These ranges of content are not, and must be had again; ascending and apart.
+    Damaged(Vec<Range<u64>>),
+}
+
+/// Why a store cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreError {
+    /// For people: what, where, and what to do. Its first 120 bytes are told to the sender.
+    pub reason: String,
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl core::error::Error for StoreError {}

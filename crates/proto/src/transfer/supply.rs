@@ -1,0 +1,56 @@
+//! From where a source takes an object.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::Part;
+
+/// From where a source takes an object: files, memory, or zeros that stand for both. A repair may
+/// ask for any part of it again, so it is read by position and never consumed.
+pub trait Supply: Send {
+    /// Bytes of a part. Never changes.
+    fn len(&self, part: Part) -> u64;
+
+    /// BLAKE3 of the manifest.
+    fn object(&self) -> [u8; 32];
+
+    /// BLAKE3 of the digests; `None` while they are being computed. They may be read once it is
+    /// known.
+    ///
+    /// # Errors
+    /// The content cannot be read, or has changed.
+    fn digests(&mut self) -> Result<Option<[u8; 32]>, SupplyError>;
+
+    /// Appends bytes `offset .. offset + len` of a part to `out`, and returns how many zero bytes
+    /// stand for the rest: either all of the range is appended and 0 returned, or none of it and
+    /// `len`.
+    ///
+    /// # Errors
+    /// The content cannot be read, or has changed.
+    fn read(
+        &mut self,
+        part: Part,
+        offset: u64,
+        len: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<u32, SupplyError>;
+
+    /// Content will be asked for from `offset` on, mostly ascending: read ahead.
+    fn expect(&mut self, _offset: u64) {}
+}
+
+/// Why a supply cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SupplyError {
+    /// For people: what, where, and what to do.
+    pub reason: String,
+}
+
+impl fmt::Display for SupplyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl core::error::Error for SupplyError {}
