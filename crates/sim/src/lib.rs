@@ -27,7 +27,7 @@ mod tree;
 mod wheel;
 
 pub use builtin::{Builtin, catalog};
-pub use delivery::Delivery;
-pub use engine::{LinkBalance, Observer, Outcome, Protocols, SimError, Simulation, Unobserved};
+pub use delivery::{Delivery, Sent};
+pub use engine::{content_of, LinkBalance, Observer, Outcome, Protocols, SimError, Simulation, Unobserved};
 pub use fabric::{Fabric, Parcel};
 pub use wheel::Wheel;
