@@ -177,7 +177,7 @@ static void send_one(pgm_sock_t *sock, const char *message, size_t length)
             struct timeval left = {0, 0};
             socklen_t size = sizeof left;
             pgm_getsockopt(sock, IPPROTO_PGM, PGM_RATE_REMAIN, &left, &size);
-            if (left.tv_usec > 100) usleep(left.tv_usec > 2000 ? 2000 : (useconds_t)left.tv_usec);
+            usleep(left.tv_usec > 2000 ? 2000 : left.tv_usec < 50 ? 50 : (useconds_t)left.tv_usec);
         } else {
             wait_for(sock, status == PGM_IO_STATUS_CONGESTION ? POLLIN : POLLIN | POLLOUT, 5);
         }

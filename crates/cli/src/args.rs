@@ -135,9 +135,13 @@ pub struct BenchArgs {
     #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = size)]
     pub size: u64,
     /// Rounds of the suite wire, each with every transport once
-    #[arg(long, value_name = "N", default_value = "5")]
+    #[arg(long, value_name = "N", default_value = "3")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
+    /// In the suite wire, cut batches into packets at the sender, as a real network card does,
+    /// instead of moving them through the virtual network whole
+    #[arg(long)]
+    pub no_offload: bool,
     /// Run one case of the suite speed in this process and print its figures
     #[arg(long, hide = true, value_name = "CASE")]
     pub speed_case: Option<String>,

@@ -24,7 +24,7 @@ use crate::args::BenchArgs;
 use crate::error::{Failure, print};
 use crate::interrupt::interrupted;
 use crate::run::write;
-use network::Network;
+use network::{Network, Shape};
 use sitting::{Figures, Sitting};
 use transports::{Kind, TRANSPORTS, Transport};
 
@@ -123,12 +123,16 @@ fn measure(
     uplink: bool,
     args: &BenchArgs,
 ) -> Result<Vec<Measured>, Failure> {
+    let shape = Shape {
+        uplink_mbit_per_s: uplink.then_some(UPLINK_MBIT_PER_S),
+        no_offload: args.no_offload,
+    };
     let (bytes, network) = match uplink {
-        false => (args.size, Network::make("fast", RECEIVERS, None)?),
-        true => (
-            args.size.min(UPLINK_BYTES_MAX),
-            Network::make("slow", UPLINK_RECEIVERS, Some(UPLINK_MBIT_PER_S))?,
-        ),
+        false => (args.size, Network::make("fast", RECEIVERS, shape)?),
+        true => {
+            let network = Network::make("slow", UPLINK_RECEIVERS, shape)?;
+            (args.size.min(UPLINK_BYTES_MAX), network)
+        }
     };
     let sitting = Sitting::new(bytes)?;
     let tools = sitting.tools();

@@ -22,6 +22,15 @@ pub(super) const INTERFACE: &str = "e0";
 /// Name of the bridge's port to the sender.
 pub(super) const SENDER_PORT: &str = "b1";
 
+/// How a network differs from what the kernel makes by itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shape {
+    /// What the sender's interface sends at most.
+    pub(super) uplink_mbit_per_s: Option<u32>,
+    /// Whether the sender's interface takes single packets alone.
+    pub(super) no_offload: bool,
+}
+
 /// Hosts on a bridge. The sender is number 1, receivers follow. Removed when dropped.
 pub(super) struct Network {
     prefix: String,
@@ -29,12 +38,8 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// Makes the network; `uplink_mbit_per_s` limits what the sender's interface sends.
-    pub(super) fn make(
-        name: &str,
-        receivers: u32,
-        uplink_mbit_per_s: Option<u32>,
-    ) -> Result<Self, Failure> {
+    /// Makes the network.
+    pub(super) fn make(name: &str, receivers: u32, shape: Shape) -> Result<Self, Failure> {
         let prefix = format!("{PREFIX}{}-{name}", std::process::id());
         // Made before the first namespace is: whatever fails below, all of them are removed.
         let network = Self { prefix, receivers };
@@ -58,8 +63,12 @@ impl Network {
             ));
         }
         commands.lines().try_for_each(|line| ip(&line.split(' ').collect::<Vec<_>>()))?;
-        if let Some(rate) = uplink_mbit_per_s {
-            let inside = network.namespace(1);
+        let inside = network.namespace(1);
+        if shape.no_offload {
+            let off = format!("netns exec {inside} ethtool -K {INTERFACE} tx-udp-segmentation off");
+            ip(&off.split(' ').collect::<Vec<_>>())?;
+        }
+        if let Some(rate) = shape.uplink_mbit_per_s {
             let shape = format!(
                 "-n {inside} qdisc add dev {INTERFACE} root tbf rate {rate}mbit burst 64kb \
                  latency 50ms"
