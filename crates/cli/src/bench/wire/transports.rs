@@ -284,7 +284,7 @@ impl Transport {
                     "-B",
                     SOCKET_BUFFER,
                     "-b",
-                    "1450",
+                    "1400",
                     "-M",
                     GROUP,
                     "-P",
