@@ -54,6 +54,8 @@ pub enum Verb {
 pub enum On {
     /// In the simulator, in virtual time
     Sim,
+    /// Between network namespaces of this machine, in real time
+    Lab,
 }
 
 /// Arguments of `faircast run`.
@@ -63,13 +65,15 @@ Examples:
   faircast run scenarios/pgmcc-beside-tcp.toml
   faircast run scenarios/pgmcc-beside-tcp.toml --out out --set link.0.rate='1 Mbit/s'
   faircast run scenarios/pgmcc-beside-tcp.toml --set flow.mcc.options.profile=draft --json
+  faircast run scenarios/lab/beside-cubic.toml --on lab
 
 Exit status: 0 done, 1 the run failed or was interrupted, 2 the file or arguments are wrong.")]
 pub struct RunArgs {
     /// The scenario file
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Where to run it: sim, the simulator in virtual time
+    /// Where to run it: sim, the simulator in virtual time; lab, real sockets and the kernel's TCP
+    /// over links emulated in real time (Linux, as root)
     #[arg(long, value_enum, default_value = "sim", hide_possible_values = true)]
     pub on: On,
     /// Seed of all randomness, instead of the file's

@@ -8,11 +8,7 @@ use crate::alarm::Alarm;
 use crate::delivery::Delivery;
 use crate::engine::Simulation;
 use crate::network::{Happening, Kind};
-use crate::packets::{About, Route};
-
-/// Bytes of IPv4 and UDP headers, which every packet of a multicast scheme has on the wire unless
-/// the scenario says otherwise.
-const UDP_IP_BYTES: u32 = 28;
+use crate::packets::Route;
 
 /// A sender or receiver of a flow.
 pub(crate) struct Agent {
@@ -42,7 +38,7 @@ impl Simulation<'_> {
     /// Gives a packet to an agent.
     #[inline]
     pub(crate) fn deliver(&mut self, index: u32, packet: u32) {
-        let packet = self.network.packets.get(packet);
+        let packet = self.fabric.network.packets.get(packet);
         let to = match packet.route {
             Route::Tree(_) => Destination::Group,
             Route::Node { node, .. } => Destination::Node(node),
@@ -58,7 +54,7 @@ impl Simulation<'_> {
         let subject = agent.subject();
         let Some(machine) = &mut agent.machine else { return };
         let mut trace = Tagged { sink: self.sink, subject };
-        let mut cx = Cx { now: self.now, rng: &mut agent.rng, trace: &mut trace };
+        let mut cx = Cx { now: self.fabric.now, rng: &mut agent.rng, trace: &mut trace };
         machine.handle_datagram(&mut cx, datagram);
         self.drain(index);
     }
@@ -67,12 +63,12 @@ impl Simulation<'_> {
     #[inline]
     pub(crate) fn run_timer(&mut self, index: u32) {
         let agent = &mut self.agents[index as usize];
-        agent.alarm.ring(self.now);
+        agent.alarm.ring(self.fabric.now);
         let subject = agent.subject();
         let Some(machine) = &mut agent.machine else { return };
-        if machine.next_timeout().is_some_and(|at| at <= self.now) {
+        if machine.next_timeout().is_some_and(|at| at <= self.fabric.now) {
             let mut trace = Tagged { sink: self.sink, subject };
-            let mut cx = Cx { now: self.now, rng: &mut agent.rng, trace: &mut trace };
+            let mut cx = Cx { now: self.fabric.now, rng: &mut agent.rng, trace: &mut trace };
             machine.handle_timeout(&mut cx);
             self.drain(index);
         } else {
@@ -86,7 +82,7 @@ impl Simulation<'_> {
         let subject = agent.subject();
         let Some(machine) = &mut agent.machine else { return };
         let mut trace = Tagged { sink: self.sink, subject };
-        let mut cx = Cx { now: self.now, rng: &mut agent.rng, trace: &mut trace };
+        let mut cx = Cx { now: self.fabric.now, rng: &mut agent.rng, trace: &mut trace };
         machine.handle_close(&mut cx);
         self.drain(index);
     }
@@ -99,7 +95,7 @@ impl Simulation<'_> {
             let subject = agent.subject();
             let Some(machine) = &mut agent.machine else { return };
             let mut trace = Tagged { sink: self.sink, subject };
-            let mut cx = Cx { now: self.now, rng: &mut agent.rng, trace: &mut trace };
+            let mut cx = Cx { now: self.fabric.now, rng: &mut agent.rng, trace: &mut trace };
             let Some(transmit) = machine.poll_transmit(&mut cx, &mut self.scratch) else { break };
             self.transmit(index, transmit);
         }
@@ -111,7 +107,7 @@ impl Simulation<'_> {
                     AppEvent::Lost { packets } => {
                         agent.delivery.lost_packets += u64::from(packets);
                     }
-                    AppEvent::Completed => agent.delivery.completed = Some(self.now),
+                    AppEvent::Completed => agent.delivery.completed = Some(self.fabric.now),
                     _ => {}
                 }
             }
@@ -125,9 +121,9 @@ impl Simulation<'_> {
         let agent = &mut self.agents[index as usize];
         let Some(machine) = &agent.machine else { return };
         if let Some(at) = machine.next_timeout() {
-            let at = if at < self.now { self.now } else { at };
+            let at = if at < self.fabric.now { self.fabric.now } else { at };
             if agent.alarm.set(at) {
-                self.network.wheel.push(at, Happening::new(Kind::Timer, index));
+                self.fabric.network.wheel.push(at, Happening::new(Kind::Timer, index));
             }
         }
     }
@@ -136,43 +132,7 @@ impl Simulation<'_> {
     fn transmit(&mut self, index: u32, transmit: Transmit) {
         let agent = &self.agents[index as usize];
         let (flow, from) = (agent.flow, agent.node);
-        let own_len = self.scratch.len() as u32 + transmit.zeros;
-        let wire_len =
-            transmit.wire_len.unwrap_or_else(|| self.wire_len(flow, own_len, transmit.payload_len));
-        let route = match transmit.to {
-            Destination::Group => Route::Tree(flow.0),
-            Destination::Node(node) => Route::Node { node, agent: self.agent_at(flow, node) },
-        };
-        let about = About {
-            zeros: transmit.zeros,
-            wire_len,
-            payload_len: transmit.payload_len,
-            flow,
-            from,
-            route,
-            time_to_live: transmit.time_to_live,
-            router_alert: transmit.router_alert,
-        };
-        let packet = self.network.packets.insert(&self.scratch, about);
+        self.fabric.transmit((flow, from), &self.scratch, transmit, 0, self.sink);
         self.scratch.clear();
-        self.network.forward(self.now, from, packet, 0, self.sink);
-    }
-
-    /// Bytes on the wire of a packet of `own_len` bytes. With the scenario's own header size, data
-    /// packets count payload and that, and control packets what the protocol encodes: ns-2 counts
-    /// so.
-    pub(crate) fn wire_len(&self, flow: FlowId, own_len: u32, payload_len: u32) -> u32 {
-        match self.scenario.flows[flow.index()].header {
-            None => own_len + UDP_IP_BYTES,
-            Some(header) if payload_len > 0 => payload_len + header.count() as u32,
-            Some(_) => own_len,
-        }
-    }
-
-    /// The agent of a flow at a node.
-    pub(crate) fn agent_at(&self, flow: FlowId, node: NodeId) -> Option<u32> {
-        let agents = &self.agents_by_node[flow.index()];
-        let place = agents.binary_search_by_key(&node, |(node, _)| *node).ok()?;
-        Some(agents[place].1)
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use faircast_base::{Duration, Event, FlowId, NodeId, Purpose, Rng, Time};
+use faircast_base::{Event, FlowId, NodeId, Purpose, Rng, Time};
 use faircast_proto::Machine;
 use faircast_proto::content::{Content, InMemory, Zeros};
 use faircast_proto::relay::RelayProgram;
@@ -11,16 +11,14 @@ use faircast_scenario::{Data, Flow, Join, Program, Scenario};
 use faircast_trace::{Record, Sink};
 
 use crate::agents::Agent;
+use crate::builtin::is_lab_only;
 use crate::delivery::{Delivery, Sent};
-use crate::network::{Happening, Kind, Network};
-use crate::packets::Route;
-use crate::relays::Relays;
+use crate::fabric::Fabric;
+use crate::network::{Happening, Kind};
 use crate::topology::NONE;
 
 /// How often an [`Observer`] is asked, in events.
 const OBSERVE_EVERY: u64 = 1 << 14;
-/// Records of link counters that a run writes at the most, over all links.
-const LINK_SAMPLES_MAX: u64 = 2_000_000;
 
 /// Makes machines and programs by the names in a scenario. The names and options were checked
 /// when the scenario was read.
@@ -63,6 +61,17 @@ pub enum SimError {
         /// Why not.
         source: std::io::Error,
     },
+    /// A flow runs what only the lab has.
+    #[error(
+        "flow \"{flow}\": protocol = \"{protocol}\" is the kernel's own TCP, which only the lab \
+         runs; use --on lab, or tcp-reno, tcp-newreno or tcp-sack in the simulator"
+    )]
+    LabOnly {
+        /// The flow.
+        flow: String,
+        /// Its protocol.
+        protocol: String,
+    },
 }
 
 /// What a run did.
@@ -104,21 +113,13 @@ enum Action {
 
 /// One run of a scenario.
 pub struct Simulation<'a> {
-    pub(crate) scenario: &'a Scenario,
-    pub(crate) protocols: &'a dyn Protocols,
+    scenario: &'a Scenario,
+    protocols: &'a dyn Protocols,
     pub(crate) sink: &'a mut dyn Sink,
-    pub(crate) now: Time,
-    pub(crate) network: Network,
+    pub(crate) fabric: Fabric<'a>,
     pub(crate) agents: Vec<Agent>,
-    /// For each flow its agents, sorted by node.
-    pub(crate) agents_by_node: Vec<Vec<(NodeId, u32)>>,
-    pub(crate) relays: Relays,
-    /// For each node whether a program runs there.
-    has_program: Vec<bool>,
     /// For each flow what it sends.
     sent: Vec<Sent>,
-    /// For each flow its first agent, the sender; its receivers follow in the scenario's order.
-    first_agent: Vec<u32>,
     actions: Vec<Action>,
     pub(crate) scratch: Vec<u8>,
 }
@@ -127,7 +128,7 @@ impl<'a> Simulation<'a> {
     /// Prepares a run. Events go to `sink` as they happen.
     ///
     /// # Errors
-    /// A file to send cannot be read.
+    /// A file to send cannot be read, or a flow runs what only the lab has.
     pub fn new(
         scenario: &'a Scenario,
         protocols: &'a dyn Protocols,
@@ -137,18 +138,17 @@ impl<'a> Simulation<'a> {
             scenario,
             protocols,
             sink,
-            now: Time::ZERO,
-            network: Network::new(scenario),
+            fabric: Fabric::new(scenario, protocols),
             agents: Vec::new(),
-            agents_by_node: Vec::new(),
-            relays: Relays::default(),
-            has_program: scenario.nodes.iter().map(|node| node.program.is_some()).collect(),
             sent: Vec::new(),
-            first_agent: Vec::new(),
             actions: Vec::new(),
             scratch: Vec::new(),
         };
         for (index, flow) in scenario.flows.iter().enumerate() {
+            if is_lab_only(&flow.protocol) {
+                let (flow, protocol) = (flow.name.clone(), flow.protocol.clone());
+                return Err(SimError::LabOnly { flow, protocol });
+            }
             simulation.add_flow(FlowId(index as u32), flow)?;
         }
         Ok(simulation)
@@ -157,17 +157,17 @@ impl<'a> Simulation<'a> {
     /// Runs to the scenario's end, or until the observer ends it.
     pub fn run(mut self, observer: &mut dyn Observer) -> Outcome {
         let end = Time::ZERO + self.scenario.duration;
-        self.schedule_samples();
+        self.fabric.schedule_samples();
         let (mut events, mut hash, mut interrupted) = (0u64, 0u64, false);
         let mut beyond_end = None;
-        while let Some((at, happening)) = self.network.wheel.pop() {
+        while let Some((at, happening)) = self.fabric.network.wheel.pop() {
             if at > end {
                 beyond_end = Some(happening);
                 break;
             }
             events += 1;
             hash = fold(hash, at, happening);
-            self.now = at;
+            self.fabric.now = at;
             self.happen(happening);
             if events.is_multiple_of(OBSERVE_EVERY) && observer.observe(at, events).is_break() {
                 interrupted = true;
@@ -175,14 +175,14 @@ impl<'a> Simulation<'a> {
             }
         }
         if !interrupted {
-            self.now = end;
+            self.fabric.now = end;
         }
-        self.network.sample(self.now, self.sink);
-        let balances = self.network.balances(beyond_end);
+        self.fabric.sample(self.sink);
+        let balances = self.fabric.network.balances(beyond_end);
         Outcome {
-            at: self.now,
+            at: self.fabric.now,
             events,
-            packet_hops: self.network.packet_hops(self.now),
+            packet_hops: self.fabric.network.packet_hops(self.fabric.now),
             interrupted,
             event_hash: hash,
             deliveries: self.deliveries(),
@@ -201,37 +201,20 @@ impl<'a> Simulation<'a> {
                 }
             }
             Kind::Timer => self.run_timer(event.subject),
-            Kind::RelayTimer => self.run_relay_timer(event.subject),
+            Kind::RelayTimer => self.fabric.run_relay_timer(event.subject, self.sink),
             Kind::Action => self.act(self.actions[event.subject as usize]),
-            Kind::Sample => self.network.sample(self.now, self.sink),
+            Kind::Sample => self.fabric.sample(self.sink),
         }
     }
 
-    /// A copy of a packet reaches the end of a link.
+    /// A copy of a packet reaches the end of a link. What listens there gets it before it goes on.
     #[inline]
     fn arrive(&mut self, packet: u32, link: u32, hops: u8) {
-        let node = self.network.arrive(link);
-        if self.has_program[node.index()] && self.relay(node, packet, link, hops) {
-            self.network.packets.release(packet);
-            return;
+        let arrival = self.fabric.arrive(packet, link, hops, self.sink);
+        if arrival.agent != NONE {
+            self.deliver(arrival.agent, packet);
         }
-        match self.network.packets.get(packet).route {
-            Route::Tree(tree) => {
-                let agent = self.network.trees[tree as usize].member(node);
-                if agent != NONE {
-                    self.deliver(agent, packet);
-                }
-            }
-            Route::Node { node: destination, agent } if destination == node => {
-                if let Some(agent) = agent {
-                    self.deliver(agent, packet);
-                }
-                self.network.packets.release(packet);
-                return;
-            }
-            Route::Node { .. } => {}
-        }
-        self.network.forward(self.now, node, packet, hops, self.sink);
+        self.fabric.send_on(arrival, self.sink);
     }
 
     fn add_flow(&mut self, id: FlowId, flow: &'a Flow) -> Result<(), SimError> {
@@ -239,7 +222,6 @@ impl<'a> Simulation<'a> {
         let real = matches!(sent, Sent::Real { .. });
         self.sent.push(sent);
         let first = self.agents.len() as u32;
-        self.first_agent.push(first);
         let rng = |node, index| Rng::new(self.scenario.seed, node, Purpose::Machine(index));
         let mut sender = Agent::new(id, flow.from, true, rng(flow.from, first), false);
         sender.machine = Some(self.protocols.sender(flow, id, content));
@@ -248,9 +230,6 @@ impl<'a> Simulation<'a> {
             let index = first + 1 + place as u32;
             agents.push(Agent::new(id, *node, false, rng(*node, index), real));
         }
-        let mut by_node: Vec<_> = agents.iter().map(|agent| agent.node).zip(first..).collect();
-        by_node.sort_unstable();
-        self.agents_by_node.push(by_node);
         self.agents.append(&mut agents);
         let mut joins: Vec<&Join> = flow.join.iter().collect();
         joins.sort_by_key(|join| join.node);
@@ -284,32 +263,17 @@ impl<'a> Simulation<'a> {
     fn schedule(&mut self, at: Time, action: Action) {
         let index = self.actions.len() as u32;
         self.actions.push(action);
-        self.network.wheel.push(at, Happening::new(Kind::Action, index));
-    }
-
-    fn schedule_samples(&mut self) {
-        let links = self.scenario.links.len().max(1) as u64;
-        let samples = (LINK_SAMPLES_MAX / links).clamp(20, 1000);
-        let end = self.scenario.duration;
-        let every = Duration::from_nanos((end.as_nanos() / samples).max(1));
-        let mut at = Time::ZERO + every;
-        while at < Time::ZERO + end {
-            self.network.wheel.push(at, Happening::new(Kind::Sample, 0));
-            at += every;
-        }
-        // Averages begin at the end of the warm-up, so the counters of that moment are needed.
-        let warm = Time::ZERO + self.scenario.warmup;
-        self.network.wheel.push(warm, Happening::new(Kind::Sample, 0));
+        self.fabric.network.wheel.push(at, Happening::new(Kind::Action, index));
     }
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Stop(flow) => self.close(self.first_agent[flow.index()]),
+            Action::Stop(flow) => self.close(self.fabric.sender(flow)),
             Action::Join { agent } => self.join(agent),
             Action::Leave { agent } => {
                 self.close(agent);
                 let Agent { flow, node, .. } = self.agents[agent as usize];
-                if self.network.trees[flow.index()].leave(node) {
+                if self.fabric.leave(flow, node) {
                     self.say(agent, Event::Left);
                 }
             }
@@ -319,10 +283,10 @@ impl<'a> Simulation<'a> {
     fn join(&mut self, index: u32) {
         let Agent { flow: id, node, .. } = self.agents[index as usize];
         let flow = &self.scenario.flows[id.index()];
-        if !self.network.trees[id.index()].join(node, index) {
+        if !self.fabric.join(id, node) {
             return;
         }
-        let machine = self.protocols.receiver(flow, id, node, self.now);
+        let machine = self.protocols.receiver(flow, id, node, self.fabric.now);
         self.agents[index as usize].machine = Some(machine);
         self.say(index, Event::Joined);
         self.drain(index);
@@ -330,7 +294,7 @@ impl<'a> Simulation<'a> {
 
     fn say(&mut self, agent: u32, event: Event) {
         let subject = self.agents[agent as usize].subject();
-        self.sink.record(&Record { at: self.now, subject, event });
+        self.sink.record(&Record { at: self.fabric.now, subject, event });
     }
 
     fn deliveries(&self) -> Vec<Vec<(Delivery, bool)>> {
@@ -341,12 +305,15 @@ impl<'a> Simulation<'a> {
                 |agent: &Agent| (agent.delivery.clone(), agent.delivery.intact(&self.sent[flow]));
             agents.iter().map(checked).collect()
         };
-        self.first_agent.iter().enumerate().map(of_flow).collect()
+        self.fabric.senders().iter().enumerate().map(of_flow).collect()
     }
 }
 
 /// What a flow sends, for its machine and for the comparison at the end.
-fn content_of(flow: &Flow) -> Result<(Box<dyn Content>, Sent), SimError> {
+///
+/// # Errors
+/// A file to send cannot be read.
+pub fn content_of(flow: &Flow) -> Result<(Box<dyn Content>, Sent), SimError> {
     let zeros = |len| (Box::new(Zeros { len }) as Box<dyn Content>, Sent::Zeros(len));
     Ok(match &flow.data {
         Data::Unlimited => zeros(None),

@@ -3,7 +3,8 @@
 //! The simulator drives the same protocol machines as the lab and real networks do. It knows
 //! nothing of what they are; it gives them time and packets and records what they say.
 //!
-//! Reading order: [`Simulation`] (the loop), `network` (links, routes, trees), `agents` (machines
+//! Reading order: [`Simulation`] (the loop), [`Fabric`] (all between the ends, which the lab drives
+//! in real time), `network` (links, routes, trees), `agents` (machines
 //! at the ends), `relays` (programs in routers), [`Wheel`] (the event queue), then `tcp` and `cbr`
 //! (background traffic).
 
@@ -15,6 +16,7 @@ mod alarm;
 mod builtin;
 mod delivery;
 mod engine;
+mod fabric;
 mod network;
 mod packets;
 mod relays;
@@ -25,6 +27,7 @@ mod tree;
 mod wheel;
 
 pub use builtin::{Builtin, catalog};
-pub use delivery::Delivery;
-pub use engine::{LinkBalance, Observer, Outcome, Protocols, SimError, Simulation, Unobserved};
+pub use delivery::{Delivery, Sent};
+pub use engine::{content_of, LinkBalance, Observer, Outcome, Protocols, SimError, Simulation, Unobserved};
+pub use fabric::{Fabric, Parcel};
 pub use wheel::Wheel;

@@ -44,6 +44,8 @@ pub(crate) struct About {
     /// Hops that it may travel in all.
     pub(crate) time_to_live: u8,
     pub(crate) router_alert: bool,
+    /// What the driver that sent it wants to see again where it arrives.
+    pub(crate) tag: u32,
 }
 
 impl Deref for Packet {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use faircast_base::{Cx, FlowId, NodeId, Purpose, Rng};
 use faircast_proto::relay::{PortId, RelayPacket, RelayProgram, RelayTransmit, Verdict};
 use faircast_proto::{Datagram, Destination};
-use faircast_trace::{Subject, Tagged};
+use faircast_trace::{Sink, Subject, Tagged};
 
 use crate::alarm::Alarm;
-use crate::engine::Simulation;
+use crate::fabric::Fabric;
 use crate::network::{Happening, Kind};
 use crate::packets::{About, Route};
 use crate::topology::NONE;
@@ -32,10 +32,17 @@ pub(crate) struct Relays {
     ports_out: Vec<PortId>,
 }
 
-impl Simulation<'_> {
+impl Fabric<'_> {
     /// Shows a packet that came in over `link` to the router's program, if it wants to see it.
     /// True where the packet ends there.
-    pub(crate) fn relay(&mut self, node: NodeId, packet: u32, link: u32, hops: u8) -> bool {
+    pub(crate) fn relay(
+        &mut self,
+        node: NodeId,
+        packet: u32,
+        link: u32,
+        hops: u8,
+        sink: &mut dyn Sink,
+    ) -> bool {
         let info = self.network.packets.get(packet);
         let (flow, alert) = (info.flow, info.router_alert);
         let addressed = matches!(info.route, Route::Node { node: to, .. } if to == node);
@@ -65,23 +72,23 @@ impl Simulation<'_> {
             time_to_live: info.time_to_live.saturating_sub(hops),
         };
         let entry = &mut relays.entries[index as usize];
-        let mut trace = Tagged { sink: self.sink, subject: Subject::Node(node) };
+        let mut trace = Tagged { sink, subject: Subject::Node(node) };
         let mut cx = Cx { now: self.now, rng: &mut entry.rng, trace: &mut trace };
         let verdict = entry.program.handle_packet(&mut cx, &view, &mut relays.out);
-        self.send_relay_output(index);
+        self.send_relay_output(index, sink);
         verdict == Verdict::Consume
     }
 
     /// Runs a program's timer.
-    pub(crate) fn run_relay_timer(&mut self, index: u32) {
+    pub(crate) fn run_relay_timer(&mut self, index: u32, sink: &mut dyn Sink) {
         let entry = &mut self.relays.entries[index as usize];
         entry.alarm.ring(self.now);
         if entry.program.next_timeout().is_some_and(|at| at <= self.now) {
-            let mut trace = Tagged { sink: self.sink, subject: Subject::Node(entry.node) };
+            let mut trace = Tagged { sink, subject: Subject::Node(entry.node) };
             let mut cx = Cx { now: self.now, rng: &mut entry.rng, trace: &mut trace };
             entry.program.handle_timeout(&mut cx, &mut self.relays.out);
         }
-        self.send_relay_output(index);
+        self.send_relay_output(index, sink);
     }
 
     /// The program of `node` for `flow`, made when the flow's first packet comes by.
@@ -119,11 +126,11 @@ impl Simulation<'_> {
         self.relays.ports_out.extend(links.iter().map(port));
     }
 
-    fn send_relay_output(&mut self, index: u32) {
+    fn send_relay_output(&mut self, index: u32, sink: &mut dyn Sink) {
         let Relay { node, flow, .. } = self.relays.entries[index as usize];
         let mut out = std::mem::take(&mut self.relays.out);
         for transmit in out.drain(..) {
-            self.send_from_relay(node, flow, transmit);
+            self.send_from_relay(node, flow, transmit, sink);
         }
         self.relays.out = out;
         let entry = &mut self.relays.entries[index as usize];
@@ -135,13 +142,16 @@ impl Simulation<'_> {
         }
     }
 
-    fn send_from_relay(&mut self, node: NodeId, flow: FlowId, transmit: RelayTransmit) {
+    fn send_from_relay(
+        &mut self,
+        node: NodeId,
+        flow: FlowId,
+        transmit: RelayTransmit,
+        sink: &mut dyn Sink,
+    ) {
         let own_len = transmit.bytes.len() as u32 + transmit.zeros;
         let wire_len = self.wire_len(flow, own_len, transmit.payload_len);
-        let route = match transmit.to {
-            Destination::Group => Route::Tree(flow.0),
-            Destination::Node(to) => Route::Node { node: to, agent: self.agent_at(flow, to) },
-        };
+        let route = self.route(flow, transmit.to);
         let about = About {
             zeros: transmit.zeros,
             wire_len,
@@ -151,13 +161,14 @@ impl Simulation<'_> {
             route,
             time_to_live: transmit.time_to_live,
             router_alert: transmit.router_alert,
+            tag: 0,
         };
         let packet = self.network.packets.insert(&transmit.bytes, about);
         match transmit.port {
-            None => self.network.forward(self.now, node, packet, 0, self.sink),
+            None => self.network.forward(self.now, node, packet, 0, sink),
             Some(PortId(port)) => {
                 match self.network.topology.ports(node).get(port as usize).copied() {
-                    Some(link) => self.network.send_over(self.now, link, packet, 0, self.sink),
+                    Some(link) => self.network.send_over(self.now, link, packet, 0, sink),
                     None => self.network.packets.release(packet),
                 }
             }

@@ -76,6 +76,19 @@ impl<T: Copy> Wheel<T> {
         self.place(at.as_nanos().max(self.last), event);
     }
 
+    /// The time of the earliest event. Looks at the events of one slot, and takes none: what is
+    /// scheduled afterwards may be earlier.
+    pub fn next_time(&self) -> Option<Time> {
+        if self.occupied == 0 {
+            return None;
+        }
+        let level_index = self.occupied.trailing_zeros() as usize;
+        let level = &self.levels[level_index];
+        let slot = &level.slots[level.occupied.trailing_zeros() as usize];
+        let waiting = if level_index == 0 { &slot[self.head..] } else { &slot[..] };
+        waiting.iter().map(|(time, _)| Time::from_nanos(*time)).min()
+    }
+
     /// Takes the earliest event.
     #[inline]
     pub fn pop(&mut self) -> Option<(Time, T)> {

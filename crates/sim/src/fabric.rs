@@ -1,0 +1,308 @@
+//! Everything between the ends of flows: links, routes, trees, memberships, programs in routers.
+//!
+//! Whoever drives it gives it time: the simulator takes its events one after the other, the lab
+//! when their moment has come. Ends are known by number: for each flow its sender, then its
+//! receivers in the scenario's order.
+
+use faircast_base::{Duration, FlowId, NodeId, Time};
+use faircast_proto::{Destination, Transmit};
+use faircast_scenario::{Flow, Scenario};
+use faircast_trace::Sink;
+
+use crate::engine::Protocols;
+use crate::network::{Happening, Kind, Network};
+use crate::packets::{About, Route};
+use crate::relays::Relays;
+use crate::topology::NONE;
+
+/// Bytes of IPv4 and UDP headers, which every packet of a multicast scheme has on the wire unless
+/// the scenario says otherwise.
+const UDP_IP_BYTES: u32 = 28;
+/// Records of link counters that a run writes at the most, over all links.
+const LINK_SAMPLES_MAX: u64 = 2_000_000;
+
+/// All links, routers and trees of a scenario, and the packets on them.
+pub struct Fabric<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) protocols: &'a dyn Protocols,
+    pub(crate) now: Time,
+    pub(crate) network: Network,
+    pub(crate) relays: Relays,
+    /// For each node whether a program runs there.
+    has_program: Vec<bool>,
+    /// For each flow its ends, sorted by node.
+    ends_by_node: Vec<Vec<(NodeId, u32)>>,
+    /// For each flow the number of its sender.
+    senders: Vec<u32>,
+}
+
+/// A packet that has come to an end of its flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Parcel<'a> {
+    /// When it came.
+    pub at: Time,
+    /// The number of the end that it came to.
+    pub end: u32,
+    /// Whose packet it is.
+    pub flow: FlowId,
+    /// Whom the network says it is from.
+    pub from: NodeId,
+    /// Whether it came to the group or to this node alone.
+    pub to: Destination,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// Zero bytes that follow them.
+    pub zeros: u32,
+    /// Bytes of payload in it.
+    pub payload_len: u32,
+    /// Hops that it may still travel.
+    pub time_to_live: u8,
+    /// What its sender's driver gave with it; 0 where a program in a router sent it.
+    pub tag: u32,
+}
+
+/// A copy of a packet at a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) packet: u32,
+    pub(crate) node: NodeId,
+    pub(crate) hops: u8,
+    /// Who gets it, or [`NONE`].
+    pub(crate) agent: u32,
+    /// Whether it ends here.
+    pub(crate) ends: bool,
+}
+
+impl<'a> Fabric<'a> {
+    /// The network of a scenario at time zero, without members. Programs in routers come from
+    /// `protocols`.
+    pub fn new(scenario: &'a Scenario, protocols: &'a dyn Protocols) -> Self {
+        let (mut senders, mut ends_by_node) = (Vec::new(), Vec::new());
+        let mut next = 0;
+        for flow in &scenario.flows {
+            senders.push(next);
+            let mut by_node: Vec<_> = ends_of(flow).zip(next..).collect();
+            next += by_node.len() as u32;
+            by_node.sort_unstable();
+            ends_by_node.push(by_node);
+        }
+        Self {
+            scenario,
+            protocols,
+            now: Time::ZERO,
+            network: Network::new(scenario),
+            relays: Relays::default(),
+            has_program: scenario.nodes.iter().map(|node| node.program.is_some()).collect(),
+            ends_by_node,
+            senders,
+        }
+    }
+
+    /// The moment that it has reached.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// For each flow the number of its sender; its receivers follow in the scenario's order.
+    pub fn senders(&self) -> &[u32] {
+        &self.senders
+    }
+
+    /// The number of a flow's sender.
+    pub(crate) fn sender(&self, flow: FlowId) -> u32 {
+        self.senders[flow.index()]
+    }
+
+    /// The number of the end of a flow at a node.
+    pub(crate) fn end_at(&self, flow: FlowId, node: NodeId) -> Option<u32> {
+        let ends = &self.ends_by_node[flow.index()];
+        let place = ends.binary_search_by_key(&node, |(node, _)| *node).ok()?;
+        Some(ends[place].1)
+    }
+
+    /// Makes the receiver of a flow at `node` a member. False where it is one, or is none of the
+    /// flow's receivers.
+    pub fn join(&mut self, flow: FlowId, node: NodeId) -> bool {
+        let Some(end) = self.end_at(flow, node) else { return false };
+        self.network.trees[flow.index()].join(node, end)
+    }
+
+    /// Ends its membership. False where it is no member.
+    pub fn leave(&mut self, flow: FlowId, node: NodeId) -> bool {
+        self.network.trees[flow.index()].leave(node)
+    }
+
+    /// Asks for the counters of the links at the end of the warm-up and at regular moments.
+    pub fn schedule_samples(&mut self) {
+        let links = self.scenario.links.len().max(1) as u64;
+        let samples = (LINK_SAMPLES_MAX / links).clamp(20, 1000);
+        let end = self.scenario.duration;
+        let every = Duration::from_nanos((end.as_nanos() / samples).max(1));
+        let mut at = Time::ZERO + every;
+        while at < Time::ZERO + end {
+            self.network.wheel.push(at, Happening::new(Kind::Sample, 0));
+            at += every;
+        }
+        // Averages begin at the end of the warm-up, so the counters of that moment are needed.
+        let warm = Time::ZERO + self.scenario.warmup;
+        self.network.wheel.push(warm, Happening::new(Kind::Sample, 0));
+    }
+
+    /// Records the counters of every link that has been offered anything.
+    pub fn sample(&mut self, sink: &mut dyn Sink) {
+        self.network.sample(self.now, sink);
+    }
+
+    /// Packets whose transmission over any link has ended.
+    pub fn packet_hops(&mut self) -> u64 {
+        self.network.packet_hops(self.now)
+    }
+
+    /// When something happens next; nothing does where it is `None`.
+    pub fn next_time(&self) -> Option<Time> {
+        self.network.wheel.next_time()
+    }
+
+    /// Lets everything happen that is due by `now`, each thing at its own moment, and goes on to
+    /// that moment. Packets that come to an end of their flow go to `deliver`. Returns how many
+    /// things happened. Moments before the one reached are taken as that.
+    pub fn advance(
+        &mut self,
+        now: Time,
+        sink: &mut dyn Sink,
+        deliver: &mut dyn FnMut(Parcel<'_>),
+    ) -> u64 {
+        let mut events = 0;
+        while self.next_time().is_some_and(|at| at <= now) {
+            let Some((at, event)) = self.network.wheel.pop() else { break };
+            self.now = at;
+            events += 1;
+            match event.kind {
+                Kind::Arrival { stride } => {
+                    let mut link = event.link;
+                    for _ in 0..event.count {
+                        let arrival = self.arrive(event.subject, link, event.hops, sink);
+                        if arrival.agent != NONE {
+                            deliver(self.parcel(&arrival));
+                        }
+                        self.send_on(arrival, sink);
+                        link += u32::from(stride);
+                    }
+                }
+                Kind::RelayTimer => self.run_relay_timer(event.subject, sink),
+                Kind::Sample => self.sample(sink),
+                // The simulator's own.
+                Kind::Timer | Kind::Action => {}
+            }
+        }
+        self.now = self.now.max(now);
+        events
+    }
+
+    /// Puts a packet of a flow's end on the wire, at the moment reached.
+    pub fn transmit(
+        &mut self,
+        (flow, from): (FlowId, NodeId),
+        bytes: &[u8],
+        transmit: Transmit,
+        tag: u32,
+        sink: &mut dyn Sink,
+    ) {
+        let own_len = bytes.len() as u32 + transmit.zeros;
+        let wire_len =
+            transmit.wire_len.unwrap_or_else(|| self.wire_len(flow, own_len, transmit.payload_len));
+        let about = About {
+            zeros: transmit.zeros,
+            wire_len,
+            payload_len: transmit.payload_len,
+            flow,
+            from,
+            route: self.route(flow, transmit.to),
+            time_to_live: transmit.time_to_live,
+            router_alert: transmit.router_alert,
+            tag,
+        };
+        let packet = self.network.packets.insert(bytes, about);
+        self.network.forward(self.now, from, packet, 0, sink);
+    }
+
+    /// A copy of a packet reaches the end of a link. [`send_on`](Self::send_on) must follow, once
+    /// whoever is to get it has it.
+    #[inline]
+    pub(crate) fn arrive(
+        &mut self,
+        packet: u32,
+        link: u32,
+        hops: u8,
+        sink: &mut dyn Sink,
+    ) -> Arrival {
+        let node = self.network.arrive(link);
+        let arrival = Arrival { packet, node, hops, agent: NONE, ends: true };
+        if self.has_program[node.index()] && self.relay(node, packet, link, hops, sink) {
+            return arrival;
+        }
+        match self.network.packets.get(packet).route {
+            Route::Tree(tree) => {
+                let agent = self.network.trees[tree as usize].member(node);
+                Arrival { agent, ends: false, ..arrival }
+            }
+            Route::Node { node: destination, agent } if destination == node => {
+                Arrival { agent: agent.unwrap_or(NONE), ..arrival }
+            }
+            Route::Node { .. } => Arrival { ends: false, ..arrival },
+        }
+    }
+
+    /// Sends a packet on from where it has arrived, unless it ends there.
+    #[inline]
+    pub(crate) fn send_on(&mut self, arrival: Arrival, sink: &mut dyn Sink) {
+        let Arrival { packet, node, hops, ends, .. } = arrival;
+        if ends {
+            self.network.packets.release(packet);
+        } else {
+            self.network.forward(self.now, node, packet, hops, sink);
+        }
+    }
+
+    fn parcel(&self, arrival: &Arrival) -> Parcel<'_> {
+        let packet = self.network.packets.get(arrival.packet);
+        Parcel {
+            at: self.now,
+            end: arrival.agent,
+            flow: packet.flow,
+            from: packet.from,
+            to: match packet.route {
+                Route::Tree(_) => Destination::Group,
+                Route::Node { node, .. } => Destination::Node(node),
+            },
+            bytes: &packet.bytes,
+            zeros: packet.zeros,
+            payload_len: packet.payload_len,
+            time_to_live: packet.time_to_live.saturating_sub(arrival.hops),
+            tag: packet.tag,
+        }
+    }
+
+    pub(crate) fn route(&self, flow: FlowId, to: Destination) -> Route {
+        match to {
+            Destination::Group => Route::Tree(flow.0),
+            Destination::Node(node) => Route::Node { node, agent: self.end_at(flow, node) },
+        }
+    }
+
+    /// Bytes on the wire of a packet of `own_len` bytes. With the scenario's own header size, data
+    /// packets count payload and that, and control packets what the protocol encodes: ns-2 counts
+    /// so.
+    pub(crate) fn wire_len(&self, flow: FlowId, own_len: u32, payload_len: u32) -> u32 {
+        match self.scenario.flows[flow.index()].header {
+            None => own_len + UDP_IP_BYTES,
+            Some(header) if payload_len > 0 => payload_len + header.count() as u32,
+            Some(_) => own_len,
+        }
+    }
+}
+
+/// The nodes of a flow's ends, in the order of their numbers.
+fn ends_of(flow: &Flow) -> impl Iterator<Item = NodeId> {
+    std::iter::once(flow.from).chain(flow.to.iter().copied())
+}
