@@ -30,6 +30,12 @@ pub enum Verb {
     Run(RunArgs),
     /// Run suites of experiments and compare them with published figures
     Bench(BenchArgs),
+    /// Ask what the lab can do on this machine
+    Lab {
+        /// What to ask
+        #[command(subcommand)]
+        verb: LabVerb,
+    },
     /// Send a real file to three receivers beside TCP, in the simulator
     Demo(DemoArgs),
     /// Make the summary and the report of a run again from its trace
@@ -49,11 +55,33 @@ pub enum Verb {
     },
 }
 
+/// What to ask of the lab.
+#[derive(Debug, Subcommand)]
+pub enum LabVerb {
+    /// Whether the lab runs here, what is missing, and up to which rate its links are exact
+    Check(LabCheckArgs),
+}
+
+/// Arguments of `faircast lab check`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Takes about ten seconds. The lab needs Linux and root: CAP_SYS_ADMIN for network namespaces,
+CAP_NET_ADMIN and /dev/net/tun for their interfaces, CAP_SYS_NICE to be on time.
+
+Exit status: 0 the lab runs here, 1 something is missing, 2 the arguments are wrong.")]
+pub struct LabCheckArgs {
+    /// Print the figures as one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Where a scenario runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum On {
     /// In the simulator, in virtual time
     Sim,
+    /// Between network namespaces of this machine, in real time
+    Lab,
 }
 
 /// Arguments of `faircast run`.
@@ -63,13 +91,15 @@ Examples:
   faircast run scenarios/pgmcc-beside-tcp.toml
   faircast run scenarios/pgmcc-beside-tcp.toml --out out --set link.0.rate='1 Mbit/s'
   faircast run scenarios/pgmcc-beside-tcp.toml --set flow.mcc.options.profile=draft --json
+  faircast run scenarios/lab/beside-cubic.toml --on lab
 
 Exit status: 0 done, 1 the run failed or was interrupted, 2 the file or arguments are wrong.")]
 pub struct RunArgs {
     /// The scenario file
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Where to run it: sim, the simulator in virtual time
+    /// Where to run it: sim, the simulator in virtual time; lab, real sockets and the kernel's TCP
+    /// over links emulated in real time (Linux, as root)
     #[arg(long, value_enum, default_value = "sim", hide_possible_values = true)]
     pub on: On,
     /// Seed of all randomness, instead of the file's
@@ -99,11 +129,12 @@ Examples:
   faircast bench fairness --scheme pgmcc --option profile=draft
   faircast bench tcp --only droplist
   faircast bench speed --json             how fast the simulator is here
+  sudo faircast bench wire --size 256MB   how fast files are on real sockets here
 
 Exit status: 0 every row holds, 1 one does not, 2 the arguments are wrong.")]
 pub struct BenchArgs {
-    /// The suites to run: tcp, fairness, speed, or the path of a suite file; all but speed where
-    /// none is given
+    /// The suites to run: tcp, fairness, speed, wire, or the path of a suite file; tcp and fairness
+    /// where none is given
     #[arg(value_name = "SUITE")]
     pub suites: Vec<String>,
     /// Print the rows as JSON, one document a suite
@@ -130,9 +161,39 @@ pub struct BenchArgs {
     /// List suites and experiments without running them
     #[arg(long)]
     pub list: bool,
+    /// Bytes to send in the suite wire, such as 256MB
+    #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = size)]
+    pub size: u64,
+    /// Rounds of the suite wire, each with every transport once
+    #[arg(long, value_name = "N", default_value = "3")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// In the suite wire, cut batches into packets at the sender, as a real network card does,
+    /// instead of moving them through the virtual network whole
+    #[arg(long)]
+    pub no_offload: bool,
     /// Run one case of the suite speed in this process and print its figures
     #[arg(long, hide = true, value_name = "CASE")]
     pub speed_case: Option<String>,
+    /// Run one program or end of the suite wire in this process
+    #[arg(long, hide = true, value_name = "CASE")]
+    pub wire_case: Option<String>,
+}
+
+/// A number of bytes: `256MB`, `1 GB`, `5000000`.
+fn size(text: &str) -> Result<u64, String> {
+    let wrong = || "expected 1MB to 1000GB".to_string();
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit: u64 = match unit.trim() {
+        "" | "B" => 1,
+        "kB" | "KB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        _ => return Err(wrong()),
+    };
+    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    bytes.filter(|bytes| (1_000_000..=1_000_000_000_000).contains(bytes)).ok_or_else(wrong)
 }
 
 /// Arguments of `faircast demo`.

@@ -43,7 +43,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
         file.display(),
         bytes as f64 / 1e6
     ))?;
-    let done = run_into(&scenario, &args.out)?;
+    let done = run_into(&scenario, crate::args::On::Sim, &args.out)?;
     let mut text = done.summary.table();
     let flow = done.summary.flows.iter().find(|flow| flow.name == "file");
     let receivers = flow.map(|flow| &flow.receivers[..]).unwrap_or_default();

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use faircast_lab::LabError;
 use faircast_scenario::ScenarioError;
 use faircast_sim::SimError;
 
@@ -85,8 +86,17 @@ impl From<ScenarioError> for Failure {
 impl From<SimError> for Failure {
     fn from(error: SimError) -> Self {
         match error {
-            SimError::Data { .. } => Self::Usage(error.to_string()),
+            SimError::Data { .. } | SimError::LabOnly { .. } => Self::Usage(error.to_string()),
             _ => Self::Work(error.to_string()),
+        }
+    }
+}
+
+impl From<LabError> for Failure {
+    fn from(error: LabError) -> Self {
+        match error.is_usage() {
+            true => Self::Usage(error.to_string()),
+            false => Self::Work(error.to_string()),
         }
     }
 }
@@ -119,7 +129,7 @@ mod tests {
     fn wrong_arguments_make_one_line_with_what_is_allowed() {
         for (arguments, want) in [
             (&["run"][..], "the following required arguments were not provided: <FILE>"),
-            (&["run", "f", "--on", "moon"], "[possible values: sim]"),
+            (&["run", "f", "--on", "moon"], "[possible values: sim, lab]"),
             (&["run", "f", "--jsn"], "tip: a similar argument exists: '--json'"),
             (
                 &["run", "f", "--seed", "x"],

@@ -1,4 +1,4 @@
-//! From a scenario to a summary: one run in the simulator, with whatever listens to its trace.
+//! From a scenario to a summary: one run, with whatever listens to its trace.
 
 use std::time::Instant;
 
@@ -22,6 +22,8 @@ pub struct Done {
     pub summary: Summary,
     /// Packets transmitted over a link, counted once a link.
     pub packet_hops: u64,
+    /// What the reader of the figures should know, in sentences.
+    pub notes: Vec<String>,
 }
 
 /// Runs `scenario` in the simulator. Every record goes to `listener` too.
@@ -33,7 +35,7 @@ pub fn simulate(
     observer: &mut dyn Observer,
     listener: &mut dyn Sink,
 ) -> Result<Done, Failure> {
-    let header = header(scenario);
+    let header = header(scenario, On::Sim);
     let mut sink = Tee(Tee(Metrics::new(&header), Hasher::new()), listener);
     let started = Instant::now();
     let ended = Simulation::new(scenario, &Builtin, &mut sink)?.run(observer);
@@ -49,20 +51,48 @@ pub fn simulate(
             .map(|flow| flow.iter().map(|(_, intact)| Some(*intact)).collect())
             .collect(),
         trace_hash: Some(hasher.hex()),
+        lateness: None,
     };
     let summary = metrics.finish(&outcome);
-    Ok(Done { header, outcome, summary, packet_hops: ended.packet_hops })
+    Ok(Done { header, outcome, summary, packet_hops: ended.packet_hops, notes: Vec::new() })
+}
+
+/// Runs `scenario` in the lab. Every record goes to `listener` too.
+///
+/// # Errors
+/// The machine lacks something, or the scenario asks for what the lab has not.
+pub fn emulate(
+    scenario: &Scenario,
+    observer: &mut dyn Observer,
+    listener: &mut dyn Sink,
+) -> Result<Done, Failure> {
+    let header = header(scenario, On::Lab);
+    let mut sink = Tee(Tee(Metrics::new(&header), Hasher::new()), listener);
+    let started = Instant::now();
+    let ended = faircast_lab::run(scenario, observer, &mut sink)?;
+    let Tee(Tee(metrics, hasher), _) = sink;
+    let outcome = Outcome {
+        at: ended.at,
+        interrupted: ended.interrupted,
+        wall_s: started.elapsed().as_secs_f64(),
+        events: ended.events,
+        intact: ended.intact,
+        trace_hash: Some(hasher.hex()),
+        lateness: Some(ended.lateness),
+    };
+    let summary = metrics.finish(&outcome);
+    Ok(Done { header, outcome, summary, packet_hops: ended.packet_hops, notes: ended.notes })
 }
 
 /// What a reader of the trace must know of a scenario.
-pub fn header(scenario: &Scenario) -> Header {
+pub fn header(scenario: &Scenario, on: On) -> Header {
     Header {
         schema: SCHEMA_VERSION,
         faircast: env!("CARGO_PKG_VERSION").to_string(),
         scenario: scenario.file.display().to_string(),
         title: scenario.title.clone(),
         text: scenario.text.clone(),
-        on: On::Sim,
+        on,
         seed: scenario.seed,
         duration_s: scenario.duration.as_secs_f64(),
         warmup_s: scenario.warmup.as_secs_f64(),

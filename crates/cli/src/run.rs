@@ -8,9 +8,9 @@ use faircast_report::{Series, run_page};
 use faircast_scenario::{Overrides, Scenario};
 use faircast_trace::{Header, Outcome, Record, Sink, Tee, Writer};
 
-use crate::args::RunArgs;
-use crate::error::{Failure, print};
-use crate::execute::{Done, header, simulate};
+use crate::args::{On, RunArgs};
+use crate::error::{Failure, note, print};
+use crate::execute::{Done, emulate, header, simulate};
 use crate::interrupt::{Watch, listen};
 
 /// The trace's name in an output folder.
@@ -24,12 +24,15 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let done = match &args.out {
         None => {
             let mut watch = Watch::new(scenario.duration, true);
-            let done = simulate(&scenario, &mut watch, &mut ())?;
+            let done = execute(&scenario, args.on, &mut watch, &mut ())?;
             watch.finish();
             done
         }
-        Some(out) => run_into(&scenario, out)?,
+        Some(out) => run_into(&scenario, args.on, out)?,
     };
+    for text in &done.notes {
+        note(text);
+    }
     print(&if args.json { done.summary.to_json() + "\n" } else { done.summary.table() })?;
     if let (Some(out), false) = (&args.out, args.json) {
         print(&format!("\nreport: {}\n", out.join("report.html").display()))?;
@@ -44,12 +47,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
 }
 
 /// Runs a scenario and writes summary, trace and report into `out`.
-pub(crate) fn run_into(scenario: &Scenario, out: &Path) -> Result<Done, Failure> {
+pub(crate) fn run_into(scenario: &Scenario, on: On, out: &Path) -> Result<Done, Failure> {
     Failure::make_folder(out)?;
-    let header = header(scenario);
+    let header = header(scenario, on.into());
     let mut sink = Tee(Series::new(&header), TraceFile::create(&out.join(TRACE_FILE), &header)?);
     let mut watch = Watch::new(scenario.duration, true);
-    let done = simulate(scenario, &mut watch, &mut sink)?;
+    let done = execute(scenario, on, &mut watch, &mut sink)?;
     watch.finish();
     let Tee(series, trace) = sink;
     trace.finish(&done.outcome)?;
@@ -57,6 +60,28 @@ pub(crate) fn run_into(scenario: &Scenario, out: &Path) -> Result<Done, Failure>
     write(&out.join("report.html"), page.as_bytes())?;
     write(&out.join("summary.json"), (done.summary.to_json() + "\n").as_bytes())?;
     Ok(done)
+}
+
+/// Runs a scenario where it is to run.
+pub(crate) fn execute(
+    scenario: &Scenario,
+    on: On,
+    watch: &mut Watch,
+    listener: &mut dyn Sink,
+) -> Result<Done, Failure> {
+    match on {
+        On::Sim => simulate(scenario, watch, listener),
+        On::Lab => emulate(scenario, watch, listener),
+    }
+}
+
+impl From<On> for faircast_trace::On {
+    fn from(on: On) -> Self {
+        match on {
+            On::Sim => Self::Sim,
+            On::Lab => Self::Lab,
+        }
+    }
 }
 
 /// Writes a file whole.

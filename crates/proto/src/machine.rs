@@ -1,5 +1,6 @@
 //! The contract between protocol machines and the drivers that give them time and packets.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use faircast_base::{Cx, NodeId, Time};
@@ -103,4 +104,32 @@ pub trait Machine {
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called; `None` for not at all.
     #[must_use]
     fn next_timeout(&self) -> Option<Time>;
+}
+
+/// A machine in a box is one, whatever more it can do: a `Box<dyn TransferSource>` is driven as a
+/// machine and asked for its status.
+impl<M: Machine + ?Sized> Machine for Box<M> {
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        (**self).handle_datagram(cx, datagram);
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        (**self).handle_timeout(cx);
+    }
+
+    fn handle_close(&mut self, cx: &mut Cx<'_>) {
+        (**self).handle_close(cx);
+    }
+
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        (**self).poll_transmit(cx, buf)
+    }
+
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        (**self).poll_event()
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        (**self).next_timeout()
+    }
 }

@@ -66,6 +66,7 @@ impl Metrics {
             wall_s: outcome.wall_s,
             events: outcome.events,
             trace_hash: outcome.trace_hash.clone(),
+            lateness: outcome.lateness,
         }
     }
 

@@ -1,6 +1,6 @@
 //! The summary of a run, as `--json` prints it.
 
-use faircast_trace::On;
+use faircast_trace::{Lateness, On};
 use serde::{Deserialize, Serialize};
 
 /// What came out of a run. Serialises to the JSON summary of the scenario language; all numbers
@@ -39,6 +39,9 @@ pub struct Summary {
     pub events: u64,
     /// Hash of the trace, where one was made: equal hashes mean equal runs.
     pub trace_hash: Option<String>,
+    /// How exact the emulated network was; `None` in the simulator, which is exact.
+    #[serde(default)]
+    pub lateness: Option<Lateness>,
 }
 
 /// What came out of a flow. Counts are of the whole run.

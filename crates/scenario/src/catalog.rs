@@ -24,6 +24,8 @@ pub struct ProtocolEntry {
     pub multicast: bool,
     /// Whether receivers answer, so that a path back must exist.
     pub answers: bool,
+    /// Whether the simulator runs it; what it does not run the lab does.
+    pub simulated: bool,
     /// Its settings.
     pub options: &'static [OptionSpec],
     /// What it promises to the network.

@@ -19,6 +19,7 @@ pub fn catalog() -> Catalog {
         about: scheme.about,
         multicast: true,
         answers: true,
+        simulated: true,
         options: scheme.options,
         promises: scheme.promises,
     });
@@ -27,9 +28,15 @@ pub fn catalog() -> Catalog {
         about,
         multicast: false,
         answers: true,
+        simulated: true,
         options: tcp::OPTIONS,
         promises: tcp::PROMISES,
     };
+    let kernel = LAB_ONLY.map(|(name, about)| ProtocolEntry {
+        simulated: false,
+        options: tcp::KERNEL_OPTIONS,
+        ..tcp(name, about)
+    });
     let background = [
         tcp("tcp-reno", "TCP Reno: fast recovery ends with the first new acknowledgement"),
         tcp("tcp-newreno", "TCP NewReno: fast recovery repairs all losses of a window"),
@@ -39,6 +46,7 @@ pub fn catalog() -> Catalog {
             about: "packets at a constant rate, without control or repair",
             multicast: true,
             answers: false,
+            simulated: true,
             options: cbr::OPTIONS,
             promises: Promises::SILENT,
         },
@@ -49,12 +57,23 @@ pub fn catalog() -> Catalog {
         options: entry.options,
     };
     Catalog {
-        protocols: schemes.chain(background).collect(),
+        protocols: schemes.chain(background).chain(kernel).collect(),
         programs: PROGRAMS.iter().map(program).collect(),
     }
 }
 
-/// Makes everything that is in the [`catalog`].
+/// Protocols of which only the kernel has an implementation.
+const LAB_ONLY: [(&str, &str); 2] = [
+    ("tcp-cubic", "the kernel's TCP with CUBIC; in the lab only"),
+    ("tcp-bbr", "the kernel's TCP with BBR; in the lab only"),
+];
+
+/// Whether a protocol runs in the lab and not in the simulator.
+pub(crate) fn is_lab_only(protocol: &str) -> bool {
+    LAB_ONLY.iter().any(|(name, _)| *name == protocol)
+}
+
+/// Makes everything that is in the [`catalog`] and can be simulated.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Builtin;
 

@@ -20,7 +20,7 @@ pub struct Delivery {
 
 impl Delivery {
     /// Nothing yet. `real` says that the flow sends real bytes.
-    pub(crate) fn new(real: bool) -> Self {
+    pub fn new(real: bool) -> Self {
         Self {
             bytes: 0,
             lost_packets: 0,
@@ -31,7 +31,7 @@ impl Delivery {
     }
 
     /// Takes what the machine delivers.
-    pub(crate) fn take(&mut self, bytes: &[u8], zeros: u32) {
+    pub fn take(&mut self, bytes: &[u8], zeros: u32) {
         self.bytes += bytes.len() as u64 + u64::from(zeros);
         match &mut self.digest {
             Some(digest) => {
@@ -54,7 +54,7 @@ impl Delivery {
 
     /// Whether what was delivered is exactly a prefix of what was sent, and all of it where the
     /// transfer is finished.
-    pub(crate) fn intact(&self, sent: &Sent) -> bool {
+    pub fn intact(&self, sent: &Sent) -> bool {
         if self.lost_packets > 0 {
             return false;
         }
@@ -76,11 +76,16 @@ impl Delivery {
 
 /// What a flow sends.
 #[derive(Clone, Debug)]
-pub(crate) enum Sent {
+pub enum Sent {
     /// Zeros, so many or without end.
     Zeros(Option<u64>),
-    /// Real bytes with their BLAKE3 digest.
-    Real { bytes: Arc<[u8]>, digest: [u8; 32] },
+    /// Real bytes.
+    Real {
+        /// All of them.
+        bytes: Arc<[u8]>,
+        /// Their BLAKE3 digest.
+        digest: [u8; 32],
+    },
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use faircast_scenario::{Data, Flow, Join, Program, Scenario};
 use faircast_trace::{Record, Sink};
 
 use crate::agents::Agent;
+use crate::builtin::is_lab_only;
 use crate::delivery::{Delivery, Sent};
 use crate::fabric::Fabric;
 use crate::network::{Happening, Kind};
@@ -65,6 +66,17 @@ pub enum SimError {
         path: String,
         /// Why not.
         source: std::io::Error,
+    },
+    /// A flow runs what only the lab has.
+    #[error(
+        "flow \"{flow}\": protocol = \"{protocol}\" is the kernel's own TCP, which only the lab \
+         runs; use --on lab, or tcp-reno, tcp-newreno or tcp-sack in the simulator"
+    )]
+    LabOnly {
+        /// The flow.
+        flow: String,
+        /// Its protocol.
+        protocol: String,
     },
 }
 
@@ -125,7 +137,7 @@ impl<'a> Simulation<'a> {
     /// Prepares a run. Events go to `sink` as they happen.
     ///
     /// # Errors
-    /// A file to send cannot be read.
+    /// A file to send cannot be read, or a flow runs what only the lab has.
     pub fn new(
         scenario: &'a Scenario,
         protocols: &'a dyn Protocols,
@@ -142,6 +154,10 @@ impl<'a> Simulation<'a> {
             scratch: Vec::new(),
         };
         for (index, flow) in scenario.flows.iter().enumerate() {
+            if is_lab_only(&flow.protocol) {
+                let (flow, protocol) = (flow.name.clone(), flow.protocol.clone());
+                return Err(SimError::LabOnly { flow, protocol });
+            }
             simulation.add_flow(FlowId(index as u32), flow)?;
         }
         Ok(simulation)
@@ -303,7 +319,10 @@ impl<'a> Simulation<'a> {
 }
 
 /// What a flow sends, for its machine and for the comparison at the end.
-fn content_of(flow: &Flow) -> Result<(Box<dyn Content>, Sent), SimError> {
+///
+/// # Errors
+/// A file to send cannot be read.
+pub fn content_of(flow: &Flow) -> Result<(Box<dyn Content>, Sent), SimError> {
     let zeros = |len| (Box::new(Zeros { len }) as Box<dyn Content>, Sent::Zeros(len));
     Ok(match &flow.data {
         Data::Unlimited => zeros(None),

@@ -27,7 +27,9 @@ mod tree;
 mod wheel;
 
 pub use builtin::{Builtin, catalog};
-pub use delivery::Delivery;
-pub use engine::{LinkBalance, Observer, Outcome, Protocols, SimError, Simulation, Unobserved};
+pub use delivery::{Delivery, Sent};
+pub use engine::{
+    LinkBalance, Observer, Outcome, Protocols, SimError, Simulation, Unobserved, content_of,
+};
 pub use fabric::{Fabric, Parcel};
 pub use wheel::Wheel;

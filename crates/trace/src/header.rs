@@ -157,6 +157,24 @@ pub struct Outcome {
     pub intact: Vec<Vec<Option<bool>>>,
     /// The [`Hasher`](crate::Hasher)'s hexadecimal digest, where one was made.
     pub trace_hash: Option<String>,
+    /// How exact the emulated network was, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lateness: Option<Lateness>,
+}
+
+/// How much later than due packets left the emulator of a run in the lab.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Lateness {
+    /// Packets that it gave to hosts.
+    pub packets: u64,
+    /// Mean lateness in seconds.
+    pub mean_s: f64,
+    /// Lateness that 99 of 100 packets do not exceed, in seconds.
+    pub p99_s: f64,
+    /// The greatest, in seconds.
+    pub max_s: f64,
+    /// Whether the emulator ran with real-time priority.
+    pub realtime: bool,
 }
 
 mod node_id {

@@ -9,6 +9,7 @@ mod score;
 mod speed;
 mod suite;
 mod tcp;
+mod wire;
 
 use std::path::{Path, PathBuf};
 
@@ -30,10 +31,13 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
     if let Some(case) = &args.speed_case {
         return speed::run_case(case);
     }
+    if let Some(case) = &args.wire_case {
+        return wire::run_case(case);
+    }
     let names: Vec<&str> = match (&args.suites[..], &args.scheme) {
         // A scheme can only take the place of a suite's session.
         ([], Some(_)) => vec!["fairness"],
-        ([], None) if args.list => [BUNDLED, &["speed"]].concat(),
+        ([], None) if args.list => [BUNDLED, &["speed", "wire"]].concat(),
         ([], None) => BUNDLED.to_vec(),
         (given, _) => given.iter().map(String::as_str).collect(),
     };
@@ -56,6 +60,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
     for chosen in chosen {
         holds &= match chosen {
             Chosen::Speed => speed::speed(args)?,
+            Chosen::Wire => wire::wire(args)?,
             Chosen::Suite(suite) => run_suite(&suite, args)?,
         };
     }
@@ -66,6 +71,8 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
 enum Chosen {
     /// How fast the simulator is: no scenarios with expectations, but timings.
     Speed,
+    /// How fast files are on real sockets: no scenarios either.
+    Wire,
     Suite(Box<Loaded>),
 }
 
@@ -78,9 +85,14 @@ struct Loaded {
 }
 
 fn choose(name: &str, args: &BenchArgs) -> Result<Chosen, Failure> {
-    if name == "speed" {
+    let timings = match name {
+        "speed" => Some(Chosen::Speed),
+        "wire" => Some(Chosen::Wire),
+        _ => None,
+    };
+    if let Some(timings) = timings {
         return match &args.scheme {
-            None => Ok(Chosen::Speed),
+            None => Ok(timings),
             Some(scheme) => Err(no_session(scheme, name)),
         };
     }
@@ -143,6 +155,7 @@ impl Chosen {
     fn list(&self, args: &BenchArgs) -> Result<(), Failure> {
         match self {
             Self::Speed => speed::speed(args).map(|_| ()),
+            Self::Wire => wire::wire(args).map(|_| ()),
             Self::Suite(loaded) => {
                 let suite = &loaded.suite;
                 let mut text = format!("{}: {}\n", suite.name, suite.title);
@@ -211,7 +224,7 @@ fn load(name: &str) -> Result<(SuiteFile, Files), Failure> {
     let path = PathBuf::from(name);
     if path.extension().is_none_or(|extension| extension != "toml") {
         return Err(Failure::Usage(format!(
-            "no suite is called \"{name}\"; there are {}, speed, and files that end in .toml",
+            "no suite is called \"{name}\"; there are {}, speed, wire, and files that end in .toml",
             BUNDLED.join(", ")
         )));
     }

@@ -168,7 +168,7 @@ impl<'a> Plan<'a> {
             return Err(stopped());
         }
         let scenario = self.scenario(experiment, seed)?;
-        let header = header(&scenario);
+        let header = header(&scenario, faircast_trace::On::Sim);
         let series = (self.plots && seed == 1).then(|| Series::new(&header));
         let mut listener = Tee(Probe::new(&header), series);
         let mut watch = Watch::new(scenario.duration, false);

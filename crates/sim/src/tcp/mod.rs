@@ -25,7 +25,7 @@ mod wire;
 pub use promises::PROMISES;
 pub use receiver::TcpReceiver;
 pub use sender::TcpSender;
-pub use settings::{OPTIONS, WINDOW_MAX};
+pub use settings::{KERNEL_OPTIONS, OPTIONS, WINDOW_MAX};
 
 use faircast_base::{FlowId, NodeId, Time};
 use faircast_proto::content::Content;

@@ -141,6 +141,47 @@ pub const OPTIONS: &[OptionSpec] = &[
     },
 ];
 
+/// The settings of the kernel's own TCP in the lab. Defaults are those of Linux.
+pub const KERNEL_OPTIONS: &[OptionSpec] = &[
+    OptionSpec {
+        name: "window_max",
+        kind: OptionKind::Integer { min: 1, max: WINDOW_MAX as i64 },
+        default: "10000",
+        doc: "Largest window in packets that the receiver offers.",
+    },
+    OptionSpec {
+        name: "initial_window",
+        kind: OptionKind::Integer { min: 1, max: 100 },
+        default: "10",
+        doc: "Congestion window in packets once the connection is open (RFC 6928 s2).",
+    },
+    OptionSpec {
+        name: "initial_ssthresh",
+        kind: OptionKind::Integer { min: 0, max: WINDOW_MAX as i64 },
+        default: "0",
+        doc: "Slow start threshold at the start in packets; 0 for none.",
+    },
+    OptionSpec {
+        name: "min_rto",
+        kind: OptionKind::Duration { min_ns: MS, max_ns: 60 * S },
+        default: "0.2 s",
+        doc: "Least retransmission timeout (Linux: TCP_RTO_MIN; RFC 6298 s2.4 says 1 s).",
+    },
+    OptionSpec {
+        name: "delayed_ack",
+        kind: OptionKind::Bool,
+        default: "true",
+        doc: "Whether the receiver may acknowledge two packets at once (RFC 5681 s4.2).",
+    },
+    OptionSpec {
+        name: "overhead",
+        kind: OptionKind::Duration { min_ns: 0, max_ns: S },
+        default: "0 s",
+        doc: "Packets wait a random time, uniform from 0 to this, before they leave their host, \
+              which breaks phase effects (ns-2: overhead_).",
+    },
+];
+
 /// The settings in the form in which the two ends use them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {

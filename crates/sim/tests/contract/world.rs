@@ -84,9 +84,10 @@ pub(crate) fn plain(rate: &str, packets: u32) -> String {
     )
 }
 
-/// All registered protocols.
+/// All registered protocols that the simulator runs.
 pub(crate) fn protocols() -> Vec<ProtocolEntry> {
-    let Catalog { protocols, .. } = catalog();
+    let Catalog { mut protocols, .. } = catalog();
+    protocols.retain(|protocol| protocol.simulated);
     assert!(protocols.len() >= 5, "pgmcc, three kinds of TCP and CBR at least");
     protocols
 }

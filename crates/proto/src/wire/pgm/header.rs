@@ -143,6 +143,13 @@ impl Header {
     }
 }
 
+/// The type and session of the packet that `bytes` begin with, without a look at anything else;
+/// `None` where they are no PGM packet. By this drivers tell sessions apart.
+pub fn peek(bytes: &[u8]) -> Option<(PacketType, Tsi)> {
+    let fixed = Fixed::decode(bytes.first_chunk()?).ok()?;
+    Some((fixed.kind, fixed.header.tsi(fixed.kind)))
+}
+
 /// The fixed part of a packet, taken apart.
 pub(super) struct Fixed {
     pub(super) header: Header,

@@ -23,7 +23,7 @@ mod tests;
 pub use checksum::checksum;
 pub use encode::Encoder;
 pub use error::DecodeError;
-pub use header::{Gsi, HEADER_LEN, Header, PacketType, Tsi};
+pub use header::{Gsi, HEADER_LEN, Header, PacketType, Tsi, peek};
 pub use nla::Nla;
 pub use options::{
     CongestionReport, NAK_LIST_MAX, NakList, OPTIONS_MAX, OptionType, Options, PgmOption, RawOption,

@@ -1,0 +1,177 @@
+//! The network of the suite: one sender and some receivers, each in a network namespace, on one
+//! Linux bridge in a namespace of its own, so that nothing of the host's network is touched.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::sched::{CloneFlags, setns};
+
+use crate::error::Failure;
+
+/// Every namespace of this suite is called so, then the process that made it, then its part.
+const PREFIX: &str = "fcw-";
+
+/// Where `ip netns` keeps namespaces.
+const NAMESPACES: &str = "/run/netns";
+
+/// Name of the interface in every host's namespace.
+pub(super) const INTERFACE: &str = "e0";
+
+/// Name of the bridge's port to the sender.
+pub(super) const SENDER_PORT: &str = "b1";
+
+/// How a network differs from what the kernel makes by itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shape {
+    /// What the sender's interface sends at most.
+    pub(super) uplink_mbit_per_s: Option<u32>,
+    /// Whether the sender's interface takes single packets alone.
+    pub(super) no_offload: bool,
+}
+
+/// Hosts on a bridge. The sender is number 1, receivers follow. Removed when dropped.
+pub(super) struct Network {
+    prefix: String,
+    receivers: u32,
+}
+
+impl Network {
+    /// Makes the network.
+    pub(super) fn make(name: &str, receivers: u32, shape: Shape) -> Result<Self, Failure> {
+        let prefix = format!("{PREFIX}{}-{name}", std::process::id());
+        // Made before the first namespace is: whatever fails below, all of them are removed.
+        let network = Self { prefix, receivers };
+        let bridge = network.bridge();
+        let mut commands = format!(
+            "netns add {bridge}\n\
+             -n {bridge} link add br0 type bridge mcast_snooping 0\n\
+             -n {bridge} link set br0 up\n"
+        );
+        for host in network.hosts() {
+            let inside = network.namespace(host);
+            let address = network.address(host);
+            commands.push_str(&format!(
+                "netns add {inside}\n\
+                 -n {bridge} link add b{host} type veth peer name {INTERFACE} netns {inside}\n\
+                 -n {bridge} link set b{host} master br0 up\n\
+                 -n {inside} addr add {address}/24 dev {INTERFACE}\n\
+                 -n {inside} link set lo up\n\
+                 -n {inside} link set {INTERFACE} up\n\
+                 -n {inside} route add 224.0.0.0/4 dev {INTERFACE}\n"
+            ));
+        }
+        commands.lines().try_for_each(|line| ip(&line.split(' ').collect::<Vec<_>>()))?;
+        let inside = network.namespace(1);
+        if shape.no_offload {
+            let off = format!("netns exec {inside} ethtool -K {INTERFACE} tx-udp-segmentation off");
+            ip(&off.split(' ').collect::<Vec<_>>())?;
+        }
+        if let Some(rate) = shape.uplink_mbit_per_s {
+            let shape = format!(
+                "-n {inside} qdisc add dev {INTERFACE} root tbf rate {rate}mbit burst 64kb \
+                 latency 50ms"
+            );
+            run("tc", &shape.split(' ').collect::<Vec<_>>())?;
+        }
+        Ok(network)
+    }
+
+    /// Removes what processes that are no more have left behind.
+    pub(super) fn remove_leftovers() {
+        let Ok(entries) = std::fs::read_dir(NAMESPACES) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let maker = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
+            let Some(Ok(maker)) = maker.map(str::parse::<u32>) else { continue };
+            if !Path::new("/proc").join(maker.to_string()).exists() {
+                // It may be gone by now, and then all is well.
+                let _ = ip(&["netns", "del", &name]);
+            }
+        }
+    }
+
+    /// The numbers of all hosts, the sender's first.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = u32> + use<> {
+        1..=1 + self.receivers
+    }
+
+    /// The numbers of the receivers.
+    pub(super) fn receivers(&self) -> impl Iterator<Item = u32> + use<> {
+        2..=1 + self.receivers
+    }
+
+    /// The file that stands for the namespace of a host.
+    pub(super) fn path(&self, host: u32) -> PathBuf {
+        Path::new(NAMESPACES).join(self.namespace(host))
+    }
+
+    /// The file that stands for the bridge's namespace.
+    pub(super) fn bridge_path(&self) -> PathBuf {
+        Path::new(NAMESPACES).join(self.bridge())
+    }
+
+    /// The address of a host.
+    pub(super) fn address(&self, host: u32) -> String {
+        format!("10.77.0.{host}")
+    }
+
+    fn namespace(&self, host: u32) -> String {
+        format!("{}h{host}", self.prefix)
+    }
+
+    fn bridge(&self) -> String {
+        format!("{}br", self.prefix)
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        let hosts: Vec<String> = self.hosts().map(|host| self.namespace(host)).collect();
+        for name in hosts.into_iter().chain([self.bridge()]) {
+            if Path::new(NAMESPACES).join(&name).exists() {
+                let _ = ip(&["netns", "del", &name]);
+            }
+        }
+    }
+}
+
+/// Moves this thread, and what it starts, into a namespace.
+pub(super) fn enter(namespace: &Path) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::Work(format!("{}: {error}", namespace.display()));
+    let file = File::open(namespace).map_err(failed)?;
+    setns(file, CloneFlags::CLONE_NEWNET).map_err(|error| failed(error.into()))
+}
+
+/// Bytes that an interface in this thread's namespace has received.
+pub(super) fn received_bytes(interface: &str) -> Option<u64> {
+    let table = std::fs::read_to_string("/proc/thread-self/net/dev").ok()?;
+    let line = table.lines().find_map(|line| line.trim().strip_prefix(interface))?;
+    line.strip_prefix(':')?.split_whitespace().next()?.parse().ok()
+}
+
+fn ip(words: &[&str]) -> Result<(), Failure> {
+    run("ip", words)
+}
+
+fn run(program: &str, words: &[&str]) -> Result<(), Failure> {
+    let failed =
+        |what: &str| Failure::Work(format!("{program} {}: {}", words.join(" "), what.trim()));
+    let output = Command::new(program)
+        .args(words)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| failed(&format!("{error}; it is in the package iproute2")))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(failed(&String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+/// Writes a line to standard output at once: what the other side waits for.
+pub(super) fn say(line: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    let said = writeln!(out, "{line}").and_then(|()| out.flush());
+    said.map_err(|error| Failure::Work(format!("standard output: {error}")))
+}

@@ -1,0 +1,311 @@
+//! What the figures must come to.
+
+use faircast_report::Row;
+
+use super::transports::Kind;
+use super::{Figures, Measured, Spread};
+
+/// A goal: ours over something else, round by round.
+struct Goal {
+    id: &'static str,
+    title: &'static str,
+    question: &'static str,
+    ours: &'static str,
+    theirs: Theirs,
+    /// Of which figure.
+    value: fn(&Figures) -> f64,
+    /// At least where more is better, else below.
+    bound: Bound,
+    reason: &'static str,
+}
+
+/// What ours is compared with.
+#[derive(Clone, Copy)]
+enum Theirs {
+    /// The transport of this id.
+    One(&'static str),
+    /// Of peers of these kinds, the best one by the median.
+    Best(&'static [Kind]),
+}
+
+#[derive(Clone, Copy)]
+enum Bound {
+    AtLeast(f64),
+    Below(f64),
+}
+
+const PEERS: &[Kind] = &[Kind::Controlled, Kind::Flow, Kind::Fixed];
+
+const GOALS: &[Goal] = &[
+    Goal {
+        id: "norm-cc",
+        title: "goodput / NORM with congestion control",
+        question: "Is control faster than NORM's?",
+        ours: "faircast",
+        theirs: Theirs::One("norm-cc"),
+        value: |run| run.mbit_per_s,
+        bound: Bound::AtLeast(3.0),
+        reason: "a multiple of the standards with control on",
+    },
+    Goal {
+        id: "uftp-tfmcc",
+        title: "goodput / UFTP with TFMCC",
+        question: "Is control faster than TFMCC in UFTP?",
+        ours: "faircast",
+        theirs: Theirs::One("uftp-tfmcc"),
+        value: |run| run.mbit_per_s,
+        bound: Bound::AtLeast(3.0),
+        reason: "a multiple of the standards with control on",
+    },
+    Goal {
+        id: "fixed",
+        title: "goodput / best peer at a fixed rate",
+        question: "Is control faster than the best rate that one can guess?",
+        ours: "faircast",
+        theirs: Theirs::Best(&[Kind::Fixed]),
+        value: |run| run.mbit_per_s,
+        bound: Bound::AtLeast(1.5),
+        reason: "nobody should have to guess a rate",
+    },
+    Goal {
+        id: "limit",
+        title: "goodput / bare limit",
+        question: "How much of what the machine can do is left?",
+        ours: "faircast",
+        theirs: Theirs::One("limit"),
+        value: |run| run.mbit_per_s,
+        bound: Bound::AtLeast(0.7),
+        reason: "files, hashes, repair and control may cost the rest",
+    },
+    Goal {
+        id: "cpu-send",
+        title: "CPU of the sender / cheapest peer",
+        question: "What does sending cost?",
+        ours: "faircast",
+        theirs: Theirs::Best(PEERS),
+        value: |run| run.cpu_send_s_per_gb,
+        bound: Bound::Below(1.0),
+        reason: "less than every peer",
+    },
+    Goal {
+        id: "cpu-receive",
+        title: "CPU of a receiver / cheapest peer",
+        question: "What does receiving cost?",
+        ours: "faircast",
+        theirs: Theirs::Best(PEERS),
+        value: |run| run.cpu_receive_s_per_gb,
+        bound: Bound::Below(1.0),
+        reason: "less than every peer",
+    },
+    Goal {
+        id: "key",
+        title: "goodput with a key / without",
+        question: "What does encryption cost?",
+        ours: "faircast-key",
+        theirs: Theirs::One("faircast"),
+        value: |run| run.mbit_per_s,
+        bound: Bound::AtLeast(0.75),
+        reason: "encryption must not be a reason to send in the clear",
+    },
+    Goal {
+        id: "uplink",
+        title: "goodput to 16 / 16 copies over TCP",
+        question: "What does multicast save on an uplink of 200 Mbit/s?",
+        ours: "uplink-faircast",
+        theirs: Theirs::One("uplink-tcp"),
+        value: |run| run.mbit_per_s,
+        bound: Bound::AtLeast(12.0),
+        reason: "16 copies on the uplink become one; a quarter may be lost to the rest",
+    },
+];
+
+/// A row for each goal, and one for the copies; where only `some` transports were chosen, without
+/// those of which a side was not.
+pub(super) fn rows(measured: &[Measured], some: bool) -> Vec<Row> {
+    let goals = GOALS.iter().filter(|goal| !some || goal.is_chosen(measured));
+    let mut rows: Vec<Row> = goals.map(|goal| goal.row(measured)).collect();
+    if !some || measured.iter().any(|one| one.transport.kind == Kind::Ours) {
+        rows.push(whole(measured));
+    }
+    rows
+}
+
+impl Goal {
+    fn is_chosen(&self, measured: &[Measured]) -> bool {
+        let there = |id: &str| measured.iter().any(|one| one.transport.id == id);
+        let theirs = match self.theirs {
+            Theirs::One(id) => there(id),
+            Theirs::Best(kinds) => measured.iter().any(|one| kinds.contains(&one.transport.kind)),
+        };
+        there(self.ours) && theirs
+    }
+
+    fn row(&self, measured: &[Measured]) -> Row {
+        let (low, high) = match self.bound {
+            Bound::AtLeast(low) => (Some(low), None),
+            Bound::Below(high) => (None, Some(high)),
+        };
+        let mut row = Row {
+            id: self.id.into(),
+            title: self.title.into(),
+            unit: "ratio".into(),
+            accept_low: low,
+            accept_high: high,
+            question: self.question.into(),
+            tolerance_reason: self.reason.into(),
+            ..Row::default()
+        };
+        match self.compare(measured) {
+            Ok((against, ratios)) => {
+                let spread = Spread::of(ratios.iter().copied()).expect("there is a ratio");
+                (row.ours, row.low, row.high) = (spread.median, spread.low, spread.high);
+                row.seeds = ratios.len() as u32;
+                row.per_seed = (1..).zip(ratios).collect();
+                row.holds = low.is_none_or(|low| row.ours >= low)
+                    && high.is_none_or(|high| row.ours < high);
+                if matches!(self.theirs, Theirs::Best(_)) {
+                    row.title = format!("{}, {against}", self.title);
+                }
+            }
+            Err(why) => {
+                (row.ours, row.low, row.high) = (f64::NAN, f64::NAN, f64::NAN);
+                row.explained = Some(format!("not measured: {why}"));
+            }
+        }
+        row
+    }
+
+    /// With whom ours was compared, and the ratio of each round in which both were whole.
+    fn compare(&self, measured: &[Measured]) -> Result<(&'static str, Vec<f64>), String> {
+        let runs = |id: &str| {
+            let one = measured.iter().find(|one| one.transport.id == id);
+            let one = one.ok_or_else(|| format!("{id} was not chosen"))?;
+            one.runs.as_ref().map_err(|why| format!("{id}: {why}"))
+        };
+        let against = match self.theirs {
+            Theirs::One(id) => id,
+            Theirs::Best(kinds) => self.best(measured, kinds).ok_or("there is no whole run")?,
+        };
+        let pairs = runs(self.ours)?.iter().zip(runs(against)?);
+        let whole = pairs.filter(|(ours, theirs)| ours.complete && theirs.complete);
+        let ratios: Vec<f64> =
+            whole.map(|(ours, theirs)| (self.value)(ours) / (self.value)(theirs)).collect();
+        match ratios.is_empty() {
+            true => Err(format!("no round with whole copies of {} and {against}", self.ours)),
+            false => Ok((against, ratios)),
+        }
+    }
+
+    fn best(&self, measured: &[Measured], kinds: &[Kind]) -> Option<&'static str> {
+        let medians = measured
+            .iter()
+            .filter(|one| kinds.contains(&one.transport.kind))
+            .filter_map(|one| Some((one.transport.id, one.spread(self.value)?.median)));
+        let better = |a: &(&str, f64), b: &(&str, f64)| match self.bound {
+            Bound::AtLeast(_) => b.1.total_cmp(&a.1),
+            Bound::Below(_) => a.1.total_cmp(&b.1),
+        };
+        medians.min_by(better).map(|(id, _)| id)
+    }
+}
+
+/// The share of our runs in which every copy was whole.
+fn whole(measured: &[Measured]) -> Row {
+    let ours = measured.iter().filter(|one| one.transport.kind == Kind::Ours);
+    let runs: Vec<&Figures> = ours.filter_map(|one| one.runs.as_ref().ok()).flatten().collect();
+    let share = runs.iter().filter(|run| run.complete).count() as f64 / runs.len() as f64;
+    let trouble = runs.iter().find_map(|run| run.trouble.clone());
+    Row {
+        id: "whole".into(),
+        title: "runs in which every copy is whole".into(),
+        unit: "ratio".into(),
+        ours: share,
+        low: share,
+        high: share,
+        seeds: runs.len() as u32,
+        accept_low: Some(1.0),
+        holds: share >= 1.0,
+        explained: trouble.or_else(|| runs.is_empty().then(|| "not measured".into())),
+        question: "Does everybody have everything, by a hash that the transport knows nothing of?"
+            .into(),
+        tolerance_reason: "that is what it is for".into(),
+        ..Row::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::transports::TRANSPORTS;
+    use super::*;
+
+    fn measured(id: &str, speeds: &[f64]) -> Measured {
+        let run = |speed: &f64| Figures {
+            complete: *speed > 0.0,
+            mbit_per_s: *speed,
+            cpu_send_s_per_gb: 1e3 / speed,
+            cpu_receive_s_per_gb: 1e3 / speed,
+            ..Figures::default()
+        };
+        let transport = TRANSPORTS.iter().find(|transport| transport.id == id).unwrap();
+        Measured { transport, runs: Ok(speeds.iter().map(run).collect()) }
+    }
+
+    fn row(rows: &[Row], id: &str) -> Row {
+        rows.iter().find(|row| row.id == id).unwrap().clone()
+    }
+
+    #[test]
+    fn ratios_are_of_rounds_in_which_both_were_whole() {
+        let all = [
+            measured("faircast", &[900.0, 1000.0, 0.0, 1200.0]),
+            measured("norm-cc", &[300.0, 200.0, 100.0, 0.0]),
+        ];
+        let row = row(&rows(&all, false), "norm-cc");
+        assert_eq!((row.ours, row.low, row.high, row.seeds), (4.0, 3.0, 5.0, 2));
+        assert!(row.holds);
+    }
+
+    #[test]
+    fn the_best_peer_is_the_fastest_or_the_cheapest_by_the_median() {
+        let all = [
+            measured("faircast", &[900.0]),
+            measured("uftp-600", &[500.0]),
+            measured("norm-1000", &[800.0]),
+            measured("norm-cc", &[950.0]),
+        ];
+        let rows = rows(&all, false);
+        let fixed = row(&rows, "fixed");
+        assert!(fixed.title.ends_with("norm-1000") && !fixed.holds, "{}", fixed.title);
+        let cpu = row(&rows, "cpu-send");
+        assert!(cpu.title.ends_with("norm-cc") && !cpu.holds && cpu.ours > 1.0, "{}", cpu.title);
+    }
+
+    #[test]
+    fn what_was_not_measured_does_not_hold_and_says_why() {
+        let mut peer = measured("norm-cc", &[]);
+        peer.runs = Err("norm is not installed".into());
+        let rows = rows(&[measured("faircast", &[900.0]), peer], false);
+        let row = row(&rows, "norm-cc");
+        assert!(!row.holds && row.ours.is_nan());
+        assert!(row.explained.unwrap().contains("norm is not installed"));
+    }
+
+    #[test]
+    fn a_choice_of_transports_has_only_the_rows_that_it_can_have() {
+        let all = [measured("faircast", &[900.0]), measured("limit", &[1000.0])];
+        let ids: Vec<String> = rows(&all, true).into_iter().map(|row| row.id).collect();
+        assert_eq!(ids, ["limit", "whole"]);
+        assert!(rows(&[measured("udpcast", &[400.0])], true).is_empty());
+    }
+
+    #[test]
+    fn every_goal_names_transports_that_there_are() {
+        let there = |id: &str| TRANSPORTS.iter().any(|transport| transport.id == id);
+        for goal in GOALS {
+            assert!(there(goal.ours), "{}", goal.id);
+            if let Theirs::One(id) = goal.theirs {
+                assert!(there(id), "{}", goal.id);
+            }
+        }
+    }
+}

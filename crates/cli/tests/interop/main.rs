@@ -1,0 +1,91 @@
+//! Live tests against other implementations: OpenPGM's library, ZeroMQ over it, and tshark as a
+//! reader of what we send.
+//!
+//! Hosts are network namespaces on one bridge. The other implementations are linked by small
+//! programs of ours in `tests/interop`, compiled here. Where there is no root, or a package is
+//! missing, the tests say so and pass over; with `FAIRCAST_REQUIRE_INTEROP` they fail instead.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod capture;
+mod hop;
+mod hosts;
+mod libpgm;
+mod ours;
+mod zeromq;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The multicast group of all tests; each has a network of its own.
+const GROUP: [u8; 4] = [239, 192, 0, 1];
+
+/// The UDP port, which is the data-destination port too.
+const PORT: u16 = 7500;
+
+/// Where the programs are, or why these tests cannot run here.
+fn programs() -> Option<&'static Path> {
+    static PROGRAMS: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    match PROGRAMS.get_or_init(build) {
+        Ok(folder) => Some(folder),
+        Err(why) => {
+            let required = std::env::var_os("FAIRCAST_REQUIRE_INTEROP").is_some();
+            assert!(!required, "interoperation cannot be tested: {why}");
+            eprintln!("passed over: {why}");
+            None
+        }
+    }
+}
+
+/// Compiles the programs.
+fn build() -> Result<PathBuf, String> {
+    if !nix::unistd::Uid::effective().is_root() {
+        return Err("network namespaces need root".into());
+    }
+    for (program, package) in [("ip", "iproute2"), ("tshark", "tshark"), ("cc", "gcc")] {
+        if !has(program) {
+            return Err(format!("{program} is not installed: apt-get install {package}"));
+        }
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop");
+    std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop");
+    for (name, library, package) in
+        [("libpgm", "openpgm-5.3", "libpgm-dev"), ("zeromq", "libzmq", "libzmq3-dev")]
+    {
+        let said = Command::new("pkg-config").args(["--cflags", "--libs", library]).output();
+        let said = said.map_err(|_| "pkg-config is not installed".to_string())?;
+        if !said.status.success() {
+            return Err(format!("{library} is not installed: apt-get install {package}"));
+        }
+        let flags = String::from_utf8_lossy(&said.stdout).into_owned();
+        let said = Command::new("cc")
+            .args(["-O2", "-Wall", "-Wextra", "-o"])
+            .arg(folder.join(name))
+            .arg(sources.join(format!("{name}.c")))
+            .args(flags.split_whitespace())
+            .output()
+            .map_err(|error| error.to_string())?;
+        let complaints = String::from_utf8_lossy(&said.stderr);
+        assert!(said.status.success() && complaints.is_empty(), "{name}: {complaints}");
+    }
+    Ok(folder)
+}
+
+fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Bytes that look like nothing in particular.
+fn content(bytes: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..bytes).map(|_| next()).collect()
+}

@@ -1,0 +1,51 @@
+//! Who has which address. The hosts' networks reach nothing outside, so that the plan is fixed.
+
+use std::net::Ipv4Addr;
+
+use faircast_base::{FlowId, NodeId};
+
+/// Nodes start at 10.0.0.1.
+const NODES: u32 = 0x0a00_0001;
+/// Groups start at 239.192.0.1, in the organisation-local block of RFC 2365; the same as the
+/// sessions of PGM name.
+const GROUPS: u32 = 0xefc0_0001;
+/// Most nodes that have an address: a block of /8 without its ends.
+pub(crate) const NODES_MAX: u32 = (1 << 24) - 2;
+
+/// The UDP port of every flow of a scheme, the one registered for PGM over UDP.
+/// src: IANA service names, pgm-cast-udp
+pub(crate) const UDP_PORT: u16 = 3056;
+/// The TCP port of every receiver.
+pub(crate) const TCP_PORT: u16 = 5001;
+
+/// The address of a node.
+pub(crate) fn of_node(node: NodeId) -> Ipv4Addr {
+    Ipv4Addr::from_bits(NODES + node.0)
+}
+
+/// The node with an address, if it is that of one.
+pub(crate) fn to_node(address: Ipv4Addr) -> Option<NodeId> {
+    let node = address.to_bits().checked_sub(NODES)?;
+    (node < NODES_MAX).then_some(NodeId(node))
+}
+
+/// The group of a flow.
+pub(crate) fn group(flow: FlowId) -> Ipv4Addr {
+    Ipv4Addr::from_bits(GROUPS + (flow.0 & 0x1_ffff))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_and_addresses_are_the_same_thing() {
+        for node in [0, 1, 254, 255, 256, 70_000, NODES_MAX - 1].map(NodeId) {
+            assert_eq!(to_node(of_node(node)), Some(node));
+        }
+        for outside in ["9.255.255.255", "10.0.0.0", "11.0.0.1", "239.192.0.1", "127.0.0.1"] {
+            assert_eq!(to_node(outside.parse().unwrap()), None, "{outside}");
+        }
+        assert_eq!(group(FlowId(2)).to_string(), "239.192.0.3");
+    }
+}

@@ -1,0 +1,426 @@
+//! The network in real time: one thread between all hosts.
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration as WallDuration;
+
+use faircast_base::{Bytes, Duration, FlowId, NodeId, Purpose, Rng, Time};
+use faircast_proto::{Destination, Transmit};
+use faircast_scenario::{Flow, Scenario};
+use faircast_sim::{Builtin, Fabric, Parcel};
+use faircast_trace::Lateness;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{
+    ClockId as TimerClock, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags,
+};
+use nix::time::{ClockId, clock_gettime};
+use tun_rs::SyncDevice;
+
+use crate::address::{self, UDP_PORT};
+use crate::clock::{Clock, EMULATOR_PRIORITY, be_exact};
+use crate::error::LabError;
+use crate::frame::{self, Frame, PgmFacts, Ports, Transport};
+use crate::lateness::Histogram;
+use crate::merge::Outbox;
+use crate::plan::TcpPlan;
+use crate::tap::Tap;
+
+/// Packets that are read from one host before others have their turn.
+const READS_MAX: usize = 16;
+/// Bytes of the largest IP packet.
+const PACKET_MAX: usize = 65_535;
+/// Spans to wait that are shorter than this are spent looking for packets: to sleep and wake
+/// takes as long.
+const SPIN: WallDuration = WallDuration::from_micros(15);
+/// How long it sleeps at the most, so that the trace flows and a stop is seen.
+const SLEEP_MAX_MS: u16 = 20;
+/// Marks the timer among the hosts.
+const TIMER: u64 = u64::MAX;
+
+/// What a run's threads share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// Everything is to end.
+    pub(crate) stop: AtomicBool,
+    /// Events that the emulator has handled.
+    pub(crate) events: AtomicU64,
+}
+
+/// What the emulator did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Emulated {
+    pub(crate) at: Time,
+    pub(crate) events: u64,
+    pub(crate) packet_hops: u64,
+    pub(crate) lateness: Lateness,
+    /// Packets that a host's kernel did not take.
+    pub(crate) refused: u64,
+    /// Seconds of a processor that it took.
+    pub(crate) cpu_s: f64,
+}
+
+/// A host as the emulator sees it: an end of a flow.
+pub(crate) struct Port {
+    pub(crate) device: SyncDevice,
+    pub(crate) flow: FlowId,
+    pub(crate) node: NodeId,
+    pub(crate) sender: bool,
+}
+
+/// What the scenario asks for at a moment.
+#[derive(Clone, Copy, Debug)]
+struct Action {
+    at: Time,
+    flow: FlowId,
+    node: NodeId,
+    join: bool,
+}
+
+/// The network of a scenario between its hosts.
+struct Emulator<'a> {
+    scenario: &'a Scenario,
+    fabric: Fabric<'a>,
+    clock: Clock,
+    /// By the number of the end.
+    ports: Vec<Port>,
+    kinds: Vec<Kind>,
+    /// In order of time; the first `acted` have been done.
+    actions: Vec<Action>,
+    acted: usize,
+    /// By port: packets that wait before they go on the wire, first in, first out.
+    held: Vec<VecDeque<Held>>,
+    rng: Rng,
+    network_out: Outbox,
+    tap_out: Outbox,
+    late: Histogram,
+    refused: u64,
+    events: u64,
+    scratch: Vec<u8>,
+}
+
+/// A packet that waits before it goes on the wire, as the option `overhead` of TCP wants it.
+struct Held {
+    at: Time,
+    bytes: Vec<u8>,
+}
+
+/// How the packets of a flow are read.
+enum Kind {
+    Tcp {
+        tap: Tap,
+        /// Each packet of the sender waits a random time, uniform from 0 to this.
+        overhead: Duration,
+    },
+    Cbr,
+    Pgm,
+}
+
+/// Bytes of the header of a CBR packet.
+const CBR_HEADER_LEN: u32 = 16;
+
+/// Runs the network until the scenario ends or everything is to stop.
+pub(crate) fn run(
+    scenario: &Scenario,
+    ports: Vec<Port>,
+    clock: Clock,
+    (network_out, tap_out): (Outbox, Outbox),
+    shared: &Shared,
+) -> Result<Emulated, LabError> {
+    let realtime = be_exact(EMULATOR_PRIORITY);
+    let waiter = Waiter::new(&ports).map_err(LabError::doing("wait for packets"))?;
+    let mut fabric = Fabric::new(scenario, &Builtin);
+    fabric.schedule_samples();
+    let mut emulator = Emulator {
+        fabric,
+        scenario,
+        clock,
+        kinds: scenario.flows.iter().enumerate().map(kind).collect(),
+        ports,
+        actions: actions(scenario),
+        acted: 0,
+        held: Vec::new(),
+        rng: Rng::new(scenario.seed, NodeId(0), Purpose::Scenario),
+        network_out,
+        tap_out,
+        late: Histogram::default(),
+        refused: 0,
+        events: 0,
+        scratch: Vec::new(),
+    };
+    emulator.held.resize_with(emulator.ports.len(), VecDeque::new);
+    let ran = emulator.run(&waiter, shared);
+    // Before the hosts' interfaces are gone, so that nobody takes that for a failure.
+    shared.stop.store(true, Ordering::Relaxed);
+    ran?;
+    let at = emulator.fabric.now();
+    emulator.fabric.sample(&mut emulator.network_out);
+    emulator.network_out.flush(at);
+    emulator.tap_out.flush(at);
+    Ok(Emulated {
+        at,
+        events: emulator.events,
+        packet_hops: emulator.fabric.packet_hops(),
+        lateness: emulator.late.lateness(realtime),
+        refused: emulator.refused,
+        cpu_s: clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
+            .map_or(0.0, |used| WallDuration::from(used).as_secs_f64()),
+    })
+}
+
+impl Emulator<'_> {
+    fn run(&mut self, waiter: &Waiter, shared: &Shared) -> Result<(), LabError> {
+        let end = Time::ZERO + self.scenario.duration;
+        let mut buffer = vec![0; PACKET_MAX];
+        let mut ready = [EpollEvent::empty(); 64];
+        loop {
+            let now = self.clock.now();
+            self.advance(now.min(end));
+            self.network_out.flush_if_due(now);
+            self.tap_out.flush_if_due(now);
+            shared.events.store(self.events, Ordering::Relaxed);
+            if now >= end || shared.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let held = self.next_held().map(|(at, _)| at);
+            let next = [self.fabric.next_time(), self.next_action(), held, Some(end)];
+            let next = next.into_iter().flatten().min().unwrap_or(end);
+            let count = waiter
+                .wait(self.clock.until(next), &mut ready)
+                .map_err(LabError::doing("wait for packets"))?;
+            for event in &ready[..count] {
+                if event.data() != TIMER {
+                    self.read(event.data() as usize, end, &mut buffer);
+                }
+            }
+        }
+    }
+
+    /// Lets everything happen that is due by `now`.
+    fn advance(&mut self, now: Time) {
+        while let Some((at, port)) = self.next_held().filter(|(at, _)| *at <= now) {
+            self.act(at);
+            let Some(held) = self.held[port].pop_front() else { break };
+            if let Some(frame) = Frame::read(&held.bytes) {
+                self.take(port, &frame);
+            }
+        }
+        self.act(now);
+    }
+
+    /// The packet that waits and goes on the wire next: when, and whose.
+    fn next_held(&self) -> Option<(Time, usize)> {
+        let first = |(port, held): (usize, &VecDeque<Held>)| Some((held.front()?.at, port));
+        self.held.iter().enumerate().filter_map(first).min()
+    }
+
+    /// Lets everything happen that is due by `now`, but for packets that wait.
+    fn act(&mut self, now: Time) {
+        while let Some(action) = self.actions.get(self.acted).copied() {
+            if action.at > now {
+                break;
+            }
+            self.acted += 1;
+            self.step(action.at);
+            match action.join {
+                true => self.fabric.join(action.flow, action.node),
+                false => self.fabric.leave(action.flow, action.node),
+            };
+        }
+        self.step(now);
+    }
+
+    fn step(&mut self, now: Time) {
+        let Self { fabric, network_out, ports, kinds, clock, late, refused, scratch, .. } = self;
+        let tap_out = &mut self.tap_out;
+        let mut deliver = |parcel: Parcel<'_>| {
+            let port = &ports[parcel.end as usize];
+            write(port, &parcel, &mut kinds[parcel.flow.index()], tap_out, scratch);
+            late.add(clock.now().since(parcel.at).as_nanos());
+            if port.device.send(scratch).is_err() {
+                *refused += 1;
+            }
+        };
+        self.events += fabric.advance(now, network_out, &mut deliver);
+    }
+
+    fn next_action(&self) -> Option<Time> {
+        self.actions.get(self.acted).map(|action| action.at)
+    }
+
+    /// Takes what a host has sent.
+    fn read(&mut self, port: usize, end: Time, buffer: &mut [u8]) {
+        for _ in 0..READS_MAX {
+            let Ok(len) = self.ports[port].device.recv(buffer) else { return };
+            let now = self.clock.now().min(end);
+            self.advance(now);
+            self.events += 1;
+            let overhead = self.overhead(port);
+            if overhead > Duration::ZERO {
+                let at = now + overhead.mul_f64(self.rng.unit());
+                let held = &mut self.held[port];
+                let at = held.back().map_or(at, |last| last.at.max(at));
+                held.push_back(Held { at, bytes: buffer[..len].to_vec() });
+            } else if let Some(frame) = Frame::read(&buffer[..len]) {
+                self.take(port, &frame);
+            }
+        }
+    }
+
+    /// How long packets of a host wait at the most before they go on the wire.
+    fn overhead(&self, port: usize) -> Duration {
+        let Port { flow, sender, .. } = self.ports[port];
+        match self.kinds[flow.index()] {
+            Kind::Tcp { overhead, .. } if sender => overhead,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Puts a host's packet on its first link. What is neither for the flow's group nor for a node,
+    /// such as IGMP, is of no concern to the network.
+    fn take(&mut self, port: usize, frame: &Frame<'_>) {
+        let Port { flow, node, sender, .. } = self.ports[port];
+        let to = if frame.to == address::group(flow) {
+            Destination::Group
+        } else {
+            match address::to_node(frame.to) {
+                Some(to) if to.index() < self.scenario.nodes.len() => Destination::Node(to),
+                _ => return,
+            }
+        };
+        let at = self.fabric.now();
+        let mut transmit = Transmit {
+            to,
+            zeros: 0,
+            payload_len: 0,
+            time_to_live: frame.time_to_live,
+            router_alert: false,
+            wire_len: None,
+        };
+        let (bytes, tag) = match (&mut self.kinds[flow.index()], frame.transport) {
+            (Kind::Tcp { tap, .. }, Transport::Tcp(segment)) => {
+                if sender {
+                    tap.sent(at, &segment, &mut self.tap_out);
+                }
+                let header = self.scenario.flows[flow.index()].header.map(Bytes::count);
+                transmit.payload_len = segment.payload_len;
+                transmit.wire_len = Some(match header {
+                    Some(header) if segment.payload_len > 0 => segment.payload_len + header as u32,
+                    _ => frame.bytes.len() as u32,
+                });
+                (frame.bytes, 0)
+            }
+            (Kind::Cbr, Transport::Udp { ports, payload }) => {
+                transmit.payload_len = (payload.len() as u32).saturating_sub(CBR_HEADER_LEN);
+                (payload, ports.tag())
+            }
+            (Kind::Pgm, Transport::Udp { ports, payload }) => {
+                let facts = PgmFacts::read(payload);
+                transmit.payload_len = facts.payload_len;
+                transmit.router_alert = facts.router_alert;
+                (payload, ports.tag())
+            }
+            _ => return,
+        };
+        self.fabric.transmit((flow, node), bytes, transmit, tag, &mut self.network_out);
+    }
+}
+
+/// Writes a packet for a host into `out`.
+fn write(
+    port: &Port,
+    parcel: &Parcel<'_>,
+    kind: &mut Kind,
+    tap_out: &mut Outbox,
+    out: &mut Vec<u8>,
+) {
+    // The simulator counts links, IP counts the routers between them.
+    let time_to_live = parcel.time_to_live.saturating_add(1);
+    if let Kind::Tcp { tap, .. } = kind {
+        if port.sender {
+            if let Some(Transport::Tcp(segment)) =
+                Frame::read(parcel.bytes).map(|frame| frame.transport)
+            {
+                tap.heard(parcel.at, &segment, tap_out);
+            }
+        }
+        return frame::write_again(out, parcel.bytes, time_to_live);
+    }
+    let to = match parcel.to {
+        Destination::Group => address::group(parcel.flow),
+        Destination::Node(node) => address::of_node(node),
+    };
+    let ports = Ports::from_tag(parcel.tag, UDP_PORT);
+    frame::write_udp(out, address::of_node(parcel.from), to, ports, time_to_live, parcel.bytes);
+}
+
+fn kind((index, flow): (usize, &Flow)) -> Kind {
+    let Some(plan) = TcpPlan::of(flow) else {
+        return if flow.protocol == "cbr" { Kind::Cbr } else { Kind::Pgm };
+    };
+    let object_len = match &flow.data {
+        faircast_scenario::Data::Unlimited => None,
+        faircast_scenario::Data::Size(bytes) => Some(bytes.count()),
+        // A file that cannot be read was refused before.
+        faircast_scenario::Data::File(path) => path.metadata().ok().map(|data| data.len()),
+    };
+    let (ends, packet) = ((flow.from, flow.to[0]), flow.packet.count());
+    let tap = Tap::new(FlowId(index as u32), ends, packet, object_len);
+    Kind::Tcp { tap, overhead: plan.overhead }
+}
+
+/// All joins and leaves of the scenario in order of time.
+fn actions(scenario: &Scenario) -> Vec<Action> {
+    let mut actions = Vec::new();
+    for (flow, id) in scenario.flows.iter().zip((0..).map(FlowId)) {
+        for node in &flow.to {
+            let mut throughout = true;
+            for join in flow.join.iter().filter(|join| join.node == *node) {
+                throughout = false;
+                let action = |at, join| Action { at, flow: id, node: *node, join };
+                actions.push(action(join.at, true));
+                actions.extend(join.leave.map(|at| action(at, false)));
+            }
+            if throughout {
+                actions.push(Action { at: Time::ZERO, flow: id, node: *node, join: true });
+            }
+        }
+    }
+    actions.sort_by_key(|action| (action.at, action.join));
+    actions
+}
+
+/// Waits for packets and for moments.
+struct Waiter {
+    epoll: Epoll,
+    timer: TimerFd,
+}
+
+impl Waiter {
+    fn new(ports: &[Port]) -> std::io::Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
+        let timer = TimerFd::new(TimerClock::CLOCK_MONOTONIC, flags)?;
+        epoll.add(timer.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, TIMER))?;
+        for (index, port) in (0..).zip(ports) {
+            epoll.add(port.device.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, index))?;
+        }
+        Ok(Self { epoll, timer })
+    }
+
+    /// Waits for packets, so long at the most. Returns how many ports are `ready`.
+    fn wait(&self, span: WallDuration, ready: &mut [EpollEvent]) -> std::io::Result<usize> {
+        let sleep = if span < SPIN {
+            0
+        } else {
+            let expiration = Expiration::OneShot(TimeSpec::from_duration(span));
+            self.timer.set(expiration, TimerSetTimeFlags::empty())?;
+            SLEEP_MAX_MS
+        };
+        match self.epoll.wait(ready, sleep) {
+            Err(nix::errno::Errno::EINTR) => Ok(0),
+            result => Ok(result?),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! A host: a network namespace with one interface.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use faircast_base::NodeId;
+use netlink_packet_route::route::RouteMetric;
+use nix::sched::{CloneFlags, unshare};
+use tun_rs::{DeviceBuilder, Layer, SyncDevice};
+
+use crate::address;
+use crate::error::LabError;
+use crate::netlink::Routing;
+use crate::plan::TcpPlan;
+
+/// Packets that the kernel holds for the emulator: so many that only the queues of the scenario
+/// ever drop one.
+const BACKLOG_PACKETS: u32 = 20_000;
+const TUN: &str = "/dev/net/tun";
+/// Where RTAX_RTO_MIN stands in the mask of metrics that the kernel must not change by itself.
+const LOCK_RTO_MIN: u32 = 1 << 13;
+
+/// Moves the calling thread into a namespace of its own, and gives it an interface with the
+/// address of `node`. What goes over the interface is read and written through the device.
+///
+/// A TUN device without offloads is given packets as they would be on a wire: the kernel has cut
+/// large segments and computed all checksums before.
+pub(crate) fn make(node: NodeId, mtu: u16, tcp: Option<&TcpPlan>) -> Result<SyncDevice, LabError> {
+    enter()?;
+    set_up_kernel(tcp)?;
+    if !Path::new(TUN).exists() {
+        return Err(LabError::NoTun);
+    }
+    let device = DeviceBuilder::new()
+        .name("fc0")
+        .layer(Layer::L3)
+        .mtu(mtu)
+        .with(|options| {
+            options.tx_queue_len(BACKLOG_PACKETS);
+        })
+        .build_sync()
+        .map_err(LabError::NoDevice)?;
+    device.set_nonblocking(true).map_err(LabError::NoDevice)?;
+    let configured = || {
+        let (index, address) = (device.if_index()?, address::of_node(node));
+        let routing = Routing::new()?;
+        routing.add_address(index, address)?;
+        routing.set_up(index)?;
+        let metrics = tcp.map_or_else(Vec::new, metrics);
+        routing.add_route(index, (Ipv4Addr::new(10, 0, 0, 0), 8), address, metrics)?;
+        routing.add_route(index, (Ipv4Addr::new(224, 0, 0, 0), 4), address, Vec::new())
+    };
+    configured().map_err(LabError::doing("give a host its address"))?;
+    Ok(device)
+}
+
+/// Moves the calling thread into a network namespace of its own.
+pub(crate) fn enter() -> Result<(), LabError> {
+    unshare(CloneFlags::CLONE_NEWNET).map_err(|error| LabError::NoNamespace(error.into()))
+}
+
+/// The kernel's settings for this namespace. Those that a kernel does not know are left out.
+fn set_up_kernel(tcp: Option<&TcpPlan>) -> Result<(), LabError> {
+    let set = |name: &str, value: &str| {
+        let path = format!("/proc/sys/net/{name}");
+        match Path::new(&path).exists() {
+            true => std::fs::write(&path, value).map_err(LabError::doing(format!("write {path}"))),
+            false => Ok(()),
+        }
+    };
+    // Only what the flows send is to be on the links.
+    set("ipv6/conf/all/disable_ipv6", "1")?;
+    set("ipv4/conf/all/rp_filter", "0")?;
+    set("ipv4/conf/default/rp_filter", "0")?;
+    let Some(tcp) = tcp else { return Ok(()) };
+    set("ipv4/tcp_sack", if tcp.sack { "1" } else { "0" })?;
+    set("ipv4/tcp_dsack", if tcp.sack { "1" } else { "0" })?;
+    // Headers of 40 bytes, as the simulator counts.
+    set("ipv4/tcp_timestamps", "0")?;
+    set("ipv4/tcp_ecn", "0")?;
+    // A run must not know of an earlier one.
+    set("ipv4/tcp_no_metrics_save", "1")?;
+    if tcp.threshold > 0 {
+        set("ipv4/tcp_no_ssthresh_metrics_save", "0")?;
+    }
+    // Congestion control limits the window and nothing else does, unless the scenario wants it.
+    set("ipv4/tcp_rmem", "4096 8388608 67108864")?;
+    set("ipv4/tcp_wmem", "4096 1048576 67108864")
+}
+
+/// What the scenario asks of TCP, as far as routes can say it.
+fn metrics(tcp: &TcpPlan) -> Vec<RouteMetric> {
+    let mut metrics = vec![
+        RouteMetric::Lock(LOCK_RTO_MIN),
+        RouteMetric::RtoMin(u32::try_from(tcp.min_rto.as_millis()).unwrap_or(u32::MAX)),
+        RouteMetric::InitCwnd(tcp.initial_window),
+    ];
+    if let Some(bytes) = tcp.window_bytes() {
+        metrics.push(RouteMetric::Window(bytes));
+    }
+    if tcp.threshold > 0 {
+        metrics.push(RouteMetric::SsThresh(tcp.threshold));
+    }
+    if !tcp.delayed_ack {
+        metrics.push(RouteMetric::QuickAck(1));
+    }
+    metrics
+}

@@ -1,0 +1,119 @@
+//! One order for what several threads say.
+
+use faircast_base::{Duration, Time};
+use faircast_trace::{Record, Sink};
+
+/// How long records are held back, so that those of other threads with earlier times can come.
+const HELD: Duration = Duration::from_millis(200);
+
+/// Takes records from several threads, each in the order of its own times, and passes them on in
+/// the order of all times.
+#[derive(Default)]
+pub(crate) struct Merge {
+    waiting: Vec<Record>,
+    passed: Time,
+    /// Records that came too late and were given the time of the last one that was passed on.
+    pub(crate) moved: u64,
+}
+
+impl Merge {
+    /// Takes records.
+    pub(crate) fn take(&mut self, records: &mut Vec<Record>) {
+        self.waiting.append(records);
+    }
+
+    /// Passes on what nothing earlier can come before, at `now`.
+    pub(crate) fn pass(&mut self, now: Time, sink: &mut dyn Sink) {
+        let by = Time::ZERO + now.since(Time::ZERO + HELD);
+        self.pass_by(by, sink);
+    }
+
+    /// Passes on everything up to `end`, and forgets the rest.
+    pub(crate) fn finish(&mut self, end: Time, sink: &mut dyn Sink) {
+        self.pass_by(end, sink);
+        self.waiting.clear();
+    }
+
+    fn pass_by(&mut self, by: Time, sink: &mut dyn Sink) {
+        // Stable: records of one time and thread keep their order.
+        self.waiting.sort_by_key(|record| record.at);
+        let count = self.waiting.partition_point(|record| record.at <= by);
+        for mut record in self.waiting.drain(..count) {
+            if record.at < self.passed {
+                record.at = self.passed;
+                self.moved += 1;
+            }
+            self.passed = record.at;
+            sink.record(&record);
+        }
+    }
+}
+
+/// Where a thread's records wait until they are sent to the one that orders them.
+pub(crate) struct Outbox {
+    records: Vec<Record>,
+    to: std::sync::mpsc::Sender<Vec<Record>>,
+    sent: Time,
+}
+
+/// Records that are sent together at the most.
+const BATCH_MAX: usize = 4096;
+/// How long a record waits for others to be sent with.
+const BATCH_SPAN: Duration = Duration::from_millis(20);
+
+impl Outbox {
+    pub(crate) fn new(to: std::sync::mpsc::Sender<Vec<Record>>) -> Self {
+        Self { records: Vec::new(), to, sent: Time::ZERO }
+    }
+
+    /// Sends what waits, if there is much or it has waited for long.
+    pub(crate) fn flush_if_due(&mut self, now: Time) {
+        if self.records.len() >= BATCH_MAX || now.since(self.sent) >= BATCH_SPAN {
+            self.flush(now);
+        }
+    }
+
+    /// Sends what waits.
+    pub(crate) fn flush(&mut self, now: Time) {
+        self.sent = now;
+        if !self.records.is_empty() {
+            // Nobody listens only where the run has ended with an error.
+            let _ = self.to.send(std::mem::take(&mut self.records));
+        }
+    }
+}
+
+impl Sink for Outbox {
+    fn record(&mut self, record: &Record) {
+        self.records.push(*record);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faircast_base::{Event, NodeId};
+    use faircast_trace::{Recording, Subject};
+
+    fn record(ms: u64, node: u32) -> Record {
+        let at = Time::ZERO + Duration::from_millis(ms);
+        Record { at, subject: Subject::Node(NodeId(node)), event: Event::Joined }
+    }
+
+    #[test]
+    fn times_never_decrease_and_nothing_is_lost() {
+        let (mut merge, mut out) = (Merge::default(), Recording::default());
+        let at = |ms| Time::ZERO + Duration::from_millis(ms);
+        merge.take(&mut vec![record(10, 1), record(50, 1), record(300, 1)]);
+        merge.take(&mut vec![record(20, 2), record(50, 2)]);
+        merge.pass(at(260), &mut out);
+        assert_eq!(out.records.len(), 4);
+        // Later than it may be: it takes the time of the last one.
+        merge.take(&mut vec![record(30, 3), record(400, 3)]);
+        merge.finish(at(350), &mut out);
+        let ms = |record: &Record| record.at.since(Time::ZERO).as_millis();
+        let ms: Vec<u64> = out.records.iter().map(ms).collect();
+        assert_eq!(ms, [10, 20, 50, 50, 50, 300]);
+        assert_eq!(merge.moved, 1);
+    }
+}

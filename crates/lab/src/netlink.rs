@@ -1,0 +1,100 @@
+//! What the kernel is asked for over netlink: an address, a route, an interface that is up.
+
+use std::io;
+use std::net::Ipv4Addr;
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{LinkFlags, LinkMessage};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol,
+    RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+
+/// A connection to the routing part of the kernel, for the namespace of the calling thread.
+pub(crate) struct Routing {
+    socket: Socket,
+}
+
+impl Routing {
+    pub(crate) fn new() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Self { socket })
+    }
+
+    /// Sets an interface up.
+    pub(crate) fn set_up(&self, interface: u32) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = interface;
+        message.header.flags = LinkFlags::Up;
+        message.header.change_mask = LinkFlags::Up;
+        self.ask(RouteNetlinkMessage::SetLink(message))
+    }
+
+    /// Gives an interface an address, alone in its subnet.
+    pub(crate) fn add_address(&self, interface: u32, address: Ipv4Addr) -> io::Result<()> {
+        let mut message = AddressMessage::default();
+        message.header.family = AddressFamily::Inet;
+        message.header.prefix_len = 32;
+        message.header.index = interface;
+        message.attributes = vec![
+            AddressAttribute::Address(address.into()),
+            AddressAttribute::Local(address.into()),
+        ];
+        self.ask(RouteNetlinkMessage::NewAddress(message))
+    }
+
+    /// Sends everything for a block of addresses over an interface; TCP over this route has
+    /// `metrics`.
+    pub(crate) fn add_route(
+        &self,
+        interface: u32,
+        (block, prefix_len): (Ipv4Addr, u8),
+        source: Ipv4Addr,
+        metrics: Vec<RouteMetric>,
+    ) -> io::Result<()> {
+        let mut message = RouteMessage::default();
+        message.header = RouteHeader {
+            address_family: AddressFamily::Inet,
+            destination_prefix_length: prefix_len,
+            table: RouteHeader::RT_TABLE_MAIN,
+            protocol: RouteProtocol::Static,
+            scope: RouteScope::Link,
+            kind: RouteType::Unicast,
+            ..RouteHeader::default()
+        };
+        message.attributes = vec![
+            RouteAttribute::Destination(RouteAddress::Inet(block)),
+            RouteAttribute::Oif(interface),
+            RouteAttribute::PrefSource(RouteAddress::Inet(source)),
+        ];
+        if !metrics.is_empty() {
+            message.attributes.push(RouteAttribute::Metrics(metrics));
+        }
+        self.ask(RouteNetlinkMessage::NewRoute(message))
+    }
+
+    /// Sends a request and waits for what the kernel says to it.
+    fn ask(&self, request: RouteNetlinkMessage) -> io::Result<()> {
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(request));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+        let (answer, _) = self.socket.recv_from_full()?;
+        let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer);
+        match answer.map_err(io::Error::other)?.payload {
+            NetlinkPayload::Error(error) if error.code.is_some() => Err(error.to_io()),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What the lab makes of a scenario's flows, and what it cannot do.
+
+use faircast_base::Duration;
+use faircast_scenario::{Flow, Scenario};
+
+use crate::address;
+use crate::error::LabError;
+
+/// Most ends of flows: each is a namespace, an interface and a thread.
+pub(crate) const ENDS_MAX: usize = 512;
+/// Most payload of a packet, so that it fits an IP packet with all headers.
+const PACKET_BYTES_MAX: u64 = 60_000;
+/// Least payload of a TCP segment that Linux lets one ask for.
+/// src: linux, include/net/tcp.h, TCP_MIN_MSS
+const TCP_PACKET_BYTES_MIN: u64 = 88;
+/// Bytes that the headers of a packet may take beside its payload.
+const HEADERS_MAX: u64 = 300;
+
+/// A kernel TCP that behaves as the scenario asks, as far as it can.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct TcpPlan {
+    /// The kernel's name of its congestion control.
+    pub(crate) congestion_control: &'static str,
+    pub(crate) sack: bool,
+    pub(crate) packet: u32,
+    pub(crate) window_max: Option<u32>,
+    pub(crate) initial_window: u32,
+    /// Slow start threshold in packets; 0 for none.
+    pub(crate) threshold: u32,
+    pub(crate) min_rto: Duration,
+    pub(crate) delayed_ack: bool,
+    /// Each packet waits a random time, uniform from 0 to this, before it leaves its host.
+    pub(crate) overhead: Duration,
+}
+
+/// Options of the simulator's TCP that the kernel's has too.
+const APPLIED: &[&str] =
+    &["window_max", "initial_window", "initial_ssthresh", "min_rto", "delayed_ack", "overhead"];
+
+impl TcpPlan {
+    /// The plan of a flow; `None` for what is not TCP.
+    pub(crate) fn of(flow: &Flow) -> Option<Self> {
+        let (congestion_control, sack, kernel) = match flow.protocol.as_str() {
+            "tcp-reno" | "tcp-newreno" => ("reno", false, false),
+            "tcp-sack" => ("reno", true, false),
+            "tcp-cubic" => ("cubic", true, true),
+            "tcp-bbr" => ("bbr", true, true),
+            _ => return None,
+        };
+        let count = |key| {
+            let value = flow.options.integer(key)?;
+            u32::try_from(value).ok()
+        };
+        Some(Self {
+            congestion_control,
+            sack,
+            packet: flow.packet.count() as u32,
+            window_max: count("window_max"),
+            initial_window: count("initial_window").unwrap_or(if kernel { 10 } else { 2 }),
+            threshold: count("initial_ssthresh").unwrap_or(0),
+            min_rto: flow.options.duration("min_rto").unwrap_or(Duration::from_millis(200)),
+            delayed_ack: flow.options.bool("delayed_ack").unwrap_or(kernel),
+            overhead: flow.options.duration("overhead").unwrap_or(Duration::ZERO),
+        })
+    }
+
+    /// The most that a receiver offers, where the scenario limits it.
+    pub(crate) fn window_bytes(&self) -> Option<u32> {
+        Some(self.window_max?.saturating_mul(self.packet))
+    }
+}
+
+/// What the reader of the figures should know: settings that the lab does not apply.
+pub fn warnings(scenario: &Scenario) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for flow in &scenario.flows {
+        if TcpPlan::of(flow).is_none() {
+            continue;
+        }
+        let ignored: Vec<&str> = flow
+            .raw_options
+            .iter()
+            .map(|(key, _)| key.as_str())
+            .filter(|key| !APPLIED.contains(key))
+            .collect();
+        if !ignored.is_empty() {
+            warnings.push(format!(
+                "flow \"{}\": the kernel's TCP has no {}; applied are {}",
+                flow.name,
+                ignored.join(", "),
+                APPLIED.join(", ")
+            ));
+        }
+        if flow.protocol == "tcp-reno" {
+            warnings.push(format!(
+                "flow \"{}\": without SACK the kernel's Reno repairs as NewReno does",
+                flow.name
+            ));
+        }
+    }
+    warnings
+}
+
+/// Refuses what the lab has not.
+pub(crate) fn check(scenario: &Scenario) -> Result<(), LabError> {
+    let ends: usize = scenario.flows.iter().map(|flow| 1 + flow.to.len()).sum();
+    let wrong = |problem: String| Err(LabError::Unsuited(format!("--on lab: {problem}")));
+    if ends > ENDS_MAX {
+        return wrong(format!(
+            "the flows have {ends} ends; allowed: at most {ENDS_MAX}, or --on sim"
+        ));
+    }
+    if scenario.nodes.len() > address::NODES_MAX as usize {
+        return wrong("there are more nodes than addresses".to_string());
+    }
+    for flow in &scenario.flows {
+        let (name, packet) = (&flow.name, flow.packet.count());
+        if packet > PACKET_BYTES_MAX {
+            return wrong(format!(
+                "flow \"{name}\": packet = \"{packet} B\"; allowed: at most {PACKET_BYTES_MAX} B"
+            ));
+        }
+        if TcpPlan::of(flow).is_some() && packet < TCP_PACKET_BYTES_MIN {
+            return wrong(format!(
+                "flow \"{name}\": packet = \"{packet} B\"; allowed for the kernel's TCP: at least \
+                 {TCP_PACKET_BYTES_MIN} B"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The largest packet on any interface, headers counted.
+pub(crate) fn mtu(flow: &Flow) -> u16 {
+    u16::try_from(flow.packet.count() + HEADERS_MAX).unwrap_or(u16::MAX).max(1500)
+}

@@ -1,0 +1,138 @@
+//! What the packets of a TCP connection tell, seen where they enter and leave the network.
+
+use faircast_base::{Event, FlowId, NodeId, Time};
+use faircast_trace::{Record, Sink, Subject};
+
+use crate::frame::Segment;
+
+/// Follows one connection at its sender.
+#[derive(Clone, Debug)]
+pub(crate) struct Tap {
+    subject: Subject,
+    receiver: NodeId,
+    /// Payload bytes of a packet.
+    packet: u64,
+    /// Bytes of the whole transfer, where it ends.
+    object_len: Option<u64>,
+    /// The sequence number of the first byte.
+    first: Option<u32>,
+    /// Bytes sent at least once, and acknowledged.
+    sent: u64,
+    acknowledged: u64,
+    completed: bool,
+}
+
+impl Tap {
+    pub(crate) fn new(
+        flow: FlowId,
+        (sender, receiver): (NodeId, NodeId),
+        packet: u64,
+        object_len: Option<u64>,
+    ) -> Self {
+        Self {
+            subject: Subject::Endpoint { flow, node: sender, sender: true },
+            receiver,
+            packet: packet.max(1),
+            object_len,
+            first: None,
+            sent: 0,
+            acknowledged: 0,
+            completed: false,
+        }
+    }
+
+    /// The sender has put a segment on the wire.
+    pub(crate) fn sent(&mut self, at: Time, segment: &Segment, sink: &mut dyn Sink) {
+        if segment.syn {
+            self.first = Some(segment.sequence.wrapping_add(1));
+        }
+        let Some(first) = self.first.filter(|_| segment.payload_len > 0) else { return };
+        let from = offset(first, segment.sequence, self.sent);
+        let to = from + u64::from(segment.payload_len);
+        let repair = to <= self.sent;
+        self.sent = self.sent.max(to);
+        let (seq, bytes) = (from / self.packet, segment.payload_len);
+        self.say(at, Event::DataSent { seq, bytes, repair }, sink);
+    }
+
+    /// A segment from the receiver reaches the sender.
+    pub(crate) fn heard(&mut self, at: Time, segment: &Segment, sink: &mut dyn Sink) {
+        let (Some(first), Some(acknowledgement)) = (self.first, segment.acknowledgement) else {
+            return;
+        };
+        if segment.syn {
+            return;
+        }
+        // The end of the stream counts as a byte.
+        let upto = offset(first, acknowledgement, self.sent).min(self.sent);
+        let bytes = upto.saturating_sub(self.acknowledged) as u32;
+        self.acknowledged = self.acknowledged.max(upto);
+        let (seq, from) = (upto / self.packet, self.receiver);
+        self.say(at, Event::AckReceived { seq, bytes, from }, sink);
+        if !self.completed && self.object_len == Some(self.acknowledged) {
+            self.completed = true;
+            self.say(at, Event::Completed { bytes: self.acknowledged }, sink);
+        }
+    }
+
+    fn say(&self, at: Time, event: Event, sink: &mut dyn Sink) {
+        sink.record(&Record { at, subject: self.subject, event });
+    }
+}
+
+/// The offset in the stream of a sequence number, which is less than 2 GB from `near`.
+fn offset(first: u32, sequence: u32, near: u64) -> u64 {
+    let distance = sequence.wrapping_sub(first).wrapping_sub(near as u32) as i32;
+    near.saturating_add_signed(i64::from(distance))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faircast_trace::Recording;
+
+    #[test]
+    fn repairs_acknowledgements_and_the_end_are_told() {
+        let mut tap = Tap::new(FlowId(0), (NodeId(0), NodeId(1)), 1000, Some(3000));
+        let mut out = Recording::default();
+        // Close to the end of the numbers, so that they wrap.
+        let start = u32::MAX - 1500;
+        let segment = |offset: u32, payload_len| Segment {
+            sequence: start.wrapping_add(1 + offset),
+            acknowledgement: Some(1),
+            syn: false,
+            payload_len,
+        };
+        let ack = |offset: u32| Segment {
+            sequence: 1,
+            acknowledgement: Some(start.wrapping_add(1 + offset)),
+            syn: false,
+            payload_len: 0,
+        };
+        let syn = Segment { sequence: start, acknowledgement: None, syn: true, payload_len: 0 };
+        tap.sent(Time::ZERO, &syn, &mut out);
+        for (offset, len) in [(0, 1000), (1000, 1000), (2000, 1000), (1000, 1000)] {
+            tap.sent(Time::ZERO, &segment(offset, len), &mut out);
+        }
+        // The last one acknowledges the end of the stream too.
+        for offset in [1000, 1000, 3001] {
+            tap.heard(Time::ZERO, &ack(offset), &mut out);
+        }
+        let told: Vec<Event> = out.records.iter().map(|record| record.event).collect();
+        let sent = |seq, repair| Event::DataSent { seq, bytes: 1000, repair };
+        let heard = |seq, bytes| Event::AckReceived { seq, bytes, from: NodeId(1) };
+        assert_eq!(
+            told,
+            [
+                sent(0, false),
+                sent(1, false),
+                sent(2, false),
+                sent(1, true),
+                heard(1, 1000),
+                heard(1, 0),
+                heard(3, 2000),
+                Event::Completed { bytes: 3000 },
+            ]
+        );
+    }
+}

@@ -1,0 +1,211 @@
+//! Where packets go and where they are heard.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::if_nametoindex;
+
+use crate::NetError;
+
+/// Most receivers of a unicast target: every packet is sent to each.
+pub const RECEIVERS_MAX: usize = 4096;
+
+/// The default UDP port of PGM downstream (src: openpgm, IBM WebSphere MQ).
+pub const DEFAULT_PORT: u16 = 3056;
+
+/// A network interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Interface {
+    /// The one to which the system's routes lead. The default.
+    #[default]
+    Any,
+    /// By name, such as `eth0`.
+    Name(String),
+    /// By one of its addresses.
+    Address(IpAddr),
+    /// By its number.
+    Index(u32),
+}
+
+/// A multicast group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Multicast {
+    /// The group and the UDP port of downstream packets. The zone of a link-local IPv6 group is
+    /// that of `interface`.
+    pub group: SocketAddr,
+    /// At a receiver: hears this source alone, by a source-specific membership (IGMPv3, MLDv2);
+    /// groups in 232.0.0.0/8 and ff3x::/32 need it. At a source: the address that it sends from.
+    pub source: Option<IpAddr>,
+    /// Where the group is joined, and where its packets leave.
+    pub interface: Interface,
+}
+
+impl Multicast {
+    /// A group heard from any source on the interface that routes choose.
+    pub const fn new(group: SocketAddr) -> Self {
+        Self { group, source: None, interface: Interface::Any }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), NetError> {
+        let ip = self.group.ip();
+        if !ip.is_multicast() {
+            return Err(NetError::NotMulticast(ip));
+        }
+        match self.source {
+            Some(source) if source.is_ipv4() != ip.is_ipv4() => Err(NetError::Family(ip, source)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Where a source sends what is for its group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// To a group.
+    Multicast(Multicast),
+    /// To each of these, where no multicast is to be had; 1 to [`RECEIVERS_MAX`], of one family.
+    Unicast(Vec<SocketAddr>),
+}
+
+/// Where a receiver hears sources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// A group.
+    Multicast(Multicast),
+    /// A local address and port that sources send to by unicast.
+    Unicast(SocketAddr),
+}
+
+/// Where a receiver's answers go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Upstream {
+    /// To the UDP address and port from which the source's packets come. The default.
+    #[default]
+    FromPacket,
+    /// To this port at the address from which they come: implementations such as OpenPGM and
+    /// ZeroMQ send from one port and hear on another.
+    Port(u16),
+}
+
+/// An interface as the system has it now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Resolved {
+    /// Its number; 0 lets routes choose.
+    pub(crate) index: u32,
+    /// Its address of the wanted family.
+    pub(crate) address: Option<IpAddr>,
+}
+
+impl Interface {
+    /// Finds the interface and its address of the family of `like`.
+    pub(crate) fn resolve(&self, like: IpAddr) -> Result<Resolved, NetError> {
+        let missing = || NetError::Interface(self.to_string());
+        let (index, wanted) = match self {
+            Self::Any => return Ok(Resolved { index: 0, address: None }),
+            Self::Name(name) => (if_nametoindex(name.as_str()).map_err(|_| missing())?, None),
+            Self::Index(index) => (*index, None),
+            Self::Address(address) => (0, Some(*address)),
+        };
+        let mut found: Option<Resolved> = None;
+        for entry in getifaddrs().map_err(|error| NetError::socket("list interfaces", error))? {
+            let Some(address) = entry.address.and_then(ip_of) else { continue };
+            let Ok(at) = if_nametoindex(entry.interface_name.as_str()) else { continue };
+            let chosen = wanted.map_or(at == index, |wanted| wanted == address);
+            if !chosen || address.is_ipv4() != like.is_ipv4() {
+                continue;
+            }
+            let better = found
+                .and_then(|found| found.address)
+                .is_none_or(|other| suits(address, like) && !suits(other, like));
+            if better {
+                found = Some(Resolved { index: at, address: Some(address) });
+            }
+        }
+        match (found, wanted) {
+            (Some(found), _) => Ok(found),
+            (None, None) => Ok(Resolved { index, address: None }),
+            (None, Some(_)) => Err(missing()),
+        }
+    }
+}
+
+/// Whether packets to `to` should come from `from`: within one link from its link-local address,
+/// beyond it not.
+fn suits(from: IpAddr, to: IpAddr) -> bool {
+    match (from, to) {
+        (IpAddr::V6(from), IpAddr::V6(to)) => from.is_unicast_link_local() == is_link_local(to),
+        _ => true,
+    }
+}
+
+/// Whether an IPv6 address, unicast or multicast, means something on one link only.
+pub(crate) fn is_link_local(ip: Ipv6Addr) -> bool {
+    ip.is_unicast_link_local() || ip.is_multicast() && ip.segments()[0] & 0x000f <= 2
+}
+
+pub(crate) fn ip_of(storage: nix::sys::socket::SockaddrStorage) -> Option<IpAddr> {
+    socket_address(&storage).map(|address| address.ip())
+}
+
+pub(crate) fn socket_address(storage: &nix::sys::socket::SockaddrStorage) -> Option<SocketAddr> {
+    if let Some(v4) = storage.as_sockaddr_in() {
+        return Some(SocketAddr::new(IpAddr::V4(v4.ip()), v4.port()));
+    }
+    let v6 = storage.as_sockaddr_in6()?;
+    let zone = if is_link_local(v6.ip()) { v6.scope_id() } else { 0 };
+    Some(SocketAddr::V6(std::net::SocketAddrV6::new(v6.ip(), v6.port(), 0, zone)))
+}
+
+/// The address of the same family that stands for all.
+pub(crate) fn unspecified(like: IpAddr) -> IpAddr {
+    match like {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+impl fmt::Display for Interface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("any"),
+            Self::Name(name) => write!(f, "\"{name}\""),
+            Self::Address(address) => write!(f, "with address {address}"),
+            Self::Index(index) => write!(f, "number {index}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_interface_is_found_in_every_way() {
+        let localhost = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let by_name = Interface::Name("lo".to_string()).resolve(localhost).unwrap();
+        assert_eq!(by_name.address, Some(localhost));
+        for other in [Interface::Index(by_name.index), Interface::Address(localhost)] {
+            assert_eq!(other.resolve(localhost).unwrap(), by_name);
+        }
+        assert_eq!(Interface::Any.resolve(localhost).unwrap().index, 0);
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_is_named_in_the_error() {
+        let error = Interface::Name("none0".into()).resolve(Ipv4Addr::LOCALHOST.into());
+        assert!(error.unwrap_err().to_string().contains("none0"));
+        let foreign = Interface::Address("192.0.2.77".parse().unwrap());
+        assert!(foreign.resolve(Ipv4Addr::LOCALHOST.into()).is_err());
+    }
+
+    #[test]
+    fn groups_are_checked() {
+        let group = |text: &str| Multicast::new(text.parse().unwrap());
+        assert!(group("239.1.2.3:3056").check().is_ok());
+        assert!(group("[ff15::1]:3056").check().is_ok());
+        assert!(group("10.0.0.1:3056").check().is_err());
+        let mixed = Multicast { source: Some("::1".parse().unwrap()), ..group("239.1.2.3:1") };
+        assert!(matches!(mixed.check(), Err(NetError::Family(..))));
+    }
+}

@@ -1,0 +1,229 @@
+//! Which node is at which address.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use faircast_base::NodeId;
+
+/// Most addresses that a book remembers. The one that was heard longest ago makes room.
+pub const ADDRESSES_MAX: usize = 1 << 16;
+
+/// Which node is at which address. Protocols know only [`NodeId`]s, which travel as IPv4 addresses.
+///
+/// A *native* book makes an IPv4 host the node of its address. A second port at the same address,
+/// an IPv6 host, and a host whose address lies in 240.0.0.0/4 get numbers from 240.0.0.0/5, which
+/// no host on the internet has; they mean nothing to anybody else. A *fixed* book knows what it
+/// was told and nothing else.
+#[derive(Debug)]
+pub struct AddressBook {
+    by_address: BTreeMap<SocketAddr, Entry>,
+    by_node: BTreeMap<NodeId, SocketAddr>,
+    /// Addresses by the turn in which they were last heard.
+    by_turn: BTreeMap<u64, SocketAddr>,
+    turn: u64,
+    next_local: u32,
+    learns: bool,
+    max: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    node: NodeId,
+    turn: u64,
+}
+
+impl AddressBook {
+    /// An empty book that learns.
+    pub fn native() -> Self {
+        Self::bounded(ADDRESSES_MAX)
+    }
+
+    /// A book of these and nobody else. Where a node or an address is named twice the last counts.
+    pub fn fixed(entries: impl IntoIterator<Item = (NodeId, SocketAddr)>) -> Self {
+        let mut book = Self { learns: false, ..Self::native() };
+        for (node, address) in entries {
+            book.insert(address, node);
+        }
+        book
+    }
+
+    fn bounded(max: usize) -> Self {
+        Self {
+            by_address: BTreeMap::new(),
+            by_node: BTreeMap::new(),
+            by_turn: BTreeMap::new(),
+            turn: 0,
+            next_local: LOCAL_FIRST,
+            learns: true,
+            max,
+        }
+    }
+
+    /// The node at `address`, which was just heard. `None` where a fixed book does not know it.
+    pub fn node(&mut self, address: SocketAddr) -> Option<NodeId> {
+        self.turn += 1;
+        let turn = self.turn;
+        if let Some(entry) = self.by_address.get_mut(&address) {
+            if self.learns {
+                self.by_turn.remove(&entry.turn);
+                self.by_turn.insert(turn, address);
+                entry.turn = turn;
+            }
+            return Some(entry.node);
+        }
+        if !self.learns {
+            return None;
+        }
+        while self.by_address.len() >= self.max
+            && let Some((_, oldest)) = self.by_turn.pop_first()
+            && let Some(entry) = self.by_address.remove(&oldest)
+        {
+            self.by_node.remove(&entry.node);
+        }
+        let node = native(address.ip())
+            .filter(|node| !self.by_node.contains_key(node))
+            .unwrap_or_else(|| self.local());
+        self.insert(address, node);
+        Some(node)
+    }
+
+    /// Where `node` is; `None` where it was never heard or has been forgotten.
+    pub fn address(&self, node: NodeId) -> Option<SocketAddr> {
+        self.by_node.get(&node).copied()
+    }
+
+    /// How many addresses it knows.
+    pub fn len(&self) -> usize {
+        self.by_address.len()
+    }
+
+    /// Whether it knows none.
+    pub fn is_empty(&self) -> bool {
+        self.by_address.is_empty()
+    }
+
+    /// Whether it learns addresses that it hears.
+    pub const fn learns(&self) -> bool {
+        self.learns
+    }
+
+    fn insert(&mut self, address: SocketAddr, node: NodeId) {
+        if let Some(old) = self.by_address.insert(address, Entry { node, turn: self.turn }) {
+            self.by_node.remove(&old.node);
+        }
+        if let Some(moved) = self.by_node.insert(node, address)
+            && moved != address
+        {
+            self.by_address.remove(&moved);
+        }
+        if self.learns {
+            self.by_turn.insert(self.turn, address);
+        }
+    }
+
+    /// A number that nobody has. There are far more of them than entries.
+    fn local(&mut self) -> NodeId {
+        loop {
+            let node = NodeId(self.next_local);
+            self.next_local =
+                if self.next_local == LOCAL_LAST { LOCAL_FIRST } else { self.next_local + 1 };
+            if !self.by_node.contains_key(&node) {
+                return node;
+            }
+        }
+    }
+}
+
+/// The node that an IPv4 host is by its address.
+pub(crate) fn native(ip: IpAddr) -> Option<NodeId> {
+    match ip {
+        IpAddr::V4(ip) => {
+            Some(NodeId(u32::from(ip))).filter(|node| (1..LOCAL_FIRST).contains(&node.0))
+        }
+        IpAddr::V6(_) => None,
+    }
+}
+
+/// A number that a node may give itself: in 248.0.0.0/5, apart from those that books give.
+pub(crate) fn own_choice(random: u64) -> NodeId {
+    // All ones would be the broadcast address.
+    NodeId((OWN_FIRST | random as u32 & 0x07ff_ffff).min(u32::MAX - 1))
+}
+
+/// 240.0.0.0 to 247.255.255.255.
+const LOCAL_FIRST: u32 = 0xf000_0000;
+const LOCAL_LAST: u32 = 0xf7ff_ffff;
+/// 248.0.0.0 and up.
+const OWN_FIRST: u32 = 0xf800_0000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_ipv4_host_is_the_node_of_its_address_and_others_are_local() {
+        let mut book = AddressBook::native();
+        assert_eq!(book.node(at("10.1.2.3:5000")), Some(NodeId(0x0a01_0203)));
+        let second = book.node(at("10.1.2.3:5001")).unwrap();
+        let six = book.node(at("[fd00::1]:5000")).unwrap();
+        assert_eq!((second.0 >> 27, six.0 >> 27), (0b11110, 0b11110));
+        assert_ne!(second, six);
+        assert_eq!(book.node(at("10.1.2.3:5000")), Some(NodeId(0x0a01_0203)), "it stays");
+        assert_eq!(book.address(second), Some(at("10.1.2.3:5001")));
+        assert_eq!(book.address(six), Some(at("[fd00::1]:5000")));
+        assert_eq!(book.address(NodeId(7)), None);
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_who_was_heard_longest_ago_goes() {
+        let mut book = AddressBook::native();
+        let host = |i: u32| SocketAddr::new(IpAddr::from((0x0a00_0000 + i).to_be_bytes()), 9);
+        let count = ADDRESSES_MAX as u32;
+        for i in 0..count {
+            book.node(host(i));
+        }
+        book.node(host(0));
+        for i in count..count + 1000 {
+            book.node(host(i));
+        }
+        assert_eq!(book.len(), ADDRESSES_MAX);
+        assert_eq!((book.by_node.len(), book.by_turn.len()), (ADDRESSES_MAX, ADDRESSES_MAX));
+        assert_eq!(book.address(NodeId(0x0a00_0000)), Some(host(0)), "heard again");
+        assert_eq!(book.address(NodeId(0x0a00_0001)), None, "made room");
+        assert_eq!(book.address(NodeId(0x0a00_0000 + count)), Some(host(count)));
+    }
+
+    #[test]
+    fn local_numbers_are_used_again_only_when_they_are_free() {
+        let mut book = AddressBook::bounded(4);
+        book.next_local = LOCAL_LAST;
+        let six = |i: u16| SocketAddr::new(IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, i]), 9);
+        let nodes: Vec<_> = (0..4).map(|i| book.node(six(i)).unwrap()).collect();
+        assert_eq!(nodes[0], NodeId(LOCAL_LAST));
+        book.next_local = LOCAL_LAST;
+        let fifth = book.node(six(4)).unwrap();
+        assert!(!nodes[1..].contains(&fifth));
+        assert_eq!(book.len(), 4);
+    }
+
+    #[test]
+    fn a_fixed_book_learns_nothing() {
+        let mut book =
+            AddressBook::fixed([(NodeId(1), at("10.0.0.1:9")), (NodeId(2), at("10.0.0.2:9"))]);
+        assert_eq!(book.node(at("10.0.0.2:9")), Some(NodeId(2)));
+        assert_eq!(book.node(at("10.0.0.3:9")), None);
+        assert_eq!(book.address(NodeId(1)), Some(at("10.0.0.1:9")));
+        assert_eq!(book.len(), 2);
+    }
+
+    #[test]
+    fn what_a_node_calls_itself_is_never_what_a_book_calls_it() {
+        for random in [0, u64::MAX, 0x1234_5678_9abc_def0] {
+            assert!(own_choice(random).0 > LOCAL_LAST && own_choice(random).0 < u32::MAX);
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! What may be wrapped around every datagram.
+
+use std::net::SocketAddr;
+
+/// What may be wrapped around every datagram: encryption.
+///
+/// Packets of one length must have one length when sealed, so that they can leave in one system
+/// call.
+pub trait Envelope: Send {
+    /// How many bytes longer a sealed packet is, the same for all.
+    fn overhead(&self) -> usize;
+
+    /// Appends the sealed form of `plain` to `out`, and leaves what is in `out` alone.
+    fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>);
+
+    /// Opens a datagram in place; `None` where it is not for us, not intact, or not fresh. Nothing
+    /// in it may be trusted.
+    fn open<'a>(&mut self, from: SocketAddr, datagram: &'a mut [u8]) -> Option<&'a [u8]>;
+}

@@ -1,0 +1,58 @@
+//! What can keep sockets from being opened or a driver from going on.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+/// Why sockets could not be opened, or a driver had to stop.
+///
+/// Nothing that comes from the network is an error, and neither is a network that is down for a
+/// while: those are [`Counters`](crate::Counters).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetError {
+    /// The address of a group is not a multicast address.
+    #[error("{0} is not a multicast address (IPv4: 224.0.0.0/4, IPv6: ff00::/8)")]
+    NotMulticast(IpAddr),
+    /// Two addresses that must be of one family are not.
+    #[error("{0} and {1} are not of the same address family")]
+    Family(IpAddr, IpAddr),
+    /// A target without receivers.
+    #[error("a unicast target needs at least one address")]
+    NoReceivers,
+    /// A unicast target has more receivers than [`RECEIVERS_MAX`](crate::RECEIVERS_MAX).
+    #[error("{0} receivers by unicast; at most {max}", max = crate::RECEIVERS_MAX)]
+    TooManyReceivers(usize),
+    /// No interface has this name, address or number, or it has no address of the family.
+    #[error("no usable network interface {0}")]
+    Interface(String),
+    /// A socket could not be opened or set up.
+    #[error("cannot {what}: {error}")]
+    Socket {
+        /// What was tried.
+        what: &'static str,
+        /// The system's answer.
+        error: io::Error,
+    },
+    /// An address could not be bound.
+    #[error("cannot bind {address}: {error}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// The system's answer.
+        error: io::Error,
+    },
+    /// A group could not be joined.
+    #[error("cannot join {group}: {error}")]
+    Join {
+        /// The group.
+        group: SocketAddr,
+        /// The system's answer.
+        error: io::Error,
+    },
+}
+
+impl NetError {
+    pub(crate) fn socket(what: &'static str, error: impl Into<io::Error>) -> Self {
+        Self::Socket { what, error: error.into() }
+    }
+}

@@ -1,0 +1,97 @@
+//! Real networks: drives protocol machines over UDP.
+//!
+//! A PGM packet is the payload of a UDP datagram, with nothing in between, as OpenPGM and ZeroMQ
+//! have it. [`Sockets`] are opened for a source or for a receiver; a [`Driver`] gives machines time
+//! and packets over them, in one thread; an [`App`] hears what machines tell. No protocol is known
+//! here but the header by which sessions are told apart: a behaviour that exists only here is a
+//! defect.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use faircast_base::FlowId;
+//! use faircast_net::{
+//!     App, Driver, DriverSettings, Heard, Listen, Live, Multicast, SessionId, SessionOptions,
+//!     SocketSettings, Sockets, Target,
+//! };
+//! use faircast_proto::content::InMemory;
+//! use faircast_proto::options::Options;
+//! use faircast_proto::registry::{ReceiverSetup, SenderSetup, scheme};
+//! use faircast_proto::{AppEvent, Machine};
+//!
+//! type Boxed = Box<dyn Machine>;
+//!
+//! fn send(group: Multicast, bytes: Arc<[u8]>) -> Result<(), Box<dyn std::error::Error>> {
+//!     let sockets = Sockets::source(Target::Multicast(group), SocketSettings::default())?;
+//!     let mut driver = Driver::<Boxed>::new(sockets, DriverSettings::default())?;
+//!     let live = driver.live();
+//!     let setup = SenderSetup {
+//!         flow: FlowId(0),
+//!         node: live.node(),
+//!         start: live.now(),
+//!         payload: 1400,
+//!         content: Box::new(InMemory(bytes)),
+//!         options: &Options::default(),
+//!     };
+//!     let machine = (scheme("pgmcc").ok_or("no such scheme")?.sender)(setup);
+//!     live.add(machine, SessionOptions::default());
+//!     driver.run(&mut ())?; // Until all is sent and nobody asks for repairs any more.
+//!     Ok(())
+//! }
+//!
+//! /// Takes part in whatever session is heard.
+//! struct Printer;
+//!
+//! impl App<Boxed> for Printer {
+//!     fn heard(&mut self, live: &mut Live<Boxed>, heard: &Heard<'_>) -> Option<Boxed> {
+//!         let setup = ReceiverSetup {
+//!             flow: FlowId(0),
+//!             node: live.node(),
+//!             source: heard.source,
+//!             start: heard.now,
+//!             options: &Options::default(),
+//!         };
+//!         Some((scheme("pgmcc")?.receiver)(setup))
+//!     }
+//!
+//!     fn event(&mut self, _: &mut Live<Boxed>, session: SessionId, event: AppEvent) {
+//!         println!("{session:?}: {event:?}");
+//!     }
+//! }
+//!
+//! fn receive(group: Multicast) -> Result<(), Box<dyn std::error::Error>> {
+//!     let sockets = Sockets::receiver(Listen::Multicast(group), SocketSettings::default())?;
+//!     let mut driver = Driver::new(sockets, DriverSettings::default())?;
+//!     let waker = driver.waker(); // `waker.close()` in another thread ends it in good order.
+//!     driver.run(&mut Printer)?;
+//!     # drop(waker);
+//!     Ok(())
+//! }
+//! ```
+
+mod address;
+mod app;
+mod book;
+mod clock;
+mod counters;
+mod driver;
+mod envelope;
+mod error;
+mod live;
+mod receive;
+mod settings;
+mod socket;
+mod transmit;
+mod waker;
+
+pub use address::{DEFAULT_PORT, Interface, Listen, Multicast, RECEIVERS_MAX, Target, Upstream};
+pub use app::{App, Heard, SessionId};
+pub use book::{ADDRESSES_MAX, AddressBook};
+pub use counters::{Counters, Received, Refused, Sent, Timers};
+pub use driver::{Driver, Ended};
+pub use envelope::Envelope;
+pub use error::NetError;
+pub use live::{Live, SessionOptions};
+pub use settings::{DriverSettings, SocketSettings};
+pub use socket::{Buffers, Sockets};
+pub use waker::Waker;

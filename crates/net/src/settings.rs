@@ -1,0 +1,93 @@
+//! The settings of sockets and drivers.
+
+use faircast_base::{Bytes, Duration, NodeId};
+
+use crate::Upstream;
+
+/// The settings of sockets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketSettings {
+    /// Hops that multicast packets may travel (TTL, hop limit), 0 to 255. Default 1: they stay on
+    /// their subnet. What a machine asks for counts where it is less.
+    pub hops: u8,
+    /// Whether members on this host hear what this host sends to a group. Default true.
+    pub loopback: bool,
+    /// The port from which it sends and on which it hears unicast. Default `None`: at a source that
+    /// of the target where it is free, as OpenPGM's and ZeroMQ's receivers need it, and else any;
+    /// at a receiver any.
+    pub port: Option<u16>,
+    /// Where a receiver's answers go. Default [`Upstream::FromPacket`].
+    pub upstream: Upstream,
+    /// Size to ask for the kernel's receive buffer. Default 8 MiB. What was got is in
+    /// [`Sockets::buffers`](crate::Sockets::buffers).
+    pub receive_buffer: Bytes,
+    /// Size to ask for the kernel's send buffer. Default 4 MiB.
+    pub send_buffer: Bytes,
+    /// Whether packets may be handed to and taken from the kernel as one large packet (UDP GSO and
+    /// GRO), where it can. Default true. Not on emulated links that count packets.
+    pub offload: bool,
+    /// Whether packets say that congestion may be marked on them (ECT(0)). Default false: only for
+    /// schemes that answer marks as they answer losses.
+    pub ecn: bool,
+    /// Longest datagram that is taken. Default 65 507 bytes, the longest that IPv4 has.
+    pub datagram_max: usize,
+}
+
+impl Default for SocketSettings {
+    fn default() -> Self {
+        Self {
+            hops: 1,
+            loopback: true,
+            port: None,
+            upstream: Upstream::FromPacket,
+            receive_buffer: Bytes::new(8 << 20),
+            send_buffer: Bytes::new(4 << 20),
+            offload: true,
+            ecn: false,
+            datagram_max: 65_507,
+        }
+    }
+}
+
+/// The settings of a driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DriverSettings {
+    /// The node that it is. Default `None`: a source is the node of its IPv4 address, because
+    /// receivers of other makes answer to that; all others choose a random number, since several
+    /// may be at one address.
+    pub node: Option<NodeId>,
+    /// Seed of the machines' randomness. Default `None`: from the system.
+    pub seed: Option<u64>,
+    /// Most sessions at a time. Default 16.
+    pub sessions_max: usize,
+    /// Time between two calls of [`App::tick`](crate::App::tick). Default 100 ms.
+    pub tick: Duration,
+    /// How long it goes on after a close for what machines have still to do. Default 30 s.
+    pub patience: Duration,
+    /// Whether it ends when there are sessions and none has anything left to do. Default true. A
+    /// daemon that waits for sessions says false.
+    pub ends_when_idle: bool,
+    /// How much ahead of its time a timer may be handled, so that packets that are less than the
+    /// system's timers can tell apart leave together; at most 64 of them. Default 50 us; no more
+    /// than 1 ms is taken.
+    pub grain: Duration,
+    /// Whether a receiver sends to network elements that name themselves in SPMs, and takes packets
+    /// in the name of the source from them. Default false: anybody could claim to be one and aim
+    /// answers at a third party.
+    pub elements: bool,
+}
+
+impl Default for DriverSettings {
+    fn default() -> Self {
+        Self {
+            node: None,
+            seed: None,
+            sessions_max: 16,
+            tick: Duration::from_millis(100),
+            patience: Duration::from_secs(30),
+            ends_when_idle: true,
+            grain: Duration::from_micros(50),
+            elements: false,
+        }
+    }
+}

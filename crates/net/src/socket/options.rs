@@ -1,0 +1,140 @@
+//! Socket options that no library has in a form that serves here.
+
+#![expect(
+    unreachable_pub,
+    reason = "the macro makes its options public, and so must be their values"
+)]
+
+use std::net::{IpAddr, SocketAddr};
+
+use nix::{setsockopt_impl, sockopt_impl};
+
+/// `struct group_req` of RFC 3678: a group on an interface.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+pub struct GroupRequest {
+    interface: u32,
+    pad: u32,
+    group: [u8; STORAGE],
+}
+
+/// `struct group_source_req` of RFC 3678: a group on an interface, from one source.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+pub struct SourceRequest {
+    interface: u32,
+    pad: u32,
+    group: [u8; STORAGE],
+    source: [u8; STORAGE],
+}
+
+/// `struct ip_mreqn` with only an interface.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct InterfaceRequest {
+    group: u32,
+    address: u32,
+    interface: i32,
+}
+
+sockopt_impl!(
+    /// Joins an IPv4 group.
+    JoinV4, SetOnly, libc::IPPROTO_IP, libc::MCAST_JOIN_GROUP, GroupRequest
+);
+sockopt_impl!(
+    /// Joins an IPv6 group.
+    JoinV6, SetOnly, libc::IPPROTO_IPV6, libc::MCAST_JOIN_GROUP, GroupRequest
+);
+sockopt_impl!(
+    /// Leaves an IPv4 group.
+    LeaveV4, SetOnly, libc::IPPROTO_IP, libc::MCAST_LEAVE_GROUP, GroupRequest
+);
+sockopt_impl!(
+    /// Leaves an IPv6 group.
+    LeaveV6, SetOnly, libc::IPPROTO_IPV6, libc::MCAST_LEAVE_GROUP, GroupRequest
+);
+sockopt_impl!(
+    /// Joins one source of an IPv4 group.
+    JoinSourceV4, SetOnly, libc::IPPROTO_IP, libc::MCAST_JOIN_SOURCE_GROUP, SourceRequest
+);
+sockopt_impl!(
+    /// Joins one source of an IPv6 group.
+    JoinSourceV6, SetOnly, libc::IPPROTO_IPV6, libc::MCAST_JOIN_SOURCE_GROUP, SourceRequest
+);
+sockopt_impl!(
+    /// Leaves one source of an IPv4 group.
+    LeaveSourceV4, SetOnly, libc::IPPROTO_IP, libc::MCAST_LEAVE_SOURCE_GROUP, SourceRequest
+);
+sockopt_impl!(
+    /// Leaves one source of an IPv6 group.
+    LeaveSourceV6, SetOnly, libc::IPPROTO_IPV6, libc::MCAST_LEAVE_SOURCE_GROUP, SourceRequest
+);
+sockopt_impl!(
+    /// Where IPv4 multicast leaves, by number.
+    MulticastInterfaceV4, SetOnly, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, InterfaceRequest
+);
+sockopt_impl!(
+    /// What becomes of IPv4 packets longer than a link takes.
+    PathMtuV4, SetOnly, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::c_int
+);
+sockopt_impl!(
+    /// What becomes of IPv6 packets longer than a link takes.
+    PathMtuV6, SetOnly, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::c_int
+);
+
+impl GroupRequest {
+    pub(crate) fn new(interface: u32, group: SocketAddr) -> Self {
+        Self { interface, pad: 0, group: storage(group) }
+    }
+}
+
+impl SourceRequest {
+    pub(crate) fn new(interface: u32, group: SocketAddr, source: IpAddr) -> Self {
+        let source = storage(SocketAddr::new(source, 0));
+        Self { interface, pad: 0, group: storage(group), source }
+    }
+}
+
+impl InterfaceRequest {
+    pub(crate) fn new(interface: u32) -> Self {
+        // Numbers of interfaces are positive `int`s.
+        Self { group: 0, address: 0, interface: interface as i32 }
+    }
+}
+
+/// Bytes of `struct sockaddr_storage`.
+const STORAGE: usize = 128;
+
+/// An address as the system lays it out.
+fn storage(address: SocketAddr) -> [u8; STORAGE] {
+    let mut out = [0; STORAGE];
+    out[2..4].copy_from_slice(&address.port().to_be_bytes());
+    match address {
+        SocketAddr::V4(v4) => {
+            out[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+            out[4..8].copy_from_slice(&v4.ip().octets());
+        }
+        SocketAddr::V6(v6) => {
+            out[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
+            out[8..24].copy_from_slice(&v6.ip().octets());
+            out[24..28].copy_from_slice(&v6.scope_id().to_ne_bytes());
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layouts_are_those_of_the_system() {
+        assert_eq!(size_of::<GroupRequest>(), size_of::<libc::group_req>());
+        assert_eq!(size_of::<SourceRequest>(), size_of::<libc::group_source_req>());
+        assert_eq!(align_of::<SourceRequest>(), align_of::<libc::group_source_req>());
+        assert_eq!(size_of::<InterfaceRequest>(), size_of::<libc::ip_mreqn>());
+        assert_eq!(STORAGE, size_of::<libc::sockaddr_storage>());
+        let offset = core::mem::offset_of!(libc::group_source_req, gsr_source);
+        assert_eq!(core::mem::offset_of!(SourceRequest, source), offset);
+    }
+}

@@ -1,0 +1,327 @@
+//! The batch of packets that waits to leave, and how it leaves.
+//!
+//! Packets are written one behind the other into one buffer. Consecutive packets for one
+//! destination that are of one length (the last may be shorter) are a *run*, and leave as one large
+//! packet that the kernel or the network card cuts (UDP GSO); what goes to many destinations leaves
+//! by `sendmmsg`.
+
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+
+use faircast_base::{Duration, Time};
+use nix::errno::Errno;
+use nix::sys::socket::{
+    ControlMessage, MsgFlags, MultiHeaders, SockaddrStorage, sendmmsg, sendmsg,
+};
+
+use crate::counters::Sent;
+use crate::socket::Sockets;
+
+/// Where a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// To all of the target.
+    Receivers,
+    /// To one address.
+    Address(SocketAddr),
+}
+
+/// How sending went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flushed {
+    /// All has left, or was dropped and counted.
+    All,
+    /// The socket's buffer is full: go on when it can be written.
+    WhenWritable,
+    /// The system refuses for now: go on at this moment.
+    At(Time),
+}
+
+/// Packets that wait.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    bytes: Vec<u8>,
+    runs: Vec<Run>,
+    /// The first run that has not left whole, and how many of its messages have.
+    run: usize,
+    message: usize,
+    /// Longest packet that may leave within a larger one; 0 where the kernel or the network card
+    /// refuses all.
+    segment_max: usize,
+    /// Since when the system has refused what is first.
+    refused: Option<Time>,
+    broadcast: Vec<Option<SockaddrStorage>>,
+}
+
+/// Packets that can leave together.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    route: Route,
+    hops: u8,
+    start: usize,
+    len: usize,
+    /// Bytes of every packet but the last.
+    segment: usize,
+    packets: usize,
+    /// Whether a shorter packet has ended it.
+    closed: bool,
+}
+
+impl Outbox {
+    pub(crate) fn new(sockets: &Sockets) -> Self {
+        Self {
+            bytes: Vec::with_capacity(BATCH_BYTES + 65_536),
+            runs: Vec::new(),
+            run: 0,
+            message: 0,
+            segment_max: if sockets.settings.offload { usize::MAX } else { 0 },
+            refused: None,
+            broadcast: sockets.receivers.iter().map(|&to| Some(to.into())).collect(),
+        }
+    }
+
+    /// Whether it is time to send what waits before more is added.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes.len() >= BATCH_BYTES
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Adds a packet, which `write` appends to the buffer.
+    pub(crate) fn push(&mut self, route: Route, hops: u8, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        let len = self.bytes.len() - start;
+        if let Some(run) = self.runs.last_mut()
+            && run.route == route
+            && run.hops == hops
+            && !run.closed
+            && len <= run.segment
+            && len > 0
+            && run.segment <= self.segment_max
+            && run.packets < SEGMENTS_MAX
+            && run.len + len <= SUPER_PACKET_MAX
+        {
+            run.closed = len < run.segment;
+            run.len += len;
+            run.packets += 1;
+        } else {
+            let run = Run { route, hops, start, len, segment: len, packets: 1, closed: len == 0 };
+            self.runs.push(run);
+        }
+    }
+
+    /// Sends what waits, as far as the system takes it.
+    pub(crate) fn flush(&mut self, now: Time, sockets: &mut Sockets, sent: &mut Sent) -> Flushed {
+        while let Some(&run) = self.runs.get(self.run) {
+            if matches!(run.route, Route::Receivers) && sockets.receivers.is_empty() {
+                sent.unaddressed += run.packets as u64;
+                self.next_run();
+                continue;
+            }
+            match self.send_some(&run, sockets, sent) {
+                Ok(()) | Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => {
+                    sent.waits += 1;
+                    return Flushed::WhenWritable;
+                }
+                Err(Errno::ENOBUFS | Errno::ENOMEM) => {
+                    // The interface's queue is full, which no readiness tells of.
+                    sent.waits += 1;
+                    return Flushed::At(now + QUEUE_PAUSE);
+                }
+                Err(error) => {
+                    sent.failures += 1;
+                    if run.packets > 1 && self.shorten(&run, error) {
+                        continue;
+                    }
+                    if let Some(at) = self.retry(now, &run, sockets, error) {
+                        return Flushed::At(at);
+                    }
+                    self.skip_message(&run, sockets, sent);
+                }
+            }
+        }
+        self.bytes.clear();
+        self.runs.clear();
+        (self.run, self.message, self.refused) = (0, 0, None);
+        Flushed::All
+    }
+
+    fn next_run(&mut self) {
+        self.run += 1;
+        (self.message, self.refused) = (0, None);
+    }
+
+    /// The system does not cut this large packet: it will get the packets one by one. Whether that
+    /// is a reason.
+    fn shorten(&mut self, run: &Run, error: Errno) -> bool {
+        match error {
+            // The network card computes no checksums, so nothing can be cut.
+            Errno::EIO | Errno::EOPNOTSUPP => self.segment_max = 0,
+            // Too long for the path.
+            Errno::EINVAL | Errno::EMSGSIZE => self.segment_max = run.segment - 1,
+            _ => return false,
+        }
+        self.split_runs();
+        true
+    }
+
+    /// Takes runs that are no longer allowed apart.
+    fn split_runs(&mut self) {
+        let mut runs = Vec::with_capacity(self.runs.len());
+        for run in self.runs.drain(self.run..) {
+            if run.segment <= self.segment_max || run.packets == 1 {
+                runs.push(run);
+                continue;
+            }
+            let end = run.start + run.len;
+            for start in (run.start..end).step_by(run.segment) {
+                let len = run.segment.min(end - start);
+                runs.push(Run { start, len, segment: len, packets: 1, closed: false, ..run });
+            }
+        }
+        // What left of the first run as a large packet has left to some of a list; they get it
+        // again, which every protocol must bear.
+        self.message = 0;
+        self.run = 0;
+        self.runs = runs;
+    }
+
+    /// Until when to wait where the network is down; `None` where that has lasted too long, or
+    /// where only one of several receivers is concerned.
+    fn retry(&mut self, now: Time, run: &Run, sockets: &Sockets, error: Errno) -> Option<Time> {
+        let alone = matches!(run.route, Route::Address(_)) || sockets.receivers.len() == 1;
+        let passing = matches!(
+            error,
+            Errno::ENETDOWN
+                | Errno::ENETUNREACH
+                | Errno::EHOSTUNREACH
+                | Errno::EPERM
+                | Errno::ENODEV
+                | Errno::EADDRNOTAVAIL
+        );
+        if !alone || !passing {
+            return None;
+        }
+        let since = *self.refused.get_or_insert(now);
+        (now.since(since) < REFUSAL_PATIENCE).then(|| now + REFUSAL_PAUSE)
+    }
+
+    /// Drops what the system refuses.
+    fn skip_message(&mut self, run: &Run, sockets: &Sockets, sent: &mut Sent) {
+        sent.unsent += run.packets as u64;
+        self.message += 1;
+        if self.message >= messages(run, sockets) {
+            self.next_run();
+        }
+    }
+
+    /// One system call, beginning with the first message of `run` that has not left.
+    fn send_some(
+        &mut self,
+        run: &Run,
+        sockets: &mut Sockets,
+        sent: &mut Sent,
+    ) -> Result<(), Errno> {
+        if run.hops != sockets.hops() && matches!(run.route, Route::Receivers) {
+            sockets.set_hops(run.hops).map_err(errno)?;
+        }
+        sent.calls += 1;
+        let fd = sockets.node.as_raw_fd();
+        if run.packets > 1 {
+            let slice = [IoSlice::new(&self.bytes[run.start..run.start + run.len])];
+            let segment = u16::try_from(run.segment).map_err(|_| Errno::EMSGSIZE)?;
+            let cut = [ControlMessage::UdpGsoSegments(&segment)];
+            let to = self.destination(run, self.message);
+            sendmsg(fd, &slice, &cut, MsgFlags::empty(), to.as_ref())?;
+            sent.segmented += run.packets as u64;
+            self.left(1, sockets, sent);
+            return Ok(());
+        }
+        let (mut slices, mut to) = (Vec::new(), Vec::new());
+        let mut message = self.message;
+        for run in self.runs[self.run..].iter().take_while(|other| {
+            other.packets == 1 && (other.hops == run.hops || other.route != Route::Receivers)
+        }) {
+            let bytes = &self.bytes[run.start..run.start + run.len];
+            for message in message..messages(run, sockets) {
+                slices.push([IoSlice::new(bytes)]);
+                to.push(self.destination(run, message));
+            }
+            message = 0;
+            if slices.len() >= MESSAGES_MAX {
+                break;
+            }
+        }
+        slices.truncate(MESSAGES_MAX);
+        let count = if let [slice] = &slices[..] {
+            sendmsg(fd, slice, &[], MsgFlags::empty(), to[0].as_ref())?;
+            1
+        } else {
+            let mut headers = MultiHeaders::preallocate(slices.len(), None);
+            sendmmsg(fd, &mut headers, &slices, &to, [], MsgFlags::empty())?.count()
+        };
+        self.left(count, sockets, sent);
+        Ok(())
+    }
+
+    /// `count` more messages have left.
+    fn left(&mut self, count: usize, sockets: &Sockets, sent: &mut Sent) {
+        self.refused = None;
+        for _ in 0..count {
+            let Some(&run) = self.runs.get(self.run) else { return };
+            sent.datagrams += run.packets as u64;
+            sent.bytes += run.len as u64;
+            self.message += 1;
+            if self.message >= messages(&run, sockets) {
+                self.next_run();
+            }
+        }
+    }
+
+    fn destination(&self, run: &Run, message: usize) -> Option<SockaddrStorage> {
+        match run.route {
+            Route::Receivers => self.broadcast[message],
+            Route::Address(to) => Some(to.into()),
+        }
+    }
+}
+
+/// How many messages a run is: one for each of its destinations.
+fn messages(run: &Run, sockets: &Sockets) -> usize {
+    match run.route {
+        Route::Receivers => sockets.receivers.len(),
+        Route::Address(_) => 1,
+    }
+}
+
+fn errno(error: std::io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// Bytes that are gathered before they are sent: enough to pay for the calls, few enough to stay in
+/// the processor's cache.
+const BATCH_BYTES: usize = 128 * 1024;
+
+/// Most packets in a large packet: UDP_MAX_SEGMENTS of kernels before 6.9.
+const SEGMENTS_MAX: usize = 64;
+
+/// Most bytes in a large packet: what an IPv4 packet holds.
+const SUPER_PACKET_MAX: usize = 65_507;
+
+/// Most messages in a call of `sendmmsg`.
+const MESSAGES_MAX: usize = 64;
+
+/// How long to wait where the interface's queue is full.
+const QUEUE_PAUSE: Duration = Duration::from_micros(500);
+
+/// How long to wait where the network is down.
+const REFUSAL_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long the network may be down before what waits is dropped. Whoever needs it will ask for it;
+/// and what is sent after the network is back should not be as old as the outage.
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);

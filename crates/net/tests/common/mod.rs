@@ -1,0 +1,191 @@
+//! Ends of sessions for tests, each in a thread of its own.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use faircast_base::{Duration, FlowId, NodeId, Time};
+use faircast_net::{
+    App, Counters, Driver, DriverSettings, Ended, Envelope, Heard, Listen, Live, SessionId,
+    SessionOptions, SocketSettings, Sockets, Target, Waker,
+};
+use faircast_proto::content::{Content, InMemory};
+use faircast_proto::options::{OptionValue, Options};
+use faircast_proto::registry::{ReceiverSetup, SchemeEntry, SenderSetup, scheme};
+use faircast_proto::{AppEvent, Machine};
+
+pub(crate) type BoxedMachine = Box<dyn Machine>;
+
+/// The node that the source of flow `flow` is.
+pub(crate) fn source_node(flow: u32) -> NodeId {
+    NodeId(0x0a00_0001 + flow)
+}
+
+pub(crate) fn pgmcc() -> &'static SchemeEntry {
+    scheme("pgmcc").unwrap()
+}
+
+/// Settings that let a test end soon.
+pub(crate) fn quick_options() -> Options {
+    let linger = ("linger".to_string(), OptionValue::Text("1 s".to_string()));
+    Options::checked([linger], pgmcc().options).unwrap()
+}
+
+/// Bytes that differ everywhere.
+pub(crate) fn content(len: usize, seed: u32) -> Arc<[u8]> {
+    let mut state = seed.wrapping_mul(2_654_435_761) | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+pub(crate) fn quick_driver() -> DriverSettings {
+    DriverSettings { patience: Duration::from_secs(5), ..DriverSettings::default() }
+}
+
+/// What became of one end.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) ended: Ended,
+    /// What was delivered, by session in the order in which they were heard.
+    pub(crate) delivered: Vec<Vec<u8>>,
+    pub(crate) completed: usize,
+    pub(crate) gone: usize,
+    pub(crate) counters: Counters,
+}
+
+/// An application that keeps what is delivered.
+#[derive(Default)]
+pub(crate) struct Keeper {
+    /// Flows that it takes part in.
+    flows: Vec<u32>,
+    sessions: Vec<SessionId>,
+    delivered: Vec<Vec<u8>>,
+    completed: usize,
+    gone: usize,
+    /// When to give up.
+    limit: Option<Time>,
+}
+
+impl App<BoxedMachine> for Keeper {
+    fn heard(&mut self, live: &mut Live<BoxedMachine>, heard: &Heard<'_>) -> Option<BoxedMachine> {
+        let flow = u32::from(heard.tsi.port & 0x7fff);
+        if !self.flows.contains(&flow) {
+            return None;
+        }
+        let (flow, node, source) = (FlowId(flow), live.node(), source_node(flow));
+        let options = &quick_options();
+        let setup = ReceiverSetup { flow, node, source, start: heard.now, options };
+        Some((pgmcc().receiver)(setup))
+    }
+
+    fn event(&mut self, _: &mut Live<BoxedMachine>, session: SessionId, event: AppEvent) {
+        let index = self.sessions.iter().position(|id| *id == session).unwrap_or_else(|| {
+            self.sessions.push(session);
+            self.delivered.push(Vec::new());
+            self.sessions.len() - 1
+        });
+        match event {
+            AppEvent::Delivered { bytes, zeros } => {
+                let to = &mut self.delivered[index];
+                to.extend_from_slice(&bytes);
+                to.resize(to.len() + zeros as usize, 0);
+            }
+            AppEvent::Completed => self.completed += 1,
+            AppEvent::Gone => self.gone += 1,
+            _ => {}
+        }
+    }
+
+    fn tick(&mut self, live: &mut Live<BoxedMachine>) {
+        let now = live.now();
+        let limit = *self.limit.get_or_insert(now + Duration::from_secs(60));
+        if now >= limit || self.flows.len() > 1 && self.completed == self.flows.len() {
+            live.stop();
+        }
+    }
+}
+
+/// Where a test's thread is to be, and how its datagrams are to be wrapped.
+#[derive(Default)]
+pub(crate) struct Place {
+    pub(crate) namespace: Option<String>,
+    pub(crate) envelope: Option<Box<dyn Envelope>>,
+    pub(crate) sockets: SocketSettings,
+}
+
+impl Place {
+    pub(crate) fn in_namespace(name: &str) -> Self {
+        Self { namespace: Some(name.to_string()), ..Self::default() }
+    }
+
+    /// Moves this thread, which sockets opened later follow.
+    pub(crate) fn enter(&self) {
+        if let Some(name) = &self.namespace {
+            let file = std::fs::File::open(format!("/run/netns/{name}")).unwrap();
+            nix::sched::setns(file, nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+        }
+    }
+}
+
+/// Sends `bytes` as flow `flow`.
+pub(crate) fn send(
+    place: Place,
+    target: Target,
+    flow: u32,
+    bytes: Arc<[u8]>,
+) -> JoinHandle<Outcome> {
+    thread::spawn(move || {
+        place.enter();
+        let sockets = Sockets::source(target, place.sockets).unwrap();
+        let node = source_node(flow);
+        let settings = DriverSettings { node: Some(node), ..quick_driver() };
+        let mut driver = Driver::<BoxedMachine>::new(sockets, settings).unwrap();
+        if let Some(envelope) = place.envelope {
+            driver.set_envelope(envelope);
+        }
+        let start = driver.live().now();
+        let content: Box<dyn Content> = Box::new(InMemory(bytes));
+        let (flow, options) = (FlowId(flow), &quick_options());
+        let setup = SenderSetup { flow, node, start, payload: 1400, content, options };
+        let machine = (pgmcc().sender)(setup);
+        driver.live().add(machine, SessionOptions::default());
+        finish(driver, Keeper::default())
+    })
+}
+
+/// Receives these flows. Sends the waker as soon as it listens.
+pub(crate) fn receive(place: Place, listen: Listen, flows: &[u32]) -> JoinHandle<Outcome> {
+    let (ready, is_ready) = std::sync::mpsc::channel::<Waker<BoxedMachine>>();
+    let flows = flows.to_vec();
+    let handle = thread::spawn(move || {
+        place.enter();
+        let sockets = Sockets::receiver(listen, place.sockets).unwrap();
+        let settings = DriverSettings { ends_when_idle: flows.len() == 1, ..quick_driver() };
+        let mut driver = Driver::<BoxedMachine>::new(sockets, settings).unwrap();
+        if let Some(envelope) = place.envelope {
+            driver.set_envelope(envelope);
+        }
+        ready.send(driver.waker()).unwrap();
+        finish(driver, Keeper { flows, ..Keeper::default() })
+    });
+    is_ready.recv().unwrap();
+    handle
+}
+
+fn finish(mut driver: Driver<BoxedMachine>, mut app: Keeper) -> Outcome {
+    let ended = driver.run(&mut app).unwrap();
+    Outcome {
+        ended,
+        delivered: app.delivered,
+        completed: app.completed,
+        gone: app.gone,
+        counters: *driver.live().counters(),
+    }
+}

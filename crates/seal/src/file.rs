@@ -1,0 +1,125 @@
+//! Key files.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+
+use zeroize::Zeroizing;
+
+use crate::{GroupKey, KeyError};
+
+/// What to do about a key that others than its owner may read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exposure {
+    /// Refuse it.
+    Refuse,
+    /// Take it all the same.
+    Allow,
+}
+
+impl GroupKey {
+    /// Makes a new key and writes it to a new file that only its owner may read.
+    ///
+    /// # Errors
+    /// There is such a file, or it cannot be written; then there is none.
+    pub fn create(path: &Path) -> Result<Self, KeyError> {
+        let key = Self::random()?;
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => KeyError::Exists { path: path.to_owned() },
+            _ => failed(path, error),
+        })?;
+        let written = file.write_all(key.to_text().as_bytes()).and_then(|()| file.sync_all());
+        if let Err(error) = written {
+            // Half a key is of no use, and would be in the way of the next try.
+            let _ = std::fs::remove_file(path);
+            return Err(failed(path, error));
+        }
+        Ok(key)
+    }
+
+    /// Reads a key file.
+    ///
+    /// # Errors
+    /// It cannot be read, is no key file, or is open to others.
+    pub fn read(path: &Path, exposure: Exposure) -> Result<Self, KeyError> {
+        let file = File::open(path).map_err(|error| failed(path, error))?;
+        if let (Some(mode), Exposure::Refuse) = (open_to_others(&file), exposure) {
+            return Err(KeyError::Exposed { path: path.to_owned(), mode });
+        }
+        let mut text = Zeroizing::new(String::new());
+        file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| failed(path, error))?;
+        Self::from_text(&text).map_err(|problem| KeyError::Text { path: path.to_owned(), problem })
+    }
+}
+
+/// The permissions of a file where they let others than its owner read or write it.
+#[cfg(unix)]
+fn open_to_others(file: &File) -> Option<u32> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let metadata = file.metadata().ok()?;
+    let mode = metadata.permissions().mode() & 0o777;
+    // A pipe, as a shell's <(command) gives, has no owner of interest.
+    (metadata.is_file() && mode & 0o077 != 0).then_some(mode)
+}
+
+#[cfg(not(unix))]
+fn open_to_others(_file: &File) -> Option<u32> {
+    None
+}
+
+fn failed(path: &Path, source: io::Error) -> KeyError {
+    KeyError::File { path: path.to_owned(), source }
+}
+
+/// More than any key file has.
+const FILE_BYTES_MAX: u64 = 4096;
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_new_file_is_for_its_owner_alone_and_is_never_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("group.key");
+        let key = GroupKey::create(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(GroupKey::read(&path, Exposure::Refuse).unwrap().id(), key.id());
+        let error = GroupKey::create(&path).unwrap_err().to_string();
+        assert!(error.contains("group.key: the file exists"), "{error}");
+        assert_eq!(GroupKey::read(&path, Exposure::Refuse).unwrap().id(), key.id());
+    }
+
+    #[test]
+    fn a_file_that_others_may_read_is_refused_unless_allowed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("group.key");
+        let key = GroupKey::create(&path).unwrap();
+        for mode in [0o640, 0o604, 0o620] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            let error = GroupKey::read(&path, Exposure::Refuse).unwrap_err().to_string();
+            assert!(error.contains("chmod 600") && error.contains(&format!("{mode:o}")), "{error}");
+            assert_eq!(GroupKey::read(&path, Exposure::Allow).unwrap().id(), key.id());
+        }
+    }
+
+    #[test]
+    fn files_that_are_none_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let absent = folder.path().join("absent");
+        let error = GroupKey::read(&absent, Exposure::Refuse).unwrap_err().to_string();
+        assert!(error.contains("absent: No such file"), "{error}");
+        let error = GroupKey::create(&folder.path().join("no/such")).unwrap_err().to_string();
+        assert!(error.contains("no/such: No such file"), "{error}");
+        let long = folder.path().join("long");
+        std::fs::write(&long, "x".repeat(1 << 20)).unwrap();
+        let error = GroupKey::read(&long, Exposure::Allow).unwrap_err().to_string();
+        assert!(error.contains("no key file"), "{error}");
+    }
+}

@@ -1,0 +1,246 @@
+//! The key of a group, and how it is written down.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use aws_lc_rs::{digest, hkdf, rand};
+use zeroize::Zeroizing;
+
+/// The secret that all members of a group share: 256 bits. Whoever has it can read what the group
+/// sends and speak as any of its members.
+#[derive(Clone)]
+pub struct GroupKey(Zeroizing<[u8; KEY_BYTES]>);
+
+/// By which people and programs tell keys apart: 64 bits that say nothing of the key. Written as 16
+/// hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct KeyId(pub(crate) [u8; 8]);
+
+/// Why there is no key.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The file is not one of these.
+    #[error("{path}: {source}", path = path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A key is not made where there is a file already.
+    #[error(
+        "{path}: the file exists; a key is never overwritten, since whoever has it only there \
+         would lose it; expected a new name",
+        path = path.display()
+    )]
+    Exists {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// Others may read the file.
+    #[error(
+        "{path}: others may read this key (its mode is {mode:03o}); run `chmod 600 {path}`, and make \
+         a new key if somebody may have read it",
+        path = path.display()
+    )]
+    Exposed {
+        /// Which file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// The file's text is not a key.
+    #[error("{path}: {problem}", path = path.display())]
+    Text {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The system gives no random bytes.
+    #[error("the system gives no random bytes")]
+    Random,
+}
+
+impl GroupKey {
+    /// A new key, from the system's randomness.
+    ///
+    /// # Errors
+    /// The system gives none.
+    pub fn random() -> Result<Self, KeyError> {
+        let mut bytes = Zeroizing::new([0; KEY_BYTES]);
+        rand::fill(&mut bytes[..]).map_err(|_| KeyError::Random)?;
+        Ok(Self(bytes))
+    }
+
+    /// The key of these bytes.
+    pub fn from_bytes(bytes: [u8; KEY_BYTES]) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+
+    /// By which to tell it from others.
+    pub fn id(&self) -> KeyId {
+        let mut id = [0; 8];
+        let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, b"faircast v1 key id").extract(self.secret());
+        prk.expand(&[], Length(id.len()))
+            .and_then(|okm| okm.fill(&mut id))
+            .expect("HKDF-SHA256 gives up to 8160 bytes");
+        KeyId(id)
+    }
+
+    /// The text of a key file: a heading, the id, and the key in groups of eight hexadecimal
+    /// digits, the last of which is a checksum.
+    pub fn to_text(&self) -> Zeroizing<String> {
+        let mut text = format!("{HEADING}\nid {}\nkey ", self.id());
+        let check = checksum(self.secret());
+        for (i, byte) in self.secret().iter().chain(&check).enumerate() {
+            if i > 0 && i % 4 == 0 {
+                text.push('-');
+            }
+            text.push_str(&format!("{byte:02x}"));
+        }
+        text.push('\n');
+        Zeroizing::new(text)
+    }
+
+    /// Reads the text of a key file.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words that give nothing of the key away.
+    pub fn from_text(text: &str) -> Result<Self, &'static str> {
+        let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        match lines.next() {
+            Some(HEADING) => {}
+            Some(other) if other.starts_with("faircast group key") => {
+                return Err("is a key of another version of faircast; expected \"version 1\"");
+            }
+            _ => return Err("is no key file; expected one that `faircast key new` has made"),
+        }
+        let line = lines.find_map(|line| line.strip_prefix("key ")).ok_or("has no line \"key\"")?;
+        let mut bytes = Zeroizing::new([0; KEY_BYTES + CHECK_BYTES]);
+        let mut digits = 0;
+        for letter in line.chars().filter(|letter| *letter != '-' && !letter.is_whitespace()) {
+            let value = letter.to_digit(16).ok_or("its key has a letter that is no digit")?;
+            let byte = bytes.get_mut(digits / 2).ok_or("its key has more than 72 digits")?;
+            *byte = *byte << 4 | value as u8;
+            digits += 1;
+        }
+        if digits != 2 * bytes.len() {
+            return Err("its key has fewer than 72 digits");
+        }
+        let (key, check) = bytes.split_at(KEY_BYTES);
+        if checksum(key) != check {
+            return Err("its key and its checksum (the last eight digits) disagree: it has a typo");
+        }
+        Ok(Self(Zeroizing::new(key.try_into().expect("it was split there"))))
+    }
+
+    pub(crate) fn secret(&self) -> &[u8] {
+        &self.0[..]
+    }
+}
+
+/// Shows no more than the id.
+impl fmt::Debug for GroupKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GroupKey({})", self.id())
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// How many bytes HKDF is to give.
+pub(crate) struct Length(pub(crate) usize);
+
+impl hkdf::KeyType for Length {
+    fn len(&self) -> usize {
+        self.0
+    }
+}
+
+fn checksum(key: &[u8]) -> [u8; CHECK_BYTES] {
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(b"faircast v1 key checksum");
+    context.update(key);
+    let mut check = [0; CHECK_BYTES];
+    check.copy_from_slice(&context.finish().as_ref()[..CHECK_BYTES]);
+    check
+}
+
+const HEADING: &str = "faircast group key, version 1";
+const KEY_BYTES: usize = 32;
+/// One typo in four thousand million stays unseen.
+const CHECK_BYTES: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_comes_back_from_its_text_and_its_id_says_nothing_of_it() {
+        let key = GroupKey::random().unwrap();
+        let text = key.to_text();
+        let back = GroupKey::from_text(&text).unwrap();
+        assert_eq!(back.secret(), key.secret());
+        assert!(text.contains(&key.id().to_string()));
+        assert_ne!(key.id().0, key.secret()[..8]);
+        assert_ne!(key.id(), GroupKey::random().unwrap().id());
+        assert_eq!(format!("{key:?}"), format!("GroupKey({})", key.id()));
+    }
+
+    #[test]
+    fn the_id_and_the_text_of_a_known_key_stay_as_they_are() {
+        let key = GroupKey::from_bytes(core::array::from_fn(|i| i as u8));
+        let text = key.to_text();
+        let line = text.lines().last().unwrap();
+        assert!(line.starts_with("key 00010203-04050607-"), "{line}");
+        assert_eq!(line.len(), 4 + 9 * 8 + 8);
+    }
+
+    #[test]
+    fn every_typo_in_the_digits_is_found() {
+        let text = GroupKey::random().unwrap().to_text().to_string();
+        let start = text.find("key ").unwrap() + 4;
+        let mut tried = 0;
+        for (at, letter) in text.char_indices().skip(start).filter(|(_, c)| c.is_ascii_hexdigit()) {
+            let other = if letter == '0' { "1" } else { "0" };
+            let mut wrong = text.clone();
+            wrong.replace_range(at..=at, other);
+            assert!(GroupKey::from_text(&wrong).unwrap_err().contains("typo"));
+            tried += 1;
+        }
+        assert_eq!(tried, 72);
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused_with_what_is_wrong() {
+        let text = GroupKey::random().unwrap().to_text().to_string();
+        for (text, want) in [
+            (String::new(), "no key file"),
+            ("-----BEGIN OPENSSH PRIVATE KEY-----".to_string(), "no key file"),
+            (text.replace("version 1", "version 2"), "another version"),
+            (
+                text.replace("key ", "kex ").replace("faircast group kex", "faircast group key"),
+                "no line",
+            ),
+            (text.trim_end()[..text.len() - 2].to_string(), "fewer"),
+            (text.trim_end().to_string() + "0", "more"),
+            (text.trim_end()[..text.len() - 2].to_string() + "x", "no digit"),
+        ] {
+            let problem = GroupKey::from_text(&text).unwrap_err();
+            assert!(problem.contains(want), "{problem} instead of {want}");
+        }
+    }
+}

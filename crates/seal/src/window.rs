@@ -1,0 +1,127 @@
+//! Which of a peer's counters were seen.
+
+/// How far behind the newest of a peer's datagrams another may come and still be taken. Batches
+/// of a fast sender reach a receiver in another order when several queues take them in: this is
+/// 4 ms of 10 Gbit/s.
+pub const WINDOW_PACKETS: u64 = 4096;
+
+/// Which of a peer's counters were seen: one bit for each of the last [`WINDOW_PACKETS`].
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    /// One past the greatest counter that was seen.
+    end: u64,
+    /// Bit `counter % WINDOW_PACKETS`.
+    bits: Box<[u64; WORDS]>,
+}
+
+/// Why a counter is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stale {
+    /// It was seen.
+    Seen,
+    /// It is too old to know.
+    Old,
+}
+
+impl Window {
+    pub(crate) fn new() -> Self {
+        Self { end: 0, bits: Box::new([0; WORDS]) }
+    }
+
+    /// Whether a datagram with this counter may be taken.
+    pub(crate) fn check(&self, counter: u64) -> Result<(), Stale> {
+        if counter >= self.end {
+            return Ok(());
+        }
+        if self.end - counter > WINDOW_PACKETS {
+            return Err(Stale::Old);
+        }
+        let (word, bit) = place(counter);
+        if self.bits[word] & bit == 0 { Ok(()) } else { Err(Stale::Seen) }
+    }
+
+    /// Notes a counter that [`check`](Self::check) has passed and that is authentic.
+    pub(crate) fn note(&mut self, counter: u64) {
+        if counter >= self.end {
+            if counter - self.end >= WINDOW_PACKETS {
+                self.bits.fill(0);
+            } else {
+                self.clear(self.end, counter);
+            }
+            self.end = counter + 1;
+        }
+        let (word, bit) = place(counter);
+        self.bits[word] |= bit;
+    }
+
+    /// Clears `first ..= last`, which are fewer than the window has: a word at once where it can.
+    fn clear(&mut self, first: u64, last: u64) {
+        let mut counter = first;
+        while counter <= last {
+            let (word, bit) = place(counter);
+            if counter.is_multiple_of(64) && last - counter >= 63 {
+                self.bits[word] = 0;
+                counter += 64;
+            } else {
+                self.bits[word] &= !bit;
+                counter += 1;
+            }
+        }
+    }
+}
+
+fn place(counter: u64) -> (usize, u64) {
+    let index = counter % WINDOW_PACKETS;
+    ((index / 64) as usize, 1 << (index % 64))
+}
+
+const WORDS: usize = (WINDOW_PACKETS / 64) as usize;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_edges_of_the_window_are_where_they_are_said_to_be() {
+        let mut window = Window::new();
+        let last = 10 * WINDOW_PACKETS;
+        window.note(last);
+        assert_eq!(window.check(last), Err(Stale::Seen));
+        assert_eq!(window.check(last + 1), Ok(()));
+        assert_eq!(window.check(last + 1 - WINDOW_PACKETS), Ok(()));
+        assert_eq!(window.check(last - WINDOW_PACKETS), Err(Stale::Old));
+    }
+
+    proptest! {
+        #[test]
+        fn the_window_agrees_with_a_set(steps in prop::collection::vec(
+            prop_oneof![0..200u64, 0..9000u64, 3900..4300u64], 1..400,
+        ), back in prop::collection::vec(0..5000u64, 1..400)) {
+            let mut window = Window::new();
+            let mut seen = BTreeSet::new();
+            let mut newest = 0;
+            for (step, back) in steps.iter().zip(&back) {
+                for counter in [newest + step, (newest + step).saturating_sub(*back)] {
+                    let end = seen.last().map_or(0, |last| last + 1);
+                    let want = if counter < end && end - counter > WINDOW_PACKETS {
+                        Err(Stale::Old)
+                    } else if seen.contains(&counter) {
+                        Err(Stale::Seen)
+                    } else {
+                        Ok(())
+                    };
+                    prop_assert_eq!(window.check(counter), want);
+                    if want.is_ok() {
+                        window.note(counter);
+                        seen.insert(counter);
+                        newest = newest.max(counter);
+                    }
+                }
+            }
+        }
+    }
+}
