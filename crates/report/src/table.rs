@@ -364,6 +364,7 @@ mod tests {
                     throughput_bps: 485_000.0,
                     drop_ratio: 0.01,
                     drops: crate::Drops::default(),
+                    faults: crate::Faults::default(),
                 })
                 .collect(),
             routers: RouterSummary::default(),
