@@ -30,6 +30,12 @@ pub enum Verb {
     Run(RunArgs),
     /// Run suites of experiments and compare them with published figures
     Bench(BenchArgs),
+    /// Ask what the lab can do on this machine
+    Lab {
+        /// What to ask
+        #[command(subcommand)]
+        verb: LabVerb,
+    },
     /// Send a real file to three receivers beside TCP, in the simulator
     Demo(DemoArgs),
     /// Make the summary and the report of a run again from its trace
@@ -47,6 +53,26 @@ pub enum Verb {
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
+}
+
+/// What to ask of the lab.
+#[derive(Debug, Subcommand)]
+pub enum LabVerb {
+    /// Whether the lab runs here, what is missing, and up to which rate its links are exact
+    Check(LabCheckArgs),
+}
+
+/// Arguments of `faircast lab check`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Takes about ten seconds. The lab needs Linux and root: CAP_SYS_ADMIN for network namespaces,
+CAP_NET_ADMIN and /dev/net/tun for their interfaces, CAP_SYS_NICE to be on time.
+
+Exit status: 0 the lab runs here, 1 something is missing, 2 the arguments are wrong.")]
+pub struct LabCheckArgs {
+    /// Print the figures as one JSON document
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Where a scenario runs.

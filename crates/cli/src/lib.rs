@@ -10,6 +10,7 @@ pub mod execute;
 mod demo;
 mod error;
 mod interrupt;
+mod lab;
 mod manual;
 mod report;
 mod run;
@@ -20,7 +21,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use args::{Args, Verb};
+use args::{Args, LabVerb, Verb};
 
 pub use error::Failure;
 
@@ -34,6 +35,7 @@ pub fn main() -> ExitCode {
     let result = match &args.verb {
         Verb::Run(run) => run::run(run),
         Verb::Bench(bench) => bench::bench(bench),
+        Verb::Lab { verb: LabVerb::Check(check) } => lab::check(check),
         Verb::Demo(demo) => demo::demo(demo),
         Verb::Report(report) => report::report(report),
         Verb::Schemes(schemes) => schemes::schemes(schemes),

@@ -1,1 +1,199 @@
 //! Whether this machine can run the lab, and how exact it is.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use faircast_base::Event;
+use faircast_scenario::{Overrides, Scenario};
+use faircast_sim::Observer;
+use faircast_trace::{Lateness, Record, Sink};
+use serde::Serialize;
+
+use crate::LabError;
+
+/// Rates that are tried, in bits per second.
+const RATES: [f64; 3] = [1e6, 10e6, 100e6];
+/// A rate that no machine reaches, to find the one that this machine does.
+const FLOOD_BPS: f64 = 4e9;
+/// Payload bytes of a packet, and with its headers.
+const PACKET: f64 = 1400.0;
+const PACKET_ON_WIRE: f64 = PACKET + 16.0 + 28.0;
+/// Seconds that each rate is tried for.
+const TRIED_S: f64 = 2.0;
+/// How far a rate may be off for the machine to be good up to it.
+const RATE_ERROR_MAX: f64 = 0.02;
+/// How late 99 of 100 packets may be for that, in seconds: a packet's time on a link of 12 Mbit/s.
+const LATENESS_P99_MAX_S: f64 = 1e-3;
+/// Share of what a flood reaches that leaves time to be exact.
+const FLOOD_SHARE: f64 = 0.5;
+
+/// What this machine can do.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Check {
+    /// Whether the lab runs here.
+    pub ready: bool,
+    /// What is missing, where something is.
+    pub problem: Option<String>,
+    /// Whether the emulator gets real-time priority.
+    pub realtime: bool,
+    /// The kernel's TCP congestion controls that are there.
+    pub congestion_controls: Vec<String>,
+    /// How late timers are: packets at 1 Mbit/s, which have the processor to themselves.
+    pub timer: Option<Lateness>,
+    /// What was asked for and what was got.
+    pub rates: Vec<RateCheck>,
+    /// Packets per second that the emulator carries at the most, over two links each.
+    pub packets_per_s_max: f64,
+    /// Processor time for each packet that is carried over two links, in seconds.
+    pub packet_cost_s: f64,
+    /// The rate up to which links are exact, in bits per second; 0 where none is.
+    pub good_up_to_bps: f64,
+}
+
+/// A link that was kept full.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct RateCheck {
+    /// Its rate, in bits per second.
+    pub asked_bps: f64,
+    /// What it carried, headers counted.
+    pub achieved_bps: f64,
+    /// How late packets left it.
+    pub lateness: Lateness,
+    /// Whether that is exact.
+    pub exact: bool,
+}
+
+/// Tries what this machine can do; takes about 10 s.
+pub fn check(observer: &mut dyn Observer) -> Check {
+    let mut check = Check { congestion_controls: congestion_controls(), ..Check::default() };
+    for asked_bps in RATES {
+        match try_rate(asked_bps, observer) {
+            Ok(tried) => {
+                check.realtime = tried.rate.lateness.realtime;
+                check.timer = check.timer.or(Some(tried.rate.lateness));
+                check.rates.push(tried.rate);
+            }
+            Err(error) => {
+                check.problem = Some(error.to_string());
+                return check;
+            }
+        }
+    }
+    check.ready = true;
+    let exact = check.rates.iter().take_while(|rate| rate.exact).count();
+    check.good_up_to_bps = exact.checked_sub(1).map_or(0.0, |last| check.rates[last].asked_bps);
+    match try_rate(FLOOD_BPS, observer) {
+        Ok(flood) => {
+            check.packets_per_s_max = flood.rate.achieved_bps / PACKET_ON_WIRE / 8.0;
+            check.packet_cost_s = flood.cpu_s / flood.packets.max(1.0);
+            if exact == RATES.len() {
+                let more = flood.rate.achieved_bps * FLOOD_SHARE;
+                check.good_up_to_bps = check.good_up_to_bps.max(more);
+            }
+        }
+        Err(error) => check.problem = Some(error.to_string()),
+    }
+    check
+}
+
+impl Check {
+    /// The check as JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a check has no map with keys that JSON lacks")
+    }
+
+    /// The check in words.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        if let Some(problem) = &self.problem {
+            let _ = writeln!(text, "{problem}");
+        }
+        if !self.ready {
+            return text;
+        }
+        let priority = if self.realtime { "real-time priority" } else { "NO real-time priority" };
+        let _ = writeln!(text, "the lab runs here, with {priority}");
+        let _ = writeln!(text, "kernel TCP: {}", self.congestion_controls.join(", "));
+        if let Some(timer) = self.timer {
+            let _ = writeln!(text, "timers: {}", late(&timer));
+        }
+        for rate in &self.rates {
+            let _ = writeln!(
+                text,
+                "link of {:>4.0} Mbit/s: {:.2} Mbit/s, {}{}",
+                rate.asked_bps / 1e6,
+                rate.achieved_bps / 1e6,
+                late(&rate.lateness),
+                if rate.exact { "" } else { ": NOT exact" }
+            );
+        }
+        let _ = writeln!(
+            text,
+            "at the most {:.0} packets/s; {:.1} us of a processor for each",
+            self.packets_per_s_max,
+            self.packet_cost_s * 1e6
+        );
+        let _ = writeln!(text, "good up to {:.0} Mbit/s", self.good_up_to_bps / 1e6);
+        text
+    }
+}
+
+/// Lateness in words.
+fn late(lateness: &Lateness) -> String {
+    let us = |seconds: f64| seconds * 1e6;
+    let (mean, p99, max) = (us(lateness.mean_s), us(lateness.p99_s), us(lateness.max_s));
+    format!("late by {mean:.0} us on average, 99 % below {p99:.0} us, at most {max:.0} us")
+}
+
+/// What a rate gave.
+struct Tried {
+    rate: RateCheck,
+    packets: f64,
+    cpu_s: f64,
+}
+
+/// Keeps a link of this rate full for a while.
+fn try_rate(asked_bps: f64, observer: &mut dyn Observer) -> Result<Tried, LabError> {
+    let text = format!(
+        "title = \"How exact is a link?\"\nduration = \"{} s\"\nwarmup = \"0.5 s\"\n\
+         [[link]]\nbetween = [\"a\", \"r\"]\nrate = \"10 Gbit/s\"\ndelay = \"0.1 ms\"\n\
+         queue = {{ kind = \"droptail\", packets = 20000 }}\n\
+         [[link]]\nbetween = [\"r\", \"b\"]\nrate = \"{asked_bps:.0} bit/s\"\n\
+         delay = \"5 ms\"\nqueue = {{ kind = \"droptail\", packets = 50 }}\n\
+         [[flow]]\nname = \"load\"\nprotocol = \"cbr\"\nfrom = \"a\"\nto = [\"b\"]\n\
+         packet = \"{PACKET} B\"\noptions = {{ rate = \"{:.0} bit/s\" }}\n",
+        TRIED_S + 0.5,
+        asked_bps * 1.2
+    );
+    let overrides = Overrides::default();
+    let scenario =
+        Scenario::parse(Path::new("check.toml"), &text, &overrides, &faircast_sim::catalog())
+            .map_err(|error| LabError::Unsuited(error.to_string()))?;
+    let mut delivered = Delivered { from_s: 0.5, packets: 0 };
+    let ran = crate::run(&scenario, observer, &mut delivered)?;
+    let packets = delivered.packets as f64;
+    let achieved_bps = packets * PACKET_ON_WIRE * 8.0 / (ran.at.as_secs_f64() - 0.5).max(0.1);
+    let exact = (achieved_bps / asked_bps - 1.0).abs() <= RATE_ERROR_MAX
+        && ran.lateness.p99_s <= LATENESS_P99_MAX_S;
+    let rate = RateCheck { asked_bps, achieved_bps, lateness: ran.lateness, exact };
+    Ok(Tried { rate, packets: ran.lateness.packets as f64, cpu_s: ran.cpu_s })
+}
+
+/// Counts packets that were delivered after a moment.
+struct Delivered {
+    from_s: f64,
+    packets: u64,
+}
+
+impl Sink for Delivered {
+    fn record(&mut self, record: &Record) {
+        let counts = matches!(record.event, Event::Delivered { .. });
+        self.packets += u64::from(counts && record.at.as_secs_f64() >= self.from_s);
+    }
+}
+
+fn congestion_controls() -> Vec<String> {
+    let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let known = std::fs::read_to_string(path).unwrap_or_default();
+    known.split_whitespace().map(str::to_string).collect()
+}

@@ -1,17 +1,21 @@
 //! The network in real time: one thread between all hosts.
 
+use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration as WallDuration;
 
-use faircast_base::{Bytes, FlowId, NodeId, Time};
+use faircast_base::{Bytes, Duration, FlowId, NodeId, Purpose, Rng, Time};
 use faircast_proto::{Destination, Transmit};
 use faircast_scenario::{Flow, Scenario};
 use faircast_sim::{Builtin, Fabric, Parcel};
 use faircast_trace::Lateness;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::time::TimeSpec;
-use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use nix::sys::timerfd::{
+    ClockId as TimerClock, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags,
+};
+use nix::time::{ClockId, clock_gettime};
 use tun_rs::SyncDevice;
 
 use crate::address::{self, UDP_PORT};
@@ -53,6 +57,8 @@ pub(crate) struct Emulated {
     pub(crate) lateness: Lateness,
     /// Packets that a host's kernel did not take.
     pub(crate) refused: u64,
+    /// Seconds of a processor that it took.
+    pub(crate) cpu_s: f64,
 }
 
 /// A host as the emulator sees it: an end of a flow.
@@ -83,6 +89,9 @@ struct Emulator<'a> {
     /// In order of time; the first `acted` have been done.
     actions: Vec<Action>,
     acted: usize,
+    /// By port: packets that wait before they go on the wire, first in, first out.
+    held: Vec<VecDeque<Held>>,
+    rng: Rng,
     network_out: Outbox,
     tap_out: Outbox,
     late: Histogram,
@@ -91,9 +100,19 @@ struct Emulator<'a> {
     scratch: Vec<u8>,
 }
 
+/// A packet that waits before it goes on the wire, as the option `overhead` of TCP wants it.
+struct Held {
+    at: Time,
+    bytes: Vec<u8>,
+}
+
 /// How the packets of a flow are read.
 enum Kind {
-    Tcp(Tap),
+    Tcp {
+        tap: Tap,
+        /// Each packet of the sender waits a random time, uniform from 0 to this.
+        overhead: Duration,
+    },
     Cbr,
     Pgm,
 }
@@ -121,6 +140,8 @@ pub(crate) fn run(
         ports,
         actions: actions(scenario),
         acted: 0,
+        held: Vec::new(),
+        rng: Rng::new(scenario.seed, NodeId(0), Purpose::Scenario),
         network_out,
         tap_out,
         late: Histogram::default(),
@@ -128,7 +149,11 @@ pub(crate) fn run(
         events: 0,
         scratch: Vec::new(),
     };
-    emulator.run(&waiter, shared)?;
+    emulator.held.resize_with(emulator.ports.len(), VecDeque::new);
+    let ran = emulator.run(&waiter, shared);
+    // Before the hosts' interfaces are gone, so that nobody takes that for a failure.
+    shared.stop.store(true, Ordering::Relaxed);
+    ran?;
     let at = emulator.fabric.now();
     emulator.fabric.sample(&mut emulator.network_out);
     emulator.network_out.flush(at);
@@ -139,6 +164,8 @@ pub(crate) fn run(
         packet_hops: emulator.fabric.packet_hops(),
         lateness: emulator.late.lateness(realtime),
         refused: emulator.refused,
+        cpu_s: clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
+            .map_or(0.0, |used| WallDuration::from(used).as_secs_f64()),
     })
 }
 
@@ -156,7 +183,8 @@ impl Emulator<'_> {
             if now >= end || shared.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            let next = [self.fabric.next_time(), self.next_action(), Some(end)];
+            let held = self.next_held().map(|(at, _)| at);
+            let next = [self.fabric.next_time(), self.next_action(), held, Some(end)];
             let next = next.into_iter().flatten().min().unwrap_or(end);
             let count = waiter
                 .wait(self.clock.until(next), &mut ready)
@@ -171,6 +199,24 @@ impl Emulator<'_> {
 
     /// Lets everything happen that is due by `now`.
     fn advance(&mut self, now: Time) {
+        while let Some((at, port)) = self.next_held().filter(|(at, _)| *at <= now) {
+            self.act(at);
+            let Some(held) = self.held[port].pop_front() else { break };
+            if let Some(frame) = Frame::read(&held.bytes) {
+                self.take(port, &frame);
+            }
+        }
+        self.act(now);
+    }
+
+    /// The packet that waits and goes on the wire next: when, and whose.
+    fn next_held(&self) -> Option<(Time, usize)> {
+        let first = |(port, held): (usize, &VecDeque<Held>)| Some((held.front()?.at, port));
+        self.held.iter().enumerate().filter_map(first).min()
+    }
+
+    /// Lets everything happen that is due by `now`, but for packets that wait.
+    fn act(&mut self, now: Time) {
         while let Some(action) = self.actions.get(self.acted).copied() {
             if action.at > now {
                 break;
@@ -210,9 +256,24 @@ impl Emulator<'_> {
             let now = self.clock.now().min(end);
             self.advance(now);
             self.events += 1;
-            if let Some(frame) = Frame::read(&buffer[..len]) {
+            let overhead = self.overhead(port);
+            if overhead > Duration::ZERO {
+                let at = now + overhead.mul_f64(self.rng.unit());
+                let held = &mut self.held[port];
+                let at = held.back().map_or(at, |last| last.at.max(at));
+                held.push_back(Held { at, bytes: buffer[..len].to_vec() });
+            } else if let Some(frame) = Frame::read(&buffer[..len]) {
                 self.take(port, &frame);
             }
+        }
+    }
+
+    /// How long packets of a host wait at the most before they go on the wire.
+    fn overhead(&self, port: usize) -> Duration {
+        let Port { flow, sender, .. } = self.ports[port];
+        match self.kinds[flow.index()] {
+            Kind::Tcp { overhead, .. } if sender => overhead,
+            _ => Duration::ZERO,
         }
     }
 
@@ -238,7 +299,7 @@ impl Emulator<'_> {
             wire_len: None,
         };
         let (bytes, tag) = match (&mut self.kinds[flow.index()], frame.transport) {
-            (Kind::Tcp(tap), Transport::Tcp(segment)) => {
+            (Kind::Tcp { tap, .. }, Transport::Tcp(segment)) => {
                 if sender {
                     tap.sent(at, &segment, &mut self.tap_out);
                 }
@@ -276,7 +337,7 @@ fn write(
 ) {
     // The simulator counts links, IP counts the routers between them.
     let time_to_live = parcel.time_to_live.saturating_add(1);
-    if let Kind::Tcp(tap) = kind {
+    if let Kind::Tcp { tap, .. } = kind {
         if port.sender {
             if let Some(Transport::Tcp(segment)) =
                 Frame::read(parcel.bytes).map(|frame| frame.transport)
@@ -295,9 +356,9 @@ fn write(
 }
 
 fn kind((index, flow): (usize, &Flow)) -> Kind {
-    if TcpPlan::of(flow).is_none() {
+    let Some(plan) = TcpPlan::of(flow) else {
         return if flow.protocol == "cbr" { Kind::Cbr } else { Kind::Pgm };
-    }
+    };
     let object_len = match &flow.data {
         faircast_scenario::Data::Unlimited => None,
         faircast_scenario::Data::Size(bytes) => Some(bytes.count()),
@@ -305,7 +366,8 @@ fn kind((index, flow): (usize, &Flow)) -> Kind {
         faircast_scenario::Data::File(path) => path.metadata().ok().map(|data| data.len()),
     };
     let (ends, packet) = ((flow.from, flow.to[0]), flow.packet.count());
-    Kind::Tcp(Tap::new(FlowId(index as u32), ends, packet, object_len))
+    let tap = Tap::new(FlowId(index as u32), ends, packet, object_len);
+    Kind::Tcp { tap, overhead: plan.overhead }
 }
 
 /// All joins and leaves of the scenario in order of time.
@@ -339,7 +401,7 @@ impl Waiter {
     fn new(ports: &[Port]) -> std::io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
-        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
+        let timer = TimerFd::new(TimerClock::CLOCK_MONOTONIC, flags)?;
         epoll.add(timer.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, TIMER))?;
         for (index, port) in (0..).zip(ports) {
             epoll.add(port.device.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, index))?;

@@ -13,6 +13,7 @@
 //! this machine can do).
 
 mod address;
+mod check;
 
 mod clock;
 mod error;
@@ -39,7 +40,7 @@ mod tap;
 #[cfg(target_os = "linux")]
 mod tcp;
 
-
+pub use check::{Check, RateCheck, check};
 pub use error::LabError;
 pub use plan::warnings;
 
@@ -61,6 +62,8 @@ pub struct Outcome {
     pub packet_hops: u64,
     /// How much later than due packets left the emulator.
     pub lateness: Lateness,
+    /// Seconds of a processor that the emulator took.
+    pub cpu_s: f64,
     /// For each flow, for each of its receivers in the scenario's order: whether what was
     /// delivered is intact.
     pub intact: Vec<Vec<Option<bool>>>,

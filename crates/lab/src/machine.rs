@@ -68,32 +68,40 @@ pub(crate) fn send(mut end: End<'_>, content: Box<dyn Content>) -> Result<(), La
     let mut delivery = Delivery::new(false);
     let stop = end.flow.stop;
     let mut driver = Driver::new(machine);
-    driver
-        .run_until(&mut end, stop.unwrap_or(Time::MAX), &mut delivery)
-        .and_then(|()| {
+    let sent =
+        driver.run_until(&mut end, stop.unwrap_or(Time::MAX), &mut delivery).and_then(|()| {
+            if end.stopped() {
+                return Ok(());
+            }
             driver.close(&mut end, &mut delivery)?;
             driver.run_until(&mut end, Time::MAX, &mut delivery)
-        })
-        .map_err(LabError::doing(format!("send flow \"{}\"", end.flow.name)))?;
-    let now = end.clock.now();
-    end.out.flush(now);
-    Ok(())
+        });
+    end.ended(sent, "send")
 }
 
 /// Receives everything, while it is a member.
 pub(crate) fn receive(mut end: End<'_>, real: bool) -> Result<Delivery, LabError> {
     be_exact(HOST_PRIORITY);
     let mut delivery = Delivery::new(real);
-    end.receive(&mut delivery)
-        .map_err(LabError::doing(format!("receive flow \"{}\"", end.flow.name)))?;
-    let now = end.clock.now();
-    end.out.flush(now);
-    Ok(delivery)
+    let received = end.receive(&mut delivery);
+    end.ended(received, "receive").map(|()| delivery)
 }
 
 impl End<'_> {
     fn stopped(&self) -> bool {
         self.shared.stop.load(Ordering::Relaxed)
+    }
+
+    /// Sends the last records. At the end of the run interfaces go away; that is no failure.
+    fn ended(&mut self, result: io::Result<()>, doing: &str) -> Result<(), LabError> {
+        let now = self.clock.now();
+        self.out.flush(now);
+        match result {
+            Err(error) if !self.stopped() => {
+                Err(LabError::doing(format!("{doing} flow \"{}\"", self.flow.name))(error))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn receive(&mut self, delivery: &mut Delivery) -> io::Result<()> {
@@ -268,12 +276,7 @@ impl Driver {
         Ok(())
     }
 
-    fn transmit(
-        &mut self,
-        end: &mut End<'_>,
-        packet: &[u8],
-        transmit: Transmit,
-    ) -> io::Result<()> {
+    fn transmit(&mut self, end: &mut End<'_>, packet: &[u8], transmit: Transmit) -> io::Result<()> {
         if self.time_to_live != Some(transmit.time_to_live) {
             let time_to_live = u32::from(transmit.time_to_live);
             end.socket.set_multicast_ttl_v4(time_to_live)?;

@@ -29,11 +29,13 @@ pub(crate) struct TcpPlan {
     pub(crate) threshold: u32,
     pub(crate) min_rto: Duration,
     pub(crate) delayed_ack: bool,
+    /// Each packet waits a random time, uniform from 0 to this, before it leaves its host.
+    pub(crate) overhead: Duration,
 }
 
 /// Options of the simulator's TCP that the kernel's has too.
 const APPLIED: &[&str] =
-    &["window_max", "initial_window", "initial_ssthresh", "min_rto", "delayed_ack"];
+    &["window_max", "initial_window", "initial_ssthresh", "min_rto", "delayed_ack", "overhead"];
 
 impl TcpPlan {
     /// The plan of a flow; `None` for what is not TCP.
@@ -58,6 +60,7 @@ impl TcpPlan {
             threshold: count("initial_ssthresh").unwrap_or(0),
             min_rto: flow.options.duration("min_rto").unwrap_or(Duration::from_millis(200)),
             delayed_ack: flow.options.bool("delayed_ack").unwrap_or(kernel),
+            overhead: flow.options.duration("overhead").unwrap_or(Duration::ZERO),
         })
     }
 

@@ -69,8 +69,7 @@ pub(crate) fn run(
         hosts.iter().for_each(|host| host.go(clock));
         drop(lab);
         let mut merge = Merge::default();
-        let interrupted =
-            watch(&clock, &records, &emulator, &shared, (observer, &mut merge), sink);
+        let interrupted = watch(&clock, &records, &emulator, &shared, (observer, &mut merge), sink);
         shared.stop.store(true, Ordering::Relaxed);
         let emulated = emulator.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         let ended: Result<Vec<_>, _> = hosts.into_iter().map(Host::join).collect();
@@ -147,6 +146,7 @@ fn outcome(
         events: emulated.events,
         packet_hops: emulated.packet_hops,
         lateness: emulated.lateness,
+        cpu_s: emulated.cpu_s,
         intact,
         notes,
     }

@@ -81,9 +81,9 @@ pub(crate) fn send(
         Ok(()) => Ok(()),
         // At the end of the run connections break; nobody needs to know.
         Err(_) if end.stopped() => Ok(()),
-        Err(error) => Err(LabError::doing(format!("send flow \"{}\" over TCP", end.flow.name))(
-            error,
-        )),
+        Err(error) => {
+            Err(LabError::doing(format!("send flow \"{}\" over TCP", end.flow.name))(error))
+        }
     }
 }
 
@@ -154,7 +154,9 @@ impl End<'_> {
         let peer = SocketAddrV4::new(address::of_node(self.flow.to[0]), TCP_PORT);
         socket.set_nonblocking(true)?;
         match socket.connect(&SocketAddr::from(peer).into()) {
-            Err(error) if error.raw_os_error() != Some(nix::libc::EINPROGRESS) => return Err(error),
+            Err(error) if error.raw_os_error() != Some(nix::libc::EINPROGRESS) => {
+                return Err(error);
+            }
             _ => {}
         }
         let local = socket.local_addr()?.as_socket_ipv4();

@@ -28,6 +28,8 @@ mod wheel;
 
 pub use builtin::{Builtin, catalog};
 pub use delivery::{Delivery, Sent};
-pub use engine::{content_of, LinkBalance, Observer, Outcome, Protocols, SimError, Simulation, Unobserved};
+pub use engine::{
+    LinkBalance, Observer, Outcome, Protocols, SimError, Simulation, Unobserved, content_of,
+};
 pub use fabric::{Fabric, Parcel};
 pub use wheel::Wheel;

@@ -173,6 +173,13 @@ pub const KERNEL_OPTIONS: &[OptionSpec] = &[
         default: "true",
         doc: "Whether the receiver may acknowledge two packets at once (RFC 5681 s4.2).",
     },
+    OptionSpec {
+        name: "overhead",
+        kind: OptionKind::Duration { min_ns: 0, max_ns: S },
+        default: "0 s",
+        doc: "Packets wait a random time, uniform from 0 to this, before they leave their host, \
+              which breaks phase effects (ns-2: overhead_).",
+    },
 ];
 
 /// The settings in the form in which the two ends use them.

@@ -1,0 +1,29 @@
+//! `faircast lab check`: what the lab can do on this machine.
+
+use faircast_base::Duration;
+
+use crate::args::LabCheckArgs;
+use crate::error::{Failure, print};
+use crate::interrupt::{Watch, interrupted, listen};
+
+/// How long a check takes, for the progress line.
+const ABOUT: Duration = Duration::from_secs(10);
+
+/// Tries the lab and prints what came of it.
+pub(crate) fn check(args: &LabCheckArgs) -> Result<(), Failure> {
+    listen();
+    let mut watch = Watch::new(ABOUT, false);
+    let check = faircast_lab::check(&mut watch);
+    if interrupted() {
+        return Err(Failure::Work("interrupted; a check that is not finished says nothing".into()));
+    }
+    if args.json {
+        print(&(check.to_json() + "\n"))?;
+    } else if check.ready {
+        print(&check.text())?;
+    }
+    match check.problem {
+        Some(problem) => Err(Failure::Work(problem)),
+        None => Ok(()),
+    }
+}
