@@ -1,26 +1,51 @@
 //! What the checks need beside cargo, and installing it.
 
+use std::path::Path;
+
 use crate::shell::{exists, run};
 
-/// A program that a check needs, and the Debian package that has it.
+/// A program or library that a check needs, and the Debian package that has it.
 struct Need {
-    /// Any of these will do.
-    programs: &'static [&'static str],
+    /// Any of these will do: programs by name, files by their path.
+    any: &'static [&'static str],
     package: &'static str,
     why: &'static str,
-    /// Only for the tests that look at pages in a browser.
-    browser: bool,
+    by: By,
 }
 
+/// Which checks need it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    All,
+    /// The tests that look at pages in a browser.
+    Browser,
+    /// The tests with other implementations in network namespaces. They need root too, so that
+    /// without it nothing is missing: they pass over.
+    Network,
+}
+
+const OTHERS: &str = "the tests with other implementations";
+
 const NEEDS: &[Need] = &[
-    Need { programs: &["cc"], package: "gcc", why: "the linker", browser: false },
-    Need { programs: &["git"], package: "git", why: "the list of files", browser: false },
+    Need { any: &["cc"], package: "gcc", why: "the linker", by: By::All },
+    Need { any: &["git"], package: "git", why: "the list of files", by: By::All },
     Need {
-        programs: &["chromium", "chromium-browser", "google-chrome"],
+        any: &["chromium", "chromium-browser", "google-chrome"],
         package: "chromium",
         why: "the tests of the HTML report",
-        browser: true,
+        by: By::Browser,
     },
+    Need { any: &["ip"], package: "iproute2", why: OTHERS, by: By::Network },
+    Need { any: &["ethtool"], package: "ethtool", why: OTHERS, by: By::Network },
+    Need { any: &["pkg-config"], package: "pkg-config", why: OTHERS, by: By::Network },
+    Need { any: &["tshark"], package: "tshark", why: OTHERS, by: By::Network },
+    Need {
+        any: &["/usr/include/pgm-5.3/pgm/pgm.h"],
+        package: "libpgm-dev",
+        why: OTHERS,
+        by: By::Network,
+    },
+    Need { any: &["/usr/include/zmq.h"], package: "libzmq3-dev", why: OTHERS, by: By::Network },
 ];
 
 /// Components of the toolchain that the checks call.
@@ -54,20 +79,49 @@ pub(crate) fn install(with_browser: bool) -> Result<String, String> {
     arguments.extend(&packages);
     run("apt-get", &arguments, &quiet)?;
     if let Some(need) = self::missing(with_browser).first() {
-        let program = need.programs[0];
-        return Err(format!("installed {}, and yet {program} is not in PATH", packages.join(", ")));
+        let what = need.any[0];
+        return Err(format!("installed {}, and yet {what} is not there", packages.join(", ")));
     }
     done.push(format!("installed {}", packages.join(", ")));
     Ok(done.join("; "))
 }
 
+/// Whether tests can make networks and have all that they need for that; the error says why not.
+pub(crate) fn network() -> Result<(), String> {
+    if !is_root() {
+        return Err("network namespaces need root".to_string());
+    }
+    let absent: Vec<&str> = NEEDS
+        .iter()
+        .filter(|need| need.by == By::Network && !need.is_there())
+        .map(|need| need.package)
+        .collect();
+    if !absent.is_empty() {
+        return Err(format!("missing: {}", absent.join(", ")));
+    }
+    let name = format!("xtask-{}", std::process::id());
+    run("ip", &["netns", "add", &name], &[])
+        .and_then(|()| run("ip", &["netns", "del", &name], &[]))
+        .map_err(|error| format!("no network namespaces here: {error}"))
+}
+
+impl Need {
+    fn is_there(&self) -> bool {
+        self.any.iter().any(|what| match what.starts_with('/') {
+            true => Path::new(what).exists(),
+            false => exists(what),
+        })
+    }
+}
+
 /// What is needed and cannot be found.
 fn missing(with_browser: bool) -> Vec<&'static Need> {
-    NEEDS
-        .iter()
-        .filter(|need| with_browser || !need.browser)
-        .filter(|need| !need.programs.iter().any(|program| exists(program)))
-        .collect()
+    let wanted = |need: &&Need| match need.by {
+        By::All => true,
+        By::Browser => with_browser,
+        By::Network => is_root() && exists("apt-get"),
+    };
+    NEEDS.iter().filter(wanted).filter(|need| !need.is_there()).collect()
 }
 
 fn components() -> Result<Vec<String>, String> {
