@@ -328,6 +328,7 @@ mod tests {
             warmup_s: 20.0,
             ended_s: 120.0,
             interrupted: true,
+            lateness: None,
             flows: (0..flows)
                 .map(|i| FlowSummary {
                     name: format!("a-flow-with-a-very-long-name-that-goes-on-and-on-{i}"),
