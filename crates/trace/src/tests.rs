@@ -52,6 +52,7 @@ fn outcome() -> Outcome {
         events: 12,
         intact: vec![vec![Some(true), Some(false), None]],
         trace_hash: Some("ab".into()),
+        lateness: None,
     }
 }
 
