@@ -9,7 +9,8 @@
 //! they are due. What happens becomes the same trace as in the simulator.
 //!
 //! Reading order: [`run`] (a scenario from start to end), `emulator` (the loop), `host` (a
-//! namespace), `tcp` and `machine` (what runs in one), `tap` (what packets tell), [`check`] (what
+//! namespace), `tcp`, `scheme` and `machine` (what runs
+//! in one), `tap` (what packets tell), [`check`] (what
 //! this machine can do).
 
 mod address;
@@ -35,6 +36,8 @@ mod machine;
 mod netlink;
 #[cfg(target_os = "linux")]
 mod run;
+#[cfg(target_os = "linux")]
+mod scheme;
 #[cfg(target_os = "linux")]
 mod tap;
 #[cfg(target_os = "linux")]
