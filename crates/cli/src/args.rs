@@ -130,11 +130,12 @@ Examples:
   faircast bench tcp --only droplist
   faircast bench speed --json             how fast the simulator is here
   sudo faircast bench wire --size 256MB   how fast files are on real sockets here
+  sudo faircast bench sim-vs-lab          whether the lab gives what the simulator gives
 
 Exit status: 0 every row holds, 1 one does not, 2 the arguments are wrong.")]
 pub struct BenchArgs {
-    /// The suites to run: tcp, fairness, speed, wire, or the path of a suite file; tcp and fairness
-    /// where none is given
+    /// The suites to run: tcp, fairness, speed, wire, sim-vs-lab, or the path of a suite file; tcp
+    /// and fairness where none is given
     #[arg(value_name = "SUITE")]
     pub suites: Vec<String>,
     /// Print the rows as JSON, one document a suite
