@@ -129,6 +129,31 @@ pub enum Event {
     },
     /// The counters of a link, taken now.
     LinkSample(LinkCounters),
+    /// A link made a second packet of one.
+    PacketDuplicated {
+        /// Whose packet.
+        flow: FlowId,
+        /// Bytes on the wire.
+        bytes: u32,
+    },
+    /// A link flipped a bit of a packet.
+    PacketCorrupted {
+        /// Whose packet.
+        flow: FlowId,
+        /// Bytes on the wire.
+        bytes: u32,
+        /// Which bit of the packet's own bytes, counted from the first byte's most significant.
+        bit: u64,
+    },
+    /// A link delayed a packet, so that others may overtake it.
+    PacketDelayed {
+        /// Whose packet.
+        flow: FlowId,
+        /// Bytes on the wire.
+        bytes: u32,
+        /// By how much more than the others, in nanoseconds.
+        delay_ns: u64,
+    },
 }
 
 /// What one direction of a link has done since the start of the run.
@@ -170,6 +195,10 @@ pub enum DropReason {
     NoRoute,
     /// Dropped on purpose by the scenario's list.
     Listed,
+    /// Lost on the wire, together with its neighbours.
+    Burst,
+    /// The link was down.
+    Outage,
 }
 
 /// Why a sender slowed down.

@@ -21,6 +21,14 @@ pub enum Purpose {
     Scenario = 4,
     /// Faults injected by a test.
     Fault = 5,
+    /// Bursts of losses of a link; the argument is the link.
+    Burst(u32) = 6,
+    /// Which packets a link delays; the argument is the link.
+    Reorder(u32) = 7,
+    /// Which packets a link duplicates; the argument is the link.
+    Duplicate(u32) = 8,
+    /// Which packets a link corrupts and where; the argument is the link.
+    Corrupt(u32) = 9,
 }
 
 /// A stream of pseudo-random numbers (PCG XSL 128/64 MCG, a named algorithm with a portable
@@ -45,6 +53,10 @@ impl Rng {
             Purpose::Relay => (3, 0),
             Purpose::Scenario => (4, 0),
             Purpose::Fault => (5, 0),
+            Purpose::Burst(id) => (6, id),
+            Purpose::Reorder(id) => (7, id),
+            Purpose::Duplicate(id) => (8, id),
+            Purpose::Corrupt(id) => (9, id),
         };
         let who = mix(seed) ^ mix(u64::from(node.0) << 32 | u64::from(argument)).rotate_left(17);
         let (low, high) = (mix(who ^ kind), mix(who.wrapping_mul(3) ^ kind << 8));

@@ -2,7 +2,9 @@
 
 use divan::Bencher;
 use faircast_base::{Bitrate, Duration, NodeId, Purpose, Rng, Time};
-use faircast_link::{Link, LinkChange, LinkConfig, QueueConfig, RedConfig};
+use faircast_link::{
+    BurstLoss, Faults, Link, LinkChange, LinkConfig, QueueConfig, RedConfig, Reorder, Streams,
+};
 
 fn main() {
     divan::main();
@@ -26,12 +28,13 @@ fn config(queue: QueueConfig) -> LinkConfig {
         loss: 0.0,
         changes: Vec::new(),
         drop_list: Vec::new(),
+        faults: Faults::default(),
     }
 }
 
 /// Offers a packet at each iteration, 1000 B every so many nanoseconds; 1 ms is full load.
 fn offer(bencher: Bencher<'_, '_>, config: &LinkConfig, every_ns: u64) {
-    let mut link = Link::new(config);
+    let mut link = Link::new(config, Streams { seed: 1, node: NodeId(0), link: 0 });
     let mut rng = Rng::new(1, NodeId(0), Purpose::Link(0));
     let mut now = Time::ZERO;
     bencher.counter(divan::counter::ItemsCount::new(1u32)).bench_local(|| {
@@ -66,6 +69,19 @@ fn lossy(bencher: Bencher<'_, '_>) {
     offer(bencher, &config, 1_100_000);
 }
 
+#[divan::bench]
+fn every_fault(bencher: Bencher<'_, '_>) {
+    let faults = Faults {
+        burst_loss: BurstLoss { loss: 0.02, packets: 5.0 },
+        reorder: Reorder { share: 0.02, delay: Duration::from_millis(5) },
+        duplicate: 0.01,
+        corrupt: 0.01,
+        outages: Vec::new(),
+    };
+    let config = LinkConfig { faults, ..config(QueueConfig::DropTail { packets_max: 30 }) };
+    offer(bencher, &config, 1_100_000);
+}
+
 /// A change of rate always lies ahead, so that every packet is sent piece by piece.
 #[divan::bench]
 fn changing_rate(bencher: Bencher<'_, '_>) {
@@ -74,6 +90,7 @@ fn changing_rate(bencher: Bencher<'_, '_>) {
         rate: Some(Bitrate::from_bits_per_s(7_000_000 + i % 3 * 1_000_000)),
         delay: None,
         loss: None,
+        faults: None,
     };
     let mut config = config(QueueConfig::DropTail { packets_max: 30 });
     config.changes = (1..200_000).map(change).collect();

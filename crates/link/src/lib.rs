@@ -12,9 +12,13 @@ extern crate alloc;
 extern crate std;
 
 mod config;
+mod faults;
 mod link;
 mod red;
 mod serialiser;
 
-pub use config::{LinkChange, LinkConfig, QueueConfig, RedConfig};
+pub use config::{
+    BurstLoss, FaultChange, Faults, LinkChange, LinkConfig, Outage, QueueConfig, RedConfig, Reorder,
+};
+pub use faults::{Copy, Streams};
 pub use link::{Link, Outcome};

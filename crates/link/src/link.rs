@@ -1,9 +1,11 @@
 //! The link: queue, serialiser and wire together.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use faircast_base::{DropReason, Duration, LinkCounters, Rng, Time};
 
+use crate::faults::{Copy, FaultyWire, Streams};
 use crate::red::Red;
 use crate::serialiser::Serialiser;
 use crate::{LinkChange, LinkConfig, QueueConfig};
@@ -13,6 +15,13 @@ use crate::{LinkChange, LinkConfig, QueueConfig};
 pub enum Outcome {
     /// It reaches the other end at this moment.
     Arrives(Time),
+    /// It reaches the other end in another way than most.
+    Altered {
+        /// The packet.
+        first: Copy,
+        /// A second one, made of it.
+        second: Option<Copy>,
+    },
     /// It does not.
     Dropped(DropReason),
 }
@@ -41,6 +50,7 @@ pub struct Link {
     /// Changes of delay, loss and rate that still lie ahead, in order of time.
     changes: VecDeque<LinkChange>,
     drop_list: VecDeque<u64>,
+    faults: Option<Box<FaultyWire>>,
     data_packets: u64,
     rate_bits_per_s: u64,
     /// Admitted packets whose transmission has not ended, the first one in transmission.
@@ -54,8 +64,9 @@ pub struct Link {
 }
 
 impl Link {
-    /// An idle link.
-    pub fn new(config: &LinkConfig) -> Self {
+    /// An idle link. Its faults draw from `streams`, each kind from one of its own; loss and RED
+    /// draw from what is given with each packet.
+    pub fn new(config: &LinkConfig, streams: Streams) -> Self {
         let (packets_max, bytes_max, red) = match config.queue {
             QueueConfig::DropTail { packets_max } => (packets_max.max(1), u64::MAX, None),
             QueueConfig::DropTailBytes { bytes_max } => (u32::MAX, bytes_max, None),
@@ -70,6 +81,7 @@ impl Link {
             red,
             changes: config.changes.iter().copied().collect(),
             drop_list: config.drop_list.iter().copied().collect(),
+            faults: FaultyWire::new(config, streams).map(Box::new),
             data_packets: 0,
             rate_bits_per_s: config.rate.bits_per_s(),
             system: VecDeque::new(),
@@ -91,6 +103,12 @@ impl Link {
             // RED turns idle time into packets by the rate that the link has now.
             self.apply_changes(now);
         }
+        if let Some(faults) = &mut self.faults
+            && let Err(reason) = faults.enter(now)
+        {
+            self.counters.dropped_packets += 1;
+            return Outcome::Dropped(reason);
+        }
         if let Err(reason) = self.admit(now, bytes, rng) {
             self.counters.dropped_packets += 1;
             return Outcome::Dropped(reason);
@@ -99,11 +117,18 @@ impl Link {
         if !self.changes.is_empty() {
             self.apply_changes(ends);
         }
-        if let Err(reason) = self.cross_wire(data, rng) {
+        if let Err(reason) = self.cross_wire(ends, data, rng) {
             self.counters.dropped_packets += 1;
             return Outcome::Dropped(reason);
         }
-        Outcome::Arrives(ends + self.delay)
+        let at = ends + self.delay;
+        match &mut self.faults {
+            None => Outcome::Arrives(at),
+            Some(faults) => match faults.cross(at) {
+                (Copy { at, extra: Duration::ZERO, flip: None }, None) => Outcome::Arrives(at),
+                (first, second) => Outcome::Altered { first, second },
+            },
+        }
     }
 
     /// The counters as of `now`, which is not before any packet offered so far. The maximum of
@@ -187,12 +212,15 @@ impl Link {
             self.delay = change.delay.unwrap_or(self.delay);
             self.loss = change.loss.unwrap_or(self.loss);
             self.rate_bits_per_s = change.rate.map_or(self.rate_bits_per_s, |r| r.bits_per_s());
+            if let (Some(faults), Some(change)) = (&mut self.faults, &change.faults) {
+                faults.change(change);
+            }
             self.changes.pop_front();
         }
     }
 
     #[inline]
-    fn cross_wire(&mut self, data: bool, rng: &mut Rng) -> Result<(), DropReason> {
+    fn cross_wire(&mut self, ends: Time, data: bool, rng: &mut Rng) -> Result<(), DropReason> {
         if !self.drop_list.is_empty() && data {
             self.data_packets += 1;
             if self.drop_list.front() == Some(&self.data_packets) {
@@ -200,7 +228,14 @@ impl Link {
                 return Err(DropReason::Listed);
             }
         }
-        if self.loss > 0.0 && rng.chance(self.loss) { Err(DropReason::Loss) } else { Ok(()) }
+        // Drawn before the faults have their say, so that faults move no independent loss.
+        if self.loss > 0.0 && rng.chance(self.loss) {
+            return Err(DropReason::Loss);
+        }
+        match &mut self.faults {
+            None => Ok(()),
+            Some(faults) => faults.leave(ends),
+        }
     }
 }
 

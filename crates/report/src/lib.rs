@@ -22,5 +22,5 @@ pub use series::{
 };
 pub use suite::{Row, Suite};
 pub use summary::{
-    Drops, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary, jain_index,
+    Drops, Faults, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary, jain_index,
 };

@@ -4,7 +4,7 @@ use faircast_base::{DropReason, Event, FlowId, LinkCounters, NodeId, Time};
 use faircast_trace::{Header, Outcome, Record, Sink, Subject};
 
 use crate::summary::{
-    Drops, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary, jain_index,
+    Drops, Faults, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary, jain_index,
 };
 
 /// Accumulates a summary while a run goes on: a few nanoseconds per record, because runs have
@@ -147,6 +147,7 @@ impl Metrics {
             throughput_bps: bits_per_s(to.sent_bytes.saturating_sub(from.sent_bytes), span_s),
             drop_ratio: ratio(dropped, to.offered_packets.saturating_sub(from.offered_packets)),
             drops: link.drops,
+            faults: link.faults,
         }
     }
 }
@@ -176,7 +177,11 @@ impl Sink for Metrics {
                         link.drops.count(reason);
                     }
                 }
-                _ => {}
+                event => {
+                    if let Some(link) = self.links.get_mut(link.index()).filter(|_| counts) {
+                        link.faults.count(event);
+                    }
+                }
             },
             Subject::Node(_) => match record.event {
                 Event::NakForwarded { .. } => self.routers.naks_forwarded += 1,
@@ -389,6 +394,7 @@ struct Link {
     last_at: Time,
     queue_max: u32,
     drops: Drops,
+    faults: Faults,
 }
 
 impl Link {
@@ -419,7 +425,21 @@ impl Drops {
             DropReason::TimeToLive => &mut self.ttl,
             DropReason::NoRoute => &mut self.no_route,
             DropReason::Listed => &mut self.listed,
+            DropReason::Burst => &mut self.burst,
+            DropReason::Outage => &mut self.outage,
         } += 1;
+    }
+}
+
+impl Faults {
+    /// Counts what a link did to a packet that it did not drop.
+    fn count(&mut self, event: Event) {
+        match event {
+            Event::PacketDuplicated { .. } => self.duplicated += 1,
+            Event::PacketCorrupted { .. } => self.corrupted += 1,
+            Event::PacketDelayed { .. } => self.delayed += 1,
+            _ => {}
+        }
     }
 }
 

@@ -138,6 +138,9 @@ pub struct LinkSummary {
     pub drop_ratio: f64,
     /// The dropped packets by cause.
     pub drops: Drops,
+    /// What went wrong with packets that were not dropped.
+    #[serde(default)]
+    pub faults: Faults,
 }
 
 /// Dropped packets by cause.
@@ -158,6 +161,22 @@ pub struct Drops {
     pub no_route: u64,
     /// Dropped on purpose by the scenario's list.
     pub listed: u64,
+    /// Lost on the wire in a burst.
+    pub burst: u64,
+    /// Lost because the link was down.
+    pub outage: u64,
+}
+
+/// Packets that a link did not drop, but did not carry as they were either.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Faults {
+    /// Second packets that it made.
+    pub duplicated: u64,
+    /// Packets with a bit flipped.
+    pub corrupted: u64,
+    /// Packets that came later than in their turn.
+    pub delayed: u64,
 }
 
 /// What the programs in all routers did, in the whole run.

@@ -328,6 +328,7 @@ mod tests {
             warmup_s: 20.0,
             ended_s: 120.0,
             interrupted: true,
+            lateness: None,
             flows: (0..flows)
                 .map(|i| FlowSummary {
                     name: format!("a-flow-with-a-very-long-name-that-goes-on-and-on-{i}"),
@@ -364,6 +365,7 @@ mod tests {
                     throughput_bps: 485_000.0,
                     drop_ratio: 0.01,
                     drops: crate::Drops::default(),
+                    faults: crate::Faults::default(),
                 })
                 .collect(),
             routers: RouterSummary::default(),

@@ -10,6 +10,7 @@ mod error;
 mod flows;
 pub mod limits;
 mod link_config;
+mod link_faults;
 mod model;
 mod names;
 mod options;

@@ -13,7 +13,9 @@ pub const LINKS_MAX: usize = 200_000;
 pub const FLOWS_MAX: usize = 100_000;
 /// Receivers and memberships over all flows.
 pub const RECEIVERS_MAX: usize = 1_000_000;
-/// Changes and listed drops over all directions of all links.
+/// Packets of the mean burst of losses.
+pub const BURST_PACKETS_MAX: f64 = 1e6;
+/// Changes, outages and listed drops over all directions of all links.
 pub const CHANGES_MAX: usize = 1_000_000;
 /// Bits per second of a link: 1 Tbit/s.
 pub const RATE_BITS_PER_S_MAX: u64 = 1_000_000_000_000;

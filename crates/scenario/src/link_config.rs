@@ -7,13 +7,26 @@ use crate::error::Problem;
 use crate::limits::{
     DELAY_NS_MAX, PACKET_BYTES_MAX, QUEUE_BYTES_MAX, QUEUE_PACKETS_MAX, RATE_BITS_PER_S_MAX,
 };
+use crate::link_faults;
 use crate::names::name;
 use crate::options::registered;
 use crate::read::Table;
 use crate::value::{Kind, Value};
 
 /// The keys that say what a link is like.
-pub(crate) const CONFIG_KEYS: &[&str] = &["rate", "delay", "queue", "loss", "changes", "drop_list"];
+pub(crate) const CONFIG_KEYS: &[&str] = &[
+    "rate",
+    "delay",
+    "queue",
+    "loss",
+    "burst_loss",
+    "reorder",
+    "duplicate",
+    "corrupt",
+    "outages",
+    "changes",
+    "drop_list",
+];
 
 /// Reads them, for a run of `duration_ns`.
 pub(crate) fn read(table: &Table<'_>, duration_ns: u64) -> Result<LinkConfig, Problem> {
@@ -26,6 +39,7 @@ pub(crate) fn read(table: &Table<'_>, duration_ns: u64) -> Result<LinkConfig, Pr
             .optional("changes", |value| changes(value, duration_ns))?
             .unwrap_or_default(),
         drop_list: table.optional("drop_list", drop_list)?.unwrap_or_default(),
+        faults: link_faults::read(table, duration_ns)?,
     })
 }
 
@@ -34,18 +48,18 @@ fn rate(value: &Value) -> Result<Bitrate, Problem> {
     value.quantity(1..=RATE_BITS_PER_S_MAX, Bitrate::bits_per_s, shown)
 }
 
-fn delay(value: &Value) -> Result<Duration, Problem> {
+pub(crate) fn delay(value: &Value) -> Result<Duration, Problem> {
     value.duration(0..=DELAY_NS_MAX)
 }
 
-fn probability(value: &Value) -> Result<f64, Problem> {
+pub(crate) fn probability(value: &Value) -> Result<f64, Problem> {
     value.number("from 0 to 1", |p| (0.0..=1.0).contains(&p))
 }
 
 fn changes(value: &Value, duration_ns: u64) -> Result<Vec<LinkChange>, Problem> {
     let mut earlier: Option<Time> = None;
     value.each("a list such as [ { at = \"50 s\", rate = \"3 Mbit/s\" } ]", |_, entry| {
-        let table = entry.table(&["at", "rate", "delay", "loss"])?;
+        let table = entry.table(CHANGE_KEYS)?;
         let at = table.required("at", "\"50 s\"", |value| moment(value, duration_ns))?;
         if let Some(earlier) = earlier.replace(at).filter(|earlier| *earlier >= at) {
             let message =
@@ -57,9 +71,12 @@ fn changes(value: &Value, duration_ns: u64) -> Result<Vec<LinkChange>, Problem> 
             rate: table.optional("rate", rate)?,
             delay: table.optional("delay", delay)?,
             loss: table.optional("loss", probability)?,
+            faults: link_faults::read_change(&table)?,
         };
-        if change.rate.is_none() && change.delay.is_none() && change.loss.is_none() {
-            let message = "changes nothing; expected one or more of rate, delay, loss";
+        let LinkChange { rate, delay, loss, faults, .. } = &change;
+        if rate.is_none() && delay.is_none() && loss.is_none() && faults.is_none() {
+            let keys = CHANGE_KEYS[1..].join(", ");
+            let message = format!("changes nothing; expected one or more of {keys}");
             return Err(Problem::at(entry.place, message));
         }
         Ok(change)
@@ -170,6 +187,9 @@ pub(crate) fn size(value: &Value, max: u64) -> Result<Bytes, Problem> {
     value.quantity(1..=max, Bytes::count, |bytes| bytes.to_string())
 }
 
+/// The keys of a change.
+const CHANGE_KEYS: &[&str] =
+    &["at", "rate", "delay", "loss", "burst_loss", "reorder", "duplicate", "corrupt"];
 /// src: ns-2.35 ns-default.tcl: Queue limit_ 50.
 const DEFAULT_QUEUE: QueueConfig = QueueConfig::DropTail { packets_max: 50 };
 /// src: floyd-jacobson-1993: w_q 0.002.

@@ -23,7 +23,7 @@ pub(crate) struct Topology {
     ids: BTreeMap<String, NodeId>,
     /// Where each direction was given.
     directions: BTreeMap<(NodeId, NodeId), Place>,
-    /// Changes and listed drops over all directions.
+    /// Changes, outages and listed drops over all directions.
     changes: usize,
 }
 
@@ -210,11 +210,11 @@ impl Topology {
             return Err(Problem::at(value.place, message));
         }
         // Before the copy below: a star of many leaves with many changes must not eat all memory.
-        self.changes += config.changes.len() + config.drop_list.len();
+        self.changes += config.changes.len() + config.drop_list.len() + config.faults.outages.len();
         if self.changes > CHANGES_MAX {
             let message = format!(
-                "makes more changes and listed drops than allowed; at most {CHANGES_MAX} over all \
-                 directions of all links"
+                "makes more changes, outages and listed drops than allowed; at most {CHANGES_MAX} \
+                 over all directions of all links"
             );
             return Err(Problem::at(value.place, message));
         }

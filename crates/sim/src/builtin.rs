@@ -122,6 +122,11 @@ impl Protocols for Builtin {
         };
         (entry.program)(node, &program.options)
     }
+
+    /// Simulated TCP and CBR have no checksum of their own: those of TCP and UDP are the kernel's.
+    fn sees_corruption(&self, flow: &Flow) -> bool {
+        registry::scheme(&flow.protocol).is_some()
+    }
 }
 
 fn tcp_setup(flow: &Flow, id: FlowId, peer: NodeId, start: Time) -> tcp::Setup<'_> {

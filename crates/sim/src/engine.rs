@@ -29,6 +29,12 @@ pub trait Protocols {
     fn receiver(&self, flow: &Flow, id: FlowId, node: NodeId, start: Time) -> Box<dyn Machine>;
     /// A program in a router.
     fn program(&self, program: &Program, node: NodeId) -> Box<dyn RelayProgram>;
+    /// Whether the machines of a flow see themselves that a bit of a packet was flipped on the
+    /// way. Where they do not, they stand for ends whose kernels do, and the packet is refused
+    /// before them. By default they do.
+    fn sees_corruption(&self, _flow: &Flow) -> bool {
+        true
+    }
 }
 
 /// Watches a run from outside, and may end it.
@@ -94,13 +100,16 @@ pub struct Outcome {
     pub balances: Vec<LinkBalance>,
 }
 
-/// Where the packets are that one direction of a link admitted and did not lose.
+/// Where the packets are that one direction of a link admitted and did not lose, or made: what
+/// was offered and what it made of that is what it dropped, what arrived and what is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkBalance {
     /// Packets that reached its end.
     pub arrived: u64,
     /// Packets that wait, are in transmission or in propagation when the run ends.
     pub under_way: u64,
+    /// Packets that the link made of others.
+    pub duplicated: u64,
 }
 
 /// What the scenario asks for at a moment.

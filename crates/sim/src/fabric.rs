@@ -4,10 +4,10 @@
 //! when their moment has come. Ends are known by number: for each flow its sender, then its
 //! receivers in the scenario's order.
 
-use faircast_base::{Duration, FlowId, NodeId, Time};
+use faircast_base::{BadInput, Duration, Event, FlowId, NodeId, Time};
 use faircast_proto::{Destination, Transmit};
 use faircast_scenario::{Flow, Scenario};
-use faircast_trace::Sink;
+use faircast_trace::{Record, Sink, Subject};
 
 use crate::engine::Protocols;
 use crate::network::{Happening, Kind, Network};
@@ -34,6 +34,8 @@ pub struct Fabric<'a> {
     ends_by_node: Vec<Vec<(NodeId, u32)>>,
     /// For each flow the number of its sender.
     senders: Vec<u32>,
+    /// For each flow whether its ends see that a packet was corrupted.
+    sees_corruption: Vec<bool>,
 }
 
 /// A packet that has come to an end of its flow.
@@ -95,6 +97,7 @@ impl<'a> Fabric<'a> {
             has_program: scenario.nodes.iter().map(|node| node.program.is_some()).collect(),
             ends_by_node,
             senders,
+            sees_corruption: scenario.flows.iter().map(|f| protocols.sees_corruption(f)).collect(),
         }
     }
 
@@ -221,6 +224,7 @@ impl<'a> Fabric<'a> {
             time_to_live: transmit.time_to_live,
             router_alert: transmit.router_alert,
             tag,
+            flipped: false,
         };
         let packet = self.network.packets.insert(bytes, about);
         self.network.forward(self.now, from, packet, 0, sink);
@@ -241,7 +245,9 @@ impl<'a> Fabric<'a> {
         if self.has_program[node.index()] && self.relay(node, packet, link, hops, sink) {
             return arrival;
         }
-        match self.network.packets.get(packet).route {
+        let info = self.network.packets.get(packet);
+        let flipped = info.flipped;
+        let arrival = match info.route {
             Route::Tree(tree) => {
                 let agent = self.network.trees[tree as usize].member(node);
                 Arrival { agent, ends: false, ..arrival }
@@ -250,7 +256,23 @@ impl<'a> Fabric<'a> {
                 Arrival { agent: agent.unwrap_or(NONE), ..arrival }
             }
             Route::Node { .. } => Arrival { ends: false, ..arrival },
+        };
+        if flipped { self.refuse(arrival, sink) } else { arrival }
+    }
+
+    /// Keeps a corrupted packet from an end that cannot see that it is, as the kernel's checksum
+    /// would.
+    #[cold]
+    fn refuse(&self, arrival: Arrival, sink: &mut dyn Sink) -> Arrival {
+        let Arrival { packet, node, agent, .. } = arrival;
+        let flow = self.network.packets.get(packet).flow;
+        if agent == NONE || self.sees_corruption[flow.index()] {
+            return arrival;
         }
+        let subject = Subject::Endpoint { flow, node, sender: agent == self.sender(flow) };
+        let event = Event::BadInput { reason: BadInput::Checksum };
+        sink.record(&Record { at: self.now, subject, event });
+        Arrival { agent: NONE, ..arrival }
     }
 
     /// Sends a packet on from where it has arrived, unless it ends there.

@@ -1,7 +1,7 @@
 //! Links, routes and multicast trees: everything between the ends.
 
-use faircast_base::{DropReason, Event, NodeId, Purpose, Rng, Time};
-use faircast_link::{Link, Outcome};
+use faircast_base::{DropReason, Duration, Event, LinkId, NodeId, Purpose, Rng, Time};
+use faircast_link::{Copy, Link, Outcome, Streams};
 use faircast_scenario::{Flow, LinkSpec, Scenario};
 use faircast_trace::{Record, Sink, Subject};
 
@@ -58,6 +58,8 @@ struct Hop {
     to: NodeId,
     /// Packets that reached the end.
     arrived: u64,
+    /// Packets that the link made of others.
+    duplicated: u64,
 }
 
 /// Links, routes, trees, the packets on them and the events to come.
@@ -73,10 +75,14 @@ pub(crate) struct Network {
 impl Network {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let hop = |(index, spec): (usize, &LinkSpec)| Hop {
-            link: Link::new(&spec.config),
+            link: Link::new(
+                &spec.config,
+                Streams { seed: scenario.seed, node: spec.from, link: index as u32 },
+            ),
             rng: Rng::new(scenario.seed, spec.from, Purpose::Link(index as u32)),
             to: spec.to,
             arrived: 0,
+            duplicated: 0,
         };
         let mut topology = Topology::new(scenario.nodes.len(), &scenario.links);
         let tree = |flow: &Flow| Tree::new(&mut topology, flow.from, &flow.to);
@@ -149,11 +155,54 @@ impl Network {
                 let event = Happening { subject: packet, link, count: 1, hops: hops + 1, kind };
                 self.wheel.push(at, event);
             }
-            Outcome::Dropped(reason) => {
-                let subject = Subject::Link(faircast_base::LinkId(link));
-                self.drop(now, packet, subject, reason, sink);
+            Outcome::Altered { first, second } => {
+                self.send_altered(now, link, (packet, hops), (first, second), sink);
                 self.packets.release(packet);
             }
+            Outcome::Dropped(reason) => {
+                self.drop(now, packet, Subject::Link(LinkId(link)), reason, sink);
+                self.packets.release(packet);
+            }
+        }
+    }
+
+    /// Sends a packet over a link that delays it, flips a bit of it or makes two of it. The
+    /// caller's copy stays the caller's.
+    #[cold]
+    fn send_altered(
+        &mut self,
+        now: Time,
+        link: u32,
+        (packet, hops): (u32, u8),
+        (first, second): (Copy, Option<Copy>),
+        sink: &mut dyn Sink,
+    ) {
+        let info = self.packets.get(packet);
+        let (flow, bytes, own_len) = (info.flow, info.wire_len, info.own_len());
+        let subject = Subject::Link(LinkId(link));
+        let mut say = |event| sink.record(&Record { at: now, subject, event });
+        if second.is_some() {
+            say(Event::PacketDuplicated { flow, bytes });
+            self.hops[link as usize].duplicated += 1;
+        }
+        for copy in [Some(first), second].into_iter().flatten() {
+            if copy.extra > Duration::ZERO {
+                let delay_ns = copy.extra.as_nanos();
+                say(Event::PacketDelayed { flow, bytes, delay_ns });
+            }
+            let subject = match copy.bit(own_len) {
+                Some(bit) => {
+                    say(Event::PacketCorrupted { flow, bytes, bit });
+                    self.packets.insert_flipped(packet, bit)
+                }
+                None => {
+                    self.packets.copy(packet);
+                    packet
+                }
+            };
+            let kind = Kind::Arrival { stride: 0 };
+            let event = Happening { subject, link, count: 1, hops: hops + 1, kind };
+            self.wheel.push(copy.at, event);
         }
     }
 
@@ -174,9 +223,12 @@ impl Network {
             let link = self.trees[tree as usize].children(node)[child];
             let at = match self.offer(now, link, packet) {
                 Outcome::Arrives(at) => at,
+                Outcome::Altered { first, second } => {
+                    self.send_altered(now, link, (packet, hops), (first, second), sink);
+                    continue;
+                }
                 Outcome::Dropped(reason) => {
-                    let subject = Subject::Link(faircast_base::LinkId(link));
-                    self.drop(now, packet, subject, reason, sink);
+                    self.drop(now, packet, Subject::Link(LinkId(link)), reason, sink);
                     continue;
                 }
             };
@@ -226,7 +278,7 @@ impl Network {
         for (index, hop) in self.hops.iter_mut().enumerate() {
             let counters = hop.link.sample(now);
             if counters.offered_packets > 0 {
-                let subject = Subject::Link(faircast_base::LinkId(index as u32));
+                let subject = Subject::Link(LinkId(index as u32));
                 sink.record(&Record { at: now, subject, event: Event::LinkSample(counters) });
             }
         }
@@ -235,7 +287,11 @@ impl Network {
     /// Where the packets of each link are at the end of a run: takes all events that wait. `first`
     /// is one that was taken already.
     pub(crate) fn balances(&mut self, first: Option<Happening>) -> Vec<LinkBalance> {
-        let balance = |hop: &Hop| LinkBalance { arrived: hop.arrived, under_way: 0 };
+        let balance = |hop: &Hop| LinkBalance {
+            arrived: hop.arrived,
+            under_way: 0,
+            duplicated: hop.duplicated,
+        };
         let mut balances: Vec<_> = self.hops.iter().map(balance).collect();
         let mut next = first;
         while let Some(event) = next.or_else(|| self.wheel.pop().map(|(_, event)| event)) {

@@ -46,12 +46,21 @@ pub(crate) struct About {
     pub(crate) router_alert: bool,
     /// What the driver that sent it wants to see again where it arrives.
     pub(crate) tag: u32,
+    /// Whether a link has flipped a bit of it.
+    pub(crate) flipped: bool,
 }
 
 impl Deref for Packet {
     type Target = About;
     fn deref(&self) -> &About {
         &self.about
+    }
+}
+
+impl Packet {
+    /// Bytes that it has, those of its headers below it on the wire not counted.
+    pub(crate) fn own_len(&self) -> u32 {
+        self.bytes.len() as u32 + self.about.zeros
     }
 }
 
@@ -92,6 +101,22 @@ impl Packets {
         &self.entries[index as usize]
     }
 
+    /// Stores the same packet with one bit flipped, with one copy held by the caller. A bit in the
+    /// tail of zeros turns the zeros up to it into bytes, so that every bit of a packet is hit
+    /// alike and only a packet that is hit takes memory for it.
+    #[cold]
+    pub(crate) fn insert_flipped(&mut self, index: u32, bit: u64) -> u32 {
+        let Packet { mut bytes, mut about, .. } = self.get(index).clone();
+        let byte = (bit / 8) as usize;
+        if byte >= bytes.len() {
+            about.zeros -= (byte + 1 - bytes.len()) as u32;
+            bytes.resize(byte + 1, 0);
+        }
+        bytes[byte] ^= 0x80 >> (bit % 8);
+        about.flipped = true;
+        self.insert(&bytes, about)
+    }
+
     /// One copy more.
     #[inline]
     pub(crate) fn copy(&mut self, index: u32) {
@@ -109,5 +134,41 @@ impl Packets {
             }
             self.free.push_back(index);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_bit_of_a_packet_can_be_flipped_and_its_length_stays() {
+        let about = About {
+            zeros: 5,
+            wire_len: 100,
+            payload_len: 5,
+            flow: FlowId(0),
+            from: NodeId(0),
+            route: Route::Tree(0),
+            time_to_live: 1,
+            router_alert: false,
+            tag: 0,
+            flipped: false,
+        };
+        let mut packets = Packets::default();
+        let whole = packets.insert(&[0xff, 0x00, 0xff], about);
+        for bit in 0..64u64 {
+            let flipped = packets.insert_flipped(whole, bit);
+            let packet = packets.get(flipped);
+            assert!(packet.flipped);
+            let mut bytes = packet.bytes.to_vec();
+            bytes.resize(bytes.len() + packet.zeros as usize, 0);
+            let mut want = [0xff, 0x00, 0xff, 0, 0, 0, 0, 0];
+            want[bit as usize / 8] ^= 0x80 >> (bit % 8);
+            assert_eq!(bytes, want, "bit {bit}");
+            packets.release(flipped);
+        }
+        assert_eq!(packets.get(whole).bytes[..], [0xff, 0x00, 0xff]);
+        assert_eq!(packets.held(), 1);
     }
 }

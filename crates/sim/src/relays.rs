@@ -162,6 +162,7 @@ impl Fabric<'_> {
             time_to_live: transmit.time_to_live,
             router_alert: transmit.router_alert,
             tag: 0,
+            flipped: false,
         };
         let packet = self.network.packets.insert(&transmit.bytes, about);
         match transmit.port {

@@ -144,6 +144,7 @@ fn link(from: u32, to: u32, delay_ms: u64) -> LinkSpec {
             loss: 0.0,
             changes: Vec::new(),
             drop_list: Vec::new(),
+            faults: Default::default(),
         },
     }
 }

@@ -202,6 +202,7 @@ pub(crate) mod tests {
                 loss: 0.0,
                 changes: Vec::new(),
                 drop_list: Vec::new(),
+                faults: Default::default(),
             },
         };
         Topology::new(nodes, &links.iter().map(spec).collect::<Vec<_>>())

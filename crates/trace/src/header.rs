@@ -3,8 +3,10 @@
 use faircast_base::{Duration, FlowId, LinkId, NodeId, Time};
 use serde::{Deserialize, Serialize};
 
-/// Version of the schema that this crate writes, and the newest that it reads.
-pub const SCHEMA_VERSION: u32 = 1;
+/// Version of the schema that this crate writes, and the newest that it reads. Version 2 added
+/// the kinds `duplicated`, `corrupted` and `delayed` and the causes `burst` and `outage`; a file of
+/// version 1 is read as one of version 2 that has none of them.
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// Everything about a run that is known before it starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -219,6 +219,7 @@ words! {
     DropReason {
         QueueFull 1 "queue_full", RedEarly 2 "red_early", RedForced 3 "red_forced", Loss 4 "loss",
         TimeToLive 5 "ttl", NoRoute 6 "no_route", Listed 7 "listed",
+        Burst 8 "burst", Outage 9 "outage",
     }
     CutReason {
         Loss 1 "loss", Timeout 2 "timeout", Ecn 3 "ecn", Report 4 "report",
@@ -331,6 +332,12 @@ events! {
         dropped_packets "dropped_packets", busy_ns "busy_ns", queue_packet_ns "queue_packet_ns",
         queue_packets "queue_packets", queue_max_packets "queue_max_packets"
     ];
+    21 "duplicated" (Event::PacketDuplicated { flow, bytes })
+        [flow "packet_flow", bytes "bytes"];
+    22 "corrupted" (Event::PacketCorrupted { flow, bytes, bit })
+        [flow "packet_flow", bytes "bytes", bit "bit"];
+    23 "delayed" (Event::PacketDelayed { flow, bytes, delay_ns })
+        [flow "packet_flow", bytes "bytes", delay_ns "delay_ns"];
 }
 
 /// Appends the record as one JSON object, without a line end.

@@ -1,7 +1,7 @@
 //! The link as a whole.
 
 use super::*;
-use crate::RedConfig;
+use crate::{Faults, RedConfig};
 use alloc::vec::Vec;
 use faircast_base::{Bitrate, NodeId, Purpose};
 
@@ -13,7 +13,14 @@ fn config(bits_per_s: u64, queue: QueueConfig) -> LinkConfig {
         loss: 0.0,
         changes: Vec::new(),
         drop_list: Vec::new(),
+        faults: Faults::default(),
     }
+}
+
+const STREAMS: Streams = Streams { seed: 1, node: NodeId(0), link: 0 };
+
+fn new_link(config: &LinkConfig) -> Link {
+    Link::new(config, STREAMS)
 }
 
 fn rng() -> Rng {
@@ -22,7 +29,7 @@ fn rng() -> Rng {
 
 #[test]
 fn a_packet_pays_its_transmission_and_the_propagation() {
-    let mut link = Link::new(&config(500_000, QueueConfig::DropTail { packets_max: 30 }));
+    let mut link = new_link(&config(500_000, QueueConfig::DropTail { packets_max: 30 }));
     let arrival = link.offer(Time::ZERO, 1400, true, &mut rng());
     assert_eq!(arrival, Outcome::Arrives(Time::from_nanos(22_400_000 + 50_000_000)));
 }
@@ -31,7 +38,7 @@ fn a_packet_pays_its_transmission_and_the_propagation() {
 fn a_limit_counts_the_packet_in_transmission() {
     // src: ns-2.35, the burst test: limit 30 delivers 30 of a burst, limit 2 delivers 2.
     for limit in [30, 2, 1] {
-        let mut link = Link::new(&config(1_000, QueueConfig::DropTail { packets_max: limit }));
+        let mut link = new_link(&config(1_000, QueueConfig::DropTail { packets_max: limit }));
         let delivered = (0..100)
             .filter(|_| {
                 matches!(link.offer(Time::ZERO, 1000, true, &mut rng()), Outcome::Arrives(_))
@@ -43,7 +50,7 @@ fn a_limit_counts_the_packet_in_transmission() {
 
 #[test]
 fn a_byte_limit_admits_one_packet_of_any_size() {
-    let mut link = Link::new(&config(1_000, QueueConfig::DropTailBytes { bytes_max: 1500 }));
+    let mut link = new_link(&config(1_000, QueueConfig::DropTailBytes { bytes_max: 1500 }));
     let mut offer = |bytes| link.offer(Time::ZERO, bytes, true, &mut rng());
     assert!(matches!(offer(9000), Outcome::Arrives(_)));
     assert_eq!(offer(1), Outcome::Dropped(DropReason::QueueFull));
@@ -52,7 +59,7 @@ fn a_byte_limit_admits_one_packet_of_any_size() {
 #[test]
 fn remainders_below_a_nanosecond_add_up() {
     // 1 byte at 3 Gbit/s takes 2 2/3 ns; three back to back take exactly 8.
-    let mut link = Link::new(&config(3_000_000_000, QueueConfig::DropTail { packets_max: 100 }));
+    let mut link = new_link(&config(3_000_000_000, QueueConfig::DropTail { packets_max: 100 }));
     let base = 50_000_000;
     let ends: Vec<_> = (0..6).map(|_| link.offer(Time::ZERO, 1, true, &mut rng())).collect();
     let want = [2, 5, 8, 10, 13, 16].map(|ns| Outcome::Arrives(Time::from_nanos(base + ns)));
@@ -68,8 +75,9 @@ fn a_change_of_rate_holds_for_the_packet_in_transmission() {
         rate: Some(Bitrate::from_bits_per_s(2_000_000)),
         delay: Some(Duration::from_millis(10)),
         loss: None,
+        faults: None,
     }];
-    let mut link = Link::new(&config);
+    let mut link = Link::new(&config, STREAMS);
     // 1000 B at 1 Mbit/s take 8 ms; half is sent when the rate doubles: 4 + 2 = 6 ms.
     let first = link.offer(Time::ZERO, 1000, true, &mut rng());
     assert_eq!(first, Outcome::Arrives(Time::from_nanos(16_000_000)));
@@ -80,7 +88,7 @@ fn a_change_of_rate_holds_for_the_packet_in_transmission() {
 #[test]
 fn counters_agree_with_what_a_periodic_load_must_give() {
     // Half load: never a wait. The queue average leaves out the packet in transmission.
-    let mut link = Link::new(&config(8_000_000, QueueConfig::DropTail { packets_max: 10 }));
+    let mut link = new_link(&config(8_000_000, QueueConfig::DropTail { packets_max: 10 }));
     for i in 0..100 {
         link.offer(Time::from_nanos(i * 2_000_000), 1000, true, &mut rng());
     }
@@ -104,7 +112,7 @@ fn counters_agree_with_what_a_periodic_load_must_give() {
 fn the_wire_loses_what_it_should_and_lists_are_exact() {
     let mut lossy = config(1_000_000_000, QueueConfig::DropTail { packets_max: 10 });
     lossy.loss = 0.1;
-    let (mut link, mut rng) = (Link::new(&lossy), rng());
+    let (mut link, mut rng) = (Link::new(&lossy, STREAMS), rng());
     let lost = (0..100_000u64)
         .filter(|i| {
             let now = Time::from_nanos(i * 100_000);
@@ -116,7 +124,7 @@ fn the_wire_loses_what_it_should_and_lists_are_exact() {
 
     let mut listed = config(1_000_000_000, QueueConfig::DropTail { packets_max: 1000 });
     listed.drop_list = alloc::vec![2, 3];
-    let mut link = Link::new(&listed);
+    let mut link = Link::new(&listed, STREAMS);
     let mut offer = |data| link.offer(Time::ZERO, 100, data, &mut rng);
     let outcomes = [offer(true), offer(false), offer(true), offer(true), offer(true)];
     let dropped = outcomes.map(|o| o == Outcome::Dropped(DropReason::Listed));
@@ -134,7 +142,7 @@ fn red_leaves_short_queues_alone_and_keeps_long_ones_near_its_thresholds() {
         packets_max: 50,
         mean_packet_bytes: 1000,
     };
-    let mut link = Link::new(&config(8_000_000, QueueConfig::Red(red)));
+    let mut link = new_link(&config(8_000_000, QueueConfig::Red(red)));
     let mut rng = rng();
     // 95 % load, evenly spaced: no queue, no drop.
     for i in 0..10_000 {
@@ -174,15 +182,15 @@ fn red_counts_idle_time_by_the_rate_that_a_change_has_brought() {
         offers.filter(|outcome| matches!(outcome, Outcome::Arrives(_))).count()
     };
     // A burst at one packet a second brings the average up; the link is idle from `idle` on.
-    let idle = burst(&mut Link::new(&config), Time::ZERO, 60);
+    let idle = burst(&mut Link::new(&config, STREAMS), Time::ZERO, 60);
     assert!((20..60).contains(&idle), "RED drops the end of a long burst: {idle}");
     let idle = idle as u64;
     let mut after = |change: bool| {
         let at = second(idle + 1);
         let rate = Some(Bitrate::from_bits_per_s(8_000_000));
-        let faster = LinkChange { at, rate, delay: None, loss: None };
+        let faster = LinkChange { at, rate, delay: None, loss: None, faults: None };
         config.changes = if change { alloc::vec![faster] } else { Vec::new() };
-        let mut link = Link::new(&config);
+        let mut link = Link::new(&config, STREAMS);
         assert_eq!(burst(&mut link, Time::ZERO, 60), idle as usize);
         burst(&mut link, second(idle + 2), 8)
     };
@@ -228,10 +236,11 @@ proptest::proptest! {
                 rate: Some(Bitrate::from_bits_per_s(*rate)),
                 delay: None,
                 loss: None,
+                faults: None,
             });
             steps.push((at as f64, *rate as f64));
         }
-        let (mut link, mut rng) = (Link::new(&config), rng());
+        let (mut link, mut rng) = (Link::new(&config, STREAMS), rng());
         let (mut now, mut busy) = (0u64, 0.0f64);
         for (gap, bytes) in &packets {
             now += gap;
@@ -253,7 +262,7 @@ proptest::proptest! {
         gaps in proptest::collection::vec((0u64..2_000_000, 1u32..2000), 1..300),
         limit in 1u32..20,
     ) {
-        let mut link = Link::new(&config(8_000_000, QueueConfig::DropTail { packets_max: limit }));
+        let mut link = new_link(&config(8_000_000, QueueConfig::DropTail { packets_max: limit }));
         let (mut now, mut last, mut arrived) = (0, Time::ZERO, 0);
         let mut rng = rng();
         for (gap, bytes) in &gaps {

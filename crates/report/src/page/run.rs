@@ -503,6 +503,8 @@ fn causes(link: &LinkSummary) -> String {
         (drops.ttl, "time to live"),
         (drops.no_route, "no route"),
         (drops.listed, "on purpose"),
+        (drops.burst, "in bursts"),
+        (drops.outage, "while down"),
     ];
     let happened: Vec<String> = all
         .iter()

@@ -314,6 +314,69 @@ fn changes_are_checked() {
 }
 
 #[test]
+fn faults_are_checked() {
+    for (keys, message, allowed) in [
+        ("duplicate = 1.5", "link.0.duplicate: is 1.5", "from 0 to 1"),
+        ("corrupt = -0.1", "link.0.corrupt: is -0.1", "from 0 to 1"),
+        ("corrupt = \"1 %\"", "link.0.corrupt: is \"1 %\"", "a number from 0 to 1"),
+        ("burst_loss = 0.1", "link.0.burst_loss: is 0.1", "a table"),
+        ("burst_loss = { loss = 0.1 }", "link.0.burst_loss.packets: is missing", "packets = 5"),
+        ("burst_loss = { packets = 3 }", "link.0.burst_loss.loss: is missing", "loss = 0.02"),
+        (
+            "burst_loss = { loss = 0.1, packets = 0.5 }",
+            "link.0.burst_loss.packets: is 0.5",
+            "of packets from 1 to 1000000",
+        ),
+        (
+            "burst_loss = { loss = 0.8, packets = 3 }",
+            "link.0.burst_loss.loss: is 0.8; with bursts of 3 packets",
+            "at most 0.7500",
+        ),
+        (
+            "burst_loss = { loss = 0.1, length = 3 }",
+            "link.0.burst_loss.length: unknown key",
+            "allowed: loss, packets",
+        ),
+        ("reorder = { share = 0.1 }", "link.0.reorder.delay: is missing", "\"5 ms\""),
+        ("reorder = { delay = \"5 ms\" }", "link.0.reorder.share: is missing", "share = 0.02"),
+        ("reorder = { share = 2, delay = \"5 ms\" }", "link.0.reorder.share: is 2", "from 0 to 1"),
+        (
+            "reorder = { share = 0.1, delay = \"0 s\" }",
+            "link.0.reorder.delay: is \"0 s\"",
+            "from 0.000000001 s to 1000 s",
+        ),
+        ("outages = { from = \"1 s\" }", "link.0.outages: is a table", "a list such as"),
+        ("outages = [ { from = \"1 s\" } ]", "link.0.outages.0.to: is missing", "\"25 s\""),
+        (
+            "outages = [ { from = \"5 s\", to = \"5 s\" } ]",
+            "link.0.outages.0.to: is \"5 s\"",
+            "after from, which is 5 s",
+        ),
+        (
+            "outages = [ { from = \"300 s\", to = \"301 s\" } ]",
+            "link.0.outages.0.from: is \"300 s\"",
+            "before the end of the run at 300 s",
+        ),
+        (
+            "outages = [ { from = \"1 s\", to = \"5 s\" }, { from = \"4 s\", to = \"9 s\" } ]",
+            "link.0.outages.1.from: is 4 s, before the end of the outage before it at 5 s",
+            "rising",
+        ),
+        ("bust_loss = 0.1", "link.0.bust_loss: unknown key", "did you mean \"burst_loss\"?"),
+    ] {
+        let line = self::message("loss = 0.0\n", &format!("{keys}\n"));
+        assert!(line.starts_with(&format!("t.toml:11: {message}")), "{keys}: {line}");
+        assert!(line.contains(allowed), "{keys}: {line}");
+    }
+    check(&[(
+        "at = \"60 s\", loss = 0.01",
+        "at = \"60 s\", corrupt = 7",
+        "t.toml:12: link.0.changes.1.corrupt: is 7",
+        "from 0 to 1",
+    )]);
+}
+
+#[test]
 fn nodes_are_checked() {
     check(&[
         (

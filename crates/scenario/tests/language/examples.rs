@@ -16,6 +16,7 @@ fn one_scenario_for_each_kind_of_question_is_accepted() {
         "changing-bandwidth",
         "joins-and-leaves",
         "lossy-links",
+        "faults",
         "pgmcc-beside-tcp",
         "red-queue",
         "tcp-flavours",

@@ -1,7 +1,7 @@
 //! What the forms of the language mean.
 
 use faircast_base::{Bytes, Duration, Time};
-use faircast_link::QueueConfig;
+use faircast_link::{BurstLoss, FaultChange, Faults, Outage, QueueConfig, Reorder};
 use faircast_scenario::{Data, Overrides, Scenario};
 
 use crate::{GOOD, catalog, parse, parse_with};
@@ -99,6 +99,40 @@ fn queues_in_bytes_are_written_as_a_number_or_a_size() {
         let scenario = with_links(&link, "a", "b");
         assert_eq!(scenario.links[1].config.queue, QueueConfig::DropTailBytes { bytes_max });
     }
+}
+
+#[test]
+fn faults_are_read_with_their_units_and_are_off_by_default() {
+    let link = |keys: &str| {
+        let link = format!("[[link]]\nbetween = [\"a\", \"b\"]\n{LIKE}\n{keys}");
+        with_links(&link, "a", "b").links[1].config.clone()
+    };
+    assert_eq!(link("").faults, Faults::default());
+    let all = link(
+        "burst_loss = { loss = 0.02, packets = 5 }\nduplicate = 0.01\ncorrupt = 0.001\n\
+         reorder = { share = 0.02, delay = \"5 ms\" }\n\
+         outages = [ { from = \"1 s\", to = \"2 s\" }, { from = \"2 s\", to = \"1 h\" } ]\n\
+         changes = [ { at = \"3 s\", duplicate = 0, burst_loss = { loss = 1, packets = 1 } } ]",
+    );
+    let second = |s| Time::ZERO + Duration::from_secs(s);
+    let want = Faults {
+        burst_loss: BurstLoss { loss: 0.02, packets: 5.0 },
+        reorder: Reorder { share: 0.02, delay: Duration::from_millis(5) },
+        duplicate: 0.01,
+        corrupt: 0.001,
+        outages: vec![
+            Outage { from: second(1), to: second(2) },
+            Outage { from: second(2), to: second(3600) },
+        ],
+    };
+    assert_eq!(all.faults, want);
+    let change = FaultChange {
+        duplicate: Some(0.0),
+        burst_loss: Some(BurstLoss { loss: 1.0, packets: 1.0 }),
+        ..FaultChange::default()
+    };
+    assert_eq!(all.changes[0].faults, Some(change));
+    assert_eq!(all.changes[0].loss, None);
 }
 
 #[test]

@@ -21,6 +21,7 @@ pub(crate) fn catalog() -> Catalog {
         about,
         multicast,
         answers,
+        simulated: true,
         options,
         promises: Promises::SILENT,
     };

@@ -18,7 +18,12 @@ fn worlds() -> Vec<(&'static str, World)> {
            { at = \"6 s\", rate = \"2 Mbit/s\", delay = \"1 ms\", loss = 0.1 }, \
            { at = \"6.5 s\", delay = \"0 s\" }, { at = \"9 s\", loss = 1.0 }, \
            { at = \"10 s\", loss = 0.0 } ]\n";
+    let faulty = plain("500 kbit/s", 5)
+        + "loss = 0.002\nburst_loss = { loss = 0.02, packets = 3 }\n\
+           reorder = { share = 0.05, delay = \"30 ms\" }\nduplicate = 0.05\ncorrupt = 0.02\n\
+           outages = [ { from = \"4 s\", to = \"4.5 s\" }, { from = \"8 s\", to = \"9 s\" } ]\n";
     vec![
+        ("every fault", World { down: faulty.clone(), leaf: faulty, ..base.clone() }),
         ("lossy leaves", base.clone()),
         ("RED", World { down: red.into(), ..base.clone() }),
         ("byte queues and lists", World { down: bytes.into(), leaf: bytes.into(), ..base.clone() }),
@@ -35,11 +40,13 @@ fn check(case: &str, world: &World, protocol: &ProtocolEntry) -> Vec<DropReason>
         let dropped = heard.drops.get(link).copied().unwrap_or_default();
         assert_eq!(counters.dropped_packets, dropped, "{name}: link {link} says what it drops");
         assert_eq!(
-            counters.offered_packets,
+            counters.offered_packets + balance.duplicated,
             balance.arrived + dropped + balance.under_way,
             "{name}: link {link}: {counters:?} {balance:?}"
         );
         assert!(counters.sent_packets <= counters.offered_packets);
+        let said = heard.duplicated.get(link).copied().unwrap_or_default();
+        assert_eq!(balance.duplicated, said, "{name}: link {link} says what it doubles");
         carried += balance.arrived;
     }
     assert!(carried > 100, "{name}: {carried} packets");
@@ -54,8 +61,8 @@ fn what_is_offered_to_a_link_arrives_or_is_dropped_or_is_under_way() {
             reasons.extend(check(case, &world, &protocol));
         }
     }
-    use DropReason::{Listed, Loss, QueueFull, RedEarly, RedForced};
-    for reason in [Loss, QueueFull, RedEarly, RedForced, Listed] {
+    use DropReason::{Burst, Listed, Loss, Outage, QueueFull, RedEarly, RedForced};
+    for reason in [Loss, QueueFull, RedEarly, RedForced, Listed, Burst, Outage] {
         assert!(reasons.contains(&reason), "no packet was dropped by {reason:?}");
     }
 }

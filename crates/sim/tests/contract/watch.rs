@@ -108,6 +108,10 @@ impl Protocols for Watched {
         let notes = self.notes.clone();
         Box::new(WatchedProgram { inner, notes, clock: Clock::default() })
     }
+
+    fn sees_corruption(&self, flow: &Flow) -> bool {
+        Builtin.sees_corruption(flow)
+    }
 }
 
 /// The moments at which a machine was called.

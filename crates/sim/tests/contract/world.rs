@@ -108,6 +108,8 @@ pub(crate) struct Heard {
     /// For each link how many of its packets were dropped, by event.
     pub(crate) drops: Vec<u64>,
     pub(crate) drop_reasons: Vec<DropReason>,
+    /// For each link how many packets it made of others, by event.
+    pub(crate) duplicated: Vec<u64>,
     /// For each link its latest counters.
     pub(crate) counters: Vec<LinkCounters>,
     pub(crate) bad_input: u64,
@@ -137,6 +139,9 @@ impl Sink for Heard {
                 if let Subject::Link(link) = subject {
                     *slot(&mut self.drops, link.index()) += 1;
                 }
+            }
+            (Event::PacketDuplicated { .. }, Subject::Link(link)) => {
+                *slot(&mut self.duplicated, link.index()) += 1;
             }
             (Event::LinkSample(counters), Subject::Link(link)) => {
                 *slot(&mut self.counters, link.index()) = counters;

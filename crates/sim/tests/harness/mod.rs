@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use faircast_base::{Bitrate, Cx, Duration, Event, FlowId, NodeId, Purpose, Rng, Time, Trace};
-use faircast_link::{Link, LinkConfig, Outcome, QueueConfig};
+use faircast_link::{Faults, Link, LinkConfig, Outcome, QueueConfig, Streams};
 use faircast_proto::content::Content;
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::{AppEvent, Datagram, Destination, Machine};
@@ -101,6 +101,7 @@ pub(crate) fn link(bits_per_s: u64, delay: Duration, packets_max: u32) -> LinkCo
         loss: 0.0,
         changes: Vec::new(),
         drop_list: Vec::new(),
+        faults: Faults::default(),
     }
 }
 
@@ -116,7 +117,10 @@ pub(crate) fn text(value: &str) -> OptionValue {
 impl Net {
     pub(crate) fn new(links: &[LinkConfig], flows: Vec<FlowSpec>, seed: u64, warmup: Time) -> Self {
         let links = links.iter().enumerate().map(|(i, config)| {
-            (Link::new(config), Rng::new(seed, NodeId(0), Purpose::Link(i as u32)))
+            (
+                Link::new(config, Streams { seed, node: NodeId(0), link: i as u32 }),
+                Rng::new(seed, NodeId(0), Purpose::Link(i as u32)),
+            )
         });
         let mut net = Self {
             now: Time::ZERO,

@@ -25,6 +25,8 @@ pub(crate) struct Tally {
     pub(crate) abandoned: u64,
     /// Drops for want of room in a queue.
     pub(crate) overflows: u64,
+    /// What links did to packets, by the name that the scenario has for it.
+    pub(crate) faults: BTreeMap<&'static str, u64>,
     pub(crate) cuts: u64,
     /// The control's stall timeouts.
     pub(crate) stalls: Vec<Duration>,
@@ -73,6 +75,20 @@ impl Tally {
         }
     }
 
+    fn dropped(&mut self, reason: DropReason) {
+        match reason {
+            DropReason::QueueFull => self.overflows += 1,
+            DropReason::Loss => self.fault("loss"),
+            DropReason::Burst => self.fault("burst_loss"),
+            DropReason::Outage => self.fault("outages"),
+            _ => {}
+        }
+    }
+
+    fn fault(&mut self, kind: &'static str) {
+        *self.faults.entry(kind).or_default() += 1;
+    }
+
     /// Repairs sent for each packet that anybody missed.
     pub(crate) fn repairs_per_loss(&self) -> f64 {
         self.repairs as f64 / self.missed.len().max(1) as f64
@@ -104,7 +120,10 @@ impl Tally {
 impl Sink for Tally {
     fn record(&mut self, record: &Record) {
         match (record.subject, record.event) {
-            (_, Event::PacketDropped { reason: DropReason::QueueFull, .. }) => self.overflows += 1,
+            (_, Event::PacketDropped { reason, .. }) => self.dropped(reason),
+            (_, Event::PacketDuplicated { .. }) => self.fault("duplicate"),
+            (_, Event::PacketCorrupted { .. }) => self.fault("corrupt"),
+            (_, Event::PacketDelayed { .. }) => self.fault("reorder"),
             (Subject::Link(link), Event::LinkSample(counters)) if link.0 == 0 => {
                 self.group_packets = counters.offered_packets;
             }
