@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sched::{CloneFlags, setns};
@@ -14,8 +15,12 @@ pub(crate) struct Hosts {
     prefix: String,
     count: u8,
     /// For files of the test.
-    pub(crate) folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
+    /// One test at a time: those that look at times must not be disturbed by the others.
+    _turn: MutexGuard<'static, ()>,
 }
+
+static TURN: Mutex<()> = Mutex::new(());
 
 /// A program on a host; killed when dropped.
 pub(crate) struct Program {
@@ -26,9 +31,12 @@ pub(crate) struct Program {
 
 impl Hosts {
     pub(crate) fn new(name: &str, count: u8) -> Self {
+        // A test that failed in its turn has left nothing behind.
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         remove_leftovers();
         let prefix = format!("fci-{}-{name}", std::process::id());
-        let hosts = Self { prefix, count, folder: tempfile::tempdir().unwrap() };
+        let folder = tempfile::tempdir().unwrap();
+        let hosts = Self { prefix, count, folder, _turn: turn };
         let bridge = hosts.namespace(0);
         ip(&format!("netns add {bridge}"));
         ip(&format!("-n {bridge} link add br0 type bridge mcast_snooping 0"));
@@ -43,6 +51,8 @@ impl Hosts {
             ip(&format!("-n {inside} link set lo up"));
             ip(&format!("-n {inside} link set e0 up"));
             ip(&format!("-n {inside} route add 224.0.0.0/4 dev e0"));
+            // Batches are cut into packets where they leave, so that captures show each by itself.
+            ip(&format!("netns exec {inside} ethtool -K e0 tx-udp-segmentation off"));
         }
         hosts
     }
@@ -129,6 +139,19 @@ impl Program {
             std::thread::sleep(Duration::from_millis(10));
         }
         std::fs::read(file).unwrap()
+    }
+
+    /// Waits until it has ended well.
+    pub(crate) fn wait_for_success(&mut self, patience: Duration) {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                assert!(status.success(), "{}: {status}: {}", self.name, self.said());
+                return;
+            }
+            assert!(start.elapsed() < patience, "{} goes on: {}", self.name, self.said());
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Whether it runs still.

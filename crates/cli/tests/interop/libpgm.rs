@@ -13,10 +13,10 @@ use crate::{content, ours, programs};
 const PATIENCE: WallDuration = WallDuration::from_secs(60);
 
 /// One-way delay of the hop at our end, and so the round trip.
-const ROUND_TRIP: Duration = Duration::from_millis(100);
+const ROUND_TRIP: Duration = Duration::from_millis(300);
 
 /// Less than a round trip, and more than a round's packets are apart.
-const ROUND_GAP: Duration = Duration::from_millis(50);
+const ROUND_GAP: Duration = Duration::from_millis(120);
 
 /// Packets in each round where nothing is lost and a window of 4 ends slow start: what OpenPGM's
 /// sender and the draft's rules on paper both give.

@@ -11,6 +11,7 @@ mod capture;
 mod hop;
 mod hosts;
 mod libpgm;
+mod objects;
 mod ours;
 mod zeromq;
 
@@ -43,7 +44,9 @@ fn build() -> Result<PathBuf, String> {
     if !nix::unistd::Uid::effective().is_root() {
         return Err("network namespaces need root".into());
     }
-    for (program, package) in [("ip", "iproute2"), ("tshark", "tshark"), ("cc", "gcc")] {
+    for (program, package) in
+        [("ip", "iproute2"), ("ethtool", "ethtool"), ("tshark", "tshark"), ("cc", "gcc")]
+    {
         if !has(program) {
             return Err(format!("{program} is not installed: apt-get install {package}"));
         }

@@ -53,7 +53,7 @@ pub(crate) fn source(
             ..SourceConfig::new(node, Nla::V4(GROUP), tsi)
         };
         let machine = PgmSource::new(config, Box::new(content), PgmccSender::new(pgmcc()));
-        let settings = SocketSettings { loopback: false, offload: false, ..Default::default() };
+        let settings = SocketSettings { loopback: false, ..Default::default() };
         let sockets = Sockets::source(Target::Multicast(group), settings).unwrap();
         let mut driver = Driver::new(sockets, driver).unwrap();
         let options = SessionOptions { tsi: Some(tsi), subject: None };
@@ -73,12 +73,7 @@ pub(crate) fn receiver(hosts: &Hosts, host: u8, weather: Weather) -> End {
             ..ReceiverConfig::new(Nla::V4(GROUP))
         };
         let machine = PgmReceiver::new(config, PgmccReceiver::new(pgmcc(), node));
-        let settings = SocketSettings {
-            upstream: Upstream::Port(PORT),
-            // A capture must see each packet by itself.
-            offload: false,
-            ..SocketSettings::default()
-        };
+        let settings = SocketSettings { upstream: Upstream::Port(PORT), ..Default::default() };
         let sockets = Sockets::receiver(Listen::Multicast(group), settings).unwrap();
         let mut driver = Driver::new(sockets, driver).unwrap();
         driver.live().add(Hop::new(machine, weather, log), SessionOptions::default());

@@ -250,13 +250,16 @@ mod tests {
     #[test]
     fn the_limit_moves_everything_over_loopback() {
         let here = Ipv4Addr::LOCALHOST;
-        // Unicast: whether loopback takes multicast is the host's affair. The port below is the
-        // data's, and this one that of the acknowledgements.
-        let acks = UdpSocket::bind((here, 0)).unwrap().local_addr().unwrap().port();
-        let end =
-            End { here, sender: here, group: here, port: acks - 1, bytes: 3 << 20, receivers: 1 };
+        // Unicast: whether loopback takes multicast is the host's affair. Data has the port below
+        // that of the acknowledgements, so both must be free.
+        let (port, socket) = std::iter::repeat_with(|| {
+            let free = UdpSocket::bind((here, 0)).unwrap().local_addr().unwrap().port();
+            open(here, free - 1).map(|socket| (free - 1, socket))
+        })
+        .find_map(Result::ok)
+        .unwrap();
+        let end = End { here, sender: here, group: here, port, bytes: 3 << 20, receivers: 1 };
         let receiver = end.clone();
-        let socket = open(here, receiver.port).unwrap();
         let receiving = std::thread::spawn(move || receive_on(&socket, &receiver));
         assert!(send(&end).is_ok());
         assert!(receiving.join().unwrap().is_ok());

@@ -111,10 +111,10 @@ pub(super) fn has_verb(verb: &str) -> Result<(), String> {
 
 /// Writes a new key for `--key` into a file.
 pub(super) fn make_key(file: &Path) -> Result<(), Failure> {
-    let failed = |what: String| Failure::Work(format!("faircast key: {what}"));
+    let failed = |what: String| Failure::Work(format!("faircast key new: {what}"));
     let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
     let output = Command::new(program)
-        .args(["key"])
+        .args(["key", "new"])
         .arg(file)
         .stdin(Stdio::null())
         .output()

@@ -1,0 +1,68 @@
+//! What a transfer of files puts on the wire, as tshark reads it: options of ours, null NAKs,
+//! requests for SPMs and SPMs with options in both directions.
+
+use std::time::Duration as WallDuration;
+
+use crate::capture::{Capture, Seen};
+use crate::hosts::Hosts;
+use crate::{GROUP, PORT, content, programs};
+
+const PATIENCE: WallDuration = WallDuration::from_secs(60);
+
+/// Types of packets and of options, as they are numbered on the wire.
+const SPM: u8 = 0x00;
+const ODATA: u8 = 0x04;
+const NNAK: u8 = 0x09;
+const SPMR: u8 = 0x0c;
+const OBJECT: u8 = 0x20;
+const WANT: u8 = 0x21;
+const MEMBER: u8 = 0x23;
+
+#[test]
+fn a_transfer_of_files_is_pgm_to_others() {
+    if programs().is_none() {
+        return;
+    }
+    let hosts = Hosts::new("objects", 3);
+    let faircast = env!("CARGO_BIN_EXE_faircast");
+    let help = std::process::Command::new(faircast).args(["send", "--help"]).output().unwrap();
+    if !help.status.success() {
+        return eprintln!("passed over: this build has no `faircast send`");
+    }
+    let sent = content(1_000_000);
+    let file = hosts.file("content");
+    std::fs::write(&file, &sent).unwrap();
+    let group = format!("{}:{PORT}", std::net::Ipv4Addr::from(GROUP));
+    let mut receivers = Vec::new();
+    for host in [2, 3] {
+        let into = hosts.file(&format!("into-{host}"));
+        std::fs::create_dir(&into).unwrap();
+        let words = [
+            faircast,
+            "recv",
+            "--group",
+            &group,
+            "--interface",
+            "e0",
+            "--into",
+            &into.to_string_lossy(),
+            "--once",
+        ];
+        receivers.push((hosts.start(host, &words), into));
+    }
+    let captures = [Capture::start(&hosts, 1), Capture::start(&hosts, 2)];
+    let path = file.to_string_lossy();
+    let words =
+        [faircast, "send", &path, "--group", &group, "--interface", "e0", "--wait-for", "2"];
+    let mut sender = hosts.start(1, &words);
+    for (receiver, into) in &mut receivers {
+        receiver.wait_for_success(PATIENCE);
+        assert!(std::fs::read(into.join("content")).unwrap() == sent, "{}", into.display());
+    }
+    sender.wait_for_success(PATIENCE);
+    let [source, receiver]: [Seen; 2] = captures.map(Capture::check);
+    assert!(source.of(ODATA) > 600 && source.with(SPM, OBJECT) > 0, "{source:?}");
+    assert!(source.with(SPM, MEMBER) > 0, "members are answered: {source:?}");
+    assert!(receiver.with(NNAK, WANT) > 0, "{receiver:?}");
+    assert!(receiver.with(SPMR, MEMBER) > 0, "{receiver:?}");
+}
