@@ -1,0 +1,201 @@
+//! Paths below a directory, component by component, following no symbolic link.
+//!
+//! `cap-std` keeps paths inside a directory too, but follows links there; here a link in the way
+//! is an error, so each component is opened by itself with `O_NOFOLLOW`.
+
+use std::fs::{self, File};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
+use rustix::io::Errno;
+
+use crate::error::FilesError;
+use crate::manifest::Mtime;
+use crate::name;
+
+/// How a directory is opened: never through a link.
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// The directory that somebody receives into.
+#[derive(Debug)]
+pub(crate) struct Root {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl Root {
+    /// Opens it, after making it where it is not there.
+    pub(crate) fn open(path: &Path) -> Result<Self, FilesError> {
+        let cannot = |what| move |error| FilesError::io(path, what, error);
+        fs::create_dir_all(path).map_err(cannot("cannot be made"))?;
+        let fd = File::open(path).map_err(cannot("cannot be opened"))?;
+        // Whoever made it may have put something else there.
+        if !fd.metadata().map_err(cannot("cannot be read"))?.is_dir() {
+            return Err(FilesError::refused(path, "is not a directory"));
+        }
+        Ok(Self { fd: fd.into(), path: path.to_path_buf() })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// For people.
+    pub(crate) fn path(&self, below: &str) -> PathBuf {
+        self.path.join(below)
+    }
+}
+
+/// A walk through directories in the order of a manifest, which opens each once.
+#[derive(Debug)]
+pub(crate) struct Cursor<'r> {
+    root: &'r Root,
+    /// The directories that lead to the last one, by path; `None` where there is none.
+    open: Vec<(Box<str>, Option<OwnedFd>)>,
+}
+
+impl<'r> Cursor<'r> {
+    pub(crate) const fn new(root: &'r Root) -> Self {
+        Self { root, open: Vec::new() }
+    }
+
+    /// The directory at `path`, or where that is `None` the root; nothing where there is none.
+    pub(crate) fn enter(
+        &mut self,
+        path: Option<&str>,
+    ) -> Result<Option<BorrowedFd<'_>>, FilesError> {
+        let path = path.unwrap_or("");
+        while let Some((last, _)) = self.open.last()
+            && !is_prefix(last, path)
+        {
+            self.open.pop();
+        }
+        while self.open.last().map_or(0, |(last, _)| last.len()) < path.len() {
+            let from = self.open.last().map_or(0, |(last, _)| last.len() + 1);
+            let to = path[from..].find('/').map_or(path.len(), |slash| from + slash);
+            let fd = match self.open.last() {
+                Some((_, None)) => None,
+                Some((_, Some(parent))) => self.open_one(parent.as_fd(), &path[from..to], path)?,
+                None => self.open_one(self.root.fd(), &path[from..to], path)?,
+            };
+            self.open.push((path[..to].into(), fd));
+        }
+        Ok(match self.open.last() {
+            Some((_, fd)) => fd.as_ref().map(AsFd::as_fd),
+            None => Some(self.root.fd()),
+        })
+    }
+
+    /// Forgets that the directory at `path` was not there.
+    pub(crate) fn look_again(&mut self) {
+        while let Some((_, None)) = self.open.last() {
+            self.open.pop();
+        }
+    }
+
+    fn open_one(
+        &self,
+        parent: BorrowedFd<'_>,
+        component: &str,
+        path: &str,
+    ) -> Result<Option<OwnedFd>, FilesError> {
+        match rustix::fs::openat(parent, component, DIRECTORY, Mode::empty()) {
+            Ok(fd) => Ok(Some(fd)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(Errno::NOTDIR | Errno::LOOP) => Err(FilesError::refused(
+                &self.root.path(path),
+                format!("`{component}` must be a directory and is something else; move it away"),
+            )),
+            Err(error) => Err(FilesError::io(&self.root.path(path), "cannot be opened", error)),
+        }
+    }
+}
+
+/// What is at `name`, no link followed; nothing where there is nothing.
+pub(crate) fn stat(parent: BorrowedFd<'_>, name: &str) -> Result<Option<Stat>, Errno> {
+    match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+pub(crate) fn is_file(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
+/// Opens a directory directly below another.
+pub(crate) fn open_directory(parent: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(parent, name, DIRECTORY, Mode::empty())
+}
+
+/// Opens what is at `name` and is no link; a pipe does not block.
+pub(crate) fn open_file(parent: BorrowedFd<'_>, name: &str, how: OFlags) -> Result<File, Errno> {
+    let flags = how | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    rustix::fs::openat(parent, name, flags, Mode::RUSR | Mode::WUSR).map(File::from)
+}
+
+/// Last component of a path, and the path of its directory.
+pub(crate) fn split(path: &str) -> (Option<&str>, &str) {
+    (name::parent(path), path.rsplit('/').next().unwrap_or(path))
+}
+
+pub(crate) fn set_mode(fd: impl AsFd, mode: u16) -> Result<(), Errno> {
+    rustix::fs::fchmod(fd, Mode::from_raw_mode(mode.into()))
+}
+
+pub(crate) fn set_mtime(fd: impl AsFd, mtime: Mtime) -> Result<(), Errno> {
+    let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    let change = Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanos.into() };
+    let times = Timestamps { last_access: omit, last_modification: change };
+    rustix::fs::futimens(fd, &times)
+}
+
+/// Whether a file has the time of an entry, as well as its file system can keep it: some keep
+/// seconds, some pairs of them. What is taken for equal is compared by digests in the end.
+pub(crate) fn same_mtime(stat: &Stat, mtime: Mtime) -> bool {
+    let seconds = stat.st_mtime;
+    if u64::try_from(stat.st_mtime_nsec) == Ok(mtime.nanos.into()) && seconds == mtime.seconds {
+        return true;
+    }
+    stat.st_mtime_nsec == 0 && (seconds == mtime.seconds || seconds == mtime.seconds & !1)
+}
+
+fn is_prefix(directory: &str, path: &str) -> bool {
+    path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_opens_directories_and_follows_no_link() {
+        let temporary = tempfile::tempdir().unwrap();
+        let root = Root::open(&temporary.path().join("new/dir")).unwrap();
+        fs::create_dir_all(root.path("a/b/c")).unwrap();
+        fs::create_dir(root.path("ab")).unwrap();
+        std::os::unix::fs::symlink(root.path("a"), root.path("link")).unwrap();
+        let mut cursor = Cursor::new(&root);
+        for (path, there) in [
+            (None, true),
+            (Some("a/b/c"), true),
+            (Some("a/b"), true),
+            (Some("ab"), true),
+            (Some("a/x"), false),
+            (Some("a/x/y"), false),
+            (Some("a"), true),
+        ] {
+            assert_eq!(cursor.enter(path).unwrap().is_some(), there, "{path:?}");
+        }
+        assert!(cursor.enter(Some("link")).is_err());
+        assert!(cursor.enter(Some("link/b")).is_err());
+        // Something was put where nothing was.
+        assert!(cursor.enter(Some("later")).unwrap().is_none());
+        fs::create_dir(root.path("later")).unwrap();
+        cursor.look_again();
+        assert!(cursor.enter(Some("later")).unwrap().is_some());
+    }
+}

@@ -1,0 +1,101 @@
+//! What can be wrong with files, in words for people.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::manifest::ManifestError;
+
+/// Why files cannot be sent or received.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FilesError {
+    /// The system refused something.
+    #[error("{}: {what}: {}", path.display(), hint(source))]
+    Io {
+        /// What it was about.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A path has no name under which it could be sent.
+    #[error("{}: has no name under which it could be sent; give a directory in it", path.display())]
+    NoName {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A name is not UTF-8.
+    #[error("{}: its name is not UTF-8; rename it", path.display())]
+    NotUtf8 {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Two paths would arrive under one name.
+    #[error("{} and {} would both arrive as `{name}`; send them one after the other", first.display(), second.display())]
+    SameName {
+        /// The first.
+        first: PathBuf,
+        /// The second.
+        second: PathBuf,
+        /// Their name.
+        name: String,
+    },
+    /// A path is neither a file nor a directory.
+    #[error("{}: is neither a file nor a directory", path.display())]
+    Special {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Nothing was given.
+    #[error("nothing to send: no path was given")]
+    Nothing,
+    /// A file was changed while it was sent.
+    #[error("{}: changed while it was being sent; send again when nothing writes to it", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The files make no manifest.
+    #[error("{0}")]
+    Manifest(#[from] ManifestError),
+    /// Something that is in the way, or should not be; with what to do.
+    #[error("{}: {what}", path.display())]
+    Refused {
+        /// What it is about.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        what: String,
+    },
+    /// What a source announces or sends cannot be.
+    #[error("the sender is at fault: {0}")]
+    Sender(String),
+}
+
+impl FilesError {
+    pub(crate) fn io(path: &Path, what: &'static str, source: impl Into<io::Error>) -> Self {
+        Self::Io { path: path.to_path_buf(), what, source: source.into() }
+    }
+
+    pub(crate) fn refused(path: &Path, what: impl Into<String>) -> Self {
+        Self::Refused { path: path.to_path_buf(), what: what.into() }
+    }
+}
+
+/// What the system said, and what to do.
+fn hint(error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::StorageFull => "make room there and run it again: it goes on where it was",
+        io::ErrorKind::QuotaExceeded => {
+            "your quota is used up; make room and run it again: it goes on where it was"
+        }
+        io::ErrorKind::PermissionDenied => "look at its permissions and owner",
+        io::ErrorKind::ReadOnlyFilesystem => "choose a directory that can be written to",
+        io::ErrorKind::InvalidFilename => "its file system has no room for such a long name",
+        io::ErrorKind::CrossesDevices => {
+            "a file system is mounted inside the directory; receive into that one directly"
+        }
+        _ => return error.to_string(),
+    };
+    format!("{error}; {advice}")
+}

@@ -1,0 +1,211 @@
+//! Where files and their groups lie in the content of an object.
+
+use std::ops::Range;
+
+use crate::manifest::{Entry, Manifest};
+
+/// Bytes that are hashed, kept and claimed as one: 1 MiB, of which each file has its own.
+pub const GROUP_BYTES: u64 = 1 << 20;
+/// Bytes of the digest of a group.
+pub const DIGEST_BYTES: u64 = 32;
+
+/// A manifest, and where its files lie: content is all files' bytes in the manifest's order, and
+/// the digests are those of all files' groups in the same order.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    pub(crate) manifest: Manifest,
+    files: Vec<Place>,
+    groups: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    offset: u64,
+    entry: u32,
+    group: u32,
+}
+
+/// A group: its file, where it lies in that, and where in the content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub(crate) index: u32,
+    pub(crate) file: u32,
+    pub(crate) file_offset: u64,
+    pub(crate) offset: u64,
+    /// At most [`GROUP_BYTES`], so that it fits.
+    pub(crate) len: u32,
+    /// Whether the file has no other: its digest is that of the file then.
+    pub(crate) alone: bool,
+}
+
+impl Group {
+    pub(crate) const fn range(&self) -> Range<u64> {
+        self.offset..self.offset + self.len as u64
+    }
+}
+
+impl Layout {
+    pub(crate) fn new(manifest: Manifest) -> Self {
+        let mut files = Vec::new();
+        let (mut offset, mut groups) = (0, 0);
+        for (entry, found) in (0..).zip(manifest.entries()) {
+            if found.is_file() {
+                files.push(Place { offset, entry, group: groups });
+                offset += found.size();
+                // 2^46 bytes and 1e6 files have at most 2^26 + 1e6 groups.
+                groups += u32::try_from(found.size().div_ceil(GROUP_BYTES)).expect("limited");
+            }
+        }
+        Self { manifest, files, groups }
+    }
+
+    pub(crate) fn files(&self) -> u32 {
+        u32::try_from(self.files.len()).expect("limited")
+    }
+
+    pub(crate) const fn groups(&self) -> u32 {
+        self.groups
+    }
+
+    pub(crate) fn digest_bytes(&self) -> u64 {
+        u64::from(self.groups) * DIGEST_BYTES
+    }
+
+    pub(crate) fn entry(&self, file: u32) -> &Entry {
+        &self.manifest.entries()[self.files[file as usize].entry as usize]
+    }
+
+    /// The groups of a file; none where it is empty.
+    pub(crate) fn groups_of(&self, file: u32) -> Range<u32> {
+        let end = self.files.get(file as usize + 1).map_or(self.groups, |next| next.group);
+        self.files[file as usize].group..end
+    }
+
+    pub(crate) fn group(&self, index: u32) -> Group {
+        let file = self.files.partition_point(|place| place.group <= index) - 1;
+        self.group_in(file, index)
+    }
+
+    /// The group that has a byte of content.
+    pub(crate) fn group_at(&self, offset: u64) -> Group {
+        let file = self.files.partition_point(|place| place.offset <= offset) - 1;
+        let within = u32::try_from((offset - self.files[file].offset) / GROUP_BYTES);
+        self.group_in(file, self.files[file].group + within.expect("limited"))
+    }
+
+    fn group_in(&self, file: usize, index: u32) -> Group {
+        let place = self.files[file];
+        let file = u32::try_from(file).expect("limited");
+        let size = self.entry(file).size();
+        let file_offset = u64::from(index - place.group) * GROUP_BYTES;
+        let len = GROUP_BYTES.min(size - file_offset);
+        Group {
+            index,
+            file,
+            file_offset,
+            offset: place.offset + file_offset,
+            len: u32::try_from(len).expect("at most a group"),
+            alone: size <= GROUP_BYTES,
+        }
+    }
+}
+
+/// So many bits.
+#[derive(Debug)]
+pub(crate) struct Bits {
+    words: Vec<u64>,
+    ones: u32,
+}
+
+impl Bits {
+    pub(crate) fn new(len: u32) -> Self {
+        Self { words: vec![0; len.div_ceil(64) as usize], ones: 0 }
+    }
+
+    pub(crate) fn get(&self, index: u32) -> bool {
+        self.words[(index / 64) as usize] & (1 << (index % 64)) != 0
+    }
+
+    pub(crate) fn set(&mut self, index: u32, value: bool) {
+        let (word, bit) = (&mut self.words[(index / 64) as usize], 1 << (index % 64));
+        match (*word & bit != 0, value) {
+            (false, true) => self.ones += 1,
+            (true, false) => self.ones -= 1,
+            _ => return,
+        }
+        *word ^= bit;
+    }
+
+    pub(crate) const fn ones(&self) -> u32 {
+        self.ones
+    }
+
+    /// The first in `range` that is not set.
+    pub(crate) fn first_zero(&self, range: Range<u32>) -> Option<u32> {
+        let mut index = range.start;
+        while index < range.end {
+            let rest = !self.words[(index / 64) as usize] >> (index % 64);
+            if rest != 0 {
+                let found = index + rest.trailing_zeros();
+                return (found < range.end).then_some(found);
+            }
+            index = (index / 64 + 1) * 64;
+        }
+        None
+    }
+}
+
+/// Joins ranges that touch, of groups that ascend.
+pub(crate) fn push_joined(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
+    match ranges.last_mut() {
+        Some(last) if last.end == range.start => last.end = range.end,
+        _ => ranges.push(range),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::{Kind, Mtime};
+
+    fn layout(sizes: &[u64]) -> Layout {
+        let entries = sizes.iter().enumerate().map(|(i, &size)| Entry {
+            path: format!("{i:03}").into(),
+            kind: Kind::File { size },
+            mode: 0,
+            mtime: Mtime { seconds: 0, nanos: 0 },
+        });
+        Layout::new(Manifest::new(entries.collect()).unwrap())
+    }
+
+    #[test]
+    fn every_byte_lies_in_one_group_of_its_file() {
+        let layout = layout(&[0, 5, 0, 0, GROUP_BYTES, 2 * GROUP_BYTES + 1, 0]);
+        let want = [
+            (1, 0, 0, 5, true),
+            (4, 0, 5, 1 << 20, true),
+            (5, 0, 5 + GROUP_BYTES, 1 << 20, false),
+            (5, GROUP_BYTES, 5 + 2 * GROUP_BYTES, 1 << 20, false),
+            (5, 2 * GROUP_BYTES, 5 + 3 * GROUP_BYTES, 1, false),
+        ];
+        assert_eq!(layout.groups(), 5);
+        for (index, (file, file_offset, offset, len, alone)) in (0..).zip(want) {
+            let want = Group { index, file, file_offset, offset, len, alone };
+            assert_eq!(layout.group(index), want);
+            assert_eq!(layout.group_at(offset), want);
+            assert_eq!(layout.group_at(offset + u64::from(len) - 1), want);
+        }
+        let groups: Vec<Range<u32>> = (0..7).map(|file| layout.groups_of(file)).collect();
+        assert_eq!(groups, [0..0, 0..1, 1..1, 1..1, 1..2, 2..5, 5..5]);
+    }
+
+    #[test]
+    fn bits_are_found_where_they_are_not_set() {
+        let mut bits = Bits::new(200);
+        (0..200).filter(|i| *i != 130).for_each(|i| bits.set(i, true));
+        assert_eq!((bits.first_zero(0..200), bits.ones()), (Some(130), 199));
+        assert_eq!((bits.first_zero(131..200), bits.first_zero(0..130)), (None, None));
+        bits.set(130, true);
+        assert_eq!((bits.first_zero(0..200), bits.ones(), bits.get(130)), (None, 200, true));
+    }
+}

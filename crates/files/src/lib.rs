@@ -1,0 +1,24 @@
+//! Files and directory trees as objects of a transfer.
+//!
+//! A sender makes a [`FilesSupply`] of paths, a receiver a [`FilesStore`] of a directory. The
+//! first scans quickly, reads ahead and hashes in the background; the second assembles what comes
+//! in any order, finds what is there from an earlier run, and puts files into their places once
+//! they are what they should be. `docs/files.md` has formats, guarantees and limits.
+
+mod dir;
+mod error;
+mod handles;
+mod hash;
+mod layout;
+pub mod manifest;
+pub mod name;
+mod store;
+mod supply;
+mod table;
+
+pub use error::FilesError;
+pub use hash::file_hash;
+pub use layout::{DIGEST_BYTES, GROUP_BYTES};
+pub use manifest::{Manifest, ManifestError};
+pub use store::{FilesStore, StoreCounts, StoreHandle, StoreOptions, clean};
+pub use supply::{FilesSupply, SupplyCounts, SupplyHandle, Warning};

@@ -1,0 +1,84 @@
+//! How far a store is, for those who watch.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::worker::Shared;
+
+/// Counted by the store and its thread.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) files: AtomicU32,
+    pub(crate) files_done: AtomicU32,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) bytes_found: AtomicU64,
+    bytes_written: AtomicU64,
+    pub(crate) bytes_damaged: AtomicU64,
+    journal_writes: AtomicU64,
+    journal_bytes: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn written(&self, bytes: u64) {
+        self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn journal(&self, bytes: u64) {
+        self.journal_writes.fetch_add(1, Ordering::Relaxed);
+        self.journal_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A view of a store for those who watch, usable while a transfer has it.
+#[derive(Clone, Debug)]
+pub struct StoreHandle {
+    shared: Arc<Shared>,
+}
+
+impl StoreHandle {
+    pub(super) const fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// How far it is.
+    pub fn counts(&self) -> StoreCounts {
+        let counters = &self.shared.counters;
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        StoreCounts {
+            files: counters.files.load(Ordering::Relaxed),
+            files_done: counters.files_done.load(Ordering::Relaxed),
+            bytes: load(&counters.bytes),
+            bytes_found: load(&counters.bytes_found),
+            bytes_written: load(&counters.bytes_written),
+            bytes_damaged: load(&counters.bytes_damaged),
+            journal_writes: load(&counters.journal_writes),
+            journal_bytes: load(&counters.journal_bytes),
+        }
+    }
+
+    /// What is received, once the list of files is there and taken.
+    pub fn manifest(&self) -> Option<&crate::Manifest> {
+        self.shared.files.get().map(|files| &files.layout.manifest)
+    }
+}
+
+/// How far a store is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreCounts {
+    /// Files of the object; 0 before its list of files is there.
+    pub files: u32,
+    /// Of those, files that are in their place.
+    pub files_done: u32,
+    /// Bytes of content of the object; 0 before its list of files is there.
+    pub bytes: u64,
+    /// Bytes of content that were there at the start.
+    pub bytes_found: u64,
+    /// Bytes of content that were written to files; what was nothing but zeros needs no writing.
+    pub bytes_written: u64,
+    /// Bytes of content that were found damaged so far.
+    pub bytes_damaged: u64,
+    /// Times that the journal was written.
+    pub journal_writes: u64,
+    /// Bytes that were written to the journal.
+    pub journal_bytes: u64,
+}

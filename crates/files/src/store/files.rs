@@ -1,0 +1,181 @@
+//! The files of an object at a receiver, wherever each of them is at the moment.
+
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::OFlags;
+
+use super::state::StateFolder;
+use crate::dir::{self, Cursor, Root};
+use crate::error::FilesError;
+use crate::handles::Handles;
+use crate::layout::{Group, Layout};
+
+/// Where the content of a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Nowhere yet.
+    Nowhere,
+    /// In a file of the state folder that was made in this run: zero where nothing was written.
+    Fresh,
+    /// In a file of the state folder.
+    Part,
+    /// Where it belongs, from before; never written.
+    Target,
+    /// Where it belongs, put there by us.
+    Done,
+}
+
+/// All of them; shared between the store and its thread.
+#[derive(Debug)]
+pub(crate) struct Files {
+    pub(crate) layout: Layout,
+    pub(crate) root: Root,
+    pub(crate) state: StateFolder,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    handles: Handles,
+    places: Vec<Place>,
+}
+
+impl Files {
+    pub(crate) fn new(layout: Layout, root: Root, state: StateFolder, places: Vec<Place>) -> Self {
+        let inner = Mutex::new(Inner { handles: Handles::default(), places });
+        Self { layout, root, state, inner }
+    }
+
+    pub(crate) fn place(&self, file: u32) -> Place {
+        self.inner().places[file as usize]
+    }
+
+    pub(crate) fn set_place(&self, file: u32, place: Place) {
+        let mut inner = self.inner();
+        inner.places[file as usize] = place;
+        inner.handles.forget(file);
+    }
+
+    /// What is written zero anyway is not fresh any more.
+    pub(crate) fn not_fresh(&self, file: u32) {
+        let mut inner = self.inner();
+        if inner.places[file as usize] == Place::Fresh {
+            inner.places[file as usize] = Place::Part;
+        }
+    }
+
+    pub(crate) fn part_name(file: u32) -> String {
+        format!("{file}.part")
+    }
+
+    /// Where a file belongs, for people.
+    pub(crate) fn target_path(&self, file: u32) -> PathBuf {
+        self.root.path(&self.layout.entry(file).path)
+    }
+
+    /// Writes into a group of a file that is not there from before.
+    pub(crate) fn write(&self, group: &Group, within: u32, bytes: &[u8]) -> Result<(), FilesError> {
+        let handle = self.part(group.file)?;
+        handle.write_all_at(bytes, group.file_offset + u64::from(within)).map_err(|error| {
+            FilesError::io(&self.target_path(group.file), "cannot be written", error)
+        })
+    }
+
+    /// Fills `out` from a group; zeros where nothing is.
+    pub(crate) fn read(
+        &self,
+        group: &Group,
+        within: u32,
+        out: &mut [u8],
+    ) -> Result<(), FilesError> {
+        let Some(handle) = self.handle(group.file)? else {
+            out.fill(0);
+            return Ok(());
+        };
+        let mut at = group.file_offset + u64::from(within);
+        let mut rest = out;
+        while !rest.is_empty() {
+            match handle.read_at(rest, at) {
+                // Somebody cut it off: what lacks shows when it is compared with the digests.
+                Ok(0) => {
+                    rest.fill(0);
+                    break;
+                }
+                Ok(read) => {
+                    at += read as u64;
+                    rest = &mut rest[read..];
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let path = self.target_path(group.file);
+                    return Err(FilesError::io(&path, "cannot be read back", error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The file of the state folder that a file is received into, made where there is none.
+    pub(crate) fn part(&self, file: u32) -> Result<Arc<File>, FilesError> {
+        let mut inner = self.inner();
+        let Inner { handles, places } = &mut *inner;
+        match places[file as usize] {
+            Place::Nowhere => {
+                let handle = handles.get(file, || {
+                    let new = self.state.create(&Self::part_name(file))?;
+                    let size = self.layout.entry(file).size();
+                    new.set_len(size).map_err(|error| self.state.cannot(error))?;
+                    Ok::<_, FilesError>(new)
+                })?;
+                places[file as usize] = Place::Fresh;
+                Ok(handle)
+            }
+            Place::Fresh | Place::Part => handles.get(file, || self.open_part(file)),
+            Place::Target | Place::Done => {
+                unreachable!("what is in its place already is never written")
+            }
+        }
+    }
+
+    /// Wherever it is; nothing where nothing is.
+    pub(crate) fn handle(&self, file: u32) -> Result<Option<Arc<File>>, FilesError> {
+        let mut inner = self.inner();
+        let Inner { handles, places } = &mut *inner;
+        match places[file as usize] {
+            Place::Nowhere => Ok(None),
+            Place::Fresh | Place::Part => handles.get(file, || self.open_part(file)).map(Some),
+            Place::Target | Place::Done => handles.get(file, || self.open_target(file)).map(Some),
+        }
+    }
+
+    /// Lets go of all files.
+    pub(crate) fn close(&self) {
+        self.inner().handles.clear();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn opened(&self) -> u64 {
+        self.inner().handles.opened()
+    }
+
+    fn open_part(&self, file: u32) -> Result<File, FilesError> {
+        dir::open_file(self.state.fd(), &Self::part_name(file), OFlags::RDWR)
+            .map_err(|error| self.state.cannot(error))
+    }
+
+    fn open_target(&self, file: u32) -> Result<File, FilesError> {
+        let cannot = |error| FilesError::io(&self.target_path(file), "cannot be read", error);
+        let (parent, name) = dir::split(&self.layout.entry(file).path);
+        let mut cursor = Cursor::new(&self.root);
+        let parent = cursor.enter(parent)?.ok_or(rustix::io::Errno::NOENT).map_err(cannot)?;
+        dir::open_file(parent.as_fd(), name, OFlags::RDONLY).map_err(cannot)
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

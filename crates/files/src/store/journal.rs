@@ -1,0 +1,172 @@
+//! Which groups are complete, so that an interrupted transfer goes on where it was.
+//!
+//! Records are appended and each has a checksum: one that is torn counts as not there, and costs no
+//! more than to receive its groups again. What the journal says is believed until the content is
+//! compared with the digests, so that a page which the system lost is found then.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+
+use crate::layout::Bits;
+
+const MAGIC: [u8; 4] = *b"FCJ\x01";
+const HEAD_BYTES: usize = 36;
+const RECORD_BYTES: usize = 16;
+/// In a record's count: these groups are no longer complete.
+const GONE: u32 = 1 << 31;
+
+/// Open for appending.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: File,
+    object: [u8; 32],
+}
+
+impl Journal {
+    /// Reads the complete groups from a journal's bytes; none where it is of another object.
+    pub(crate) fn read(file: File, object: &[u8; 32], groups: u32) -> io::Result<Bits> {
+        let mut have = Bits::new(groups);
+        let mut input = io::BufReader::new(file);
+        let mut head = [0; HEAD_BYTES];
+        if read_whole(&mut input, &mut head)? && head == Self::head(object) {
+            let mut record = [0; RECORD_BYTES];
+            while read_whole(&mut input, &mut record)? {
+                let [a, b, c, d, e, f, g, h, check @ ..] = record;
+                let first = u32::from_be_bytes([a, b, c, d]);
+                let count = u32::from_be_bytes([e, f, g, h]);
+                let end = first.checked_add(count & !GONE).filter(|end| *end <= groups);
+                if check == checksum(object, first, count)
+                    && let Some(end) = end
+                {
+                    (first..end).for_each(|group| have.set(group, count & GONE == 0));
+                }
+            }
+        }
+        Ok(have)
+    }
+
+    /// Begins a journal in an empty file, with what is complete.
+    pub(crate) fn begin(
+        mut file: File,
+        object: [u8; 32],
+        have: &Bits,
+        groups: u32,
+    ) -> io::Result<Self> {
+        file.write_all(&Self::head(&object))?;
+        let mut journal = Self { file, object };
+        let mut complete = Vec::new();
+        for group in (0..groups).filter(|group| have.get(*group)) {
+            complete.push(group);
+            // So that a list of all groups takes no memory.
+            if complete.len() == 1 << 16 {
+                journal.append(&mut complete, true)?;
+            }
+        }
+        journal.append(&mut complete, true)?;
+        Ok(journal)
+    }
+
+    /// Says that these groups are complete, or are no longer, and empties the list. Returns the
+    /// bytes that were written.
+    pub(crate) fn append(&mut self, groups: &mut Vec<u32>, complete: bool) -> io::Result<u64> {
+        groups.sort_unstable();
+        groups.dedup();
+        let mut out = Vec::new();
+        let mut rest = groups.as_slice();
+        while let Some(&first) = rest.first() {
+            let same = rest.iter().zip(first..).take_while(|(group, want)| **group == *want);
+            let len = same.count();
+            let count = u32::try_from(len).expect("fewer than groups");
+            let count = if complete { count } else { count | GONE };
+            out.extend_from_slice(&first.to_be_bytes());
+            out.extend_from_slice(&count.to_be_bytes());
+            out.extend_from_slice(&checksum(&self.object, first, count));
+            rest = &rest[len..];
+        }
+        groups.clear();
+        if !out.is_empty() {
+            self.file.write_all(&out)?;
+        }
+        Ok(out.len() as u64)
+    }
+
+    fn head(object: &[u8; 32]) -> [u8; HEAD_BYTES] {
+        let mut head = [0; HEAD_BYTES];
+        head[..4].copy_from_slice(&MAGIC);
+        head[4..].copy_from_slice(object);
+        head
+    }
+}
+
+fn checksum(object: &[u8; 32], first: u32, count: u32) -> [u8; 8] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(object).update(&first.to_be_bytes()).update(&count.to_be_bytes());
+    let mut check = [0; 8];
+    check.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+    check
+}
+
+/// Fills `out`; false where the file ends before.
+fn read_whole(input: &mut impl io::Read, out: &mut [u8]) -> io::Result<bool> {
+    match input.read_exact(out) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Seek as _, SeekFrom};
+    use std::os::unix::fs::FileExt as _;
+
+    use super::*;
+
+    const OBJECT: [u8; 32] = [9; 32];
+
+    fn groups(file: &File, object: &[u8; 32], count: u32) -> Vec<u32> {
+        let mut file = file.try_clone().unwrap();
+        file.seek(SeekFrom::Start(0)).unwrap();
+        let have = Journal::read(file, object, count).unwrap();
+        (0..count).filter(|group| have.get(*group)).collect()
+    }
+
+    fn journal() -> File {
+        let file = tempfile::tempfile().unwrap();
+        let mut have = Bits::new(100);
+        have.set(50, true);
+        let mut journal = Journal::begin(file.try_clone().unwrap(), OBJECT, &have, 100).unwrap();
+        assert_eq!(journal.append(&mut vec![3, 1, 2, 7], true).unwrap(), 32);
+        assert_eq!(journal.append(&mut vec![2], false).unwrap(), 16);
+        assert_eq!(journal.append(&mut Vec::new(), true).unwrap(), 0);
+        file
+    }
+
+    #[test]
+    fn what_is_appended_is_read_back() {
+        let file = journal();
+        assert_eq!(groups(&file, &OBJECT, 100), [1, 3, 7, 50]);
+        // Of another object, or of fewer groups: what cannot be is not there.
+        assert_eq!(groups(&file, &[8; 32], 100), []);
+        assert_eq!(groups(&file, &OBJECT, 8), [1, 3, 7]);
+    }
+
+    #[test]
+    fn whatever_is_torn_is_not_there_and_the_rest_is() {
+        let whole = journal().metadata().unwrap().len();
+        for len in 0..whole {
+            let file = journal();
+            file.set_len(len).unwrap();
+            let found = groups(&file, &OBJECT, 100);
+            assert!(found.iter().all(|group| [1, 2, 3, 7, 50].contains(group)), "{len}: {found:?}");
+        }
+        for at in 0..whole {
+            let file = journal();
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, at).unwrap();
+            file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+            let found = groups(&file, &OBJECT, 100);
+            assert!(found.len() < 6 && found.iter().all(|g| [1, 2, 3, 7, 50].contains(g)), "{at}");
+        }
+    }
+}

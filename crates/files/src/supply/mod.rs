@@ -1,0 +1,242 @@
+//! Files of a sender.
+
+mod chunks;
+mod reader;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use faircast_proto::transfer::{Part, Supply, SupplyError};
+
+use self::reader::Shared;
+pub use self::scan::Warning;
+use crate::error::FilesError;
+use crate::hash::file_hash;
+use crate::manifest::Manifest;
+
+/// Files and directories as a supply. Scans at once, by `stat` alone; a thread then reads ahead of
+/// the sender and hashes. Takes at most 32 MiB besides the manifest and where its files lie.
+#[derive(Debug)]
+pub struct FilesSupply {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    manifest: Vec<u8>,
+    object: [u8; 32],
+    warnings: Vec<Warning>,
+    /// The chunk that was read last, where it begins in the content, and its number.
+    current: Option<(Arc<Vec<u8>>, u64, u32)>,
+}
+
+impl FilesSupply {
+    /// Scans `paths`: a file arrives under its name, a directory with all that is in it under its
+    /// name. Begins to hash.
+    ///
+    /// # Errors
+    /// A path cannot be read, cannot have the name that it has, or there is too much of it.
+    pub fn scan<P: AsRef<Path>>(paths: &[P]) -> Result<Self, FilesError> {
+        let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_path_buf()).collect();
+        let found = scan::scan(&paths)?;
+        let manifest = found.layout.manifest.encode();
+        let object = blake3::hash(&manifest).into();
+        let temporary = std::env::temp_dir();
+        let shared = Shared::new(found.layout, found.sources)
+            .map_err(|error| FilesError::io(&temporary, "cannot keep digests", error))?;
+        let shared = Arc::new(shared);
+        if shared.chunks.count() == 0 {
+            shared.digests.get_or_init(|| blake3::hash(&[]).into());
+        }
+        let reader = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name("faircast-read".into())
+            .spawn(move || reader.run())
+            .map_err(|error| FilesError::io(Path::new("faircast"), "cannot start", error))?;
+        let thread = Some(thread);
+        Ok(Self { shared, thread, manifest, object, warnings: found.warnings, current: None })
+    }
+
+    /// What will be sent.
+    pub fn manifest(&self) -> &Manifest {
+        &self.shared.layout.manifest
+    }
+
+    /// What was left out and what may go wrong at receivers.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// For those who watch.
+    pub fn handle(&self) -> SupplyHandle {
+        SupplyHandle { shared: self.shared.clone() }
+    }
+
+    fn read_content(&mut self, offset: u64, len: u32, out: &mut Vec<u8>) -> Result<(), FilesError> {
+        let (mut offset, end) = (offset, offset + u64::from(len));
+        while offset < end {
+            if let Some((bytes, start, _)) = &self.current
+                && let Some(from) = offset.checked_sub(*start)
+                && let Ok(from) = usize::try_from(from)
+                && from < bytes.len()
+            {
+                let rest = usize::try_from(end - offset).expect("at most len");
+                let piece = &bytes[from..bytes.len().min(from + rest)];
+                out.extend_from_slice(piece);
+                offset += piece.len() as u64;
+                continue;
+            }
+            let layout = &self.shared.layout;
+            let chunk = self.shared.chunks.at(layout, offset);
+            let groups = self.shared.chunks.groups(layout, chunk);
+            let start = layout.group(groups.start).offset;
+            let stop = layout.group(groups.end - 1).range().end;
+            let (mut found, on) = self.shared.peek(chunk);
+            if on {
+                found = self.shared.move_to(chunk);
+            }
+            match found {
+                Some(bytes) => self.current = Some((bytes, start, chunk)),
+                None => {
+                    let piece = usize::try_from(end.min(stop) - offset).expect("at most len");
+                    self.shared.read_direct(offset, piece, out)?;
+                    offset += piece as u64;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Supply for FilesSupply {
+    fn len(&self, part: Part) -> u64 {
+        match part {
+            Part::Manifest => self.manifest.len() as u64,
+            Part::Content => self.shared.layout.manifest.content_bytes(),
+            Part::Digests => self.shared.layout.digest_bytes(),
+        }
+    }
+
+    fn object(&self) -> [u8; 32] {
+        self.object
+    }
+
+    fn digests(&mut self) -> Result<Option<[u8; 32]>, SupplyError> {
+        match (self.shared.digests.get(), self.shared.failure()) {
+            (_, Some(reason)) => Err(SupplyError { reason }),
+            (known, None) => Ok(known.copied()),
+        }
+    }
+
+    fn read(
+        &mut self,
+        part: Part,
+        offset: u64,
+        len: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<u32, SupplyError> {
+        let end = offset.checked_add(u64::from(len)).filter(|end| *end <= Supply::len(self, part));
+        assert!(end.is_some(), "a sender asks for what it announced");
+        let size = len as usize;
+        let before = out.len();
+        let result = match part {
+            Part::Manifest => {
+                let start = usize::try_from(offset).expect("within what is in memory");
+                out.extend_from_slice(&self.manifest[start..start + size]);
+                Ok(())
+            }
+            Part::Content => self.read_content(offset, len, out),
+            Part::Digests => self
+                .shared
+                .read_digests(offset, size, out)
+                .map_err(|error| FilesError::io(&std::env::temp_dir(), "lost digests", error)),
+        };
+        match result {
+            Ok(()) => Ok(0),
+            Err(error) => {
+                out.truncate(before);
+                Err(SupplyError { reason: error.to_string() })
+            }
+        }
+    }
+
+    fn expect(&mut self, offset: u64) {
+        if offset < self.shared.layout.manifest.content_bytes() {
+            let chunk = self.shared.chunks.at(&self.shared.layout, offset);
+            if self.current.as_ref().is_none_or(|(_, _, current)| *current != chunk) {
+                self.shared.move_to(chunk);
+            }
+        }
+    }
+}
+
+impl Drop for FilesSupply {
+    fn drop(&mut self) {
+        self.shared.stop();
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to tell: its failures are in what is shared.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A view of a supply for those who watch, usable while a transfer has it.
+#[derive(Clone, Debug)]
+pub struct SupplyHandle {
+    shared: Arc<Shared>,
+}
+
+impl SupplyHandle {
+    /// How far it is.
+    pub fn counts(&self) -> SupplyCounts {
+        let layout = &self.shared.layout;
+        SupplyCounts {
+            files: layout.files(),
+            bytes: layout.manifest.content_bytes(),
+            bytes_hashed: self.shared.bytes_hashed.load(Ordering::Relaxed),
+            bytes_read: self.shared.bytes_read.load(Ordering::Relaxed),
+        }
+    }
+
+    /// What will be, or is, sent.
+    pub fn manifest(&self) -> &Manifest {
+        &self.shared.layout.manifest
+    }
+
+    /// Path and BLAKE3 of each file, as `b3sum` prints it; `None` before all are known.
+    ///
+    /// # Errors
+    /// Digests that were too many for memory cannot be read back.
+    pub fn file_hashes(&self) -> io::Result<Option<Vec<(String, [u8; 32])>>> {
+        if self.shared.digests.get().is_none() {
+            return Ok(None);
+        }
+        let layout = &self.shared.layout;
+        let mut hashes = Vec::with_capacity(layout.files() as usize);
+        for file in 0..layout.files() {
+            let groups = layout.groups_of(file);
+            let mut bytes = Vec::new();
+            let at = u64::from(groups.start) * crate::DIGEST_BYTES;
+            self.shared.read_digests(at, groups.len() * 32, &mut bytes)?;
+            let digests: Vec<[u8; 32]> = bytes.as_chunks().0.to_vec();
+            hashes.push((layout.entry(file).path.to_string(), file_hash(&digests)));
+        }
+        Ok(Some(hashes))
+    }
+}
+
+/// How far a supply is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SupplyCounts {
+    /// Files of the object.
+    pub files: u32,
+    /// Bytes of content.
+    pub bytes: u64,
+    /// Of those, bytes whose digests are known.
+    pub bytes_hashed: u64,
+    /// Bytes that were read from files so far, those read twice counted twice.
+    pub bytes_read: u64,
+}

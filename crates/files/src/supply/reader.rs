@@ -1,0 +1,313 @@
+//! The thread that reads ahead of the sender and hashes what it reads.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+
+use super::chunks::Chunks;
+use super::scan::Sources;
+use crate::error::FilesError;
+use crate::handles::Handles;
+use crate::hash::group_digest;
+use crate::layout::{Bits, Group, Layout};
+use crate::table::Table;
+
+/// Chunks ahead of the sender that are kept in memory, its own included.
+const AHEAD: u32 = 12;
+/// Chunks behind the sender that are kept in memory, for repairs.
+const BEHIND: u32 = 4;
+/// A sender that has not moved for so long leaves the disk to hashing.
+const IDLE: Duration = Duration::from_millis(100);
+
+/// What the sender, the thread and those who watch share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) layout: Layout,
+    pub(crate) chunks: Chunks,
+    pub(crate) digests: OnceLock<[u8; 32]>,
+    pub(crate) bytes_hashed: AtomicU64,
+    pub(crate) bytes_read: AtomicU64,
+    sources: Sources,
+    handles: Mutex<Handles>,
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    /// At most `AHEAD + BEHIND`.
+    cache: Vec<(u32, Arc<Vec<u8>>)>,
+    /// The sender's chunk.
+    at: u32,
+    moved_at: Option<Instant>,
+    /// By chunk.
+    hashed: Bits,
+    /// No chunk below is without hash.
+    hashed_below: u32,
+    table: Table,
+    failure: Option<String>,
+    stop: bool,
+}
+
+enum Task {
+    /// Read for the sender, and hash where that is still to be done.
+    Fetch {
+        chunk: u32,
+        hash: bool,
+    },
+    /// Read to hash.
+    Hash(u32),
+    /// Nothing for so long.
+    Wait(Option<Duration>),
+    End,
+}
+
+impl Shared {
+    pub(crate) fn new(layout: Layout, sources: Sources) -> io::Result<Self> {
+        let chunks = Chunks::new(&layout);
+        let state = State {
+            cache: Vec::new(),
+            at: 0,
+            moved_at: None,
+            hashed: Bits::new(chunks.count()),
+            hashed_below: 0,
+            table: Table::new(layout.digest_bytes(), &std::env::temp_dir())?,
+            failure: None,
+            stop: false,
+        };
+        Ok(Self {
+            layout,
+            chunks,
+            digests: OnceLock::new(),
+            bytes_hashed: AtomicU64::new(0),
+            bytes_read: AtomicU64::new(0),
+            sources,
+            handles: Mutex::default(),
+            state: Mutex::new(state),
+            moved: Condvar::new(),
+        })
+    }
+
+    /// Runs until all is hashed and nobody wants to read ahead any more, or until told to stop.
+    pub(crate) fn run(&self) {
+        let _guard = Guard(self);
+        let mut buffer = Vec::new();
+        loop {
+            let mut state = self.state();
+            let (chunk, hash, keep) = match self.task(&state) {
+                Task::End => return,
+                Task::Wait(time) => {
+                    // Woken early or for nothing, it only looks again.
+                    match time {
+                        Some(time) => drop(self.moved.wait_timeout(state, time)),
+                        None => drop(self.moved.wait(state)),
+                    }
+                    continue;
+                }
+                Task::Fetch { chunk, hash } => (chunk, hash, true),
+                Task::Hash(chunk) => (chunk, true, false),
+            };
+            if keep && let Some(freed) = self.make_room(&mut state) {
+                buffer = freed;
+            }
+            drop(state);
+            if let Err(error) = self.process(chunk, hash, keep, &mut buffer) {
+                self.state().failure = Some(error.to_string());
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn stop(&self) {
+        self.state().stop = true;
+        self.moved.notify_all();
+    }
+
+    /// The sender is at this chunk now: what it gets from memory, if it is there.
+    pub(crate) fn move_to(&self, chunk: u32) -> Option<Arc<Vec<u8>>> {
+        let mut state = self.state();
+        state.at = chunk;
+        state.moved_at = Some(Instant::now());
+        let found = state.find(chunk);
+        drop(state);
+        self.moved.notify_all();
+        found
+    }
+
+    /// What is in memory of a chunk, and whether the sender has got there by reading on.
+    pub(crate) fn peek(&self, chunk: u32) -> (Option<Arc<Vec<u8>>>, bool) {
+        let state = self.state();
+        let on = chunk > state.at && chunk - state.at <= AHEAD;
+        (state.find(chunk), on)
+    }
+
+    /// Why nothing can be read any more.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.state().failure.clone()
+    }
+
+    pub(crate) fn read_digests(
+        &self,
+        offset: u64,
+        len: usize,
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        self.state().table.read(offset, len, out)
+    }
+
+    /// Appends content that is not in memory.
+    pub(crate) fn read_direct(
+        &self,
+        mut offset: u64,
+        len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FilesError> {
+        let mut start = out.len();
+        out.resize(start + len, 0);
+        while start < out.len() {
+            let group = self.layout.group_at(offset);
+            let within = offset - group.offset;
+            let rest = usize::try_from(u64::from(group.len) - within).expect("at most a group");
+            let piece = rest.min(out.len() - start);
+            self.read_file(&group, within, &mut out[start..start + piece])?;
+            start += piece;
+            offset += piece as u64;
+        }
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn opened(&self) -> u64 {
+        self.handles().opened()
+    }
+
+    fn process(
+        &self,
+        chunk: u32,
+        hash: bool,
+        keep: bool,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), FilesError> {
+        let groups = self.chunks.groups(&self.layout, chunk);
+        let mut digests = Vec::new();
+        let mut start = 0;
+        for index in groups.clone() {
+            let group = self.layout.group(index);
+            let end = start + group.len as usize;
+            if buffer.len() < end {
+                buffer.resize(end, 0);
+            }
+            self.read_file(&group, 0, &mut buffer[start..end])?;
+            if hash {
+                digests.extend_from_slice(&group_digest(&group, &buffer[start..end]));
+            }
+            start = end;
+        }
+        buffer.truncate(start);
+        let mut state = self.state();
+        if hash {
+            let at = u64::from(groups.start) * crate::layout::DIGEST_BYTES;
+            let temporary = std::env::temp_dir();
+            let cannot = |error| FilesError::io(&temporary, "cannot keep digests", error);
+            state.table.write(at, &digests).map_err(cannot)?;
+            state.hashed.set(chunk, true);
+            self.bytes_hashed.fetch_add(start as u64, Ordering::Relaxed);
+            if state.hashed.ones() == self.chunks.count() {
+                let hash = state.table.hash().map_err(cannot)?;
+                self.digests.get_or_init(|| hash);
+            }
+            let below = state.hashed_below..self.chunks.count();
+            state.hashed_below = state.hashed.first_zero(below).unwrap_or(self.chunks.count());
+        }
+        if keep {
+            state.cache.push((chunk, Arc::new(std::mem::take(buffer))));
+        }
+        Ok(())
+    }
+
+    fn task(&self, state: &State) -> Task {
+        if state.stop {
+            return Task::End;
+        }
+        let count = self.chunks.count();
+        let ahead = state.at..(state.at + AHEAD).min(count);
+        for chunk in ahead {
+            if state.find(chunk).is_none() {
+                return Task::Fetch { chunk, hash: !state.hashed.get(chunk) };
+            }
+        }
+        let todo = (state.hashed_below < count).then_some(state.hashed_below);
+        let idle = state.moved_at.map_or(IDLE, |at| at.elapsed());
+        match todo {
+            // What the sender has left out, or will not come to soon. What lies before it and is
+            // still to be sent waits, since it would be read twice.
+            Some(chunk) if chunk < state.at || idle >= IDLE => Task::Hash(chunk),
+            Some(_) => Task::Wait(Some(IDLE - idle)),
+            None => Task::Wait(None),
+        }
+    }
+
+    /// Takes a chunk that is far from the sender out of memory where there is no room for another.
+    fn make_room(&self, state: &mut State) -> Option<Vec<u8>> {
+        let window = state.at.saturating_sub(BEHIND)..state.at.saturating_add(AHEAD);
+        let mut freed = None;
+        let far = |(chunk, _): &(u32, _)| !window.contains(chunk);
+        while let Some(index) = state.cache.iter().position(far) {
+            freed = Arc::into_inner(state.cache.swap_remove(index).1).or(freed);
+        }
+        freed
+    }
+
+    /// Reads all of `out` from `within` the group on.
+    fn read_file(&self, group: &Group, within: u64, out: &mut [u8]) -> Result<(), FilesError> {
+        let path = || self.sources.path(&self.layout, group.file);
+        let cannot = |error| FilesError::io(&path(), "cannot be read", error);
+        let handle = self.handles().get(group.file, || {
+            // What stands there now may be a pipe, which must not block.
+            let flags = OFlags::NONBLOCK.bits().cast_signed();
+            OpenOptions::new().read(true).custom_flags(flags).open(path()).map_err(cannot)
+        })?;
+        let read = handle.read_exact_at(out, group.file_offset + within);
+        // After reading, so that what was read is known to be from before any change.
+        if !self.unchanged(group.file, &handle).map_err(cannot)? {
+            return Err(FilesError::Changed { path: path() });
+        }
+        self.bytes_read.fetch_add(out.len() as u64, Ordering::Relaxed);
+        read.map_err(cannot)
+    }
+
+    fn unchanged(&self, file: u32, handle: &File) -> io::Result<bool> {
+        Ok(self.sources.same(&self.layout, file, &handle.metadata()?))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn handles(&self) -> MutexGuard<'_, Handles> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets nobody wait for a thread that has panicked.
+struct Guard<'a>(&'a Shared);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let failure = "the thread that reads files has panicked; this is a fault of faircast";
+            self.0.state().failure.get_or_insert(failure.into());
+        }
+    }
+}
+
+impl State {
+    fn find(&self, chunk: u32) -> Option<Arc<Vec<u8>>> {
+        self.cache.iter().find(|(of, _)| *of == chunk).map(|(_, bytes)| bytes.clone())
+    }
+}
