@@ -1,7 +1,12 @@
 //! What a sender sends.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+
+use faircast_base::Time;
+
+use crate::wire::pgm::Encoder;
 
 /// The object that a sender sends: an unlimited stream, so many bytes, or real bytes. A repair may
 /// ask for any part of it again, so it is read by position and never consumed.
@@ -50,5 +55,85 @@ impl Content for InMemory {
         let start = usize::try_from(offset).expect("an object in memory has offsets that fit");
         out.extend_from_slice(&self.0[start..start + len as usize]);
         0
+    }
+}
+
+/// What a PGM source sends, as packets: their number may be open, their lengths may differ, and
+/// the next one may not be there yet. Packets are counted from 0 in the order in which they leave.
+pub trait Packets {
+    /// How many there will be in all, where that is known.
+    fn end(&self) -> Option<u64>;
+
+    /// Bytes of payload of the new packet `index`, at most 65535; `None` where there is none now.
+    /// Asked before the permit, and perhaps several times until [`read`](Self::read) takes it.
+    fn ready(&mut self, now: Time, index: u64) -> Option<u32>;
+
+    /// Bytes of payload of packet `index`, which was sent before.
+    fn len(&self, index: u64) -> u32;
+
+    /// Appends the payload of packet `index` to `out`, as [`Content::read`] does: it was sent
+    /// before, or is the new one that is [`ready`](Self::ready) and leaves now.
+    fn read(&mut self, now: Time, index: u64, out: &mut Vec<u8>) -> u32;
+
+    /// Bytes that the application has got through when `count` packets were sent, no more will be,
+    /// and all repairs have been; `None` where that does not say that it is complete.
+    fn completed(&self, count: u64) -> Option<u64>;
+
+    /// Whether the packet that was sent last repeats or repairs what others carried.
+    fn repairs(&self) -> bool {
+        false
+    }
+
+    /// When there may be a new packet though nobody asks; `None` for not before something happens.
+    fn next_timeout(&self) -> Option<Time> {
+        None
+    }
+
+    /// Adds to an SPM what receivers must know of them.
+    fn announce(&self, _encoder: &mut Encoder<'_>) {}
+}
+
+/// Content cut into packets of one length; the last may be shorter.
+pub struct ByOffset {
+    content: Box<dyn Content>,
+    payload: u32,
+}
+
+impl ByOffset {
+    /// Packets with `payload` bytes of `content` each; `payload` is 1 to 65535.
+    pub fn new(content: Box<dyn Content>, payload: u32) -> Self {
+        assert!((1..=0xffff).contains(&payload), "a payload has 1 to 65535 bytes");
+        Self { content, payload }
+    }
+
+    /// Where packet `index` begins, and its bytes.
+    fn extent(&self, index: u64) -> (u64, u32) {
+        let offset = index * u64::from(self.payload);
+        let left = self.content.len().map_or(u64::MAX, |len| len.saturating_sub(offset));
+        // Not above the payload, which is below 2^32.
+        (offset, left.min(u64::from(self.payload)) as u32)
+    }
+}
+
+impl Packets for ByOffset {
+    fn end(&self) -> Option<u64> {
+        self.content.len().map(|len| len.div_ceil(u64::from(self.payload)))
+    }
+
+    fn ready(&mut self, _now: Time, index: u64) -> Option<u32> {
+        Some(self.len(index))
+    }
+
+    fn len(&self, index: u64) -> u32 {
+        self.extent(index).1
+    }
+
+    fn read(&mut self, _now: Time, index: u64, out: &mut Vec<u8>) -> u32 {
+        let (offset, len) = self.extent(index);
+        self.content.read(offset, len, out)
+    }
+
+    fn completed(&self, count: u64) -> Option<u64> {
+        Some(self.content.len().unwrap_or(u64::MAX).min(count * u64::from(self.payload)))
     }
 }

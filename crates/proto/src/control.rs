@@ -139,6 +139,11 @@ pub trait SenderControl {
         None
     }
 
+    /// Who sent `report`, by its own word; `None` where it does not tell.
+    fn reporter(_report: &Self::Report) -> Option<NodeId> {
+        None
+    }
+
     /// For the trace.
     fn gauges(&self) -> Gauges;
 }

@@ -127,6 +127,16 @@ pub const fn span(
     OptionSpec { name, kind: OptionKind::Duration { min_ns, max_ns }, default, doc }
 }
 
+/// A setting that is a rate from `min_bits_per_s` to `max_bits_per_s`.
+pub const fn rate(
+    name: &'static str,
+    (min_bits_per_s, max_bits_per_s): (u64, u64),
+    default: &'static str,
+    doc: &'static str,
+) -> OptionSpec {
+    OptionSpec { name, kind: OptionKind::Rate { min_bits_per_s, max_bits_per_s }, default, doc }
+}
+
 /// Why settings were refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionError {

@@ -2,16 +2,25 @@
 //! scheme is its folder, its page and its row here.
 
 use alloc::boxed::Box;
+use alloc::string::String;
 
-use faircast_base::{FlowId, NodeId, Time};
+use faircast_base::{Duration, FlowId, NodeId, Time};
 
 use crate::Machine;
 use crate::content::Content;
-use crate::endpoint::{self, PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
+use crate::control::{ReceiverFeedback, SenderControl};
+use crate::endpoint::options::Delivery;
+use crate::endpoint::{
+    self, Bounded, Bounds, PgmReceiver, PgmSource, ReceiverConfig, SourceConfig,
+};
 use crate::options::{OptionSpec, Options};
 use crate::promises::Promises;
 use crate::relay::{ElementConfig, PGM_ELEMENT_OPTIONS, PgmElement, RelayProgram};
 use crate::schemes::pgmcc::{self, PgmccConfig, PgmccReceiver, PgmccSender};
+use crate::transfer::{
+    ContentSupply, InOrder, ObjectReceiver, ObjectSource, SYMBOL_BYTES_MAX, SYMBOL_HEADER,
+    SlowPolicy, Transfer, TransferReceiverSetup, TransferSource, TransferSourceSetup,
+};
 use crate::wire::pgm::{Gsi, Nla, Tsi};
 
 /// A scheme: a protocol that a multicast flow can run.
@@ -29,6 +38,50 @@ pub struct SchemeEntry {
     pub sender: fn(SenderSetup<'_>) -> Box<dyn Machine>,
     /// Makes a receiving end.
     pub receiver: fn(ReceiverSetup<'_>) -> Box<dyn Machine>,
+    /// Makes the sending end of a transfer.
+    pub transfer_source: fn(TransferSourceSetup<'_>) -> Box<dyn TransferSource>,
+    /// Makes a receiving end of a transfer.
+    pub transfer_receiver: fn(TransferReceiverSetup<'_>) -> Box<dyn Transfer>,
+}
+
+impl SchemeEntry {
+    /// The row of scheme `S`; `options` are its own and those of the transport.
+    const fn of<S: Scheme>(options: &'static [OptionSpec]) -> Self {
+        Self {
+            name: S::NAME,
+            about: S::ABOUT,
+            options,
+            promises: S::PROMISES,
+            sender: sender::<S>,
+            receiver: receiver::<S>,
+            transfer_source: transfer_source::<S>,
+            transfer_receiver: transfer_receiver::<S>,
+        }
+    }
+}
+
+/// What a scheme says of itself in order to be named: all ends of all flows are made from this.
+pub trait Scheme: 'static {
+    /// Its name in scenario files.
+    const NAME: &'static str;
+    /// What it is, in one line.
+    const ABOUT: &'static str;
+    /// What it promises to the network.
+    const PROMISES: Promises;
+    /// Its sender's half.
+    type Control: SenderControl<Report: Send> + Send + 'static;
+    /// Its receiver's half, which speaks the same.
+    type Feedback: ReceiverFeedback<
+            Announce = <Self::Control as SenderControl>::Announce,
+            Report = <Self::Control as SenderControl>::Report,
+        > + Send
+        + 'static;
+
+    /// The sender's half, with settings checked against the scheme's table.
+    fn control(options: &Options) -> Self::Control;
+
+    /// The receiver's half at a node, with settings checked against the scheme's table.
+    fn feedback(options: &Options, node: NodeId) -> Self::Feedback;
 }
 
 /// What the sending end of a flow is made from.
@@ -76,14 +129,7 @@ pub struct ProgramEntry {
 }
 
 /// All schemes.
-pub const SCHEMES: &[SchemeEntry] = &[SchemeEntry {
-    name: "pgmcc",
-    about: "window control between the sender and the slowest receiver, over PGM",
-    options: &PGMCC_OPTIONS,
-    promises: pgmcc::PROMISES,
-    sender: pgmcc_sender,
-    receiver: pgmcc_receiver,
-}];
+pub const SCHEMES: &[SchemeEntry] = &[SchemeEntry::of::<Pgmcc>(&PGMCC_OPTIONS)];
 
 /// All programs for routers.
 pub const PROGRAMS: &[ProgramEntry] = &[ProgramEntry {
@@ -118,25 +164,116 @@ const fn joined<const N: usize>(first: &[OptionSpec], second: &[OptionSpec]) -> 
     all
 }
 
-fn pgmcc_sender(setup: SenderSetup<'_>) -> Box<dyn Machine> {
-    let control = PgmccSender::new(PgmccConfig::from_options(setup.options));
+fn sender<S: Scheme>(setup: SenderSetup<'_>) -> Box<dyn Machine> {
     let (group, tsi) = (group(setup.flow), session(setup.flow, setup.node));
-    let config = SourceConfig {
-        start: setup.start,
-        payload: setup.payload,
-        ..SourceConfig::from_options(setup.node, group, tsi, setup.options)
-    };
-    Box::new(PgmSource::new(config, setup.content, control))
+    let mut config = SourceConfig::from_options(setup.node, group, tsi, setup.options);
+    config.start = setup.start;
+    config.payload = setup.payload;
+    if let Delivery::Object(fec) = Delivery::from_options(setup.options) {
+        let symbol_bytes = symbol_bytes(setup.payload);
+        let supply = Box::new(ContentSupply::new(setup.content, symbol_bytes));
+        return Box::new(
+            ObjectSource::new(
+                TransferSourceSetup {
+                    node: setup.node,
+                    group,
+                    tsi,
+                    data_port: config.data_port,
+                    start: setup.start,
+                    supply,
+                    symbol_bytes,
+                    fec,
+                    wait_for: 1,
+                    give_up: FLOW_GIVE_UP,
+                    slow: SlowPolicy::Wait,
+                    options: setup.options,
+                },
+                control::<S>(setup.options),
+            )
+            .staying(FLOW_STAYS),
+        );
+    }
+    let bounds = Bounds::from_options(setup.options);
+    if bounds == Bounds::default() {
+        return Box::new(PgmSource::new(config, setup.content, S::control(setup.options)));
+    }
+    Box::new(PgmSource::new(config, setup.content, control::<S>(setup.options)))
 }
 
-fn pgmcc_receiver(setup: ReceiverSetup<'_>) -> Box<dyn Machine> {
-    let feedback = PgmccReceiver::new(PgmccConfig::from_options(setup.options), setup.node);
+fn receiver<S: Scheme>(setup: ReceiverSetup<'_>) -> Box<dyn Machine> {
+    let (group, tsi) = (group(setup.flow), session(setup.flow, setup.source));
     let config = ReceiverConfig {
         start: setup.start,
-        tsi: Some(session(setup.flow, setup.source)),
-        ..ReceiverConfig::from_options(group(setup.flow), setup.options)
+        tsi: Some(tsi),
+        ..ReceiverConfig::from_options(group, setup.options)
     };
-    Box::new(PgmReceiver::new(config, feedback))
+    if let Delivery::Object(_) = Delivery::from_options(setup.options) {
+        return Box::new(object_receiver::<S>(TransferReceiverSetup {
+            node: setup.node,
+            group,
+            tsi,
+            data_port: config.data_port,
+            start: setup.start,
+            store: Box::new(InOrder::new()),
+            id: u64::from(setup.node.0),
+            name: String::new(),
+            options: setup.options,
+        }));
+    }
+    Box::new(PgmReceiver::new(config, S::feedback(setup.options, setup.node)))
+}
+
+fn transfer_source<S: Scheme>(setup: TransferSourceSetup<'_>) -> Box<dyn TransferSource> {
+    let control = control::<S>(setup.options);
+    Box::new(ObjectSource::new(setup, control))
+}
+
+fn transfer_receiver<S: Scheme>(setup: TransferReceiverSetup<'_>) -> Box<dyn Transfer> {
+    Box::new(object_receiver::<S>(setup))
+}
+
+fn control<S: Scheme>(options: &Options) -> Bounded<S::Control> {
+    Bounded::new(S::control(options), &Bounds::from_options(options))
+}
+
+fn object_receiver<S: Scheme>(setup: TransferReceiverSetup<'_>) -> ObjectReceiver<S::Feedback> {
+    let (options, node) = (setup.options.clone(), setup.node);
+    ObjectReceiver::new(setup, Box::new(move || S::feedback(&options, node)))
+}
+
+/// Bytes of a symbol where packets have `payload` bytes.
+fn symbol_bytes(payload: u32) -> u16 {
+    // Even, and within what fits: a payload has at most 65535 bytes.
+    let symbol = payload.saturating_sub(SYMBOL_HEADER as u32).clamp(2, SYMBOL_BYTES_MAX) & !1;
+    symbol as u16
+}
+
+/// Silence after which a receiver of a flow counts as lost, unless it has joined anew.
+const FLOW_GIVE_UP: Duration = Duration::from_secs(120);
+
+/// How long the source of a flow waits for receivers that may still come, where `linger` does not
+/// say: as long as any run.
+const FLOW_STAYS: Duration = Duration::from_secs(1_000_000);
+
+/// pgmcc.
+#[derive(Debug)]
+struct Pgmcc;
+
+impl Scheme for Pgmcc {
+    const NAME: &'static str = "pgmcc";
+    const ABOUT: &'static str =
+        "window control between the sender and the slowest receiver, over PGM";
+    const PROMISES: Promises = pgmcc::PROMISES;
+    type Control = PgmccSender;
+    type Feedback = PgmccReceiver;
+
+    fn control(options: &Options) -> PgmccSender {
+        PgmccSender::new(PgmccConfig::from_options(options))
+    }
+
+    fn feedback(options: &Options, node: NodeId) -> PgmccReceiver {
+        PgmccReceiver::new(PgmccConfig::from_options(options), node)
+    }
 }
 
 fn pgm_element(node: NodeId, options: &Options) -> Box<dyn RelayProgram> {
@@ -163,7 +300,6 @@ mod tests {
     use crate::content::Zeros;
     use crate::options::OptionValue;
     use alloc::string::ToString;
-    use faircast_base::Duration;
 
     #[test]
     fn names_and_keys_are_unique_and_every_row_builds() {

@@ -1,6 +1,6 @@
 //! What PGM endpoints are told at their start.
 
-use faircast_base::{Duration, NodeId, Seq, Time};
+use faircast_base::{Bitrate, Duration, NodeId, Seq, Time};
 
 use crate::RepairTimers;
 use crate::wire::pgm::{Nla, Tsi};
@@ -13,6 +13,15 @@ pub enum Reliability {
     /// Nothing is repaired. Receivers that lose still send a NAK now and then, which the source
     /// confirms: congestion control lives on the reports that they carry.
     Unrepaired,
+}
+
+/// Bounds that a person sets to a sending rate; none unless set.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Bounds {
+    /// Most payload, repairs too.
+    pub max: Option<Bitrate>,
+    /// Least payload while there is any to send, whatever the scheme says.
+    pub min: Option<Bitrate>,
 }
 
 /// The settings of a PGM source.

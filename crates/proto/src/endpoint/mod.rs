@@ -5,14 +5,16 @@
 //! transmit window nor repairs hold payload. [`PgmReceiver`] delivers in order and keeps only what
 //! came out of order. Both are [`Machine`](crate::Machine)s.
 
+mod bounded;
 mod config;
-mod options;
-mod receiver;
-mod source;
+pub(crate) mod options;
+pub(crate) mod receiver;
+pub(crate) mod source;
 #[cfg(test)]
 mod tests;
 
-pub use config::{ReceiverConfig, Reliability, SourceConfig};
+pub use bounded::Bounded;
+pub use config::{Bounds, ReceiverConfig, Reliability, SourceConfig};
 pub use options::OPTIONS;
 pub use receiver::PgmReceiver;
 pub use source::PgmSource;

@@ -1,10 +1,11 @@
 //! The table of PGM's settings, for every scheme that runs over it.
 
-use faircast_base::NodeId;
+use faircast_base::{Bitrate, NodeId};
 
-use super::{ReceiverConfig, Reliability, SourceConfig};
+use super::{Bounds, ReceiverConfig, Reliability, SourceConfig};
 use crate::RepairTimers;
-use crate::options::{self, OptionKind, OptionSpec, Options, switch, whole};
+use crate::options::{self, OptionKind, OptionSpec, Options, choice, rate, switch, whole};
+use crate::transfer::Fec;
 use crate::wire::pgm::{Nla, Tsi};
 
 const MS: u64 = 1_000_000;
@@ -113,7 +114,37 @@ pub const OPTIONS: &[OptionSpec] = &[
     ),
     switch("nak_lists", "true", "One NAK may ask for several packets (ns2: false)"),
     switch("nak_copies", "false", "Each NAK also goes to the neighbours, to silence theirs"),
+    rate(
+        "rate_max",
+        (1, RATE_MAX_BITS_PER_S),
+        "\"1 Tbit/s\"",
+        "Most payload that the source sends, whatever the scheme permits; the default binds nobody",
+    ),
+    rate(
+        "rate_min",
+        (0, RATE_MAX_BITS_PER_S),
+        "\"0 bit/s\"",
+        "Payload that the source sends though the scheme does not permit it: fair to nobody, for \
+         paths where loss means no congestion",
+    ),
+    choice(
+        "delivery",
+        &["stream", "object"],
+        "\"stream\"",
+        "Data goes as a stream that repairs itself, or as an object from which receivers ask for \
+         what they lack, whenever they came",
+    ),
+    OptionSpec {
+        name: "fec",
+        kind: OptionKind::Choice(&["auto", "off", "5%", "10%", "20%", "50%"]),
+        default: "\"auto\"",
+        doc: "Of an object: parity where it repairs more than sending again would; none; or this \
+              share of it with every block unasked",
+    },
 ];
+
+/// A tenfold of what any network interface can do.
+const RATE_MAX_BITS_PER_S: u64 = 1_000_000_000_000;
 
 fn reliability(options: &Options) -> Reliability {
     match options.bool("reliable") {
@@ -138,6 +169,42 @@ fn is_ns2(options: &Options) -> bool {
 fn put(setting: &mut u32, options: &Options, key: &str) {
     if let Some(value) = options.integer(key).and_then(|value| u32::try_from(value).ok()) {
         *setting = value;
+    }
+}
+
+impl Bounds {
+    /// The bounds that `options`, checked against a table with [`OPTIONS`] in it, ask for.
+    pub fn from_options(options: &Options) -> Self {
+        let binding = |rate: &Bitrate| rate.bits_per_s() < RATE_MAX_BITS_PER_S;
+        Self {
+            max: options.rate("rate_max").filter(binding),
+            min: options.rate("rate_min").filter(|rate| rate.bits_per_s() > 0),
+        }
+    }
+}
+
+/// How a flow's data goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) enum Delivery {
+    /// In order, by PGM's own repairs.
+    #[default]
+    Stream,
+    /// As an object.
+    Object(Fec),
+}
+
+impl Delivery {
+    pub(crate) fn from_options(options: &Options) -> Self {
+        let share = |text: &str| text.strip_suffix('%')?.parse::<f64>().ok();
+        let fec = match options.text("fec") {
+            Some("off") => Fec::Off,
+            Some(text) => share(text).map_or(Fec::Auto, |percent| Fec::Ratio(percent / 100.0)),
+            None => Fec::Auto,
+        };
+        match options.text("delivery") {
+            Some("object") => Self::Object(fec),
+            _ => Self::Stream,
+        }
     }
 }
 
@@ -231,16 +298,46 @@ mod tests {
 
     #[test]
     fn every_setting_changes_something() {
+        let others = |options: &Options| {
+            (Bounds::from_options(options), options.text("delivery").map(str::to_string))
+        };
         for spec in OPTIONS {
             let value = match spec.kind {
                 OptionKind::Bool => OptionValue::Bool(spec.default != "true"),
                 OptionKind::Integer { .. } => OptionValue::Integer(7),
                 OptionKind::Choice(words) => OptionValue::Text(words[1].to_string()),
+                OptionKind::Rate { .. } => OptionValue::Text("7 kbit/s".to_string()),
                 _ => OptionValue::Text("7 ms".to_string()),
             };
-            let changed = configs(&checked(&[(spec.name, value)]));
-            assert_ne!(changed, configs(&checked(&[])), "{}", spec.name);
+            if spec.name == "fec" {
+                continue;
+            }
+            let (changed, none) = (checked(&[(spec.name, value)]), checked(&[]));
+            let differs = configs(&changed) != configs(&none) || others(&changed) != others(&none);
+            assert!(differs, "{}", spec.name);
         }
+    }
+
+    #[test]
+    fn a_flow_is_a_stream_unless_it_is_an_object() {
+        let text = |text: &str| OptionValue::Text(text.to_string());
+        let delivery = |raw: &[(&str, OptionValue)]| Delivery::from_options(&checked(raw));
+        assert_eq!(delivery(&[]), Delivery::Stream);
+        assert_eq!(delivery(&[("fec", text("off"))]), Delivery::Stream);
+        let object = ("delivery", text("object"));
+        for (fec, want) in [("auto", Fec::Auto), ("off", Fec::Off), ("5%", Fec::Ratio(0.05))] {
+            let got = delivery(&[object.clone(), ("fec", text(fec))]);
+            assert_eq!(got, Delivery::Object(want), "{fec}");
+        }
+    }
+
+    #[test]
+    fn the_defaults_of_rates_bind_nobody() {
+        let all: Vec<_> = OPTIONS.iter().map(|spec| (spec.name, written(spec))).collect();
+        assert_eq!(Bounds::from_options(&checked(&all)), Bounds::default());
+        let set = checked(&[("rate_max", OptionValue::Text("5 Mbit/s".to_string()))]);
+        let max = Some(Bitrate::from_bits_per_s(5_000_000));
+        assert_eq!(Bounds::from_options(&set), Bounds { max, min: None });
     }
 
     #[test]

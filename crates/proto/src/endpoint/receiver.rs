@@ -1,9 +1,9 @@
 //! The receiving end.
 
-mod crowd;
+pub(crate) mod crowd;
 mod input;
 mod losses;
-mod naks;
+pub(crate) mod naks;
 mod output;
 mod window;
 
@@ -27,6 +27,8 @@ use crate::{AppEvent, Datagram, Machine, Transmit};
 /// wire.
 pub struct PgmReceiver<F: ReceiverFeedback> {
     config: ReceiverConfig,
+    /// Whether payload is somebody else's affair: it is neither kept nor delivered.
+    listens_only: bool,
     feedback: F,
     phase: Phase,
     session: Option<Session>,
@@ -114,6 +116,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         Self {
             naks: Naks::new(&config),
             config,
+            listens_only: false,
             feedback,
             phase: Phase::Waiting,
             session: None,
@@ -138,6 +141,14 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         }
     }
 
+    /// A receiver that looks at sequence numbers alone, for its side of the scheme: it repairs
+    /// nothing, and who takes the payload from the packets has asked for none of it here. It has
+    /// no events for the application.
+    pub(crate) fn listening(config: ReceiverConfig, feedback: F) -> Self {
+        let config = ReceiverConfig { reliability: Reliability::Unrepaired, ..config };
+        Self { listens_only: true, ..Self::new(config, feedback) }
+    }
+
     /// Its side of the scheme, for tests and statistics.
     pub fn feedback(&self) -> &F {
         &self.feedback
@@ -154,12 +165,49 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         self.lost
     }
 
+    /// The source, once it has been heard.
+    pub(crate) fn source(&self) -> Option<NodeId> {
+        Some(self.session.as_ref()?.source)
+    }
+
+    /// One past the last packet known to exist, and how many of those that count as missing have
+    /// never come.
+    pub(crate) fn extent(&self) -> (u64, u64) {
+        (self.window.as_ref().map_or(self.begin, |window| window.known) - self.begin, self.lost)
+    }
+
+    /// The highest packet that was received.
+    pub(crate) fn highest(&self) -> Option<Seq> {
+        // Truncation is the wrap of sequence numbers.
+        self.window.as_ref()?.highest.map(|index| Seq::new(index as u32))
+    }
+
+    /// Whether it still hears the source: after its start, and before an end.
+    pub(crate) fn is_joined(&self) -> bool {
+        self.phase == Phase::Joined
+    }
+
     fn path(&self) -> Option<NodeId> {
         self.session.as_ref()?.path
     }
 
     fn repairs(&self) -> bool {
         self.config.reliability == Reliability::Repaired
+    }
+
+    /// Takes a packet that its caller has decoded.
+    pub(crate) fn handle_packet(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+    ) {
+        if self.phase != Phase::Joined {
+            return;
+        }
+        if let Err(reason) = self.take_packet(cx, datagram, packet) {
+            cx.emit(Event::BadInput { reason });
+        }
     }
 
     /// Hands the next packet to the application.
@@ -169,9 +217,11 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         window.pass_delivered();
         // A payload has at most 65535 bytes.
         let len = bytes.len() as u32 + zeros;
-        self.delivered_bytes += u64::from(len);
-        cx.emit(Event::Delivered { seq, bytes: len });
-        self.events.push_back(AppEvent::Delivered { bytes, zeros });
+        if !self.listens_only {
+            self.delivered_bytes += u64::from(len);
+            cx.emit(Event::Delivered { seq, bytes: len });
+            self.events.push_back(AppEvent::Delivered { bytes, zeros });
+        }
         self.feedback.on_consumed(cx, len);
     }
 
@@ -196,6 +246,10 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         let Some(window) = &mut self.window else { return };
         let (from, traced_end) = (window.next, to.min(window.end()));
         window.pass_lost(to);
+        if self.listens_only {
+            self.lost += to - from;
+            return;
+        }
         // A trail may jump by 2^31; the trace names what could have been waited for.
         for seq in from..traced_end {
             cx.emit(Event::Abandoned { seq });
@@ -218,6 +272,9 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         }
         self.stop_timers();
         self.phase = Phase::Finished;
+        if self.listens_only {
+            return;
+        }
         if self.lost == 0 && self.from_start {
             cx.emit(Event::Completed { bytes: self.delivered_bytes });
             self.events.push_back(AppEvent::Completed);
@@ -230,7 +287,9 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
     fn lose_source(&mut self) {
         self.stop_timers();
         self.phase = Phase::Ended;
-        self.events.push_back(AppEvent::Gone);
+        if !self.listens_only {
+            self.events.push_back(AppEvent::Gone);
+        }
     }
 
     fn stop_timers(&mut self) {
@@ -252,11 +311,9 @@ impl<F: ReceiverFeedback> Machine for PgmReceiver<F> {
         if self.phase != Phase::Joined {
             return;
         }
-        let outcome = Packet::decode(datagram.bytes, datagram.zeros)
-            .map_err(Into::into)
-            .and_then(|packet| self.take_packet(cx, &datagram, &packet));
-        if let Err(reason) = outcome {
-            cx.emit(Event::BadInput { reason });
+        match Packet::decode(datagram.bytes, datagram.zeros) {
+            Ok(packet) => self.handle_packet(cx, &datagram, &packet),
+            Err(error) => cx.emit(Event::BadInput { reason: error.into() }),
         }
     }
 

@@ -2,7 +2,7 @@
 
 mod acked;
 mod gauge;
-mod input;
+pub(crate) mod input;
 mod output;
 mod repair;
 mod spm;
@@ -20,9 +20,9 @@ use self::repair::{Confirmations, Farthest, Repairs};
 use self::spm::SpmSchedule;
 use super::SourceConfig;
 use super::config::WINDOW_PACKETS_MAX;
-use crate::content::Content;
+use crate::content::{ByOffset, Content, Packets};
 use crate::control::SenderControl;
-use crate::wire::pgm::{Nla, Packet};
+use crate::wire::pgm::{Nak, Nla, Packet};
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
 /// A PGM source: sends its content as fast as its control permits, confirms NAKs at once, repairs
@@ -30,17 +30,17 @@ use crate::{AppEvent, Datagram, Machine, Transmit};
 ///
 /// Packets are counted from 0 within the session (`index`); the sequence number on the wire is that
 /// of the first plus the index.
-pub struct PgmSource<C> {
+pub struct PgmSource<C, P = ByOffset> {
     config: SourceConfig,
-    content: Box<dyn Content>,
+    packets: P,
     control: C,
     phase: Phase,
     /// The next new packet.
     next: u64,
     /// The oldest packet that is repaired.
     trail: u64,
-    /// How many packets there will be in all, where that is known.
-    end: Option<u64>,
+    /// How many packets there will be in all, where its application has closed it.
+    closed: Option<u64>,
     spm: SpmSchedule,
     spm_sequence: Seq,
     confirmations: Confirmations,
@@ -80,13 +80,21 @@ impl<C: SenderControl> PgmSource<C> {
     /// end.
     pub fn new(mut config: SourceConfig, content: Box<dyn Content>, control: C) -> Self {
         config.payload = config.payload.clamp(1, u32::from(u16::MAX));
+        let packets = ByOffset::new(content, config.payload);
+        Self::of_packets(config, packets, control)
+    }
+}
+
+impl<C: SenderControl, P: Packets> PgmSource<C, P> {
+    /// A source of `packets` under `control`; how long they are is theirs to say. Settings out of
+    /// their range are taken to its nearest end.
+    pub fn of_packets(mut config: SourceConfig, packets: P, control: C) -> Self {
         config.window_packets = config.window_packets.clamp(1, WINDOW_PACKETS_MAX);
         for interval in
             [&mut config.ambient_interval, &mut config.heartbeat_min, &mut config.heartbeat_max]
         {
             *interval = (*interval).max(INTERVAL_MIN);
         }
-        let end = content.len().map(|len| len.div_ceil(u64::from(config.payload)));
         let spm = SpmSchedule::new(
             config.start,
             config.ambient_interval,
@@ -95,12 +103,12 @@ impl<C: SenderControl> PgmSource<C> {
         );
         Self {
             config,
-            content,
+            packets,
             control,
             phase: Phase::Waiting,
             next: 0,
             trail: 0,
-            end,
+            closed: None,
             spm,
             spm_sequence: Seq::new(0),
             confirmations: Confirmations::default(),
@@ -136,21 +144,71 @@ impl<C: SenderControl> PgmSource<C> {
         u64::from(self.config.first.value()) + index
     }
 
-    /// Bytes of payload of packet `index`, and where they begin.
-    fn extent(&self, index: u64) -> (u64, u32) {
-        let offset = index * u64::from(self.config.payload);
-        let left = self.content.len().map_or(u64::MAX, |len| len.saturating_sub(offset));
-        // Not above the payload, which is below 2^32.
-        (offset, left.min(u64::from(self.config.payload)) as u32)
+    /// Takes a packet that its caller has decoded.
+    pub(crate) fn handle_packet(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+    ) {
+        if matches!(self.phase, Phase::Waiting | Phase::Done) {
+            return;
+        }
+        if let Err(reason) = self.take_packet(cx, datagram, packet) {
+            cx.emit(Event::BadInput { reason });
+        }
+        self.gauges.observe(cx, &self.control.gauges());
+    }
+
+    /// What it sends.
+    pub(crate) fn packets(&self) -> &P {
+        &self.packets
+    }
+
+    /// What it sends. What is ready must stay so.
+    pub(crate) fn packets_mut(&mut self) -> &mut P {
+        &mut self.packets
+    }
+
+    /// The control, to tell it of receivers.
+    pub(crate) fn control_mut(&mut self) -> &mut C {
+        &mut self.control
+    }
+
+    /// What SPMs say has changed: one is sent now.
+    pub(crate) fn announce_now(&mut self, now: Time) {
+        self.spm.on_change(now);
+    }
+
+    /// Whether `packet` belongs to this session.
+    pub(crate) fn is_ours(&self, packet: &Packet<'_>) -> bool {
+        let ports = packet.header.data_port(packet.kind()) == self.config.data_port;
+        packet.tsi() == self.config.tsi && ports
+    }
+
+    /// Whether a NAK names this source and group.
+    pub(crate) fn is_named_by(&self, nak: &Nak) -> bool {
+        nak.source == self.nla() && nak.group == self.config.group
+    }
+
+    /// Whether nothing more will happen.
+    pub(crate) fn is_over(&self) -> bool {
+        self.phase == Phase::Done
     }
 
     fn nla(&self) -> Nla {
         Nla::from_node(self.config.node)
     }
 
-    /// Whether there is a new packet to send.
-    fn has_data(&self) -> bool {
-        self.phase == Phase::Sending && self.end.is_none_or(|end| self.next < end)
+    /// How many packets there will be in all, where that is known.
+    fn end(&self) -> Option<u64> {
+        self.closed.or_else(|| self.packets.end())
+    }
+
+    /// Bytes of payload of the next new packet, where there is one to send.
+    fn ready(&mut self, now: Time) -> Option<u32> {
+        let open = self.phase == Phase::Sending && self.end().is_none_or(|end| self.next < end);
+        if open { self.packets.ready(now, self.next) } else { None }
     }
 
     /// Whether receivers are told that nothing comes after the lead.
@@ -167,7 +225,7 @@ impl<C: SenderControl> PgmSource<C> {
 
     /// After the last packet come FIN and the time of repairs.
     fn end_if_all_sent(&mut self, cx: &mut Cx<'_>) {
-        if self.phase == Phase::Sending && self.end == Some(self.next) {
+        if self.phase == Phase::Sending && self.end() == Some(self.next) {
             self.phase = Phase::Lingering { since: cx.now, busy: cx.now };
             self.spm.on_change(cx.now);
         }
@@ -202,25 +260,22 @@ impl<C: SenderControl> PgmSource<C> {
     fn finish(&mut self, cx: &mut Cx<'_>) {
         self.phase = Phase::Done;
         self.repairs.clear();
-        let bytes = self.content.len().unwrap_or(u64::MAX);
-        let bytes = bytes.min(self.next * u64::from(self.config.payload));
-        cx.emit(Event::Completed { bytes });
-        self.events.push_back(AppEvent::Completed);
+        if let Some(bytes) = self.packets.completed(self.next) {
+            cx.emit(Event::Completed { bytes });
+            self.events.push_back(AppEvent::Completed);
+        }
     }
 }
 
-impl<C: SenderControl> Machine for PgmSource<C> {
+impl<C: SenderControl, P: Packets> Machine for PgmSource<C, P> {
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         if matches!(self.phase, Phase::Waiting | Phase::Done) {
             return;
         }
-        let outcome = Packet::decode(datagram.bytes, datagram.zeros)
-            .map_err(Into::into)
-            .and_then(|packet| self.take_packet(cx, &datagram, &packet));
-        if let Err(reason) = outcome {
-            cx.emit(Event::BadInput { reason });
+        match Packet::decode(datagram.bytes, datagram.zeros) {
+            Ok(packet) => self.handle_packet(cx, &datagram, &packet),
+            Err(error) => cx.emit(Event::BadInput { reason: error.into() }),
         }
-        self.gauges.observe(cx, &self.control.gauges());
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
@@ -240,7 +295,7 @@ impl<C: SenderControl> Machine for PgmSource<C> {
         match self.phase {
             Phase::Waiting => self.phase = Phase::Done,
             Phase::Sending => {
-                self.end = Some(self.next);
+                self.closed = Some(self.next);
                 self.end_if_all_sent(cx);
             }
             Phase::Lingering { .. } | Phase::Done => {}
@@ -273,7 +328,7 @@ const LINGER_BUSY: u64 = 4;
 /// moment.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 
-impl<C> fmt::Debug for PgmSource<C> {
+impl<C, P> fmt::Debug for PgmSource<C, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PgmSource")
             .field("tsi", &self.config.tsi)

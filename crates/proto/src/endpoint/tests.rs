@@ -1,5 +1,6 @@
 //! Source and receivers back to back.
 
+mod bounded;
 mod control;
 mod faults;
 mod hostile;

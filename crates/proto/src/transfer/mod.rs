@@ -6,16 +6,31 @@
 //! for. Above it receivers ask for what they lack, and the source sends what somebody asked for.
 //! What crosses the wire is described in `docs/transfer.md`.
 
+mod fec;
+mod layout;
+mod memory;
 mod part;
+mod ranges;
+mod receiver;
 mod setup;
+mod source;
 mod status;
 mod store;
 mod supply;
+mod wire;
 
+pub(crate) use layout::SYMBOL_BYTES_MAX;
+pub use memory::{ContentSupply, InOrder};
 pub use part::{Announcement, Part};
+pub use receiver::ObjectReceiver;
 pub use setup::{
     Fec, SlowPolicy, Transfer, TransferReceiverSetup, TransferSource, TransferSourceSetup,
 };
+pub use source::ObjectSource;
 pub use status::{MemberState, MemberStatus, Stage, TransferStatus};
 pub use store::{Store, StoreError, StoreProgress, Verdict};
 pub use supply::{Supply, SupplyError};
+pub(crate) use wire::SYMBOL_HEADER;
+
+#[cfg(test)]
+mod tests;

@@ -20,8 +20,10 @@ pub trait Store: Send {
     fn announce(&mut self, announcement: &Announcement) -> Result<(), StoreError>;
 
     /// Takes bytes of a part, `bytes` and then `zeros` zero bytes, at `offset`. Ranges come in any
-    /// order, none twice unless [`verify`](Self::verify) found it damaged. Content is not given
-    /// before [`open`](Self::open) has been answered.
+    /// order, none twice unless [`verify`](Self::verify) found it damaged, or the whole of a manifest
+    /// or of digests was not what had been announced; but of content that was found at the start,
+    /// symbols that reach beyond it come whole. Content is not given before [`open`](Self::open)
+    /// has been answered.
     ///
     /// # Errors
     /// The bytes cannot be kept.
@@ -58,6 +60,12 @@ pub trait Store: Send {
     /// # Errors
     /// What is there cannot be read, or not be put in its place.
     fn verify(&mut self) -> Result<StoreProgress<Verdict>, StoreError>;
+
+    /// For applications that take content in order as it comes: the next of it, as bytes and then
+    /// zeros. A store that keeps the object elsewhere has nothing to say here.
+    fn poll_delivered(&mut self) -> Option<(Vec<u8>, u32)> {
+        None
+    }
 }
 
 /// An answer, or none yet.

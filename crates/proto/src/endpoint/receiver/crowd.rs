@@ -30,7 +30,7 @@ const MEAN_ROUND_TRIPS: f64 = 0.75;
 /// is confirmed; so it doubles and halves its guess by that, and one who loses alone waits no
 /// longer than it ever did.
 #[derive(Debug)]
-pub(super) struct Crowd {
+pub(crate) struct Crowd {
     timers: RepairTimers,
     backoff: Duration,
     /// log2 of the guess.
@@ -43,7 +43,7 @@ pub(super) struct Crowd {
 }
 
 impl Crowd {
-    pub(super) fn new(config: &ReceiverConfig) -> Self {
+    pub(crate) fn new(config: &ReceiverConfig) -> Self {
         Self {
             timers: config.repair_timers,
             backoff: config.nak_backoff,
@@ -56,7 +56,7 @@ impl Crowd {
 
     /// A packet has been repaired that was confirmed so many times; `rtt` is the time to a
     /// confirmation.
-    pub(super) fn note(&mut self, now: Time, confirmations: u32, rtt: Option<Duration>) {
+    pub(crate) fn note(&mut self, now: Time, confirmations: u32, rtt: Option<Duration>) {
         if self.timers == RepairTimers::Fixed || confirmations == 0 {
             return;
         }
@@ -91,7 +91,7 @@ impl Crowd {
     }
 
     /// A back-off: evenly drawn by one who loses alone, towards the end of the span in a crowd.
-    pub(super) fn draw(&self, rng: &mut Rng) -> Duration {
+    pub(crate) fn draw(&self, rng: &mut Rng) -> Duration {
         if self.doublings == 0 {
             return rng.up_to(self.backoff);
         }

@@ -114,6 +114,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         }
         self.want_path(cx);
         self.advance_trail(cx, data.trail);
+        let bytes = if self.listens_only { &[][..] } else { packet.payload.bytes };
         let Some(window) = &mut self.window else { return Ok(()) };
         let index = window.index(data.sequence).ok_or(BadInput::OutOfWindow)?;
         let place = window.place(index);
@@ -123,11 +124,12 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
             return Err(BadInput::OutOfWindow);
         }
         let fresh = matches!(place, Place::Next | Place::Ahead);
-        let payload = packet.payload;
+        // A payload has at most 65535 bytes.
+        let zeros = packet.payload.len() as u32 - bytes.len() as u32;
         if fresh {
             window.note(index);
             if place == Place::Ahead {
-                let held = Held { bytes: payload.bytes.to_vec(), zeros: payload.zeros };
+                let held = Held { bytes: bytes.to_vec(), zeros };
                 window.hold(index, held);
             }
             if !self.naks.is_empty() {
@@ -138,7 +140,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
                 }
             }
             if place == Place::Next {
-                self.deliver(cx, payload.bytes.to_vec(), payload.zeros);
+                self.deliver(cx, bytes.to_vec(), zeros);
                 self.advance(cx);
             }
             self.find_gaps(cx);

@@ -11,7 +11,7 @@ use crate::patience::{Asked, Patience};
 
 /// Where the recovery of a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(crate) enum State {
     /// A NAK will be sent unless somebody else is faster.
     BackOff,
     /// A NAK was sent or heard; its confirmation is to come.
@@ -45,21 +45,21 @@ const RECENT_MAX: usize = 32;
 
 /// What the passing of time has brought.
 #[derive(Debug, Default)]
-pub(super) struct Expired {
+pub(crate) struct Expired {
     /// Packets to be given up.
-    pub(super) give_up: Vec<u64>,
+    pub(crate) give_up: Vec<u64>,
     /// Whether NAKs are due that cannot be sent.
-    pub(super) stuck: bool,
+    pub(crate) stuck: bool,
     /// The wait in which a confirmation did not come.
-    pub(super) unconfirmed: Option<Duration>,
+    pub(crate) unconfirmed: Option<Duration>,
     /// The wait in which a repair did not come.
-    pub(super) unrepaired: Option<Duration>,
+    pub(crate) unrepaired: Option<Duration>,
 }
 
 /// The missing packets, each with its one timer. All operations take time logarithmic in their
 /// number.
 #[derive(Debug)]
-pub(super) struct Naks {
+pub(crate) struct Naks {
     /// From a NAK to its confirmation, and to the repair.
     confirmation: Patience,
     repair: Patience,
@@ -74,7 +74,7 @@ pub(super) struct Naks {
 }
 
 impl Naks {
-    pub(super) fn new(config: &ReceiverConfig) -> Self {
+    pub(crate) fn new(config: &ReceiverConfig) -> Self {
         let patience = |least| Patience::new(config.repair_timers, least, config.nak_backoff);
         Self {
             confirmation: patience(config.nak_repeat),
@@ -88,32 +88,32 @@ impl Naks {
     }
 
     /// Nothing is missing any more; what was measured stays.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.missing.clear();
         self.timers.clear();
         self.due.clear();
     }
 
     /// When a NAK for what is found missing now may be sent.
-    pub(super) fn draw(&self, backoff: &mut Backoff, rng: &mut Rng) -> Time {
+    pub(crate) fn draw(&self, backoff: &mut Backoff, rng: &mut Rng) -> Time {
         backoff.draw(&self.crowd, rng)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.missing.is_empty()
     }
 
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.missing.len()
     }
 
-    pub(super) fn has(&self, index: u64) -> bool {
+    pub(crate) fn has(&self, index: u64) -> bool {
         self.missing.contains_key(&index)
     }
 
     /// A packet is missing: it waits in `state` until `deadline`.
-    pub(super) fn begin(&mut self, index: u64, state: State, deadline: Time) {
+    pub(crate) fn begin(&mut self, index: u64, state: State, deadline: Time) {
         let asked = Asked::default();
         let fresh =
             Missing { state, deadline, asked, confirmations: 0, unconfirmed: 0, unrepaired: 0 };
@@ -124,7 +124,7 @@ impl Naks {
     }
 
     /// A packet has come, or nobody waits for it any longer.
-    pub(super) fn end(&mut self, index: u64) {
+    pub(crate) fn end(&mut self, index: u64) {
         if let Some(missing) = self.missing.remove(&index) {
             self.timers.remove(&(missing.deadline, index));
             self.due.remove(&index);
@@ -132,7 +132,7 @@ impl Naks {
     }
 
     /// Nobody waits any longer for packets before `trail`.
-    pub(super) fn end_before(&mut self, trail: u64) {
+    pub(crate) fn end_before(&mut self, trail: u64) {
         while let Some((&index, _)) = self.missing.first_key_value()
             && index < trail
         {
@@ -141,7 +141,7 @@ impl Naks {
     }
 
     /// The packet has come by a repair: how long that took is a sample.
-    pub(super) fn repaired(&mut self, index: u64, now: Time) {
+    pub(crate) fn repaired(&mut self, index: u64, now: Time) {
         if let Some(missing) = self.missing.get(&index) {
             missing.asked.answered(now, &mut self.repair);
             let confirmations = missing.confirmations;
@@ -155,7 +155,7 @@ impl Naks {
     }
 
     /// A confirmation came for a packet that is here: others ask for it still.
-    pub(super) fn confirmed_late(&mut self, index: u64) {
+    pub(crate) fn confirmed_late(&mut self, index: u64) {
         if let Some(recent) = self.recent.iter_mut().find(|recent| recent.index == index) {
             recent.confirmations += 1;
         }
@@ -174,7 +174,7 @@ impl Naks {
     }
 
     /// A confirmation came.
-    pub(super) fn confirmed(&mut self, index: u64, now: Time) {
+    pub(crate) fn confirmed(&mut self, index: u64, now: Time) {
         let Some(missing) = self.missing.get_mut(&index) else { return };
         if missing.state == State::AwaitConfirmation {
             missing.asked.answered(now, &mut self.confirmation);
@@ -189,7 +189,7 @@ impl Naks {
 
     /// Another receiver's NAK was heard. It leads out of back-off to the wait for a confirmation
     /// (src: RFC 3208 s6.3, by its diagram and not its prose), and restarts any other wait.
-    pub(super) fn heard(&mut self, index: u64, now: Time) {
+    pub(crate) fn heard(&mut self, index: u64, now: Time) {
         let Some(missing) = self.missing.get(&index) else { return };
         match missing.state {
             State::BackOff | State::AwaitConfirmation => {
@@ -223,7 +223,7 @@ impl Naks {
 
     /// Handles all timers that have run out. Where `can_ask` is false no NAK can be sent yet, and
     /// back-off begins again without counting.
-    pub(super) fn expire(
+    pub(crate) fn expire(
         &mut self,
         now: Time,
         rng: &mut Rng,
@@ -274,12 +274,12 @@ impl Naks {
     }
 
     /// Whether a NAK is to be sent now.
-    pub(super) fn has_due(&self) -> bool {
+    pub(crate) fn has_due(&self) -> bool {
         !self.due.is_empty()
     }
 
     /// The next packets for one NAK, at most `max` and ascending; empty where no NAK is due.
-    pub(super) fn take_due(&mut self, max: usize) -> Vec<u64> {
+    pub(crate) fn take_due(&mut self, max: usize) -> Vec<u64> {
         let mut asked = Vec::new();
         while asked.len() < max
             && let Some(index) = self.due.pop_first()
@@ -289,7 +289,7 @@ impl Naks {
         asked
     }
 
-    pub(super) fn next_timeout(&self) -> Option<Time> {
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.timers.first().map(|&(at, _)| at)
     }
 }
@@ -297,18 +297,18 @@ impl Naks {
 /// Draws back-offs. Packets found missing at the same moment share one draw where a NAK can list
 /// them: one NAK instead of many.
 #[derive(Debug)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     now: Time,
     shared: bool,
     drawn: Option<Time>,
 }
 
 impl Backoff {
-    pub(super) fn new(now: Time, config: &ReceiverConfig) -> Self {
+    pub(crate) fn new(now: Time, config: &ReceiverConfig) -> Self {
         Self { now, shared: config.nak_lists, drawn: None }
     }
 
-    pub(super) fn draw(&mut self, crowd: &Crowd, rng: &mut Rng) -> Time {
+    pub(crate) fn draw(&mut self, crowd: &Crowd, rng: &mut Rng) -> Time {
         match self.drawn {
             Some(at) if self.shared => at,
             _ => *self.drawn.insert(self.now + crowd.draw(rng)),

@@ -131,6 +131,40 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         Some(to_node(session.source))
     }
 
+    /// A null NAK to the source alone, with the scheme's report where there is one and what `fill`
+    /// adds. Where no data has come it names the packet before the first one.
+    pub(crate) fn write_null_nak(
+        &mut self,
+        cx: &mut Cx<'_>,
+        buf: &mut Vec<u8>,
+        fill: impl FnOnce(&mut Encoder<'_>),
+    ) -> Option<Transmit> {
+        let session = self.session?;
+        let highest = self.ack_vector().map(|vector| vector.highest);
+        let report = highest.and_then(|_| self.feedback.report_for_nak(cx));
+        let nak = self.nak(&session, highest.unwrap_or(Seq::new(0) - 1));
+        let mut encoder = self.write(&session, &Body::Nnak(nak), buf);
+        if let Some(report) = report {
+            encoder.scheme_option(&report);
+        }
+        fill(&mut encoder);
+        encoder.finish();
+        Some(to_node(session.source))
+    }
+
+    /// An SPM request to the source alone with what `fill` adds.
+    pub(crate) fn write_request(
+        &self,
+        buf: &mut Vec<u8>,
+        fill: impl FnOnce(&mut Encoder<'_>),
+    ) -> Option<Transmit> {
+        let session = self.session?;
+        let mut encoder = self.write(&session, &Body::Spmr, buf);
+        fill(&mut encoder);
+        encoder.finish();
+        Some(to_node(session.source))
+    }
+
     fn write<'a>(&self, session: &Session, body: &Body, buf: &'a mut Vec<u8>) -> Encoder<'a> {
         Encoder::new(buf, &Header::upstream(session.tsi, self.config.data_port), body)
     }

@@ -6,20 +6,20 @@ use faircast_base::{BadInput, Cx, Duration, Event, Time};
 
 use super::repair::Confirmation;
 use super::{PgmSource, Phase};
+use crate::content::Packets;
 use crate::control::{AckVector, Carrier, SenderControl, Wire};
 use crate::endpoint::Reliability;
 use crate::wire::pgm::{Body, Nak, OptionType, Packet};
 use crate::{Datagram, Destination, RepairTimers};
 
-impl<C: SenderControl> PgmSource<C> {
+impl<C: SenderControl, P: Packets> PgmSource<C, P> {
     pub(super) fn take_packet(
         &mut self,
         cx: &mut Cx<'_>,
         datagram: &Datagram<'_>,
         packet: &Packet<'_>,
     ) -> Result<(), BadInput> {
-        let ports = packet.header.data_port(packet.kind()) == self.config.data_port;
-        if packet.tsi() != self.config.tsi || !ports {
+        if !self.is_ours(packet) {
             return Err(BadInput::Foreign);
         }
         match packet.body {
@@ -55,7 +55,7 @@ impl<C: SenderControl> PgmSource<C> {
         if datagram.to == Destination::Group {
             return Ok(());
         }
-        if nak.source != self.nla() || nak.group != self.config.group {
+        if !self.is_named_by(&nak) {
             return Err(BadInput::Foreign);
         }
         let first = self.index(nak.first).ok_or(BadInput::OutOfWindow)?;
@@ -112,7 +112,7 @@ impl<C: SenderControl> PgmSource<C> {
 
     /// The least time between confirmations that are alike. Receivers judge by the number of
     /// confirmations how many of them ask for the same, so there must be some in a round trip.
-    fn confirm_interval(&self, now: Time, rtt: Option<Duration>) -> Duration {
+    pub(crate) fn confirm_interval(&self, now: Time, rtt: Option<Duration>) -> Duration {
         let interval = self.config.confirm_interval;
         match rtt.max(self.farthest.get(now)) {
             Some(rtt) if self.config.repair_timers == RepairTimers::Adaptive => {
@@ -125,7 +125,7 @@ impl<C: SenderControl> PgmSource<C> {
     /// How long after a repair a NAK for the same packet must have crossed it on its way: the
     /// round trip of who sends the NAK. One that comes later is from somebody who would have the
     /// repair if it had not been lost, or kept by an element that did not know of him.
-    fn crossing_time(&mut self, now: Time, rtt: Option<Duration>) -> Duration {
+    pub(crate) fn crossing_time(&mut self, now: Time, rtt: Option<Duration>) -> Duration {
         if self.config.repair_timers == RepairTimers::Fixed {
             return self.config.repair_interval;
         }
@@ -137,6 +137,11 @@ impl<C: SenderControl> PgmSource<C> {
         }
         let others = [self.control.gauges().rtt, self.farthest.get(now)];
         others.into_iter().flatten().fold(self.config.repair_interval, Duration::max)
+    }
+
+    /// The longest round trip of those who asked lately, or that to the representative.
+    pub(crate) fn longest_round_trip(&self, now: Time) -> Option<Duration> {
+        self.farthest.get(now).max(self.control.gauges().rtt)
     }
 
     fn take_ack(
@@ -153,11 +158,7 @@ impl<C: SenderControl> PgmSource<C> {
         let fresh: u64 = self
             .acked
             .mark(highest, vector.bitmap)
-            .map(|index| index * u64::from(self.config.payload))
-            .map(|offset| {
-                let left = self.content.len().map_or(u64::MAX, |len| len.saturating_sub(offset));
-                left.min(u64::from(self.config.payload))
-            })
+            .map(|index| u64::from(self.packets.len(index)))
             .sum();
         // At most 32 payloads of less than 2^16 bytes.
         let (seq, bytes) = (self.traced(highest), fresh as u32);
@@ -179,7 +180,7 @@ const CONFIRMATIONS_PER_ROUND_TRIP: u64 = 16;
 const REPORT_RESOLUTION: Duration = Duration::from_millis(2);
 
 /// The scheme's report on `packet`, where it carries one.
-fn report<C: SenderControl>(packet: &Packet<'_>) -> Result<Option<C::Report>, BadInput> {
+pub(crate) fn report<C: SenderControl>(packet: &Packet<'_>) -> Result<Option<C::Report>, BadInput> {
     match packet.options.find(C::Report::OPTION) {
         Some(option) => C::Report::decode(option.value).map(Some).ok_or(BadInput::Malformed),
         None => Ok(None),

@@ -2,10 +2,11 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{Cx, Duration, Event};
+use faircast_base::{Cx, Duration, Event, NodeId, Time};
 
 use super::repair::Confirmation;
 use super::{PgmSource, Phase};
+use crate::content::Packets;
 use crate::control::{Permit, SenderControl};
 use crate::endpoint::Reliability;
 use crate::wire::pgm::{
@@ -13,7 +14,7 @@ use crate::wire::pgm::{
 };
 use crate::{Destination, RepairTimers, Transmit};
 
-impl<C: SenderControl> PgmSource<C> {
+impl<C: SenderControl, P: Packets> PgmSource<C, P> {
     pub(super) fn next_packet(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         self.wake_at = None;
         if matches!(self.phase, Phase::Waiting | Phase::Done) {
@@ -40,27 +41,32 @@ impl<C: SenderControl> PgmSource<C> {
             }
             None => None,
         };
-        let data = self.has_data() && !self.trail_awaits_repair();
-        let both = repair.is_some() && data;
+        let ready = self.ready(cx.now);
+        if ready.is_none()
+            && self.phase == Phase::Sending
+            && let Some(at) = self.packets.next_timeout().filter(|at| *at > cx.now)
+        {
+            self.wake_at = Some(self.wake_at.map_or(at, |other| other.min(at)));
+        }
+        let data = ready.filter(|_| !self.trail_awaits_repair());
+        let both = repair.is_some() && data.is_some();
         for turn in [self.repair_turn, !self.repair_turn] {
             if turn {
                 let Some(index) = repair else { continue };
-                let (_, len) = self.extent(index);
-                if self.may_send(cx, len, true) {
+                if self.may_send(cx, self.packets.len(index), true) {
                     self.repair_turn = !both;
                     self.repairs.pop();
                     self.repairs.on_sent(index, cx.now);
                     return Some(self.write_repair(cx, index, buf));
                 }
-            } else if data {
-                let (_, len) = self.extent(self.next);
-                if self.may_send(cx, len, false) {
-                    self.repair_turn = true;
-                    return Some(self.write_data(cx, buf));
-                }
+            } else if let Some(len) = data
+                && self.may_send(cx, len, false)
+            {
+                self.repair_turn = true;
+                return Some(self.write_data(cx, len, buf));
             }
         }
-        if repair.is_none() && !self.has_data() && !self.told_idle {
+        if repair.is_none() && ready.is_none() && !self.told_idle {
             self.told_idle = true;
             self.control.on_idle(cx);
         }
@@ -91,17 +97,18 @@ impl<C: SenderControl> PgmSource<C> {
         }
     }
 
-    fn write_data(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Transmit {
+    fn write_data(&mut self, cx: &mut Cx<'_>, len: u32, buf: &mut Vec<u8>) -> Transmit {
         let index = self.next;
-        let (_, len) = self.extent(index);
         self.next += 1;
         self.trail =
             self.trail.max(self.next.saturating_sub(u64::from(self.config.window_packets)));
         let seq = self.seq(index);
         let announce = self.control.on_sent(cx, seq, len);
         let data = Data { sequence: seq, trail: self.seq(self.trail) };
-        let transmit = self.write_payload(Body::Odata(data), index, Some(&announce), buf);
-        cx.emit(Event::DataSent { seq: self.traced(index), bytes: len, repair: false });
+        let transmit =
+            self.write_payload(cx.now, Body::Odata(data), (index, len), Some(&announce), buf);
+        let repair = self.packets.repairs();
+        cx.emit(Event::DataSent { seq: self.traced(index), bytes: len, repair });
         self.told_idle = false;
         self.spm.on_data(cx.now, self.pause());
         self.gauges.observe(cx, &self.control.gauges());
@@ -110,10 +117,11 @@ impl<C: SenderControl> PgmSource<C> {
     }
 
     fn write_repair(&mut self, cx: &mut Cx<'_>, index: u64, buf: &mut Vec<u8>) -> Transmit {
-        let (seq, (_, len)) = (self.seq(index), self.extent(index));
+        let (seq, len) = (self.seq(index), self.packets.len(index));
         let announce = self.control.on_repair_sent(cx, seq, len);
         let data = Data { sequence: seq, trail: self.seq(self.trail) };
-        let transmit = self.write_payload(Body::Rdata(data), index, announce.as_ref(), buf);
+        let transmit =
+            self.write_payload(cx.now, Body::Rdata(data), (index, len), announce.as_ref(), buf);
         cx.emit(Event::DataSent { seq: self.traced(index), bytes: len, repair: true });
         self.told_idle = false;
         Transmit { router_alert: true, ..transmit }
@@ -121,18 +129,18 @@ impl<C: SenderControl> PgmSource<C> {
 
     fn write_payload(
         &mut self,
+        now: Time,
         body: Body,
-        index: u64,
+        (index, len): (u64, u32),
         announce: Option<&C::Announce>,
         buf: &mut Vec<u8>,
     ) -> Transmit {
-        let (offset, len) = self.extent(index);
         let header = Header::downstream(self.config.tsi, self.config.data_port);
         let mut encoder = Encoder::new(buf, &header, &body);
         if index == 0 {
             encoder.option(&PgmOption::Syn);
         }
-        if self.end == Some(index + 1) {
+        if self.end() == Some(index + 1) {
             encoder.option(&PgmOption::Fin);
         }
         if let Some(from) = self.late_join() {
@@ -141,12 +149,28 @@ impl<C: SenderControl> PgmSource<C> {
         if let Some(announce) = announce {
             encoder.scheme_option(announce);
         }
-        encoder.payload(|out| self.content.read(offset, len, out));
+        encoder.payload(|out| self.packets.read(now, index, out));
         let zeros = encoder.finish();
         Transmit { zeros, payload_len: len, router_alert: false, ..self.to_group() }
     }
 
     fn write_spm(&mut self, buf: &mut Vec<u8>) -> Transmit {
+        self.write_spm_with(buf, |_| {});
+        self.to_group()
+    }
+
+    /// An SPM for one node alone, with what `fill` adds.
+    pub(crate) fn write_spm_to(
+        &mut self,
+        node: NodeId,
+        buf: &mut Vec<u8>,
+        fill: impl FnOnce(&mut Encoder<'_>),
+    ) -> Transmit {
+        self.write_spm_with(buf, fill);
+        Transmit { to: Destination::Node(node), router_alert: false, ..self.to_group() }
+    }
+
+    fn write_spm_with(&mut self, buf: &mut Vec<u8>, fill: impl FnOnce(&mut Encoder<'_>)) {
         let spm = Spm {
             sequence: self.spm_sequence,
             trail: self.seq(self.trail),
@@ -162,8 +186,25 @@ impl<C: SenderControl> PgmSource<C> {
         if self.is_ending() {
             encoder.option(&PgmOption::Fin);
         }
+        self.packets.announce(&mut encoder);
+        fill(&mut encoder);
         encoder.finish();
-        self.to_group()
+    }
+
+    /// A confirmation to the group of what `fill` adds, and of no packet.
+    pub(crate) fn write_notice(
+        &self,
+        buf: &mut Vec<u8>,
+        fill: impl FnOnce(&mut Encoder<'_>),
+    ) -> Transmit {
+        let first = self.seq(self.next) - 1;
+        let nak = Nak { first, source: self.nla(), group: self.config.group };
+        let header = Header::downstream(self.config.tsi, self.config.data_port);
+        let mut encoder = Encoder::new(buf, &header, &Body::Ncf(nak));
+        fill(&mut encoder);
+        encoder.finish();
+        // Elements need not look at it: it ends no state of theirs.
+        Transmit { router_alert: false, ..self.to_group() }
     }
 
     fn write_confirmation(&self, what: &Confirmation, buf: &mut Vec<u8>) -> Transmit {

@@ -578,6 +578,10 @@ impl SenderControl for PgmccSender {
         echoed_round_trip(now, report)
     }
 
+    fn reporter(report: &PgmccReport) -> Option<NodeId> {
+        report.receiver
+    }
+
     fn gauges(&self) -> Gauges {
         let repairs = self.repairs.len() as u32;
         Gauges {

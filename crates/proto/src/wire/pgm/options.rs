@@ -64,6 +64,14 @@ impl OptionType {
     /// The receiver that sends this ACK leaves. faircast's own: the pgmcc draft (s2.3.2) asks for
     /// such a mark and gives it no number; peers that do not know it skip it.
     pub const ACKER_LEAVING: u8 = 0x14;
+    /// What a transfer's source sends. faircast's own, as are the next three: docs/transfer.md.
+    pub const OBJECT: u8 = 0x20;
+    /// What a transfer's receiver lacks.
+    pub const WANT: u8 = 0x21;
+    /// What a transfer's source is going to send.
+    pub const CONFIRM: u8 = 0x22;
+    /// How a transfer's receiver is, and that its source has taken notice.
+    pub const MEMBER: u8 = 0x23;
 
     /// Whether network elements must look at the option. `odata` tells whether it sits on original
     /// data, where one of them does not count.

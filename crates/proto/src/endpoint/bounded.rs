@@ -1,0 +1,150 @@
+//! A rate that a person sets above or below what a scheme wants.
+
+use faircast_base::{Bitrate, Cx, Duration, NodeId, Seq, Time};
+
+use super::Bounds;
+use crate::control::{Carrier, Gauges, Permit, SenderControl};
+
+/// A control within bounds: never faster than the one rate, never slower than the other. Without
+/// bounds it is the control itself.
+#[derive(Clone, Debug)]
+pub struct Bounded<C> {
+    control: C,
+    max: Option<Pace>,
+    min: Option<Pace>,
+}
+
+impl<C> Bounded<C> {
+    /// `control` within `bounds`. Where they contradict each other the upper one holds.
+    pub fn new(control: C, bounds: &Bounds) -> Self {
+        Self {
+            control,
+            max: bounds.max.map(|rate| Pace::new(rate, BURST)),
+            // It is there for when the scheme says no, so nothing is saved up for it.
+            min: bounds.min.map(|rate| Pace::new(rate, Duration::ZERO)),
+        }
+    }
+
+    /// The control within.
+    pub fn inner(&self) -> &C {
+        &self.control
+    }
+}
+
+/// How far ahead of an even pace packets may leave: timers of real systems wake some milliseconds
+/// late, and what was not sent then is made up for.
+const BURST: Duration = Duration::from_millis(4);
+
+/// Packets at a rate, each as early as the rate allows or `burst` earlier.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    bits_per_s: u64,
+    burst: Duration,
+    /// When the next packet would leave at an even pace.
+    next: Time,
+}
+
+impl Pace {
+    fn new(rate: Bitrate, burst: Duration) -> Self {
+        Self { bits_per_s: rate.bits_per_s().max(1), burst, next: Time::ZERO }
+    }
+
+    /// When the next packet may leave.
+    fn ready_at(&self) -> Time {
+        let since = self.next.since(Time::ZERO).saturating_sub(self.burst);
+        Time::ZERO + since
+    }
+
+    fn cost(&self, len: u32) -> Duration {
+        let ns = u128::from(len) * 8 * 1_000_000_000 / u128::from(self.bits_per_s);
+        Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX).min(COST_MAX_NS))
+    }
+
+    fn spend(&mut self, now: Time, len: u32) {
+        self.next = self.next.max(now) + self.cost(len);
+    }
+
+    /// The same where earlier haste does not count.
+    fn restart(&mut self, now: Time, len: u32) {
+        self.next = now + self.cost(len);
+    }
+}
+
+/// The longest time between two packets: an hour.
+const COST_MAX_NS: u64 = 3_600_000_000_000;
+
+impl<C: SenderControl> Bounded<C> {
+    fn on_leaving(&mut self, now: Time, len: u32) {
+        if let Some(max) = &mut self.max {
+            max.spend(now, len);
+        }
+        if let Some(min) = &mut self.min {
+            min.restart(now, len);
+        }
+    }
+}
+
+impl<C: SenderControl> SenderControl for Bounded<C> {
+    type Announce = C::Announce;
+    type Report = C::Report;
+
+    fn permit(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) -> Permit {
+        let mut permit = self.control.permit(cx, len, repair);
+        let at = |moment: Time, now: Time| {
+            if moment <= now { Permit::Now } else { Permit::At(moment) }
+        };
+        if let Some(min) = &self.min {
+            permit = permit.min(at(min.ready_at(), cx.now));
+        }
+        if let Some(max) = &self.max {
+            permit = permit.max(at(max.ready_at(), cx.now));
+        }
+        permit
+    }
+
+    fn on_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32) -> C::Announce {
+        self.on_leaving(cx.now, len);
+        self.control.on_sent(cx, seq, len)
+    }
+
+    fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32) -> Option<C::Announce> {
+        self.on_leaving(cx.now, len);
+        self.control.on_repair_sent(cx, seq, len)
+    }
+
+    fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier, report: &C::Report) {
+        self.control.on_report(cx, from, carrier, report);
+    }
+
+    fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId) {
+        self.control.on_leave(cx, from);
+    }
+
+    fn on_heard(&mut self, cx: &mut Cx<'_>) {
+        self.control.on_heard(cx);
+    }
+
+    fn on_idle(&mut self, cx: &mut Cx<'_>) {
+        self.control.on_idle(cx);
+    }
+
+    fn on_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.control.on_timeout(cx);
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.control.next_timeout()
+    }
+
+    fn round_trip(&self, now: Time, report: &C::Report) -> Option<Duration> {
+        self.control.round_trip(now, report)
+    }
+
+    fn reporter(report: &C::Report) -> Option<NodeId> {
+        C::reporter(report)
+    }
+
+    fn gauges(&self) -> Gauges {
+        self.control.gauges()
+    }
+}

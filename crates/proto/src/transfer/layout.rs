@@ -1,0 +1,181 @@
+//! How an object is cut into blocks and symbols.
+
+use core::ops::Range;
+
+use super::{Announcement, Part};
+
+/// Source symbols of a block.
+pub(super) const BLOCK_SYMBOLS: u32 = 64;
+
+/// Parity symbols of a block, numbered from [`BLOCK_SYMBOLS`] on.
+pub(super) const PARITY_SYMBOLS: u32 = 64;
+
+/// A block of some part, as one number: parts follow one another, with room for 2^32 blocks each.
+pub(super) type Key = u64;
+
+/// One past the last block of the last part.
+pub(super) const KEY_END: Key = 3 << 32;
+
+/// The block `block` of `part`.
+pub(super) const fn key(part: Part, block: u32) -> Key {
+    (part as u64) << 32 | block as u64
+}
+
+/// The part of a block.
+pub(super) const fn part_of(key: Key) -> Part {
+    match key >> 32 {
+        0 => Part::Manifest,
+        1 => Part::Content,
+        _ => Part::Digests,
+    }
+}
+
+/// The number of a block within its part.
+pub(super) const fn block_of(key: Key) -> u32 {
+    key as u32
+}
+
+/// Where the symbols of an object lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    lens: [u64; 3],
+    symbol: u32,
+}
+
+impl Layout {
+    /// The layout of what `announcement` announces; `None` where its numbers are not allowed.
+    pub(super) fn new(announcement: &Announcement) -> Option<Self> {
+        let symbol = u32::from(announcement.symbol_bytes);
+        let block = u64::from(symbol) * u64::from(BLOCK_SYMBOLS);
+        let sound = symbol >= 2
+            && symbol.is_multiple_of(2)
+            && symbol <= SYMBOL_BYTES_MAX
+            && announcement.lens.iter().all(|len| len.div_ceil(block) <= u64::from(u32::MAX));
+        sound.then_some(Self { lens: announcement.lens, symbol })
+    }
+
+    /// Bytes of a whole symbol.
+    pub(super) fn symbol_bytes(&self) -> u32 {
+        self.symbol
+    }
+
+    /// Bytes of a part.
+    pub(super) fn len(&self, part: Part) -> u64 {
+        self.lens[part as usize]
+    }
+
+    fn block_bytes(&self) -> u64 {
+        u64::from(self.symbol) * u64::from(BLOCK_SYMBOLS)
+    }
+
+    /// All blocks of a part.
+    pub(super) fn keys(&self, part: Part) -> Range<Key> {
+        let first = key(part, 0);
+        first..first + self.len(part).div_ceil(self.block_bytes())
+    }
+
+    /// Whether there is such a block.
+    pub(super) fn has(&self, key: Key) -> bool {
+        key < KEY_END && self.keys(part_of(key)).contains(&key)
+    }
+
+    /// Where in its part a block begins.
+    pub(super) fn start(&self, key: Key) -> u64 {
+        u64::from(block_of(key)) * self.block_bytes()
+    }
+
+    /// Source symbols of a block that exists, 1 to 64.
+    pub(super) fn symbols(&self, key: Key) -> u32 {
+        let left = self.len(part_of(key)) - self.start(key);
+        // At most 64.
+        left.min(self.block_bytes()).div_ceil(u64::from(self.symbol)) as u32
+    }
+
+    /// The source symbols of a block that exists, one bit each.
+    pub(super) fn mask(&self, key: Key) -> u64 {
+        u64::MAX >> (BLOCK_SYMBOLS - self.symbols(key))
+    }
+
+    /// Where in its part source symbol `symbol` of a block lies, and its bytes.
+    pub(super) fn extent(&self, key: Key, symbol: u32) -> (u64, u32) {
+        let offset = self.start(key) + u64::from(symbol) * u64::from(self.symbol);
+        let left = self.len(part_of(key)).saturating_sub(offset);
+        // Not above a symbol, which is below 2^16.
+        (offset, left.min(u64::from(self.symbol)) as u32)
+    }
+
+    /// Bytes of any symbol of a block: parity is as long as a whole one.
+    pub(super) fn symbol_len(&self, key: Key, symbol: u32) -> u32 {
+        if symbol < BLOCK_SYMBOLS { self.extent(key, symbol).1 } else { self.symbol }
+    }
+
+    /// The symbols that hold any of `bytes` of content: block by block, with their bits.
+    pub(super) fn touched(&self, bytes: &Range<u64>) -> Option<(Range<Key>, u64, u64)> {
+        let end = bytes.end.min(self.len(Part::Content));
+        if bytes.start >= end {
+            return None;
+        }
+        let symbol = u64::from(self.symbol);
+        let (first, last) = (bytes.start / symbol, (end - 1) / symbol);
+        let block = u64::from(BLOCK_SYMBOLS);
+        let base = key(Part::Content, 0);
+        let keys = base + first / block..base + last / block + 1;
+        // Of the first and the last block only symbols from, and up to, these.
+        Some((keys, u64::MAX << (first % block), u64::MAX >> (block - 1 - last % block)))
+    }
+}
+
+/// A payload has 65535 bytes at most, of which 8 are the symbol's name.
+pub(crate) const SYMBOL_BYTES_MAX: u32 = 65_408;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(content: u64) -> Layout {
+        let lens = [10, content, 0];
+        let announcement = Announcement { lens, symbol_bytes: 100, object: [0; 32], digests: None };
+        Layout::new(&announcement).unwrap()
+    }
+
+    #[test]
+    fn short_ends_are_where_they_belong() {
+        let layout = layout(6400 * 2 + 250);
+        let keys = layout.keys(Part::Content);
+        assert_eq!(keys, 1 << 32..(1 << 32) + 3);
+        let last = keys.end - 1;
+        assert_eq!((layout.symbols(keys.start), layout.symbols(last)), (64, 3));
+        assert_eq!((layout.mask(keys.start), layout.mask(last)), (u64::MAX, 7));
+        assert_eq!(layout.extent(last, 2), (13_000, 50));
+        assert_eq!((layout.symbol_len(last, 2), layout.symbol_len(last, 64)), (50, 100));
+        assert!(layout.has(0) && !layout.has(1) && !layout.has(keys.end) && !layout.has(2 << 32));
+        assert!(!layout.has(u64::MAX));
+    }
+
+    #[test]
+    fn ranges_of_bytes_touch_whole_symbols() {
+        let layout = layout(6400 * 3);
+        let base = 1 << 32;
+        for (bytes, want) in [
+            (0..1, Some((base..base + 1, u64::MAX, 1))),
+            (99..101, Some((base..base + 1, u64::MAX, 3))),
+            (6300..6500, Some((base..base + 2, 1 << 63, 1))),
+            (6400..12_800, Some((base + 1..base + 2, u64::MAX, u64::MAX))),
+            (19_100..u64::MAX, Some((base + 2..base + 3, 1 << 63, u64::MAX))),
+            (5..5, None),
+            (90_000..90_001, None),
+        ] {
+            assert_eq!(layout.touched(&bytes), want, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn absurd_announcements_have_no_layout() {
+        for (lens, symbol_bytes) in
+            [([0; 3], 0), ([0; 3], 1), ([0; 3], 3), ([0; 3], 65_410), ([0, u64::MAX, 0], 2)]
+        {
+            let announcement = Announcement { lens, symbol_bytes, object: [0; 32], digests: None };
+            assert_eq!(Layout::new(&announcement), None, "{announcement:?}");
+        }
+    }
+}

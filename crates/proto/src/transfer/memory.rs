@@ -1,0 +1,203 @@
+//! A flow's data as an object, for simulations: without manifest and digests, from the content of
+//! the flow, and in order to the application.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::layout::BLOCK_SYMBOLS;
+use super::{Announcement, Part, Store, StoreError, StoreProgress, Supply, SupplyError, Verdict};
+use crate::content::Content;
+
+/// Content as an object that is nothing else.
+pub struct ContentSupply {
+    content: Box<dyn Content>,
+    len: u64,
+}
+
+impl ContentSupply {
+    /// All of `content`; of content without end as much as an object can have with symbols of
+    /// `symbol_bytes`, which no run comes to the end of.
+    pub fn new(content: Box<dyn Content>, symbol_bytes: u16) -> Self {
+        let block = u64::from(BLOCK_SYMBOLS) * u64::from(symbol_bytes);
+        let len = content.len().unwrap_or(u64::from(u32::MAX) * block);
+        Self { content, len }
+    }
+}
+
+impl Supply for ContentSupply {
+    fn len(&self, part: Part) -> u64 {
+        if part == Part::Content { self.len } else { 0 }
+    }
+
+    fn object(&self) -> [u8; 32] {
+        // Who it is nobody asks: a flow has one object.
+        [0; 32]
+    }
+
+    fn digests(&mut self) -> Result<Option<[u8; 32]>, SupplyError> {
+        Ok(Some([0; 32]))
+    }
+
+    fn read(
+        &mut self,
+        part: Part,
+        offset: u64,
+        len: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<u32, SupplyError> {
+        if part != Part::Content {
+            return Err(SupplyError { reason: "there is nothing but content".to_string() });
+        }
+        Ok(self.content.read(offset, len, out))
+    }
+}
+
+/// Content in memory that goes to the application in order, each byte once. What was delivered is
+/// forgotten, except the last of it: blocks of which a part was delivered may still need it.
+#[derive(Debug, Default)]
+pub struct InOrder {
+    len: u64,
+    /// All before this has been delivered.
+    next: u64,
+    /// What is here from some offset on: bytes, or so many zeros. Apart, and perhaps side by side.
+    held: BTreeMap<u64, Piece>,
+    delivered: VecDeque<(Vec<u8>, u32)>,
+    /// How much of what was delivered is kept.
+    kept: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Piece {
+    Bytes(Vec<u8>),
+    Zeros(u64),
+}
+
+impl Piece {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Zeros(zeros) => *zeros,
+        }
+    }
+}
+
+impl InOrder {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn deliver(&mut self) {
+        while let Some(piece) = self.held.get(&self.next) {
+            let (bytes, zeros) = match piece {
+                Piece::Bytes(bytes) => (bytes.clone(), 0),
+                // Pieces are symbols, of less than 2^16 bytes.
+                Piece::Zeros(zeros) => (Vec::new(), *zeros as u32),
+            };
+            self.next += piece.len();
+            self.delivered.push_back((bytes, zeros));
+        }
+        let keep_from = self.next.saturating_sub(self.kept);
+        while let Some((&offset, piece)) = self.held.first_key_value()
+            && offset + piece.len() <= keep_from
+        {
+            self.held.pop_first();
+        }
+    }
+}
+
+impl Store for InOrder {
+    fn announce(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
+        self.len = announcement.len(Part::Content);
+        // A block is read back while it is incomplete, and so while its start is not delivered.
+        self.kept = 64 * u64::from(announcement.symbol_bytes);
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        _part: Part,
+        offset: u64,
+        bytes: &[u8],
+        zeros: u32,
+    ) -> Result<(), StoreError> {
+        let piece = if bytes.is_empty() {
+            Piece::Zeros(u64::from(zeros))
+        } else {
+            let mut piece = bytes.to_vec();
+            piece.resize(bytes.len() + zeros as usize, 0);
+            Piece::Bytes(piece)
+        };
+        self.held.insert(offset, piece);
+        self.deliver();
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        _part: Part,
+        offset: u64,
+        len: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        let wanted = offset..offset + u64::from(len);
+        let mut at = offset;
+        while at < wanted.end {
+            let found = self.held.range(..=at).next_back();
+            let found = found.filter(|(start, piece)| at < **start + piece.len());
+            let Some((&start, piece)) = found else {
+                return Err(StoreError { reason: "it is not here any more".to_string() });
+            };
+            let end = (start + piece.len()).min(wanted.end);
+            match piece {
+                // Lengths are those of symbols.
+                Piece::Bytes(bytes) => {
+                    out.extend_from_slice(&bytes[(at - start) as usize..(end - start) as usize]);
+                }
+                Piece::Zeros(_) => out.resize(out.len() + (end - at) as usize, 0),
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    fn open(&mut self) -> Result<StoreProgress<Vec<Range<u64>>>, StoreError> {
+        Ok(StoreProgress::Done(Vec::new()))
+    }
+
+    fn verify(&mut self) -> Result<StoreProgress<Verdict>, StoreError> {
+        // All came from the source under checksums; the simulator compares digests of its own.
+        Ok(StoreProgress::Done(Verdict::Intact))
+    }
+
+    fn poll_delivered(&mut self) -> Option<(Vec<u8>, u32)> {
+        self.delivered.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_in_order_whatever_order_they_came_in() {
+        let mut store = InOrder::new();
+        let announcement =
+            Announcement { lens: [0, 12, 0], symbol_bytes: 4, object: [0; 32], digests: None };
+        store.announce(&announcement).unwrap();
+        store.write(Part::Content, 8, &[9, 10, 11, 12], 0).unwrap();
+        store.write(Part::Content, 4, &[], 4).unwrap();
+        assert_eq!(store.poll_delivered(), None);
+        let mut back = Vec::new();
+        store.read(Part::Content, 6, 4, &mut back).unwrap();
+        assert_eq!(back, [0, 0, 9, 10]);
+        store.write(Part::Content, 0, &[1, 2], 2).unwrap();
+        let all: Vec<_> = core::iter::from_fn(|| store.poll_delivered()).collect();
+        assert_eq!(all[0], ([1, 2, 0, 0].to_vec(), 0));
+        assert_eq!((all[1].1, all[2].0.len()), (4, 4));
+        assert!(store.read(Part::Content, 12, 1, &mut back).is_err());
+    }
+}

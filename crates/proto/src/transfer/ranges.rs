@@ -1,0 +1,161 @@
+//! Sets of blocks as ranges.
+
+use alloc::collections::BTreeMap;
+use core::ops::Range;
+
+/// A set of numbers, kept as ranges that lie apart. Operations take time logarithmic in their
+/// number, and linear in what they join or cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RangeSet {
+    /// The first of each range, and one past its last.
+    ranges: BTreeMap<u64, u64>,
+}
+
+impl RangeSet {
+    pub(super) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// How many ranges there are.
+    pub(super) fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.ranges.iter().map(|(&start, &end)| start..end)
+    }
+
+    pub(super) fn contains(&self, x: u64) -> bool {
+        self.ranges.range(..=x).next_back().is_some_and(|(_, &end)| x < end)
+    }
+
+    /// The least member that is not below `x`.
+    pub(super) fn first_from(&self, x: u64) -> Option<u64> {
+        if self.contains(x) {
+            return Some(x);
+        }
+        self.ranges.range(x..).next().map(|(&start, _)| start)
+    }
+
+    pub(super) fn insert(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        let Range { mut start, mut end } = range;
+        if let Some((&before, &before_end)) = self.ranges.range(..=start).next_back()
+            && before_end >= start
+        {
+            (start, end) = (before, end.max(before_end));
+        }
+        while let Some((&next, &next_end)) = self.ranges.range(start..=end).next() {
+            self.ranges.remove(&next);
+            end = end.max(next_end);
+        }
+        self.ranges.insert(start, end);
+    }
+
+    pub(super) fn remove(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        if let Some((_, before_end)) = self.ranges.range_mut(..range.start).next_back()
+            && *before_end > range.start
+        {
+            let end = core::mem::replace(before_end, range.start);
+            if end > range.end {
+                self.ranges.insert(range.end, end);
+            }
+        }
+        while let Some((&start, &end)) = self.ranges.range(range.clone()).next() {
+            self.ranges.remove(&start);
+            if end > range.end {
+                self.ranges.insert(range.end, end);
+            }
+        }
+    }
+
+    /// The parts of the set that lie in `range`.
+    pub(super) fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let first = self.ranges.range(..range.start).next_back();
+        // An inverted range would panic.
+        let end = range.end.max(range.start);
+        let rest = self.ranges.range(range.start..end);
+        first.into_iter().chain(rest).filter_map(move |(&from, &to)| {
+            let cut = from.max(range.start)..to.min(end);
+            (!cut.is_empty()).then_some(cut)
+        })
+    }
+
+    /// Joins the nearest ranges until there are no more than `max`: what lies between is in the set
+    /// then. Ranges with a multiple of 2^32 between them stay apart.
+    pub(super) fn limit(&mut self, max: usize) {
+        while self.ranges.len() > max {
+            let mut nearest: Option<(u64, u64, u64)> = None;
+            let mut last: Option<(u64, u64)> = None;
+            for (&start, &end) in &self.ranges {
+                if let Some((before, before_end)) = last
+                    && before >> 32 == start >> 32
+                    && nearest.is_none_or(|(gap, ..)| start - before_end < gap)
+                {
+                    nearest = Some((start - before_end, before, start));
+                }
+                last = Some((start, end));
+            }
+            let Some((_, before, start)) = nearest else { return };
+            self.insert(before..start);
+        }
+    }
+
+    /// How many members there are.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> u64 {
+        self.iter().map(|range| range.end - range.start).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use alloc::vec::Vec;
+    use faircast_base::{NodeId, Purpose, Rng};
+
+    #[test]
+    fn it_behaves_as_a_set() {
+        let mut rng = Rng::new(3, NodeId(0), Purpose::Fault);
+        let (mut set, mut model) = (RangeSet::default(), BTreeSet::new());
+        for round in 0..3000 {
+            let start = rng.below(100);
+            let range = start..start + rng.below(12);
+            if rng.below(2) == 0 {
+                set.insert(range.clone());
+                model.extend(range.clone());
+            } else {
+                set.remove(range.clone());
+                model.retain(|x| !range.contains(x));
+            }
+            let members: Vec<u64> = set.iter().flatten().collect();
+            assert_eq!(members, model.iter().copied().collect::<Vec<_>>(), "round {round}");
+            let apart: Vec<_> = set.iter().collect();
+            assert!(apart.windows(2).all(|pair| pair[0].end < pair[1].start), "round {round}");
+            let x = rng.below(120);
+            assert_eq!(set.contains(x), model.contains(&x));
+            assert_eq!(set.first_from(x), model.range(x..).next().copied());
+            let window = x..x + rng.below(20);
+            let within: Vec<u64> = set.within(window.clone()).flatten().collect();
+            assert_eq!(within, model.range(window).copied().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn too_many_ranges_are_joined_across_the_least_gaps() {
+        let mut set = RangeSet::default();
+        for range in [0..1, 10..11, 13..14, 30..31, 1 << 32..1 + (1 << 32)] {
+            set.insert(range);
+        }
+        set.limit(4);
+        assert_eq!(set.iter().collect::<Vec<_>>()[1], 10..14);
+        set.limit(1);
+        assert_eq!((set.len(), set.count()), (2, 32), "parts stay apart");
+    }
+}

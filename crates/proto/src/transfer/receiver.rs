@@ -1,0 +1,458 @@
+//! The receiving end of a transfer.
+
+mod asks;
+mod blocks;
+mod input;
+mod member;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use faircast_base::{Cx, Duration, Event, Seq, Time};
+
+use self::asks::Asks;
+use self::blocks::Blocks;
+use self::member::Membership;
+use super::layout::Layout;
+use super::source::write_entries;
+use super::wire::{Claim, Notice, REASON_MAX, cut};
+use super::{
+    Part, Stage, Store, StoreError, StoreProgress, Transfer, TransferReceiverSetup, TransferStatus,
+    Verdict,
+};
+use crate::control::ReceiverFeedback;
+use crate::endpoint::{PgmReceiver, ReceiverConfig};
+use crate::wire::pgm::{OptionType, Packet};
+use crate::{AppEvent, Datagram, Machine, Transmit};
+
+/// The receiver of an object: joins, asks for what it lacks, restores blocks from parity, and says
+/// when it is done.
+///
+/// Below it a PGM receiver without repair watches the sequence numbers for congestion control.
+pub struct ObjectReceiver<F: ReceiverFeedback> {
+    pgm: PgmReceiver<F>,
+    /// Makes the scheme's side anew for a source that has begun anew.
+    make: Box<dyn Fn() -> F + Send>,
+    config: ReceiverConfig,
+    store: Box<dyn Store>,
+    phase: Phase,
+    object: Option<Object>,
+    blocks: Blocks,
+    asks: Asks,
+    member: Membership,
+    /// When the store is asked again.
+    poll_at: Option<Time>,
+    /// How often a part came that was not what had been announced.
+    mismatches: u32,
+    bytes_found: u64,
+    counts: Counts,
+    /// What the measure of loss has seen.
+    seen: (u64, u64),
+    reason: Option<String>,
+    events: VecDeque<AppEvent>,
+}
+
+/// What is known of the object.
+#[derive(Clone, Copy, Debug)]
+struct Object {
+    notice: Notice,
+    layout: Layout,
+    /// The SPM that told it.
+    spm: Seq,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    symbols: u64,
+    parity: u64,
+    useless: u64,
+}
+
+/// Where a receiver is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Before its start, or without a source.
+    Listening,
+    /// The manifest is wanted.
+    Manifest,
+    /// The store looks what is there already.
+    Opening,
+    /// Content and digests are wanted.
+    Content,
+    /// The store compares.
+    Verifying,
+    /// All is there and intact.
+    Done,
+    /// It has ended without.
+    Failed,
+}
+
+impl Phase {
+    fn is_over(self) -> bool {
+        matches!(self, Self::Done | Self::Failed)
+    }
+}
+
+impl<F: ReceiverFeedback> ObjectReceiver<F> {
+    /// A receiver as `setup` describes it; `make` makes its side of the scheme.
+    pub fn new(setup: TransferReceiverSetup<'_>, make: Box<dyn Fn() -> F + Send>) -> Self {
+        let mut config = ReceiverConfig::from_options(setup.group, setup.options);
+        config.tsi = Some(setup.tsi);
+        config.data_port = setup.data_port;
+        config.start = setup.start;
+        Self {
+            pgm: PgmReceiver::listening(config.clone(), make()),
+            make,
+            store: setup.store,
+            phase: Phase::Listening,
+            object: None,
+            blocks: Blocks::default(),
+            asks: Asks::new(&config),
+            member: Membership::new(setup.id, setup.node, setup.name),
+            poll_at: None,
+            mismatches: 0,
+            bytes_found: 0,
+            counts: Counts::default(),
+            seen: (0, 0),
+            reason: None,
+            events: VecDeque::new(),
+            config,
+        }
+    }
+
+    /// Its side of the scheme, for tests and statistics.
+    pub fn feedback(&self) -> &F {
+        self.pgm.feedback()
+    }
+
+    /// Bytes of content that are here.
+    fn content_bytes(&self) -> u64 {
+        self.bytes_found + self.blocks.content_bytes
+    }
+
+    /// Goes on where something has come to its end: the manifest, the store's search, all content.
+    fn advance(&mut self, cx: &mut Cx<'_>) {
+        let outcome = match self.phase {
+            Phase::Manifest if self.blocks.left(Part::Manifest) == 0 => self.check_manifest(cx),
+            Phase::Opening => self.poll_open(cx),
+            Phase::Content if self.has_all() => self.check_digests(cx),
+            Phase::Verifying => self.poll_verify(cx),
+            _ => Ok(()),
+        };
+        if let Err(error) = outcome {
+            self.fail(cx, error.reason);
+        }
+    }
+
+    fn has_all(&self) -> bool {
+        let known = self.object.is_some_and(|object| {
+            object.notice.announcement.digests.is_some() || object.layout.len(Part::Digests) == 0
+        });
+        known && self.blocks.left(Part::Content) == 0 && self.blocks.left(Part::Digests) == 0
+    }
+
+    /// Whether a part that has come whole is the one that was announced.
+    fn matches(&mut self, part: Part, wanted: &[u8; 32]) -> Result<bool, StoreError> {
+        let Some(object) = self.object else { return Ok(false) };
+        let (len, mut hasher, mut buffer) =
+            (object.layout.len(part), blake3::Hasher::new(), Vec::new());
+        let mut offset = 0;
+        while offset < len {
+            // At most as large as the piece.
+            let piece = (len - offset).min(HASHED_AT_ONCE) as u32;
+            buffer.clear();
+            self.store.read(part, offset, piece, &mut buffer)?;
+            hasher.update(&buffer);
+            offset += u64::from(piece);
+        }
+        Ok(hasher.finalize() == *wanted)
+    }
+
+    /// A part is not what was announced: it is asked for again, some times.
+    fn mismatch(&mut self, cx: &mut Cx<'_>, part: Part) -> Result<(), StoreError> {
+        self.mismatches += 1;
+        let Some(object) = self.object else { return Ok(()) };
+        if self.mismatches > MISMATCHES_MAX {
+            let what = if part == Part::Manifest { "manifest" } else { "list of digests" };
+            let reason = alloc::format!("the {what} that came is not the one that was announced");
+            return Err(StoreError { reason });
+        }
+        self.blocks.want_part(&object.layout, part);
+        self.asks.want(cx, object.layout.keys(part), false);
+        Ok(())
+    }
+
+    fn check_manifest(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
+        let Some(object) = self.object else { return Ok(()) };
+        let empty = object.layout.len(Part::Manifest) == 0;
+        let hash = object.notice.announcement.object;
+        // Without a manifest the name of an object is whatever its source chose.
+        if !empty && !self.matches(Part::Manifest, &hash)? {
+            return self.mismatch(cx, Part::Manifest);
+        }
+        self.phase = Phase::Opening;
+        self.poll_open(cx)
+    }
+
+    fn poll_open(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
+        let found = match self.store.open()? {
+            StoreProgress::Pending => {
+                self.poll_at = Some(cx.now + POLL_INTERVAL);
+                return Ok(());
+            }
+            StoreProgress::Done(found) => found,
+        };
+        let Some(object) = self.object else { return Ok(()) };
+        self.poll_at = None;
+        self.phase = Phase::Content;
+        let layout = object.layout;
+        self.blocks.want_part(&layout, Part::Content);
+        self.blocks.want_part(&layout, Part::Digests);
+        let before = self.blocks.content_lacking(&layout);
+        found.iter().for_each(|range| self.blocks.found(&layout, range));
+        self.bytes_found = before - self.blocks.content_lacking(&layout);
+        self.member.claim(cx, Claim::Receiving, String::new());
+        let fresh = object.notice.position.is_none();
+        self.asks.want_lacking(cx, &layout, &self.blocks, fresh);
+        self.advance(cx);
+        Ok(())
+    }
+
+    fn check_digests(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
+        let Some(object) = self.object else { return Ok(()) };
+        if object.layout.len(Part::Digests) > 0
+            && let Some(hash) = object.notice.announcement.digests
+            && !self.matches(Part::Digests, &hash)?
+        {
+            return self.mismatch(cx, Part::Digests);
+        }
+        self.phase = Phase::Verifying;
+        self.asks.clear();
+        self.poll_verify(cx)
+    }
+
+    fn poll_verify(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
+        match self.store.verify()? {
+            StoreProgress::Pending => self.poll_at = Some(cx.now + POLL_INTERVAL),
+            StoreProgress::Done(Verdict::Intact) => {
+                self.poll_at = None;
+                self.phase = Phase::Done;
+                let bytes = self.content_bytes();
+                cx.emit(Event::Completed { bytes });
+                self.events.push_back(AppEvent::Completed);
+                self.member.claim(cx, Claim::Done, String::new());
+            }
+            StoreProgress::Done(Verdict::Damaged(ranges)) => {
+                self.poll_at = None;
+                self.phase = Phase::Content;
+                let Some(object) = self.object else { return Ok(()) };
+                let layout = object.layout;
+                let before = self.blocks.content_lacking(&layout);
+                ranges.iter().for_each(|range| self.blocks.damaged(&layout, range));
+                let lost = self.blocks.content_lacking(&layout) - before;
+                if lost == 0 {
+                    let reason = "the content is damaged, and nobody knows where".to_string();
+                    return Err(StoreError { reason });
+                }
+                self.blocks.content_bytes = self.content_bytes().saturating_sub(lost);
+                self.bytes_found = 0;
+                self.asks.want_lacking(cx, &layout, &self.blocks, false);
+            }
+        }
+        Ok(())
+    }
+
+    /// It cannot go on.
+    fn fail(&mut self, cx: &mut Cx<'_>, reason: String) {
+        if self.phase.is_over() {
+            return;
+        }
+        self.phase = Phase::Failed;
+        self.poll_at = None;
+        self.asks.clear();
+        self.member.claim(cx, Claim::Failed, cut(&reason, REASON_MAX).to_string());
+        self.reason = Some(reason);
+        self.events.push_back(AppEvent::Gone);
+    }
+
+    /// Nothing more is to be said: the scheme's side says that it leaves.
+    fn rest(&mut self, cx: &mut Cx<'_>) {
+        if self.pgm.is_joined() {
+            self.pgm.handle_close(cx);
+        }
+    }
+
+    /// A source that has fallen silent, or said that it ends.
+    fn watch_source(&mut self, cx: &mut Cx<'_>) {
+        let gone = self.config.start <= cx.now && !self.pgm.is_joined();
+        if gone && !self.phase.is_over() {
+            self.fail(cx, "the source has fallen silent".to_string());
+        }
+    }
+
+    /// The share of packets lost since the last message.
+    fn measure_loss(&mut self) {
+        let (all, lost) = self.pgm.extent();
+        let (new, missing) = (all.saturating_sub(self.seen.0), lost.saturating_sub(self.seen.1));
+        if new > 0 {
+            let share = (missing.min(new)) as f64 / new as f64;
+            self.member.loss += (share - self.member.loss) / 4.0;
+            self.seen = (all, lost);
+        }
+    }
+
+    fn write_message(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let bytes = self.content_bytes();
+        let message = self.member.take_due(bytes)?;
+        let mut value = Vec::new();
+        message.encode(&mut value);
+        self.pgm.write_request(buf, |encoder| {
+            encoder.raw_option(OptionType::MEMBER, 0, &value);
+        })
+    }
+
+    fn write_want(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if !self.asks.has_due() || !self.may_ask() {
+            return None;
+        }
+        let entries = self.asks.take_due(&self.blocks);
+        if entries.is_empty() {
+            return None;
+        }
+        self.pgm.write_null_nak(cx, buf, |encoder| {
+            write_entries(encoder, OptionType::WANT, &entries);
+        })
+    }
+
+    /// Whether requests would be heard.
+    fn may_ask(&self) -> bool {
+        self.member.welcome && !self.member.deferred && self.pgm.source().is_some()
+    }
+}
+
+impl<F: ReceiverFeedback> Machine for ObjectReceiver<F> {
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        if !self.pgm.is_joined() {
+            return;
+        }
+        let outcome = Packet::decode(datagram.bytes, datagram.zeros)
+            .map_err(Into::into)
+            .and_then(|packet| self.take_packet(cx, &datagram, &packet));
+        if let Err(reason) = outcome {
+            cx.emit(Event::BadInput { reason });
+        }
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.pgm.handle_timeout(cx);
+        self.watch_source(cx);
+        if self.poll_at.is_some_and(|at| at <= cx.now) {
+            self.poll_at = None;
+            self.advance(cx);
+        }
+        if self.member.next_timeout().is_some_and(|at| at <= cx.now) {
+            self.measure_loss();
+            if self.member.on_timeout(cx) {
+                self.rest(cx);
+            }
+        }
+        if let Some(object) = self.object
+            && self.asks.next_timeout().is_some_and(|at| at <= cx.now)
+        {
+            let can_ask = self.may_ask();
+            self.asks.on_timeout(cx, &object.layout, &mut self.blocks, can_ask);
+        }
+    }
+
+    fn handle_close(&mut self, cx: &mut Cx<'_>) {
+        if !self.phase.is_over() {
+            self.phase = Phase::Failed;
+            self.asks.clear();
+            self.poll_at = None;
+            self.reason = Some("it was told to leave".to_string());
+            if self.object.is_some() {
+                self.member.leave(cx);
+            }
+        }
+        // What it owes is said first: see `poll_transmit`.
+        if !self.member.has_due() {
+            self.rest(cx);
+        }
+    }
+
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if let Some(message) = self.write_message(buf) {
+            return Some(message);
+        }
+        if self.member.has_left() {
+            self.rest(cx);
+        }
+        if let Some(want) = self.write_want(cx, buf) {
+            return Some(want);
+        }
+        self.pgm.poll_transmit(cx, buf)
+    }
+
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        while self.pgm.poll_event().is_some() {}
+        if let Some((bytes, zeros)) = self.store.poll_delivered() {
+            return Some(AppEvent::Delivered { bytes, zeros });
+        }
+        self.events.pop_front()
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        let pgm = self.pgm.next_timeout()?;
+        let others = [self.poll_at, self.member.next_timeout(), self.asks.next_timeout()];
+        Some(others.into_iter().flatten().fold(pgm, Time::min))
+    }
+}
+
+impl<F: ReceiverFeedback<Report: Send> + Send> Transfer for ObjectReceiver<F> {
+    fn status(&self) -> TransferStatus {
+        let stage = match self.phase {
+            Phase::Listening | Phase::Manifest | Phase::Opening => Stage::Gathering,
+            Phase::Content => Stage::Sending,
+            Phase::Verifying => Stage::Verifying,
+            Phase::Done => Stage::Finished,
+            Phase::Failed => Stage::Failed,
+        };
+        TransferStatus {
+            stage,
+            bytes_total: self.object.map(|object| object.layout.len(Part::Content)),
+            bytes_done: self.content_bytes(),
+            bytes_found: self.bytes_found,
+            symbols: self.counts.symbols,
+            parity: self.counts.parity,
+            repairs: self.counts.useless,
+            requests: self.asks.sent,
+            rate_bits_per_s: None,
+            rtt: self.asks.round_trip(),
+            limiting: None,
+            members: Vec::new(),
+            reason: self.reason.clone(),
+        }
+    }
+}
+
+/// How often the store is asked whether it has come to its end.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How much of a part is hashed at once.
+const HASHED_AT_ONCE: u64 = 1 << 16;
+
+/// How often a part may come that is not the one announced: a wrong checksum is right once in 2^16.
+const MISMATCHES_MAX: u32 = 3;
+
+impl<F: ReceiverFeedback> fmt::Debug for ObjectReceiver<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ObjectReceiver")
+            .field("phase", &self.phase)
+            .field("asks", &self.asks)
+            .field("member", &self.member)
+            .finish_non_exhaustive()
+    }
+}

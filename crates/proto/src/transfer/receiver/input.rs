@@ -1,0 +1,240 @@
+//! What a receiver does with packets from its source.
+
+use alloc::string::ToString;
+
+use faircast_base::{BadInput, Cx, Event, Seq};
+
+use super::blocks::Taken;
+use super::member::News;
+use super::{Object, ObjectReceiver, Phase};
+use crate::control::ReceiverFeedback;
+use crate::endpoint::PgmReceiver;
+use crate::transfer::Part;
+use crate::transfer::layout::{BLOCK_SYMBOLS, Layout, block_of, part_of};
+use crate::transfer::wire::{Answer, Entry, Notice, SymbolName};
+use crate::wire::pgm::{Body, OptionType, Packet, Spm};
+use crate::{Datagram, Machine};
+
+impl<F: ReceiverFeedback> ObjectReceiver<F> {
+    pub(super) fn take_packet(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+    ) -> Result<(), BadInput> {
+        let port = packet.header.data_port(packet.kind()) == self.config.data_port;
+        if !port || self.config.tsi.is_some_and(|tsi| tsi != packet.tsi()) {
+            return Err(BadInput::Foreign);
+        }
+        match packet.body {
+            Body::Odata(data) => {
+                let newest = self.pgm.highest().is_none_or(|highest| data.sequence.after(highest));
+                self.pgm.handle_packet(cx, datagram, packet);
+                self.take_symbol(cx, packet, newest)
+            }
+            Body::Spm(spm) => self.take_spm(cx, datagram, packet, spm),
+            Body::Ncf(nak) if packet.options.has(OptionType::CONFIRM) => {
+                if nak.group != self.config.group {
+                    return Err(BadInput::Foreign);
+                }
+                self.take_confirmation(cx, packet)
+            }
+            _ => {
+                self.pgm.handle_packet(cx, datagram, packet);
+                Ok(())
+            }
+        }
+    }
+
+    fn take_spm(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+        spm: Spm,
+    ) -> Result<(), BadInput> {
+        let notice = match packet.options.find(OptionType::OBJECT) {
+            Some(option) => Notice::decode(option.value).ok_or(BadInput::Malformed)?,
+            None => {
+                self.pgm.handle_packet(cx, datagram, packet);
+                return Ok(());
+            }
+        };
+        let again = self.object.is_some_and(|object| object.notice.epoch != notice.epoch);
+        if again {
+            self.begin_again(cx);
+        }
+        self.pgm.handle_packet(cx, datagram, packet);
+        let outcome = match self.object {
+            None => self.take_first_notice(cx, notice, spm.sequence),
+            Some(object) if again || spm.sequence.after(object.spm) => {
+                self.take_notice(cx, object, notice, spm.sequence)
+            }
+            Some(_) => Ok(()),
+        };
+        if let Some(option) = packet.options.find(OptionType::MEMBER) {
+            let answer = Answer::decode(option.value).ok_or(BadInput::Malformed)?;
+            self.take_answer(cx, answer);
+        }
+        if packet.options.has(OptionType::FIN) && !self.phase.is_over() && !self.has_all() {
+            self.fail(cx, "the source ended before everything was here".to_string());
+        }
+        outcome
+    }
+
+    /// The source has been started again: its numbers are new, what is here stays.
+    fn begin_again(&mut self, cx: &mut Cx<'_>) {
+        self.pgm = PgmReceiver::listening(self.config.clone(), (self.make)());
+        self.pgm.handle_timeout(cx);
+        self.seen = (0, 0);
+        if let Some(object) = self.object
+            && !self.phase.is_over()
+        {
+            self.asks.restart(cx, &object.layout, &self.blocks);
+            self.member.join(cx);
+        }
+    }
+
+    fn take_first_notice(
+        &mut self,
+        cx: &mut Cx<'_>,
+        notice: Notice,
+        spm: Seq,
+    ) -> Result<(), BadInput> {
+        if self.phase != Phase::Listening {
+            return Ok(());
+        }
+        let layout = Layout::new(&notice.announcement).ok_or(BadInput::Absurd)?;
+        self.object = Some(Object { notice, layout, spm });
+        self.member.set_interval(notice.status_interval);
+        self.member.join(cx);
+        if let Err(error) = self.store.announce(&notice.announcement) {
+            self.fail(cx, error.reason);
+            return Ok(());
+        }
+        self.phase = Phase::Manifest;
+        self.blocks.want_part(&layout, Part::Manifest);
+        self.asks.want(cx, layout.keys(Part::Manifest), false);
+        self.advance(cx);
+        Ok(())
+    }
+
+    fn take_notice(
+        &mut self,
+        cx: &mut Cx<'_>,
+        object: Object,
+        notice: Notice,
+        spm: Seq,
+    ) -> Result<(), BadInput> {
+        let (old, new) = (object.notice.announcement, notice.announcement);
+        if (old.lens, old.symbol_bytes, old.object) != (new.lens, new.symbol_bytes, new.object) {
+            self.fail(cx, "the source now sends something else".to_string());
+            return Err(BadInput::Foreign);
+        }
+        self.object = Some(Object { notice, spm, ..object });
+        self.member.set_interval(notice.status_interval);
+        if self.phase.is_over() {
+            return Ok(());
+        }
+        if notice.exhausted && !self.member.deferred {
+            let sent = [true, notice.begun, new.digests.is_some()];
+            self.asks.on_exhausted(cx, &object.layout, &mut self.blocks, sent);
+        }
+        if new.digests.is_some() && old.digests.is_none() {
+            self.advance(cx);
+        }
+        Ok(())
+    }
+
+    fn take_answer(&mut self, cx: &mut Cx<'_>, answer: Answer) {
+        match self.member.take(cx, answer) {
+            News::Nothing => {}
+            News::Recalled => {
+                if let Some(object) = self.object {
+                    self.asks.restart(cx, &object.layout, &self.blocks);
+                }
+            }
+            News::Refused => self.fail(cx, "the source has no room for more receivers".to_string()),
+            News::Noted => self.rest(cx),
+        }
+    }
+
+    fn take_confirmation(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>) -> Result<(), BadInput> {
+        let Some(object) = self.object else { return Ok(()) };
+        let options = packet.options.iter().filter(|option| option.kind == OptionType::CONFIRM);
+        for option in options {
+            for entry in Entry::decode_all(option.value).ok_or(BadInput::Malformed)? {
+                let (Entry::Run { first: key, .. } | Entry::Block { key, .. }) = entry;
+                if !object.layout.has(key) {
+                    return Err(BadInput::Absurd);
+                }
+                self.asks.on_confirmed(cx.now, &self.blocks, entry);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_symbol(
+        &mut self,
+        cx: &mut Cx<'_>,
+        packet: &Packet<'_>,
+        newest: bool,
+    ) -> Result<(), BadInput> {
+        let Some(object) = self.object else { return Ok(()) };
+        if self.phase.is_over() {
+            return Ok(());
+        }
+        let (name, bytes) = SymbolName::decode(packet.payload.bytes).ok_or(BadInput::Malformed)?;
+        let (layout, zeros) = (object.layout, packet.payload.zeros);
+        let parity = name.symbol >= BLOCK_SYMBOLS;
+        if !layout.has(name.key) || !parity && name.symbol >= layout.symbols(name.key) {
+            return Err(BadInput::Absurd);
+        }
+        let len = bytes.len() as u64 + u64::from(zeros);
+        if len != u64::from(layout.symbol_len(name.key, name.symbol)) {
+            return Err(BadInput::Malformed);
+        }
+        if part_of(name.key) != Part::Manifest
+            && !matches!(self.phase, Phase::Content | Phase::Verifying)
+        {
+            // Nobody knows yet where it goes.
+            return Ok(());
+        }
+        if newest && !name.repair {
+            self.asks.on_swept(cx, &layout, &mut self.blocks, name.key);
+        }
+        let before = self.blocks.content_bytes;
+        let symbol = (name.key, name.symbol);
+        let taken = self.blocks.take(&layout, self.store.as_mut(), symbol, bytes, zeros);
+        let taken = match taken {
+            Ok(taken) => taken,
+            Err(error) => {
+                self.fail(cx, error.reason);
+                return Ok(());
+            }
+        };
+        if parity {
+            self.counts.parity += 1;
+        } else {
+            self.counts.symbols += 1;
+        }
+        let fresh = self.blocks.content_bytes - before;
+        if fresh > 0 {
+            let block = u64::from(block_of(name.key)) * u64::from(BLOCK_SYMBOLS);
+            let seq = block + u64::from(name.symbol.min(BLOCK_SYMBOLS - 1));
+            // At most a block's 64 symbols of less than 2^16 bytes.
+            cx.emit(Event::Delivered { seq, bytes: fresh as u32 });
+        }
+        match taken {
+            Taken::Completed => {
+                self.asks.on_complete(cx.now, name.key, name.repair);
+                self.advance(cx);
+            }
+            Taken::Fresh if name.repair => self.asks.on_progress(cx.now, name.key),
+            Taken::Fresh => {}
+            Taken::Useless => self.counts.useless += 1,
+            Taken::NoRoom => return Err(BadInput::TableFull),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,203 @@
+//! What a receiver tells its source of itself, and when.
+
+use alloc::string::String;
+
+use faircast_base::{Cx, Duration, NodeId, Time};
+
+use crate::transfer::wire::{Answer, Claim, MemberMessage, Status};
+
+/// Time until a message is repeated for the first time, and at most.
+const REPEAT_MIN: Duration = Duration::from_millis(500);
+const REPEAT_MAX: Duration = Duration::from_secs(8);
+
+/// Over so long the first messages of those spread who hear of the source at one moment.
+const JOIN_SPREAD: Duration = Duration::from_millis(200);
+
+/// How often the last word of a receiver is said to a source that does not answer.
+const LAST_WORDS_MAX: u32 = 10;
+
+/// Time between messages of a group of one.
+const STATUS_ALONE: Duration = Duration::from_secs(1);
+
+/// The messages of one receiver.
+#[derive(Debug)]
+pub(super) struct Membership {
+    id: u64,
+    reporter: NodeId,
+    name: String,
+    claim: Claim,
+    reason: String,
+    number: u32,
+    /// Whether the source has answered the present number.
+    answered: bool,
+    /// How often it has been said.
+    said: u32,
+    next_at: Option<Time>,
+    due: bool,
+    interval: Duration,
+    /// Whether the source has ever welcomed it, and whether it is deferred now.
+    pub(super) welcome: bool,
+    pub(super) deferred: bool,
+    pub(super) loss: f64,
+}
+
+/// What an answer means to the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    Nothing,
+    /// It is served again after a time in which it was not.
+    Recalled,
+    Refused,
+    /// Its last word has been heard.
+    Noted,
+}
+
+impl Membership {
+    pub(super) fn new(id: u64, reporter: NodeId, name: String) -> Self {
+        Self {
+            id,
+            reporter,
+            name,
+            claim: Claim::Joined,
+            reason: String::new(),
+            number: 0,
+            answered: false,
+            said: 0,
+            next_at: None,
+            due: false,
+            interval: STATUS_ALONE,
+            welcome: false,
+            deferred: false,
+            loss: 0.0,
+        }
+    }
+
+    /// The source has been heard: time to say that we are here.
+    pub(super) fn join(&mut self, cx: &mut Cx<'_>) {
+        self.change(cx, self.claim, JOIN_SPREAD);
+        self.welcome = false;
+    }
+
+    /// From now on `claim` is so.
+    pub(super) fn claim(&mut self, cx: &mut Cx<'_>, claim: Claim, reason: String) {
+        (self.claim, self.reason) = (claim, reason);
+        // The larger the group, the longer the interval, and the more who say the same now.
+        let spread = self.interval.saturating_sub(STATUS_ALONE) / 5;
+        self.change(cx, claim, spread);
+    }
+
+    fn change(&mut self, cx: &mut Cx<'_>, claim: Claim, spread: Duration) {
+        self.claim = claim;
+        self.number = self.number.wrapping_add(1);
+        (self.answered, self.said) = (false, 0);
+        self.next_at = Some(cx.now + cx.rng.up_to(spread));
+    }
+
+    /// The source says how often it wants to hear of each.
+    pub(super) fn set_interval(&mut self, interval: Duration) {
+        self.interval = interval.clamp(STATUS_ALONE, INTERVAL_MAX);
+    }
+
+    fn is_last_word(&self) -> bool {
+        matches!(self.claim, Claim::Done | Claim::Failed | Claim::Leaving)
+    }
+
+    /// The source has answered.
+    pub(super) fn take(&mut self, cx: &mut Cx<'_>, answer: Answer) -> News {
+        if answer.id != self.id {
+            return News::Nothing;
+        }
+        // What the source says by itself has number 0.
+        let current = answer.number == self.number;
+        match answer.status {
+            Status::Welcome | Status::Deferred if !self.is_last_word() => {
+                let deferred = answer.status == Status::Deferred;
+                let recalled = self.deferred && !deferred;
+                (self.deferred, self.welcome) = (deferred, true);
+                if current && !self.answered {
+                    self.answered = true;
+                    self.plan_status(cx);
+                }
+                if recalled { News::Recalled } else { News::Nothing }
+            }
+            Status::Refused if !self.is_last_word() => News::Refused,
+            Status::Done if self.claim == Claim::Done && current => self.finish(),
+            Status::Gone if current && matches!(self.claim, Claim::Failed | Claim::Leaving) => {
+                self.finish()
+            }
+            _ => News::Nothing,
+        }
+    }
+
+    fn finish(&mut self) -> News {
+        (self.next_at, self.due, self.answered) = (None, false, true);
+        News::Noted
+    }
+
+    fn plan_status(&mut self, cx: &mut Cx<'_>) {
+        let half = self.interval / 2;
+        self.next_at = Some(cx.now + self.interval - half / 2 + cx.rng.up_to(half));
+    }
+
+    /// Returns whether the source has left the last word without an answer for so long that it will
+    /// never come.
+    pub(super) fn on_timeout(&mut self, cx: &mut Cx<'_>) -> bool {
+        if self.next_at.is_none_or(|at| at > cx.now) {
+            return false;
+        }
+        if self.is_last_word() && self.said >= LAST_WORDS_MAX {
+            self.next_at = None;
+            return true;
+        }
+        self.due = true;
+        if self.answered {
+            self.plan_status(cx);
+        } else {
+            // Where many answers are under way, patience grows with the group.
+            let least = REPEAT_MIN.max(self.interval.saturating_sub(STATUS_ALONE) / 4);
+            let wait = least * (1 << self.said.min(4));
+            let wait = wait.min(REPEAT_MAX.max(least));
+            self.next_at = Some(cx.now + wait + cx.rng.up_to(wait / 4));
+        }
+        self.said = self.said.saturating_add(1);
+        false
+    }
+
+    /// It goes; nobody waits for an answer.
+    pub(super) fn leave(&mut self, cx: &mut Cx<'_>) {
+        self.change(cx, Claim::Leaving, Duration::ZERO);
+        (self.next_at, self.due) = (None, true);
+    }
+
+    /// Whether it has said that it goes.
+    pub(super) fn has_left(&self) -> bool {
+        self.claim == Claim::Leaving && !self.due
+    }
+
+    /// Whether a message is to be sent now.
+    pub(super) fn has_due(&self) -> bool {
+        self.due
+    }
+
+    /// A message to send now.
+    pub(super) fn take_due(&mut self, bytes: u64) -> Option<MemberMessage> {
+        core::mem::take(&mut self.due).then(|| MemberMessage {
+            claim: self.claim,
+            ask: !self.answered,
+            loss: (self.loss * 65535.0 + 0.5) as u16,
+            number: self.number,
+            id: self.id,
+            reporter: self.reporter,
+            bytes,
+            name: self.name.clone(),
+            reason: self.reason.clone(),
+        })
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.next_at
+    }
+}
+
+/// A source that asks for rarer words than this is wrong.
+const INTERVAL_MAX: Duration = Duration::from_secs(600);

@@ -1,0 +1,4 @@
+//! Whole transfers.
+
+mod basics;
+mod world;

@@ -1,0 +1,143 @@
+use super::*;
+use alloc::string::ToString;
+use proptest::prelude::*;
+
+fn keys() -> impl Strategy<Value = Key> {
+    (0..3u8, any::<u32>()).prop_map(|(number, block)| key(part(number).unwrap(), block))
+}
+
+fn entries() -> impl Strategy<Value = Entry> {
+    let run = (keys(), 1..1000u32).prop_filter_map("a run stays in its part", |(first, count)| {
+        block_of(first).checked_add(count).map(|_| Entry::Run { first, count })
+    });
+    let block = (keys(), 1..=u64::MAX, any::<bool>())
+        .prop_map(|(key, missing, any)| Entry::Block { key, missing, any });
+    prop_oneof![run, block]
+}
+
+fn notices() -> impl Strategy<Value = Notice> {
+    let announcement = (any::<[u64; 3]>(), any::<u16>(), any::<[u8; 32]>(), any::<[u8; 32]>());
+    let flags = any::<[bool; 4]>();
+    (announcement, flags, any::<u32>(), proptest::option::of(keys()), 0..1u32 << 24).prop_map(
+        |((lens, symbol_bytes, object, digests), flags, ms, position, epoch)| Notice {
+            announcement: Announcement {
+                lens,
+                symbol_bytes,
+                object,
+                digests: flags[1].then_some(digests),
+            },
+            parity: flags[0],
+            begun: flags[2],
+            exhausted: flags[3],
+            status_interval: Duration::from_millis(u64::from(ms)),
+            position,
+            epoch,
+        },
+    )
+}
+
+fn messages() -> impl Strategy<Value = MemberMessage> {
+    let numbers = (any::<u16>(), any::<u32>(), any::<u64>(), any::<u32>(), any::<u64>());
+    (0..5usize, any::<bool>(), numbers, "[ -~é]{0,32}", "[ -~é]{0,60}").prop_map(
+        |(claim, ask, (loss, number, id, reporter, bytes), name, reason)| MemberMessage {
+            claim: Claim::ALL[claim],
+            ask,
+            loss,
+            number,
+            id,
+            reporter: NodeId(reporter),
+            bytes,
+            name,
+            reason,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn everything_comes_back_as_it_was(
+        key in keys(),
+        symbol in 0..128u32,
+        repair in any::<bool>(),
+        list in proptest::collection::vec(entries(), 0..20),
+        notice in notices(),
+        message in messages(),
+        answer in (0..5usize, any::<u32>(), any::<u64>()),
+    ) {
+        let name = SymbolName { key, symbol, repair };
+        let bytes = name.encode();
+        prop_assert_eq!(SymbolName::decode(&bytes), Some((name, &[][..])));
+        let mut bytes = Vec::new();
+        list.iter().for_each(|entry| entry.encode(&mut bytes));
+        prop_assert_eq!(Entry::decode_all(&bytes).unwrap().collect::<Vec<_>>(), list);
+        prop_assert_eq!(Notice::decode(&notice.encode()), Some(notice));
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        prop_assert!(bytes.len() <= 251, "it fits into an option");
+        prop_assert_eq!(MemberMessage::decode(&bytes), Some(message));
+        let answer = Answer { status: Answer::ALL[answer.0], number: answer.1, id: answer.2 };
+        prop_assert_eq!(Answer::decode(&answer.encode()), Some(answer));
+    }
+
+    #[test]
+    fn no_bytes_make_a_decoder_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..260)) {
+        for version in [None, Some(1)] {
+            if let (Some(version), Some(first)) = (version, bytes.first_mut()) {
+                *first = version;
+            }
+            let _ = SymbolName::decode(&bytes);
+            let _ = Entry::decode_all(&bytes).map(Iterator::count);
+            let _ = Notice::decode(&bytes);
+            let _ = MemberMessage::decode(&bytes);
+            let _ = Answer::decode(&bytes);
+        }
+    }
+}
+
+#[test]
+fn forged_fields_are_refused() {
+    let name = SymbolName { key: key(Part::Content, 5), symbol: 7, repair: true }.encode();
+    for (at, value) in [(0, 0), (0, 2), (1, 3), (1, 4), (2, 1), (3, 128)] {
+        let mut forged = name;
+        forged[at] = value;
+        assert_eq!(SymbolName::decode(&forged), None, "byte {at} = {value}");
+    }
+    let mut run = Vec::new();
+    Entry::Run { first: key(Part::Digests, 9), count: 3 }.encode(&mut run);
+    for (at, value) in [(0, 0x83), (0, 0xc2), (0, 0x92), (8, 0), (9, 1), (5, 0xff)] {
+        let mut forged = run.clone();
+        forged[at] = value;
+        let overflows = at == 5;
+        if overflows {
+            forged[1..5].copy_from_slice(&[0xff; 4]);
+        }
+        assert!(Entry::decode_all(&forged).is_none(), "byte {at} = {value}");
+    }
+    assert!(Entry::decode_all(&run[1..]).is_none());
+    let mut empty = Vec::new();
+    Entry::Block { key: 4, missing: 0, any: false }.encode(&mut empty);
+    assert!(Entry::decode_all(&empty).is_none(), "a request for nothing");
+}
+
+#[test]
+fn names_cannot_play_with_terminals() {
+    let mut bytes = Vec::new();
+    let message = MemberMessage {
+        claim: Claim::Failed,
+        ask: true,
+        loss: 0,
+        number: 1,
+        id: 2,
+        reporter: NodeId(3),
+        bytes: 4,
+        name: "a\u{1b}[2J\u{202e}b".to_string(),
+        reason: "é".repeat(100),
+    };
+    message.encode(&mut bytes);
+    let got = MemberMessage::decode(&bytes).unwrap();
+    assert_eq!(got.name, "a?[2J?b");
+    assert_eq!(got.reason, "é".repeat(60), "cut between characters");
+    let at = bytes.len() - 1;
+    bytes[at] = 0xff;
+    assert_eq!(MemberMessage::decode(&bytes), None, "not UTF-8");
+}
