@@ -157,7 +157,7 @@ pub(crate) fn set_mtime(fd: impl AsFd, mtime: Mtime) -> Result<(), Errno> {
 /// seconds, some pairs of them. What is taken for equal is compared by digests in the end.
 pub(crate) fn same_mtime(stat: &Stat, mtime: Mtime) -> bool {
     let seconds = stat.st_mtime;
-    if u64::try_from(stat.st_mtime_nsec) == Ok(mtime.nanos.into()) && seconds == mtime.seconds {
+    if stat.st_mtime_nsec == mtime.nanos.into() && seconds == mtime.seconds {
         return true;
     }
     stat.st_mtime_nsec == 0 && (seconds == mtime.seconds || seconds == mtime.seconds & !1)

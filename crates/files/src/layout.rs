@@ -1,6 +1,7 @@
 //! Where files and their groups lie in the content of an object.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::manifest::{Entry, Manifest};
 
@@ -13,7 +14,7 @@ pub const DIGEST_BYTES: u64 = 32;
 /// the digests are those of all files' groups in the same order.
 #[derive(Debug)]
 pub(crate) struct Layout {
-    pub(crate) manifest: Manifest,
+    pub(crate) manifest: Arc<Manifest>,
     files: Vec<Place>,
     groups: u32,
 }
@@ -56,7 +57,7 @@ impl Layout {
                 groups += u32::try_from(found.size().div_ceil(GROUP_BYTES)).expect("limited");
             }
         }
-        Self { manifest, files, groups }
+        Self { manifest: Arc::new(manifest), files, groups }
     }
 
     pub(crate) fn files(&self) -> u32 {

@@ -15,10 +15,12 @@ pub mod name;
 mod store;
 mod supply;
 mod table;
+#[cfg(test)]
+mod testing;
 
 pub use error::FilesError;
 pub use hash::file_hash;
 pub use layout::{DIGEST_BYTES, GROUP_BYTES};
 pub use manifest::{Manifest, ManifestError};
 pub use store::{FilesStore, StoreCounts, StoreHandle, StoreOptions, clean};
-pub use supply::{FilesSupply, SupplyCounts, SupplyHandle, Warning};
+pub use supply::{FileHash, FilesSupply, SupplyCounts, SupplyHandle, Warning};

@@ -1,13 +1,14 @@
 //! How far a store is, for those who watch.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use super::worker::Shared;
+use crate::manifest::Manifest;
 
 /// Counted by the store and its thread.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
+    pub(crate) manifest: OnceLock<Arc<Manifest>>,
     pub(crate) files: AtomicU32,
     pub(crate) files_done: AtomicU32,
     pub(crate) bytes: AtomicU64,
@@ -32,17 +33,17 @@ impl Counters {
 /// A view of a store for those who watch, usable while a transfer has it.
 #[derive(Clone, Debug)]
 pub struct StoreHandle {
-    shared: Arc<Shared>,
+    counters: Arc<Counters>,
 }
 
 impl StoreHandle {
-    pub(super) const fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
+    pub(super) const fn new(counters: Arc<Counters>) -> Self {
+        Self { counters }
     }
 
     /// How far it is.
     pub fn counts(&self) -> StoreCounts {
-        let counters = &self.shared.counters;
+        let counters = &self.counters;
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         StoreCounts {
             files: counters.files.load(Ordering::Relaxed),
@@ -58,7 +59,7 @@ impl StoreHandle {
 
     /// What is received, once the list of files is there and taken.
     pub fn manifest(&self) -> Option<&crate::Manifest> {
-        self.shared.files.get().map(|files| &files.layout.manifest)
+        self.counters.manifest.get().map(|manifest| &**manifest)
     }
 }
 

@@ -128,7 +128,11 @@ fn take_over(
     part.set_len(size).map_err(|error| files.state.cannot(error))?;
     drop(part);
     files.not_fresh(file);
-    ready.targets.retain(|(of, _)| *of != file);
+    // They ascend by file.
+    if let Ok(at) = ready.targets.binary_search_by_key(&file, |(of, _)| *of) {
+        let (_, identity) = ready.targets.remove(at);
+        ready.replaced.insert(file, identity);
+    }
     for index in files.layout.groups_of(file) {
         // What was copied is hashed again: it may have changed in between.
         ready.hashed.set(index, false);
@@ -156,7 +160,7 @@ impl Finish<'_> {
         self.check_unchanged(ready)?;
         self.prepare()?;
         self.make_directories()?;
-        self.rename()?;
+        self.rename(ready)?;
         self.files.close();
         self.finish_directories()?;
         self.sync_directories()?;
@@ -250,7 +254,7 @@ impl Finish<'_> {
         Ok(())
     }
 
-    fn rename(&mut self) -> Result<(), FilesError> {
+    fn rename(&mut self, ready: &Ready) -> Result<(), FilesError> {
         let files = self.files;
         let mut cursor = Cursor::new(&files.root);
         for file in 0..files.layout.files() {
@@ -263,7 +267,16 @@ impl Finish<'_> {
                 |error: Errno| FilesError::io(&path, "cannot be put into its place", error);
             let fd = cursor.enter(parent)?.ok_or(Errno::NOENT).map_err(cannot)?;
             let part = Files::part_name(file);
-            match rename(files.state.fd(), &part, fd, name, self.shared.options.overwrite) {
+            let overwrite = self.shared.options.overwrite
+                || match ready.replaced.get(&file) {
+                    // What was damaged may be replaced, and nothing that came since.
+                    Some(old) => {
+                        let there = dir::stat(fd, name).map_err(cannot)?;
+                        there.as_ref().map(Identity::of) == Some(*old)
+                    }
+                    None => false,
+                };
+            match rename(files.state.fd(), &part, fd, name, overwrite) {
                 Ok(()) => {}
                 Err(Errno::EXIST) => {
                     return Err(FilesError::refused(

@@ -90,7 +90,7 @@ impl FilesStore {
 
     /// For those who watch.
     pub fn handle(&self) -> StoreHandle {
-        StoreHandle::new(self.shared.clone())
+        StoreHandle::new(self.shared.counters.clone())
     }
 
     /// Ends as a killed process does: nothing more is written.

@@ -83,6 +83,7 @@ fn look(
         layout.groups_of(*file).for_each(|group| have.set(group, true));
     }
     let counters = &shared.counters;
+    counters.manifest.get_or_init(|| layout.manifest.clone());
     counters.files.store(layout.files(), Ordering::Relaxed);
     counters.bytes.store(layout.manifest.content_bytes(), Ordering::Relaxed);
     let found = (0..groups).filter(|group| have.get(*group));

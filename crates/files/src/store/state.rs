@@ -71,11 +71,6 @@ impl StateFolder {
         self.fd.as_fd()
     }
 
-    /// For people.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Opens a file in it for reading; nothing where there is none.
     pub(crate) fn find(&self, name: &str) -> Result<Option<File>, FilesError> {
         match dir::open_file(self.fd(), name, OFlags::RDONLY) {

@@ -1,7 +1,7 @@
 //! The thread of a store, which does all that touches files: writes and hashes groups, keeps the
 //! journal, hashes what was there before, compares, and puts files into their places.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,7 +33,8 @@ const JOURNAL_BYTES: u64 = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) options: StoreOptions,
-    pub(crate) counters: Counters,
+    /// For those who watch, and who may do so longer than the store lives.
+    pub(crate) counters: Arc<Counters>,
     pub(crate) files: OnceLock<Files>,
     pub(crate) digests: Mutex<Table>,
     inner: Mutex<Inner>,
@@ -68,7 +69,7 @@ impl Shared {
     pub(crate) fn new(options: StoreOptions, digests: Table) -> Self {
         Self {
             options,
-            counters: Counters::default(),
+            counters: Arc::default(),
             files: OnceLock::new(),
             digests: Mutex::new(digests),
             inner: Mutex::default(),
@@ -188,6 +189,8 @@ pub(crate) struct Ready {
     pub(crate) chain: Table,
     /// Identity of targets that were there before.
     pub(crate) targets: Vec<(u32, finish::Identity)>,
+    /// The same, of those that turned out to be damaged and are replaced.
+    pub(crate) replaced: BTreeMap<u32, finish::Identity>,
     /// Times that something was found damaged.
     pub(crate) rounds: u32,
     pending: Vec<u32>,
@@ -278,6 +281,7 @@ impl Worker {
                     hashed: Bits::new(groups),
                     chain,
                     targets,
+                    replaced: BTreeMap::new(),
                     rounds: 0,
                     pending: Vec::new(),
                     pending_bytes: 0,

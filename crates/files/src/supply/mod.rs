@@ -180,6 +180,8 @@ impl Drop for FilesSupply {
             // It has nothing to tell: its failures are in what is shared.
             let _ = thread.join();
         }
+        // Those who watch may do so for longer.
+        self.shared.close();
     }
 }
 
@@ -206,11 +208,11 @@ impl SupplyHandle {
         &self.shared.layout.manifest
     }
 
-    /// Path and BLAKE3 of each file, as `b3sum` prints it; `None` before all are known.
+    /// Path and hash of each file, in order; `None` before all are known.
     ///
     /// # Errors
     /// Digests that were too many for memory cannot be read back.
-    pub fn file_hashes(&self) -> io::Result<Option<Vec<(String, [u8; 32])>>> {
+    pub fn file_hashes(&self) -> io::Result<Option<Vec<FileHash>>> {
         if self.shared.digests.get().is_none() {
             return Ok(None);
         }
@@ -222,10 +224,20 @@ impl SupplyHandle {
             let at = u64::from(groups.start) * crate::DIGEST_BYTES;
             self.shared.read_digests(at, groups.len() * 32, &mut bytes)?;
             let digests: Vec<[u8; 32]> = bytes.as_chunks().0.to_vec();
-            hashes.push((layout.entry(file).path.to_string(), file_hash(&digests)));
+            let path = layout.entry(file).path.clone();
+            hashes.push(FileHash { path, hash: file_hash(&digests) });
         }
         Ok(Some(hashes))
     }
+}
+
+/// What a file hashes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileHash {
+    /// Its path in the object.
+    pub path: Box<str>,
+    /// Its BLAKE3, as `b3sum` prints it.
+    pub hash: [u8; 32],
 }
 
 /// How far a supply is.

@@ -128,6 +128,12 @@ impl Shared {
         self.moved.notify_all();
     }
 
+    /// Lets go of files and memory, once the thread has ended.
+    pub(crate) fn close(&self) {
+        self.state().cache.clear();
+        self.handles().clear();
+    }
+
     /// The sender is at this chunk now: what it gets from memory, if it is there.
     pub(crate) fn move_to(&self, chunk: u32) -> Option<Arc<Vec<u8>>> {
         let mut state = self.state();

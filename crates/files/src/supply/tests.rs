@@ -1,1 +1,262 @@
+use std::fs;
+use std::os::unix::fs::symlink;
 
+use proptest::prelude::*;
+use tempfile::tempdir;
+
+use super::*;
+use crate::layout::GROUP_BYTES;
+use crate::testing::{Object, SYMBOL, digests, noise, put, touch};
+
+#[test]
+fn a_file_arrives_under_its_name_and_a_directory_with_all_that_is_in_it() {
+    let root = tempdir().unwrap();
+    let at = |path: &str| root.path().join(path);
+    put(&at("x/model.bin"), b"m");
+    put(&at("images/b/2.png"), b"22");
+    put(&at("images/1.png"), b"1");
+    fs::create_dir(at("images/empty")).unwrap();
+    fs::hard_link(at("images/1.png"), at("images/hard")).unwrap();
+    symlink(at("x/model.bin"), at("link.bin")).unwrap();
+    let inside = at("images").join("b/..");
+    for paths in [
+        [at("x/model.bin"), at("images"), at("link.bin")],
+        [at("link.bin"), inside, at("x/../x/model.bin")],
+    ] {
+        let supply = FilesSupply::scan(&paths).unwrap();
+        let names: Vec<_> =
+            supply.manifest().entries().iter().map(|e| (&*e.path, e.size())).collect();
+        let want = [
+            ("images", 0),
+            ("images/1.png", 1),
+            ("images/b", 0),
+            ("images/b/2.png", 2),
+            ("images/empty", 0),
+            ("images/hard", 1),
+            ("link.bin", 1),
+            ("model.bin", 1),
+        ];
+        assert_eq!(names, want);
+        assert_eq!(supply.warnings(), []);
+    }
+}
+
+#[test]
+fn what_is_no_file_is_left_out_with_a_warning() {
+    let root = tempdir().unwrap();
+    let at = |path: &str| root.path().join(path);
+    put(&at("t/a"), b"a");
+    put(&at("t/A"), b"a");
+    put(&at("t/.faircast/0123456789abcdef/0.part"), b"a");
+    symlink("/etc", at("t/link")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(at("t/socket")).unwrap();
+    let supply = FilesSupply::scan(&[at("t")]).unwrap();
+    let names: Vec<&str> = supply.manifest().entries().iter().map(|e| &*e.path).collect();
+    assert_eq!(names, ["t", "t/A", "t/a"]);
+    let mut warnings: Vec<String> = supply.warnings().iter().map(ToString::to_string).collect();
+    warnings.sort();
+    assert_eq!(warnings.len(), 4, "{warnings:?}");
+    for (warning, want) in warnings.iter().zip([
+        "/t/.faircast: ",
+        "/t/link: is a symbolic",
+        "/t/socket: ",
+        "t/A and t/a",
+    ]) {
+        assert!(warning.contains(want), "{warning}");
+    }
+    for i in 0..150 {
+        symlink("/etc", at(&format!("t/link{i}"))).unwrap();
+    }
+    let supply = FilesSupply::scan(&[at("t")]).unwrap();
+    assert!(matches!(supply.warnings().last(), Some(Warning::More(more)) if *more > 50));
+}
+
+#[test]
+fn what_cannot_be_sent_is_refused_by_its_name() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let root = tempdir().unwrap();
+    let at = |path: &str| root.path().join(path);
+    put(&at("a/same"), b"a");
+    put(&at("b/same"), b"b");
+    put(&at("c/back\\slash"), b"b");
+    put(&at("d").join(std::ffi::OsStr::from_bytes(b"\xff")), b"b");
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    let table = [
+        (vec![], "no path was given"),
+        (vec![at("none")], "/none: cannot be read"),
+        (vec![at("a/same"), at("b/same")], "would both arrive as `same`"),
+        (vec![at("c")], "it has a backslash"),
+        (vec![at("d")], "not UTF-8"),
+        (vec![at("socket")], "neither a file nor a directory"),
+        (vec!["/".into()], "has no name"),
+    ];
+    for (paths, want) in table {
+        let error = FilesSupply::scan(&paths).unwrap_err().to_string();
+        assert!(error.contains(want), "{error}");
+    }
+}
+
+#[test]
+fn the_same_tree_gives_the_same_object_and_the_hashes_that_b3sum_prints() {
+    let (one, two) = (tempdir().unwrap(), tempdir().unwrap());
+    let sizes = [0, 1, 1024, GROUP_BYTES as usize, GROUP_BYTES as usize + 1, 3_500_000];
+    for (root, order) in [(&one, [0, 1, 2, 3, 4, 5]), (&two, [5, 3, 1, 0, 2, 4])] {
+        for i in order {
+            put(&root.path().join(format!("t/{i}")), &noise(i as u64, sizes[i]));
+        }
+        touch(&root.path().join("t"), 5);
+    }
+    let [a, b] = [&one, &two].map(|root| {
+        let mut supply = FilesSupply::scan(&[root.path().join("t")]).unwrap();
+        let handle = supply.handle();
+        let digests = digests(&mut supply);
+        let counts = handle.counts();
+        assert_eq!(counts.bytes_hashed, counts.bytes);
+        (supply.object(), digests, handle.file_hashes().unwrap().unwrap())
+    });
+    assert_eq!(a, b);
+    for (i, FileHash { path, hash }) in a.2.iter().enumerate() {
+        assert_eq!(**path, *format!("t/{i}"));
+        assert_eq!(*hash, *blake3::hash(&noise(i as u64, sizes[i])).as_bytes(), "{path}");
+    }
+}
+
+#[test]
+fn content_is_read_once_where_it_is_sent_in_order() {
+    let root = tempdir().unwrap();
+    let bytes = noise(1, 40 << 20);
+    put(&root.path().join("f"), &bytes);
+    let mut supply = FilesSupply::scan(&[root.path().join("f")]).unwrap();
+    let handle = supply.handle();
+    let mut out = Vec::new();
+    for offset in (0..bytes.len() as u64).step_by(SYMBOL as usize) {
+        if offset % GROUP_BYTES < SYMBOL {
+            supply.expect(offset);
+            // A sender is slower than reading ahead.
+            std::thread::sleep(std::time::Duration::from_millis(3));
+        }
+        let len = SYMBOL.min(bytes.len() as u64 - offset) as u32;
+        supply.read(Part::Content, offset, len, &mut out).unwrap();
+    }
+    assert!(out == bytes);
+    digests(&mut supply);
+    let counts = handle.counts();
+    // Some is hashed before the first read, and then read again.
+    assert!(counts.bytes_read <= counts.bytes * 3 / 2, "{counts:?}");
+}
+
+#[test]
+fn hashing_goes_on_where_nothing_is_sent() {
+    let root = tempdir().unwrap();
+    put(&root.path().join("f"), &noise(1, 30 << 20));
+    let mut supply = FilesSupply::scan(&[root.path().join("f")]).unwrap();
+    // The sweep leaves out nearly all.
+    supply.expect(29 << 20);
+    let known = digests(&mut supply);
+    assert!(supply.handle().counts().bytes_read <= 60 << 20);
+    let mut out = Vec::new();
+    supply.read(Part::Digests, 0, 30 * 32, &mut out).unwrap();
+    assert_eq!(*blake3::hash(&out).as_bytes(), known);
+}
+
+#[test]
+fn a_file_that_changes_is_an_error_that_names_it() {
+    type Change = fn(&Path);
+    let table: [(&str, Change); 5] = [
+        ("grown", |path| fs::write(path, vec![1; 5 << 20]).unwrap()),
+        ("cut off", |path| fs::File::options().write(true).open(path).unwrap().set_len(9).unwrap()),
+        ("written to", |path| {
+            use std::os::unix::fs::FileExt as _;
+            fs::File::options().write(true).open(path).unwrap().write_all_at(b"x", 3).unwrap();
+        }),
+        ("replaced", |path| {
+            let other = path.with_extension("new");
+            put(&other, &noise(2, 4 << 20));
+            fs::rename(other, path).unwrap();
+        }),
+        ("removed", |path| fs::remove_file(path).unwrap()),
+    ];
+    for (case, change) in table {
+        let root = tempdir().unwrap();
+        let path = root.path().join("t/file");
+        put(&path, &noise(1, 4 << 20));
+        // So many before it that it is not in memory yet when it changes.
+        for i in 0..40 {
+            put(&root.path().join(format!("t/a{i}")), &noise(i, 1 << 20));
+        }
+        let mut supply = FilesSupply::scan(&[root.path().join("t")]).unwrap();
+        change(&path);
+        let mut error = None;
+        let mut out = Vec::new();
+        let len = Supply::len(&supply, Part::Content);
+        for offset in (0..len).step_by(1 << 16) {
+            let piece = (len - offset).min(1 << 16) as u32;
+            if let Err(found) = supply.read(Part::Content, offset, piece, &mut out) {
+                error = Some(found.reason);
+                break;
+            }
+        }
+        let error = error.unwrap_or_else(|| panic!("{case}: nothing noticed"));
+        assert!(error.contains("/t/file: "), "{case}: {error}");
+        // Hashing notices too.
+        for _ in 0..1000 {
+            if supply.digests().is_err() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert!(supply.digests().is_err(), "{case}");
+    }
+}
+
+#[test]
+fn thousands_of_files_need_few_handles_and_one_opening_each() {
+    let root = tempdir().unwrap();
+    for i in 0..3000 {
+        put(&root.path().join(format!("t/{}/{i}", i % 10)), &noise(i, i as usize % 50));
+    }
+    let mut supply = FilesSupply::scan(&[root.path().join("t")]).unwrap();
+    let shared = supply.shared.clone();
+    digests(&mut supply);
+    let object = Object::read(&mut supply);
+    assert_eq!(object.content().len(), (0..3000).map(|i| i % 50).sum::<usize>());
+    // All fits into memory here, so each is opened once.
+    assert!(shared.opened() <= 3000, "{}", shared.opened());
+}
+
+#[test]
+fn nothing_and_empty_files_have_no_digests() {
+    let root = tempdir().unwrap();
+    put(&root.path().join("t/empty"), b"");
+    let object = Object::of(&root.path().join("t"));
+    assert_eq!(object.parts[1], []);
+    assert_eq!(object.announcement.digests, Some(*blake3::hash(&[]).as_bytes()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn any_range_is_read_as_it_is_in_the_files(
+        sizes in prop::collection::vec(prop_oneof![0..3000usize, 900_000..2_500_000usize], 1..8),
+        reads in prop::collection::vec((any::<u64>(), 0..70_000u32, any::<bool>()), 1..60),
+    ) {
+        let root = tempdir().unwrap();
+        let mut all = Vec::new();
+        for (i, size) in sizes.iter().enumerate() {
+            let bytes = noise(i as u64, *size);
+            put(&root.path().join(format!("t/{i}")), &bytes);
+            all.extend(bytes);
+        }
+        let mut supply = FilesSupply::scan(&[root.path().join("t")]).unwrap();
+        for (offset, len, expect) in reads {
+            let offset = offset % (all.len() as u64 + 1);
+            let len = (all.len() as u64 - offset).min(len.into()) as u32;
+            if expect {
+                supply.expect(offset);
+            }
+            let mut out = vec![1, 2, 3];
+            prop_assert_eq!(supply.read(Part::Content, offset, len, &mut out), Ok(0));
+            prop_assert!(out[3..] == all[offset as usize..][..len as usize]);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Tests of receiving: `plain` for what goes well, `trouble` for what does not, `random` for both.
+
+#![expect(clippy::single_range_in_vec_init, reason = "ranges of content are often one")]
+
+mod plain;
+mod random;
+mod trouble;
+
+use std::path::{Path, PathBuf};
+
+use tempfile::{TempDir, tempdir};
+
+use super::{FilesStore, StoreOptions};
+use crate::testing::{Object, noise, put};
+
+/// A source tree, its object, and a place to receive into.
+struct Case {
+    _root: TempDir,
+    from: PathBuf,
+    to: PathBuf,
+    object: Object,
+}
+
+impl Case {
+    fn new(files: &[(&str, usize)]) -> Self {
+        let root = tempdir().unwrap();
+        let (from, to) = (root.path().join("from"), root.path().join("to"));
+        for (i, (path, len)) in files.iter().enumerate() {
+            put(&from.join(path), &noise(i as u64, *len));
+        }
+        let object = Object::of(&from);
+        Self { _root: root, from, to, object }
+    }
+
+    fn options(&self) -> StoreOptions {
+        StoreOptions::new(&self.to)
+    }
+
+    fn store(&self) -> FilesStore {
+        FilesStore::new(self.options())
+    }
+
+    /// Where a file of the source arrives.
+    fn target(&self, path: &str) -> PathBuf {
+        self.to.join("from").join(path)
+    }
+
+    fn state(&self) -> PathBuf {
+        state(&self.to, &self.object)
+    }
+
+    fn assert_same(&self) {
+        use crate::testing::tree;
+        assert_eq!(tree(&self.to.join("from")), tree(&self.from));
+        assert!(!self.to.join(".faircast").exists());
+    }
+}
+
+fn state(to: &Path, object: &Object) -> PathBuf {
+    let name: String = object.announcement.object[..8].iter().map(|b| format!("{b:02x}")).collect();
+    to.join(".faircast").join(name)
+}
+
+const MIB: usize = 1 << 20;
