@@ -167,6 +167,7 @@ impl Inner {
             events: self.records,
             intact: vec![vec![None; header.flows[0].to.len()]],
             trace_hash: None,
+            lateness: None,
         };
         writer.finish(&outcome)?.flush()?;
         // Two parts of a gzip file make one.
