@@ -83,7 +83,9 @@ impl Outbox {
 
     /// Whether it is time to send what waits before more is added.
     pub(crate) fn is_full(&self) -> bool {
-        self.bytes.len() >= BATCH_BYTES
+        // Two large packets, and not the beginning of a third.
+        let segment = self.runs.last().map_or(0, |run| run.segment);
+        self.bytes.len() + 2 * segment >= BATCH_BYTES
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -305,7 +307,7 @@ fn errno(error: std::io::Error) -> Errno {
 
 /// Bytes that are gathered before they are sent: enough to pay for the calls, few enough to stay in
 /// the processor's cache.
-const BATCH_BYTES: usize = 128 * 1024;
+const BATCH_BYTES: usize = 2 * SUPER_PACKET_MAX;
 
 /// Most packets in a large packet: UDP_MAX_SEGMENTS of kernels before 6.9.
 const SEGMENTS_MAX: usize = 64;
