@@ -5,8 +5,9 @@
 //! ```
 //!
 //! The arguments are the number of receivers and the megabytes; `key=value` sets an option of the
-//! scheme, `offload=false` does without GSO and GRO, and `segments=false` has the source's link cut
-//! large packets, as a network card would.
+//! scheme, `offload=false` does without GSO and GRO, `segments=false` has the source's link cut large
+//! packets, as a network card would, `buffer=8` gives receivers that many MiB, and `trace=true`
+//! shows what the source does.
 
 #![allow(clippy::unwrap_used, reason = "an example")]
 
@@ -19,7 +20,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
-use faircast_base::{Duration, FlowId, Time};
+use faircast_base::{Bytes, Duration, FlowId, Time};
 use faircast_net::{
     App, Counters, Driver, DriverSettings, Heard, Listen, Live, Multicast, SessionId,
     SessionOptions, SocketSettings, Sockets, Target,
@@ -46,9 +47,11 @@ fn main() {
     let set: Vec<_> = arguments.iter().filter_map(|text| text.split_once('=')).collect();
     let on = |key: &str| !set.contains(&(key, "false"));
     let offload = on("offload");
+    let buffer = set.iter().find(|(key, _)| *key == "buffer");
+    let buffer: u64 = buffer.and_then(|(_, text)| text.parse().ok()).unwrap_or(32);
     let options: Vec<_> = set
         .iter()
-        .filter(|(key, _)| !["offload", "segments", "trace"].contains(key))
+        .filter(|(key, _)| !["offload", "segments", "trace", "buffer"].contains(key))
         .map(|&(key, value)| (key.to_string(), parse(value)))
         .collect();
     let table = scheme("pgmcc").unwrap().options;
@@ -67,7 +70,8 @@ fn main() {
         let (ready, done) = (ready.clone(), done.clone());
         thread::spawn(move || {
             enter(&host);
-            let sockets = Sockets::receiver(Listen::Multicast(group()), sockets(offload)).unwrap();
+            let sockets =
+                Sockets::receiver(Listen::Multicast(group()), sockets(offload, buffer)).unwrap();
             let mut driver = Driver::<Boxed>::new(sockets, DriverSettings::default()).unwrap();
             ready.send(()).unwrap();
             let mut end = End { options, bytes: 0, first: None, last: start, lost: 0 };
@@ -91,7 +95,7 @@ fn main() {
     thread::spawn(move || {
         enter(&host);
         let target = Target::Multicast(group());
-        let sockets = Sockets::source(target, sockets(offload)).unwrap();
+        let sockets = Sockets::source(target, sockets(offload, buffer)).unwrap();
         let mut driver = Driver::<Boxed>::new(sockets, DriverSettings::default()).unwrap();
         driver.set_trace(Box::new(Watch { start: Time::ZERO, next: Time::ZERO, show: trace }));
         let live = driver.live();
@@ -128,8 +132,9 @@ fn group() -> Multicast {
     Multicast::new("239.192.0.1:3056".parse().unwrap())
 }
 
-fn sockets(offload: bool) -> SocketSettings {
-    SocketSettings { offload, ..SocketSettings::default() }
+fn sockets(offload: bool, buffer_mib: u64) -> SocketSettings {
+    let receive_buffer = Bytes::new(buffer_mib << 20);
+    SocketSettings { offload, receive_buffer, ..SocketSettings::default() }
 }
 
 fn enter(namespace: &str) {

@@ -12,8 +12,8 @@ use std::thread;
 
 use faircast_base::{Cx, Duration, NodeId, Time};
 use faircast_net::{
-    AddressBook, App, Counters, Driver, DriverSettings, Envelope, Listen, Live, SessionOptions,
-    SocketSettings, Sockets, Target,
+    AddressBook, App, Counters, Driver, DriverSettings, Ended, Envelope, Listen, Live,
+    SessionOptions, SocketSettings, Sockets, Target,
 };
 use faircast_proto::wire::pgm::{Body, Encoder, Gsi, Header, Nla, Spm, Tsi};
 use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
@@ -279,4 +279,71 @@ fn an_envelope_wraps_what_is_sent_and_what_comes() {
         assert_eq!(Mask.open(from, &mut answer[..len]), Some(&b"answer"[..]));
     });
     assert_eq!((seen.len(), counters.refused.sealed), (1, 1));
+}
+
+/// Has a timer every 20 us, sends when it runs out, and remembers when that was.
+struct Metronome {
+    next: Time,
+    left: u32,
+    due: bool,
+    closed: bool,
+}
+
+impl Machine for Metronome {
+    fn handle_datagram(&mut self, _: &mut Cx<'_>, _: Datagram<'_>) {}
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        assert!(cx.now >= self.next, "never before the moment that it is told");
+        if self.left > 0 {
+            (self.left, self.due) = (self.left - 1, true);
+            self.next = cx.now + Duration::from_micros(20);
+        }
+    }
+
+    fn handle_close(&mut self, _: &mut Cx<'_>) {
+        self.closed = true;
+    }
+
+    fn poll_transmit(&mut self, _: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if !std::mem::take(&mut self.due) {
+            return None;
+        }
+        buf.extend_from_slice(&[0; 100]);
+        let (to, zeros, payload_len, time_to_live) = (Destination::Group, 0, 0, 255);
+        Some(Transmit { to, zeros, payload_len, time_to_live, router_alert: false, wire_len: None })
+    }
+
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        None
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        (self.left > 0 || !self.closed).then_some(if self.left > 0 { self.next } else { Time::MAX })
+    }
+}
+
+#[test]
+fn timers_closer_than_the_grain_are_met_together_and_closing_ends_the_driver() {
+    let sink = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let target = Target::Unicast(vec![sink.local_addr().unwrap()]);
+    let sockets = SocketSettings { port: Some(0), ..SocketSettings::default() };
+    let sockets = Sockets::source(target, sockets).unwrap();
+    let grain = Duration::from_micros(500);
+    let settings = DriverSettings { grain, ..DriverSettings::default() };
+    let mut driver = Driver::new(sockets, settings).unwrap();
+    let next = driver.live().now();
+    let machine = Metronome { next, left: 1000, due: false, closed: false };
+    driver.live().add(machine, SessionOptions::default());
+    let waker = driver.waker();
+    let closer = thread::spawn(move || {
+        thread::sleep(std::time::Duration::from_millis(100));
+        assert!(waker.run(|live| assert_eq!(live.sessions().count(), 1)));
+        waker.close();
+    });
+    assert_eq!(driver.run(&mut ()).unwrap(), Ended::Idle);
+    closer.join().unwrap();
+    let counters = driver.live().counters();
+    assert_eq!(counters.sent.datagrams, 1000);
+    assert_eq!(counters.timers.fired + counters.timers.early, 1000, "{counters:?}");
+    assert!(counters.sent.calls < 500, "they left together: {counters:?}");
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use common::lan::{Lan, run};
 use common::{Outcome, Place, content, receive, send};
+use faircast_base::Bytes;
 use faircast_net::{Ended, Interface, Listen, Multicast, SocketSettings, Target};
 
 const PORT: u16 = 3056;
@@ -158,18 +159,38 @@ fn a_source_specific_receiver_hears_no_other_source() {
     sources.into_iter().for_each(|end| drop(end.join().unwrap()));
 }
 
-/// A session during which something happens to a host's interface.
-fn survives(trouble: impl FnOnce(&Lan)) -> Option<[Outcome; 2]> {
-    let lan = Lan::new(2)?;
-    // Slow enough for the trouble to come in the middle: real packets over a narrow link.
+/// Hosts of which the first has a narrow link, so that a session takes its time.
+fn narrow(hosts: usize) -> Option<Lan> {
+    let lan = Lan::new(hosts)?;
     let narrow = "qdisc add dev e0 root tbf rate 40mbit burst 20kb latency 20ms";
     let command = format!("-n {} {narrow}", lan.host(0));
     let arguments: Vec<_> = command.split(' ').collect();
     let shaped = std::process::Command::new("tc").args(arguments).status();
-    if !shaped.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no tbf here");
-        return None;
+    if shaped.is_ok_and(|status| status.success()) {
+        return Some(lan);
     }
+    eprintln!("skipped: no tbf here");
+    None
+}
+
+#[test]
+fn a_full_send_buffer_makes_a_source_wait_and_loses_nothing() {
+    let Some(lan) = narrow(2) else { return };
+    let group = group("239.192.3.6:3056");
+    let bytes = content(3_000_000, 15);
+    let receiver = receive(place(&lan, 1), listen(&group), &[0]);
+    let sockets = SocketSettings { send_buffer: Bytes::new(8192), ..SocketSettings::default() };
+    let source = Place { sockets, ..place(&lan, 0) };
+    let source = send(source, Target::Multicast(group), 0, bytes.clone());
+    assert_whole(&receiver.join().unwrap(), &bytes);
+    let sent = source.join().unwrap().counters.sent;
+    assert!(sent.waits > 0, "{sent:?}");
+    assert_eq!((sent.unsent, sent.datagrams), (0, sent.packets), "{sent:?}");
+}
+
+/// A session during which something happens to a host's interface.
+fn survives(trouble: impl FnOnce(&Lan)) -> Option<[Outcome; 2]> {
+    let lan = narrow(2)?;
     let group = group("239.192.3.4:3056");
     let bytes: Arc<[u8]> = content(10_000_000, 14);
     let receiver = receive(place(&lan, 1), listen(&group), &[0]);
@@ -231,7 +252,7 @@ fn ports_are_what_was_asked_for() {
         assert_ne!(second.local_address().port(), PORT, "it is taken");
         assert!(open(Some(PORT)).is_err(), "so it cannot be had");
         assert_eq!(open(Some(3055)).unwrap().local_address().port(), 3055);
-        assert!(first.buffers().receive.count() >= 8 << 20, "root has what it asks for");
+        assert!(first.buffers().receive.count() >= 32 << 20, "root has what it asks for");
     })
     .join()
     .unwrap();
