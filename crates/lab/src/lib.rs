@@ -26,6 +26,8 @@ mod diag;
 #[cfg(target_os = "linux")]
 mod emulator;
 #[cfg(target_os = "linux")]
+mod field;
+#[cfg(target_os = "linux")]
 mod frame;
 #[cfg(target_os = "linux")]
 mod host;
@@ -42,6 +44,8 @@ mod tcp;
 
 pub use check::{Check, RateCheck, check};
 pub use error::LabError;
+#[cfg(target_os = "linux")]
+pub use field::{Field, FieldCounts};
 pub use plan::warnings;
 
 use faircast_base::Time;
