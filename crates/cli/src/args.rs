@@ -1,5 +1,9 @@
 //! The one definition of the command line: parser, help, completions and man pages come from it.
 
+mod soak;
+
+pub use soak::{SoakArgs, SoakFault};
+
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -36,6 +40,8 @@ pub enum Verb {
         #[command(subcommand)]
         verb: LabVerb,
     },
+    /// Send and receive for real while links and programs fail, and compare every byte
+    Soak(SoakArgs),
     /// Send a real file to three receivers beside TCP, in the simulator
     Demo(DemoArgs),
     /// Make the summary and the report of a run again from its trace
