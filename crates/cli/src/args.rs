@@ -4,11 +4,13 @@ mod key;
 mod live;
 mod recv;
 mod send;
+mod soak;
 
 pub use key::{KeyArgs, KeyVerb};
 pub use live::{KeyOptions, WatchOptions};
 pub use recv::RecvArgs;
 pub use send::{FecChoice, SendArgs, Slow};
+pub use soak::{SoakArgs, SoakFault};
 
 use std::path::PathBuf;
 
@@ -54,6 +56,8 @@ pub enum Verb {
         #[command(subcommand)]
         verb: LabVerb,
     },
+    /// Send and receive for real while links and programs fail, and compare every byte
+    Soak(SoakArgs),
     /// Send a real file to three receivers beside TCP, in the simulator
     Demo(DemoArgs),
     /// Make the summary and the report of a run again from its trace

@@ -15,6 +15,8 @@ mod manual;
 mod report;
 mod run;
 mod schemes;
+#[cfg(target_os = "linux")]
+mod soak;
 
 use std::process::ExitCode;
 
@@ -36,6 +38,10 @@ pub fn main() -> ExitCode {
         Verb::Run(run) => run::run(run),
         Verb::Bench(bench) => bench::bench(bench),
         Verb::Lab { verb: LabVerb::Check(check) } => lab::check(check),
+        #[cfg(target_os = "linux")]
+        Verb::Soak(soak) => soak::soak(soak),
+        #[cfg(not(target_os = "linux"))]
+        Verb::Soak(_) => Err(Failure::Work("soak needs Linux (network namespaces)".into())),
         Verb::Demo(demo) => demo::demo(demo),
         Verb::Report(report) => report::report(report),
         Verb::Schemes(schemes) => schemes::schemes(schemes),

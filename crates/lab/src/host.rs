@@ -16,6 +16,8 @@ use crate::plan::TcpPlan;
 /// Packets that the kernel holds for the emulator: so many that only the queues of the scenario
 /// ever drop one.
 const BACKLOG_PACKETS: u32 = 20_000;
+/// The name of a host's interface.
+pub(crate) const INTERFACE: &str = "fc0";
 const TUN: &str = "/dev/net/tun";
 /// Where RTAX_RTO_MIN stands in the mask of metrics that the kernel must not change by itself.
 const LOCK_RTO_MIN: u32 = 1 << 13;
@@ -32,7 +34,7 @@ pub(crate) fn make(node: NodeId, mtu: u16, tcp: Option<&TcpPlan>) -> Result<Sync
         return Err(LabError::NoTun);
     }
     let device = DeviceBuilder::new()
-        .name("fc0")
+        .name(INTERFACE)
         .layer(Layer::L3)
         .mtu(mtu)
         .with(|options| {
@@ -42,16 +44,26 @@ pub(crate) fn make(node: NodeId, mtu: u16, tcp: Option<&TcpPlan>) -> Result<Sync
         .map_err(LabError::NoDevice)?;
     device.set_nonblocking(true).map_err(LabError::NoDevice)?;
     let configured = || {
-        let (index, address) = (device.if_index()?, address::of_node(node));
+        let index = device.if_index()?;
         let routing = Routing::new()?;
-        routing.add_address(index, address)?;
-        routing.set_up(index)?;
-        let metrics = tcp.map_or_else(Vec::new, metrics);
-        routing.add_route(index, (Ipv4Addr::new(10, 0, 0, 0), 8), address, metrics)?;
-        routing.add_route(index, (Ipv4Addr::new(224, 0, 0, 0), 4), address, Vec::new())
+        routing.add_address(index, address::of_node(node))?;
+        connect(&routing, index, node, tcp.map_or_else(Vec::new, metrics))
     };
     configured().map_err(LabError::doing("give a host its address"))?;
     Ok(device)
+}
+
+/// Sets a host's interface up, with the routes that the kernel forgets when it goes down.
+pub(crate) fn connect(
+    routing: &Routing,
+    index: u32,
+    node: NodeId,
+    metrics: Vec<RouteMetric>,
+) -> std::io::Result<()> {
+    let address = address::of_node(node);
+    routing.set_up(index)?;
+    routing.add_route(index, (Ipv4Addr::new(10, 0, 0, 0), 8), address, metrics)?;
+    routing.add_route(index, (Ipv4Addr::new(224, 0, 0, 0), 4), address, Vec::new())
 }
 
 /// Moves the calling thread into a network namespace of its own.

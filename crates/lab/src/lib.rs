@@ -32,6 +32,8 @@ mod diag;
 #[cfg(target_os = "linux")]
 mod emulator;
 #[cfg(target_os = "linux")]
+mod field;
+#[cfg(target_os = "linux")]
 mod frame;
 #[cfg(target_os = "linux")]
 mod host;
@@ -50,6 +52,8 @@ mod tcp;
 
 pub use check::{Check, RateCheck, check};
 pub use error::LabError;
+#[cfg(target_os = "linux")]
+pub use field::{Field, FieldCounts};
 pub use plan::warnings;
 
 use faircast_base::Time;

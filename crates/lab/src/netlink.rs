@@ -38,6 +38,14 @@ impl Routing {
         self.ask(RouteNetlinkMessage::SetLink(message))
     }
 
+    /// Sets an interface down.
+    pub(crate) fn set_down(&self, interface: u32) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = interface;
+        message.header.change_mask = LinkFlags::Up;
+        self.ask(RouteNetlinkMessage::SetLink(message))
+    }
+
     /// Gives an interface an address, alone in its subnet.
     pub(crate) fn add_address(&self, interface: u32, address: Ipv4Addr) -> io::Result<()> {
         let mut message = AddressMessage::default();

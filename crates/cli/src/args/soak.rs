@@ -1,0 +1,91 @@
+//! `faircast soak`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use faircast_base::{Bytes, Duration, Quantity};
+
+/// Arguments of `faircast soak`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sudo faircast soak                                ten minutes of rounds
+  sudo faircast soak --seed 7 --rounds 1            one round again
+  sudo faircast soak --only kill-receiver --rounds 3 --key
+
+In each round a sender and receivers run as programs of their own in network namespaces. A random
+choice of faults (from the seed: round i is round 0 of the seed plus i) happens to them and to the
+links between them; then everything is left in peace, and in the end every receiver must have every
+byte. Links, files and faults follow from the seed; the order of events on a busy machine does not.
+
+Exit status: 0 every round holds, 1 one does not, 2 the arguments are wrong.")]
+pub struct SoakArgs {
+    /// Begin rounds for so long
+    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = quantity::<Duration>)]
+    pub duration: Duration,
+    /// End after so many rounds, however long they take
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: Option<u32>,
+    /// Seed of the first round; drawn and printed where none is given
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Receivers that must get everything
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=32))]
+    pub receivers: u32,
+    /// Seal everything with a key of the group
+    #[arg(long)]
+    pub key: bool,
+    /// Only these faults, in every round, instead of a random choice; may be repeated
+    #[arg(long, value_name = "FAULT", value_enum)]
+    pub only: Vec<SoakFault>,
+    /// Payload that is sent in a round; drawn from the seed where none is given
+    #[arg(long, value_name = "BYTES", value_parser = quantity::<Bytes>)]
+    pub size: Option<Bytes>,
+    /// Keep what the programs said and wrote in this folder, also of rounds that hold
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print one JSON document instead of lines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What can go wrong in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum SoakFault {
+    /// Links lose packets independently
+    Loss,
+    /// Links lose packets in bursts
+    BurstLoss,
+    /// Links deliver packets out of order
+    Reorder,
+    /// Links deliver packets twice
+    Duplicate,
+    /// Links flip bits
+    Corrupt,
+    /// Links are down for seconds
+    Outage,
+    /// A receiver is killed (SIGKILL) and started again
+    KillReceiver,
+    /// The sender is killed and started again
+    KillSender,
+    /// A receiver is stopped (SIGSTOP) for up to 30 s
+    StopReceiver,
+    /// A receiver comes late, leaves and comes back
+    JoinLeave,
+    /// A host's interface is set down for 5 s
+    Interface,
+    /// Another sender sends other files to the same group
+    SecondSender,
+    /// One receiver more cannot write to its folder
+    ReadOnly,
+    /// One receiver more has no room on its disk
+    FullDisk,
+    /// An outsider floods sender and group with garbage, replayed and mutated packets
+    Noise,
+    /// A receiver is killed and started again with its monotonic clock days ahead (time namespace)
+    Clock,
+}
+
+fn quantity<Q: Quantity>(text: &str) -> Result<Q, String> {
+    Q::parse(text).map_err(|error| error.to_string())
+}

@@ -1,0 +1,89 @@
+//! An outsider that floods a session: with garbage, with packets that it has heard, and with such
+//! packets changed.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use faircast_base::{NodeId, Purpose, Rng};
+
+/// Packets that it remembers of what it has heard.
+const HEARD_MAX: usize = 2_000;
+/// Packets that it sends, then a pause.
+const BURST: u64 = 20;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What it does.
+pub(super) struct Noise {
+    pub(super) seed: u64,
+    pub(super) own: Ipv4Addr,
+    pub(super) group: SocketAddrV4,
+    pub(super) sender: SocketAddrV4,
+}
+
+impl Noise {
+    /// Binds its socket; to be called on its host.
+    pub(super) fn socket(&self) -> io::Result<UdpSocket> {
+        let socket = socket2::Socket::new(
+            socket2::Domain::IPV4,
+            socket2::Type::DGRAM,
+            Some(socket2::Protocol::UDP),
+        )?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, self.group.port()).into())?;
+        socket.join_multicast_v4(self.group.ip(), &self.own)?;
+        socket.set_multicast_if_v4(&self.own)?;
+        socket.set_multicast_loop_v4(false)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket.into())
+    }
+
+    /// Floods until it is told to stop; counts what it sends.
+    pub(super) fn flood(&self, socket: &UdpSocket, stop: &Arc<AtomicBool>, sent: &AtomicU64) {
+        let mut rng = Rng::new(self.seed, NodeId(2), Purpose::Fault);
+        let mut heard: Vec<Vec<u8>> = Vec::new();
+        let mut buffer = [0; 2048];
+        while !stop.load(Ordering::Relaxed) {
+            while let Ok(len) = socket.recv(&mut buffer) {
+                let packet = buffer[..len].to_vec();
+                if heard.len() < HEARD_MAX {
+                    heard.push(packet);
+                } else {
+                    let place = rng.below(HEARD_MAX as u64) as usize;
+                    heard[place] = packet;
+                }
+            }
+            for _ in 0..BURST {
+                let packet = packet(&heard, &mut rng);
+                let to = if rng.chance(0.5) { self.group } else { self.sender };
+                // A full queue is no matter.
+                sent.fetch_add(u64::from(socket.send_to(&packet, to).is_ok()), Ordering::Relaxed);
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// A packet to send: of random bytes, as it was heard, or heard and changed.
+fn packet(heard: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
+    if heard.is_empty() || rng.chance(0.3) {
+        return (0..rng.below(1400)).map(|_| rng.bits() as u8).collect();
+    }
+    let mut packet = heard[rng.below(heard.len() as u64) as usize].clone();
+    match rng.below(4) {
+        0 => {}
+        1 => packet.truncate(rng.below(packet.len() as u64 + 1) as usize),
+        2 => packet.extend((0..rng.below(40)).map(|_| rng.bits() as u8)),
+        _ => {
+            for _ in 0..=rng.below(4) {
+                let len = packet.len().max(1) as u64;
+                if let Some(byte) = packet.get_mut(rng.below(len) as usize) {
+                    *byte ^= 1 << rng.below(8);
+                }
+            }
+        }
+    }
+    packet
+}

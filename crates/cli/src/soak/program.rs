@@ -1,0 +1,121 @@
+//! A program that runs on a host: started, stopped, killed, watched.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use faircast_base::NodeId;
+use faircast_lab::Field;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+/// Seconds that clocks are ahead in a time namespace: twelve days.
+const AHEAD_S: u32 = 1_036_800;
+
+/// A program, running or not.
+pub(super) struct Program {
+    node: NodeId,
+    arguments: Vec<String>,
+    log: PathBuf,
+    child: Option<Child>,
+    /// How often it was started.
+    pub(super) starts: u32,
+    /// The most memory that it has had, in bytes, over all starts.
+    pub(super) memory: u64,
+}
+
+impl Program {
+    /// faircast with these arguments; what it says is added to the file `log`.
+    pub(super) fn new(node: NodeId, arguments: Vec<String>, log: PathBuf) -> Self {
+        Self { node, arguments, log, child: None, starts: 0, memory: 0 }
+    }
+
+    /// Starts it, where it does not run.
+    pub(super) fn start(&mut self, field: &Field, ahead: bool) -> io::Result<()> {
+        if self.child.is_some() {
+            return Ok(());
+        }
+        let own = std::env::current_exe()?;
+        let mut command = match ahead {
+            false => Command::new(own),
+            true => {
+                let mut command = Command::new("unshare");
+                let ahead = AHEAD_S.to_string();
+                command.args(["--time", "--monotonic", &ahead, "--boottime", &ahead, "--fork"]);
+                command.arg("--kill-child=KILL").arg(own);
+                command
+            }
+        };
+        let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
+        // A group of its own, so that signals reach what a wrapper has started too, and so that
+        // Ctrl-C on the terminal is for the soak alone.
+        command.args(&self.arguments).process_group(0).stdin(Stdio::null());
+        command.stdout(log.try_clone()?).stderr(log);
+        self.child = Some(field.spawn(self.node, command)?);
+        self.starts += 1;
+        Ok(())
+    }
+
+    /// Sends it a signal, where it runs.
+    pub(super) fn signal(&self, signal: Signal) {
+        if let Some(child) = &self.child {
+            // It may just have ended.
+            let _ = killpg(Pid::from_raw(child.id() as i32), signal);
+        }
+    }
+
+    /// Kills it and forgets it.
+    pub(super) fn kill(&mut self) {
+        self.look();
+        self.signal(Signal::SIGKILL);
+        if let Some(mut child) = self.child.take() {
+            let _ = child.wait();
+        }
+    }
+
+    /// Whether it runs.
+    pub(super) fn runs(&self) -> bool {
+        self.child.is_some()
+    }
+
+    /// Its exit status where it has ended since it was last asked: 128 and more for a signal.
+    pub(super) fn ended(&mut self) -> Option<i32> {
+        self.look();
+        let status = self.child.as_mut()?.try_wait().ok().flatten()?;
+        self.child = None;
+        Some(status.code().unwrap_or(128))
+    }
+
+    /// Takes down how much memory it and what it has started have had.
+    fn look(&mut self) {
+        let Some(child) = &self.child else { return };
+        let own = child.id();
+        let children = format!("/proc/{own}/task/{own}/children");
+        let children = std::fs::read_to_string(children).unwrap_or_default();
+        for id in children.split_whitespace().map(str::to_owned).chain([own.to_string()]) {
+            let path = Path::new("/proc").join(id).join("status");
+            let status = std::fs::read_to_string(path).unwrap_or_default();
+            let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            let peak = peak.and_then(|text| text.trim().strip_suffix(" kB")?.trim().parse().ok());
+            self.memory = self.memory.max(peak.unwrap_or(0u64) * 1024);
+        }
+    }
+
+    /// Lines that it said which no program of ours may say.
+    pub(super) fn panics(&self) -> Vec<String> {
+        let mut text = String::new();
+        if let Ok(mut file) = File::open(&self.log) {
+            let _ = io::Read::read_to_string(&mut file, &mut text);
+        }
+        let wrong = |line: &&str| line.contains("panicked at") || line.contains("overflowed its");
+        text.lines().filter(wrong).map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

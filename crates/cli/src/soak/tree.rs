@@ -1,0 +1,150 @@
+//! The files of a round: made from the seed, compared byte for byte, without any of faircast's
+//! own reading, hashing or comparing.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Write as _};
+use std::path::{Path, PathBuf};
+
+use faircast_base::{NodeId, Purpose, Rng};
+
+/// Where receivers keep what is unfinished; no part of what was sent.
+const STATE: &str = ".faircast";
+/// Files besides the large one that takes most of the bytes.
+const SMALL_FILES: u64 = 40;
+
+/// Makes a folder of `bytes` bytes in files of all sizes: empty, one byte, odd, large.
+pub(super) fn make(folder: &Path, bytes: u64, seed: u64) -> io::Result<()> {
+    let mut rng = Rng::new(seed, NodeId(1), Purpose::Fault);
+    std::fs::create_dir_all(folder.join("deep/deeper/deepest"))?;
+    let mut left = bytes;
+    let file = |name: &str, len: u64, rng: &mut Rng| -> io::Result<()> {
+        let mut out = io::BufWriter::new(File::create(folder.join(name))?);
+        let mut rest = len;
+        while rest > 0 {
+            let word = rng.bits().to_le_bytes();
+            let take = rest.min(8) as usize;
+            out.write_all(&word[..take])?;
+            rest -= take as u64;
+        }
+        out.flush()
+    };
+    for (name, len) in [("empty", 0), ("deep/one", 1), ("deep/deeper/odd", 1401)] {
+        file(name, len, &mut rng)?;
+        left = left.saturating_sub(len);
+    }
+    for i in 0..SMALL_FILES {
+        let len = rng.below(bytes / (4 * SMALL_FILES) + 1);
+        let place = if i % 2 == 0 { "deep/deeper/deepest/" } else { "" };
+        file(&format!("{place}small file {i} ü"), len, &mut rng)?;
+        left = left.saturating_sub(len);
+    }
+    file("large", left, &mut rng)
+}
+
+/// What differs between what was sent and what is there; empty where nothing does. Names at most
+/// ten.
+pub(super) fn differences(sent: &Path, got: &Path) -> io::Result<Vec<String>> {
+    let (want, have) = (walk(sent)?, walk(got).unwrap_or_default());
+    let mut differences = Vec::new();
+    for (name, path) in &want {
+        match have.get(name) {
+            None => differences.push(format!("{} is missing", name.display())),
+            Some(other) => {
+                if let Some(at) = first_difference(path, other)? {
+                    differences.push(format!("{} differs at byte {at}", name.display()));
+                }
+            }
+        }
+    }
+    let strangers = have.keys().filter(|name| !want.contains_key(*name));
+    differences.extend(strangers.map(|name| format!("{} was never sent", name.display())));
+    differences.truncate(10);
+    Ok(differences)
+}
+
+/// All files below a folder, by their paths in it.
+fn walk(folder: &Path) -> io::Result<BTreeMap<PathBuf, PathBuf>> {
+    let (mut files, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(next)? {
+            let entry = entry?;
+            if entry.file_name() == STATE {
+                continue;
+            }
+            let path = entry.path();
+            if entry.file_type()?.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(folder).expect("it is below").to_owned();
+                files.insert(name, path);
+            }
+        }
+    }
+    Ok(files)
+}
+
+fn first_difference(one: &Path, other: &Path) -> io::Result<Option<u64>> {
+    let (mut one, mut other) = (File::open(one)?, File::open(other)?);
+    let (mut a, mut b) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+    let mut at = 0;
+    loop {
+        let (len, other_len) = (fill(&mut one, &mut a)?, fill(&mut other, &mut b)?);
+        if let Some(place) = a[..len].iter().zip(&b[..other_len]).position(|(a, b)| a != b) {
+            return Ok(Some(at + place as u64));
+        }
+        if len != other_len {
+            return Ok(Some(at + len.min(other_len) as u64));
+        }
+        if len == 0 {
+            return Ok(None);
+        }
+        at += len as u64;
+    }
+}
+
+fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut len = 0;
+    while len < buffer.len() {
+        match file.read(&mut buffer[len..])? {
+            0 => break,
+            more => len += more,
+        }
+    }
+    Ok(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_difference_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let [sent, got] = ["sent", "got"].map(|name| folder.path().join(name));
+        make(&sent, 300_000, 1).unwrap();
+        make(&got, 300_000, 1).unwrap();
+        let sizes: u64 = walk(&sent).unwrap().values().map(|f| f.metadata().unwrap().len()).sum();
+        assert_eq!(sizes, 300_000);
+        std::fs::create_dir(got.join(STATE)).unwrap();
+        std::fs::write(got.join(STATE).join("state"), "x").unwrap();
+        assert!(differences(&sent, &got).unwrap().is_empty());
+
+        let mut bytes = std::fs::read(got.join("large")).unwrap();
+        bytes[70_001] ^= 1;
+        std::fs::write(got.join("large"), &bytes).unwrap();
+        std::fs::remove_file(got.join("empty")).unwrap();
+        std::fs::write(got.join("deep/one"), "").unwrap();
+        std::fs::write(got.join("stranger"), "").unwrap();
+        assert_eq!(
+            differences(&sent, &got).unwrap(),
+            [
+                "deep/one differs at byte 0",
+                "empty is missing",
+                "large differs at byte 70001",
+                "stranger was never sent"
+            ]
+        );
+        assert!(differences(&sent, &folder.path().join("nowhere")).unwrap().len() == 10);
+    }
+}

@@ -1,0 +1,352 @@
+//! Hosts for programs of any kind, with the links of a scenario between them in real time.
+//!
+//! In a run of the lab each end of a flow is a machine of the lab's own. In a field the hosts are
+//! empty: whoever makes it starts programs there as it likes, the programs speak UDP over ordinary
+//! sockets, and everything that goes wrong on the scenario's links happens to them.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration as WallDuration;
+
+use faircast_base::{DropReason, Event, FlowId, NodeId, Time};
+use faircast_proto::{Destination, Transmit};
+use faircast_scenario::Scenario;
+use faircast_sim::{Builtin, Fabric, Parcel};
+use faircast_trace::{Record, Sink};
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+use tun_rs::SyncDevice;
+
+use crate::address;
+use crate::clock::{Clock, EMULATOR_PRIORITY, be_exact};
+use crate::error::LabError;
+use crate::frame::{self, Frame, PgmFacts, Ports, Transport};
+use crate::host;
+use crate::netlink::Routing;
+
+/// Bytes of the largest packet on the links of a field.
+const MTU: u16 = 1500;
+/// Packets that are read from one host before others have their turn.
+const READS_MAX: usize = 16;
+/// How long the network sleeps at the most, so that a stop is seen.
+const SLEEP_MAX: WallDuration = WallDuration::from_millis(20);
+
+/// What links have done to packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FieldCounts {
+    /// Packets that reached a host.
+    pub delivered: u64,
+    /// Lost independently of each other.
+    pub lost: u64,
+    /// Lost in bursts.
+    pub lost_in_bursts: u64,
+    /// Lost because a link was down.
+    pub lost_in_outages: u64,
+    /// Dropped by a full queue.
+    pub overflowed: u64,
+    /// Second packets that links made.
+    pub duplicated: u64,
+    /// Packets with a bit flipped.
+    pub corrupted: u64,
+    /// Packets that came late.
+    pub delayed: u64,
+}
+
+/// Hosts and what is between them. Everything vanishes with it: namespaces, interfaces, threads;
+/// programs that still run there do not, and are the caller's.
+pub struct Field {
+    hosts: Vec<Host>,
+    stop: Arc<AtomicBool>,
+    counts: Arc<Mutex<FieldCounts>>,
+    network: Option<JoinHandle<Result<(), LabError>>>,
+}
+
+/// A thread in a namespace of its own, which does there what it is asked to.
+struct Host {
+    node: NodeId,
+    /// `None` once it is to end.
+    work: Option<Sender<Box<dyn FnOnce() + Send>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Field {
+    /// Makes the hosts of a scenario: each sender of a flow. Whatever one of them sends to
+    /// [`group`](Self::group) goes to the receivers of its own flow, and what is sent to a host's
+    /// [`address`](Self::address) goes there. What the flows send otherwise does not matter.
+    ///
+    /// # Errors
+    /// The machine lacks something that the lab needs, such as permission.
+    pub fn new(scenario: Scenario) -> Result<Self, LabError> {
+        let (mut hosts, mut devices) = (Vec::new(), Vec::new());
+        for flow in &scenario.flows {
+            let (host, device) = Host::new(flow.from)?;
+            hosts.push(host);
+            devices.push(device);
+        }
+        let (stop, counts) = (Arc::default(), Arc::default());
+        let network = Network {
+            scenario,
+            devices,
+            stop: Arc::clone(&stop),
+            counts: Arc::clone(&counts),
+            clock: Clock::starting_in(WallDuration::ZERO),
+        };
+        let network = std::thread::Builder::new()
+            .name("field".into())
+            .spawn(move || network.run())
+            .map_err(LabError::doing("start a thread"))?;
+        Ok(Self { hosts, stop, counts, network: Some(network) })
+    }
+
+    /// The one group that all hosts share.
+    pub fn group() -> Ipv4Addr {
+        address::group(FlowId(0))
+    }
+
+    /// The address of a host.
+    pub fn address(node: NodeId) -> Ipv4Addr {
+        address::of_node(node)
+    }
+
+    /// Does something on a host, in a thread that must not be kept long.
+    ///
+    /// # Errors
+    /// There is no such host.
+    pub fn on<T: Send + 'static>(
+        &self,
+        node: NodeId,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let gone = || io::Error::other("there is no such host");
+        let host = self.hosts.iter().find(|host| host.node == node).ok_or_else(gone)?;
+        let (send, answer) = mpsc::channel();
+        let work = Box::new(move || drop(send.send(work())));
+        host.work.as_ref().ok_or_else(gone)?.send(work).map_err(|_| gone())?;
+        answer.recv().map_err(|_| gone())
+    }
+
+    /// Starts a program on a host.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn spawn(&self, node: NodeId, mut command: Command) -> io::Result<Child> {
+        self.on(node, move || command.spawn())?
+    }
+
+    /// Sets a host's interface down, or up again with its routes.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn set_interface(&self, node: NodeId, up: bool) -> io::Result<()> {
+        self.on(node, move || {
+            let index = nix::net::if_::if_nametoindex(host::INTERFACE)?;
+            let routing = Routing::new()?;
+            match up {
+                true => host::connect(&routing, index, node, Vec::new()),
+                false => routing.set_down(index),
+            }
+        })?
+    }
+
+    /// What has happened so far.
+    pub fn counts(&self) -> FieldCounts {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends everything.
+    ///
+    /// # Errors
+    /// The network had failed before.
+    pub fn finish(mut self) -> Result<FieldCounts, LabError> {
+        self.end()?;
+        Ok(self.counts())
+    }
+
+    fn end(&mut self) -> Result<(), LabError> {
+        self.stop.store(true, Ordering::Relaxed);
+        let result = self.network.take().map_or(Ok(()), |network| {
+            network.join().unwrap_or_else(|_| Err(LabError::Unsuited("the network died".into())))
+        });
+        for host in &mut self.hosts {
+            host.work = None;
+            if let Some(thread) = host.thread.take() {
+                // A host that has died has said so on standard error.
+                let _ = thread.join();
+            }
+        }
+        result
+    }
+}
+
+impl Drop for Field {
+    fn drop(&mut self) {
+        // Whoever wants to know how it ended calls `finish`.
+        let _ = self.end();
+    }
+}
+
+impl Host {
+    fn new(node: NodeId) -> Result<(Self, SyncDevice), LabError> {
+        let (work, orders) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+        let (ready, made) = mpsc::channel();
+        let serve = move || {
+            let device = host::make(node, MTU, None);
+            let failed = device.is_err();
+            if ready.send(device).is_err() || failed {
+                return;
+            }
+            orders.into_iter().for_each(|order| order());
+        };
+        let thread = std::thread::Builder::new()
+            .name("host".into())
+            .spawn(serve)
+            .map_err(LabError::doing("start a thread"))?;
+        let device = made.recv().map_err(|_| LabError::Unsuited("a host died".into()))??;
+        Ok((Self { node, work: Some(work), thread: Some(thread) }, device))
+    }
+}
+
+/// The thread between the hosts.
+struct Network {
+    scenario: Scenario,
+    devices: Vec<SyncDevice>,
+    stop: Arc<AtomicBool>,
+    counts: Arc<Mutex<FieldCounts>>,
+    clock: Clock,
+}
+
+impl Network {
+    fn run(self) -> Result<(), LabError> {
+        be_exact(EMULATOR_PRIORITY);
+        let mut fabric = Fabric::new(&self.scenario, &Builtin);
+        for (flow, id) in self.scenario.flows.iter().zip((0..).map(FlowId)) {
+            for node in &flow.to {
+                fabric.join(id, *node);
+            }
+        }
+        // Which device an end of any flow is behind: all flows have the same hosts.
+        let place = |node| self.scenario.flows.iter().position(|flow| flow.from == node);
+        let ends = self
+            .scenario
+            .flows
+            .iter()
+            .flat_map(|flow| std::iter::once(flow.from).chain(flow.to.iter().copied()));
+        let device_of: Vec<Option<usize>> = ends.map(place).collect();
+        let (mut buffer, mut out) = (vec![0; usize::from(u16::MAX)], Vec::new());
+        let mut tally = Tally::default();
+        while !self.stop.load(Ordering::Relaxed) {
+            self.step(&mut fabric, &device_of, &mut tally, &mut out);
+            self.wait(fabric.next_time())?;
+            for (index, device) in self.devices.iter().enumerate() {
+                for _ in 0..READS_MAX {
+                    // An interface that is down has nothing to read.
+                    let Ok(len) = device.recv(&mut buffer) else { break };
+                    self.step(&mut fabric, &device_of, &mut tally, &mut out);
+                    if let Some(frame) = Frame::read(&buffer[..len]) {
+                        take(&mut fabric, &self.scenario, index, &frame, &mut tally);
+                    }
+                }
+            }
+            *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = tally.0;
+        }
+        Ok(())
+    }
+
+    /// Lets everything happen that is due.
+    fn step(
+        &self,
+        fabric: &mut Fabric<'_>,
+        device_of: &[Option<usize>],
+        tally: &mut Tally,
+        out: &mut Vec<u8>,
+    ) {
+        let mut delivered = 0;
+        fabric.advance(self.clock.now(), tally, &mut |parcel| {
+            let Some(device) = device_of[parcel.end as usize] else { return };
+            write(&parcel, out);
+            // What an interface that is down does not take is lost, as on a real one.
+            delivered += u64::from(self.devices[device].send(out).is_ok());
+        });
+        tally.0.delivered += delivered;
+    }
+
+    fn wait(&self, next: Option<Time>) -> Result<(), LabError> {
+        let span = next.map_or(SLEEP_MAX, |at| self.clock.until(at).min(SLEEP_MAX));
+        let readable = |device| PollFd::new(device, PollFlags::POLLIN);
+        let mut fds: Vec<_> = self.devices.iter().map(|d| readable(d.as_fd())).collect();
+        match ppoll(&mut fds, Some(TimeSpec::from_duration(span)), None) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+            Err(error) => Err(LabError::doing("wait for packets")(error.into())),
+        }
+    }
+}
+
+/// Puts a host's datagram on its first link.
+fn take(
+    fabric: &mut Fabric<'_>,
+    scenario: &Scenario,
+    host: usize,
+    frame: &Frame<'_>,
+    sink: &mut dyn Sink,
+) {
+    let Transport::Udp { ports, payload } = frame.transport else { return };
+    let to = if frame.to == Field::group() {
+        Destination::Group
+    } else {
+        match address::to_node(frame.to) {
+            Some(to) if to.index() < scenario.nodes.len() => Destination::Node(to),
+            _ => return,
+        }
+    };
+    let facts = PgmFacts::read(payload);
+    let transmit = Transmit {
+        to,
+        zeros: 0,
+        payload_len: facts.payload_len,
+        // What a host sends to its own network takes one hop in IP and one a link here.
+        time_to_live: u8::MAX,
+        router_alert: facts.router_alert,
+        wire_len: Some(frame.bytes.len() as u32),
+    };
+    let flow = FlowId(host as u32);
+    fabric.transmit((flow, scenario.flows[host].from), payload, transmit, ports.tag(), sink);
+}
+
+/// Writes a datagram for a host. Its UDP checksum is left out, so that no kernel spares the
+/// programs what was corrupted.
+fn write(parcel: &Parcel<'_>, out: &mut Vec<u8>) {
+    let to = match parcel.to {
+        Destination::Group => Field::group(),
+        Destination::Node(node) => address::of_node(node),
+    };
+    let ports = Ports::from_tag(parcel.tag, address::UDP_PORT);
+    frame::write_udp(out, address::of_node(parcel.from), to, ports, 1, parcel.bytes);
+}
+
+/// Counts what links say.
+#[derive(Default)]
+struct Tally(FieldCounts);
+
+impl Sink for Tally {
+    fn record(&mut self, record: &Record) {
+        let counts = &mut self.0;
+        *match record.event {
+            Event::PacketDuplicated { .. } => &mut counts.duplicated,
+            Event::PacketCorrupted { .. } => &mut counts.corrupted,
+            Event::PacketDelayed { .. } => &mut counts.delayed,
+            Event::PacketDropped { reason, .. } => match reason {
+                DropReason::Loss => &mut counts.lost,
+                DropReason::Burst => &mut counts.lost_in_bursts,
+                DropReason::Outage => &mut counts.lost_in_outages,
+                _ => &mut counts.overflowed,
+            },
+            _ => return,
+        } += 1;
+    }
+}
