@@ -115,9 +115,12 @@ impl Sitting {
         let ended = wait_for_all(&mut receivers, &mut sender, deadline);
         let mut trouble = None;
         if ended.is_none() {
-            let stuck = receivers.iter_mut().find_map(|receiver| {
-                receiver.wait_done(Instant::now()).is_none().then(|| receiver.last_words())
+            // Who has ended knows more than who waits still.
+            let open = receivers.iter_mut().filter_map(|receiver| {
+                let open = receiver.wait_done(Instant::now()).is_none();
+                open.then(|| (receiver.has_ended(), receiver.last_words()))
             });
+            let stuck = open.max_by_key(|(ended, _)| *ended).map(|(_, words)| words);
             trouble = Some(stuck.unwrap_or_else(|| sender.last_words()));
         }
         let farewell = match transport.sender_stays() || ended.is_none() {
