@@ -1,5 +1,15 @@
 //! The one definition of the command line: parser, help, completions and man pages come from it.
 
+mod key;
+mod live;
+mod recv;
+mod send;
+
+pub use key::{KeyArgs, KeyVerb};
+pub use live::{KeyOptions, WatchOptions};
+pub use recv::RecvArgs;
+pub use send::{FecChoice, SendArgs, Slow};
+
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -14,6 +24,8 @@ use clap::{Parser, Subcommand, ValueEnum};
     after_help = "\
 Begin with:
   faircast demo                                    a file to three receivers beside TCP
+  faircast recv --group 239.192.7.1:7500 --into in          on some machines
+  faircast send FILE --group 239.192.7.1:7500 --wait-for 3  on one of the same network
   faircast run scenarios/pgmcc-beside-tcp.toml     one experiment
   faircast help run                                what else that can do"
 )]
@@ -26,6 +38,12 @@ pub struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
+    /// Send files and folders to many receivers
+    Send(Box<SendArgs>),
+    /// Receive what is sent to a group
+    Recv(Box<RecvArgs>),
+    /// Make a key for a group, or show the id of one
+    Key(KeyArgs),
     /// Run a scenario and print what each flow got
     Run(RunArgs),
     /// Run suites of experiments and compare them with published figures
@@ -130,11 +148,12 @@ Examples:
   faircast bench tcp --only droplist
   faircast bench speed --json             how fast the simulator is here
   sudo faircast bench wire --size 256MB   how fast files are on real sockets here
+  sudo faircast bench sim-vs-lab          whether the lab gives what the simulator gives
 
 Exit status: 0 every row holds, 1 one does not, 2 the arguments are wrong.")]
 pub struct BenchArgs {
-    /// The suites to run: tcp, fairness, speed, wire, or the path of a suite file; tcp and fairness
-    /// where none is given
+    /// The suites to run: tcp, fairness, speed, wire, sim-vs-lab, or the path of a suite file; tcp
+    /// and fairness where none is given
     #[arg(value_name = "SUITE")]
     pub suites: Vec<String>,
     /// Print the rows as JSON, one document a suite

@@ -69,7 +69,7 @@ impl Observer for Watch {
             }
             let share = now.as_secs_f64() / self.end.as_secs_f64();
             bar.set_position((share * 1000.0) as u64);
-            bar.set_message(format!("{:.1} s simulated", now.as_secs_f64()));
+            bar.set_message(format!("{:.1} s of the run", now.as_secs_f64()));
         }
         ControlFlow::Continue(())
     }

@@ -56,5 +56,8 @@ pub(crate) fn be_exact(priority: u8) -> bool {
 
 /// How urgent the emulator is among threads of real-time priority (1 to 99).
 pub(crate) const EMULATOR_PRIORITY: u8 = 50;
-/// How urgent hosts are: after the emulator, before everything else.
+/// How urgent senders are: after the emulator, before everything else.
 pub(crate) const HOST_PRIORITY: u8 = 20;
+/// How urgent receivers are: before senders, since a sender that always has something to send would
+/// leave them no processor to take it with.
+pub(crate) const RECEIVER_PRIORITY: u8 = 30;

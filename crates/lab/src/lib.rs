@@ -9,8 +9,14 @@
 //! they are due. What happens becomes the same trace as in the simulator.
 //!
 //! Reading order: [`run`] (a scenario from start to end), `emulator` (the loop), `host` (a
-//! namespace), `tcp` and `machine` (what runs in one), `tap` (what packets tell), [`check`] (what
+//! namespace), `tcp`, `scheme` and `machine` (what runs
+//! in one), `tap` (what packets tell), [`check`] (what
 //! this machine can do).
+
+#![cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, reason = "only Linux has a lab; elsewhere there is an error that says so")
+)]
 
 mod address;
 mod check;
@@ -35,6 +41,8 @@ mod machine;
 mod netlink;
 #[cfg(target_os = "linux")]
 mod run;
+#[cfg(target_os = "linux")]
+mod scheme;
 #[cfg(target_os = "linux")]
 mod tap;
 #[cfg(target_os = "linux")]

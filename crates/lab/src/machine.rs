@@ -1,4 +1,4 @@
-//! A protocol machine at a host, over a UDP socket.
+//! A machine that speaks no PGM at a host, over a UDP socket: constant bit rate.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
@@ -16,7 +16,7 @@ use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::address::{self, UDP_PORT};
-use crate::clock::{Clock, HOST_PRIORITY, be_exact, wall};
+use crate::clock::{Clock, HOST_PRIORITY, RECEIVER_PRIORITY, be_exact, wall};
 use crate::emulator::Shared;
 use crate::error::LabError;
 use crate::merge::Outbox;
@@ -36,8 +36,14 @@ pub(crate) struct End<'a> {
     pub(crate) clock: Clock,
     pub(crate) shared: &'a Shared,
     pub(crate) out: Outbox,
-    pub(crate) socket: UdpSocket,
     pub(crate) rng: Rng,
+}
+
+/// When an end is a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Membership {
+    pub(crate) at: Time,
+    pub(crate) leave: Option<Time>,
 }
 
 /// The socket of an end at `node`.
@@ -62,12 +68,16 @@ pub(crate) fn random(seed: u64, node: NodeId, end: u32) -> Rng {
 }
 
 /// Sends everything that the flow sends.
-pub(crate) fn send(mut end: End<'_>, content: Box<dyn Content>) -> Result<(), LabError> {
+pub(crate) fn send(
+    mut end: End<'_>,
+    socket: UdpSocket,
+    content: Box<dyn Content>,
+) -> Result<(), LabError> {
     be_exact(HOST_PRIORITY);
     let machine = Builtin.sender(end.flow, end.id, content);
     let mut delivery = Delivery::new(false);
     let stop = end.flow.stop;
-    let mut driver = Driver::new(machine);
+    let mut driver = Driver::new(machine, &socket);
     let sent =
         driver.run_until(&mut end, stop.unwrap_or(Time::MAX), &mut delivery).and_then(|()| {
             if end.stopped() {
@@ -80,15 +90,19 @@ pub(crate) fn send(mut end: End<'_>, content: Box<dyn Content>) -> Result<(), La
 }
 
 /// Receives everything, while it is a member.
-pub(crate) fn receive(mut end: End<'_>, real: bool) -> Result<Delivery, LabError> {
-    be_exact(HOST_PRIORITY);
+pub(crate) fn receive(
+    mut end: End<'_>,
+    socket: UdpSocket,
+    real: bool,
+) -> Result<Delivery, LabError> {
+    be_exact(RECEIVER_PRIORITY);
     let mut delivery = Delivery::new(real);
-    let received = end.receive(&mut delivery);
+    let received = end.receive(&socket, &mut delivery);
     end.ended(received, "receive").map(|()| delivery)
 }
 
 impl End<'_> {
-    fn stopped(&self) -> bool {
+    pub(crate) fn stopped(&self) -> bool {
         self.shared.stop.load(Ordering::Relaxed)
     }
 
@@ -104,21 +118,27 @@ impl End<'_> {
         }
     }
 
-    fn receive(&mut self, delivery: &mut Delivery) -> io::Result<()> {
-        let mut memberships: Vec<(Time, Option<Time>)> = self
-            .flow
-            .join
-            .iter()
-            .filter(|join| join.node == self.node)
-            .map(|join| (join.at, join.leave))
-            .collect();
+    /// When it is a member, in order; throughout where the scenario does not say.
+    pub(crate) fn memberships(&self) -> Vec<Membership> {
+        let joins = self.flow.join.iter().filter(|join| join.node == self.node);
+        let mut memberships: Vec<Membership> =
+            joins.map(|join| Membership { at: join.at, leave: join.leave }).collect();
         if memberships.is_empty() {
-            memberships.push((Time::ZERO, None));
+            memberships.push(Membership { at: Time::ZERO, leave: None });
         }
         memberships.sort_unstable();
+        memberships
+    }
+
+    /// Where its records go; for who keeps them from now on.
+    pub(crate) fn take_out(&mut self) -> Outbox {
+        self.out.fork()
+    }
+
+    fn receive(&mut self, socket: &UdpSocket, delivery: &mut Delivery) -> io::Result<()> {
         let (group, interface) = (address::group(self.id), address::of_node(self.node));
-        let mut driver: Option<Driver> = None;
-        for (at, leave) in memberships {
+        let mut driver: Option<Driver<'_>> = None;
+        for Membership { at, leave } in self.memberships() {
             match &mut driver {
                 // Between two memberships the machine has still to say goodbye.
                 Some(driver) => driver.run_until(self, at, delivery)?,
@@ -127,15 +147,18 @@ impl End<'_> {
             if self.stopped() {
                 return Ok(());
             }
-            self.socket.join_multicast_v4(&group, &interface)?;
+            socket.join_multicast_v4(&group, &interface)?;
             let now = self.clock.now();
-            let mut joined = Driver::new(Builtin.receiver(self.flow, self.id, self.node, now));
+            let mut joined = {
+                let machine = Builtin.receiver(self.flow, self.id, self.node, now);
+                Driver::new(machine, socket)
+            };
             self.say(now, Event::Joined);
             joined.drain(self, delivery)?;
             joined.run_until(self, leave.unwrap_or(Time::MAX), delivery)?;
             if !self.stopped() {
                 joined.close(self, delivery)?;
-                self.socket.leave_multicast_v4(&group, &interface)?;
+                socket.leave_multicast_v4(&group, &interface)?;
                 self.say(self.clock.now(), Event::Left);
             }
             driver = Some(joined);
@@ -146,7 +169,7 @@ impl End<'_> {
         }
     }
 
-    fn sleep_until(&self, at: Time) {
+    pub(crate) fn sleep_until(&self, at: Time) {
         while !self.stopped() {
             let left = self.clock.until(at);
             if left.is_zero() {
@@ -167,16 +190,18 @@ impl End<'_> {
 }
 
 /// Gives a machine time and packets.
-struct Driver {
+struct Driver<'s> {
     machine: Box<dyn Machine>,
+    socket: &'s UdpSocket,
     buffer: Vec<u8>,
     packet: Vec<u8>,
     time_to_live: Option<u8>,
 }
 
-impl Driver {
-    fn new(machine: Box<dyn Machine>) -> Self {
-        Self { machine, buffer: vec![0; 65_536], packet: Vec::new(), time_to_live: None }
+impl<'s> Driver<'s> {
+    fn new(machine: Box<dyn Machine>, socket: &'s UdpSocket) -> Self {
+        let (buffer, packet) = (vec![0; 65_536], Vec::new());
+        Self { machine, socket, buffer, packet, time_to_live: None }
     }
 
     /// Runs the machine until a moment, or until everything is to stop.
@@ -199,7 +224,7 @@ impl Driver {
             }
             let next = self.machine.next_timeout().unwrap_or(Time::MAX).min(until);
             let span = end.clock.until(next.min(now + SLEEP_MAX));
-            let mut polled = [PollFd::new(end.socket.as_fd(), PollFlags::POLLIN)];
+            let mut polled = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
             match ppoll(&mut polled, Some(TimeSpec::from_duration(span)), None) {
                 Ok(0) | Err(nix::errno::Errno::EINTR) => {}
                 Ok(_) => self.read(end, delivery)?,
@@ -218,7 +243,7 @@ impl Driver {
     fn read(&mut self, end: &mut End<'_>, delivery: &mut Delivery) -> io::Result<()> {
         let mut buffer = std::mem::take(&mut self.buffer);
         for _ in 0..READS_MAX {
-            let (len, from) = match end.socket.recv_from(&mut buffer) {
+            let (len, from) = match self.socket.recv_from(&mut buffer) {
                 Ok((len, SocketAddr::V4(from))) => (len, *from.ip()),
                 Ok(_) => continue,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -279,15 +304,15 @@ impl Driver {
     fn transmit(&mut self, end: &mut End<'_>, packet: &[u8], transmit: Transmit) -> io::Result<()> {
         if self.time_to_live != Some(transmit.time_to_live) {
             let time_to_live = u32::from(transmit.time_to_live);
-            end.socket.set_multicast_ttl_v4(time_to_live)?;
-            end.socket.set_ttl(time_to_live.max(1))?;
+            self.socket.set_multicast_ttl_v4(time_to_live)?;
+            self.socket.set_ttl(time_to_live.max(1))?;
             self.time_to_live = Some(transmit.time_to_live);
         }
         let to = match transmit.to {
             Destination::Group => address::group(end.id),
             Destination::Node(node) => address::of_node(node),
         };
-        match end.socket.send_to(packet, SocketAddrV4::new(to, UDP_PORT)) {
+        match self.socket.send_to(packet, SocketAddrV4::new(to, UDP_PORT)) {
             // A full interface drops packets as a queue does.
             Err(error)
                 if !matches!(

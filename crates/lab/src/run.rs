@@ -7,6 +7,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration as WallDuration;
 
 use faircast_base::{FlowId, NodeId};
+use faircast_net::Sockets;
 use faircast_proto::content::Content;
 use faircast_scenario::{Flow, Scenario};
 use faircast_sim::{Delivery, Observer, Sent, content_of};
@@ -20,7 +21,7 @@ use crate::emulator::{self, Emulated, Port, Shared};
 use crate::error::LabError;
 use crate::merge::{Merge, Outbox};
 use crate::plan::{self, TcpPlan};
-use crate::{host, machine, tcp};
+use crate::{host, machine, scheme, tcp};
 
 /// Between the moment when all hosts stand and the beginning of the run.
 const LEAD: WallDuration = WallDuration::from_millis(100);
@@ -194,8 +195,10 @@ enum Role {
 }
 
 /// The sockets of an end.
-enum Sockets {
+enum Ready {
     Udp(UdpSocket),
+    /// A scheme's sender has its sockets from the beginning, a receiver with its membership.
+    Scheme(Option<Sockets>),
     Connects(Socket),
     Listens(TcpListener),
 }
@@ -235,7 +238,7 @@ impl<'env> Lab<'env> {
         let sender = matches!(role, Role::Sender(_));
         let body = move || {
             let flow = &scenario.flows[id.index()];
-            let sockets = match prepare(flow, node, sender) {
+            let sockets = match prepare(scenario, id, node, sender) {
                 Ok((device, sockets)) => {
                     let _ = ready_to.send(Ok(device));
                     sockets
@@ -247,20 +250,26 @@ impl<'env> Lab<'env> {
             };
             // Where another host could not be made there is no run.
             let Ok(clock) = wait.recv() else { return Ok(None) };
+            let rng = machine::random(scenario.seed, node, end as u32);
+            let udp = |out| machine::End { flow, id, node, clock, shared, out, rng };
             let ended = match (sockets, role) {
-                (Sockets::Udp(socket), role) => {
-                    let rng = machine::random(scenario.seed, node, end as u32);
-                    let end = machine::End { flow, id, node, clock, shared, out, socket, rng };
-                    match role {
-                        Role::Sender(content) => machine::send(end, content).map(|()| None),
-                        Role::Receiver { real } => machine::receive(end, real).map(Some),
-                    }
+                (Ready::Udp(socket), Role::Sender(content)) => {
+                    machine::send(udp(out), socket, content).map(|()| None)
                 }
-                (Sockets::Connects(socket), Role::Sender(content)) => {
+                (Ready::Udp(socket), Role::Receiver { real }) => {
+                    machine::receive(udp(out), socket, real).map(Some)
+                }
+                (Ready::Scheme(Some(sockets)), Role::Sender(content)) => {
+                    scheme::send(udp(out), scenario, sockets, content).map(|()| None)
+                }
+                (Ready::Scheme(_), Role::Receiver { real }) => {
+                    scheme::receive(udp(out), scenario, real).map(Some)
+                }
+                (Ready::Connects(socket), Role::Sender(content)) => {
                     let end = tcp::End { flow, id, clock, shared, out };
                     tcp::send(end, socket, content).map(|()| None)
                 }
-                (Sockets::Listens(listener), Role::Receiver { real }) => {
+                (Ready::Listens(listener), Role::Receiver { real }) => {
                     let end = tcp::End { flow, id, clock, shared, out };
                     Ok(Some(tcp::receive(end, listener, real)))
                 }
@@ -282,13 +291,21 @@ impl<'env> Lab<'env> {
 }
 
 /// Makes the namespace of the calling thread and what is in it.
-fn prepare(flow: &Flow, node: NodeId, sender: bool) -> Result<(SyncDevice, Sockets), LabError> {
+fn prepare(
+    scenario: &Scenario,
+    id: FlowId,
+    node: NodeId,
+    sender: bool,
+) -> Result<(SyncDevice, Ready), LabError> {
+    let flow = &scenario.flows[id.index()];
     let plan = TcpPlan::of(flow);
     let device = host::make(node, plan::mtu(flow), plan.as_ref())?;
     let sockets = match plan {
-        None => Sockets::Udp(machine::socket(node)?),
-        Some(plan) if sender => Sockets::Connects(tcp::socket(flow, &plan)?),
-        Some(plan) => Sockets::Listens(tcp::listen(flow, &plan)?),
+        None if flow.protocol == "cbr" => Ready::Udp(machine::socket(node)?),
+        None if sender => Ready::Scheme(Some(scheme::sockets(scenario, id, node)?)),
+        None => Ready::Scheme(None),
+        Some(plan) if sender => Ready::Connects(tcp::socket(flow, &plan)?),
+        Some(plan) => Ready::Listens(tcp::listen(flow, &plan)?),
     };
     Ok((device, sockets))
 }

@@ -15,7 +15,7 @@ use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::address::{self, TCP_PORT};
-use crate::clock::{Clock, HOST_PRIORITY, be_exact, wall};
+use crate::clock::{Clock, HOST_PRIORITY, RECEIVER_PRIORITY, be_exact, wall};
 use crate::diag::{Diagnosis, TcpInfo};
 use crate::emulator::Shared;
 use crate::error::LabError;
@@ -89,7 +89,7 @@ pub(crate) fn send(
 
 /// Receives everything, and says what it was.
 pub(crate) fn receive(mut end: End<'_>, listener: TcpListener, real: bool) -> Delivery {
-    be_exact(HOST_PRIORITY);
+    be_exact(RECEIVER_PRIORITY);
     let mut delivery = Delivery::new(real);
     let mut receiver = Receiver { packet: end.flow.packet.count().max(1), bytes: 0 };
     // A broken connection delivers what came until then.

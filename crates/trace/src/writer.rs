@@ -49,6 +49,25 @@ impl<W: Write> Writer<W> {
         Ok(Self { to: Some(to), lines: Vec::with_capacity(PIECE_BYTES + 1024), broken: None })
     }
 
+    /// Writes records and outcome alone, for drivers that know the header only at the end: what
+    /// [`part`](Self::part) leaves of a writer with the header, and then these bytes, make a file.
+    pub fn headless(to: W) -> Self {
+        let to = GzEncoder::new(to, Compression::fast());
+        Self { to: Some(to), lines: Vec::with_capacity(PIECE_BYTES + 1024), broken: None }
+    }
+
+    /// Ends this part of a file, without an outcome: see [`headless`](Self::headless).
+    ///
+    /// # Errors
+    /// The first error that writing met, now or at an earlier record.
+    pub fn part(mut self) -> io::Result<W> {
+        self.flush_lines();
+        if let Some(error) = self.broken.take() {
+            return Err(error);
+        }
+        self.to.take().expect("only this and finish take it, and consume the writer").finish()
+    }
+
     /// Writes the outcome and ends the file.
     ///
     /// # Errors
@@ -58,7 +77,7 @@ impl<W: Write> Writer<W> {
         if let Some(error) = self.broken.take() {
             return Err(error);
         }
-        let mut to = self.to.take().expect("only this takes it, and it consumes the writer");
+        let mut to = self.to.take().expect("only this and part take it, and consume the writer");
         serde_json::to_writer(&mut to, &End { end: outcome })?;
         to.write_all(b"\n")?;
         let mut to = to.finish()?;

@@ -1,5 +1,6 @@
 //! `faircast bench`: suites of scenarios with the figures that are expected of them.
 
+mod against_sim;
 mod fairness;
 mod measure;
 mod oracle;
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use faircast_report::{Row, Suite, bench_page};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::args::BenchArgs;
+use crate::args::{BenchArgs, On};
 use crate::error::{Failure, print};
 use crate::interrupt::listen;
 use crate::run::write;
@@ -147,6 +148,7 @@ impl Loaded {
             scheme,
             only: args.only.as_deref(),
             plots: args.out.is_some(),
+            on: if self.suite.against_sim { On::Lab } else { On::Sim },
         }
     }
 }
@@ -190,7 +192,10 @@ fn run_suite(loaded: &Loaded, args: &BenchArgs) -> Result<bool, Failure> {
     if let Some(scheme) = &scheme {
         return score::print_scores(suite, scheme, &measured, args).map(|()| true);
     }
-    let mut rows = rows(suite, measured);
+    let mut rows = match suite.against_sim {
+        true => against_sim::rows(loaded, args, measured)?,
+        false => rows(suite, measured),
+    };
     if loaded.oracle {
         rows.extend(oracle::rows(args.only.as_deref())?);
     }
@@ -219,12 +224,16 @@ fn load(name: &str) -> Result<(SuiteFile, Files), Failure> {
             let suite = SuiteFile::parse("scenarios/fairness/suite.toml", fairness::FILES.suite);
             return Ok((suite.map_err(Failure::Usage)?, Files::Bundled(&fairness::FILES)));
         }
+        "sim-vs-lab" => {
+            let suite = SuiteFile::parse("scenarios/lab/suite.toml", against_sim::FILES.suite);
+            return Ok((suite.map_err(Failure::Usage)?, Files::Bundled(&against_sim::FILES)));
+        }
         _ => {}
     }
     let path = PathBuf::from(name);
     if path.extension().is_none_or(|extension| extension != "toml") {
         return Err(Failure::Usage(format!(
-            "no suite is called \"{name}\"; there are {}, speed, wire, and files that end in .toml",
+            "no suite is called \"{name}\"; there are {}, speed, wire, sim-vs-lab, and files that end in .toml",
             BUNDLED.join(", ")
         )));
     }

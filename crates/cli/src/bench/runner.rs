@@ -11,9 +11,11 @@ use rayon::prelude::*;
 use super::measure::link_names;
 use super::probe::Probe;
 use super::suite::{Bundled, Experiment, SuiteFile};
+use crate::args::On;
 use crate::error::Failure;
-use crate::execute::{header, simulate};
+use crate::execute::header;
 use crate::interrupt::{Watch, interrupted};
+use crate::run::execute;
 
 /// Where the files of a suite are.
 pub(crate) enum Files {
@@ -33,6 +35,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) only: Option<&'a str>,
     /// Whether plots are wanted.
     pub(crate) plots: bool,
+    /// Where to run it.
+    pub(crate) on: On,
 }
 
 /// A scheme to judge.
@@ -142,14 +146,16 @@ impl<'a> Plan<'a> {
             jobs.extend((1..=u64::from(seeds(experiment))).map(|seed| (index, seed)));
         }
         bar.set_length(jobs.len() as u64);
-        let done: Result<BTreeMap<_, _>, Failure> = jobs
-            .into_par_iter()
-            .map(|(index, seed)| {
-                let outcome = self.run_one(experiments[index], seed)?;
-                bar.inc(1);
-                Ok(((index, seed), outcome))
-            })
-            .collect();
+        let run = |(index, seed): (usize, u64)| {
+            let outcome = self.run_one(experiments[index], seed)?;
+            bar.inc(1);
+            Ok(((index, seed), outcome))
+        };
+        let done: Result<BTreeMap<_, _>, Failure> = match self.on {
+            On::Sim => jobs.into_par_iter().map(run).collect(),
+            // One at a time: what runs beside a lab makes it late.
+            On::Lab => jobs.into_iter().map(run).collect(),
+        };
         let mut measured: Vec<_> = experiments
             .into_iter()
             .map(|experiment| Measured { experiment, runs: Vec::new(), plot: None })
@@ -168,11 +174,11 @@ impl<'a> Plan<'a> {
             return Err(stopped());
         }
         let scenario = self.scenario(experiment, seed)?;
-        let header = header(&scenario, faircast_trace::On::Sim);
+        let header = header(&scenario, self.on.into());
         let series = (self.plots && seed == 1).then(|| Series::new(&header));
         let mut listener = Tee(Probe::new(&header), series);
         let mut watch = Watch::new(scenario.duration, false);
-        let done = simulate(&scenario, &mut watch, &mut listener)?;
+        let done = execute(&scenario, self.on, &mut watch, &mut listener)?;
         if done.outcome.interrupted {
             return Err(stopped());
         }

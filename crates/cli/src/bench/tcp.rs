@@ -59,6 +59,7 @@ pub(crate) fn suite() -> SuiteFile {
         others.into_iter().map(|(case, metrics)| dumbbell(case, metrics)).collect();
     experiments.extend(chain_experiments(&chains));
     SuiteFile {
+        against_sim: false,
         name: "tcp".into(),
         title: "Does our TCP do what ns-2's does?".into(),
         seeds: SEEDS,

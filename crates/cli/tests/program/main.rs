@@ -7,6 +7,7 @@ mod demo;
 mod documents;
 mod files;
 mod interrupt;
+mod lab;
 mod manual;
 mod mistakes;
 mod published;

@@ -131,7 +131,7 @@ fn a_mistake_in_the_arguments_is_named_with_what_is_allowed() {
         (&["run", good, "--set", "flow.f.options.acker_bias=7"], "flow.f.options.acker_bias"),
         (&["run", good, "--seed", "-1"], "--seed"),
         (&["run", good, "--seed", "one"], "expected a whole number from 0 to"),
-        (&["run", good, "--on", "mars"], "possible values: sim"),
+        (&["run", good, "--on", "mars"], "possible values: sim, lab"),
         (&["run", good, "--out", &below], "a-file/out: the folder cannot be made"),
         (&["run"], "<FILE>"),
         (&["bench", "nosuch"], "no suite is called \"nosuch\"; there are tcp, fairness, speed"),

@@ -1,6 +1,8 @@
 //! When the group goes slower than its application can bear.
 
-use faircast_base::{Duration, Time};
+use alloc::collections::BTreeMap;
+
+use faircast_base::{Duration, NodeId, Time};
 
 use crate::transfer::SlowPolicy;
 
@@ -19,7 +21,13 @@ pub(super) struct SlowMeter {
     span: Option<(Time, u64)>,
     /// Since when all spans have been below the floor.
     below: Option<Time>,
+    /// How often since then each was found to limit the group. A representative that is slow is
+    /// silent now and then, and another stands in for it.
+    limiting: BTreeMap<NodeId, u32>,
 }
+
+/// Most of those that are counted.
+const LIMITING_MAX: usize = 64;
 
 impl SlowMeter {
     pub(super) fn new(policy: SlowPolicy) -> Self {
@@ -27,34 +35,55 @@ impl SlowMeter {
             SlowPolicy::Wait => None,
             SlowPolicy::DropBelow(floor) => Some(floor.bits_per_s()),
         };
-        Self { floor, span: None, below: None }
+        Self { floor, span: None, below: None, limiting: BTreeMap::new() }
     }
 
-    /// `bytes` have been sent in all, and with `busy` there is more to send. Returns whether
-    /// somebody is to be deferred; it begins anew then. Asked at least each tenth of a second.
-    pub(super) fn is_too_slow(&mut self, now: Time, bytes: u64, busy: bool) -> bool {
-        let Some(floor) = self.floor else { return false };
+    /// `bytes` have been sent in all, with `busy` there is more to send, and `limiting` is the
+    /// representative. Returns who is to be deferred, and begins anew then. Asked at least each
+    /// tenth of a second.
+    pub(super) fn who_is_too_slow(
+        &mut self,
+        now: Time,
+        bytes: u64,
+        busy: bool,
+        limiting: Option<NodeId>,
+    ) -> Option<NodeId> {
+        let floor = self.floor?;
         if !busy {
-            (self.span, self.below) = (None, None);
-            return false;
+            self.restart();
+            self.span = None;
+            return None;
+        }
+        if let Some(node) = limiting
+            && (self.limiting.len() < LIMITING_MAX || self.limiting.contains_key(&node))
+        {
+            *self.limiting.entry(node).or_default() += 1;
         }
         let (since, before) = *self.span.get_or_insert((now, bytes));
         let span = now.since(since);
         if span < SPAN {
-            return false;
+            return None;
         }
         self.span = Some((now, bytes));
         let bits = u128::from(bytes - before) * 8 * 1_000_000_000;
         if bits >= u128::from(floor) * u128::from(span.as_nanos()) {
-            self.below = None;
-            return false;
+            self.restart();
+            return None;
         }
         let below = *self.below.get_or_insert(since);
-        let slow = now.since(below) >= PATIENCE;
-        if slow {
-            self.below = None;
+        if now.since(below) < PATIENCE {
+            return None;
         }
-        slow
+        let most = self.limiting.iter().max_by_key(|(_, count)| **count).map(|(&node, _)| node);
+        if most.is_some() {
+            self.restart();
+        }
+        most
+    }
+
+    fn restart(&mut self) {
+        self.below = None;
+        self.limiting.clear();
     }
 }
 
@@ -69,7 +98,10 @@ mod tests {
         let mut meter = SlowMeter::new(SlowPolicy::DropBelow(floor));
         let (mut now, mut bytes) = (Time::ZERO, 0);
         for (i, rate) in rates.into_iter().enumerate() {
-            if meter.is_too_slow(now, bytes, rate < 10_000) {
+            // Another stands in now and then, and often there is nobody.
+            let limiting = [Some(7), Some(8), Some(7), None][i % 4].map(NodeId);
+            if let Some(node) = meter.who_is_too_slow(now, bytes, rate < 10_000, limiting) {
+                assert_eq!(node, NodeId(7));
                 return Some(i / 10);
             }
             now += Duration::from_millis(100);
@@ -90,7 +122,8 @@ mod tests {
         assert_eq!(deferred_after(idle), None, "it has nothing to send in between");
         let mut waits = SlowMeter::new(SlowPolicy::Wait);
         for s in 0..100 {
-            assert!(!waits.is_too_slow(Time::ZERO + Duration::from_secs(s), 0, true));
+            let now = Time::ZERO + Duration::from_secs(s);
+            assert_eq!(waits.who_is_too_slow(now, 0, true, Some(NodeId(7))), None);
         }
     }
 }

@@ -1,0 +1,86 @@
+//! `faircast recv`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args};
+use faircast_base::Duration;
+
+use super::live::{KeyOptions, WatchOptions, duration};
+
+/// Arguments of `faircast recv`.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("where").required(true).args(["group", "listen"])))]
+#[command(after_help = "\
+Examples:
+  faircast recv --group 239.192.7.1:7500 --into in
+  faircast recv --group 232.1.2.3:7500 --from 10.0.0.1 --into in --once
+  faircast recv --listen 0.0.0.0:7500 --into in --key group.key     for send --to
+
+It stays for further sessions, several at once, unless --once is given. What was received of an
+object before a sender or this program went away is kept and need not be sent again. Files appear
+under their names once they are whole and compared with their digests. Ctrl-C ends it and tells the
+senders; a second Ctrl-C ends it at once.
+
+Exit status: 0 done or ended by Ctrl-C between objects, 1 an object could not be received,
+2 the arguments are wrong.")]
+pub struct RecvArgs {
+    /// The multicast group and port to hear, IPv4 or IPv6
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub group: Option<SocketAddr>,
+    /// The address and port to hear, for senders that send to each receiver
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// The folder to put files into; made where it does not exist
+    #[arg(long, value_name = "DIR")]
+    pub into: PathBuf,
+    /// The interface to hear on, by name or address; the system's routes choose where none is given
+    #[arg(long, value_name = "IF")]
+    pub interface: Option<String>,
+    /// Hear this sender alone; groups in 232.0.0.0/8 and ff3x::/32 need it
+    #[arg(long, value_name = "SOURCE", conflicts_with = "listen")]
+    pub from: Option<IpAddr>,
+    /// End after one object
+    #[arg(long)]
+    pub once: bool,
+    /// With --once: fail once no sender was heard for so long
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "once")]
+    pub give_up: Option<Duration>,
+    /// Replace files that are there and differ
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Do not wait for the disk to have written each file: faster, and a crash of the system may
+    /// lose files that were called done
+    #[arg(long)]
+    pub no_sync: bool,
+    /// The name to tell the sender; the host's where none is given
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// The key of the group.
+    #[command(flatten)]
+    pub key: KeyOptions,
+    /// How to watch it.
+    #[command(flatten)]
+    pub watch: WatchOptions,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use crate::args::Args;
+
+    #[test]
+    fn mistakes_say_what_is_allowed() {
+        for (words, want) in [
+            (&["--into", "d"][..], "--group"),
+            (&["--group", "239.1.2.3:1"], "--into"),
+            (&["--group", "239.1.2.3:1", "--listen", "0.0.0.0:1", "--into", "d"], "cannot be used"),
+            (&["--listen", "0.0.0.0:1", "--from", "10.0.0.1", "--into", "d"], "cannot be used"),
+            (&["--group", "239.1.2.3:1", "--into", "d", "--give-up", "9s"], "--once"),
+        ] {
+            let error = Args::try_parse_from(["faircast", "recv"].iter().chain(words)).unwrap_err();
+            assert!(error.to_string().contains(want), "{error} instead of {want}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! `faircast send`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args};
+use faircast_base::{Bitrate, Bytes, Duration};
+
+use super::live::{KeyOptions, WatchOptions, bytes, duration, rate};
+
+/// Arguments of `faircast send`.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("where").required(true).args(["group", "to"])))]
+#[command(after_help = "\
+Examples:
+  faircast send disk.img --group 239.192.7.1:7500
+  faircast send photos music --group 239.192.7.1:7500 --interface eth0 --wait-for 12
+  faircast send release --group '[ff15::7:1]:7500' --key group.key --receivers names.txt
+  faircast send disk.img --to 10.0.0.2:7500,10.0.0.3:7500     where there is no multicast
+
+It waits for as many receivers as --wait-for says, or for those of --receivers. Whoever comes later
+is served too; what a receiver has from an earlier run is not sent again. Ctrl-C ends it and tells
+the receivers; a second Ctrl-C ends it at once.
+
+Exit status: 0 all that were waited for have everything, 1 one has not, 2 the arguments are wrong.")]
+pub struct SendArgs {
+    /// Files and folders, which arrive under their last names
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
+    /// The multicast group and port to send to, IPv4 or IPv6
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub group: Option<SocketAddr>,
+    /// Receivers to send to one by one, where there is no multicast
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1..)]
+    pub to: Vec<String>,
+    /// The interface to send by, by name or address; the system's routes choose where none is given
+    #[arg(long, value_name = "IF")]
+    pub interface: Option<String>,
+    /// How the rate is chosen; `faircast schemes` lists them
+    #[arg(long, value_name = "NAME", default_value = "pgmcc")]
+    pub scheme: String,
+    /// A setting of the scheme; may be repeated; `faircast schemes NAME` lists them
+    #[arg(long = "option", alias = "options", value_name = "KEY=VALUE")]
+    pub options: Vec<String>,
+    /// Never send faster than this
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub rate_max: Option<Bitrate>,
+    /// Begin once so many receivers are there
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub wait_for: u32,
+    /// Begin once the receivers named in this file are there, one name a line; all of them must
+    /// finish. Others are served too
+    #[arg(long, value_name = "FILE", conflicts_with = "wait_for")]
+    pub receivers: Option<PathBuf>,
+    /// Begin after this time with whoever is there
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub start_after: Option<Duration>,
+    /// Count a receiver as lost once it was silent for so long
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    pub give_up: Duration,
+    /// What to do about slow receivers: `wait` for them, or `drop-below RATE`: serve who would hold
+    /// the group below this rate after the others
+    #[arg(long, value_name = "WHAT", default_value = "wait", value_parser = slow)]
+    pub slow: Slow,
+    /// Repair with parity: `auto` where it pays, `off`, or `RATIO` from 0 to 1 of it unasked
+    #[arg(long, value_name = "WHAT", default_value = "auto", value_parser = fec)]
+    pub fec: FecChoice,
+    /// Routers that packets may pass: 1 keeps them in this network
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    pub ttl: u8,
+    /// Bytes of the largest IP packet that every link on the way takes
+    #[arg(long, value_name = "BYTES", default_value = "1500", value_parser = bytes)]
+    pub mtu: Bytes,
+    /// The key of the group.
+    #[command(flatten)]
+    pub key: KeyOptions,
+    /// How to watch it.
+    #[command(flatten)]
+    pub watch: WatchOptions,
+}
+
+/// What to do about slow receivers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Slow {
+    /// Wait for them.
+    Wait,
+    /// Serve who would hold the group below this rate after the others.
+    DropBelow(Bitrate),
+}
+
+/// Whether to repair with parity.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FecChoice {
+    /// Where it pays.
+    Auto,
+    /// Never.
+    Off,
+    /// This share of it unasked.
+    Ratio(f64),
+}
+
+fn slow(text: &str) -> Result<Slow, String> {
+    if text == "wait" {
+        return Ok(Slow::Wait);
+    }
+    match text.strip_prefix("drop-below").map(|rest| rest.trim_start_matches(['=', ':', ' '])) {
+        Some(text) if !text.is_empty() => rate(text).map(Slow::DropBelow),
+        _ => Err("expected wait, or drop-below and a rate: 'drop-below 1 Mbit/s'".to_string()),
+    }
+}
+
+fn fec(text: &str) -> Result<FecChoice, String> {
+    match (text, text.parse()) {
+        ("auto", _) => Ok(FecChoice::Auto),
+        ("off", _) => Ok(FecChoice::Off),
+        (_, Ok(ratio)) if ratio > 0.0 && ratio <= 1.0 => Ok(FecChoice::Ratio(ratio)),
+        _ => Err("expected auto, off, or a number above 0 and at most 1".to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Args, Verb};
+
+    fn parse(words: &[&str]) -> Result<SendArgs, String> {
+        let words = ["faircast", "send"].iter().chain(words);
+        match Args::try_parse_from(words).map_err(|error| error.to_string())?.verb {
+            Verb::Send(args) => Ok(*args),
+            _ => panic!("another verb"),
+        }
+    }
+
+    #[test]
+    fn defaults_are_those_of_a_small_network() {
+        let args = parse(&["a", "b", "--group", "239.1.2.3:7500"]).unwrap();
+        assert_eq!(args.paths.len(), 2);
+        assert_eq!((args.ttl, args.wait_for, args.mtu), (1, 1, Bytes::new(1500)));
+        assert_eq!((args.slow, args.fec), (Slow::Wait, FecChoice::Auto));
+        assert_eq!(args.give_up, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn receivers_may_be_listed_in_every_way() {
+        for words in [&["--to", "a:1,b:2"][..], &["--to", "a:1", "b:2"], &["--to=a:1", "--to=b:2"]] {
+            let words: Vec<_> = ["file"].iter().chain(words).copied().collect();
+            assert_eq!(parse(&words).unwrap().to, ["a:1", "b:2"]);
+        }
+    }
+
+    #[test]
+    fn mistakes_say_what_is_allowed() {
+        for (words, want) in [
+            (&["--group", "239.1.2.3:7500"][..], "<PATH>"),
+            (&["a"], "--group"),
+            (&["a", "--group", "239.1.2.3"], "239.1.2.3"),
+            (&["a", "--group", "239.1.2.3:1", "--to", "a:1"], "cannot be used with"),
+            (&["a", "--group", "239.1.2.3:1", "--slow", "drop"], "'drop-below 1 Mbit/s'"),
+            (&["a", "--group", "239.1.2.3:1", "--fec", "2"], "above 0 and at most 1"),
+            (&["a", "--group", "239.1.2.3:1", "--rate-max", "10"], "has no unit"),
+            (&["a", "--group", "239.1.2.3:1", "--rate-max", "0 bit/s"], "above zero"),
+            (&["a", "--group", "239.1.2.3:1", "--give-up", "soon"], "a duration"),
+            (&["a", "--group", "239.1.2.3:1", "--ttl", "0"], "1..=255"),
+            (&["a", "--group", "239.1.2.3:1", "--key-exposed"], "--key"),
+        ] {
+            let error = parse(words).unwrap_err();
+            assert!(error.contains(want), "{error} instead of {want}");
+        }
+        let slow = parse(&["a", "--group", "239.1.2.3:1", "--slow", "drop-below 1 Mbit/s"]).unwrap();
+        assert_eq!(slow.slow, Slow::DropBelow(Bitrate::from_bits_per_s(1_000_000)));
+    }
+}

@@ -1,0 +1,31 @@
+//! `faircast key`: keys for groups.
+
+use faircast_seal::{Exposure, GroupKey};
+
+use crate::args::{KeyArgs, KeyVerb};
+use crate::error::{Failure, print};
+
+/// Makes a key, or shows the id of one.
+pub(crate) fn key(args: &KeyArgs) -> Result<(), Failure> {
+    let wrong = |error: faircast_seal::KeyError| Failure::Usage(error.to_string());
+    match &args.what {
+        KeyVerb::New { file } => {
+            let key = GroupKey::create(file).map_err(wrong)?;
+            print(&format!(
+                "{}: a new key with the id {}\nBring the file to all members of the group by a way \
+                 that you trust; whoever has it can read and send.\n",
+                file.display(),
+                key.id()
+            ))
+        }
+        KeyVerb::Show { file, key_exposed } => {
+            let key = GroupKey::read(file, exposure(*key_exposed)).map_err(wrong)?;
+            print(&format!("{}\n", key.id()))
+        }
+    }
+}
+
+/// What to do about a key that others may read.
+pub(crate) fn exposure(allowed: bool) -> Exposure {
+    if allowed { Exposure::Allow } else { Exposure::Refuse }
+}

@@ -1,0 +1,330 @@
+//! Sealing, as drivers want it, and what to say where keys disagree.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use faircast_net::Envelope;
+use faircast_seal::{KeyHint, OVERHEAD, Refusal, Refusals, Role, Salt, Seal, SealError, key_hint};
+
+use crate::GroupKey;
+
+/// The other end of a session uses another key, or one where this one uses none, or none where
+/// this one uses one. Anybody on the network can make it appear so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyMismatch {
+    /// Who is heard.
+    pub peer: SocketAddr,
+    /// The first digits of the id of the key that it uses; `None` for no key.
+    pub theirs: Option<KeyHint>,
+    /// The first digits of the id of the key that this end uses; `None` for no key.
+    pub ours: Option<KeyHint>,
+}
+
+/// What happened at the seal, for those who watch from other threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Incidents {
+    pub(crate) refusals: Refusals,
+    pub(crate) mismatch: Option<KeyMismatch>,
+}
+
+pub(crate) type Watched = Arc<Mutex<Incidents>>;
+
+/// What the driver of one end wraps around its datagrams: seals them, or, without a key, leaves
+/// them as they are and looks out for those that are sealed.
+pub(crate) struct Wrapper {
+    seal: Option<Seal>,
+    side: Side,
+    incidents: Incidents,
+    watched: Watched,
+}
+
+enum Side {
+    Source {
+        /// What it has drawn, where it seals.
+        salt: Salt,
+    },
+    Receiver {
+        /// Sessions of PGM that were heard, the one that spoke last at the end.
+        sessions: Vec<(Session, Salt)>,
+        notices: Notices,
+    },
+}
+
+/// A session as PGM knows it: the source's id and port, as they stand in a packet.
+type Session = [u8; 8];
+
+impl Wrapper {
+    pub(crate) fn source(key: Option<GroupKey>, watched: Watched) -> Result<Self, SealError> {
+        let seal = key.map(Seal::source).transpose()?;
+        let salt = seal.as_ref().and_then(Seal::session).unwrap_or(Salt([0; 16]));
+        Ok(Self { seal, side: Side::Source { salt }, incidents: Incidents::default(), watched })
+    }
+
+    pub(crate) fn receiver(key: Option<GroupKey>, watched: Watched) -> Result<Self, SealError> {
+        let seal = key.map(Seal::receiver).transpose()?;
+        let side = Side::Receiver { sessions: Vec::new(), notices: Notices::default() };
+        Ok(Self { seal, side, incidents: Incidents::default(), watched })
+    }
+
+    /// Tells those who watch, and a source whose packets cannot be opened.
+    fn refused(&mut self, peer: SocketAddr, theirs: Option<Option<KeyHint>>) {
+        if let Some(theirs) = theirs {
+            let ours = self.seal.as_ref().map(Seal::hint);
+            self.incidents.mismatch = Some(KeyMismatch { peer, theirs, ours });
+            if let Side::Receiver { notices, .. } = &mut self.side {
+                let mut notice = Vec::new();
+                match &mut self.seal {
+                    Some(seal) => seal.seal(Salt([0; 16]), &[], &mut notice),
+                    // No header of PGM, and not sealed either.
+                    None => notice.resize(NOTICE_BYTES, 0),
+                }
+                notices.send(peer, &notice);
+            }
+        }
+        if let Some(seal) = &self.seal {
+            self.incidents.refusals = seal.refusals();
+        }
+        *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = self.incidents;
+    }
+}
+
+impl Envelope for Wrapper {
+    fn overhead(&self) -> usize {
+        overhead(self.seal.is_some())
+    }
+
+    fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) {
+        let Some(seal) = &mut self.seal else { return out.extend_from_slice(plain) };
+        let salt = match &self.side {
+            Side::Source { salt } => *salt,
+            Side::Receiver { sessions, .. } => {
+                let session = session_of(plain, Direction::Up);
+                let known = sessions.iter().rev().find(|(known, _)| Some(*known) == session);
+                // A machine answers only what it has heard; if not, nobody takes it for anything.
+                known.map_or(Salt([0; 16]), |(_, salt)| *salt)
+            }
+        };
+        seal.seal(salt, plain, out);
+    }
+
+    fn open<'a>(&mut self, from: SocketAddr, datagram: &'a mut [u8]) -> Option<&'a [u8]> {
+        let Some(seal) = &mut self.seal else {
+            return match (key_hint(datagram), is_notice(datagram)) {
+                (None, false) => Some(datagram),
+                (Some(theirs), _) => {
+                    self.refused(from, Some(Some(theirs)));
+                    None
+                }
+                (None, true) => None,
+            };
+        };
+        let opened = match seal.open(datagram) {
+            Ok(opened) => opened,
+            Err(refusal) => {
+                self.refused(from, match refusal {
+                    Refusal::Plain => Some(None),
+                    Refusal::OtherKey(theirs) => Some(Some(theirs)),
+                    _ => None,
+                });
+                return None;
+            }
+        };
+        if opened.role == Role::Source
+            && let Side::Receiver { sessions, .. } = &mut self.side
+            && let Some(session) = session_of(opened.plain, Direction::Down)
+        {
+            remember(sessions, session, opened.session);
+        }
+        Some(opened.plain)
+    }
+}
+
+impl fmt::Display for KeyMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { peer, theirs, ours } = self;
+        match theirs {
+            Some(theirs) => write!(f, "{peer} uses the key {theirs}..., ")?,
+            None => write!(f, "{peer} uses no key, ")?,
+        }
+        match ours {
+            Some(ours) => write!(f, "this end uses the key {ours}...; ")?,
+            None => write!(f, "this end uses none; ")?,
+        }
+        f.write_str("nothing can pass until both use the same key or none")
+    }
+}
+
+/// Bytes that are added to every datagram.
+pub(crate) const fn overhead(sealed: bool) -> usize {
+    if sealed { OVERHEAD } else { 0 }
+}
+
+/// Tells a source that its packets cannot be opened here, so that whoever started it can see it.
+/// Nothing but a message to people follows from it, since anybody could send it.
+#[derive(Default)]
+struct Notices {
+    socket: Option<UdpSocket>,
+    last: Option<Instant>,
+}
+
+impl Notices {
+    fn send(&mut self, to: SocketAddr, notice: &[u8]) {
+        let now = Instant::now();
+        if self.last.is_some_and(|last| now.duration_since(last) < NOTICE_INTERVAL) {
+            return;
+        }
+        self.last = Some(now);
+        let fits = |socket: &UdpSocket| {
+            socket.local_addr().is_ok_and(|local| local.is_ipv4() == to.is_ipv4())
+        };
+        if !self.socket.as_ref().is_some_and(fits) {
+            let any: SocketAddr = match to {
+                SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+                SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+            };
+            self.socket = UdpSocket::bind(any).ok();
+        }
+        if let Some(socket) = &self.socket {
+            // One that is lost is followed by another.
+            let _ = socket.set_nonblocking(true).and_then(|()| socket.send_to(notice, to));
+        }
+    }
+}
+
+fn is_notice(datagram: &[u8]) -> bool {
+    datagram == [0; NOTICE_BYTES]
+}
+
+fn remember(sessions: &mut Vec<(Session, Salt)>, session: Session, salt: Salt) {
+    if sessions.last() == Some(&(session, salt)) {
+        return;
+    }
+    sessions.retain(|(known, _)| *known != session);
+    if sessions.len() == SESSIONS_MAX {
+        sessions.remove(0);
+    }
+    sessions.push((session, salt));
+}
+
+#[derive(Clone, Copy)]
+enum Direction {
+    Down,
+    Up,
+}
+
+/// The session of a PGM packet: its source's id, and its port, which upstream packets bear as
+/// their destination (src: RFC 3208 s8.1).
+fn session_of(packet: &[u8], direction: Direction) -> Option<Session> {
+    let port = match direction {
+        Direction::Down => packet.get(..2)?,
+        Direction::Up => packet.get(2..4)?,
+    };
+    let mut session = [0; 8];
+    session[..6].copy_from_slice(packet.get(8..14)?);
+    session[6..].copy_from_slice(port);
+    Some(session)
+}
+
+/// Sessions that a receiver answers to at a time; the one that was silent longest makes room.
+const SESSIONS_MAX: usize = 64;
+const NOTICE_BYTES: usize = 16;
+const NOTICE_INTERVAL: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(session: u8, up: bool) -> Vec<u8> {
+        let mut packet = vec![0; 40];
+        let (source, data) = ([0x80, session], [0x1d, 0x4c]);
+        packet[..2].copy_from_slice(if up { &data } else { &source });
+        packet[2..4].copy_from_slice(if up { &source } else { &data });
+        packet[8..14].copy_from_slice(b"source");
+        packet
+    }
+
+    fn key(number: u8) -> Option<GroupKey> {
+        (number > 0).then(|| GroupKey::from_bytes([number; 32]))
+    }
+
+    fn sealed(by: &mut Wrapper, plain: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        by.seal(plain, &mut out);
+        assert_eq!(out.len(), plain.len() + by.overhead());
+        out
+    }
+
+    #[test]
+    fn a_receiver_answers_each_of_several_sources_in_its_session() {
+        let from: SocketAddr = "10.0.0.1:7500".parse().unwrap();
+        let watched = Watched::default();
+        let mut sources: Vec<_> =
+            (0..3).map(|_| Wrapper::source(key(1), Watched::default()).unwrap()).collect();
+        let mut receiver = Wrapper::receiver(key(1), watched.clone()).unwrap();
+        for (number, source) in sources.iter_mut().enumerate() {
+            let mut down = sealed(source, &packet(number as u8, false));
+            assert_eq!(receiver.open(from, &mut down), Some(&packet(number as u8, false)[..]));
+        }
+        for (number, source) in sources.iter_mut().enumerate() {
+            let up = packet(number as u8, true);
+            let mut sealed = sealed(&mut receiver, &up);
+            assert_eq!(source.open(from, &mut sealed), Some(&up[..]));
+        }
+        assert_eq!(*watched.lock().unwrap(), Incidents::default());
+    }
+
+    #[test]
+    fn ends_whose_keys_disagree_hear_of_it_on_both_sides() {
+        for (ours, theirs, at_receiver, at_source) in [
+            (1, 2, "uses the key", "this end uses the key"),
+            (1, 0, "uses the key", "this end uses the key"),
+            (0, 2, "uses no key", "this end uses none"),
+        ] {
+            let heard = UdpSocket::bind("127.0.0.1:0").unwrap();
+            heard.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            let here = heard.local_addr().unwrap();
+            let (up, down) = (Watched::default(), Watched::default());
+            let mut source = Wrapper::source(key(ours), up.clone()).unwrap();
+            let mut receiver = Wrapper::receiver(key(theirs), down.clone()).unwrap();
+            let mut packet = sealed(&mut source, &packet(1, false));
+            assert_eq!(receiver.open(here, &mut packet), None);
+            let said = down.lock().unwrap().mismatch.unwrap();
+            assert!(said.to_string().contains(at_receiver), "{said}");
+            let mut notice = [0; 1500];
+            let (len, from) = heard.recv_from(&mut notice).unwrap();
+            assert_eq!(source.open(from, &mut notice[..len]), None);
+            let said = up.lock().unwrap().mismatch.unwrap();
+            assert_eq!(said.peer, from);
+            assert!(said.to_string().contains(at_source), "{said}");
+            // Not one for each packet.
+            assert_eq!(receiver.open(here, &mut packet), None);
+            heard.set_nonblocking(true).unwrap();
+            assert!(heard.recv_from(&mut notice).is_err());
+        }
+    }
+
+    #[test]
+    fn without_keys_datagrams_pass_as_they_are() {
+        let from: SocketAddr = "10.0.0.1:7500".parse().unwrap();
+        let mut source = Wrapper::source(None, Watched::default()).unwrap();
+        let mut receiver = Wrapper::receiver(None, Watched::default()).unwrap();
+        let mut down = sealed(&mut source, &packet(1, false));
+        assert_eq!(down, packet(1, false));
+        assert_eq!(receiver.open(from, &mut down), Some(&packet(1, false)[..]));
+        assert_eq!(source.open(from, &mut [0; NOTICE_BYTES]), None);
+    }
+
+    #[test]
+    fn the_table_of_sessions_has_its_limit() {
+        let mut sessions = Vec::new();
+        for number in 0..=SESSIONS_MAX as u8 {
+            remember(&mut sessions, [number; 8], Salt([number; 16]));
+        }
+        remember(&mut sessions, [7; 8], Salt([7; 16]));
+        assert_eq!(sessions.len(), SESSIONS_MAX);
+        assert_eq!(sessions.last(), Some(&([7; 8], Salt([7; 16]))));
+        assert_eq!(sessions[0].0, [1; 8]);
+    }
+}

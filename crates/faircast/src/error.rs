@@ -1,0 +1,83 @@
+//! What can go wrong, in words for people.
+
+use std::io;
+use std::path::PathBuf;
+
+use faircast_files::FilesError;
+use faircast_net::NetError;
+use faircast_proto::options::OptionError;
+use faircast_seal::SealError;
+
+/// Why an end could not begin or go on. Each names what, where, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Sockets could not be opened, or the network not be used.
+    #[error("{0}")]
+    Net(#[from] NetError),
+    /// Files cannot be sent, or the folder not be used.
+    #[error("{0}")]
+    Files(#[from] FilesError),
+    /// A setting of the scheme is wrong.
+    #[error("{0}")]
+    Option(#[from] OptionError),
+    /// The system gives no randomness to seal with.
+    #[error("{0}")]
+    Seal(#[from] SealError),
+    /// There is no such scheme.
+    #[error("there is no scheme \"{name}\"; there are {known}")]
+    Scheme {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// The largest packet is too small, or larger than UDP can take.
+    #[error("packets of {bytes} bytes are not possible; expected {min} to {max}")]
+    Mtu {
+        /// What was asked for.
+        bytes: u64,
+        /// The least.
+        min: u64,
+        /// The most.
+        max: u64,
+    },
+    /// A message is longer than what fits into one packet.
+    #[error("a message of {bytes} bytes; at most {max} fit into a packet: cut it, or raise the MTU")]
+    MessageTooLong {
+        /// Bytes of the message.
+        bytes: usize,
+        /// Bytes that fit.
+        max: usize,
+    },
+    /// A thread cannot be started.
+    #[error("no thread can be started: {0}")]
+    Thread(io::Error),
+    /// A trace cannot be written.
+    #[error("{path}: the trace cannot be written: {source}", path = path.display())]
+    Trace {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Packets were lost for good: they were out of the sender's window before they could be
+    /// repaired.
+    #[error("{packets} packets were lost for good; what follows comes after a gap")]
+    Lost {
+        /// How many.
+        packets: u32,
+    },
+    /// The application takes what was received too slowly, and there is no way to tell the sender.
+    #[error("{bytes} bytes wait to be read, which is too much; read faster, or send more slowly")]
+    Overrun {
+        /// How many wait.
+        bytes: u64,
+    },
+    /// The other side fell silent or went away without an end.
+    #[error("the sender is gone: nothing was heard from it for too long")]
+    Gone,
+    /// The end was closed, here.
+    #[error("this end was closed")]
+    Closed,
+}

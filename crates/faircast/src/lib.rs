@@ -1,0 +1,71 @@
+//! Reliable multicast that shares the network fairly: files, streams of bytes and messages from one
+//! sender to many receivers, over UDP multicast or, where there is none, unicast.
+//!
+//! A session has one sender and any number of receivers. Whatever is lost is repaired. The sender is
+//! no faster than TCP would be to its slowest receiver. With a [`GroupKey`] everything is encrypted
+//! and authenticated. The data path of each end runs in a thread of its own; what is here commands
+//! and observes it, and works with any async runtime.
+//!
+//! | | sends | receives |
+//! | --- | --- | --- |
+//! | files and folders | [`Sender`] | [`Receiver`] |
+//! | a stream of bytes | [`ByteSender`] | [`ByteReceiver`] |
+//! | messages | [`MessageSender`] | [`MessageReceiver`] |
+//!
+//! ```no_run
+//! use faircast::{Listen, Multicast, ReceiveOutcome, Receiver, Sender, Target};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let group = Multicast::new("239.192.7.1:7500".parse()?);
+//!
+//! // On some machines:
+//! let mut receiver = Receiver::builder(Listen::Multicast(group.clone()), "in").once(true).receive()?;
+//! while let Some(received) = receiver.next().await {
+//!     if let ReceiveOutcome::Complete { files } = received.outcome {
+//!         println!("{} files", files.len());
+//!     }
+//! }
+//!
+//! // On one of the same network:
+//! let mut sender = Sender::builder(Target::Multicast(group)).wait_for(3).send(&["photos"])?;
+//! let last = sender.finish().await?;
+//! assert!(last.succeeded(), "who has it not: {:?}", last.members);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Reading order: `send` and `receive` (files), `stream`, `session` (the thread below each of
+//! them), `envelope` (keys).
+
+mod common;
+mod envelope;
+mod error;
+mod machine;
+mod noting;
+mod receive;
+mod send;
+mod session;
+mod status;
+mod stream;
+mod trace;
+
+pub use envelope::KeyMismatch;
+pub use error::Error;
+pub use faircast_base::{Bitrate, Bytes, Duration};
+pub use faircast_files::{FilesError, SupplyHandle, Warning};
+pub use faircast_net::{
+    Counters, Interface, Listen, Multicast, NetError, SocketSettings, Target, Upstream,
+};
+pub use faircast_proto::options::OptionValue;
+pub use faircast_proto::registry::{SCHEMES, SchemeEntry, scheme};
+pub use faircast_proto::transfer::{Fec, MemberState, SlowPolicy, Stage};
+pub use faircast_seal::{Exposure, GroupKey, KeyError, KeyHint, KeyId, Refusals};
+pub use receive::{Receiver, ReceiverBuilder};
+pub use send::{Sender, SenderBuilder};
+pub use status::{
+    Incoming, Member, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile, SendStatus,
+};
+pub use stream::{
+    ByteReceiver, ByteReceiverBuilder, ByteSender, ByteSenderBuilder, MessageReceiver,
+    MessageReceiverBuilder, MessageSender, MessageSenderBuilder, StreamStatus,
+};

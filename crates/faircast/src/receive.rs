@@ -1,0 +1,431 @@
+//! Receiving files.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+
+use faircast_base::{Duration, Time};
+use faircast_files::{FilesError, FilesStore, StoreOptions};
+use faircast_net::{
+    App, DriverSettings, Ended, Heard, Listen, Live, NetError, SessionId, Sockets, Waker,
+};
+use faircast_proto::AppEvent;
+use faircast_proto::Machine as _;
+use faircast_proto::options::{OptionValue, Options};
+use faircast_proto::registry::SchemeEntry;
+use faircast_proto::transfer::{Stage, TransferReceiverSetup, TransferStatus};
+use faircast_proto::wire::pgm::Tsi;
+use tokio::sync::{mpsc, watch};
+
+use crate::common::{Common, common_settings};
+use crate::envelope::{Watched, Wrapper};
+use crate::machine::Receiving;
+use crate::noting::{Noting, Notes};
+use crate::session::{Plan, Worker, nla, random, start};
+use crate::status::{Incoming, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile};
+use crate::trace::{About, LiveTrace};
+use crate::Error;
+
+/// Makes a [`Receiver`]. Every setting has a default that suits a local network.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ReceiverBuilder {
+    listen: Listen,
+    common: Common,
+    store: StoreOptions,
+    name: String,
+    once: bool,
+}
+
+/// Receives what is sent to a group, several objects at once where there are, in a thread of its
+/// own: this is by what it is watched and ended. Dropped, it ends as after [`close`](Self::close).
+#[derive(Debug)]
+pub struct Receiver {
+    waker: Waker<Receiving>,
+    status: watch::Receiver<ReceiveStatus>,
+    received: mpsc::Receiver<Received>,
+}
+
+impl Receiver {
+    /// Begins to say how it is to be made; what comes goes into the folder `into`.
+    pub fn builder(listen: Listen, into: impl AsRef<Path>) -> ReceiverBuilder {
+        ReceiverBuilder {
+            listen,
+            common: Common::default(),
+            store: StoreOptions::new(into),
+            name: String::new(),
+            once: false,
+        }
+    }
+
+    /// How it stands, a few times a second. The last one has [`ReceiveStatus::ended`] set.
+    pub fn status(&self) -> watch::Receiver<ReceiveStatus> {
+        self.status.clone()
+    }
+
+    /// Waits for the next object to end, well or not; `None` once the receiver has ended and all
+    /// were given.
+    pub async fn next(&mut self) -> Option<Received> {
+        self.received.recv().await
+    }
+
+    /// Ends it and tells the senders. What was received stays.
+    pub fn close(&self) {
+        self.waker.close();
+    }
+
+    /// Ends it without a word.
+    pub fn abort(&self) {
+        self.waker.stop();
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.waker.close();
+    }
+}
+
+impl ReceiverBuilder {
+    common_settings!();
+
+    /// Whether files that are there and differ are replaced. Default: no.
+    pub fn overwrite(mut self, overwrite: bool) -> Self {
+        self.store.overwrite = overwrite;
+        self
+    }
+
+    /// Whether an object counts as received only once it is on the disk. Default: yes.
+    pub fn sync(mut self, sync: bool) -> Self {
+        self.store.sync = sync;
+        self
+    }
+
+    /// The name that senders are told; at most 64 bytes of it. Default: none.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Ends after one object, whether it was received or not could be. A sender that goes away is
+    /// waited for. Default: no.
+    pub fn once(mut self, once: bool) -> Self {
+        self.once = once;
+        self
+    }
+
+    /// Opens sockets and begins.
+    ///
+    /// # Errors
+    /// A setting is wrong, the folder cannot be written to, or the network cannot be used.
+    pub fn receive(self) -> Result<Receiver, Error> {
+        let unrepaired = [("reliable", OptionValue::Bool(false))];
+        let (scheme, options) = self.common.scheme(&unrepaired)?;
+        probe(&self.store.dir)?;
+        let group = match &self.listen {
+            Listen::Multicast(multicast) => multicast.group,
+            Listen::Unicast(address) => *address,
+        };
+        let sockets = Sockets::receiver(self.listen.clone(), self.common.sockets.clone())?;
+        let watched = Watched::default();
+        let trace = self.common.trace.as_deref().map(LiveTrace::create).transpose()?;
+        let (tell, status) = watch::channel(ReceiveStatus::default());
+        let (give, received) = mpsc::channel(RECEIVED_MAX);
+        let plan = Plan {
+            name: "faircast-recv",
+            sockets,
+            settings: DriverSettings {
+                patience: PATIENCE,
+                ends_when_idle: false,
+                ..DriverSettings::default()
+            },
+            wrapper: Wrapper::receiver(self.common.key.clone(), watched.clone())?,
+            trace: trace.clone(),
+        };
+        let waker = start(plan, move |live: &mut Live<Receiving>| {
+            Ok(Work {
+                started: live.now(),
+                group,
+                scheme,
+                options,
+                store: self.store,
+                name: self.name,
+                once: self.once,
+                id: random(),
+                sessions: BTreeMap::new(),
+                next_session: None,
+                past: VecDeque::new(),
+                count: 0,
+                complete: 0,
+                heard: None,
+                tell,
+                give,
+                watched,
+                trace,
+            })
+        })?;
+        Ok(Receiver { waker, status, received })
+    }
+}
+
+/// Finds out at once whether the folder can be written to.
+fn probe(dir: &Path) -> Result<(), Error> {
+    let cannot = |what: &'static str, source| {
+        Error::Files(FilesError::Io { path: dir.to_path_buf(), what, source })
+    };
+    std::fs::create_dir_all(dir).map_err(|error| cannot("cannot be made", error))?;
+    let probe = dir.join(format!(".faircast-probe-{:016x}", random()));
+    std::fs::File::create_new(&probe)
+        .and_then(|_| std::fs::remove_file(&probe))
+        .map_err(|error| cannot("cannot be written to", error))
+}
+
+/// What the thread does beside driving.
+struct Work {
+    started: Time,
+    group: std::net::SocketAddr,
+    scheme: &'static SchemeEntry,
+    options: Options,
+    store: StoreOptions,
+    name: String,
+    once: bool,
+    /// By which senders know this receiver.
+    id: u64,
+    sessions: BTreeMap<SessionId, Session>,
+    /// A machine that was just made, whose number the driver has not told yet.
+    next_session: Option<Session>,
+    /// Sessions that are over, and heard on: the last [`PAST_MAX`].
+    past: VecDeque<Tsi>,
+    count: u64,
+    complete: u64,
+    heard: Option<Time>,
+    tell: watch::Sender<ReceiveStatus>,
+    give: mpsc::Sender<Received>,
+    watched: Watched,
+    trace: Option<LiveTrace>,
+}
+
+/// One object that is being received.
+struct Session {
+    number: u64,
+    tsi: Tsi,
+    since: Time,
+    notes: Arc<Notes>,
+    /// Whether its end was told.
+    told: bool,
+    /// Packets that had come at the last look, and when that number last grew.
+    packets: u64,
+    heard: Time,
+}
+
+impl Work {
+    fn incoming(&self, live: &Live<Receiving>, id: SessionId) -> Option<Incoming> {
+        let session = self.sessions.get(&id)?;
+        let TransferStatus {
+            stage, bytes_total, bytes_done, bytes_found, symbols, parity, repairs, requests, reason, ..
+        } = live.machine(id)?.0.status();
+        Some(Incoming {
+            number: session.number,
+            source: live.source(id),
+            stage,
+            since: session.since.since(self.started),
+            bytes_total,
+            bytes_done,
+            bytes_found,
+            symbols,
+            parity,
+            useless: repairs,
+            requests,
+            reason,
+        })
+    }
+
+    /// Tells that an object has ended, once.
+    fn end(&mut self, live: &mut Live<Receiving>, id: SessionId, outcome: ReceiveOutcome) {
+        let Some(last) = self.incoming(live, id) else { return };
+        let now = live.now();
+        let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.told) else {
+            return;
+        };
+        session.told = true;
+        self.complete += u64::from(matches!(outcome, ReceiveOutcome::Complete { .. }));
+        let took = now.since(session.since);
+        let ends = self.once && !matches!(outcome, ReceiveOutcome::SenderGone);
+        if self.give.try_send(Received { last, took, outcome }).is_err() {
+            tracing::debug!("nobody takes note of the objects that were received");
+        }
+        if ends {
+            live.close();
+        }
+    }
+
+    fn files(&self, id: SessionId) -> Vec<ReceivedFile> {
+        let files = self.sessions.get(&id).and_then(|session| session.notes.files.get());
+        let files = files.into_iter().flatten().map(|(path, bytes, blake3)| ReceivedFile {
+            path: self.store.dir.join(path),
+            bytes: *bytes,
+            blake3: *blake3,
+        });
+        files.collect()
+    }
+
+    /// Notices machines that the driver has taken, and lets go of those that have nothing to do.
+    fn tidy(&mut self, live: &mut Live<Receiving>) {
+        self.adopt(live);
+        let now = live.now();
+        let all: Vec<SessionId> = self.sessions.keys().copied().collect();
+        for id in all {
+            let Some(status) = live.machine(id).map(|machine| machine.0.status()) else {
+                self.sessions.remove(&id);
+                continue;
+            };
+            let idle = live.machine(id).is_none_or(|machine| machine.next_timeout().is_none());
+            let Some(session) = self.sessions.get_mut(&id) else { continue };
+            let packets = status.symbols + status.parity;
+            if packets != session.packets {
+                (session.packets, session.heard) = (packets, now);
+                self.heard = Some(now);
+            }
+            // A session that is no transfer: nobody has announced an object in it.
+            let foreign = status.bytes_total.is_none()
+                && status.stage == Stage::Gathering
+                && now.since(session.heard) > FOREIGN_AFTER;
+            if session.told && idle || foreign {
+                self.forget(live, id);
+            }
+        }
+    }
+
+    fn forget(&mut self, live: &mut Live<Receiving>, id: SessionId) {
+        live.remove(id);
+        if let Some(session) = self.sessions.remove(&id) {
+            if self.past.len() == PAST_MAX {
+                self.past.pop_front();
+            }
+            self.past.push_back(session.tsi);
+        }
+    }
+
+    /// The driver numbers a machine after it was made.
+    fn adopt(&mut self, live: &Live<Receiving>) {
+        let Some(session) = self.next_session.take() else { return };
+        match live.sessions().find(|id| live.tsi(*id) == Some(session.tsi)) {
+            Some(id) => {
+                self.sessions.insert(id, session);
+            }
+            None => self.next_session = Some(session),
+        }
+    }
+
+    fn report(&mut self, live: &mut Live<Receiving>, ended: bool) {
+        let now = live.now();
+        let incidents = *self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = self.sessions.iter().filter(|(_, session)| !session.told);
+        let incoming = open.filter_map(|(id, _)| self.incoming(live, *id)).collect();
+        self.tell.send_replace(ReceiveStatus {
+            elapsed: now.since(self.started),
+            incoming,
+            complete: self.complete,
+            heard: self.heard.map(|at| at.since(self.started)),
+            traffic: *live.counters(),
+            refusals: incidents.refusals,
+            mismatch: incidents.mismatch,
+            ended,
+        });
+    }
+}
+
+impl App<Receiving> for Work {
+    fn heard(&mut self, live: &mut Live<Receiving>, heard: &Heard<'_>) -> Option<Receiving> {
+        self.adopt(live);
+        if self.past.contains(&heard.tsi) {
+            return None;
+        }
+        let store = FilesStore::new(self.store.clone());
+        let (store, notes) = Noting::new(store);
+        self.count += 1;
+        self.heard = Some(heard.now);
+        self.next_session = Some(Session {
+            number: self.count,
+            tsi: heard.tsi,
+            since: heard.now,
+            notes,
+            told: false,
+            packets: 0,
+            heard: heard.now,
+        });
+        tracing::debug!(session = ?heard.tsi, from = %heard.from, "a session is heard");
+        let machine = (self.scheme.transfer_receiver)(TransferReceiverSetup {
+            node: live.node(),
+            group: nla(self.group),
+            tsi: heard.tsi,
+            data_port: heard.data_port,
+            start: heard.now,
+            store: Box::new(store),
+            id: self.id,
+            name: self.name.clone(),
+            options: &self.options,
+        });
+        Some(Receiving(machine))
+    }
+
+    fn event(&mut self, live: &mut Live<Receiving>, id: SessionId, event: AppEvent) {
+        self.adopt(live);
+        match event {
+            AppEvent::Completed => {
+                let files = self.files(id);
+                self.end(live, id, ReceiveOutcome::Complete { files });
+            }
+            AppEvent::Gone => {
+                let reason = self.sessions.get(&id).and_then(|session| session.notes.failure.get());
+                let outcome = match reason {
+                    Some(reason) => ReceiveOutcome::Failed(reason.clone()),
+                    None => ReceiveOutcome::SenderGone,
+                };
+                self.end(live, id, outcome);
+            }
+            _ => {}
+        }
+    }
+
+    fn tick(&mut self, live: &mut Live<Receiving>) {
+        self.tidy(live);
+        self.report(live, false);
+    }
+}
+
+impl Worker<Receiving> for Work {
+    fn ended(mut self, live: &mut Live<Receiving>, ended: Result<Ended, NetError>) {
+        let outcome = match &ended {
+            Ok(_) => ReceiveOutcome::Closed,
+            Err(error) => ReceiveOutcome::Failed(error.to_string()),
+        };
+        let all: Vec<SessionId> = self.sessions.keys().copied().collect();
+        for id in all {
+            self.end(live, id, outcome.clone());
+        }
+        if let Some(trace) = &self.trace {
+            let about = About {
+                name: "transfer".to_string(),
+                title: format!("what was received into {}", self.store.dir.display()),
+                scheme: self.scheme.name.to_string(),
+                names: BTreeMap::from([(live.node(), self.name.clone())]),
+                packet_bytes: 0,
+                interrupted: self.complete == 0,
+            };
+            if let Err(error) = trace.finish(&about) {
+                tracing::error!("{error}");
+            }
+        }
+        self.report(live, true);
+    }
+}
+
+/// Sessions that are over and that are not begun again.
+const PAST_MAX: usize = 64;
+/// Objects that have ended and wait to be noted by [`Receiver::next`]; more are not told.
+const RECEIVED_MAX: usize = 1024;
+/// How long a receiver that was closed waits for its last words to be said.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a session may be heard without an announcement of an object.
+const FOREIGN_AFTER: Duration = Duration::from_secs(30);

@@ -1,0 +1,361 @@
+//! Sending files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+use faircast_base::{Duration, Time};
+use faircast_files::{FilesSupply, SupplyHandle, Warning};
+use faircast_net::{App, DriverSettings, Ended, Live, NetError, SessionId, SessionOptions, Sockets, Target, Waker};
+use faircast_proto::options::OptionValue;
+use faircast_proto::transfer::{
+    Fec, MemberState, SlowPolicy, Stage, TransferSourceSetup, TransferStatus,
+};
+use tokio::sync::watch;
+
+use crate::common::{Common, common_settings, family, sender_settings};
+use crate::envelope::{Watched, Wrapper};
+use crate::machine::Sending;
+use crate::session::{Plan, Worker, new_tsi, nla, start};
+use crate::status::{SendStatus, members};
+use crate::trace::{About, LiveTrace};
+use crate::Error;
+
+/// Makes a [`Sender`]. Every setting has a default that suits a local network.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct SenderBuilder {
+    target: Target,
+    common: Common,
+    fec: Fec,
+    slow: SlowPolicy,
+    wait_for: u32,
+    names: Vec<String>,
+    start_after: Option<Duration>,
+    give_up: Duration,
+}
+
+/// Sends files and folders to many receivers, in a thread of its own: this is by what it is watched
+/// and ended. Dropped, it ends as after [`close`](Self::close).
+#[derive(Debug)]
+pub struct Sender {
+    waker: Waker<Sending>,
+    status: watch::Receiver<SendStatus>,
+    supply: SupplyHandle,
+    warnings: Vec<Warning>,
+}
+
+impl Sender {
+    /// Begins to say how it is to be made.
+    pub fn builder(target: Target) -> SenderBuilder {
+        SenderBuilder {
+            target,
+            common: Common::default(),
+            fec: Fec::Auto,
+            slow: SlowPolicy::Wait,
+            wait_for: 1,
+            names: Vec::new(),
+            start_after: None,
+            give_up: Duration::from_secs(30),
+        }
+    }
+
+    /// How it stands, a few times a second. The last one has [`SendStatus::ended`] set.
+    pub fn status(&self) -> watch::Receiver<SendStatus> {
+        self.status.clone()
+    }
+
+    /// The files that it sends.
+    pub fn supply(&self) -> &SupplyHandle {
+        &self.supply
+    }
+
+    /// What was left out, and what may go wrong at receivers.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// Begins to send content to whoever is there, though not all have come that are waited for.
+    pub fn begin(&self) {
+        self.waker.run(|live| {
+            let all: Vec<SessionId> = live.sessions().collect();
+            for id in all {
+                live.with(id, |machine, cx| machine.0.begin(cx));
+            }
+        });
+    }
+
+    /// Ends it and tells the receivers. What they have stays with them.
+    pub fn close(&self) {
+        self.waker.close();
+    }
+
+    /// Ends it without a word.
+    pub fn abort(&self) {
+        self.waker.stop();
+    }
+
+    /// Waits until it has ended, and returns how it stood then.
+    ///
+    /// # Errors
+    /// The content could not be read, or the network not be used.
+    pub async fn finish(&mut self) -> Result<SendStatus, Error> {
+        let last = self.status.wait_for(|status| status.ended).await;
+        last.map(|status| status.clone()).map_err(|_| Error::Closed)
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.waker.close();
+    }
+}
+
+impl SenderBuilder {
+    common_settings!();
+    sender_settings!();
+
+    /// Whether losses are repaired by parity. Default [`Fec::Auto`].
+    pub fn fec(mut self, fec: Fec) -> Self {
+        self.fec = fec;
+        self
+    }
+
+    /// What is done about slow receivers. Default [`SlowPolicy::Wait`].
+    pub fn slow(mut self, policy: SlowPolicy) -> Self {
+        self.slow = policy;
+        self
+    }
+
+    /// Content is sent once so many receivers are there. Default 1.
+    pub fn wait_for(mut self, receivers: u32) -> Self {
+        self.wait_for = receivers.max(1);
+        self
+    }
+
+    /// Content is sent once the receivers of these names are there, and the sender has succeeded
+    /// once they have it. Others are served too. Default: names do not matter.
+    pub fn wait_for_names(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.names = names.into_iter().collect();
+        self
+    }
+
+    /// Content is sent after this time with whoever is there, and where nobody is, as soon as
+    /// somebody comes. Default: never without those who are waited for.
+    pub fn start_after(mut self, time: Duration) -> Self {
+        self.start_after = Some(time);
+        self
+    }
+
+    /// Silence after which a receiver counts as lost. Default 30 s.
+    pub fn give_up(mut self, silence: Duration) -> Self {
+        self.give_up = silence;
+        self
+    }
+
+    /// Scans `paths`, each of which arrives under its last component, opens sockets and begins.
+    ///
+    /// # Errors
+    /// A path cannot be sent, a setting is wrong, or the network cannot be used.
+    pub fn send<P: AsRef<Path>>(self, paths: &[P]) -> Result<Sender, Error> {
+        let address = family(&self.target);
+        let payload = self.common.payload(address)?;
+        // Symbols are of an even number of bytes, and begin with a header.
+        let symbol_bytes = (payload - SYMBOL_HEADER_BYTES).min(SYMBOL_BYTES_MAX) & !1;
+        let unrepaired = [("reliable", OptionValue::Bool(false))];
+        let (scheme, options) = self.common.scheme(&unrepaired)?;
+        let supply = FilesSupply::scan(paths)?;
+        let (handle, warnings) = (supply.handle(), supply.warnings().to_vec());
+        let sockets = Sockets::source(self.target.clone(), self.common.sockets.clone())?;
+        let watched = Watched::default();
+        let trace = self.common.trace.as_deref().map(LiveTrace::create).transpose()?;
+        let (tell, status) = watch::channel(SendStatus {
+            stage: Stage::Gathering,
+            elapsed: Duration::ZERO,
+            begun: None,
+            bytes_total: handle.counts().bytes,
+            bytes_least: 0,
+            symbols: 0,
+            parity: 0,
+            repairs: 0,
+            requests: 0,
+            rate_bits_per_s: None,
+            rtt: None,
+            members: Vec::new(),
+            missing: self.names.clone(),
+            traffic: faircast_net::Counters::default(),
+            refusals: faircast_seal::Refusals::default(),
+            mismatch: None,
+            reason: None,
+            ended: false,
+        });
+        let plan = Plan {
+            name: "faircast-send",
+            sockets,
+            settings: DriverSettings { patience: PATIENCE, ..DriverSettings::default() },
+            wrapper: Wrapper::source(self.common.key.clone(), watched.clone())?,
+            trace: trace.clone(),
+        };
+        let title = title(paths);
+        let waker = start(plan, move |live: &mut Live<Sending>| {
+            let tsi = new_tsi();
+            let started = live.now();
+            let machine = (scheme.transfer_source)(TransferSourceSetup {
+                node: live.node(),
+                group: nla(address),
+                tsi,
+                data_port: address.port(),
+                start: started,
+                supply: Box::new(supply),
+                symbol_bytes: symbol_bytes as u16,
+                fec: self.fec,
+                // By names it is begun from here.
+                wait_for: if self.names.is_empty() { self.wait_for } else { u32::MAX },
+                give_up: self.give_up,
+                slow: self.slow,
+                options: &options,
+            });
+            let session = live.add(Sending(machine), SessionOptions { tsi: Some(tsi), subject: None });
+            Ok(Work {
+                session,
+                started,
+                names: self.names.into_iter().collect(),
+                start_after: self.start_after.map(|after| started + after),
+                expected: BTreeSet::new(),
+                begun: None,
+                tell,
+                watched,
+                trace,
+                title,
+                scheme: scheme.name,
+                packet_bytes: symbol_bytes.into(),
+            })
+        })?;
+        Ok(Sender { waker, status, supply: handle, warnings })
+    }
+}
+
+/// What the thread does beside driving.
+struct Work {
+    session: SessionId,
+    started: Time,
+    /// Receivers that are waited for by name.
+    names: BTreeSet<String>,
+    start_after: Option<Time>,
+    /// Receivers that were there when content began.
+    expected: BTreeSet<u64>,
+    begun: Option<Time>,
+    tell: watch::Sender<SendStatus>,
+    watched: Watched,
+    trace: Option<LiveTrace>,
+    title: String,
+    scheme: &'static str,
+    packet_bytes: u64,
+}
+
+impl Work {
+    /// Begins content once it is time.
+    fn begin(&mut self, live: &mut Live<Sending>, status: &TransferStatus) {
+        let now = live.now();
+        let ready = |state| matches!(state, MemberState::Receiving | MemberState::Done);
+        let here: BTreeSet<&str> = status
+            .members
+            .iter()
+            .filter(|member| ready(member.state))
+            .map(|member| member.name.as_str())
+            .collect();
+        let all = !self.names.is_empty() && self.names.iter().all(|name| here.contains(&**name));
+        let late = self.start_after.is_some_and(|at| at <= now) && !here.is_empty();
+        if status.stage == Stage::Gathering && (all || late) {
+            live.with(self.session, |machine, cx| machine.0.begin(cx));
+        }
+    }
+
+    fn report(&mut self, live: &mut Live<Sending>, ended: bool, failure: Option<String>) {
+        let now = live.now();
+        let status = live.machine(self.session).map(|machine| machine.0.status());
+        let Some(status) = status else { return };
+        if status.stage != Stage::Gathering && self.begun.is_none() {
+            self.begun = Some(now);
+            if self.names.is_empty() {
+                self.expected = status.members.iter().map(|member| member.id).collect();
+            }
+        }
+        let incidents = *self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_expected = |id: u64, name: &str| {
+            self.expected.contains(&id) || self.names.contains(name)
+        };
+        let members = members(live, self.started, &status, is_expected);
+        let heard: BTreeSet<&str> = members.iter().map(|member| &*member.name).collect();
+        let missing = self.names.iter().filter(|name| !heard.contains(&***name)).cloned();
+        let missing = missing.collect();
+        self.tell.send_replace(SendStatus {
+            stage: status.stage,
+            elapsed: now.since(self.started),
+            begun: self.begun.map(|at| at.since(self.started)),
+            bytes_total: status.bytes_total.unwrap_or_default(),
+            bytes_least: status.bytes_done,
+            symbols: status.symbols,
+            parity: status.parity,
+            repairs: status.repairs,
+            requests: status.requests,
+            rate_bits_per_s: status.rate_bits_per_s,
+            rtt: status.rtt,
+            members,
+            missing,
+            traffic: *live.counters(),
+            refusals: incidents.refusals,
+            mismatch: incidents.mismatch,
+            reason: failure.or(status.reason),
+            ended,
+        });
+    }
+}
+
+impl App<Sending> for Work {
+    fn tick(&mut self, live: &mut Live<Sending>) {
+        let status = live.machine(self.session).map(|machine| machine.0.status());
+        if let Some(status) = status {
+            self.begin(live, &status);
+        }
+        self.report(live, false, None);
+    }
+}
+
+impl Worker<Sending> for Work {
+    fn ended(mut self, live: &mut Live<Sending>, ended: Result<Ended, NetError>) {
+        let mut failure = ended.as_ref().err().map(ToString::to_string);
+        if let Some(trace) = &self.trace {
+            let status = live.machine(self.session).map(|machine| machine.0.status());
+            let mut names = BTreeMap::new();
+            for member in status.iter().flat_map(|status| &status.members) {
+                names.insert(member.node, member.name.clone());
+            }
+            let about = About {
+                name: "transfer".to_string(),
+                title: self.title.clone(),
+                scheme: self.scheme.to_string(),
+                names,
+                packet_bytes: self.packet_bytes,
+                interrupted: !matches!(ended, Ok(Ended::Idle)),
+            };
+            failure = failure.or(trace.finish(&about).err().map(|error| error.to_string()));
+        }
+        self.report(live, true, failure);
+    }
+}
+
+/// What is sent, in a line.
+fn title<P: AsRef<Path>>(paths: &[P]) -> String {
+    let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_path_buf()).collect();
+    match &paths[..] {
+        [one] => format!("{} to many receivers", one.display()),
+        [first, others @ ..] => format!("{} and {} more", first.display(), others.len()),
+        [] => String::new(),
+    }
+}
+
+/// How long a sender that was closed waits for the last words to be said.
+const PATIENCE: Duration = Duration::from_secs(3);
+const SYMBOL_HEADER_BYTES: u32 = 8;
+const SYMBOL_BYTES_MAX: u32 = 65_408;

@@ -1,0 +1,96 @@
+//! The thread that a session runs in.
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc;
+use std::thread;
+
+use faircast_net::{App, Driver, DriverSettings, Ended, Live, NetError, Sockets, Waker};
+use faircast_proto::Machine;
+use faircast_proto::wire::pgm::{Gsi, Nla, Tsi};
+
+use crate::Error;
+use crate::envelope::Wrapper;
+use crate::trace::LiveTrace;
+
+/// What a session's thread works for.
+pub(crate) trait Worker<M: Machine>: App<M> {
+    /// The driver has ended; nothing follows.
+    fn ended(self, live: &mut Live<M>, ended: Result<Ended, NetError>);
+}
+
+/// What a session's thread is made from.
+pub(crate) struct Plan {
+    pub(crate) name: &'static str,
+    pub(crate) sockets: Sockets,
+    pub(crate) settings: DriverSettings,
+    pub(crate) wrapper: Wrapper,
+    pub(crate) trace: Option<LiveTrace>,
+}
+
+/// Starts a thread that drives what `make` puts into the driver.
+pub(crate) fn start<M, W>(
+    plan: Plan,
+    make: impl FnOnce(&mut Live<M>) -> Result<W, Error> + Send + 'static,
+) -> Result<Waker<M>, Error>
+where
+    M: Machine + 'static,
+    W: Worker<M>,
+{
+    let (tell, told) = mpsc::sync_channel(1);
+    let Plan { name, sockets, settings, wrapper, trace } = plan;
+    let work = move || {
+        let made = Driver::<M>::new(sockets, settings).map_err(Error::from).and_then(|mut driver| {
+            driver.set_envelope(Box::new(wrapper));
+            if let Some(trace) = trace {
+                driver.set_trace(Box::new(trace));
+            }
+            let worker = make(driver.live())?;
+            Ok((driver, worker))
+        });
+        let (mut driver, mut worker) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                let _ = tell.send(Err(error));
+                return;
+            }
+        };
+        let _ = tell.send(Ok(driver.waker()));
+        let ended = driver.run(&mut worker);
+        worker.ended(driver.live(), ended);
+    };
+    thread::Builder::new().name(name.to_string()).spawn(work).map_err(Error::Thread)?;
+    told.recv().unwrap_or(Err(Error::Closed))
+}
+
+/// A PGM session that nobody else has: 48 random bits, and a port that no data has.
+pub(crate) fn new_tsi() -> Tsi {
+    let [a, b, c, d, e, f, high, low] = random().to_be_bytes();
+    Tsi { gsi: Gsi([a, b, c, d, e, f]), port: 0x8000 | u16::from_be_bytes([high, low]) }
+}
+
+/// 64 bits that nobody can guess: the standard library seeds its hashers from the system.
+pub(crate) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// An address as PGM writes it.
+pub(crate) fn nla(address: SocketAddr) -> Nla {
+    match address.ip() {
+        IpAddr::V4(ip) => Nla::V4(ip.octets()),
+        IpAddr::V6(ip) => Nla::V6(ip.octets()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_differ() {
+        let all: Vec<_> = (0..100).map(|_| new_tsi()).collect();
+        for (i, a) in all.iter().enumerate() {
+            assert!(!all[..i].contains(a) && a.port >= 0x8000);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! What an end shows of itself.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use faircast_base::{Duration, NodeId, Time};
+use faircast_net::{Counters, Live};
+use faircast_proto::Machine;
+use faircast_proto::transfer::{MemberState, Stage, TransferStatus};
+use faircast_seal::Refusals;
+
+use crate::KeyMismatch;
+
+/// One receiver, as a sender knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    /// By which it is known for this session.
+    pub id: u64,
+    /// The name that it gave itself; printable, may be empty.
+    pub name: String,
+    /// Where it is; `None` where that was forgotten.
+    pub address: Option<SocketAddr>,
+    /// How it is.
+    pub state: MemberState,
+    /// Bytes of content that it has.
+    pub bytes: u64,
+    /// Its smoothed loss as its reports tell it, 0 to 1.
+    pub loss: f64,
+    /// When it was first heard, since the session began.
+    pub since: Duration,
+    /// When it was last heard, since the session began.
+    pub heard: Duration,
+    /// When it was done, since the session began.
+    pub done: Option<Duration>,
+    /// Why it failed, in its own words; printable.
+    pub reason: String,
+    /// Whether it limits the rate now.
+    pub limits: bool,
+    /// Whether it was there when content began, or was waited for by name.
+    pub expected: bool,
+}
+
+impl Member {
+    /// Its name, or else its address, or else its id.
+    pub fn label(&self) -> String {
+        match (self.name.is_empty(), self.address) {
+            (false, _) => self.name.clone(),
+            (true, Some(address)) => address.to_string(),
+            (true, None) => format!("{:016x}", self.id),
+        }
+    }
+}
+
+/// How a sender stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SendStatus {
+    /// Where it is.
+    pub stage: Stage,
+    /// Since it began.
+    pub elapsed: Duration,
+    /// When content began, since it began.
+    pub begun: Option<Duration>,
+    /// Bytes of content in all.
+    pub bytes_total: u64,
+    /// The least that a receiver has which is neither deferred nor gone.
+    pub bytes_least: u64,
+    /// Packets with source symbols that were sent.
+    pub symbols: u64,
+    /// Packets with parity that were sent.
+    pub parity: u64,
+    /// Of those, packets that were sent again for somebody.
+    pub repairs: u64,
+    /// Requests for repair that came.
+    pub requests: u64,
+    /// Rate of payload that the congestion control allows now, in bits per second.
+    pub rate_bits_per_s: Option<f64>,
+    /// Smoothed round trip to the receiver that limits the rate.
+    pub rtt: Option<Duration>,
+    /// All receivers that it knows.
+    pub members: Vec<Member>,
+    /// Names that are waited for and were not heard yet.
+    pub missing: Vec<String>,
+    /// What its sockets have done.
+    pub traffic: Counters,
+    /// What was refused for want of the right key.
+    pub refusals: Refusals,
+    /// A receiver with another key, heard last.
+    pub mismatch: Option<KeyMismatch>,
+    /// Why it failed.
+    pub reason: Option<String>,
+    /// Whether it has ended.
+    pub ended: bool,
+}
+
+impl SendStatus {
+    /// Whether all that were waited for have everything.
+    pub fn succeeded(&self) -> bool {
+        let mut expected = self.members.iter().filter(|member| member.expected).peekable();
+        expected.peek().is_some()
+            && self.missing.is_empty()
+            && expected.all(|member| member.state == MemberState::Done)
+    }
+
+    /// How many receivers have everything.
+    pub fn done(&self) -> usize {
+        self.members.iter().filter(|member| member.state == MemberState::Done).count()
+    }
+}
+
+/// An object that is being received.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Incoming {
+    /// Counts the sessions that this receiver has heard.
+    pub number: u64,
+    /// From where it comes.
+    pub source: Option<SocketAddr>,
+    /// Where it is.
+    pub stage: Stage,
+    /// When it was first heard, since the receiver began.
+    pub since: Duration,
+    /// Bytes of content in all; `None` before it is known.
+    pub bytes_total: Option<u64>,
+    /// Bytes of content that are there.
+    pub bytes_done: u64,
+    /// Of those, bytes that were there at the start.
+    pub bytes_found: u64,
+    /// Packets with source symbols that came.
+    pub symbols: u64,
+    /// Packets with parity that came.
+    pub parity: u64,
+    /// Packets that repaired nothing.
+    pub useless: u64,
+    /// Requests for repair that were sent.
+    pub requests: u64,
+    /// Why it failed.
+    pub reason: Option<String>,
+}
+
+/// One file of an object that was received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceivedFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Its BLAKE3, as `b3sum` prints it.
+    pub blake3: [u8; 32],
+}
+
+/// What came of an object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Received {
+    /// The last that was known of it.
+    pub last: Incoming,
+    /// How long it took.
+    pub took: Duration,
+    /// How it ended.
+    pub outcome: ReceiveOutcome,
+}
+
+/// How the receiving of an object ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ReceiveOutcome {
+    /// It is all there, compared with its digests, in its place.
+    Complete {
+        /// Its files.
+        files: Vec<ReceivedFile>,
+    },
+    /// The sender is gone. What is there is kept for another time.
+    SenderGone,
+    /// It cannot be received, for this reason.
+    Failed(String),
+    /// This end was closed before it was complete. What is there is kept for another time.
+    Closed,
+}
+
+/// How a receiver stands.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReceiveStatus {
+    /// Since it began.
+    pub elapsed: Duration,
+    /// Objects that are being received.
+    pub incoming: Vec<Incoming>,
+    /// Objects that were received whole.
+    pub complete: u64,
+    /// When a source was last heard, since it began.
+    pub heard: Option<Duration>,
+    /// What its sockets have done.
+    pub traffic: Counters,
+    /// What was refused for want of the right key.
+    pub refusals: Refusals,
+    /// A sender with another key, heard last.
+    pub mismatch: Option<KeyMismatch>,
+    /// Whether it has ended.
+    pub ended: bool,
+}
+
+/// The receivers of a source, as people want to see them.
+pub(crate) fn members<M: Machine>(
+    live: &Live<M>,
+    start: Time,
+    status: &TransferStatus,
+    is_expected: impl Fn(u64, &str) -> bool,
+) -> Vec<Member> {
+    let limits = |node: NodeId| status.limiting == Some(node);
+    let all = status.members.iter().map(|member| Member {
+        id: member.id,
+        name: member.name.clone(),
+        address: live.address(member.node),
+        state: member.state,
+        bytes: member.bytes,
+        loss: member.loss,
+        since: member.since.since(start),
+        heard: member.heard.since(start),
+        done: member.done.map(|at| at.since(start)),
+        reason: member.reason.clone(),
+        limits: limits(member.node),
+        expected: is_expected(member.id, &member.name),
+    });
+    all.collect()
+}

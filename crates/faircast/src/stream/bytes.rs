@@ -1,0 +1,161 @@
+//! Streams of bytes.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use faircast_net::{Listen, Target};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::watch;
+
+use super::StreamStatus;
+use super::receiver::StreamReceiver;
+use super::sender::StreamSender;
+use crate::Error;
+use crate::common::{Common, common_settings, sender_settings};
+
+/// Makes a [`ByteSender`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ByteSenderBuilder {
+    target: Target,
+    common: Common,
+}
+
+/// Sends a stream of bytes to whoever hears it. Written to as any
+/// [`AsyncWrite`]: a flush waits until all has left, a shutdown says that it ends. Who writes faster
+/// than may be sent waits. Dropped, it ends after what was written.
+#[derive(Debug)]
+pub struct ByteSender(StreamSender);
+
+/// Makes a [`ByteReceiver`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ByteReceiverBuilder {
+    listen: Listen,
+    common: Common,
+}
+
+/// Receives the first stream of bytes that it hears, in order, from where it hears it. Read from as
+/// any [`AsyncRead`]. What is lost for good is an error of kind `Other` which says how much; reading
+/// can go on after it. A sender that is gone is an error of kind `UnexpectedEof`.
+#[derive(Debug)]
+pub struct ByteReceiver {
+    stream: StreamReceiver,
+    /// A packet that was not read to its end, and how far it was.
+    rest: (Vec<u8>, usize),
+}
+
+impl ByteSender {
+    /// Begins to say how it is to be made.
+    pub fn builder(target: Target) -> ByteSenderBuilder {
+        ByteSenderBuilder { target, common: Common::default() }
+    }
+
+    /// How it stands, a few times a second.
+    pub fn status(&self) -> watch::Receiver<StreamStatus> {
+        self.0.status()
+    }
+
+    /// Ends the stream and waits until receivers have had the time to ask for repairs.
+    ///
+    /// # Errors
+    /// The thread of the stream has gone.
+    pub async fn finish(mut self) -> Result<StreamStatus, Error> {
+        self.0.finish().await
+    }
+}
+
+impl ByteSenderBuilder {
+    common_settings!();
+    sender_settings!();
+
+    /// Opens sockets and begins.
+    ///
+    /// # Errors
+    /// A setting is wrong, or the network cannot be used.
+    pub fn start(self) -> Result<ByteSender, Error> {
+        StreamSender::start(self.target, self.common).map(ByteSender)
+    }
+}
+
+impl AsyncWrite for ByteSender {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.0.poll_write(cx, bytes).map_err(into_io)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_drained(cx).map_err(into_io)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.shut();
+        self.0.poll_drained(cx).map_err(into_io)
+    }
+}
+
+impl ByteReceiver {
+    /// Begins to say how it is to be made.
+    pub fn builder(listen: Listen) -> ByteReceiverBuilder {
+        ByteReceiverBuilder { listen, common: Common::default() }
+    }
+
+    /// How it stands, a few times a second.
+    pub fn status(&self) -> watch::Receiver<StreamStatus> {
+        self.stream.status()
+    }
+
+    /// Leaves the stream.
+    pub fn close(&self) {
+        self.stream.close();
+    }
+}
+
+impl ByteReceiverBuilder {
+    common_settings!();
+
+    /// Opens sockets and begins.
+    ///
+    /// # Errors
+    /// A setting is wrong, or the network cannot be used.
+    pub fn start(self) -> Result<ByteReceiver, Error> {
+        let stream = StreamReceiver::start(self.listen, self.common)?;
+        Ok(ByteReceiver { stream, rest: (Vec::new(), 0) })
+    }
+}
+
+impl AsyncRead for ByteReceiver {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let (packet, from) = &mut self.rest;
+            if *from < packet.len() {
+                let count = buf.remaining().min(packet.len() - *from);
+                buf.put_slice(&packet[*from..*from + count]);
+                *from += count;
+                return Poll::Ready(Ok(()));
+            }
+            match ready!(self.stream.poll_next(cx)) {
+                Some(Ok(packet)) => self.rest = (packet, 0),
+                Some(Err(error)) => return Poll::Ready(Err(into_io(error))),
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+}
+
+fn into_io(error: Error) -> io::Error {
+    let kind = match error {
+        Error::Closed => io::ErrorKind::BrokenPipe,
+        Error::Gone => io::ErrorKind::UnexpectedEof,
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error)
+}

@@ -1,0 +1,34 @@
+//! Streams of bytes and of messages to many receivers, in order and repaired.
+//!
+//! A stream is a PGM session like any other. Whoever hears it gets what is sent from then on; what
+//! was sent before is gone. The sender knows nothing of its receivers but what congestion control
+//! needs: it repairs what they ask for as long as it has it, and never waits for one that is slower
+//! than the scheme's slowest.
+
+mod bytes;
+mod messages;
+mod packets;
+mod receiver;
+mod sender;
+
+pub use bytes::{ByteReceiver, ByteReceiverBuilder, ByteSender, ByteSenderBuilder};
+pub use messages::{MessageReceiver, MessageReceiverBuilder, MessageSender, MessageSenderBuilder};
+
+/// How a stream stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamStatus {
+    /// Bytes that were sent, or handed to the application.
+    pub bytes: u64,
+    /// Packets that were sent, or handed to the application.
+    pub packets: u64,
+    /// Packets that were lost for good, at a receiver.
+    pub lost: u64,
+    /// What its sockets have done.
+    pub traffic: faircast_net::Counters,
+    /// What was refused for want of the right key.
+    pub refusals: faircast_seal::Refusals,
+    /// Another end with another key, heard last.
+    pub mismatch: Option<crate::KeyMismatch>,
+    /// Whether it has ended.
+    pub ended: bool,
+}

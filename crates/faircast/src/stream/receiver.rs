@@ -1,0 +1,206 @@
+//! The receiving end of a stream.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::task::{Context, Poll};
+
+use faircast_net::{App, DriverSettings, Ended, Heard, Listen, Live, NetError, SessionId, Sockets, Waker};
+use faircast_proto::AppEvent;
+use faircast_proto::endpoint::{PgmReceiver, ReceiverConfig};
+use faircast_proto::options::Options;
+use faircast_proto::schemes::pgmcc::{PgmccConfig, PgmccReceiver};
+use tokio::sync::{mpsc, watch};
+
+use super::StreamStatus;
+use crate::Error;
+use crate::common::Common;
+use crate::envelope::{Watched, Wrapper};
+use crate::session::{Plan, Worker, nla, start};
+use crate::trace::{About, LiveTrace};
+
+type Machine = PgmReceiver<PgmccReceiver>;
+
+/// The receiving end of a stream: a thread, and what it has received.
+#[derive(Debug)]
+pub(crate) struct StreamReceiver {
+    waker: Waker<Machine>,
+    status: watch::Receiver<StreamStatus>,
+    items: mpsc::UnboundedReceiver<Result<Vec<u8>, Error>>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl StreamReceiver {
+    pub(crate) fn start(listen: Listen, common: Common) -> Result<Self, Error> {
+        let (scheme, options) = common.scheme(&[])?;
+        let group = match &listen {
+            Listen::Multicast(multicast) => multicast.group,
+            Listen::Unicast(address) => *address,
+        };
+        let sockets = Sockets::receiver(listen, common.sockets.clone())?;
+        let watched = Watched::default();
+        let trace = common.trace.as_deref().map(LiveTrace::create).transpose()?;
+        let (tell, status) = watch::channel(StreamStatus::default());
+        let (give, items) = mpsc::unbounded_channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let wrapper = Wrapper::receiver(common.key.clone(), watched.clone())?;
+        let plan = Plan {
+            name: "faircast-stream",
+            sockets,
+            settings: DriverSettings::default(),
+            wrapper,
+            trace: trace.clone(),
+        };
+        let counted = waiting.clone();
+        let waker = start(plan, move |live: &mut Live<Machine>| {
+            Ok(Work {
+                group,
+                options,
+                session: None,
+                status: StreamStatus::default(),
+                tell,
+                give,
+                waiting: counted,
+                watched,
+                trace,
+                node: live.node(),
+                scheme: scheme.name,
+            })
+        })?;
+        Ok(Self { waker, status, items, waiting })
+    }
+
+    pub(crate) fn status(&self) -> watch::Receiver<StreamStatus> {
+        self.status.clone()
+    }
+
+    /// The next packet; `None` at the end of the stream.
+    pub(crate) fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Vec<u8>, Error>>> {
+        let item = std::task::ready!(self.items.poll_recv(cx));
+        if let Some(Ok(packet)) = &item {
+            self.waiting.fetch_sub(weight(packet), Ordering::Relaxed);
+        }
+        Poll::Ready(item)
+    }
+
+    pub(crate) fn close(&self) {
+        self.waker.close();
+    }
+}
+
+impl Drop for StreamReceiver {
+    fn drop(&mut self) {
+        self.waker.close();
+    }
+}
+
+struct Work {
+    group: std::net::SocketAddr,
+    options: Options,
+    /// The session that is heard: the first one.
+    session: Option<SessionId>,
+    status: StreamStatus,
+    tell: watch::Sender<StreamStatus>,
+    give: mpsc::UnboundedSender<Result<Vec<u8>, Error>>,
+    waiting: Arc<AtomicUsize>,
+    watched: Watched,
+    trace: Option<LiveTrace>,
+    node: faircast_base::NodeId,
+    scheme: &'static str,
+}
+
+impl Work {
+    fn report(&mut self, live: &Live<Machine>, ended: bool) {
+        let incidents = *self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        self.status.traffic = *live.counters();
+        self.status.refusals = incidents.refusals;
+        self.status.mismatch = incidents.mismatch;
+        self.status.ended = ended;
+        self.tell.send_replace(self.status);
+    }
+
+    fn give(&self, item: Result<Vec<u8>, Error>) {
+        // Where nobody listens any more the driver is being closed.
+        let _ = self.give.send(item);
+    }
+}
+
+impl App<Machine> for Work {
+    fn heard(&mut self, live: &mut Live<Machine>, heard: &Heard<'_>) -> Option<Machine> {
+        if self.session.is_some() || live.sessions().next().is_some() {
+            return None;
+        }
+        let config = ReceiverConfig {
+            tsi: Some(heard.tsi),
+            data_port: heard.data_port,
+            start: heard.now,
+            ..ReceiverConfig::from_options(nla(self.group), &self.options)
+        };
+        let feedback = PgmccReceiver::new(PgmccConfig::from_options(&self.options), live.node());
+        Some(PgmReceiver::new(config, feedback))
+    }
+
+    fn event(&mut self, live: &mut Live<Machine>, id: SessionId, event: AppEvent) {
+        self.session = Some(id);
+        match event {
+            AppEvent::Delivered { mut bytes, zeros } => {
+                bytes.resize(bytes.len() + zeros as usize, 0);
+                self.status.bytes += bytes.len() as u64;
+                self.status.packets += 1;
+                let before = self.waiting.fetch_add(weight(&bytes), Ordering::Relaxed);
+                if before > WAITING_BYTES_MAX {
+                    self.give(Err(Error::Overrun { bytes: before as u64 }));
+                    live.stop();
+                } else {
+                    self.give(Ok(bytes));
+                }
+            }
+            AppEvent::Lost { packets } => {
+                self.status.lost += u64::from(packets);
+                self.give(Err(Error::Lost { packets }));
+            }
+            AppEvent::Gone => {
+                self.give(Err(Error::Gone));
+                live.close();
+            }
+            AppEvent::Completed => live.close(),
+            _ => {}
+        }
+    }
+
+    fn tick(&mut self, live: &mut Live<Machine>) {
+        self.report(live, false);
+    }
+}
+
+impl Worker<Machine> for Work {
+    fn ended(mut self, live: &mut Live<Machine>, ended: Result<Ended, NetError>) {
+        if let Err(error) = ended {
+            self.give(Err(error.into()));
+        }
+        if let Some(trace) = &self.trace {
+            let about = About {
+                name: "stream".to_string(),
+                title: "what was received of a stream".to_string(),
+                scheme: self.scheme.to_string(),
+                names: [(self.node, "receiver".to_string())].into(),
+                packet_bytes: 0,
+                interrupted: false,
+            };
+            if let Err(error) = trace.finish(&about) {
+                tracing::error!("{error}");
+            }
+        }
+        self.report(live, true);
+    }
+}
+
+/// What a packet that waits counts for: small ones take memory too.
+fn weight(packet: &[u8]) -> usize {
+    packet.len() + 64
+}
+
+/// Bytes that wait for the application. PGM has no way to tell a sender to wait for it.
+const WAITING_BYTES_MAX: usize = 64 << 20;

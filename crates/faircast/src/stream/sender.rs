@@ -1,0 +1,194 @@
+//! The sending end of a stream.
+
+use std::sync::PoisonError;
+use std::task::{Context, Poll};
+
+use faircast_base::Time;
+use faircast_net::{
+    App, DriverSettings, Ended, Live, NetError, SessionId, SessionOptions, Sockets, Target, Waker,
+};
+use faircast_proto::endpoint::{Bounded, Bounds, PgmSource, SourceConfig};
+use faircast_proto::schemes::pgmcc::{PgmccConfig, PgmccSender};
+use tokio::sync::watch;
+
+use super::StreamStatus;
+use super::packets::Queue;
+use crate::Error;
+use crate::common::{Common, family};
+use crate::envelope::{Watched, Wrapper};
+use crate::session::{Plan, Worker, new_tsi, nla, start};
+use crate::trace::{About, LiveTrace};
+
+type Machine = PgmSource<Bounded<PgmccSender>, Queue>;
+
+/// The sending end of a stream: a queue, and a thread that empties it.
+#[derive(Debug)]
+pub(crate) struct StreamSender {
+    queue: Queue,
+    waker: Waker<Machine>,
+    status: watch::Receiver<StreamStatus>,
+    shut: bool,
+}
+
+impl StreamSender {
+    pub(crate) fn start(target: Target, common: Common) -> Result<Self, Error> {
+        let address = family(&target);
+        let payload = common.payload(address)?;
+        let (scheme, options) = common.scheme(&[])?;
+        let sockets = Sockets::source(target, common.sockets.clone())?;
+        let watched = Watched::default();
+        let trace = common.trace.as_deref().map(LiveTrace::create).transpose()?;
+        let (tell, status) = watch::channel(StreamStatus::default());
+        let wrapper = Wrapper::source(common.key.clone(), watched.clone())?;
+        let settings = DriverSettings { ends_when_idle: true, ..DriverSettings::default() };
+        let plan =
+            Plan { name: "faircast-stream", sockets, settings, wrapper, trace: trace.clone() };
+        let tsi = new_tsi();
+        let config = SourceConfig::from_options(Default::default(), nla(address), tsi, &options);
+        let queue = Queue::new(payload as usize, config.window_packets);
+        let (filled, scheme) = (queue.clone(), scheme.name);
+        let waker = start(plan, move |live: &mut Live<Machine>| {
+            let started = live.now();
+            let config = SourceConfig {
+                node: live.node(),
+                data_port: address.port(),
+                start: started,
+                payload,
+                ..config
+            };
+            let control = PgmccSender::new(PgmccConfig::from_options(&options));
+            let control = Bounded::new(control, &Bounds::from_options(&options));
+            let machine = PgmSource::of_packets(config, filled.clone(), control);
+            let session = live.add(machine, SessionOptions { tsi: Some(tsi), subject: None });
+            Ok(Work { session, started, queue: filled, tell, watched, trace, scheme, payload })
+        })?;
+        Ok(Self { queue, waker, status, shut: false })
+    }
+
+    pub(crate) fn status(&self) -> watch::Receiver<StreamStatus> {
+        self.status.clone()
+    }
+
+    /// Most bytes of a packet.
+    pub(crate) fn payload(&self) -> usize {
+        self.queue.payload()
+    }
+
+    pub(crate) fn poll_write(
+        &self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<Result<usize, Error>> {
+        let written = self.queue.poll_write(cx, bytes);
+        self.look();
+        written
+    }
+
+    pub(crate) fn poll_push(
+        &self,
+        cx: &mut Context<'_>,
+        message: &[u8],
+    ) -> Poll<Result<(), Error>> {
+        let pushed = self.queue.poll_push(cx, message);
+        self.look();
+        pushed
+    }
+
+    pub(crate) fn poll_drained(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.queue.poll_drained(cx)
+    }
+
+    /// Says where the end is. What was written is sent first.
+    pub(crate) fn shut(&mut self) {
+        if std::mem::replace(&mut self.shut, true) {
+            return;
+        }
+        let queue = self.queue.clone();
+        self.waker.run(move |live| {
+            // What waits is sent, and then the machine ends by itself.
+            if queue.close() {
+                let all: Vec<SessionId> = live.sessions().collect();
+                all.into_iter().for_each(|id| live.close_session(id));
+            }
+        });
+        self.look();
+    }
+
+    /// Waits until receivers have had the time to ask for repairs.
+    pub(crate) async fn finish(&mut self) -> Result<StreamStatus, Error> {
+        self.shut();
+        let last = self.status.wait_for(|status| status.ended).await;
+        last.map(|status| *status).map_err(|_| Error::Closed)
+    }
+
+    /// Has the machine look at the queue.
+    fn look(&self) {
+        self.waker.run(|live| {
+            let all: Vec<SessionId> = live.sessions().collect();
+            for id in all {
+                live.with(id, |_, _| ());
+            }
+        });
+    }
+}
+
+/// What was written is still sent.
+impl Drop for StreamSender {
+    fn drop(&mut self) {
+        self.shut();
+    }
+}
+
+struct Work {
+    session: SessionId,
+    started: Time,
+    queue: Queue,
+    tell: watch::Sender<StreamStatus>,
+    watched: Watched,
+    trace: Option<LiveTrace>,
+    scheme: &'static str,
+    payload: u32,
+}
+
+impl Work {
+    fn report(&self, live: &Live<Machine>, ended: bool) {
+        let (bytes, packets) = self.queue.sent();
+        let incidents = *self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        self.tell.send_replace(StreamStatus {
+            bytes,
+            packets,
+            lost: 0,
+            traffic: *live.counters(),
+            refusals: incidents.refusals,
+            mismatch: incidents.mismatch,
+            ended,
+        });
+    }
+}
+
+impl App<Machine> for Work {
+    fn tick(&mut self, live: &mut Live<Machine>) {
+        self.report(live, false);
+    }
+}
+
+impl Worker<Machine> for Work {
+    fn ended(self, live: &mut Live<Machine>, ended: Result<Ended, NetError>) {
+        self.queue.end();
+        if let Some(trace) = &self.trace {
+            let about = About {
+                name: "stream".to_string(),
+                title: "a stream to many receivers".to_string(),
+                scheme: self.scheme.to_string(),
+                names: Default::default(),
+                packet_bytes: self.payload.into(),
+                interrupted: !matches!(ended, Ok(Ended::Idle)),
+            };
+            if let Err(error) = trace.finish(&about) {
+                tracing::error!("{error}");
+            }
+        }
+        tracing::debug!(session = self.session.0, ?ended, since = ?self.started, "a stream has ended");
+        self.report(live, true);
+    }
+}

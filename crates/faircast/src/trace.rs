@@ -1,0 +1,207 @@
+//! Traces of live sessions.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use faircast_base::{Event, FlowId, NodeId, Time};
+use faircast_trace::{
+    FlowHeader, Header, On, Outcome, Record, SCHEMA_VERSION, Sink, Subject, Writer,
+};
+
+use crate::Error;
+
+/// A trace file whose header is known only at the end, when all receivers have been heard: the
+/// records go to a file beside it until then.
+#[derive(Clone)]
+pub(crate) struct LiveTrace(Arc<Mutex<Inner>>);
+
+struct Inner {
+    path: PathBuf,
+    beside: PathBuf,
+    /// `None` once it is finished.
+    writer: Option<Writer<BufWriter<File>>>,
+    nodes: Nodes,
+    records: u64,
+    last: Time,
+}
+
+/// Numbers for nodes, which on real networks are spread over all of 32 bits.
+#[derive(Default)]
+struct Nodes {
+    known: BTreeMap<Who, NodeId>,
+    /// Whether there were more than [`NODES_MAX`].
+    others: bool,
+}
+
+/// Whoever a trace speaks of. A sender and a receiver on one host may go by the same node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Who {
+    Source,
+    Node(NodeId),
+}
+
+/// What a header says of the one session of a trace.
+pub(crate) struct About {
+    /// The session's name.
+    pub(crate) name: String,
+    /// What it was, in a line.
+    pub(crate) title: String,
+    pub(crate) scheme: String,
+    /// Names of receivers that are known.
+    pub(crate) names: BTreeMap<NodeId, String>,
+    pub(crate) packet_bytes: u64,
+    pub(crate) interrupted: bool,
+}
+
+impl LiveTrace {
+    /// Begins to write.
+    pub(crate) fn create(path: &Path) -> Result<Self, Error> {
+        let failed = |source| Error::Trace { path: path.to_owned(), source };
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(".part");
+        let beside = path.with_file_name(name);
+        let file = File::create(&beside).map_err(failed)?;
+        let writer = Writer::headless(BufWriter::new(file));
+        Ok(Self(Arc::new(Mutex::new(Inner {
+            path: path.to_owned(),
+            beside,
+            writer: Some(writer),
+            nodes: Nodes::default(),
+            records: 0,
+            last: Time::ZERO,
+        }))))
+    }
+
+    /// Writes the header and puts the file into its place.
+    pub(crate) fn finish(&self, about: &About) -> Result<(), Error> {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = inner.path.clone();
+        inner.finish(about).map_err(|source| Error::Trace { path, source })
+    }
+}
+
+impl Sink for LiveTrace {
+    fn record(&mut self, record: &Record) {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Inner { writer, nodes, records, last, .. } = &mut *inner;
+        let subject = match record.subject {
+            Subject::Endpoint { node, sender, .. } => {
+                let node = if sender { nodes.source() } else { nodes.number(node) };
+                Subject::Endpoint { flow: FlowId(0), node, sender }
+            }
+            Subject::Node(node) => Subject::Node(nodes.number(node)),
+            link @ Subject::Link(_) => link,
+        };
+        let event = match record.event {
+            Event::AckReceived { seq, bytes, from } => {
+                Event::AckReceived { seq, bytes, from: nodes.number(from) }
+            }
+            Event::NakReceived { seq, count, from } => {
+                Event::NakReceived { seq, count, from: nodes.number(from) }
+            }
+            Event::Representative { node, reason } => {
+                Event::Representative { node: node.map(|node| nodes.number(node)), reason }
+            }
+            Event::RttSample { node, rtt_ns } => {
+                Event::RttSample { node: nodes.number(node), rtt_ns }
+            }
+            other => other,
+        };
+        *records += 1;
+        *last = record.at;
+        if let Some(writer) = writer {
+            writer.record(&Record { at: record.at, subject, event });
+        }
+    }
+}
+
+impl Inner {
+    fn finish(&mut self, about: &About) -> io::Result<()> {
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        let source = self.nodes.source();
+        let mut names: Vec<String> = vec![String::new(); self.nodes.known.len()];
+        for (who, number) in &self.nodes.known {
+            let name = match who {
+                Who::Source => "sender".to_string(),
+                Who::Node(node) => match about.names.get(node).filter(|name| !name.is_empty()) {
+                    Some(name) => name.clone(),
+                    None => format!("node {}", number.0),
+                },
+            };
+            names[number.index()] = unique(&name, &names);
+        }
+        if self.nodes.others {
+            names.resize((NODES_MAX + 1) as usize, String::new());
+            names.push("others".to_string());
+        }
+        let to = (0..names.len() as u32).map(NodeId).filter(|node| *node != source).collect();
+        let header = Header {
+            schema: SCHEMA_VERSION,
+            faircast: env!("CARGO_PKG_VERSION").to_string(),
+            scenario: about.name.clone(),
+            title: about.title.clone(),
+            text: String::new(),
+            on: On::Net,
+            seed: 0,
+            duration_s: self.last.as_secs_f64(),
+            warmup_s: 0.0,
+            links: Vec::new(),
+            flows: vec![FlowHeader {
+                name: about.name.clone(),
+                protocol: about.scheme.clone(),
+                from: source,
+                to,
+                packet_bytes: about.packet_bytes,
+                start_s: 0.0,
+                stop_s: None,
+            }],
+            nodes: names,
+        };
+        let outcome = Outcome {
+            at: self.last,
+            interrupted: about.interrupted,
+            wall_s: self.last.as_secs_f64(),
+            events: self.records,
+            intact: vec![vec![None; header.flows[0].to.len()]],
+            trace_hash: None,
+            lateness: None,
+        };
+        writer.finish(&outcome)?.flush()?;
+        // Two parts of a gzip file make one.
+        let mut whole = Writer::new(BufWriter::new(File::create(&self.path)?), &header)?.part()?;
+        io::copy(&mut File::open(&self.beside)?, &mut whole)?;
+        whole.flush()?;
+        std::fs::remove_file(&self.beside)
+    }
+}
+
+impl Nodes {
+    /// The one that sends.
+    fn source(&mut self) -> NodeId {
+        let next = NodeId(self.known.len() as u32);
+        *self.known.entry(Who::Source).or_insert(next)
+    }
+
+    fn number(&mut self, node: NodeId) -> NodeId {
+        let next = NodeId(self.known.len() as u32);
+        if next.0 >= NODES_MAX && !self.known.contains_key(&Who::Node(node)) {
+            self.others = true;
+            // After all that are known, the source among them at the latest when all is written.
+            return NodeId(NODES_MAX + 1);
+        }
+        *self.known.entry(Who::Node(node)).or_insert(next)
+    }
+}
+
+/// Nodes that a trace tells apart; all beyond are one, called "others".
+const NODES_MAX: u32 = 1024;
+
+/// A name that none of `taken` is.
+fn unique(name: &str, taken: &[String]) -> String {
+    let all = (1..).map(|i| if i == 1 { name.to_string() } else { format!("{name} ({i})") });
+    let mut free = all.filter(|name| !taken.contains(name));
+    free.next().expect("the numbers do not end")
+}

@@ -1,0 +1,163 @@
+//! Files.
+
+use std::net::UdpSocket;
+
+use faircast::{Listen, MemberState, ReceiveOutcome, Received, Receiver, Sender, Target};
+use tempfile::tempdir;
+
+use super::*;
+
+fn complete(received: Received) -> Vec<faircast::ReceivedFile> {
+    match received.outcome {
+        ReceiveOutcome::Complete { files } => files,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_tree_of_files_gets_to_three_receivers() {
+    let (from, group) = (tempdir().unwrap(), group(1));
+    let tree = from.path().join("tree");
+    let large = noise(3_000_001, 1);
+    put(&tree, "large.bin", &large);
+    put(&tree, "a/b/small.txt", b"hello");
+    put(&tree, "a/empty", b"");
+    let folders: Vec<_> = (0..3).map(|_| tempdir().unwrap()).collect();
+    let mut receivers: Vec<_> = folders
+        .iter()
+        .enumerate()
+        .map(|(i, folder)| {
+            let builder = Receiver::builder(at(&group), folder.path());
+            builder.name(format!("r{i}")).once(true).receive().unwrap()
+        })
+        .collect();
+    let mut sender = Sender::builder(to(&group)).wait_for(3).send(&[&tree]).unwrap();
+    let last = soon(sender.finish()).await.unwrap();
+    assert!(last.succeeded(), "{last:?}");
+    let mut names: Vec<_> = last.members.iter().map(|member| member.name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["r0", "r1", "r2"]);
+    assert!(last.members.iter().all(|member| member.state == MemberState::Done));
+    for (receiver, folder) in receivers.iter_mut().zip(&folders) {
+        let files = complete(soon(receiver.next()).await.unwrap());
+        assert_eq!(files.len(), 3);
+        let known = |name: &str| files.iter().find(|file| file.path.ends_with(name)).unwrap();
+        assert_eq!(known("large.bin").blake3, *blake3::hash(&large).as_bytes());
+        assert_eq!(known("large.bin").bytes, large.len() as u64);
+        let tree = folder.path().join("tree");
+        assert_eq!(std::fs::read(tree.join("large.bin")).unwrap(), large);
+        assert_eq!(std::fs::read(tree.join("a/b/small.txt")).unwrap(), b"hello");
+        assert_eq!(std::fs::read(tree.join("a/empty")).unwrap(), b"");
+        assert!(soon(receiver.next()).await.is_none());
+    }
+}
+
+#[tokio::test]
+async fn what_is_there_already_is_not_sent_again() {
+    let (from, into, group) = (tempdir().unwrap(), tempdir().unwrap(), group(2));
+    let file = put(from.path(), "file", &noise(2_000_000, 2));
+    let mut sent = Vec::new();
+    let mut receiver = Receiver::builder(at(&group), into.path()).receive().unwrap();
+    for _ in 0..2 {
+        let mut sender = Sender::builder(to(&group)).send(&[&file]).unwrap();
+        let last = soon(sender.finish()).await.unwrap();
+        assert!(last.succeeded(), "{last:?}");
+        complete(soon(receiver.next()).await.unwrap());
+        sent.push(last.traffic.sent.bytes);
+    }
+    assert!(sent[0] > 2_000_000 && sent[1] < 100_000, "{sent:?}");
+}
+
+#[tokio::test]
+async fn without_multicast_each_receiver_is_sent_to() {
+    let (from, bytes) = (tempdir().unwrap(), noise(500_000, 3));
+    let file = put(from.path(), "file", &bytes);
+    let folders: Vec<_> = (0..2).map(|_| tempdir().unwrap()).collect();
+    let addresses: Vec<SocketAddr> = (0..2)
+        .map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
+        .collect::<Vec<_>>()
+        .iter()
+        .map(|socket| socket.local_addr().unwrap())
+        .collect();
+    let mut receivers: Vec<_> = folders
+        .iter()
+        .zip(&addresses)
+        .map(|(folder, address)| {
+            let listen = Listen::Unicast(*address);
+            Receiver::builder(listen, folder.path()).once(true).receive().unwrap()
+        })
+        .collect();
+    let target = Target::Unicast(addresses);
+    let mut sender = Sender::builder(target).wait_for(2).send(&[&file]).unwrap();
+    let last = soon(sender.finish()).await.unwrap();
+    assert!(last.succeeded(), "{last:?}");
+    for (receiver, folder) in receivers.iter_mut().zip(&folders) {
+        complete(soon(receiver.next()).await.unwrap());
+        assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), bytes);
+    }
+}
+
+#[tokio::test]
+async fn a_sender_that_is_closed_tells_its_receivers() {
+    let (from, into, group) = (tempdir().unwrap(), tempdir().unwrap(), group(4));
+    let file = put(from.path(), "file", &noise(3_000_000, 4));
+    let mut receiver = Receiver::builder(at(&group), into.path()).receive().unwrap();
+    let slow = faircast::Bitrate::from_bits_per_s(2_000_000);
+    let mut sender = Sender::builder(to(&group)).rate_max(slow).send(&[&file]).unwrap();
+    let mut status = receiver.status();
+    soon(status.wait_for(|status| status.incoming.iter().any(|i| i.bytes_done > 100_000)))
+        .await
+        .unwrap();
+    sender.close();
+    let last = soon(sender.finish()).await.unwrap();
+    assert!(!last.succeeded() && last.ended, "{last:?}");
+    let received = soon(receiver.next()).await.unwrap();
+    assert_eq!(received.outcome, ReceiveOutcome::SenderGone);
+    // It comes back, and goes on where it was.
+    let mut sender = Sender::builder(to(&group)).send(&[&file]).unwrap();
+    let last = soon(sender.finish()).await.unwrap();
+    assert!(last.succeeded(), "{last:?}");
+    let received = soon(receiver.next()).await.unwrap();
+    assert!(received.last.bytes_found > 0, "{received:?}");
+    complete(received);
+}
+
+#[tokio::test]
+async fn a_trace_of_either_end_can_be_read() {
+    let (from, into, group) = (tempdir().unwrap(), tempdir().unwrap(), group(5));
+    let file = put(from.path(), "file", &noise(300_000, 5));
+    let traces = [from.path().join("s.jsonl.gz"), from.path().join("r.jsonl.gz")];
+    let builder = Receiver::builder(at(&group), into.path()).name("one").trace(&traces[1]);
+    let mut receiver = builder.once(true).receive().unwrap();
+    let mut sender = Sender::builder(to(&group)).trace(&traces[0]).send(&[&file]).unwrap();
+    assert!(soon(sender.finish()).await.unwrap().succeeded());
+    complete(soon(receiver.next()).await.unwrap());
+    assert!(soon(receiver.next()).await.is_none());
+    for path in &traces {
+        let mut reader = faircast_trace::Reader::open(path).unwrap();
+        let header = reader.header().clone();
+        let mut recording = faircast_trace::Recording::default();
+        assert!(reader.replay(&mut recording).unwrap().is_some(), "it has its end");
+        assert!(recording.records.len() > 200, "{}", recording.records.len());
+        assert_eq!(header.on, faircast_trace::On::Net);
+    }
+    let header = faircast_trace::Reader::open(&traces[0]).unwrap().header().clone();
+    assert!(header.nodes.contains(&"sender".to_string()), "{:?}", header.nodes);
+    assert!(header.nodes.contains(&"one".to_string()), "{:?}", header.nodes);
+}
+
+#[tokio::test]
+async fn what_cannot_be_is_said_at_once() {
+    let (from, group) = (tempdir().unwrap(), group(6));
+    let file = put(from.path(), "file", b"x");
+    let error = Sender::builder(to(&group)).send(&[from.path().join("absent")]).unwrap_err();
+    assert!(error.to_string().contains("absent"), "{error}");
+    let error = Sender::builder(to(&group)).scheme("tcp").send(&[&file]).unwrap_err();
+    assert!(error.to_string().contains("there are pgmcc"), "{error}");
+    let error = Receiver::builder(at(&group), file.join("sub")).receive().unwrap_err();
+    assert!(error.to_string().contains("sub"), "{error}");
+    let nowhere = Interface::Name("none0".to_string());
+    let nowhere = Multicast { interface: nowhere, ..group };
+    let error = Sender::builder(to(&nowhere)).send(&[&file]).unwrap_err();
+    assert!(error.to_string().contains("none0"), "{error}");
+}

@@ -1,0 +1,52 @@
+//! Senders and receivers of one process, over the loopback interface.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod files;
+mod keys;
+mod streams;
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::time::Duration;
+
+use faircast::{Interface, Listen, Multicast, Target};
+
+/// A group of its own for each test, on the loopback interface, at a port that is free.
+fn group(number: u8) -> Multicast {
+    let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let group = SocketAddr::from((Ipv4Addr::new(239, 192, 77, number), free));
+    Multicast { interface: Interface::Name("lo".to_string()), ..Multicast::new(group) }
+}
+
+fn to(group: &Multicast) -> Target {
+    Target::Multicast(group.clone())
+}
+
+fn at(group: &Multicast) -> Listen {
+    Listen::Multicast(group.clone())
+}
+
+/// Longer than this means that it hangs.
+async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), what).await.expect("it ends within a minute")
+}
+
+/// Bytes that are no zeros and repeat nowhere.
+fn noise(len: usize, seed: u32) -> Vec<u8> {
+    let mut x = seed.wrapping_mul(2) | 1;
+    let mut next = || {
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        x
+    };
+    (0..len.div_ceil(4)).flat_map(|_| next().to_le_bytes()).take(len).collect()
+}
+
+fn put(folder: &Path, name: &str, bytes: &[u8]) -> std::path::PathBuf {
+    let path = folder.join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, bytes).unwrap();
+    path
+}

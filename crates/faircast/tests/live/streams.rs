@@ -1,0 +1,51 @@
+//! Streams of bytes and messages.
+
+use faircast::{ByteReceiver, ByteSender, Error, GroupKey, MessageReceiver, MessageSender};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::*;
+
+#[tokio::test]
+async fn bytes_arrive_in_order_at_several_receivers() {
+    let group = group(21);
+    let bytes = noise(2_000_000, 21);
+    let receivers: Vec<_> =
+        (0..2).map(|_| ByteReceiver::builder(at(&group)).start().unwrap()).collect();
+    let mut sender = ByteSender::builder(to(&group)).start().unwrap();
+    let writing = async {
+        for piece in bytes.chunks(77_777) {
+            sender.write_all(piece).await.unwrap();
+        }
+        sender.shutdown().await.unwrap();
+    };
+    let reading = async {
+        for mut receiver in receivers {
+            let mut got = Vec::new();
+            receiver.read_to_end(&mut got).await.unwrap();
+            assert!(got == bytes, "{} of {} bytes", got.len(), bytes.len());
+        }
+    };
+    soon(async { tokio::join!(writing, reading) }).await;
+}
+
+#[tokio::test]
+async fn messages_keep_their_bounds_and_too_long_ones_are_refused() {
+    let group = group(22);
+    let key = GroupKey::from_bytes([7; 32]);
+    let mut receiver = MessageReceiver::builder(at(&group)).key(key.clone()).start().unwrap();
+    let mut sender = MessageSender::builder(to(&group)).key(key).start().unwrap();
+    let max = sender.message_max();
+    assert_eq!(max, 1500 - 72 - 56);
+    let messages = [b"first".to_vec(), noise(max, 1), b"x".to_vec(), noise(100, 2)];
+    for message in &messages {
+        soon(sender.send(message)).await.unwrap();
+    }
+    let error = soon(sender.send(&noise(max + 1, 3))).await.unwrap_err();
+    assert!(matches!(error, Error::MessageTooLong { .. }), "{error}");
+    for message in &messages {
+        assert_eq!(&soon(receiver.next()).await.unwrap().unwrap(), message);
+    }
+    let last = soon(sender.finish()).await.unwrap();
+    assert_eq!(last.packets, messages.len() as u64);
+    assert!(soon(receiver.next()).await.is_none());
+}

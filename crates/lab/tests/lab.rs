@@ -1,0 +1,157 @@
+//! Short runs in the lab. They need root; without it they say so and prove nothing.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+use std::path::Path;
+
+use faircast_base::{Event, Time};
+use faircast_lab::{LabError, Outcome};
+use faircast_scenario::{Overrides, Scenario};
+use faircast_sim::Unobserved;
+use faircast_trace::{Record, Recording, Subject};
+
+/// Runs a scenario; `None` where this machine cannot.
+fn run(text: &str) -> Option<(Outcome, Vec<Record>)> {
+    let scenario = scenario(text);
+    let mut recording = Recording::default();
+    match faircast_lab::run(&scenario, &mut Unobserved, &mut recording) {
+        Ok(outcome) => Some((outcome, recording.records)),
+        Err(error @ (LabError::NoNamespace(_) | LabError::NoTun | LabError::NoDevice(_))) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn scenario(text: &str) -> Scenario {
+    let (path, overrides) = (Path::new("test.toml"), Overrides::default());
+    Scenario::parse(path, text, &overrides, &faircast_sim::catalog()).unwrap()
+}
+
+/// Two routers with a link of these settings between them, and hosts at both.
+fn network(seconds: u32, link: &str, flow: &str) -> String {
+    format!(
+        "duration = \"{seconds} s\"\n\
+         [[link]]\nbetween = [\"r1\", \"r2\"]\n{link}\n\
+         [[link]]\nstar = {{ center = \"r1\", leaves = [\"s\"] }}\nrate = \"1 Gbit/s\"\n\
+         delay = \"0.1 ms\"\nqueue = {{ kind = \"droptail\", packets = 5000 }}\n\
+         [[link]]\nstar = {{ center = \"r2\", leaves = [\"a\", \"b\"] }}\nrate = \"1 Gbit/s\"\n\
+         delay = \"0.1 ms\"\nqueue = {{ kind = \"droptail\", packets = 5000 }}\n\
+         [[flow]]\nname = \"f\"\nfrom = \"s\"\n{flow}\n"
+    )
+}
+
+const LINK: &str = "rate = \"10 Mbit/s\"\ndelay = \"5 ms\"\n\
+                    queue = { kind = \"droptail\", packets = 30 }\n";
+
+/// Bytes of these events over all records.
+fn bytes(records: &[Record], of: impl Fn(&Event) -> Option<u32>) -> u64 {
+    records.iter().filter_map(|record| of(&record.event)).map(u64::from).sum()
+}
+
+fn delivered(event: &Event) -> Option<u32> {
+    match event {
+        Event::Delivered { bytes, .. } => Some(*bytes),
+        _ => None,
+    }
+}
+
+fn completed_receivers(records: &[Record]) -> usize {
+    let completes = |record: &&Record| {
+        let receiver = matches!(record.subject, Subject::Endpoint { sender: false, .. });
+        receiver && matches!(record.event, Event::Completed { .. })
+    };
+    records.iter().filter(completes).count()
+}
+
+#[test]
+fn the_kernels_tcp_delivers_every_byte_over_a_link_that_loses_packets() {
+    let flow = "protocol = \"tcp-sack\"\nto = [\"a\"]\npacket = \"1000 B\"\ndata = \"500 kB\"";
+    let Some((outcome, records)) = run(&network(5, &format!("{LINK}loss = 0.01"), flow)) else {
+        return;
+    };
+    assert_eq!(outcome.intact, [[Some(true)]]);
+    let acknowledged = |event: &Event| match event {
+        Event::AckReceived { bytes, .. } => Some(*bytes),
+        _ => None,
+    };
+    assert_eq!(bytes(&records, delivered), 500_000);
+    assert_eq!(bytes(&records, acknowledged), 500_000);
+    assert_eq!(completed_receivers(&records), 1);
+    let sent = |wanted: bool| {
+        records
+            .iter()
+            .filter(
+                |record| matches!(record.event, Event::DataSent { repair, .. } if repair == wanted),
+            )
+            .count()
+    };
+    assert!((500..=510).contains(&sent(false)), "segments have 1000 B: {}", sent(false));
+    assert!(records.iter().any(|record| matches!(record.event, Event::Window { .. })));
+    assert!(records.iter().any(|record| matches!(record.event, Event::RttSample { .. })));
+    assert!(records.is_sorted_by_key(|record| record.at));
+}
+
+#[test]
+fn a_session_reaches_all_its_receivers_and_the_lateness_is_told() {
+    let flow = "protocol = \"pgmcc\"\nto = [\"a\", \"b\"]\npacket = \"1000 B\"\ndata = \"300 kB\"";
+    let Some((outcome, records)) = run(&network(8, &format!("{LINK}loss = 0.01"), flow)) else {
+        return;
+    };
+    assert_eq!(outcome.intact, [[Some(true), Some(true)]]);
+    assert_eq!(completed_receivers(&records), 2);
+    assert_eq!(bytes(&records, delivered), 600_000);
+    let late = outcome.lateness;
+    assert!(late.packets > 600, "data to two receivers and feedback: {}", late.packets);
+    assert!(0.0 < late.mean_s && late.mean_s <= late.p99_s.max(late.max_s), "{late:?}");
+    assert!(late.p99_s <= late.max_s && late.max_s < 5.0, "{late:?}");
+    assert!(outcome.packet_hops > 900 && outcome.events > 900);
+}
+
+#[test]
+fn elements_in_routers_see_what_hosts_send() {
+    let flow = "protocol = \"pgmcc\"\nto = [\"a\", \"b\"]\npacket = \"1000 B\"\ndata = \"300 kB\"\n\
+                [[node]]\nname = \"r2\"\nprogram = \"pgm-element\"";
+    let Some((outcome, records)) = run(&network(8, &format!("{LINK}loss = 0.02"), flow)) else {
+        return;
+    };
+    assert_eq!(outcome.intact, [[Some(true), Some(true)]]);
+    let forwarded = |record: &&Record| matches!(record.event, Event::NakForwarded { .. });
+    assert!(records.iter().any(|record| forwarded(&record)), "NAKs pass the element");
+}
+
+#[test]
+fn memberships_follow_the_scenario() {
+    let flow = "protocol = \"cbr\"\nto = [\"a\", \"b\"]\npacket = \"1000 B\"\n\
+                options = { rate = \"800 kbit/s\" }\n\
+                join = [ { node = \"b\", at = \"1 s\", leave = \"2 s\" } ]";
+    let Some((outcome, records)) = run(&network(3, LINK, flow)) else { return };
+    assert!(!outcome.interrupted);
+    let at = |wanted: Event| {
+        let mut found = records.iter().filter(|record| record.event == wanted);
+        found.next_back().expect("it is told").at
+    };
+    let near = |moment: Time, seconds: f64| (moment.as_secs_f64() - seconds).abs() < 0.5;
+    assert!(near(at(Event::Joined), 1.0) && near(at(Event::Left), 2.0));
+    // 100 packets a second: 300 to one receiver and 100 to the other, less what is under way.
+    let packets = bytes(&records, delivered) / 1000;
+    assert!((300..=420).contains(&packets), "{packets}");
+}
+
+#[test]
+fn what_the_lab_has_not_is_refused_before_anything_is_made() {
+    let flow = "protocol = \"tcp-sack\"\nto = [\"a\"]\npacket = \"40 B\"";
+    let error = faircast_lab::run(&scenario(&network(1, LINK, flow)), &mut Unobserved, &mut ())
+        .unwrap_err();
+    assert!(error.is_usage() && error.to_string().contains("at least 88 B"), "{error}");
+}
+
+#[test]
+fn settings_that_the_kernel_lacks_are_named() {
+    let flow = "protocol = \"tcp-sack\"\nto = [\"a\"]\n\
+                options = { window_max = 20, precision_reduce = false }";
+    let warnings = faircast_lab::warnings(&scenario(&network(1, LINK, flow)));
+    assert!(warnings[0].contains("has no precision_reduce"), "{warnings:?}");
+}
