@@ -40,35 +40,30 @@ impl Capture {
         std::thread::sleep(Duration::from_millis(200));
         let Self { program, file, address } = self;
         program.interrupt();
-        let tshark = |filter: &str, fields: &[&str]| {
+        let tshark = |filter: &str, how: &[&str]| {
             let mut command = Command::new("tshark");
             command.arg("-r").arg(&file).args(["-d", &format!("udp.port=={PORT},pgm")]);
             command.args(["-o", "pgm.check_checksum:TRUE", "-n", "-Y", filter]);
-            if !fields.is_empty() {
-                command.args(["-T", "fields"]);
-                for field in fields {
-                    command.args(["-e", field]);
-                }
-            }
-            let output = command.output().unwrap();
+            let output = command.args(how).output().unwrap();
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(output.status.success(), "tshark: {said}");
             String::from_utf8_lossy(&output.stdout).into_owned()
         };
         let ours = format!("ip.src == {address} && udp.port == {PORT}");
-        for wrong in ["_ws.malformed", "_ws.expert", "pgm.hdr.cksum.status != 1", "!pgm"] {
+        // tshark knows no SPM requests: it names them PGM and looks no further.
+        let request = "udp.payload[4:1] == 0c";
+        let unread = format!("!pgm && !({request})");
+        for wrong in ["_ws.malformed", "_ws.expert", "pgm.hdr.cksum.status != 1", &unread] {
             let found = tshark(&format!("{ours} && ({wrong})"), &[]);
             let first: Vec<&str> = found.lines().take(3).collect();
             assert!(first.is_empty(), "{wrong}: {first:?} of {} lines", found.lines().count());
         }
         let mut seen = Seen::default();
-        let table = tshark(&ours, &["pgm.hdr.type", "pgm.genopts.type"]);
-        for line in table.lines() {
-            let (kind, options) = line.split_once('\t').unwrap_or((line, ""));
-            *seen.types.entry(number(kind)).or_default() += 1;
-            for option in options.split(',').filter(|option| !option.is_empty()) {
-                *seen.options.entry((number(kind), number(option))).or_default() += 1;
-            }
+        seen.read_details(&tshark(&format!("{ours} && pgm"), &["-O", "pgm"]));
+        for line in
+            tshark(&format!("{ours} && {request}"), &["-T", "fields", "-e", "udp.payload"]).lines()
+        {
+            seen.add_request(&bytes(line));
         }
         seen
     }
@@ -88,17 +83,53 @@ impl Seen {
         self.types.get(&kind).copied().unwrap_or(0)
     }
 
+    /// Reads what tshark says of each packet: its type, and then its options, each on a line.
+    fn read_details(&mut self, text: &str) {
+        let mut kind = None;
+        for line in text.lines() {
+            if line.starts_with("Pragmatic General Multicast") {
+                kind = None;
+            } else if line.starts_with("    Type: ") {
+                kind = Some(number(line));
+                *self.types.entry(number(line)).or_default() += 1;
+            } else if let Some(kind) = kind
+                // Options that it knows have a line for their type, and others none but this.
+                && (line.contains(" = Type: ") || line.contains("Option: Unknown"))
+            {
+                *self.options.entry((kind, number(line))).or_default() += 1;
+            }
+        }
+    }
+
+    /// An SPM request: its checksum, and its first option.
+    fn add_request(&mut self, packet: &[u8]) {
+        let words = packet.chunks(2).map(|pair| {
+            u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]))
+        });
+        let sum: u32 = words.sum();
+        assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff, "checksum of {packet:02x?}");
+        *self.types.entry(packet[4]).or_default() += 1;
+        let (has_options, length, first) = (packet[5] & 1 == 1, packet.get(16), packet.get(20));
+        if has_options {
+            assert_eq!(length, Some(&0), "the first option is the length: {packet:02x?}");
+            *self.options.entry((packet[4], first.unwrap() & 0x7f)).or_default() += 1;
+        }
+    }
+
     pub(crate) fn with(&self, kind: u8, option: u8) -> usize {
         self.options.get(&(kind, option)).copied().unwrap_or(0)
     }
 }
 
-/// `0x04` or `4`; options are shown with the bit that marks the last one.
-fn number(text: &str) -> u8 {
-    let text = text.trim();
-    let number = match text.strip_prefix("0x") {
-        Some(digits) => u8::from_str_radix(digits, 16),
-        None => text.parse(),
-    };
-    number.unwrap_or_else(|_| panic!("tshark says {text:?} where a number should be")) & 0x7f
+/// `0a1b2c`.
+fn bytes(digits: &str) -> Vec<u8> {
+    let pairs = digits.trim().as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+}
+
+/// The number in `Type: SPM (0x00)`.
+fn number(line: &str) -> u8 {
+    let digits = line.split_once("(0x").and_then(|(_, rest)| rest.get(..2));
+    let number = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+    number.unwrap_or_else(|| panic!("tshark says {line:?}, where a number should be"))
 }

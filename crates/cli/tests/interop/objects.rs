@@ -4,8 +4,9 @@
 use std::time::Duration as WallDuration;
 
 use crate::capture::{Capture, Seen};
+use crate::hop::Weather;
 use crate::hosts::Hosts;
-use crate::{GROUP, PORT, content, programs};
+use crate::{GROUP, PORT, content, ours, programs};
 
 const PATIENCE: WallDuration = WallDuration::from_secs(60);
 
@@ -13,10 +14,44 @@ const PATIENCE: WallDuration = WallDuration::from_secs(60);
 const SPM: u8 = 0x00;
 const ODATA: u8 = 0x04;
 const NNAK: u8 = 0x09;
+const NCF: u8 = 0x0a;
 const SPMR: u8 = 0x0c;
 const OBJECT: u8 = 0x20;
 const WANT: u8 = 0x21;
+const CONFIRM: u8 = 0x22;
 const MEMBER: u8 = 0x23;
+
+#[test]
+fn an_object_and_its_repairs_are_pgm_to_others() {
+    if programs().is_none() {
+        return;
+    }
+    let hosts = Hosts::new("object", 3);
+    let sent = content(3_000_000);
+    let captures = [Capture::start(&hosts, 1), Capture::start(&hosts, 2)];
+    let receivers: Vec<_> = [(2, 31), (3, 47)]
+        .into_iter()
+        .map(|(host, lose_received)| {
+            let weather = Weather { lose_received, ..Weather::default() };
+            ours::object_receiver(&hosts, host, 1, weather)
+        })
+        .collect();
+    std::thread::sleep(WallDuration::from_millis(300));
+    let source = ours::object_source(&hosts, 1, &sent, Weather::default());
+    for receiver in &receivers {
+        assert!(receiver.wait_for(sent.len(), PATIENCE).concat() == sent);
+        assert!(receiver.log.lock().unwrap().lost > 30);
+    }
+    // What they say at the end is worth a look too.
+    std::thread::sleep(WallDuration::from_secs(1));
+    drop((source, receivers));
+    let [source, receiver]: [Seen; 2] = captures.map(Capture::check);
+    assert!(source.of(ODATA) > 2100 && source.with(SPM, OBJECT) > 0, "{source:?}");
+    assert!(source.with(NCF, CONFIRM) > 0, "requests are confirmed: {source:?}");
+    assert!(source.with(SPM, MEMBER) > 0, "members are answered: {source:?}");
+    assert!(receiver.with(NNAK, WANT) > 0, "{receiver:?}");
+    assert!(receiver.with(SPMR, MEMBER) > 0, "{receiver:?}");
+}
 
 #[test]
 fn a_transfer_of_files_is_pgm_to_others() {

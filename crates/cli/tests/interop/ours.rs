@@ -6,14 +6,19 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration as WallDuration, Instant};
 
-use faircast_base::{Duration, NodeId};
+use faircast_base::{Duration, NodeId, Time};
 use faircast_net::{
     App, Driver, DriverSettings, Heard, Interface, Listen, Live, Multicast, SessionId,
     SessionOptions, SocketSettings, Sockets, Target, Upstream,
 };
 use faircast_proto::content::InMemory;
 use faircast_proto::endpoint::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
+use faircast_proto::options::Options;
+use faircast_proto::registry::scheme;
 use faircast_proto::schemes::pgmcc::{PgmccConfig, PgmccReceiver, PgmccSender, Profile};
+use faircast_proto::transfer::{
+    ContentSupply, Fec, InOrder, SlowPolicy, TransferReceiverSetup, TransferSourceSetup,
+};
 use faircast_proto::wire::pgm::{Gsi, Nla, Tsi};
 use faircast_proto::{AppEvent, Machine};
 
@@ -80,6 +85,64 @@ pub(crate) fn receiver(hosts: &Hosts, host: u8, weather: Weather) -> End {
         driver
     })
 }
+
+/// Starts the source of an object, once two receivers are there.
+pub(crate) fn object_source(hosts: &Hosts, host: u8, content: &[u8], weather: Weather) -> End {
+    let node = NodeId(hosts.address(host).into());
+    let tsi = Tsi { gsi: Gsi([1, 2, 3, 4, 5, host]), port: 40_000 };
+    let content = InMemory(content.into());
+    start(hosts, host, move |group, driver, log| {
+        let setup = TransferSourceSetup {
+            node,
+            group: Nla::V4(GROUP),
+            tsi,
+            data_port: PORT,
+            start: Time::ZERO,
+            supply: Box::new(ContentSupply::new(Box::new(content), SYMBOL_BYTES)),
+            symbol_bytes: SYMBOL_BYTES,
+            fec: Fec::Auto,
+            wait_for: 2,
+            give_up: Duration::from_secs(30),
+            slow: SlowPolicy::Wait,
+            options: &Options::default(),
+        };
+        let machine = (scheme("pgmcc").unwrap().transfer_source)(setup);
+        let settings = SocketSettings { loopback: false, ..Default::default() };
+        let sockets = Sockets::source(Target::Multicast(group), settings).unwrap();
+        let mut driver = Driver::new(sockets, driver).unwrap();
+        let options = SessionOptions { tsi: Some(tsi), subject: None };
+        driver.live().add(Hop::new(machine, weather, log), options);
+        driver
+    })
+}
+
+/// Starts a receiver of the object that `source` sends.
+pub(crate) fn object_receiver(hosts: &Hosts, host: u8, source: u8, weather: Weather) -> End {
+    let node = NodeId(hosts.address(host).into());
+    start(hosts, host, move |group, driver, log| {
+        let tsi = Tsi { gsi: Gsi([1, 2, 3, 4, 5, source]), port: 40_000 };
+        let setup = TransferReceiverSetup {
+            node,
+            group: Nla::V4(GROUP),
+            tsi,
+            data_port: PORT,
+            start: Time::ZERO,
+            store: Box::new(InOrder::new()),
+            id: u64::from(host),
+            name: format!("host {host}"),
+            options: &Options::default(),
+        };
+        let machine = (scheme("pgmcc").unwrap().transfer_receiver)(setup);
+        let sockets = Sockets::receiver(Listen::Multicast(group), SocketSettings::default());
+        let mut driver = Driver::new(sockets.unwrap(), driver).unwrap();
+        let options = SessionOptions { tsi: Some(tsi), subject: None };
+        driver.live().add(Hop::new(machine, weather, log), options);
+        driver
+    })
+}
+
+/// As many as an Ethernet packet has room for.
+const SYMBOL_BYTES: u16 = 1420;
 
 /// The recommended settings, but for slow start: up to a window of 4, as OpenPGM has it.
 fn pgmcc() -> PgmccConfig {

@@ -98,6 +98,7 @@ pub(super) fn wire(args: &BenchArgs) -> Result<bool, Failure> {
         ));
     }
     Network::remove_leftovers();
+    Sitting::remove_leftovers();
     let mut measured = Vec::new();
     for uplink in [false, true] {
         let here: Vec<_> = chosen.iter().copied().filter(|t| t.uplink == uplink).collect();

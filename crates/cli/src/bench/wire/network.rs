@@ -2,7 +2,6 @@
 //! Linux bridge in a namespace of its own, so that nothing of the host's network is touched.
 
 use std::fs::File;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -10,8 +9,9 @@ use nix::sched::{CloneFlags, setns};
 
 use crate::error::Failure;
 
-/// Every namespace of this suite is called so, then the process that made it, then its part.
-const PREFIX: &str = "fcw-";
+/// Every namespace and folder of this suite is called so, then the process that made it, then its
+/// part.
+pub(super) const PREFIX: &str = "fcw-";
 
 /// Where `ip netns` keeps namespaces.
 const NAMESPACES: &str = "/run/netns";
@@ -83,9 +83,7 @@ impl Network {
         let Ok(entries) = std::fs::read_dir(NAMESPACES) else { return };
         for entry in entries.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let maker = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
-            let Some(Ok(maker)) = maker.map(str::parse::<u32>) else { continue };
-            if !Path::new("/proc").join(maker.to_string()).exists() {
+            if is_leftover(&name) {
                 // It may be gone by now, and then all is well.
                 let _ = ip(&["netns", "del", &name]);
             }
@@ -137,6 +135,13 @@ impl Drop for Network {
     }
 }
 
+/// Whether this is the name of something that a process made which is no more.
+pub(super) fn is_leftover(name: &str) -> bool {
+    let maker = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
+    let maker = maker.and_then(|maker| maker.parse::<u32>().ok());
+    maker.is_some_and(|maker| !Path::new("/proc").join(maker.to_string()).exists())
+}
+
 /// Moves this thread, and what it starts, into a namespace.
 pub(super) fn enter(namespace: &Path) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::Work(format!("{}: {error}", namespace.display()));
@@ -169,9 +174,21 @@ fn run(program: &str, words: &[&str]) -> Result<(), Failure> {
     }
 }
 
-/// Writes a line to standard output at once: what the other side waits for.
-pub(super) fn say(line: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    let said = writeln!(out, "{line}").and_then(|()| out.flush());
-    said.map_err(|error| Failure::Work(format!("standard output: {error}")))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leftovers_are_those_of_processes_that_are_no_more() {
+        let own = std::process::id();
+        // No process has a number beyond 2^22 on Linux.
+        for (name, want) in [
+            ("fcw-4999999-fasth1".to_string(), true),
+            (format!("fcw-{own}-fasth1"), false),
+            ("fcw-x-fasth1".to_string(), false),
+            ("fcx-4999999-fasth1".to_string(), false),
+        ] {
+            assert_eq!(is_leftover(&name), want, "{name}");
+        }
+    }
 }

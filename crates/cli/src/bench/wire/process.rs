@@ -5,6 +5,7 @@
 //! suite, however that ends), and reports the CPU time of that one program.
 
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
@@ -17,8 +18,8 @@ use nix::sys::time::TimeValLike as _;
 use serde::{Deserialize, Serialize};
 
 use super::Case;
-use super::network::{enter, say};
-use crate::error::Failure;
+use super::network::enter;
+use crate::error::{Failure, print};
 
 /// A program to run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -75,7 +76,7 @@ pub(super) fn run_job(job: &Job) -> Result<(), Failure> {
         }
         if !done && job.done.as_ref().is_some_and(|file| file.exists()) {
             done = true;
-            say("done")?;
+            print("done\n")?;
         }
         if over.load(Ordering::Relaxed) {
             child.kill().map_err(failed)?;
@@ -85,13 +86,14 @@ pub(super) fn run_job(job: &Job) -> Result<(), Failure> {
         std::thread::sleep(GLANCE);
     };
     if well && !done {
-        say("done")?;
+        print("done\n")?;
     }
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)
         .map_err(|error| Failure::Work(format!("the system does not tell CPU time: {error}")))?;
     let cpu = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
     let ended = Ended { well, cpu_s: cpu as f64 / 1e6 };
-    say(&serde_json::to_string(&ended).expect("plain values serialise"))
+    let ended = serde_json::to_string(&ended).expect("plain values serialise");
+    print(&format!("{ended}\n"))
 }
 
 /// A job that was started.
@@ -112,6 +114,8 @@ impl Running {
         let case = serde_json::to_string(&Case::Job(job.clone())).expect("plain values serialise");
         let mut child = Command::new(program)
             .args(["bench", "wire", "--wire-case", &case])
+            // Ctrl-C is for the suite alone, which then ends all in order.
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

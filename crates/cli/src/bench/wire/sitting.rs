@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::network::{Network, SENDER_PORT, enter, received_bytes};
+use super::network::{Network, PREFIX, SENDER_PORT, enter, is_leftover, received_bytes};
 use super::process::{Ended, Job, Running};
 use super::transports::{Part, Place, Transport};
 use crate::error::Failure;
@@ -55,9 +55,9 @@ impl Sitting {
     /// Makes content that does not compress.
     pub(super) fn new(bytes: u64) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::Work(format!("the file to send: {error}"));
-        let memory = Path::new("/dev/shm");
-        let parent = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
-        let folder = tempfile::Builder::new().prefix("fcw-").tempdir_in(parent).map_err(failed)?;
+        let prefix = format!("{PREFIX}{}-", std::process::id());
+        let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(memory());
+        let folder = folder.map_err(failed)?;
         std::fs::create_dir(folder.path().join("tools")).map_err(failed)?;
         let file = folder.path().join("content");
         let mut hasher = blake3::Hasher::new();
@@ -73,6 +73,17 @@ impl Sitting {
             left -= some.len() as u64;
         }
         Ok(Self { folder, file, bytes, hash: hasher.finalize() })
+    }
+
+    /// Removes what processes that are no more have left behind.
+    pub(super) fn remove_leftovers() {
+        let Ok(entries) = std::fs::read_dir(memory()) else { return };
+        for entry in entries.flatten() {
+            if is_leftover(&entry.file_name().to_string_lossy()) {
+                // Whoever else removes it does as well.
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+        }
     }
 
     /// Where programs are compiled.
@@ -115,9 +126,12 @@ impl Sitting {
         let ended = wait_for_all(&mut receivers, &mut sender, deadline);
         let mut trouble = None;
         if ended.is_none() {
-            let stuck = receivers.iter_mut().find_map(|receiver| {
-                receiver.wait_done(Instant::now()).is_none().then(|| receiver.last_words())
+            // Who has ended knows more than who waits still.
+            let open = receivers.iter_mut().filter_map(|receiver| {
+                let open = receiver.wait_done(Instant::now()).is_none();
+                open.then(|| (receiver.has_ended(), receiver.last_words()))
             });
+            let stuck = open.max_by_key(|(ended, _)| *ended).map(|(_, words)| words);
             trouble = Some(stuck.unwrap_or_else(|| sender.last_words()));
         }
         let farewell = match transport.sender_stays() || ended.is_none() {
@@ -146,6 +160,12 @@ impl Sitting {
             trouble: trouble.or_else(|| (!complete).then(|| "a copy differs".into())),
         })
     }
+}
+
+/// A folder in memory, where the system has one.
+fn memory() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() }
 }
 
 /// When the last receiver had all; `None` where one fails, or the sender does, or time is up.
