@@ -6,12 +6,12 @@ use faircast_base::{Duration, NodeId, Time};
 
 use crate::transfer::SlowPolicy;
 
-/// After so long below the floor the one who limits the group is deferred. A change of the
-/// representative, or a cut after a loss, is over sooner.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Payload is counted over spans of this length. Each in [`PATIENCE`] must be below the floor.
+/// Payload is counted over spans of this length.
 const SPAN: Duration = Duration::from_secs(1);
+
+/// So many spans must be below the floor on average. A change of the representative, or a cut after
+/// a loss, is over sooner; and one who is slow lets the others go for a moment now and then.
+const SPANS: usize = 5;
 
 /// Measures how fast a source sends while it has something to send.
 #[derive(Debug)]
@@ -19,9 +19,10 @@ pub(super) struct SlowMeter {
     floor: Option<u64>,
     /// When the present span began, and how many bytes had been sent then.
     span: Option<(Time, u64)>,
-    /// Since when all spans have been below the floor.
-    below: Option<Time>,
-    /// How often since then each was found to limit the group. A representative that is slow is
+    /// Bytes and nanoseconds of the latest spans, and how many there are.
+    spans: [(u64, u64); SPANS],
+    count: usize,
+    /// How often of late each was found to limit the group. A representative that is slow is
     /// silent now and then, and another stands in for it.
     limiting: BTreeMap<NodeId, u32>,
 }
@@ -35,7 +36,8 @@ impl SlowMeter {
             SlowPolicy::Wait => None,
             SlowPolicy::DropBelow(floor) => Some(floor.bits_per_s()),
         };
-        Self { floor, span: None, below: None, limiting: BTreeMap::new() }
+        let limiting = BTreeMap::new();
+        Self { floor, span: None, spans: [(0, 0); SPANS], count: 0, limiting }
     }
 
     /// `bytes` have been sent in all, with `busy` there is more to send, and `limiting` is the
@@ -51,13 +53,12 @@ impl SlowMeter {
         let floor = self.floor?;
         if !busy {
             self.restart();
-            self.span = None;
             return None;
         }
         if let Some(node) = limiting
             && (self.limiting.len() < LIMITING_MAX || self.limiting.contains_key(&node))
         {
-            *self.limiting.entry(node).or_default() += 1;
+            *self.limiting.entry(node).or_default() += 16;
         }
         let (since, before) = *self.span.get_or_insert((now, bytes));
         let span = now.since(since);
@@ -65,13 +66,17 @@ impl SlowMeter {
             return None;
         }
         self.span = Some((now, bytes));
-        let bits = u128::from(bytes - before) * 8 * 1_000_000_000;
-        if bits >= u128::from(floor) * u128::from(span.as_nanos()) {
-            self.restart();
-            return None;
-        }
-        let below = *self.below.get_or_insert(since);
-        if now.since(below) < PATIENCE {
+        self.spans[self.count % SPANS] = (bytes - before, span.as_nanos());
+        self.count += 1;
+        let sent: u64 = self.spans.iter().map(|(bytes, _)| bytes).sum();
+        let time: u64 = self.spans.iter().map(|(_, time)| time).sum();
+        let slow = u128::from(sent) * 8 * 1_000_000_000 < u128::from(floor) * u128::from(time);
+        if self.count < SPANS || !slow {
+            // What was long ago counts little.
+            self.limiting.retain(|_, count| {
+                *count = *count * 3 / 4;
+                *count > 0
+            });
             return None;
         }
         let most = self.limiting.iter().max_by_key(|(_, count)| **count).map(|(&node, _)| node);
@@ -82,7 +87,7 @@ impl SlowMeter {
     }
 
     fn restart(&mut self) {
-        self.below = None;
+        (self.span, self.count) = (None, 0);
         self.limiting.clear();
     }
 }
@@ -116,7 +121,7 @@ mod tests {
         assert_eq!(deferred_after(spell(60, 999)), Some(5));
         assert_eq!(deferred_after(spell(60, 1001)), None);
         assert_eq!(deferred_after(spell(60, 0)), Some(5));
-        let pausing = (0..10).flat_map(|_| spell(4, 0).chain(spell(2, 2000)));
+        let pausing = (0..10).flat_map(|_| spell(3, 0).chain(spell(2, 4000)));
         assert_eq!(deferred_after(pausing), None, "it recovers in time");
         let idle = (0..10).flat_map(|_| spell(4, 500).chain(spell(1, 10_000)));
         assert_eq!(deferred_after(idle), None, "it has nothing to send in between");
