@@ -50,8 +50,8 @@ fn late_joiners_complete_and_who_leaves_holds_up_nobody() {
     let run = run(&scenario("\"10 MB\"", "", joins), 3);
     run.assert_intact("joins");
     let receivers = run.receivers();
-    for i in 0..2 {
-        assert!(receivers[i].0.completed.is_some(), "{i} got {}", receivers[i].0.bytes);
+    for (place, (delivery, _)) in receivers[..2].iter().enumerate() {
+        assert!(delivery.completed.is_some(), "{place} got {}", delivery.bytes);
     }
     assert!(receivers[2].0.completed.is_none() && receivers[2].0.bytes > 0);
 }

@@ -22,9 +22,11 @@ pub(super) struct SlowMeter {
     /// Bytes and nanoseconds of the latest spans, and how many there are.
     spans: [(u64, u64); SPANS],
     count: usize,
-    /// How often of late each was found to limit the group. A representative that is slow is
-    /// silent now and then, and another stands in for it.
-    limiting: BTreeMap<NodeId, u32>,
+    /// What has been sent when this was last asked.
+    last: Option<(Time, u64)>,
+    /// By how much of late each has kept the group below the floor. A representative that is slow
+    /// is silent now and then, and another stands in for it, with whom all goes faster.
+    limiting: BTreeMap<NodeId, u64>,
 }
 
 /// Most of those that are counted.
@@ -37,7 +39,7 @@ impl SlowMeter {
             SlowPolicy::DropBelow(floor) => Some(floor.bits_per_s()),
         };
         let limiting = BTreeMap::new();
-        Self { floor, span: None, spans: [(0, 0); SPANS], count: 0, limiting }
+        Self { floor, span: None, spans: [(0, 0); SPANS], count: 0, last: None, limiting }
     }
 
     /// `bytes` have been sent in all, with `busy` there is more to send, and `limiting` is the
@@ -55,10 +57,14 @@ impl SlowMeter {
             self.restart();
             return None;
         }
+        let (asked, sent) = self.last.replace((now, bytes)).unwrap_or((now, bytes));
+        let due = u128::from(floor) * u128::from(now.since(asked).as_nanos()) / 8_000_000_000;
+        let short = u64::try_from(due).unwrap_or(u64::MAX).saturating_sub(bytes - sent);
         if let Some(node) = limiting
             && (self.limiting.len() < LIMITING_MAX || self.limiting.contains_key(&node))
         {
-            *self.limiting.entry(node).or_default() += 16;
+            let total = self.limiting.entry(node).or_default();
+            *total = total.saturating_add(short);
         }
         let (since, before) = *self.span.get_or_insert((now, bytes));
         let span = now.since(since);
@@ -74,7 +80,7 @@ impl SlowMeter {
         if self.count < SPANS || !slow {
             // What was long ago counts little.
             self.limiting.retain(|_, count| {
-                *count = *count * 3 / 4;
+                *count -= *count / 4 + 1.min(*count);
                 *count > 0
             });
             return None;
@@ -87,7 +93,7 @@ impl SlowMeter {
     }
 
     fn restart(&mut self) {
-        (self.span, self.count) = (None, 0);
+        (self.span, self.last, self.count) = (None, None, 0);
         self.limiting.clear();
     }
 }
