@@ -1,6 +1,7 @@
 //! Objects get to everybody whatever the network does.
 
 use alloc::vec;
+use alloc::vec::Vec;
 
 use faircast_base::{Duration, Rng};
 
@@ -131,7 +132,7 @@ fn what_is_there_already_is_not_sent_again() {
 #[test]
 fn one_who_has_it_all_is_done_at_once() {
     let mut world = World::new(64_000, 1, &Choices::default(), 5);
-    let mut disk = Disk { found: vec![0..64_000], ..Disk::default() };
+    let mut disk = Disk { found: Vec::from_iter(Some(0..64_000)), ..Disk::default() };
     disk.parts[1] = world.object.0[1].to_vec();
     world.add(disk, s(0));
     world.run_until(s(100));

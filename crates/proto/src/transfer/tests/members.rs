@@ -109,10 +109,16 @@ fn who_cannot_keep_up_is_served_after_the_others() {
     let patient = &mut with_a_slow_one(&Choices::default());
     patient.run_to_end(s(3000));
     patient.assert_all_complete();
-    let choices = Choices { slow: floor(1_500_000), ..Choices::default() };
+    let choices = Choices { slow: floor(1_000_000), ..Choices::default() };
     let mut world = with_a_slow_one(&choices);
-    world.run_until(s(10));
-    assert_eq!(states(&world)[3], MemberState::Deferred, "{:?}", world.source.machine.status());
+    let mut deferred = Vec::new();
+    for second in 1..14 {
+        world.run_until(s(second));
+        let found = states(&world).iter().position(|state| *state == MemberState::Deferred);
+        deferred.extend(found);
+    }
+    assert!(!deferred.is_empty(), "{:?}", world.source.machine.status());
+    assert!(deferred.iter().all(|which| *which == 3), "the right one: {deferred:?}");
     world.run_until(s(3000));
     world.assert_all_complete();
     let at = |world: &World, i: usize| world.receivers[i].completed_at().unwrap();
