@@ -371,6 +371,7 @@ mod tests {
             wall_s: 0.8,
             events: 1_200_000,
             trace_hash: Some("0".repeat(32)),
+            lateness: None,
         }
     }
 

@@ -52,6 +52,13 @@ fn outcome() -> Outcome {
         events: 12,
         intact: vec![vec![Some(true), Some(false), None]],
         trace_hash: Some("ab".into()),
+        lateness: Some(crate::Lateness {
+            packets: 5,
+            mean_s: 1e-5,
+            p99_s: 1e-4,
+            max_s: 2e-3,
+            realtime: true,
+        }),
     }
 }
 

@@ -376,6 +376,7 @@ fn a_summary_from_a_file_is_that_of_the_live_run() {
         events: 20_000,
         intact: vec![vec![Some(true); 3], vec![Some(false)]],
         trace_hash: None,
+        lateness: None,
     };
     let want = live.0.finish(&outcome);
     let file = live.1.finish(&outcome).unwrap();

@@ -157,6 +157,7 @@ pub(crate) fn run(header: Header, until_s: f64) -> Run {
         events: 1_234_567,
         intact: header.flows.iter().map(|flow| vec![Some(true); flow.to.len()]).collect(),
         trace_hash: Some(model.sinks.0.hex()),
+        lateness: None,
     };
     let Tee(_, Tee(metrics, series)) = model.sinks;
     Run { summary: metrics.finish(&outcome), header, series }
