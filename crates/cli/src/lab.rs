@@ -7,7 +7,7 @@ use crate::error::{Failure, print};
 use crate::interrupt::{Watch, interrupted, listen};
 
 /// How long a check takes, for the progress line.
-const ABOUT: Duration = Duration::from_secs(10);
+const ABOUT: Duration = Duration::from_secs(13);
 
 /// Tries the lab and prints what came of it.
 pub(crate) fn check(args: &LabCheckArgs) -> Result<(), Failure> {

@@ -12,8 +12,7 @@ const GROUPS: u32 = 0xefc0_0001;
 /// Most nodes that have an address: a block of /8 without its ends.
 pub(crate) const NODES_MAX: u32 = (1 << 24) - 2;
 
-/// The UDP port of every flow of a scheme, the one registered for PGM over UDP.
-/// src: IANA service names, pgm-cast-udp
+/// The UDP port of every flow of a scheme, the one that real sessions have by default.
 pub(crate) const UDP_PORT: u16 = 3056;
 /// The TCP port of every receiver.
 pub(crate) const TCP_PORT: u16 = 5001;

@@ -338,12 +338,9 @@ fn write(
     // The simulator counts links, IP counts the routers between them.
     let time_to_live = parcel.time_to_live.saturating_add(1);
     if let Kind::Tcp { tap, .. } = kind {
-        if port.sender {
-            if let Some(Transport::Tcp(segment)) =
-                Frame::read(parcel.bytes).map(|frame| frame.transport)
-            {
-                tap.heard(parcel.at, &segment, tap_out);
-            }
+        let segment = Frame::read(parcel.bytes).map(|frame| frame.transport);
+        if let (true, Some(Transport::Tcp(segment))) = (port.sender, segment) {
+            tap.heard(parcel.at, &segment, tap_out);
         }
         return frame::write_again(out, parcel.bytes, time_to_live);
     }

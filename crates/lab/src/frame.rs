@@ -133,8 +133,8 @@ impl PgmFacts {
     }
 }
 
-/// Writes a scheme's packet with its headers. The UDP checksum is left out, which RFC 768 allows,
-/// so that what a link corrupts comes to whoever must see it: the protocol itself.
+/// Writes a scheme's packet with its headers. The UDP checksum is left out, which RFC 768 allows: a
+/// bit that the scenario flips is for the checksum of the scheme itself to find.
 pub(crate) fn write_udp(
     out: &mut Vec<u8>,
     from: Ipv4Addr,

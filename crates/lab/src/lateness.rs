@@ -73,7 +73,7 @@ fn greatest(place: usize) -> u64 {
     }
     let shift = (place >> PARTS_LOG) - 1;
     let parts = place - (shift << PARTS_LOG);
-    ((u128::from(parts) + 1 << shift) - 1).min(u128::from(u64::MAX)) as u64
+    (((u128::from(parts) + 1) << shift) - 1).min(u128::from(u64::MAX)) as u64
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use faircast_base::{Duration, Time};
 use faircast_trace::{Record, Sink};
 
 /// How long records are held back, so that those of other threads with earlier times can come.
-const HELD: Duration = Duration::from_millis(200);
+const HELD: Duration = Duration::from_millis(500);
 
 /// Takes records from several threads, each in the order of its own times, and passes them on in
 /// the order of all times.
@@ -111,7 +111,7 @@ mod tests {
         let at = |ms| Time::ZERO + Duration::from_millis(ms);
         merge.take(&mut vec![record(10, 1), record(50, 1), record(300, 1)]);
         merge.take(&mut vec![record(20, 2), record(50, 2)]);
-        merge.pass(at(260), &mut out);
+        merge.pass(at(560), &mut out);
         assert_eq!(out.records.len(), 4);
         // Later than it may be: it takes the time of the last one.
         merge.take(&mut vec![record(30, 3), record(400, 3)]);

@@ -103,7 +103,11 @@ fn watch(
             continue;
         }
         next_tick = std::time::Instant::now() + TICK;
+        // Everything that was sent by now is taken before anything is passed on.
         let now = clock.now();
+        for mut batch in records.try_iter() {
+            merge.take(&mut batch);
+        }
         merge.pass(now, sink);
         let events = shared.events.load(Ordering::Relaxed);
         if !interrupted && observer.observe(now, events).is_break() {
@@ -198,7 +202,7 @@ enum Role {
 enum Ready {
     Udp(UdpSocket),
     /// A scheme's sender has its sockets from the beginning, a receiver with its membership.
-    Scheme(Option<Sockets>),
+    Scheme(Option<Box<Sockets>>),
     Connects(Socket),
     Listens(TcpListener),
 }
@@ -260,7 +264,7 @@ impl<'env> Lab<'env> {
                     machine::receive(udp(out), socket, real).map(Some)
                 }
                 (Ready::Scheme(Some(sockets)), Role::Sender(content)) => {
-                    scheme::send(udp(out), scenario, sockets, content).map(|()| None)
+                    scheme::send(udp(out), scenario, *sockets, content).map(|()| None)
                 }
                 (Ready::Scheme(_), Role::Receiver { real }) => {
                     scheme::receive(udp(out), scenario, real).map(Some)
@@ -302,7 +306,7 @@ fn prepare(
     let device = host::make(node, plan::mtu(flow), plan.as_ref())?;
     let sockets = match plan {
         None if flow.protocol == "cbr" => Ready::Udp(machine::socket(node)?),
-        None if sender => Ready::Scheme(Some(scheme::sockets(scenario, id, node)?)),
+        None if sender => Ready::Scheme(Some(Box::new(scheme::sockets(scenario, id, node)?))),
         None => Ready::Scheme(None),
         Some(plan) if sender => Ready::Connects(tcp::socket(flow, &plan)?),
         Some(plan) => Ready::Listens(tcp::listen(flow, &plan)?),

@@ -69,6 +69,7 @@ fn run(name: &str, moments: &[u64]) -> (Header, Summary, Series) {
         interrupted: true,
         intact: vec![vec![Some(false)]],
         trace_hash: Some(name.into()),
+        lateness: None,
         ..Outcome::default()
     };
     (header, sinks.0.finish(&outcome), sinks.1)
