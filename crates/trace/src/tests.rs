@@ -86,6 +86,8 @@ fn event() -> impl Strategy<Value = Event> {
         D::TimeToLive,
         D::NoRoute,
         D::Listed,
+        D::Burst,
+        D::Outage,
     ]);
     let cut = prop::sample::select(vec![C::Loss, C::Timeout, C::Ecn, C::Report, C::NoFeedback]);
     let timer = prop::sample::select(vec![
@@ -128,6 +130,9 @@ fn event() -> impl Strategy<Value = Event> {
             16 => Event::NakForwarded { seq: a },
             17 => Event::NakSuppressed { seq: a },
             18 => Event::PacketDropped { flow: FlowId(id), bytes: small, reason: drop },
+            19 => Event::PacketDuplicated { flow: FlowId(id), bytes: small },
+            20 => Event::PacketCorrupted { flow: FlowId(id), bytes: small, bit: a },
+            21 => Event::PacketDelayed { flow: FlowId(id), bytes: small, delay_ns: a },
             _ => Event::LinkSample(LinkCounters {
                 offered_packets: a,
                 sent_packets: b,
@@ -142,7 +147,7 @@ fn event() -> impl Strategy<Value = Event> {
     )
 }
 
-const EVENT_KINDS: usize = 20;
+const EVENT_KINDS: usize = 23;
 
 /// A number for each kind: does not compile when a kind is missing here.
 fn kind_of(event: &Event) -> usize {
@@ -167,6 +172,9 @@ fn kind_of(event: &Event) -> usize {
         Event::NakSuppressed { .. } => 17,
         Event::PacketDropped { .. } => 18,
         Event::LinkSample(_) => 19,
+        Event::PacketDuplicated { .. } => 20,
+        Event::PacketCorrupted { .. } => 21,
+        Event::PacketDelayed { .. } => 22,
     }
 }
 
@@ -369,13 +377,29 @@ fn broken_lines_are_named_with_file_and_line() {
 }
 
 #[test]
+fn a_file_of_the_first_schema_is_read_still() {
+    let mut older = header();
+    older.schema = 1;
+    let text = format!(
+        "{}\n{{\"t_ns\":1,\"link\":0,\"kind\":\"dropped\",\"packet_flow\":0,\"bytes\":9,\
+         \"reason\":\"listed\"}}\n",
+        serde_json::to_string(&older).unwrap()
+    );
+    let mut back = Recording::default();
+    Reader::new(text.as_bytes(), "old.jsonl").unwrap().replay(&mut back).unwrap();
+    let event = Event::PacketDropped { flow: FlowId(0), bytes: 9, reason: DropReason::Listed };
+    let subject = Subject::Link(LinkId(0));
+    assert_eq!(back.records, [Record { at: Time::from_nanos(1), subject, event }]);
+}
+
+#[test]
 fn a_newer_schema_is_refused_with_the_version_that_reads_it() {
     let mut newer = header();
     newer.schema = SCHEMA_VERSION + 1;
     newer.faircast = "9.1.0".into();
     let text = format!("{}\n", serde_json::to_string(&newer).unwrap());
     let error = Reader::new(text.as_bytes(), "new.jsonl").err().unwrap().to_string();
-    assert!(error.contains("new.jsonl") && error.contains("version 2"), "{error}");
+    assert!(error.contains("new.jsonl") && error.contains("version 3"), "{error}");
     assert!(error.contains("Use faircast 9.1.0 or newer"), "{error}");
 }
 
