@@ -7,6 +7,7 @@ mod demo;
 mod documents;
 mod files;
 mod interrupt;
+mod live;
 mod manual;
 mod mistakes;
 mod published;
