@@ -117,7 +117,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     rate(
         "rate_max",
         (1, RATE_MAX_BITS_PER_S),
-        "\"1 Tbit/s\"",
+        "\"1000 Gbit/s\"",
         "Most payload that the source sends, whatever the scheme permits; the default binds nobody",
     ),
     rate(

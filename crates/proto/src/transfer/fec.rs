@@ -227,7 +227,7 @@ mod tests {
         let short = parity(source, 3, 4, &(1..13).collect::<Vec<u8>>(), 1);
         let plain = parity(source, 1, 2, &[7, 9], 5);
         assert_eq!((first, last), (vec![66, 24], vec![60, 102]));
-        assert_eq!((short, plain), (vec![0; 4], vec![0; 2]));
+        assert_eq!((short, plain), (vec![9, 76, 9, 14], vec![7, 9]));
     }
 
     #[test]

@@ -7,17 +7,17 @@
 //! What crosses the wire is described in `docs/transfer.md`.
 
 mod fec;
-mod layout;
+pub(crate) mod layout;
 mod memory;
 mod part;
 mod ranges;
 mod receiver;
 mod setup;
-mod source;
+pub(crate) mod source;
 mod status;
 mod store;
 mod supply;
-mod wire;
+pub(crate) mod wire;
 
 pub(crate) use layout::SYMBOL_BYTES_MAX;
 pub use memory::{ContentSupply, InOrder};

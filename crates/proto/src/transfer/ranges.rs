@@ -17,6 +17,7 @@ impl RangeSet {
     }
 
     /// How many ranges there are.
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.ranges.len()
     }

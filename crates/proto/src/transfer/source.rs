@@ -254,11 +254,9 @@ impl<C: SenderControl> ObjectSource<C> {
     fn check_pace(&mut self, cx: &mut Cx<'_>) {
         let packets = self.pgm.packets();
         let busy = packets.notice.begun && packets.has_work() && self.members.active() > 1;
-        if !self.slow.is_too_slow(cx.now, packets.bytes, busy) {
-            return;
-        }
         let limiting = self.pgm.control().gauges().representative;
-        if let Some(reporter) = limiting
+        let slow = self.slow.who_is_too_slow(cx.now, packets.bytes, busy, limiting);
+        if let Some(reporter) = slow
             && self.members.defer(reporter)
         {
             self.pgm.control_mut().on_leave(cx, reporter);

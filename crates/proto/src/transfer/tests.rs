@@ -1,4 +1,8 @@
 //! Whole transfers.
 
 mod basics;
+mod crowds;
+mod faults;
+mod hostile;
+mod members;
 mod world;

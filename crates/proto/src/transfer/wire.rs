@@ -275,7 +275,11 @@ impl MemberMessage {
 
 /// The first `max` bytes of a text, or fewer, so that it stays one.
 pub(super) fn cut(text: &str, max: usize) -> &str {
-    &text[..text.floor_char_boundary(max)]
+    let mut end = max.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 /// A text with its length before it; what would move a terminal's cursor becomes a question mark.

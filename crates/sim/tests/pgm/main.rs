@@ -2,6 +2,7 @@
 //! between them, from scenario files as a user would write them.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod objects;
 mod quiet;
 mod repairs;
 mod sweep;

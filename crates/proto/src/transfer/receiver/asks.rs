@@ -336,8 +336,8 @@ impl Asks {
         if core::mem::take(&mut self.run_due) {
             let mut wanted = RangeSet::default();
             for run in self.runs.iter().take(RUNS_LOOKED_AT) {
-                blocks.absent().within(run.clone()).for_each(|run| wanted.insert(run));
-                blocks.partial(run).for_each(|key| wanted.insert(key..key + 1));
+                // What has begun to come is judged when the sweep has passed it.
+                blocks.absent().within(run).for_each(|run| wanted.insert(run));
             }
             self.runs = wanted.clone();
             wanted.limit(ENTRIES_MAX);
@@ -373,12 +373,8 @@ impl Asks {
     pub(super) fn restart(&mut self, cx: &mut Cx<'_>, layout: &Layout, blocks: &Blocks) {
         self.clear();
         self.in_hand = false;
-        for part in Part::ALL {
-            let keys = layout.keys(part);
-            blocks.absent().within(keys.clone()).for_each(|run| self.runs.insert(run));
-            blocks.partial(keys).for_each(|key| self.runs.insert(key..key + 1));
-        }
-        self.plan_runs(cx);
+        self.want(cx, layout.keys(Part::Manifest), false);
+        self.want_lacking(cx, layout, blocks, false);
     }
 
     pub(super) fn next_timeout(&self) -> Option<Time> {

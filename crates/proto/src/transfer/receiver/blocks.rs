@@ -95,7 +95,9 @@ impl Blocks {
         let inner = from + 1..to.max(from + 1);
         let gone: u64 = self.absent.within(inner.clone()).map(|run| run.end - run.start).sum();
         self.left[Part::Content as usize] -= gone;
-        self.absent.remove(inner);
+        self.absent.remove(inner.clone());
+        let partly: Vec<_> = self.partial(inner).collect();
+        partly.into_iter().for_each(|key| self.complete(key));
     }
 
     /// These bytes of content are damaged, and wanted again.
@@ -339,3 +341,7 @@ const PARITY_COST: usize = 64;
 
 // What a receiver wants never lies beyond the last part.
 const _: () = assert!(KEY_END == 3 << 32);
+
+#[cfg(test)]
+#[path = "blocks_tests.rs"]
+mod tests;

@@ -137,7 +137,7 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
             return Ok(());
         }
         if notice.exhausted && !self.member.deferred {
-            let sent = [true, notice.begun, new.digests.is_some()];
+            let sent = [true, notice.begun, notice.begun && new.digests.is_some()];
             self.asks.on_exhausted(cx, &object.layout, &mut self.blocks, sent);
         }
         if new.digests.is_some() && old.digests.is_none() {

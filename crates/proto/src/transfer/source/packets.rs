@@ -139,7 +139,7 @@ impl ObjectPackets {
         match part {
             Part::Manifest => true,
             Part::Content => self.notice.begun,
-            Part::Digests => self.notice.announcement.digests.is_some(),
+            Part::Digests => self.notice.begun && self.notice.announcement.digests.is_some(),
         }
     }
 

@@ -18,7 +18,7 @@ use crate::transfer::{
     Announcement, Fec, Part, SlowPolicy, Store, StoreError, StoreProgress, Supply, SupplyError,
     Transfer, TransferReceiverSetup, TransferSource, TransferSourceSetup, Verdict,
 };
-use crate::wire::pgm::{Gsi, Nla, OptionType, Packet, PacketType, Tsi};
+use crate::wire::pgm::{Gsi, Nla, Packet, PacketType, Tsi};
 use crate::{AppEvent, Datagram, Destination, Transmit};
 
 pub(crate) const GROUP: Nla = Nla::V4([239, 192, 0, 1]);
@@ -86,7 +86,7 @@ impl Supply for Object {
 #[derive(Default)]
 pub(crate) struct Disk {
     pub(crate) parts: [Vec<u8>; 3],
-    written: [Vec<bool>; 3],
+    pub(crate) written: [Vec<bool>; 3],
     /// What was there before.
     pub(crate) found: Vec<Range<u64>>,
     /// What the first look finds damaged.
@@ -95,7 +95,7 @@ pub(crate) struct Disk {
     pub(crate) full_after: Option<usize>,
     /// How often it is asked for the end of what takes time.
     pub(crate) slowness: u32,
-    asked: u32,
+    pub(crate) asked: u32,
     pub(crate) taken: usize,
 }
 
@@ -189,8 +189,6 @@ pub(crate) struct Hop<'a> {
     pub(crate) to: NodeId,
     pub(crate) kind: PacketType,
     pub(crate) packet: Packet<'a>,
-    /// How many of this kind have gone to this node before.
-    pub(crate) nth: u32,
 }
 
 impl Hop<'_> {
@@ -340,7 +338,6 @@ pub(crate) struct World {
     free_at: Time,
     flying: BTreeMap<(Time, u64), Flying>,
     launched: u64,
-    counts: BTreeMap<(u8, u32), u32>,
     rng: Rng,
     seed: u64,
 }
@@ -386,7 +383,6 @@ impl World {
             free_at: Time::ZERO,
             flying: BTreeMap::new(),
             launched: 0,
-            counts: BTreeMap::new(),
             rng: Rng::new(seed, NodeId(0), Purpose::Fault),
             seed,
         };
@@ -553,9 +549,7 @@ impl World {
         let packet = Packet::decode(bytes, transmit.zeros).expect("machines send valid packets");
         assert_eq!(packet.payload.len(), u64::from(transmit.payload_len));
         let kind = packet.kind();
-        let count = self.counts.entry((kind as u8, to.0)).or_insert(0);
-        let hop = Hop { now: self.now, from, to, kind, packet, nth: *count };
-        *count += 1;
+        let hop = Hop { now: self.now, from, to, kind, packet };
         let fate = (self.network)(&hop, &mut self.rng);
         for delay in fate.delays {
             let mut bytes = bytes.clone();
@@ -633,9 +627,4 @@ pub(crate) fn losing_data(share: f64) -> impl FnMut(&Hop<'_>, &mut Rng) -> Fate 
     move |hop, rng| {
         if hop.is_data() && rng.chance(share) { Fate::drop() } else { Fate::pass() }
     }
-}
-
-/// Whether a packet is a request of a receiver.
-pub(crate) fn is_want(hop: &Hop<'_>) -> bool {
-    hop.has(OptionType::WANT)
 }

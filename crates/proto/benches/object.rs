@@ -1,0 +1,348 @@
+//! Nanoseconds per packet of the ends of a transfer: `cargo bench -p faircast-proto --bench object`.
+
+use std::ops::Range;
+
+use divan::Bencher;
+use divan::counter::ItemsCount;
+use faircast_base::{Cx, Duration, NodeId, NullTrace, Purpose, Rng, Seq, Time};
+use faircast_proto::control::{
+    Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, SenderControl, Wire,
+};
+use faircast_proto::options::Options;
+use faircast_proto::transfer::{
+    Announcement, Fec, ObjectReceiver, ObjectSource, Part, SlowPolicy, Store, StoreError,
+    StoreProgress, Supply, SupplyError, Transfer, TransferReceiverSetup, TransferSourceSetup,
+    Verdict,
+};
+use faircast_proto::wire::pgm::{Nla, OptionType, Tsi};
+use faircast_proto::{Datagram, Destination, Machine, Transmit};
+
+fn main() {
+    divan::main();
+}
+
+const SYMBOL: u16 = 1392;
+const SOURCE: NodeId = NodeId(1);
+const RECEIVER: NodeId = NodeId(2);
+
+/// What the object is made of.
+#[derive(Clone, Copy, Debug)]
+enum Bytes {
+    Zeros,
+    Real,
+}
+
+const BOTH: [Bytes; 2] = [Bytes::Zeros, Bytes::Real];
+
+#[divan::bench(args = BOTH)]
+fn source_alone(bencher: Bencher<'_, '_>, bytes: Bytes) {
+    each_packet(bencher, bytes, Fec::Auto, false);
+}
+
+#[divan::bench(args = BOTH)]
+fn source_and_receiver(bencher: Bencher<'_, '_>, bytes: Bytes) {
+    each_packet(bencher, bytes, Fec::Auto, true);
+}
+
+/// Each block with half as much parity again: what that costs the source for each packet.
+#[divan::bench(args = BOTH)]
+fn source_with_half_as_much_parity(bencher: Bencher<'_, '_>, bytes: Bytes) {
+    each_packet(bencher, bytes, Fec::Ratio(0.5), false);
+}
+
+/// Of 64 packets of each block the first is lost, and parity makes up for it.
+#[divan::bench(args = BOTH)]
+fn source_and_receiver_that_restores_each_block(bencher: Bencher<'_, '_>, bytes: Bytes) {
+    let mut pair = Pair::new(bytes, Fec::Ratio(1.0 / 64.0));
+    bencher.counter(ItemsCount::new(65u32)).bench_local(|| {
+        for i in 0..65 {
+            pair.packet(i != 0);
+        }
+    });
+    assert!(pair.receiver_has_progressed());
+}
+
+fn each_packet(bencher: Bencher<'_, '_>, bytes: Bytes, fec: Fec, with_receiver: bool) {
+    let mut pair = Pair::new(bytes, fec);
+    bencher.counter(ItemsCount::new(1u32)).bench_local(|| pair.packet(with_receiver));
+    assert!(!with_receiver || pair.receiver_has_progressed());
+}
+
+/// A source and a receiver of which the source is past its beginning.
+struct Pair {
+    source: ObjectSource<Free>,
+    receiver: ObjectReceiver<Silent>,
+    now: Time,
+    rng: Rng,
+    buf: Vec<u8>,
+}
+
+impl Pair {
+    fn new(bytes: Bytes, fec: Fec) -> Self {
+        let options = Options::default();
+        let (group, tsi, data_port, start) = (Nla::NULL, Tsi::default(), 7500, Time::ZERO);
+        let supply = Box::new(Pattern::new(bytes));
+        let source = TransferSourceSetup {
+            node: SOURCE,
+            group,
+            tsi,
+            data_port,
+            start,
+            supply,
+            symbol_bytes: SYMBOL,
+            fec,
+            wait_for: 1,
+            give_up: Duration::from_secs(1 << 20),
+            slow: SlowPolicy::Wait,
+            options: &options,
+        };
+        let receiver = TransferReceiverSetup {
+            node: RECEIVER,
+            group,
+            tsi,
+            data_port,
+            start,
+            store: Box::new(Pattern::new(bytes)),
+            id: 1,
+            name: String::new(),
+            options: &options,
+        };
+        let mut pair = Self {
+            source: ObjectSource::new(source, Free),
+            receiver: ObjectReceiver::new(receiver, Box::new(|| Silent)),
+            now: Time::ZERO,
+            rng: Rng::new(1, SOURCE, Purpose::Machine(0)),
+            buf: Vec::new(),
+        };
+        while !pair.step() {}
+        // Begin at the start of a block, with all that grows grown.
+        for _ in 0..100_000 {
+            pair.packet(true);
+        }
+        let block = if fec == Fec::Auto { 64 } else { pair.block() };
+        while !pair.sent().is_multiple_of(block) {
+            pair.packet(true);
+        }
+        pair
+    }
+
+    /// Packets of one block, with its parity.
+    fn block(&self) -> u64 {
+        let status = self.source.status();
+        64 + (status.parity * 64).div_ceil(status.symbols)
+    }
+
+    fn sent(&self) -> u64 {
+        let status = self.source.status();
+        status.symbols + status.parity
+    }
+
+    fn receiver_has_progressed(&self) -> bool {
+        self.receiver.status().bytes_done > 0
+    }
+
+    /// Lets both speak until the first symbol is under way. Returns whether it is.
+    fn step(&mut self) -> bool {
+        self.now += Duration::from_millis(1);
+        let mut trace = NullTrace;
+        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut trace };
+        self.source.handle_timeout(&mut cx);
+        self.receiver.handle_timeout(&mut cx);
+        loop {
+            self.buf.clear();
+            if self.receiver.poll_transmit(&mut cx, &mut self.buf).is_none() {
+                break;
+            }
+            let to = Destination::Node(SOURCE);
+            let datagram = Datagram { from: RECEIVER, to, ..datagram(&self.buf, 0) };
+            self.source.handle_datagram(&mut cx, datagram);
+        }
+        loop {
+            self.buf.clear();
+            let Some(transmit) = self.source.poll_transmit(&mut cx, &mut self.buf) else {
+                return false;
+            };
+            self.receiver.handle_datagram(&mut cx, datagram(&self.buf, transmit.zeros));
+            if transmit.payload_len > 0 {
+                return true;
+            }
+        }
+    }
+
+    /// The next packet of the source, and perhaps what the receiver makes of it.
+    fn packet(&mut self, arrives: bool) -> Option<Time> {
+        self.now += Duration::from_micros(1);
+        let mut trace = NullTrace;
+        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut trace };
+        let transmit: Transmit = loop {
+            self.buf.clear();
+            let transmit = self.source.poll_transmit(&mut cx, &mut self.buf);
+            let transmit = transmit.expect("it may always send");
+            if transmit.payload_len > 0 {
+                break transmit;
+            }
+        };
+        if !arrives {
+            return self.source.next_timeout();
+        }
+        self.receiver.handle_datagram(&mut cx, datagram(&self.buf, transmit.zeros));
+        while self.receiver.poll_event().is_some() {}
+        self.receiver.next_timeout()
+    }
+}
+
+fn datagram(bytes: &[u8], zeros: u32) -> Datagram<'_> {
+    Datagram { from: SOURCE, to: Destination::Group, bytes, zeros, congestion_experienced: false }
+}
+
+/// An object that is the same megabyte again and again, and a store that knows this.
+struct Pattern(Bytes, Vec<u8>);
+
+impl Pattern {
+    fn new(bytes: Bytes) -> Self {
+        Self(bytes, (0..1 << 20).map(|i: u32| (i % 251) as u8).collect())
+    }
+
+    fn append(&self, offset: u64, len: u32, out: &mut Vec<u8>) {
+        let at = (offset % ((1 << 20) - (1 << 17))) as usize;
+        out.extend_from_slice(&self.1[at..at + len as usize]);
+    }
+}
+
+impl Supply for Pattern {
+    fn len(&self, part: Part) -> u64 {
+        if part == Part::Content { 1 << 46 } else { 0 }
+    }
+
+    fn object(&self) -> [u8; 32] {
+        [0; 32]
+    }
+
+    fn digests(&mut self) -> Result<Option<[u8; 32]>, SupplyError> {
+        Ok(None)
+    }
+
+    fn read(
+        &mut self,
+        _part: Part,
+        offset: u64,
+        len: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<u32, SupplyError> {
+        match self.0 {
+            Bytes::Zeros => Ok(len),
+            Bytes::Real => {
+                self.append(offset, len, out);
+                Ok(0)
+            }
+        }
+    }
+}
+
+impl Store for Pattern {
+    fn announce(&mut self, _: &Announcement) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn write(&mut self, _: Part, _: u64, bytes: &[u8], _: u32) -> Result<(), StoreError> {
+        divan::black_box(bytes);
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        _part: Part,
+        offset: u64,
+        len: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        match self.0 {
+            Bytes::Zeros => out.resize(out.len() + len as usize, 0),
+            Bytes::Real => self.append(offset, len, out),
+        }
+        Ok(())
+    }
+
+    fn open(&mut self) -> Result<StoreProgress<Vec<Range<u64>>>, StoreError> {
+        Ok(StoreProgress::Done(Vec::new()))
+    }
+
+    fn verify(&mut self) -> Result<StoreProgress<Verdict>, StoreError> {
+        Ok(StoreProgress::Done(Verdict::Intact))
+    }
+}
+
+/// Nothing on the wire.
+struct Nothing;
+
+impl Wire for Nothing {
+    const OPTION: u8 = OptionType::PGMCC_DATA;
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[0; 12]);
+    }
+
+    fn decode(_bytes: &[u8]) -> Option<Self> {
+        Some(Self)
+    }
+}
+
+/// A control that permits everything.
+struct Free;
+
+impl SenderControl for Free {
+    type Announce = Nothing;
+    type Report = Nothing;
+
+    fn permit(&mut self, _cx: &mut Cx<'_>, _len: u32, _repair: bool) -> Permit {
+        Permit::Now
+    }
+
+    fn on_sent(&mut self, _cx: &mut Cx<'_>, _seq: Seq, _len: u32) -> Nothing {
+        Nothing
+    }
+
+    fn on_repair_sent(&mut self, _cx: &mut Cx<'_>, _seq: Seq, _len: u32) -> Option<Nothing> {
+        None
+    }
+
+    fn on_report(&mut self, _: &mut Cx<'_>, _: NodeId, _: Carrier, _: &Nothing) {}
+
+    fn on_leave(&mut self, _cx: &mut Cx<'_>, _from: NodeId) {}
+
+    fn on_timeout(&mut self, _cx: &mut Cx<'_>) {}
+
+    fn next_timeout(&self) -> Option<Time> {
+        None
+    }
+
+    fn gauges(&self) -> Gauges {
+        Gauges::default()
+    }
+}
+
+/// A receiver's side that never reports.
+struct Silent;
+
+impl ReceiverFeedback for Silent {
+    type Announce = Nothing;
+    type Report = Nothing;
+
+    fn on_data(&mut self, _cx: &mut Cx<'_>, _arrival: &Arrival, _announce: Option<&Nothing>) {}
+
+    fn on_missing(&mut self, _cx: &mut Cx<'_>, _first: Seq, _last: Seq) {}
+
+    fn poll_report(&mut self, _cx: &mut Cx<'_>) -> Option<(Audience, Nothing)> {
+        None
+    }
+
+    fn report_for_nak(&mut self, _cx: &mut Cx<'_>) -> Option<Nothing> {
+        None
+    }
+
+    fn on_timeout(&mut self, _cx: &mut Cx<'_>) {}
+
+    fn next_timeout(&self) -> Option<Time> {
+        None
+    }
+}

@@ -1,0 +1,270 @@
+//! What strangers and liars can do.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use faircast_base::{BadInput, Duration, NodeId, Purpose, Rng, Seq, Time};
+use proptest::prelude::*;
+
+use super::world::*;
+use crate::control::AckVector;
+use crate::schemes::pgmcc::PgmccReport;
+use crate::transfer::MemberState;
+use crate::transfer::Part;
+use crate::transfer::layout::key;
+use crate::transfer::source::write_entries;
+use crate::transfer::wire::{Claim, ENTRIES_MAX, Entry, MemberMessage};
+use crate::wire::pgm::{Ack, Body, Encoder, Header, Nak, Nla, OptionType};
+use crate::{Datagram, Destination};
+
+/// A packet for the source.
+fn upstream(body: &Body, fill: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut encoder = Encoder::new(&mut out, &Header::upstream(TSI, 7500), body);
+    fill(&mut encoder);
+    encoder.finish();
+    out
+}
+
+fn report(now: Time, node: NodeId, loss: u16, rtt: Duration) -> PgmccReport {
+    let now_ms = now.since(Time::ZERO).as_millis() as u32;
+    let echo_ms = now_ms.wrapping_sub(rtt.as_millis() as u32);
+    PgmccReport { echo_ms, loss, receiver: Some(node) }
+}
+
+fn nak(first: u32) -> Nak {
+    Nak { first: Seq::new(first), source: Nla::from_node(SOURCE), group: GROUP }
+}
+
+/// An acknowledgement, a NAK and a request with the worst of reports, as if from `node`.
+fn lies(now: Time, node: NodeId) -> Vec<Vec<u8>> {
+    let bad = report(now, node, u16::MAX, Duration::from_secs(9));
+    let vector = AckVector { highest: Seq::new(3), bitmap: 0 };
+    let everything = vec![Entry::Run { first: key(Part::Content, 0), count: 40 }; ENTRIES_MAX];
+    vec![
+        upstream(&Body::Ack(Ack { vector }), |encoder| {
+            encoder.scheme_option(&bad);
+        }),
+        upstream(&Body::Nnak(nak(3)), |encoder| {
+            encoder.scheme_option(&bad);
+        }),
+        upstream(&Body::Nak(nak(3)), |encoder| {
+            encoder.scheme_option(&bad);
+        }),
+        upstream(&Body::Nnak(nak(3)), |encoder| {
+            encoder.scheme_option(&bad);
+            write_entries(encoder, OptionType::WANT, &everything);
+        }),
+        upstream(&Body::Nnak(nak(3)), |encoder| {
+            write_entries(encoder, OptionType::WANT, &everything);
+        }),
+    ]
+}
+
+fn inject(world: &mut World, from: NodeId, bytes: &[u8]) {
+    let to = Destination::Node(SOURCE);
+    let datagram = Datagram { from, to, bytes, zeros: 0, congestion_experienced: false };
+    world.inject(SOURCE, datagram);
+}
+
+#[test]
+fn a_flood_of_strangers_changes_nothing() {
+    let outcome = |flood: bool| {
+        let mut world =
+            World::new(200_000, 3, &Choices::default(), 1).with_network(losing_data(0.02));
+        world.run_until(s(1));
+        let mut sent = 0;
+        for step in 0..400u64 {
+            world.run_until(s(1) + ms(5 * step));
+            if !flood {
+                continue;
+            }
+            let stranger = NodeId(0x9999 + step as u32 % 7);
+            // In their own name, and in that of a member.
+            for claimed in [stranger, NodeId(10)] {
+                for bytes in lies(world.now, claimed) {
+                    let through_elements =
+                        claimed != stranger && bytes[4] == crate::wire::pgm::PacketType::Nak as u8;
+                    if !through_elements {
+                        inject(&mut world, stranger, &bytes);
+                        sent += 1;
+                    }
+                }
+            }
+        }
+        world.run_until(s(100));
+        world.assert_all_complete();
+        assert_eq!(world.source.log.refused(BadInput::Foreign), sent);
+        let ends: Vec<_> = world.receivers.iter().map(|host| host.completed_at()).collect();
+        (ends, world.source.data_sent, world.source.sent)
+    };
+    let quiet = outcome(false);
+    assert_eq!(outcome(true), quiet);
+}
+
+#[test]
+fn a_liar_cannot_hold_the_group_below_the_floor() {
+    let choices = Choices { slow: floor(200_000), ..Choices::default() };
+    let mut world = World::new(2_000_000, 3, &choices, 2);
+    let liar = NodeId(10);
+    let mut deferred_at = None;
+    for step in 0..2000u64 {
+        world.run_until(Time::ZERO + ms(20 * step));
+        let now = world.now;
+        let bad = report(now, liar, u16::MAX, Duration::from_secs(9));
+        let bytes = upstream(&Body::Nnak(nak(0)), |encoder| {
+            encoder.scheme_option(&bad);
+        });
+        inject(&mut world, liar, &bytes);
+        let status = world.source.machine.status();
+        if deferred_at.is_none() && status.members.iter().any(|m| m.state == MemberState::Deferred)
+        {
+            deferred_at = Some(world.now);
+        }
+    }
+    world.run_until(s(600));
+    let others: Vec<_> = (1..3).map(|i| world.receivers[i].completed_at()).collect();
+    std::println!("deferred at {deferred_at:?}, others done at {others:?}");
+    assert!(others.iter().all(|at| at.is_some_and(|at| at < s(100))), "{others:?}");
+}
+
+#[test]
+fn absurd_requests_of_a_member_are_refused() {
+    let mut world = World::new(200_000, 2, &Choices::default(), 3);
+    world.spacing = Duration::from_millis(2);
+    world.run_until(s(1));
+    let before = world.source.log.refused(BadInput::Absurd);
+    let member = NodeId(10);
+    let blocks = 200_000 / 6400 + 1;
+    let absurd = [
+        Entry::Run { first: key(Part::Content, 0), count: blocks + 2 },
+        Entry::Run { first: key(Part::Content, blocks + 5), count: 1 },
+        Entry::Block { key: key(Part::Manifest, 7), missing: 1, any: false },
+        Entry::Block { key: key(Part::Manifest, 0), missing: 1 << 60, any: false },
+    ];
+    for entry in absurd {
+        let bytes = upstream(&Body::Nnak(nak(0)), |encoder| {
+            write_entries(encoder, OptionType::WANT, &[entry]);
+        });
+        inject(&mut world, member, &bytes);
+    }
+    assert_eq!(world.source.log.refused(BadInput::Absurd), before + absurd.len());
+    world.run_until(s(60));
+    world.assert_all_complete();
+}
+
+/// A message of a member, with whatever numbers.
+fn member_message(claim: Claim, id: u64, node: NodeId) -> Vec<u8> {
+    let message = MemberMessage {
+        claim,
+        ask: true,
+        loss: 1,
+        number: id as u32,
+        id,
+        reporter: node,
+        bytes: u64::MAX,
+        name: Default::default(),
+        reason: Default::default(),
+    };
+    let mut value = Vec::new();
+    message.encode(&mut value);
+    upstream(&Body::Spmr, |encoder| {
+        encoder.raw_option(OptionType::MEMBER, 0, &value);
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Members may say what they like; the others get their object all the same.
+    #[test]
+    fn whatever_members_say_the_others_complete(seed in any::<u64>()) {
+        let mut world = World::new(60_000, 2, &Choices::default(), 4).with_network(|_, rng| {
+            let damage = rng.chance(0.02);
+            if rng.chance(0.03) { Fate::drop() } else { Fate { damage, ..Fate::pass() } }
+        });
+        let mut rng = Rng::new(seed, NodeId(5), Purpose::Fault);
+        let evil = [NodeId(500), NodeId(501), NodeId(502)];
+        for step in 0..300u64 {
+            world.run_until(s(1) + ms(10 * step));
+            let node = evil[rng.below(3) as usize];
+            let id = rng.below(5) + 1;
+            let bytes = match rng.below(4) {
+                0 => {
+                    let claims =
+                        [Claim::Joined, Claim::Receiving, Claim::Done, Claim::Failed, Claim::Leaving];
+                    member_message(claims[rng.below(5) as usize], id, node)
+                }
+                1 => {
+                    let part = Part::ALL[rng.below(3) as usize];
+                    let entries: Vec<_> = (0..rng.below(40)).map(|_| {
+                        let at = key(part, rng.below(20) as u32);
+                        if rng.below(2) == 0 {
+                            Entry::Run { first: at, count: 1 + rng.below(12) as u32 }
+                        } else {
+                            Entry::Block { key: at, missing: rng.bits() | 1, any: false }
+                        }
+                    }).collect();
+                    upstream(&Body::Nnak(nak(rng.below(600) as u32)), |encoder| {
+                        write_entries(encoder, OptionType::WANT, &entries);
+                    })
+                }
+                2 => {
+                    let all = lies(world.now, node);
+                    all[rng.below(all.len() as u64) as usize].clone()
+                }
+                _ => {
+                    let mut bytes = member_message(Claim::Joined, id, node);
+                    let at = rng.below(bytes.len() as u64) as usize;
+                    bytes[at] ^= 1 << rng.below(8);
+                    bytes
+                }
+            };
+            inject(&mut world, node, &bytes);
+        }
+        world.run_until(s(400));
+        world.assert_all_complete();
+        let members = world.source.machine.status().members.len();
+        prop_assert!(members <= 7, "{}", members);
+    }
+
+    /// A source may send what it likes; a receiver neither panics nor grows.
+    #[test]
+    fn whatever_a_source_sends_a_receiver_stands(seed in any::<u64>()) {
+        let mut world = World::new(60_000, 1, &Choices::default(), 5);
+        world.network = alloc::boxed::Box::new(move |_, rng| Fate {
+            delays: vec![DELAY + rng.up_to(ms(30)); 1 + rng.below(2) as usize],
+            damage: false,
+        });
+        let mut rng = Rng::new(seed, NodeId(6), Purpose::Fault);
+        for step in 0..200u64 {
+            world.run_until(Time::ZERO + ms(5 * step));
+            let number = rng.below(world.source.data_sent.max(1)) as u32;
+            let data = crate::wire::pgm::Data { sequence: Seq::new(number), trail: Seq::new(0) };
+            let mut bytes = Vec::new();
+            let header = Header::downstream(TSI, 7500);
+            let mut encoder = Encoder::new(&mut bytes, &header, &Body::Odata(data));
+            let block = rng.below(12) as u8;
+            let symbol = rng.below(140) as u8;
+            let payload: Vec<u8> = [1, rng.below(256) as u8 & 0x83, 0, symbol, 0, 0, 0, block]
+                .into_iter()
+                .chain((0..rng.below(103)).map(|i| i as u8))
+                .collect();
+            encoder.payload(|out| {
+                out.extend_from_slice(&payload);
+                0
+            });
+            encoder.finish();
+            let datagram = Datagram {
+                from: SOURCE,
+                to: Destination::Group,
+                bytes: &bytes,
+                zeros: 0,
+                congestion_experienced: false,
+            };
+            world.inject(NodeId(10), datagram);
+        }
+        world.run_until(s(60));
+        prop_assert!(!world.receivers[0].app.is_empty(), "it has come to some end");
+    }
+}

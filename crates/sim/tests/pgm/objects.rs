@@ -1,0 +1,77 @@
+//! Flows that go as objects: every receiver completes, whenever it came.
+
+use super::world::run;
+
+/// A bottleneck to three receivers, of which the links of two lose packets, one of them before a
+/// network element.
+fn scenario(data: &str, options: &str, joins: &str) -> String {
+    format!(
+        "title = \"Does everybody get the object?\"\nduration = \"300 s\"\n\
+         [[link]]\nbetween = [\"s\", \"r\"]\nrate = \"5 Mbit/s\"\ndelay = \"10 ms\"\n\
+         queue = {{ kind = \"droptail\", packets = 30 }}\n\
+         [[link]]\nbetween = [\"r\", \"a\"]\nrate = \"10 Mbit/s\"\ndelay = \"2 ms\"\n\
+         [[link]]\nbetween = [\"r\", \"b\"]\nrate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nloss = 0.01\n\
+         [[link]]\nbetween = [\"r\", \"e\"]\nrate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nloss = 0.01\n\
+         [[link]]\nbetween = [\"e\", \"c\"]\nrate = \"10 Mbit/s\"\ndelay = \"5 ms\"\n\
+         [[node]]\nname = \"e\"\nprogram = \"pgm-element\"\n\
+         [[flow]]\nname = \"mcc\"\nprotocol = \"pgmcc\"\nfrom = \"s\"\nto = [\"a\", \"b\", \"c\"]\n\
+         packet = \"1400 B\"\ndata = {data}\n{joins}\n\
+         options = {{ delivery = \"object\", {options} }}\n"
+    )
+}
+
+#[test]
+fn an_object_of_zeros_completes_everywhere_for_every_kind_of_parity() {
+    for fec in ["auto", "off", "10%"] {
+        let run = run(&scenario("\"10 MB\"", &format!("fec = \"{fec}\""), ""), 1);
+        run.assert_complete(fec);
+        let useful = 10_000_000_u64.div_ceil(1392);
+        let sent = run.tally.data + run.tally.repairs;
+        let most = if fec == "10%" { 1.18 } else { 1.1 };
+        let overhead = sent as f64 / useful as f64;
+        println!("{fec}: {overhead:.3}, {}", run.completed().unwrap());
+        assert!((1.0..most).contains(&overhead), "{fec}: {overhead}");
+        assert!(run.receivers().iter().all(|(delivery, _)| delivery.bytes == 10_000_000));
+    }
+}
+
+#[test]
+fn the_bytes_of_a_file_arrive_as_they_are() {
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/engine.rs");
+    let data = format!("{{ file = \"{}\" }}", file.display());
+    let run = run(&scenario(&data, "", ""), 2);
+    run.assert_complete("a file");
+}
+
+#[test]
+fn late_joiners_complete_and_who_leaves_holds_up_nobody() {
+    let joins = "join = [{ node = \"a\", at = \"15 s\" }, { node = \"b\", at = \"60 s\" }, \
+                 { node = \"c\", at = \"1 s\", leave = \"8 s\" }]";
+    let run = run(&scenario("\"10 MB\"", "", joins), 3);
+    run.assert_intact("joins");
+    let receivers = run.receivers();
+    for (place, (delivery, _)) in receivers[..2].iter().enumerate() {
+        assert!(delivery.completed.is_some(), "{place} got {}", delivery.bytes);
+    }
+    assert!(receivers[2].0.completed.is_none() && receivers[2].0.bytes > 0);
+}
+
+#[test]
+fn data_without_end_goes_on_to_the_end_of_the_run() {
+    let run = run(&scenario("\"unlimited\"", "", ""), 4);
+    run.assert_intact("unlimited");
+    for (delivery, _) in run.receivers() {
+        assert!(delivery.bytes > 50_000_000, "{}", delivery.bytes);
+    }
+}
+
+#[test]
+fn a_rate_that_is_set_is_the_rate() {
+    for delivery in ["stream", "object"] {
+        let text = scenario("\"unlimited\"", "rate_max = \"1 Mbit/s\"", "");
+        let text = text.replace("delivery = \"object\"", &format!("delivery = \"{delivery}\""));
+        let run = run(&text, 5);
+        let mean = run.receivers()[0].0.bytes as f64 * 8.0 / 300.0;
+        assert!((900_000.0..1_000_001.0).contains(&mean), "{delivery}: {mean}");
+    }
+}
