@@ -2,6 +2,7 @@
 //! says where; the default is the directory for temporary files.
 
 use std::fs;
+use std::io::Write as _;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -108,6 +109,29 @@ fn verify(store: &mut FilesStore) {
 
 /// Bytes of a file: large ones, and those of a source tree.
 const SIZES: [u64; 2] = [128 << 20, 8 << 10];
+
+/// What the system itself takes to write as many bytes: the scale for the others.
+#[divan::bench(sample_count = 5)]
+fn bare_write(bencher: Bencher<'_, '_>) {
+    let place = place();
+    let bytes = vec![1; 1 << 20];
+    let new = || tempfile::tempfile_in(place.path()).expect("made");
+    bencher.counter(BytesCount::new(CONTENT)).with_inputs(new).bench_local_values(|mut file| {
+        (0..CONTENT >> 20).for_each(|_| file.write_all(&bytes).expect("written"));
+        file
+    });
+}
+
+/// What it takes to hash as many bytes that are in memory.
+#[divan::bench(sample_count = 5)]
+fn bare_hash(bencher: Bencher<'_, '_>) {
+    let bytes = vec![1; 1 << 20];
+    bencher.counter(BytesCount::new(CONTENT)).bench_local(|| {
+        for _ in 0..CONTENT >> 20 {
+            divan::black_box(blake3::hash(&bytes));
+        }
+    });
+}
 
 /// Hashing alone.
 #[divan::bench(args = SIZES, sample_count = 5)]

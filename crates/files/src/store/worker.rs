@@ -20,7 +20,11 @@ use crate::layout::{Bits, GROUP_BYTES, Group};
 use crate::table::Table;
 
 /// Bytes that wait to be written; a store waits while there are more.
-const QUEUE_BYTES_MAX: usize = 4 << 20;
+const QUEUE_BYTES_MAX: usize = 8 << 20;
+/// Then it waits until no more than these are left, so that the two do not wake each other for
+/// every group.
+const QUEUE_BYTES_LOW: usize = 2 << 20;
+const QUEUE_LOW: usize = 64;
 /// Jobs that wait; small files have small ones.
 const QUEUE_MAX: usize = 256;
 /// Buffers that are kept for the next groups.
@@ -83,16 +87,12 @@ impl Shared {
     pub(crate) fn submit(&self, job: Job) -> Result<(), String> {
         let bytes = job.bytes();
         let mut inner = self.inner();
-        loop {
-            if let Some(failure) = &inner.failure {
-                return Err(failure.clone());
-            }
-            let full =
-                inner.queued_bytes + bytes > QUEUE_BYTES_MAX || inner.queue.len() >= QUEUE_MAX;
-            if !full || inner.queue.is_empty() {
-                break;
-            }
+        let full = inner.queued_bytes + bytes > QUEUE_BYTES_MAX || inner.queue.len() >= QUEUE_MAX;
+        while full && inner.failure.is_none() && !inner.low() {
             inner = self.done.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        }
+        if let Some(failure) = &inner.failure {
+            return Err(failure.clone());
         }
         inner.queued_bytes += bytes;
         inner.queue.push_back(job);
@@ -148,6 +148,13 @@ impl Shared {
 
     pub(crate) fn digests(&self) -> MutexGuard<'_, Table> {
         self.digests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Whether so little waits that more is taken from one who waited.
+    fn low(&self) -> bool {
+        self.queued_bytes <= QUEUE_BYTES_LOW && self.queue.len() <= QUEUE_LOW
     }
 }
 
@@ -235,7 +242,9 @@ impl Worker {
                 }
                 drop(inner);
                 self.job(job)?;
-                self.shared.done.notify_all();
+                if self.shared.inner().low() {
+                    self.shared.done.notify_all();
+                }
                 self.flush_journal_if_due()?;
                 continue;
             }

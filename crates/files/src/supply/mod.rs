@@ -31,7 +31,16 @@ pub struct FilesSupply {
     warnings: Vec<Warning>,
     /// The chunk that was read last, where it begins in the content, and its number.
     current: Option<(Arc<Vec<u8>>, u64, u32)>,
+    /// Where reads from files ended, and how many bytes were read there without a gap; the most
+    /// recent first.
+    tails: [(u64, u64); TAILS],
 }
+
+/// Reads that are followed at once: the sweep's, and those of repairs in between.
+const TAILS: usize = 4;
+/// Bytes after which reads without a gap are a sweep's, for which it is worth to read ahead: more
+/// than the repair of a block reads.
+const RUN_BYTES: u64 = 256 << 10;
 
 impl FilesSupply {
     /// Scans `paths`: a file arrives under its name, a directory with all that is in it under its
@@ -57,7 +66,15 @@ impl FilesSupply {
             .spawn(move || reader.run())
             .map_err(|error| FilesError::io(Path::new("faircast"), "cannot start", error))?;
         let thread = Some(thread);
-        Ok(Self { shared, thread, manifest, object, warnings: found.warnings, current: None })
+        Ok(Self {
+            shared,
+            thread,
+            manifest,
+            object,
+            warnings: found.warnings,
+            current: None,
+            tails: [(0, 0); TAILS],
+        })
     }
 
     /// What will be sent.
@@ -103,11 +120,26 @@ impl FilesSupply {
                 None => {
                     let piece = usize::try_from(end.min(stop) - offset).expect("at most len");
                     self.shared.read_direct(offset, piece, out)?;
+                    if self.follow(offset, piece as u64) {
+                        self.shared.move_to(chunk);
+                    }
                     offset += piece as u64;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Notes a read from a file. Returns whether the sweep has come here without a word.
+    fn follow(&mut self, offset: u64, len: u64) -> bool {
+        let known = self.tails.iter().position(|(end, _)| *end == offset);
+        let at = known.unwrap_or(TAILS - 1);
+        let before = if known.is_some() { self.tails[at].1 } else { 0 };
+        let bytes = before + len;
+        let moved = bytes >= RUN_BYTES;
+        self.tails[at] = (offset + len, if moved { 0 } else { bytes });
+        self.tails[..=at].rotate_right(1);
+        moved
     }
 }
 

@@ -160,6 +160,32 @@ fn hashing_goes_on_where_nothing_is_sent() {
 }
 
 #[test]
+fn a_sweep_that_jumps_without_a_word_is_read_ahead_of_again() {
+    let root = tempdir().unwrap();
+    let bytes = noise(1, 60 << 20);
+    put(&root.path().join("f"), &bytes);
+    let mut supply = FilesSupply::scan(&[root.path().join("f")]).unwrap();
+    digests(&mut supply);
+    let mut out = Vec::new();
+    for start in [40u64 << 20, 20 << 20] {
+        let known = |supply: &FilesSupply| supply.shared.peek((start >> 20) as u32 + 2).0.is_some();
+        assert!(!known(&supply));
+        for i in 0..300 {
+            out.clear();
+            supply.read(Part::Content, start + i * SYMBOL, SYMBOL as u32, &mut out).unwrap();
+            assert!(out == bytes[(start + i * SYMBOL) as usize..][..SYMBOL as usize]);
+            // A repair here and there.
+            supply.read(Part::Content, i * 7919 % 1000 * 1400, 1400, &mut out).unwrap();
+        }
+        let ready = (0..2000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            known(&supply)
+        });
+        assert!(ready, "{start}");
+    }
+}
+
+#[test]
 fn a_file_that_changes_is_an_error_that_names_it() {
     type Change = fn(&Path);
     let table: [(&str, Change); 5] = [
