@@ -11,7 +11,7 @@ use crate::NetError;
 /// Most receivers of a unicast target: every packet is sent to each.
 pub const RECEIVERS_MAX: usize = 4096;
 
-/// The default UDP port of PGM downstream (src: openpgm, IBM WebSphere MQ).
+/// The default UDP port of PGM downstream (src: openpgm).
 pub const DEFAULT_PORT: u16 = 3056;
 
 /// A network interface.

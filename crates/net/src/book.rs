@@ -21,6 +21,8 @@ pub struct AddressBook {
     /// Addresses by the turn in which they were last heard.
     by_turn: BTreeMap<u64, SocketAddr>,
     turn: u64,
+    /// Who was heard last, and so most probably is heard next.
+    last: Option<(SocketAddr, NodeId)>,
     next_local: u32,
     learns: bool,
     max: usize,
@@ -53,6 +55,7 @@ impl AddressBook {
             by_node: BTreeMap::new(),
             by_turn: BTreeMap::new(),
             turn: 0,
+            last: None,
             next_local: LOCAL_FIRST,
             learns: true,
             max,
@@ -61,6 +64,17 @@ impl AddressBook {
 
     /// The node at `address`, which was just heard. `None` where a fixed book does not know it.
     pub fn node(&mut self, address: SocketAddr) -> Option<NodeId> {
+        if let Some((last, node)) = self.last
+            && last == address
+        {
+            return Some(node);
+        }
+        let node = self.look_up(address)?;
+        self.last = Some((address, node));
+        Some(node)
+    }
+
+    fn look_up(&mut self, address: SocketAddr) -> Option<NodeId> {
         self.turn += 1;
         let turn = self.turn;
         if let Some(entry) = self.by_address.get_mut(&address) {

@@ -12,7 +12,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::prctl;
 use nix::sys::time::TimeSpec;
 
-use crate::live::Peer;
+use crate::live::{Peer, Session};
 use crate::receive::Inbox;
 use crate::transmit::Flushed;
 use crate::waker::{Orders, pair};
@@ -131,6 +131,8 @@ impl<M: Machine> Driver<M> {
                 self.maintain_at = now + MAINTENANCE;
                 self.live.sockets.maintain();
             }
+            // What could not leave before goes first, and makes room.
+            self.live.flush();
             self.run_timers(app);
             self.settle_all(app);
             self.live.flush();
@@ -148,10 +150,8 @@ impl<M: Machine> Driver<M> {
         if live.stopped {
             return Some(Ended::Stopped);
         }
-        let busy = |session: &crate::live::Session<M>| {
-            session.dirty || session.machine.next_timeout().is_some()
-        };
-        let idle = live.outbox.is_empty() && !live.sessions.iter().any(busy);
+        let busy = live.sessions.iter().any(Session::is_busy);
+        let idle = live.outbox.is_empty() && !busy;
         let may = live.settings.ends_when_idle && !live.sessions.is_empty();
         if idle && (may || live.closed_at.is_some()) {
             return Some(Ended::Idle);
@@ -209,6 +209,8 @@ impl<M: Machine> Driver<M> {
         let mut until = timers.fold(self.tick_at.min(self.maintain_at), Time::min);
         let mut readable = PollFlags::POLLIN;
         match live.blocked {
+            // There was no room for all that there is to send, and now there is.
+            Flushed::All if live.sessions.iter().any(|session| session.dirty) => until = real,
             Flushed::All => {}
             // While nothing can leave, timers that would send come round in vain.
             Flushed::WhenWritable => {
@@ -445,9 +447,8 @@ impl<M: Machine> Driver<M> {
             refused.malformed += 1;
             return None;
         };
-        let open = self.live.sessions.iter().filter(|session| !session.gone).count();
-        if open >= self.live.settings.sessions_max {
-            refused.sessions += 1;
+        if !self.live.has_room() {
+            self.live.counters.refused.sessions += 1;
             return None;
         }
         let data_port = decoded.header.data_port(kind);

@@ -4,7 +4,7 @@
 //! have it. [`Sockets`] are opened for a source or for a receiver; a [`Driver`] gives machines time
 //! and packets over them, in one thread; an [`App`] hears what machines tell. No protocol is known
 //! here but the header by which sessions are told apart: a behaviour that exists only here is a
-//! defect.
+//! defect. Linux alone is served.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -68,6 +68,9 @@
 //!     Ok(())
 //! }
 //! ```
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("faircast-net uses system calls and socket options that only Linux has");
 
 mod address;
 mod app;

@@ -48,6 +48,13 @@ pub(crate) struct Session<M> {
     pub(crate) gone: bool,
 }
 
+impl<M: Machine> Session<M> {
+    /// Whether it has anything left to do.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.dirty || self.machine.next_timeout().is_some()
+    }
+}
+
 /// Who is at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
@@ -204,6 +211,17 @@ impl<M: Machine> Live<M> {
     /// Ends the driver at once.
     pub fn stop(&mut self) {
         self.stopped = true;
+    }
+
+    /// Whether there is room for a session that was heard. Those that are over make room.
+    pub(crate) fn has_room(&mut self) -> bool {
+        let max = self.settings.sessions_max;
+        let open = |session: &&mut Session<M>| !session.gone;
+        if self.sessions.iter_mut().filter(open).count() >= max {
+            let over = |session: &&mut Session<M>| !session.is_busy();
+            self.sessions.iter_mut().filter(over).for_each(|session| session.gone = true);
+        }
+        self.sessions.iter_mut().filter(open).count() < max
     }
 
     fn session(&self, id: SessionId) -> Option<&Session<M>> {

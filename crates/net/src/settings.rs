@@ -18,7 +18,8 @@ pub struct SocketSettings {
     pub port: Option<u16>,
     /// Where a receiver's answers go. Default [`Upstream::FromPacket`].
     pub upstream: Upstream,
-    /// Size to ask for the kernel's receive buffer. Default 8 MiB. What was got is in
+    /// Size to ask for the kernel's receive buffer. Default 32 MiB: at several Gbit/s a receiver that
+    /// does not get a processor for some tens of milliseconds must not lose. What was got is in
     /// [`Sockets::buffers`](crate::Sockets::buffers).
     pub receive_buffer: Bytes,
     /// Size to ask for the kernel's send buffer. Default 4 MiB.
@@ -40,7 +41,7 @@ impl Default for SocketSettings {
             loopback: true,
             port: None,
             upstream: Upstream::FromPacket,
-            receive_buffer: Bytes::new(8 << 20),
+            receive_buffer: Bytes::new(32 << 20),
             send_buffer: Bytes::new(4 << 20),
             offload: true,
             ecn: false,
@@ -58,7 +59,8 @@ pub struct DriverSettings {
     pub node: Option<NodeId>,
     /// Seed of the machines' randomness. Default `None`: from the system.
     pub seed: Option<u64>,
-    /// Most sessions at a time. Default 16.
+    /// Most sessions that are heard at a time; where they are all taken those that are over are
+    /// forgotten. Default 16.
     pub sessions_max: usize,
     /// Time between two calls of [`App::tick`](crate::App::tick). Default 100 ms.
     pub tick: Duration,

@@ -83,7 +83,9 @@ impl Outbox {
 
     /// Whether it is time to send what waits before more is added.
     pub(crate) fn is_full(&self) -> bool {
-        self.bytes.len() >= BATCH_BYTES
+        // Two large packets, and not the beginning of a third.
+        let segment = self.runs.last().map_or(0, |run| run.segment);
+        self.bytes.len() + 2 * segment >= BATCH_BYTES
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -305,7 +307,7 @@ fn errno(error: std::io::Error) -> Errno {
 
 /// Bytes that are gathered before they are sent: enough to pay for the calls, few enough to stay in
 /// the processor's cache.
-const BATCH_BYTES: usize = 128 * 1024;
+const BATCH_BYTES: usize = 2 * SUPER_PACKET_MAX;
 
 /// Most packets in a large packet: UDP_MAX_SEGMENTS of kernels before 6.9.
 const SEGMENTS_MAX: usize = 64;
@@ -325,3 +327,119 @@ const REFUSAL_PAUSE: Duration = Duration::from_millis(50);
 /// How long the network may be down before what waits is dropped. Whoever needs it will ask for it;
 /// and what is sent after the network is back should not be as old as the outage.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{SocketSettings, Target};
+    use std::net::UdpSocket;
+
+    /// A source for so many receivers on this host, and those.
+    fn ends(receivers: usize) -> (Sockets, Vec<UdpSocket>) {
+        let sockets: Vec<_> =
+            (0..receivers).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+        for socket in &sockets {
+            socket.set_read_timeout(Some(std::time::Duration::from_millis(200))).unwrap();
+        }
+        let target = sockets.iter().map(|socket| socket.local_addr().unwrap()).collect();
+        let settings = SocketSettings { port: Some(0), ..SocketSettings::default() };
+        (Sockets::source(Target::Unicast(target), settings).unwrap(), sockets)
+    }
+
+    fn arrived(socket: &UdpSocket) -> Vec<Vec<u8>> {
+        let mut buffer = [0; 2000];
+        let next = || socket.recv(&mut buffer).ok().map(|len| buffer[..len].to_vec());
+        std::iter::from_fn(next).collect()
+    }
+
+    /// Packets of these lengths, each filled with its number.
+    fn fill(outbox: &mut Outbox, lens: &[usize]) -> Vec<Vec<u8>> {
+        let packets: Vec<_> = lens.iter().enumerate().map(|(i, &len)| vec![i as u8; len]).collect();
+        for packet in &packets {
+            outbox.push(Route::Receivers, 1, |out| out.extend_from_slice(packet));
+        }
+        packets
+    }
+
+    #[test]
+    fn packets_of_one_length_leave_together_and_arrive_apart() {
+        for (receivers, offload) in [(1, true), (3, true), (1, false), (3, false)] {
+            let (mut sockets, others) = ends(receivers);
+            sockets.settings.offload = offload;
+            let mut outbox = Outbox::new(&sockets);
+            // Few enough for the buffers of plain sockets.
+            let mut lens = vec![200; 70];
+            lens.extend([140, 200, 200, 60, 60]);
+            let packets = fill(&mut outbox, &lens);
+            let mut sent = Sent::default();
+            assert_eq!(outbox.flush(Time::ZERO, &mut sockets, &mut sent), Flushed::All);
+            for other in &others {
+                assert!(arrived(other) == packets, "{receivers} {offload}");
+            }
+            assert_eq!(sent.datagrams, 75 * receivers as u64);
+            // 64; 6 and a shorter one; two and a shorter one; the last alone.
+            let calls = if offload { 4 * receivers as u64 } else { 2 * receivers as u64 };
+            assert!(sent.calls <= calls, "{sent:?}");
+            assert!(outbox.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_the_system_does_not_cut_leaves_packet_by_packet() {
+        let (mut sockets, others) = ends(2);
+        let mut outbox = Outbox::new(&sockets);
+        let packets = fill(&mut outbox, &[500; 10]);
+        let first = outbox.runs[0];
+        assert_eq!(first.packets, 10);
+        assert!(!outbox.shorten(&first, Errno::EPERM), "no reason");
+        assert!(outbox.shorten(&first, Errno::EINVAL));
+        assert_eq!((outbox.runs.len(), outbox.segment_max), (10, 499));
+        let mut sent = Sent::default();
+        outbox.flush(Time::ZERO, &mut sockets, &mut sent);
+        for other in &others {
+            assert_eq!(arrived(other), packets);
+        }
+        assert_eq!((sent.segmented, sent.calls), (0, 1));
+        fill(&mut outbox, &[400; 10]);
+        outbox.flush(Time::ZERO, &mut sockets, &mut sent);
+        assert_eq!(sent.segmented, 20, "shorter ones may still be cut");
+        others.iter().for_each(|other| assert_eq!(arrived(other).len(), 10));
+        assert!(outbox.shorten(&first, Errno::EIO));
+        fill(&mut outbox, &[400; 10]);
+        outbox.flush(Time::ZERO, &mut sockets, &mut sent);
+        assert_eq!(sent.segmented, 20, "none after the system has said so");
+    }
+
+    #[test]
+    fn one_receiver_that_cannot_be_reached_does_not_stop_the_others() {
+        let (_, others) = ends(1);
+        let there = others[0].local_addr().unwrap();
+        // Broadcast is refused without permission.
+        let refused = "255.255.255.255:9".parse().unwrap();
+        let settings = SocketSettings { port: Some(0), ..SocketSettings::default() };
+        let target = Target::Unicast(vec![there, refused, there]);
+        let mut sockets = Sockets::source(target, settings).unwrap();
+        let mut outbox = Outbox::new(&sockets);
+        let mut sent = Sent::default();
+        for lens in [&[600; 5][..], &[600][..]] {
+            let packets = fill(&mut outbox, lens);
+            assert_eq!(outbox.flush(Time::ZERO, &mut sockets, &mut sent), Flushed::All);
+            assert_eq!(arrived(&others[0]), [packets.clone(), packets].concat());
+        }
+        assert_eq!((sent.unsent, sent.failures, sent.datagrams), (6, 2, 12));
+    }
+
+    #[test]
+    fn while_the_network_is_down_packets_wait_and_after_a_second_they_are_dropped() {
+        let (sockets, _others) = ends(1);
+        let mut outbox = Outbox::new(&sockets);
+        fill(&mut outbox, &[100]);
+        let run = outbox.runs[0];
+        let at = |ms| Time::ZERO + Duration::from_millis(ms);
+        let mut retry = |ms, error| outbox.retry(at(ms), &run, &sockets, error);
+        assert_eq!(retry(10, Errno::ENETUNREACH), Some(at(60)));
+        assert_eq!(retry(900, Errno::ENETDOWN), Some(at(950)));
+        assert_eq!(retry(1010, Errno::EPERM), None);
+        assert_eq!(retry(1010, Errno::EMSGSIZE), None, "that will not pass");
+    }
+}

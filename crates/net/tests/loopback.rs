@@ -1,5 +1,7 @@
 //! Sessions over the loopback interface, which every machine has.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 mod common;
 
 use std::net::{SocketAddr, UdpSocket};

@@ -153,6 +153,9 @@ fn a_receiver_that_comes_and_goes_hears_what_is_sent_meanwhile() {
     for flow in 0..2 {
         let [with_breaks, throughout] = &outcome.deliveries[flow][..] else { panic!() };
         let (part, all) = (with_breaks.0.bytes, throughout.0.bytes);
-        assert!(part > all / 6 && part < all * 2 / 3, "flow {flow}: {part} of {all}");
+        // A source under control waits for an acker that has just left, and so sends most of what
+        // it sends while it is there.
+        let most = if flow == 0 { all * 2 / 3 } else { all * 9 / 10 };
+        assert!(part > all / 6 && part < most, "flow {flow}: {part} of {all}");
     }
 }

@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+pub(crate) mod lan;
+
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 

@@ -488,8 +488,10 @@ impl SenderControl for PgmccSender {
         self.settle_by_time(cx.now);
         // A call that nobody answered shows that there is no better: where losses are many all may
         // have fallen silent in turn, and a liar's pace is better than none.
+        // Whoever was taken then is heard as every acker is, or the search would begin again.
         let choosy = self.acker.is_some() || self.expiries == 0;
-        if choosy && self.blacklist.excludes(from, cx.now) {
+        let chosen = self.acker_id() == Some(from);
+        if choosy && !chosen && self.blacklist.excludes(from, cx.now) {
             return;
         }
         let loss = f64::from(report.loss) / 65535.0;

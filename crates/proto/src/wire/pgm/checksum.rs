@@ -8,22 +8,19 @@
 /// offset: there is no pseudo-header, so only the values of the bytes count, and the pad of an odd
 /// last byte is the very zero that the tail begins with.
 pub fn checksum(bytes: &[u8]) -> u16 {
-    // Two words at a time into 64 bits: 2^32 of them fit before a carry could be lost, and folding
-    // 32-bit halves to 16 keeps the sum modulo 2^16 - 1.
-    let mut chunks = bytes.chunks_exact(4);
-    let mut sum = 0u64;
-    for chunk in &mut chunks {
-        let word = u32::from_be_bytes(chunk.try_into().expect("chunks of four have four bytes"));
-        sum += u64::from(word);
-    }
+    // The sum does not care for the order of bytes, so they are added as the machine has them and
+    // swapped at the end (src: RFC 1071 s2), two words at a time into 64 bits: 2^32 of them fit
+    // before a carry could be lost, and folding 32-bit halves to 16 keeps the sum modulo 2^16 - 1.
+    // Written so that compilers make vector instructions of it.
+    let (words, rest) = bytes.as_chunks::<4>();
+    let mut sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
     let mut last = [0u8; 4];
-    let rest = chunks.remainder();
     last[..rest.len()].copy_from_slice(rest);
-    sum += u64::from(u32::from_be_bytes(last));
+    sum += u64::from(u32::from_ne_bytes(last));
     while sum >> 16 != 0 {
         sum = (sum & 0xffff) + (sum >> 16);
     }
-    !(sum as u16)
+    !u16::from_be(sum as u16)
 }
 
 /// The checksum as it is sent: a computed 0 goes as 0xffff, since 0 means that there is none.

@@ -122,6 +122,11 @@ fn a_silent_acker_is_dropped_after_two_stalls_and_kept_out_until_nobody_else_ans
     bench.advance(due(&bench));
     bench.nak(1, 1, 0.9, ms(10));
     assert_eq!(bench.acker(), Some(1), "but it may when nobody has answered the call");
+    bench.pump(10);
+    let last = bench.next.value() - 1;
+    bench.advance(ms(10));
+    bench.ack(1, last, u32::MAX, 0.0);
+    assert!(bench.flight() == 0 && bench.pump(10) > 0, "and is heard as every acker is");
 }
 
 #[test]
