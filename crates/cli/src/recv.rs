@@ -1,6 +1,7 @@
 //! `faircast recv`: receives what is sent to a group.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::{Duration as WallDuration, Instant};
 
 use faircast::{
@@ -142,8 +143,8 @@ impl Show {
 
     fn begun(&mut self, incoming: &Incoming) -> Result<(), Failure> {
         let from = incoming.source.map(|source| source.to_string()).unwrap_or_default();
-        if !self.known.contains_key(&incoming.number) {
-            self.known.insert(incoming.number, false);
+        if let Entry::Vacant(new) = self.known.entry(incoming.number) {
+            new.insert(false);
             let text = format!("a sender at {from}");
             self.output.tell("sender", &text, incoming_json(incoming))?;
         }

@@ -82,21 +82,18 @@ pub(crate) fn family(target: &Target) -> SocketAddr {
 macro_rules! common_settings {
     () => {
         /// Encrypts and authenticates everything with this key. Default: none.
-        #[must_use]
         pub fn key(mut self, key: $crate::GroupKey) -> Self {
             self.common.key = Some(key);
             self
         }
 
         /// How the rate is chosen, by the scheme's name. Default `pgmcc`. Both ends need the same.
-        #[must_use]
         pub fn scheme(mut self, name: impl Into<String>) -> Self {
             self.common.scheme = name.into();
             self
         }
 
         /// Changes a setting of the scheme or of PGM; checked when the end begins.
-        #[must_use]
         pub fn option(
             mut self,
             key: impl Into<String>,
@@ -108,7 +105,6 @@ macro_rules! common_settings {
 
         /// Changes how sockets are set up: hops, loopback, buffers. Default: multicast stays in the
         /// local network.
-        #[must_use]
         pub fn sockets(mut self, settings: faircast_net::SocketSettings) -> Self {
             self.common.sockets = settings;
             self
@@ -116,7 +112,6 @@ macro_rules! common_settings {
 
         /// Writes a trace of everything to this file, which `faircast report` makes a page of. The
         /// file appears when the end is done. Default: none.
-        #[must_use]
         pub fn trace(mut self, file: impl Into<std::path::PathBuf>) -> Self {
             self.common.trace = Some(file.into());
             self
@@ -128,7 +123,6 @@ macro_rules! common_settings {
 macro_rules! sender_settings {
     () => {
         /// Never sends more payload than this. Default: as fast as is fair.
-        #[must_use]
         pub fn rate_max(self, rate: faircast_base::Bitrate) -> Self {
             let rate = format!("{} bit/s", rate.bits_per_s());
             self.option("rate_max", faircast_proto::options::OptionValue::Text(rate))
@@ -136,14 +130,12 @@ macro_rules! sender_settings {
 
         /// Sends so much payload though the scheme does not permit it: fair to nobody, for paths
         /// where loss means no congestion. Default: none.
-        #[must_use]
         pub fn rate_min(self, rate: faircast_base::Bitrate) -> Self {
             let rate = format!("{} bit/s", rate.bits_per_s());
             self.option("rate_min", faircast_proto::options::OptionValue::Text(rate))
         }
 
         /// Bytes of the largest IP packet. Default 1500.
-        #[must_use]
         pub fn mtu(mut self, bytes: faircast_base::Bytes) -> Self {
             self.common.mtu = bytes;
             self

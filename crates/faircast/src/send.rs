@@ -172,24 +172,8 @@ impl SenderBuilder {
         let watched = Watched::default();
         let trace = self.common.trace.as_deref().map(LiveTrace::create).transpose()?;
         let (tell, status) = watch::channel(SendStatus {
-            stage: Stage::Gathering,
-            elapsed: Duration::ZERO,
-            begun: None,
-            bytes_total: handle.counts().bytes,
-            bytes_least: 0,
-            symbols: 0,
-            parity: 0,
-            repairs: 0,
-            requests: 0,
-            rate_bits_per_s: None,
-            rtt: None,
-            members: Vec::new(),
             missing: self.names.clone(),
-            traffic: faircast_net::Counters::default(),
-            refusals: faircast_seal::Refusals::default(),
-            mismatch: None,
-            reason: None,
-            ended: false,
+            ..SendStatus::new(handle.counts().bytes)
         });
         let plan = Plan {
             name: "faircast-send",
@@ -278,7 +262,8 @@ impl Work {
         let now = live.now();
         let status = live.machine(self.session).map(|machine| machine.0.status());
         let Some(status) = status else { return };
-        if status.stage != Stage::Gathering && self.begun.is_none() {
+        let sending = matches!(status.stage, Stage::Sending | Stage::Verifying | Stage::Finished);
+        if sending && self.begun.is_none() {
             self.begun = Some(now);
             if self.names.is_empty() {
                 self.expected = status.members.iter().map(|member| member.id).collect();

@@ -41,6 +41,12 @@ pub struct Member {
 }
 
 impl Member {
+    /// Whether it is another run of the same program, as far as its name and its host tell.
+    fn is_restart_of(&self, other: &Self) -> bool {
+        let host = |member: &Self| member.address.map(|address| address.ip());
+        !self.name.is_empty() && self.name == other.name && host(self) == host(other)
+    }
+
     /// Its name, or else its address, or else its id.
     pub fn label(&self) -> String {
         match (self.name.is_empty(), self.address) {
@@ -93,12 +99,41 @@ pub struct SendStatus {
 }
 
 impl SendStatus {
-    /// Whether all that were waited for have everything.
+    /// At the beginning.
+    pub(crate) fn new(bytes_total: u64) -> Self {
+        Self {
+            stage: Stage::Gathering,
+            elapsed: Duration::ZERO,
+            begun: None,
+            bytes_total,
+            bytes_least: 0,
+            symbols: 0,
+            parity: 0,
+            repairs: 0,
+            requests: 0,
+            rate_bits_per_s: None,
+            rtt: None,
+            members: Vec::new(),
+            missing: Vec::new(),
+            traffic: Counters::default(),
+            refusals: Refusals::default(),
+            mismatch: None,
+            reason: None,
+            ended: false,
+        }
+    }
+
+    /// Whether all that were waited for have everything, be it that they were started again
+    /// meanwhile: under the same name at the same host.
     pub fn succeeded(&self) -> bool {
+        let done = |member: &Member| {
+            self.members.iter().any(|other| {
+                other.state == MemberState::Done
+                    && (other.id == member.id || other.is_restart_of(member))
+            })
+        };
         let mut expected = self.members.iter().filter(|member| member.expected).peekable();
-        expected.peek().is_some()
-            && self.missing.is_empty()
-            && expected.all(|member| member.state == MemberState::Done)
+        expected.peek().is_some() && self.missing.is_empty() && expected.all(done)
     }
 
     /// How many receivers have everything.
@@ -218,4 +253,51 @@ pub(crate) fn members<M: Machine>(
         expected: is_expected(member.id, &member.name),
     });
     all.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(id: u64, name: &str, state: MemberState, expected: bool) -> Member {
+        Member {
+            id,
+            name: name.to_string(),
+            address: Some(SocketAddr::from(([10, 0, 0, 1], id as u16))),
+            state,
+            bytes: 0,
+            loss: 0.0,
+            since: Duration::ZERO,
+            heard: Duration::ZERO,
+            done: None,
+            reason: String::new(),
+            limits: false,
+            expected,
+        }
+    }
+
+    #[test]
+    fn success_is_that_all_that_were_waited_for_have_everything() {
+        use MemberState::{Done, Lost};
+        let other = SocketAddr::from(([10, 0, 0, 2], 1));
+        let elsewhere = Member { address: Some(other), ..member(2, "a", Done, false) };
+        for (case, members, missing, want) in [
+            ("nobody", vec![], &[][..], false),
+            ("one", vec![member(1, "a", Done, true)], &[], true),
+            ("one is missing", vec![member(1, "a", Done, true)], &["b".to_string()], false),
+            ("a guest", vec![member(1, "a", Done, true), member(2, "b", Lost, false)], &[], true),
+            (
+                "one is lost",
+                vec![member(1, "a", Done, true), member(2, "b", Lost, true)],
+                &[],
+                false,
+            ),
+            ("restarted", vec![member(1, "a", Lost, true), member(2, "a", Done, false)], &[], true),
+            ("no name", vec![member(1, "", Lost, true), member(2, "", Done, false)], &[], false),
+            ("another host", vec![member(1, "a", Lost, true), elsewhere], &[], false),
+        ] {
+            let status = SendStatus { members, missing: missing.to_vec(), ..SendStatus::new(1) };
+            assert_eq!(status.succeeded(), want, "{case}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// [`BURST`] at once.
 ///
 /// To tell a forged datagram of an unknown party from a true one its key must be derived, which
-/// takes some microseconds: this bounds what a flood of them costs to a few per cent of one core.
+/// takes about a microsecond: this bounds what a flood of them costs to a few per cent of one core.
 /// While it lasts newcomers get through in proportion, and try again as after any loss; parties
 /// that are known are not touched by it.
 #[derive(Debug)]

@@ -47,12 +47,17 @@ impl GroupKey {
     /// It cannot be read, is no key file, or is open to others.
     pub fn read(path: &Path, exposure: Exposure) -> Result<Self, KeyError> {
         let file = File::open(path).map_err(|error| failed(path, error))?;
-        if let (Some(mode), Exposure::Refuse) = (open_to_others(&file), exposure) {
-            return Err(KeyError::Exposed { path: path.to_owned(), mode });
-        }
+        let others = open_to_others(&file);
         let mut text = Zeroizing::new(String::new());
         file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| failed(path, error))?;
-        Self::from_text(&text).map_err(|problem| KeyError::Text { path: path.to_owned(), problem })
+        let key = Self::from_text(&text)
+            .map_err(|problem| KeyError::Text { path: path.to_owned(), problem })?;
+        match (others, exposure) {
+            (Some(mode), Exposure::Refuse) => {
+                Err(KeyError::Exposed { path: path.to_owned(), mode })
+            }
+            _ => Ok(key),
+        }
     }
 }
 

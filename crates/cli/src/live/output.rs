@@ -43,7 +43,7 @@ impl Output {
     pub(crate) fn tell(&self, event: &'static str, text: &str, json: Value) -> Result<(), Failure> {
         match (self.mode, &self.bar) {
             (Mode::Quiet, _) => Ok(()),
-            (Mode::Json, _) => print(&json_line(event, json)),
+            (Mode::Json, _) => print(&json_line(event, &json)),
             (Mode::Text, _) if text.is_empty() => Ok(()),
             (Mode::Text, Some(bar)) => bar.suspend(|| print(&format!("{text}\n"))),
             (Mode::Text, None) => print(&format!("{text}\n")),
@@ -54,7 +54,7 @@ impl Output {
     pub(crate) fn warn(&self, text: &str) -> Result<(), Failure> {
         match (self.mode, &self.bar) {
             (Mode::Json, _) => {
-                print(&json_line("warning", serde_json::json!({ "text": text })))?;
+                print(&json_line("warning", &serde_json::json!({ "text": text })))?;
             }
             (_, Some(bar)) => bar.suspend(|| note(text)),
             (_, None) => note(text),
@@ -83,7 +83,7 @@ impl Output {
         }
         self.progress = Some(now);
         match self.mode {
-            Mode::Json => print(&json_line("progress", json())),
+            Mode::Json => print(&json_line("progress", &json())),
             _ => print(&format!("{:>4.0} %  {}\n", share * 100.0, text())),
         }
     }
@@ -99,19 +99,19 @@ impl Output {
             bar.finish_and_clear();
         }
         match self.mode {
-            Mode::Json => print(&json_line(event, json)),
+            Mode::Json => print(&json_line(event, &json)),
             Mode::Text | Mode::Quiet => print(text),
         }
     }
 }
 
 /// The fields of `json` with the event's name before them, on a line.
-fn json_line(event: &'static str, json: Value) -> String {
-    let mut line = serde_json::json!({ "event": event });
-    if let (Some(to), Value::Object(fields)) = (line.as_object_mut(), json) {
-        to.extend(fields);
+fn json_line(event: &'static str, json: &Value) -> String {
+    let fields = json.to_string();
+    match fields.strip_prefix('{') {
+        Some("}") | None => format!("{{\"event\":\"{event}\"}}\n"),
+        Some(fields) => format!("{{\"event\":\"{event}\",{fields}\n"),
     }
-    format!("{line}\n")
 }
 
 const TEXT_PAUSE_S: f64 = 5.0;

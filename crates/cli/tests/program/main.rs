@@ -8,6 +8,7 @@ mod documents;
 mod files;
 mod interrupt;
 mod lab;
+mod live;
 mod manual;
 mod mistakes;
 mod published;

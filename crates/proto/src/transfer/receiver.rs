@@ -151,7 +151,11 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         let known = self.object.is_some_and(|object| {
             object.notice.announcement.digests.is_some() || object.layout.len(Part::Digests) == 0
         });
-        known && self.blocks.left(Part::Content) == 0 && self.blocks.left(Part::Digests) == 0
+        // A recording of a session has everything but a welcome for this receiver.
+        known
+            && self.member.welcome
+            && self.blocks.left(Part::Content) == 0
+            && self.blocks.left(Part::Digests) == 0
     }
 
     /// Whether a part that has come whole is the one that was announced.

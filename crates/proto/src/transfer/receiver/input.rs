@@ -148,7 +148,8 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
 
     fn take_answer(&mut self, cx: &mut Cx<'_>, answer: Answer) {
         match self.member.take(cx, answer) {
-            News::Nothing => {}
+            // Perhaps all was here, and the welcome was what was missing.
+            News::Nothing => self.advance(cx),
             News::Recalled => {
                 if let Some(object) = self.object {
                     self.asks.restart(cx, &object.layout, &self.blocks);
