@@ -1,7 +1,7 @@
 //! The program `faircast`: its command line and what its verbs do.
 //!
 //! Reading order: [`args`] (the one definition of the command line), `run` (one scenario),
-//! [`execute`] (scenario to summary), [`mod@bench`] (suites of scenarios with expectations).
+//! [`execute`] (scenario to summary), [`mod@bench`] (suites of scenarios with expectations), `send` and `recv` (real networks).
 
 pub mod args;
 pub mod bench;
@@ -10,11 +10,15 @@ pub mod execute;
 mod demo;
 mod error;
 mod interrupt;
+mod key;
 mod lab;
+mod live;
 mod manual;
+mod recv;
 mod report;
 mod run;
 mod schemes;
+mod send;
 
 use std::process::ExitCode;
 
@@ -33,6 +37,9 @@ pub fn main() -> ExitCode {
         Err(error) => return not_parsed(error),
     };
     let result = match &args.verb {
+        Verb::Send(args) => send::send(args),
+        Verb::Recv(args) => recv::recv(args),
+        Verb::Key(args) => key::key(args),
         Verb::Run(run) => run::run(run),
         Verb::Bench(bench) => bench::bench(bench),
         Verb::Lab { verb: LabVerb::Check(check) } => lab::check(check),

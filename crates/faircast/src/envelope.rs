@@ -123,11 +123,14 @@ impl Envelope for Wrapper {
         let opened = match seal.open(datagram) {
             Ok(opened) => opened,
             Err(refusal) => {
-                self.refused(from, match refusal {
-                    Refusal::Plain => Some(None),
-                    Refusal::OtherKey(theirs) => Some(Some(theirs)),
-                    _ => None,
-                });
+                self.refused(
+                    from,
+                    match refusal {
+                        Refusal::Plain => Some(None),
+                        Refusal::OtherKey(theirs) => Some(Some(theirs)),
+                        _ => None,
+                    },
+                );
                 return None;
             }
         };

@@ -43,7 +43,9 @@ pub enum Error {
         max: u64,
     },
     /// A message is longer than what fits into one packet.
-    #[error("a message of {bytes} bytes; at most {max} fit into a packet: cut it, or raise the MTU")]
+    #[error(
+        "a message of {bytes} bytes; at most {max} fit into a packet: cut it, or raise the MTU"
+    )]
     MessageTooLong {
         /// Bytes of the message.
         bytes: usize,

@@ -52,7 +52,7 @@ mod trace;
 pub use envelope::KeyMismatch;
 pub use error::Error;
 pub use faircast_base::{Bitrate, Bytes, Duration};
-pub use faircast_files::{FilesError, SupplyHandle, Warning};
+pub use faircast_files::{FileHash, FilesError, SupplyHandle, Warning};
 pub use faircast_net::{
     Counters, Interface, Listen, Multicast, NetError, SocketSettings, Target, Upstream,
 };

@@ -17,14 +17,14 @@ use faircast_proto::transfer::{Stage, TransferReceiverSetup, TransferStatus};
 use faircast_proto::wire::pgm::Tsi;
 use tokio::sync::{mpsc, watch};
 
+use crate::Error;
 use crate::common::{Common, common_settings};
 use crate::envelope::{Watched, Wrapper};
 use crate::machine::Receiving;
-use crate::noting::{Noting, Notes};
+use crate::noting::{Notes, Noting};
 use crate::session::{Plan, Worker, nla, random, start};
 use crate::status::{Incoming, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile};
 use crate::trace::{About, LiveTrace};
-use crate::Error;
 
 /// Makes a [`Receiver`]. Every setting has a default that suits a local network.
 #[derive(Clone, Debug)]
@@ -157,6 +157,7 @@ impl ReceiverBuilder {
                 past: VecDeque::new(),
                 count: 0,
                 complete: 0,
+                packets: 0,
                 heard: None,
                 tell,
                 give,
@@ -198,6 +199,8 @@ struct Work {
     past: VecDeque<Tsi>,
     count: u64,
     complete: u64,
+    /// Packets that had come at the last look, and when that number last grew.
+    packets: u64,
     heard: Option<Time>,
     tell: watch::Sender<ReceiveStatus>,
     give: mpsc::Sender<Received>,
@@ -222,7 +225,16 @@ impl Work {
     fn incoming(&self, live: &Live<Receiving>, id: SessionId) -> Option<Incoming> {
         let session = self.sessions.get(&id)?;
         let TransferStatus {
-            stage, bytes_total, bytes_done, bytes_found, symbols, parity, repairs, requests, reason, ..
+            stage,
+            bytes_total,
+            bytes_done,
+            bytes_found,
+            symbols,
+            parity,
+            repairs,
+            requests,
+            reason,
+            ..
         } = live.machine(id)?.0.status();
         Some(Incoming {
             number: session.number,
@@ -273,6 +285,10 @@ impl Work {
     fn tidy(&mut self, live: &mut Live<Receiving>) {
         self.adopt(live);
         let now = live.now();
+        let packets = live.counters().received.packets;
+        if packets != self.packets {
+            (self.packets, self.heard) = (packets, Some(now));
+        }
         let all: Vec<SessionId> = self.sessions.keys().copied().collect();
         for id in all {
             let Some(status) = live.machine(id).map(|machine| machine.0.status()) else {
@@ -284,7 +300,6 @@ impl Work {
             let packets = status.symbols + status.parity;
             if packets != session.packets {
                 (session.packets, session.heard) = (packets, now);
-                self.heard = Some(now);
             }
             // A session that is no transfer: nobody has announced an object in it.
             let foreign = status.bytes_total.is_none()
@@ -378,11 +393,15 @@ impl App<Receiving> for Work {
             }
             AppEvent::Gone => {
                 let reason = self.sessions.get(&id).and_then(|session| session.notes.failure.get());
-                let outcome = match reason {
-                    Some(reason) => ReceiveOutcome::Failed(reason.clone()),
-                    None => ReceiveOutcome::SenderGone,
-                };
-                self.end(live, id, outcome);
+                match reason.cloned() {
+                    // It stays until the sender has been told why.
+                    Some(reason) => self.end(live, id, ReceiveOutcome::Failed(reason)),
+                    None => {
+                        self.end(live, id, ReceiveOutcome::SenderGone);
+                        // What it holds is free for the next sender of the same.
+                        self.forget(live, id);
+                    }
+                }
             }
             _ => {}
         }

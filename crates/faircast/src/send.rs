@@ -6,20 +6,22 @@ use std::sync::PoisonError;
 
 use faircast_base::{Duration, Time};
 use faircast_files::{FilesSupply, SupplyHandle, Warning};
-use faircast_net::{App, DriverSettings, Ended, Live, NetError, SessionId, SessionOptions, Sockets, Target, Waker};
+use faircast_net::{
+    App, DriverSettings, Ended, Live, NetError, SessionId, SessionOptions, Sockets, Target, Waker,
+};
 use faircast_proto::options::OptionValue;
 use faircast_proto::transfer::{
     Fec, MemberState, SlowPolicy, Stage, TransferSourceSetup, TransferStatus,
 };
 use tokio::sync::watch;
 
+use crate::Error;
 use crate::common::{Common, common_settings, family, sender_settings};
 use crate::envelope::{Watched, Wrapper};
 use crate::machine::Sending;
 use crate::session::{Plan, Worker, new_tsi, nla, start};
 use crate::status::{SendStatus, members};
 use crate::trace::{About, LiveTrace};
-use crate::Error;
 
 /// Makes a [`Sender`]. Every setting has a default that suits a local network.
 #[derive(Clone, Debug)]
@@ -215,7 +217,8 @@ impl SenderBuilder {
                 slow: self.slow,
                 options: &options,
             });
-            let session = live.add(Sending(machine), SessionOptions { tsi: Some(tsi), subject: None });
+            let session =
+                live.add(Sending(machine), SessionOptions { tsi: Some(tsi), subject: None });
             Ok(Work {
                 session,
                 started,
@@ -282,9 +285,8 @@ impl Work {
             }
         }
         let incidents = *self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_expected = |id: u64, name: &str| {
-            self.expected.contains(&id) || self.names.contains(name)
-        };
+        let is_expected =
+            |id: u64, name: &str| self.expected.contains(&id) || self.names.contains(name);
         let members = members(live, self.started, &status, is_expected);
         let heard: BTreeSet<&str> = members.iter().map(|member| &*member.name).collect();
         let missing = self.names.iter().filter(|name| !heard.contains(&***name)).cloned();

@@ -40,14 +40,15 @@ where
     let (tell, told) = mpsc::sync_channel(1);
     let Plan { name, sockets, settings, wrapper, trace } = plan;
     let work = move || {
-        let made = Driver::<M>::new(sockets, settings).map_err(Error::from).and_then(|mut driver| {
-            driver.set_envelope(Box::new(wrapper));
-            if let Some(trace) = trace {
-                driver.set_trace(Box::new(trace));
-            }
-            let worker = make(driver.live())?;
-            Ok((driver, worker))
-        });
+        let made =
+            Driver::<M>::new(sockets, settings).map_err(Error::from).and_then(|mut driver| {
+                driver.set_envelope(Box::new(wrapper));
+                if let Some(trace) = trace {
+                    driver.set_trace(Box::new(trace));
+                }
+                let worker = make(driver.live())?;
+                Ok((driver, worker))
+            });
         let (mut driver, mut worker) = match made {
             Ok(made) => made,
             Err(error) => {

@@ -45,6 +45,9 @@ pub struct SendArgs {
     /// Never send faster than this
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub rate_max: Option<Bitrate>,
+    /// Send at least this fast, fair or not, for paths where loss means no congestion
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub rate_min: Option<Bitrate>,
     /// Begin once so many receivers are there
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub wait_for: u32,
@@ -144,7 +147,8 @@ mod tests {
 
     #[test]
     fn receivers_may_be_listed_in_every_way() {
-        for words in [&["--to", "a:1,b:2"][..], &["--to", "a:1", "b:2"], &["--to=a:1", "--to=b:2"]] {
+        for words in [&["--to", "a:1,b:2"][..], &["--to", "a:1", "b:2"], &["--to=a:1", "--to=b:2"]]
+        {
             let words: Vec<_> = ["file"].iter().chain(words).copied().collect();
             assert_eq!(parse(&words).unwrap().to, ["a:1", "b:2"]);
         }
@@ -168,7 +172,8 @@ mod tests {
             let error = parse(words).unwrap_err();
             assert!(error.contains(want), "{error} instead of {want}");
         }
-        let slow = parse(&["a", "--group", "239.1.2.3:1", "--slow", "drop-below 1 Mbit/s"]).unwrap();
+        let slow =
+            parse(&["a", "--group", "239.1.2.3:1", "--slow", "drop-below 1 Mbit/s"]).unwrap();
         assert_eq!(slow.slow, Slow::DropBelow(Bitrate::from_bits_per_s(1_000_000)));
     }
 }

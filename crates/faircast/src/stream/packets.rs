@@ -295,10 +295,7 @@ mod tests {
         (1..).map_while(|index| leave(&mut queue, index)).for_each(drop);
         assert!(queue.poll_drained(&mut context()).is_ready());
         assert_eq!(queue.end_of_stream(), Some(all + queue.sent().1 - all));
-        assert!(matches!(
-            queue.poll_write(&mut context(), b"x"),
-            Poll::Ready(Err(Error::Closed))
-        ));
+        assert!(matches!(queue.poll_write(&mut context(), b"x"), Poll::Ready(Err(Error::Closed))));
     }
 
     #[test]

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 
-use faircast_net::{App, DriverSettings, Ended, Heard, Listen, Live, NetError, SessionId, Sockets, Waker};
+use faircast_net::{
+    App, DriverSettings, Ended, Heard, Listen, Live, NetError, SessionId, Sockets, Waker,
+};
 use faircast_proto::AppEvent;
 use faircast_proto::endpoint::{PgmReceiver, ReceiverConfig};
 use faircast_proto::options::Options;

@@ -100,12 +100,12 @@ async fn without_multicast_each_receiver_is_sent_to() {
 #[tokio::test]
 async fn a_sender_that_is_closed_tells_its_receivers() {
     let (from, into, group) = (tempdir().unwrap(), tempdir().unwrap(), group(4));
-    let file = put(from.path(), "file", &noise(3_000_000, 4));
+    let file = put(from.path(), "file", &noise(6_000_000, 4));
     let mut receiver = Receiver::builder(at(&group), into.path()).receive().unwrap();
-    let slow = faircast::Bitrate::from_bits_per_s(2_000_000);
+    let slow = faircast::Bitrate::from_bits_per_s(10_000_000);
     let mut sender = Sender::builder(to(&group)).rate_max(slow).send(&[&file]).unwrap();
     let mut status = receiver.status();
-    soon(status.wait_for(|status| status.incoming.iter().any(|i| i.bytes_done > 100_000)))
+    soon(status.wait_for(|status| status.incoming.iter().any(|i| i.bytes_done > 3_000_000)))
         .await
         .unwrap();
     sender.close();

@@ -1,0 +1,129 @@
+//! Metrics for Prometheus, over a very small HTTP server.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use faircast::{Counters, Refusals};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode, header};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use crate::error::Failure;
+
+/// Serves `GET /metrics` at `address` for as long as the runtime lives: what `fill` puts into a
+/// registry, at each request anew.
+pub(crate) async fn serve(
+    address: SocketAddr,
+    fill: impl Fn(&mut Registry) + Send + Sync + 'static,
+) -> Result<(), Failure> {
+    let listener = TcpListener::bind(address).await.map_err(|error| {
+        Failure::Work(format!("--metrics {address}: {error}; expected an address and a free port"))
+    })?;
+    let (fill, free) = (Arc::new(fill), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
+    tokio::spawn(async move {
+        loop {
+            let Ok(permit) = free.clone().acquire_owned().await else { return };
+            let Ok((stream, _)) = listener.accept().await else {
+                // Out of descriptors, or the like: not for long.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            let fill = fill.clone();
+            tokio::spawn(async move {
+                let _permit = permit;
+                let answer = service_fn(move |request| {
+                    let answer = answer(&request, &*fill);
+                    async move { Ok::<_, Infallible>(answer) }
+                });
+                let connection = http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .keep_alive(false)
+                    .max_buf_size(REQUEST_BYTES_MAX)
+                    .serve_connection(TokioIo::new(stream), answer);
+                // Whoever is too slow is hung up on.
+                let _ = tokio::time::timeout(PATIENCE, connection).await;
+            });
+        }
+    });
+    Ok(())
+}
+
+fn answer(request: &Request<Incoming>, fill: &dyn Fn(&mut Registry)) -> Response<Full<Bytes>> {
+    let (status, kind, text) = match (request.method(), request.uri().path()) {
+        (&Method::GET, "/metrics") => (StatusCode::OK, OPEN_METRICS, text(fill)),
+        (_, "/metrics") => (StatusCode::METHOD_NOT_ALLOWED, PLAIN, "GET alone\n".to_string()),
+        _ => (StatusCode::NOT_FOUND, PLAIN, "metrics are at /metrics\n".to_string()),
+    };
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+    response
+}
+
+/// What a scrape gets.
+pub(crate) fn text(fill: &dyn Fn(&mut Registry)) -> String {
+    let mut registry = Registry::with_prefix("faircast");
+    fill(&mut registry);
+    let mut text = String::new();
+    // A string takes everything.
+    let _ = encode(&mut text, &registry);
+    text
+}
+
+/// A number that only grows.
+pub(crate) fn counter(registry: &mut Registry, name: &str, help: &str, value: u64) {
+    registry.register(name, help, ConstCounter::new(value));
+}
+
+/// A number that goes up and down.
+pub(crate) fn gauge(registry: &mut Registry, name: &str, help: &str, value: f64) {
+    registry.register(name, help, ConstGauge::new(value));
+}
+
+/// What sockets and seals have done.
+pub(crate) fn traffic(registry: &mut Registry, traffic: &Counters, refusals: &Refusals) {
+    let Counters { received, sent, refused, timers, .. } = traffic;
+    let refused = refused.empty
+        + refused.oversized
+        + refused.truncated
+        + refused.malformed
+        + refused.foreign
+        + refused.spoofed
+        + refused.unknown
+        + refused.sessions;
+    for (name, help, value) in [
+        ("received_packets", "Datagrams that came and were of use", received.packets),
+        ("received_bytes", "Bytes of those, without UDP and IP headers", received.bytes),
+        (
+            "receive_overflows",
+            "Datagrams that the kernel dropped for want of room",
+            received.overflowed,
+        ),
+        ("sent_packets", "Datagrams that were sent, one to a group counted once", sent.packets),
+        ("sent_datagrams", "Datagrams that were given to the kernel", sent.datagrams),
+        ("sent_bytes", "Bytes of those, without UDP and IP headers", sent.bytes),
+        ("unsent_packets", "Datagrams that could not be sent", sent.unsent),
+        ("refused_packets", "Datagrams that were not for this program or not right", refused),
+        ("unsealed_packets", "Datagrams that the group's key does not open", refusals.total()),
+        ("late_timers", "Timers that were more than a millisecond late", timers.late_over_1ms),
+    ] {
+        counter(registry, name, help, value);
+    }
+}
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PLAIN: &str = "text/plain; charset=utf-8";
+const CONNECTIONS_MAX: usize = 16;
+const REQUEST_BYTES_MAX: usize = 16 << 10;
+const PATIENCE: Duration = Duration::from_secs(5);

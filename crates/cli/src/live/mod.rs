@@ -1,0 +1,169 @@
+//! What `send` and `recv` have in common: settings, errors in words for people, interrupts.
+
+pub(crate) mod display;
+pub(crate) mod metrics;
+mod output;
+pub(crate) mod words;
+
+pub(crate) use output::Output;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+
+use faircast::{Error, GroupKey, Interface, NetError, OptionValue};
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{KeyOptions, WatchOptions};
+use crate::error::Failure;
+use crate::key::exposure;
+
+/// Begins to log to standard error what FAIRCAST_LOG asks for: by default warnings and errors.
+pub(crate) fn begin_log(watch: &WatchOptions) -> Result<(), Failure> {
+    let wanted = std::env::var("FAIRCAST_LOG").unwrap_or_else(|_| "warn".to_string());
+    let filter = EnvFilter::try_new(&wanted).map_err(|error| {
+        Failure::Usage(format!("FAIRCAST_LOG={wanted}: {error}; expected such as info or debug"))
+    })?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // Where there is a log already it goes on.
+    let _ = if watch.log_json { log.json().try_init() } else { log.try_init() };
+    Ok(())
+}
+
+/// The runtime that a session is watched from.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Work(format!("the system gives no timers: {error}")))
+}
+
+/// The key of the group, where one is used.
+pub(crate) fn read_key(options: &KeyOptions) -> Result<Option<GroupKey>, Failure> {
+    let read = |path| {
+        GroupKey::read(path, exposure(options.key_exposed)).map_err(|error| {
+            let advice = match error {
+                faircast::KeyError::Exposed { .. } => "; --key-exposed takes it all the same",
+                _ => "",
+            };
+            Failure::Usage(format!("--key {error}{advice}"))
+        })
+    };
+    options.key.as_deref().map(read).transpose()
+}
+
+/// The interface that people name or whose address they give.
+pub(crate) fn interface(given: Option<&str>) -> Interface {
+    match given {
+        None => Interface::Any,
+        Some(text) => match text.parse::<IpAddr>() {
+            Ok(address) => Interface::Address(address),
+            Err(_) => Interface::Name(text.to_string()),
+        },
+    }
+}
+
+/// The address of `HOST:PORT`.
+pub(crate) fn resolve(host: &str) -> Result<SocketAddr, Failure> {
+    let found = host.to_socket_addrs().map_err(|error| {
+        Failure::Usage(format!("--to {host}: {error}; expected HOST:PORT, such as 10.0.0.2:7500"))
+    })?;
+    // IPv4 first, since all of a list must be of one family.
+    let mut all: Vec<SocketAddr> = found.collect();
+    all.sort_by_key(|address| !address.is_ipv4());
+    let first = all.first().copied();
+    first.ok_or_else(|| Failure::Usage(format!("--to {host}: has no address")))
+}
+
+/// Settings of the scheme, as `KEY=VALUE`.
+pub(crate) fn options(given: &[String]) -> Result<Vec<(String, OptionValue)>, Failure> {
+    let all = given.iter().map(|text| {
+        let (key, value) = text.split_once('=').ok_or_else(|| {
+            Failure::Usage(format!("--option {text}: expected KEY=VALUE, such as acker_bias=0.75"))
+        })?;
+        Ok((key.trim().to_string(), option_value(value.trim())))
+    });
+    all.collect()
+}
+
+fn option_value(text: &str) -> OptionValue {
+    if let Ok(value) = text.parse() {
+        return OptionValue::Bool(value);
+    }
+    if let Ok(value) = text.parse() {
+        return OptionValue::Integer(value);
+    }
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() => OptionValue::Float(value),
+        _ => OptionValue::Text(text.trim_matches('"').to_string()),
+    }
+}
+
+/// What the library says, with what to do about it here.
+pub(crate) fn failure(error: Error) -> Failure {
+    let text = error.to_string();
+    match &error {
+        Error::Net(net) => match net {
+            NetError::Bind { error, .. } if error.kind() == io::ErrorKind::AddrInUse => {
+                Failure::Work(format!("{text}; another program has the port: choose another one"))
+            }
+            NetError::Bind { error, .. } if error.kind() == io::ErrorKind::AddrNotAvailable => {
+                Failure::Usage(format!("{text}; expected an address of this host, or 0.0.0.0"))
+            }
+            NetError::Socket { error, .. }
+            | NetError::Bind { error, .. }
+            | NetError::Join { error, .. } => match error.kind() {
+                io::ErrorKind::PermissionDenied => Failure::Work(format!(
+                    "{text}; a firewall or a sandbox forbids it, or the port needs root: choose one \
+                     above 1023"
+                )),
+                _ if no_route(error) => Failure::Work(format!(
+                    "{text}; no route leads there: name the network with --interface, or add a \
+                     route, such as `ip route add 224.0.0.0/4 dev eth0`"
+                )),
+                _ => Failure::Work(text),
+            },
+            _ => Failure::Usage(text),
+        },
+        Error::Thread(_) | Error::Seal(_) | Error::Closed => Failure::Work(text),
+        _ => Failure::Usage(text),
+    }
+}
+
+fn no_route(error: &io::Error) -> bool {
+    let kinds = [io::ErrorKind::NetworkUnreachable, io::ErrorKind::HostUnreachable];
+    kinds.contains(&error.kind()) || error.raw_os_error() == Some(nix::errno::Errno::ENODEV as i32)
+}
+
+/// This host's name.
+pub(crate) fn host_name() -> String {
+    let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    name.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_what_they_look_like() {
+        for (text, want) in [
+            ("true", OptionValue::Bool(true)),
+            ("-3", OptionValue::Integer(-3)),
+            ("0.75", OptionValue::Float(0.75)),
+            ("paper", OptionValue::Text("paper".to_string())),
+            ("\"5 ms\"", OptionValue::Text("5 ms".to_string())),
+            ("nan", OptionValue::Text("nan".to_string())),
+        ] {
+            assert_eq!(option_value(text), want, "{text}");
+        }
+        let options = options(&["a=1".to_string(), "b = x = y".to_string()]).unwrap();
+        assert_eq!(options[1], ("b".to_string(), OptionValue::Text("x = y".to_string())));
+    }
+
+    #[test]
+    fn interfaces_are_named_or_have_an_address() {
+        assert_eq!(interface(None), Interface::Any);
+        assert_eq!(interface(Some("eth0")), Interface::Name("eth0".to_string()));
+        assert_eq!(interface(Some("fe80::1")), Interface::Address("fe80::1".parse().unwrap()));
+    }
+}

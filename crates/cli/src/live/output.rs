@@ -1,0 +1,118 @@
+//! Where events go: lines of text, lines of JSON, or nowhere.
+
+use std::io::IsTerminal as _;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
+
+use crate::args::WatchOptions;
+use crate::error::{Failure, note, print};
+
+/// Prints what happens: on a terminal as lines above a bar, elsewhere as lines, or as JSON.
+pub(crate) struct Output {
+    mode: Mode,
+    bar: Option<ProgressBar>,
+    /// When the last line of progress was printed where there is no bar.
+    progress: Option<std::time::Instant>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Text,
+    Json,
+    Quiet,
+}
+
+impl Output {
+    pub(crate) fn new(watch: &WatchOptions) -> Self {
+        let mode = match (watch.json, watch.quiet) {
+            (true, _) => Mode::Json,
+            (false, true) => Mode::Quiet,
+            (false, false) => Mode::Text,
+        };
+        let bar = (mode == Mode::Text && std::io::stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::new(1000);
+            let style = "{bar:30} {percent:>3} %  {wide_msg}";
+            bar.set_style(ProgressStyle::with_template(style).expect("the template is valid"));
+            bar
+        });
+        Self { mode, bar, progress: None }
+    }
+
+    /// Something has happened: `text` for people, `event` with the fields of `json` for programs.
+    pub(crate) fn tell(&self, event: &'static str, text: &str, json: Value) -> Result<(), Failure> {
+        match (self.mode, &self.bar) {
+            (Mode::Quiet, _) => Ok(()),
+            (Mode::Json, _) => print(&json_line(event, json)),
+            (Mode::Text, _) if text.is_empty() => Ok(()),
+            (Mode::Text, Some(bar)) => bar.suspend(|| print(&format!("{text}\n"))),
+            (Mode::Text, None) => print(&format!("{text}\n")),
+        }
+    }
+
+    /// Something is wrong that does not end the work.
+    pub(crate) fn warn(&self, text: &str) -> Result<(), Failure> {
+        match (self.mode, &self.bar) {
+            (Mode::Json, _) => {
+                print(&json_line("warning", serde_json::json!({ "text": text })))?;
+            }
+            (_, Some(bar)) => bar.suspend(|| note(text)),
+            (_, None) => note(text),
+        }
+        Ok(())
+    }
+
+    /// How far it is, called often; printed where a person or a program can use it: to a bar each
+    /// time, as lines every few seconds, as JSON once a second.
+    pub(crate) fn progress(
+        &mut self,
+        share: f64,
+        text: impl FnOnce() -> String,
+        json: impl FnOnce() -> Value,
+    ) -> Result<(), Failure> {
+        if let Some(bar) = &self.bar {
+            bar.set_position((share * 1000.0) as u64);
+            bar.set_message(text());
+            return Ok(());
+        }
+        let pause = if self.mode == Mode::Json { JSON_PAUSE_S } else { TEXT_PAUSE_S };
+        let now = std::time::Instant::now();
+        let last = *self.progress.get_or_insert(now);
+        if self.mode == Mode::Quiet || now.duration_since(last).as_secs_f64() < pause {
+            return Ok(());
+        }
+        self.progress = Some(now);
+        match self.mode {
+            Mode::Json => print(&json_line("progress", json())),
+            _ => print(&format!("{:>4.0} %  {}\n", share * 100.0, text())),
+        }
+    }
+
+    /// The result, which is printed in quiet too.
+    pub(crate) fn result(
+        &mut self,
+        event: &'static str,
+        text: &str,
+        json: Value,
+    ) -> Result<(), Failure> {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+        match self.mode {
+            Mode::Json => print(&json_line(event, json)),
+            Mode::Text | Mode::Quiet => print(text),
+        }
+    }
+}
+
+/// The fields of `json` with the event's name before them, on a line.
+fn json_line(event: &'static str, json: Value) -> String {
+    let mut line = serde_json::json!({ "event": event });
+    if let (Some(to), Value::Object(fields)) = (line.as_object_mut(), json) {
+        to.extend(fields);
+    }
+    format!("{line}\n")
+}
+
+const TEXT_PAUSE_S: f64 = 5.0;
+const JSON_PAUSE_S: f64 = 1.0;

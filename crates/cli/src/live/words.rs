@@ -1,0 +1,82 @@
+//! Numbers as people read them.
+
+use faircast_base::Duration;
+
+/// Bytes with a unit: `12.3 MB`.
+pub(crate) fn bytes(count: u64) -> String {
+    scaled(count as f64, &["B", "kB", "MB", "GB", "TB"])
+}
+
+/// A rate with a unit: `94.1 Mbit/s`.
+pub(crate) fn rate(bits_per_s: f64) -> String {
+    scaled(bits_per_s, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
+}
+
+/// A time to the second, or to a tenth below ten seconds.
+pub(crate) fn time(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    if seconds < 9.95 {
+        return format!("{seconds:.1} s");
+    }
+    let seconds = seconds.round() as u64;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, s) => format!("{s} s"),
+        (0, m, s) => format!("{m}:{s:02} min"),
+        (h, m, _) => format!("{h}:{m:02} h"),
+    }
+}
+
+/// A share in per cent.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// Hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn scaled(mut value: f64, units: &[&str]) -> String {
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < units.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let digits = if unit == 0 || value >= 99.95 { 0 } else { 1 };
+    format!("{value:.digits$} {}", units[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits_and_a_unit() {
+        for (count, want) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.0 kB"),
+            (99_960, "100 kB"),
+            (999_600, "1.0 MB"),
+            (12_345_678_900, "12.3 GB"),
+            (u64::MAX, "18446744 TB"),
+        ] {
+            assert_eq!(bytes(count), want);
+        }
+        assert_eq!(rate(94_123_456.0), "94.1 Mbit/s");
+        assert_eq!(percent(0.0123), "1.2 %");
+    }
+
+    #[test]
+    fn times_are_as_exact_as_they_are_short() {
+        for (ms, want) in [
+            (0, "0.0 s"),
+            (1234, "1.2 s"),
+            (59_400, "59 s"),
+            (61_000, "1:01 min"),
+            (3_725_000, "1:02 h"),
+        ] {
+            assert_eq!(time(Duration::from_millis(ms)), want);
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! `faircast recv`: receives what is sent to a group.
+
+use std::collections::BTreeMap;
+use std::time::{Duration as WallDuration, Instant};
+
+use faircast::{
+    Incoming, Listen, Multicast, ReceiveOutcome, ReceiveStatus, Received, Receiver,
+    ReceiverBuilder, Stage,
+};
+use faircast_base::Duration;
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+
+use crate::args::RecvArgs;
+use crate::error::Failure;
+use crate::interrupt::{interrupted, listen};
+use crate::live::display::Meter;
+use crate::live::metrics::{counter, gauge, traffic};
+use crate::live::words::{bytes, hex, rate, time};
+use crate::live::{self, Output};
+
+/// Receives until one object is there, or until it is interrupted.
+pub(crate) fn recv(args: &RecvArgs) -> Result<(), Failure> {
+    live::begin_log(&args.watch)?;
+    listen();
+    live::runtime()?.block_on(run(args))
+}
+
+async fn run(args: &RecvArgs) -> Result<(), Failure> {
+    let mut receiver = builder(args)?.receive().map_err(live::failure)?;
+    if let Some(address) = args.watch.metrics {
+        let status = receiver.status();
+        let fill = move |registry: &mut _| metrics(registry, &status.borrow());
+        live::metrics::serve(address, fill).await?;
+    }
+    let output = Output::new(&args.watch);
+    let place = args.group.or(args.listen).map(|place| place.to_string()).unwrap_or_default();
+    output.tell(
+        "listening",
+        &format!("listening on {place}, into {}", args.into.display()),
+        json!({ "on": place, "into": args.into }),
+    )?;
+    let mut show = Show::new(output);
+    let status = receiver.status();
+    let mut closing = false;
+    loop {
+        tokio::select! {
+            biased;
+            received = receiver.next() => match received {
+                Some(received) => show.ended(&received)?,
+                None => break,
+            },
+            () = tokio::time::sleep(LOOK) => {
+                let now = status.borrow().clone();
+                show.update(&now)?;
+                let given_up = !closing && args.give_up.is_some_and(|limit| silent(&now) > limit);
+                if (interrupted() || given_up) && !closing {
+                    closing = true;
+                    show.output.warn(match given_up {
+                        true => "no sender was heard for too long",
+                        false => "ending, and telling the senders; Ctrl-C again ends at once",
+                    })?;
+                    receiver.close();
+                }
+                show.given_up |= given_up;
+            }
+        }
+    }
+    show.finish(args)
+}
+
+fn silent(status: &ReceiveStatus) -> Duration {
+    status.elapsed.saturating_sub(status.heard.unwrap_or(Duration::ZERO))
+}
+
+fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
+    let listen = match (args.group, args.listen) {
+        (Some(group), _) => Listen::Multicast(Multicast {
+            group,
+            source: args.from,
+            interface: live::interface(args.interface.as_deref()),
+        }),
+        (None, Some(address)) => Listen::Unicast(address),
+        (None, None) => unreachable!("the parser asks for one"),
+    };
+    let mut builder = Receiver::builder(listen, &args.into)
+        .scheme(&args.scheme)
+        .overwrite(args.overwrite)
+        .sync(!args.no_sync)
+        .once(args.once)
+        .name(args.name.clone().unwrap_or_else(live::host_name));
+    for (key, value) in live::options(&args.options)? {
+        builder = builder.option(key, value);
+    }
+    if let Some(key) = live::read_key(&args.key)? {
+        builder = builder.key(key);
+    }
+    if let Some(file) = &args.watch.trace {
+        builder = builder.trace(file);
+    }
+    Ok(builder)
+}
+
+/// Turns one status after the other into events.
+struct Show {
+    output: Output,
+    /// Objects that are being received, and whether their length was told.
+    known: BTreeMap<u64, bool>,
+    mismatch: bool,
+    got: Meter,
+    complete: u64,
+    failed: u64,
+    /// Whether something was not complete when it ended here.
+    cut: bool,
+    given_up: bool,
+}
+
+impl Show {
+    fn new(output: Output) -> Self {
+        Self {
+            output,
+            known: BTreeMap::new(),
+            mismatch: false,
+            got: Meter::default(),
+            complete: 0,
+            failed: 0,
+            cut: false,
+            given_up: false,
+        }
+    }
+
+    fn update(&mut self, status: &ReceiveStatus) -> Result<(), Failure> {
+        if let (Some(mismatch), false) = (status.mismatch, self.mismatch) {
+            self.mismatch = true;
+            self.output.warn(&format!("a sender cannot be heard: {mismatch}"))?;
+        }
+        for incoming in &status.incoming {
+            self.begun(incoming)?;
+        }
+        self.progress(status)
+    }
+
+    fn begun(&mut self, incoming: &Incoming) -> Result<(), Failure> {
+        let from = incoming.source.map(|source| source.to_string()).unwrap_or_default();
+        if !self.known.contains_key(&incoming.number) {
+            self.known.insert(incoming.number, false);
+            let text = format!("a sender at {from}");
+            self.output.tell("sender", &text, incoming_json(incoming))?;
+        }
+        let told = self.known.get(&incoming.number) == Some(&true);
+        if let (Some(total), false) = (incoming.bytes_total, told) {
+            self.known.insert(incoming.number, true);
+            let text = format!("{} from {from}", bytes(total));
+            self.output.tell("object", &text, incoming_json(incoming))?;
+        }
+        Ok(())
+    }
+
+    fn progress(&mut self, status: &ReceiveStatus) -> Result<(), Failure> {
+        let active = status.incoming.iter().filter(|incoming| incoming.stage > Stage::Gathering);
+        let (mut total, mut done, mut verifying) = (0, 0, true);
+        for incoming in active.clone() {
+            total += incoming.bytes_total.unwrap_or_default();
+            done += incoming.bytes_done;
+            verifying &= incoming.stage >= Stage::Verifying;
+        }
+        if active.clone().next().is_none() {
+            return Ok(());
+        }
+        self.got.observe(Instant::now(), status.traffic.received.bytes);
+        let share = if total == 0 { 1.0 } else { done as f64 / total as f64 };
+        let speed = self.got.per_s() * 8.0;
+        let text = || {
+            let mut text = format!("{}, {} of {}", rate(speed), bytes(done), bytes(total));
+            if verifying {
+                text.push_str(", comparing");
+            } else if speed > 0.0 {
+                let left = total.saturating_sub(done) as f64 * 8.0 / speed;
+                text.push_str(&format!(", {} left", time(Duration::from_secs_f64(left))));
+            }
+            text
+        };
+        let json = || {
+            let objects: Vec<Value> = active.clone().map(incoming_json).collect();
+            json!({
+                "seconds": status.elapsed.as_secs_f64(),
+                "received_bits_per_s": speed,
+                "objects": objects,
+            })
+        };
+        self.output.progress(share, text, json)
+    }
+
+    /// An object has come to its end.
+    fn ended(&mut self, received: &Received) -> Result<(), Failure> {
+        let Received { last, took, outcome } = received;
+        self.begun(last)?;
+        let mut json = incoming_json(last);
+        json["took_seconds"] = json!(took.as_secs_f64());
+        match outcome {
+            ReceiveOutcome::Complete { files } => {
+                self.complete += 1;
+                for file in files {
+                    let hash = hex(&file.blake3);
+                    self.output.tell(
+                        "file",
+                        &format!("{hash}  {}", file.path.display()),
+                        json!({
+                            "object": last.number, "path": file.path, "bytes": file.bytes,
+                            "blake3": hash,
+                        }),
+                    )?;
+                }
+                let fresh = last.bytes_done.saturating_sub(last.bytes_found);
+                let speed = fresh as f64 * 8.0 / took.as_secs_f64().max(0.001);
+                let text = format!(
+                    "complete: {} files, {} ({} were here already), in {}, {}",
+                    files.len(),
+                    bytes(last.bytes_done),
+                    bytes(last.bytes_found),
+                    time(*took),
+                    rate(speed)
+                );
+                self.output.tell("complete", &text, json)
+            }
+            ReceiveOutcome::SenderGone => {
+                let reason = last.reason.as_deref().unwrap_or("it fell silent");
+                let text = format!(
+                    "the sender is gone ({reason}); what is here is kept for when it \
+                                    comes back"
+                );
+                self.output.tell("gone", &text, json)
+            }
+            ReceiveOutcome::Failed(reason) => {
+                self.failed += 1;
+                json["reason"] = json!(reason);
+                self.output.warn(&format!("cannot be received: {reason}"))?;
+                self.output.tell("failed", "", json)
+            }
+            ReceiveOutcome::Closed => {
+                self.cut = true;
+                let text = "not complete; what is here is kept for another time";
+                self.output.tell("closed", text, json)
+            }
+        }
+    }
+
+    fn finish(mut self, args: &RecvArgs) -> Result<(), Failure> {
+        let lacking = args.once && self.complete == 0;
+        let good = self.failed == 0 && !self.cut && !lacking;
+        let text = match self.complete {
+            1 => "1 object was received\n".to_string(),
+            count => format!("{count} objects were received\n"),
+        };
+        let json = json!({
+            "ok": good, "complete": self.complete, "failed": self.failed,
+            "given_up": self.given_up,
+        });
+        self.output.result("summary", &text, json)?;
+        if good { Ok(()) } else { Err(Failure::Verdict) }
+    }
+}
+
+/// One object, for programs.
+fn incoming_json(incoming: &Incoming) -> Value {
+    json!({
+        "object": incoming.number,
+        "source": incoming.source.map(|source| source.to_string()),
+        "bytes_total": incoming.bytes_total,
+        "bytes_done": incoming.bytes_done,
+        "bytes_found": incoming.bytes_found,
+        "requests": incoming.requests,
+        "useless_packets": incoming.useless,
+    })
+}
+
+/// Everything for Prometheus.
+fn metrics(registry: &mut Registry, status: &ReceiveStatus) {
+    let sum = |of: fn(&Incoming) -> u64| status.incoming.iter().map(of).sum::<u64>() as f64;
+    for (name, help, value) in [
+        ("objects", "Objects that are being received", status.incoming.len() as f64),
+        ("content_bytes", "Bytes of their content", sum(|i| i.bytes_total.unwrap_or_default())),
+        ("content_done_bytes", "Bytes of that which are here", sum(|i| i.bytes_done)),
+    ] {
+        gauge(registry, name, help, value);
+    }
+    counter(registry, "objects_complete", "Objects that were received whole", status.complete);
+    traffic(registry, &status.traffic, &status.refusals);
+}
+
+/// How often it is looked what has happened.
+const LOOK: WallDuration = WallDuration::from_millis(200);
