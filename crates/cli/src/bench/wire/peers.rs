@@ -93,22 +93,6 @@ pub(super) fn installed(program: &str, package: &str) -> Result<(), String> {
     }
 }
 
-/// Whether this program has a verb.
-pub(super) fn has_verb(verb: &str) -> Result<(), String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let status = Command::new(program)
-        .args([verb, "--help"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .map_err(|error| error.to_string())?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(format!("this build has no `faircast {verb}`")),
-    }
-}
-
 /// Writes a new key for `--key` into a file.
 pub(super) fn make_key(file: &Path) -> Result<(), Failure> {
     let failed = |what: String| Failure::Work(format!("faircast key new: {what}"));

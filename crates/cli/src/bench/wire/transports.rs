@@ -208,13 +208,10 @@ impl Transport {
     pub(super) fn prepare(&self, tools: &Path) -> Result<(), String> {
         match self.program {
             Program::Limit | Program::Copies => Ok(()),
-            Program::Faircast { sealed } => {
-                peers::has_verb("send")?;
-                match sealed && !tools.join(KEY).exists() {
-                    true => peers::make_key(&tools.join(KEY)).map_err(|error| error.to_string()),
-                    false => Ok(()),
-                }
+            Program::Faircast { sealed: true } if !tools.join(KEY).exists() => {
+                peers::make_key(&tools.join(KEY)).map_err(|error| error.to_string())
             }
+            Program::Faircast { .. } => Ok(()),
             Program::Norm { .. } => peers::NORM.compile(tools),
             Program::Uftp(_) => {
                 peers::installed("uftpd", "uftp")?;
@@ -359,6 +356,8 @@ impl Transport {
                 let mut words = strings(&[
                     &this(),
                     "recv",
+                    "--name",
+                    &format!("host-{host}"),
                     "--group",
                     &group,
                     "--interface",
