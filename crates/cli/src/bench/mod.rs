@@ -22,10 +22,17 @@ use crate::error::{Failure, print};
 use crate::interrupt::listen;
 use crate::run::write;
 use runner::{Files, Measured, Plan, Run, Scheme};
-use suite::{RowFile, SuiteFile};
+use suite::{Bundled, RowFile, SuiteFile};
+
+/// The files of the suite `fec`: what parity saves where each receiver loses other packets.
+static FEC: Bundled = Bundled {
+    folder: "scenarios/fec",
+    suite: include_str!("../../../../scenarios/fec/suite.toml"),
+    files: &[("lossy-star.toml", include_str!("../../../../scenarios/fec/lossy-star.toml"))],
+};
 
 /// Suites that come with the program, in the order in which they run.
-const BUNDLED: &[&str] = &["tcp", "fairness"];
+const BUNDLED: &[&str] = &["tcp", "fairness", "fec"];
 
 /// Runs suites, prints their rows, and writes pages where asked to.
 pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
@@ -223,6 +230,10 @@ fn load(name: &str) -> Result<(SuiteFile, Files), Failure> {
         "fairness" => {
             let suite = SuiteFile::parse("scenarios/fairness/suite.toml", fairness::FILES.suite);
             return Ok((suite.map_err(Failure::Usage)?, Files::Bundled(&fairness::FILES)));
+        }
+        "fec" => {
+            let suite = SuiteFile::parse("scenarios/fec/suite.toml", FEC.suite);
+            return Ok((suite.map_err(Failure::Usage)?, Files::Bundled(&FEC)));
         }
         "sim-vs-lab" => {
             let suite = SuiteFile::parse("scenarios/lab/suite.toml", against_sim::FILES.suite);

@@ -115,7 +115,7 @@ fn a_mistake_in_a_suite_is_one_line_and_found_before_anything_runs() {
 #[test]
 fn the_suites_that_come_with_the_program_are_listed_and_can_be_chosen_from() {
     let list = succeed(&["bench", "--list"]);
-    for suite in ["tcp", "fairness", "speed"] {
+    for suite in ["tcp", "fairness", "fec", "speed"] {
         assert!(list.lines().any(|line| line.starts_with(&format!("{suite}: "))), "{list}");
     }
     assert!(list.contains("droplist"), "{list}");
@@ -124,6 +124,15 @@ fn the_suites_that_come_with_the_program_are_listed_and_can_be_chosen_from() {
     let rows = rows["rows"].as_array().unwrap();
     assert!(!rows.is_empty() && rows.iter().all(|row| row["holds"] == true), "{rows:?}");
     assert!(rows.iter().all(|row| row["id"].as_str().unwrap().starts_with("droplist.Reno")));
+}
+
+#[test]
+fn parity_saves_what_follows_from_the_loss_alone() {
+    for only in ["10-", "100-"] {
+        let rows = json(&["bench", "fec", "--seeds", "1", "--only", only, "--json"]);
+        let rows = rows["rows"].as_array().unwrap();
+        assert!(!rows.is_empty() && rows.iter().all(|row| row["holds"] == true), "{rows:?}");
+    }
 }
 
 const JUDGE: &str = r#"name = "judge"
