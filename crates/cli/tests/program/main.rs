@@ -12,6 +12,8 @@ mod manual;
 mod mistakes;
 mod published;
 mod scenarios;
+#[cfg(target_os = "linux")]
+mod soak;
 mod summary;
 
 use std::io::Read;
