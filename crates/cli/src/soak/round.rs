@@ -83,6 +83,8 @@ pub(super) struct Round<'a> {
     again: Vec<(Instant, Who)>,
     /// Senders that have ended with success.
     done: Vec<Who>,
+    /// Whose interface is down: programs cannot start there.
+    cut_off: Vec<Who>,
 }
 
 struct Flood {
@@ -144,6 +146,7 @@ impl<'a> Round<'a> {
             verdict: Verdict { bytes: plan.bytes, ..Verdict::default() },
             again: Vec::new(),
             done: Vec::new(),
+            cut_off: Vec::new(),
         };
         for who in Who::all(receivers).into_iter().filter(|who| *who != Who::Outsider) {
             let arguments = round.arguments(who);
@@ -276,6 +279,10 @@ impl<'a> Round<'a> {
             Action::Stop(who, false) => program(&mut self.programs, who).signal(Signal::SIGCONT),
             Action::Interface(who, up) => {
                 field.set_interface(who.node(), up).map_err(failed)?;
+                match up {
+                    true => self.cut_off.retain(|other| *other != who),
+                    false => self.cut_off.push(who),
+                }
             }
             Action::Noise(true) => self.flood = Some(self.start_flood().map_err(failed)?),
             Action::Noise(false) => self.end_flood(),
@@ -291,6 +298,8 @@ impl<'a> Round<'a> {
             let (who, name) = (*who, who.name());
             match who {
                 Who::Sender | Who::Second if status == 0 => self.done.push(who),
+                // Without an interface nothing can begin; it is tried again.
+                _ if self.cut_off.contains(&who) => self.again.push((now + AGAIN, who)),
                 // A sender that has waited for somebody for too long says so with status 1, and is
                 // started again, as its owner would. Whoever was killed and came back is somebody
                 // else to it.
@@ -382,6 +391,7 @@ impl<'a> Round<'a> {
     fn start_flood(&self) -> io::Result<Flood> {
         let noise = Noise {
             seed: self.seed,
+            forges: self.key.is_some(),
             own: Field::address(Who::Outsider.node()),
             group: SocketAddrV4::new(Field::group(), PORT),
             sender: SocketAddrV4::new(Field::address(Who::Sender.node()), PORT),
