@@ -207,8 +207,8 @@ fn line(row: &Row, index: usize) -> String {
         memory_bytes >> 20,
         row.faults.join(" ")
     );
-    for problem in &row.verdict.problems {
-        let _ = writeln!(line, "      {problem}");
+    for said in row.verdict.notes.iter().chain(&row.verdict.problems) {
+        let _ = writeln!(line, "      {said}");
     }
     if !row.holds {
         let _ = writeln!(line, "      again: sudo {}", row.again);

@@ -18,6 +18,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// What it does.
 pub(super) struct Noise {
     pub(super) seed: u64,
+    /// Whether it sends what it has heard as it was, or so changed that a checksum may miss it. A
+    /// session without a key is open to that, as docs/security.md says.
+    pub(super) forges: bool,
     pub(super) own: Ipv4Addr,
     pub(super) group: SocketAddrV4,
     pub(super) sender: SocketAddrV4,
@@ -56,7 +59,7 @@ impl Noise {
                 }
             }
             for _ in 0..BURST {
-                let packet = packet(&heard, &mut rng);
+                let packet = packet(&heard, self.forges, &mut rng);
                 let to = if rng.chance(0.5) { self.group } else { self.sender };
                 // A full queue is no matter.
                 sent.fetch_add(u64::from(socket.send_to(&packet, to).is_ok()), Ordering::Relaxed);
@@ -67,11 +70,19 @@ impl Noise {
 }
 
 /// A packet to send: of random bytes, as it was heard, or heard and changed.
-fn packet(heard: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
+fn packet(heard: &[Vec<u8>], forges: bool, rng: &mut Rng) -> Vec<u8> {
     if heard.is_empty() || rng.chance(0.3) {
         return (0..rng.below(1400)).map(|_| rng.bits() as u8).collect();
     }
     let mut packet = heard[rng.below(heard.len() as u64) as usize].clone();
+    if !forges {
+        // One flipped bit, which no checksum misses.
+        let bit = rng.below(packet.len().max(1) as u64 * 8);
+        if let Some(byte) = packet.get_mut((bit / 8) as usize) {
+            *byte ^= 1 << (bit % 8);
+        }
+        return packet;
+    }
     match rng.below(4) {
         0 => {}
         1 => packet.truncate(rng.below(packet.len() as u64 + 1) as usize),

@@ -26,6 +26,11 @@ use crate::interrupt::interrupted;
 const PORT: u16 = 7500;
 /// How long everything may take to converge once it is left in peace.
 const PEACE_MAX: WallDuration = WallDuration::from_secs(180);
+/// How long a sender waits for somebody who is silent: longer than an interface is down, so that
+/// it is seldom asked to, and shorter than the peace.
+const GIVE_UP: &str = "20s";
+/// How often senders may have given somebody up before it counts as a failure.
+const GIVE_UPS_MAX: usize = 3;
 /// How long a program may take to end when it is asked to.
 const FAREWELL_MAX: WallDuration = WallDuration::from_secs(15);
 /// How long a program that has ended by itself is left alone before it is started again.
@@ -42,6 +47,8 @@ const FULL_DISK_BYTES: u64 = 2 << 20;
 pub(super) struct Verdict {
     /// What went wrong that may not; empty where the round holds.
     pub(super) problems: Vec<String>,
+    /// What went on that may, but that somebody may want to know.
+    pub(super) notes: Vec<String>,
     /// Seconds that it took, from the start of the programs until everybody had everything.
     pub(super) seconds: f64,
     /// Bytes that each receiver got.
@@ -76,6 +83,8 @@ pub(super) struct Round<'a> {
     again: Vec<(Instant, Who)>,
     /// Senders that have ended with success.
     done: Vec<Who>,
+    /// Whose interface is down: programs cannot start there.
+    cut_off: Vec<Who>,
 }
 
 struct Flood {
@@ -137,6 +146,7 @@ impl<'a> Round<'a> {
             verdict: Verdict { bytes: plan.bytes, ..Verdict::default() },
             again: Vec::new(),
             done: Vec::new(),
+            cut_off: Vec::new(),
         };
         for who in Who::all(receivers).into_iter().filter(|who| *who != Who::Outsider) {
             let arguments = round.arguments(who);
@@ -219,7 +229,6 @@ impl<'a> Round<'a> {
             Who::Sender | Who::Second => {
                 let what = path(if who == Who::Sender { "first" } else { "second" });
                 let names = path("names.txt");
-                // Longer than anybody is ever stopped, so that nobody is given up.
                 words(&[
                     "send",
                     &what,
@@ -228,7 +237,7 @@ impl<'a> Round<'a> {
                     "--receivers",
                     &names,
                     "--give-up",
-                    "90s",
+                    GIVE_UP,
                 ])
             }
             _ => words(&[
@@ -270,6 +279,10 @@ impl<'a> Round<'a> {
             Action::Stop(who, false) => program(&mut self.programs, who).signal(Signal::SIGCONT),
             Action::Interface(who, up) => {
                 field.set_interface(who.node(), up).map_err(failed)?;
+                match up {
+                    true => self.cut_off.retain(|other| *other != who),
+                    false => self.cut_off.push(who),
+                }
             }
             Action::Noise(true) => self.flood = Some(self.start_flood().map_err(failed)?),
             Action::Noise(false) => self.end_flood(),
@@ -285,12 +298,18 @@ impl<'a> Round<'a> {
             let (who, name) = (*who, who.name());
             match who {
                 Who::Sender | Who::Second if status == 0 => self.done.push(who),
-                // A sender that could not reach everybody in time is started again, as its owner
-                // would; in peace it has no reason.
+                // Without an interface nothing can begin; it is tried again.
+                _ if self.cut_off.contains(&who) => self.again.push((now + AGAIN, who)),
+                // A sender that has waited for somebody for too long says so with status 1, and is
+                // started again, as its owner would. Whoever was killed and came back is somebody
+                // else to it.
                 Who::Sender | Who::Second => {
-                    if !disturbed {
-                        let problem = format!("{name} ended with status {status} in peace");
-                        self.verdict.problems.push(problem);
+                    let said = format!("{name} ended with status {status} and was started again");
+                    let told = &mut self.verdict;
+                    if status == 1 && (disturbed || told.notes.len() < GIVE_UPS_MAX) {
+                        told.notes.push(said);
+                    } else {
+                        told.problems.push(said);
                     }
                     self.again.push((now + AGAIN, who));
                 }
@@ -372,6 +391,7 @@ impl<'a> Round<'a> {
     fn start_flood(&self) -> io::Result<Flood> {
         let noise = Noise {
             seed: self.seed,
+            forges: self.key.is_some(),
             own: Field::address(Who::Outsider.node()),
             group: SocketAddrV4::new(Field::group(), PORT),
             sender: SocketAddrV4::new(Field::address(Who::Sender.node()), PORT),

@@ -13,6 +13,8 @@ mod manual;
 mod mistakes;
 mod published;
 mod scenarios;
+#[cfg(target_os = "linux")]
+mod soak;
 mod summary;
 
 use std::io::Read;

@@ -1,0 +1,109 @@
+//! Real programs while everything around them goes wrong: a short soak, each fault alone, and the
+//! words of the verb. What needs root says so where it has none.
+
+use std::os::unix::fs::MetadataExt as _;
+
+use serde_json::Value;
+
+use super::{Ended, run_within};
+
+fn is_root() -> bool {
+    let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    if !root {
+        eprintln!("skipped: network namespaces need root");
+    }
+    root
+}
+
+/// Runs rounds and checks what every one of them says.
+fn soak(limit_s: u64, arguments: &[&str]) -> Vec<Value> {
+    let all: Vec<&str> = ["soak", "--json"].iter().chain(arguments).copied().collect();
+    let Ended { code, out, err } = run_within(limit_s, &all);
+    let document: Value =
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}\n{err}"));
+    let rounds = document["rounds"].as_array().unwrap().clone();
+    for round in &rounds {
+        let problems = &round["problems"];
+        assert_eq!(round["holds"], true, "sudo {}\n{problems:#}", round["again"]);
+        assert!(round["starts"].as_u64() > Some(2), "programs ran: {round:#}");
+    }
+    assert_eq!((code, &document["holds"]), (Some(0), &Value::Bool(true)), "{err}");
+    rounds
+}
+
+#[test]
+fn each_fault_alone_loses_nothing() {
+    if !is_root() {
+        return;
+    }
+    // Hosts of different rounds know nothing of each other, and mostly wait.
+    for together in FAULTS.chunks(4) {
+        std::thread::scope(|scope| {
+            for (fault, figure) in together {
+                scope.spawn(move || alone(fault, figure));
+            }
+        });
+    }
+}
+
+/// One round with one fault.
+fn alone(fault: &str, figure: &str) {
+    let small = ["--seed", "1", "--rounds", "1", "--receivers", "2", "--size", "4 MB"];
+    let rounds = soak(300, &[&["--only", fault], &small[..]].concat());
+    let happened = rounds[0][figure].as_u64().unwrap();
+    // Two receivers and a sender run in every round.
+    let without = match (fault, figure) {
+        ("stop-receiver" | "interface", _) => 2,
+        (_, "starts") => 3,
+        _ => 0,
+    };
+    assert!(happened > without, "{fault}: it happened: {:#}", rounds[0]);
+}
+
+/// Every fault, and a figure that is zero where it does not happen; of programs that are started
+/// again or more, the number of starts is checked for all.
+const FAULTS: [(&str, &str); 16] = [
+    ("loss", "lost_packets"),
+    ("burst-loss", "lost_packets"),
+    ("reorder", "delayed_packets"),
+    ("duplicate", "duplicated_packets"),
+    ("corrupt", "corrupted_packets"),
+    ("outage", "lost_packets"),
+    ("kill-receiver", "starts"),
+    ("kill-sender", "starts"),
+    ("stop-receiver", "starts"),
+    ("join-leave", "starts"),
+    ("interface", "starts"),
+    ("second-sender", "starts"),
+    ("read-only", "starts"),
+    ("full-disk", "starts"),
+    ("noise", "noise_packets"),
+    ("clock", "starts"),
+];
+
+#[test]
+fn a_short_soak_loses_nothing_sealed_or_not() {
+    if !is_root() {
+        return;
+    }
+    for key in [&[][..], &["--key"]] {
+        let arguments = ["--seed", "1", "--rounds", "1", "--receivers", "3", "--size", "6 MB"];
+        soak(300, &[&arguments[..], key].concat());
+    }
+}
+
+#[test]
+fn mistakes_say_what_is_allowed() {
+    for (arguments, want) in [
+        (&["--only", "fire"][..], "kill-receiver"),
+        (&["--duration", "10"], "has no unit"),
+        (&["--receivers", "0"], "1..=32"),
+        (&["--rounds", "0"], "1.."),
+        (&["--size", "much"], "a size"),
+    ] {
+        let all: Vec<&str> = ["soak"].iter().chain(arguments).copied().collect();
+        let Ended { code, err, .. } = run_within(10, &all);
+        assert_eq!(code, Some(2), "{arguments:?}: {err}");
+        assert!(err.contains(want), "{arguments:?}: {err}");
+    }
+}
