@@ -146,7 +146,12 @@ const SYMBOL_BYTES: u16 = 1420;
 
 /// The recommended settings, but for slow start: up to a window of 4, as OpenPGM has it.
 fn pgmcc() -> PgmccConfig {
-    PgmccConfig { slow_start_threshold: 4.0, ..PgmccConfig::profile(Profile::Improved) }
+    PgmccConfig {
+        slow_start_threshold: 4.0,
+        // A machine that is busy with other things must not look like a path that has failed.
+        timeout_min: Duration::from_secs(5),
+        ..PgmccConfig::profile(Profile::Improved)
+    }
 }
 
 fn start<M: Machine + 'static>(

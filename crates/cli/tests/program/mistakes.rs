@@ -134,7 +134,10 @@ fn a_mistake_in_the_arguments_is_named_with_what_is_allowed() {
         (&["run", good, "--on", "mars"], "possible values: sim, lab"),
         (&["run", good, "--out", &below], "a-file/out: the folder cannot be made"),
         (&["run"], "<FILE>"),
-        (&["bench", "nosuch"], "no suite is called \"nosuch\"; there are tcp, fairness, speed"),
+        (
+            &["bench", "nosuch"],
+            "no suite is called \"nosuch\"; there are tcp, fairness, fec, speed",
+        ),
         (&["bench", "none.toml"], "none.toml: cannot be read"),
         // Not after the minutes of the suite before it.
         (&["bench", "tcp", "nosuch"], "no suite is called \"nosuch\""),
