@@ -11,7 +11,7 @@ const REPEAT_MIN: Duration = Duration::from_millis(500);
 const REPEAT_MAX: Duration = Duration::from_secs(8);
 
 /// Over so long the first messages of those spread who hear of the source at one moment.
-const JOIN_SPREAD: Duration = Duration::from_millis(200);
+const JOIN_SPREAD: Duration = Duration::from_millis(50);
 
 /// How often the last word of a receiver is said to a source that does not answer.
 const LAST_WORDS_MAX: u32 = 10;
@@ -161,6 +161,14 @@ impl Membership {
         }
         self.said = self.said.saturating_add(1);
         false
+    }
+
+    /// It is to end: a last word that is planned and was never said is said now.
+    pub(super) fn hurry(&mut self, cx: &mut Cx<'_>) {
+        if self.is_last_word() && self.said == 0 && self.next_at.is_some() {
+            self.next_at = Some(cx.now);
+            self.on_timeout(cx);
+        }
     }
 
     /// It goes; nobody waits for an answer.
