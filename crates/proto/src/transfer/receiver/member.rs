@@ -209,3 +209,26 @@ impl Membership {
 
 /// A source that asks for rarer words than this is wrong.
 const INTERVAL_MAX: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faircast_base::{NullTrace, Purpose, Rng};
+
+    #[test]
+    fn who_is_closed_in_the_moment_in_which_it_is_done_says_so() {
+        let mut rng = Rng::new(1, NodeId(4), Purpose::Machine(0));
+        let mut cx = Cx { now: Time::ZERO, rng: &mut rng, trace: &mut NullTrace };
+        let mut member = Membership::new(1, NodeId(4), String::new());
+        member.join(&mut cx);
+        member.hurry(&mut cx);
+        assert!(!member.has_due(), "only what is last is said at once");
+        member.claim(&mut cx, Claim::Done, String::new());
+        member.hurry(&mut cx);
+        let message = member.take_due(10).expect("it is due");
+        assert_eq!((message.claim, message.ask), (Claim::Done, true));
+        assert!(member.next_timeout().is_some(), "and repeated until it is answered");
+        member.hurry(&mut cx);
+        assert!(!member.has_due(), "but not each time");
+    }
+}
