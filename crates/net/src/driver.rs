@@ -33,6 +33,8 @@ pub struct Driver<M> {
     waker: Waker<M>,
     /// Drops that the two sockets have counted.
     overflowed: [u32; 2],
+    /// Whether there is something to read: at the node's socket, and at the group's.
+    readable: [bool; 2],
     /// Sessions that the application left alone, and when.
     declined: Vec<(Tsi, Time)>,
     tick_at: Time,
@@ -75,6 +77,7 @@ impl<M: Machine> Driver<M> {
             orders,
             waker,
             overflowed: [0; 2],
+            readable: [false; 2],
             declined: Vec::new(),
             tick_at: Time::ZERO,
             maintain_at: Time::ZERO + MAINTENANCE,
@@ -233,6 +236,10 @@ impl<M: Machine> Driver<M> {
             Err(error) => return Err(NetError::socket("wait for packets", error)),
         }
         live.counters.wakeups += 1;
+        // Errors too are fetched by reading.
+        let other = PollFlags::POLLIN | PollFlags::POLLERR | PollFlags::POLLHUP;
+        let ready = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| events.intersects(other));
+        self.readable = [ready(&all[1]), count == 3 && ready(&all[2])];
         if all[0].any().unwrap_or(false) {
             self.orders.hush();
         }
@@ -242,6 +249,9 @@ impl<M: Machine> Driver<M> {
     /// Takes what has come to both sockets, within bounds, so that timers have their turn.
     fn receive_all(&mut self, app: &mut dyn App<M>) -> Result<(), NetError> {
         for group in [true, false] {
+            if !self.readable[usize::from(group)] {
+                continue;
+            }
             for _ in 0..RECEIVE_CALLS_MAX {
                 let Live { sockets, counters, .. } = &mut self.live;
                 let socket = if group { sockets.group.as_ref() } else { Some(&sockets.node) };

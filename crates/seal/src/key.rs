@@ -4,8 +4,10 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use aws_lc_rs::{digest, hkdf, rand};
+use aws_lc_rs::{digest, hkdf};
 use zeroize::Zeroizing;
+
+use crate::random::fill_random;
 
 /// The secret that all members of a group share: 256 bits. Whoever has it can read what the group
 /// sends and speak as any of its members.
@@ -71,7 +73,7 @@ impl GroupKey {
     /// The system gives none.
     pub fn random() -> Result<Self, KeyError> {
         let mut bytes = Zeroizing::new([0; KEY_BYTES]);
-        rand::fill(&mut bytes[..]).map_err(|_| KeyError::Random)?;
+        fill_random(&mut bytes[..]).map_err(|_| KeyError::Random)?;
         Ok(Self(bytes))
     }
 

@@ -10,6 +10,7 @@ mod file;
 mod header;
 mod key;
 mod peers;
+mod random;
 mod seal;
 mod traffic;
 mod window;

@@ -3,13 +3,13 @@
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
-use aws_lc_rs::rand;
 use lru::LruCache;
 
 use crate::budget::Budget;
 use crate::header::{Header, KeyHint, NoHeader, Role, Salt};
 use crate::key::GroupKey;
 use crate::peers::{PEERS_MAX, Peer, PeerKey, Peers};
+use crate::random::fill_random;
 use crate::traffic::{PACKETS_PER_KEY, SessionSecret, TrafficKey};
 use crate::window::{Stale, Window};
 
@@ -289,7 +289,7 @@ impl From<Stale> for Refusal {
 
 fn random<const N: usize>() -> Result<[u8; N], SealError> {
     let mut bytes = [0; N];
-    rand::fill(&mut bytes).map_err(|_| SealError::Random)?;
+    fill_random(&mut bytes).map_err(|_| SealError::Random)?;
     Ok(bytes)
 }
 

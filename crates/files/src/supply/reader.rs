@@ -23,6 +23,8 @@ const AHEAD: u32 = 12;
 const BEHIND: u32 = 4;
 /// A sender that has not moved for so long leaves the disk to hashing.
 const IDLE: Duration = Duration::from_millis(100);
+/// A sender that has not begun gets so long, since what is hashed before is read twice.
+const IDLE_FIRST: Duration = Duration::from_millis(500);
 
 /// What the sender, the thread and those who watch share.
 #[derive(Debug)]
@@ -45,6 +47,8 @@ struct State {
     /// The sender's chunk.
     at: u32,
     moved_at: Option<Instant>,
+    /// Since when a sender that has not moved is waited for.
+    since: Instant,
     /// By chunk.
     hashed: Bits,
     /// No chunk below is without hash.
@@ -74,6 +78,7 @@ impl Shared {
             cache: Vec::new(),
             at: 0,
             moved_at: None,
+            since: Instant::now(),
             hashed: Bits::new(chunks.count()),
             hashed_below: 0,
             table: Table::new(layout.digest_bytes(), &std::env::temp_dir())?,
@@ -248,12 +253,16 @@ impl Shared {
             }
         }
         let todo = (state.hashed_below < count).then_some(state.hashed_below);
-        let idle = state.moved_at.map_or(IDLE, |at| at.elapsed());
+        let (since, patience) = match state.moved_at {
+            Some(at) => (at, IDLE),
+            None => (state.since, IDLE_FIRST),
+        };
+        let idle = since.elapsed();
         match todo {
             // What the sender has left out, or will not come to soon. What lies before it and is
             // still to be sent waits, since it would be read twice.
-            Some(chunk) if chunk < state.at || idle >= IDLE => Task::Hash(chunk),
-            Some(_) => Task::Wait(Some(IDLE - idle)),
+            Some(chunk) if chunk < state.at || idle >= patience => Task::Hash(chunk),
+            Some(_) => Task::Wait(Some(patience - idle)),
             None => Task::Wait(None),
         }
     }

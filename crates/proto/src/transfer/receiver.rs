@@ -43,8 +43,9 @@ pub struct ObjectReceiver<F: ReceiverFeedback> {
     blocks: Blocks,
     asks: Asks,
     member: Membership,
-    /// When the store is asked again.
+    /// When the store is asked again, and how long the wait for that is.
     poll_at: Option<Time>,
+    poll_wait: Duration,
     /// How often a part came that was not what had been announced.
     mismatches: u32,
     bytes_found: u64,
@@ -113,6 +114,7 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
             asks: Asks::new(&config),
             member: Membership::new(setup.id, setup.node, setup.name),
             poll_at: None,
+            poll_wait: POLL_MIN,
             mismatches: 0,
             bytes_found: 0,
             counts: Counts::default(),
@@ -198,13 +200,14 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
             return self.mismatch(cx, Part::Manifest);
         }
         self.phase = Phase::Opening;
+        self.poll_wait = POLL_MIN;
         self.poll_open(cx)
     }
 
     fn poll_open(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
         let found = match self.store.open()? {
             StoreProgress::Pending => {
-                self.poll_at = Some(cx.now + POLL_INTERVAL);
+                self.poll_later(cx.now);
                 return Ok(());
             }
             StoreProgress::Done(found) => found,
@@ -225,6 +228,11 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         Ok(())
     }
 
+    fn poll_later(&mut self, now: Time) {
+        self.poll_at = Some(now + self.poll_wait);
+        self.poll_wait = (self.poll_wait * 2).min(POLL_MAX);
+    }
+
     fn check_digests(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
         let Some(object) = self.object else { return Ok(()) };
         if object.layout.len(Part::Digests) > 0
@@ -234,13 +242,14 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
             return self.mismatch(cx, Part::Digests);
         }
         self.phase = Phase::Verifying;
+        self.poll_wait = POLL_MIN;
         self.asks.clear();
         self.poll_verify(cx)
     }
 
     fn poll_verify(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
         match self.store.verify()? {
-            StoreProgress::Pending => self.poll_at = Some(cx.now + POLL_INTERVAL),
+            StoreProgress::Pending => self.poll_later(cx.now),
             StoreProgress::Done(Verdict::Intact) => {
                 self.poll_at = None;
                 self.phase = Phase::Done;
@@ -381,6 +390,7 @@ impl<F: ReceiverFeedback> Machine for ObjectReceiver<F> {
                 self.member.leave(cx);
             }
         }
+        self.member.hurry(cx);
         // What it owes is said first: see `poll_transmit`.
         if !self.member.has_due() {
             self.rest(cx);
@@ -442,8 +452,10 @@ impl<F: ReceiverFeedback<Report: Send> + Send> Transfer for ObjectReceiver<F> {
     }
 }
 
-/// How often the store is asked whether it has come to its end.
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// How soon and, in the end, how often a store is asked whether it has come to its end: little is
+/// found or compared in a moment, and much takes long.
+const POLL_MIN: Duration = Duration::from_millis(1);
+const POLL_MAX: Duration = Duration::from_millis(20);
 
 /// How much of a part is hashed at once.
 const HASHED_AT_ONCE: u64 = 1 << 16;

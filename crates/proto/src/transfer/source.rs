@@ -344,6 +344,11 @@ impl<C: SenderControl> Machine for ObjectSource<C> {
             return Some(transmit);
         }
         if self.phase == Phase::Serving {
+            let exhausted = self.pgm.packets().is_exhausted();
+            // When they are all that is left to send, they are not left to the next tick.
+            if exhausted && self.pgm.packets_mut().poll_digests() {
+                self.pgm.announce_now(cx.now);
+            }
             self.tell_exhausted(cx.now);
             return self.pgm.poll_transmit(cx, buf);
         }

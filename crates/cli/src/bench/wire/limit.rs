@@ -12,6 +12,7 @@ use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{setsockopt, sockopt};
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -30,6 +31,9 @@ pub(crate) struct End {
     pub(super) port: u16,
     pub(super) bytes: u64,
     pub(super) receivers: u32,
+    /// Whether buffers are as large as those of `faircast send`, which takes privilege; else they
+    /// are those that every program has.
+    pub(super) forced: bool,
 }
 
 /// Bytes of a datagram: an Ethernet packet less the headers of IP and UDP, and of PGM or what else
@@ -39,8 +43,9 @@ pub(super) const PAYLOAD: usize = 1456;
 /// Datagrams in a batch: as many as go into the 64 KB that segmentation offload takes.
 const BATCH: usize = 44;
 
-/// Wanted of the kernel; it gives at most net.core.rmem_max.
-const SOCKET_BUFFER: usize = 4 << 20;
+/// Wanted of the kernel where it is forced: what `faircast` asks for.
+const RECEIVE_BUFFER: usize = 8 << 20;
+const SEND_BUFFER: usize = 4 << 20;
 
 /// Acknowledgements in a window, so that the sender need not stop.
 const ACKS_PER_WINDOW: u64 = 8;
@@ -56,7 +61,7 @@ const ACK_LEN: usize = 16;
 
 /// Sends, until every receiver has acknowledged everything.
 pub(super) fn send(end: &End) -> Result<(), Failure> {
-    let socket = open(end.here, end.port + 1)?;
+    let socket = open(end.here, end.port + 1, end.forced)?;
     let state = UdpSocketState::new(UdpSockRef::from(&socket)).map_err(failed)?;
     let total = datagrams(end.bytes);
     let mut receivers = Receivers { known: BTreeMap::new(), wanted: end.receivers as usize };
@@ -95,7 +100,7 @@ pub(super) fn send(end: &End) -> Result<(), Failure> {
 
 /// Receives until everything has come. A gap is a failure: nothing is repaired.
 pub(super) fn receive(end: &End) -> Result<(), Failure> {
-    let socket = open(Ipv4Addr::UNSPECIFIED, end.port)?;
+    let socket = open(Ipv4Addr::UNSPECIFIED, end.port, end.forced)?;
     socket.join_multicast_v4(&end.group, &end.here).map_err(failed)?;
     receive_on(&socket, end)
 }
@@ -205,10 +210,13 @@ fn acknowledge(
     }
 }
 
-fn open(address: Ipv4Addr, port: u16) -> Result<UdpSocket, Failure> {
+fn open(address: Ipv4Addr, port: u16, forced: bool) -> Result<UdpSocket, Failure> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).map_err(failed)?;
-    socket.set_recv_buffer_size(SOCKET_BUFFER).map_err(failed)?;
-    socket.set_send_buffer_size(SOCKET_BUFFER).map_err(failed)?;
+    if forced {
+        let refused = |error: nix::Error| failed(error.into());
+        setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).map_err(refused)?;
+        setsockopt(&socket, sockopt::SndBufForce, &SEND_BUFFER).map_err(refused)?;
+    }
     if !address.is_unspecified() {
         socket.set_multicast_if_v4(&address).map_err(failed)?;
         socket.set_multicast_loop_v4(false).map_err(failed)?;
@@ -254,11 +262,19 @@ mod tests {
         // that of the acknowledgements, so both must be free.
         let (port, socket) = std::iter::repeat_with(|| {
             let free = UdpSocket::bind((here, 0)).unwrap().local_addr().unwrap().port();
-            open(here, free - 1).map(|socket| (free - 1, socket))
+            open(here, free - 1, false).map(|socket| (free - 1, socket))
         })
         .find_map(Result::ok)
         .unwrap();
-        let end = End { here, sender: here, group: here, port, bytes: 3 << 20, receivers: 1 };
+        let end = End {
+            here,
+            sender: here,
+            group: here,
+            port,
+            bytes: 3 << 20,
+            receivers: 1,
+            forced: false,
+        };
         let receiver = end.clone();
         let receiving = std::thread::spawn(move || receive_on(&socket, &receiver));
         assert!(send(&end).is_ok());

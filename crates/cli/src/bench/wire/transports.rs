@@ -38,7 +38,9 @@ pub(super) struct Transport {
 /// Which programs, with which settings.
 #[derive(Clone, Copy, Debug)]
 enum Program {
-    Limit,
+    Limit {
+        forced: bool,
+    },
     Faircast {
         sealed: bool,
     },
@@ -66,7 +68,14 @@ pub(super) const TRANSPORTS: &[Transport] = &[
         id: "limit",
         title: "bare multicast, a window of acknowledgements, GSO and GRO",
         kind: Kind::Limit,
-        program: Program::Limit,
+        program: Program::Limit { forced: false },
+        uplink: false,
+    },
+    Transport {
+        id: "limit-forced",
+        title: "the same with socket buffers as large as those of faircast send",
+        kind: Kind::Limit,
+        program: Program::Limit { forced: true },
         uplink: false,
     },
     Transport {
@@ -207,7 +216,7 @@ impl Transport {
     /// be measured here.
     pub(super) fn prepare(&self, tools: &Path) -> Result<(), String> {
         match self.program {
-            Program::Limit | Program::Copies => Ok(()),
+            Program::Limit { .. } | Program::Copies => Ok(()),
             Program::Faircast { sealed: true } if !tools.join(KEY).exists() => {
                 peers::make_key(&tools.join(KEY)).map_err(|error| error.to_string())
             }
@@ -245,7 +254,7 @@ impl Transport {
         let group = format!("{GROUP}:{PORT}");
         let port = PORT.to_string();
         let words = match self.program {
-            Program::Limit => own(&Case::LimitSend(limit_end(place, 1))),
+            Program::Limit { forced } => own(&Case::LimitSend(limit_end(place, 1, forced))),
             Program::Copies => own(&Case::CopySend(copy_end(place, place.file.into()))),
             Program::Faircast { sealed } => {
                 let mut words = strings(&[
@@ -350,7 +359,9 @@ impl Transport {
         let copy = text(&copy);
         let done = Some(place.done(host));
         let (words, done) = match self.program {
-            Program::Limit => (own(&Case::LimitReceive(limit_end(place, host))), None),
+            Program::Limit { forced } => {
+                (own(&Case::LimitReceive(limit_end(place, host, forced))), None)
+            }
             Program::Copies => (own(&Case::CopyReceive(copy_end(place, copy.into()))), None),
             Program::Faircast { sealed } => {
                 let mut words = strings(&[
@@ -434,7 +445,7 @@ fn key(place: &Place<'_>, sealed: bool) -> Vec<String> {
     }
 }
 
-fn limit_end(place: &Place<'_>, host: u32) -> limit::End {
+fn limit_end(place: &Place<'_>, host: u32, forced: bool) -> limit::End {
     limit::End {
         here: address(place, host),
         sender: address(place, 1),
@@ -442,6 +453,7 @@ fn limit_end(place: &Place<'_>, host: u32) -> limit::End {
         port: PORT,
         bytes: place.bytes,
         receivers: place.network.receivers().count() as u32,
+        forced,
     }
 }
 

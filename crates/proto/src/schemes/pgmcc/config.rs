@@ -159,6 +159,8 @@ pub struct PgmccConfig {
     pub loss_event_time: Duration,
     /// Later packets that must have arrived before a receiver counts one as lost; at least 1.
     pub reorder_tolerance: u32,
+    /// Data packets handled in one moment that an acker acknowledges together; 1 to 16.
+    pub ack_every: u32,
     /// How receivers answer a call for an election.
     pub election_reply: ElectionReply,
     /// The longest wait before that answer.
@@ -227,6 +229,7 @@ impl PgmccConfig {
             // hides how much they lose where packets are many; this one joins bursts only.
             loss_event_time: Duration::from_millis(10),
             reorder_tolerance: 3,
+            ack_every: 1,
             election_reply: ElectionReply::Ack,
             election_backoff: Duration::from_millis(50), // src: openpgm samples
             speak_up: true,
@@ -370,6 +373,7 @@ impl PgmccConfig {
         set(&mut self.loss_gain, options.float("loss_gain"));
         set(&mut self.loss_event_time, options.duration("loss_event_time"));
         set(&mut self.reorder_tolerance, whole(options, "reorder_tolerance"));
+        set(&mut self.ack_every, whole(options, "ack_every"));
         set(&mut self.election_backoff, options.duration("election_backoff"));
         set(&mut self.speak_up, options.bool("speak_up"));
     }

@@ -103,6 +103,12 @@ pub const OPTIONS: &[OptionSpec] = &[
     ),
     float("window_max", (2.0, 30_000.0), "10000.0", "The greatest window in packets"),
     whole(
+        "ack_every",
+        (1, 16),
+        "1",
+        "Data packets handled in one moment that an acker acknowledges together; live transfers: 8",
+    ),
+    whole(
         "loss_threshold",
         (1, 30),
         "3",

@@ -27,6 +27,8 @@ pub struct PgmccReceiver {
     /// The latest original's number and timestamp, and when it came.
     stamp: Option<Stamp>,
     acks_due: u32,
+    /// Since when acknowledgements are held back for others of the same moment.
+    ack_held: Option<Time>,
     nak_due: bool,
     /// When to answer the call for an election.
     election: Option<Time>,
@@ -53,6 +55,7 @@ impl PgmccReceiver {
             node,
             stamp: None,
             acks_due: 0,
+            ack_held: None,
             nak_due: false,
             election: None,
             own_report: None,
@@ -92,6 +95,11 @@ impl PgmccReceiver {
                 self.election = None;
                 if node == self.node {
                     self.acks_due = (self.acks_due + 1).min(ACKS_MAX);
+                    if self.config.ack_every > 1 {
+                        // A timer for this moment ends it when the packets of the moment are
+                        // handled.
+                        self.ack_held.get_or_insert(cx.now);
+                    }
                 }
             }
             None if self.election.is_none() && !arrival.repair => {
@@ -152,12 +160,15 @@ impl ReceiverFeedback for PgmccReceiver {
 
     fn poll_report(&mut self, cx: &mut Cx<'_>) -> Option<(Audience, PgmccReport)> {
         // Asked after every packet, and mostly in vain.
-        if self.acks_due == 0 && !self.nak_due {
+        let held = self.ack_held.is_some() && self.acks_due < self.config.ack_every;
+        if (self.acks_due == 0 || held) && !self.nak_due {
             return None;
         }
         let report = self.report(cx.now, self.meter.loss())?;
-        if self.acks_due > 0 {
-            self.acks_due -= 1;
+        if self.acks_due > 0 && !held {
+            // One bitmap says what all of them would.
+            self.acks_due = if self.config.ack_every > 1 { 0 } else { self.acks_due - 1 };
+            self.ack_held = None;
             return Some((Audience::SenderAck, report));
         }
         if self.nak_due {
@@ -174,6 +185,9 @@ impl ReceiverFeedback for PgmccReceiver {
     }
 
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {
+        if self.ack_held.is_some_and(|at| at <= cx.now) {
+            self.ack_held = None;
+        }
         if self.election.is_some_and(|at| at <= cx.now) {
             self.election = None;
             match self.config.election_reply {
@@ -195,6 +209,9 @@ impl ReceiverFeedback for PgmccReceiver {
 
     fn next_timeout(&self) -> Option<Time> {
         let mut next = self.election.unwrap_or(Time::MAX);
+        if let Some(at) = self.ack_held {
+            next = next.min(at);
+        }
         if let Some(at) = self.own_report {
             next = next.min(at);
         }

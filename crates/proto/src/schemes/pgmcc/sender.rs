@@ -355,8 +355,14 @@ impl PgmccSender {
     fn mark_received(&mut self, from: NodeId, from_acker: bool, vector: AckVector) -> u32 {
         let all = from_acker && self.config.bitmap_scope == BitmapScope::All;
         let mut marked = 0;
+        // Most of what a bitmap shows was shown before.
+        let unsettled = self.ledger.unsettled();
         for offset in (0..32).filter(|offset| vector.bitmap >> offset & 1 == 1) {
             let seq = vector.highest - offset;
+            let joined = self.acker.as_ref().and_then(|acker| acker.joined);
+            if seq.before(unsettled) && joined.is_some_and(|joined| !seq.before(joined)) {
+                continue;
+            }
             let Some(sent) = self.ledger.get(seq) else { continue };
             // Packets that called for an acker are in the care of whoever answered.
             if all || sent.acker == Some(from) || from_acker && sent.acker.is_none() {

@@ -125,6 +125,14 @@ impl Asks {
         }
     }
 
+    /// Requests are heard from now on. What has waited for that waits no longer: those who join are
+    /// welcomed one after the other, and so are spread already.
+    pub(super) fn on_welcome(&mut self, now: Time) {
+        if self.run_asked.times == 0 && self.run_wait.is_some() {
+            self.run_wait = Some(now);
+        }
+    }
+
     /// A packet of the sweep came, sent after all that came before. Two later packets, or some time
     /// after one, show that what has not come of a block will not.
     pub(super) fn on_swept(

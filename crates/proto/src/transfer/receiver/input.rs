@@ -147,7 +147,12 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
     }
 
     fn take_answer(&mut self, cx: &mut Cx<'_>, answer: Answer) {
-        match self.member.take(cx, answer) {
+        let before = self.may_ask();
+        let news = self.member.take(cx, answer);
+        if self.may_ask() && !before {
+            self.asks.on_welcome(cx.now);
+        }
+        match news {
             // Perhaps all was here, and the welcome was what was missing.
             News::Nothing => self.advance(cx),
             News::Recalled => {

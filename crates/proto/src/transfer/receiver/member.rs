@@ -11,7 +11,7 @@ const REPEAT_MIN: Duration = Duration::from_millis(500);
 const REPEAT_MAX: Duration = Duration::from_secs(8);
 
 /// Over so long the first messages of those spread who hear of the source at one moment.
-const JOIN_SPREAD: Duration = Duration::from_millis(200);
+const JOIN_SPREAD: Duration = Duration::from_millis(50);
 
 /// How often the last word of a receiver is said to a source that does not answer.
 const LAST_WORDS_MAX: u32 = 10;
@@ -163,6 +163,14 @@ impl Membership {
         false
     }
 
+    /// It is to end: a last word that is planned and was never said is said now.
+    pub(super) fn hurry(&mut self, cx: &mut Cx<'_>) {
+        if self.is_last_word() && self.said == 0 && self.next_at.is_some() {
+            self.next_at = Some(cx.now);
+            self.on_timeout(cx);
+        }
+    }
+
     /// It goes; nobody waits for an answer.
     pub(super) fn leave(&mut self, cx: &mut Cx<'_>) {
         self.change(cx, Claim::Leaving, Duration::ZERO);
@@ -201,3 +209,26 @@ impl Membership {
 
 /// A source that asks for rarer words than this is wrong.
 const INTERVAL_MAX: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faircast_base::{NullTrace, Purpose, Rng};
+
+    #[test]
+    fn who_is_closed_in_the_moment_in_which_it_is_done_says_so() {
+        let mut rng = Rng::new(1, NodeId(4), Purpose::Machine(0));
+        let mut cx = Cx { now: Time::ZERO, rng: &mut rng, trace: &mut NullTrace };
+        let mut member = Membership::new(1, NodeId(4), String::new());
+        member.join(&mut cx);
+        member.hurry(&mut cx);
+        assert!(!member.has_due(), "only what is last is said at once");
+        member.claim(&mut cx, Claim::Done, String::new());
+        member.hurry(&mut cx);
+        let message = member.take_due(10).expect("it is due");
+        assert_eq!((message.claim, message.ask), (Claim::Done, true));
+        assert!(member.next_timeout().is_some(), "and repeated until it is answered");
+        member.hurry(&mut cx);
+        assert!(!member.has_due(), "but not each time");
+    }
+}

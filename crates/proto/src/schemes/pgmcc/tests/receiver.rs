@@ -78,6 +78,24 @@ fn each_packet_that_names_it_is_acknowledged_at_once() {
 }
 
 #[test]
+fn packets_of_one_moment_are_acknowledged_together_where_that_is_wanted() {
+    for (packets, at_once, at_the_end) in [(1, 0, 1), (7, 0, 1), (8, 1, 0), (20, 2, 1)] {
+        let mut bench = Bench::new(PgmccConfig { ack_every: 8, ..PgmccConfig::default() });
+        let mut acks = 0;
+        for seq in 0..packets {
+            bench.data(seq, 1000, Some(ME), false);
+            acks += bench.reports().len();
+        }
+        assert_eq!(acks, at_once, "{packets}");
+        let held = bench.with(|r, _| r.next_timeout() == Some(Time::ZERO));
+        assert_eq!(held, at_the_end > 0, "a timer for the same moment ends it");
+        bench.advance(Duration::ZERO);
+        assert_eq!(bench.reports().len(), at_the_end, "{packets}");
+        assert_eq!(bench.with(|r, _| r.next_timeout()), None);
+    }
+}
+
+#[test]
 fn a_report_counts_the_time_for_which_the_timestamp_was_held() {
     let loss_estimator = LossEstimator::Ewma;
     let mut bench = Bench::new(PgmccConfig { loss_estimator, ..PgmccConfig::default() });
