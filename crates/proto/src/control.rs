@@ -161,6 +161,15 @@ pub trait ReceiverFeedback {
     /// Packets `first` to `last` were found missing.
     fn on_missing(&mut self, cx: &mut Cx<'_>, first: Seq, last: Seq);
 
+    /// NAKs are due that cannot be sent, because the way for them is not known: no SPM has come. Called
+    /// again and again while that lasts.
+    fn on_stuck(&mut self, _cx: &mut Cx<'_>) {}
+
+    /// What a positive acknowledgement that is about to be sent says.
+    fn shape_vector(&self, vector: AckVector) -> AckVector {
+        vector
+    }
+
     /// The application took `len` bytes.
     fn on_consumed(&mut self, _cx: &mut Cx<'_>, _len: u32) {}
 

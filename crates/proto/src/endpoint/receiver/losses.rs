@@ -126,6 +126,9 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
             }
         }
         let stuck = expired.stuck || (self.lone_nak.is_some() && !can_ask);
+        if stuck {
+            self.feedback.on_stuck(cx);
+        }
         if stuck && self.request_at.is_none() {
             let backoff = cx.rng.up_to(self.config.spm_request_backoff);
             self.request_at = Some(cx.now + backoff);

@@ -56,6 +56,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
             match audience {
                 Audience::SenderAck => {
                     self.acknowledges = true;
+                    let vector = self.feedback.shape_vector(vector);
                     let mut encoder = self.write(session, &Body::Ack(Ack { vector }), buf);
                     encoder.scheme_option(&report);
                     encoder.finish();

@@ -80,6 +80,16 @@ pub enum RttMethod {
     Sequence,
 }
 
+/// How far the window opens exponentially.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlowStart {
+    /// Up to a fixed threshold (src: pgmcc-draft s2.2).
+    Limited,
+    /// At first until a loss, or until the round trip has grown (src: RFC 9406 s4.2); after a stall up
+    /// to half of the window before (src: RFC 5681 s3.1).
+    Open,
+}
+
 /// How receivers answer a call for an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ElectionReply {
@@ -124,6 +134,8 @@ pub struct PgmccConfig {
     pub rtt_gain: f64,
     /// Window up to which each acknowledged packet adds one; at least 1.
     pub slow_start_threshold: f64,
+    /// How far the window opens exponentially.
+    pub slow_start: SlowStart,
     /// The greatest window in packets.
     pub window_max: f64,
     /// Later packets that must have arrived before one is taken for lost; at least 1.
@@ -136,6 +148,9 @@ pub struct PgmccConfig {
     pub ack_repairs: bool,
     /// Whether the window stands still while the application does not fill it.
     pub window_validation: bool,
+    /// After each packet the next waits for a random time up to this share of a packet's time in the
+    /// round trip; 0 for never. At most 1.
+    pub spread: f64,
     /// Whether a former acker's acknowledgements count for the packets that named it.
     pub ack_history: bool,
     /// Which packets an acker's bitmap may acknowledge.
@@ -206,12 +221,14 @@ impl PgmccConfig {
             // returns exponentially to half its window, so the higher published value is nearer
             // to TCP, and it is below the ten packets that TCP may now start with (RFC 6928).
             slow_start_threshold: 6.0,
+            slow_start: SlowStart::Open,
             window_max: 10_000.0,
             loss_threshold: 3, // src: pgmcc-draft s2.2
             accounting: Accounting::Flight,
             charge_repairs: true,
             ack_repairs: false,
             window_validation: true,
+            spread: 2.0,
             ack_history: true,
             bitmap_scope: BitmapScope::All,
             designated_loss: true,
@@ -244,9 +261,11 @@ impl PgmccConfig {
             compare_alike: false,
             rtt_gain: 1.0,
             slow_start_threshold: 4.0, // src: pgmcc-draft s2.2
+            slow_start: SlowStart::Limited,
             accounting: Accounting::Tokens,
             charge_repairs: false,
             window_validation: false,
+            spread: 0.0,
             ack_history: false,
             designated_loss: false,
             loss_epoch: LossEpoch::Feedback,
@@ -318,6 +337,9 @@ impl PgmccConfig {
                 _ => Accounting::Flight,
             };
         }
+        if let Some(word) = options.text("slow_start") {
+            self.slow_start = if word == "limited" { SlowStart::Limited } else { SlowStart::Open };
+        }
         set(&mut self.timeout, options.duration("timeout"));
         set(&mut self.timeout_min, options.duration("timeout_min"));
         set(&mut self.timeout_max, options.duration("timeout_max"));
@@ -330,6 +352,7 @@ impl PgmccConfig {
         set(&mut self.ack_repairs, options.bool("ack_repairs"));
         set(&mut self.window_validation, options.bool("window_validation"));
         set(&mut self.lie_check, options.bool("lie_check"));
+        set(&mut self.spread, options.float("spread"));
     }
 
     fn apply_switching(&mut self, options: &Options) {

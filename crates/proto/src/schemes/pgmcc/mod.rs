@@ -10,6 +10,7 @@
 
 mod blacklist;
 mod config;
+mod hystart;
 mod ledger;
 mod loss;
 mod model;
@@ -27,7 +28,7 @@ mod tests;
 
 pub use config::{
     Accounting, BitmapScope, ElectionReply, LossEpoch, LossEstimator, PgmccConfig, Profile,
-    RttMethod, TimeoutMode,
+    RttMethod, SlowStart, TimeoutMode,
 };
 pub use model::Model;
 pub use options::OPTIONS;

@@ -101,6 +101,14 @@ pub const OPTIONS: &[OptionSpec] = &[
         "6.0",
         "Window in packets up to which each acknowledged packet adds one (draft: 4)",
     ),
+    choice(
+        "slow_start",
+        &["limited", "open"],
+        "\"open\"",
+        "The window opens exponentially up to slow_start_threshold only, or as TCP's until the first \
+         loss or a growing round trip, and after a stall up to half of the window before (paper, \
+         draft: limited)",
+    ),
     float("window_max", (2.0, 30_000.0), "10000.0", "The greatest window in packets"),
     whole(
         "ack_every",
@@ -135,6 +143,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         "window_validation",
         "true",
         "The window stands still while the application does not fill it (paper, draft: false)",
+    ),
+    float(
+        "spread",
+        (0.0, 4.0),
+        "2.0",
+        "After each packet the next waits for a random time up to this share of a packet's time in \
+         the round trip (paper, draft: 0)",
     ),
     switch(
         "ack_history",

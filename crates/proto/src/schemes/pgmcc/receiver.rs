@@ -5,7 +5,7 @@ use faircast_base::{Cx, Duration, NodeId, Seq, Time};
 use super::config::{ElectionReply, PgmccConfig};
 use super::loss::LossMeter;
 use super::{PgmccAnnounce, PgmccReport};
-use crate::control::{Arrival, Audience, ReceiverFeedback};
+use crate::control::{AckVector, Arrival, Audience, ReceiverFeedback};
 
 /// How long a hole that no later packet follows may still be filled by a late original. The
 /// receiver does not know its round trip; this is a usual one.
@@ -13,6 +13,9 @@ const TAIL_PATIENCE: Duration = Duration::from_millis(100);
 
 /// The least time between two reports that a receiver sends because others report far less loss.
 const SPEAK_UP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The same where its NAKs cannot be sent.
+const STUCK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Acknowledgements that can wait for the endpoint to fetch them; the latest bitmap says all.
 const ACKS_MAX: u32 = 32;
@@ -35,6 +38,8 @@ pub struct PgmccReceiver {
     /// When to report without being asked, and when it last reported.
     own_report: Option<Time>,
     own_report_at: Option<Time>,
+    /// Which of the last 32 originals up to this one the network marked, as in a bitmap.
+    marks: Option<AckVector>,
     /// Missing packets that nothing followed, and until when they may come.
     tail: Option<(Seq, Time)>,
 }
@@ -60,6 +65,7 @@ impl PgmccReceiver {
             election: None,
             own_report: None,
             own_report_at: None,
+            marks: None,
             tail: None,
         }
     }
@@ -109,11 +115,28 @@ impl PgmccReceiver {
         }
     }
 
-    /// Plans a report of its own, at most one per [`SPEAK_UP_INTERVAL`].
-    fn plan_own_report(&mut self, cx: &mut Cx<'_>) {
+    /// Remembers whether the network marked an original.
+    fn note_mark(&mut self, seq: Seq, marked: bool) {
+        if self.marks.is_none() && !marked {
+            return; // Most networks mark nothing, ever.
+        }
+        let marks = self.marks.get_or_insert(AckVector { highest: seq, bitmap: 0 });
+        let ahead = seq.distance(marks.highest);
+        if ahead > 0 {
+            marks.highest = seq;
+            marks.bitmap = marks.bitmap.checked_shl(ahead as u32).unwrap_or(0);
+        }
+        let behind = marks.highest.distance(seq);
+        if marked && (0..32).contains(&behind) {
+            marks.bitmap |= 1 << behind;
+        }
+    }
+
+    /// Plans a report of its own, at most one per `interval`.
+    fn plan_own_report(&mut self, cx: &mut Cx<'_>, interval: Duration) {
         if self.own_report.is_none() {
             let last = self.own_report_at;
-            let earliest = last.map_or(cx.now, |at| (at + SPEAK_UP_INTERVAL).max(cx.now));
+            let earliest = last.map_or(cx.now, |at| (at + interval).max(cx.now));
             self.own_report = Some(earliest + cx.rng.up_to(self.config.election_backoff));
         }
     }
@@ -128,6 +151,7 @@ impl ReceiverFeedback for PgmccReceiver {
             // The meter knows what it has seen; for it an original after its repair is no
             // duplicate.
             self.meter.received(cx.now, arrival.seq, arrival.congestion_experienced);
+            self.note_mark(arrival.seq, arrival.congestion_experienced);
         }
         if arrival.duplicate {
             return;
@@ -144,6 +168,25 @@ impl ReceiverFeedback for PgmccReceiver {
         }
     }
 
+    fn on_stuck(&mut self, cx: &mut Cx<'_>) {
+        // Where most packets are lost most SPMs are too, and without one there is no NAK to carry
+        // the report; the source's own address is known.
+        if self.config.speak_up && self.meter.loss() > 0.0 {
+            self.plan_own_report(cx, STUCK_INTERVAL);
+        }
+    }
+
+    fn shape_vector(&self, vector: AckVector) -> AckVector {
+        // src: pgmcc-draft s2.9: what was marked is reported as not received.
+        let Some(marks) = self.marks else { return vector };
+        let distance = vector.highest.distance(marks.highest);
+        let marked = match u32::try_from(distance) {
+            Ok(above) => marks.bitmap.checked_shl(above).unwrap_or(0),
+            Err(_) => marks.bitmap.checked_shr(distance.unsigned_abs()).unwrap_or(0),
+        };
+        AckVector { bitmap: vector.bitmap & !marked, ..vector }
+    }
+
     fn on_overheard(&mut self, cx: &mut Cx<'_>, _from: NodeId, report: &PgmccReport) {
         if !self.config.speak_up || report.receiver == Some(self.node) {
             return;
@@ -152,7 +195,7 @@ impl ReceiverFeedback for PgmccReceiver {
         // its NAKs may be suppressed by theirs (src: seada-helmy s4.3).
         let heard = f64::from(report.loss) / 65535.0;
         if 2.0 * heard < self.meter.loss() {
-            self.plan_own_report(cx);
+            self.plan_own_report(cx, SPEAK_UP_INTERVAL);
         } else {
             self.own_report = None;
         }

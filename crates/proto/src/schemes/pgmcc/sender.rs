@@ -8,6 +8,7 @@ use faircast_base::{
 
 use super::blacklist::Blacklist;
 use super::config::{BitmapScope, LossEpoch, PgmccConfig, TimeoutMode};
+use super::hystart::HyStart;
 use super::ledger::{Fate, Ledger};
 use super::model::is_slower;
 use super::receivers::{Receivers, RttSample};
@@ -34,6 +35,20 @@ const LIAR_EXCLUSION: Duration = Duration::from_secs(600);
 
 /// Repairs that can take room in the window at a time. Beyond it the oldest makes room.
 const REPAIRS_MAX: usize = 4096;
+
+/// Packets that are nearer to each other than this are not spread: the driver of a real network
+/// groups what leaves within 50 microseconds, and timers are no finer.
+const SPREAD_MIN: Duration = Duration::from_micros(100);
+
+/// Nor are they further apart: an estimate of the round trip that is far too long, as after an outage,
+/// must not hold up the recovery.
+const SPREAD_MAX: Duration = Duration::from_millis(20);
+
+/// Nothing is spread over round trips that are shorter.
+const SPREAD_RTT_MIN: Duration = Duration::from_millis(1);
+
+/// How much of a timer's lateness the next packets make good.
+const SPREAD_LATENESS_MAX: Duration = Duration::from_millis(5);
 
 /// Switches whose packets can wait to be aged. Beyond it the oldest packets are aged at once.
 const AGEING_MAX: usize = 8;
@@ -67,6 +82,12 @@ pub struct PgmccSender {
     ageing: VecDeque<(Time, Seq)>,
     /// The application had nothing to send, and the window has not been the limit since.
     idle: bool,
+    /// Before this moment no data follows the last packet.
+    spread_until: Time,
+    /// Nothing but that moment has kept back data since then.
+    spreading: bool,
+    /// The round trips of slow start.
+    hystart: HyStart,
 }
 
 /// The acker, and what belongs to its time in office.
@@ -103,6 +124,9 @@ impl PgmccSender {
             repairs: VecDeque::new(),
             ageing: VecDeque::new(),
             idle: false,
+            spread_until: Time::ZERO,
+            spreading: false,
+            hystart: HyStart::default(),
         }
     }
 
@@ -122,6 +146,34 @@ impl PgmccSender {
             acker.rtt()
         };
         self.rto.smoothed().or_else(reported).unwrap_or(self.config.timeout_min)
+    }
+
+    /// How long data waits for the packet that leaves now.
+    fn spread(&mut self, cx: &mut Cx<'_>) {
+        let Some(rtt) = self.rto.smoothed().filter(|_| self.config.spread > 0.0) else { return };
+        // Slow start sends two packets for each that is acknowledged.
+        let per_round_trip = self.window.size() * if self.window.is_opening() { 2.0 } else { 1.0 };
+        let gap = rtt.mul_f64(1.0 / per_round_trip).min(SPREAD_MAX);
+        if gap >= SPREAD_MIN && rtt >= SPREAD_RTT_MIN {
+            // A timer that fires late must not cost throughput.
+            let late = self.spreading && self.spread_until <= cx.now;
+            let from = if late {
+                self.spread_until.max(cx.now - SPREAD_LATENESS_MAX.min(cx.now.since(Time::ZERO)))
+            } else {
+                cx.now
+            };
+            self.spread_until = from + cx.rng.up_to(gap.mul_f64(self.config.spread));
+        }
+    }
+
+    /// Ends slow start where the round trip to the acker grows.
+    fn watch_delay(&mut self, carrier: Carrier, rtt: Duration) {
+        if matches!(carrier, Carrier::Ack(_))
+            && self.window.is_opening()
+            && self.hystart.sample(rtt)
+        {
+            self.window.leave_slow_start(self.window.size());
+        }
     }
 
     fn timeout_value(&self) -> Duration {
@@ -154,6 +206,11 @@ impl PgmccSender {
 
     fn stalled(&mut self, cx: &mut Cx<'_>, after: Duration) {
         cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns: after.as_nanos() });
+        if self.acker.is_some() && self.expiries == 0 {
+            // src: RFC 5681 s3.1; not again while the same stall lasts, and not where nobody was
+            // there to answer.
+            self.window.leave_slow_start(self.window.size() / 2.0);
+        }
         self.window.restart();
         let unknown = self.ledger.release(self.ledger.next(), |_| true);
         if let Some(acker) = &mut self.acker {
@@ -224,6 +281,7 @@ impl PgmccSender {
             self.rto.restart();
         }
         self.rto.answered();
+        self.hystart.restart();
         if self.stall.is_some() || self.ledger.flight() > 0 {
             self.arm_stall(cx.now);
         }
@@ -443,9 +501,13 @@ impl SenderControl for PgmccSender {
             (Some(_), _) => self.room() >= 1.0,
         };
         if free {
-            return Permit::Now;
+            if repair || self.acker.is_none() || self.spread_until <= cx.now {
+                return Permit::Now;
+            }
+            self.spreading = true;
+            return Permit::At(self.spread_until);
         }
-        self.idle = false;
+        (self.idle, self.spreading) = (false, false);
         let by_repairs_alone =
             !self.repairs.is_empty() && self.window.tokens(self.ledger.flight()) >= 1.0;
         if self.stall.is_none() && !by_repairs_alone {
@@ -459,6 +521,7 @@ impl SenderControl for PgmccSender {
         let acker = self.acker_id();
         self.ledger.push(seq, cx.now, acker);
         self.window.spend();
+        self.spread(cx);
         self.call_out = acker.is_none();
         if self.stall.is_none() {
             self.arm_stall(cx.now);
@@ -521,6 +584,7 @@ impl SenderControl for PgmccSender {
         if self.acker_id() == Some(from) {
             if let Some(sample) = sample {
                 self.rto.sample(sample.time);
+                self.watch_delay(carrier, sample.time);
                 if acker != Some(from) && self.stall.is_some() {
                     // The wait that began with the appointment did not know this yet.
                     self.arm_stall(cx.now);

@@ -3,6 +3,7 @@
 mod bitmap;
 mod election;
 mod harness;
+mod networks;
 mod options;
 mod properties;
 mod receiver;

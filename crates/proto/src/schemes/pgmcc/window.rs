@@ -4,7 +4,7 @@
 //! computed from the number of packets in flight, F: T = W - F. Fractions of packets are binary
 //! floating point, and only `+ - * /` touch them, so they are the same on every platform.
 
-use super::config::{Accounting, PgmccConfig};
+use super::config::{Accounting, PgmccConfig, SlowStart};
 
 /// Window and tokens.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +13,11 @@ pub(super) struct Window {
     /// Not used where flight is counted.
     tokens: f64,
     accounting: Accounting,
-    slow_start_threshold: f64,
+    /// Up to this size each acknowledged packet adds one.
+    threshold: f64,
+    /// What the threshold does not fall below.
+    threshold_min: f64,
+    slow_start: SlowStart,
     max: f64,
 }
 
@@ -24,7 +28,12 @@ impl Window {
             size: 1.0,
             tokens: 1.0,
             accounting: config.accounting,
-            slow_start_threshold: config.slow_start_threshold,
+            threshold: match config.slow_start {
+                SlowStart::Limited => config.slow_start_threshold,
+                SlowStart::Open => config.window_max,
+            },
+            threshold_min: config.slow_start_threshold,
+            slow_start: config.slow_start,
             max: config.window_max,
         }
     }
@@ -63,8 +72,8 @@ impl Window {
     /// `count` packets were acknowledged (src: pgmcc-draft s2.2).
     pub(super) fn grow(&mut self, count: u32) {
         let mut count = f64::from(count);
-        if self.size < self.slow_start_threshold {
-            let opening = count.min(self.slow_start_threshold - self.size);
+        if self.is_opening() {
+            let opening = count.min(self.threshold - self.size);
             self.tokens += 2.0 * opening;
             self.size += opening;
             count -= opening;
@@ -84,6 +93,7 @@ impl Window {
     pub(super) fn cut(&mut self) {
         let before = self.size;
         self.size = (before / 2.0).max(1.0);
+        self.leave_slow_start(self.size);
         if self.accounting == Accounting::Tokens {
             self.tokens = (self.tokens - self.size).max(-before);
         }
@@ -101,6 +111,18 @@ impl Window {
         self.size = before.min(f64::from(flight)).max(1.0);
         self.tokens = self.size - f64::from(flight);
         self.size < before
+    }
+
+    /// Whether each acknowledged packet adds one.
+    pub(super) fn is_opening(&self) -> bool {
+        self.size < self.threshold
+    }
+
+    /// From now on the window opens exponentially up to `size` only.
+    pub(super) fn leave_slow_start(&mut self, size: f64) {
+        if self.slow_start == SlowStart::Open {
+            self.threshold = size.max(self.threshold_min);
+        }
     }
 
     /// A stall, or the first acker: one packet, and the token for it (src: pgmcc-draft s2.2).

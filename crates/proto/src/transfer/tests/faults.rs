@@ -79,7 +79,7 @@ fn bursts_reordering_copies_and_damage_are_borne() {
 fn faults_that_stop_leave_nothing_behind() {
     // Nothing gets through for a while in the middle, in either direction.
     let mut world = World::new(400_000, 3, &Choices::default(), 3).with_network(|hop, _| {
-        let silent = hop.now > s(1) && hop.now < s(9);
+        let silent = hop.now > s(0) + Duration::from_millis(300) && hop.now < s(9);
         if silent { Fate::drop() } else { Fate::pass() }
     });
     world.run_until(s(9));

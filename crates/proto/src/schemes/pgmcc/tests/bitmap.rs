@@ -1,6 +1,6 @@
 //! What the sender reads from bitmaps. The vectors are those of a live OpenPGM receiver.
 
-use super::harness::{Bench, ms};
+use super::harness::{Bench, ms, plain, plain_of};
 use crate::schemes::pgmcc::{PgmccConfig, Profile};
 
 /// A sender with a wide window and acker 9 that has acknowledged all below `upto`, and whose
@@ -22,7 +22,7 @@ fn with_history(config: PgmccConfig, upto: u32, sent: u32) -> Bench {
 #[test]
 fn a_hole_is_a_loss_once_three_later_packets_are_there() {
     for profile in [Profile::Paper, Profile::Draft, Profile::Improved] {
-        let mut bench = with_history(PgmccConfig::profile(profile), 13, 22);
+        let mut bench = with_history(plain_of(profile), 13, 22);
         for (highest, bitmap, cuts) in [
             (13, 0xffff_ffff, 0),
             (14, 0xffff_ffff, 0),
@@ -46,7 +46,7 @@ fn a_hole_is_a_loss_once_three_later_packets_are_there() {
 
 #[test]
 fn a_late_packet_before_the_threshold_cancels_the_loss() {
-    let mut bench = with_history(PgmccConfig::default(), 13, 22);
+    let mut bench = with_history(plain(), 13, 22);
     bench.ack(9, 17, 0xffff_fffd, 0.0);
     bench.ack(9, 18, 0xffff_fffb, 0.0);
     bench.ack(9, 19, 0xffff_ffff, 0.0);
@@ -56,7 +56,7 @@ fn a_late_packet_before_the_threshold_cancels_the_loss() {
 
 #[test]
 fn a_jump_of_five_waits_for_the_threshold() {
-    let mut bench = with_history(PgmccConfig::default(), 26, 36);
+    let mut bench = with_history(plain(), 26, 36);
     bench.ack(9, 31, 0xffff_ffc1, 0.0);
     assert_eq!((bench.loss_cuts(), bench.flight()), (0, 9));
     bench.ack(9, 33, 0xffff_ff07, 0.0);
@@ -65,7 +65,7 @@ fn a_jump_of_five_waits_for_the_threshold() {
 
 #[test]
 fn what_lies_beyond_the_bitmap_is_unknown_and_not_lost() {
-    let mut bench = with_history(PgmccConfig::default(), 80, 125);
+    let mut bench = with_history(plain(), 80, 125);
     bench.now += ms(50);
     bench.ack(9, 120, 0x0000_0001, 0.0);
     // 80 to 88 leave flight without a verdict; 89 to 119 wait for two more; 121 to 124 are out.
@@ -76,7 +76,7 @@ fn what_lies_beyond_the_bitmap_is_unknown_and_not_lost() {
 
 #[test]
 fn one_bitmap_makes_up_for_lost_acknowledgements() {
-    let mut bench = with_history(PgmccConfig::default(), 13, 22);
+    let mut bench = with_history(plain(), 13, 22);
     let before = bench.window();
     bench.ack(9, 21, 0xffff_ffff, 0.0);
     assert_eq!(bench.flight(), 0);

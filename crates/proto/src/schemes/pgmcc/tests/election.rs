@@ -2,13 +2,13 @@
 
 use faircast_base::{Cx, NodeId, Seq, SwitchReason};
 
-use super::harness::{Bench, ms};
+use super::harness::{Bench, ms, plain, plain_of};
 use crate::control::{AckVector, Carrier, Permit, SenderControl};
 use crate::schemes::pgmcc::{Model, PgmccConfig, PgmccReport, Profile};
 
 #[test]
 fn the_first_report_makes_the_acker_whatever_carries_it() {
-    let mut by_nak = Bench::new(PgmccConfig::default());
+    let mut by_nak = Bench::new(plain());
     assert_eq!(by_nak.pump(10), 1, "one packet calls for an election");
     assert_eq!(by_nak.sent[0].2.acker, None);
     assert_eq!(by_nak.permit(), Permit::Blocked);
@@ -19,7 +19,7 @@ fn the_first_report_makes_the_acker_whatever_carries_it() {
     assert_eq!(by_nak.pump(10), 1);
     assert_eq!(by_nak.sent[1].2.acker, Some(NodeId(3)));
 
-    let mut by_ack = Bench::new(PgmccConfig::default());
+    let mut by_ack = Bench::new(plain());
     by_ack.pump(10);
     by_ack.now += ms(80);
     by_ack.ack(3, 0, 0x1, 0.0);
@@ -39,7 +39,7 @@ fn with_acker(config: PgmccConfig) -> Bench {
 
 /// Compares a candidate when its NAK comes, whatever the acker has reported on by then.
 fn at_once() -> PgmccConfig {
-    PgmccConfig { compare_alike: false, ..PgmccConfig::default() }
+    PgmccConfig { compare_alike: false, ..plain() }
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn loss_weighs_more_in_the_full_model() {
 
 #[test]
 fn of_two_without_loss_the_acker_stays() {
-    let mut bench = Bench::new(PgmccConfig::default());
+    let mut bench = Bench::new(plain());
     bench.pump(1);
     bench.advance(ms(10));
     bench.ack(1, 0, 1, 0.0);
@@ -111,7 +111,7 @@ fn by_the_letter_of_the_draft_a_switch_without_tokens_stalls() {
     for (profile, stalls) in
         [(Profile::Draft, true), (Profile::Paper, false), (Profile::Improved, false)]
     {
-        let mut bench = with_acker(PgmccConfig::profile(profile));
+        let mut bench = with_acker(plain_of(profile));
         assert_eq!(bench.permit(), Permit::Blocked);
         bench.nak(2, 1, 0.2, ms(300));
         assert_eq!(bench.acker(), Some(2), "{profile:?}");
@@ -195,7 +195,7 @@ fn routers_may_forward_reports_in_their_own_name() {
 
 #[test]
 fn a_candidate_waits_until_the_acker_has_reported_on_the_same_packets() {
-    let mut bench = with_acker(PgmccConfig::default());
+    let mut bench = with_acker(plain());
     bench.pump(u32::MAX);
     let lost = bench.next.value() - 1;
     // Far slower, but the acker may have lost the same packet.
@@ -208,7 +208,7 @@ fn a_candidate_waits_until_the_acker_has_reported_on_the_same_packets() {
     assert_eq!(bench.acker(), Some(2));
     assert_eq!(bench.switches().last(), Some(&(Some(2), SwitchReason::Slower)));
     // Where it has the same losses it stays. (Its bitmaps here show none of them.)
-    let trusting = PgmccConfig { lie_check: false, ..PgmccConfig::default() };
+    let trusting = PgmccConfig { lie_check: false, ..plain() };
     let mut bench = with_acker(trusting);
     bench.pump(u32::MAX);
     let lost = bench.next.value() - 1;

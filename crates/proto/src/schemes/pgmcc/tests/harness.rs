@@ -7,7 +7,9 @@ use faircast_base::{
 };
 
 use crate::control::{AckVector, Carrier, Permit, SenderControl};
-use crate::schemes::pgmcc::{PgmccAnnounce, PgmccConfig, PgmccReport, PgmccSender};
+use crate::schemes::pgmcc::{
+    PgmccAnnounce, PgmccConfig, PgmccReport, PgmccSender, Profile, SlowStart,
+};
 
 #[derive(Default)]
 pub(super) struct Log(pub(super) Vec<(Time, Event)>);
@@ -20,6 +22,18 @@ impl Trace for Log {
 
 pub(super) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
+}
+
+/// A profile whose window opens as the draft says and whose packets are not spread, so that both can be
+/// computed by hand.
+pub(super) fn plain_of(profile: Profile) -> PgmccConfig {
+    let slow_start = SlowStart::Limited;
+    PgmccConfig { spread: 0.0, slow_start, ..PgmccConfig::profile(profile) }
+}
+
+/// The profile `improved` in that way.
+pub(super) fn plain() -> PgmccConfig {
+    plain_of(Profile::Improved)
 }
 
 pub(super) struct Bench {

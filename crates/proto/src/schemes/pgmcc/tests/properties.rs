@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use super::harness::{Bench, ms};
 use crate::control::{AckVector, Carrier, Permit, SenderControl};
 use crate::schemes::pgmcc::{
-    Accounting, BitmapScope, Model, PgmccConfig, PgmccReport, Profile, RttMethod, TimeoutMode,
+    Accounting, BitmapScope, Model, PgmccConfig, PgmccReport, Profile, RttMethod, SlowStart,
+    TimeoutMode,
 };
 
 #[derive(Clone, Debug)]
@@ -64,7 +65,7 @@ fn config() -> impl Strategy<Value = PgmccConfig> {
         prop_oneof![Just(TimeoutMode::Fixed), Just(TimeoutMode::Tcp), Just(TimeoutMode::Reno)];
     let accounting =
         prop_oneof![Just(Accounting::Tokens), Just(Accounting::Realign), Just(Accounting::Flight)];
-    (profile, timeout, accounting, proptest::collection::vec(any::<bool>(), 12)).prop_map(
+    (profile, timeout, accounting, proptest::collection::vec(any::<bool>(), 14)).prop_map(
         |(profile, timeout_mode, accounting, bits)| PgmccConfig {
             timeout_mode,
             accounting,
@@ -81,6 +82,8 @@ fn config() -> impl Strategy<Value = PgmccConfig> {
             bitmap_scope: if bits[9] { BitmapScope::All } else { BitmapScope::Own },
             model: if bits[10] { Model::Simple } else { Model::Full },
             rtt_method: if bits[11] { RttMethod::Sequence } else { RttMethod::Timestamp },
+            spread: if bits[12] { 2.0 } else { 0.0 },
+            slow_start: if bits[13] { SlowStart::Open } else { SlowStart::Limited },
             ..PgmccConfig::profile(profile)
         },
     )
@@ -163,8 +166,10 @@ proptest! {
         let before = bench.next.value();
         bench.advance(ms(600_000));
         for _ in 0..200 {
-            bench.pump(1000);
-            bench.advance(ms(50));
+            for _ in 0..5 {
+                bench.pump(1000);
+                bench.advance(ms(10));
+            }
             let latest = bench.next.value() - 1;
             bench.ack(6, latest, u32::MAX, 0.0);
         }

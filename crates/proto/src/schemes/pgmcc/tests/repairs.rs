@@ -2,7 +2,7 @@
 
 use faircast_base::Seq;
 
-use super::harness::{Bench, ms};
+use super::harness::{Bench, ms, plain};
 use crate::control::{Permit, SenderControl};
 use crate::schemes::pgmcc::PgmccConfig;
 
@@ -31,7 +31,7 @@ fn repair(bench: &mut Bench) -> bool {
 
 #[test]
 fn a_repair_takes_the_room_of_one_packet_for_one_round_trip() {
-    let mut bench = running(PgmccConfig::default());
+    let mut bench = running(plain());
     let room = bench.window() as u32;
     assert!(repair(&mut bench));
     assert!(repair(&mut bench));
@@ -45,7 +45,7 @@ fn a_repair_takes_the_room_of_one_packet_for_one_round_trip() {
 
 #[test]
 fn repairs_alone_cannot_stall_the_session() {
-    let mut bench = running(PgmccConfig::default());
+    let mut bench = running(plain());
     while repair(&mut bench) {}
     assert_eq!(bench.permit(), Permit::Blocked);
     bench.advance(ms(101));
@@ -56,7 +56,7 @@ fn repairs_alone_cannot_stall_the_session() {
 
 #[test]
 fn uncharged_repairs_are_free() {
-    let mut bench = running(PgmccConfig { charge_repairs: false, ..PgmccConfig::default() });
+    let mut bench = running(PgmccConfig { charge_repairs: false, ..plain() });
     for _ in 0..100 {
         assert!(repair(&mut bench));
     }
@@ -66,7 +66,7 @@ fn uncharged_repairs_are_free() {
 #[test]
 fn repairs_name_the_acker_only_where_they_are_to_be_acknowledged() {
     for (ack_repairs, named) in [(false, false), (true, true)] {
-        let mut bench = running(PgmccConfig { ack_repairs, ..PgmccConfig::default() });
+        let mut bench = running(PgmccConfig { ack_repairs, ..plain() });
         let announce = bench.with(|s, cx| s.on_repair_sent(cx, Seq::new(1), 1400));
         assert_eq!(announce.is_some_and(|announce| announce.acker.is_some()), named);
     }

@@ -8,7 +8,7 @@ use faircast_base::{
     Cx, Duration, Event, NodeId, NullTrace, Purpose, Rng, Seq, SwitchReason, Time,
 };
 
-use super::harness::{Bench, ms};
+use super::harness::{Bench, ms, plain};
 use crate::control::{AckVector, Arrival, Audience, Carrier, ReceiverFeedback, SenderControl};
 use crate::schemes::pgmcc::{
     LossEstimator, PgmccAnnounce, PgmccConfig, PgmccReceiver, PgmccReport, Profile,
@@ -251,8 +251,7 @@ fn the_improved_profile_cuts_once_for_each_loss_and_keeps_the_bottleneck_busy() 
     for compare_alike in [false, true] {
         // The low-pass filter: with loss intervals the two receivers hardly differ at any time.
         let loss_estimator = LossEstimator::Ewma;
-        let net =
-            run(PgmccConfig { compare_alike, loss_estimator, ..PgmccConfig::default() }, ms(250));
+        let net = run(PgmccConfig { compare_alike, loss_estimator, ..plain() }, ms(250));
         let (events, switches) = (net.loss_events(), net.slower_switches());
         assert!(events > 10, "{events}");
         if compare_alike {
@@ -268,12 +267,8 @@ fn the_improved_profile_cuts_once_for_each_loss_and_keeps_the_bottleneck_busy() 
 
 #[test]
 fn the_improved_profile_is_not_deaf_to_losses_while_ackers_take_turns() {
-    let at_will = PgmccConfig {
-        holding_time: 0.0,
-        acker_bias: 1.0,
-        compare_alike: false,
-        ..PgmccConfig::default()
-    };
+    let at_will =
+        PgmccConfig { holding_time: 0.0, acker_bias: 1.0, compare_alike: false, ..plain() };
     let net = run(at_will, ms(60));
     let events = net.loss_events();
     assert!(net.slower_switches() > events, "{} for {events}", net.slower_switches());

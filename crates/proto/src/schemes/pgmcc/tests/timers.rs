@@ -2,7 +2,7 @@
 
 use faircast_base::{Duration, Event, SwitchReason};
 
-use super::harness::{Bench, ms};
+use super::harness::{Bench, ms, plain, plain_of};
 use crate::control::{Permit, SenderControl};
 use crate::schemes::pgmcc::{PgmccConfig, Profile, TimeoutMode};
 
@@ -43,7 +43,7 @@ fn a_fixed_timeout_is_four_seconds_after_the_last_acknowledgement() {
 
 #[test]
 fn the_adaptive_timeout_follows_the_round_trip_and_backs_off() {
-    let mut bench = running(PgmccConfig { retry_max: 100, ..PgmccConfig::default() }, 20);
+    let mut bench = running(PgmccConfig { retry_max: 100, ..plain() }, 20);
     let first = due(&bench);
     assert!(first >= ms(200) && first < ms(3000), "{first}");
     let mut last = first;
@@ -60,7 +60,7 @@ fn the_adaptive_timeout_follows_the_round_trip_and_backs_off() {
 
 #[test]
 fn in_reno_mode_only_acknowledgements_without_a_hole_restart_the_timer() {
-    let base = PgmccConfig::default();
+    let base = plain();
     for (mode, restarts) in [(TimeoutMode::Tcp, true), (TimeoutMode::Reno, false)] {
         let mut bench = running(PgmccConfig { timeout_mode: mode, ..base }, 20);
         let before = bench.sender.next_timeout();
@@ -76,7 +76,7 @@ fn in_reno_mode_only_acknowledgements_without_a_hole_restart_the_timer() {
 
 #[test]
 fn holes_from_before_a_receiver_joined_do_not_hold_the_timer() {
-    let config = PgmccConfig { timeout_mode: TimeoutMode::Reno, ..PgmccConfig::default() };
+    let config = PgmccConfig { timeout_mode: TimeoutMode::Reno, ..plain() };
     let mut bench = running(config, 20);
     bench.with(|s, cx| s.on_leave(cx, faircast_base::NodeId(1)));
     bench.pump(1);
@@ -95,7 +95,7 @@ fn holes_from_before_a_receiver_joined_do_not_hold_the_timer() {
 
 #[test]
 fn a_new_acker_starts_with_the_value_that_its_first_report_gives() {
-    let config = PgmccConfig { rtt_gain: 1.0, ..PgmccConfig::default() };
+    let config = PgmccConfig { rtt_gain: 1.0, ..plain() };
     let mut bench = running(config, 20);
     assert!(due(&bench) < ms(1000));
     bench.nak(2, 1, 0.5, ms(800));
@@ -109,7 +109,7 @@ fn a_new_acker_starts_with_the_value_that_its_first_report_gives() {
 
 #[test]
 fn a_silent_acker_is_dropped_after_two_stalls_and_kept_out_until_nobody_else_answers() {
-    let mut bench = running(PgmccConfig::default(), 20);
+    let mut bench = running(plain(), 20);
     bench.advance(due(&bench));
     bench.pump(10);
     assert_eq!(bench.acker(), Some(1));
@@ -132,7 +132,7 @@ fn a_silent_acker_is_dropped_after_two_stalls_and_kept_out_until_nobody_else_ans
 #[test]
 fn without_an_acker_one_packet_leaves_per_growing_timeout() {
     for profile in [Profile::Paper, Profile::Draft, Profile::Improved] {
-        let mut bench = Bench::new(PgmccConfig::profile(profile));
+        let mut bench = Bench::new(plain_of(profile));
         let mut gaps = std::vec::Vec::new();
         for _ in 0..8 {
             assert_eq!(bench.pump(10), 1, "{profile:?}");
@@ -147,7 +147,7 @@ fn without_an_acker_one_packet_leaves_per_growing_timeout() {
 
 #[test]
 fn whoever_is_heard_in_a_vain_search_is_called_at_once_and_not_again_soon() {
-    let mut bench = Bench::new(PgmccConfig::default());
+    let mut bench = Bench::new(plain());
     for _ in 0..4 {
         assert_eq!(bench.pump(10), 1);
         bench.advance(due(&bench));
@@ -164,7 +164,7 @@ fn whoever_is_heard_in_a_vain_search_is_called_at_once_and_not_again_soon() {
 
 #[test]
 fn an_idle_sender_has_no_timer_and_its_window_stands_still() {
-    let mut bench = running(PgmccConfig::default(), 12);
+    let mut bench = running(plain(), 12);
     let grown = bench.window();
     bench.with(|s, cx| s.on_idle(cx));
     for seq in bench.acked()..bench.next.value() {

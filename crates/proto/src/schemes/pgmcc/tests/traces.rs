@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::vec;
 use std::vec::Vec;
 
-use super::harness::{Bench, ms};
+use super::harness::{Bench, ms, plain};
 use crate::schemes::pgmcc::{Accounting, PgmccConfig, Profile};
 
 /// Packets sent in each of `rounds` round trips.
@@ -36,7 +36,7 @@ fn rounds(config: PgmccConfig, rounds: usize, lost: impl Fn(u32) -> bool) -> (Ve
 
 /// The reference traces begin exponential growth's end at 4, the draft's value.
 fn reference() -> PgmccConfig {
-    PgmccConfig { slow_start_threshold: 4.0, ..PgmccConfig::default() }
+    PgmccConfig { slow_start_threshold: 4.0, ..plain() }
 }
 
 #[test]
