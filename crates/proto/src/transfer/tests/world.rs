@@ -130,7 +130,9 @@ impl Store for DiskStore {
             }
         }
         let written = &mut disk.written[part as usize][place.clone()];
-        assert!(written.iter().all(|written| !written), "{place:?} came twice");
+        // A manifest or digests that are not what was announced are asked for again, whole.
+        let again = part != Part::Content;
+        assert!(again || written.iter().all(|written| !written), "{place:?} came twice");
         written.fill(true);
         let slot = &mut disk.parts[part as usize][place];
         slot[..bytes.len()].copy_from_slice(bytes);
