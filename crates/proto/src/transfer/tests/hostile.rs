@@ -143,7 +143,7 @@ fn what_a_member_has_said_does_nothing_when_somebody_else_says_it() {
     assert_eq!(members.len(), 2);
     assert!(members.iter().all(|member| member.node != outsider));
     let refused = world.source.log.refused(BadInput::Foreign);
-    assert!(sent > 100 && refused == sent, "{refused} of {sent}");
+    assert!(sent > 100 && refused >= sent, "{refused} of {sent}");
 }
 
 #[test]
