@@ -28,7 +28,7 @@ pub(crate) fn recv(args: &RecvArgs) -> Result<(), Failure> {
 }
 
 async fn run(args: &RecvArgs) -> Result<(), Failure> {
-    let mut receiver = builder(args)?.receive().map_err(live::failure)?;
+    let Some(mut receiver) = open(args).await? else { return Ok(()) };
     if let Some(address) = args.watch.metrics {
         let status = receiver.status();
         let fill = move |registry: &mut _| metrics(registry, &status.borrow());
@@ -68,6 +68,33 @@ async fn run(args: &RecvArgs) -> Result<(), Failure> {
         }
     }
     show.finish(args)
+}
+
+/// Begins; where the network is not there yet it waits for it, unless it is for one object only.
+/// `None` where it was interrupted.
+async fn open(args: &RecvArgs) -> Result<Option<Receiver>, Failure> {
+    let begun = Instant::now();
+    let mut told = false;
+    loop {
+        let error = match builder(args)?.receive() {
+            Ok(receiver) => return Ok(Some(receiver)),
+            Err(error) => error,
+        };
+        let limit = args.give_up.map(|limit| WallDuration::from_nanos(limit.as_nanos()));
+        let given_up = limit.is_some_and(|limit| begun.elapsed() > limit);
+        if args.once || given_up || !live::is_away(&error) {
+            return Err(live::failure(error));
+        }
+        if !told {
+            told = true;
+            Output::new(&args.watch)
+                .warn(&format!("{error}; waiting until the network is there"))?;
+        }
+        tokio::time::sleep(AWAY_PAUSE).await;
+        if interrupted() {
+            return Ok(None);
+        }
+    }
 }
 
 fn silent(status: &ReceiveStatus) -> Duration {
@@ -288,6 +315,9 @@ fn metrics(registry: &mut Registry, status: &ReceiveStatus) {
     counter(registry, "objects_complete", "Objects that were received whole", status.complete);
     traffic(registry, &status.traffic, &status.refusals);
 }
+
+/// How long it waits before it looks for the network again.
+const AWAY_PAUSE: WallDuration = WallDuration::from_millis(500);
 
 /// How often it is looked what has happened.
 const LOOK: WallDuration = WallDuration::from_millis(200);

@@ -137,6 +137,7 @@ impl ReceiverBuilder {
             settings: DriverSettings {
                 patience: PATIENCE,
                 ends_when_idle: false,
+                moves_after: MOVES_AFTER,
                 ..DriverSettings::default()
             },
             wrapper: Wrapper::receiver(self.common.key.clone(), watched.clone())?,
@@ -168,6 +169,9 @@ impl ReceiverBuilder {
         Ok(Receiver { waker, status, received })
     }
 }
+
+/// Time without a new SPM after which a sender may be at another address: it sends one each second.
+const MOVES_AFTER: Duration = Duration::from_secs(5);
 
 /// Finds out at once whether the folder can be written to.
 fn probe(dir: &Path) -> Result<(), Error> {

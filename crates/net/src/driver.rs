@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use faircast_base::{Duration, NodeId, Time};
-use faircast_proto::wire::pgm::{Body, Packet, PacketType, Tsi, peek};
+use faircast_proto::wire::pgm::{Body, Packet, PacketType, Spm, Tsi, peek};
 use faircast_proto::{Datagram, Destination, Machine};
 use faircast_trace::Sink;
 use nix::errno::Errno;
@@ -12,7 +12,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::prctl;
 use nix::sys::time::TimeSpec;
 
-use crate::live::{Peer, Session};
+use crate::live::{Peer, Session, Speaker};
 use crate::receive::Inbox;
 use crate::transmit::Flushed;
 use crate::waker::{Orders, pair};
@@ -387,7 +387,11 @@ impl<M: Machine> Driver<M> {
             Upstream::FromPacket => from,
             Upstream::Port(port) => SocketAddr::new(from.ip(), port),
         };
-        let peer = self.source(kind, from, packet)?;
+        let spm = match Packet::decode(packet, 0).map(|packet| packet.body) {
+            Ok(Body::Spm(spm)) if kind == PacketType::Spm => Some(spm),
+            _ => None,
+        };
+        let peer = self.source(spm, from)?;
         let index = match known {
             Some(index) => index,
             None if begins => self.admit(app, now, kind, tsi, peer, packet)?,
@@ -396,11 +400,13 @@ impl<M: Machine> Driver<M> {
                 return None;
             }
         };
+        let (elements, moves_after) = (self.live.settings.elements, self.live.settings.moves_after);
         let session = &mut self.live.sessions[index];
         session.tsi = Some(tsi);
-        match &mut session.source {
-            None => session.source = Some(peer),
-            Some(source) if source.address.ip() == from.ip() => {
+        let newest = spm.map(|spm| spm.sequence);
+        match session.speaker(now, from, newest, moves_after) {
+            Speaker::Source => {
+                let source = session.source.get_or_insert(peer);
                 if begins {
                     source.address = from;
                 }
@@ -408,8 +414,8 @@ impl<M: Machine> Driver<M> {
                     source.node = peer.node;
                 }
             }
-            Some(_) if self.live.settings.elements => return Some((index, peer.node)),
-            Some(_) => {
+            Speaker::Other if elements => return Some((index, peer.node)),
+            Speaker::Other => {
                 self.live.counters.refused.spoofed += 1;
                 return None;
             }
@@ -420,16 +426,11 @@ impl<M: Machine> Driver<M> {
     /// Who speaks for a source. What a source calls itself in its SPMs is its number, since that is
     /// what it wants to be called: behind address translation and with IPv6 the address does not
     /// tell it. It says nothing about where packets go.
-    fn source(&mut self, kind: PacketType, from: SocketAddr, packet: &[u8]) -> Option<Peer> {
+    fn source(&mut self, spm: Option<Spm>, from: SocketAddr) -> Option<Peer> {
         let live = &mut self.live;
-        let called = if kind == PacketType::Spm && live.book.learns() && !live.settings.elements {
-            match Packet::decode(packet, 0).map(|packet| packet.body) {
-                Ok(Body::Spm(spm)) => spm.path.node(),
-                _ => None,
-            }
-        } else {
-            None
-        };
+        let called = spm
+            .filter(|_| live.book.learns() && !live.settings.elements)
+            .and_then(|spm| spm.path.node());
         let node = called.filter(|node| node.0 != 0).or_else(|| live.book.node(from));
         if node.is_none() {
             live.counters.refused.unknown += 1;

@@ -3,7 +3,9 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 
-use faircast_base::{Cx, Event, FlowId, NodeId, NullTrace, Purpose, Rng, Time, Trace};
+use faircast_base::{
+    Cx, Duration, Event, FlowId, NodeId, NullTrace, Purpose, Rng, Seq, Time, Trace,
+};
 use faircast_proto::wire::pgm::Tsi;
 use faircast_proto::{Destination, Machine, Transmit};
 use faircast_trace::{Sink, Subject, Tagged};
@@ -43,6 +45,8 @@ pub(crate) struct Session<M> {
     pub(crate) tsi: Option<Tsi>,
     /// At a receiver: where the session's packets come from.
     pub(crate) source: Option<Peer>,
+    /// At a receiver: the newest SPM of the source, and since when there is no newer one.
+    pub(crate) newest: (Option<Seq>, Time),
     /// Whether it may have something to send or to tell.
     pub(crate) dirty: bool,
     pub(crate) gone: bool,
@@ -53,6 +57,44 @@ impl<M: Machine> Session<M> {
     pub(crate) fn is_busy(&self) -> bool {
         self.dirty || self.machine.next_timeout().is_some()
     }
+}
+
+impl<M> Session<M> {
+    /// Who sends this from the address `from`: the SPM of number `spm`, or another packet.
+    ///
+    /// A session is where it was first heard. Its source may have moved, and whoever was heard
+    /// first may only have repeated what it had heard; so a source that has sent no new SPM for
+    /// `moves_after` is where a newer one comes from. Nobody gets there by repeating old ones.
+    pub(crate) fn speaker(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        spm: Option<Seq>,
+        moves_after: Duration,
+    ) -> Speaker {
+        let (newest, since) = self.newest;
+        let newer = spm.filter(|spm| newest.is_none_or(|newest| spm.after(newest)));
+        let other = self.source.is_some_and(|source| source.address.ip() != from.ip());
+        if other {
+            if newer.is_none() || now.since(since) < moves_after {
+                return Speaker::Other;
+            }
+            self.source = None;
+        }
+        if newer.is_some() {
+            self.newest = (newer, now);
+        } else if self.source.is_none() {
+            self.newest.1 = now;
+        }
+        Speaker::Source
+    }
+}
+
+/// Who has sent a packet of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speaker {
+    Source,
+    Other,
 }
 
 /// Who is at the other end.
@@ -162,6 +204,7 @@ impl<M: Machine> Live<M> {
             subject,
             tsi: options.tsi,
             source: None,
+            newest: (None, Time::ZERO),
             dirty: true,
             gone: false,
         });

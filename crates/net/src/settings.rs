@@ -78,6 +78,9 @@ pub struct DriverSettings {
     /// in the name of the source from them. Default false: anybody could claim to be one and aim
     /// answers at a third party.
     pub elements: bool,
+    /// Time without a new SPM of its source after which a session at a receiver may move to another
+    /// address that sends one. Default 60 s, twice as long as sources of PGM are silent.
+    pub moves_after: Duration,
 }
 
 impl Default for DriverSettings {
@@ -91,6 +94,7 @@ impl Default for DriverSettings {
             ends_when_idle: true,
             grain: Duration::from_micros(50),
             elements: false,
+            moves_after: Duration::from_secs(60),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::sync::mpsc;
 use std::thread;
 
-use faircast_base::{Cx, Duration, NodeId, Time};
+use faircast_base::{Cx, Duration, NodeId, Seq, Time};
 use faircast_net::{
     AddressBook, App, Counters, Driver, DriverSettings, Ended, Envelope, Listen, Live,
     SessionOptions, SocketSettings, Sockets, Target,
@@ -205,6 +205,44 @@ fn a_receiver_answers_to_where_packets_come_from_whatever_they_claim() {
     assert_eq!(seen, [(claimed, spm(claimed, TSI).len(), false)]);
     assert_eq!((counters.refused.spoofed, counters.refused.foreign), (1, 1));
     assert!(third.recv_from(&mut [0; 16]).is_err(), "nothing went to a third party");
+}
+
+#[test]
+fn a_session_moves_only_where_a_newer_word_of_a_silent_source_comes_from() {
+    let speaker = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let other = UdpSocket::bind("127.0.0.3:0").unwrap();
+    let numbered = |number| {
+        let mut out = Vec::new();
+        let spm = Spm {
+            sequence: Seq::new(number),
+            trail: Default::default(),
+            lead: Default::default(),
+            path: Nla::from_node(NodeId(7)),
+        };
+        Encoder::new(&mut out, &Header::downstream(TSI, 7500), &Body::Spm(spm)).finish();
+        out
+    };
+    let silence = std::time::Duration::from_millis(400);
+    let open = || {
+        let on = Listen::Unicast("127.0.0.1:0".parse().unwrap());
+        let sockets = Sockets::receiver(on, SocketSettings::default()).unwrap();
+        let address = sockets.local_address();
+        let moves_after = Duration::from_millis(300);
+        (Driver::new(sockets, DriverSettings { moves_after, ..settings() }).unwrap(), address)
+    };
+    let (seen, counters) = attacked(5, open, |to| {
+        let mut answer = [0; 16];
+        speaker.send_to(&numbered(5), to).unwrap();
+        speaker.recv_from(&mut answer).unwrap();
+        other.send_to(&numbered(6), to).unwrap();
+        thread::sleep(silence);
+        // What was said already moves nothing, at any time.
+        other.send_to(&numbered(5), to).unwrap();
+        other.send_to(&numbered(6), to).unwrap();
+        other.recv_from(&mut answer).unwrap();
+        speaker.send_to(&numbered(7), to).unwrap();
+    });
+    assert_eq!((seen.len(), counters.refused.spoofed), (2, 3));
 }
 
 #[test]

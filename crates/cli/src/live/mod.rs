@@ -134,6 +134,20 @@ fn no_route(error: &io::Error) -> bool {
     kinds.contains(&error.kind()) || error.raw_os_error() == Some(nix::errno::Errno::ENODEV as i32)
 }
 
+/// Whether the network is not there, or not yet: without its interface, an address, or a route.
+pub(crate) fn is_away(error: &Error) -> bool {
+    match error {
+        Error::Net(NetError::Interface(_)) => true,
+        Error::Net(NetError::Socket { error, .. } | NetError::Join { error, .. }) => {
+            no_route(error)
+        }
+        Error::Net(NetError::Bind { error, .. }) => {
+            no_route(error) || error.kind() == io::ErrorKind::AddrNotAvailable
+        }
+        _ => false,
+    }
+}
+
 /// This host's name.
 pub(crate) fn host_name() -> String {
     let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());

@@ -18,8 +18,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// What it does.
 pub(super) struct Noise {
     pub(super) seed: u64,
-    /// Whether it sends what it has heard as it was, or so changed that a checksum may miss it. A
-    /// session without a key is open to that, as docs/security.md says.
+    /// Whether it also sends what it has heard so changed that a checksum may miss it. A session
+    /// without a key is open to that, as docs/security.md says.
     pub(super) forges: bool,
     pub(super) own: Ipv4Addr,
     pub(super) group: SocketAddrV4,
@@ -76,6 +76,9 @@ fn packet(heard: &[Vec<u8>], forges: bool, rng: &mut Rng) -> Vec<u8> {
     }
     let mut packet = heard[rng.below(heard.len() as u64) as usize].clone();
     if !forges {
+        if rng.chance(0.5) {
+            return packet;
+        }
         // One flipped bit, which no checksum misses.
         let bit = rng.below(packet.len().max(1) as u64 * 8);
         if let Some(byte) = packet.get_mut((bit / 8) as usize) {

@@ -1,5 +1,6 @@
 //! What happens in a round, all of it drawn from the round's seed before it begins.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration as WallDuration;
 
@@ -110,6 +111,28 @@ impl Plan {
         Self { faults, scenario, actions, bytes: bytes.unwrap_or(size) }
     }
 }
+
+impl Plan {
+    /// How often a receiver is stopped for about as long as `give_up`, or longer.
+    pub(super) fn long_stops(&self, give_up: WallDuration) -> usize {
+        let mut stopped = BTreeMap::new();
+        let mut long = 0;
+        for (at, action) in &self.actions {
+            match action {
+                Action::Stop(who, true) => drop(stopped.insert(*who, *at)),
+                Action::Stop(who, false) => {
+                    let since = stopped.remove(who);
+                    long += usize::from(since.is_some_and(|since| *at - since + SLACK >= give_up));
+                }
+                _ => {}
+            }
+        }
+        long
+    }
+}
+
+/// Silence before a program is stopped, and after it goes on.
+const SLACK: WallDuration = WallDuration::from_secs(5);
 
 /// A moment within the disturbed time.
 fn moment(rng: &mut Rng, from_ms: u64, to_ms: u64) -> WallDuration {

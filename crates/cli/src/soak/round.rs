@@ -29,8 +29,7 @@ const PEACE_MAX: WallDuration = WallDuration::from_secs(180);
 /// How long a sender waits for somebody who is silent: longer than an interface is down, so that
 /// it is seldom asked to, and shorter than the peace.
 const GIVE_UP: &str = "20s";
-/// How often senders may have given somebody up before it counts as a failure.
-const GIVE_UPS_MAX: usize = 3;
+const GIVE_UP_TIME: WallDuration = WallDuration::from_secs(20);
 /// How long a program may take to end when it is asked to.
 const FAREWELL_MAX: WallDuration = WallDuration::from_secs(15);
 /// How long a program that has ended by itself is left alone before it is started again.
@@ -178,7 +177,7 @@ impl<'a> Round<'a> {
             while let Some((_, action)) = actions.next_if(|(at, _)| *at <= now) {
                 self.act(*action)?;
             }
-            self.look_after(now < peace)?;
+            self.look_after()?;
             if now > peace + PEACE_MAX {
                 let waited = PEACE_MAX.as_secs();
                 let ended: Vec<String> = self.done.iter().map(|who| who.name()).collect();
@@ -291,8 +290,10 @@ impl<'a> Round<'a> {
     }
 
     /// Notices who has ended, and starts again whoever should run.
-    fn look_after(&mut self, disturbed: bool) -> Result<(), Failure> {
+    fn look_after(&mut self) -> Result<(), Failure> {
         let now = Instant::now();
+        // Each sender may give up each receiver that was stopped for so long, and nobody else.
+        let give_ups = self.plan.long_stops(GIVE_UP_TIME) * 2;
         for (who, program) in &mut self.programs {
             let Some(status) = program.ended() else { continue };
             let (who, name) = (*who, who.name());
@@ -301,12 +302,11 @@ impl<'a> Round<'a> {
                 // Without an interface nothing can begin; it is tried again.
                 _ if self.cut_off.contains(&who) => self.again.push((now + AGAIN, who)),
                 // A sender that has waited for somebody for too long says so with status 1, and is
-                // started again, as its owner would. Whoever was killed and came back is somebody
-                // else to it.
+                // started again, as its owner would.
                 Who::Sender | Who::Second => {
                     let said = format!("{name} ended with status {status} and was started again");
                     let told = &mut self.verdict;
-                    if status == 1 && (disturbed || told.notes.len() < GIVE_UPS_MAX) {
+                    if status == 1 && told.notes.len() < give_ups {
                         told.notes.push(said);
                     } else {
                         told.problems.push(said);
@@ -346,8 +346,12 @@ impl<'a> Round<'a> {
         }
         for who in running {
             let status = self.await_end(who, FAREWELL_MAX);
-            // 1: it says that something was cut off, as it may have been by a killed sender.
-            if !matches!(status, Some(0 | 1)) {
+            // 1: it says that something was cut off, as it is by a sender that was killed or has
+            // given up, or that something has failed.
+            let cut_off = self.plan.faults.contains(&SoakFault::KillSender)
+                || !self.verdict.notes.is_empty()
+                || matches!(who, Who::ReadOnly | Who::FullDisk);
+            if status != Some(0) && !(cut_off && status == Some(1)) {
                 let problem = format!("{} ends with {status:?} when asked to end", who.name());
                 self.verdict.problems.push(problem);
             }

@@ -239,12 +239,30 @@ fn mistakes_are_found_at_once_and_say_what_to_do() {
         (&["key", "show", &at("file")], 2, "no key file"),
         (&["recv", "--listen", &taken, "--into", &at("in")], 1, "choose another"),
         (&["recv", "--listen", "127.0.0.1:0", "--into", &at("file")], 2, "file"),
+        (
+            &["recv", "--once", "--group", &group, "--interface", "none0", "--into", &at("in")],
+            2,
+            "none0",
+        ),
     ] {
         let ended = run_within(20, arguments);
         assert_eq!(ended.code, Some(code), "{arguments:?}: {}{}", ended.out, ended.err);
         assert!(ended.err.contains(want), "{arguments:?}: {}", ended.err);
         assert_eq!(ended.err.lines().count(), 1, "{arguments:?}: {}", ended.err);
     }
+}
+
+#[test]
+fn a_receiver_waits_for_its_network() {
+    let folder = tempfile::tempdir().unwrap();
+    let (into, group) = (text_of(&folder.path().join("in")), group());
+    let own = ["recv", "--group", &group, "--interface", "none0", "--into", &into];
+    let begun = std::time::Instant::now();
+    let ended = run_within(20, &[&own[..], &["--give-up", "2s"]].concat());
+    assert!(begun.elapsed().as_secs() >= 2, "{}", ended.err);
+    assert_eq!(ended.code, Some(2), "{}{}", ended.out, ended.err);
+    let told = ended.err.lines().filter(|line| line.contains("waiting until the network")).count();
+    assert_eq!(told, 1, "{}", ended.err);
 }
 
 #[test]

@@ -53,6 +53,33 @@ async fn a_tree_of_files_gets_to_three_receivers() {
 }
 
 #[tokio::test]
+async fn who_is_killed_and_started_again_is_not_waited_for_twice() {
+    let (from, group) = (tempdir().unwrap(), group(9));
+    let file = put(from.path(), "file", &noise(3_000_000, 9));
+    let folders = [tempdir().unwrap(), tempdir().unwrap()];
+    let start = |i: usize| {
+        let builder = Receiver::builder(at(&group), folders[i].path());
+        builder.name(format!("r{i}")).receive().unwrap()
+    };
+    let mut receivers = vec![start(0), start(1)];
+    let builder = Sender::builder(to(&group))
+        .wait_for(2)
+        .rate_max(faircast_base::Bitrate::from_bits_per_s(8_000_000));
+    let give_up = faircast_base::Duration::from_secs(600);
+    let mut sender = builder.give_up(give_up).send(&[&file]).unwrap();
+    let status = sender.status();
+    while status.borrow().begun.is_none() {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    receivers[1].abort();
+    while receivers[1].next().await.is_some() {}
+    receivers[1] = start(1);
+    let last = soon(sender.finish()).await.unwrap();
+    assert!(last.succeeded(), "{last:?}");
+    assert_eq!((last.members.len(), last.done()), (2, 2), "{:?}", last.members);
+}
+
+#[tokio::test]
 async fn what_is_there_already_is_not_sent_again() {
     let (from, into, group) = (tempdir().unwrap(), tempdir().unwrap(), group(2));
     let file = put(from.path(), "file", &noise(2_000_000, 2));

@@ -95,4 +95,8 @@ pub trait Transfer: Machine + Send {
 pub trait TransferSource: Transfer {
     /// Begins to send content to whoever is there.
     fn begin(&mut self, cx: &mut Cx<'_>);
+
+    /// Strikes the member `id` off, because the application knows that another one has taken its
+    /// place. Should it speak again it is a member again.
+    fn dismiss(&mut self, cx: &mut Cx<'_>, id: u64);
 }

@@ -407,6 +407,13 @@ impl<C: SenderControl + Send> TransferSource for ObjectSource<C> {
             self.wait_for = 0;
         }
     }
+
+    fn dismiss(&mut self, cx: &mut Cx<'_>, id: u64) {
+        if let Some(reporter) = self.members.remove(id) {
+            self.pgm.control_mut().on_leave(cx, reporter);
+        }
+        self.review(cx);
+    }
 }
 
 /// Time between SPMs where the options do not say.

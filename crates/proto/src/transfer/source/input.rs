@@ -85,8 +85,7 @@ impl<C: SenderControl> ObjectSource<C> {
     fn take_member(&mut self, cx: &mut Cx<'_>, from: NodeId, value: &[u8]) -> Result<(), BadInput> {
         let message = MemberMessage::decode(value).ok_or(BadInput::Malformed)?;
         let reporter = message.reporter;
-        let changed = self.members.take(cx.now, from, message);
-        let changed = changed.map_err(|()| BadInput::TableFull)?;
+        let changed = self.members.take(cx.now, from, message)?;
         self.pgm.control_mut().on_heard(cx);
         let quits = [MemberState::Done, MemberState::Left, MemberState::Failed];
         if changed.is_some_and(|state| quits.contains(&state)) {

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use faircast_base::{Duration, NodeId, Time};
+use faircast_base::{BadInput, Duration, NodeId, Time};
 
 use crate::transfer::wire::{Answer, Claim, MemberMessage, Status};
 use crate::transfer::{MemberState, MemberStatus};
@@ -20,6 +20,8 @@ pub(super) const ANSWERS_MAX: usize = 1 << 12;
 struct Member {
     node: NodeId,
     reporter: NodeId,
+    /// Of the last message that was taken.
+    number: u32,
     name: String,
     state: MemberState,
     bytes: u64,
@@ -67,41 +69,35 @@ impl Members {
         self.count(&[MemberState::Joined, MemberState::Receiving])
     }
 
-    /// Takes what a receiver says of itself. Returns false where there is no room.
+    /// Takes what a receiver says of itself. Returns its new state where that has changed.
+    ///
+    /// A member is where it joined: what others say in its name is [`Foreign`](BadInput::Foreign),
+    /// unless it has been silent for so long that its address may have changed. What it says was
+    /// said before where its number is lower than one that was taken.
     pub(super) fn take(
         &mut self,
         now: Time,
         from: NodeId,
         message: MemberMessage,
-    ) -> Result<Option<MemberState>, ()> {
+    ) -> Result<Option<MemberState>, BadInput> {
         let id = message.id;
-        if !self.members.contains_key(&id) {
+        if let Some(member) = self.members.get(&id) {
+            self.check(now, member, from, message.number)?;
+        } else {
             if message.claim == Claim::Leaving {
                 self.answer(from, message.number, id, Status::Gone);
                 return Ok(None);
             }
             if self.members.len() >= MEMBERS_MAX && !self.make_room() {
                 self.answer(from, message.number, id, Status::Refused);
-                return Err(());
+                return Err(BadInput::TableFull);
             }
             self.admit(now, from, &message);
         }
+        self.bind(now, id, from, message.reporter);
         let Some(member) = self.members.get_mut(&id) else { return Ok(None) };
-        if member.node != from {
-            if self.by_node.get(&member.node) == Some(&id) {
-                self.by_node.remove(&member.node);
-            }
-            member.node = from;
-        }
-        if member.reporter != message.reporter {
-            if self.by_reporter.get(&member.reporter) == Some(&id) {
-                self.by_reporter.remove(&member.reporter);
-            }
-            member.reporter = message.reporter;
-        }
-        self.by_node.insert(from, id);
-        self.by_reporter.insert(message.reporter, id);
         member.heard = now;
+        member.number = message.number;
         (member.bytes, member.loss) = (message.bytes, message.loss);
         (member.name, member.reason) = (message.name, message.reason);
         let before = member.state;
@@ -131,10 +127,55 @@ impl Members {
         Ok((before != after).then_some(after))
     }
 
+    /// Whether what `from` says in the name of `member` counts.
+    fn check(&self, now: Time, member: &Member, from: NodeId, number: u32) -> Result<(), BadInput> {
+        // Numbers wrap.
+        let ahead = number.wrapping_sub(member.number).cast_signed();
+        let silent = self.is_silent(now, member);
+        let over = [MemberState::Done, MemberState::Failed, MemberState::Left];
+        if member.node == from {
+            if ahead < 0 && !silent { Err(BadInput::Duplicate) } else { Ok(()) }
+        } else if silent && ahead >= i32::from(over.contains(&member.state)) {
+            // Who has said its last word is silent anyhow: only a new one moves it.
+            Ok(())
+        } else {
+            Err(BadInput::Foreign)
+        }
+    }
+
+    /// Whether nothing has come from it though several messages should have.
+    fn is_silent(&self, now: Time, member: &Member) -> bool {
+        let several = self.status_interval(Duration::MAX) * SILENT_MESSAGES;
+        member.state == MemberState::Lost || now.since(member.heard) >= several
+    }
+
+    /// Member `id` is `node`, and `reporter` in reports unless that is somebody else who is there.
+    fn bind(&mut self, now: Time, id: u64, node: NodeId, reporter: NodeId) {
+        let gone = [MemberState::Left, MemberState::Lost, MemberState::Failed];
+        let other = self.by_reporter.get(&reporter).filter(|other| **other != id);
+        let taken = other
+            .and_then(|other| self.members.get(other))
+            .is_some_and(|other| !gone.contains(&other.state) && !self.is_silent(now, other));
+        let Some(member) = self.members.get_mut(&id) else { return };
+        let (old_node, old_reporter) = (member.node, member.reporter);
+        (member.node, member.reporter) = (node, reporter);
+        if old_node != node && self.by_node.get(&old_node) == Some(&id) {
+            self.by_node.remove(&old_node);
+        }
+        if old_reporter != reporter && self.by_reporter.get(&old_reporter) == Some(&id) {
+            self.by_reporter.remove(&old_reporter);
+        }
+        self.by_node.insert(node, id);
+        if !taken {
+            self.by_reporter.insert(reporter, id);
+        }
+    }
+
     fn admit(&mut self, now: Time, from: NodeId, message: &MemberMessage) {
         let member = Member {
             node: from,
             reporter: message.reporter,
+            number: message.number,
             name: String::new(),
             state: MemberState::Joined,
             bytes: 0,
@@ -155,17 +196,23 @@ impl Members {
             return false;
         }
         let found = self.members.iter().find(|(_, member)| gone.contains(&member.state));
-        let Some((&id, member)) = found else { return false };
-        self.counts[member.state as usize] -= 1;
-        let (node, reporter) = (member.node, member.reporter);
+        let Some((&id, _)) = found else { return false };
+        self.remove(id);
+        true
+    }
+
+    /// Forgets a member. Returns by what name it reports, unless another one does.
+    pub(super) fn remove(&mut self, id: u64) -> Option<NodeId> {
+        let Member { node, reporter, state, .. } = self.members.remove(&id)?;
+        self.counts[state as usize] -= 1;
         if self.by_node.get(&node) == Some(&id) {
             self.by_node.remove(&node);
         }
         if self.by_reporter.get(&reporter) == Some(&id) {
             self.by_reporter.remove(&reporter);
+            return Some(reporter);
         }
-        self.members.remove(&id);
-        true
+        None
     }
 
     fn set(&mut self, id: u64, state: MemberState) {
@@ -299,6 +346,9 @@ const STATUS_SPACING: Duration = Duration::from_millis(20);
 const STATUS_MIN: Duration = Duration::from_secs(1);
 const STATUS_MAX: Duration = Duration::from_secs(60);
 
+/// A member is silent when so many messages in a row are missing.
+const SILENT_MESSAGES: u64 = 5;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -351,6 +401,50 @@ mod tests {
     }
 
     #[test]
+    fn a_member_is_where_it_joined_until_it_is_silent() {
+        let numbered = |claim, number| MemberMessage { number, ..message(1, claim) };
+        let (home, other) = (NodeId(1), NodeId(7));
+        let foreign = Err(BadInput::Foreign);
+        for (case, last, said, from, after_s, want) in [
+            ("repeated", Claim::Receiving, numbered(Claim::Receiving, 2), home, 1, Ok(())),
+            ("replayed", Claim::Receiving, numbered(Claim::Receiving, 2), other, 1, foreign),
+            ("replayed bye", Claim::Receiving, numbered(Claim::Leaving, 3), other, 1, foreign),
+            ("forged end", Claim::Receiving, numbered(Claim::Done, 3), other, 4, foreign),
+            ("moved", Claim::Receiving, numbered(Claim::Receiving, 2), other, 5, Ok(())),
+            ("old, moved", Claim::Receiving, numbered(Claim::Joined, 1), other, 5, foreign),
+            ("old", Claim::Done, numbered(Claim::Joined, 1), home, 1, Err(BadInput::Duplicate)),
+            ("done, replayed", Claim::Done, numbered(Claim::Done, 2), other, 50, foreign),
+            ("done, moved, new", Claim::Done, numbered(Claim::Joined, 3), other, 50, Ok(())),
+        ] {
+            let mut members = Members::default();
+            members.take(at(0), home, numbered(last, 2)).unwrap();
+            let taken = members.take(at(after_s), from, said);
+            assert_eq!(taken.map(|_| ()), want, "{case}");
+            let node = members.statuses()[0].node;
+            assert_eq!(node, if want.is_ok() { from } else { home }, "{case}");
+        }
+    }
+
+    #[test]
+    fn nobody_takes_the_name_of_another_in_reports() {
+        let mut members = Members::default();
+        let mut claims = |id, s| {
+            let thief = MemberMessage { reporter: NodeId(101), ..message(id, Claim::Joined) };
+            members.take(at(s), NodeId(id as u32), thief).unwrap();
+            members.hear(at(s), NodeId(1), Some(NodeId(101)), false)
+        };
+        assert_eq!(claims(1, 0), Standing::Member);
+        assert_eq!(claims(2, 1), Standing::Member);
+        // Who was started again in its place has it once the first is silent.
+        assert_eq!(members.remove(1), Some(NodeId(101)));
+        assert_eq!((members.len(), members.counts.iter().sum::<usize>()), (1, 1));
+        let again = MemberMessage { reporter: NodeId(101), ..message(2, Claim::Joined) };
+        members.take(at(2), NodeId(2), again).unwrap();
+        let standing = members.hear(at(2), NodeId(2), Some(NodeId(101)), false);
+        assert_eq!(standing, Standing::Member);
+    }
+
+    #[test]
     fn who_is_silent_is_lost_and_who_is_done_may_be_silent() {
         let mut members = Members::default();
         for (id, claim) in [(1, Claim::Joined), (2, Claim::Done), (3, Claim::Receiving)] {
@@ -369,7 +463,7 @@ mod tests {
             members.take(at(0), NodeId(id as u32), message(id, Claim::Joined)).unwrap();
         }
         let late = message(1 << 40, Claim::Joined);
-        assert_eq!(members.take(at(0), NodeId(1 << 20), late.clone()), Err(()));
+        assert_eq!(members.take(at(0), NodeId(1 << 20), late.clone()), Err(BadInput::TableFull));
         assert_eq!((members.len(), members.answers.len()), (MEMBERS_MAX, ANSWERS_MAX));
         members.take(at(1), NodeId(5), message(5, Claim::Leaving)).unwrap();
         assert!(members.take(at(1), NodeId(1 << 20), late).is_ok(), "in the place of one who left");

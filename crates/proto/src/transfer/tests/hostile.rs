@@ -103,6 +103,50 @@ fn a_flood_of_strangers_changes_nothing() {
 }
 
 #[test]
+fn what_a_member_has_said_does_nothing_when_somebody_else_says_it() {
+    let said = alloc::rc::Rc::new(core::cell::RefCell::new(Vec::<(Time, Vec<u8>)>::new()));
+    let heard = said.clone();
+    let mut world = World::new(400_000, 2, &Choices::default(), 5).with_network(move |hop, _| {
+        if hop.to == SOURCE && hop.has(OptionType::MEMBER) {
+            let option = hop.packet.options.find(OptionType::MEMBER).unwrap();
+            heard.borrow_mut().push((hop.now, option.value.to_vec()));
+        }
+        Fate::pass()
+    });
+    let outsider = NodeId(0x9999);
+    let mut sent = 0;
+    for step in 0..400u64 {
+        world.run_until(Time::ZERO + ms(5 * step));
+        // What has arrived: it was first.
+        let arrived = |(at, _): &&(Time, Vec<u8>)| *at + DELAY * 2 < world.now;
+        let replayed = said.borrow().iter().rfind(arrived).cloned();
+        let Some((_, value)) = replayed else { continue };
+        let message = MemberMessage::decode(&value).unwrap();
+        let ends = [Claim::Done, Claim::Failed, Claim::Leaving].map(|claim| MemberMessage {
+            claim,
+            number: message.number + 1,
+            ..message.clone()
+        });
+        for lie in [message].iter().chain(&ends) {
+            let mut value = Vec::new();
+            lie.encode(&mut value);
+            let bytes = upstream(&Body::Spmr, |encoder| {
+                encoder.raw_option(OptionType::MEMBER, 0, &value);
+            });
+            inject(&mut world, outsider, &bytes);
+            sent += 1;
+        }
+    }
+    world.run_until(s(60));
+    world.assert_all_complete();
+    let members = world.source.machine.status().members;
+    assert_eq!(members.len(), 2);
+    assert!(members.iter().all(|member| member.node != outsider));
+    let refused = world.source.log.refused(BadInput::Foreign);
+    assert!(sent > 100 && refused >= sent, "{refused} of {sent}");
+}
+
+#[test]
 fn a_liar_cannot_hold_the_group_below_the_floor() {
     let choices = Choices { slow: floor(200_000), ..Choices::default() };
     let mut world = World::new(2_000_000, 3, &choices, 2);

@@ -53,6 +53,36 @@ fn who_vanishes_is_given_up_and_who_leaves_is_not_waited_for() {
 }
 
 #[test]
+fn who_is_dismissed_is_not_waited_for_and_may_come_back() {
+    let mut world = World::new(300_000, 2, &Choices::default(), 7).with_network(|hop, _| {
+        let vanished = NodeId(11);
+        let cut = hop.now > s(1) && hop.now < s(3) && [hop.from, hop.to].contains(&vanished);
+        if cut { Fate::drop() } else { Fate::pass() }
+    });
+    world.spacing = Duration::from_millis(10);
+    world.run_until(s(2));
+    let dismiss = |world: &mut World| {
+        let now = world.now;
+        let id = world.source.machine.status().members[1].id;
+        world.source.act(now, |machine, cx| machine.dismiss(cx, id));
+    };
+    dismiss(&mut world);
+    assert_eq!(states(&world), [MemberState::Receiving]);
+    world.run_until(s(60));
+    assert_eq!(states(&world), [MemberState::Done; 2], "it was only silent");
+    world.assert_all_complete();
+    let mut gone = World::new(300_000, 2, &Choices::default(), 7).with_network(|hop, _| {
+        let cut = hop.now > s(1) && [hop.from, hop.to].contains(&NodeId(11));
+        if cut { Fate::drop() } else { Fate::pass() }
+    });
+    gone.run_until(s(2));
+    dismiss(&mut gone);
+    gone.run_until(s(20));
+    assert_eq!(states(&gone), [MemberState::Done]);
+    assert!(gone.source.completed_at().is_some_and(|at| at < s(10)), "nobody is waited for");
+}
+
+#[test]
 fn nothing_is_sent_before_enough_are_there_or_it_is_told_to_begin() {
     let choices = Choices { wait_for: 3, ..Choices::default() };
     let mut world = World::new(100_000, 2, &choices, 3);
