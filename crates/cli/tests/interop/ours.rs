@@ -15,7 +15,7 @@ use faircast_proto::content::InMemory;
 use faircast_proto::endpoint::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use faircast_proto::options::Options;
 use faircast_proto::registry::scheme;
-use faircast_proto::schemes::pgmcc::{PgmccConfig, PgmccReceiver, PgmccSender, Profile};
+use faircast_proto::schemes::pgmcc::{PgmccConfig, PgmccReceiver, PgmccSender, Profile, SlowStart};
 use faircast_proto::transfer::{
     ContentSupply, Fec, InOrder, SlowPolicy, TransferReceiverSetup, TransferSourceSetup,
 };
@@ -147,7 +147,10 @@ const SYMBOL_BYTES: u16 = 1420;
 /// The recommended settings, but for slow start: up to a window of 4, as OpenPGM has it.
 fn pgmcc() -> PgmccConfig {
     PgmccConfig {
+        // The draft's growth, which libpgm has too, in bursts whose edges can be told apart.
         slow_start_threshold: 4.0,
+        slow_start: SlowStart::Limited,
+        spread: 0.0,
         // A machine that is busy with other things must not look like a path that has failed.
         timeout_min: Duration::from_secs(5),
         ..PgmccConfig::profile(Profile::Improved)

@@ -144,7 +144,7 @@ fn a_mistake_in_the_arguments_is_named_with_what_is_allowed() {
         (&["bench", "tcp", "--only", "nosuch"], "--only nosuch: no experiment has that"),
         (&["bench", "tcp", "--only", "droplist", "--out", &below], "cannot be made"),
         (&["bench", "tcp", "--scheme", "pgmcc"], "\"tcp\" has no session"),
-        (&["bench", "wire", "--only", "nosuch"], "wire has no such row; there are limit, faircast"),
+        (&["bench", "wire", "--only", "nosuch"], "wire has no such row; there are limit, "),
         (&["bench", "wire", "--scheme", "pgmcc"], "\"wire\" has no session"),
         (&["bench", "wire", "--size", "1 TB"], "expected 1MB to 1000GB"),
         (&["bench", "wire", "--wire-case", "{}"], "--wire-case: "),

@@ -104,10 +104,9 @@ pub const OPTIONS: &[OptionSpec] = &[
     choice(
         "slow_start",
         &["limited", "open"],
-        "\"open\"",
+        "\"limited\"",
         "The window opens exponentially up to slow_start_threshold only, or as TCP's until the first \
-         loss or a growing round trip, and after a stall up to half of the window before (paper, \
-         draft: limited)",
+         loss or a growing round trip, and after a stall up to half of the window before",
     ),
     float("window_max", (2.0, 30_000.0), "10000.0", "The greatest window in packets"),
     whole(
@@ -147,9 +146,9 @@ pub const OPTIONS: &[OptionSpec] = &[
     float(
         "spread",
         (0.0, 4.0),
-        "2.0",
+        "0.0",
         "After each packet the next waits for a random time up to this share of a packet's time in \
-         the round trip (paper, draft: 0)",
+         the round trip",
     ),
     switch(
         "ack_history",
