@@ -43,8 +43,8 @@ pub struct RecvArgs {
     /// End after one object
     #[arg(long)]
     pub once: bool,
-    /// With --once: fail once no sender was heard for so long
-    #[arg(long, value_name = "TIME", value_parser = duration, requires = "once")]
+    /// Fail once no sender was heard, or no network was there, for so long
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     pub give_up: Option<Duration>,
     /// Replace files that are there and differ
     #[arg(long)]
