@@ -113,8 +113,9 @@ impl Plan {
 }
 
 impl Plan {
-    /// How often a receiver is stopped for about as long as `give_up`, or longer.
-    pub(super) fn long_stops(&self, give_up: WallDuration) -> usize {
+    /// How often a sender rightly ends without a receiver that it waited for: one that leaves, or that is
+    /// stopped for about as long as `give_up` or longer.
+    pub(super) fn departures(&self, give_up: WallDuration) -> usize {
         let mut stopped = BTreeMap::new();
         let mut long = 0;
         for (at, action) in &self.actions {
@@ -124,6 +125,7 @@ impl Plan {
                     let since = stopped.remove(who);
                     long += usize::from(since.is_some_and(|since| *at - since + SLACK >= give_up));
                 }
+                Action::Leave(_) => long += 1,
                 _ => {}
             }
         }

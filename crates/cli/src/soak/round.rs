@@ -292,8 +292,8 @@ impl<'a> Round<'a> {
     /// Notices who has ended, and starts again whoever should run.
     fn look_after(&mut self) -> Result<(), Failure> {
         let now = Instant::now();
-        // Each sender may give up each receiver that was stopped for so long, and nobody else.
-        let give_ups = self.plan.long_stops(GIVE_UP_TIME) * 2;
+        // Each sender may do without each receiver that left or was stopped for so long, and nobody else.
+        let departures = self.plan.departures(GIVE_UP_TIME) * 2;
         for (who, program) in &mut self.programs {
             let Some(status) = program.ended() else { continue };
             let (who, name) = (*who, who.name());
@@ -306,7 +306,7 @@ impl<'a> Round<'a> {
                 Who::Sender | Who::Second => {
                     let said = format!("{name} ended with status {status} and was started again");
                     let told = &mut self.verdict;
-                    if status == 1 && told.notes.len() < give_ups {
+                    if status == 1 && told.notes.len() < departures {
                         told.notes.push(said);
                     } else {
                         told.problems.push(said);
