@@ -61,7 +61,7 @@ async fn who_is_killed_and_started_again_is_not_waited_for_twice() {
         let builder = Receiver::builder(at(&group), folders[i].path());
         builder.name(format!("r{i}")).receive().unwrap()
     };
-    let mut receivers = vec![start(0), start(1)];
+    let mut receivers = [start(0), start(1)];
     let builder = Sender::builder(to(&group))
         .wait_for(2)
         .rate_max(faircast_base::Bitrate::from_bits_per_s(8_000_000));
