@@ -55,7 +55,7 @@ const SPREAD_LEAST: f64 = 0.75;
 const SPREAD_MOST: f64 = 2.0;
 
 /// Packets that may follow their predecessor at once, at a time: those that one bitmap brings.
-const PROBES_MAX: u32 = 32;
+const TOGETHER_MAX: u32 = 32;
 
 /// How much of a timer's lateness the next packets make good.
 const SPREAD_LATENESS_MAX: Duration = Duration::from_millis(5);
@@ -100,8 +100,10 @@ pub struct PgmccSender {
     spread_due: Time,
     /// Nothing but that moment has kept back data since then.
     spreading: bool,
-    /// Packets by which the window has grown, and that have not left yet.
-    probes: u32,
+    /// Packets that may follow their predecessor at once.
+    together: u32,
+    /// When the last acknowledgement came.
+    acked_at: Time,
     /// The round trips of slow start.
     hystart: HyStart,
 }
@@ -144,7 +146,8 @@ impl PgmccSender {
             spread_from: Time::ZERO,
             spread_due: Time::ZERO,
             spreading: false,
-            probes: 0,
+            together: 0,
+            acked_at: Time::ZERO,
             hystart: HyStart::default(),
         }
     }
@@ -170,10 +173,8 @@ impl PgmccSender {
     /// How long data waits for the packet that leaves now.
     fn spread(&mut self, cx: &mut Cx<'_>) {
         let Some(rtt) = self.rto.smoothed().filter(|_| self.config.spread) else { return };
-        if self.probes > 0 {
-            // What the window has grown by goes back to back, so that at a full queue it is lost
-            // itself. Were it spread it would take the place of somebody else's packet.
-            self.probes -= 1;
+        if self.together > 0 {
+            self.together -= 1;
             return;
         }
         let share = rtt.mul_f64(1.0 / self.window.size()).min(SPREAD_MAX);
@@ -193,8 +194,11 @@ impl PgmccSender {
     }
 
     /// An acknowledgement lets the next packet go: a clock that TCP has too, so that at a full queue
-    /// both find as many free places.
-    fn follow(&mut self, now: Time) {
+    /// both find as many free places. Of packets that are acknowledged together as many go together.
+    fn follow(&mut self, now: Time, acknowledged: u32) {
+        let first = u32::from(self.acked_at != now);
+        self.together = (self.together + acknowledged.saturating_sub(first)).min(TOGETHER_MAX);
+        self.acked_at = now;
         if self.spread_from <= now && now < self.spread_until {
             self.spread_until = now;
             self.spreading = false;
@@ -247,7 +251,7 @@ impl PgmccSender {
             self.window.leave_slow_start(self.window.size() / 2.0);
         }
         self.window.restart();
-        self.probes = 0;
+        self.together = 0;
         let unknown = self.ledger.release(self.ledger.next(), |_| true);
         if let Some(acker) = &mut self.acker {
             // All of them may be lost, and an acker that says so later is no liar.
@@ -341,7 +345,7 @@ impl PgmccSender {
     /// Halves the window; until feedback for the next packet it stands still.
     fn cut(&mut self) {
         self.window.cut();
-        self.probes = 0;
+        self.together = 0;
         let next = self.ledger.next();
         (self.suspended, self.answered) = (Some(next), Some(next));
     }
@@ -410,9 +414,9 @@ impl PgmccSender {
         if !from_acker && !self.config.ack_history {
             return; // src: pgmcc-draft s3: it serves the election only.
         }
-        self.follow(cx.now);
         let idle_room = self.idle && self.room() >= 1.0;
         let marked = self.mark_received(from, from_acker, vector);
+        self.follow(cx.now, marked);
         let lost = self.judge(cx.now, from, from_acker, vector);
         if from_acker {
             if self.suspended.is_some_and(|until| !vector.highest.before(until)) {
@@ -424,8 +428,9 @@ impl PgmccSender {
         if growing && !(self.config.window_validation && idle_room) {
             let before = self.window.size();
             self.window.grow(marked);
-            let grown = self.window.size() as u32 - before as u32;
-            self.probes = (self.probes + grown).min(PROBES_MAX);
+            // What the window has grown by goes back to back, so that at a full queue it is lost
+            // itself. Were it spread it would take the place of somebody else's packet.
+            self.together += self.window.size() as u32 - before as u32;
         } else {
             self.window.refund(marked);
         }
