@@ -79,7 +79,7 @@ fn each_lost_packet_is_repaired_about_once_on_short_and_long_paths() {
                     (true, false) => 45,
                     (true, true) if receivers == 100 => 120,
                     (true, true) => 70,
-                    (false, false) if receivers == 100 => 1300,
+                    (false, false) if receivers == 100 => 1400,
                     (false, true) if early => 1500,
                     (false, _) => 1000,
                 };
