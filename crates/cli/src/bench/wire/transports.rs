@@ -81,9 +81,9 @@ pub(super) const TRANSPORTS: &[Transport] = &[
     },
     Transport {
         id: "limit-files",
-        title: "the same as limit-forced, from a file into files",
+        title: "the same as limit, from a file into files",
         kind: Kind::Limit,
-        program: Program::Limit { forced: true, files: true },
+        program: Program::Limit { forced: false, files: true },
         uplink: false,
     },
     Transport {

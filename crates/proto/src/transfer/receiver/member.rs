@@ -129,8 +129,11 @@ impl Membership {
         }
     }
 
+    /// The last word has been heard. That is said once: a source to which all have said it knows that
+    /// nobody needs it any more.
     fn finish(&mut self) -> News {
-        (self.next_at, self.due, self.answered) = (None, false, true);
+        (self.next_at, self.due) = (None, self.due || !self.answered);
+        self.answered = true;
         News::Noted
     }
 
