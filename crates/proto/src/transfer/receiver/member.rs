@@ -185,6 +185,11 @@ impl Membership {
         self.claim == Claim::Leaving && !self.due
     }
 
+    /// Whether its last word is repeated until the source has noted it.
+    pub(super) fn awaits_note(&self) -> bool {
+        self.is_last_word() && self.next_at.is_some()
+    }
+
     /// Whether a message is to be sent now.
     pub(super) fn has_due(&self) -> bool {
         self.due

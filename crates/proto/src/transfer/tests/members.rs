@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{Duration, NodeId};
+use faircast_base::{Duration, NodeId, Time};
 
 use super::world::*;
 use crate::AppEvent;
@@ -82,6 +82,29 @@ fn who_is_dismissed_is_not_waited_for_and_may_come_back() {
     gone.run_until(s(20));
     assert_eq!(states(&gone), [MemberState::Done]);
     assert!(gone.source.completed_at().is_some_and(|at| at < s(10)), "nobody is waited for");
+}
+
+#[test]
+fn who_is_closed_when_done_is_heard_though_its_last_word_is_lost() {
+    let mut lost = 0;
+    let mut world = World::new(300_000, 2, &Choices::default(), 9).with_network(move |hop, _| {
+        let option = hop.packet.options.find(OptionType::MEMBER);
+        let done = hop.to == SOURCE && option.is_some_and(|option| option.value[1] & 0x7f == 2);
+        lost += u32::from(done);
+        if done && lost == 1 { Fate::drop() } else { Fate::pass() }
+    });
+    let mut closed = [false; 2];
+    for step in 0..4000 {
+        world.run_until(Time::ZERO + Duration::from_millis(step));
+        for i in 0..2 {
+            let done = world.receivers[i].machine.status().stage == Stage::Finished;
+            if done && !core::mem::replace(&mut closed[i], true) {
+                world.close_receiver(i);
+            }
+        }
+    }
+    assert_eq!(states(&world), [MemberState::Done; 2]);
+    assert!(world.source.machine.next_timeout().is_none());
 }
 
 /// How long the source had something left to do after it knew that all was there.
