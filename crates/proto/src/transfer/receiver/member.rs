@@ -137,6 +137,13 @@ impl Membership {
         News::Noted
     }
 
+    /// The source ends. A last word, said or not, is said once more and not repeated.
+    pub(super) fn end(&mut self) {
+        if self.awaits_note() {
+            self.finish();
+        }
+    }
+
     fn plan_status(&mut self, cx: &mut Cx<'_>) {
         let half = self.interval / 2;
         self.next_at = Some(cx.now + self.interval - half / 2 + cx.rng.up_to(half));
