@@ -96,9 +96,9 @@ fn who_is_closed_when_done_is_heard_though_its_last_word_is_lost() {
     let mut closed = [false; 2];
     for step in 0..4000 {
         world.run_until(Time::ZERO + Duration::from_millis(step));
-        for i in 0..2 {
+        for (i, closed) in closed.iter_mut().enumerate() {
             let done = world.receivers[i].machine.status().stage == Stage::Finished;
-            if done && !core::mem::replace(&mut closed[i], true) {
+            if done && !core::mem::replace(closed, true) {
                 world.close_receiver(i);
             }
         }
