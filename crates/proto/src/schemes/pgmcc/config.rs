@@ -249,10 +249,7 @@ impl PgmccConfig {
             // hides how much they lose where packets are many; this one joins bursts only.
             loss_event_time: Duration::from_millis(10),
             reorder_tolerance: 3,
-            // Networks hand over dozens of packets in one moment, and one acknowledgement for some of
-            // them costs less; each is told four times by the bitmaps of 32 packets, so that one may
-            // be lost. Where packets come one by one, each is acknowledged by itself.
-            ack_every: 8,
+            ack_every: 1,
             election_reply: ElectionReply::Ack,
             election_backoff: Duration::from_millis(50), // src: openpgm samples
             speak_up: true,
@@ -280,7 +277,6 @@ impl PgmccConfig {
             lie_check: false,
             loss_estimator: LossEstimator::Ewma,
             reorder_tolerance: 1,
-            ack_every: 1,
             speak_up: false,
             ..Self::improved()
         }

@@ -112,8 +112,8 @@ pub const OPTIONS: &[OptionSpec] = &[
     whole(
         "ack_every",
         (1, 16),
-        "8",
-        "Data packets that come in one moment and that an acker acknowledges together",
+        "1",
+        "Data packets handled in one moment that an acker acknowledges together; live transfers: 8",
     ),
     whole(
         "loss_threshold",

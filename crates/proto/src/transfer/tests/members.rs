@@ -126,7 +126,8 @@ fn a_source_ends_when_all_know_that_it_knows() {
     let deaf = world().with_network(|hop, _| {
         let option = hop.packet.options.find(OptionType::MEMBER);
         let noted = option.is_some_and(|option| option.value[1] == Status::Done as u8);
-        if noted && hop.to == NodeId(11) { Fate::drop() } else { Fate::pass() }
+        let unheard = noted || hop.has(OptionType::FIN);
+        if unheard && hop.to == NodeId(11) { Fate::drop() } else { Fate::pass() }
     });
     assert!(farewell(deaf) >= Duration::from_secs(1));
 }
