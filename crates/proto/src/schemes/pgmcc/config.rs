@@ -148,9 +148,8 @@ pub struct PgmccConfig {
     pub ack_repairs: bool,
     /// Whether the window stands still while the application does not fill it.
     pub window_validation: bool,
-    /// After each packet the next waits for a random time up to this share of a packet's time in the
-    /// round trip; 0 for never. At most 1.
-    pub spread: f64,
+    /// Whether the window is spread over the round trip.
+    pub spread: bool,
     /// Whether a former acker's acknowledgements count for the packets that named it.
     pub ack_history: bool,
     /// Which packets an acker's bitmap may acknowledge.
@@ -228,10 +227,7 @@ impl PgmccConfig {
             charge_repairs: true,
             ack_repairs: false,
             window_validation: true,
-            // A tenth faster than RTT/W on average, so that the waits by themselves take nothing from
-            // the rate. With less the packets go on in clumps, with 2 TCP Reno loses more by its phase
-            // (`docs/schemes/pgmcc.md` has what was measured).
-            spread: 1.8,
+            spread: true,
             ack_history: true,
             bitmap_scope: BitmapScope::All,
             designated_loss: true,
@@ -268,7 +264,7 @@ impl PgmccConfig {
             accounting: Accounting::Tokens,
             charge_repairs: false,
             window_validation: false,
-            spread: 0.0,
+            spread: false,
             ack_history: false,
             designated_loss: false,
             loss_epoch: LossEpoch::Feedback,
@@ -355,7 +351,7 @@ impl PgmccConfig {
         set(&mut self.ack_repairs, options.bool("ack_repairs"));
         set(&mut self.window_validation, options.bool("window_validation"));
         set(&mut self.lie_check, options.bool("lie_check"));
-        set(&mut self.spread, options.float("spread"));
+        set(&mut self.spread, options.bool("spread"));
     }
 
     fn apply_switching(&mut self, options: &Options) {

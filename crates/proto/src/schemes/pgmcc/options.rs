@@ -143,12 +143,12 @@ pub const OPTIONS: &[OptionSpec] = &[
         "true",
         "The window stands still while the application does not fill it (paper, draft: false)",
     ),
-    float(
+    switch(
         "spread",
-        (0.0, 4.0),
-        "1.8",
-        "After each packet the next waits for a random time up to this share of a packet's time in \
-         the round trip",
+        "true",
+        "The window is spread over the round trip: a packet follows an acknowledgement that comes \
+         after 3/4 of its share RTT/W, or a random wait of up to twice the share, and only what the \
+         window grows by follows at once (paper, draft: false)",
     ),
     switch(
         "ack_history",

@@ -47,6 +47,13 @@ const SPREAD_MAX: Duration = Duration::from_millis(20);
 /// Nothing is spread over round trips that are shorter.
 const SPREAD_RTT_MIN: Duration = Duration::from_millis(1);
 
+/// After a packet the next waits for an acknowledgement, which it follows if this many shares RTT/W of
+/// the round trip have passed, so that clumps dissolve.
+const SPREAD_LEAST: f64 = 0.75;
+
+/// It waits no longer than evenly at random up to this many shares.
+const SPREAD_MOST: f64 = 2.0;
+
 /// Packets that may follow their predecessor at once, at a time: those that one bitmap brings.
 const PROBES_MAX: u32 = 32;
 
@@ -87,6 +94,10 @@ pub struct PgmccSender {
     idle: bool,
     /// Before this moment no data follows the last packet.
     spread_until: Time,
+    /// From this moment on it follows an acknowledgement.
+    spread_from: Time,
+    /// When the last packet was due by the schedule of packets that only waited.
+    spread_due: Time,
     /// Nothing but that moment has kept back data since then.
     spreading: bool,
     /// Packets by which the window has grown, and that have not left yet.
@@ -130,6 +141,8 @@ impl PgmccSender {
             ageing: VecDeque::new(),
             idle: false,
             spread_until: Time::ZERO,
+            spread_from: Time::ZERO,
+            spread_due: Time::ZERO,
             spreading: false,
             probes: 0,
             hystart: HyStart::default(),
@@ -156,23 +169,35 @@ impl PgmccSender {
 
     /// How long data waits for the packet that leaves now.
     fn spread(&mut self, cx: &mut Cx<'_>) {
-        let Some(rtt) = self.rto.smoothed().filter(|_| self.config.spread > 0.0) else { return };
+        let Some(rtt) = self.rto.smoothed().filter(|_| self.config.spread) else { return };
         if self.probes > 0 {
             // What the window has grown by goes back to back, so that at a full queue it is lost
             // itself. Were it spread it would take the place of somebody else's packet.
             self.probes -= 1;
             return;
         }
-        let gap = rtt.mul_f64(1.0 / self.window.size()).min(SPREAD_MAX);
-        if gap >= SPREAD_MIN && rtt >= SPREAD_RTT_MIN {
-            // A timer that fires late must not cost throughput.
-            let late = self.spreading && self.spread_until <= cx.now;
-            let from = if late {
-                self.spread_until.max(cx.now - SPREAD_LATENESS_MAX.min(cx.now.since(Time::ZERO)))
-            } else {
-                cx.now
+        let share = rtt.mul_f64(1.0 / self.window.size()).min(SPREAD_MAX);
+        if share >= SPREAD_MIN && rtt >= SPREAD_RTT_MIN {
+            // Packets that only waited keep to RTT/W on average: neither the random waits nor timers
+            // that fire late may cost throughput.
+            let behind_max = SPREAD_LATENESS_MAX.max(share).min(cx.now.since(Time::ZERO));
+            self.spread_due = match self.spreading {
+                true => (self.spread_due + share).clamp(cx.now - behind_max, cx.now),
+                false => cx.now,
             };
-            self.spread_until = from + cx.rng.up_to(gap.mul_f64(self.config.spread));
+            self.spread_from = cx.now + share.mul_f64(SPREAD_LEAST);
+            let range = share.mul_f64(SPREAD_MOST - SPREAD_LEAST);
+            self.spread_until = self.spread_due + share.mul_f64(SPREAD_LEAST) + cx.rng.up_to(range);
+            self.spreading = false;
+        }
+    }
+
+    /// An acknowledgement lets the next packet go: a clock that TCP has too, so that at a full queue
+    /// both find as many free places.
+    fn follow(&mut self, now: Time) {
+        if self.spread_from <= now && now < self.spread_until {
+            self.spread_until = now;
+            self.spreading = false;
         }
     }
 
@@ -385,6 +410,7 @@ impl PgmccSender {
         if !from_acker && !self.config.ack_history {
             return; // src: pgmcc-draft s3: it serves the election only.
         }
+        self.follow(cx.now);
         let idle_room = self.idle && self.room() >= 1.0;
         let marked = self.mark_received(from, from_acker, vector);
         let lost = self.judge(cx.now, from, from_acker, vector);

@@ -28,7 +28,7 @@ pub(super) fn ms(ms: u64) -> Duration {
 /// computed by hand.
 pub(super) fn plain_of(profile: Profile) -> PgmccConfig {
     let slow_start = SlowStart::Limited;
-    PgmccConfig { spread: 0.0, slow_start, ..PgmccConfig::profile(profile) }
+    PgmccConfig { spread: false, slow_start, ..PgmccConfig::profile(profile) }
 }
 
 /// The profile `improved` in that way.

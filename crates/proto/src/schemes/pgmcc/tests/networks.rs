@@ -20,7 +20,7 @@ fn running(config: PgmccConfig) -> Bench {
 
 #[test]
 fn packets_wait_for_up_to_twice_their_share_of_the_round_trip() {
-    let mut bench = Bench::new(PgmccConfig { spread: 2.0, ..plain() });
+    let mut bench = Bench::new(PgmccConfig { spread: true, ..plain() });
     bench.pump(1);
     bench.advance(ms(100));
     bench.ack(1, 0, 1, 0.0);
@@ -52,7 +52,7 @@ fn packets_wait_for_up_to_twice_their_share_of_the_round_trip() {
 fn nothing_is_spread_on_a_short_path_or_where_packets_are_close() {
     for (rtt, rounds) in [(Duration::from_micros(900), 10), (ms(20), 250)] {
         let mut bench =
-            Bench::new(PgmccConfig { spread: 2.0, slow_start_threshold: 1000.0, ..plain() });
+            Bench::new(PgmccConfig { spread: true, slow_start_threshold: 1000.0, ..plain() });
         bench.pump(1);
         for _ in 0..rounds {
             bench.advance(rtt);
@@ -75,7 +75,7 @@ fn nothing_is_spread_on_a_short_path_or_where_packets_are_close() {
 #[test]
 fn a_timer_that_fires_late_costs_no_throughput() {
     let (slow_start, window_max) = (SlowStart::Open, 200.0);
-    let mut bench = Bench::new(PgmccConfig { spread: 2.0, slow_start, window_max, ..plain() });
+    let mut bench = Bench::new(PgmccConfig { spread: true, slow_start, window_max, ..plain() });
     let (mut acked, mut before) = (0, 0);
     for elapsed in 0..4000 {
         while bench.sent.get(acked as usize).is_some_and(|sent| bench.now >= sent.1 + ms(100)) {

@@ -82,7 +82,7 @@ fn config() -> impl Strategy<Value = PgmccConfig> {
             bitmap_scope: if bits[9] { BitmapScope::All } else { BitmapScope::Own },
             model: if bits[10] { Model::Simple } else { Model::Full },
             rtt_method: if bits[11] { RttMethod::Sequence } else { RttMethod::Timestamp },
-            spread: if bits[12] { 2.0 } else { 0.0 },
+            spread: bits[12],
             slow_start: if bits[13] { SlowStart::Open } else { SlowStart::Limited },
             ..PgmccConfig::profile(profile)
         },
