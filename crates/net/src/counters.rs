@@ -24,8 +24,11 @@ pub struct Received {
     pub packets: u64,
     /// Their bytes, without UDP and IP headers.
     pub bytes: u64,
-    /// Of those, how many had met congestion (ECN CE).
+    /// Of those, how many had met congestion: marked by the network (ECN CE), or the first of a read
+    /// that left the socket's buffer crowded.
     pub marked: u64,
+    /// Reads that left so much in the socket's buffer that the next pause may cost packets.
+    pub crowded: u64,
     /// System calls that brought something.
     pub calls: u64,
     /// Datagrams that the kernel dropped since the socket's buffer was full.

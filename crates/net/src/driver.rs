@@ -260,7 +260,11 @@ impl<M: Machine> Driver<M> {
                 let overflowed = &mut self.overflowed[usize::from(group)];
                 match self.inbox.receive(socket, overflowed, received, refused) {
                     Ok((count, more)) => {
-                        self.take_batch(app, count, group);
+                        // This host is a hop like others: where it cannot keep up, it says so before
+                        // it loses anything.
+                        let crowded = !sockets.is_source && Sockets::is_crowded(socket);
+                        received.crowded += u64::from(crowded);
+                        self.take_batch(app, count, group, crowded);
                         if !more {
                             break;
                         }
@@ -278,14 +282,18 @@ impl<M: Machine> Driver<M> {
         Ok(())
     }
 
-    fn take_batch(&mut self, app: &mut dyn App<M>, count: usize, group: bool) {
+    /// Where the socket is crowded the first datagram counts as marked: one mark in a round trip is
+    /// enough.
+    fn take_batch(&mut self, app: &mut dyn App<M>, count: usize, group: bool, crowded: bool) {
+        let mut crowded = crowded;
         let now = self.live.now();
         // Taken out, so that machines can send while datagrams are read.
         let mut inbox = std::mem::replace(&mut self.inbox, Inbox::none());
         for index in 0..count {
             let entry = inbox.entry(index);
             for datagram in inbox.datagrams(entry) {
-                self.take(app, now, group, entry.from, entry.marked, datagram);
+                let marked = std::mem::take(&mut crowded) || entry.marked;
+                self.take(app, now, group, entry.from, marked, datagram);
             }
         }
         self.inbox = inbox;
@@ -387,8 +395,11 @@ impl<M: Machine> Driver<M> {
             Upstream::FromPacket => from,
             Upstream::Port(port) => SocketAddr::new(from.ip(), port),
         };
-        let spm = match Packet::decode(packet, 0).map(|packet| packet.body) {
-            Ok(Body::Spm(spm)) if kind == PacketType::Spm => Some(spm),
+        // Data, which is nearly all, is left to the machine: its checksum is computed once.
+        let spm =
+            (kind == PacketType::Spm).then(|| Packet::decode(packet, 0).map(|packet| packet.body));
+        let spm = match spm {
+            Some(Ok(Body::Spm(spm))) => Some(spm),
             _ => None,
         };
         let peer = self.source(spm, from)?;

@@ -18,10 +18,10 @@ pub struct SocketSettings {
     pub port: Option<u16>,
     /// Where a receiver's answers go. Default [`Upstream::FromPacket`].
     pub upstream: Upstream,
-    /// Size to ask for the kernel's receive buffer. Default 8 MiB: at several Gbit/s a receiver that
-    /// does not get a processor for some tens of milliseconds must not lose; and one that cannot
-    /// keep up must find out soon, for until it has read what came before a loss, all that follows
-    /// is lost too. What was got is in [`Sockets::buffers`](crate::Sockets::buffers).
+    /// Size to ask for the kernel's receive buffer. Default 16 MiB: at several Gbit/s a receiver that
+    /// does not get a processor for some tens of milliseconds must not lose. While more than a
+    /// quarter of it waits, packets count as marked by congestion, so that the source goes slower
+    /// before anything is lost. What was got is in [`Sockets::buffers`](crate::Sockets::buffers).
     pub receive_buffer: Bytes,
     /// Size to ask for the kernel's send buffer. Default 4 MiB.
     pub send_buffer: Bytes,
@@ -42,7 +42,7 @@ impl Default for SocketSettings {
             loopback: true,
             port: None,
             upstream: Upstream::FromPacket,
-            receive_buffer: Bytes::new(8 << 20),
+            receive_buffer: Bytes::new(16 << 20),
             send_buffer: Bytes::new(4 << 20),
             offload: true,
             ecn: false,

@@ -22,13 +22,13 @@ use crate::table::Table;
 /// Bytes that wait to be written; a store waits while there are more.
 const QUEUE_BYTES_MAX: usize = 8 << 20;
 /// Then it waits until no more than these are left, so that the two do not wake each other for
-/// every group.
-const QUEUE_BYTES_LOW: usize = 2 << 20;
+/// every group; and no longer, for meanwhile nobody reads from the network or answers.
+const QUEUE_BYTES_LOW: usize = 6 << 20;
 const QUEUE_LOW: usize = 64;
 /// Jobs that wait; small files have small ones.
 const QUEUE_MAX: usize = 256;
-/// Buffers that are kept for the next groups.
-const POOL_MAX: usize = 4;
+/// Buffers that are kept for the next groups: new memory costs as much as what is done with it.
+const POOL_MAX: usize = 8;
 /// The journal is written so often, or after so many bytes.
 const JOURNAL_EVERY: Duration = Duration::from_secs(1);
 const JOURNAL_BYTES: u64 = 64 << 20;

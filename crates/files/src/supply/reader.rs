@@ -268,14 +268,14 @@ impl Shared {
     }
 
     /// Takes a chunk that is far from the sender out of memory where there is no room for another.
+    /// One, so that its memory is that of the other: new memory costs as much as reading.
     fn make_room(&self, state: &mut State) -> Option<Vec<u8>> {
-        let window = state.at.saturating_sub(BEHIND)..state.at.saturating_add(AHEAD);
-        let mut freed = None;
-        let far = |(chunk, _): &(u32, _)| !window.contains(chunk);
-        while let Some(index) = state.cache.iter().position(far) {
-            freed = Arc::into_inner(state.cache.swap_remove(index).1).or(freed);
+        if state.cache.len() < (AHEAD + BEHIND) as usize {
+            return None;
         }
-        freed
+        let window = state.at.saturating_sub(BEHIND)..state.at.saturating_add(AHEAD);
+        let index = state.cache.iter().position(|(chunk, _)| !window.contains(chunk))?;
+        Arc::into_inner(state.cache.swap_remove(index).1)
     }
 
     /// Reads all of `out` from `within` the group on.

@@ -11,12 +11,13 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
 
 use faircast_base::Bytes;
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use self::options::{
     GroupRequest, InterfaceRequest, JoinSourceV4, JoinSourceV6, JoinV4, JoinV6, LeaveSourceV4,
-    LeaveSourceV6, LeaveV4, LeaveV6, MulticastInterfaceV4, PathMtuV4, PathMtuV6, SourceRequest,
+    LeaveSourceV6, LeaveV4, LeaveV6, Memory, MulticastInterfaceV4, PathMtuV4, PathMtuV6,
+    RECEIVE_MAX, RECEIVE_USED, SourceRequest,
 };
 use crate::address::{Resolved, is_link_local, unspecified};
 use crate::{Listen, Multicast, NetError, RECEIVERS_MAX, SocketSettings, Target};
@@ -167,6 +168,13 @@ impl Sockets {
         }
     }
 
+    /// Whether so much waits to be read from a socket that the next pause may cost packets.
+    pub(crate) fn is_crowded(socket: &Socket) -> bool {
+        // What the kernel does not tell is not used.
+        getsockopt(socket, Memory)
+            .is_ok_and(|memory| memory[RECEIVE_USED] > crowd(memory[RECEIVE_MAX]))
+    }
+
     /// Gives the multicast packets that follow so many hops.
     pub(crate) fn set_hops(&mut self, hops: u8) -> io::Result<()> {
         self.hops = hops;
@@ -304,6 +312,12 @@ fn grow_buffers(socket: &Socket, settings: &SocketSettings) {
     }
 }
 
+/// With how many bytes that wait a buffer of so many is crowded: a quarter, since whoever sends learns
+/// of it only after that has been read; in small ones, where a single read makes room, half.
+const fn crowd(buffer: u32) -> u32 {
+    if buffer >= LARGE_BUFFER { buffer / 4 } else { buffer / 2 }
+}
+
 fn bind(socket: &Socket, address: SocketAddr) -> Result<(), NetError> {
     socket.bind(&address.into()).map_err(|error| NetError::Bind { address, error })
 }
@@ -337,6 +351,9 @@ fn route_to(to: SocketAddr) -> Result<IpAddr, NetError> {
 
 /// ECN-capable, in the two low bits of the traffic class (src: RFC 3168 s5).
 const ECT0: u32 = 0b10;
+
+/// Buffers from this size on, in bytes as the kernel counts them, hold many reads.
+const LARGE_BUFFER: u32 = 4 << 20;
 
 /// Sizes of buffers are `int`s, and the kernel doubles them.
 const BUFFER_MAX: usize = 1 << 30;

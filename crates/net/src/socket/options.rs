@@ -7,7 +7,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use nix::{setsockopt_impl, sockopt_impl};
+use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 
 /// `struct group_req` of RFC 3678: a group on an interface.
 #[derive(Clone, Copy)]
@@ -81,6 +81,16 @@ sockopt_impl!(
     /// What becomes of IPv6 packets longer than a link takes.
     PathMtuV6, SetOnly, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::c_int
 );
+
+sockopt_impl!(
+    /// How much memory a socket uses and may use, by the numbers below.
+    Memory, GetOnly, libc::SOL_SOCKET, libc::SO_MEMINFO, [u32; 9]
+);
+
+/// In what [`Memory`] gives: bytes of packets that wait to be read, with the kernel's overhead.
+pub(crate) const RECEIVE_USED: usize = 0;
+/// How many there may be.
+pub(crate) const RECEIVE_MAX: usize = 1;
 
 impl GroupRequest {
     pub(crate) fn new(interface: u32, group: SocketAddr) -> Self {

@@ -191,6 +191,13 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
         nak.source == self.nla() && nak.group == self.config.group
     }
 
+    /// All that listen know that this is the end: where it has been said, it is over.
+    pub(crate) fn end_now(&mut self, cx: &mut Cx<'_>) {
+        if matches!(self.phase, Phase::Lingering { .. }) && !self.spm.is_due() {
+            self.finish(cx);
+        }
+    }
+
     /// Whether nothing more will happen.
     pub(crate) fn is_over(&self) -> bool {
         self.phase == Phase::Done

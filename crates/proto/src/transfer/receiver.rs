@@ -391,8 +391,9 @@ impl<F: ReceiverFeedback> Machine for ObjectReceiver<F> {
             }
         }
         self.member.hurry(cx);
-        // What it owes is said first: see `poll_transmit`.
-        if !self.member.has_due() {
+        // What it owes is said first (see `poll_transmit`), and a last word until it is noted: were it
+        // lost, the source would wait for long.
+        if !self.member.has_due() && !self.member.awaits_note() {
             self.rest(cx);
         }
     }

@@ -3,12 +3,15 @@
 //! One sender, which keeps at most the slowest receiver's socket buffer outstanding; datagrams in
 //! batches by UDP segmentation offload, read in batches by receive offload into memory that nobody
 //! looks at; cumulative acknowledgements. No file, no repair, no control of congestion: what
-//! carries files can come near it and not above it.
+//! carries files can come near it and not above it. With files the sender reads what it sends, and
+//! receivers write what they read: what files alone cost.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, IoSliceMut};
+use std::fs::File;
+use std::io::{ErrorKind, IoSliceMut, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsFd as _;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -34,6 +37,8 @@ pub(crate) struct End {
     /// Whether buffers are as large as those of `faircast send`, which takes privilege; else they
     /// are those that every program has.
     pub(super) forced: bool,
+    /// What is sent, and where it goes; nothing in particular and nowhere where there is none.
+    pub(super) file: Option<PathBuf>,
 }
 
 /// Bytes of a datagram: an Ethernet packet less the headers of IP and UDP, and of PGM or what else
@@ -67,6 +72,7 @@ pub(super) fn send(end: &End) -> Result<(), Failure> {
     let mut receivers = Receivers { known: BTreeMap::new(), wanted: end.receivers as usize };
     let to = SocketAddr::from((end.group, end.port));
     let mut buffer = vec![0x5a; BATCH * PAYLOAD];
+    let mut file = end.file.as_ref().map(File::open).transpose().map_err(failed)?;
     let mut sent = 0;
     loop {
         let batch = (total - sent).min(BATCH as u64);
@@ -78,6 +84,10 @@ pub(super) fn send(end: &End) -> Result<(), Failure> {
             continue;
         }
         let contents = &mut buffer[..batch as usize * PAYLOAD];
+        if let Some(file) = &mut file {
+            // Where it has ended what is sent is what was there.
+            let _ = file.read(contents).map_err(failed)?;
+        }
         for (number, datagram) in (sent..).zip(contents.chunks_exact_mut(PAYLOAD)) {
             datagram[..8].copy_from_slice(&number.to_be_bytes());
         }
@@ -112,6 +122,7 @@ fn receive_on(socket: &UdpSocket, end: &End) -> Result<(), Failure> {
     let every = (window / PAYLOAD as u64 / ACKS_PER_WINDOW).max(1);
     let sender = SocketAddr::from((end.sender, end.port + 1));
     let total = datagrams(end.bytes);
+    let mut file = end.file.as_ref().map(File::create).transpose().map_err(failed)?;
     let mut buffers = vec![vec![0; 1 << 16]; BATCH_SIZE];
     let mut metas = [RecvMeta::default(); BATCH_SIZE];
     let (mut next, mut acknowledged) = (0, 0);
@@ -137,6 +148,9 @@ fn receive_on(socket: &UdpSocket, end: &End) -> Result<(), Failure> {
                     return Err(Failure::Work(format!("{number:?} came where {next} was next")));
                 }
                 next += 1;
+            }
+            if let Some(file) = &mut file {
+                file.write_all(&buffer[..meta.len]).map_err(failed)?;
             }
         }
         last = Instant::now();
@@ -256,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_moves_everything_over_loopback() {
+    fn the_limit_moves_a_file_over_loopback() {
         let here = Ipv4Addr::LOCALHOST;
         // Unicast: whether loopback takes multicast is the host's affair. Data has the port below
         // that of the acknowledgements, so both must be free.
@@ -266,6 +280,9 @@ mod tests {
         })
         .find_map(Result::ok)
         .unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("content");
+        std::fs::write(&file, vec![7; 3 << 20]).unwrap();
         let end = End {
             here,
             sender: here,
@@ -274,10 +291,14 @@ mod tests {
             bytes: 3 << 20,
             receivers: 1,
             forced: false,
+            file: Some(file.clone()),
         };
-        let receiver = end.clone();
+        let copy = folder.path().join("copy");
+        let receiver = End { file: Some(copy.clone()), ..end.clone() };
         let receiving = std::thread::spawn(move || receive_on(&socket, &receiver));
         assert!(send(&end).is_ok());
         assert!(receiving.join().unwrap().is_ok());
+        let len = std::fs::metadata(copy).unwrap().len();
+        assert_eq!(len, datagrams(end.bytes) * PAYLOAD as u64);
     }
 }

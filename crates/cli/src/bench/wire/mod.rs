@@ -6,6 +6,7 @@
 
 mod copies;
 mod limit;
+mod memory;
 mod network;
 mod peers;
 mod process;
@@ -26,7 +27,7 @@ use crate::interrupt::interrupted;
 use crate::run::write;
 use network::{Network, Shape};
 use sitting::{Figures, Sitting};
-use transports::{Kind, TRANSPORTS, Transport};
+use transports::{TRANSPORTS, Transport};
 
 /// What the suite asks.
 const TITLE: &str = "How fast are files on real sockets, beside what else there is?";
@@ -98,7 +99,7 @@ pub(super) fn wire(args: &BenchArgs) -> Result<bool, Failure> {
         ));
     }
     Network::remove_leftovers();
-    Sitting::remove_leftovers();
+    memory::Memory::remove_leftovers();
     let mut measured = Vec::new();
     for uplink in [false, true] {
         let here: Vec<_> = chosen.iter().copied().filter(|t| t.uplink == uplink).collect();
@@ -218,7 +219,7 @@ fn json(suite: &Suite, measured: &[Measured]) -> String {
 
 /// What was measured, a line for each transport.
 fn table(measured: &[Measured]) -> String {
-    let limit = measured.iter().find(|one| one.transport.kind == Kind::Limit);
+    let limit = measured.iter().find(|one| one.transport.id == "limit");
     let limit = limit.and_then(|one| one.mbit_per_s()).map(|spread| spread.median);
     let mut text = format!(
         "{:<16} {:>6} {:>8} {:>13} {:>8} {:>7} {:>9} {:>9} {:>7}\n",

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::network::{Network, PREFIX, SENDER_PORT, enter, is_leftover, received_bytes};
+use super::memory::{Ballast, Memory};
+use super::network::{Network, SENDER_PORT, enter, received_bytes};
 use super::process::{Ended, Job, Running};
 use super::transports::{Part, Place, Transport};
 use crate::error::Failure;
@@ -35,8 +36,7 @@ pub(super) struct Figures {
 
 /// What is sent, and where everything lies.
 pub(super) struct Sitting {
-    /// A folder in memory, removed at the end.
-    folder: tempfile::TempDir,
+    folder: Memory,
     pub(super) file: PathBuf,
     pub(super) bytes: u64,
     hash: blake3::Hash,
@@ -55,9 +55,7 @@ impl Sitting {
     /// Makes content that does not compress.
     pub(super) fn new(bytes: u64) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::Work(format!("the file to send: {error}"));
-        let prefix = format!("{PREFIX}{}-", std::process::id());
-        let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(memory());
-        let folder = folder.map_err(failed)?;
+        let folder = Memory::new().map_err(failed)?;
         std::fs::create_dir(folder.path().join("tools")).map_err(failed)?;
         let file = folder.path().join("content");
         let mut hasher = blake3::Hasher::new();
@@ -73,17 +71,6 @@ impl Sitting {
             left -= some.len() as u64;
         }
         Ok(Self { folder, file, bytes, hash: hasher.finalize() })
-    }
-
-    /// Removes what processes that are no more have left behind.
-    pub(super) fn remove_leftovers() {
-        let Ok(entries) = std::fs::read_dir(memory()) else { return };
-        for entry in entries.flatten() {
-            if is_leftover(&entry.file_name().to_string_lossy()) {
-                // Whoever else removes it does as well.
-                let _ = std::fs::remove_dir_all(entry.path());
-            }
-        }
     }
 
     /// Where programs are compiled.
@@ -107,6 +94,15 @@ impl Sitting {
     }
 
     fn run_in(&self, place: &Place<'_>, transport: &Transport) -> Result<Figures, Failure> {
+        let copies = place.network.receivers().count() as u64;
+        let ballast = match transport.writes_files() {
+            true => Some(
+                self.folder
+                    .hold(self.bytes, copies)
+                    .map_err(|error| Failure::Work(format!("memory for the copies: {error}")))?,
+            ),
+            false => None,
+        };
         let start = |host: u32, part: Part| {
             let log = place.folder.join(format!("{host}.log"));
             let namespace = place.network.path(host);
@@ -117,7 +113,7 @@ impl Sitting {
             receivers.push(start(host, transport.receiver(place, host))?);
         }
         std::thread::sleep(HEAD_START);
-        let counter = Counter::start(place.network.bridge_path(), self.bytes)?;
+        let counter = Counter::start(place.network.bridge_path(), self.bytes, ballast)?;
         let started = Instant::now();
         let mut sender = start(1, transport.sender(place))?;
         let slowest = SLOWEST_MBIT_PER_S[usize::from(transport.uplink)];
@@ -162,12 +158,6 @@ impl Sitting {
     }
 }
 
-/// A folder in memory, where the system has one.
-fn memory() -> PathBuf {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() }
-}
-
 /// When the last receiver had all; `None` where one fails, or the sender does, or time is up.
 fn wait_for_all(
     receivers: &mut [Running],
@@ -197,7 +187,7 @@ fn wait_for_all(
     }
 }
 
-/// Watches how much the sender's interface has sent.
+/// Watches how much the sender's interface has sent, and makes room for it.
 struct Counter {
     stop: Arc<AtomicBool>,
     bytes: Arc<AtomicU64>,
@@ -206,7 +196,7 @@ struct Counter {
 
 impl Counter {
     /// Starts at 0 now. Content has begun to go when a fiftieth of it, or a megabyte, is gone.
-    fn start(bridge: PathBuf, content: u64) -> Result<Self, Failure> {
+    fn start(bridge: PathBuf, content: u64, ballast: Option<Ballast>) -> Result<Self, Failure> {
         let (stop, bytes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (told, count) = (Arc::clone(&stop), Arc::clone(&bytes));
         let begun = (content / 50).min(1_000_000);
@@ -218,6 +208,9 @@ impl Counter {
                 let over = told.load(Ordering::Relaxed);
                 let now = received_bytes(SENDER_PORT)?.wrapping_sub(zero);
                 count.store(now, Ordering::Relaxed);
+                if let Some(ballast) = &ballast {
+                    ballast.gone(now);
+                }
                 if first.is_none() && now >= begun {
                     first = Some(Instant::now());
                 }

@@ -40,6 +40,7 @@ pub(super) struct Transport {
 enum Program {
     Limit {
         forced: bool,
+        files: bool,
     },
     Faircast {
         sealed: bool,
@@ -68,14 +69,21 @@ pub(super) const TRANSPORTS: &[Transport] = &[
         id: "limit",
         title: "bare multicast, a window of acknowledgements, GSO and GRO",
         kind: Kind::Limit,
-        program: Program::Limit { forced: false },
+        program: Program::Limit { forced: false, files: false },
         uplink: false,
     },
     Transport {
         id: "limit-forced",
         title: "the same with socket buffers as large as those of faircast send",
         kind: Kind::Limit,
-        program: Program::Limit { forced: true },
+        program: Program::Limit { forced: true, files: false },
+        uplink: false,
+    },
+    Transport {
+        id: "limit-files",
+        title: "the same as limit, from a file into files",
+        kind: Kind::Limit,
+        program: Program::Limit { forced: false, files: true },
         uplink: false,
     },
     Transport {
@@ -241,6 +249,11 @@ impl Transport {
         self.kind != Kind::Limit
     }
 
+    /// Whether receivers write what comes to files.
+    pub(super) fn writes_files(&self) -> bool {
+        !matches!(self.program, Program::Limit { files: false, .. })
+    }
+
     /// Whether the sender stays until it is told to go.
     pub(super) fn sender_stays(&self) -> bool {
         matches!(self.program, Program::OpenPgm { .. } | Program::ZeroMq { .. })
@@ -254,7 +267,10 @@ impl Transport {
         let group = format!("{GROUP}:{PORT}");
         let port = PORT.to_string();
         let words = match self.program {
-            Program::Limit { forced } => own(&Case::LimitSend(limit_end(place, 1, forced))),
+            Program::Limit { forced, files } => {
+                let file = files.then(|| place.file.to_path_buf());
+                own(&Case::LimitSend(limit_end(place, 1, forced, file)))
+            }
             Program::Copies => own(&Case::CopySend(copy_end(place, place.file.into()))),
             Program::Faircast { sealed } => {
                 let mut words = strings(&[
@@ -359,8 +375,9 @@ impl Transport {
         let copy = text(&copy);
         let done = Some(place.done(host));
         let (words, done) = match self.program {
-            Program::Limit { forced } => {
-                (own(&Case::LimitReceive(limit_end(place, host, forced))), None)
+            Program::Limit { forced, files } => {
+                let file = files.then(|| place.copy(host));
+                (own(&Case::LimitReceive(limit_end(place, host, forced, file))), None)
             }
             Program::Copies => (own(&Case::CopyReceive(copy_end(place, copy.into()))), None),
             Program::Faircast { sealed } => {
@@ -445,7 +462,7 @@ fn key(place: &Place<'_>, sealed: bool) -> Vec<String> {
     }
 }
 
-fn limit_end(place: &Place<'_>, host: u32, forced: bool) -> limit::End {
+fn limit_end(place: &Place<'_>, host: u32, forced: bool, file: Option<PathBuf>) -> limit::End {
     limit::End {
         here: address(place, host),
         sender: address(place, 1),
@@ -454,6 +471,7 @@ fn limit_end(place: &Place<'_>, host: u32, forced: bool) -> limit::End {
         bytes: place.bytes,
         receivers: place.network.receivers().count() as u32,
         forced,
+        file,
     }
 }
 

@@ -83,6 +83,11 @@ impl SpmSchedule {
         }
     }
 
+    /// Whether one is to be sent now.
+    pub(super) fn is_due(&self) -> bool {
+        self.due
+    }
+
     /// Whether to send one now; the answer is yes once.
     pub(super) fn take(&mut self) -> bool {
         core::mem::take(&mut self.due)

@@ -152,6 +152,11 @@ impl ReceiverFeedback for PgmccReceiver {
             // duplicate.
             self.meter.received(cx.now, arrival.seq, arrival.congestion_experienced);
             self.note_mark(arrival.seq, arrival.congestion_experienced);
+            // An acker's bitmaps show marks; who is none and lacks nothing has no NAK to tell by.
+            let acks = announce.is_some_and(|announce| announce.acker == Some(self.node));
+            if self.config.speak_up && arrival.congestion_experienced && !acks {
+                self.plan_own_report(cx, STUCK_INTERVAL);
+            }
         }
         if arrival.duplicate {
             return;

@@ -76,8 +76,12 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
             let answer = Answer::decode(option.value).ok_or(BadInput::Malformed)?;
             self.take_answer(cx, answer);
         }
-        if packet.options.has(OptionType::FIN) && !self.phase.is_over() && !self.has_all() {
-            self.fail(cx, "the source ended before everything was here".to_string());
+        if packet.options.has(OptionType::FIN) {
+            if self.phase.is_over() {
+                self.member.end();
+            } else if !self.has_all() {
+                self.fail(cx, "the source ended before everything was here".to_string());
+            }
         }
         outcome
     }

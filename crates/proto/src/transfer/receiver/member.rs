@@ -129,9 +129,19 @@ impl Membership {
         }
     }
 
+    /// The last word has been heard. That is said once: a source to which all have said it knows that
+    /// nobody needs it any more.
     fn finish(&mut self) -> News {
-        (self.next_at, self.due, self.answered) = (None, false, true);
+        (self.next_at, self.due) = (None, self.due || !self.answered);
+        self.answered = true;
         News::Noted
+    }
+
+    /// The source ends. A last word, said or not, is said once more and not repeated.
+    pub(super) fn end(&mut self) {
+        if self.awaits_note() {
+            self.finish();
+        }
     }
 
     fn plan_status(&mut self, cx: &mut Cx<'_>) {
@@ -180,6 +190,11 @@ impl Membership {
     /// Whether it has said that it goes.
     pub(super) fn has_left(&self) -> bool {
         self.claim == Claim::Leaving && !self.due
+    }
+
+    /// Whether its last word is repeated until the source has noted it.
+    pub(super) fn awaits_note(&self) -> bool {
+        self.is_last_word() && self.next_at.is_some()
     }
 
     /// Whether a message is to be sent now.

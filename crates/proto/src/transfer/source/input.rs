@@ -92,6 +92,10 @@ impl<C: SenderControl> ObjectSource<C> {
             self.pgm.control_mut().on_leave(cx, reporter);
         }
         self.review(cx);
+        if self.phase == Phase::Ended && self.members.are_settled() {
+            // Nobody is left to whom the end would have to be said again.
+            self.pgm.end_now(cx);
+        }
         Ok(())
     }
 

@@ -30,6 +30,8 @@ struct Member {
     heard: Time,
     done: Option<Time>,
     reason: String,
+    /// It has said its last word, and heard that it was heard.
+    settled: bool,
 }
 
 /// Whether what a node says counts.
@@ -57,6 +59,11 @@ pub(super) struct Members {
 impl Members {
     pub(super) fn len(&self) -> usize {
         self.members.len()
+    }
+
+    /// Whether all have said their last word and know that it was heard.
+    pub(super) fn are_settled(&self) -> bool {
+        self.members.values().all(|member| member.settled)
     }
 
     /// How many are in one of these states.
@@ -114,6 +121,9 @@ impl Members {
         if after == MemberState::Done {
             member.done.get_or_insert(now);
         }
+        // Who leaves does not wait for an answer.
+        let last = matches!(message.claim, Claim::Done | Claim::Failed);
+        member.settled = message.claim == Claim::Leaving || last && !message.ask;
         self.set(id, after);
         if message.ask || after == MemberState::Deferred {
             let status = match after {
@@ -184,6 +194,7 @@ impl Members {
             heard: now,
             done: None,
             reason: String::new(),
+            settled: false,
         };
         self.counts[MemberState::Joined as usize] += 1;
         self.members.insert(message.id, member);

@@ -2,11 +2,13 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{Duration, NodeId};
+use faircast_base::{Duration, NodeId, Time};
 
 use super::world::*;
 use crate::AppEvent;
+use crate::transfer::wire::Status;
 use crate::transfer::{MemberState, Stage};
+use crate::wire::pgm::OptionType;
 
 fn states(world: &World) -> Vec<MemberState> {
     world.source.machine.status().members.iter().map(|member| member.state).collect()
@@ -80,6 +82,54 @@ fn who_is_dismissed_is_not_waited_for_and_may_come_back() {
     gone.run_until(s(20));
     assert_eq!(states(&gone), [MemberState::Done]);
     assert!(gone.source.completed_at().is_some_and(|at| at < s(10)), "nobody is waited for");
+}
+
+#[test]
+fn who_is_closed_when_done_is_heard_though_its_last_word_is_lost() {
+    let mut lost = 0;
+    let mut world = World::new(300_000, 2, &Choices::default(), 9).with_network(move |hop, _| {
+        let option = hop.packet.options.find(OptionType::MEMBER);
+        let done = hop.to == SOURCE && option.is_some_and(|option| option.value[1] & 0x7f == 2);
+        lost += u32::from(done);
+        if done && lost == 1 { Fate::drop() } else { Fate::pass() }
+    });
+    let mut closed = [false; 2];
+    for step in 0..4000 {
+        world.run_until(Time::ZERO + Duration::from_millis(step));
+        for (i, closed) in closed.iter_mut().enumerate() {
+            let done = world.receivers[i].machine.status().stage == Stage::Finished;
+            if done && !core::mem::replace(closed, true) {
+                world.close_receiver(i);
+            }
+        }
+    }
+    assert_eq!(states(&world), [MemberState::Done; 2]);
+    assert!(world.source.machine.next_timeout().is_none());
+}
+
+/// How long the source had something left to do after it knew that all was there.
+fn farewell(mut world: World) -> Duration {
+    while world.source.machine.next_timeout().is_some() {
+        let soon = world.now + Duration::from_millis(10);
+        assert!(soon < s(60), "it ends");
+        world.run_until(soon);
+    }
+    world.assert_all_complete();
+    world.now.since(world.source.completed_at().unwrap())
+}
+
+#[test]
+fn a_source_ends_when_all_know_that_it_knows() {
+    let world = || World::new(300_000, 3, &Choices::default(), 9);
+    assert!(farewell(world()) < Duration::from_millis(100));
+    // Who never hears that it was heard may have to hear of the end.
+    let deaf = world().with_network(|hop, _| {
+        let option = hop.packet.options.find(OptionType::MEMBER);
+        let noted = option.is_some_and(|option| option.value[1] == Status::Done as u8);
+        let unheard = noted || hop.has(OptionType::FIN);
+        if unheard && hop.to == NodeId(11) { Fate::drop() } else { Fate::pass() }
+    });
+    assert!(farewell(deaf) >= Duration::from_secs(1));
 }
 
 #[test]
