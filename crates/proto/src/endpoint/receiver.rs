@@ -75,6 +75,7 @@ struct Session {
     /// The last PGM hop, where NAKs go; known from the first SPM.
     path: Option<NodeId>,
     spm_sequence: Option<Seq>,
+    /// When it last said something new: what came before anybody can repeat.
     heard: Time,
 }
 
@@ -168,6 +169,11 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
     /// The source, once it has been heard.
     pub(crate) fn source(&self) -> Option<NodeId> {
         Some(self.session.as_ref()?.source)
+    }
+
+    /// When the source last said something new: an SPM or data that had not come before.
+    pub(crate) fn heard(&self) -> Option<Time> {
+        Some(self.session.as_ref()?.heard)
     }
 
     /// One past the last packet known to exist, and how many of those that count as missing have

@@ -52,9 +52,6 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         }
         match &mut self.session {
             Some(session) if session.tsi == tsi => {
-                if !packet.kind().is_upstream() {
-                    session.heard = cx.now;
-                }
                 if matches!(packet.body, Body::Odata(_)) {
                     // Elements speak for the source in everything but original data.
                     session.source = datagram.from;
@@ -127,6 +124,9 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         // A payload has at most 65535 bytes.
         let zeros = packet.payload.len() as u32 - bytes.len() as u32;
         if fresh {
+            if let Some(session) = &mut self.session {
+                session.heard = cx.now;
+            }
             window.note(index);
             if place == Place::Ahead {
                 let held = Held { bytes: bytes.to_vec(), zeros };
@@ -203,6 +203,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
             return Err(BadInput::Absurd);
         }
         session.spm_sequence = Some(spm.sequence);
+        session.heard = cx.now;
         session.path = Some(spm.path.node().unwrap_or(datagram.from));
         self.request_at = None;
         self.requests_due = Requests::default();
