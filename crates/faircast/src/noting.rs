@@ -74,8 +74,14 @@ impl Noting {
     pub(crate) fn new(store: FilesStore, holders: Holders, session: u64) -> (Self, Arc<Notes>) {
         let notes = Arc::<Notes>::default();
         let handle = store.handle();
-        let store =
-            Self { store: Some(store), handle, notes: notes.clone(), holders, session, object: None };
+        let store = Self {
+            store: Some(store),
+            handle,
+            notes: notes.clone(),
+            holders,
+            session,
+            object: None,
+        };
         (store, notes)
     }
 

@@ -3,9 +3,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 
-use faircast_base::{
-    Cx, Event, FlowId, NodeId, NullTrace, Purpose, Rng, Seq, Time, Trace,
-};
+use faircast_base::{Cx, Event, FlowId, NodeId, NullTrace, Purpose, Rng, Seq, Time, Trace};
 use faircast_proto::wire::pgm::Tsi;
 use faircast_proto::{Destination, Machine, Transmit};
 use faircast_trace::{Sink, Subject, Tagged};

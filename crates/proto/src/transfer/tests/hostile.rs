@@ -147,6 +147,26 @@ fn what_a_member_has_said_does_nothing_when_somebody_else_says_it() {
 }
 
 #[test]
+fn who_is_never_answered_takes_hold_of_nothing() {
+    // The second hears all that the first is sent, as from a recording: nobody answers it.
+    let deaf = NodeId(11);
+    let mut world = World::new(120_000, 2, &Choices::default(), 6).with_network(move |hop, _| {
+        let answer = hop.to == deaf && hop.has(OptionType::MEMBER);
+        if answer || hop.from == deaf { Fate::drop() } else { Fate::pass() }
+    });
+    world.run_until(s(4));
+    let status = |world: &World, i: usize| world.receivers[i].machine.status();
+    assert!(world.receivers[0].completed_at().is_some() && world.is_intact(0));
+    assert!(status(&world, 0).answers > 0);
+    let disk = world.disks[1].lock().unwrap();
+    assert!(disk.written[0].iter().all(|written| *written), "it has heard the manifest");
+    assert_eq!((disk.asked, disk.taken), (0, 0), "and opened nothing");
+    drop(disk);
+    assert_eq!(status(&world, 1).answers, 0);
+    assert!(status(&world, 1).heard.is_some_and(|at| at > s(1)));
+}
+
+#[test]
 fn a_liar_cannot_hold_the_group_below_the_floor() {
     let choices = Choices { slow: floor(200_000), ..Choices::default() };
     let mut world = World::new(2_000_000, 3, &choices, 2);
@@ -275,40 +295,50 @@ proptest! {
     /// A source may send what it likes; a receiver neither panics nor grows.
     #[test]
     fn whatever_a_source_sends_a_receiver_stands(seed in any::<u64>()) {
-        let mut world = World::new(60_000, 1, &Choices::default(), 5);
-        world.network = alloc::boxed::Box::new(move |_, rng| Fate {
-            delays: vec![DELAY + rng.up_to(ms(30)); 1 + rng.below(2) as usize],
-            damage: false,
-        });
-        let mut rng = Rng::new(seed, NodeId(6), Purpose::Fault);
-        for step in 0..200u64 {
-            world.run_until(Time::ZERO + ms(5 * step));
-            let number = rng.below(world.source.data_sent.max(1)) as u32;
-            let data = crate::wire::pgm::Data { sequence: Seq::new(number), trail: Seq::new(0) };
-            let mut bytes = Vec::new();
-            let header = Header::downstream(TSI, 7500);
-            let mut encoder = Encoder::new(&mut bytes, &header, &Body::Odata(data));
-            let block = rng.below(12) as u8;
-            let symbol = rng.below(140) as u8;
-            let payload: Vec<u8> = [1, rng.below(256) as u8 & 0x83, 0, symbol, 0, 0, 0, block]
-                .into_iter()
-                .chain((0..rng.below(103)).map(|i| i as u8))
-                .collect();
-            encoder.payload(|out| {
-                out.extend_from_slice(&payload);
-                0
-            });
-            encoder.finish();
-            let datagram = Datagram {
-                from: SOURCE,
-                to: Destination::Group,
-                bytes: &bytes,
-                zeros: 0,
-                congestion_experienced: false,
-            };
-            world.inject(NodeId(10), datagram);
-        }
-        world.run_until(s(60));
-        prop_assert!(!world.receivers[0].app.is_empty(), "it has come to some end");
+        hear_a_mad_source(seed);
     }
+}
+
+#[test]
+fn what_was_once_written_twice_because_of_a_mad_source_is_not() {
+    hear_a_mad_source(12_289_224_967_959_380_881);
+}
+
+/// A receiver hears what its source sends, out of order, and random symbols in its name.
+fn hear_a_mad_source(seed: u64) {
+    let mut world = World::new(60_000, 1, &Choices::default(), 5);
+    world.network = alloc::boxed::Box::new(move |_, rng| Fate {
+        delays: vec![DELAY + rng.up_to(ms(30)); 1 + rng.below(2) as usize],
+        damage: false,
+    });
+    let mut rng = Rng::new(seed, NodeId(6), Purpose::Fault);
+    for step in 0..200u64 {
+        world.run_until(Time::ZERO + ms(5 * step));
+        let number = rng.below(world.source.data_sent.max(1)) as u32;
+        let data = crate::wire::pgm::Data { sequence: Seq::new(number), trail: Seq::new(0) };
+        let mut bytes = Vec::new();
+        let header = Header::downstream(TSI, 7500);
+        let mut encoder = Encoder::new(&mut bytes, &header, &Body::Odata(data));
+        let block = rng.below(12) as u8;
+        let symbol = rng.below(140) as u8;
+        let payload: Vec<u8> = [1, rng.below(256) as u8 & 0x83, 0, symbol, 0, 0, 0, block]
+            .into_iter()
+            .chain((0..rng.below(103)).map(|i| i as u8))
+            .collect();
+        encoder.payload(|out| {
+            out.extend_from_slice(&payload);
+            0
+        });
+        encoder.finish();
+        let datagram = Datagram {
+            from: SOURCE,
+            to: Destination::Group,
+            bytes: &bytes,
+            zeros: 0,
+            congestion_experienced: false,
+        };
+        world.inject(NodeId(10), datagram);
+    }
+    world.run_until(s(60));
+    assert!(!world.receivers[0].app.is_empty(), "it has come to some end");
 }
