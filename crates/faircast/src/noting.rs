@@ -11,6 +11,8 @@ use faircast_proto::transfer::{Announcement, Part, Store, StoreError, StoreProgr
 /// What came of a store, once it is known.
 #[derive(Default)]
 pub(crate) struct Notes {
+    /// The object that was announced.
+    pub(crate) object: OnceLock<[u8; 32]>,
     /// Why it has failed.
     pub(crate) failure: OnceLock<String>,
     /// Path below its folder, length and BLAKE3 of each file, once all are intact.
@@ -66,7 +68,6 @@ pub(crate) struct Noting {
     notes: Arc<Notes>,
     holders: Holders,
     session: u64,
-    object: Option<[u8; 32]>,
 }
 
 impl Noting {
@@ -74,14 +75,7 @@ impl Noting {
     pub(crate) fn new(store: FilesStore, holders: Holders, session: u64) -> (Self, Arc<Notes>) {
         let notes = Arc::<Notes>::default();
         let handle = store.handle();
-        let store = Self {
-            store: Some(store),
-            handle,
-            notes: notes.clone(),
-            holders,
-            session,
-            object: None,
-        };
+        let store = Self { store: Some(store), handle, notes: notes.clone(), holders, session };
         (store, notes)
     }
 
@@ -133,7 +127,7 @@ impl Noting {
 
 impl Store for Noting {
     fn announce(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
-        self.object = Some(announcement.object);
+        self.notes.object.get_or_init(|| announcement.object);
         self.with(|store| store.announce(announcement))
     }
 
@@ -158,8 +152,8 @@ impl Store for Noting {
     }
 
     fn open(&mut self) -> Result<StoreProgress<Vec<Range<u64>>>, StoreError> {
-        match self.object {
-            Some(object) if !self.holders.take(object, self.session) => Ok(StoreProgress::Pending),
+        match self.notes.object.get() {
+            Some(object) if !self.holders.take(*object, self.session) => Ok(StoreProgress::Pending),
             _ => self.with(FilesStore::open),
         }
     }
@@ -193,10 +187,10 @@ mod tests {
         let (one, other) = ([1; 32], [2; 32]);
         assert!(holders.take(one, 7) && holders.take(one, 7), "asked again it still has it");
         assert!(holders.take(other, 8));
-        assert_eq!(holders.wanted(), []);
+        assert!(holders.wanted().is_empty());
         assert!(!holders.take(one, 9));
         assert_eq!(holders.wanted(), [7]);
-        assert_eq!(holders.wanted(), [], "who does not ask any more does not wait");
+        assert!(holders.wanted().is_empty(), "who does not ask any more does not wait");
         holders.release(7);
         assert!(holders.take(one, 9) && !holders.take(one, 7));
     }

@@ -157,6 +157,7 @@ impl ReceiverBuilder {
                 sessions: BTreeMap::new(),
                 next_session: None,
                 past: VecDeque::new(),
+                received: VecDeque::new(),
                 count: 0,
                 complete: 0,
                 packets: 0,
@@ -200,6 +201,8 @@ struct Work {
     /// Sessions that are over, and heard on: the last [`PAST_MAX`]. One that had fallen silent is
     /// begun again with a newer SPM than the last: what others repeat does not begin it.
     past: VecDeque<(Tsi, Option<Seq>)>,
+    /// Objects that were received whole: the last [`PAST_MAX`].
+    received: VecDeque<[u8; 32]>,
     count: u64,
     complete: u64,
     /// Packets that had come at the last look, and when that number last grew.
@@ -268,7 +271,13 @@ impl Work {
             return;
         };
         session.told = true;
-        self.complete += u64::from(matches!(outcome, ReceiveOutcome::Complete { .. }));
+        if matches!(outcome, ReceiveOutcome::Complete { .. }) {
+            self.complete += 1;
+            if let Some(object) = session.notes.object.get() {
+                self.received.truncate(PAST_MAX - 1);
+                self.received.push_front(*object);
+            }
+        }
         let took = now.since(session.since);
         let ends = self.once && !matches!(outcome, ReceiveOutcome::SenderGone);
         if self.give.try_send(Received { last, took, outcome }).is_err() {
@@ -336,23 +345,28 @@ impl Work {
     }
 
     /// Takes objects from sessions that have fallen silent, or that get no further, where others
-    /// wait for them. Who waits has been answered by its sender: nobody takes anything by repeating
-    /// what was sent, and nothing is taken from a session that goes on.
+    /// wait for them; and ends the silent ones whose object has come from elsewhere. Who waits has
+    /// been answered by its sender: nobody takes anything by repeating what was sent, and nothing is
+    /// taken from a session that goes on.
     fn hand_over(&mut self, live: &mut Live<Receiving>) {
         let now = live.now();
-        for number in self.holders.wanted() {
-            let found = self.sessions.iter().find(|(_, session)| session.number == number);
-            let Some((&id, session)) = found else { continue };
+        let wanted = self.holders.wanted();
+        let mut over = Vec::new();
+        for (&id, session) in self.sessions.iter().filter(|(_, session)| !session.told) {
             let heard = live.machine(id).and_then(|machine| machine.0.status().heard);
             let silent = now.since(heard.unwrap_or(session.since)) >= SILENT_AFTER;
             // Looking what is there, and comparing, take as long as they take.
             let stalled = session.progress.0 == Stage::Sending
                 && now.since(session.progressed) >= STALLED_AFTER;
-            if silent || stalled {
-                tracing::debug!(session = ?session.tsi, "another session takes its object over");
-                self.end(live, id, ReceiveOutcome::SenderGone);
-                self.set_aside(live, id);
+            let here = session.notes.object.get().is_some_and(|it| self.received.contains(it));
+            if wanted.contains(&session.number) && (silent || stalled) || here && silent {
+                over.push(id);
             }
+        }
+        for id in over {
+            tracing::debug!(session = ?id, "another session has taken its object over");
+            self.end(live, id, ReceiveOutcome::SenderGone);
+            self.set_aside(live, id);
         }
     }
 
@@ -493,7 +507,12 @@ impl Worker<Receiving> for Work {
         };
         let all: Vec<SessionId> = self.sessions.keys().copied().collect();
         for id in all {
-            self.end(live, id, outcome.clone());
+            let status = live.machine(id).map(|machine| machine.0.status());
+            // Nothing is cut off of what was never sent to us.
+            let ours = status.is_some_and(|status| status.answers > 0);
+            if ours || ended.is_err() {
+                self.end(live, id, outcome.clone());
+            }
         }
         if let Some(trace) = &self.trace {
             let about = About {
