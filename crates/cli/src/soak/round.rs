@@ -13,6 +13,7 @@ use faircast_lab::{Field, FieldCounts};
 use faircast_scenario::{Overrides, Scenario};
 use nix::sys::signal::Signal;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::noise::Noise;
 use super::plan::{Action, FAULTY, Plan, Who};
@@ -56,6 +57,15 @@ pub(super) struct Verdict {
     pub(super) memory_bytes: u64,
     /// How often programs were started.
     pub(super) starts: u32,
+    /// What happened to programs while there was something to send: kills of one that ran, stops
+    /// that were seen to hold, farewells, interfaces set down, starts with other clocks, and errors
+    /// of receivers that can keep nothing.
+    pub(super) kills: u32,
+    pub(super) stops: u32,
+    pub(super) farewells: u32,
+    pub(super) interfaces_down: u32,
+    pub(super) starts_ahead: u32,
+    pub(super) refusals: u32,
     /// Packets of the outsider.
     pub(super) noise_packets: u64,
     /// Packets that links lost, doubled, corrupted and delayed.
@@ -190,6 +200,7 @@ impl<'a> Round<'a> {
         }
         self.verdict.seconds = begin.elapsed().as_secs_f64();
         self.say_farewell();
+        self.check_refusals();
         self.compare()?;
         let Self { mut programs, field, mut verdict, mounts, .. } = self;
         for (who, program) in &mut programs {
@@ -230,6 +241,7 @@ impl<'a> Round<'a> {
                 let names = path("names.txt");
                 words(&[
                     "send",
+                    "--json",
                     &what,
                     "--group",
                     &group,
@@ -256,6 +268,7 @@ impl<'a> Round<'a> {
     }
 
     fn act(&mut self, action: Action) -> Result<(), Failure> {
+        let counts = u32::from(!self.done.contains(&Who::Sender));
         let field = &self.field;
         let failed = |error: io::Error| Failure::Work(format!("{action:?}: {error}"));
         match action {
@@ -264,23 +277,41 @@ impl<'a> Round<'a> {
                 program(&mut self.programs, who).start(field, false).map_err(failed)?
             }
             Action::StartAhead(who) => {
-                program(&mut self.programs, who).start(field, true).map_err(failed)?
+                program(&mut self.programs, who).start(field, true).map_err(failed)?;
+                self.verdict.starts_ahead += counts;
             }
             Action::Kill(who) => {
-                program(&mut self.programs, who).kill();
+                let program = program(&mut self.programs, who);
+                self.verdict.kills += counts * u32::from(program.runs());
+                program.kill();
                 self.again.retain(|(_, other)| *other != who);
             }
             Action::Leave(who) => {
+                let runs = program(&mut self.programs, who).runs();
                 program(&mut self.programs, who).signal(Signal::SIGINT);
-                self.await_end(who, FAREWELL_MAX);
+                let status = self.await_end(who, FAREWELL_MAX);
+                // 1: something is cut off. One that does not run has been killed.
+                if runs && !matches!(status, Some(0 | 1)) {
+                    let problem = format!("{} leaves with {status:?}", who.name());
+                    self.verdict.problems.push(problem);
+                }
+                self.verdict.farewells += counts * u32::from(runs);
             }
-            Action::Stop(who, true) => program(&mut self.programs, who).signal(Signal::SIGSTOP),
+            Action::Stop(who, true) => {
+                let program = program(&mut self.programs, who);
+                program.signal(Signal::SIGSTOP);
+                std::thread::sleep(TICK);
+                self.verdict.stops += counts * u32::from(program.is_stopped());
+            }
             Action::Stop(who, false) => program(&mut self.programs, who).signal(Signal::SIGCONT),
             Action::Interface(who, up) => {
                 field.set_interface(who.node(), up).map_err(failed)?;
                 match up {
                     true => self.cut_off.retain(|other| *other != who),
-                    false => self.cut_off.push(who),
+                    false => {
+                        self.cut_off.push(who);
+                        self.verdict.interfaces_down += counts;
+                    }
                 }
             }
             Action::Noise(true) => self.flood = Some(self.start_flood().map_err(failed)?),
@@ -293,7 +324,8 @@ impl<'a> Round<'a> {
     fn look_after(&mut self) -> Result<(), Failure> {
         let now = Instant::now();
         // Each sender may do without each receiver that left or was stopped for so long, and nobody else.
-        let departures = self.plan.departures(GIVE_UP_TIME) * 2;
+        let departures = self.plan.departures(GIVE_UP_TIME);
+        let excused: Vec<String> = departures.iter().map(|who| who.name()).collect();
         for (who, program) in &mut self.programs {
             let Some(status) = program.ended() else { continue };
             let (who, name) = (*who, who.name());
@@ -304,9 +336,14 @@ impl<'a> Round<'a> {
                 // A sender that has waited for somebody for too long says so with status 1, and is
                 // started again, as its owner would.
                 Who::Sender | Who::Second => {
-                    let said = format!("{name} ended with status {status} and was started again");
+                    let without = without(&program.said());
+                    let said = format!(
+                        "{name} ended with status {status}, without [{}], and was started again",
+                        without.join(" ")
+                    );
                     let told = &mut self.verdict;
-                    if status == 1 && told.notes.len() < departures {
+                    let right = !without.is_empty() && without.iter().all(|w| excused.contains(w));
+                    if status == 1 && right && told.notes.len() < 2 * departures.len() {
                         told.notes.push(said);
                     } else {
                         told.problems.push(said);
@@ -346,13 +383,28 @@ impl<'a> Round<'a> {
         }
         for who in running {
             let status = self.await_end(who, FAREWELL_MAX);
-            // 1: it says that something was cut off, as it is by a sender that was killed or has
-            // given up, or that something has failed.
-            let cut_off = self.plan.faults.contains(&SoakFault::KillSender)
-                || !self.verdict.notes.is_empty()
-                || matches!(who, Who::ReadOnly | Who::FullDisk);
-            if status != Some(0) && !(cut_off && status == Some(1)) {
+            // 1: it says that something has failed.
+            let may_fail = matches!(who, Who::ReadOnly | Who::FullDisk);
+            if status != Some(0) && !(may_fail && status == Some(1)) {
                 let problem = format!("{} ends with {status:?} when asked to end", who.name());
+                self.verdict.problems.push(problem);
+            }
+        }
+    }
+
+    /// Who can keep nothing must have said so.
+    fn check_refusals(&mut self) {
+        for (fault, who, words) in [
+            (SoakFault::ReadOnly, Who::ReadOnly, "cannot be written to"),
+            (SoakFault::FullDisk, Who::FullDisk, "make room"),
+        ] {
+            if !self.plan.faults.contains(&fault) {
+                continue;
+            }
+            if self.programs[&who].said().contains(words) {
+                self.verdict.refusals += 1;
+            } else {
+                let problem = format!("{} did not say what is wrong with its folder", who.name());
                 self.verdict.problems.push(problem);
             }
         }
@@ -388,6 +440,9 @@ impl<'a> Round<'a> {
                 let problem = |difference| format!("{name}: {sent}/{difference}");
                 self.verdict.problems.extend(differences.into_iter().map(problem));
             }
+            let left = tree::names(&self.folder.join(&name)).into_iter();
+            let left = left.filter(|left| left != "first" && !(second && left == "second"));
+            self.verdict.problems.extend(left.map(|left| format!("{name}: {left} was left there")));
         }
         Ok(())
     }
@@ -428,6 +483,26 @@ impl Drop for Flood {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
+}
+
+/// Whom a sender says, in its last summary, that it ended without.
+fn without(said: &str) -> Vec<String> {
+    let lines = said.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let Some(summary) = lines.into_iter().find(|line| line["event"] == "summary") else {
+        return Vec::new();
+    };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+    let all = |key: &str| summary[key].as_array().cloned().unwrap_or_default();
+    let receivers = all("receivers");
+    let has = |member: &Value, name: &str| member["name"] == name && member["state"] == "done";
+    let lacking = |name: &String| !receivers.iter().any(|member| has(member, name));
+    let waited = receivers.iter().filter(|member| member["waited_for"] == true);
+    let waited = waited.map(|member| text(&member["name"]));
+    let mut without: Vec<String> = waited.filter(lacking).collect();
+    without.extend(all("missing").iter().map(text));
+    without.sort_unstable();
+    without.dedup();
+    without
 }
 
 fn program(programs: &mut BTreeMap<Who, Program>, who: Who) -> &mut Program {
