@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Ended, run_within};
 
-fn is_root() -> bool {
+pub(super) fn is_root() -> bool {
     let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     if !root {
         eprintln!("skipped: network namespaces need root");
