@@ -19,6 +19,8 @@ pub(super) struct Program {
     node: NodeId,
     arguments: Vec<String>,
     log: PathBuf,
+    /// Whether each start writes a trace, beside what it says.
+    trace: bool,
     child: Option<Child>,
     /// How often it was started.
     pub(super) starts: u32,
@@ -28,8 +30,8 @@ pub(super) struct Program {
 
 impl Program {
     /// faircast with these arguments; what it says is added to the file `log`.
-    pub(super) fn new(node: NodeId, arguments: Vec<String>, log: PathBuf) -> Self {
-        Self { node, arguments, log, child: None, starts: 0, memory: 0 }
+    pub(super) fn new(node: NodeId, arguments: Vec<String>, log: PathBuf, trace: bool) -> Self {
+        Self { node, arguments, log, trace, child: None, starts: 0, memory: 0 }
     }
 
     /// Starts it, where it does not run.
@@ -51,7 +53,12 @@ impl Program {
         let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
         // A group of its own, so that signals reach what a wrapper has started too, and so that
         // Ctrl-C on the terminal is for the soak alone.
-        command.args(&self.arguments).process_group(0).stdin(Stdio::null());
+        command.args(&self.arguments);
+        if self.trace {
+            let name = format!("{}.jsonl.gz", self.starts + 1);
+            command.arg("--trace").arg(self.log.with_extension(name));
+        }
+        command.process_group(0).stdin(Stdio::null());
         command.stdout(log.try_clone()?).stderr(log);
         self.child = Some(field.spawn(self.node, command)?);
         self.starts += 1;

@@ -104,13 +104,14 @@ struct Flood {
 }
 
 impl<'a> Round<'a> {
-    /// Makes the hosts and the files, in `folder`.
+    /// Makes the hosts and the files, in `folder`; with a key of the group and traces of the
+    /// programs or without.
     pub(super) fn new(
         plan: &'a Plan,
         seed: u64,
         receivers: u32,
         folder: &'a Path,
-        key: bool,
+        (key, trace): (bool, bool),
     ) -> Result<Self, Failure> {
         let doing = |what: &str, error: io::Error| Failure::Work(format!("{what}: {error}"));
         let write = |name: &str, text: &str| {
@@ -160,7 +161,7 @@ impl<'a> Round<'a> {
         for who in Who::all(receivers).into_iter().filter(|who| *who != Who::Outsider) {
             let arguments = round.arguments(who);
             let log = folder.join(format!("{}.log", who.name()));
-            round.programs.insert(who, Program::new(who.node(), arguments, log));
+            round.programs.insert(who, Program::new(who.node(), arguments, log, trace));
         }
         for (fault, who, options) in [
             (SoakFault::ReadOnly, Who::ReadOnly, "ro".to_string()),
