@@ -288,8 +288,10 @@ impl<'a> Round<'a> {
                 self.again.retain(|(_, other)| *other != who);
             }
             Action::Leave(who) => {
-                let runs = program(&mut self.programs, who).runs();
-                program(&mut self.programs, who).signal(Signal::SIGINT);
+                let program = program(&mut self.programs, who);
+                // One that is stopped at the time hears nothing, and is killed.
+                let runs = program.runs() && !program.is_stopped();
+                program.signal(Signal::SIGINT);
                 let status = self.await_end(who, FAREWELL_MAX);
                 // 1: something is cut off. One that does not run has been killed.
                 if runs && !matches!(status, Some(0 | 1)) {

@@ -66,6 +66,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
                     path: None,
                     spm_sequence: None,
                     heard: cx.now,
+                    advanced: cx.now,
                 });
                 Ok(true)
             }
@@ -126,6 +127,9 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         if fresh {
             if let Some(session) = &mut self.session {
                 session.heard = cx.now;
+                if window.highest.is_none_or(|highest| index > highest) {
+                    session.advanced = cx.now;
+                }
             }
             window.note(index);
             if place == Place::Ahead {
@@ -204,6 +208,12 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         }
         session.spm_sequence = Some(spm.sequence);
         session.heard = cx.now;
+        let path = spm.path.node().filter(|path| path.0 != 0);
+        // Without an element on the way it is the source that speaks. Who was heard first may have
+        // been somebody else who repeats what the source has said.
+        if path.is_none_or(|path| path == datagram.from) {
+            session.source = datagram.from;
+        }
         session.path = Some(spm.path.node().unwrap_or(datagram.from));
         self.request_at = None;
         self.requests_due = Requests::default();

@@ -149,6 +149,28 @@ fn what_a_member_has_said_does_nothing_when_somebody_else_says_it() {
 }
 
 #[test]
+fn who_was_heard_first_is_not_asked_once_the_source_itself_speaks() {
+    let mut world = World::new(60_000, 1, &Choices::default(), 7);
+    let mut bytes = Vec::new();
+    let data = crate::wire::pgm::Data { sequence: Seq::new(0), trail: Seq::new(0) };
+    let mut encoder = Encoder::new(&mut bytes, &Header::downstream(TSI, 7500), &Body::Odata(data));
+    encoder.payload(|out| {
+        out.extend_from_slice(&[1; 20]);
+        0
+    });
+    encoder.finish();
+    // Its machine begins with its first timeout.
+    world.run_until(s(0));
+    let (from, to) = (NodeId(0x9999), Destination::Group);
+    let repeated = Datagram { from, to, bytes: &bytes, zeros: 0, congestion_experienced: false };
+    world.inject(NodeId(10), repeated);
+    assert_eq!(world.receivers[0].machine.status().heard, Some(s(0)), "it believed that");
+    world.run_until(s(20));
+    world.assert_all_complete();
+    assert_eq!(world.source.log.refused(BadInput::Foreign), 0);
+}
+
+#[test]
 fn who_is_never_answered_takes_hold_of_nothing() {
     // The second hears all that the first is sent, as from a recording: nobody answers it.
     let deaf = NodeId(11);
