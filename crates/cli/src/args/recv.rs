@@ -83,7 +83,7 @@ mod tests {
             (&["--group", "239.1.2.3:1"], "--into"),
             (&["--group", "239.1.2.3:1", "--listen", "0.0.0.0:1", "--into", "d"], "cannot be used"),
             (&["--listen", "0.0.0.0:1", "--from", "10.0.0.1", "--into", "d"], "cannot be used"),
-            (&["--group", "239.1.2.3:1", "--into", "d", "--give-up", "9s"], "--once"),
+            (&["--group", "239.1.2.3:1", "--into", "d", "--give-up", "soon"], "--give-up"),
         ] {
             let error = Args::try_parse_from(["faircast", "recv"].iter().chain(words)).unwrap_err();
             assert!(error.to_string().contains(want), "{error} instead of {want}");
