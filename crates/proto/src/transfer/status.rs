@@ -47,6 +47,11 @@ pub struct MemberStatus {
     pub id: u64,
     /// Its node, which a driver can turn into an address.
     pub node: NodeId,
+    /// The node from which it joined. Somebody else may have repeated its words since, and then it
+    /// seems to have moved.
+    pub home: NodeId,
+    /// When it was last heard from there.
+    pub home_heard: Time,
     /// The name that it gave itself; may be empty. Printable, at most 64 bytes.
     pub name: String,
     /// How it is.
