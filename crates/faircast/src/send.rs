@@ -327,7 +327,8 @@ fn restarts(
     let silence = (SILENCE_EACH * members.len() as u64).max(SILENCE_MIN);
     let gone = |member: &MemberStatus| matches!(member.state, Failed | Left | Lost);
     let mut newest: BTreeMap<(&str, IpAddr), &MemberStatus> = BTreeMap::new();
-    let key = |member: &MemberStatus| host(member.node).filter(|_| !member.name.is_empty());
+    // Where it joined: whoever repeats its words from elsewhere makes it nobody else.
+    let key = |member: &MemberStatus| host(member.home).filter(|_| !member.name.is_empty());
     for member in members.iter().filter(|member| !gone(member)) {
         let Some(ip) = key(member) else { continue };
         let newest = newest.entry((&member.name, ip)).or_insert(member);
@@ -340,7 +341,7 @@ fn restarts(
         let Some(ip) = key(old) else { continue };
         let Some(new) = newest.get(&(&*old.name, ip)) else { continue };
         let replaced = gone(old) || now.since(new.since) >= silence;
-        if new.id != old.id && new.since > old.heard && replaced {
+        if new.id != old.id && new.since > old.home_heard && replaced {
             pairs.push((old.id, new.id));
         }
     }
@@ -410,6 +411,8 @@ mod tests {
         let member = |id: u64, name: &str, since: u64, heard: u64, state| MemberStatus {
             id,
             node: NodeId(id as u32),
+            home: NodeId(id as u32),
+            home_heard: at(heard),
             name: name.to_string(),
             state,
             bytes: 0,
@@ -420,7 +423,11 @@ mod tests {
             reason: String::new(),
         };
         let new = |name| member(2, name, 7, 10, Receiving);
+        // Somebody repeats the last word of one that was killed.
+        let repeated =
+            MemberStatus { node: NodeId(9), heard: at(10), ..member(1, "a", 0, 5, Receiving) };
         for (case, old, new, want) in [
+            ("repeated from elsewhere", repeated, new("a"), &[(1, 2)][..]),
             ("killed", member(1, "a", 0, 5, Receiving), new("a"), &[(1, 2)][..]),
             ("both alive", member(1, "a", 0, 9, Receiving), new("a"), &[]),
             ("another name", member(1, "b", 0, 5, Receiving), new("a"), &[]),

@@ -8,28 +8,43 @@ use nix::unistd::Pid;
 use super::*;
 
 /// A running program, killed where a test ends before it does.
-struct Running(Option<Child>);
+pub(super) struct Running {
+    child: Option<Child>,
+    said: Option<[std::thread::JoinHandle<String>; 2]>,
+}
 
 impl Running {
-    fn start(arguments: &[&str]) -> Self {
+    pub(super) fn start(arguments: &[&str]) -> Self {
         let child = program(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        Self(Some(child.unwrap()))
+        Self::of(child.unwrap())
     }
 
-    fn signal(&self, signal: Signal) {
-        let id = self.0.as_ref().unwrap().id();
-        kill(Pid::from_raw(i32::try_from(id).unwrap()), signal).unwrap();
+    /// A program whose output goes into pipes; they are read from now on, so that it never waits.
+    pub(super) fn of(mut child: Child) -> Self {
+        let said = [reader(child.stdout.take().unwrap()), reader(child.stderr.take().unwrap())];
+        Self { child: Some(child), said: Some(said) }
     }
 
-    fn end(mut self) -> Ended {
-        let mut child = self.0.take().unwrap();
-        let out = reader(child.stdout.take().unwrap());
-        let err = reader(child.stderr.take().unwrap());
+    pub(super) fn id(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(i32::try_from(self.id()).unwrap()), signal).unwrap();
+    }
+
+    pub(super) fn end(self) -> Ended {
+        self.end_within(60)
+    }
+
+    pub(super) fn end_within(mut self, limit_s: u64) -> Ended {
+        let mut child = self.child.take().unwrap();
+        let [out, err] = self.said.take().unwrap();
         let started = Instant::now();
         let status = loop {
             match child.try_wait().unwrap() {
                 Some(status) => break status,
-                None if started.elapsed() > Duration::from_secs(60) => {
+                None if started.elapsed() > Duration::from_secs(limit_s) => {
                     child.kill().unwrap();
                     panic!("it still runs: {}{}", out.join().unwrap(), err.join().unwrap());
                 }
@@ -42,7 +57,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
+        if let Some(child) = &mut self.child {
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -50,13 +65,13 @@ impl Drop for Running {
 }
 
 /// A group at a port that was free a moment ago.
-fn group() -> String {
+pub(super) fn group() -> String {
     let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     format!("239.192.78.1:{}", free.local_addr().unwrap().port())
 }
 
 /// Bytes that are no zeros and do not compress.
-fn noise(len: usize) -> Vec<u8> {
+pub(super) fn noise(len: usize) -> Vec<u8> {
     let mut x = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = || {
         x ^= x << 13;
@@ -67,16 +82,16 @@ fn noise(len: usize) -> Vec<u8> {
     (0..len.div_ceil(8)).flat_map(|_| next().to_le_bytes()).take(len).collect()
 }
 
-fn digest(path: &Path) -> String {
+pub(super) fn digest(path: &Path) -> String {
     let said = Command::new("sha256sum").arg(path).output().unwrap();
     String::from_utf8(said.stdout).unwrap()[..64].to_string()
 }
 
-fn events(out: &str) -> Vec<serde_json::Value> {
+pub(super) fn events(out: &str) -> Vec<serde_json::Value> {
     out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn event<'a>(events: &'a [serde_json::Value], name: &str) -> &'a serde_json::Value {
+pub(super) fn event<'a>(events: &'a [serde_json::Value], name: &str) -> &'a serde_json::Value {
     let found = events.iter().find(|event| event["event"] == name);
     found.unwrap_or_else(|| panic!("no {name} in {events:?}"))
 }

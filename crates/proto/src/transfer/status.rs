@@ -47,6 +47,11 @@ pub struct MemberStatus {
     pub id: u64,
     /// Its node, which a driver can turn into an address.
     pub node: NodeId,
+    /// The node from which it joined. Somebody else may have repeated its words since, and then it
+    /// seems to have moved.
+    pub home: NodeId,
+    /// When it was last heard from there.
+    pub home_heard: Time,
     /// The name that it gave itself; may be empty. Printable, at most 64 bytes.
     pub name: String,
     /// How it is.
@@ -92,6 +97,11 @@ pub struct TransferStatus {
     pub rtt: Option<Duration>,
     /// The receiver that limits the rate: pgmcc's acker, TFMCC's CLR.
     pub limiting: Option<NodeId>,
+    /// A receiver: when the source last said something new, an SPM or data that had not come
+    /// before; whatever came before anybody can repeat. `None` at a source, and before one is heard.
+    pub heard: Option<Time>,
+    /// A receiver: how often the source has answered it, which nobody else can.
+    pub answers: u64,
     /// A source: all receivers that it knows. A receiver: empty.
     pub members: Vec<MemberStatus>,
     /// Why it failed; for people.

@@ -30,6 +30,11 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
             Body::Odata(data) => {
                 let newest = self.pgm.highest().is_none_or(|highest| data.sequence.after(highest));
                 self.pgm.handle_packet(cx, datagram, packet);
+                // Who comes late behind a slow link may wait long for an SPM. What it reports counts
+                // once the source knows of it, whether it knows what is sent or not.
+                if self.object.is_none() && self.phase == Phase::Listening {
+                    self.member.join_once(cx);
+                }
                 self.take_symbol(cx, packet, newest)
             }
             Body::Spm(spm) => self.take_spm(cx, datagram, packet, spm),
@@ -63,6 +68,9 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         let again = self.object.is_some_and(|object| object.notice.epoch != notice.epoch);
         if again {
             self.begin_again(cx);
+        } else if self.pgm.is_contradicted_by(cx.now, &spm) {
+            // A packet of an earlier start came after the news of this one.
+            self.listen_anew(cx);
         }
         self.pgm.handle_packet(cx, datagram, packet);
         let outcome = match self.object {
@@ -88,15 +96,20 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
 
     /// The source has been started again: its numbers are new, what is here stays.
     fn begin_again(&mut self, cx: &mut Cx<'_>) {
-        self.pgm = PgmReceiver::listening(self.config.clone(), (self.make)());
-        self.pgm.handle_timeout(cx);
-        self.seen = (0, 0);
+        self.listen_anew(cx);
         if let Some(object) = self.object
             && !self.phase.is_over()
         {
             self.asks.restart(cx, &object.layout, &self.blocks);
             self.member.join(cx);
         }
+    }
+
+    /// Forgets the numbers of packets.
+    fn listen_anew(&mut self, cx: &mut Cx<'_>) {
+        self.pgm = PgmReceiver::listening(self.config.clone(), (self.make)());
+        self.pgm.handle_timeout(cx);
+        self.seen = (0, 0);
     }
 
     fn take_first_notice(
@@ -111,7 +124,7 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         let layout = Layout::new(&notice.announcement).ok_or(BadInput::Absurd)?;
         self.object = Some(Object { notice, layout, spm });
         self.member.set_interval(notice.status_interval);
-        self.member.join(cx);
+        self.member.join_once(cx);
         if let Err(error) = self.store.announce(&notice.announcement) {
             self.fail(cx, error.reason);
             return Ok(());

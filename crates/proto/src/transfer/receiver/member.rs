@@ -39,6 +39,8 @@ pub(super) struct Membership {
     pub(super) welcome: bool,
     pub(super) deferred: bool,
     pub(super) loss: f64,
+    /// How often the source has answered.
+    pub(super) answers: u64,
 }
 
 /// What an answer means to the receiver.
@@ -69,6 +71,7 @@ impl Membership {
             welcome: false,
             deferred: false,
             loss: 0.0,
+            answers: 0,
         }
     }
 
@@ -76,6 +79,18 @@ impl Membership {
     pub(super) fn join(&mut self, cx: &mut Cx<'_>) {
         self.change(cx, self.claim, JOIN_SPREAD);
         self.welcome = false;
+    }
+
+    /// The same where nothing has been said yet.
+    pub(super) fn join_once(&mut self, cx: &mut Cx<'_>) {
+        if self.number == 0 {
+            self.join(cx);
+        }
+    }
+
+    /// Whether it has begun to tell the source of itself.
+    pub(super) fn has_joined(&self) -> bool {
+        self.number > 0
     }
 
     /// From now on `claim` is so.
@@ -107,6 +122,7 @@ impl Membership {
         if answer.id != self.id {
             return News::Nothing;
         }
+        self.answers += 1;
         // What the source says by itself has number 0.
         let current = answer.number == self.number;
         match answer.status {

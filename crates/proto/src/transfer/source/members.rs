@@ -19,6 +19,9 @@ pub(super) const ANSWERS_MAX: usize = 1 << 12;
 #[derive(Clone, Debug)]
 struct Member {
     node: NodeId,
+    /// Where it joined, and when it last spoke from there.
+    home: NodeId,
+    home_heard: Time,
     reporter: NodeId,
     /// Of the last message that was taken.
     number: u32,
@@ -104,6 +107,9 @@ impl Members {
         self.bind(now, id, from, message.reporter);
         let Some(member) = self.members.get_mut(&id) else { return Ok(None) };
         member.heard = now;
+        if from == member.home {
+            member.home_heard = now;
+        }
         member.number = message.number;
         (member.bytes, member.loss) = (message.bytes, message.loss);
         (member.name, member.reason) = (message.name, message.reason);
@@ -184,6 +190,8 @@ impl Members {
     fn admit(&mut self, now: Time, from: NodeId, message: &MemberMessage) {
         let member = Member {
             node: from,
+            home: from,
+            home_heard: now,
             reporter: message.reporter,
             number: message.number,
             name: String::new(),
@@ -264,6 +272,9 @@ impl Members {
             _ => return Standing::Stranger,
         };
         let Some(member) = self.members.get_mut(id) else { return Standing::Stranger };
+        if node == member.home {
+            member.home_heard = now;
+        }
         match member.state {
             MemberState::Joined | MemberState::Receiving => {}
             // Who has it all need hold up nobody.
@@ -339,6 +350,8 @@ impl Members {
         let status = |(&id, member): (&u64, &Member)| MemberStatus {
             id,
             node: member.node,
+            home: member.home,
+            home_heard: member.home_heard,
             name: member.name.clone(),
             state: member.state,
             bytes: member.bytes,
@@ -433,6 +446,10 @@ mod tests {
             assert_eq!(taken.map(|_| ()), want, "{case}");
             let node = members.statuses()[0].node;
             assert_eq!(node, if want.is_ok() { from } else { home }, "{case}");
+            let MemberStatus { home: joined_at, home_heard, .. } = members.statuses()[0].clone();
+            let spoke = want.is_ok() && from == home;
+            let heard = at(if spoke { after_s } else { 0 });
+            assert_eq!((joined_at, home_heard), (home, heard), "{case}");
         }
     }
 
