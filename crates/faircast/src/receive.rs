@@ -14,15 +14,15 @@ use faircast_proto::Machine as _;
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::registry::SchemeEntry;
 use faircast_proto::transfer::{Stage, TransferReceiverSetup, TransferStatus};
-use faircast_proto::wire::pgm::Tsi;
+use faircast_proto::wire::pgm::{Nla, Tsi};
 use tokio::sync::{mpsc, watch};
 
 use crate::Error;
-use crate::common::{Common, common_settings};
+use crate::common::{Common, common_settings, group_of};
 use crate::envelope::{Watched, Wrapper};
 use crate::machine::Receiving;
 use crate::noting::{Notes, Noting};
-use crate::session::{Plan, Worker, nla, random, start};
+use crate::session::{Plan, Worker, random, start};
 use crate::status::{Incoming, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile};
 use crate::trace::{About, LiveTrace};
 
@@ -52,7 +52,7 @@ impl Receiver {
         ReceiverBuilder {
             listen,
             common: Common::default(),
-            store: StoreOptions::new(into),
+            store: StoreOptions { busy_wait: BUSY_WAIT, ..StoreOptions::new(into) },
             name: String::new(),
             once: false,
         }
@@ -122,10 +122,7 @@ impl ReceiverBuilder {
         let unrepaired = [("reliable", OptionValue::Bool(false))];
         let (scheme, options) = self.common.scheme(&unrepaired)?;
         probe(&self.store.dir)?;
-        let group = match &self.listen {
-            Listen::Multicast(multicast) => multicast.group,
-            Listen::Unicast(address) => *address,
-        };
+        let group = group_of(&self.listen);
         let sockets = Sockets::receiver(self.listen.clone(), self.common.sockets.clone())?;
         let watched = Watched::default();
         let trace = self.common.trace.as_deref().map(LiveTrace::create).transpose()?;
@@ -172,6 +169,10 @@ impl ReceiverBuilder {
 
 /// Time without a new SPM after which a sender may be at another address: it sends one each second.
 const MOVES_AFTER: Duration = Duration::from_secs(5);
+/// The same, after which another sender may go on with what it has begun.
+const SENDER_SILENCE: Duration = Duration::from_secs(3);
+/// How long a sender is heard while another one, maybe silent, has what it sends.
+const BUSY_WAIT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Finds out at once whether the folder can be written to.
 fn probe(dir: &Path) -> Result<(), Error> {
@@ -188,7 +189,7 @@ fn probe(dir: &Path) -> Result<(), Error> {
 /// What the thread does beside driving.
 struct Work {
     started: Time,
-    group: std::net::SocketAddr,
+    group: Nla,
     scheme: &'static SchemeEntry,
     options: Options,
     store: StoreOptions,
@@ -315,6 +316,24 @@ impl Work {
         }
     }
 
+    /// A sender that was killed and started again is heard as another one, while the first is only
+    /// silent for now, and has what both are about.
+    fn give_way(&mut self, live: &mut Live<Receiving>) {
+        let now = live.now();
+        let silent = |id| live.announced(id).is_some_and(|at| now.since(at) > SENDER_SILENCE);
+        let replaced = self.sessions.iter().find(|(id, old)| {
+            let object = old.notes.object.get().filter(|_| !old.told && silent(**id));
+            let newer = |new: &Session| {
+                new.number > old.number && new.notes.object.get() == object && !new.told
+            };
+            object.is_some() && self.sessions.values().any(newer)
+        });
+        if let Some((&id, _)) = replaced {
+            self.end(live, id, ReceiveOutcome::SenderGone);
+            self.forget(live, id);
+        }
+    }
+
     fn forget(&mut self, live: &mut Live<Receiving>, id: SessionId) {
         live.remove(id);
         if let Some(session) = self.sessions.remove(&id) {
@@ -376,7 +395,7 @@ impl App<Receiving> for Work {
         tracing::debug!(session = ?heard.tsi, from = %heard.from, "a session is heard");
         let machine = (self.scheme.transfer_receiver)(TransferReceiverSetup {
             node: live.node(),
-            group: nla(self.group),
+            group: self.group,
             tsi: heard.tsi,
             data_port: heard.data_port,
             start: heard.now,
@@ -413,6 +432,7 @@ impl App<Receiving> for Work {
 
     fn tick(&mut self, live: &mut Live<Receiving>) {
         self.tidy(live);
+        self.give_way(live);
         self.report(live, false);
     }
 }

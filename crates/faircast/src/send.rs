@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
-use faircast_base::{Duration, NodeId, Time};
+use faircast_base::{Bytes, Duration, NodeId, Time};
 use faircast_files::{FilesSupply, SupplyHandle, Warning};
 use faircast_net::{
     App, DriverSettings, Ended, Live, NetError, SessionId, SessionOptions, Sockets, Target, Waker,
@@ -17,10 +17,10 @@ use faircast_proto::transfer::{
 use tokio::sync::watch;
 
 use crate::Error;
-use crate::common::{Common, common_settings, family, sender_settings};
+use crate::common::{Common, common_settings, family, group_to, sender_settings};
 use crate::envelope::{Watched, Wrapper};
 use crate::machine::Sending;
-use crate::session::{Plan, Worker, new_tsi, nla, start};
+use crate::session::{Plan, Worker, new_tsi, start};
 use crate::status::{SendStatus, members};
 use crate::trace::{About, LiveTrace};
 
@@ -46,6 +46,7 @@ pub struct Sender {
     status: watch::Receiver<SendStatus>,
     supply: SupplyHandle,
     warnings: Vec<Warning>,
+    link_mtu: Option<Bytes>,
 }
 
 impl Sender {
@@ -76,6 +77,11 @@ impl Sender {
     /// What was left out, and what may go wrong at receivers.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
+    }
+
+    /// Bytes of the largest IP packet that leaves this host whole; `None` where that is not known.
+    pub const fn link_mtu(&self) -> Option<Bytes> {
+        self.link_mtu
     }
 
     /// Begins to send content to whoever is there, though not all have come that are waited for.
@@ -161,7 +167,7 @@ impl SenderBuilder {
     /// # Errors
     /// A path cannot be sent, a setting is wrong, or the network cannot be used.
     pub fn send<P: AsRef<Path>>(self, paths: &[P]) -> Result<Sender, Error> {
-        let address = family(&self.target);
+        let (address, group) = (family(&self.target), group_to(&self.target));
         let payload = self.common.payload(address)?;
         // Symbols are of an even number of bytes, and begin with a header.
         let symbol_bytes = (payload - SYMBOL_HEADER_BYTES).min(SYMBOL_BYTES_MAX) & !1;
@@ -170,6 +176,7 @@ impl SenderBuilder {
         let supply = FilesSupply::scan(paths)?;
         let (handle, warnings) = (supply.handle(), supply.warnings().to_vec());
         let sockets = Sockets::source(self.target.clone(), self.common.sockets.clone())?;
+        let link_mtu = sockets.link_mtu();
         let watched = Watched::default();
         let trace = self.common.trace.as_deref().map(LiveTrace::create).transpose()?;
         let (tell, status) = watch::channel(SendStatus {
@@ -189,7 +196,7 @@ impl SenderBuilder {
             let started = live.now();
             let machine = (scheme.transfer_source)(TransferSourceSetup {
                 node: live.node(),
-                group: nla(address),
+                group,
                 tsi,
                 data_port: address.port(),
                 start: started,
@@ -219,7 +226,7 @@ impl SenderBuilder {
                 packet_bytes: symbol_bytes.into(),
             })
         })?;
-        Ok(Sender { waker, status, supply: handle, warnings })
+        Ok(Sender { waker, status, supply: handle, warnings, link_mtu })
     }
 }
 
@@ -245,11 +252,12 @@ impl Work {
     /// Begins content once it is time.
     fn begin(&mut self, live: &mut Live<Sending>, status: &TransferStatus) {
         let now = live.now();
-        let ready = |state| matches!(state, MemberState::Receiving | MemberState::Done);
+        // Who cannot take it has come nevertheless, and is told at the end.
+        let come = [MemberState::Receiving, MemberState::Done, MemberState::Failed];
         let here: BTreeSet<&str> = status
             .members
             .iter()
-            .filter(|member| ready(member.state))
+            .filter(|member| come.contains(&member.state))
             .map(|member| member.name.as_str())
             .collect();
         let all = !self.names.is_empty() && self.names.iter().all(|name| here.contains(&**name));
@@ -278,9 +286,8 @@ impl Work {
         let now = live.now();
         let status = live.machine(self.session).map(|machine| machine.0.status());
         let Some(status) = status else { return };
-        let sending = matches!(status.stage, Stage::Sending | Stage::Verifying | Stage::Finished);
-        if sending && self.begun.is_none() {
-            self.begun = Some(now);
+        if status.begun.is_some() && self.begun.is_none() {
+            self.begun = status.begun;
             if self.names.is_empty() {
                 self.expected = status.members.iter().map(|member| member.id).collect();
             }
@@ -369,6 +376,7 @@ impl Worker<Sending> for Work {
             let mut names = BTreeMap::new();
             for member in status.iter().flat_map(|status| &status.members) {
                 names.insert(member.node, member.name.clone());
+                names.insert(member.reporter, member.name.clone());
             }
             let about = About {
                 name: "transfer".to_string(),
@@ -410,9 +418,11 @@ mod tests {
         let member = |id: u64, name: &str, since: u64, heard: u64, state| MemberStatus {
             id,
             node: NodeId(id as u32),
+            reporter: NodeId(id as u32),
             name: name.to_string(),
             state,
             bytes: 0,
+            found: 0,
             loss: 0.0,
             since: at(since),
             heard: at(heard),

@@ -63,6 +63,9 @@ impl LiveTrace {
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(".part");
         let beside = path.with_file_name(name);
+        if path.is_dir() {
+            return Err(failed(io::ErrorKind::IsADirectory.into()));
+        }
         let file = File::create(&beside).map_err(failed)?;
         let writer = Writer::headless(BufWriter::new(file));
         Ok(Self(Arc::new(Mutex::new(Inner {

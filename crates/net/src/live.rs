@@ -119,9 +119,12 @@ impl<M: Machine> Live<M> {
         let seed = settings.seed.unwrap_or_else(system_seed);
         let choice = own_choice(Rng::new(seed, NodeId(0), Purpose::Scenario).bits());
         let by_address = native(sockets.local_address().ip()).filter(|_| sockets.is_source);
+        let node = settings.node.or(by_address).unwrap_or(choice);
+        let mut book = book;
+        book.keep_for(node);
         Self {
             sessions: Vec::new(),
-            node: settings.node.or(by_address).unwrap_or(choice),
+            node,
             outbox: Outbox::new(&sockets),
             sockets,
             settings,
@@ -189,6 +192,11 @@ impl<M: Machine> Live<M> {
     /// At a receiver: from where the session's packets come, where any have.
     pub fn source(&self, id: SessionId) -> Option<SocketAddr> {
         Some(self.session(id)?.source?.address)
+    }
+
+    /// At a receiver: when the newest SPM of the session came.
+    pub fn announced(&self, id: SessionId) -> Option<Time> {
+        Some(self.session(id)?.newest.1)
     }
 
     /// Adds a machine, made with a start time of now or later.

@@ -2,6 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use faircast_proto::transfer::{Announcement, Part};
 use rustix::fs::{Access, AtFlags, Mode, Stat};
@@ -41,7 +42,7 @@ pub(crate) fn open(shared: &Shared, request: &Request) -> Result<Opened, FilesEr
     let options = &shared.options;
     let root = Root::open(&options.dir)?;
     let object = &request.announcement.object;
-    let state = StateFolder::open(&root, object)?;
+    let state = take(shared, &root, object)?;
     let known = state.find(JOURNAL)?.is_some();
     match look(shared, request, &layout, &root, &state) {
         Ok((places, journal, have, targets)) => {
@@ -56,6 +57,24 @@ pub(crate) fn open(shared: &Shared, request: &Request) -> Result<Opened, FilesEr
         }
     }
 }
+
+/// Takes the folder of an object, once whoever has it lets it go.
+fn take(shared: &Shared, root: &Root, object: &[u8; 32]) -> Result<StateFolder, FilesError> {
+    let begun = Instant::now();
+    loop {
+        match StateFolder::open(root, object) {
+            Err(FilesError::Busy { .. })
+                if begun.elapsed() < shared.options.busy_wait && !shared.stopping() =>
+            {
+                std::thread::sleep(BUSY_PAUSE);
+            }
+            taken => return taken,
+        }
+    }
+}
+
+/// How often it is looked whether somebody else has let go of an object.
+const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
 type Found = (Vec<Place>, Journal, Bits, Vec<(u32, Identity)>);
 
@@ -225,7 +244,9 @@ impl<'a> Survey<'a> {
         let size = u64::try_from(there.st_size).unwrap_or(0);
         let same = size == entry.size() && dir::same_mtime(there, entry.mtime);
         if !same && !self.options.overwrite {
-            return refuse("is there already and differs; move it away, or allow overwriting");
+            return refuse(
+                "is there already and differs; move it away, or allow overwriting (--overwrite)",
+            );
         }
         Ok(same)
     }

@@ -7,7 +7,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use nix::{setsockopt_impl, sockopt_impl};
+use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 
 /// `struct group_req` of RFC 3678: a group on an interface.
 #[derive(Clone, Copy)]
@@ -72,6 +72,14 @@ sockopt_impl!(
 sockopt_impl!(
     /// Where IPv4 multicast leaves, by number.
     MulticastInterfaceV4, SetOnly, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, InterfaceRequest
+);
+sockopt_impl!(
+    /// Bytes of the largest IPv4 packet on the way of a connected socket, as far as is known.
+    WayMtuV4, GetOnly, libc::IPPROTO_IP, libc::IP_MTU, libc::c_int
+);
+sockopt_impl!(
+    /// The same of IPv6 packets.
+    WayMtuV6, GetOnly, libc::IPPROTO_IPV6, libc::IPV6_MTU, libc::c_int
 );
 sockopt_impl!(
     /// What becomes of IPv4 packets longer than a link takes.

@@ -206,6 +206,16 @@ fn only_one_receives_an_object_into_a_directory() {
     case.object.open(&mut first).unwrap();
     let error = case.object.open(&mut case.store()).unwrap_err().reason;
     assert!(error.contains("another faircast is receiving the same object"), "{error}");
+    // Who waits for a while has it when the first lets it go.
+    let busy_wait = Duration::from_secs(60);
+    let mut waiting = FilesStore::new(StoreOptions { busy_wait, ..case.options() });
+    std::thread::scope(|scope| {
+        let opened = scope.spawn(|| case.object.open(&mut waiting).map(|_| ()));
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(!opened.is_finished());
+        drop(first);
+        opened.join().unwrap().unwrap();
+    });
     // Of another object it is no matter.
     let mut second = FilesStore::new(case.options());
     let renamed = other.object.receive(&mut second);

@@ -25,6 +25,8 @@ struct Member {
     name: String,
     state: MemberState,
     bytes: u64,
+    /// What it had at its first word after it joined.
+    found: u64,
     loss: u16,
     since: Time,
     heard: Time,
@@ -111,6 +113,9 @@ impl Members {
             (Claim::Joined, _) => MemberState::Joined,
             (Claim::Receiving, _) => MemberState::Receiving,
         };
+        if before == MemberState::Joined {
+            member.found = member.bytes;
+        }
         if after == MemberState::Done {
             member.done.get_or_insert(now);
         }
@@ -179,6 +184,7 @@ impl Members {
             name: String::new(),
             state: MemberState::Joined,
             bytes: 0,
+            found: 0,
             loss: 0,
             since: now,
             heard: now,
@@ -328,9 +334,11 @@ impl Members {
         let status = |(&id, member): (&u64, &Member)| MemberStatus {
             id,
             node: member.node,
+            reporter: member.reporter,
             name: member.name.clone(),
             state: member.state,
             bytes: member.bytes,
+            found: member.found,
             loss: f64::from(member.loss) / 65535.0,
             since: member.since,
             heard: member.heard,
