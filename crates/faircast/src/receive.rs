@@ -453,6 +453,8 @@ impl Worker<Receiving> for Work {
                 title: format!("what was received into {}", self.store.dir.display()),
                 scheme: self.scheme.name.to_string(),
                 names: BTreeMap::from([(live.node(), self.name.clone())]),
+                aliases: BTreeMap::new(),
+                intact: (self.complete > 0).then(|| live.node()).into_iter().collect(),
                 packet_bytes: 0,
                 interrupted: self.complete == 0,
             };

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
-use faircast_base::{Bytes, Duration, NodeId, Time};
+use faircast_base::{Bytes, Duration, Event, FlowId, NodeId, Time};
 use faircast_files::{FilesSupply, SupplyHandle, Warning};
 use faircast_net::{
     App, DriverSettings, Ended, Live, NetError, SessionId, SessionOptions, Sockets, Target, Waker,
@@ -14,6 +14,7 @@ use faircast_proto::options::OptionValue;
 use faircast_proto::transfer::{
     Fec, MemberState, MemberStatus, SlowPolicy, Stage, TransferSourceSetup, TransferStatus,
 };
+use faircast_trace::{Record, Sink as _, Subject};
 use tokio::sync::watch;
 
 use crate::Error;
@@ -221,6 +222,7 @@ impl SenderBuilder {
                 tell,
                 watched,
                 trace,
+                traced: BTreeMap::new(),
                 title,
                 scheme: scheme.name,
                 packet_bytes: symbol_bytes.into(),
@@ -243,6 +245,8 @@ struct Work {
     tell: watch::Sender<SendStatus>,
     watched: Watched,
     trace: Option<LiveTrace>,
+    /// What the trace knows of receivers.
+    traced: BTreeMap<NodeId, MemberState>,
     title: String,
     scheme: &'static str,
     packet_bytes: u64,
@@ -264,6 +268,27 @@ impl Work {
         let late = self.start_after.is_some_and(|at| at <= now) && !here.is_empty();
         if status.stage == Stage::Gathering && (all || late) {
             live.with(self.session, |machine, cx| machine.0.begin(cx));
+        }
+    }
+
+    /// Notes in the trace what receivers have said of themselves.
+    fn note(&mut self, live: &mut Live<Sending>, status: &TransferStatus) {
+        let Some(trace) = &mut self.trace else { return };
+        let at = live.now();
+        for member in &status.members {
+            let before = self.traced.insert(member.reporter, member.state);
+            let subject =
+                Subject::Endpoint { flow: FlowId(0), node: member.reporter, sender: false };
+            let mut tell = |event| trace.record(&Record { at, subject, event });
+            if before.is_none() {
+                tell(Event::Joined);
+            }
+            match member.state {
+                state if before == Some(state) => {}
+                MemberState::Done => tell(Event::Completed { bytes: member.bytes }),
+                MemberState::Left | MemberState::Lost | MemberState::Failed => tell(Event::Left),
+                _ => {}
+            }
         }
     }
 
@@ -363,6 +388,7 @@ impl App<Sending> for Work {
         let status = live.machine(self.session).map(|machine| machine.0.status());
         if let Some(status) = status {
             self.begin(live, &status);
+            self.note(live, &status);
         }
         self.report(live, false, None);
     }
@@ -370,11 +396,21 @@ impl App<Sending> for Work {
 
 impl Worker<Sending> for Work {
     fn ended(mut self, live: &mut Live<Sending>, ended: Result<Ended, NetError>) {
+        if let Some(status) = live.machine(self.session).map(|machine| machine.0.status()) {
+            self.note(live, &status);
+        }
         let mut failure = ended.as_ref().err().map(ToString::to_string);
         if let Some(trace) = &self.trace {
             let status = live.machine(self.session).map(|machine| machine.0.status());
-            let mut names = BTreeMap::new();
+            let (mut names, mut aliases) = (BTreeMap::new(), BTreeMap::new());
+            let mut intact = BTreeSet::new();
             for member in status.iter().flat_map(|status| &status.members) {
+                if member.node != member.reporter {
+                    aliases.insert(member.node, member.reporter);
+                }
+                if member.state == MemberState::Done {
+                    intact.insert(member.reporter);
+                }
                 names.insert(member.node, member.name.clone());
                 names.insert(member.reporter, member.name.clone());
             }
@@ -383,6 +419,8 @@ impl Worker<Sending> for Work {
                 title: self.title.clone(),
                 scheme: self.scheme.to_string(),
                 names,
+                aliases,
+                intact,
                 packet_bytes: self.packet_bytes,
                 interrupted: !matches!(ended, Ok(Ended::Idle)),
             };

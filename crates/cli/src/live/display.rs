@@ -12,12 +12,13 @@ pub(crate) struct Meter {
     /// When it last grew.
     grown: Option<Instant>,
     per_s: Option<f64>,
+    seen_s: f64,
 }
 
 impl Meter {
     /// For what is fast now.
     pub(crate) const fn of_now() -> Self {
-        Self { smooth_s: 2.0, last: None, grown: None, per_s: None }
+        Self { smooth_s: 2.0, last: None, grown: None, per_s: None, seen_s: 0.0 }
     }
 
     /// For how long something will take, which should not jump.
@@ -40,7 +41,9 @@ impl Meter {
             self.grown = Some(now);
         }
         let rate = count.saturating_sub(before) as f64 / passed;
-        let weight = (passed / self.smooth_s).min(1.0);
+        // A plain mean at first.
+        self.seen_s += passed;
+        let weight = (passed / self.smooth_s.min(self.seen_s)).min(1.0);
         self.per_s = Some(self.per_s.map_or(rate, |old| old + weight * (rate - old)));
     }
 

@@ -186,6 +186,8 @@ impl Worker<Machine> for Work {
                 title: "what was received of a stream".to_string(),
                 scheme: self.scheme.to_string(),
                 names: [(self.node, "receiver".to_string())].into(),
+                aliases: Default::default(),
+                intact: Default::default(),
                 packet_bytes: 0,
                 interrupted: false,
             };

@@ -181,6 +181,8 @@ impl Worker<Machine> for Work {
                 title: "a stream to many receivers".to_string(),
                 scheme: self.scheme.to_string(),
                 names: Default::default(),
+                aliases: Default::default(),
+                intact: Default::default(),
                 packet_bytes: self.payload.into(),
                 interrupted: !matches!(ended, Ok(Ended::Idle)),
             };

@@ -206,7 +206,20 @@ fn only_one_receives_an_object_into_a_directory() {
     case.object.open(&mut first).unwrap();
     let error = case.object.open(&mut case.store()).unwrap_err().reason;
     assert!(error.contains("another faircast is receiving the same object"), "{error}");
-    // Who waits for a while has it when the first lets it go.
+    // Of another object it is no matter.
+    let mut second = FilesStore::new(case.options());
+    let renamed = other.object.receive(&mut second);
+    assert_eq!(renamed, Ok(0));
+    case.object.give(&mut first, &case.object.missing(&[])).unwrap();
+    assert_eq!(case.object.verify(&mut first), Ok(0));
+    assert!(!case.to.join(".faircast").exists());
+}
+
+#[test]
+fn who_waits_has_an_object_when_another_lets_it_go() {
+    let case = Case::new(&[("a", 10)]);
+    let mut first = case.store();
+    case.object.open(&mut first).unwrap();
     let busy_wait = Duration::from_secs(60);
     let mut waiting = FilesStore::new(StoreOptions { busy_wait, ..case.options() });
     std::thread::scope(|scope| {
@@ -216,13 +229,8 @@ fn only_one_receives_an_object_into_a_directory() {
         drop(first);
         opened.join().unwrap().unwrap();
     });
-    // Of another object it is no matter.
-    let mut second = FilesStore::new(case.options());
-    let renamed = other.object.receive(&mut second);
-    assert_eq!(renamed, Ok(0));
-    case.object.give(&mut first, &case.object.missing(&[])).unwrap();
-    assert_eq!(case.object.verify(&mut first), Ok(0));
-    assert!(!case.to.join(".faircast").exists());
+    assert_eq!(case.object.give(&mut waiting, &case.object.missing(&[])), Ok(()));
+    assert_eq!(case.object.verify(&mut waiting), Ok(0));
 }
 
 fn crafted(entries: Vec<Entry>) -> Object {
