@@ -108,7 +108,7 @@ fn documented(verb: &str) -> BTreeMap<String, BTreeSet<String>> {
         text.split('`').skip(1).step_by(2).map(ToString::to_string).collect()
     };
     let own = |what: &str| {
-        let start = page.find(&format!("{what} has ")).unwrap();
+        let start = page.find(&format!("{what} has `")).unwrap();
         words(page[start..].split("\n\n").next().unwrap())
     };
     let mut all = BTreeMap::new();

@@ -53,7 +53,7 @@ impl Case {
     /// What arrived at `name` is what was sent: digests by another program, modes, times.
     fn assert_arrived(&self, name: &str) {
         let want = listing(&self.folder.path().join("tree"));
-        assert!(want.len() > 8, "{want:?}");
+        assert_eq!(want.len(), 8, "{want:?}");
         assert_eq!(listing(&self.folder.path().join(name).join("tree")), want, "{name}");
         let kept = self.folder.path().join(name).join(".faircast");
         assert!(!kept.exists(), "nothing of the work stays at {name}");
