@@ -9,8 +9,6 @@ use faircast_proto::transfer::{Announcement, Part, Store, StoreError, StoreProgr
 /// What came of a store, once it is known.
 #[derive(Default)]
 pub(crate) struct Notes {
-    /// The object that was announced.
-    pub(crate) object: OnceLock<[u8; 32]>,
     /// Why it has failed.
     pub(crate) failure: OnceLock<String>,
     /// Path below its folder, length and BLAKE3 of each file, once all are intact.
@@ -58,7 +56,6 @@ impl Noting {
 
 impl Store for Noting {
     fn announce(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
-        self.notes.object.get_or_init(|| announcement.object);
         let result = self.store.announce(announcement);
         self.note(result)
     }

@@ -52,7 +52,7 @@ impl Receiver {
         ReceiverBuilder {
             listen,
             common: Common::default(),
-            store: StoreOptions { busy_wait: BUSY_WAIT, ..StoreOptions::new(into) },
+            store: StoreOptions::new(into),
             name: String::new(),
             once: false,
         }
@@ -169,10 +169,6 @@ impl ReceiverBuilder {
 
 /// Time without a new SPM after which a sender may be at another address: it sends one each second.
 const MOVES_AFTER: Duration = Duration::from_secs(5);
-/// The same, after which another sender may go on with what it has begun.
-const SENDER_SILENCE: Duration = Duration::from_secs(3);
-/// How long a sender is heard while another one, maybe silent, has what it sends.
-const BUSY_WAIT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Finds out at once whether the folder can be written to.
 fn probe(dir: &Path) -> Result<(), Error> {
@@ -316,24 +312,6 @@ impl Work {
         }
     }
 
-    /// A sender that was killed and started again is heard as another one, while the first is only
-    /// silent for now, and has what both are about.
-    fn give_way(&mut self, live: &mut Live<Receiving>) {
-        let now = live.now();
-        let silent = |id| live.announced(id).is_some_and(|at| now.since(at) > SENDER_SILENCE);
-        let replaced = self.sessions.iter().find(|(id, old)| {
-            let object = old.notes.object.get().filter(|_| !old.told && silent(**id));
-            let newer = |new: &Session| {
-                new.number > old.number && new.notes.object.get() == object && !new.told
-            };
-            object.is_some() && self.sessions.values().any(newer)
-        });
-        if let Some((&id, _)) = replaced {
-            self.end(live, id, ReceiveOutcome::SenderGone);
-            self.forget(live, id);
-        }
-    }
-
     fn forget(&mut self, live: &mut Live<Receiving>, id: SessionId) {
         live.remove(id);
         if let Some(session) = self.sessions.remove(&id) {
@@ -432,7 +410,6 @@ impl App<Receiving> for Work {
 
     fn tick(&mut self, live: &mut Live<Receiving>) {
         self.tidy(live);
-        self.give_way(live);
         self.report(live, false);
     }
 }

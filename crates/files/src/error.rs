@@ -67,15 +67,6 @@ pub enum FilesError {
         /// What is wrong and what to do.
         what: String,
     },
-    /// Somebody else has the directory for this object.
-    #[error(
-        "{}: another faircast is receiving the same object there; let it finish, or choose another \
-         directory", path.display()
-    )]
-    Busy {
-        /// The directory.
-        path: PathBuf,
-    },
     /// What a source announces or sends cannot be.
     #[error("the sender is at fault: {0}")]
     Sender(String),

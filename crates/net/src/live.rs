@@ -194,11 +194,6 @@ impl<M: Machine> Live<M> {
         Some(self.session(id)?.source?.address)
     }
 
-    /// At a receiver: when the newest SPM of the session came.
-    pub fn announced(&self, id: SessionId) -> Option<Time> {
-        Some(self.session(id)?.newest.1)
-    }
-
     /// Adds a machine, made with a start time of now or later.
     pub fn add(&mut self, machine: M, options: SessionOptions) -> SessionId {
         let id = SessionId(self.next_id);

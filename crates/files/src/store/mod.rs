@@ -15,7 +15,6 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use faircast_proto::transfer::{Announcement, Part, Store, StoreError, StoreProgress, Verdict};
 
@@ -41,17 +40,13 @@ pub struct StoreOptions {
     pub sync: bool,
     /// Whether what was received stays for a later run where this one ends early. Default: yes.
     pub keep_partial: bool,
-    /// How long it waits for another who is receiving the same object into the same directory to
-    /// let it go. Default: not at all.
-    pub busy_wait: Duration,
 }
 
 impl StoreOptions {
     /// The defaults, in a directory.
     pub fn new(dir: impl AsRef<Path>) -> Self {
         let dir = dir.as_ref().to_path_buf();
-        let busy_wait = Duration::ZERO;
-        Self { dir, overwrite: false, sync: true, keep_partial: true, busy_wait }
+        Self { dir, overwrite: false, sync: true, keep_partial: true }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use faircast_proto::transfer::{Announcement, Part};
 use rustix::fs::{Access, AtFlags, Mode, Stat};
@@ -42,7 +41,7 @@ pub(crate) fn open(shared: &Shared, request: &Request) -> Result<Opened, FilesEr
     let options = &shared.options;
     let root = Root::open(&options.dir)?;
     let object = &request.announcement.object;
-    let state = take(shared, &root, object)?;
+    let state = StateFolder::open(&root, object)?;
     let known = state.find(JOURNAL)?.is_some();
     match look(shared, request, &layout, &root, &state) {
         Ok((places, journal, have, targets)) => {
@@ -57,24 +56,6 @@ pub(crate) fn open(shared: &Shared, request: &Request) -> Result<Opened, FilesEr
         }
     }
 }
-
-/// Takes the folder of an object, once whoever has it lets it go.
-fn take(shared: &Shared, root: &Root, object: &[u8; 32]) -> Result<StateFolder, FilesError> {
-    let begun = Instant::now();
-    loop {
-        match StateFolder::open(root, object) {
-            Err(FilesError::Busy { .. })
-                if begun.elapsed() < shared.options.busy_wait && !shared.stopping() =>
-            {
-                std::thread::sleep(BUSY_PAUSE);
-            }
-            taken => return taken,
-        }
-    }
-}
-
-/// How often it is looked whether somebody else has let go of an object.
-const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
 type Found = (Vec<Place>, Journal, Bits, Vec<(u32, Identity)>);
 

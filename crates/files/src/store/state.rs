@@ -40,7 +40,13 @@ impl StateFolder {
                 Ok(Some(folder)) => return Ok(folder),
                 // Removed between two steps of ours, by one that has just finished.
                 Ok(None) | Err(Errno::NOENT) => {}
-                Err(Errno::WOULDBLOCK) => return Err(FilesError::Busy { path: root.path("") }),
+                Err(Errno::WOULDBLOCK) => {
+                    return Err(FilesError::refused(
+                        &root.path(""),
+                        "another faircast is receiving the same object there; let it finish, or \
+                         choose another directory",
+                    ));
+                }
                 Err(Errno::NOTDIR | Errno::LOOP) => {
                     return Err(FilesError::refused(
                         &path,

@@ -215,24 +215,6 @@ fn only_one_receives_an_object_into_a_directory() {
     assert!(!case.to.join(".faircast").exists());
 }
 
-#[test]
-fn who_waits_has_an_object_when_another_lets_it_go() {
-    let case = Case::new(&[("a", 10)]);
-    let mut first = case.store();
-    case.object.open(&mut first).unwrap();
-    let busy_wait = Duration::from_secs(60);
-    let mut waiting = FilesStore::new(StoreOptions { busy_wait, ..case.options() });
-    std::thread::scope(|scope| {
-        let opened = scope.spawn(|| case.object.open(&mut waiting).map(|_| ()));
-        std::thread::sleep(Duration::from_millis(200));
-        assert!(!opened.is_finished());
-        drop(first);
-        opened.join().unwrap().unwrap();
-    });
-    assert_eq!(case.object.give(&mut waiting, &case.object.missing(&[])), Ok(()));
-    assert_eq!(case.object.verify(&mut waiting), Ok(0));
-}
-
 fn crafted(entries: Vec<Entry>) -> Object {
     let manifest = Manifest::new(entries).unwrap();
     let bytes = manifest.encode();
