@@ -90,7 +90,7 @@ mod tests {
             (&["--group", "239.1.2.3:1", "--from", "h", "--into", "d"], "--from"),
             (&["--group", "239.1.2.3:1", "--into", "d", "--give-up", "9ms"], "1 s or more"),
             (&["--group", "239.1.2.3:1", "--into", "d", "--give-up", "9"], "no unit"),
-            (&["--group", "239.1.2.3:1", "--into", "d", "--give-up", "9s"], "--once"),
+            (&["--group", "239.1.2.3:1", "--into", "d", "--give-up", "soon"], "--give-up"),
         ] {
             let error = Args::try_parse_from(["faircast", "recv"].iter().chain(words)).unwrap_err();
             assert!(error.to_string().contains(want), "{error} instead of {want}");

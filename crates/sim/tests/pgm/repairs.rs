@@ -44,15 +44,18 @@ fn each_lost_packet_is_repaired_about_once_on_short_and_long_paths() {
                 let tally = &run.tally;
                 assert!(tally.missed.len() > 50, "{case}: it is about losses");
                 // Some repairs are lost like any packet. Through an element a loss may take two:
-                // the second is for all who drew a back-off longer than the way to the source.
+                // the second is for all who drew a back-off longer than the way to the source; and of
+                // several receivers the first NAK may be there before the window is cut, so that one
+                // repair in six to thirty meets a full queue (`spread = 0`: fewer).
                 let short = path.name == "20 ms";
                 // Where a crowd NAKs through an element over a long path, the NAK is there before
                 // the acker's acknowledgements have cut the window, and a repair that leaves at once
                 // may meet the queue that dropped the packet: then the second one mends it.
                 let early = element && !short && receivers == 100;
                 let most = match (element && short && receivers > 1, early) {
-                    (true, _) => 2.05,
+                    (true, _) => 2.2,
                     (_, true) => 1.6,
+                    _ if receivers > 1 => 1.25,
                     _ => 1.1,
                 };
                 let repairs = tally.repairs_per_loss();
@@ -61,7 +64,7 @@ fn each_lost_packet_is_repaired_about_once_on_short_and_long_paths() {
                 // three or four times that on short paths, where a guess takes some losses; through
                 // an element one for each repair.
                 let most = match (element, receivers) {
-                    (false, 3) => 3.5,
+                    (false, 3) => 4.0,
                     (false, 100) if short => 30.0,
                     (false, 100) => 15.0,
                     _ => repairs + 0.15,
@@ -69,11 +72,12 @@ fn each_lost_packet_is_repaired_about_once_on_short_and_long_paths() {
                 let naks = tally.naks_per_loss();
                 assert!(naks < most, "{case}: {naks} NAKs a loss");
                 // Reordering, back-off and the way: 20 + 50 + 20 ms, or 50 ms more for the second
-                // repair of an element. Long: a round trip, two for lost repairs, and as much again
+                // repair of an element, and for a crowd again the repairs that are lost. Long: a round trip, two for lost repairs, and as much again
                 // that a crowd holds its NAKs back.
                 let mean = tally.recovery_mean();
                 let most = match (short, element) {
                     (true, false) => 45,
+                    (true, true) if receivers == 100 => 120,
                     (true, true) => 70,
                     (false, false) if receivers == 100 => 1300,
                     (false, true) if early => 1500,

@@ -221,17 +221,17 @@ impl PgmccConfig {
             // returns exponentially to half its window, so the higher published value is nearer
             // to TCP, and it is below the ten packets that TCP may now start with (RFC 6928).
             slow_start_threshold: 6.0,
-            slow_start: SlowStart::Limited,
+            slow_start: SlowStart::Open,
             window_max: 10_000.0,
             loss_threshold: 3, // src: pgmcc-draft s2.2
             accounting: Accounting::Flight,
             charge_repairs: true,
             ack_repairs: false,
             window_validation: true,
-            // Spreading lessens phase effects where packets differ in size, but with 2 TCP Reno gets 0.29
-            // and TCP SACK 0.53 of our share in set 1 of seada-helmy, where without it they get 0.80
-            // and 0.92 (`faircast bench fairness`): not unless asked for.
-            spread: 0.0,
+            // A tenth faster than RTT/W on average, so that the waits by themselves take nothing from
+            // the rate. With less the packets go on in clumps, with 2 TCP Reno loses more by its phase
+            // (`docs/schemes/pgmcc.md` has what was measured).
+            spread: 1.8,
             ack_history: true,
             bitmap_scope: BitmapScope::All,
             designated_loss: true,

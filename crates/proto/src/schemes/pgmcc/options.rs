@@ -104,7 +104,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     choice(
         "slow_start",
         &["limited", "open"],
-        "\"limited\"",
+        "\"open\"",
         "The window opens exponentially up to slow_start_threshold only, or as TCP's until the first \
          loss or a growing round trip, and after a stall up to half of the window before",
     ),
@@ -146,7 +146,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     float(
         "spread",
         (0.0, 4.0),
-        "0.0",
+        "1.8",
         "After each packet the next waits for a random time up to this share of a packet's time in \
          the round trip",
     ),

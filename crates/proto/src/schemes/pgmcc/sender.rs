@@ -47,6 +47,9 @@ const SPREAD_MAX: Duration = Duration::from_millis(20);
 /// Nothing is spread over round trips that are shorter.
 const SPREAD_RTT_MIN: Duration = Duration::from_millis(1);
 
+/// Packets that may follow their predecessor at once, at a time: those that one bitmap brings.
+const PROBES_MAX: u32 = 32;
+
 /// How much of a timer's lateness the next packets make good.
 const SPREAD_LATENESS_MAX: Duration = Duration::from_millis(5);
 
@@ -86,6 +89,8 @@ pub struct PgmccSender {
     spread_until: Time,
     /// Nothing but that moment has kept back data since then.
     spreading: bool,
+    /// Packets by which the window has grown, and that have not left yet.
+    probes: u32,
     /// The round trips of slow start.
     hystart: HyStart,
 }
@@ -126,6 +131,7 @@ impl PgmccSender {
             idle: false,
             spread_until: Time::ZERO,
             spreading: false,
+            probes: 0,
             hystart: HyStart::default(),
         }
     }
@@ -151,9 +157,13 @@ impl PgmccSender {
     /// How long data waits for the packet that leaves now.
     fn spread(&mut self, cx: &mut Cx<'_>) {
         let Some(rtt) = self.rto.smoothed().filter(|_| self.config.spread > 0.0) else { return };
-        // Slow start sends two packets for each that is acknowledged.
-        let per_round_trip = self.window.size() * if self.window.is_opening() { 2.0 } else { 1.0 };
-        let gap = rtt.mul_f64(1.0 / per_round_trip).min(SPREAD_MAX);
+        if self.probes > 0 {
+            // What the window has grown by goes back to back, so that at a full queue it is lost
+            // itself. Were it spread it would take the place of somebody else's packet.
+            self.probes -= 1;
+            return;
+        }
+        let gap = rtt.mul_f64(1.0 / self.window.size()).min(SPREAD_MAX);
         if gap >= SPREAD_MIN && rtt >= SPREAD_RTT_MIN {
             // A timer that fires late must not cost throughput.
             let late = self.spreading && self.spread_until <= cx.now;
@@ -212,6 +222,7 @@ impl PgmccSender {
             self.window.leave_slow_start(self.window.size() / 2.0);
         }
         self.window.restart();
+        self.probes = 0;
         let unknown = self.ledger.release(self.ledger.next(), |_| true);
         if let Some(acker) = &mut self.acker {
             // All of them may be lost, and an acker that says so later is no liar.
@@ -305,6 +316,7 @@ impl PgmccSender {
     /// Halves the window; until feedback for the next packet it stands still.
     fn cut(&mut self) {
         self.window.cut();
+        self.probes = 0;
         let next = self.ledger.next();
         (self.suspended, self.answered) = (Some(next), Some(next));
     }
@@ -384,7 +396,10 @@ impl PgmccSender {
         }
         let growing = from_acker && lost.count == 0 && self.suspended.is_none();
         if growing && !(self.config.window_validation && idle_room) {
+            let before = self.window.size();
             self.window.grow(marked);
+            let grown = self.window.size() as u32 - before as u32;
+            self.probes = (self.probes + grown).min(PROBES_MAX);
         } else {
             self.window.refund(marked);
         }
