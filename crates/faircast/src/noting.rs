@@ -1,7 +1,9 @@
-//! A store whose failure can be told from a sender's, and that tells what it has received.
+//! A store whose failure can be told from a sender's, that tells what it has received, and of which
+//! one at a time has an object.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use faircast_files::{FilesStore, GROUP_BYTES, StoreHandle, file_hash};
 use faircast_proto::transfer::{Announcement, Part, Store, StoreError, StoreProgress, Verdict};
@@ -9,35 +11,86 @@ use faircast_proto::transfer::{Announcement, Part, Store, StoreError, StoreProgr
 /// What came of a store, once it is known.
 #[derive(Default)]
 pub(crate) struct Notes {
+    /// The object that was announced.
+    pub(crate) object: OnceLock<[u8; 32]>,
     /// Why it has failed.
     pub(crate) failure: OnceLock<String>,
     /// Path below its folder, length and BLAKE3 of each file, once all are intact.
     pub(crate) files: OnceLock<Vec<(String, u64, [u8; 32])>>,
 }
 
+/// Which session has which object. Two sessions of one receiver may announce the same one: of a
+/// sender that died and of the same started again, or of two that send the same. The folder can
+/// be only one's at a time; the others wait.
+#[derive(Clone, Default)]
+pub(crate) struct Holders(Arc<Mutex<BTreeMap<[u8; 32], Holder>>>);
+
+#[derive(Clone, Copy)]
+struct Holder {
+    /// The number of the session.
+    session: u64,
+    /// Whether another one waits.
+    wanted: bool,
+}
+
+impl Holders {
+    /// Gives `object` to `session`, unless another one has it: then that one is wanted.
+    fn take(&self, object: [u8; 32], session: u64) -> bool {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let holder = all.entry(object).or_insert(Holder { session, wanted: false });
+        holder.wanted |= holder.session != session;
+        holder.session == session
+    }
+
+    /// `session` has no object any more.
+    fn release(&self, session: u64) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, holder| holder.session != session);
+    }
+
+    /// The sessions that have objects for which others wait; until they are asked for again.
+    pub(crate) fn wanted(&self) -> Vec<u64> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = all.values_mut().filter(|holder| holder.wanted);
+        let sessions = wanted.map(|holder| {
+            holder.wanted = false;
+            holder.session
+        });
+        sessions.collect()
+    }
+}
+
 /// A store of files that notes how it ended: a machine says only that it has.
 pub(crate) struct Noting {
-    store: FilesStore,
+    /// `None` once it has failed: others may want the object.
+    store: Option<FilesStore>,
     handle: StoreHandle,
     notes: Arc<Notes>,
+    holders: Holders,
+    session: u64,
 }
 
 impl Noting {
-    pub(crate) fn new(store: FilesStore) -> (Self, Arc<Notes>) {
+    /// A store of session number `session`.
+    pub(crate) fn new(store: FilesStore, holders: Holders, session: u64) -> (Self, Arc<Notes>) {
         let notes = Arc::<Notes>::default();
-        (Self { handle: store.handle(), store, notes: notes.clone() }, notes)
+        let handle = store.handle();
+        let store = Self { store: Some(store), handle, notes: notes.clone(), holders, session };
+        (store, notes)
     }
 
     /// The files' hashes, from the digests that the store has compared them with.
     fn hashes(&mut self) -> Result<Vec<(String, u64, [u8; 32])>, StoreError> {
         let mut hashes = Vec::new();
-        let Some(manifest) = self.handle.manifest() else { return Ok(hashes) };
+        let (Some(manifest), Some(store)) = (self.handle.manifest(), &mut self.store) else {
+            return Ok(hashes);
+        };
         let mut offset = 0;
         for file in manifest.entries().iter().filter(|entry| entry.is_file()) {
             let mut digests = Vec::new();
             for _ in 0..file.size().div_ceil(GROUP_BYTES) {
                 let mut digest = Vec::with_capacity(32);
-                self.store.read(Part::Digests, offset, 32, &mut digest)?;
+                store.read(Part::Digests, offset, 32, &mut digest)?;
                 digests.extend(<[u8; 32]>::try_from(digest));
                 offset += 32;
             }
@@ -46,18 +99,36 @@ impl Noting {
         Ok(hashes)
     }
 
-    fn note<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+    /// Does something with the store. When that fails it is over: what it has is let go.
+    fn with<T>(
+        &mut self,
+        act: impl FnOnce(&mut FilesStore) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let result = match &mut self.store {
+            Some(store) => act(store),
+            None => {
+                let reason = self.notes.failure.get().cloned().unwrap_or_default();
+                Err(StoreError { reason })
+            }
+        };
         if let Err(error) = &result {
             self.notes.failure.get_or_init(|| error.reason.clone());
+            self.let_go();
         }
         result
+    }
+
+    fn let_go(&mut self) {
+        // First what it has, then the right to it.
+        self.store = None;
+        self.holders.release(self.session);
     }
 }
 
 impl Store for Noting {
     fn announce(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
-        let result = self.store.announce(announcement);
-        self.note(result)
+        self.notes.object.get_or_init(|| announcement.object);
+        self.with(|store| store.announce(announcement))
     }
 
     fn write(
@@ -67,8 +138,7 @@ impl Store for Noting {
         bytes: &[u8],
         zeros: u32,
     ) -> Result<(), StoreError> {
-        let result = self.store.write(part, offset, bytes, zeros);
-        self.note(result)
+        self.with(|store| store.write(part, offset, bytes, zeros))
     }
 
     fn read(
@@ -78,25 +148,50 @@ impl Store for Noting {
         len: u32,
         out: &mut Vec<u8>,
     ) -> Result<(), StoreError> {
-        let result = self.store.read(part, offset, len, out);
-        self.note(result)
+        self.with(|store| store.read(part, offset, len, out))
     }
 
     fn open(&mut self) -> Result<StoreProgress<Vec<Range<u64>>>, StoreError> {
-        let result = self.store.open();
-        self.note(result)
+        match self.notes.object.get() {
+            Some(object) if !self.holders.take(*object, self.session) => Ok(StoreProgress::Pending),
+            _ => self.with(FilesStore::open),
+        }
     }
 
     fn verify(&mut self) -> Result<StoreProgress<Verdict>, StoreError> {
-        let mut result = self.store.verify();
-        if let Ok(StoreProgress::Done(Verdict::Intact)) = &result
-            && self.notes.files.get().is_none()
-        {
-            match self.hashes() {
-                Ok(hashes) => drop(self.notes.files.set(hashes)),
-                Err(error) => result = Err(error),
-            }
+        let verdict = self.with(FilesStore::verify)?;
+        if verdict == StoreProgress::Done(Verdict::Intact) && self.notes.files.get().is_none() {
+            let hashes = self.hashes();
+            let hashes = self.with(|_| hashes)?;
+            let _ = self.notes.files.set(hashes);
+            // It is in its place; who waits for it will find it there.
+            self.holders.release(self.session);
         }
-        self.note(result)
+        Ok(verdict)
+    }
+}
+
+impl Drop for Noting {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_one_sessions_and_others_wait() {
+        let holders = Holders::default();
+        let (one, other) = ([1; 32], [2; 32]);
+        assert!(holders.take(one, 7) && holders.take(one, 7), "asked again it still has it");
+        assert!(holders.take(other, 8));
+        assert!(holders.wanted().is_empty());
+        assert!(!holders.take(one, 9));
+        assert_eq!(holders.wanted(), [7]);
+        assert!(holders.wanted().is_empty(), "who does not ask any more does not wait");
+        holders.release(7);
+        assert!(holders.take(one, 9) && !holders.take(one, 7));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
-use faircast_base::{Duration, Time};
+use faircast_base::{Duration, Seq, Time};
 use faircast_files::{FilesError, FilesStore, StoreOptions};
 use faircast_net::{
     App, DriverSettings, Ended, Heard, Listen, Live, NetError, SessionId, Sockets, Waker,
@@ -14,14 +14,14 @@ use faircast_proto::Machine as _;
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::registry::SchemeEntry;
 use faircast_proto::transfer::{Stage, TransferReceiverSetup, TransferStatus};
-use faircast_proto::wire::pgm::{Nla, Tsi};
+use faircast_proto::wire::pgm::{Body, Nla, Packet, Tsi};
 use tokio::sync::{mpsc, watch};
 
 use crate::Error;
 use crate::common::{Common, common_settings, group_of};
 use crate::envelope::{Watched, Wrapper};
 use crate::machine::Receiving;
-use crate::noting::{Notes, Noting};
+use crate::noting::{Holders, Notes, Noting};
 use crate::session::{Plan, Worker, random, start};
 use crate::status::{Incoming, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile};
 use crate::trace::{About, LiveTrace};
@@ -134,7 +134,8 @@ impl ReceiverBuilder {
             settings: DriverSettings {
                 patience: PATIENCE,
                 ends_when_idle: false,
-                moves_after: MOVES_AFTER,
+                moves_after: SILENT_AFTER,
+                confirms: true,
                 ..DriverSettings::default()
             },
             wrapper: Wrapper::receiver(self.common.key.clone(), watched.clone())?,
@@ -149,10 +150,11 @@ impl ReceiverBuilder {
                 store: self.store,
                 name: self.name,
                 once: self.once,
-                id: random(),
+                holders: Holders::default(),
                 sessions: BTreeMap::new(),
                 next_session: None,
                 past: VecDeque::new(),
+                received: VecDeque::new(),
                 count: 0,
                 complete: 0,
                 packets: 0,
@@ -166,9 +168,6 @@ impl ReceiverBuilder {
         Ok(Receiver { waker, status, received })
     }
 }
-
-/// Time without a new SPM after which a sender may be at another address: it sends one each second.
-const MOVES_AFTER: Duration = Duration::from_secs(5);
 
 /// Finds out at once whether the folder can be written to.
 fn probe(dir: &Path) -> Result<(), Error> {
@@ -191,13 +190,16 @@ struct Work {
     store: StoreOptions,
     name: String,
     once: bool,
-    /// By which senders know this receiver.
-    id: u64,
+    /// Which session has which object.
+    holders: Holders,
     sessions: BTreeMap<SessionId, Session>,
     /// A machine that was just made, whose number the driver has not told yet.
     next_session: Option<Session>,
-    /// Sessions that are over, and heard on: the last [`PAST_MAX`].
-    past: VecDeque<Tsi>,
+    /// Sessions that are over, and heard on: the last [`PAST_MAX`]. One that had fallen silent is
+    /// begun again with a newer SPM than the last: what others repeat does not begin it.
+    past: VecDeque<(Tsi, Option<Seq>)>,
+    /// Objects that were received whole: the last [`PAST_MAX`].
+    received: VecDeque<[u8; 32]>,
     count: u64,
     complete: u64,
     /// Packets that had come at the last look, and when that number last grew.
@@ -220,6 +222,11 @@ struct Session {
     /// Packets that had come at the last look, and when that number last grew.
     packets: u64,
     heard: Time,
+    /// How far it was at the last look, and since when it has not come further.
+    progress: (Stage, u64),
+    progressed: Time,
+    /// Answers of the sender at the last look.
+    answers: u64,
 }
 
 impl Work {
@@ -261,7 +268,13 @@ impl Work {
             return;
         };
         session.told = true;
-        self.complete += u64::from(matches!(outcome, ReceiveOutcome::Complete { .. }));
+        if matches!(outcome, ReceiveOutcome::Complete { .. }) {
+            self.complete += 1;
+            if let Some(object) = session.notes.object.get() {
+                self.received.truncate(PAST_MAX - 1);
+                self.received.push_front(*object);
+            }
+        }
         let took = now.since(session.since);
         let ends = self.once && !matches!(outcome, ReceiveOutcome::SenderGone);
         if self.give.try_send(Received { last, took, outcome }).is_err() {
@@ -285,6 +298,7 @@ impl Work {
     /// Notices machines that the driver has taken, and lets go of those that have nothing to do.
     fn tidy(&mut self, live: &mut Live<Receiving>) {
         self.adopt(live);
+        self.hand_over(live);
         let now = live.now();
         let packets = live.counters().received.packets;
         if packets != self.packets {
@@ -302,6 +316,21 @@ impl Work {
             if packets != session.packets {
                 (session.packets, session.heard) = (packets, now);
             }
+            let progress = (status.stage, status.bytes_done);
+            if progress != session.progress {
+                (session.progress, session.progressed) = (progress, now);
+            }
+            if status.answers != session.answers {
+                session.answers = status.answers;
+                live.confirm(id);
+            }
+            // Nobody has ever answered, and nothing new is said: somebody repeats an old session.
+            let silent = status.heard.is_none_or(|at| now.since(at) > FOREIGN_AFTER);
+            if status.answers == 0 && status.stage == Stage::Gathering && silent {
+                self.set_aside(live, id);
+                continue;
+            }
+            let Some(session) = self.sessions.get(&id) else { continue };
             // A session that is no transfer: nobody has announced an object in it.
             let foreign = status.bytes_total.is_none()
                 && status.stage == Stage::Gathering
@@ -312,14 +341,62 @@ impl Work {
         }
     }
 
+    /// Takes objects from sessions that have fallen silent, or that get no further, where others
+    /// wait for them; and ends the silent ones whose object has come from elsewhere. Who waits has
+    /// been answered by its sender: nobody takes anything by repeating what was sent, and nothing is
+    /// taken from a session that goes on.
+    fn hand_over(&mut self, live: &mut Live<Receiving>) {
+        let now = live.now();
+        let wanted = self.holders.wanted();
+        let mut over = Vec::new();
+        for (&id, session) in self.sessions.iter().filter(|(_, session)| !session.told) {
+            let heard = live.machine(id).and_then(|machine| machine.0.status().heard);
+            let silent = now.since(heard.unwrap_or(session.since)) >= SILENT_AFTER;
+            // Looking what is there, and comparing, take as long as they take.
+            let stalled = session.progress.0 == Stage::Sending
+                && now.since(session.progressed) >= STALLED_AFTER;
+            let here = session.notes.object.get().is_some_and(|it| self.received.contains(it));
+            if wanted.contains(&session.number) && (silent || stalled) || here && silent {
+                over.push(id);
+            }
+        }
+        for id in over {
+            tracing::debug!(session = ?id, "another session has taken its object over");
+            self.end(live, id, ReceiveOutcome::SenderGone);
+            self.set_aside(live, id);
+        }
+    }
+
+    /// Forgets a session, which begins again should its sender say something new.
+    fn set_aside(&mut self, live: &mut Live<Receiving>, id: SessionId) {
+        let newest = live.newest_spm(id);
+        self.forget_from(live, id, newest);
+    }
+
+    /// Forgets a session for good.
     fn forget(&mut self, live: &mut Live<Receiving>, id: SessionId) {
+        self.forget_from(live, id, None);
+    }
+
+    fn forget_from(&mut self, live: &mut Live<Receiving>, id: SessionId, newest: Option<Seq>) {
         live.remove(id);
         if let Some(session) = self.sessions.remove(&id) {
             if self.past.len() == PAST_MAX {
                 self.past.pop_front();
             }
-            self.past.push_back(session.tsi);
+            self.past.push_back((session.tsi, newest));
         }
+    }
+
+    /// Whether a session is over, as far as this packet tells.
+    fn is_past(&self, heard: &Heard<'_>) -> bool {
+        let past = self.past.iter().rev().find(|(tsi, _)| *tsi == heard.tsi);
+        let Some((_, newest)) = past else { return false };
+        let spm = match Packet::decode(heard.packet, 0).map(|packet| packet.body) {
+            Ok(Body::Spm(spm)) => Some(spm.sequence),
+            _ => None,
+        };
+        !spm.zip(*newest).is_some_and(|(spm, newest)| spm.after(newest))
     }
 
     /// The driver numbers a machine after it was made.
@@ -354,12 +431,13 @@ impl Work {
 impl App<Receiving> for Work {
     fn heard(&mut self, live: &mut Live<Receiving>, heard: &Heard<'_>) -> Option<Receiving> {
         self.adopt(live);
-        if self.past.contains(&heard.tsi) {
+        if self.is_past(heard) {
             return None;
         }
-        let store = FilesStore::new(self.store.clone());
-        let (store, notes) = Noting::new(store);
+        self.past.retain(|(tsi, _)| *tsi != heard.tsi);
         self.count += 1;
+        let store = FilesStore::new(self.store.clone());
+        let (store, notes) = Noting::new(store, self.holders.clone(), self.count);
         self.heard = Some(heard.now);
         self.next_session = Some(Session {
             number: self.count,
@@ -369,6 +447,9 @@ impl App<Receiving> for Work {
             told: false,
             packets: 0,
             heard: heard.now,
+            progress: (Stage::Gathering, 0),
+            progressed: heard.now,
+            answers: 0,
         });
         tracing::debug!(session = ?heard.tsi, from = %heard.from, "a session is heard");
         let machine = (self.scheme.transfer_receiver)(TransferReceiverSetup {
@@ -378,7 +459,8 @@ impl App<Receiving> for Work {
             data_port: heard.data_port,
             start: heard.now,
             store: Box::new(store),
-            id: self.id,
+            // Another one each time: an answer to an earlier machine is none to this one.
+            id: random(),
             name: self.name.clone(),
             options: &self.options,
         });
@@ -422,7 +504,12 @@ impl Worker<Receiving> for Work {
         };
         let all: Vec<SessionId> = self.sessions.keys().copied().collect();
         for id in all {
-            self.end(live, id, outcome.clone());
+            let status = live.machine(id).map(|machine| machine.0.status());
+            // Nothing is cut off of what was never sent to us.
+            let ours = status.is_some_and(|status| status.answers > 0);
+            if ours || ended.is_err() {
+                self.end(live, id, outcome.clone());
+            }
         }
         if let Some(trace) = &self.trace {
             let about = About {
@@ -443,6 +530,11 @@ impl Worker<Receiving> for Work {
     }
 }
 
+/// Time without a new SPM after which a sender may be at another address, and loses its object to
+/// another session: it sends one each second.
+const SILENT_AFTER: Duration = Duration::from_secs(5);
+/// Time without progress after which it loses its object to another session.
+const STALLED_AFTER: Duration = Duration::from_secs(30);
 /// Sessions that are over and that are not begun again.
 const PAST_MAX: usize = 64;
 /// Objects that have ended and wait to be noted by [`Receiver::next`]; more are not told.

@@ -400,11 +400,11 @@ impl<M: Machine> Driver<M> {
                 return None;
             }
         };
-        let (elements, moves_after) = (self.live.settings.elements, self.live.settings.moves_after);
+        let settings = &self.live.settings;
         let session = &mut self.live.sessions[index];
         session.tsi = Some(tsi);
         let newest = spm.map(|spm| spm.sequence);
-        match session.speaker(now, from, newest, moves_after) {
+        match session.speaker(now, from, newest, settings) {
             Speaker::Source => {
                 let source = session.source.get_or_insert(peer);
                 if begins {
@@ -414,7 +414,7 @@ impl<M: Machine> Driver<M> {
                     source.node = peer.node;
                 }
             }
-            Speaker::Other if elements => return Some((index, peer.node)),
+            Speaker::Other if settings.elements => return Some((index, peer.node)),
             Speaker::Other => {
                 self.live.counters.refused.spoofed += 1;
                 return None;

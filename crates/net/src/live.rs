@@ -3,9 +3,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 
-use faircast_base::{
-    Cx, Duration, Event, FlowId, NodeId, NullTrace, Purpose, Rng, Seq, Time, Trace,
-};
+use faircast_base::{Cx, Event, FlowId, NodeId, NullTrace, Purpose, Rng, Seq, Time, Trace};
 use faircast_proto::wire::pgm::Tsi;
 use faircast_proto::{Destination, Machine, Transmit};
 use faircast_trace::{Sink, Subject, Tagged};
@@ -47,6 +45,8 @@ pub(crate) struct Session<M> {
     pub(crate) source: Option<Peer>,
     /// At a receiver: the newest SPM of the source, and since when there is no newer one.
     pub(crate) newest: (Option<Seq>, Time),
+    /// At a receiver: whether the source has answered from where it is heard.
+    pub(crate) confirmed: bool,
     /// Whether it may have something to send or to tell.
     pub(crate) dirty: bool,
     pub(crate) gone: bool,
@@ -64,22 +64,24 @@ impl<M> Session<M> {
     ///
     /// A session is where it was first heard. Its source may have moved, and whoever was heard
     /// first may only have repeated what it had heard; so a source that has sent no new SPM for
-    /// `moves_after` is where a newer one comes from. Nobody gets there by repeating old ones.
+    /// `moves_after`, or has never answered, is where a newer one comes from. Nobody gets there by
+    /// repeating old ones, and who repeats new ones loses it again to the source, which is ahead.
     pub(crate) fn speaker(
         &mut self,
         now: Time,
         from: SocketAddr,
         spm: Option<Seq>,
-        moves_after: Duration,
+        settings: &DriverSettings,
     ) -> Speaker {
         let (newest, since) = self.newest;
         let newer = spm.filter(|spm| newest.is_none_or(|newest| spm.after(newest)));
         let other = self.source.is_some_and(|source| source.address.ip() != from.ip());
         if other {
-            if newer.is_none() || now.since(since) < moves_after {
+            if newer.is_none() || self.confirmed && now.since(since) < settings.moves_after {
                 return Speaker::Other;
             }
             self.source = None;
+            self.confirmed = !settings.confirms;
         }
         if newer.is_some() {
             self.newest = (newer, now);
@@ -194,6 +196,19 @@ impl<M: Machine> Live<M> {
         Some(self.session(id)?.source?.address)
     }
 
+    /// At a receiver: the number of the newest SPM of the session's source.
+    pub fn newest_spm(&self, id: SessionId) -> Option<Seq> {
+        self.session(id)?.newest.0
+    }
+
+    /// At a receiver: the source of a session has just answered, so it is where it is heard. See
+    /// [`DriverSettings::confirms`].
+    pub fn confirm(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.iter_mut().find(|session| session.id == id) {
+            session.confirmed = true;
+        }
+    }
+
     /// Adds a machine, made with a start time of now or later.
     pub fn add(&mut self, machine: M, options: SessionOptions) -> SessionId {
         let id = SessionId(self.next_id);
@@ -208,6 +223,7 @@ impl<M: Machine> Live<M> {
             tsi: options.tsi,
             source: None,
             newest: (None, Time::ZERO),
+            confirmed: !self.settings.confirms,
             dirty: true,
             gone: false,
         });
@@ -381,4 +397,76 @@ impl<M> std::fmt::Debug for Live<M> {
 /// 64 bits that nobody can guess: the standard library seeds its hashers from the system.
 fn system_seed() -> u64 {
     RandomState::new().build_hasher().finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faircast_base::Duration;
+
+    /// When, from which of two addresses, with which SPM, and whether it has answered by then.
+    type Heard = (u64, u8, Option<u32>, bool);
+
+    /// Whose packets are taken for those of the session's source.
+    fn taken(confirms: bool, heard: &[Heard]) -> Vec<bool> {
+        let moves_after = Duration::from_secs(5);
+        let settings = DriverSettings { confirms, moves_after, ..DriverSettings::default() };
+        let mut session = Session {
+            id: SessionId(0),
+            machine: (),
+            rng: Rng::new(0, NodeId(0), Purpose::Machine(0)),
+            subject: Subject::Node(NodeId(0)),
+            tsi: None,
+            source: None,
+            newest: (None, Time::ZERO),
+            confirmed: !confirms,
+            dirty: false,
+            gone: false,
+        };
+        let take = |&(s, host, spm, answered): &Heard| {
+            session.confirmed |= answered;
+            let now = Time::ZERO + Duration::from_secs(s);
+            let address = SocketAddr::from(([10, 0, 0, host], 7500));
+            let speaker = session.speaker(now, address, spm.map(Seq::new), &settings);
+            if speaker == Speaker::Source {
+                session.source.get_or_insert(Peer { address, node: NodeId(1) });
+            }
+            speaker == Speaker::Source
+        };
+        heard.iter().map(take).collect()
+    }
+
+    #[test]
+    fn a_session_follows_the_newest_word_until_its_source_has_answered() {
+        let (source, repeater) = (1, 2);
+        let heard = [
+            ((0, repeater, Some(5), false), true),
+            ((1, source, None, false), false),
+            ((1, source, Some(9), false), true),
+            ((2, repeater, Some(7), false), false),
+            ((2, repeater, Some(9), false), false),
+            // What the source has sent, and was lost here.
+            ((3, repeater, Some(10), false), true),
+            ((4, source, Some(11), false), true),
+            ((5, repeater, Some(12), true), false),
+            ((8, repeater, Some(12), false), false),
+            ((9, repeater, Some(12), false), true),
+            // The answer had come from elsewhere.
+            ((10, source, Some(13), false), true),
+        ];
+        let want: Vec<bool> = heard.iter().map(|(_, want)| *want).collect();
+        assert_eq!(taken(true, &heard.map(|(heard, _)| heard)), want);
+    }
+
+    #[test]
+    fn a_session_whose_sources_do_not_answer_stays_where_it_is_heard() {
+        let heard = [
+            (0, 2, Some(5), false),
+            (1, 1, Some(9), false),
+            (4, 1, Some(10), false),
+            (5, 1, Some(11), false),
+            (6, 2, Some(12), false),
+        ];
+        assert_eq!(taken(false, &heard), [true, false, false, true, false]);
+    }
 }

@@ -81,6 +81,11 @@ pub struct DriverSettings {
     /// Time without a new SPM of its source after which a session at a receiver may move to another
     /// address that sends one. Default 60 s, twice as long as sources of PGM are silent.
     pub moves_after: Duration,
+    /// Whether sources answer their receivers, so that the application can
+    /// [confirm](crate::Live::confirm) that a session is where it is heard. One that is not
+    /// confirmed follows the newest SPM at once: whoever was heard first may only have repeated
+    /// what it had heard, and the source itself is always ahead of that. Default false.
+    pub confirms: bool,
 }
 
 impl Default for DriverSettings {
@@ -95,6 +100,7 @@ impl Default for DriverSettings {
             grain: Duration::from_micros(50),
             elements: false,
             moves_after: Duration::from_secs(60),
+            confirms: false,
         }
     }
 }

@@ -16,6 +16,7 @@ use std::alloc::System;
 
 use faircast_base::{Duration, NodeId};
 use faircast_proto::Destination;
+use faircast_proto::registry::scheme;
 use faircast_sim::catalog;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -45,13 +46,21 @@ const PACES: [Duration; 2] = [Duration::ZERO, Duration::from_millis(1)];
 #[test]
 fn no_flood_makes_a_machine_or_a_program_grow_without_limit() {
     let mut largest = Vec::new();
-    for protocol in protocols() {
-        let scenario = World::new(3, 10).scenario(&protocol);
+    // As streams, and as an object that is asked for.
+    let worlds = protocols().into_iter().flat_map(|protocol| {
+        let flow = "data = \"1 MB\"\noptions = { delivery = \"object\" }\n".to_string();
+        let object = scheme(protocol.name).is_some().then(|| World { flow, ..World::new(3, 10) });
+        let worlds = [Some(World::new(3, 10)), object];
+        worlds.map(|world| world.map(|world| (world, protocol)))
+    });
+    for (world, protocol) in worlds.flatten() {
+        let scenario = world.scenario(&protocol);
+        let object = if world.flow.is_empty() { "" } else { ", an object" };
         let (_, _, heard) = run(&scenario);
         for (sender, whose) in [(true, "sender"), (false, "receiver")] {
             let real = heard.notes.borrow().captured.get(whose).cloned().unwrap_or_default();
             for pace in PACES {
-                let name = format!("{} {whose}, {pace} apart", protocol.name);
+                let name = format!("{}{object} {whose}, {pace} apart", protocol.name);
                 let mut forger = Forger::new(1, &real);
                 let watched = Watched::without_notes();
                 let region = Region::new(MEMORY);

@@ -44,6 +44,9 @@ pub struct SoakArgs {
     /// Keep what the programs said and wrote in this folder, also of rounds that hold
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Keep a trace of each program that was not killed too
+    #[arg(long, requires = "out")]
+    pub trace: bool,
     /// Print one JSON document instead of lines
     #[arg(long)]
     pub json: bool,

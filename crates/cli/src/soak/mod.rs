@@ -106,7 +106,7 @@ fn one(args: &SoakArgs, seed: u64) -> Result<Row, Failure> {
     let bytes = args.size.map(faircast_base::Bytes::count);
     let plan = Plan::new(seed, args.receivers, &args.only, bytes);
     let folder = Folder::new(args.out.as_deref(), seed)?;
-    let round = Round::new(&plan, seed, args.receivers, folder.path(), args.key)?;
+    let round = Round::new(&plan, seed, args.receivers, folder.path(), (args.key, args.trace))?;
     let verdict = round.run()?;
     let holds = verdict.problems.is_empty();
     Ok(Row {

@@ -113,23 +113,25 @@ impl Plan {
 }
 
 impl Plan {
-    /// How often a sender rightly ends without a receiver that it waited for: one that leaves, or that is
-    /// stopped for about as long as `give_up` or longer.
-    pub(super) fn departures(&self, give_up: WallDuration) -> usize {
+    /// Whom a sender rightly ends without, once each: who leaves, or is stopped for about as long as
+    /// `give_up` or longer.
+    pub(super) fn departures(&self, give_up: WallDuration) -> Vec<Who> {
         let mut stopped = BTreeMap::new();
-        let mut long = 0;
+        let mut departures = Vec::new();
         for (at, action) in &self.actions {
             match action {
                 Action::Stop(who, true) => drop(stopped.insert(*who, *at)),
                 Action::Stop(who, false) => {
                     let since = stopped.remove(who);
-                    long += usize::from(since.is_some_and(|since| *at - since + SLACK >= give_up));
+                    if since.is_some_and(|since| *at - since + SLACK >= give_up) {
+                        departures.push(*who);
+                    }
                 }
-                Action::Leave(_) => long += 1,
+                Action::Leave(who) => departures.push(*who),
                 _ => {}
             }
         }
-        long
+        departures
     }
 }
 

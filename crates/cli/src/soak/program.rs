@@ -1,6 +1,6 @@
 //! A program that runs on a host: started, stopped, killed, watched.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,8 @@ pub(super) struct Program {
     node: NodeId,
     arguments: Vec<String>,
     log: PathBuf,
+    /// Whether each start writes a trace, beside what it says.
+    trace: bool,
     child: Option<Child>,
     /// How often it was started.
     pub(super) starts: u32,
@@ -28,8 +30,8 @@ pub(super) struct Program {
 
 impl Program {
     /// faircast with these arguments; what it says is added to the file `log`.
-    pub(super) fn new(node: NodeId, arguments: Vec<String>, log: PathBuf) -> Self {
-        Self { node, arguments, log, child: None, starts: 0, memory: 0 }
+    pub(super) fn new(node: NodeId, arguments: Vec<String>, log: PathBuf, trace: bool) -> Self {
+        Self { node, arguments, log, trace, child: None, starts: 0, memory: 0 }
     }
 
     /// Starts it, where it does not run.
@@ -51,7 +53,12 @@ impl Program {
         let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
         // A group of its own, so that signals reach what a wrapper has started too, and so that
         // Ctrl-C on the terminal is for the soak alone.
-        command.args(&self.arguments).process_group(0).stdin(Stdio::null());
+        command.args(&self.arguments);
+        if self.trace {
+            let name = format!("{}.jsonl.gz", self.starts + 1);
+            command.arg("--trace").arg(self.log.with_extension(name));
+        }
+        command.process_group(0).stdin(Stdio::null());
         command.stdout(log.try_clone()?).stderr(log);
         self.child = Some(field.spawn(self.node, command)?);
         self.starts += 1;
@@ -64,6 +71,18 @@ impl Program {
             // It may just have ended.
             let _ = killpg(Pid::from_raw(child.id() as i32), signal);
         }
+    }
+
+    /// Whether it is stopped, and what it has started with it.
+    pub(super) fn is_stopped(&self) -> bool {
+        let Some(child) = &self.child else { return false };
+        let stopped = |id: &str| {
+            let stat = std::fs::read_to_string(Path::new("/proc").join(id).join("stat"));
+            // After the name, which may contain anything, comes the state.
+            let stat = stat.unwrap_or_default();
+            stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
+        };
+        family(child.id()).iter().all(|id| stopped(id))
     }
 
     /// Kills it and forgets it.
@@ -91,10 +110,7 @@ impl Program {
     /// Takes down how much memory it and what it has started have had.
     fn look(&mut self) {
         let Some(child) = &self.child else { return };
-        let own = child.id();
-        let children = format!("/proc/{own}/task/{own}/children");
-        let children = std::fs::read_to_string(children).unwrap_or_default();
-        for id in children.split_whitespace().map(str::to_owned).chain([own.to_string()]) {
+        for id in family(child.id()) {
             let path = Path::new("/proc").join(id).join("status");
             let status = std::fs::read_to_string(path).unwrap_or_default();
             let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -103,15 +119,25 @@ impl Program {
         }
     }
 
+    /// All that it has said, over all starts.
+    pub(super) fn said(&self) -> String {
+        let bytes = std::fs::read(&self.log).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
     /// Lines that it said which no program of ours may say.
     pub(super) fn panics(&self) -> Vec<String> {
-        let mut text = String::new();
-        if let Ok(mut file) = File::open(&self.log) {
-            let _ = io::Read::read_to_string(&mut file, &mut text);
-        }
+        let text = self.said();
         let wrong = |line: &&str| line.contains("panicked at") || line.contains("overflowed its");
         text.lines().filter(wrong).map(str::to_owned).collect()
     }
+}
+
+/// A process and its children.
+fn family(own: u32) -> Vec<String> {
+    let children = format!("/proc/{own}/task/{own}/children");
+    let children = std::fs::read_to_string(children).unwrap_or_default();
+    children.split_whitespace().map(str::to_owned).chain([own.to_string()]).collect()
 }
 
 impl Drop for Program {

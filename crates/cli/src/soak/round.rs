@@ -13,6 +13,7 @@ use faircast_lab::{Field, FieldCounts};
 use faircast_scenario::{Overrides, Scenario};
 use nix::sys::signal::Signal;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::noise::Noise;
 use super::plan::{Action, FAULTY, Plan, Who};
@@ -56,6 +57,15 @@ pub(super) struct Verdict {
     pub(super) memory_bytes: u64,
     /// How often programs were started.
     pub(super) starts: u32,
+    /// What happened to programs while there was something to send: kills of one that ran, stops
+    /// that were seen to hold, farewells, interfaces set down, starts with other clocks, and errors
+    /// of receivers that can keep nothing.
+    pub(super) kills: u32,
+    pub(super) stops: u32,
+    pub(super) farewells: u32,
+    pub(super) interfaces_down: u32,
+    pub(super) starts_ahead: u32,
+    pub(super) refusals: u32,
     /// Packets of the outsider.
     pub(super) noise_packets: u64,
     /// Packets that links lost, doubled, corrupted and delayed.
@@ -94,13 +104,14 @@ struct Flood {
 }
 
 impl<'a> Round<'a> {
-    /// Makes the hosts and the files, in `folder`.
+    /// Makes the hosts and the files, in `folder`; with a key of the group and traces of the
+    /// programs or without.
     pub(super) fn new(
         plan: &'a Plan,
         seed: u64,
         receivers: u32,
         folder: &'a Path,
-        key: bool,
+        (key, trace): (bool, bool),
     ) -> Result<Self, Failure> {
         let doing = |what: &str, error: io::Error| Failure::Work(format!("{what}: {error}"));
         let write = |name: &str, text: &str| {
@@ -150,7 +161,7 @@ impl<'a> Round<'a> {
         for who in Who::all(receivers).into_iter().filter(|who| *who != Who::Outsider) {
             let arguments = round.arguments(who);
             let log = folder.join(format!("{}.log", who.name()));
-            round.programs.insert(who, Program::new(who.node(), arguments, log));
+            round.programs.insert(who, Program::new(who.node(), arguments, log, trace));
         }
         for (fault, who, options) in [
             (SoakFault::ReadOnly, Who::ReadOnly, "ro".to_string()),
@@ -190,6 +201,7 @@ impl<'a> Round<'a> {
         }
         self.verdict.seconds = begin.elapsed().as_secs_f64();
         self.say_farewell();
+        self.check_refusals();
         self.compare()?;
         let Self { mut programs, field, mut verdict, mounts, .. } = self;
         for (who, program) in &mut programs {
@@ -230,6 +242,7 @@ impl<'a> Round<'a> {
                 let names = path("names.txt");
                 words(&[
                     "send",
+                    "--json",
                     &what,
                     "--group",
                     &group,
@@ -256,6 +269,7 @@ impl<'a> Round<'a> {
     }
 
     fn act(&mut self, action: Action) -> Result<(), Failure> {
+        let counts = u32::from(!self.done.contains(&Who::Sender));
         let field = &self.field;
         let failed = |error: io::Error| Failure::Work(format!("{action:?}: {error}"));
         match action {
@@ -264,23 +278,43 @@ impl<'a> Round<'a> {
                 program(&mut self.programs, who).start(field, false).map_err(failed)?
             }
             Action::StartAhead(who) => {
-                program(&mut self.programs, who).start(field, true).map_err(failed)?
+                program(&mut self.programs, who).start(field, true).map_err(failed)?;
+                self.verdict.starts_ahead += counts;
             }
             Action::Kill(who) => {
-                program(&mut self.programs, who).kill();
+                let program = program(&mut self.programs, who);
+                self.verdict.kills += counts * u32::from(program.runs());
+                program.kill();
                 self.again.retain(|(_, other)| *other != who);
             }
             Action::Leave(who) => {
-                program(&mut self.programs, who).signal(Signal::SIGINT);
-                self.await_end(who, FAREWELL_MAX);
+                let program = program(&mut self.programs, who);
+                // One that is stopped at the time hears nothing, and is killed.
+                let runs = program.runs() && !program.is_stopped();
+                program.signal(Signal::SIGINT);
+                let status = self.await_end(who, FAREWELL_MAX);
+                // 1: something is cut off. One that does not run has been killed.
+                if runs && !matches!(status, Some(0 | 1)) {
+                    let problem = format!("{} leaves with {status:?}", who.name());
+                    self.verdict.problems.push(problem);
+                }
+                self.verdict.farewells += counts * u32::from(runs);
             }
-            Action::Stop(who, true) => program(&mut self.programs, who).signal(Signal::SIGSTOP),
+            Action::Stop(who, true) => {
+                let program = program(&mut self.programs, who);
+                program.signal(Signal::SIGSTOP);
+                std::thread::sleep(TICK);
+                self.verdict.stops += counts * u32::from(program.is_stopped());
+            }
             Action::Stop(who, false) => program(&mut self.programs, who).signal(Signal::SIGCONT),
             Action::Interface(who, up) => {
                 field.set_interface(who.node(), up).map_err(failed)?;
                 match up {
                     true => self.cut_off.retain(|other| *other != who),
-                    false => self.cut_off.push(who),
+                    false => {
+                        self.cut_off.push(who);
+                        self.verdict.interfaces_down += counts;
+                    }
                 }
             }
             Action::Noise(true) => self.flood = Some(self.start_flood().map_err(failed)?),
@@ -293,7 +327,8 @@ impl<'a> Round<'a> {
     fn look_after(&mut self) -> Result<(), Failure> {
         let now = Instant::now();
         // Each sender may do without each receiver that left or was stopped for so long, and nobody else.
-        let departures = self.plan.departures(GIVE_UP_TIME) * 2;
+        let departures = self.plan.departures(GIVE_UP_TIME);
+        let excused: Vec<String> = departures.iter().map(|who| who.name()).collect();
         for (who, program) in &mut self.programs {
             let Some(status) = program.ended() else { continue };
             let (who, name) = (*who, who.name());
@@ -304,9 +339,14 @@ impl<'a> Round<'a> {
                 // A sender that has waited for somebody for too long says so with status 1, and is
                 // started again, as its owner would.
                 Who::Sender | Who::Second => {
-                    let said = format!("{name} ended with status {status} and was started again");
+                    let without = without(&program.said());
+                    let said = format!(
+                        "{name} ended with status {status}, without [{}], and was started again",
+                        without.join(" ")
+                    );
                     let told = &mut self.verdict;
-                    if status == 1 && told.notes.len() < departures {
+                    let right = !without.is_empty() && without.iter().all(|w| excused.contains(w));
+                    if status == 1 && right && told.notes.len() < 2 * departures.len() {
                         told.notes.push(said);
                     } else {
                         told.problems.push(said);
@@ -346,13 +386,28 @@ impl<'a> Round<'a> {
         }
         for who in running {
             let status = self.await_end(who, FAREWELL_MAX);
-            // 1: it says that something was cut off, as it is by a sender that was killed or has
-            // given up, or that something has failed.
-            let cut_off = self.plan.faults.contains(&SoakFault::KillSender)
-                || !self.verdict.notes.is_empty()
-                || matches!(who, Who::ReadOnly | Who::FullDisk);
-            if status != Some(0) && !(cut_off && status == Some(1)) {
+            // 1: it says that something has failed.
+            let may_fail = matches!(who, Who::ReadOnly | Who::FullDisk);
+            if status != Some(0) && !(may_fail && status == Some(1)) {
                 let problem = format!("{} ends with {status:?} when asked to end", who.name());
+                self.verdict.problems.push(problem);
+            }
+        }
+    }
+
+    /// Who can keep nothing must have said so.
+    fn check_refusals(&mut self) {
+        for (fault, who, words) in [
+            (SoakFault::ReadOnly, Who::ReadOnly, "cannot be written to"),
+            (SoakFault::FullDisk, Who::FullDisk, "make room"),
+        ] {
+            if !self.plan.faults.contains(&fault) {
+                continue;
+            }
+            if self.programs[&who].said().contains(words) {
+                self.verdict.refusals += 1;
+            } else {
+                let problem = format!("{} did not say what is wrong with its folder", who.name());
                 self.verdict.problems.push(problem);
             }
         }
@@ -388,6 +443,9 @@ impl<'a> Round<'a> {
                 let problem = |difference| format!("{name}: {sent}/{difference}");
                 self.verdict.problems.extend(differences.into_iter().map(problem));
             }
+            let left = tree::names(&self.folder.join(&name)).into_iter();
+            let left = left.filter(|left| left != "first" && !(second && left == "second"));
+            self.verdict.problems.extend(left.map(|left| format!("{name}: {left} was left there")));
         }
         Ok(())
     }
@@ -428,6 +486,26 @@ impl Drop for Flood {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
+}
+
+/// Whom a sender says, in its last summary, that it ended without.
+fn without(said: &str) -> Vec<String> {
+    let lines = said.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let Some(summary) = lines.into_iter().find(|line| line["event"] == "summary") else {
+        return Vec::new();
+    };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+    let all = |key: &str| summary[key].as_array().cloned().unwrap_or_default();
+    let receivers = all("receivers");
+    let has = |member: &Value, name: &str| member["name"] == name && member["state"] == "done";
+    let lacking = |name: &String| !receivers.iter().any(|member| has(member, name));
+    let waited = receivers.iter().filter(|member| member["waited_for"] == true);
+    let waited = waited.map(|member| text(&member["name"]));
+    let mut without: Vec<String> = waited.filter(lacking).collect();
+    without.extend(all("missing").iter().map(text));
+    without.sort_unstable();
+    without.dedup();
+    without
 }
 
 fn program(programs: &mut BTreeMap<Who, Program>, who: Who) -> &mut Program {

@@ -63,6 +63,15 @@ pub(super) fn differences(sent: &Path, got: &Path) -> io::Result<Vec<String>> {
     Ok(differences)
 }
 
+/// What is in a folder, what is unfinished too.
+pub(super) fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort_unstable();
+    names
+}
+
 /// All files below a folder, by their paths in it.
 fn walk(folder: &Path) -> io::Result<BTreeMap<PathBuf, PathBuf>> {
     let (mut files, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);

@@ -10,35 +10,43 @@ use serde_json::Value;
 use super::*;
 
 /// A running program, killed where a test ends before it does.
-pub(crate) struct Running {
+pub(super) struct Running {
     child: Option<Child>,
     /// Read all the time: a program whose pipe is full waits.
     said: Option<[std::thread::JoinHandle<String>; 2]>,
 }
 
 impl Running {
-    fn start(arguments: &[&str]) -> Self {
-        Self::of(program(arguments))
+    pub(super) fn start(arguments: &[&str]) -> Self {
+        let child = program(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        Self::of(child.unwrap())
     }
 
-    pub(crate) fn of(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    /// A program whose output goes into pipes; they are read from now on, so that it never waits.
+    pub(super) fn of(mut child: Child) -> Self {
         let said = [reader(child.stdout.take().unwrap()), reader(child.stderr.take().unwrap())];
         Self { child: Some(child), said: Some(said) }
     }
 
-    pub(crate) fn signal(&self, signal: Signal) {
-        let id = self.child.as_ref().unwrap().id();
-        kill(Pid::from_raw(i32::try_from(id).unwrap()), signal).unwrap();
+    pub(super) fn id(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
     }
 
-    pub(crate) fn end(mut self) -> Ended {
+    pub(super) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(i32::try_from(self.id()).unwrap()), signal).unwrap();
+    }
+
+    pub(super) fn end(self) -> Ended {
+        self.end_within(60)
+    }
+
+    pub(super) fn end_within(mut self, limit_s: u64) -> Ended {
         let (mut child, said) = (self.child.take().unwrap(), self.said.take().unwrap());
         let started = Instant::now();
         let code = loop {
             match child.try_wait().unwrap() {
                 Some(status) => break Some(status.code()),
-                None if started.elapsed() > Duration::from_secs(PATIENCE_S) => {
+                None if started.elapsed() > Duration::from_secs(limit_s) => {
                     child.kill().unwrap();
                     child.wait().unwrap();
                     break None;
@@ -47,13 +55,10 @@ impl Running {
             }
         };
         let [out, err] = said.map(|said| said.join().unwrap());
-        let code = code.unwrap_or_else(|| panic!("after {PATIENCE_S} s it still ran: {out}{err}"));
+        let code = code.unwrap_or_else(|| panic!("after {limit_s} s it still ran: {out}{err}"));
         Ended { code, out, err }
     }
 }
-
-/// How long a program may take for what takes seconds.
-const PATIENCE_S: u64 = 90;
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -65,13 +70,13 @@ impl Drop for Running {
 }
 
 /// A group at a port that was free a moment ago.
-fn group() -> String {
+pub(super) fn group() -> String {
     let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     format!("239.192.78.1:{}", free.local_addr().unwrap().port())
 }
 
 /// Bytes that are no zeros and do not compress.
-pub(crate) fn noise(len: usize) -> Vec<u8> {
+pub(super) fn noise(len: usize) -> Vec<u8> {
     let mut x = 0x2545_f491_4f6c_dd1d_u64;
     let mut next = || {
         x ^= x << 13;
@@ -82,13 +87,13 @@ pub(crate) fn noise(len: usize) -> Vec<u8> {
     (0..len.div_ceil(8)).flat_map(|_| next().to_le_bytes()).take(len).collect()
 }
 
-fn digest(path: &Path) -> String {
+pub(super) fn digest(path: &Path) -> String {
     let said = Command::new("sha256sum").arg(path).output().unwrap();
     String::from_utf8(said.stdout).unwrap()[..64].to_string()
 }
 
 /// What `send` or `recv` told with `--json`: each event is in docs/live.md, with the very fields.
-pub(crate) fn events(verb: &str, out: &str) -> Vec<Value> {
+pub(super) fn events(verb: &str, out: &str) -> Vec<Value> {
     let documented = documented(verb);
     let parsed = out.lines().map(|line| {
         let event: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
@@ -129,7 +134,7 @@ fn documented(verb: &str) -> BTreeMap<String, BTreeSet<String>> {
     all
 }
 
-pub(crate) fn event<'a>(events: &'a [Value], name: &str) -> &'a Value {
+pub(super) fn event<'a>(events: &'a [Value], name: &str) -> &'a Value {
     let found = events.iter().find(|event| event["event"] == name);
     found.unwrap_or_else(|| panic!("no {name} in {events:?}"))
 }

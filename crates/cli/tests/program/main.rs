@@ -5,6 +5,8 @@
 mod bench;
 mod demo;
 mod documents;
+#[cfg(target_os = "linux")]
+mod faults;
 mod files;
 mod interrupt;
 mod lab;

@@ -4,6 +4,7 @@
 
 mod files;
 mod keys;
+mod repeats;
 mod streams;
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

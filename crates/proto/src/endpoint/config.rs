@@ -180,7 +180,8 @@ pub struct ReceiverConfig {
     pub spm_request_backoff: Duration,
     /// Where nothing is repaired: least time between two NAKs. Default 200 ms.
     pub report_interval: Duration,
-    /// Silence after which the source counts as gone. Default 300 s.
+    /// Time without anything new from the source after which it counts as gone: what was said before
+    /// can be repeated by anybody. Default 300 s.
     pub expiry: Duration,
 }
 

@@ -17,7 +17,7 @@ use self::naks::Naks;
 use self::window::Window;
 use super::{ReceiverConfig, Reliability};
 use crate::control::ReceiverFeedback;
-use crate::wire::pgm::{Packet, Tsi};
+use crate::wire::pgm::{Packet, Spm, Tsi};
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
 /// A PGM receiver: joins the session that it hears, asks for what is missing, delivers in order,
@@ -75,7 +75,10 @@ struct Session {
     /// The last PGM hop, where NAKs go; known from the first SPM.
     path: Option<NodeId>,
     spm_sequence: Option<Seq>,
+    /// When it last said something new: what came before anybody can repeat.
     heard: Time,
+    /// When data came last that was newer than all before.
+    advanced: Time,
 }
 
 /// Where a receiver is in its life.
@@ -168,6 +171,21 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
     /// The source, once it has been heard.
     pub(crate) fn source(&self) -> Option<NodeId> {
         Some(self.session.as_ref()?.source)
+    }
+
+    /// When the source last said something new: an SPM or data that had not come before.
+    pub(crate) fn heard(&self) -> Option<Time> {
+        Some(self.session.as_ref()?.heard)
+    }
+
+    /// Whether an SPM that is new says that the newest packet which the source has sent is older than
+    /// one that has been here for a while: then that one was of an earlier life of the source, and
+    /// was under way for longer than the news of the new one.
+    pub(crate) fn is_contradicted_by(&self, now: Time, spm: &Spm) -> bool {
+        let (Some(session), Some((_, lead))) = (&self.session, spm.window()) else { return false };
+        session.spm_sequence.is_none_or(|last| spm.sequence.after(last))
+            && self.highest().is_some_and(|highest| highest.after(lead))
+            && now.since(session.advanced) >= OVERTAKING_MAX
     }
 
     /// One past the last packet known to exist, and how many of those that count as missing have
@@ -393,6 +411,9 @@ const WINDOW_PACKETS_MAX: u32 = 1 << 20;
 
 /// Most later packets that a receiver waits for before it calls one missing.
 const REORDER_PACKETS_MAX: u32 = 16;
+
+/// An SPM does not arrive so much later than data that was sent after it.
+const OVERTAKING_MAX: Duration = Duration::from_secs(2);
 
 /// Shortest interval of a timer that repeats.
 const INTERVAL_MIN: Duration = Duration::from_micros(1);

@@ -138,7 +138,7 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
     /// Goes on where something has come to its end: the manifest, the store's search, all content.
     fn advance(&mut self, cx: &mut Cx<'_>) {
         let outcome = match self.phase {
-            Phase::Manifest if self.blocks.left(Part::Manifest) == 0 => self.check_manifest(cx),
+            Phase::Manifest if self.has_manifest() => self.check_manifest(cx),
             Phase::Opening => self.poll_open(cx),
             Phase::Content if self.has_all() => self.check_digests(cx),
             Phase::Verifying => self.poll_verify(cx),
@@ -147,6 +147,13 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         if let Err(error) = outcome {
             self.fail(cx, error.reason);
         }
+    }
+
+    /// Whether the manifest is here, and came from a source that is there: what a recording of one
+    /// says must not take hold of the store. Without a manifest there is nothing to take hold of.
+    fn has_manifest(&self) -> bool {
+        let empty = self.object.is_some_and(|object| object.layout.len(Part::Manifest) == 0);
+        self.blocks.left(Part::Manifest) == 0 && (self.member.welcome || empty)
     }
 
     fn has_all(&self) -> bool {
@@ -447,6 +454,8 @@ impl<F: ReceiverFeedback<Report: Send> + Send> Transfer for ObjectReceiver<F> {
             rate_bits_per_s: None,
             rtt: self.asks.round_trip(),
             limiting: None,
+            heard: self.pgm.heard(),
+            answers: self.member.answers,
             members: Vec::new(),
             reason: self.reason.clone(),
         }

@@ -398,6 +398,8 @@ impl<C: SenderControl + Send> Transfer for ObjectSource<C> {
             rate_bits_per_s: gauges.rate_bits_per_s,
             rtt: gauges.rtt,
             limiting: gauges.representative,
+            heard: None,
+            answers: 0,
             members: self.members.statuses(),
             reason: self.reason.clone(),
         }

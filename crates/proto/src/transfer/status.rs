@@ -99,6 +99,11 @@ pub struct TransferStatus {
     /// The receiver that limits the rate, as a [reporter](MemberStatus::reporter): pgmcc's acker,
     /// TFMCC's CLR.
     pub limiting: Option<NodeId>,
+    /// A receiver: when the source last said something new, an SPM or data that had not come
+    /// before; whatever came before anybody can repeat. `None` at a source, and before one is heard.
+    pub heard: Option<Time>,
+    /// A receiver: how often the source has answered it, which nobody else can.
+    pub answers: u64,
     /// A source: all receivers that it knows. A receiver: empty.
     pub members: Vec<MemberStatus>,
     /// Why it failed; for people.

@@ -17,8 +17,8 @@ use lan::Lan;
 fn on(lan: &Lan, host: usize, arguments: &[&str]) -> Running {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", lan.host(host), env!("CARGO_BIN_EXE_faircast")]);
-    command.args(arguments).stdin(Stdio::null());
-    Running::of(command)
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Running::of(command.spawn().unwrap())
 }
 
 /// A folder with one of everything that is sent, and a place for what arrives.

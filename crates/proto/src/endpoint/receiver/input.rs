@@ -52,9 +52,6 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         }
         match &mut self.session {
             Some(session) if session.tsi == tsi => {
-                if !packet.kind().is_upstream() {
-                    session.heard = cx.now;
-                }
                 if matches!(packet.body, Body::Odata(_)) {
                     // Elements speak for the source in everything but original data.
                     session.source = datagram.from;
@@ -69,6 +66,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
                     path: None,
                     spm_sequence: None,
                     heard: cx.now,
+                    advanced: cx.now,
                 });
                 Ok(true)
             }
@@ -127,6 +125,12 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         // A payload has at most 65535 bytes.
         let zeros = packet.payload.len() as u32 - bytes.len() as u32;
         if fresh {
+            if let Some(session) = &mut self.session {
+                session.heard = cx.now;
+                if window.highest.is_none_or(|highest| index > highest) {
+                    session.advanced = cx.now;
+                }
+            }
             window.note(index);
             if place == Place::Ahead {
                 let held = Held { bytes: bytes.to_vec(), zeros };
@@ -203,6 +207,13 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
             return Err(BadInput::Absurd);
         }
         session.spm_sequence = Some(spm.sequence);
+        session.heard = cx.now;
+        let path = spm.path.node().filter(|path| path.0 != 0);
+        // Without an element on the way it is the source that speaks. Who was heard first may have
+        // been somebody else who repeats what the source has said.
+        if path.is_none_or(|path| path == datagram.from) {
+            session.source = datagram.from;
+        }
         session.path = Some(spm.path.node().unwrap_or(datagram.from));
         self.request_at = None;
         self.requests_due = Requests::default();

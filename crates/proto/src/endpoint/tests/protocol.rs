@@ -473,6 +473,42 @@ fn a_source_that_falls_silent_is_gone_after_the_expiry() {
 }
 
 #[test]
+fn what_a_source_has_said_before_is_no_sign_that_it_is_there() {
+    let mut receiver = ReceiverConfig::new(GROUP);
+    receiver.expiry = Duration::from_secs(30);
+    // Some packets are lost, and are new to the receiver when somebody repeats them.
+    let lossy = |hop: &super::world::Hop<'_>| hop.now > ms(100) || hop.seq() == Some(5);
+    for reliability in [Reliability::Repaired, Reliability::Unrepaired] {
+        let receiver = ReceiverConfig { reliability, ..receiver.clone() };
+        let mut world = World::new(source_config(), Box::new(Zeros { len: None }), [receiver], 1)
+            .with_network(losing(lossy));
+        world.run_until(ms(20_000));
+        let node = world.receivers[0].node;
+        let said: Vec<_> = world.sent.iter().filter(|sent| sent.at <= ms(100)).collect();
+        let from = said[0].from;
+        let said: Vec<_> =
+            said.iter().filter(|s| s.from == from).map(|s| (s.bytes.clone(), s.transmit)).collect();
+        assert!(said.len() > 10, "{}", said.len());
+        for second in 20..60 {
+            world.run_until(ms(second * 1000));
+            for (bytes, transmit) in &said {
+                let (to, zeros) = (Destination::Group, transmit.zeros);
+                let datagram =
+                    crate::Datagram { from, to, bytes, zeros, congestion_experienced: false };
+                world.inject(node, datagram);
+            }
+        }
+        let host = &world.receivers[0];
+        assert_eq!(host.app.last(), Some(&AppEvent::Gone), "{reliability:?}");
+        let expiry =
+            |e: &Event| matches!(e, Event::Timeout { kind: TimeoutKind::SessionExpiry, .. });
+        let at = host.log.0.iter().find(|(_, e)| expiry(e)).map(|(at, _)| *at).unwrap();
+        // The one that was lost was new when it came.
+        assert!(at <= ms(50_111), "{reliability:?}: {at}");
+    }
+}
+
+#[test]
 fn a_repair_and_data_that_both_wait_take_turns() {
     let lost = |hop: &super::world::Hop<'_>| {
         hop.kind == PacketType::Odata && hop.seq().is_some_and(|n| (200..300).contains(&n))

@@ -63,6 +63,9 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         let again = self.object.is_some_and(|object| object.notice.epoch != notice.epoch);
         if again {
             self.begin_again(cx);
+        } else if self.pgm.is_contradicted_by(cx.now, &spm) {
+            // A packet of an earlier start came after the news of this one.
+            self.listen_anew(cx);
         }
         self.pgm.handle_packet(cx, datagram, packet);
         let outcome = match self.object {
@@ -84,15 +87,20 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
 
     /// The source has been started again: its numbers are new, what is here stays.
     fn begin_again(&mut self, cx: &mut Cx<'_>) {
-        self.pgm = PgmReceiver::listening(self.config.clone(), (self.make)());
-        self.pgm.handle_timeout(cx);
-        self.seen = (0, 0);
+        self.listen_anew(cx);
         if let Some(object) = self.object
             && !self.phase.is_over()
         {
             self.asks.restart(cx, &object.layout, &self.blocks);
             self.member.join(cx);
         }
+    }
+
+    /// Forgets the numbers of packets.
+    fn listen_anew(&mut self, cx: &mut Cx<'_>) {
+        self.pgm = PgmReceiver::listening(self.config.clone(), (self.make)());
+        self.pgm.handle_timeout(cx);
+        self.seen = (0, 0);
     }
 
     fn take_first_notice(

@@ -39,6 +39,8 @@ pub(super) struct Membership {
     pub(super) welcome: bool,
     pub(super) deferred: bool,
     pub(super) loss: f64,
+    /// How often the source has answered.
+    pub(super) answers: u64,
 }
 
 /// What an answer means to the receiver.
@@ -69,6 +71,7 @@ impl Membership {
             welcome: false,
             deferred: false,
             loss: 0.0,
+            answers: 0,
         }
     }
 
@@ -107,6 +110,7 @@ impl Membership {
         if answer.id != self.id {
             return News::Nothing;
         }
+        self.answers += 1;
         // What the source says by itself has number 0.
         let current = answer.number == self.number;
         match answer.status {

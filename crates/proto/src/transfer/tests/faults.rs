@@ -167,6 +167,62 @@ fn a_source_that_is_started_again_goes_on_where_it_was() {
 }
 
 #[test]
+fn whoever_is_killed_at_whatever_moment_and_comes_back_gets_all() {
+    let (mut resumed, mut interrupted) = (0, 0);
+    for moment in 0..60 {
+        for sender in [false, true] {
+            let mut world =
+                World::new(300_000, 2, &Choices::default(), moment).with_network(losing(0.02));
+            world.run_until(s(0) + ms(30 * moment + moment % 7));
+            let status = world.receivers[1].machine.status();
+            interrupted += usize::from(status.bytes_done > 0 && status.bytes_done < 300_000);
+            if sender {
+                world.restart_source(&Choices::default());
+            } else {
+                world.restart_receiver(1);
+            }
+            world.run_until(s(60));
+            world.assert_all_complete();
+            assert!(world.source.said(&AppEvent::Completed), "{moment}, sender: {sender}");
+            let found = world.receivers[1].machine.status().bytes_found;
+            resumed += usize::from(found > 0 && found < 300_000);
+        }
+    }
+    std::println!("{interrupted} were interrupted, {resumed} found something");
+    assert!(resumed > 10 && interrupted > 40, "{resumed} {interrupted}");
+}
+
+#[test]
+fn what_an_earlier_start_of_a_source_sent_and_comes_late_is_borne() {
+    // Data that was sent before the new start arrives long after the first word of it.
+    let mut world = World::new(400_000, 2, &Choices::default(), 13).with_network(|hop, _| {
+        let late = hop.is_data() && hop.now > s(1) - ms(50) && hop.now < s(1);
+        Fate { delays: vec![if late { ms(700) } else { DELAY }], damage: false }
+    });
+    world.run_until(s(1));
+    let before = world.source.data_sent;
+    assert!(world.receivers[0].completed_at().is_none() && before > 500, "{before}");
+    world.restart_source(&Choices::default());
+    world.run_until(s(30));
+    world.assert_all_complete();
+}
+
+#[test]
+fn receivers_that_join_every_second_all_get_all() {
+    let mut world = World::new(600_000, 1, &Choices::default(), 12).with_network(losing(0.02));
+    world.spacing = Duration::from_millis(2);
+    for second in 1..20 {
+        world.add(Disk::default(), s(second));
+    }
+    world.run_until(s(10));
+    let status = world.source.machine.status();
+    assert!(status.symbols > 3000 && status.members.len() > 8, "{status:?}");
+    world.run_until(s(300));
+    world.assert_all_complete();
+    assert!(world.source.said(&AppEvent::Completed));
+}
+
+#[test]
 fn lost_requests_and_confirmations_delay_but_do_not_stop() {
     for (case, kind, option) in [
         ("requests", PacketType::Nnak, 0x21),

@@ -340,6 +340,8 @@ pub(crate) struct World {
     free_at: Time,
     flying: BTreeMap<(Time, u64), Flying>,
     launched: u64,
+    /// How often receivers were started again.
+    starts: u64,
     rng: Rng,
     seed: u64,
 }
@@ -385,6 +387,7 @@ impl World {
             free_at: Time::ZERO,
             flying: BTreeMap::new(),
             launched: 0,
+            starts: 0,
             rng: Rng::new(seed, NodeId(0), Purpose::Fault),
             seed,
         };
@@ -399,10 +402,37 @@ impl World {
         let which = self.receivers.len();
         let disk = Arc::new(Mutex::new(disk));
         let node = NodeId(FIRST_RECEIVER + which as u32);
-        let machine = receiver(node, disk.clone(), start);
+        let machine = receiver(node, u64::from(node.0) << 20, disk.clone(), start);
         self.receivers.push(Host::new(node, machine, self.seed));
         self.disks.push(disk);
         which
+    }
+
+    /// Receiver `i` is killed and started again: what it had written of whole blocks it finds, and
+    /// of the rest its disk has something else. Its application tells the source, as it does where
+    /// somebody of the same name comes back.
+    pub(crate) fn restart_receiver(&mut self, i: usize) {
+        let old = self.source.machine.status().members;
+        let old = old.iter().find(|member| member.node == self.receivers[i].node).map(|m| m.id);
+        if let Some(id) = old {
+            self.source.act(self.now, |machine, cx| machine.dismiss(cx, id));
+        }
+        let node = self.receivers[i].node;
+        let disk = &mut *self.disks[i].lock().unwrap();
+        disk.found.clear();
+        let block = 64 * usize::from(SYMBOL);
+        for start in (0..disk.parts[1].len()).step_by(block) {
+            let place = start..(start + block).min(disk.parts[1].len());
+            if disk.written[1][place.clone()].iter().all(|written| *written) {
+                disk.found.push(place.start as u64..place.end as u64);
+            } else {
+                disk.parts[1][place].fill(0xee);
+            }
+        }
+        self.starts += 1;
+        let id = u64::from(node.0) << 20 | self.starts;
+        let machine = receiver(node, id, self.disks[i].clone(), self.now);
+        self.receivers[i] = Host::new(node, machine, self.seed + self.starts);
     }
 
     /// Another source takes the place of the present one.
@@ -608,7 +638,12 @@ pub(crate) fn source(object: &Object, choices: &Choices, start: Time) -> Box<dyn
     })
 }
 
-pub(crate) fn receiver(node: NodeId, disk: Arc<Mutex<Disk>>, start: Time) -> Box<dyn Transfer> {
+pub(crate) fn receiver(
+    node: NodeId,
+    id: u64,
+    disk: Arc<Mutex<Disk>>,
+    start: Time,
+) -> Box<dyn Transfer> {
     let entry = registry::scheme("pgmcc").unwrap();
     (entry.transfer_receiver)(TransferReceiverSetup {
         node,
@@ -617,7 +652,7 @@ pub(crate) fn receiver(node: NodeId, disk: Arc<Mutex<Disk>>, start: Time) -> Box
         data_port: 7500,
         start,
         store: Box::new(DiskStore(disk)),
-        id: u64::from(node.0) << 20,
+        id,
         name: alloc::format!("receiver {}", node.0),
         options: &Options::default(),
     })

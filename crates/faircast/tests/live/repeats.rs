@@ -1,0 +1,168 @@
+//! Sessions of one object: senders that die and are started again, that send the same at one time,
+//! and somebody who repeats what was said.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use faircast::{Bitrate, Multicast, ReceiveOutcome, Received, Receiver, Sender};
+use tempfile::tempdir;
+
+use super::*;
+
+const LISTENS: u8 = 0;
+const REPEATS: u8 = 1;
+const ENDS: u8 = 2;
+
+/// Hears a group and then repeats what it has heard, from another address, again and again.
+struct Repeater {
+    does: Arc<AtomicU8>,
+    sent: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Repeater {
+    fn new(group: &Multicast) -> Self {
+        let SocketAddr::V4(group) = group.group else { unreachable!("groups of tests are IPv4") };
+        let hears = hearing(group);
+        // The address decides on the interface too.
+        let says = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 2), 0)).unwrap();
+        let (does, sent) = (Arc::new(AtomicU8::new(LISTENS)), Arc::new(AtomicU64::new(0)));
+        let (order, count) = (does.clone(), sent.clone());
+        let thread = std::thread::spawn(move || {
+            let mut heard: Vec<Vec<u8>> = Vec::new();
+            let mut buffer = [0; 2048];
+            let (mut next, own) = (0, says.local_addr().unwrap());
+            while order.load(Ordering::Relaxed) != ENDS {
+                while let Ok((len, from)) = hears.recv_from(&mut buffer) {
+                    if from != own && heard.len() < 100_000 {
+                        heard.push(buffer[..len].to_vec());
+                    }
+                }
+                for _ in 0..20 {
+                    if order.load(Ordering::Relaxed) == REPEATS && !heard.is_empty() {
+                        next = (next + 1) % heard.len();
+                        let done = says.send_to(&heard[next], group).is_ok();
+                        count.fetch_add(u64::from(done), Ordering::Relaxed);
+                    }
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        Self { does, sent, thread: Some(thread) }
+    }
+
+    fn repeat(&self) {
+        self.does.store(REPEATS, Ordering::Relaxed);
+    }
+
+    /// Ends it; it must have said something.
+    fn end(mut self) {
+        self.does.store(ENDS, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+        let sent = self.sent.load(Ordering::Relaxed);
+        assert!(sent > 1000, "it repeated only {sent} packets");
+    }
+}
+
+/// A socket that hears `group` on the loopback interface, beside others.
+fn hearing(group: SocketAddrV4) -> UdpSocket {
+    use socket2::{Domain, Socket, Type};
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    socket.bind(&group.into()).unwrap();
+    socket.join_multicast_v4(group.ip(), &Ipv4Addr::LOCALHOST).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    socket.into()
+}
+
+/// A sender of 5 Mbit/s, so that a file of 4 MB takes some seconds.
+fn slow(group: &Multicast) -> faircast::SenderBuilder {
+    Sender::builder(to(group)).rate_max(Bitrate::from_bits_per_s(5_000_000))
+}
+
+async fn until_under_way(receiver: &Receiver, bytes: u64) {
+    let mut status = receiver.status();
+    let under_way = status.wait_for(|status| status.incoming.iter().any(|i| i.bytes_done > bytes));
+    soon(under_way).await.unwrap();
+}
+
+async fn next(receiver: &mut Receiver) -> Received {
+    soon(receiver.next()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_sender_that_was_killed_goes_on_though_somebody_repeats_what_it_said() {
+    let (from, into, group) = (tempdir().unwrap(), tempdir().unwrap(), group(11));
+    let bytes = noise(4_000_000, 11);
+    let file = put(from.path(), "file", &bytes);
+    let repeater = Repeater::new(&group);
+    let mut receiver = Receiver::builder(at(&group), into.path()).receive().unwrap();
+    let killed = slow(&group).send(&[&file]).unwrap();
+    until_under_way(&receiver, 1_500_000).await;
+    killed.abort();
+    repeater.repeat();
+    let mut again = slow(&group).send(&[&file]).unwrap();
+    let gone = next(&mut receiver).await;
+    assert_eq!((gone.last.number, &gone.outcome), (1, &ReceiveOutcome::SenderGone));
+    let complete = next(&mut receiver).await;
+    assert!(matches!(complete.outcome, ReceiveOutcome::Complete { .. }), "{complete:?}");
+    assert!(complete.last.bytes_found >= 1_000_000, "{:?}", complete.last);
+    assert!(soon(again.finish()).await.unwrap().succeeded());
+    assert_eq!(std::fs::read(into.path().join("file")).unwrap(), bytes);
+    repeater.end();
+}
+
+#[tokio::test]
+async fn nobody_takes_an_object_from_a_session_that_goes_on() {
+    let (from, into, group) = (tempdir().unwrap(), tempdir().unwrap(), group(12));
+    let bytes = noise(6_000_000, 12);
+    let file = put(from.path(), "file", &bytes);
+    let mut receiver = Receiver::builder(at(&group), into.path()).receive().unwrap();
+    let mut first = slow(&group).send(&[&file]).unwrap();
+    until_under_way(&receiver, 500_000).await;
+    // It could be done long before, and waits for longer than a silent session would keep it.
+    let mut second = Sender::builder(to(&group)).send(&[&file]).unwrap();
+    let received = [next(&mut receiver).await, next(&mut receiver).await];
+    for (number, found, received) in [(1, 0, &received[0]), (2, 6_000_000, &received[1])] {
+        assert!(matches!(received.outcome, ReceiveOutcome::Complete { .. }), "{received:?}");
+        assert_eq!((received.last.number, received.last.bytes_found), (number, found));
+    }
+    assert!(received[0].took.as_secs_f64() > 7.0, "{:?}", received[0].took);
+    for sender in [&mut first, &mut second] {
+        assert!(soon(sender.finish()).await.unwrap().succeeded());
+    }
+    assert_eq!(std::fs::read(into.path().join("file")).unwrap(), bytes);
+}
+
+#[tokio::test]
+async fn a_recording_that_was_heard_first_is_not_in_the_way_of_its_sender() {
+    let (from, group) = (tempdir().unwrap(), group(13));
+    let bytes = noise(400_000, 13);
+    let file = put(from.path(), "file", &bytes);
+    let folders = [tempdir().unwrap(), tempdir().unwrap()];
+    // Of an earlier session of the same, whole.
+    let repeater = Repeater::new(&group);
+    let mut receiver = Receiver::builder(at(&group), folders[0].path()).receive().unwrap();
+    let mut sender = Sender::builder(to(&group)).send(&[&file]).unwrap();
+    assert!(soon(sender.finish()).await.unwrap().succeeded());
+    next(&mut receiver).await;
+    drop(receiver);
+    // And of the present one, which waits for receivers and says that it is there.
+    let mut sender = Sender::builder(to(&group)).send(&[&file]).unwrap();
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    repeater.repeat();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let mut receiver = Receiver::builder(at(&group), folders[1].path()).receive().unwrap();
+    let mut complete = next(&mut receiver).await;
+    // The recording has an end.
+    if complete.outcome == ReceiveOutcome::SenderGone {
+        complete = next(&mut receiver).await;
+    }
+    assert!(matches!(complete.outcome, ReceiveOutcome::Complete { .. }), "{complete:?}");
+    assert!(soon(sender.finish()).await.unwrap().succeeded());
+    assert_eq!(std::fs::read(folders[1].path().join("file")).unwrap(), bytes);
+    repeater.end();
+}
