@@ -106,7 +106,7 @@ async fn open(args: &RecvArgs) -> Result<Option<Receiver>, Failure> {
     }
 }
 
-/// Whether a group is for source-specific multicast: 232.0.0.0/8 and ff3x::/32 (src: RFC 4607 s1).
+/// Whether a group is for source-specific multicast: 232.0.0.0/8 and ff3x::/32 (RFC 4607, section 1).
 fn is_of_one_source(group: SocketAddr) -> bool {
     match group.ip() {
         IpAddr::V4(ip) => ip.octets()[0] == 232,
