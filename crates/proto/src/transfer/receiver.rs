@@ -393,7 +393,7 @@ impl<F: ReceiverFeedback> Machine for ObjectReceiver<F> {
             self.asks.clear();
             self.poll_at = None;
             self.reason = Some("it was told to leave".to_string());
-            if self.object.is_some() {
+            if self.member.has_joined() {
                 self.member.leave(cx);
             }
         }

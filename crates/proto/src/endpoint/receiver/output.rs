@@ -84,7 +84,8 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         session: &Session,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let path = session.path?;
+        // Where nothing is asked for, a NAK is a report, which the source itself may get.
+        let path = session.path.or(self.listens_only.then_some(session.source))?;
         let asked = match self.lone_nak_due.take() {
             Some(index) => [index].to_vec(),
             None => self.naks.take_due(if self.config.nak_lists { 1 + NAK_LIST_MAX } else { 1 }),

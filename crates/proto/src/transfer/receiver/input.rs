@@ -30,6 +30,11 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
             Body::Odata(data) => {
                 let newest = self.pgm.highest().is_none_or(|highest| data.sequence.after(highest));
                 self.pgm.handle_packet(cx, datagram, packet);
+                // Who comes late behind a slow link may wait long for an SPM. What it reports counts
+                // once the source knows of it, whether it knows what is sent or not.
+                if self.object.is_none() && self.phase == Phase::Listening {
+                    self.member.join_once(cx);
+                }
                 self.take_symbol(cx, packet, newest)
             }
             Body::Spm(spm) => self.take_spm(cx, datagram, packet, spm),
@@ -115,7 +120,7 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         let layout = Layout::new(&notice.announcement).ok_or(BadInput::Absurd)?;
         self.object = Some(Object { notice, layout, spm });
         self.member.set_interval(notice.status_interval);
-        self.member.join(cx);
+        self.member.join_once(cx);
         if let Err(error) = self.store.announce(&notice.announcement) {
             self.fail(cx, error.reason);
             return Ok(());

@@ -81,6 +81,18 @@ impl Membership {
         self.welcome = false;
     }
 
+    /// The same where nothing has been said yet.
+    pub(super) fn join_once(&mut self, cx: &mut Cx<'_>) {
+        if self.number == 0 {
+            self.join(cx);
+        }
+    }
+
+    /// Whether it has begun to tell the source of itself.
+    pub(super) fn has_joined(&self) -> bool {
+        self.number > 0
+    }
+
     /// From now on `claim` is so.
     pub(super) fn claim(&mut self, cx: &mut Cx<'_>, claim: Claim, reason: String) {
         (self.claim, self.reason) = (claim, reason);

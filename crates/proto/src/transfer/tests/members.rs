@@ -185,3 +185,31 @@ fn who_cannot_keep_up_is_served_after_the_others() {
     assert!(gain > 1.5, "the others gain: {gain}");
     assert_eq!(states(&world), [MemberState::Done; 4]);
 }
+
+#[test]
+fn who_comes_late_behind_a_slow_link_is_heard_of_soon() {
+    let late = NodeId(11);
+    let mut waits = Vec::new();
+    for seed in 0..30 {
+        // Of six packets that the others get it gets one, SPMs and answers to it too.
+        let mut world =
+            World::new(8_000_000, 1, &Choices::default(), seed).with_network(move |hop, rng| {
+                if hop.to == late && rng.chance(5.0 / 6.0) { Fate::drop() } else { Fate::pass() }
+            });
+        world.spacing = Duration::from_millis(1);
+        world.add(Disk::default(), s(2));
+        let elected = |world: &World| world.source.log.representatives.contains(&Some(late));
+        world.run_until(s(2));
+        assert!(world.source.data_sent > 500 && world.receivers[0].app.is_empty());
+        let mut wait = 0;
+        while !elected(&world) && wait < 60_000 {
+            wait += 20;
+            world.run_until(s(2) + ms(wait));
+        }
+        waits.push(wait);
+    }
+    waits.sort_unstable();
+    std::println!("milliseconds until the representative is the slow one: {waits:?}");
+    // What is left of it is the way, and that its first words are spread.
+    assert!(waits[15] <= 200 && waits[29] <= 1000, "{waits:?}");
+}
