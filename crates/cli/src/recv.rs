@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration as WallDuration, Instant};
 
 use faircast::{
@@ -17,7 +18,7 @@ use crate::error::Failure;
 use crate::interrupt::{interrupted, listen};
 use crate::live::display::Meter;
 use crate::live::metrics::{counter, gauge, traffic};
-use crate::live::words::{bytes, hex, rate, time};
+use crate::live::words::{bytes, count, hex, rate, time};
 use crate::live::{self, Output};
 
 /// Receives until one object is there, or until it is interrupted.
@@ -28,13 +29,21 @@ pub(crate) fn recv(args: &RecvArgs) -> Result<(), Failure> {
 }
 
 async fn run(args: &RecvArgs) -> Result<(), Failure> {
+    let listener = live::metrics::listen(&args.watch).await?;
     let Some(mut receiver) = open(args).await? else { return Ok(()) };
-    if let Some(address) = args.watch.metrics {
+    if let Some(listener) = listener {
         let status = receiver.status();
-        let fill = move |registry: &mut _| metrics(registry, &status.borrow());
-        live::metrics::serve(address, fill).await?;
+        live::metrics::serve(listener, move |registry| metrics(registry, &status.borrow()));
     }
     let output = Output::new(&args.watch);
+    if let Some(group) = args.group.filter(|group| args.from.is_none() && is_of_one_source(*group))
+    {
+        output.warn(&format!(
+            "{}: routers forward such groups only to who names the sender; use --from, or another \
+             group",
+            group.ip()
+        ))?;
+    }
     let place = args.group.or(args.listen).map(|place| place.to_string()).unwrap_or_default();
     output.tell(
         "listening",
@@ -83,7 +92,7 @@ async fn open(args: &RecvArgs) -> Result<Option<Receiver>, Failure> {
         let limit = args.give_up.map(|limit| WallDuration::from_nanos(limit.as_nanos()));
         let given_up = limit.is_some_and(|limit| begun.elapsed() > limit);
         if args.once || given_up || !live::is_away(&error) {
-            return Err(live::failure(error));
+            return Err(live::failure(error, args.group.is_some()));
         }
         if !told {
             told = true;
@@ -94,6 +103,14 @@ async fn open(args: &RecvArgs) -> Result<Option<Receiver>, Failure> {
         if interrupted() {
             return Ok(None);
         }
+    }
+}
+
+/// Whether a group is for source-specific multicast: 232.0.0.0/8 and ff3x::/32 (RFC 4607, section 1).
+fn is_of_one_source(group: SocketAddr) -> bool {
+    match group.ip() {
+        IpAddr::V4(ip) => ip.octets()[0] == 232,
+        IpAddr::V6(ip) => ip.segments()[0] & 0xfff0 == 0xff30 && ip.segments()[1] == 0,
     }
 }
 
@@ -136,6 +153,7 @@ struct Show {
     known: BTreeMap<u64, bool>,
     mismatch: bool,
     got: Meter,
+    done: Meter,
     complete: u64,
     failed: u64,
     /// Whether something was not complete when it ended here.
@@ -149,7 +167,8 @@ impl Show {
             output,
             known: BTreeMap::new(),
             mismatch: false,
-            got: Meter::default(),
+            got: Meter::of_now(),
+            done: Meter::of_late(),
             complete: 0,
             failed: 0,
             cut: false,
@@ -195,16 +214,18 @@ impl Show {
         if active.clone().next().is_none() {
             return Ok(());
         }
-        self.got.observe(Instant::now(), status.traffic.received.bytes);
+        let now = Instant::now();
+        self.got.observe(now, status.traffic.received.bytes);
+        self.done.observe(now, done);
         let share = if total == 0 { 1.0 } else { done as f64 / total as f64 };
         let speed = self.got.per_s() * 8.0;
+        let left = self.done.left(now, total.saturating_sub(done), STALLED_AFTER);
         let text = || {
             let mut text = format!("{}, {} of {}", rate(speed), bytes(done), bytes(total));
             if verifying {
                 text.push_str(", comparing");
-            } else if speed > 0.0 {
-                let left = total.saturating_sub(done) as f64 * 8.0 / speed;
-                text.push_str(&format!(", {} left", time(Duration::from_secs_f64(left))));
+            } else if let Some(left) = left {
+                text.push_str(&format!(", {}", left.words()));
             }
             text
         };
@@ -241,13 +262,19 @@ impl Show {
                 }
                 let fresh = last.bytes_done.saturating_sub(last.bytes_found);
                 let speed = fresh as f64 * 8.0 / took.as_secs_f64().max(0.001);
+                let took = time(*took);
+                let how = match (last.bytes_found, fresh) {
+                    (0, _) => format!(" in {took}, {}", rate(speed)),
+                    (_, 0) => ", all of it was here already".to_string(),
+                    (found, _) => {
+                        format!(" ({} were here already) in {took}, {}", bytes(found), rate(speed))
+                    }
+                };
                 let text = format!(
-                    "complete: {} files, {} ({} were here already), in {}, {}",
-                    files.len(),
+                    "complete: {}, {}{}",
+                    count(files.len() as u64, "file"),
                     bytes(last.bytes_done),
-                    bytes(last.bytes_found),
-                    time(*took),
-                    rate(speed)
+                    how
                 );
                 self.output.tell("complete", &text, json)
             }
@@ -276,10 +303,8 @@ impl Show {
     fn finish(mut self, args: &RecvArgs) -> Result<(), Failure> {
         let lacking = args.once && self.complete == 0;
         let good = self.failed == 0 && !self.cut && !lacking;
-        let text = match self.complete {
-            1 => "1 object was received\n".to_string(),
-            count => format!("{count} objects were received\n"),
-        };
+        let verb = if self.complete == 1 { "was" } else { "were" };
+        let text = format!("{} {verb} received\n", count(self.complete, "object"));
         let json = json!({
             "ok": good, "complete": self.complete, "failed": self.failed,
             "given_up": self.given_up,
@@ -318,6 +343,9 @@ fn metrics(registry: &mut Registry, status: &ReceiveStatus) {
 
 /// How long it waits before it looks for the network again.
 const AWAY_PAUSE: WallDuration = WallDuration::from_millis(500);
+
+/// How long nothing may come before it is called stalled.
+const STALLED_AFTER: WallDuration = WallDuration::from_secs(5);
 
 /// How often it is looked what has happened.
 const LOOK: WallDuration = WallDuration::from_millis(200);

@@ -6,18 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration as WallDuration, Instant};
 
 use faircast::{
-    Fec, MemberState, Multicast, SendStatus, Sender, SenderBuilder, SlowPolicy, SocketSettings,
-    Stage, Target,
+    Fec, Member, MemberState, Multicast, SendStatus, Sender, SenderBuilder, SlowPolicy,
+    SocketSettings, Stage, Target,
 };
+use faircast_base::Duration;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use self::report::{member_json, metrics, summary_json, summary_text};
+use self::report::{Labels, member_json, metrics, summary_json, summary_text};
 use crate::args::{FecChoice, SendArgs, Slow};
 use crate::error::Failure;
 use crate::interrupt::{interrupted, listen};
-use crate::live::display::Meter;
-use crate::live::words::{bytes, rate, time};
+use crate::live::display::{Left, Meter};
+use crate::live::words::{bytes, count, rate};
 use crate::live::{self, Output};
 
 /// Sends, shows who joins and how far it is, and ends with a table of who has everything.
@@ -28,30 +29,41 @@ pub(crate) fn send(args: &SendArgs) -> Result<(), Failure> {
 }
 
 async fn run(args: &SendArgs) -> Result<(), Failure> {
-    let sender = builder(args)?.send(&args.paths).map_err(live::failure)?;
+    let wanted = wanted(args)?;
+    let listener = live::metrics::listen(&args.watch).await?;
+    let sender = builder(args, &wanted)?.send(&args.paths);
+    let sender = sender.map_err(|error| live::failure(error, args.group.is_some()))?;
     let output = Output::new(&args.watch);
     for warning in sender.warnings() {
         output.warn(&warning.to_string())?;
     }
-    if let Some(address) = args.watch.metrics {
+    if let Some(link) = sender.link_mtu().filter(|link| *link < args.mtu) {
+        output.warn(&format!(
+            "--mtu {}: the link takes {} bytes, so that each packet is cut into pieces and lost \
+             with any of them; use --mtu {}, or raise the MTU of the interface",
+            args.mtu.count(),
+            link.count(),
+            link.count()
+        ))?;
+    }
+    if let Some(listener) = listener {
         let status = sender.status();
-        let fill = move |registry: &mut _| metrics(registry, &status.borrow());
-        live::metrics::serve(address, fill).await?;
+        live::metrics::serve(listener, move |registry| metrics(registry, &status.borrow()));
     }
     let counts = sender.supply().counts();
     output.tell(
         "waiting",
         &format!(
-            "{} files, {}, to {}; waiting for receivers",
-            counts.files,
+            "{}, {}, to {}; waiting for receivers",
+            count(counts.files, "file"),
             bytes(counts.bytes),
             place(args)
         ),
         json!({ "to": place(args), "files": counts.files, "bytes": counts.bytes }),
     )?;
-    let mut show = Show::new(output);
+    let mut show = Show::new(output, wanted);
     let last = watch(&sender, &mut show).await?;
-    finish(args, &sender, &last, &mut show.output)
+    show.finish(args, &sender, &last)
 }
 
 /// Shows what happens until it has ended.
@@ -81,25 +93,16 @@ async fn watch(sender: &Sender, show: &mut Show) -> Result<SendStatus, Failure> 
     }
 }
 
-fn finish(
-    args: &SendArgs,
-    sender: &Sender,
-    last: &SendStatus,
-    output: &mut Output,
-) -> Result<(), Failure> {
-    let counted = args.receivers.is_none() && args.start_after.is_none();
-    let enough = !counted || last.done() >= args.wait_for as usize;
-    let good = last.succeeded() && enough;
-    let hashes = sender.supply().file_hashes().ok().flatten().unwrap_or_default();
-    let mut text = summary_text(last);
-    if let Some(reason) = last.reason.as_ref().filter(|_| !good) {
-        text.push_str(&format!("\nended: {reason}\n"));
-    }
-    output.result("summary", &text, summary_json(last, good, &hashes))?;
-    if good { Ok(()) } else { Err(Failure::Verdict) }
+/// Who must be there before content is sent.
+fn wanted(args: &SendArgs) -> Result<Wanted, Failure> {
+    Ok(match &args.receivers {
+        Some(file) => Wanted::Names(names(file)?),
+        // A list of receivers says who they are.
+        None => Wanted::Count(args.wait_for.unwrap_or(args.to.len().max(1) as u32)),
+    })
 }
 
-fn builder(args: &SendArgs) -> Result<SenderBuilder, Failure> {
+fn builder(args: &SendArgs, wanted: &Wanted) -> Result<SenderBuilder, Failure> {
     let target = match args.group {
         Some(group) => {
             let interface = live::interface(args.interface.as_deref());
@@ -114,7 +117,6 @@ fn builder(args: &SendArgs) -> Result<SenderBuilder, Failure> {
         .scheme(&args.scheme)
         .sockets(SocketSettings { hops: args.ttl, ..SocketSettings::default() })
         .mtu(args.mtu)
-        .wait_for(args.wait_for)
         .give_up(args.give_up)
         .fec(match args.fec {
             FecChoice::Auto => Fec::Auto,
@@ -128,6 +130,12 @@ fn builder(args: &SendArgs) -> Result<SenderBuilder, Failure> {
     for (key, value) in live::options(&args.options)? {
         builder = builder.option(key, value);
     }
+    if let (Some(least), Some(most)) = (args.rate_min, args.rate_max)
+        && least > most
+    {
+        let text = "--rate-min is more than --rate-max; expected no more than that";
+        return Err(Failure::Usage(text.to_string()));
+    }
     if let Some(rate) = args.rate_max {
         builder = builder.rate_max(rate);
     }
@@ -140,9 +148,10 @@ fn builder(args: &SendArgs) -> Result<SenderBuilder, Failure> {
     if let Some(after) = args.start_after {
         builder = builder.start_after(after);
     }
-    if let Some(file) = &args.receivers {
-        builder = builder.wait_for_names(names(file)?);
-    }
+    builder = match wanted {
+        Wanted::Count(count) => builder.wait_for(*count),
+        Wanted::Names(names) => builder.wait_for_names(names.iter().cloned()),
+    };
     if let Some(file) = &args.watch.trace {
         builder = builder.trace(file);
     }
@@ -170,84 +179,177 @@ fn place(args: &SendArgs) -> String {
 /// Turns one status after the other into events.
 struct Show {
     output: Output,
+    /// Names that are waited for, or how many receivers are.
+    wanted: Wanted,
     states: BTreeMap<u64, MemberState>,
     begun: bool,
-    mismatch: bool,
+    /// What was said already of what is wrong.
+    told: Told,
     sent: Meter,
     got: Meter,
 }
 
+enum Wanted {
+    Count(u32),
+    Names(BTreeSet<String>),
+}
+
+#[derive(Default)]
+struct Told {
+    mismatch: bool,
+    waiting: bool,
+    unsent: bool,
+}
+
 impl Show {
-    fn new(output: Output) -> Self {
-        let (sent, got) = (Meter::default(), Meter::default());
-        Self { output, states: BTreeMap::new(), begun: false, mismatch: false, sent, got }
+    fn new(output: Output, wanted: Wanted) -> Self {
+        Self {
+            output,
+            wanted,
+            states: BTreeMap::new(),
+            begun: false,
+            told: Told::default(),
+            sent: Meter::of_now(),
+            got: Meter::of_late(),
+        }
     }
 
     fn update(&mut self, status: &SendStatus) -> Result<(), Failure> {
+        let labels = Labels::new(&status.members);
+        let mut changed = Vec::new();
+        for member in &status.members {
+            let before = self.states.insert(member.id, member.state);
+            if before.is_none() {
+                let at = member.address.map_or(String::new(), |address| format!(" ({address})"));
+                let text = format!("{}{at} joined", member.label());
+                self.output.tell("joined", &text, member_json(member))?;
+            }
+            if before != Some(member.state) {
+                changed.push((before, member));
+            }
+        }
+        // What was seen at once is told in the order in which it must have happened.
+        changed.sort_by_key(|(_, member)| member.state > MemberState::Receiving);
+        let first = changed.partition_point(|(_, member)| member.state <= MemberState::Receiving);
+        let (ready, others) = changed.split_at(first);
+        ready.iter().try_for_each(|(before, member)| self.state(*before, member, &labels))?;
+        if status.begun.is_some() && !self.begun {
+            self.begun = true;
+            let here = status.members.len() as u64;
+            let text = format!("sending to {}", count(here, "receiver"));
+            self.output.tell("begun", &text, json!({ "receivers": here }))?;
+        }
+        others.iter().try_for_each(|(before, member)| self.state(*before, member, &labels))?;
+        self.trouble(status)?;
+        if self.begun { self.progress(status, &labels) } else { self.gathering(status) }
+    }
+
+    /// A receiver has come to another state.
+    fn state(
+        &self,
+        before: Option<MemberState>,
+        member: &Member,
+        labels: &Labels,
+    ) -> Result<(), Failure> {
+        let label = labels.of(member);
+        let (event, text) = match member.state {
+            MemberState::Joined => return Ok(()),
+            MemberState::Receiving if before == Some(MemberState::Deferred) => {
+                ("ready", format!("{label} is served now"))
+            }
+            MemberState::Receiving => ("ready", String::new()),
+            MemberState::Done => ("done", format!("{label} has everything")),
+            MemberState::Deferred => {
+                ("deferred", format!("{label} is too slow, and is served after the others"))
+            }
+            MemberState::Failed => ("failed", format!("{label} failed: {}", member.reason)),
+            MemberState::Left => ("left", format!("{label} left")),
+            MemberState::Lost => ("lost", format!("{label} fell silent")),
+        };
+        self.output.tell(event, &text, member_json(member))
+    }
+
+    /// What is wrong, each once.
+    fn trouble(&mut self, status: &SendStatus) -> Result<(), Failure> {
+        if let (Some(mismatch), false) = (status.mismatch, self.told.mismatch) {
+            self.told.mismatch = true;
+            self.output.warn(&format!("a receiver cannot join: {mismatch}"))?;
+        }
+        let sent = &status.traffic.sent;
+        let late = status.elapsed > UNSENT_AFTER;
+        if late && sent.unsent > 0 && sent.datagrams == 0 && !self.told.unsent {
+            self.told.unsent = true;
+            self.output.warn(
+                "the network takes nothing: is the interface up, and has it an address and a route \
+                 to the group?",
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Who is missing still.
+    fn gathering(&mut self, status: &SendStatus) -> Result<(), Failure> {
+        let come = status
+            .members
+            .iter()
+            .filter(|member| matches!(member.state, MemberState::Receiving | MemberState::Done));
+        let text = match &self.wanted {
+            Wanted::Count(wanted) => {
+                format!("{} of {} here", come.clone().count(), count(*wanted, "receiver"))
+            }
+            Wanted::Names(names) => {
+                let here: BTreeSet<&str> = come.clone().map(|member| &*member.name).collect();
+                let missing = names.iter().filter(|name| !here.contains(&***name));
+                let missing: Vec<&str> = missing.map(String::as_str).collect();
+                let some = missing[..missing.len().min(NAMES_SHOWN)].join(", ");
+                let more = missing.len().saturating_sub(NAMES_SHOWN);
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                format!("waiting for {some}{more}")
+            }
+        };
+        self.output.waiting(|| text.clone());
+        if status.elapsed < WAITING_AFTER || self.told.waiting || status.ended {
+            return Ok(());
+        }
+        self.told.waiting = true;
+        let advice = match status.members.is_empty() {
+            true => {
+                "; nobody has answered: is `faircast recv` running there, with the same group, \
+                     port and key, and does multicast get through?"
+            }
+            false => "",
+        };
+        let json = json!({ "receivers": status.members.len() });
+        self.output.tell("waiting", &format!("still waiting, {text}{advice}"), json)
+    }
+
+    fn progress(&mut self, status: &SendStatus, labels: &Labels) -> Result<(), Failure> {
         let now = Instant::now();
         self.sent.observe(now, status.traffic.sent.bytes);
         self.got.observe(now, status.bytes_least);
-        for member in &status.members {
-            let before = self.states.insert(member.id, member.state);
-            if before == Some(member.state) {
-                continue;
-            }
-            let label = member.label();
-            if before.is_none() {
-                let at = member.address.map_or(String::new(), |address| format!(" ({address})"));
-                self.output.tell("joined", &format!("{label}{at} joined"), member_json(member))?;
-            }
-            let (event, text) = match member.state {
-                MemberState::Joined => continue,
-                MemberState::Receiving => ("ready", String::new()),
-                MemberState::Done => ("done", format!("{label} has everything")),
-                MemberState::Deferred => {
-                    ("deferred", format!("{label} is too slow, and is served after the others"))
-                }
-                MemberState::Failed => ("failed", format!("{label} failed: {}", member.reason)),
-                MemberState::Left => ("left", format!("{label} left")),
-                MemberState::Lost => ("lost", format!("{label} fell silent")),
-            };
-            self.output.tell(event, &text, member_json(member))?;
-        }
-        if let (Some(mismatch), false) = (status.mismatch, self.mismatch) {
-            self.mismatch = true;
-            self.output.warn(&format!("a receiver cannot join: {mismatch}"))?;
-        }
-        if status.begun.is_some() && !self.begun {
-            self.begun = true;
-            let count = status.members.len();
-            let text = format!("sending to {count} receivers");
-            self.output.tell("begun", &text, json!({ "receivers": count }))?;
-        }
-        self.progress(status)
-    }
-
-    fn progress(&mut self, status: &SendStatus) -> Result<(), Failure> {
-        if !self.begun {
-            return Ok(());
-        }
         let share = match status.bytes_total {
             0 => 1.0,
             total => status.bytes_least as f64 / total as f64,
         };
-        let (speed, gain) = (self.sent.per_s() * 8.0, self.got.per_s());
+        let speed = self.sent.per_s() * 8.0;
         let limiting = status.members.iter().find(|member| member.limits);
-        let left = (gain > 0.0).then(|| {
-            let missing = status.bytes_total.saturating_sub(status.bytes_least);
-            faircast_base::Duration::from_secs_f64(missing as f64 / gain)
-        });
+        let missing = status.bytes_total.saturating_sub(status.bytes_least);
+        let patience = STALLED_AFTER.max(WORD_EACH * status.members.len() as u32);
+        let left = self.got.left(now, missing, patience);
         let text = || {
-            let mut text =
-                format!("{}, {} of {}", rate(speed), status.done(), status.members.len());
-            text.push_str(" receivers done");
+            let mut text = format!(
+                "{}, {} of {} done",
+                rate(speed),
+                status.done(),
+                count(status.members.len() as u64, "receiver")
+            );
             match (left, status.stage) {
                 (_, Stage::Verifying) => text.push_str(", they compare what they have"),
-                (Some(left), _) => text.push_str(&format!(", {} left", time(left))),
+                (Some(left), _) => text.push_str(&format!(", {}", left.words())),
                 (None, _) => {}
             }
             if let Some(member) = limiting {
-                text.push_str(&format!(", limited by {}", member.label()));
+                text.push_str(&format!(", limited by {}", labels.of(member)));
             }
             text
         };
@@ -261,13 +363,45 @@ impl Show {
                 "rtt_seconds": status.rtt.map(|rtt| rtt.as_secs_f64()),
                 "receivers": status.members.len(),
                 "done": status.done(),
-                "limiting": limiting.map(|member| member.label()),
-                "seconds_left": left.map(|left| left.as_secs_f64()),
+                "limiting": limiting.map(|member| labels.of(member)),
+                "seconds_left": left.and_then(Left::seconds),
             })
         };
         self.output.progress(share, text, json)
     }
+
+    fn finish(
+        mut self,
+        args: &SendArgs,
+        sender: &Sender,
+        last: &SendStatus,
+    ) -> Result<(), Failure> {
+        let enough = match self.wanted {
+            Wanted::Count(count) => args.start_after.is_some() || last.done() >= count as usize,
+            Wanted::Names(_) => true,
+        };
+        let good = last.succeeded() && enough;
+        let hashes = sender.supply().file_hashes().ok().flatten().unwrap_or_default();
+        let mut text = summary_text(last);
+        if let Some(reason) = last.reason.as_ref().filter(|_| !good) {
+            text.push_str(&format!("ended: {reason}\n"));
+        }
+        self.output.result("summary", &text, summary_json(last, good, &hashes))?;
+        if good { Ok(()) } else { Err(Failure::Verdict) }
+    }
 }
+
+/// How long nothing may happen before it is called stalled: receivers tell seldom how far they are,
+/// the seldomer the more there are.
+const STALLED_AFTER: WallDuration = WallDuration::from_secs(5);
+const WORD_EACH: WallDuration = WallDuration::from_millis(60);
+
+/// After so much waiting it is said what for.
+const WAITING_AFTER: Duration = Duration::from_secs(10);
+const NAMES_SHOWN: usize = 5;
+
+/// After so much time with nothing sent something is wrong.
+const UNSENT_AFTER: Duration = Duration::from_secs(2);
 
 /// How often it is looked what has happened.
 const LOOK: WallDuration = WallDuration::from_millis(200);

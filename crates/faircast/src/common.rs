@@ -1,12 +1,13 @@
 //! What all ends have in common.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use faircast_base::Bytes;
-use faircast_net::{SocketSettings, Target};
+use faircast_net::{Listen, SocketSettings, Target};
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::registry::{SCHEMES, SchemeEntry, scheme};
+use faircast_proto::wire::pgm::Nla;
 
 use crate::envelope::overhead;
 use crate::{Error, GroupKey};
@@ -79,6 +80,34 @@ pub(crate) fn family(target: &Target) -> SocketAddr {
         Target::Unicast(all) => {
             all.first().copied().unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)))
         }
+    }
+}
+
+/// The group of packets to `target`, as PGM writes it.
+pub(crate) fn group_to(target: &Target) -> Nla {
+    match target {
+        Target::Multicast(multicast) => nla(multicast.group.ip()),
+        Target::Unicast(_) => nla(unspecified(family(target))),
+    }
+}
+
+/// The same, of packets that are heard. Where each receiver is sent to by itself the address at
+/// which it hears is nobody else's business, and not known there: both ends say "unspecified".
+pub(crate) fn group_of(listen: &Listen) -> Nla {
+    match listen {
+        Listen::Multicast(multicast) => nla(multicast.group.ip()),
+        Listen::Unicast(address) => nla(unspecified(*address)),
+    }
+}
+
+fn unspecified(family: SocketAddr) -> IpAddr {
+    if family.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
+}
+
+fn nla(ip: IpAddr) -> Nla {
+    match ip {
+        IpAddr::V4(ip) => Nla::V4(ip.octets()),
+        IpAddr::V6(ip) => Nla::V6(ip.octets()),
     }
 }
 

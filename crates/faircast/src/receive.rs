@@ -14,15 +14,15 @@ use faircast_proto::Machine as _;
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::registry::SchemeEntry;
 use faircast_proto::transfer::{Stage, TransferReceiverSetup, TransferStatus};
-use faircast_proto::wire::pgm::{Body, Packet, Tsi};
+use faircast_proto::wire::pgm::{Body, Nla, Packet, Tsi};
 use tokio::sync::{mpsc, watch};
 
 use crate::Error;
-use crate::common::{Common, common_settings};
+use crate::common::{Common, common_settings, group_of};
 use crate::envelope::{Watched, Wrapper};
 use crate::machine::Receiving;
 use crate::noting::{Holders, Notes, Noting};
-use crate::session::{Plan, Worker, nla, random, start};
+use crate::session::{Plan, Worker, random, start};
 use crate::status::{Incoming, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile};
 use crate::trace::{About, LiveTrace};
 
@@ -122,10 +122,7 @@ impl ReceiverBuilder {
         let unrepaired = [("reliable", OptionValue::Bool(false))];
         let (scheme, options) = self.common.scheme(&unrepaired)?;
         probe(&self.store.dir)?;
-        let group = match &self.listen {
-            Listen::Multicast(multicast) => multicast.group,
-            Listen::Unicast(address) => *address,
-        };
+        let group = group_of(&self.listen);
         let sockets = Sockets::receiver(self.listen.clone(), self.common.sockets.clone())?;
         let watched = Watched::default();
         let trace = self.common.trace.as_deref().map(LiveTrace::create).transpose()?;
@@ -187,7 +184,7 @@ fn probe(dir: &Path) -> Result<(), Error> {
 /// What the thread does beside driving.
 struct Work {
     started: Time,
-    group: std::net::SocketAddr,
+    group: Nla,
     scheme: &'static SchemeEntry,
     options: Options,
     store: StoreOptions,
@@ -457,7 +454,7 @@ impl App<Receiving> for Work {
         tracing::debug!(session = ?heard.tsi, from = %heard.from, "a session is heard");
         let machine = (self.scheme.transfer_receiver)(TransferReceiverSetup {
             node: live.node(),
-            group: nla(self.group),
+            group: self.group,
             tsi: heard.tsi,
             data_port: heard.data_port,
             start: heard.now,
@@ -520,6 +517,8 @@ impl Worker<Receiving> for Work {
                 title: format!("what was received into {}", self.store.dir.display()),
                 scheme: self.scheme.name.to_string(),
                 names: BTreeMap::from([(live.node(), self.name.clone())]),
+                aliases: BTreeMap::new(),
+                intact: (self.complete > 0).then(|| live.node()).into_iter().collect(),
                 packet_bytes: 0,
                 interrupted: self.complete == 0,
             };

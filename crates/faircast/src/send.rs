@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
-use faircast_base::{Duration, NodeId, Time};
+use faircast_base::{Bytes, Duration, Event, FlowId, NodeId, Time};
 use faircast_files::{FilesSupply, SupplyHandle, Warning};
 use faircast_net::{
     App, DriverSettings, Ended, Live, NetError, SessionId, SessionOptions, Sockets, Target, Waker,
@@ -14,13 +14,14 @@ use faircast_proto::options::OptionValue;
 use faircast_proto::transfer::{
     Fec, MemberState, MemberStatus, SlowPolicy, Stage, TransferSourceSetup, TransferStatus,
 };
+use faircast_trace::{Record, Sink as _, Subject};
 use tokio::sync::watch;
 
 use crate::Error;
-use crate::common::{Common, common_settings, family, sender_settings};
+use crate::common::{Common, common_settings, family, group_to, sender_settings};
 use crate::envelope::{Watched, Wrapper};
 use crate::machine::Sending;
-use crate::session::{Plan, Worker, new_tsi, nla, start};
+use crate::session::{Plan, Worker, new_tsi, start};
 use crate::status::{SendStatus, members};
 use crate::trace::{About, LiveTrace};
 
@@ -46,6 +47,7 @@ pub struct Sender {
     status: watch::Receiver<SendStatus>,
     supply: SupplyHandle,
     warnings: Vec<Warning>,
+    link_mtu: Option<Bytes>,
 }
 
 impl Sender {
@@ -76,6 +78,11 @@ impl Sender {
     /// What was left out, and what may go wrong at receivers.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
+    }
+
+    /// Bytes of the largest IP packet that leaves this host whole; `None` where that is not known.
+    pub const fn link_mtu(&self) -> Option<Bytes> {
+        self.link_mtu
     }
 
     /// Begins to send content to whoever is there, though not all have come that are waited for.
@@ -161,7 +168,7 @@ impl SenderBuilder {
     /// # Errors
     /// A path cannot be sent, a setting is wrong, or the network cannot be used.
     pub fn send<P: AsRef<Path>>(self, paths: &[P]) -> Result<Sender, Error> {
-        let address = family(&self.target);
+        let (address, group) = (family(&self.target), group_to(&self.target));
         let payload = self.common.payload(address)?;
         // Symbols are of an even number of bytes, and begin with a header.
         let symbol_bytes = (payload - SYMBOL_HEADER_BYTES).min(SYMBOL_BYTES_MAX) & !1;
@@ -170,6 +177,7 @@ impl SenderBuilder {
         let supply = FilesSupply::scan(paths)?;
         let (handle, warnings) = (supply.handle(), supply.warnings().to_vec());
         let sockets = Sockets::source(self.target.clone(), self.common.sockets.clone())?;
+        let link_mtu = sockets.link_mtu();
         let watched = Watched::default();
         let trace = self.common.trace.as_deref().map(LiveTrace::create).transpose()?;
         let (tell, status) = watch::channel(SendStatus {
@@ -189,7 +197,7 @@ impl SenderBuilder {
             let started = live.now();
             let machine = (scheme.transfer_source)(TransferSourceSetup {
                 node: live.node(),
-                group: nla(address),
+                group,
                 tsi,
                 data_port: address.port(),
                 start: started,
@@ -214,12 +222,13 @@ impl SenderBuilder {
                 tell,
                 watched,
                 trace,
+                traced: BTreeMap::new(),
                 title,
                 scheme: scheme.name,
                 packet_bytes: symbol_bytes.into(),
             })
         })?;
-        Ok(Sender { waker, status, supply: handle, warnings })
+        Ok(Sender { waker, status, supply: handle, warnings, link_mtu })
     }
 }
 
@@ -236,6 +245,8 @@ struct Work {
     tell: watch::Sender<SendStatus>,
     watched: Watched,
     trace: Option<LiveTrace>,
+    /// What the trace knows of receivers.
+    traced: BTreeMap<NodeId, MemberState>,
     title: String,
     scheme: &'static str,
     packet_bytes: u64,
@@ -245,17 +256,39 @@ impl Work {
     /// Begins content once it is time.
     fn begin(&mut self, live: &mut Live<Sending>, status: &TransferStatus) {
         let now = live.now();
-        let ready = |state| matches!(state, MemberState::Receiving | MemberState::Done);
+        // Who cannot take it has come nevertheless, and is told at the end.
+        let come = [MemberState::Receiving, MemberState::Done, MemberState::Failed];
         let here: BTreeSet<&str> = status
             .members
             .iter()
-            .filter(|member| ready(member.state))
+            .filter(|member| come.contains(&member.state))
             .map(|member| member.name.as_str())
             .collect();
         let all = !self.names.is_empty() && self.names.iter().all(|name| here.contains(&**name));
         let late = self.start_after.is_some_and(|at| at <= now) && !here.is_empty();
         if status.stage == Stage::Gathering && (all || late) {
             live.with(self.session, |machine, cx| machine.0.begin(cx));
+        }
+    }
+
+    /// Notes in the trace what receivers have said of themselves.
+    fn note(&mut self, live: &mut Live<Sending>, status: &TransferStatus) {
+        let Some(trace) = &mut self.trace else { return };
+        let at = live.now();
+        for member in &status.members {
+            let before = self.traced.insert(member.reporter, member.state);
+            let subject =
+                Subject::Endpoint { flow: FlowId(0), node: member.reporter, sender: false };
+            let mut tell = |event| trace.record(&Record { at, subject, event });
+            if before.is_none() {
+                tell(Event::Joined);
+            }
+            match member.state {
+                state if before == Some(state) => {}
+                MemberState::Done => tell(Event::Completed { bytes: member.bytes }),
+                MemberState::Left | MemberState::Lost | MemberState::Failed => tell(Event::Left),
+                _ => {}
+            }
         }
     }
 
@@ -278,9 +311,8 @@ impl Work {
         let now = live.now();
         let status = live.machine(self.session).map(|machine| machine.0.status());
         let Some(status) = status else { return };
-        let sending = matches!(status.stage, Stage::Sending | Stage::Verifying | Stage::Finished);
-        if sending && self.begun.is_none() {
-            self.begun = Some(now);
+        if status.begun.is_some() && self.begun.is_none() {
+            self.begun = status.begun;
             if self.names.is_empty() {
                 self.expected = status.members.iter().map(|member| member.id).collect();
             }
@@ -357,6 +389,7 @@ impl App<Sending> for Work {
         let status = live.machine(self.session).map(|machine| machine.0.status());
         if let Some(status) = status {
             self.begin(live, &status);
+            self.note(live, &status);
         }
         self.report(live, false, None);
     }
@@ -364,18 +397,31 @@ impl App<Sending> for Work {
 
 impl Worker<Sending> for Work {
     fn ended(mut self, live: &mut Live<Sending>, ended: Result<Ended, NetError>) {
+        if let Some(status) = live.machine(self.session).map(|machine| machine.0.status()) {
+            self.note(live, &status);
+        }
         let mut failure = ended.as_ref().err().map(ToString::to_string);
         if let Some(trace) = &self.trace {
             let status = live.machine(self.session).map(|machine| machine.0.status());
-            let mut names = BTreeMap::new();
+            let (mut names, mut aliases) = (BTreeMap::new(), BTreeMap::new());
+            let mut intact = BTreeSet::new();
             for member in status.iter().flat_map(|status| &status.members) {
+                if member.node != member.reporter {
+                    aliases.insert(member.node, member.reporter);
+                }
+                if member.state == MemberState::Done {
+                    intact.insert(member.reporter);
+                }
                 names.insert(member.node, member.name.clone());
+                names.insert(member.reporter, member.name.clone());
             }
             let about = About {
                 name: "transfer".to_string(),
                 title: self.title.clone(),
                 scheme: self.scheme.to_string(),
                 names,
+                aliases,
+                intact,
                 packet_bytes: self.packet_bytes,
                 interrupted: !matches!(ended, Ok(Ended::Idle)),
             };
@@ -413,9 +459,11 @@ mod tests {
             node: NodeId(id as u32),
             home: NodeId(id as u32),
             home_heard: at(heard),
+            reporter: NodeId(id as u32),
             name: name.to_string(),
             state,
             bytes: 0,
+            found: 0,
             loss: 0.0,
             since: at(since),
             heard: at(heard),

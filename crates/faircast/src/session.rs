@@ -1,13 +1,12 @@
 //! The thread that a session runs in.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc;
 use std::thread;
 
 use faircast_net::{App, Driver, DriverSettings, Ended, Live, NetError, Sockets, Waker};
 use faircast_proto::Machine;
-use faircast_proto::wire::pgm::{Gsi, Nla, Tsi};
+use faircast_proto::wire::pgm::{Gsi, Tsi};
 
 use crate::Error;
 use crate::envelope::Wrapper;
@@ -73,14 +72,6 @@ pub(crate) fn new_tsi() -> Tsi {
 /// 64 bits that nobody can guess: the standard library seeds its hashers from the system.
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
-}
-
-/// An address as PGM writes it.
-pub(crate) fn nla(address: SocketAddr) -> Nla {
-    match address.ip() {
-        IpAddr::V4(ip) => Nla::V4(ip.octets()),
-        IpAddr::V6(ip) => Nla::V6(ip.octets()),
-    }
 }
 
 #[cfg(test)]

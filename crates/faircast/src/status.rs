@@ -24,6 +24,8 @@ pub struct Member {
     pub state: MemberState,
     /// Bytes of content that it has.
     pub bytes: u64,
+    /// Of those, bytes that it had before content was sent to it.
+    pub found: u64,
     /// Its smoothed loss as its reports tell it, 0 to 1.
     pub loss: f64,
     /// When it was first heard, since the session began.
@@ -233,12 +235,13 @@ pub(crate) fn members<M: Machine>(
         address: live.address(member.node),
         state: member.state,
         bytes: member.bytes,
+        found: member.found,
         loss: member.loss,
         since: member.since.since(start),
         heard: member.heard.since(start),
         done: member.done.map(|at| at.since(start)),
         reason: member.reason.clone(),
-        limits: limits(member.node),
+        limits: limits(member.reporter),
         expected: is_expected(member.id, &member.name),
     });
     all.collect()
@@ -255,6 +258,7 @@ mod tests {
             address: Some(SocketAddr::from(([10, 0, 0, 1], id as u16))),
             state,
             bytes: 0,
+            found: 0,
             loss: 0.0,
             since: Duration::ZERO,
             heard: Duration::ZERO,

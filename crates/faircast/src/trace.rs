@@ -1,6 +1,6 @@
 //! Traces of live sessions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -52,6 +52,10 @@ pub(crate) struct About {
     pub(crate) scheme: String,
     /// Names of receivers that are known.
     pub(crate) names: BTreeMap<NodeId, String>,
+    /// Nodes that are others by another name: where a receiver is, and what it calls itself.
+    pub(crate) aliases: BTreeMap<NodeId, NodeId>,
+    /// Receivers that have everything, compared with its digests.
+    pub(crate) intact: BTreeSet<NodeId>,
     pub(crate) packet_bytes: u64,
     pub(crate) interrupted: bool,
 }
@@ -63,6 +67,9 @@ impl LiveTrace {
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(".part");
         let beside = path.with_file_name(name);
+        if path.is_dir() {
+            return Err(failed(io::ErrorKind::IsADirectory.into()));
+        }
         let file = File::create(&beside).map_err(failed)?;
         let writer = Writer::headless(BufWriter::new(file));
         Ok(Self(Arc::new(Mutex::new(Inner {
@@ -122,22 +129,39 @@ impl Inner {
     fn finish(&mut self, about: &About) -> io::Result<()> {
         let Some(writer) = self.writer.take() else { return Ok(()) };
         let source = self.nodes.source();
-        let mut names: Vec<String> = vec![String::new(); self.nodes.known.len()];
-        for (who, number) in &self.nodes.known {
+        let known = &self.nodes.known;
+        let itself = |who: Who| match who {
+            Who::Node(node) => {
+                let other = about.aliases.get(&node).map(|other| Who::Node(*other));
+                other.and_then(|other| known.get(&other).copied())
+            }
+            Who::Source => None,
+        };
+        let mut names: Vec<String> = vec![String::new(); known.len()];
+        let (mut to, mut intact) = (Vec::new(), Vec::new());
+        for (who, number) in known.iter().filter(|(who, _)| itself(**who).is_none()) {
             let name = match who {
                 Who::Source => "sender".to_string(),
-                Who::Node(node) => match about.names.get(node).filter(|name| !name.is_empty()) {
-                    Some(name) => name.clone(),
-                    None => format!("node {}", number.0),
-                },
+                Who::Node(node) => {
+                    to.push(*number);
+                    intact.push(about.intact.contains(node).then_some(true));
+                    match about.names.get(node).filter(|name| !name.is_empty()) {
+                        Some(name) => name.clone(),
+                        None => format!("node {}", number.0),
+                    }
+                }
             };
             names[number.index()] = unique(&name, &names);
+        }
+        for (who, number) in known {
+            if let Some(other) = itself(*who) {
+                names[number.index()] = names[other.index()].clone();
+            }
         }
         if self.nodes.others {
             names.resize((NODES_MAX + 1) as usize, String::new());
             names.push("others".to_string());
         }
-        let to = (0..names.len() as u32).map(NodeId).filter(|node| *node != source).collect();
         let header = Header {
             schema: SCHEMA_VERSION,
             faircast: env!("CARGO_PKG_VERSION").to_string(),
@@ -165,7 +189,7 @@ impl Inner {
             interrupted: about.interrupted,
             wall_s: self.last.as_secs_f64(),
             events: self.records,
-            intact: vec![vec![None; header.flows[0].to.len()]],
+            intact: vec![intact],
             trace_hash: None,
             lateness: None,
         };

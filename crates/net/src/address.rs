@@ -52,6 +52,12 @@ impl Multicast {
         if !ip.is_multicast() {
             return Err(NetError::NotMulticast(ip));
         }
+        if let IpAddr::V6(group) = ip
+            && is_link_local(group)
+            && self.interface == Interface::Any
+        {
+            return Err(NetError::NeedsInterface(ip));
+        }
         match self.source {
             Some(source) if source.is_ipv4() != ip.is_ipv4() => Err(NetError::Family(ip, source)),
             _ => Ok(()),
@@ -205,6 +211,10 @@ mod tests {
         assert!(group("239.1.2.3:3056").check().is_ok());
         assert!(group("[ff15::1]:3056").check().is_ok());
         assert!(group("10.0.0.1:3056").check().is_err());
+        let link = group("[ff02::1]:3056");
+        assert!(matches!(link.check(), Err(NetError::NeedsInterface(_))));
+        let named = Multicast { interface: Interface::Name("lo".into()), ..link };
+        assert!(named.check().is_ok());
         let mixed = Multicast { source: Some("::1".parse().unwrap()), ..group("239.1.2.3:1") };
         assert!(matches!(mixed.check(), Err(NetError::Family(..))));
     }

@@ -24,6 +24,8 @@ pub struct AddressBook {
     /// Who was heard last, and so most probably is heard next.
     last: Option<(SocketAddr, NodeId)>,
     next_local: u32,
+    /// Who has the book: nobody that is heard.
+    own: Option<NodeId>,
     learns: bool,
     max: usize,
 }
@@ -57,9 +59,16 @@ impl AddressBook {
             turn: 0,
             last: None,
             next_local: LOCAL_FIRST,
+            own: None,
             learns: true,
             max,
         }
+    }
+
+    /// The book is that of `node`: who is heard at its address, as another program on its host, has
+    /// a number of its own.
+    pub(crate) const fn keep_for(&mut self, node: NodeId) {
+        self.own = Some(node);
     }
 
     /// The node at `address`, which was just heard. `None` where a fixed book does not know it.
@@ -95,7 +104,7 @@ impl AddressBook {
             self.by_node.remove(&entry.node);
         }
         let node = native(address.ip())
-            .filter(|node| !self.by_node.contains_key(node))
+            .filter(|node| !self.by_node.contains_key(node) && self.own != Some(*node))
             .unwrap_or_else(|| self.local());
         self.insert(address, node);
         Some(node)
@@ -190,6 +199,16 @@ mod tests {
         assert_eq!(book.address(second), Some(at("10.1.2.3:5001")));
         assert_eq!(book.address(six), Some(at("[fd00::1]:5000")));
         assert_eq!(book.address(NodeId(7)), None);
+    }
+
+    #[test]
+    fn who_is_heard_at_the_own_address_is_somebody_else() {
+        let mut book = AddressBook::native();
+        book.keep_for(NodeId(0x7f00_0001));
+        let other = book.node(at("127.0.0.1:5000")).unwrap();
+        assert_eq!(other.0 >> 27, 0b11110);
+        assert_eq!(book.address(other), Some(at("127.0.0.1:5000")));
+        assert_eq!(book.address(NodeId(0x7f00_0001)), None);
     }
 
     #[test]

@@ -13,6 +13,12 @@ pub enum NetError {
     /// The address of a group is not a multicast address.
     #[error("{0} is not a multicast address (IPv4: 224.0.0.0/4, IPv6: ff00::/8)")]
     NotMulticast(IpAddr),
+    /// A group that means something on one link only, and no interface.
+    #[error(
+        "{0} means something on one link only: name the network with --interface, or use such as \
+         ff15::7:1"
+    )]
+    NeedsInterface(IpAddr),
     /// Two addresses that must be of one family are not.
     #[error("{0} and {1} are not of the same address family")]
     Family(IpAddr, IpAddr),

@@ -121,9 +121,12 @@ impl<M: Machine> Live<M> {
         let seed = settings.seed.unwrap_or_else(system_seed);
         let choice = own_choice(Rng::new(seed, NodeId(0), Purpose::Scenario).bits());
         let by_address = native(sockets.local_address().ip()).filter(|_| sockets.is_source);
+        let node = settings.node.or(by_address).unwrap_or(choice);
+        let mut book = book;
+        book.keep_for(node);
         Self {
             sessions: Vec::new(),
-            node: settings.node.or(by_address).unwrap_or(choice),
+            node,
             outbox: Outbox::new(&sockets),
             sockets,
             settings,

@@ -1,7 +1,7 @@
 //! From records to the summary, in one pass and constant memory.
 
 use faircast_base::{DropReason, Event, FlowId, LinkCounters, NodeId, Time};
-use faircast_trace::{Header, Outcome, Record, Sink, Subject};
+use faircast_trace::{Header, On, Outcome, Record, Sink, Subject};
 
 use crate::summary::{
     Drops, Faults, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary, jain_index,
@@ -89,11 +89,21 @@ impl Metrics {
                 delivered_packets: receiver.delivered,
                 lost_packets: receiver.lost,
                 abandoned_packets: receiver.abandoned,
-                loss_ratio: ratio(receiver.lost, receiver.offered(flow.sent)),
+                loss_ratio: ratio(
+                    receiver.lost,
+                    match self.is_receivers(flow) {
+                        true => receiver.delivered + receiver.abandoned,
+                        false => receiver.offered(flow.sent),
+                    },
+                ),
                 completed_s: receiver.completed.map(Time::as_secs_f64),
                 intact: intact.get(i).copied().flatten(),
             })
             .collect();
+        let counted_bytes = match self.is_receivers(flow) {
+            true => flow.receivers.iter().map(|r| r.counted_bytes).max().unwrap_or_default(),
+            false => flow.counted_bytes,
+        };
         let completed = flow.completed();
         let active_from = self.warmup.max(Time::from_secs_f64(header.start_s));
         let active_to = [header.stop_s.map(Time::from_secs_f64), completed]
@@ -104,9 +114,9 @@ impl Metrics {
             name: header.name.clone(),
             protocol: header.protocol.clone(),
             from: self.header.node_name(header.from),
-            throughput_bps: bits_per_s(flow.counted_bytes, counted_s),
+            throughput_bps: bits_per_s(counted_bytes, counted_s),
             active_throughput_bps: bits_per_s(
-                flow.counted_bytes,
+                counted_bytes,
                 active_to.since(active_from).as_secs_f64(),
             ),
             sent_packets: flow.sent,
@@ -128,6 +138,11 @@ impl Metrics {
             completed_s: completed.map(Time::as_secs_f64),
             receivers,
         }
+    }
+
+    /// Whether the trace is that of a receiver on a real network, which does not know what was sent.
+    fn is_receivers(&self, flow: &Flow) -> bool {
+        self.header.on == On::Net && flow.sent == 0
     }
 
     fn link_summary(&self, index: usize) -> LinkSummary {

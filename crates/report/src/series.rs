@@ -5,7 +5,7 @@ mod curve;
 pub use curve::{Bins, CURVE_BUCKETS_MAX, Curve, MARKS_MAX, Marks};
 
 use faircast_base::{CutReason, Event, FlowId, LinkCounters, NodeId, SwitchReason, Time};
-use faircast_trace::{Header, Record, Sink, Subject};
+use faircast_trace::{Header, On, Record, Sink, Subject};
 
 /// Most flows that get curves of their own; the rest is shown as one mean per protocol.
 pub const FLOWS_MAX: usize = 16;
@@ -37,6 +37,8 @@ pub struct Series {
     link_slots: Vec<u32>,
     link_names: Vec<String>,
     node_names: Vec<String>,
+    /// Whether each trace is of one end, as on real networks.
+    of_one_end: bool,
 }
 
 /// The curves of one flow.
@@ -72,6 +74,8 @@ pub struct FlowSeries {
     pub switches: Vec<Switch>,
     /// How many there were in all.
     pub switches_total: u64,
+    /// Whether what was sent is what was received: the trace of a receiver on a real network.
+    pub received: bool,
     counts_acknowledged: bool,
     packet_bytes: f64,
     packets_sent: u64,
@@ -145,6 +149,7 @@ impl Series {
                 .map(|l| format!("{} → {}", header.node_name(l.from), header.node_name(l.to)))
                 .collect(),
             node_names: header.nodes.clone(),
+            of_one_end: header.on == On::Net,
         };
         for index in order {
             let slot = if series.flows.len() < FLOWS_MAX {
@@ -253,10 +258,16 @@ impl Sink for Series {
                 }
             }
             Subject::Endpoint { flow, .. } => {
-                let Event::LossDetected { seq } = record.event else { return };
                 let slot = self.flow_slots.get(flow.index()).copied().unwrap_or(u32::MAX);
-                if let Some(flow) = self.flows.get_mut(slot as usize) {
-                    flow.losses.push(record.at, flow.place_of(seq));
+                let Some(flow) = self.flows.get_mut(slot as usize) else { return };
+                match record.event {
+                    Event::LossDetected { seq } => {
+                        flow.losses.push(record.at, flow.place_of(seq));
+                    }
+                    Event::Delivered { seq, bytes, .. } if self.of_one_end => {
+                        flow.arrival(record.at, seq, bytes);
+                    }
+                    _ => {}
                 }
             }
             Subject::Node(_) => {}
@@ -304,6 +315,7 @@ impl FlowSeries {
             timeouts: Marks::default(),
             switches: Vec::new(),
             switches_total: 0,
+            received: false,
             counts_acknowledged: flow.counts_acknowledged(),
             packet_bytes: flow.packet_bytes.max(1) as f64,
             packets_sent: 0,
@@ -339,6 +351,15 @@ impl FlowSeries {
             Event::Representative { node, reason } => self.switch(at, node, reason, names),
             _ => {}
         }
+    }
+
+    /// At a receiver that is the only end that the trace knows.
+    fn arrival(&mut self, at: Time, seq: u64, bytes: u32) {
+        self.received = true;
+        self.first_seq.get_or_insert(seq);
+        self.packets_sent += 1;
+        self.sent.push(at, self.packets_sent as f64);
+        self.throughput.add(at, u64::from(bytes));
     }
 
     /// Where a sequence number is on the curve of packets sent: numbers need not start at zero,

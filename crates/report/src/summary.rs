@@ -190,6 +190,22 @@ pub struct RouterSummary {
     pub dropped_packets: u64,
 }
 
+impl FlowSummary {
+    /// Whether its sender is in the trace: that of a receiver on a real network has only what that
+    /// receiver did.
+    pub fn has_sender(&self, on: On) -> bool {
+        on != On::Net || self.sent_packets > 0
+    }
+}
+
+impl ReceiverSummary {
+    /// Whether what it got is in the trace: that of a sender on a real network has only what the
+    /// sender was told.
+    pub fn has_deliveries(&self, on: On) -> bool {
+        on != On::Net || self.delivered_packets > 0 || self.lost_packets > 0
+    }
+}
+
 impl Summary {
     /// The summary as JSON, for people and programs.
     pub fn to_json(&self) -> String {

@@ -1,5 +1,7 @@
 //! The summary as text for a terminal, at most 100 columns wide.
 
+use faircast_trace::On;
+
 use crate::summary::{FlowSummary, ReceiverSummary, Summary};
 use crate::text::{
     COLUMNS_MAX, Table, count, mean_packets, percent, rate, seconds, seconds_or_dash, shorten,
@@ -45,21 +47,21 @@ impl Summary {
         } else {
             String::new()
         };
-        format!(
-            "{} · {} · seed {} · {}{warmup}",
-            self.scenario,
-            self.place(),
-            self.seed,
-            seconds(self.duration_s)
-        )
+        // On a real network nothing follows from a seed.
+        let seed = match self.on {
+            On::Net => String::new(),
+            On::Sim | On::Lab => format!(" · seed {}", self.seed),
+        };
+        let length = seconds(self.duration_s);
+        format!("{} · {}{seed} · {length}{warmup}", self.scenario, self.place())
     }
 
     /// Where it ran, in words.
     pub(crate) fn place(&self) -> &'static str {
         match self.on {
-            faircast_trace::On::Sim => "simulator",
-            faircast_trace::On::Lab => "lab",
-            faircast_trace::On::Net => "network",
+            On::Sim => "simulator",
+            On::Lab => "lab",
+            On::Net => "network",
         }
     }
 
@@ -94,11 +96,15 @@ impl Summary {
         let row = |flow: &FlowSummary| {
             let mut row = vec![flow.name.clone(), flow.protocol.clone(), rate(flow.throughput_bps)];
             row.extend(partly.then(|| rate(flow.active_throughput_bps)));
+            let known = |value| match flow.has_sender(self.on) {
+                true => count(value),
+                false => "–".to_string(),
+            };
             row.extend([
-                count(flow.sent_packets),
-                count(flow.repair_packets),
-                count(flow.feedback_packets),
-                count(flow.timeouts),
+                known(flow.sent_packets),
+                known(flow.repair_packets),
+                known(flow.feedback_packets),
+                known(flow.timeouts),
                 seconds_or_dash(flow.completed_s),
             ]);
             row
@@ -168,7 +174,7 @@ impl Summary {
                 notes.push_str(&spread_note(flow));
             }
             for receiver in flow.worst_receivers(RECEIVERS_LISTED_MAX, WORST_LISTED) {
-                table.push(receiver_row(flow, receiver));
+                table.push(receiver_row(self.on, flow, receiver));
             }
         }
         if lines == 0 {
@@ -243,14 +249,15 @@ pub(crate) fn intact_word(intact: Option<bool>) -> &'static str {
     }
 }
 
-fn receiver_row(flow: &FlowSummary, receiver: &ReceiverSummary) -> Vec<String> {
+fn receiver_row(on: On, flow: &FlowSummary, receiver: &ReceiverSummary) -> Vec<String> {
+    let known = |text: String| if receiver.has_deliveries(on) { text } else { "–".into() };
     vec![
         flow.name.clone(),
         receiver.node.clone(),
-        rate(receiver.goodput_bps),
-        count(receiver.lost_packets),
-        count(receiver.abandoned_packets),
-        percent(receiver.loss_ratio),
+        known(rate(receiver.goodput_bps)),
+        known(count(receiver.lost_packets)),
+        known(count(receiver.abandoned_packets)),
+        known(percent(receiver.loss_ratio)),
         seconds_or_dash(receiver.completed_s),
         intact_word(receiver.intact).into(),
     ]

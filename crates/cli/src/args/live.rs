@@ -21,7 +21,7 @@ pub struct KeyOptions {
 #[derive(Debug, Clone, Args)]
 pub struct WatchOptions {
     /// Serve metrics for Prometheus at http://ADDR/metrics
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     pub metrics: Option<SocketAddr>,
     /// Write a trace of everything to this file; `faircast report FILE` makes a page of it
     #[arg(long, value_name = "FILE")]
@@ -35,6 +35,36 @@ pub struct WatchOptions {
     /// Write the log to standard error as JSON; FAIRCAST_LOG=debug chooses what is logged
     #[arg(long)]
     pub log_json: bool,
+}
+
+/// Reads a multicast group and a port.
+pub(super) fn group(text: &str) -> Result<SocketAddr, String> {
+    let expected = "expected a group and a port, such as 239.192.7.1:7500 or [ff15::7:1]:7500";
+    match text.parse::<SocketAddr>() {
+        Ok(group) if !group.ip().is_multicast() => Err(format!(
+            "{} is not a multicast address (IPv4: 224.0.0.0/4, IPv6: ff00::/8); {expected}; hosts \
+             are reached one by one with send --to and recv --listen",
+            group.ip()
+        )),
+        Ok(group) if group.port() > 0 => Ok(group),
+        _ => Err(expected.to_string()),
+    }
+}
+
+/// Reads an address of this host and a port.
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    let address = text.parse::<SocketAddr>().ok().filter(|address| address.port() > 0);
+    address.ok_or_else(|| {
+        "expected an address and a port, such as 127.0.0.1:9464 or [::1]:9464".to_string()
+    })
+}
+
+/// Reads how long a silence is too long. Both ends speak about once a second.
+pub(super) fn silence(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        time if time < Duration::from_secs(1) => Err("expected 1 s or more".to_string()),
+        time => Ok(time),
+    }
 }
 
 /// Reads a duration, such as 30s.
@@ -56,6 +86,12 @@ pub(super) fn bytes(text: &str) -> Result<Bytes, String> {
         Ok(count) => Ok(Bytes::new(count)),
         Err(_) => quantity(text),
     }
+}
+
+/// Reads a number of receivers.
+pub(super) fn receivers(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (1..=65_536).contains(number));
+    number.ok_or_else(|| "expected a whole number from 1 to 65536".to_string())
 }
 
 fn quantity<Q: Quantity>(text: &str) -> Result<Q, String> {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args};
 use faircast_base::Duration;
 
-use super::live::{KeyOptions, WatchOptions, duration};
+use super::live::{KeyOptions, WatchOptions, address, group, silence};
 
 /// Arguments of `faircast recv`.
 #[derive(Debug, Args)]
@@ -26,25 +26,25 @@ Exit status: 0 done or ended by Ctrl-C between objects, 1 an object could not be
 2 the arguments are wrong.")]
 pub struct RecvArgs {
     /// The multicast group and port to hear, IPv4 or IPv6
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "GROUP:PORT", value_parser = group)]
     pub group: Option<SocketAddr>,
     /// The address and port to hear, for senders that send to each receiver
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     pub listen: Option<SocketAddr>,
     /// The folder to put files into; made where it does not exist
     #[arg(long, value_name = "DIR")]
     pub into: PathBuf,
     /// The interface to hear on, by name or address; the system's routes choose where none is given
-    #[arg(long, value_name = "IF")]
+    #[arg(long, value_name = "IF", conflicts_with = "listen")]
     pub interface: Option<String>,
-    /// Hear this sender alone; groups in 232.0.0.0/8 and ff3x::/32 need it
+    /// Hear this sender alone, by its address; groups in 232.0.0.0/8 and ff3x::/32 need it
     #[arg(long, value_name = "SOURCE", conflicts_with = "listen")]
     pub from: Option<IpAddr>,
-    /// End after one object
+    /// End after one object: all that one `faircast send` sends
     #[arg(long)]
     pub once: bool,
     /// Fail once no sender was heard, or no network was there, for so long
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = silence)]
     pub give_up: Option<Duration>,
     /// Replace files that are there and differ
     #[arg(long)]
@@ -83,6 +83,13 @@ mod tests {
             (&["--group", "239.1.2.3:1"], "--into"),
             (&["--group", "239.1.2.3:1", "--listen", "0.0.0.0:1", "--into", "d"], "cannot be used"),
             (&["--listen", "0.0.0.0:1", "--from", "10.0.0.1", "--into", "d"], "cannot be used"),
+            (&["--listen", "0.0.0.0:1", "--interface", "lo", "--into", "d"], "cannot be used"),
+            (&["--listen", "0.0.0.0:0", "--into", "d"], "an address and a port, such as"),
+            (&["--listen", "7500", "--into", "d"], "an address and a port, such as"),
+            (&["--group", "10.0.0.1:1", "--into", "d"], "recv --listen"),
+            (&["--group", "239.1.2.3:1", "--from", "h", "--into", "d"], "--from"),
+            (&["--group", "239.1.2.3:1", "--into", "d", "--give-up", "9ms"], "1 s or more"),
+            (&["--group", "239.1.2.3:1", "--into", "d", "--give-up", "9"], "no unit"),
             (&["--group", "239.1.2.3:1", "--into", "d", "--give-up", "soon"], "--give-up"),
         ] {
             let error = Args::try_parse_from(["faircast", "recv"].iter().chain(words)).unwrap_err();

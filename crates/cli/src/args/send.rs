@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args};
 use faircast_base::{Bitrate, Bytes, Duration};
 
-use super::live::{KeyOptions, WatchOptions, bytes, duration, rate};
+use super::live::{KeyOptions, WatchOptions, bytes, duration, group, rate, receivers, silence};
 
 /// Arguments of `faircast send`.
 #[derive(Debug, Args)]
@@ -28,13 +28,13 @@ pub struct SendArgs {
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
     /// The multicast group and port to send to, IPv4 or IPv6
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "GROUP:PORT", value_parser = group)]
     pub group: Option<SocketAddr>,
     /// Receivers to send to one by one, where there is no multicast
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1..)]
     pub to: Vec<String>,
     /// The interface to send by, by name or address; the system's routes choose where none is given
-    #[arg(long, value_name = "IF")]
+    #[arg(long, value_name = "IF", conflicts_with = "to")]
     pub interface: Option<String>,
     /// How the rate is chosen; `faircast schemes` lists them
     #[arg(long, value_name = "NAME", default_value = "pgmcc")]
@@ -42,15 +42,15 @@ pub struct SendArgs {
     /// A setting of the scheme; may be repeated; `faircast schemes NAME` lists them
     #[arg(long = "option", alias = "options", value_name = "KEY=VALUE")]
     pub options: Vec<String>,
-    /// Never send faster than this
+    /// Never send faster than this, such as 100Mbit/s
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub rate_max: Option<Bitrate>,
     /// Send at least this fast, fair or not, for paths where loss means no congestion
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub rate_min: Option<Bitrate>,
-    /// Begin once so many receivers are there
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub wait_for: u32,
+    /// Begin once so many receivers are there [default: 1, and with --to all of them]
+    #[arg(long, value_name = "N", value_parser = receivers)]
+    pub wait_for: Option<u32>,
     /// Begin once the receivers named in this file are there, one name a line; all of them must
     /// finish. Others are served too
     #[arg(long, value_name = "FILE", conflicts_with = "wait_for")]
@@ -59,13 +59,14 @@ pub struct SendArgs {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub start_after: Option<Duration>,
     /// Count a receiver as lost once it was silent for so long
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = silence)]
     pub give_up: Duration,
     /// What to do about slow receivers: `wait` for them, or `drop-below RATE`: serve who would hold
     /// the group below this rate after the others
     #[arg(long, value_name = "WHAT", default_value = "wait", value_parser = slow)]
     pub slow: Slow,
-    /// Repair with parity: `auto` where it pays, `off`, or `RATIO` from 0 to 1 of it unasked
+    /// Repair with parity: `auto` where it pays, `off`, or a number such as 0.1: so much of it for
+    /// each packet of content, before anybody asks
     #[arg(long, value_name = "WHAT", default_value = "auto", value_parser = fec)]
     pub fec: FecChoice,
     /// Routers that packets may pass: 1 keeps them in this network
@@ -140,7 +141,7 @@ mod tests {
     fn defaults_are_those_of_a_small_network() {
         let args = parse(&["a", "b", "--group", "239.1.2.3:7500"]).unwrap();
         assert_eq!(args.paths.len(), 2);
-        assert_eq!((args.ttl, args.wait_for, args.mtu), (1, 1, Bytes::new(1500)));
+        assert_eq!((args.ttl, args.wait_for, args.mtu), (1, None, Bytes::new(1500)));
         assert_eq!((args.slow, args.fec), (Slow::Wait, FecChoice::Auto));
         assert_eq!(args.give_up, Duration::from_secs(30));
     }
@@ -159,7 +160,21 @@ mod tests {
         for (words, want) in [
             (&["--group", "239.1.2.3:7500"][..], "<PATH>"),
             (&["a"], "--group"),
-            (&["a", "--group", "239.1.2.3"], "239.1.2.3"),
+            (&["a", "--group", "239.1.2.3"], "such as 239.192.7.1:7500"),
+            (&["a", "--group", "239.1.2.3:0"], "such as 239.192.7.1:7500"),
+            (&["a", "--group", "host:7500"], "such as 239.192.7.1:7500"),
+            (&["a", "--group", "10.0.0.1:7500"], "send --to"),
+            (&["a", "--to", "10.0.0.1:7500", "--interface", "lo"], "cannot be used with"),
+            (&["a", "--group", "239.1.2.3:1", "--wait-for", "x"], "from 1 to 65536"),
+            (&["a", "--group", "239.1.2.3:1", "--wait-for", "0"], "from 1 to 65536"),
+            (&["a", "--group", "239.1.2.3:1", "--give-up", "0s"], "1 s or more"),
+            (&["a", "--group", "239.1.2.3:1", "--metrics", "9464"], "such as 127.0.0.1:9464"),
+            (&["a", "--group", "239.1.2.3:1", "--mtu", "big"], "a size"),
+            (&["a", "--group", "239.1.2.3:1", "--start-after", "5"], "no unit"),
+            (
+                &["a", "--group", "239.1.2.3:1", "--wait-for", "2", "--receivers", "f"],
+                "cannot be used with",
+            ),
             (&["a", "--group", "239.1.2.3:1", "--to", "a:1"], "cannot be used with"),
             (&["a", "--group", "239.1.2.3:1", "--slow", "drop"], "'drop-below 1 Mbit/s'"),
             (&["a", "--group", "239.1.2.3:1", "--fec", "2"], "above 0 and at most 1"),

@@ -1,19 +1,35 @@
 //! Rates from counters that are looked at now and then.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// How fast a counter grows, smoothed over a few seconds.
-#[derive(Debug, Default)]
+use super::words::time;
+
+/// How fast a counter grows, smoothed over some seconds.
+#[derive(Debug)]
 pub(crate) struct Meter {
+    smooth_s: f64,
     last: Option<(Instant, u64)>,
+    /// When it last grew.
+    grown: Option<Instant>,
     per_s: Option<f64>,
+    seen_s: f64,
 }
 
 impl Meter {
+    /// For what is fast now.
+    pub(crate) const fn of_now() -> Self {
+        Self { smooth_s: 2.0, last: None, grown: None, per_s: None, seen_s: 0.0 }
+    }
+
+    /// For how long something will take, which should not jump.
+    pub(crate) const fn of_late() -> Self {
+        Self { smooth_s: 10.0, ..Self::of_now() }
+    }
+
     /// The counter stands at `count` now.
     pub(crate) fn observe(&mut self, now: Instant, count: u64) {
         let Some((then, before)) = self.last else {
-            self.last = Some((now, count));
+            (self.last, self.grown) = (Some((now, count)), Some(now));
             return;
         };
         let passed = now.duration_since(then).as_secs_f64();
@@ -21,9 +37,24 @@ impl Meter {
             return;
         }
         self.last = Some((now, count));
+        if count > before {
+            self.grown = Some(now);
+        }
         let rate = count.saturating_sub(before) as f64 / passed;
-        let weight = (passed / SMOOTH_S).min(1.0);
+        // A plain mean at first.
+        self.seen_s += passed;
+        let weight = (passed / self.smooth_s.min(self.seen_s)).min(1.0);
         self.per_s = Some(self.per_s.map_or(rate, |old| old + weight * (rate - old)));
+    }
+
+    /// How long it takes until it has grown by `missing`: nothing where that is not known.
+    pub(crate) fn left(&self, now: Instant, missing: u64, patience: Duration) -> Option<Left> {
+        let still = self.grown.is_some_and(|grown| now.duration_since(grown) > patience);
+        if still && missing > 0 {
+            return Some(Left::Stalled);
+        }
+        let seconds = missing as f64 / self.per_s();
+        seconds.is_finite().then(|| Left::Time(faircast_base::Duration::from_secs_f64(seconds)))
     }
 
     /// How much it grows in a second; zero before it is known.
@@ -32,22 +63,70 @@ impl Meter {
     }
 }
 
+/// How long something will take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Left {
+    /// So long.
+    Time(faircast_base::Duration),
+    /// Nobody knows: nothing has moved for a while.
+    Stalled,
+}
+
+impl Left {
+    /// In words.
+    pub(crate) fn words(self) -> String {
+        match self {
+            Self::Time(left) => format!("{} left", time(left)),
+            Self::Stalled => "stalled".to_string(),
+        }
+    }
+
+    /// For programs.
+    pub(crate) fn seconds(self) -> Option<f64> {
+        match self {
+            Self::Time(left) => Some(left.as_secs_f64()),
+            Self::Stalled => None,
+        }
+    }
+}
+
 const STEP_S: f64 = 0.2;
-const SMOOTH_S: f64 = 2.0;
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
     fn a_steady_counter_has_its_rate() {
         let start = Instant::now();
-        let mut meter = Meter::default();
+        let mut meter = Meter::of_now();
         for step in 0..100u64 {
             meter.observe(start + Duration::from_millis(100 * step), step * 50);
         }
         assert!((meter.per_s() - 500.0).abs() < 1.0, "{}", meter.per_s());
+    }
+
+    #[test]
+    fn what_does_not_move_is_stalled_and_has_no_absurd_end() {
+        let (start, patience) = (Instant::now(), Duration::from_secs(5));
+        let mut meter = Meter::of_late();
+        let at = |s: u64| start + Duration::from_secs(s);
+        assert_eq!(meter.left(at(0), 1000, patience), None);
+        for s in 0..=10 {
+            meter.observe(at(s), s * 100);
+        }
+        let Some(Left::Time(left)) = meter.left(at(10), 1000, patience) else { panic!() };
+        assert!((left.as_secs_f64() - 10.0).abs() < 0.1, "{left}");
+        for s in 11..60 {
+            meter.observe(at(s), 1000);
+            let left = meter.left(at(s), 1000, patience).unwrap();
+            match left {
+                Left::Time(left) => assert!(s <= 15 && left.as_secs_f64() < 20.0, "{s}: {left}"),
+                Left::Stalled => assert!(s > 15, "{s}"),
+            }
+        }
+        assert_eq!(meter.left(at(60), 0, patience).unwrap().words(), "0.0 s left");
+        meter.observe(at(60), 1100);
+        assert!(matches!(meter.left(at(60), 1000, patience), Some(Left::Time(_))), "it goes on");
     }
 }

@@ -1,7 +1,7 @@
 //! Metrics for Prometheus, over a very small HTTP server.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,17 +19,27 @@ use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
+use crate::args::WatchOptions;
 use crate::error::Failure;
 
-/// Serves `GET /metrics` at `address` for as long as the runtime lives: what `fill` puts into a
-/// registry, at each request anew.
-pub(crate) async fn serve(
-    address: SocketAddr,
-    fill: impl Fn(&mut Registry) + Send + Sync + 'static,
-) -> Result<(), Failure> {
+/// The place at which metrics are asked for, where they are.
+pub(crate) async fn listen(watch: &WatchOptions) -> Result<Option<TcpListener>, Failure> {
+    let Some(address) = watch.metrics else { return Ok(None) };
     let listener = TcpListener::bind(address).await.map_err(|error| {
-        Failure::Work(format!("--metrics {address}: {error}; expected an address and a free port"))
+        let text = format!(
+            "--metrics {address}: {error}; expected an address of this host and a free port"
+        );
+        match error.kind() {
+            ErrorKind::AddrNotAvailable => Failure::Usage(text),
+            _ => Failure::Work(text),
+        }
     })?;
+    Ok(Some(listener))
+}
+
+/// Serves `GET /metrics` for as long as the runtime lives: what `fill` puts into a registry, at each
+/// request anew.
+pub(crate) fn serve(listener: TcpListener, fill: impl Fn(&mut Registry) + Send + Sync + 'static) {
     let (fill, free) = (Arc::new(fill), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
     tokio::spawn(async move {
         loop {
@@ -56,7 +66,6 @@ pub(crate) async fn serve(
             });
         }
     });
-    Ok(())
 }
 
 fn answer(request: &Request<Incoming>, fill: &dyn Fn(&mut Registry)) -> Response<Full<Bytes>> {

@@ -43,6 +43,11 @@ pub(crate) fn read_key(options: &KeyOptions) -> Result<Option<GroupKey>, Failure
         GroupKey::read(path, exposure(options.key_exposed)).map_err(|error| {
             let advice = match error {
                 faircast::KeyError::Exposed { .. } => "; --key-exposed takes it all the same",
+                faircast::KeyError::File { ref source, .. }
+                    if source.kind() == io::ErrorKind::NotFound =>
+                {
+                    "; expected a file that `faircast key new` has made"
+                }
                 _ => "",
             };
             Failure::Usage(format!("--key {error}{advice}"))
@@ -69,6 +74,13 @@ pub(crate) fn resolve(host: &str) -> Result<SocketAddr, Failure> {
     })?;
     // IPv4 first, since all of a list must be of one family.
     let mut all: Vec<SocketAddr> = found.collect();
+    let wrong = |what: &str| Err(Failure::Usage(format!("--to {host}: {what}")));
+    if all.iter().any(|address| address.ip().is_multicast()) {
+        return wrong("is a multicast group; use --group");
+    }
+    if all.iter().any(|address| address.port() == 0) {
+        return wrong("expected the port that `recv --listen` has, such as 10.0.0.2:7500");
+    }
     all.sort_by_key(|address| !address.is_ipv4());
     let first = all.first().copied();
     first.ok_or_else(|| Failure::Usage(format!("--to {host}: has no address")))
@@ -98,8 +110,8 @@ fn option_value(text: &str) -> OptionValue {
     }
 }
 
-/// What the library says, with what to do about it here.
-pub(crate) fn failure(error: Error) -> Failure {
+/// What the library says, with what to do about it here; `multicast` is what was tried.
+pub(crate) fn failure(error: Error, multicast: bool) -> Failure {
     let text = error.to_string();
     match &error {
         Error::Net(net) => match net {
@@ -115,6 +127,9 @@ pub(crate) fn failure(error: Error) -> Failure {
                 io::ErrorKind::PermissionDenied => Failure::Work(format!(
                     "{text}; a firewall or a sandbox forbids it, or the port needs root: choose one \
                      above 1023"
+                )),
+                _ if no_route(error) && !multicast => Failure::Work(format!(
+                    "{text}; no route leads there: look at `ip route`, or give other addresses"
                 )),
                 _ if no_route(error) => Failure::Work(format!(
                     "{text}; no route leads there: name the network with --interface, or add a \

@@ -50,6 +50,13 @@ impl Output {
         }
     }
 
+    /// What is waited for, where there is a place for it.
+    pub(crate) fn waiting(&self, text: impl FnOnce() -> String) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(text());
+        }
+    }
+
     /// Something is wrong that does not end the work.
     pub(crate) fn warn(&self, text: &str) -> Result<(), Failure> {
         match (self.mode, &self.bar) {

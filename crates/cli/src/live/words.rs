@@ -22,8 +22,15 @@ pub(crate) fn time(time: Duration) -> String {
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
         (0, 0, s) => format!("{s} s"),
         (0, m, s) => format!("{m}:{s:02} min"),
-        (h, m, _) => format!("{h}:{m:02} h"),
+        (h, m, _) if h < 100 => format!("{h}:{m:02} h"),
+        (h, ..) => format!("{} days", h / 24),
     }
+}
+
+/// A number of things: `1 file`, `20 files`.
+pub(crate) fn count(number: impl Into<u64>, thing: &str) -> String {
+    let number = number.into();
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
 /// A share in per cent.
@@ -68,6 +75,11 @@ mod tests {
     }
 
     #[test]
+    fn one_is_not_many() {
+        assert_eq!([0_u64, 1, 2].map(|n| count(n, "file")), ["0 files", "1 file", "2 files"]);
+    }
+
+    #[test]
     fn times_are_as_exact_as_they_are_short() {
         for (ms, want) in [
             (0, "0.0 s"),
@@ -75,6 +87,7 @@ mod tests {
             (59_400, "59 s"),
             (61_000, "1:01 min"),
             (3_725_000, "1:02 h"),
+            (1_000_000_000, "11 days"),
         ] {
             assert_eq!(time(Duration::from_millis(ms)), want);
         }

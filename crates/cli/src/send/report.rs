@@ -1,5 +1,6 @@
 //! What remains of a transfer: the table at its end, the same for programs, metrics.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use faircast::{Member, MemberState, SendStatus};
@@ -8,19 +9,20 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
 use crate::live::metrics::{counter, gauge, traffic};
-use crate::live::words::{bytes, hex, percent, rate, time};
+use crate::live::words::{bytes, count, hex, percent, rate, time};
 
 /// Who has everything, and who has not and why.
 pub(super) fn summary_text(status: &SendStatus) -> String {
     let mut rows = vec![["receiver", "", "has", "time", "rate", "loss", ""].map(String::from)];
+    let labels = Labels::new(&status.members);
     for member in &status.members {
         let took = took(status, member);
         rows.push([
-            member.label(),
+            labels.of(member),
             word(member.state).to_string(),
             bytes(member.bytes),
             took.map(time).unwrap_or_default(),
-            took.map(|took| rate(speed(member.bytes, took))).unwrap_or_default(),
+            speed(member, took).map(rate).unwrap_or_default(),
             percent(member.loss),
             member.reason.clone(),
         ]);
@@ -30,17 +32,20 @@ pub(super) fn summary_text(status: &SendStatus) -> String {
         (row[0], row[1]) = (name.clone(), "never came".to_string());
         rows.push(row);
     }
-    let mut text = if rows.len() > 1 { table(&rows) } else { "nobody came\n".to_string() };
-    let sent = status.traffic.sent.bytes;
+    if rows.len() == 1 {
+        return "nobody came\n".to_string();
+    }
+    let mut text = table(&rows);
     let _ = writeln!(
         text,
-        "\n{} of {} receivers have all {}; {} were sent, {} packets of it repairs and {} parity",
+        "\n{} of {} {} all {}. {} were sent, with {} and {}.",
         status.done(),
-        status.members.len() + status.missing.len(),
+        count((status.members.len() + status.missing.len()) as u64, "receiver"),
+        if status.done() == 1 { "has" } else { "have" },
         bytes(status.bytes_total),
-        bytes(sent),
-        status.repairs,
-        status.parity,
+        bytes(status.traffic.sent.bytes),
+        count(status.repairs, "repair packet"),
+        count(status.parity, "parity packet"),
     );
     text
 }
@@ -55,7 +60,7 @@ pub(super) fn summary_json(
         let mut value = member_json(member);
         let took = took(status, member);
         value["took_seconds"] = json!(took.map(Duration::as_secs_f64));
-        value["rate_bits_per_s"] = json!(took.map(|took| speed(member.bytes, took)));
+        value["rate_bits_per_s"] = json!(speed(member, took));
         value
     });
     json!({
@@ -84,6 +89,7 @@ pub(super) fn member_json(member: &Member) -> Value {
         "address": member.address.map(|address| address.to_string()),
         "state": word(member.state),
         "bytes": member.bytes,
+        "bytes_found": member.found,
         "loss": member.loss,
         "reason": member.reason,
         "waited_for": member.expected,
@@ -92,17 +98,17 @@ pub(super) fn member_json(member: &Member) -> Value {
 
 /// Everything for Prometheus.
 pub(super) fn metrics(registry: &mut Registry, status: &SendStatus) {
-    let count = |state: MemberState| {
+    let number = |state: MemberState| {
         status.members.iter().filter(|member| member.state == state).count() as f64
     };
     for (name, help, value) in [
         ("content_bytes", "Bytes of content in all", status.bytes_total as f64),
         ("content_least_bytes", "The least that a served receiver has", status.bytes_least as f64),
         ("receivers", "Receivers that were heard", status.members.len() as f64),
-        ("receivers_done", "Receivers that have everything", count(MemberState::Done)),
-        ("receivers_failed", "Receivers that cannot go on", count(MemberState::Failed)),
-        ("receivers_lost", "Receivers that fell silent", count(MemberState::Lost)),
-        ("receivers_deferred", "Receivers that are served later", count(MemberState::Deferred)),
+        ("receivers_done", "Receivers that have everything", number(MemberState::Done)),
+        ("receivers_failed", "Receivers that cannot go on", number(MemberState::Failed)),
+        ("receivers_lost", "Receivers that fell silent", number(MemberState::Lost)),
+        ("receivers_deferred", "Receivers that are served later", number(MemberState::Deferred)),
         (
             "rate_bits_per_second",
             "Payload that the scheme allows",
@@ -138,8 +144,29 @@ fn took(status: &SendStatus, member: &Member) -> Option<Duration> {
     Some(member.done?.saturating_sub(begun))
 }
 
-fn speed(bytes: u64, took: Duration) -> f64 {
-    bytes as f64 * 8.0 / took.as_secs_f64().max(0.001)
+/// How fast it got what it had not before; `None` where it had everything.
+fn speed(member: &Member, took: Option<Duration>) -> Option<f64> {
+    let got = member.bytes.saturating_sub(member.found);
+    let took = took.filter(|took| got > 0 && *took > Duration::ZERO)?;
+    Some(got as f64 * 8.0 / took.as_secs_f64())
+}
+
+/// What each receiver is called: by its name, and where several have the same, with its address.
+pub(super) struct Labels(BTreeSet<String>);
+
+impl Labels {
+    pub(super) fn new(members: &[Member]) -> Self {
+        let mut seen = BTreeSet::new();
+        let again = members.iter().filter(|member| !seen.insert(&*member.name));
+        Self(again.map(|member| member.name.clone()).collect())
+    }
+
+    pub(super) fn of(&self, member: &Member) -> String {
+        match member.address.filter(|_| self.0.contains(&member.name) && !member.name.is_empty()) {
+            Some(address) => format!("{} ({address})", member.name),
+            None => member.label(),
+        }
+    }
 }
 
 fn word(state: MemberState) -> &'static str {

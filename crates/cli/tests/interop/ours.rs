@@ -150,7 +150,7 @@ fn pgmcc() -> PgmccConfig {
         // The draft's growth, which libpgm has too, in bursts whose edges can be told apart.
         slow_start_threshold: 4.0,
         slow_start: SlowStart::Limited,
-        spread: 0.0,
+        spread: false,
         // A machine that is busy with other things must not look like a path that has failed.
         timeout_min: Duration::from_secs(5),
         ..PgmccConfig::profile(Profile::Improved)

@@ -43,7 +43,7 @@ fn file(folder: &Path, bytes: usize) -> std::path::PathBuf {
 
 fn assert_received(receiver: &Ended, into: &str, sent: &Path) {
     assert_eq!(receiver.code, Some(0), "{into}: {}{}", receiver.out, receiver.err);
-    event(&events(&receiver.out), "complete");
+    event(&events("recv", &receiver.out), "complete");
     assert_eq!(digest(&Path::new(into).join("file")), digest(sent), "{into}");
 }
 
@@ -106,7 +106,7 @@ fn receivers_that_join_every_second_all_get_all() {
     }
     let sender = sender.end();
     assert_eq!(sender.code, Some(0), "{}{}", sender.out, sender.err);
-    let told = events(&sender.out);
+    let told = events("send", &sender.out);
     let summary = event(&told, "summary");
     assert_eq!(summary["receivers"].as_array().unwrap().len(), intos.len());
     // The last one came when the first had most of it: one more round is what all of them cost.
@@ -173,14 +173,14 @@ fn a_disk_that_fills_up_ends_it_for_one_and_is_told_at_both_ends() {
     assert_eq!(filled.kind(), std::io::ErrorKind::StorageFull);
     let two = two.end();
     assert_eq!(two.code, Some(1), "{}{}", two.out, two.err);
-    let told = events(&two.out);
+    let told = events("recv", &two.out);
     let reason = event(&told, "failed")["reason"].as_str().unwrap();
     assert!(reason.contains("No space left"), "{reason}");
     assert!(!Path::new(&full).join("file").exists());
     assert_received(&one.end(), &a, &sent);
     let sender = sender.end();
     assert_eq!(sender.code, Some(1), "one that was waited for has not got it: {}", sender.out);
-    let told = events(&sender.out);
+    let told = events("send", &sender.out);
     let members = event(&told, "summary")["receivers"].as_array().unwrap();
     let state = |name: &str| members.iter().find(|member| member["name"] == name).unwrap();
     assert_eq!((&state("a")["state"], &state("full")["state"]), (&"done".into(), &"failed".into()));
@@ -259,7 +259,7 @@ fn who_would_hold_the_group_below_the_rate_is_told_and_served_after_the_others()
     }
     let sender = sender.end();
     assert_eq!(sender.code, Some(0), "{}{}", sender.out, sender.err);
-    let told = events(&sender.out);
+    let told = events("send", &sender.out);
     let deferred: Vec<&Value> = told.iter().filter(|event| event["event"] == "deferred").collect();
     assert!(!deferred.is_empty(), "{}", sender.out);
     assert!(deferred.iter().all(|event| event["name"] == "slow"), "{deferred:?}");

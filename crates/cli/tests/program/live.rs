@@ -1,15 +1,18 @@
 //! `send`, `recv` and `key` over the loopback interface: separate processes, as users have them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Child;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 
 use super::*;
 
 /// A running program, killed where a test ends before it does.
 pub(super) struct Running {
     child: Option<Child>,
+    /// Read all the time: a program whose pipe is full waits.
     said: Option<[std::thread::JoinHandle<String>; 2]>,
 }
 
@@ -38,20 +41,22 @@ impl Running {
     }
 
     pub(super) fn end_within(mut self, limit_s: u64) -> Ended {
-        let mut child = self.child.take().unwrap();
-        let [out, err] = self.said.take().unwrap();
+        let (mut child, said) = (self.child.take().unwrap(), self.said.take().unwrap());
         let started = Instant::now();
-        let status = loop {
+        let code = loop {
             match child.try_wait().unwrap() {
-                Some(status) => break status,
+                Some(status) => break Some(status.code()),
                 None if started.elapsed() > Duration::from_secs(limit_s) => {
                     child.kill().unwrap();
-                    panic!("it still runs: {}{}", out.join().unwrap(), err.join().unwrap());
+                    child.wait().unwrap();
+                    break None;
                 }
                 None => std::thread::sleep(Duration::from_millis(5)),
             }
         };
-        Ended { code: status.code(), out: out.join().unwrap(), err: err.join().unwrap() }
+        let [out, err] = said.map(|said| said.join().unwrap());
+        let code = code.unwrap_or_else(|| panic!("after {limit_s} s it still ran: {out}{err}"));
+        Ended { code, out, err }
     }
 }
 
@@ -87,11 +92,49 @@ pub(super) fn digest(path: &Path) -> String {
     String::from_utf8(said.stdout).unwrap()[..64].to_string()
 }
 
-pub(super) fn events(out: &str) -> Vec<serde_json::Value> {
-    out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+/// What `send` or `recv` told with `--json`: each event is in docs/live.md, with the very fields.
+pub(super) fn events(verb: &str, out: &str) -> Vec<Value> {
+    let documented = documented(verb);
+    let parsed = out.lines().map(|line| {
+        let event: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        let name = event["event"].as_str().unwrap();
+        let fields = documented.get(name).unwrap_or_else(|| panic!("{verb}: {name} is nowhere"));
+        let got: BTreeSet<String> = event.as_object().unwrap().keys().cloned().collect();
+        assert!(got.iter().all(|field| field == "event" || fields.contains(field)), "{line}");
+        event
+    });
+    parsed.collect()
 }
 
-pub(super) fn event<'a>(events: &'a [serde_json::Value], name: &str) -> &'a serde_json::Value {
+/// The fields of the events of `verb`, by their names, as docs/live.md has them.
+fn documented(verb: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let page = std::fs::read_to_string(root().join("docs/live.md")).unwrap();
+    let words = |text: &str| -> Vec<String> {
+        text.split('`').skip(1).step_by(2).map(ToString::to_string).collect()
+    };
+    let own = |what: &str| {
+        let start = page.find(&format!("{what} has `")).unwrap();
+        words(page[start..].split("\n\n").next().unwrap())
+    };
+    let mut all = BTreeMap::new();
+    let table = page.split(&format!("| from `{verb}`")).nth(1).unwrap();
+    for row in table.lines().skip(2).take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = row.split('|').collect();
+        let mut fields: BTreeSet<String> = words(cells[3]).into_iter().collect();
+        for (said, what) in [("of a receiver", "A receiver"), ("of an object", "An object")] {
+            if cells[3].contains(said) {
+                fields.extend(own(what));
+            }
+        }
+        for name in words(cells[1]) {
+            all.insert(name, fields.clone());
+        }
+    }
+    assert!(all.len() > 5, "{all:?}");
+    all
+}
+
+pub(super) fn event<'a>(events: &'a [Value], name: &str) -> &'a Value {
     let found = events.iter().find(|event| event["event"] == name);
     found.unwrap_or_else(|| panic!("no {name} in {events:?}"))
 }
@@ -119,7 +162,7 @@ fn a_tree_gets_to_two_receivers_with_a_key_and_the_second_time_it_is_there_alrea
         let own = ["send", &text_of(&tree), "--wait-for", "2", "--json"];
         let sent = Running::start(&[&own[..], &common].concat()).end();
         assert_eq!((sent.code, sent.err.as_str()), (Some(0), ""), "{}", sent.out);
-        let told = events(&sent.out);
+        let told = events("send", &sent.out);
         let summary = event(&told, "summary");
         assert_eq!(summary["ok"], true);
         assert_eq!(summary["receivers"].as_array().unwrap().len(), 2);
@@ -129,7 +172,7 @@ fn a_tree_gets_to_two_receivers_with_a_key_and_the_second_time_it_is_there_alrea
         for receiver in receivers {
             let received = receiver.end();
             assert_eq!((received.code, received.err.as_str()), (Some(0), ""), "{}", received.out);
-            let told = events(&received.out);
+            let told = events("recv", &received.out);
             let large = told.iter().find(|event| {
                 event["event"] == "file" && event["path"].as_str().unwrap().ends_with("large")
             });
@@ -163,14 +206,123 @@ fn a_receiver_that_was_killed_goes_on_where_it_was() {
     assert!(!into.join("file").exists(), "it is not there before it is whole");
     let second = Running::start(&[&own[..], &common].concat()).end();
     assert_eq!(second.code, Some(0), "{}{}", second.out, second.err);
-    let told = events(&second.out);
+    let told = events("recv", &second.out);
     let found = event(&told, "complete")["bytes_found"].as_u64().unwrap();
     assert!(found >= 1 << 20, "{found} bytes were there from the first run");
     assert_eq!(digest(&into.join("file")), digest(&file));
     let sent = sender.end();
-    let told = events(&sent.out);
+    let told = events("send", &sent.out);
     let summary = event(&told, "summary");
     assert_eq!(summary["bytes_total"], 8_000_000, "{summary}");
+}
+
+#[test]
+fn a_sender_that_was_killed_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, noise(8_000_000)).unwrap();
+    let into = folder.path().join("in");
+    let group = group();
+    let common = ["--group", &group, "--interface", "lo", "--json"];
+    let own = ["recv", "--into", &text_of(&into), "--once", "--name", "r"];
+    let receiver = Running::start(&[&own[..], &common].concat());
+    let send = ["send", &text_of(&file), "--rate-max", "16Mbit/s"];
+    let first = Running::start(&[&send[..], &common].concat());
+    std::thread::sleep(Duration::from_millis(2500));
+    first.signal(Signal::SIGKILL);
+    first.end();
+    // At once, while the receiver takes the first for no more than slow.
+    let sent = Running::start(&[&send[..], &common].concat()).end();
+    assert_eq!(sent.code, Some(0), "{}{}", sent.out, sent.err);
+    let received = receiver.end();
+    assert_eq!(received.code, Some(0), "{}{}", received.out, received.err);
+    let told = events("recv", &received.out);
+    event(&told, "gone");
+    let found = event(&told, "complete")["bytes_found"].as_u64().unwrap();
+    assert!(found >= 1 << 20, "{found} bytes were there from the first run");
+    assert_eq!(digest(&into.join("file")), digest(&file));
+    let bytes = event(&events("send", &sent.out), "summary")["bytes_sent"].as_u64().unwrap();
+    assert!(bytes < 8_500_000 - found, "{bytes} bytes were sent though {found} were there");
+}
+
+/// What a server says to `GET path`, and its head.
+fn get(address: &str, method: &str, path: &str) -> (String, String) {
+    use std::io::Write as _;
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_string(), body.to_string())
+}
+
+/// The values of a text in the format of OpenMetrics 1.0, without labels: every family has one HELP
+/// and one TYPE before its value, counters end in `_total`, and the end is said.
+fn openmetrics(text: &str) -> BTreeMap<String, f64> {
+    let mut values = BTreeMap::new();
+    let (body, end) = text.split_at(text.len() - "# EOF\n".len());
+    assert_eq!(end, "# EOF\n");
+    for family in body.lines().collect::<Vec<_>>().chunks(3) {
+        let [help, kind, sample] = family else { panic!("{family:?}") };
+        let name = help.strip_prefix("# HELP ").unwrap().split(' ').next().unwrap();
+        let sort = kind.strip_prefix(&format!("# TYPE {name} ")).unwrap();
+        let (full, value) = sample.split_once(' ').unwrap();
+        let suffix = match sort {
+            "counter" => "_total",
+            "gauge" => "",
+            other => panic!("{other}"),
+        };
+        assert_eq!(full, format!("{name}{suffix}"));
+        let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        assert!(name.starts_with("faircast_") && name.chars().all(allowed), "{name}");
+        let old = values.insert(full.to_string(), value.parse().unwrap());
+        assert_eq!(old, None, "{full} comes twice");
+    }
+    values
+}
+
+#[test]
+fn metrics_can_be_read_by_prometheus_while_it_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, noise(6_000_000)).unwrap();
+    let group = group();
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let [at_sender, at_receiver] = [free(), free()].map(|address| address.to_string());
+    let common = ["--group", &group, "--interface", "lo", "--json"];
+    let own = ["recv", "--into", &text_of(&folder.path().join("in")), "--once", "--metrics"];
+    let receiver = Running::start(&[&own[..], &[&at_receiver], &common].concat());
+    let own = ["send", &text_of(&file), "--rate-max", "8Mbit/s", "--metrics"];
+    let sender = Running::start(&[&own[..], &[&at_sender], &common].concat());
+    std::thread::sleep(Duration::from_secs(3));
+    let mut all = Vec::new();
+    for address in [&at_sender, &at_receiver] {
+        let (head, body) = get(address, "GET", "/metrics");
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        assert!(head.contains("application/openmetrics-text; version=1.0.0"), "{head}");
+        all.push(openmetrics(&body));
+        assert!(get(address, "GET", "/").0.starts_with("HTTP/1.1 404"));
+        assert!(get(address, "POST", "/metrics").0.starts_with("HTTP/1.1 405"));
+    }
+    let [sent, received] = &all[..] else { panic!() };
+    assert_eq!((sent["faircast_receivers"], sent["faircast_content_bytes"]), (1.0, 6e6));
+    let (least, done) =
+        (sent["faircast_content_least_bytes"], received["faircast_content_done_bytes"]);
+    assert!(least > 0.0 && done >= least && done < 6e6, "{least} {done}: it is under way");
+    assert!(sent["faircast_sent_bytes_total"] > done && sent["faircast_rtt_seconds"] > 0.0);
+    assert!(received["faircast_received_packets_total"] > 100.0);
+    let page = std::fs::read_to_string(root().join("docs/live.md")).unwrap();
+    for name in all.iter().flat_map(BTreeMap::keys) {
+        assert!(page.contains(&format!("`{name}`")), "{name} is not in docs/live.md");
+    }
+    assert_eq!((sender.end().code, receiver.end().code), (Some(0), Some(0)));
+    // A place that is taken is found before anything is sent.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let own = ["send", &text_of(&file), "--metrics", &taken];
+    let ended = Running::start(&[&own[..], &common].concat()).end();
+    assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "{}", ended.err);
+    assert!(ended.err.contains("a free port"), "{}", ended.err);
 }
 
 #[test]
@@ -192,15 +344,15 @@ fn ctrl_c_at_the_sender_is_told_to_the_receiver_and_at_the_receiver_to_the_sende
             assert_eq!(sent.code, Some(1), "{}{}", sent.out, sent.err);
             std::thread::sleep(Duration::from_secs(2));
             receiver.signal(Signal::SIGINT);
-            let told = events(&receiver.end().out);
+            let told = events("recv", &receiver.end().out);
             event(&told, "gone");
         } else {
             let received = receiver.end();
             assert_eq!(received.code, Some(1), "{}{}", received.out, received.err);
-            event(&events(&received.out), "closed");
+            event(&events("recv", &received.out), "closed");
             let sent = sender.end();
             assert_eq!(sent.code, Some(1), "{}{}", sent.out, sent.err);
-            event(&events(&sent.out), "left");
+            event(&events("send", &sent.out), "left");
         }
     }
 }
@@ -244,6 +396,48 @@ fn mistakes_are_found_at_once_and_say_what_to_do() {
     for (arguments, code, want) in [
         (&["send", "absent", "--group", &group][..], 2, "absent"),
         (&["send", &at("file"), "--group", "10.0.0.1:7500"], 2, "not a multicast address"),
+        (
+            &["send", &at("file"), "--group", "[ff02::9]:7500"],
+            2,
+            "name the network with --interface",
+        ),
+        (
+            &["recv", "--group", "[ff02::9]:7500", "--into", &at("in"), "--once"],
+            2,
+            "name the network with --interface",
+        ),
+        (&["send", &at("file"), "--to", "239.1.2.3:7500"], 2, "use --group"),
+        (&["send", &at("file"), "--to", "127.0.0.1:0"], 2, "recv --listen"),
+        (&["send", &at("file"), "--to", "127.0.0.1:1,[::1]:1"], 2, "same address family"),
+        (&["send", &at("file"), "--group", &group, "--receivers", "absent"], 2, "absent"),
+        (
+            &["send", &at("file"), "--group", &group, "--receivers", "/dev/null"],
+            2,
+            "one name a line",
+        ),
+        (&["send", &at("file"), "--group", &group, "--trace", "/"], 2, "cannot be written"),
+        (&["send", &at("file"), "--group", &group, "--metrics", "192.0.2.1:9464"], 2, "this host"),
+        (&["send", &at("file"), "--group", &group, "--mtu", "99999"], 2, "expected 136 to 65535"),
+        (
+            &["send", &at("file"), "--group", &group, "--option", "acker_bias=9"],
+            2,
+            "from 0.05 to 1",
+        ),
+        (&["send", &at("file"), "--group", &group, "--key", "absent"], 2, "`faircast key new`"),
+        (
+            &[
+                "send",
+                &at("file"),
+                "--group",
+                &group,
+                "--rate-min",
+                "2Mbit/s",
+                "--rate-max",
+                "1Mbit/s",
+            ],
+            2,
+            "--rate-min is more than --rate-max",
+        ),
         (&["send", &at("file"), "--group", &group, "--interface", "none0"], 2, "none0"),
         (&["send", &at("file"), "--group", &group, "--scheme", "tcp"], 2, "there are pgmcc"),
         (&["send", &at("file"), "--group", &group, "--option", "x=1"], 2, "\"x\" is unknown"),
@@ -253,7 +447,7 @@ fn mistakes_are_found_at_once_and_say_what_to_do() {
         (&["key", "new", &at("open.key")], 2, "the file exists"),
         (&["key", "show", &at("file")], 2, "no key file"),
         (&["recv", "--listen", &taken, "--into", &at("in")], 1, "choose another"),
-        (&["recv", "--listen", "127.0.0.1:0", "--into", &at("file")], 2, "file"),
+        (&["recv", "--listen", "127.0.0.1:7599", "--into", &at("file")], 2, "file"),
         (
             &["recv", "--once", "--group", &group, "--interface", "none0", "--into", &at("in")],
             2,

@@ -13,6 +13,8 @@ mod lab;
 mod live;
 mod manual;
 mod mistakes;
+#[cfg(target_os = "linux")]
+mod networks;
 mod published;
 mod scenarios;
 #[cfg(target_os = "linux")]

@@ -11,13 +11,14 @@ use faircast_proto::AppEvent;
 use faircast_proto::endpoint::{PgmReceiver, ReceiverConfig};
 use faircast_proto::options::Options;
 use faircast_proto::schemes::pgmcc::{PgmccConfig, PgmccReceiver};
+use faircast_proto::wire::pgm::Nla;
 use tokio::sync::{mpsc, watch};
 
 use super::StreamStatus;
 use crate::Error;
-use crate::common::Common;
+use crate::common::{Common, group_of};
 use crate::envelope::{Watched, Wrapper};
-use crate::session::{Plan, Worker, nla, start};
+use crate::session::{Plan, Worker, start};
 use crate::trace::{About, LiveTrace};
 
 type Machine = PgmReceiver<PgmccReceiver>;
@@ -34,10 +35,7 @@ pub(crate) struct StreamReceiver {
 impl StreamReceiver {
     pub(crate) fn start(listen: Listen, common: Common) -> Result<Self, Error> {
         let (scheme, options) = common.scheme(&[])?;
-        let group = match &listen {
-            Listen::Multicast(multicast) => multicast.group,
-            Listen::Unicast(address) => *address,
-        };
+        let group = group_of(&listen);
         let sockets = Sockets::receiver(listen, common.sockets.clone())?;
         let watched = Watched::default();
         let trace = common.trace.as_deref().map(LiveTrace::create).transpose()?;
@@ -99,7 +97,7 @@ impl Drop for StreamReceiver {
 }
 
 struct Work {
-    group: std::net::SocketAddr,
+    group: Nla,
     options: Options,
     /// The session that is heard: the first one.
     session: Option<SessionId>,
@@ -138,7 +136,7 @@ impl App<Machine> for Work {
             tsi: Some(heard.tsi),
             data_port: heard.data_port,
             start: heard.now,
-            ..ReceiverConfig::from_options(nla(self.group), &self.options)
+            ..ReceiverConfig::from_options(self.group, &self.options)
         };
         let feedback = PgmccReceiver::new(PgmccConfig::from_options(&self.options), live.node());
         Some(PgmReceiver::new(config, feedback))
@@ -188,6 +186,8 @@ impl Worker<Machine> for Work {
                 title: "what was received of a stream".to_string(),
                 scheme: self.scheme.to_string(),
                 names: [(self.node, "receiver".to_string())].into(),
+                aliases: Default::default(),
+                intact: Default::default(),
                 packet_bytes: 0,
                 interrupted: false,
             };

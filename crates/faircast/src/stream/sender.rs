@@ -14,9 +14,9 @@ use tokio::sync::watch;
 use super::StreamStatus;
 use super::packets::Queue;
 use crate::Error;
-use crate::common::{Common, family};
+use crate::common::{Common, family, group_to};
 use crate::envelope::{Watched, Wrapper};
-use crate::session::{Plan, Worker, new_tsi, nla, start};
+use crate::session::{Plan, Worker, new_tsi, start};
 use crate::trace::{About, LiveTrace};
 
 type Machine = PgmSource<Bounded<PgmccSender>, Queue>;
@@ -32,7 +32,7 @@ pub(crate) struct StreamSender {
 
 impl StreamSender {
     pub(crate) fn start(target: Target, common: Common) -> Result<Self, Error> {
-        let address = family(&target);
+        let (address, group) = (family(&target), group_to(&target));
         let payload = common.payload(address)?;
         let (scheme, options) = common.scheme(&[])?;
         let sockets = Sockets::source(target, common.sockets.clone())?;
@@ -44,7 +44,7 @@ impl StreamSender {
         let plan =
             Plan { name: "faircast-stream", sockets, settings, wrapper, trace: trace.clone() };
         let tsi = new_tsi();
-        let config = SourceConfig::from_options(Default::default(), nla(address), tsi, &options);
+        let config = SourceConfig::from_options(Default::default(), group, tsi, &options);
         let queue = Queue::new(payload as usize, config.window_packets);
         let (filled, scheme) = (queue.clone(), scheme.name);
         let waker = start(plan, move |live: &mut Live<Machine>| {
@@ -181,6 +181,8 @@ impl Worker<Machine> for Work {
                 title: "a stream to many receivers".to_string(),
                 scheme: self.scheme.to_string(),
                 names: Default::default(),
+                aliases: Default::default(),
+                intact: Default::default(),
                 packet_bytes: self.payload.into(),
                 interrupted: !matches!(ended, Ok(Ended::Idle)),
             };

@@ -171,6 +171,7 @@ async fn a_trace_of_either_end_can_be_read() {
     let header = faircast_trace::Reader::open(&traces[0]).unwrap().header().clone();
     assert!(header.nodes.contains(&"sender".to_string()), "{:?}", header.nodes);
     assert!(header.nodes.contains(&"one".to_string()), "{:?}", header.nodes);
+    assert_eq!(header.flows[0].to.len(), 1, "one receiver, whatever names it goes by");
 }
 
 #[tokio::test]

@@ -225,7 +225,9 @@ impl<'a> Survey<'a> {
         let size = u64::try_from(there.st_size).unwrap_or(0);
         let same = size == entry.size() && dir::same_mtime(there, entry.mtime);
         if !same && !self.options.overwrite {
-            return refuse("is there already and differs; move it away, or allow overwriting");
+            return refuse(
+                "is there already and differs; move it away, or allow overwriting (--overwrite)",
+            );
         }
         Ok(same)
     }

@@ -17,7 +17,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use self::options::{
     GroupRequest, InterfaceRequest, JoinSourceV4, JoinSourceV6, JoinV4, JoinV6, LeaveSourceV4,
     LeaveSourceV6, LeaveV4, LeaveV6, Memory, MulticastInterfaceV4, PathMtuV4, PathMtuV6,
-    RECEIVE_MAX, RECEIVE_USED, SourceRequest,
+    RECEIVE_MAX, RECEIVE_USED, SourceRequest, WayMtuV4, WayMtuV6,
 };
 use crate::address::{Resolved, is_link_local, unspecified};
 use crate::{Listen, Multicast, NetError, RECEIVERS_MAX, SocketSettings, Target};
@@ -175,6 +175,25 @@ impl Sockets {
             .is_ok_and(|memory| memory[RECEIVE_USED] > crowd(memory[RECEIVE_MAX]))
     }
 
+    /// Bytes of the largest IP packet that leaves here whole, to each of the target's addresses;
+    /// `None` where that is not known. Links further on may take less.
+    pub fn link_mtu(&self) -> Option<Bytes> {
+        let of = |to: &SocketAddr| {
+            // A connected UDP socket has been routed, and has sent nothing.
+            let probe = open(to.ip(), &self.settings).ok()?;
+            if let Some(at) = self.at {
+                aim(&probe, to.ip(), at).ok()?;
+            }
+            probe.connect(&(*to).into()).ok()?;
+            let mtu = match to {
+                SocketAddr::V4(_) => getsockopt(&probe, WayMtuV4),
+                SocketAddr::V6(_) => getsockopt(&probe, WayMtuV6),
+            };
+            u64::try_from(mtu.ok()?).ok()
+        };
+        self.receivers.iter().filter_map(of).min().map(Bytes::new)
+    }
+
     /// Gives the multicast packets that follow so many hops.
     pub(crate) fn set_hops(&mut self, hops: u8) -> io::Result<()> {
         self.hops = hops;
@@ -209,16 +228,7 @@ impl Sockets {
     }
 
     fn aim(&self, at: Resolved) -> nix::Result<()> {
-        match self.local {
-            SocketAddr::V4(_) if at.index > 0 => {
-                setsockopt(&self.node, MulticastInterfaceV4, &InterfaceRequest::new(at.index))
-            }
-            SocketAddr::V6(_) if at.index > 0 => self
-                .node
-                .set_multicast_if_v6(at.index)
-                .map_err(|error| nix::Error::from_raw(error.raw_os_error().unwrap_or(0))),
-            _ => Ok(()),
-        }
+        aim(&self.node, self.local.ip(), at)
     }
 
     fn join(&self, at: Resolved) -> nix::Result<()> {
@@ -260,6 +270,19 @@ impl Sockets {
                 }
             }
         }
+    }
+}
+
+/// Lets multicast packets of the family of `like` leave by an interface.
+fn aim(socket: &Socket, like: IpAddr, at: Resolved) -> nix::Result<()> {
+    match like {
+        IpAddr::V4(_) if at.index > 0 => {
+            setsockopt(socket, MulticastInterfaceV4, &InterfaceRequest::new(at.index))
+        }
+        IpAddr::V6(_) if at.index > 0 => socket
+            .set_multicast_if_v6(at.index)
+            .map_err(|error| nix::Error::from_raw(error.raw_os_error().unwrap_or(0))),
+        _ => Ok(()),
     }
 }
 

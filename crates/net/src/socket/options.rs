@@ -74,6 +74,14 @@ sockopt_impl!(
     MulticastInterfaceV4, SetOnly, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, InterfaceRequest
 );
 sockopt_impl!(
+    /// Bytes of the largest IPv4 packet on the way of a connected socket, as far as is known.
+    WayMtuV4, GetOnly, libc::IPPROTO_IP, libc::IP_MTU, libc::c_int
+);
+sockopt_impl!(
+    /// The same of IPv6 packets.
+    WayMtuV6, GetOnly, libc::IPPROTO_IPV6, libc::IPV6_MTU, libc::c_int
+);
+sockopt_impl!(
     /// What becomes of IPv4 packets longer than a link takes.
     PathMtuV4, SetOnly, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::c_int
 );

@@ -59,7 +59,8 @@ impl Lan {
         run(host, "route add 224.0.0.0/4 dev e0");
     }
 
-    fn bridge(&self) -> &str {
+    /// The namespace of the bridge `br0`, whose port `p<i>` leads to host `i`.
+    pub(crate) fn bridge(&self) -> &str {
         &self.names[0]
     }
 }

@@ -444,6 +444,7 @@ impl<F: ReceiverFeedback<Report: Send> + Send> Transfer for ObjectReceiver<F> {
         };
         TransferStatus {
             stage,
+            begun: None,
             bytes_total: self.object.map(|object| object.layout.len(Part::Content)),
             bytes_done: self.content_bytes(),
             bytes_found: self.bytes_found,

@@ -40,6 +40,8 @@ pub struct ObjectSource<C: SenderControl> {
     linger: Duration,
     start: Time,
     phase: Phase,
+    /// When content began.
+    begun: Option<Time>,
     /// What is to be confirmed to the group.
     confirm: VecDeque<Entry>,
     /// The run confirmed last, not to be repeated at once.
@@ -116,6 +118,7 @@ impl<C: SenderControl> ObjectSource<C> {
             linger: setup.options.duration("linger").unwrap_or(Duration::ZERO),
             start: setup.start,
             phase: Phase::Waiting,
+            begun: None,
             confirm: VecDeque::new(),
             confirmed_run: None,
             requests: 0,
@@ -160,8 +163,9 @@ impl<C: SenderControl> ObjectSource<C> {
             self.fail(cx, reason);
             return;
         }
-        let ready = [MemberState::Receiving, MemberState::Done];
-        if !packets.notice.begun && self.members.count(&ready) >= self.wait_for as usize {
+        // Who has come and cannot take it is not waited for: it is told at the end.
+        let come = [MemberState::Receiving, MemberState::Done, MemberState::Failed];
+        if !packets.notice.begun && self.members.count(&come) >= self.wait_for as usize {
             self.begin_content(cx);
         }
         self.end_if_done(cx);
@@ -171,6 +175,7 @@ impl<C: SenderControl> ObjectSource<C> {
         let packets = self.pgm.packets_mut();
         if !packets.notice.begun {
             packets.notice.begun = true;
+            self.begun = Some(cx.now);
             self.pgm.announce_now(cx.now);
         }
     }
@@ -382,6 +387,7 @@ impl<C: SenderControl + Send> Transfer for ObjectSource<C> {
         };
         TransferStatus {
             stage,
+            begun: self.begun,
             bytes_total: Some(total),
             bytes_done: self.members.least_bytes().unwrap_or(0).min(total),
             bytes_found: 0,

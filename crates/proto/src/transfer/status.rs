@@ -52,12 +52,16 @@ pub struct MemberStatus {
     pub home: NodeId,
     /// When it was last heard from there.
     pub home_heard: Time,
+    /// By what name the scheme knows it: that of its reports, which is its own choice.
+    pub reporter: NodeId,
     /// The name that it gave itself; may be empty. Printable, at most 64 bytes.
     pub name: String,
     /// How it is.
     pub state: MemberState,
     /// Bytes of content that it has.
     pub bytes: u64,
+    /// Of those, bytes that it had when it was ready for content.
+    pub found: u64,
     /// Its smoothed loss as its reports tell it, 0 to 1.
     pub loss: f64,
     /// When it was first heard.
@@ -75,6 +79,8 @@ pub struct MemberStatus {
 pub struct TransferStatus {
     /// Where it is.
     pub stage: Stage,
+    /// A source: when it began to send content.
+    pub begun: Option<Time>,
     /// Bytes of content in all; `None` before a receiver knows.
     pub bytes_total: Option<u64>,
     /// A receiver: bytes of content that it has. A source: the least that a member has which is
@@ -95,7 +101,8 @@ pub struct TransferStatus {
     pub rate_bits_per_s: Option<f64>,
     /// Smoothed round trip to the representative.
     pub rtt: Option<Duration>,
-    /// The receiver that limits the rate: pgmcc's acker, TFMCC's CLR.
+    /// The receiver that limits the rate, as a [reporter](MemberStatus::reporter): pgmcc's acker,
+    /// TFMCC's CLR.
     pub limiting: Option<NodeId>,
     /// A receiver: when the source last said something new, an SPM or data that had not come
     /// before; whatever came before anybody can repeat. `None` at a source, and before one is heard.

@@ -51,6 +51,9 @@ pub(super) fn plot(series: &Series, wanted: Wanted, interrupted: bool, ended: Ti
 
 fn push_flow(out: &mut String, flow: &FlowSeries, wanted: Wanted) {
     let _ = write!(out, "{{\"name\":{},\"protocol\":{}", text(&flow.name), text(&flow.protocol));
+    if flow.received {
+        out.push_str(",\"received\":true");
+    }
     for (key, curve) in [("sent", &flow.sent), ("acked", &flow.acked)] {
         let _ = write!(out, ",\"{key}\":");
         push_curve(out, curve);

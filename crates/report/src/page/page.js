@@ -91,7 +91,7 @@
       lines.push({ label, owner: flow.name, kind, colour: i, ...line });
     };
     p.flows.forEach((f, i) => {
-      if (has(f.sent)) add(f, i, 'sent', { points: f.sent });
+      if (has(f.sent)) add(f, i, f.received ? 'received' : 'sent', { points: f.sent });
       if (has(f.acked)) add(f, i, 'acknowledged', { points: f.acked, dash: [3, 3], width: 1.25, hidden: crowd });
     });
     p.flows.forEach((f, i) => {
@@ -107,7 +107,8 @@
         add(f, i, 'new representative', { points, mark: 'bar', dash: [4, 3], total: switches.length, hidden: crowd || switches.length > 60 });
       }
     });
-    return { key: 'sequence', title: 'Sequence numbers', text: 'New data packets sent and acknowledged, in all', unit: 'count', lines, crowd, height: 380, full: true };
+    const text = p.flows.some(f => f.received) ? 'New data packets received, in all' : 'New data packets sent and acknowledged, in all';
+    return { key: 'sequence', title: 'Sequence numbers', text, unit: 'count', lines, crowd, height: 380, full: true };
   }
 
   function throughputPlot(p) {
@@ -156,7 +157,14 @@
     else names.sort((a, b) => a.localeCompare(b, 'en', { numeric: true }));
     const place = name => { const i = names.indexOf(name); return i < 0 ? names.length - 1 : i; };
     const lines = flows.map(f => {
-      const t = f.switches.map(s => s[0]), v = f.switches.map(s => s[1] === null ? null : place(s[1]));
+      const t = [], v = [];
+      for (const [at, name] of f.switches) {
+        const last = v.length ? v[v.length - 1] : null;
+        // A line that ends has an end: without one it would not be drawn.
+        if (name === null && last !== null) { t.push(at); v.push(last); }
+        t.push(name === null ? at + 1e-6 : at);
+        v.push(name === null ? null : place(name));
+      }
       if (t.length && p.ended > t[t.length - 1]) { t.push(p.ended); v.push(v[v.length - 1]); }
       return { label: f.name, colour: p.flows.indexOf(f), points: [t, v], step: true, width: 3 };
     });

@@ -1,7 +1,7 @@
 //! The page of one run.
 
 use faircast_base::Time;
-use faircast_trace::Header;
+use faircast_trace::{Header, On};
 
 use super::Page;
 use super::data::{Wanted, plot};
@@ -213,6 +213,9 @@ fn flows(summary: &Summary, series: &Series) -> String {
         }
         listed.truncate(FLOW_ROWS_MAX);
     }
+    let known = |flow: &FlowSummary, value| {
+        if flow.has_sender(summary.on) { count(value) } else { "–".into() }
+    };
     for index in listed {
         let flow = &summary.flows[index];
         let colour = colour_of(index, series);
@@ -223,12 +226,12 @@ fn flows(summary: &Summary, series: &Series) -> String {
                 escape(&flow.protocol),
                 rate(flow.throughput_bps) + &bar(flow.throughput_bps / most, colour.unwrap_or(6)),
                 rate(flow.active_throughput_bps),
-                count(flow.sent_packets),
-                count(flow.repair_packets),
-                count(flow.ack_packets),
-                count(flow.nak_packets),
-                count(flow.cuts),
-                count(flow.timeouts),
+                known(flow, flow.sent_packets),
+                known(flow, flow.repair_packets),
+                known(flow, flow.ack_packets),
+                known(flow, flow.nak_packets),
+                known(flow, flow.cuts),
+                known(flow, flow.timeouts),
                 flow.loss_ratio.map_or_else(|| "–".into(), percent),
                 seconds_or_dash(flow.rtt_mean_s),
                 seconds_or_dash(flow.completed_s),
@@ -275,17 +278,18 @@ const RECEIVER_HEAD: [&str; 9] = [
     "Intact",
 ];
 
-fn push_receiver(table: &mut HtmlTable, flow: &FlowSummary, receiver: &ReceiverSummary) {
+fn push_receiver(table: &mut HtmlTable, on: On, flow: &FlowSummary, receiver: &ReceiverSummary) {
+    let known = |text: String| if receiver.has_deliveries(on) { text } else { "–".into() };
     table.row(
         "",
         &[
             escape(&receiver.node),
             escape(&flow.name),
-            rate(receiver.goodput_bps),
-            count(receiver.delivered_packets),
-            count(receiver.lost_packets),
-            count(receiver.abandoned_packets),
-            percent(receiver.loss_ratio),
+            known(rate(receiver.goodput_bps)),
+            known(count(receiver.delivered_packets)),
+            known(count(receiver.lost_packets)),
+            known(count(receiver.abandoned_packets)),
+            known(percent(receiver.loss_ratio)),
             seconds_or_dash(receiver.completed_s),
             intact_cell(receiver.intact),
         ],
@@ -312,10 +316,10 @@ fn receivers(summary: &Summary) -> String {
         }
         if flow.receivers.len() > RECEIVER_ROWS_MAX {
             is_shortened = true;
-            push_receiver_spread(&mut table, flow);
+            push_receiver_spread(&mut table, summary.on, flow);
         }
         for receiver in flow.worst_receivers(RECEIVER_ROWS_MAX, WORST_ROWS) {
-            push_receiver(&mut table, flow, receiver);
+            push_receiver(&mut table, summary.on, flow, receiver);
             rows += 1;
         }
     }
@@ -323,7 +327,7 @@ fn receivers(summary: &Summary) -> String {
     if is_shortened {
         let mut all = HtmlTable::new("In the scenario’s order", 2, &RECEIVER_HEAD);
         for (flow, receiver) in all_receivers(summary).take(RECEIVERS_FOLDED_MAX) {
-            push_receiver(&mut all, flow, receiver);
+            push_receiver(&mut all, summary.on, flow, receiver);
         }
         let label = match total {
             n if n > RECEIVERS_FOLDED_MAX => format!(
@@ -337,7 +341,9 @@ fn receivers(summary: &Summary) -> String {
     html
 }
 
-fn push_receiver_spread(table: &mut HtmlTable, flow: &FlowSummary) {
+fn push_receiver_spread(table: &mut HtmlTable, on: On, flow: &FlowSummary) {
+    let is_known = flow.receivers.iter().any(|receiver| receiver.has_deliveries(on));
+    let known = |text: &String| if is_known { text.clone() } else { "–".into() };
     let of = |value: fn(&ReceiverSummary) -> f64| {
         spread(flow.receivers.iter().map(value)).unwrap_or_default()
     };
@@ -356,11 +362,11 @@ fn push_receiver_spread(table: &mut HtmlTable, flow: &FlowSummary) {
             &[
                 format!("{word} of {total}"),
                 escape(&flow.name),
-                goodput[i].clone(),
-                delivered[i].clone(),
-                lost[i].clone(),
-                abandoned[i].clone(),
-                loss[i].clone(),
+                known(&goodput[i]),
+                known(&delivered[i]),
+                known(&lost[i]),
+                known(&abandoned[i]),
+                known(&loss[i]),
                 seconds_or_dash(done.map(|done| done[i])),
                 if i == 0 { format!("{} yes", count(intact as u64)) } else { String::new() },
             ],

@@ -28,6 +28,8 @@ struct Member {
     name: String,
     state: MemberState,
     bytes: u64,
+    /// What it had at its first word after it joined.
+    found: u64,
     loss: u16,
     since: Time,
     heard: Time,
@@ -124,6 +126,9 @@ impl Members {
             (Claim::Joined, _) => MemberState::Joined,
             (Claim::Receiving, _) => MemberState::Receiving,
         };
+        if before == MemberState::Joined {
+            member.found = member.bytes;
+        }
         if after == MemberState::Done {
             member.done.get_or_insert(now);
         }
@@ -197,6 +202,7 @@ impl Members {
             name: String::new(),
             state: MemberState::Joined,
             bytes: 0,
+            found: 0,
             loss: 0,
             since: now,
             heard: now,
@@ -352,9 +358,11 @@ impl Members {
             node: member.node,
             home: member.home,
             home_heard: member.home_heard,
+            reporter: member.reporter,
             name: member.name.clone(),
             state: member.state,
             bytes: member.bytes,
+            found: member.found,
             loss: f64::from(member.loss) / 65535.0,
             since: member.since,
             heard: member.heard,

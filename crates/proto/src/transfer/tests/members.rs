@@ -32,6 +32,33 @@ fn a_full_disk_ends_it_for_one_and_the_source_knows_why() {
 }
 
 #[test]
+fn who_has_come_and_cannot_take_it_keeps_nobody_waiting() {
+    let choices = Choices { wait_for: 2, ..Choices::default() };
+    let mut world = World::new(300_000, 1, &choices, 8);
+    world.add(Disk { full_after: Some(0), ..Disk::default() }, s(0));
+    world.run_until(s(30));
+    assert_eq!(states(&world), [MemberState::Done, MemberState::Failed]);
+    assert!(world.source.said(&AppEvent::Completed) && world.is_intact(0));
+    let mut none = World::new(300_000, 0, &Choices::default(), 8);
+    none.add(Disk { full_after: Some(0), ..Disk::default() }, s(0));
+    none.run_until(s(30));
+    assert!(none.source.said(&AppEvent::Gone), "nobody is left");
+}
+
+#[test]
+fn a_source_says_since_when_it_sends_who_limits_it_and_what_was_there() {
+    let mut world = World::new(1_500_000, 3, &Choices::default(), 9);
+    world.run_until(s(3));
+    let status = world.source.machine.status();
+    let begun = status.begun.unwrap();
+    let after = |member: &crate::transfer::MemberStatus| member.done.is_none_or(|at| at > begun);
+    assert!(begun > s(0) && status.members.iter().all(after), "{status:?}");
+    assert!(status.members.iter().all(|member| member.found == 0), "{status:?}");
+    let limiting = status.limiting.unwrap();
+    assert!(status.members.iter().any(|member| member.reporter == limiting), "{status:?}");
+}
+
+#[test]
 fn who_vanishes_is_given_up_and_who_leaves_is_not_waited_for() {
     let give_up = Duration::from_secs(8);
     let choices = Choices { give_up, ..Choices::default() };
