@@ -177,7 +177,9 @@ impl PgmccSender {
             self.together -= 1;
             return;
         }
-        let share = rtt.mul_f64(1.0 / self.window.size()).min(SPREAD_MAX);
+        // Slow start sends two packets for each that is acknowledged.
+        let per_round_trip = self.window.size() * if self.window.is_opening() { 2.0 } else { 1.0 };
+        let share = rtt.mul_f64(1.0 / per_round_trip).min(SPREAD_MAX);
         if share >= SPREAD_MIN && rtt >= SPREAD_RTT_MIN {
             // Packets that only waited keep to RTT/W on average: neither the random waits nor timers
             // that fire late may cost throughput.
@@ -426,11 +428,13 @@ impl PgmccSender {
         }
         let growing = from_acker && lost.count == 0 && self.suspended.is_none();
         if growing && !(self.config.window_validation && idle_room) {
-            let before = self.window.size();
+            let (before, opening) = (self.window.size(), self.window.is_opening());
             self.window.grow(marked);
-            // What the window has grown by goes back to back, so that at a full queue it is lost
-            // itself. Were it spread it would take the place of somebody else's packet.
-            self.together += self.window.size() as u32 - before as u32;
+            if !opening {
+                // What the window has grown by goes back to back, so that at a full queue it is lost
+                // itself. Were it spread it would take the place of somebody else's packet.
+                self.together += self.window.size() as u32 - before as u32;
+            }
         } else {
             self.window.refund(marked);
         }
