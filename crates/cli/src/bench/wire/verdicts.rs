@@ -124,6 +124,9 @@ const GOALS: &[Goal] = &[
 pub(super) fn rows(measured: &[Measured], some: bool) -> Vec<Row> {
     let goals = GOALS.iter().filter(|goal| !some || goal.is_chosen(measured));
     let mut rows: Vec<Row> = goals.map(|goal| goal.row(measured)).collect();
+    if let Some(row) = rows.iter_mut().find(|row| row.id == "limit" && row.explained.is_none()) {
+        row.explained = (!row.holds).then(|| files_alone(measured)).flatten();
+    }
     if !some || measured.iter().any(|one| one.transport.kind == Kind::Ours) {
         rows.push(whole(measured));
     }
@@ -209,6 +212,25 @@ impl Goal {
     }
 }
 
+/// What reading a file and writing files leave of the bare limit, which does neither; `None` where
+/// that was not measured, or leaves enough.
+fn files_alone(measured: &[Measured]) -> Option<String> {
+    let median = |id: &str| {
+        let one = measured.iter().find(|one| one.transport.id == id)?;
+        Some(one.spread(|run| run.mbit_per_s)?.median)
+    };
+    let (limit, files, ours) = (median("limit")?, median("limit-files")?, median("faircast")?);
+    (files < 0.9 * limit).then(|| {
+        format!(
+            "The bare limit sends from memory to nowhere. With a file at one end and files at the \
+             others, and nothing else (limit-files), {:.0} % of it are left here; ours is {:.0} % of \
+             that.",
+            100.0 * files / limit,
+            100.0 * ours / files
+        )
+    })
+}
+
 /// The share of our runs in which every copy was whole.
 fn whole(measured: &[Measured]) -> Row {
     let ours = measured.iter().filter(|one| one.transport.kind == Kind::Ours);
@@ -288,6 +310,23 @@ mod tests {
         let row = row(&rows, "norm-cc");
         assert!(!row.holds && row.ours.is_nan());
         assert!(row.explained.unwrap().contains("norm is not installed"));
+    }
+
+    #[test]
+    fn a_missed_limit_is_explained_by_what_files_alone_cost() {
+        for (files, want) in
+            [(500.0, Some("50 % of it are left here; ours is 80 %")), (950.0, None)]
+        {
+            let all = [
+                measured("faircast", &[400.0]),
+                measured("limit", &[1000.0]),
+                measured("limit-files", &[files]),
+            ];
+            let row = row(&rows(&all, true), "limit");
+            assert!(!row.holds);
+            assert_eq!(row.explained.is_some(), want.is_some(), "{:?}", row.explained);
+            assert!(want.is_none_or(|want| row.explained.unwrap().contains(want)));
+        }
     }
 
     #[test]
