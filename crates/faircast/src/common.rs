@@ -46,10 +46,7 @@ impl Common {
         let entry = scheme(&self.scheme)
             .ok_or_else(|| Error::Scheme { name: self.scheme.clone(), known: known() })?;
         let own = more.iter().map(|(key, value)| ((*key).to_string(), value.clone()));
-        let known = |key: &str| entry.options.iter().any(|spec| spec.name == key);
-        let live = [(ACK_EVERY.0.to_string(), OptionValue::Integer(ACK_EVERY.1))];
-        let live = live.into_iter().filter(|(key, _)| known(key));
-        let all = live.chain(own).chain(self.options.iter().cloned());
+        let all = own.chain(self.options.iter().cloned());
         let options = Options::checked(all, entry.options)?;
         Ok((entry, options))
     }
@@ -178,9 +175,6 @@ macro_rules! sender_settings {
 
 pub(crate) use {common_settings, sender_settings};
 
-/// The kernel hands over dozens of packets at a time, and one acknowledgement for some of them costs
-/// less; each is told four times by the bitmaps of 32 packets, so that one may be lost.
-const ACK_EVERY: (&str, i64) = ("ack_every", 8);
 const IPV4_BYTES: u32 = 20;
 const IPV6_BYTES: u32 = 40;
 const UDP_BYTES: u32 = 8;

@@ -151,6 +151,8 @@ fn pgmcc() -> PgmccConfig {
         slow_start_threshold: 4.0,
         slow_start: SlowStart::Limited,
         spread: false,
+        // OpenPGM grows by a packet for each acknowledgement.
+        ack_every: 1,
         // A machine that is busy with other things must not look like a path that has failed.
         timeout_min: Duration::from_secs(5),
         ..PgmccConfig::profile(Profile::Improved)

@@ -245,7 +245,10 @@ impl PgmccConfig {
             // hides how much they lose where packets are many; this one joins bursts only.
             loss_event_time: Duration::from_millis(10),
             reorder_tolerance: 3,
-            ack_every: 1,
+            // The kernel hands over dozens of packets at a time, and one acknowledgement for some of
+            // them costs less; each is told four times by the bitmaps of 32 packets, so that one may
+            // be lost.
+            ack_every: 8,
             election_reply: ElectionReply::Ack,
             election_backoff: Duration::from_millis(50), // src: openpgm samples
             speak_up: true,
@@ -273,6 +276,7 @@ impl PgmccConfig {
             lie_check: false,
             loss_estimator: LossEstimator::Ewma,
             reorder_tolerance: 1,
+            ack_every: 1,
             speak_up: false,
             ..Self::improved()
         }

@@ -112,8 +112,8 @@ pub const OPTIONS: &[OptionSpec] = &[
     whole(
         "ack_every",
         (1, 16),
-        "1",
-        "Data packets handled in one moment that an acker acknowledges together; live transfers: 8",
+        "8",
+        "Data packets handled in one moment that an acker acknowledges together (paper, draft: 1)",
     ),
     whole(
         "loss_threshold",

@@ -45,6 +45,8 @@ impl Bench {
 
     fn reports(&mut self) -> Vec<(Audience, PgmccReport)> {
         let mut reports = Vec::new();
+        // The packets of this moment are handled.
+        self.advance(Duration::ZERO);
         while let Some(report) = self.with(|r, cx| r.poll_report(cx)) {
             reports.push(report);
         }
