@@ -20,9 +20,11 @@ use crate::control::{AckVector, Carrier, Gauges, Permit, SenderControl};
 mod candidates;
 mod honesty;
 mod judge;
+mod spread;
 
 use candidates::Candidates;
 use honesty::Honesty;
+use spread::Spread;
 
 /// A round trip beyond this is no measurement but a mistake (TFMCC's longest: RFC 4654 s2.4.2).
 const RTT_MAX: Duration = Duration::from_secs(64);
@@ -35,30 +37,6 @@ const LIAR_EXCLUSION: Duration = Duration::from_secs(600);
 
 /// Repairs that can take room in the window at a time. Beyond it the oldest makes room.
 const REPAIRS_MAX: usize = 4096;
-
-/// Packets that are nearer to each other than this are not spread: the driver of a real network
-/// groups what leaves within 50 microseconds, and timers are no finer.
-const SPREAD_MIN: Duration = Duration::from_micros(100);
-
-/// Nor are they further apart: an estimate of the round trip that is far too long, as after an outage,
-/// must not hold up the recovery.
-const SPREAD_MAX: Duration = Duration::from_millis(20);
-
-/// Nothing is spread over round trips that are shorter.
-const SPREAD_RTT_MIN: Duration = Duration::from_millis(1);
-
-/// After a packet the next waits for an acknowledgement, which it follows if this many shares RTT/W of
-/// the round trip have passed, so that clumps dissolve.
-const SPREAD_LEAST: f64 = 0.75;
-
-/// It waits no longer than evenly at random up to this many shares.
-const SPREAD_MOST: f64 = 2.0;
-
-/// Packets that may follow their predecessor at once, at a time: those that one bitmap brings.
-const TOGETHER_MAX: u32 = 32;
-
-/// How much of a timer's lateness the next packets make good.
-const SPREAD_LATENESS_MAX: Duration = Duration::from_millis(5);
 
 /// Switches whose packets can wait to be aged. Beyond it the oldest packets are aged at once.
 const AGEING_MAX: usize = 8;
@@ -92,18 +70,7 @@ pub struct PgmccSender {
     ageing: VecDeque<(Time, Seq)>,
     /// The application had nothing to send, and the window has not been the limit since.
     idle: bool,
-    /// Before this moment no data follows the last packet.
-    spread_until: Time,
-    /// From this moment on it follows an acknowledgement.
-    spread_from: Time,
-    /// When the last packet was due by the schedule of packets that only waited.
-    spread_due: Time,
-    /// Nothing but that moment has kept back data since then.
-    spreading: bool,
-    /// Packets that may follow their predecessor at once.
-    together: u32,
-    /// When the last acknowledgement came.
-    acked_at: Time,
+    spread: Spread,
     /// The round trips of slow start.
     hystart: HyStart,
 }
@@ -142,12 +109,7 @@ impl PgmccSender {
             repairs: VecDeque::new(),
             ageing: VecDeque::new(),
             idle: false,
-            spread_until: Time::ZERO,
-            spread_from: Time::ZERO,
-            spread_due: Time::ZERO,
-            spreading: false,
-            together: 0,
-            acked_at: Time::ZERO,
+            spread: Spread::default(),
             hystart: HyStart::default(),
         }
     }
@@ -168,43 +130,6 @@ impl PgmccSender {
             acker.rtt()
         };
         self.rto.smoothed().or_else(reported).unwrap_or(self.config.timeout_min)
-    }
-
-    /// How long data waits for the packet that leaves now.
-    fn spread(&mut self, cx: &mut Cx<'_>) {
-        let Some(rtt) = self.rto.smoothed().filter(|_| self.config.spread) else { return };
-        if self.together > 0 {
-            self.together -= 1;
-            return;
-        }
-        // Slow start sends two packets for each that is acknowledged.
-        let per_round_trip = self.window.size() * if self.window.is_opening() { 2.0 } else { 1.0 };
-        let share = rtt.mul_f64(1.0 / per_round_trip).min(SPREAD_MAX);
-        if share >= SPREAD_MIN && rtt >= SPREAD_RTT_MIN {
-            // Packets that only waited keep to RTT/W on average: neither the random waits nor timers
-            // that fire late may cost throughput.
-            let behind_max = SPREAD_LATENESS_MAX.max(share).min(cx.now.since(Time::ZERO));
-            self.spread_due = match self.spreading {
-                true => (self.spread_due + share).clamp(cx.now - behind_max, cx.now),
-                false => cx.now,
-            };
-            self.spread_from = cx.now + share.mul_f64(SPREAD_LEAST);
-            let range = share.mul_f64(SPREAD_MOST - SPREAD_LEAST);
-            self.spread_until = self.spread_due + share.mul_f64(SPREAD_LEAST) + cx.rng.up_to(range);
-            self.spreading = false;
-        }
-    }
-
-    /// An acknowledgement lets the next packet go: a clock that TCP has too, so that at a full queue
-    /// both find as many free places. Of packets that are acknowledged together as many go together.
-    fn follow(&mut self, now: Time, acknowledged: u32) {
-        let first = u32::from(self.acked_at != now);
-        self.together = (self.together + acknowledged.saturating_sub(first)).min(TOGETHER_MAX);
-        self.acked_at = now;
-        if self.spread_from <= now && now < self.spread_until {
-            self.spread_until = now;
-            self.spreading = false;
-        }
     }
 
     /// Ends slow start where the round trip to the acker grows.
@@ -253,7 +178,7 @@ impl PgmccSender {
             self.window.leave_slow_start(self.window.size() / 2.0);
         }
         self.window.restart();
-        self.together = 0;
+        self.spread.restart();
         let unknown = self.ledger.release(self.ledger.next(), |_| true);
         if let Some(acker) = &mut self.acker {
             // All of them may be lost, and an acker that says so later is no liar.
@@ -347,7 +272,7 @@ impl PgmccSender {
     /// Halves the window; until feedback for the next packet it stands still.
     fn cut(&mut self) {
         self.window.cut();
-        self.together = 0;
+        self.spread.restart();
         let next = self.ledger.next();
         (self.suspended, self.answered) = (Some(next), Some(next));
     }
@@ -418,7 +343,7 @@ impl PgmccSender {
         }
         let idle_room = self.idle && self.room() >= 1.0;
         let marked = self.mark_received(from, from_acker, vector);
-        self.follow(cx.now, marked);
+        self.spread.acknowledged(cx.now, marked);
         let lost = self.judge(cx.now, from, from_acker, vector);
         if from_acker {
             if self.suspended.is_some_and(|until| !vector.highest.before(until)) {
@@ -431,9 +356,7 @@ impl PgmccSender {
             let (before, opening) = (self.window.size(), self.window.is_opening());
             self.window.grow(marked);
             if !opening {
-                // What the window has grown by goes back to back, so that at a full queue it is lost
-                // itself. Were it spread it would take the place of somebody else's packet.
-                self.together += self.window.size() as u32 - before as u32;
+                self.spread.grown(self.window.size() as u32 - before as u32);
             }
         } else {
             self.window.refund(marked);
@@ -551,13 +474,13 @@ impl SenderControl for PgmccSender {
             (Some(_), _) => self.room() >= 1.0,
         };
         if free {
-            if repair || self.acker.is_none() || self.spread_until <= cx.now {
+            if repair || self.acker.is_none() {
                 return Permit::Now;
             }
-            self.spreading = true;
-            return Permit::At(self.spread_until);
+            return self.spread.permit(cx.now);
         }
-        (self.idle, self.spreading) = (false, false);
+        self.idle = false;
+        self.spread.blocked();
         let by_repairs_alone =
             !self.repairs.is_empty() && self.window.tokens(self.ledger.flight()) >= 1.0;
         if self.stall.is_none() && !by_repairs_alone {
@@ -571,7 +494,9 @@ impl SenderControl for PgmccSender {
         let acker = self.acker_id();
         self.ledger.push(seq, cx.now, acker);
         self.window.spend();
-        self.spread(cx);
+        if let Some(rtt) = self.rto.smoothed().filter(|_| self.config.spread) {
+            self.spread.sent(cx, rtt, &self.window);
+        }
         self.call_out = acker.is_none();
         if self.stall.is_none() {
             self.arm_stall(cx.now);
