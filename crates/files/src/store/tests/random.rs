@@ -66,7 +66,8 @@ proptest! {
     #[test]
     fn whatever_happens_the_same_tree_arrives_in_the_end(
         files in prop::collection::vec(
-            ("[ab]/[cd]/[a-z]{1,3}|[m-z]{1,3}", prop_oneof![
+            // Letters that make no name of a device (`con`, `prn`): those are refused.
+            ("[ab]/[cd]/[d-m]{1,3}|[s-z]{1,3}", prop_oneof![
                 Just(0), 1..5000usize, 1..3_000_000usize, Just(MIB), Just(2 * MIB),
             ], 0..0o1000u32, any::<bool>()),
             1..10,
