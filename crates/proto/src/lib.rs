@@ -14,6 +14,7 @@ pub mod control;
 pub mod endpoint;
 mod machine;
 pub mod options;
+mod pace;
 mod patience;
 pub mod promises;
 pub mod registry;
@@ -23,4 +24,5 @@ pub mod transfer;
 pub mod wire;
 
 pub use machine::{AppEvent, Datagram, Destination, Machine, Transmit};
+pub use pace::Pace;
 pub use patience::RepairTimers;

@@ -10,13 +10,11 @@ use crate::Machine;
 use crate::content::Content;
 use crate::control::{ReceiverFeedback, SenderControl};
 use crate::endpoint::options::Delivery;
-use crate::endpoint::{
-    self, Bounded, Bounds, PgmReceiver, PgmSource, ReceiverConfig, SourceConfig,
-};
+use crate::endpoint::{Bounded, Bounds, PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use crate::options::{OptionSpec, Options};
 use crate::promises::Promises;
 use crate::relay::{ElementConfig, PGM_ELEMENT_OPTIONS, PgmElement, RelayProgram};
-use crate::schemes::pgmcc::{self, PgmccConfig, PgmccReceiver, PgmccSender};
+use crate::schemes::pgmcc::Pgmcc;
 use crate::transfer::{
     ContentSupply, InOrder, ObjectReceiver, ObjectSource, SYMBOL_BYTES_MAX, SYMBOL_HEADER,
     SlowPolicy, Transfer, TransferReceiverSetup, TransferSource, TransferSourceSetup,
@@ -45,8 +43,9 @@ pub struct SchemeEntry {
 }
 
 impl SchemeEntry {
-    /// The row of scheme `S`; `options` are its own and those of the transport.
-    const fn of<S: Scheme>(options: &'static [OptionSpec]) -> Self {
+    /// The row of scheme `S`; `options` are its own and those of the transport, as
+    /// [`scheme_entry!`](crate::scheme_entry) joins them.
+    pub const fn of<S: Scheme>(options: &'static [OptionSpec]) -> Self {
         Self {
             name: S::NAME,
             about: S::ABOUT,
@@ -66,6 +65,8 @@ pub trait Scheme: 'static {
     const NAME: &'static str;
     /// What it is, in one line.
     const ABOUT: &'static str;
+    /// Its settings, without those of the transport below it.
+    const OPTIONS: &'static [OptionSpec];
     /// What it promises to the network.
     const PROMISES: Promises;
     /// Its sender's half.
@@ -129,7 +130,7 @@ pub struct ProgramEntry {
 }
 
 /// All schemes.
-pub const SCHEMES: &[SchemeEntry] = &[SchemeEntry::of::<Pgmcc>(&PGMCC_OPTIONS)];
+pub const SCHEMES: &[SchemeEntry] = &[crate::scheme_entry!(Pgmcc)];
 
 /// All programs for routers.
 pub const PROGRAMS: &[ProgramEntry] = &[ProgramEntry {
@@ -149,13 +150,36 @@ pub fn program(name: &str) -> Option<&'static ProgramEntry> {
     PROGRAMS.iter().find(|entry| entry.name == name)
 }
 
-const PGMCC_OPTIONS: [OptionSpec; pgmcc::OPTIONS.len() + endpoint::OPTIONS.len()] =
-    joined(pgmcc::OPTIONS, endpoint::OPTIONS);
+/// The row of a scheme, with its settings and those of the transport in one table.
+///
+/// ```
+/// use faircast_proto::{registry::SchemeEntry, scheme_entry, schemes::pgmcc::Pgmcc};
+///
+/// const ENTRY: SchemeEntry = scheme_entry!(Pgmcc);
+/// assert_eq!(ENTRY.name, "pgmcc");
+/// ```
+#[macro_export]
+macro_rules! scheme_entry {
+    ($scheme:ty) => {{
+        const OWN: &[$crate::options::OptionSpec] = <$scheme as $crate::registry::Scheme>::OPTIONS;
+        const TRANSPORT: &[$crate::options::OptionSpec] = $crate::endpoint::OPTIONS;
+        const ALL: [$crate::options::OptionSpec; OWN.len() + TRANSPORT.len()] =
+            $crate::registry::joined(OWN, TRANSPORT);
+        $crate::registry::SchemeEntry::of::<$scheme>(&ALL)
+    }};
+}
 
-/// Two tables as one; `N` is the sum of their lengths.
-const fn joined<const N: usize>(first: &[OptionSpec], second: &[OptionSpec]) -> [OptionSpec; N] {
+/// Two tables as one; `N` is the sum of their lengths, and there is one row at least.
+///
+/// # Panics
+///
+/// Where `N` is another number, which the compiler then says.
+pub const fn joined<const N: usize>(
+    first: &[OptionSpec],
+    second: &[OptionSpec],
+) -> [OptionSpec; N] {
     assert!(N == first.len() + second.len());
-    let mut all = [first[0]; N];
+    let mut all = [if first.is_empty() { second[0] } else { first[0] }; N];
     let mut i = 0;
     while i < N {
         all[i] = if i < first.len() { first[i] } else { second[i - first.len()] };
@@ -254,27 +278,6 @@ const FLOW_GIVE_UP: Duration = Duration::from_secs(120);
 /// How long the source of a flow waits for receivers that may still come, where `linger` does not
 /// say: as long as any run.
 const FLOW_STAYS: Duration = Duration::from_secs(1_000_000);
-
-/// pgmcc.
-#[derive(Debug)]
-struct Pgmcc;
-
-impl Scheme for Pgmcc {
-    const NAME: &'static str = "pgmcc";
-    const ABOUT: &'static str =
-        "window control between the sender and the slowest receiver, over PGM";
-    const PROMISES: Promises = pgmcc::PROMISES;
-    type Control = PgmccSender;
-    type Feedback = PgmccReceiver;
-
-    fn control(options: &Options) -> PgmccSender {
-        PgmccSender::new(PgmccConfig::from_options(options))
-    }
-
-    fn feedback(options: &Options, node: NodeId) -> PgmccReceiver {
-        PgmccReceiver::new(PgmccConfig::from_options(options), node)
-    }
-}
 
 fn pgm_element(node: NodeId, options: &Options) -> Box<dyn RelayProgram> {
     Box::new(PgmElement::new(node, ElementConfig::from_options(options)))

@@ -3,6 +3,7 @@
 use faircast_base::{Bitrate, Cx, Duration, NodeId, Seq, Time};
 
 use super::Bounds;
+use crate::Pace;
 use crate::control::{Carrier, Gauges, Permit, SenderControl};
 
 /// A control within bounds: never faster than the one rate, never slower than the other. Without
@@ -19,9 +20,9 @@ impl<C> Bounded<C> {
     pub fn new(control: C, bounds: &Bounds) -> Self {
         Self {
             control,
-            max: bounds.max.map(|rate| Pace::new(rate, BURST)),
+            max: bounds.max.map(|rate| pace(rate, BURST)),
             // It is there for when the scheme says no, so nothing is saved up for it.
-            min: bounds.min.map(|rate| Pace::new(rate, Duration::ZERO)),
+            min: bounds.min.map(|rate| pace(rate, Duration::ZERO)),
         }
     }
 
@@ -31,47 +32,13 @@ impl<C> Bounded<C> {
     }
 }
 
-/// How far ahead of an even pace packets may leave: timers of real systems wake some milliseconds
-/// late, and what was not sent then is made up for.
+fn pace(rate: Bitrate, burst: Duration) -> Pace {
+    Pace::new(rate.bits_per_s() as f64, burst)
+}
+
+/// How far behind an even pace is caught up with: timers of real systems wake some milliseconds
+/// late.
 const BURST: Duration = Duration::from_millis(4);
-
-/// Packets at a rate, each as early as the rate allows or `burst` earlier.
-#[derive(Clone, Copy, Debug)]
-struct Pace {
-    bits_per_s: u64,
-    burst: Duration,
-    /// When the next packet would leave at an even pace.
-    next: Time,
-}
-
-impl Pace {
-    fn new(rate: Bitrate, burst: Duration) -> Self {
-        Self { bits_per_s: rate.bits_per_s().max(1), burst, next: Time::ZERO }
-    }
-
-    /// When the next packet may leave.
-    fn ready_at(&self) -> Time {
-        let since = self.next.since(Time::ZERO).saturating_sub(self.burst);
-        Time::ZERO + since
-    }
-
-    fn cost(&self, len: u32) -> Duration {
-        let ns = u128::from(len) * 8 * 1_000_000_000 / u128::from(self.bits_per_s);
-        Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX).min(COST_MAX_NS))
-    }
-
-    fn spend(&mut self, now: Time, len: u32) {
-        self.next = self.next.max(now) + self.cost(len);
-    }
-
-    /// The same where earlier haste does not count.
-    fn restart(&mut self, now: Time, len: u32) {
-        self.next = now + self.cost(len);
-    }
-}
-
-/// The longest time between two packets: an hour.
-const COST_MAX_NS: u64 = 3_600_000_000_000;
 
 impl<C: SenderControl> Bounded<C> {
     fn on_leaving(&mut self, now: Time, len: u32) {

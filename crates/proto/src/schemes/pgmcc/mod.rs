@@ -26,6 +26,8 @@ mod window;
 #[cfg(test)]
 mod tests;
 
+use faircast_base::NodeId;
+
 pub use config::{
     Accounting, BitmapScope, ElectionReply, LossEpoch, LossEstimator, PgmccConfig, Profile,
     RttMethod, SlowStart, TimeoutMode,
@@ -36,3 +38,29 @@ pub use promises::PROMISES;
 pub use receiver::PgmccReceiver;
 pub use sender::PgmccSender;
 pub use values::{PgmccAnnounce, PgmccReport};
+
+use crate::options::{OptionSpec, Options};
+use crate::promises::Promises;
+use crate::registry::Scheme;
+
+/// pgmcc as a scheme that can be named.
+#[derive(Debug)]
+pub struct Pgmcc;
+
+impl Scheme for Pgmcc {
+    const NAME: &'static str = "pgmcc";
+    const ABOUT: &'static str =
+        "window control between the sender and the slowest receiver, over PGM";
+    const OPTIONS: &'static [OptionSpec] = OPTIONS;
+    const PROMISES: Promises = PROMISES;
+    type Control = PgmccSender;
+    type Feedback = PgmccReceiver;
+
+    fn control(options: &Options) -> PgmccSender {
+        PgmccSender::new(PgmccConfig::from_options(options))
+    }
+
+    fn feedback(options: &Options, node: NodeId) -> PgmccReceiver {
+        PgmccReceiver::new(PgmccConfig::from_options(options), node)
+    }
+}

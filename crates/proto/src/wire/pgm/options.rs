@@ -64,6 +64,14 @@ impl OptionType {
     /// The receiver that sends this ACK leaves. faircast's own: the pgmcc draft (s2.3.2) asks for
     /// such a mark and gives it no number; peers that do not know it skip it.
     pub const ACKER_LEAVING: u8 = 0x14;
+    /// TFMCC's header of data. faircast's own, as are the next three: docs/schemes/tfmcc.md.
+    pub const TFMCC_DATA: u8 = 0x15;
+    /// TFMCC's report.
+    pub const TFMCC_FEEDBACK: u8 = 0x16;
+    /// ORMCC's header of data: docs/schemes/ormcc.md.
+    pub const ORMCC_DATA: u8 = 0x17;
+    /// ORMCC's congestion indication.
+    pub const ORMCC_FEEDBACK: u8 = 0x18;
     /// What a transfer's source sends. faircast's own, as are the next three: docs/transfer.md.
     pub const OBJECT: u8 = 0x20;
     /// What a transfer's receiver lacks.
