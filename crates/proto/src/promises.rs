@@ -38,6 +38,8 @@ pub struct Load {
     /// How long they were missing until they were delivered or given up, or the run ended: the
     /// sum over all of `losses`.
     pub missing: Duration,
+    /// How long the session lasted.
+    pub lasted: Duration,
 }
 
 impl Promises {
