@@ -130,8 +130,7 @@ pub struct ProgramEntry {
 }
 
 /// All schemes.
-pub const SCHEMES: &[SchemeEntry] =
-    &[crate::scheme_entry!(Pgmcc)];
+pub const SCHEMES: &[SchemeEntry] = &[crate::scheme_entry!(Pgmcc)];
 
 /// All programs for routers.
 pub const PROGRAMS: &[ProgramEntry] = &[ProgramEntry {
