@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::workspace::{self, Crate};
-use crate::{deps, packages, readme, shell, tidy};
+use crate::{deps, guide, packages, readme, shell, tidy};
 
 /// How `test` runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,6 +139,8 @@ impl Run {
                 Some(words) => Ok(Said::Done(words)),
                 None => Ok(Said::PassedOver("README.md shows no command to run".to_string())),
             })
+            && self
+                .step("guide", |_| guide::check(&workspace::target_directory()?).map(Said::Done))
             && self.step("tests", Self::tests);
         debug_assert!(ran || !self.outcomes.is_empty());
     }
