@@ -8,18 +8,8 @@ use crate::{new_scheme, shell};
 
 /// The name that the guide uses.
 pub(crate) const NAME: &str = "aimd";
-/// What of the repository a build needs, and what the checks read.
-const PARTS: &[&str] = &[
-    ".cargo",
-    "crates",
-    "docs",
-    "scenarios",
-    "xtask",
-    "Cargo.lock",
-    "Cargo.toml",
-    "rust-toolchain.toml",
-    "rustfmt.toml",
-];
+/// What is built, which is much, and what git keeps.
+const LEFT_OUT: &[&str] = &["target", ".git"];
 
 /// Follows the guide. Third-party crates are shared with the other checks.
 pub(crate) fn check(target: &Path) -> Result<String, String> {
@@ -28,12 +18,7 @@ pub(crate) fn check(target: &Path) -> Result<String, String> {
     if copy.exists() {
         fs::remove_dir_all(&copy).map_err(failed)?;
     }
-    for part in PARTS {
-        let from = shell::root().join(part);
-        if from.exists() {
-            copy_all(&from, &copy.join(part)).map_err(failed)?;
-        }
-    }
+    copy_all(shell::root(), &copy).map_err(failed)?;
     new_scheme::make(&copy, NAME)?;
     let own = format!("schemes::{NAME}");
     let scenario = format!("scenarios/{NAME}-beside-tcp.toml");
@@ -57,7 +42,9 @@ fn copy_all(from: &Path, to: &Path) -> std::io::Result<()> {
         fs::create_dir_all(to)?;
         for entry in fs::read_dir(from)? {
             let entry = entry?;
-            copy_all(&entry.path(), &to.join(entry.file_name()))?;
+            if !LEFT_OUT.iter().any(|name| entry.file_name() == *name) {
+                copy_all(&entry.path(), &to.join(entry.file_name()))?;
+            }
         }
         return Ok(());
     }

@@ -18,6 +18,7 @@ pub(crate) const COMMANDS: &[(&str, &str)] = &[
     ("tidy", "check what no compiler checks: file lengths, sources, headings, scenario titles"),
     ("fmt", "format all code"),
     ("new-scheme", "NAME: make a small scheme that works, to be changed into one's own"),
+    ("guide", "follow docs/your-own-scheme.md in a copy of the repository"),
     ("help", "print this"),
 ];
 
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
             Err(message) => wrong(&message),
         },
         ("tidy", []) => steps::only_tidy(),
+        ("guide", []) => steps::only_guide(),
         ("fmt", []) => {
             let formatted = shell::run("cargo", &["fmt", "--all"], &[]);
             formatted.map_or_else(|message| wrong(&message), |()| ExitCode::SUCCESS)

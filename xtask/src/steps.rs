@@ -90,9 +90,18 @@ pub(crate) fn test(options: Options) -> ExitCode {
 
 /// Runs the check `tidy` alone.
 pub(crate) fn only_tidy() -> ExitCode {
-    match workspace::crates().and_then(|crates| tidy::check(&crates)) {
+    alone("tidy", workspace::crates().and_then(|crates| tidy::check(&crates)))
+}
+
+/// Runs the check `guide` alone.
+pub(crate) fn only_guide() -> ExitCode {
+    alone("guide", workspace::target_directory().and_then(|target| guide::check(&target)))
+}
+
+fn alone(name: &str, said: Result<String, String>) -> ExitCode {
+    match said {
         Ok(words) => {
-            println!("tidy: {words}");
+            println!("{name}: {words}");
             ExitCode::SUCCESS
         }
         Err(words) => {
