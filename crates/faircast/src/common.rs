@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use faircast_base::Bytes;
 use faircast_net::{Listen, SocketSettings, Target};
 use faircast_proto::options::{OptionValue, Options};
-use faircast_proto::registry::{SCHEMES, SchemeEntry, scheme};
+use faircast_proto::registry::{DEFAULT_SCHEME, SCHEMES, SchemeEntry, scheme};
 use faircast_proto::wire::pgm::Nla;
 
 use crate::envelope::overhead;
@@ -27,7 +27,7 @@ impl Default for Common {
     fn default() -> Self {
         Self {
             key: None,
-            scheme: "pgmcc".to_string(),
+            scheme: DEFAULT_SCHEME.to_string(),
             options: Vec::new(),
             mtu: Bytes::new(1500),
             sockets: SocketSettings::default(),

@@ -7,7 +7,7 @@ use alloc::string::String;
 use faircast_base::{Duration, FlowId, NodeId, Time};
 
 use crate::Machine;
-use crate::content::Content;
+use crate::content::{Content, Packets};
 use crate::control::{ReceiverFeedback, SenderControl};
 use crate::endpoint::options::Delivery;
 use crate::endpoint::{Bounded, Bounds, PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
@@ -36,6 +36,10 @@ pub struct SchemeEntry {
     pub sender: fn(SenderSetup<'_>) -> Box<dyn Machine>,
     /// Makes a receiving end.
     pub receiver: fn(ReceiverSetup<'_>) -> Box<dyn Machine>,
+    /// Makes the sending end of a stream.
+    pub stream_source: fn(StreamSourceSetup<'_>) -> Box<dyn Machine + Send>,
+    /// Makes a receiving end of a stream.
+    pub stream_receiver: fn(StreamReceiverSetup<'_>) -> Box<dyn Machine + Send>,
     /// Makes the sending end of a transfer.
     pub transfer_source: fn(TransferSourceSetup<'_>) -> Box<dyn TransferSource>,
     /// Makes a receiving end of a transfer.
@@ -53,6 +57,8 @@ impl SchemeEntry {
             promises: S::PROMISES,
             sender: sender::<S>,
             receiver: receiver::<S>,
+            stream_source: stream_source::<S>,
+            stream_receiver: stream_receiver::<S>,
             transfer_source: transfer_source::<S>,
             transfer_receiver: transfer_receiver::<S>,
         }
@@ -116,6 +122,27 @@ pub struct ReceiverSetup<'a> {
     pub options: &'a Options,
 }
 
+/// What the sending end of a stream is made from: an application writes packets as they come.
+pub struct StreamSourceSetup<'a> {
+    /// Session, group and start, with the settings of PGM that `options` ask for.
+    pub config: SourceConfig,
+    /// What it sends.
+    pub packets: Box<dyn Packets + Send>,
+    /// Settings, checked against the scheme's table.
+    pub options: &'a Options,
+}
+
+/// What a receiving end of a stream is made from.
+#[derive(Clone, Debug)]
+pub struct StreamReceiverSetup<'a> {
+    /// The node that it runs on: who it is in the scheme's reports.
+    pub node: NodeId,
+    /// Session, group and start, with the settings of PGM that `options` ask for.
+    pub config: ReceiverConfig,
+    /// Settings, checked against the scheme's table.
+    pub options: &'a Options,
+}
+
 /// A program that a router can run beside forwarding.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramEntry {
@@ -128,6 +155,9 @@ pub struct ProgramEntry {
     /// Makes the program of the router at a node, with settings checked against its table.
     pub program: fn(NodeId, &Options) -> Box<dyn RelayProgram>,
 }
+
+/// The scheme of whoever names none.
+pub const DEFAULT_SCHEME: &str = Pgmcc::NAME;
 
 /// All schemes.
 pub const SCHEMES: &[SchemeEntry] = &[crate::scheme_entry!(Pgmcc)];
@@ -245,6 +275,15 @@ fn receiver<S: Scheme>(setup: ReceiverSetup<'_>) -> Box<dyn Machine> {
         }));
     }
     Box::new(PgmReceiver::new(config, S::feedback(setup.options, setup.node)))
+}
+
+fn stream_source<S: Scheme>(setup: StreamSourceSetup<'_>) -> Box<dyn Machine + Send> {
+    let control = control::<S>(setup.options);
+    Box::new(PgmSource::of_packets(setup.config, setup.packets, control))
+}
+
+fn stream_receiver<S: Scheme>(setup: StreamReceiverSetup<'_>) -> Box<dyn Machine + Send> {
+    Box::new(PgmReceiver::new(setup.config, S::feedback(setup.options, setup.node)))
 }
 
 fn transfer_source<S: Scheme>(setup: TransferSourceSetup<'_>) -> Box<dyn TransferSource> {

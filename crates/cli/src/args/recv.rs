@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 use faircast_base::Duration;
+use faircast_proto::registry::DEFAULT_SCHEME;
 
 use super::live::{KeyOptions, WatchOptions, address, group, silence};
 
@@ -57,7 +58,7 @@ pub struct RecvArgs {
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// How the sender chooses its rate; `faircast schemes` lists them
-    #[arg(long, value_name = "NAME", default_value = "pgmcc")]
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_SCHEME)]
     pub scheme: String,
     /// A setting of the scheme; may be repeated; `faircast schemes NAME` lists them
     #[arg(long = "option", alias = "options", value_name = "KEY=VALUE")]

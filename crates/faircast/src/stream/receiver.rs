@@ -8,9 +8,9 @@ use faircast_net::{
     App, DriverSettings, Ended, Heard, Listen, Live, NetError, SessionId, Sockets, Waker,
 };
 use faircast_proto::AppEvent;
-use faircast_proto::endpoint::{PgmReceiver, ReceiverConfig};
+use faircast_proto::endpoint::ReceiverConfig;
 use faircast_proto::options::Options;
-use faircast_proto::schemes::pgmcc::{PgmccConfig, PgmccReceiver};
+use faircast_proto::registry::{SchemeEntry, StreamReceiverSetup};
 use faircast_proto::wire::pgm::Nla;
 use tokio::sync::{mpsc, watch};
 
@@ -18,15 +18,14 @@ use super::StreamStatus;
 use crate::Error;
 use crate::common::{Common, group_of};
 use crate::envelope::{Watched, Wrapper};
+use crate::machine::Streaming;
 use crate::session::{Plan, Worker, start};
 use crate::trace::{About, LiveTrace};
-
-type Machine = PgmReceiver<PgmccReceiver>;
 
 /// The receiving end of a stream: a thread, and what it has received.
 #[derive(Debug)]
 pub(crate) struct StreamReceiver {
-    waker: Waker<Machine>,
+    waker: Waker<Streaming>,
     status: watch::Receiver<StreamStatus>,
     items: mpsc::UnboundedReceiver<Result<Vec<u8>, Error>>,
     waiting: Arc<AtomicUsize>,
@@ -51,7 +50,7 @@ impl StreamReceiver {
             trace: trace.clone(),
         };
         let counted = waiting.clone();
-        let waker = start(plan, move |live: &mut Live<Machine>| {
+        let waker = start(plan, move |live: &mut Live<Streaming>| {
             Ok(Work {
                 group,
                 options,
@@ -63,7 +62,7 @@ impl StreamReceiver {
                 watched,
                 trace,
                 node: live.node(),
-                scheme: scheme.name,
+                scheme,
             })
         })?;
         Ok(Self { waker, status, items, waiting })
@@ -108,11 +107,11 @@ struct Work {
     watched: Watched,
     trace: Option<LiveTrace>,
     node: faircast_base::NodeId,
-    scheme: &'static str,
+    scheme: &'static SchemeEntry,
 }
 
 impl Work {
-    fn report(&mut self, live: &Live<Machine>, ended: bool) {
+    fn report(&mut self, live: &Live<Streaming>, ended: bool) {
         let incidents = *self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         self.status.traffic = *live.counters();
         self.status.refusals = incidents.refusals;
@@ -127,8 +126,8 @@ impl Work {
     }
 }
 
-impl App<Machine> for Work {
-    fn heard(&mut self, live: &mut Live<Machine>, heard: &Heard<'_>) -> Option<Machine> {
+impl App<Streaming> for Work {
+    fn heard(&mut self, live: &mut Live<Streaming>, heard: &Heard<'_>) -> Option<Streaming> {
         if self.session.is_some() || live.sessions().next().is_some() {
             return None;
         }
@@ -138,11 +137,12 @@ impl App<Machine> for Work {
             start: heard.now,
             ..ReceiverConfig::from_options(self.group, &self.options)
         };
-        let feedback = PgmccReceiver::new(PgmccConfig::from_options(&self.options), live.node());
-        Some(PgmReceiver::new(config, feedback))
+        let node = live.node();
+        let setup = StreamReceiverSetup { node, config, options: &self.options };
+        Some(Streaming((self.scheme.stream_receiver)(setup)))
     }
 
-    fn event(&mut self, live: &mut Live<Machine>, id: SessionId, event: AppEvent) {
+    fn event(&mut self, live: &mut Live<Streaming>, id: SessionId, event: AppEvent) {
         self.session = Some(id);
         match event {
             AppEvent::Delivered { mut bytes, zeros } => {
@@ -170,13 +170,13 @@ impl App<Machine> for Work {
         }
     }
 
-    fn tick(&mut self, live: &mut Live<Machine>) {
+    fn tick(&mut self, live: &mut Live<Streaming>) {
         self.report(live, false);
     }
 }
 
-impl Worker<Machine> for Work {
-    fn ended(mut self, live: &mut Live<Machine>, ended: Result<Ended, NetError>) {
+impl Worker<Streaming> for Work {
+    fn ended(mut self, live: &mut Live<Streaming>, ended: Result<Ended, NetError>) {
         if let Err(error) = ended {
             self.give(Err(error.into()));
         }
@@ -184,7 +184,7 @@ impl Worker<Machine> for Work {
             let about = About {
                 name: "stream".to_string(),
                 title: "what was received of a stream".to_string(),
-                scheme: self.scheme.to_string(),
+                scheme: self.scheme.name.to_string(),
                 names: [(self.node, "receiver".to_string())].into(),
                 aliases: Default::default(),
                 intact: Default::default(),

@@ -7,8 +7,8 @@ use faircast_base::Time;
 use faircast_net::{
     App, DriverSettings, Ended, Live, NetError, SessionId, SessionOptions, Sockets, Target, Waker,
 };
-use faircast_proto::endpoint::{Bounded, Bounds, PgmSource, SourceConfig};
-use faircast_proto::schemes::pgmcc::{PgmccConfig, PgmccSender};
+use faircast_proto::endpoint::SourceConfig;
+use faircast_proto::registry::StreamSourceSetup;
 use tokio::sync::watch;
 
 use super::StreamStatus;
@@ -16,16 +16,15 @@ use super::packets::Queue;
 use crate::Error;
 use crate::common::{Common, family, group_to};
 use crate::envelope::{Watched, Wrapper};
+use crate::machine::Streaming;
 use crate::session::{Plan, Worker, new_tsi, start};
 use crate::trace::{About, LiveTrace};
-
-type Machine = PgmSource<Bounded<PgmccSender>, Queue>;
 
 /// The sending end of a stream: a queue, and a thread that empties it.
 #[derive(Debug)]
 pub(crate) struct StreamSender {
     queue: Queue,
-    waker: Waker<Machine>,
+    waker: Waker<Streaming>,
     status: watch::Receiver<StreamStatus>,
     shut: bool,
 }
@@ -46,8 +45,8 @@ impl StreamSender {
         let tsi = new_tsi();
         let config = SourceConfig::from_options(Default::default(), group, tsi, &options);
         let queue = Queue::new(payload as usize, config.window_packets);
-        let (filled, scheme) = (queue.clone(), scheme.name);
-        let waker = start(plan, move |live: &mut Live<Machine>| {
+        let filled = queue.clone();
+        let waker = start(plan, move |live: &mut Live<Streaming>| {
             let started = live.now();
             let config = SourceConfig {
                 node: live.node(),
@@ -56,11 +55,23 @@ impl StreamSender {
                 payload,
                 ..config
             };
-            let control = PgmccSender::new(PgmccConfig::from_options(&options));
-            let control = Bounded::new(control, &Bounds::from_options(&options));
-            let machine = PgmSource::of_packets(config, filled.clone(), control);
-            let session = live.add(machine, SessionOptions { tsi: Some(tsi), subject: None });
-            Ok(Work { session, started, queue: filled, tell, watched, trace, scheme, payload })
+            let machine = (scheme.stream_source)(StreamSourceSetup {
+                config,
+                packets: Box::new(filled.clone()),
+                options: &options,
+            });
+            let session =
+                live.add(Streaming(machine), SessionOptions { tsi: Some(tsi), subject: None });
+            Ok(Work {
+                session,
+                started,
+                queue: filled,
+                tell,
+                watched,
+                trace,
+                scheme: scheme.name,
+                payload,
+            })
         })?;
         Ok(Self { queue, waker, status, shut: false })
     }
@@ -151,7 +162,7 @@ struct Work {
 }
 
 impl Work {
-    fn report(&self, live: &Live<Machine>, ended: bool) {
+    fn report(&self, live: &Live<Streaming>, ended: bool) {
         let (bytes, packets) = self.queue.sent();
         let incidents = *self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         self.tell.send_replace(StreamStatus {
@@ -166,14 +177,14 @@ impl Work {
     }
 }
 
-impl App<Machine> for Work {
-    fn tick(&mut self, live: &mut Live<Machine>) {
+impl App<Streaming> for Work {
+    fn tick(&mut self, live: &mut Live<Streaming>) {
         self.report(live, false);
     }
 }
 
-impl Worker<Machine> for Work {
-    fn ended(self, live: &mut Live<Machine>, ended: Result<Ended, NetError>) {
+impl Worker<Streaming> for Work {
+    fn ended(self, live: &mut Live<Streaming>, ended: Result<Ended, NetError>) {
         self.queue.end();
         if let Some(trace) = &self.trace {
             let about = About {
