@@ -9,14 +9,13 @@ use faircast_net::{
 };
 use faircast_proto::AppEvent;
 use faircast_proto::endpoint::ReceiverConfig;
-use faircast_proto::options::Options;
-use faircast_proto::registry::{SchemeEntry, StreamReceiverSetup};
+use faircast_proto::registry::{DEFAULT_SCHEME, StreamReceiverSetup};
 use faircast_proto::wire::pgm::Nla;
 use tokio::sync::{mpsc, watch};
 
 use super::StreamStatus;
 use crate::Error;
-use crate::common::{Common, group_of};
+use crate::common::{Common, Speaks, group_of};
 use crate::envelope::{Watched, Wrapper};
 use crate::machine::Streaming;
 use crate::session::{Plan, Worker, start};
@@ -33,7 +32,7 @@ pub(crate) struct StreamReceiver {
 
 impl StreamReceiver {
     pub(crate) fn start(listen: Listen, common: Common) -> Result<Self, Error> {
-        let (scheme, options) = common.scheme(&[])?;
+        let speaks = common.speaks(&[])?;
         let group = group_of(&listen);
         let sockets = Sockets::receiver(listen, common.sockets.clone())?;
         let watched = Watched::default();
@@ -53,7 +52,7 @@ impl StreamReceiver {
         let waker = start(plan, move |live: &mut Live<Streaming>| {
             Ok(Work {
                 group,
-                options,
+                speaks,
                 session: None,
                 status: StreamStatus::default(),
                 tell,
@@ -62,7 +61,7 @@ impl StreamReceiver {
                 watched,
                 trace,
                 node: live.node(),
-                scheme,
+                scheme: DEFAULT_SCHEME,
             })
         })?;
         Ok(Self { waker, status, items, waiting })
@@ -97,7 +96,7 @@ impl Drop for StreamReceiver {
 
 struct Work {
     group: Nla,
-    options: Options,
+    speaks: Speaks,
     /// The session that is heard: the first one.
     session: Option<SessionId>,
     status: StreamStatus,
@@ -107,7 +106,8 @@ struct Work {
     watched: Watched,
     trace: Option<LiveTrace>,
     node: faircast_base::NodeId,
-    scheme: &'static SchemeEntry,
+    /// What is spoken.
+    scheme: &'static str,
 }
 
 impl Work {
@@ -117,7 +117,7 @@ impl Work {
         self.status.refusals = incidents.refusals;
         self.status.mismatch = incidents.mismatch;
         self.status.ended = ended;
-        self.tell.send_replace(self.status);
+        self.tell.send_replace(self.status.clone());
     }
 
     fn give(&self, item: Result<Vec<u8>, Error>) {
@@ -131,15 +131,17 @@ impl App<Streaming> for Work {
         if self.session.is_some() || live.sessions().next().is_some() {
             return None;
         }
+        let (scheme, options) = self.speaks.after(heard.packet);
+        self.scheme = scheme.name;
         let config = ReceiverConfig {
             tsi: Some(heard.tsi),
             data_port: heard.data_port,
             start: heard.now,
-            ..ReceiverConfig::from_options(self.group, &self.options)
+            ..ReceiverConfig::from_options(self.group, &options)
         };
         let node = live.node();
-        let setup = StreamReceiverSetup { node, config, options: &self.options };
-        Some(Streaming((self.scheme.stream_receiver)(setup)))
+        let setup = StreamReceiverSetup { node, config, options: &options };
+        Some(Streaming((scheme.stream_receiver)(setup)))
     }
 
     fn event(&mut self, live: &mut Live<Streaming>, id: SessionId, event: AppEvent) {
@@ -165,6 +167,12 @@ impl App<Streaming> for Work {
                 self.give(Err(Error::Gone));
                 live.close();
             }
+            AppEvent::OtherScheme { mismatch, .. } => {
+                self.status.scheme_mismatch = Some(mismatch.clone());
+                self.give(Err(Error::OtherScheme(mismatch)));
+                // The sender is told first.
+                live.close();
+            }
             AppEvent::Completed => live.close(),
             _ => {}
         }
@@ -184,7 +192,7 @@ impl Worker<Streaming> for Work {
             let about = About {
                 name: "stream".to_string(),
                 title: "what was received of a stream".to_string(),
-                scheme: self.scheme.name.to_string(),
+                scheme: self.scheme.to_string(),
                 names: [(self.node, "receiver".to_string())].into(),
                 aliases: Default::default(),
                 intact: Default::default(),

@@ -7,14 +7,16 @@ use faircast_base::Time;
 use faircast_net::{
     App, DriverSettings, Ended, Live, NetError, SessionId, SessionOptions, Sockets, Target, Waker,
 };
+use faircast_proto::AppEvent;
 use faircast_proto::endpoint::SourceConfig;
 use faircast_proto::registry::StreamSourceSetup;
+use faircast_proto::speech::SchemeMismatch;
 use tokio::sync::watch;
 
 use super::StreamStatus;
 use super::packets::Queue;
 use crate::Error;
-use crate::common::{Common, family, group_to};
+use crate::common::{Common, STREAM_BYTES, family, group_to};
 use crate::envelope::{Watched, Wrapper};
 use crate::machine::Streaming;
 use crate::session::{Plan, Worker, new_tsi, start};
@@ -32,8 +34,8 @@ pub(crate) struct StreamSender {
 impl StreamSender {
     pub(crate) fn start(target: Target, common: Common) -> Result<Self, Error> {
         let (address, group) = (family(&target), group_to(&target));
-        let payload = common.payload(address)?;
         let (scheme, options) = common.scheme(&[])?;
+        let payload = common.payload(address, scheme)?.saturating_sub(STREAM_BYTES).max(1);
         let sockets = Sockets::source(target, common.sockets.clone())?;
         let watched = Watched::default();
         let trace = common.trace.as_deref().map(LiveTrace::create).transpose()?;
@@ -64,6 +66,8 @@ impl StreamSender {
                 live.add(Streaming(machine), SessionOptions { tsi: Some(tsi), subject: None });
             Ok(Work {
                 session,
+                strangers: 0,
+                scheme_mismatch: None,
                 started,
                 queue: filled,
                 tell,
@@ -129,7 +133,7 @@ impl StreamSender {
     pub(crate) async fn finish(&mut self) -> Result<StreamStatus, Error> {
         self.shut();
         let last = self.status.wait_for(|status| status.ended).await;
-        last.map(|status| *status).map_err(|_| Error::Closed)
+        last.map(|status| status.clone()).map_err(|_| Error::Closed)
     }
 
     /// Has the machine look at the queue.
@@ -152,6 +156,9 @@ impl Drop for StreamSender {
 
 struct Work {
     session: SessionId,
+    /// Receivers of other schemes, and the last of them.
+    strangers: u64,
+    scheme_mismatch: Option<SchemeMismatch>,
     started: Time,
     queue: Queue,
     tell: watch::Sender<StreamStatus>,
@@ -172,12 +179,26 @@ impl Work {
             traffic: *live.counters(),
             refusals: incidents.refusals,
             mismatch: incidents.mismatch,
+            strangers: self.strangers,
+            scheme_mismatch: self.scheme_mismatch.clone(),
             ended,
         });
     }
 }
 
 impl App<Streaming> for Work {
+    fn event(&mut self, live: &mut Live<Streaming>, _: SessionId, event: AppEvent) {
+        if let AppEvent::OtherScheme { node, mismatch } = event {
+            let SchemeMismatch { sender, receiver } = &mismatch;
+            let from = live.address(node);
+            tracing::warn!(
+                "a receiver ({from:?}) speaks {receiver} and not {sender}: it gets nothing"
+            );
+            self.strangers += 1;
+            self.scheme_mismatch = Some(mismatch);
+        }
+    }
+
     fn tick(&mut self, live: &mut Live<Streaming>) {
         self.report(live, false);
     }
