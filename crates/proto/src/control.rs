@@ -27,6 +27,9 @@ pub trait Wire: Sized {
     /// for its report.
     const OPTION: u8;
 
+    /// Most bytes of an encoding, for which senders leave room in packets. Default 28.
+    const BYTES_MAX: usize = 28;
+
     /// Appends the encoding to `out`.
     fn encode(&self, out: &mut Vec<u8>);
 
