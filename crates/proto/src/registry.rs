@@ -15,6 +15,7 @@ use crate::options::{OptionSpec, Options};
 use crate::promises::Promises;
 use crate::relay::{ElementConfig, PGM_ELEMENT_OPTIONS, PgmElement, RelayProgram};
 use crate::schemes::pgmcc::Pgmcc;
+use crate::schemes::tfmcc::Tfmcc;
 use crate::transfer::{
     ContentSupply, InOrder, ObjectReceiver, ObjectSource, SYMBOL_BYTES_MAX, SYMBOL_HEADER,
     SlowPolicy, Transfer, TransferReceiverSetup, TransferSource, TransferSourceSetup,
@@ -130,7 +131,7 @@ pub struct ProgramEntry {
 }
 
 /// All schemes.
-pub const SCHEMES: &[SchemeEntry] = &[crate::scheme_entry!(Pgmcc)];
+pub const SCHEMES: &[SchemeEntry] = &[crate::scheme_entry!(Pgmcc), crate::scheme_entry!(Tfmcc)];
 
 /// All programs for routers.
 pub const PROGRAMS: &[ProgramEntry] = &[ProgramEntry {
