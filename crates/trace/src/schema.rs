@@ -232,6 +232,7 @@ words! {
     }
     SwitchReason {
         First 1 "first", Slower 2 "slower", Left 3 "left", Silent 4 "silent", Lied 5 "lied",
+        Recovered 6 "recovered",
     }
     BadInput {
         Truncated 1 "truncated", Malformed 2 "malformed", Checksum 3 "checksum",

@@ -97,7 +97,8 @@ fn event() -> impl Strategy<Value = Event> {
         T::NakRepair,
         T::SessionExpiry,
     ]);
-    let switch = prop::sample::select(vec![S::First, S::Slower, S::Left, S::Silent, S::Lied]);
+    let switch =
+        prop::sample::select(vec![S::First, S::Slower, S::Left, S::Silent, S::Lied, S::Recovered]);
     let bad = prop::sample::select(vec![
         B::Truncated,
         B::Malformed,
