@@ -175,7 +175,8 @@ pub struct BenchArgs {
     /// Run only experiments whose id contains this
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
-    /// Judge this scheme in place of the suite's own, and print a score table
+    /// Judge this scheme in place of the suite's own, and print a score table; in the suite wire,
+    /// send with it
     #[arg(long, value_name = "NAME")]
     pub scheme: Option<String>,
     /// An option of that scheme; may be repeated
