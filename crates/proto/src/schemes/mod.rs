@@ -2,4 +2,5 @@
 //! [`SenderControl`](crate::control::SenderControl) and a
 //! [`ReceiverFeedback`](crate::control::ReceiverFeedback).
 
+mod common;
 pub mod pgmcc;
