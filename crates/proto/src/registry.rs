@@ -14,6 +14,7 @@ use crate::endpoint::{Bounded, Bounds, PgmReceiver, PgmSource, ReceiverConfig, S
 use crate::options::{OptionSpec, Options};
 use crate::promises::Promises;
 use crate::relay::{ElementConfig, PGM_ELEMENT_OPTIONS, PgmElement, RelayProgram};
+use crate::schemes::ormcc::Ormcc;
 use crate::schemes::pgmcc::Pgmcc;
 use crate::transfer::{
     ContentSupply, InOrder, ObjectReceiver, ObjectSource, SYMBOL_BYTES_MAX, SYMBOL_HEADER,
@@ -130,7 +131,7 @@ pub struct ProgramEntry {
 }
 
 /// All schemes.
-pub const SCHEMES: &[SchemeEntry] = &[crate::scheme_entry!(Pgmcc)];
+pub const SCHEMES: &[SchemeEntry] = &[crate::scheme_entry!(Pgmcc), crate::scheme_entry!(Ormcc)];
 
 /// All programs for routers.
 pub const PROGRAMS: &[ProgramEntry] = &[ProgramEntry {

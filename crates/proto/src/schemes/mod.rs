@@ -2,4 +2,5 @@
 //! [`SenderControl`](crate::control::SenderControl) and a
 //! [`ReceiverFeedback`](crate::control::ReceiverFeedback).
 
+pub mod ormcc;
 pub mod pgmcc;
