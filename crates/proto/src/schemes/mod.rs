@@ -4,3 +4,4 @@
 
 mod common;
 pub mod pgmcc;
+pub mod tfmcc;
