@@ -267,4 +267,6 @@ pub enum BadInput {
     Duplicate,
     /// A table with a limit is full.
     TableFull,
+    /// It is of a scheme that this end does not speak.
+    OtherScheme,
 }

@@ -108,6 +108,7 @@ fn event() -> impl Strategy<Value = Event> {
         B::Absurd,
         B::Duplicate,
         B::TableFull,
+        B::OtherScheme,
     ]);
     let values = (any::<[u64; 6]>(), any::<u32>(), any::<u32>(), any::<bool>());
     (0..EVENT_KINDS, values, drop, cut, timer, switch, bad).prop_map(

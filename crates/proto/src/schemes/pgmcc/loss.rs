@@ -10,12 +10,10 @@ use alloc::vec::Vec;
 use faircast_base::{Duration, Seq, Time};
 
 use super::config::{LossEstimator, PgmccConfig};
+use crate::schemes::common::intervals::{WEIGHTS, weighted_mean};
 
 /// More losses in a row than this change no estimate visibly, and are not counted one by one.
 const RUN_MAX: u32 = 8192;
-
-/// Weights of loss intervals, newest first (src: RFC 4654 s6.3 and RFC 5348 s5.4).
-const WEIGHTS: [f64; 8] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 
 /// Loss as one receiver sees it.
 #[derive(Clone, Debug)]
@@ -179,13 +177,7 @@ impl Intervals {
             return 0.0;
         }
         let mean = |intervals: &mut dyn Iterator<Item = f64>| {
-            let (mut sum, mut weights) = (0.0, 0.0);
-            let all = intervals.chain(core::iter::repeat(self.prior));
-            for (weight, interval) in WEIGHTS.iter().zip(all) {
-                sum += weight * interval;
-                weights += weight;
-            }
-            sum / weights
+            weighted_mean(intervals.chain(core::iter::repeat(self.prior)))
         };
         let closed = mean(&mut self.closed.iter().copied());
         let with_open = mean(&mut core::iter::once(self.open).chain(self.closed.iter().copied()));

@@ -1,5 +1,7 @@
 //! The throughput model by which the sender compares receivers.
 
+use crate::schemes::common::equation::timeout_factor;
+
 /// Which equation. Only the order of receivers matters, so constants are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
@@ -17,7 +19,7 @@ impl Model {
         match self {
             Self::Simple => simple,
             Self::Full => {
-                let timeouts = 1.0 + 9.0 * loss * (1.0 + 32.0 * loss * loss);
+                let timeouts = timeout_factor(loss);
                 simple * timeouts * timeouts
             }
         }
