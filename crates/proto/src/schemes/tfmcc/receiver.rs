@@ -231,7 +231,12 @@ impl ReceiverFeedback for TfmccReceiver {
         let rtt = Duration::from_secs_f64(self.rtt_s());
         let first = self.first_interval();
         let marked = arrival.congestion_experienced;
+        let before = self.arrivals.latest_event();
         self.arrivals.received(cx.now, arrival.seq, marked, rtt, &|| first);
+        // A full queue loses until the sender hears of it (src: RFC 5348 s6.2, where a rise of the loss
+        // event rate expedites feedback).
+        let event = self.arrivals.latest_event();
+        self.due |= self.config.report_losses && self.is_clr && event > before;
     }
 
     fn on_missing(&mut self, _cx: &mut Cx<'_>, _first: Seq, _last: Seq) {}
