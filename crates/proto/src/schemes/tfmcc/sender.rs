@@ -304,6 +304,7 @@ impl TfmccSender {
     fn resume(&mut self, now: Time, rate: f64) -> bool {
         let deaf = core::mem::take(&mut self.deaf);
         if deaf {
+            self.adjusted_at = now;
             self.set_rate(now, rate.min(self.first_rate()).max(self.rate));
         }
         deaf
@@ -402,7 +403,9 @@ impl SenderControl for TfmccSender {
             return if full { Permit::At(cx.now + MOMENT) } else { Permit::Now };
         }
         self.idle = false;
-        Permit::At(ready)
+        // A climb shortens the wait.
+        let top = self.climb.map_or(ready, |climb| climb.start + climb.span);
+        Permit::At(ready.min(top))
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, _seq: Seq, len: u32) -> TfmccAnnounce {
