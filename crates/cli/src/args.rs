@@ -177,8 +177,8 @@ pub struct BenchArgs {
     /// Run only experiments whose id contains this; in the suite matrix several with commas between
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
-    /// Judge this scheme in place of the suite's own, and print a score table; in the suite matrix
-    /// compare these, with commas between, instead of all
+    /// Judge this scheme in place of the suite's own, and print a score table; in the suite wire,
+    /// send with it; in the suite matrix compare these, with commas between, instead of all
     #[arg(long, value_name = "NAME")]
     pub scheme: Option<String>,
     /// An option of that scheme; may be repeated

@@ -182,6 +182,12 @@ pub trait ReceiverFeedback {
     /// Another receiver's report was heard.
     fn on_overheard(&mut self, _cx: &mut Cx<'_>, _from: NodeId, _report: &Self::Report) {}
 
+    /// This receiver leaves the session. Whether the sender must be told, though nothing has been
+    /// acknowledged; the report that says it is asked for as that of a NAK is.
+    fn on_leaving(&mut self) -> bool {
+        false
+    }
+
     /// A report that is due now, with how it is to travel.
     fn poll_report(&mut self, cx: &mut Cx<'_>) -> Option<(Audience, Self::Report)>;
 

@@ -45,6 +45,11 @@ impl Pace {
         if self.next <= now { Permit::Now } else { Permit::At(self.next) }
     }
 
+    /// When the next packet is due; now where that is past.
+    pub fn ready_at(&self) -> Time {
+        self.next
+    }
+
     /// A packet of `bytes` leaves.
     pub fn spend(&mut self, now: Time, bytes: u32) {
         let earliest = Time::ZERO + now.since(Time::ZERO).saturating_sub(self.burst);

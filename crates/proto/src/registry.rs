@@ -15,7 +15,9 @@ use crate::endpoint::{Bounded, Bounds, PgmReceiver, PgmSource, ReceiverConfig, S
 use crate::options::{OptionSpec, Options};
 use crate::promises::Promises;
 use crate::relay::{ElementConfig, PGM_ELEMENT_OPTIONS, PgmElement, RelayProgram};
+use crate::schemes::ormcc::Ormcc;
 use crate::schemes::pgmcc::Pgmcc;
+use crate::schemes::tfmcc::Tfmcc;
 use crate::speech::{Announced, Speech};
 use crate::transfer::{
     ContentSupply, InOrder, ObjectReceiver, ObjectSource, SYMBOL_BYTES_MAX, SYMBOL_HEADER,
@@ -171,7 +173,8 @@ pub struct ProgramEntry {
 pub const DEFAULT_SCHEME: &str = Pgmcc::NAME;
 
 /// All schemes.
-pub const SCHEMES: &[SchemeEntry] = &[crate::scheme_entry!(Pgmcc)];
+pub const SCHEMES: &[SchemeEntry] =
+    &[crate::scheme_entry!(Pgmcc), crate::scheme_entry!(Tfmcc), crate::scheme_entry!(Ormcc)];
 
 /// All programs for routers.
 pub const PROGRAMS: &[ProgramEntry] = &[ProgramEntry {

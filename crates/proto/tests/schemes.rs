@@ -1,6 +1,8 @@
 //! Whatever is registered runs as a stream and as a transfer, follows what the source announces, and
 //! says so at both ends where the two speak different schemes.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -218,12 +220,15 @@ impl<M: Machine + ?Sized> Host<M> {
     }
 }
 
+/// A packet on its way: to whom, from whom, as what.
+type Flying = (NodeId, NodeId, Destination, Vec<u8>);
+
 /// A source and its receivers, `DELAY` apart; one packet in 20 is lost.
 struct World<S: ?Sized, R: ?Sized> {
     now: Time,
     source: Host<S>,
     receivers: Vec<Host<R>>,
-    flying: BTreeMap<(Time, u64), (NodeId, NodeId, Destination, Vec<u8>)>,
+    flying: BTreeMap<(Time, u64), Flying>,
     launched: u64,
     rng: Rng,
     /// What the SPMs of the source say.

@@ -1,6 +1,6 @@
 //! From records to the summary, in one pass and constant memory.
 
-use faircast_base::{DropReason, Event, FlowId, LinkCounters, NodeId, Time};
+use faircast_base::{BadInput, DropReason, Event, FlowId, LinkCounters, NodeId, Time};
 use faircast_trace::{Header, On, Outcome, Record, Sink, Subject};
 
 use crate::rates::Rates;
@@ -100,6 +100,7 @@ impl Metrics {
                     },
                 ),
                 completed_s: receiver.completed.map(Time::as_secs_f64),
+                other_scheme: receiver.other_scheme,
                 intact: intact.get(i).copied().flatten(),
             })
             .collect();
@@ -309,6 +310,7 @@ impl Flow {
                 // An empty object has no last byte.
                 receiver.completed = receiver.last_delivery.or(Some(record.at));
             }
+            Event::BadInput { reason: BadInput::OtherScheme } => receiver.other_scheme = true,
             Event::Joined => receiver.member_since = Some(sent),
             Event::Left => {
                 receiver.offered_before = receiver.offered(sent);
@@ -351,6 +353,7 @@ struct Receiver {
     /// New packets that were sent in its earlier memberships.
     offered_before: u64,
     has_left: bool,
+    other_scheme: bool,
 }
 
 impl Receiver {

@@ -120,6 +120,9 @@ pub struct ReceiverSummary {
     pub loss_ratio: f64,
     /// When its last byte was delivered, in seconds, where it got everything.
     pub completed_s: Option<f64>,
+    /// Whether it speaks another scheme than the sender, and so got nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub other_scheme: bool,
     /// Whether what it delivered is exactly a prefix (for finished data: all) of what was sent;
     /// `None` where nobody checked.
     pub intact: Option<bool>,

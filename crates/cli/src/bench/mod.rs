@@ -15,6 +15,7 @@ mod wire;
 
 use std::path::{Path, PathBuf};
 
+use faircast_proto::registry;
 use faircast_report::{Row, Suite, bench_page};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -122,9 +123,16 @@ fn choose(name: &str, args: &BenchArgs) -> Result<Chosen, Failure> {
         _ => None,
     };
     if let Some(timings) = timings {
-        return match &args.scheme {
-            None => Ok(timings),
-            Some(scheme) => Err(no_session(scheme, name)),
+        return match (&args.scheme, &timings) {
+            (None, _) => Ok(timings),
+            // Our own rows are measured with it.
+            (Some(scheme), Chosen::Wire) if registry::scheme(scheme).is_some() => Ok(timings),
+            (Some(scheme), Chosen::Wire) => {
+                let known: Vec<&str> = registry::SCHEMES.iter().map(|entry| entry.name).collect();
+                let known = known.join(", ");
+                Err(Failure::Usage(format!("--scheme {scheme}: no such scheme; there are {known}")))
+            }
+            (Some(scheme), _) => Err(no_session(scheme, name)),
         };
     }
     let (suite, files) = load(name)?;

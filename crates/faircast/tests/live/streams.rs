@@ -42,7 +42,7 @@ async fn messages_keep_their_bounds_and_too_long_ones_are_refused() {
     let mut receiver = MessageReceiver::builder(at(&group)).key(key.clone()).start().unwrap();
     let mut sender = MessageSender::builder(to(&group)).key(key).start().unwrap();
     let max = sender.message_max();
-    assert_eq!(max, 1500 - 72 - 56);
+    assert_eq!(max, 1500 - 72 - 56 - 16);
     let messages = [b"first".to_vec(), noise(max, 1), b"x".to_vec(), noise(100, 2)];
     for message in &messages {
         soon(sender.send(message)).await.unwrap();

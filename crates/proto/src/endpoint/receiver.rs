@@ -380,7 +380,7 @@ impl<F: ReceiverFeedback> Machine for PgmReceiver<F> {
     fn handle_close(&mut self, _cx: &mut Cx<'_>) {
         // That a member comes or goes is the driver's to say: it joins the group.
         if self.phase == Phase::Joined {
-            self.leave_due = self.acknowledges;
+            self.leave_due = self.feedback.on_leaving() || self.acknowledges;
         }
         self.stop_timers();
         self.phase = Phase::Ended;

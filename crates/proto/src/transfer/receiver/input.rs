@@ -62,6 +62,7 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
             Some(option) => Notice::decode(option.value).ok_or(BadInput::Malformed)?,
             None => {
                 self.pgm.handle_packet(cx, datagram, packet);
+                self.watch_scheme(cx);
                 return Ok(());
             }
         };

@@ -1,0 +1,266 @@
+//! Which packets are lost, and to which loss event they belong.
+
+use alloc::vec::Vec;
+
+use faircast_base::{Duration, Seq, Time};
+
+use super::history::History;
+
+/// Losses in a row that are looked at one by one; of more, the latest. The events that they begin
+/// fill the history many times over.
+const RUN_MAX: u64 = 4096;
+
+/// Where numbers without wrap begin: late packets from before the first one have room below.
+const FIRST_INDEX: u64 = 1 << 32;
+
+/// The loss events of one receiver, found from the originals that arrive.
+#[derive(Clone, Debug)]
+pub(super) struct Arrivals {
+    history: History,
+    threshold: usize,
+    /// The next packet that is to be settled, by both numbers; `None` before the first.
+    cursor: Option<(Seq, u64)>,
+    /// The latest settled packet that was received, and when.
+    before: (u64, Time),
+    /// Received packets at or beyond the cursor, when they came and whether they were marked;
+    /// ascending, fewer than `threshold` between calls.
+    early: Vec<(u64, Time, bool)>,
+}
+
+/// The interval before a receiver's first loss.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FirstInterval {
+    /// Its packets.
+    pub(super) packets: f64,
+    /// The round trip in seconds that it was computed with, where that is a guess.
+    pub(super) guessed_rtt_s: Option<f64>,
+}
+
+impl Arrivals {
+    /// Counts a packet as lost once `threshold` later ones have arrived.
+    pub(super) fn new(threshold: u32, discounting: bool) -> Self {
+        Self {
+            history: History::new(discounting),
+            threshold: threshold as usize,
+            cursor: None,
+            before: (FIRST_INDEX, Time::ZERO),
+            early: Vec::new(),
+        }
+    }
+
+    /// An original has arrived; `marked` where the network marked congestion on it, which is a loss
+    /// at once (src: RFC 4654 s5.1). Losses within `rtt` of the first are one event; `first` is asked
+    /// at the first loss.
+    pub(super) fn received(
+        &mut self,
+        now: Time,
+        seq: Seq,
+        marked: bool,
+        rtt: Duration,
+        first: &dyn Fn() -> FirstInterval,
+    ) {
+        let (cursor_seq, cursor) = *self.cursor.get_or_insert((seq, FIRST_INDEX));
+        let Some(index) = cursor.checked_add_signed(i64::from(seq.distance(cursor_seq))) else {
+            return;
+        };
+        if index < cursor {
+            return self.history.found(index);
+        }
+        let place = self.early.partition_point(|early| early.0 < index);
+        if self.early.get(place).is_some_and(|early| early.0 == index) {
+            return;
+        }
+        self.early.insert(place, (index, now, marked));
+        self.settle(rtt, first);
+    }
+
+    /// Loss events per packet in 0..=1.
+    pub(super) fn loss(&self) -> f64 {
+        self.history.loss()
+    }
+
+    /// Whether there has been a loss.
+    pub(super) fn has_loss(&self) -> bool {
+        self.history.has_loss()
+    }
+
+    /// What was lost before counts no more.
+    pub(super) fn forget(&mut self, discounting: bool) {
+        self.history = History::new(discounting);
+    }
+
+    /// See [`History::correct_first_interval`].
+    pub(super) fn correct_first_interval(&mut self, rtt_s: f64) {
+        self.history.correct_first_interval(rtt_s);
+    }
+
+    fn settle(&mut self, rtt: Duration, first: &dyn Fn() -> FirstInterval) {
+        while let (Some((seq, cursor)), Some(&(index, at, marked))) =
+            (self.cursor, self.early.first())
+        {
+            if index > cursor {
+                if self.early.len() < self.threshold {
+                    return;
+                }
+                self.lose(cursor, (index, at), rtt, first);
+            } else {
+                self.early.remove(0);
+                self.history.received(index);
+                if marked {
+                    self.lost_at(index, at, rtt, first, false);
+                }
+                self.before = (index, at);
+            }
+            let settled = if index > cursor { index } else { index + 1 };
+            // Truncation is the wrap of sequence numbers.
+            self.cursor = Some((seq + (settled - cursor) as u32, settled));
+        }
+    }
+
+    /// Packets from `from` to before the one that came at `after` are lost. Each would have come when
+    /// its neighbours' times say (src: RFC 4654 s5.2).
+    fn lose(
+        &mut self,
+        from: u64,
+        after: (u64, Time),
+        rtt: Duration,
+        first: &dyn Fn() -> FirstInterval,
+    ) {
+        let (index_before, time_before) = self.before;
+        let span = after.1.since(time_before).as_nanos() as f64;
+        let step = span / (after.0 - index_before) as f64;
+        let time_of = |index: u64| {
+            time_before + Duration::from_nanos((step * (index - index_before) as f64) as u64)
+        };
+        let mut next = from;
+        if after.0 - from > RUN_MAX {
+            self.lost_at(from, time_of(from), rtt, first, true);
+            next = after.0 - RUN_MAX;
+            self.history.lose_run(next);
+        }
+        for index in next..after.0 {
+            self.lost_at(index, time_of(index), rtt, first, true);
+            self.history.lose(index);
+        }
+    }
+
+    /// A new event only where the last one began more than a round trip ago (src: RFC 4654 s5.2).
+    fn lost_at(
+        &mut self,
+        index: u64,
+        at: Time,
+        rtt: Duration,
+        first: &dyn Fn() -> FirstInterval,
+        undoable: bool,
+    ) {
+        match self.history.latest_event() {
+            None => {
+                self.history.begin_event(index, at, undoable);
+                let FirstInterval { packets, guessed_rtt_s } = first();
+                self.history.set_first_interval(packets, guessed_rtt_s);
+            }
+            Some(latest) if latest + rtt < at => self.history.begin_event(index, at, undoable),
+            Some(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(50);
+
+    fn ms(ms: u64) -> Time {
+        Time::ZERO + Duration::from_millis(ms)
+    }
+
+    fn first() -> FirstInterval {
+        FirstInterval { packets: 100.0, guessed_rtt_s: None }
+    }
+
+    /// Packets 10 ms apart; `seqs` in the order of arrival, each at its place's time.
+    fn feed(arrivals: &mut Arrivals, start_ms: u64, seqs: impl IntoIterator<Item = u32>) {
+        for (i, seq) in seqs.into_iter().enumerate() {
+            arrivals.received(ms(start_ms + 10 * i as u64), Seq::new(seq), false, RTT, &first);
+        }
+    }
+
+    #[test]
+    fn three_later_packets_make_a_loss_and_two_do_not() {
+        let mut arrivals = Arrivals::new(3, false);
+        feed(&mut arrivals, 0, [0, 1, 3, 4]);
+        assert!(!arrivals.has_loss());
+        feed(&mut arrivals, 40, [2, 5, 7, 8]);
+        assert!(!arrivals.has_loss(), "2 came before three later ones");
+        feed(&mut arrivals, 80, [9]);
+        // The first interval of 100 packets stands for what was before; 6, 7, 8, 9 are open.
+        assert!((arrivals.loss() - 0.01).abs() < 1e-12, "{}", arrivals.loss());
+        feed(&mut arrivals, 90, [6]);
+        assert!(!arrivals.has_loss(), "it came late, and fills its hole");
+    }
+
+    #[test]
+    fn losses_within_a_round_trip_are_one_event_by_interpolated_times() {
+        // 10 ms a packet: 10 and 15 are 50 ms apart, not more than a round trip; 16 would be.
+        for (second, loss) in [(15, 1.0 / 100.0), (16, 2.0 / 106.0)] {
+            let mut arrivals = Arrivals::new(3, false);
+            let seqs = (0..=30).filter(|seq| *seq != 10 && *seq != second);
+            for seq in seqs {
+                let now = ms(10 * u64::from(seq));
+                arrivals.received(now, Seq::new(seq), false, RTT, &first);
+            }
+            assert!((arrivals.loss() - loss).abs() < 1e-12, "{second}: {}", arrivals.loss());
+        }
+    }
+
+    #[test]
+    fn an_outage_has_an_event_for_each_round_trip() {
+        let mut arrivals = Arrivals::new(3, false);
+        feed(&mut arrivals, 0, 0..=9);
+        // 100 packets in a second are lost. Events each 6 packets: 10, 16 ... 106; 14 are open, and
+        // the seven intervals that count beside them weigh 5.
+        feed(&mut arrivals, 1100, 110..120);
+        assert!((arrivals.loss() - 6.0 / 44.0).abs() < 1e-12, "{}", arrivals.loss());
+    }
+
+    #[test]
+    fn a_mark_is_a_loss_at_once() {
+        let mut arrivals = Arrivals::new(3, false);
+        feed(&mut arrivals, 0, 0..5);
+        arrivals.received(ms(50), Seq::new(5), true, RTT, &first);
+        assert!(arrivals.has_loss());
+        feed(&mut arrivals, 60, [5]);
+        assert!(arrivals.has_loss(), "it cannot be undone");
+    }
+
+    #[test]
+    fn any_jump_is_cheap_and_numbers_may_wrap() {
+        let mut arrivals = Arrivals::new(1, true);
+        feed(&mut arrivals, 0, [u32::MAX - 1, u32::MAX, 0, 1]);
+        assert!(!arrivals.has_loss());
+        feed(&mut arrivals, 40, [0x7fff_fff0, 0x7fff_fff1]);
+        assert!(arrivals.has_loss() && arrivals.loss() <= 1.0);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_order_of_arrivals_is_survived(
+            steps in proptest::collection::vec((0u32.., 0u64..100_000, 0u8..8), 1..300),
+        ) {
+            let (mut arrivals, mut now, mut next) = (Arrivals::new(3, true), Time::ZERO, 0u32);
+            for (jump, wait_us, way) in steps {
+                now = now + Duration::from_micros(wait_us);
+                next = match way {
+                    0 => jump,
+                    1 => next.wrapping_sub(jump % 40),
+                    2 => next.wrapping_add(jump % 40),
+                    _ => next.wrapping_add(1),
+                };
+                arrivals.received(now, Seq::new(next), way == 7, RTT, &first);
+                proptest::prop_assert!((0.0..=1.0).contains(&arrivals.loss()));
+                proptest::prop_assert!(arrivals.early.len() < 3);
+            }
+        }
+    }
+}

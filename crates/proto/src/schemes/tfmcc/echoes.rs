@@ -1,0 +1,110 @@
+//! Whose timestamps go back on the next packets.
+
+use alloc::collections::VecDeque;
+
+use faircast_base::{NodeId, Time};
+
+use super::TfmccReport;
+
+/// Timestamps that can wait to be echoed. Suppression lets some tens of receivers report in a round,
+/// in which there are more packets than that; beyond it the least urgent one is not echoed.
+pub(super) const ECHOES_MAX: usize = 64;
+
+/// The timestamps of receivers other than the CLR.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Echoes(VecDeque<Waiting>);
+
+/// A timestamp, and when it came.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Waiting {
+    pub(super) receiver: NodeId,
+    pub(super) stamp_us: u32,
+    pub(super) at: Time,
+    have_rtt: bool,
+    round: u8,
+    bits_per_s: f32,
+}
+
+impl Waiting {
+    /// The timestamp of a report of `receiver`.
+    pub(super) fn new(now: Time, receiver: NodeId, report: &TfmccReport) -> Self {
+        Self {
+            receiver,
+            stamp_us: report.sent_us,
+            at: now,
+            have_rtt: report.have_rtt,
+            round: report.round,
+            bits_per_s: report.bits_per_s,
+        }
+    }
+
+    /// Whether it goes before `other`: receivers without a round trip first, of those the ones that
+    /// answered an older round; then the lower rate (src: RFC 4654 s3.5).
+    fn before(&self, other: &Self) -> bool {
+        if self.have_rtt != other.have_rtt {
+            return !self.have_rtt;
+        }
+        let newer = self.round.wrapping_sub(other.round) as i8;
+        if !self.have_rtt && newer != 0 {
+            return newer < 0;
+        }
+        self.bits_per_s < other.bits_per_s
+    }
+}
+
+impl Echoes {
+    /// A report has come. The latest of a receiver takes the place of an earlier one.
+    pub(super) fn push(&mut self, waiting: Waiting) {
+        self.forget(waiting.receiver);
+        let place = self.0.partition_point(|other| !waiting.before(other));
+        self.0.insert(place, waiting);
+        self.0.truncate(ECHOES_MAX);
+    }
+
+    /// The most urgent one.
+    pub(super) fn pop(&mut self) -> Option<Waiting> {
+        self.0.pop_front()
+    }
+
+    /// None of this receiver.
+    pub(super) fn forget(&mut self, receiver: NodeId) {
+        self.0.retain(|waiting| waiting.receiver != receiver);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(receiver: u32, have_rtt: bool, round: u8, bits_per_s: f32) -> Waiting {
+        let (stamp_us, at) = (receiver, Time::ZERO);
+        Waiting { receiver: NodeId(receiver), stamp_us, at, have_rtt, round, bits_per_s }
+    }
+
+    #[test]
+    fn receivers_without_a_round_trip_come_first_then_the_slow() {
+        let mut echoes = Echoes::default();
+        for w in [
+            waiting(1, true, 5, 10.0),
+            waiting(2, true, 4, 5.0),
+            waiting(3, false, 0, 30.0),
+            waiting(4, false, 255, 40.0),
+            waiting(5, false, 0, 20.0),
+            waiting(2, true, 5, 50.0),
+        ] {
+            echoes.push(w);
+        }
+        let order = core::iter::from_fn(|| echoes.pop().map(|w| w.receiver.0));
+        assert!(order.eq([4, 5, 3, 1, 2]));
+    }
+
+    #[test]
+    fn beyond_the_limit_the_least_urgent_is_dropped() {
+        let mut echoes = Echoes::default();
+        for k in (0..1000).rev() {
+            echoes.push(waiting(k, true, 0, k as f32));
+        }
+        assert_eq!(echoes.0.len(), ECHOES_MAX);
+        assert_eq!(echoes.pop().map(|w| w.receiver), Some(NodeId(0)));
+    }
+}

@@ -1,0 +1,79 @@
+//! At what rate data arrives.
+
+use alloc::collections::VecDeque;
+
+use faircast_base::{Duration, Time};
+
+/// Marks that are kept: the rate is measured over so many half round trips, at least two round trips
+/// (src: RFC 4654 s5.6: two to four).
+const MARKS: usize = 5;
+
+/// Bytes and when they came. Each mark is at least half a round trip and one packet after the one
+/// before, so that at slow rates there are some packets between the oldest and now.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ReceiveRate {
+    marks: VecDeque<(Time, u64)>,
+    total: u64,
+    last: Time,
+}
+
+impl ReceiveRate {
+    /// So many bytes have come.
+    pub(super) fn arrived(&mut self, now: Time, bytes: u32, rtt: Duration) {
+        self.total += u64::from(bytes);
+        self.last = now;
+        if self.marks.back().is_none_or(|(at, _)| now.since(*at) >= rtt / 2) {
+            if self.marks.len() == MARKS {
+                self.marks.pop_front();
+            }
+            self.marks.push_back((now, self.total));
+        }
+    }
+
+    /// Bits per second up to the latest packet; `None` before there are two at different times.
+    pub(super) fn bits_per_s(&self) -> Option<f64> {
+        let (at, total) = *self.marks.front()?;
+        let seconds = self.last.since(at).as_secs_f64();
+        (seconds > 0.0).then(|| (self.total - total) as f64 * 8.0 / seconds)
+    }
+
+    /// When data last came.
+    pub(super) fn last(&self) -> Time {
+        self.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_that_of_the_last_round_trips() {
+        let mut rate = ReceiveRate::default();
+        let rtt = Duration::from_millis(40);
+        assert_eq!(rate.bits_per_s(), None);
+        let mut now = Time::ZERO;
+        for (packets, gap_ms, want) in [(50, 10, 800_000.0), (200, 1, 8_000_000.0)] {
+            for _ in 0..packets {
+                now = now + Duration::from_millis(gap_ms);
+                rate.arrived(now, 1000, rtt);
+            }
+            let got = rate.bits_per_s().unwrap();
+            assert!((got / want - 1.0).abs() < 1e-9, "{got} for {want}");
+        }
+    }
+
+    #[test]
+    fn packets_rarer_than_round_trips_are_measured_over_some_of_them() {
+        let mut rate = ReceiveRate::default();
+        for k in 0..8u64 {
+            rate.arrived(
+                Time::ZERO + Duration::from_millis(500 * k),
+                1000,
+                Duration::from_millis(1),
+            );
+        }
+        assert_eq!(rate.bits_per_s(), Some(16_000.0));
+        assert!(rate.marks.len() <= MARKS);
+    }
+}

@@ -1,0 +1,272 @@
+//! The receiver's half of TFMCC.
+
+use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Seq, Time};
+
+use super::arrivals::{Arrivals, FirstInterval};
+use super::feedback_timer::FeedbackTimer;
+use super::receive_rate::ReceiveRate;
+use super::round_trip::RoundTrip;
+use super::{
+    HEADER_BYTES, SIZE_GAIN, SLOWEST_INTERVAL_S, TfmccAnnounce, TfmccConfig, TfmccReport,
+    USUAL_BYTES, microseconds,
+};
+use crate::control::{Arrival, Audience, ReceiverFeedback};
+use crate::schemes::common::equation::throughput_bits_per_s;
+
+/// After so many of the longest round trips without data earlier losses count no more.
+const FORGET_AFTER: f64 = 10.0;
+
+/// The largest rate that is reported, in bits per second (src: RFC 4654 s2.2.1: 400 Gb/s).
+const RATE_MAX: f64 = 4e11;
+
+/// A receiver: it measures loss events, receive rate and round trip, computes the rate that it could
+/// take, and reports it as CLR once a round trip, else when its timer says so.
+#[derive(Debug)]
+pub struct TfmccReceiver {
+    config: TfmccConfig,
+    node: NodeId,
+    arrivals: Arrivals,
+    receive_rate: ReceiveRate,
+    round_trip: RoundTrip,
+    /// Mean bytes of originals with headers (s).
+    packet_bytes: Option<f64>,
+    latest: Option<Latest>,
+    is_clr: bool,
+    timer: FeedbackTimer,
+    due: bool,
+    reported_at: Option<Time>,
+    leaving: bool,
+}
+
+/// What the latest original said.
+#[derive(Clone, Copy, Debug)]
+struct Latest {
+    seq: Seq,
+    at: Time,
+    sent_us: u32,
+    round: u8,
+    rtt_max_s: f64,
+}
+
+impl TfmccReceiver {
+    /// The receiver at `node`.
+    pub fn new(config: TfmccConfig, node: NodeId) -> Self {
+        Self {
+            arrivals: Arrivals::new(config.loss_threshold, config.discounting),
+            config,
+            node,
+            receive_rate: ReceiveRate::default(),
+            round_trip: RoundTrip::default(),
+            packet_bytes: None,
+            latest: None,
+            is_clr: false,
+            timer: FeedbackTimer::default(),
+            due: false,
+            reported_at: None,
+            leaving: false,
+        }
+    }
+
+    /// Its loss event rate in 0..=1 (p).
+    pub fn loss(&self) -> f64 {
+        self.arrivals.loss()
+    }
+
+    /// Its round trip, where it has measured one (R).
+    pub fn rtt(&self) -> Option<Duration> {
+        self.round_trip.seconds().map(Duration::from_secs_f64)
+    }
+
+    /// Whether it is the CLR, as far as it knows.
+    pub fn is_clr(&self) -> bool {
+        self.is_clr
+    }
+
+    /// The rate that it could take in bits per second, headers counted (X_r).
+    pub fn bits_per_s(&self) -> f64 {
+        let size = self.packet_bytes.unwrap_or(USUAL_BYTES);
+        let rate = if self.arrivals.has_loss() {
+            throughput_bits_per_s(size, self.rtt_s(), self.arrivals.loss())
+        } else {
+            // src: RFC 4654 s4.4, s3.6: the rate may double in a round trip.
+            2.0 * self.arriving_bits_per_s(size)
+        };
+        rate.clamp(size * 8.0 / SLOWEST_INTERVAL_S, RATE_MAX)
+    }
+
+    /// The receive rate; of a single packet, that the sender began with.
+    fn arriving_bits_per_s(&self, size: f64) -> f64 {
+        self.receive_rate.bits_per_s().unwrap_or(size * 8.0 / self.rtt_max_s())
+    }
+
+    /// Its round trip in seconds, or before it is measured the largest of all (src: RFC 4654 s4.3).
+    fn rtt_s(&self) -> f64 {
+        self.round_trip.seconds().unwrap_or_else(|| self.rtt_max_s())
+    }
+
+    fn rtt_max_s(&self) -> f64 {
+        let initial = self.config.rtt_max_initial.as_secs_f64();
+        self.latest.map_or(initial, |latest| latest.rtt_max_s)
+    }
+
+    /// The interval before the first loss: what the equation without timeouts makes of the rate at
+    /// which it came (src: RFC 4654 s5.5).
+    fn first_interval(&self) -> FirstInterval {
+        let (size, rtt_s) = (self.packet_bytes.unwrap_or(USUAL_BYTES), self.rtt_s());
+        let packets_per_rtt = self.arriving_bits_per_s(size) * rtt_s / (8.0 * size);
+        FirstInterval {
+            packets: packets_per_rtt * packets_per_rtt / 1.5,
+            guessed_rtt_s: self.round_trip.seconds().is_none().then_some(rtt_s),
+        }
+    }
+
+    /// Bytes have come, whatever they are for.
+    fn on_bytes(&mut self, now: Time, arrival: &Arrival) {
+        let bytes = arrival.len + HEADER_BYTES;
+        if !arrival.repair {
+            let size = f64::from(bytes);
+            let mean = self.packet_bytes.unwrap_or(size);
+            self.packet_bytes = Some(mean + SIZE_GAIN * (size - mean));
+        }
+        let rtt = Duration::from_secs_f64(self.rtt_s());
+        let quiet = now.since(self.receive_rate.last()).as_secs_f64();
+        if quiet > FORGET_AFTER * self.rtt_s().max(self.rtt_max_s()) {
+            // src: RFC 4654 s4.4: what was lost so long ago says nothing of the network of now.
+            self.arrivals.forget(self.config.discounting);
+            self.receive_rate = ReceiveRate::default();
+        }
+        self.receive_rate.arrived(now, bytes, rtt);
+    }
+
+    fn on_announce(&mut self, cx: &mut Cx<'_>, seq: Seq, announce: &TfmccAnnounce) {
+        let previous = self.latest;
+        let rtt_max_s = f64::from(announce.rtt_max_us) / 1e6;
+        let (at, round) = (cx.now, announce.round);
+        self.latest = Some(Latest { seq, at, sent_us: announce.sent_us, round, rtt_max_s });
+        if let Some(echo) = announce.echo {
+            let ours = echo.receiver == self.node;
+            if echo.is_clr {
+                self.is_clr = ours;
+            }
+            if ours {
+                let (sent_us, is_clr) = (announce.sent_us, echo.is_clr);
+                match self.round_trip.measure(cx.now, echo, sent_us, is_clr, &self.config) {
+                    Ok(true) => self.arrivals.correct_first_interval(self.rtt_s()),
+                    Ok(false) => {}
+                    Err(()) => cx.emit(Event::BadInput { reason: BadInput::Absurd }),
+                }
+            }
+        }
+        self.round_trip.follow(cx.now, announce.sent_us, &self.config);
+        if let Some(previous) = previous {
+            self.timer.on_data(cx.now, previous.at, rtt_max_s);
+        }
+        self.plan(cx, previous.map(|previous| previous.round), announce);
+    }
+
+    /// Whether and when to report, now that a new packet is here.
+    fn plan(&mut self, cx: &mut Cx<'_>, previous_round: Option<u8>, announce: &TfmccAnnounce) {
+        if self.is_clr {
+            self.timer.cancel();
+            // src: RFC 4654 s4.5: once a round trip, and nobody suppresses it.
+            let every = Duration::from_secs_f64(self.rtt_s()).max(self.config.report_interval_min);
+            self.due |= self.reported_at.is_none_or(|at| cx.now.since(at) >= every);
+            return;
+        }
+        let rtt_max_s = self.rtt_max_s();
+        // Serial: numbers wrap at 256.
+        let newer = |last: u8| (announce.round.wrapping_sub(last) as i8) > 0;
+        if previous_round.is_none_or(newer) {
+            let round_s = self.config.feedback_round * rtt_max_s;
+            let (group_size, rate) = (self.config.group_size, self.bits_per_s());
+            self.timer.start(cx.now, cx.rng, round_s, rtt_max_s, group_size, rate);
+        }
+        if let Some(at_start) = self.timer.rate_at_start() {
+            let highest = at_start.max(self.bits_per_s());
+            // Whose round trip is longer than the sender knows must say so (src: RFC 4654 s4.5).
+            let known = self.round_trip.seconds().is_none_or(|rtt_s| rtt_s <= rtt_max_s);
+            if f64::from(announce.suppress_above) < highest && known {
+                self.timer.cancel();
+            }
+        }
+    }
+
+    /// A report; `None` before data has come.
+    fn report(&mut self, now: Time) -> Option<TfmccReport> {
+        let latest = self.latest?;
+        let held_us = (now.since(latest.at).as_nanos() / 1000) as u32;
+        self.timer.cancel();
+        (self.due, self.reported_at) = (false, Some(now));
+        Some(TfmccReport {
+            receiver: Some(self.node),
+            have_rtt: self.round_trip.seconds().is_some(),
+            have_loss: self.arrivals.has_loss(),
+            leaving: self.leaving,
+            round: latest.round,
+            sent_us: microseconds(now),
+            echo_us: latest.sent_us.wrapping_add(held_us),
+            bits_per_s: self.bits_per_s() as f32,
+        })
+    }
+}
+
+impl ReceiverFeedback for TfmccReceiver {
+    type Announce = TfmccAnnounce;
+    type Report = TfmccReport;
+
+    fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&TfmccAnnounce>) {
+        self.on_bytes(cx.now, arrival);
+        if arrival.repair {
+            // What it mends was a loss by congestion, and its number says nothing new.
+            return;
+        }
+        let newer = self.latest.is_none_or(|latest| arrival.seq.after(latest.seq));
+        if let Some(announce) = announce.filter(|_| newer) {
+            self.on_announce(cx, arrival.seq, announce);
+        }
+        // An original after its repair is a duplicate for the endpoint, not for the history.
+        let rtt = Duration::from_secs_f64(self.rtt_s());
+        let first = self.first_interval();
+        let marked = arrival.congestion_experienced;
+        self.arrivals.received(cx.now, arrival.seq, marked, rtt, &|| first);
+    }
+
+    fn on_missing(&mut self, _cx: &mut Cx<'_>, _first: Seq, _last: Seq) {}
+
+    fn on_overheard(&mut self, _cx: &mut Cx<'_>, _from: NodeId, report: &TfmccReport) {
+        // src: RFC 4654 s4.5: where reports are multicast, one of a lower rate silences us.
+        let heard = f64::from(report.bits_per_s);
+        let margin = 1.0 - self.config.suppression_margin;
+        if report.receiver != Some(self.node) && heard > 0.0 && heard * margin < self.bits_per_s() {
+            self.timer.cancel();
+        }
+    }
+
+    fn on_leaving(&mut self) -> bool {
+        self.leaving = true;
+        self.is_clr
+    }
+
+    fn poll_report(&mut self, cx: &mut Cx<'_>) -> Option<(Audience, TfmccReport)> {
+        if !self.due {
+            return None;
+        }
+        let report = self.report(cx.now)?;
+        Some((Audience::SenderNak, report))
+    }
+
+    fn report_for_nak(&mut self, cx: &mut Cx<'_>) -> Option<TfmccReport> {
+        if self.config.nak_reports || self.leaving { self.report(cx.now) } else { None }
+    }
+
+    fn on_timeout(&mut self, cx: &mut Cx<'_>) {
+        if self.next_timeout().is_some_and(|at| at <= cx.now) {
+            self.timer.cancel();
+            self.due = true;
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.timer.expiry(self.latest?.at)
+    }
+}

@@ -1,0 +1,199 @@
+//! Feedback rounds, and the largest round trip that they follow.
+
+use faircast_base::{Duration, Time};
+
+use super::TfmccConfig;
+
+/// R_max is at least this, whatever was measured: the least that the RFC's own format can say (src:
+/// RFC 4654 s2.2.1).
+const RTT_MAX_LEAST: Duration = Duration::from_millis(1);
+
+/// How exact clocks of hosts are taken to be where R_max is at least the distance of packets (src:
+/// RFC 4654 s3.2: ts_gran).
+const CLOCK_GRANULARITY: Duration = Duration::from_millis(10);
+
+/// The present feedback round.
+#[derive(Clone, Debug)]
+pub(super) struct Rounds {
+    /// fb_nr.
+    number: u8,
+    start: Time,
+    /// T.
+    span: Duration,
+    /// Whether anybody but the CLR has reported in it.
+    heard: bool,
+    /// X_supp.
+    suppress_above: f32,
+    /// The largest round trip as reports tell it. What is announced is at least the distance of
+    /// packets, which follows the rate at once.
+    rtt_max: Duration,
+    /// The largest of this round (R_peak).
+    peak: Option<Duration>,
+    /// `rtt_max` is the first guess still.
+    guessed: bool,
+}
+
+impl Rounds {
+    pub(super) fn new(config: &TfmccConfig) -> Self {
+        Self {
+            number: 0,
+            start: Time::ZERO,
+            span: Duration::ZERO,
+            heard: true,
+            suppress_above: f32::MAX,
+            rtt_max: config.rtt_max_initial,
+            peak: None,
+            guessed: true,
+        }
+    }
+
+    /// The number that data carries.
+    pub(super) fn number(&self) -> u8 {
+        self.number
+    }
+
+    /// Above which rate nobody needs to report.
+    pub(super) fn suppress_above(&self) -> f32 {
+        self.suppress_above
+    }
+
+    /// R_max with packets so far apart.
+    pub(super) fn rtt_max(&self, packet_gap: Duration) -> Duration {
+        self.measured_rtt_max().max(packet_gap + CLOCK_GRANULARITY.min(packet_gap))
+    }
+
+    /// R_max without regard to the present rate.
+    pub(super) fn measured_rtt_max(&self) -> Duration {
+        self.rtt_max.max(RTT_MAX_LEAST)
+    }
+
+    /// T.
+    pub(super) fn span(&self) -> Duration {
+        self.span
+    }
+
+    /// A packet leaves: the next round begins where this one is over. It is over after T if others than
+    /// the CLR have reported, else with the first such report, at the latest after 2T (src: RFC 4654
+    /// s3.4).
+    pub(super) fn advance(&mut self, now: Time, packet_gap: Duration, config: &TfmccConfig) {
+        let age = now.since(self.start);
+        if age >= self.span * 2 || age >= self.span && self.heard {
+            self.begin(now, packet_gap, config);
+        }
+    }
+
+    /// The next round begins.
+    pub(super) fn begin(&mut self, now: Time, packet_gap: Duration, config: &TfmccConfig) {
+        if let Some(peak) = self.peak.take() {
+            // src: RFC 4654 s3.2. deviates: the guess of half a second is dropped and does not decay
+            // by a tenth a round, because no receiver was measured at it; a session with round trips
+            // of 40 ms would grow by a hundredth of what it may for half a minute.
+            let rest = if self.guessed && config.forget_guess { 0.0 } else { config.rtt_max_decay };
+            self.rtt_max = self.rtt_max.mul_f64(rest).max(peak);
+            self.guessed = false;
+        }
+        self.number = self.number.wrapping_add(1);
+        self.start = now;
+        self.span = self.rtt_max(packet_gap).mul_f64(config.feedback_round);
+        (self.heard, self.suppress_above) = (false, f32::MAX);
+    }
+
+    /// A report told of a round trip.
+    pub(super) fn measured(&mut self, rtt: Duration) {
+        self.peak = Some(self.peak.unwrap_or(rtt).max(rtt));
+        self.rtt_max = self.rtt_max.max(rtt);
+    }
+
+    /// A receiver that is not the CLR has reported this rate.
+    pub(super) fn heard_other(&mut self, bits_per_s: f32, margin: f64) {
+        self.heard = true;
+        if bits_per_s < self.suppress_above {
+            // src: RFC 4654 s3.4: others need a rate that is lower by the margin. A rate near the
+            // least number would round to zero, which is no rate.
+            let lower = (f64::from(bits_per_s) * (1.0 - margin)) as f32;
+            self.suppress_above = lower.max(f32::MIN_POSITIVE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GAP: Duration = Duration::from_millis(5);
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Duration::from_millis(ms)
+    }
+
+    /// Rounds that have left the guess behind, R_max 100 ms, in a round that began at 10 s.
+    fn rounds(config: &TfmccConfig) -> Rounds {
+        let mut rounds = Rounds::new(config);
+        rounds.measured(Duration::from_millis(100));
+        rounds.begin(at(10_000), GAP, config);
+        rounds
+    }
+
+    #[test]
+    fn a_round_ends_after_t_if_somebody_reported_and_after_2t_if_nobody_did() {
+        let config = TfmccConfig::default();
+        let mut rounds = rounds(&config);
+        let number = rounds.number();
+        rounds.advance(at(11_199), GAP, &config);
+        assert_eq!(rounds.number(), number);
+        rounds.advance(at(11_200), GAP, &config);
+        assert_eq!(rounds.number(), number + 1, "2T of 600 ms");
+        rounds.heard_other(1e6, 0.1);
+        rounds.advance(at(11_799), GAP, &config);
+        assert_eq!(rounds.number(), number + 1);
+        rounds.advance(at(11_800), GAP, &config);
+        assert_eq!(rounds.number(), number + 2, "T");
+        rounds.advance(at(12_500), GAP, &config);
+        rounds.heard_other(1e6, 0.1);
+        rounds.advance(at(12_501), GAP, &config);
+        assert_eq!(rounds.number(), number + 3, "the first report after T ends it");
+    }
+
+    #[test]
+    fn a_report_suppresses_all_but_clearly_lower_rates() {
+        let config = TfmccConfig::default();
+        let mut rounds = rounds(&config);
+        assert_eq!(rounds.suppress_above(), f32::MAX);
+        for (reported, above) in [(1e6, 9e5), (9.5e5, 9e5), (8e5, 7.2e5)] {
+            rounds.heard_other(reported, config.suppression_margin);
+            assert!((rounds.suppress_above() - above).abs() < 1.0, "{reported}");
+        }
+        rounds.begin(at(20_000), GAP, &config);
+        assert_eq!(rounds.suppress_above(), f32::MAX);
+        rounds.heard_other(f32::MIN_POSITIVE / 8.0, config.suppression_margin);
+        assert!(rounds.suppress_above() > 0.0);
+    }
+
+    #[test]
+    fn the_largest_round_trip_rises_at_once_and_falls_by_a_tenth_a_round() {
+        let config = TfmccConfig::default();
+        let mut rounds = rounds(&config);
+        let ms = |rounds: &Rounds| rounds.measured_rtt_max().as_millis();
+        assert_eq!(ms(&rounds), 100, "the guess is gone");
+        rounds.measured(Duration::from_millis(300));
+        assert_eq!(ms(&rounds), 300);
+        rounds.begin(at(11_000), GAP, &config);
+        assert_eq!(ms(&rounds), 300, "it was this round's");
+        rounds.begin(at(12_000), GAP, &config);
+        assert_eq!(ms(&rounds), 300, "nobody told anything");
+        for want in [270, 243, 240] {
+            rounds.measured(Duration::from_millis(240));
+            rounds.begin(at(13_000), GAP, &config);
+            assert_eq!(ms(&rounds), want);
+        }
+        let long = Duration::from_secs(8);
+        assert_eq!(rounds.rtt_max(long), long + Duration::from_millis(10));
+    }
+
+    #[test]
+    fn the_guess_may_decay_as_well() {
+        let config = TfmccConfig { forget_guess: false, ..TfmccConfig::default() };
+        let rounds = rounds(&config);
+        assert_eq!(rounds.measured_rtt_max(), Duration::from_millis(450));
+    }
+}

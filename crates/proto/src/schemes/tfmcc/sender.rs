@@ -1,0 +1,507 @@
+//! The sender's half of TFMCC: the rate, and whose report sets it.
+//!
+//! All that is kept of receivers is the CLR and the timestamps that wait to go back, so a report costs
+//! the same however many there are.
+
+use faircast_base::{
+    BadInput, CutReason, Cx, Duration, Event, NodeId, Seq, SwitchReason, Time, TimeoutKind,
+};
+
+use super::echoes::{Echoes, Waiting};
+use super::rounds::Rounds;
+use super::{
+    CLOCK_TOLERANCE_US, Echo, HEADER_BYTES, SIZE_GAIN, SLOWEST_INTERVAL_S, TfmccAnnounce,
+    TfmccConfig, TfmccReport, USUAL_BYTES, microseconds,
+};
+use crate::Pace;
+use crate::control::{Carrier, Gauges, Permit, SenderControl};
+
+/// No faster than this, in bits per second (src: RFC 4654 s2.2.1: 400 Gb/s).
+const RATE_MAX: f64 = 4e11;
+
+/// How far behind its even pace the sender catches up: timers wake some milliseconds late.
+const BURST: Duration = Duration::from_millis(4);
+
+/// Round trips without a report of the CLR after which the rate is halved (src: RFC 4654 s3.3).
+const HALVE_AFTER: u64 = 4;
+
+/// Round trips without one after which the CLR counts as gone, or without any from anybody after
+/// which the rate is halved (src: RFC 4654 s3.3).
+const GONE_AFTER: u64 = 10;
+
+/// Who is heard without a report wakes a sender that has lost all others at most once in this time.
+const WAKE_INTERVAL: Duration = Duration::from_secs(3);
+
+/// The sender: see the module's documentation.
+#[derive(Debug)]
+pub struct TfmccSender {
+    config: TfmccConfig,
+    pace: Pace,
+    /// X in bits per second, headers counted.
+    rate: f64,
+    /// Mean bytes of packets with headers (s).
+    packet_bytes: Option<f64>,
+    slow_start: bool,
+    /// In slow start: where the rate is on its way to.
+    climb: Option<Climb>,
+    rounds: Rounds,
+    echoes: Echoes,
+    clr: Option<Clr>,
+    /// Why there is none, or the one that is there is not heard any more.
+    vacant: Option<SwitchReason>,
+    /// No increase before this moment: a new CLR after one that left.
+    held_until: Time,
+    /// When the CLR's report last changed the rate, or could have.
+    adjusted_at: Time,
+    /// When data first left after the latest report of the CLR, and of anybody.
+    clr_asked: Option<Time>,
+    asked: Option<Time>,
+    /// When nobody's silence last began to count anew because somebody was heard.
+    woken_at: Option<Time>,
+    /// The application had nothing to send, and the rate has not been the limit since.
+    idle: bool,
+}
+
+/// The current limiting receiver.
+#[derive(Clone, Copy, Debug)]
+struct Clr {
+    id: NodeId,
+    rtt: Duration,
+    since: Time,
+    /// Its latest timestamp, and when that came.
+    stamp_us: u32,
+    stamp_at: Time,
+    have_rtt: bool,
+    /// Whether the stamp has gone back, and when one last did.
+    echoed: bool,
+    echoed_at: Option<Time>,
+    /// Whether the rate has been halved for its present silence.
+    halved: bool,
+}
+
+/// An even rise of the rate.
+#[derive(Clone, Copy, Debug)]
+struct Climb {
+    start: Time,
+    span: Duration,
+    from: f64,
+    to: f64,
+}
+
+impl TfmccSender {
+    /// A sender that begins with one packet in the guessed round trip.
+    pub fn new(config: TfmccConfig) -> Self {
+        let rate = USUAL_BYTES * 8.0 / config.rtt_max_initial.as_secs_f64();
+        Self {
+            pace: Pace::new(rate, BURST),
+            rate,
+            packet_bytes: None,
+            slow_start: true,
+            climb: None,
+            rounds: Rounds::new(&config),
+            config,
+            echoes: Echoes::default(),
+            clr: None,
+            vacant: None,
+            held_until: Time::ZERO,
+            adjusted_at: Time::ZERO,
+            clr_asked: None,
+            asked: None,
+            woken_at: None,
+            idle: false,
+        }
+    }
+
+    /// X in bits per second, headers counted.
+    pub fn bits_per_s(&self) -> f64 {
+        self.rate
+    }
+
+    /// Whether no receiver has reported a loss yet.
+    pub fn in_slow_start(&self) -> bool {
+        self.slow_start
+    }
+
+    fn packet_bits(&self) -> f64 {
+        self.packet_bytes.unwrap_or(USUAL_BYTES) * 8.0
+    }
+
+    /// Time between two packets at the present rate.
+    fn gap(&self) -> Duration {
+        Duration::from_secs_f64(self.packet_bits() / self.rate)
+    }
+
+    /// R_max, which is at least the time between two packets.
+    fn rtt_max(&self) -> Duration {
+        self.rounds.rtt_max(self.gap())
+    }
+
+    /// The rate of one packet in the largest round trip, as at the beginning.
+    fn first_rate(&self) -> f64 {
+        self.packet_bits() / self.rounds.measured_rtt_max().as_secs_f64()
+    }
+
+    fn set_rate(&mut self, now: Time, rate: f64) {
+        let slowest = self.packet_bits() / SLOWEST_INTERVAL_S;
+        self.rate = rate.clamp(slowest, RATE_MAX);
+        self.pace.set(now, self.rate);
+    }
+
+    fn cut(&mut self, cx: &mut Cx<'_>, rate: f64, reason: CutReason) {
+        self.climb = None;
+        if rate < self.rate {
+            self.set_rate(cx.now, rate);
+            cx.emit(Event::Cut { reason, window_milli: 0 });
+        }
+    }
+
+    /// Where a climb has brought the rate.
+    fn settle(&mut self, now: Time) {
+        let Some(Climb { start, span, from, to }) = self.climb else { return };
+        let share = now.since(start).as_secs_f64() / span.as_secs_f64();
+        if share >= 1.0 {
+            self.climb = None;
+        }
+        self.set_rate(now, from + (to - from) * share.min(1.0));
+    }
+
+    /// The CLR could take `rate`: the sender falls to it at once and rises to it by at most one packet
+    /// per largest round trip each, in slow start within one round trip (src: RFC 4654 s3.3, s3.6).
+    fn follow(&mut self, cx: &mut Cx<'_>, rate: f64, rtt: Duration) {
+        let now = cx.now;
+        let since = now.since(self.adjusted_at).as_secs_f64();
+        self.adjusted_at = now;
+        if rate <= self.rate {
+            return self.cut(cx, rate, CutReason::Report);
+        }
+        if now < self.held_until || self.idle {
+            return;
+        }
+        let rtt_max = self.rtt_max().as_secs_f64();
+        let limited = self.rate + self.packet_bits() / rtt_max * (since / rtt_max).min(1.0);
+        if self.slow_start {
+            let to = rate.max(limited);
+            self.climb = Some(Climb { start: now, span: rtt, from: self.rate, to });
+        } else {
+            self.set_rate(now, rate.min(limited));
+        }
+    }
+
+    /// `id` becomes the CLR by `report`.
+    fn appoint(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: NodeId,
+        rtt: Duration,
+        report: &TfmccReport,
+        reason: SwitchReason,
+    ) {
+        self.echoes.forget(id);
+        self.clr = Some(Clr {
+            id,
+            rtt,
+            since: cx.now,
+            stamp_us: report.sent_us,
+            stamp_at: cx.now,
+            have_rtt: report.have_rtt,
+            echoed: false,
+            echoed_at: None,
+            halved: false,
+        });
+        (self.vacant, self.clr_asked) = (None, None);
+        cx.emit(Event::Representative { node: Some(id), reason });
+    }
+
+    /// The CLR is not heard any more, or said that it leaves: the next report chooses another.
+    fn vacate(&mut self, cx: &mut Cx<'_>, reason: SwitchReason) {
+        if self.vacant.is_none() && self.clr.is_some() {
+            self.vacant = Some(reason);
+            self.clr_asked = None;
+            self.climb = None;
+            if reason == SwitchReason::Left {
+                self.clr = None;
+            }
+            cx.emit(Event::Representative { node: None, reason });
+            // deviates: a new round, so that the others answer now and not at the end of this one.
+            self.rounds.begin(cx.now, self.gap(), &self.config);
+        }
+    }
+
+    /// The round trip that a report tells of; `None` where it is absurd.
+    fn measure(&self, now: Time, report: &TfmccReport) -> Option<Duration> {
+        let elapsed_us = microseconds(now).wrapping_sub(report.echo_us) as i32;
+        let elapsed = Duration::from_micros(elapsed_us.max(0) as u64);
+        let sound = elapsed_us >= -CLOCK_TOLERANCE_US
+            && elapsed <= self.config.rtt_absurd
+            && elapsed <= now.since(Time::ZERO);
+        sound.then_some(elapsed.max(self.config.rtt_min))
+    }
+
+    /// Whether a report's rate and round are none that could be.
+    fn is_absurd(&self, report: &TfmccReport) -> bool {
+        let rate = report.bits_per_s;
+        let from_the_future = (self.rounds.number().wrapping_sub(report.round) as i8) < 0;
+        !rate.is_finite() || rate <= 0.0 || from_the_future
+    }
+
+    fn on_clr_report(&mut self, cx: &mut Cx<'_>, rate: f64, rtt: Duration, report: &TfmccReport) {
+        let Some(clr) = &mut self.clr else { return };
+        (clr.rtt, clr.have_rtt, clr.halved) = (rtt, report.have_rtt, false);
+        (clr.stamp_us, clr.stamp_at, clr.echoed) = (report.sent_us, cx.now, false);
+        self.clr_asked = None;
+        self.follow(cx, rate, rtt);
+    }
+
+    /// Somebody else reports: by cases 1 to 3 of the RFC (src: RFC 4654 s3.3).
+    fn on_other_report(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: NodeId,
+        (rate, rtt): (f64, Duration),
+        report: &TfmccReport,
+    ) {
+        // What suppresses others is the rate as it was reported.
+        self.rounds.heard_other(report.bits_per_s, self.config.suppression_margin);
+        let former = self.clr.filter(|_| self.vacant.is_some()).map(|clr| clr.id);
+        if former == Some(from) {
+            // The CLR that had fallen silent is back: no stranger whose rate must be tried out.
+            self.appoint(cx, from, rtt, report, SwitchReason::First);
+            let resumed = rate.min(self.first_rate());
+            if resumed > self.rate {
+                // deviates: after a silence that took the rate to the floor it begins where a new
+                // session would; one packet more per 8 s each 8 s would take minutes.
+                self.set_rate(cx.now, resumed);
+            }
+            return self.follow(cx, rate, rtt);
+        }
+        if let Some(reason) = self.vacant {
+            self.appoint(cx, from, rtt, report, reason);
+            if rate > self.rate {
+                self.held_until = cx.now + self.rounds.span();
+            }
+            return self.follow(cx, rate, rtt);
+        }
+        if self.clr.is_none() {
+            self.adjusted_at = cx.now - self.rtt_max().min(cx.now.since(Time::ZERO));
+            self.appoint(cx, from, rtt, report, SwitchReason::First);
+            return self.follow(cx, rate, rtt);
+        }
+        if rate < self.rate {
+            self.appoint(cx, from, rtt, report, SwitchReason::Slower);
+            return self.follow(cx, rate, rtt);
+        }
+        self.echoes.push(Waiting::new(cx.now, from, report));
+    }
+
+    /// What goes back on the packet that leaves now (src: RFC 4654 s3.5).
+    fn next_echo(&mut self, now: Time) -> Option<Echo> {
+        let round = self.rounds.span();
+        let urgent = |clr: &Clr| {
+            let due = clr.echoed_at.is_none_or(|at| now.since(at) >= round);
+            due || !clr.have_rtt && !clr.echoed
+        };
+        let other = if self.clr.as_ref().is_some_and(urgent) { None } else { self.echoes.pop() };
+        if let Some(waiting) = other {
+            let held_us = (now.since(waiting.at).as_nanos() / 1000) as u32;
+            let (receiver, stamp_us) = (waiting.receiver, waiting.stamp_us);
+            return Some(Echo { receiver, is_clr: false, stamp_us, held_us });
+        }
+        let clr = self.clr.as_mut()?;
+        (clr.echoed, clr.echoed_at) = (true, Some(now));
+        let held_us = (now.since(clr.stamp_at).as_nanos() / 1000) as u32;
+        Some(Echo { receiver: clr.id, is_clr: true, stamp_us: clr.stamp_us, held_us })
+    }
+
+    /// The round trip by which the CLR's silence is judged. At slow rates it has nothing to report on
+    /// for the time between two packets.
+    fn patience(&self, clr: &Clr) -> Duration {
+        clr.rtt.max(self.gap()).max(self.config.silence_min)
+    }
+
+    /// When silence of the CLR has its next consequence.
+    fn clr_deadline(&self) -> Option<Time> {
+        let (clr, asked) = (self.clr.filter(|_| self.vacant.is_none())?, self.clr_asked?);
+        let rtt = self.patience(&clr);
+        let gone = asked + rtt * GONE_AFTER;
+        if clr.halved {
+            return Some(gone);
+        }
+        // src: RFC 4654 s3.3: a young one may not know yet that it is the CLR.
+        Some((asked + rtt * HALVE_AFTER).max(clr.since + rtt * GONE_AFTER).min(gone))
+    }
+
+    /// When silence of all has its next consequence.
+    fn deadline(&self) -> Option<Time> {
+        Some(self.asked? + self.rtt_max().max(self.config.silence_min) * GONE_AFTER)
+    }
+
+    fn on_clr_silence(&mut self, cx: &mut Cx<'_>) {
+        let Some((clr, asked)) = self.clr.zip(self.clr_asked) else { return };
+        let waited = cx.now.since(asked);
+        let gone = waited >= self.patience(&clr) * GONE_AFTER;
+        cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns: waited.as_nanos() });
+        if let Some(clr) = self.clr.as_mut().filter(|clr| !clr.halved) {
+            clr.halved = true;
+            self.cut(cx, self.rate / 2.0, CutReason::NoFeedback);
+        }
+        if gone {
+            self.vacate(cx, SwitchReason::Silent);
+        }
+    }
+
+    fn on_silence(&mut self, cx: &mut Cx<'_>) {
+        let after_ns = self.asked.map_or(0, |asked| cx.now.since(asked).as_nanos());
+        cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns });
+        // It begins again with the next packet.
+        self.asked = None;
+        self.cut(cx, self.rate / 2.0, CutReason::NoFeedback);
+    }
+
+    fn on_leaving(&mut self, now: Time, len: u32) {
+        let bytes = len + HEADER_BYTES;
+        let mean = self.packet_bytes.unwrap_or(f64::from(bytes));
+        if self.packet_bytes.is_none() {
+            // The first rate is one packet per largest round trip, whatever its size.
+            self.packet_bytes = Some(mean);
+            self.set_rate(now, self.rate * mean / USUAL_BYTES);
+        }
+        self.packet_bytes = Some(mean + SIZE_GAIN * (f64::from(bytes) - mean));
+        self.pace.spend(now, bytes);
+        self.clr_asked.get_or_insert(now);
+        self.asked.get_or_insert(now);
+    }
+}
+
+impl SenderControl for TfmccSender {
+    type Announce = TfmccAnnounce;
+    type Report = TfmccReport;
+
+    fn permit(&mut self, cx: &mut Cx<'_>, _len: u32, _repair: bool) -> Permit {
+        self.settle(cx.now);
+        let ready = self.pace.ready_at();
+        if ready <= cx.now {
+            return Permit::Now;
+        }
+        self.idle = false;
+        Permit::At(ready)
+    }
+
+    fn on_sent(&mut self, cx: &mut Cx<'_>, _seq: Seq, len: u32) -> TfmccAnnounce {
+        self.settle(cx.now);
+        self.on_leaving(cx.now, len);
+        self.rounds.advance(cx.now, self.gap(), &self.config);
+        TfmccAnnounce {
+            sent_us: microseconds(cx.now),
+            echo: self.next_echo(cx.now),
+            round: self.rounds.number(),
+            rtt_max_us: (self.rtt_max().as_nanos() / 1000).clamp(1, u64::from(u32::MAX)) as u32,
+            suppress_above: self.rounds.suppress_above(),
+        }
+    }
+
+    /// A repair takes its share of the rate, and carries nothing: receivers feed their estimators with
+    /// originals alone.
+    fn on_repair_sent(&mut self, cx: &mut Cx<'_>, _seq: Seq, len: u32) -> Option<TfmccAnnounce> {
+        self.settle(cx.now);
+        self.on_leaving(cx.now, len);
+        None
+    }
+
+    fn on_report(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: NodeId,
+        _carrier: Carrier,
+        report: &TfmccReport,
+    ) {
+        let from = report.receiver.unwrap_or(from);
+        let measured = self.measure(cx.now, report).filter(|_| !self.is_absurd(report));
+        let Some(rtt) = measured else {
+            return cx.emit(Event::BadInput { reason: BadInput::Absurd });
+        };
+        self.settle(cx.now);
+        cx.emit(Event::RttSample { node: from, rtt_ns: rtt.as_nanos() });
+        let clr = self.clr.filter(|_| self.vacant.is_none()).map(|clr| clr.id) == Some(from);
+        if report.leaving {
+            if clr {
+                self.vacate(cx, SwitchReason::Left);
+            }
+            return;
+        }
+        self.rounds.measured(rtt);
+        self.asked = None;
+        if report.have_loss && self.slow_start {
+            (self.slow_start, self.climb) = (false, None);
+        }
+        let mut rate = f64::from(report.bits_per_s);
+        if report.have_loss && !report.have_rtt {
+            // It took R_max for its round trip; the true one is known here (src: RFC 4654 s3.3).
+            rate *= self.rtt_max().as_secs_f64() / rtt.as_secs_f64();
+        }
+        if clr {
+            self.on_clr_report(cx, rate, rtt, report);
+        } else {
+            self.on_other_report(cx, from, (rate, rtt), report);
+        }
+    }
+
+    fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId) {
+        self.echoes.forget(from);
+        if self.clr.is_some_and(|clr| clr.id == from) {
+            self.vacate(cx, SwitchReason::Left);
+        }
+    }
+
+    /// A sender that nobody answers is as slow as can be; who joins then need not wait for a feedback
+    /// round of that pace.
+    fn on_heard(&mut self, cx: &mut Cx<'_>) {
+        let alone = self.clr.is_none() || self.vacant.is_some();
+        let rested = self.woken_at.is_none_or(|at| cx.now.since(at) >= WAKE_INTERVAL);
+        let first_rate = self.first_rate();
+        if alone && rested && self.rate < first_rate {
+            self.woken_at = Some(cx.now);
+            self.asked = None;
+            self.set_rate(cx.now, first_rate);
+            self.rounds.begin(cx.now, self.gap(), &self.config);
+        }
+    }
+
+    fn on_idle(&mut self, _cx: &mut Cx<'_>) {
+        self.idle = true;
+    }
+
+    fn on_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.settle(cx.now);
+        if self.clr_deadline().is_some_and(|at| at <= cx.now) {
+            self.on_clr_silence(cx);
+        }
+        if self.deadline().is_some_and(|at| at <= cx.now) {
+            self.on_silence(cx);
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        [self.clr_deadline(), self.deadline()].into_iter().flatten().min()
+    }
+
+    fn round_trip(&self, now: Time, report: &TfmccReport) -> Option<Duration> {
+        self.measure(now, report)
+    }
+
+    fn reporter(report: &TfmccReport) -> Option<NodeId> {
+        report.receiver
+    }
+
+    fn gauges(&self) -> Gauges {
+        let bytes = self.packet_bytes.unwrap_or(USUAL_BYTES);
+        let clr = self.clr.filter(|_| self.vacant.is_none());
+        Gauges {
+            window: None,
+            flight: None,
+            // What is left for payload.
+            rate_bits_per_s: Some(self.rate * (1.0 - f64::from(HEADER_BYTES) / bytes)),
+            representative: clr.map(|clr| clr.id),
+            rtt: clr.map(|clr| clr.rtt),
+        }
+    }
+}

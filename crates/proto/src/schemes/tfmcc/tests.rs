@@ -1,0 +1,1 @@
+//! Tests of the scheme as a whole: sender and receiver together.
