@@ -20,17 +20,20 @@ pub enum Figure {
     FeedbackPerS,
     /// Its rate as a share of what it has with the slowest receiver alone.
     SlowestShare,
+    /// Repairs for each packet with new data.
+    Repairs,
 }
 
 impl Figure {
     /// All figures, in the order in which they are shown.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Fairness,
         Self::Utilisation,
         Self::SettledS,
         Self::RateVariation,
         Self::FeedbackPerS,
         Self::SlowestShare,
+        Self::Repairs,
     ];
 
     /// Its key in JSON and in anchors.
@@ -42,6 +45,7 @@ impl Figure {
             Self::RateVariation => "rate_variation",
             Self::FeedbackPerS => "feedback_per_s",
             Self::SlowestShare => "slowest_share",
+            Self::Repairs => "repairs",
         }
     }
 
@@ -54,6 +58,7 @@ impl Figure {
             Self::RateVariation => "Variation of the rate",
             Self::FeedbackPerS => "Feedback, packets/s",
             Self::SlowestShare => "Share of the slowest receiver's rate",
+            Self::Repairs => "Repairs for each new packet",
         }
     }
 
@@ -81,8 +86,13 @@ impl Figure {
                 "Acknowledgements and reports of all kinds that reach the sender in a second."
             }
             Self::SlowestShare => {
-                "The session's throughput over what the same scheme has in the same case with the \
-                 slowest receiver alone. 1 is what it must be; 0 is the drop to zero."
+                "The rate at which the session sends, repairs counted, over that of the same \
+                 scheme in the same case with the slowest receiver alone. 1 is what it must be; 0 \
+                 is the drop to zero."
+            }
+            Self::Repairs => {
+                "Packets sent again for each one with new data. Where every receiver loses other \
+                 packets they are many, whatever the scheme, and what is left for new data is less."
             }
         }
     }
@@ -108,6 +118,7 @@ impl Figure {
             Self::RateVariation => [0.8, 0.5, 0.3, 0.15],
             Self::FeedbackPerS => [1000.0, 300.0, 100.0, 30.0],
             Self::SlowestShare => [0.2, 0.4, 0.6, 0.8],
+            Self::Repairs => [1.0, 0.5, 0.2, 0.05],
         };
         let reached = |from: &&f64| match self.more_is_better() {
             true => value >= **from,
@@ -371,7 +382,7 @@ pub(crate) mod tests {
             let values = match figure {
                 Figure::SettledS => [f64::INFINITY, 100.0, 50.0, 20.0, 5.0],
                 Figure::FeedbackPerS => [5000.0, 500.0, 200.0, 50.0, 5.0],
-                Figure::RateVariation => [0.9, 0.6, 0.4, 0.2, 0.1],
+                Figure::RateVariation | Figure::Repairs => [1.1, 0.6, 0.4, 0.16, 0.01],
                 _ => [0.0, 0.34, 0.6, 0.9, 1.0],
             };
             let steps: Vec<usize> = values.iter().map(|value| figure.step(*value)).collect();

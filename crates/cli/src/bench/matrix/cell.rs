@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use faircast_base::Time;
-use faircast_report::{Figure, Rates, Spread, Summary, run_page};
+use faircast_report::{Figure, FlowSummary, Rates, Spread, Summary, run_page};
 use faircast_trace::Header;
 
 use super::Work;
@@ -38,7 +38,8 @@ pub(super) fn measure(
         None => work.case.fair_bps,
         Some(alone) => {
             let (run, _) = plan.run_one(alone, seed, false, &mut ())?;
-            Some(throughput_bps(&run.summary, session))
+            let flow = run.summary.flows.iter().find(|flow| flow.name == session);
+            flow.map(rate_bps)
         }
     };
     let figures = figures(work.case, session, &header, &run, &rates, goal_bps);
@@ -83,9 +84,10 @@ fn figures(
     let on_s = summary.ended_s - start_s;
     figures.push((Figure::FeedbackPerS, flow.feedback_packets as f64 / on_s));
     if let Some(goal_bps) = goal_bps {
-        let share = if goal_bps > 0.0 { flow.throughput_bps / goal_bps } else { 0.0 };
+        let share = if goal_bps > 0.0 { rate_bps(flow) / goal_bps } else { 0.0 };
         figures.push((Figure::SlowestShare, share));
     }
+    figures.push((Figure::Repairs, repairs(flow)));
     figures
 }
 
@@ -96,9 +98,15 @@ fn fairness(ratios: impl Iterator<Item = f64>) -> f64 {
     ratios.map(fair).fold(1.0, f64::min)
 }
 
-fn throughput_bps(summary: &Summary, session: &str) -> f64 {
-    let flow = summary.flows.iter().find(|flow| flow.name == session);
-    flow.map_or(f64::NAN, |flow| flow.throughput_bps)
+/// The rate at which a flow sends, repairs counted, in bits of payload per second. A repair counts
+/// as much as the mean new packet.
+fn rate_bps(flow: &FlowSummary) -> f64 {
+    flow.throughput_bps * (1.0 + repairs(flow))
+}
+
+/// Repairs for each packet with new data; nothing where nothing was sent.
+fn repairs(flow: &FlowSummary) -> f64 {
+    if flow.sent_packets > 0 { flow.repair_packets as f64 / flow.sent_packets as f64 } else { 0.0 }
 }
 
 /// The runs of one scheme in one case so far.

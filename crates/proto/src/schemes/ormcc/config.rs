@@ -84,9 +84,11 @@ pub struct OrmccConfig {
     pub initial_doubling: bool,
     /// Up to so many packets per round trip.
     pub doubling_max: f64,
-    /// With the guard the rate grows up to so many packets per round trip above what the
-    /// representative told to come out.
+    /// With the guard the rate grows up to so many packets per round trip, and this share, above
+    /// what the representative told to come out.
     pub lead_packets: f64,
+    /// That share.
+    pub lead_share: f64,
     /// Whether the representative shows that it is alive though it loses nothing, so that silence
     /// can be told from a free path: without any report the rate does not grow, then falls.
     pub guard: bool,
@@ -143,6 +145,7 @@ impl OrmccConfig {
             initial_doubling: false,
             doubling_max: 16.0,
             lead_packets: 1.0,
+            lead_share: 0.05,
             guard: false,
             silence: Duration::from_secs(5),
             floor_interval: Duration::from_secs(2),
@@ -201,6 +204,7 @@ impl OrmccConfig {
         set(&mut self.initial_packets, options.float("initial_packets"));
         set(&mut self.initial_doubling, options.bool("initial_doubling"));
         set(&mut self.doubling_max, options.float("doubling_max"));
+        set(&mut self.lead_share, options.float("lead_share"));
         set(&mut self.lead_packets, options.float("lead_packets"));
         set(&mut self.guard, options.bool("guard"));
         set(&mut self.silence, options.duration("silence"));

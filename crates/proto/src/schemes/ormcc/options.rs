@@ -137,6 +137,12 @@ pub const OPTIONS: &[OptionSpec] = &[
         "Packets per round trip by which the rate leads what the representative told to come out \
          (guard)",
     ),
+    float(
+        "lead_share",
+        (0.0, 100.0),
+        "0.05",
+        "Share of what came out by which the rate leads it beyond that (guard)",
+    ),
     switch(
         "guard",
         "true",
