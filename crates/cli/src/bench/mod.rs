@@ -5,6 +5,7 @@ mod fairness;
 mod matrix;
 mod measure;
 mod oracle;
+mod ormcc;
 mod probe;
 mod runner;
 mod score;
@@ -34,7 +35,7 @@ static FEC: Bundled = Bundled {
 };
 
 /// Suites that come with the program, in the order in which they run.
-const BUNDLED: &[&str] = &["tcp", "fairness", "fec"];
+const BUNDLED: &[&str] = &["tcp", "fairness", "fec", "ormcc"];
 
 /// Runs suites, prints their rows, and writes pages where asked to.
 pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
@@ -266,6 +267,10 @@ fn load(name: &str) -> Result<(SuiteFile, Files), Failure> {
         "fec" => {
             let suite = SuiteFile::parse("scenarios/fec/suite.toml", FEC.suite);
             return Ok((suite.map_err(Failure::Usage)?, Files::Bundled(&FEC)));
+        }
+        "ormcc" => {
+            let suite = SuiteFile::parse("scenarios/ormcc/suite.toml", ormcc::FILES.suite);
+            return Ok((suite.map_err(Failure::Usage)?, Files::Bundled(&ormcc::FILES)));
         }
         "sim-vs-lab" => {
             let suite = SuiteFile::parse("scenarios/lab/suite.toml", against_sim::FILES.suite);

@@ -68,6 +68,9 @@ pub struct OrmccConfig {
     pub slower_at_limit: bool,
     /// Deviations by which the throughput is taken higher for the interval I.
     pub interval_sigmas: f64,
+    /// Whether the average throughput begins with its first value, which makes the interval I of the
+    /// first minutes shorter, or with the initial rate and a deviation from that.
+    pub throughput_first: bool,
     /// Least interval I, in packets.
     pub interval_min: f64,
     /// Who may report, and how often. The source tells receivers.
@@ -134,6 +137,8 @@ impl OrmccConfig {
             // The text says below, line 28 of the algorithm at most.
             slower_at_limit: false,
             interval_sigmas: 3.0,
+            // Open: the algorithm has no initial values; a rate is at hand.
+            throughput_first: false,
             // Open: after a first cut at a low rate the formula gives a packet or two.
             interval_min: 100.0,
             feedback: Feedback::Ci,
@@ -189,6 +194,7 @@ impl OrmccConfig {
         set(&mut self.slower_sigmas, options.float("slower_sigmas"));
         set(&mut self.slower_at_limit, options.bool("slower_at_limit"));
         set(&mut self.interval_sigmas, options.float("interval_sigmas"));
+        set(&mut self.throughput_first, options.bool("throughput_first"));
         set(&mut self.interval_min, options.float("interval_min"));
     }
 
