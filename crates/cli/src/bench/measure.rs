@@ -46,6 +46,7 @@ enum FlowQuantity {
     ThroughputBps,
     ThroughputKbps,
     ThroughputBetween { from_s: u32, to_s: u32 },
+    ThroughputVariation,
     PacketsPerS,
     Packets,
     Timeouts,
@@ -76,6 +77,7 @@ enum LinkQuantity {
 const FLOW_QUANTITIES: &[(&str, FlowQuantity)] = &[
     ("throughput_bps", FlowQuantity::ThroughputBps),
     ("throughput_kbps", FlowQuantity::ThroughputKbps),
+    ("throughput_variation", FlowQuantity::ThroughputVariation),
     ("packets_per_s", FlowQuantity::PacketsPerS),
     ("packets", FlowQuantity::Packets),
     ("timeouts", FlowQuantity::Timeouts),
@@ -240,6 +242,7 @@ impl FlowQuantity {
             Self::ThroughputBps => flow.throughput_bps,
             Self::ThroughputKbps => flow.throughput_bps / 1e3,
             Self::ThroughputBetween { from_s, to_s } => probe.throughput_bps(from_s, to_s),
+            Self::ThroughputVariation => probe.variation(),
             Self::PacketsPerS => flow.throughput_bps / 8.0 / probe.packet_bytes,
             Self::Packets => flow.throughput_bps / 8.0 / probe.packet_bytes * counted_s,
             Self::Timeouts => probe.timeouts as f64,

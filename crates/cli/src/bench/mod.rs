@@ -31,8 +31,22 @@ static FEC: Bundled = Bundled {
     files: &[("lossy-star.toml", include_str!("../../../../scenarios/fec/lossy-star.toml"))],
 };
 
+/// The files of the suite `tfmcc`: whether TFMCC does what RFC 4654 makes one expect.
+static TFMCC: Bundled = Bundled {
+    folder: "scenarios/tfmcc",
+    suite: include_str!("../../../../scenarios/tfmcc/suite.toml"),
+    files: &[
+        ("alone.toml", include_str!("../../../../scenarios/tfmcc/alone.toml")),
+        ("beside-tcp.toml", include_str!("../../../../scenarios/tfmcc/beside-tcp.toml")),
+        ("distances.toml", include_str!("../../../../scenarios/tfmcc/distances.toml")),
+        ("lossy.toml", include_str!("../../../../scenarios/tfmcc/lossy.toml")),
+        ("smooth.toml", include_str!("../../../../scenarios/tfmcc/smooth.toml")),
+        ("thousand.toml", include_str!("../../../../scenarios/tfmcc/thousand.toml")),
+    ],
+};
+
 /// Suites that come with the program, in the order in which they run.
-const BUNDLED: &[&str] = &["tcp", "fairness", "fec"];
+const BUNDLED: &[&str] = &["tcp", "fairness", "fec", "tfmcc"];
 
 /// Runs suites, prints their rows, and writes pages where asked to.
 pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
@@ -234,6 +248,10 @@ fn load(name: &str) -> Result<(SuiteFile, Files), Failure> {
         "fec" => {
             let suite = SuiteFile::parse("scenarios/fec/suite.toml", FEC.suite);
             return Ok((suite.map_err(Failure::Usage)?, Files::Bundled(&FEC)));
+        }
+        "tfmcc" => {
+            let suite = SuiteFile::parse("scenarios/tfmcc/suite.toml", TFMCC.suite);
+            return Ok((suite.map_err(Failure::Usage)?, Files::Bundled(&TFMCC)));
         }
         "sim-vs-lab" => {
             let suite = SuiteFile::parse("scenarios/lab/suite.toml", against_sim::FILES.suite);

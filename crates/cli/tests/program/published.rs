@@ -6,6 +6,9 @@ use super::*;
 /// change of every published comparison: say in the commit why.
 const GOLDEN: &str = include_str!("fairness.txt");
 
+/// The same of the suite `tfmcc`.
+const TFMCC: &str = include_str!("tfmcc.txt");
+
 fn rows(arguments: &[&str]) -> Vec<serde_json::Value> {
     let ended = run_within(600, arguments);
     assert!(matches!(ended.code, Some(0 | 1)), "{arguments:?}: {}", ended.err);
@@ -33,13 +36,24 @@ fn a_lone_flow_does_what_it_does_in_ns_2() {
     }
 }
 
-#[test]
-fn the_experiments_of_seada_and_helmy_give_what_is_recorded() {
-    let rows = rows(&["bench", "fairness", "--seeds", "1", "--json"]);
+/// Each row of a suite with what one seed gives.
+fn recorded(suite: &str) -> String {
     let mut lines = String::new();
-    for row in rows {
+    for row in rows(&["bench", suite, "--seeds", "1", "--json"]) {
         let ours = row["ours"].as_f64().unwrap();
         lines += &format!("{} {ours:.4}\n", row["id"].as_str().unwrap());
     }
+    lines
+}
+
+#[test]
+fn the_experiments_of_seada_and_helmy_give_what_is_recorded() {
+    let lines = recorded("fairness");
     assert!(lines == GOLDEN, "the figures are not those of fairness.txt; now they are\n{lines}");
+}
+
+#[test]
+fn what_rfc_4654_makes_one_expect_is_as_recorded() {
+    let lines = recorded("tfmcc");
+    assert!(lines == TFMCC, "the figures are not those of tfmcc.txt; now they are\n{lines}");
 }
