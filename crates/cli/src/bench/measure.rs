@@ -47,6 +47,7 @@ enum FlowQuantity {
     ThroughputBps,
     ThroughputKbps,
     Between { what: Spanned, from_s: u32, to_s: u32 },
+    ThroughputVariation,
     PacketsPerS,
     Packets,
     Timeouts,
@@ -91,6 +92,7 @@ enum LinkQuantity {
 const FLOW_QUANTITIES: &[(&str, FlowQuantity)] = &[
     ("throughput_bps", FlowQuantity::ThroughputBps),
     ("throughput_kbps", FlowQuantity::ThroughputKbps),
+    ("throughput_variation", FlowQuantity::ThroughputVariation),
     ("packets_per_s", FlowQuantity::PacketsPerS),
     ("packets", FlowQuantity::Packets),
     ("timeouts", FlowQuantity::Timeouts),
@@ -260,6 +262,7 @@ impl FlowQuantity {
                 Spanned::Switches => probe.switches_between(from_s, to_s),
                 Spanned::FirstSwitchS => probe.first_switch_s(from_s, to_s),
             },
+            Self::ThroughputVariation => probe.variation(),
             Self::PacketsPerS => flow.throughput_bps / 8.0 / probe.packet_bytes,
             Self::Packets => flow.throughput_bps / 8.0 / probe.packet_bytes * counted_s,
             Self::Timeouts => probe.timeouts as f64,

@@ -34,8 +34,11 @@ pub(crate) struct FlowProbe {
     pub(crate) pairs: Pairs,
     /// Whether acknowledged payload counts (TCP) or payload sent.
     acknowledged: bool,
-    /// New payload bytes in each span of [`BIN_S`] seconds.
+    /// New payload bytes in each span of [`BIN_S`] seconds, and in each second.
     payload_bytes: Vec<u64>,
+    second_bytes: Vec<u64>,
+    /// From when on all this counts.
+    from: Time,
     /// Seconds in which this flow's window was above the first flow's, and in which both had one.
     above_s: f64,
     both_s: f64,
@@ -83,6 +86,8 @@ impl Probe {
             pairs: Pairs::default(),
             acknowledged: flow.counts_acknowledged(),
             payload_bytes: Vec::new(),
+            second_bytes: Vec::new(),
+            from: header.warmup(),
             above_s: 0.0,
             both_s: 0.0,
         };
@@ -174,11 +179,25 @@ impl FlowProbe {
     }
 
     fn count(&mut self, at: Time, bytes: u32) {
-        let bin = (at.as_nanos() / (u64::from(BIN_S) * 1_000_000_000)) as usize;
-        if bin >= self.payload_bytes.len() {
-            self.payload_bytes.resize(bin + 1, 0);
+        for (bins, width_s) in [(&mut self.payload_bytes, BIN_S), (&mut self.second_bytes, 1)] {
+            let bin = (at.as_nanos() / (u64::from(width_s) * 1_000_000_000)) as usize;
+            if bin >= bins.len() {
+                bins.resize(bin + 1, 0);
+            }
+            bins[bin] += u64::from(bytes);
         }
-        self.payload_bytes[bin] += u64::from(bytes);
+    }
+
+    /// Standard deviation of the payload of each counted second, as a share of the mean. The last
+    /// second, which may not be whole, does not count.
+    pub(crate) fn variation(&self) -> f64 {
+        let first = self.from.as_nanos().div_ceil(1_000_000_000) as usize;
+        let end = self.second_bytes.len().saturating_sub(1);
+        let seconds = self.second_bytes.get(first..end).unwrap_or_default();
+        let count = seconds.len() as f64;
+        let mean = seconds.iter().sum::<u64>() as f64 / count;
+        let squares = seconds.iter().map(|bytes| (*bytes as f64 - mean) * (*bytes as f64 - mean));
+        (squares.sum::<f64>() / count).sqrt() / mean
     }
 
     /// Payload per second between two moments, both whole multiples of [`BIN_S`].

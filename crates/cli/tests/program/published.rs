@@ -6,7 +6,8 @@ use super::*;
 /// change of every published comparison: say in the commit why.
 const GOLDEN: &str = include_str!("fairness.txt");
 
-/// The same of the suite `ormcc`.
+/// The same of the suites `tfmcc` and `ormcc`.
+const TFMCC: &str = include_str!("tfmcc.txt");
 const ORMCC: &str = include_str!("ormcc.txt");
 
 fn rows(arguments: &[&str]) -> Vec<serde_json::Value> {
@@ -39,6 +40,11 @@ fn a_lone_flow_does_what_it_does_in_ns_2() {
 #[test]
 fn the_experiments_of_seada_and_helmy_give_what_is_recorded() {
     compare("fairness", GOLDEN);
+}
+
+#[test]
+fn what_rfc_4654_makes_one_expect_is_as_recorded() {
+    compare("tfmcc", TFMCC);
 }
 
 #[test]

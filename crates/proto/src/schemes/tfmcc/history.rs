@@ -139,8 +139,8 @@ impl History {
         self.synthetic = Some(Synthetic { packets, guessed_rtt_s });
     }
 
-    /// The first measured round trip: an interval that a guess was used for is put right (src: RFC
-    /// 4654 s5.5).
+    /// The first measured round trip: an interval that a guess was used for is put right (src:
+    /// RFC 4654 s5.5).
     pub(super) fn correct_first_interval(&mut self, rtt_s: f64) {
         if let Some(synthetic) = &mut self.synthetic
             && let Some(guess) = synthetic.guessed_rtt_s.take()
