@@ -1,6 +1,8 @@
 //! All checks of the repository in one command: `cargo xtask test`.
 
 mod deps;
+mod guide;
+mod new_scheme;
 mod packages;
 mod readme;
 mod shell;
@@ -15,6 +17,8 @@ pub(crate) const COMMANDS: &[(&str, &str)] = &[
     ("test", "install what is missing, then run every check and all tests"),
     ("tidy", "check what no compiler checks: file lengths, sources, headings, scenario titles"),
     ("fmt", "format all code"),
+    ("new-scheme", "NAME: make a small scheme that works, to be changed into one's own"),
+    ("guide", "follow docs/your-own-scheme.md in a copy of the repository"),
     ("help", "print this"),
 ];
 
@@ -31,10 +35,22 @@ fn main() -> ExitCode {
             Err(message) => wrong(&message),
         },
         ("tidy", []) => steps::only_tidy(),
+        ("guide", []) => steps::only_guide(),
         ("fmt", []) => {
             let formatted = shell::run("cargo", &["fmt", "--all"], &[]);
             formatted.map_or_else(|message| wrong(&message), |()| ExitCode::SUCCESS)
         }
+        ("new-scheme", [name]) => match new_scheme::make(shell::root(), name) {
+            Ok(words) => {
+                print!("{words}");
+                ExitCode::SUCCESS
+            }
+            Err(message) => {
+                eprintln!("{message}");
+                ExitCode::FAILURE
+            }
+        },
+        ("new-scheme", _) => wrong("new-scheme needs the name of the scheme, and nothing else"),
         ("help" | "--help" | "-h", _) => {
             print!("{}", help());
             ExitCode::SUCCESS
@@ -46,7 +62,7 @@ fn main() -> ExitCode {
 fn help() -> String {
     let mut text = "usage: cargo xtask COMMAND\n\n".to_string();
     for (name, what) in COMMANDS {
-        text.push_str(&format!("  {name:6} {what}\n"));
+        text.push_str(&format!("  {name:10} {what}\n"));
     }
     text.push_str("\noptions of test:\n");
     for (name, what) in steps::OPTIONS {

@@ -12,6 +12,14 @@ pub(crate) fn run(program: &str, arguments: &[&str], env: &[(&str, &str)]) -> Re
     ended(status.success(), program, arguments, &status.to_string())
 }
 
+/// Runs a program in a folder, with its output passed through.
+pub(crate) fn run_in(folder: &Path, program: &str, arguments: &[&str]) -> Result<(), String> {
+    let mut command = command(program, arguments, &[]);
+    let status = command.current_dir(folder).status();
+    let status = status.map_err(|error| format!("{program} cannot run: {error}"))?;
+    ended(status.success(), program, arguments, &status.to_string())
+}
+
 /// Runs a program with its output passed through, and returns the last lines of it besides.
 /// The second value says how the program ended.
 pub(crate) fn run_and_remember(

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::workspace::{self, Crate};
-use crate::{deps, packages, readme, shell, tidy};
+use crate::{deps, guide, packages, readme, shell, tidy};
 
 /// How `test` runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,9 +90,18 @@ pub(crate) fn test(options: Options) -> ExitCode {
 
 /// Runs the check `tidy` alone.
 pub(crate) fn only_tidy() -> ExitCode {
-    match workspace::crates().and_then(|crates| tidy::check(&crates)) {
+    alone("tidy", workspace::crates().and_then(|crates| tidy::check(&crates)))
+}
+
+/// Runs the check `guide` alone.
+pub(crate) fn only_guide() -> ExitCode {
+    alone("guide", workspace::target_directory().and_then(|target| guide::check(&target)))
+}
+
+fn alone(name: &str, said: Result<String, String>) -> ExitCode {
+    match said {
         Ok(words) => {
-            println!("tidy: {words}");
+            println!("{name}: {words}");
             ExitCode::SUCCESS
         }
         Err(words) => {
@@ -139,6 +148,8 @@ impl Run {
                 Some(words) => Ok(Said::Done(words)),
                 None => Ok(Said::PassedOver("README.md shows no command to run".to_string())),
             })
+            && self
+                .step("guide", |_| guide::check(&workspace::target_directory()?).map(Said::Done))
             && self.step("tests", Self::tests);
         debug_assert!(ran || !self.outcomes.is_empty());
     }

@@ -244,6 +244,8 @@ pub enum SwitchReason {
     Silent,
     /// The old one's reports contradict what it acknowledges.
     Lied,
+    /// The old one is no longer slower than others.
+    Recovered,
 }
 
 /// Why input from the network was refused.
@@ -265,4 +267,6 @@ pub enum BadInput {
     Duplicate,
     /// A table with a limit is full.
     TableFull,
+    /// It is of a scheme that this end does not speak.
+    OtherScheme,
 }

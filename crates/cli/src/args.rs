@@ -150,14 +150,16 @@ Examples:
   faircast bench fairness --out out       with a page of plots
   faircast bench fairness --scheme pgmcc --option profile=draft
   faircast bench tcp --only droplist
+  faircast bench matrix --quick           all schemes beside each other, a short look
+  faircast bench matrix --out out         in full, with a heat map and pages of the worst runs
   faircast bench speed --json             how fast the simulator is here
   sudo faircast bench wire --size 256MB   how fast files are on real sockets here
   sudo faircast bench sim-vs-lab          whether the lab gives what the simulator gives
 
 Exit status: 0 every row holds, 1 one does not, 2 the arguments are wrong.")]
 pub struct BenchArgs {
-    /// The suites to run: tcp, fairness, fec, tfmcc, speed, wire, sim-vs-lab, or the path
-    /// of a suite file; tcp, fairness, fec and tfmcc where none is given
+    /// The suites to run: tcp, fairness, fec, tfmcc, speed, wire, matrix, sim-vs-lab, or the path of a
+    /// suite file; tcp, fairness, fec and tfmcc where none is given
     #[arg(value_name = "SUITE")]
     pub suites: Vec<String>,
     /// Print the rows as JSON, one document a suite
@@ -172,10 +174,11 @@ pub struct BenchArgs {
     /// Seeds for each experiment, instead of the suite's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub seeds: Option<u32>,
-    /// Run only experiments whose id contains this
+    /// Run only experiments whose id contains this; in the suite matrix several with commas between
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
-    /// Judge this scheme in place of the suite's own, and print a score table
+    /// Judge this scheme in place of the suite's own, and print a score table; in the suite wire,
+    /// send with it; in the suite matrix compare these, with commas between, instead of all
     #[arg(long, value_name = "NAME")]
     pub scheme: Option<String>,
     /// An option of that scheme; may be repeated
@@ -195,6 +198,15 @@ pub struct BenchArgs {
     /// instead of moving them through the virtual network whole
     #[arg(long)]
     pub no_offload: bool,
+    /// In the suite matrix, run fewer and shorter cases, and one seed where --seeds does not say
+    #[arg(long)]
+    pub quick: bool,
+    /// Compare in the cases of this file instead of the matrix's own
+    #[arg(long, value_name = "FILE")]
+    pub cases: Option<PathBuf>,
+    /// Write the matrix as a page of the documentation, such as docs/comparison.md
+    #[arg(long, value_name = "FILE")]
+    pub docs: Option<PathBuf>,
     /// Run one case of the suite speed in this process and print its figures
     #[arg(long, hide = true, value_name = "CASE")]
     pub speed_case: Option<String>,

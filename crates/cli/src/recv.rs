@@ -129,13 +129,15 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
         (None, None) => unreachable!("the parser asks for one"),
     };
     let mut builder = Receiver::builder(listen, &args.into)
-        .scheme(&args.scheme)
         .overwrite(args.overwrite)
         .sync(!args.no_sync)
         .once(args.once)
         .name(args.name.clone().unwrap_or_else(live::host_name));
     for (key, value) in live::options(&args.options)? {
         builder = builder.option(key, value);
+    }
+    if let Some(scheme) = &args.scheme {
+        builder = builder.scheme(scheme);
     }
     if let Some(key) = live::read_key(&args.key)? {
         builder = builder.key(key);
@@ -292,6 +294,14 @@ impl Show {
                 self.output.warn(&format!("cannot be received: {reason}"))?;
                 self.output.tell("failed", "", json)
             }
+            ReceiveOutcome::OtherScheme(mismatch) => {
+                self.failed += 1;
+                json["reason"] = json!(mismatch.to_string());
+                json["sender_speaks"] = json!(mismatch.sender);
+                json["receiver_speaks"] = json!(mismatch.receiver);
+                self.output.warn(&format!("cannot be received: {mismatch}"))?;
+                self.output.tell("failed", "", json)
+            }
             ReceiveOutcome::Closed => {
                 self.cut = true;
                 let text = "not complete; what is here is kept for another time";
@@ -319,6 +329,7 @@ fn incoming_json(incoming: &Incoming) -> Value {
     json!({
         "object": incoming.number,
         "source": incoming.source.map(|source| source.to_string()),
+        "scheme": incoming.scheme,
         "bytes_total": incoming.bytes_total,
         "bytes_done": incoming.bytes_done,
         "bytes_found": incoming.bytes_found,

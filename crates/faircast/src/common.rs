@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use faircast_base::Bytes;
 use faircast_net::{Listen, SocketSettings, Target};
-use faircast_proto::options::{OptionValue, Options};
-use faircast_proto::registry::{SCHEMES, SchemeEntry, scheme};
+use faircast_proto::options::{OptionSpec, OptionValue, Options};
+use faircast_proto::registry::{DEFAULT_SCHEME, SCHEMES, SchemeEntry, scheme};
+use faircast_proto::speech::{ANNOUNCED_BYTES_MAX, Announced, spoken};
 use faircast_proto::wire::pgm::Nla;
 
 use crate::envelope::overhead;
@@ -16,7 +17,8 @@ use crate::{Error, GroupKey};
 #[derive(Clone, Debug)]
 pub(crate) struct Common {
     pub(crate) key: Option<GroupKey>,
-    pub(crate) scheme: String,
+    /// `None` for the default at a sender, and for the sender's at a receiver.
+    pub(crate) scheme: Option<String>,
     pub(crate) options: Vec<(String, OptionValue)>,
     pub(crate) mtu: Bytes,
     pub(crate) sockets: SocketSettings,
@@ -27,7 +29,7 @@ impl Default for Common {
     fn default() -> Self {
         Self {
             key: None,
-            scheme: "pgmcc".to_string(),
+            scheme: None,
             options: Vec::new(),
             mtu: Bytes::new(1500),
             sockets: SocketSettings::default(),
@@ -37,18 +39,42 @@ impl Default for Common {
 }
 
 impl Common {
-    /// The scheme and its settings, checked. `more` are those that the kind of session dictates.
+    /// The scheme of a sender and its settings, checked. `more` are those that the kind of session
+    /// dictates.
     pub(crate) fn scheme(
         &self,
         more: &[(&str, OptionValue)],
     ) -> Result<(&'static SchemeEntry, Options), Error> {
-        let known = || SCHEMES.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
-        let entry = scheme(&self.scheme)
-            .ok_or_else(|| Error::Scheme { name: self.scheme.clone(), known: known() })?;
+        let entry = self.named()?.unwrap_or_else(default_scheme);
         let own = more.iter().map(|(key, value)| ((*key).to_string(), value.clone()));
-        let all = own.chain(self.options.iter().cloned());
+        let announced = ("announce_scheme".to_string(), OptionValue::Bool(true));
+        let all = own.chain(self.options.iter().cloned()).chain([announced]);
         let options = Options::checked(all, entry.options)?;
+        let announced =
+            Announced { scheme: entry.name.to_string(), settings: options.of(entry.own_options) };
+        if announced.encode().is_none() {
+            return Err(Error::Settings { max: ANNOUNCED_BYTES_MAX });
+        }
         Ok((entry, options))
+    }
+
+    /// What a receiver speaks, with settings that are checked.
+    pub(crate) fn speaks(&self, more: &[(&str, OptionValue)]) -> Result<Speaks, Error> {
+        let named = self.named()?;
+        let own = more.iter().map(|(key, value)| ((*key).to_string(), value.clone()));
+        let options: Vec<_> = own.chain(self.options.iter().cloned()).collect();
+        for option in &options {
+            check_for_any(named, option)?;
+        }
+        Ok(Speaks { named, options })
+    }
+
+    /// The scheme that was named.
+    fn named(&self) -> Result<Option<&'static SchemeEntry>, Error> {
+        let known = || SCHEMES.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
+        let Some(name) = &self.scheme else { return Ok(None) };
+        let entry = scheme(name);
+        entry.map(Some).ok_or_else(|| Error::Scheme { name: name.clone(), known: known() })
     }
 
     /// Bytes that a packet has on its way beside what a machine writes.
@@ -57,9 +83,10 @@ impl Common {
         ip + UDP_BYTES + overhead(self.key.is_some()) as u32
     }
 
-    /// Bytes of payload, after PGM's headers, that fit into a packet.
-    pub(crate) fn payload(&self, family: SocketAddr) -> Result<u32, Error> {
-        let others = u64::from(self.headers(family) + PGM_BYTES);
+    /// Bytes of payload, after PGM's headers and what `scheme` adds to them, that fit into a packet.
+    pub(crate) fn payload(&self, family: SocketAddr, scheme: &SchemeEntry) -> Result<u32, Error> {
+        let announcement = OPTION_BYTES + scheme.announce_bytes_max as u32;
+        let others = u64::from(self.headers(family) + PGM_BYTES + announcement);
         // What UDP can take, with its headers.
         let (min, max) = (others + PAYLOAD_MIN, 65_507 + 28);
         let bytes = self.mtu.count();
@@ -67,6 +94,52 @@ impl Common {
             return Err(Error::Mtu { bytes, min, max });
         }
         Ok((bytes - others) as u32)
+    }
+}
+
+/// A setting must be one of the scheme that was named, or else of any, since it is not known which
+/// one will be spoken.
+fn check_for_any(
+    named: Option<&'static SchemeEntry>,
+    option: &(String, OptionValue),
+) -> Result<(), Error> {
+    let check = |specs: &[OptionSpec]| Options::checked([option.clone()], specs);
+    if let Some(entry) = named {
+        return Ok(check(entry.options).map(|_| ())?);
+    }
+    if SCHEMES.iter().any(|entry| check(entry.options).is_ok()) {
+        return Ok(());
+    }
+    let all: Vec<OptionSpec> = SCHEMES.iter().flat_map(|entry| entry.options).copied().collect();
+    Ok(check(&all).map(|_| ())?)
+}
+
+fn default_scheme() -> &'static SchemeEntry {
+    scheme(DEFAULT_SCHEME).expect("the default is registered")
+}
+
+/// What a receiver speaks.
+#[derive(Clone, Debug)]
+pub(crate) struct Speaks {
+    /// What it insists on; `None` to follow the sender.
+    named: Option<&'static SchemeEntry>,
+    options: Vec<(String, OptionValue)>,
+}
+
+impl Speaks {
+    /// The scheme to begin with where this was the first packet of a session, and its settings. A
+    /// sender whose scheme is not known here is refused by whatever machine is made.
+    pub(crate) fn after(&self, packet: &[u8]) -> (&'static SchemeEntry, Options) {
+        let spoken = || spoken(packet).and_then(|name| scheme(&name));
+        let entry = self.named.or_else(spoken).unwrap_or_else(default_scheme);
+        let known = |option: &&(String, OptionValue)| {
+            Options::checked([(*option).clone()], entry.options)
+                .inspect_err(|error| tracing::warn!("{}: {error}: it is left as it is", entry.name))
+                .is_ok()
+        };
+        let options = self.options.iter().filter(known).cloned();
+        let options = Options::checked(options, entry.options);
+        (entry, options.expect("each of them was checked"))
     }
 }
 
@@ -117,13 +190,16 @@ macro_rules! common_settings {
             self
         }
 
-        /// How the rate is chosen, by the scheme's name. Default `pgmcc`. Both ends need the same.
+        /// How the rate is chosen, by the scheme's name. A sender has
+        /// [`DEFAULT_SCHEME`](crate::DEFAULT_SCHEME) where none is named; a receiver follows the
+        /// sender, and takes nothing from one that speaks another than was named here.
         pub fn scheme(mut self, name: impl Into<String>) -> Self {
-            self.common.scheme = name.into();
+            self.common.scheme = Some(name.into());
             self
         }
 
-        /// Changes a setting of the scheme or of PGM; checked when the end begins.
+        /// Changes a setting of the scheme or of PGM; checked when the end begins. The sender's
+        /// settings of the scheme hold at its receivers too, unless they have their own.
         pub fn option(
             mut self,
             key: impl Into<String>,
@@ -178,18 +254,24 @@ pub(crate) use {common_settings, sender_settings};
 const IPV4_BYTES: u32 = 20;
 const IPV6_BYTES: u32 = 40;
 const UDP_BYTES: u32 = 8;
-/// Header and body of an ODATA packet, and the options that ride on it: OPT_LENGTH and what the
-/// scheme announces.
-const PGM_BYTES: u32 = 16 + 8 + 4 + 16;
+/// Header and body of an ODATA packet, and OPT_LENGTH.
+const PGM_BYTES: u32 = 16 + 8 + 4;
+/// What comes before an option's value.
+const OPTION_BYTES: u32 = 4;
+/// Options that ride on the first and the last packets of a stream: OPT_JOIN, OPT_SYN and OPT_FIN.
+pub(crate) const STREAM_BYTES: u32 = 8 + 4 + 4;
 const PAYLOAD_MIN: u64 = 64;
 
 #[cfg(test)]
 mod tests {
+    use faircast_proto::options::OptionKind;
+
     use super::*;
 
     fn payload(mtu: u64, sealed: bool, family: &str) -> Result<u32, Error> {
         let key = sealed.then(|| GroupKey::from_bytes([1; 32]));
-        Common { mtu: Bytes::new(mtu), key, ..Common::default() }.payload(family.parse().unwrap())
+        Common { mtu: Bytes::new(mtu), key, ..Common::default() }
+            .payload(family.parse().unwrap(), scheme("pgmcc").unwrap())
     }
 
     #[test]
@@ -205,11 +287,47 @@ mod tests {
 
     #[test]
     fn schemes_and_options_are_checked() {
-        let common = Common { scheme: "pgmc".into(), ..Common::default() };
+        let common = Common { scheme: Some("pgmc".into()), ..Common::default() };
         let error = common.scheme(&[]).unwrap_err().to_string();
         assert!(error.contains("\"pgmc\"; there are pgmcc"), "{error}");
         let options = vec![("acker_bais".to_string(), OptionValue::Float(0.5))];
         let error = Common { options, ..Common::default() }.scheme(&[]).unwrap_err().to_string();
         assert!(error.contains("acker_bias"), "{error}");
+    }
+
+    #[test]
+    fn a_receivers_settings_may_be_those_of_any_scheme_unless_it_insists_on_one() {
+        let wrong =
+            [("acker_bais", OptionValue::Float(0.5)), ("acker_bias", OptionValue::Float(7.0))];
+        let own = SCHEMES.iter().filter_map(|entry| {
+            let spec = entry.own_options.iter().find(|spec| spec.kind == OptionKind::Bool)?;
+            Some((entry.name, spec.name))
+        });
+        for (name, key) in own {
+            let options = vec![(key.to_string(), OptionValue::Bool(true))];
+            let common = Common { options, ..Common::default() };
+            common.speaks(&[]).unwrap();
+            Common { scheme: Some(name.to_string()), ..common }.speaks(&[]).unwrap();
+        }
+        for scheme in [None, Some("pgmcc".to_string())] {
+            for (key, value) in &wrong {
+                let options = vec![((*key).to_string(), value.clone())];
+                let common = Common { options, scheme: scheme.clone(), ..Common::default() };
+                let error = common.speaks(&[]).unwrap_err().to_string();
+                let want = if *key == "acker_bias" { "from 0.05 to 1" } else { "acker_bias" };
+                assert!(error.contains(key) && error.contains(want), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn settings_that_receivers_cannot_be_told_are_refused() {
+        let table = scheme(DEFAULT_SCHEME).unwrap().own_options;
+        let spans = table.iter().filter(|spec| matches!(spec.kind, OptionKind::Duration { .. }));
+        let long = || OptionValue::Text(format!("{} s", "0".repeat(150) + "1"));
+        let options: Vec<_> = spans.map(|spec| (spec.name.to_string(), long())).collect();
+        assert!(options.len() > 1);
+        let error = Common { options, ..Common::default() }.scheme(&[]).unwrap_err().to_string();
+        assert!(error.contains("251 bytes"), "{error}");
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use faircast_files::FilesError;
 use faircast_net::NetError;
 use faircast_proto::options::OptionError;
+use faircast_proto::speech::SchemeMismatch;
 use faircast_seal::SealError;
 
 /// Why an end could not begin or go on. Each names what, where, and what to do.
@@ -31,6 +32,18 @@ pub enum Error {
         name: String,
         /// What there is.
         known: String,
+    },
+    /// The two ends do not speak the same scheme.
+    #[error("{0}")]
+    OtherScheme(SchemeMismatch),
+    /// So much is set of the scheme that receivers cannot be told of it.
+    #[error(
+        "the settings of the scheme do not fit into the {max} bytes that receivers can be told of \
+         them: leave some of them as they are, or choose a profile"
+    )]
+    Settings {
+        /// Bytes that fit.
+        max: usize,
     },
     /// The largest packet is too small, or larger than UDP can take.
     #[error("packets of {bytes} bytes are not possible; expected {min} to {max}")]

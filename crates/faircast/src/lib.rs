@@ -57,7 +57,8 @@ pub use faircast_net::{
     Counters, Interface, Listen, Multicast, NetError, SocketSettings, Target, Upstream,
 };
 pub use faircast_proto::options::OptionValue;
-pub use faircast_proto::registry::{SCHEMES, SchemeEntry, scheme};
+pub use faircast_proto::registry::{DEFAULT_SCHEME, SCHEMES, SchemeEntry, scheme};
+pub use faircast_proto::speech::SchemeMismatch;
 pub use faircast_proto::transfer::{Fec, MemberState, SlowPolicy, Stage};
 pub use faircast_seal::{Exposure, GroupKey, KeyError, KeyHint, KeyId, Refusals};
 pub use receive::{Receiver, ReceiverBuilder};

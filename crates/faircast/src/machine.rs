@@ -1,4 +1,4 @@
-//! The machines of transfers, as one type each that a driver can hold.
+//! The machines of transfers and of streams, as one type each that a driver can hold.
 
 use std::fmt;
 
@@ -11,6 +11,9 @@ pub(crate) struct Sending(pub(crate) Box<dyn TransferSource>);
 
 /// A receiving end of a transfer.
 pub(crate) struct Receiving(pub(crate) Box<dyn Transfer>);
+
+/// An end of a stream.
+pub(crate) struct Streaming(pub(crate) Box<dyn Machine + Send>);
 
 macro_rules! machine {
     ($($name:ty),*) => { $(
@@ -39,19 +42,13 @@ macro_rules! machine {
                 self.0.next_timeout()
             }
         }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(stringify!($name))
+            }
+        }
     )* };
 }
 
-machine!(Sending, Receiving);
-
-impl fmt::Debug for Sending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Sending")
-    }
-}
-
-impl fmt::Debug for Receiving {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Receiving")
-    }
-}
+machine!(Sending, Receiving, Streaming);

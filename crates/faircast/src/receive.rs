@@ -11,14 +11,14 @@ use faircast_net::{
 };
 use faircast_proto::AppEvent;
 use faircast_proto::Machine as _;
-use faircast_proto::options::{OptionValue, Options};
-use faircast_proto::registry::SchemeEntry;
+use faircast_proto::options::OptionValue;
+use faircast_proto::registry::DEFAULT_SCHEME;
 use faircast_proto::transfer::{Stage, TransferReceiverSetup, TransferStatus};
 use faircast_proto::wire::pgm::{Body, Nla, Packet, Tsi};
 use tokio::sync::{mpsc, watch};
 
 use crate::Error;
-use crate::common::{Common, common_settings, group_of};
+use crate::common::{Common, Speaks, common_settings, group_of};
 use crate::envelope::{Watched, Wrapper};
 use crate::machine::Receiving;
 use crate::noting::{Holders, Notes, Noting};
@@ -120,7 +120,7 @@ impl ReceiverBuilder {
     /// A setting is wrong, the folder cannot be written to, or the network cannot be used.
     pub fn receive(self) -> Result<Receiver, Error> {
         let unrepaired = [("reliable", OptionValue::Bool(false))];
-        let (scheme, options) = self.common.scheme(&unrepaired)?;
+        let speaks = self.common.speaks(&unrepaired)?;
         probe(&self.store.dir)?;
         let group = group_of(&self.listen);
         let sockets = Sockets::receiver(self.listen.clone(), self.common.sockets.clone())?;
@@ -145,8 +145,7 @@ impl ReceiverBuilder {
             Ok(Work {
                 started: live.now(),
                 group,
-                scheme,
-                options,
+                speaks,
                 store: self.store,
                 name: self.name,
                 once: self.once,
@@ -163,6 +162,7 @@ impl ReceiverBuilder {
                 give,
                 watched,
                 trace,
+                spoken: DEFAULT_SCHEME,
             })
         })?;
         Ok(Receiver { waker, status, received })
@@ -185,8 +185,7 @@ fn probe(dir: &Path) -> Result<(), Error> {
 struct Work {
     started: Time,
     group: Nla,
-    scheme: &'static SchemeEntry,
-    options: Options,
+    speaks: Speaks,
     store: StoreOptions,
     name: String,
     once: bool,
@@ -209,11 +208,14 @@ struct Work {
     give: mpsc::Sender<Received>,
     watched: Watched,
     trace: Option<LiveTrace>,
+    /// The scheme of the last session, for the trace.
+    spoken: &'static str,
 }
 
 /// One object that is being received.
 struct Session {
     number: u64,
+    scheme: &'static str,
     tsi: Tsi,
     since: Time,
     notes: Arc<Notes>,
@@ -247,6 +249,7 @@ impl Work {
         Some(Incoming {
             number: session.number,
             source: live.source(id),
+            scheme: session.scheme,
             stage,
             since: session.since.since(self.started),
             bytes_total,
@@ -439,8 +442,10 @@ impl App<Receiving> for Work {
         let store = FilesStore::new(self.store.clone());
         let (store, notes) = Noting::new(store, self.holders.clone(), self.count);
         self.heard = Some(heard.now);
+        let (scheme, options) = self.speaks.after(heard.packet);
         self.next_session = Some(Session {
             number: self.count,
+            scheme: scheme.name,
             tsi: heard.tsi,
             since: heard.now,
             notes,
@@ -451,8 +456,9 @@ impl App<Receiving> for Work {
             progressed: heard.now,
             answers: 0,
         });
+        self.spoken = scheme.name;
         tracing::debug!(session = ?heard.tsi, from = %heard.from, "a session is heard");
-        let machine = (self.scheme.transfer_receiver)(TransferReceiverSetup {
+        let machine = (scheme.transfer_receiver)(TransferReceiverSetup {
             node: live.node(),
             group: self.group,
             tsi: heard.tsi,
@@ -462,7 +468,7 @@ impl App<Receiving> for Work {
             // Another one each time: an answer to an earlier machine is none to this one.
             id: random(),
             name: self.name.clone(),
-            options: &self.options,
+            options: &options,
         });
         Some(Receiving(machine))
     }
@@ -475,6 +481,12 @@ impl App<Receiving> for Work {
                 self.end(live, id, ReceiveOutcome::Complete { files });
             }
             AppEvent::Gone => {
+                let status = live.machine(id).map(|machine| machine.0.status());
+                if let Some(mismatch) = status.and_then(|status| status.mismatch) {
+                    // It stays until the sender has been told why.
+                    self.end(live, id, ReceiveOutcome::OtherScheme(mismatch));
+                    return;
+                }
                 let reason = self.sessions.get(&id).and_then(|session| session.notes.failure.get());
                 match reason.cloned() {
                     // It stays until the sender has been told why.
@@ -515,7 +527,7 @@ impl Worker<Receiving> for Work {
             let about = About {
                 name: "transfer".to_string(),
                 title: format!("what was received into {}", self.store.dir.display()),
-                scheme: self.scheme.name.to_string(),
+                scheme: self.spoken.to_string(),
                 names: BTreeMap::from([(live.node(), self.name.clone())]),
                 aliases: BTreeMap::new(),
                 intact: (self.complete > 0).then(|| live.node()).into_iter().collect(),

@@ -169,11 +169,11 @@ impl SenderBuilder {
     /// A path cannot be sent, a setting is wrong, or the network cannot be used.
     pub fn send<P: AsRef<Path>>(self, paths: &[P]) -> Result<Sender, Error> {
         let (address, group) = (family(&self.target), group_to(&self.target));
-        let payload = self.common.payload(address)?;
-        // Symbols are of an even number of bytes, and begin with a header.
-        let symbol_bytes = (payload - SYMBOL_HEADER_BYTES).min(SYMBOL_BYTES_MAX) & !1;
         let unrepaired = [("reliable", OptionValue::Bool(false))];
         let (scheme, options) = self.common.scheme(&unrepaired)?;
+        let payload = self.common.payload(address, scheme)?;
+        // Symbols are of an even number of bytes, and begin with a header.
+        let symbol_bytes = (payload - SYMBOL_HEADER_BYTES).min(SYMBOL_BYTES_MAX) & !1;
         let supply = FilesSupply::scan(paths)?;
         let (handle, warnings) = (supply.handle(), supply.warnings().to_vec());
         let sockets = Sockets::source(self.target.clone(), self.common.sockets.clone())?;

@@ -9,7 +9,7 @@ use faircast_proto::Machine;
 use faircast_proto::transfer::{MemberState, Stage, TransferStatus};
 use faircast_seal::Refusals;
 
-use crate::KeyMismatch;
+use crate::{KeyMismatch, SchemeMismatch};
 
 /// One receiver, as a sender knows it.
 #[derive(Clone, Debug, PartialEq)]
@@ -140,6 +140,8 @@ pub struct Incoming {
     pub number: u64,
     /// From where it comes.
     pub source: Option<SocketAddr>,
+    /// The scheme that is spoken with it.
+    pub scheme: &'static str,
     /// Where it is.
     pub stage: Stage,
     /// When it was first heard, since the receiver began.
@@ -196,6 +198,8 @@ pub enum ReceiveOutcome {
     SenderGone,
     /// It cannot be received, for this reason.
     Failed(String),
+    /// The sender speaks another scheme.
+    OtherScheme(SchemeMismatch),
     /// This end was closed before it was complete. What is there is kept for another time.
     Closed,
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use faircast_base::{Event, Time};
 use faircast_lab::{LabError, Outcome};
+use faircast_proto::registry::{SCHEMES, SchemeEntry};
 use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::Unobserved;
 use faircast_trace::{Record, Recording, Subject};
@@ -95,9 +96,16 @@ fn the_kernels_tcp_delivers_every_byte_over_a_link_that_loses_packets() {
 }
 
 #[test]
-fn a_session_reaches_all_its_receivers_and_the_lateness_is_told() {
-    let flow = "protocol = \"pgmcc\"\nto = [\"a\", \"b\"]\npacket = \"1000 B\"\ndata = \"300 kB\"";
-    let Some((outcome, records)) = run(&network(8, &format!("{LINK}loss = 0.01"), flow)) else {
+fn a_session_reaches_all_its_receivers_over_every_scheme_and_the_lateness_is_told() {
+    SCHEMES.iter().for_each(a_session_reaches_all_its_receivers);
+}
+
+fn a_session_reaches_all_its_receivers(scheme: &SchemeEntry) {
+    let flow = format!(
+        "protocol = \"{}\"\nto = [\"a\", \"b\"]\npacket = \"1000 B\"\ndata = \"300 kB\"",
+        scheme.name
+    );
+    let Some((outcome, records)) = run(&network(8, &format!("{LINK}loss = 0.01"), &flow)) else {
         return;
     };
     assert_eq!(outcome.intact, [[Some(true), Some(true)]]);

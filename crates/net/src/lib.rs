@@ -16,7 +16,7 @@
 //! };
 //! use faircast_proto::content::InMemory;
 //! use faircast_proto::options::Options;
-//! use faircast_proto::registry::{ReceiverSetup, SenderSetup, scheme};
+//! use faircast_proto::registry::{DEFAULT_SCHEME, ReceiverSetup, SenderSetup, scheme};
 //! use faircast_proto::{AppEvent, Machine};
 //!
 //! type Boxed = Box<dyn Machine>;
@@ -33,7 +33,7 @@
 //!         content: Box::new(InMemory(bytes)),
 //!         options: &Options::default(),
 //!     };
-//!     let machine = (scheme("pgmcc").ok_or("no such scheme")?.sender)(setup);
+//!     let machine = (scheme(DEFAULT_SCHEME).ok_or("no such scheme")?.sender)(setup);
 //!     live.add(machine, SessionOptions::default());
 //!     driver.run(&mut ())?; // Until all is sent and nobody asks for repairs any more.
 //!     Ok(())
@@ -51,7 +51,7 @@
 //!             start: heard.now,
 //!             options: &Options::default(),
 //!         };
-//!         Some((scheme("pgmcc")?.receiver)(setup))
+//!         Some((scheme(DEFAULT_SCHEME)?.receiver)(setup))
 //!     }
 //!
 //!     fn event(&mut self, _: &mut Live<Boxed>, session: SessionId, event: AppEvent) {

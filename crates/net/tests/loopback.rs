@@ -8,6 +8,7 @@ use std::net::{SocketAddr, UdpSocket};
 
 use common::{Place, content, receive, send};
 use faircast_net::{Ended, Listen, Target};
+use faircast_proto::registry::{SCHEMES, SchemeEntry};
 
 /// Ports that nobody uses now.
 fn free_ports<const N: usize>() -> [SocketAddr; N] {
@@ -16,14 +17,19 @@ fn free_ports<const N: usize>() -> [SocketAddr; N] {
 }
 
 #[test]
-fn a_unicast_list_gets_every_byte() {
+fn a_unicast_list_gets_every_byte_over_every_scheme() {
+    SCHEMES.iter().for_each(a_unicast_list_gets_every_byte);
+}
+
+fn a_unicast_list_gets_every_byte(scheme: &'static SchemeEntry) {
     let ports = free_ports::<2>();
     let bytes = content(3_000_001, 1);
-    let receivers = ports.map(|port| receive(Place::default(), Listen::Unicast(port), &[0]));
-    let source = send(Place::default(), Target::Unicast(ports.to_vec()), 0, bytes.clone());
+    let place = || Place { scheme: Some(scheme), ..Place::default() };
+    let receivers = ports.map(|port| receive(place(), Listen::Unicast(port), &[0]));
+    let source = send(place(), Target::Unicast(ports.to_vec()), 0, bytes.clone());
     for receiver in receivers {
         let outcome = receiver.join().unwrap();
-        assert!(outcome.delivered[0][..] == bytes[..], "{:?}", outcome.counters);
+        assert!(outcome.delivered[0][..] == bytes[..], "{}: {:?}", scheme.name, outcome.counters);
         assert_eq!((outcome.completed, outcome.ended), (1, Ended::Idle));
     }
     let outcome = source.join().unwrap();

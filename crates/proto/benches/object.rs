@@ -9,6 +9,7 @@ use faircast_proto::control::{
     Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, SenderControl, Wire,
 };
 use faircast_proto::options::Options;
+use faircast_proto::speech::Speech;
 use faircast_proto::transfer::{
     Announcement, Fec, ObjectReceiver, ObjectSource, Part, SlowPolicy, Store, StoreError,
     StoreProgress, Supply, SupplyError, Transfer, TransferReceiverSetup, TransferSourceSetup,
@@ -109,7 +110,7 @@ impl Pair {
         };
         let mut pair = Self {
             source: ObjectSource::new(source, Free),
-            receiver: ObjectReceiver::new(receiver, Box::new(|| Silent)),
+            receiver: ObjectReceiver::new(receiver, Speech::of_any(|| Silent)),
             now: Time::ZERO,
             rng: Rng::new(1, SOURCE, Purpose::Machine(0)),
             buf: Vec::new(),

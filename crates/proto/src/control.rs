@@ -27,6 +27,9 @@ pub trait Wire: Sized {
     /// for its report.
     const OPTION: u8;
 
+    /// Most bytes of an encoding, for which senders leave room in packets. Default 28.
+    const BYTES_MAX: usize = 28;
+
     /// Appends the encoding to `out`.
     fn encode(&self, out: &mut Vec<u8>);
 
@@ -112,14 +115,17 @@ pub trait SenderControl {
     /// A new data packet leaves. Returns what rides on it.
     fn on_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32) -> Self::Announce;
 
-    /// A repair leaves. `None` lets it travel without an announcement.
-    fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32) -> Option<Self::Announce>;
+    /// A repair leaves. `None` lets it travel without an announcement. A scheme that says nothing
+    /// treats it as a new packet.
+    fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32) -> Option<Self::Announce> {
+        Some(self.on_sent(cx, seq, len))
+    }
 
     /// A report has come.
     fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier, report: &Self::Report);
 
     /// A receiver said that it leaves the session.
-    fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId);
+    fn on_leave(&mut self, _cx: &mut Cx<'_>, _from: NodeId) {}
 
     /// A receiver was heard that cannot report yet, as one that has had no data.
     fn on_heard(&mut self, _cx: &mut Cx<'_>) {}
@@ -186,7 +192,9 @@ pub trait ReceiverFeedback {
     fn poll_report(&mut self, cx: &mut Cx<'_>) -> Option<(Audience, Self::Report)>;
 
     /// The report that rides on a NAK which the endpoint is about to send.
-    fn report_for_nak(&mut self, cx: &mut Cx<'_>) -> Option<Self::Report>;
+    fn report_for_nak(&mut self, _cx: &mut Cx<'_>) -> Option<Self::Report> {
+        None
+    }
 
     /// Time has passed. A spurious call does nothing.
     fn on_timeout(&mut self, cx: &mut Cx<'_>);

@@ -20,6 +20,7 @@ pub mod promises;
 pub mod registry;
 pub mod relay;
 pub mod schemes;
+pub mod speech;
 pub mod transfer;
 pub mod wire;
 

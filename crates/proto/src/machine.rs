@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 
 use faircast_base::{Cx, NodeId, Time};
 
+use crate::speech::SchemeMismatch;
+
 /// Where a datagram goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
@@ -72,6 +74,14 @@ pub enum AppEvent {
     Completed,
     /// The other side is gone.
     Gone,
+    /// The two ends do not speak the same scheme: a receiver ends, a sender does not serve whoever
+    /// has said so. Said once for each node.
+    OtherScheme {
+        /// The other end.
+        node: NodeId,
+        /// Who speaks what.
+        mismatch: SchemeMismatch,
+    },
 }
 
 /// A protocol machine: sender, receiver, repair head, relay, overlay daemon, background TCP.

@@ -4,6 +4,7 @@
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::fmt;
 
 use faircast_base::{Bitrate, Duration, Quantity};
@@ -180,6 +181,26 @@ impl Options {
             checked.insert(key, value);
         }
         Ok(Self(checked))
+    }
+
+    /// Those that were set and that `specs` has, in the order of their keys.
+    pub fn of(&self, specs: &[OptionSpec]) -> Vec<(String, OptionValue)> {
+        let known = |key: &str| specs.iter().any(|spec| spec.name == key);
+        let all = self.0.iter().filter(|(key, _)| known(key));
+        all.map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+
+    /// These, and of `others` those that are not set here and that `specs` allows.
+    #[must_use]
+    pub fn under(&self, others: &[(String, OptionValue)], specs: &[OptionSpec]) -> Self {
+        let mut all = self.clone();
+        for (key, value) in others {
+            let spec = specs.iter().find(|spec| spec.name == key);
+            if spec.is_some_and(|spec| check(value, spec.kind).is_ok()) {
+                all.0.entry(key.clone()).or_insert_with(|| value.clone());
+            }
+        }
+        all
     }
 
     /// Whether `key` was set.

@@ -2,6 +2,8 @@
 
 use faircast_base::{Duration, Time};
 
+use crate::control::Permit;
+
 /// Packets at a rate that may change, each as early as the rate allows.
 ///
 /// Moments are nominal: a packet that left late does not delay those after it, so the rate holds
@@ -38,7 +40,12 @@ impl Pace {
         self.bits_per_s = bits_per_s;
     }
 
-    /// When the next packet may leave; now where that is past.
+    /// Whether a packet may leave now, and else when.
+    pub fn permit(&self, now: Time) -> Permit {
+        if self.next <= now { Permit::Now } else { Permit::At(self.next) }
+    }
+
+    /// When the next packet is due; now where that is past.
     pub fn ready_at(&self) -> Time {
         self.next
     }
@@ -82,7 +89,7 @@ mod tests {
         let mut pace = Pace::new(8_000_000.0, MS * 4);
         pace.restart(at(100), 1000);
         for k in 1..20u64 {
-            assert_eq!(pace.ready_at(), at(100 + k));
+            assert_eq!(pace.permit(at(99)), Permit::At(at(100 + k)));
             pace.spend(at(100 + k) + Duration::from_micros(300 * (k % 3)), 1000);
         }
     }
@@ -92,7 +99,7 @@ mod tests {
         let mut pace = Pace::new(8_000_000.0, MS * 4);
         pace.restart(at(0), 1000);
         let mut left = 0;
-        while pace.ready_at() <= at(5000) {
+        while pace.permit(at(5000)) == Permit::Now {
             pace.spend(at(5000), 1000);
             left += 1;
         }
@@ -103,11 +110,11 @@ mod tests {
     fn a_new_rate_counts_for_the_packet_that_waits() {
         let mut pace = Pace::new(1000.0, Duration::ZERO);
         pace.restart(at(0), 1000);
-        assert_eq!(pace.ready_at(), at(8000));
+        assert_eq!(pace.permit(at(0)), Permit::At(at(8000)));
         pace.set(at(4000), 100_000.0);
-        assert_eq!(pace.ready_at(), at(4040));
+        assert_eq!(pace.permit(at(0)), Permit::At(at(4040)));
         pace.set(at(4000), 0.0);
         assert_eq!(pace.bits_per_s(), 1.0);
-        assert_eq!(pace.ready_at(), at(4000 + 3_600_000));
+        assert_eq!(pace.permit(at(0)), Permit::At(at(4000 + 3_600_000)));
     }
 }

@@ -3,7 +3,9 @@
 
 use faircast_base::Duration;
 
+use crate::endpoint::ReceiverConfig;
 use crate::options::Options;
+use crate::wire::pgm::Nla;
 
 /// The promises of a protocol.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +40,19 @@ pub struct Load {
     /// How long they were missing until they were delivered or given up, or the run ended: the
     /// sum over all of `losses`.
     pub missing: Duration,
+    /// How long the session lasted.
+    pub lasted: Duration,
+}
+
+impl Load {
+    /// The most packets that PGM's repair makes receivers send, whatever the scheme: each loss is
+    /// asked for when it is found, and again each time that a confirmation or a repair has not come
+    /// in time; and each receiver may ask the source and its neighbours for an SPM.
+    pub fn naks_max(&self, options: &Options) -> u64 {
+        let receiver = ReceiverConfig::from_options(Nla::NULL, options);
+        let again = receiver.nak_repeat.min(receiver.nak_repair).as_nanos().max(1);
+        self.losses + self.missing.as_nanos() / again + 2 * self.receivers
+    }
 }
 
 impl Promises {

@@ -2,20 +2,23 @@
 //! scheme is its folder, its page and its row here.
 
 use alloc::boxed::Box;
-use alloc::string::String;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use faircast_base::{Duration, FlowId, NodeId, Time};
 
 use crate::Machine;
-use crate::content::Content;
-use crate::control::{ReceiverFeedback, SenderControl};
+use crate::content::{Content, Packets};
+use crate::control::{ReceiverFeedback, SenderControl, Wire};
 use crate::endpoint::options::Delivery;
 use crate::endpoint::{Bounded, Bounds, PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use crate::options::{OptionSpec, Options};
 use crate::promises::Promises;
 use crate::relay::{ElementConfig, PGM_ELEMENT_OPTIONS, PgmElement, RelayProgram};
+use crate::schemes::ormcc::Ormcc;
 use crate::schemes::pgmcc::Pgmcc;
 use crate::schemes::tfmcc::Tfmcc;
+use crate::speech::{Announced, Speech};
 use crate::transfer::{
     ContentSupply, InOrder, ObjectReceiver, ObjectSource, SYMBOL_BYTES_MAX, SYMBOL_HEADER,
     SlowPolicy, Transfer, TransferReceiverSetup, TransferSource, TransferSourceSetup,
@@ -31,12 +34,22 @@ pub struct SchemeEntry {
     pub about: &'static str,
     /// Its settings and those of the transport below it.
     pub options: &'static [OptionSpec],
+    /// Of these, its own.
+    pub own_options: &'static [OptionSpec],
     /// What it promises to the network.
     pub promises: Promises,
+    /// The option by which its data is known.
+    pub announce_option: u8,
+    /// Most bytes of that option's value.
+    pub announce_bytes_max: usize,
     /// Makes the sending end.
     pub sender: fn(SenderSetup<'_>) -> Box<dyn Machine>,
     /// Makes a receiving end.
     pub receiver: fn(ReceiverSetup<'_>) -> Box<dyn Machine>,
+    /// Makes the sending end of a stream.
+    pub stream_source: fn(StreamSourceSetup<'_>) -> Box<dyn Machine + Send>,
+    /// Makes a receiving end of a stream.
+    pub stream_receiver: fn(StreamReceiverSetup<'_>) -> Box<dyn Machine + Send>,
     /// Makes the sending end of a transfer.
     pub transfer_source: fn(TransferSourceSetup<'_>) -> Box<dyn TransferSource>,
     /// Makes a receiving end of a transfer.
@@ -51,9 +64,14 @@ impl SchemeEntry {
             name: S::NAME,
             about: S::ABOUT,
             options,
+            own_options: S::OPTIONS,
             promises: S::PROMISES,
+            announce_option: <<S::Control as SenderControl>::Announce as Wire>::OPTION,
+            announce_bytes_max: <<S::Control as SenderControl>::Announce as Wire>::BYTES_MAX,
             sender: sender::<S>,
             receiver: receiver::<S>,
+            stream_source: stream_source::<S>,
+            stream_receiver: stream_receiver::<S>,
             transfer_source: transfer_source::<S>,
             transfer_receiver: transfer_receiver::<S>,
         }
@@ -117,6 +135,27 @@ pub struct ReceiverSetup<'a> {
     pub options: &'a Options,
 }
 
+/// What the sending end of a stream is made from: an application writes packets as they come.
+pub struct StreamSourceSetup<'a> {
+    /// Session, group and start, with the settings of PGM that `options` ask for.
+    pub config: SourceConfig,
+    /// What it sends.
+    pub packets: Box<dyn Packets + Send>,
+    /// Settings, checked against the scheme's table.
+    pub options: &'a Options,
+}
+
+/// What a receiving end of a stream is made from.
+#[derive(Clone, Debug)]
+pub struct StreamReceiverSetup<'a> {
+    /// The node that it runs on: who it is in the scheme's reports.
+    pub node: NodeId,
+    /// Session, group and start, with the settings of PGM that `options` ask for.
+    pub config: ReceiverConfig,
+    /// Settings, checked against the scheme's table.
+    pub options: &'a Options,
+}
+
 /// A program that a router can run beside forwarding.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramEntry {
@@ -130,8 +169,12 @@ pub struct ProgramEntry {
     pub program: fn(NodeId, &Options) -> Box<dyn RelayProgram>,
 }
 
+/// The scheme of whoever names none.
+pub const DEFAULT_SCHEME: &str = Pgmcc::NAME;
+
 /// All schemes.
-pub const SCHEMES: &[SchemeEntry] = &[crate::scheme_entry!(Pgmcc), crate::scheme_entry!(Tfmcc)];
+pub const SCHEMES: &[SchemeEntry] =
+    &[crate::scheme_entry!(Pgmcc), crate::scheme_entry!(Tfmcc), crate::scheme_entry!(Ormcc)];
 
 /// All programs for routers.
 pub const PROGRAMS: &[ProgramEntry] = &[ProgramEntry {
@@ -215,14 +258,17 @@ fn sender<S: Scheme>(setup: SenderSetup<'_>) -> Box<dyn Machine> {
                 },
                 control::<S>(setup.options),
             )
+            .announcing(announced::<S>(setup.options))
             .staying(FLOW_STAYS),
         );
     }
     let bounds = Bounds::from_options(setup.options);
     if bounds == Bounds::default() {
-        return Box::new(PgmSource::new(config, setup.content, S::control(setup.options)));
+        let source = PgmSource::new(config, setup.content, S::control(setup.options));
+        return Box::new(source.announcing(announced::<S>(setup.options)));
     }
-    Box::new(PgmSource::new(config, setup.content, control::<S>(setup.options)))
+    let source = PgmSource::new(config, setup.content, control::<S>(setup.options));
+    Box::new(source.announcing(announced::<S>(setup.options)))
 }
 
 fn receiver<S: Scheme>(setup: ReceiverSetup<'_>) -> Box<dyn Machine> {
@@ -245,12 +291,22 @@ fn receiver<S: Scheme>(setup: ReceiverSetup<'_>) -> Box<dyn Machine> {
             options: setup.options,
         }));
     }
-    Box::new(PgmReceiver::new(config, S::feedback(setup.options, setup.node)))
+    Box::new(PgmReceiver::speaking(config, speech::<S>(setup.options, setup.node)))
+}
+
+fn stream_source<S: Scheme>(setup: StreamSourceSetup<'_>) -> Box<dyn Machine + Send> {
+    let control = control::<S>(setup.options);
+    let source = PgmSource::of_packets(setup.config, setup.packets, control);
+    Box::new(source.announcing(announced::<S>(setup.options)))
+}
+
+fn stream_receiver<S: Scheme>(setup: StreamReceiverSetup<'_>) -> Box<dyn Machine + Send> {
+    Box::new(PgmReceiver::speaking(setup.config, speech::<S>(setup.options, setup.node)))
 }
 
 fn transfer_source<S: Scheme>(setup: TransferSourceSetup<'_>) -> Box<dyn TransferSource> {
-    let control = control::<S>(setup.options);
-    Box::new(ObjectSource::new(setup, control))
+    let (control, announced) = (control::<S>(setup.options), announced::<S>(setup.options));
+    Box::new(ObjectSource::new(setup, control).announcing(announced))
 }
 
 fn transfer_receiver<S: Scheme>(setup: TransferReceiverSetup<'_>) -> Box<dyn Transfer> {
@@ -262,8 +318,26 @@ fn control<S: Scheme>(options: &Options) -> Bounded<S::Control> {
 }
 
 fn object_receiver<S: Scheme>(setup: TransferReceiverSetup<'_>) -> ObjectReceiver<S::Feedback> {
-    let (options, node) = (setup.options.clone(), setup.node);
-    ObjectReceiver::new(setup, Box::new(move || S::feedback(&options, node)))
+    let speech = speech::<S>(setup.options, setup.node);
+    ObjectReceiver::new(setup, speech)
+}
+
+/// What SPMs say of the scheme, where they are to. Settings that do not fit are left out: who is
+/// given them by hand anyway, as in a scenario, need not be told.
+fn announced<S: Scheme>(options: &Options) -> Option<Announced> {
+    options.bool("announce_scheme").filter(|announce| *announce)?;
+    let name = Announced { scheme: S::NAME.to_string(), settings: Vec::new() };
+    let all = Announced { settings: options.of(S::OPTIONS), ..name.clone() };
+    Some(if all.encode().is_some() { all } else { name })
+}
+
+/// What a receiver of the scheme speaks: its own settings go before those that are announced.
+fn speech<S: Scheme>(options: &Options, node: NodeId) -> Speech<S::Feedback> {
+    let own = options.clone();
+    Speech::of(
+        S::NAME,
+        Box::new(move |announced| S::feedback(&own.under(announced, S::OPTIONS), node)),
+    )
 }
 
 /// Bytes of a symbol where packets have `payload` bytes.
@@ -303,13 +377,18 @@ mod tests {
     use super::*;
     use crate::content::Zeros;
     use crate::options::OptionValue;
-    use alloc::string::ToString;
+    use crate::speech::SCHEME_NAME_MAX;
 
     #[test]
     fn names_and_keys_are_unique_and_every_row_builds() {
         let start = Time::ZERO + Duration::from_secs(3);
         for (i, entry) in SCHEMES.iter().enumerate() {
-            assert!(SCHEMES[..i].iter().all(|other| other.name != entry.name));
+            for other in &SCHEMES[..i] {
+                assert_ne!(other.name, entry.name);
+                // By it receivers know whose data it is.
+                assert_ne!(other.announce_option, entry.announce_option, "{}", entry.name);
+            }
+            assert!(entry.name.len() <= SCHEME_NAME_MAX, "{}", entry.name);
             for (j, spec) in entry.options.iter().enumerate() {
                 let same = |other: &OptionSpec| other.name == spec.name;
                 assert!(!entry.options[..j].iter().any(same), "{}: {}", entry.name, spec.name);

@@ -5,8 +5,10 @@
 //! sinks: feed them live or from a [`Reader`](faircast_trace::Reader), with the same result.
 
 mod judge;
+mod matrix;
 mod metrics;
 mod page;
+mod rates;
 mod series;
 mod suite;
 mod summary;
@@ -14,8 +16,10 @@ mod table;
 mod text;
 
 pub use judge::judge;
+pub use matrix::{Figure, Matrix, MatrixCase, MatrixCell, Spread};
 pub use metrics::Metrics;
-pub use page::{bench_page, run_page};
+pub use page::{bench_page, matrix_page, run_page};
+pub use rates::Rates;
 pub use series::{
     Bins, CURVE_BUCKETS_MAX, Curve, FLOWS_MAX, FlowSeries, LINKS_MAX, LinkSeries, MARKS_MAX, Marks,
     RestSeries, SWITCHES_MAX, Series, Switch,

@@ -1,8 +1,9 @@
 //! From records to the summary, in one pass and constant memory.
 
-use faircast_base::{DropReason, Event, FlowId, LinkCounters, NodeId, Time};
+use faircast_base::{BadInput, DropReason, Event, FlowId, LinkCounters, NodeId, Time};
 use faircast_trace::{Header, On, Outcome, Record, Sink, Subject};
 
+use crate::rates::Rates;
 use crate::summary::{
     Drops, Faults, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary, jain_index,
 };
@@ -19,6 +20,7 @@ pub struct Metrics {
     flows: Vec<Flow>,
     links: Vec<Link>,
     routers: RouterSummary,
+    rates: Rates,
 }
 
 impl Metrics {
@@ -38,6 +40,7 @@ impl Metrics {
                 .collect(),
             links: vec![Link::new(header.warmup()); header.links.len()],
             routers: RouterSummary::default(),
+            rates: Rates::new(header),
             header: header.clone(),
         }
     }
@@ -97,6 +100,7 @@ impl Metrics {
                     },
                 ),
                 completed_s: receiver.completed.map(Time::as_secs_f64),
+                other_scheme: receiver.other_scheme,
                 intact: intact.get(i).copied().flatten(),
             })
             .collect();
@@ -119,6 +123,8 @@ impl Metrics {
                 counted_bytes,
                 active_to.since(active_from).as_secs_f64(),
             ),
+            rate_variation: self.rates.variation(index, active_from, active_to),
+            settled_s: self.rates.settled_s(index, Time::from_secs_f64(header.start_s), active_to),
             sent_packets: flow.sent,
             repair_packets: flow.repairs,
             feedback_packets: flow.acks + flow.naks,
@@ -171,6 +177,7 @@ impl Sink for Metrics {
     #[inline]
     fn record(&mut self, record: &Record) {
         let counts = record.at >= self.warmup;
+        self.rates.record(record);
         match record.subject {
             Subject::Endpoint { flow, node, sender } => {
                 let Some(flow) = self.flows.get_mut(flow.index()) else { return };
@@ -303,6 +310,7 @@ impl Flow {
                 // An empty object has no last byte.
                 receiver.completed = receiver.last_delivery.or(Some(record.at));
             }
+            Event::BadInput { reason: BadInput::OtherScheme } => receiver.other_scheme = true,
             Event::Joined => receiver.member_since = Some(sent),
             Event::Left => {
                 receiver.offered_before = receiver.offered(sent);
@@ -345,6 +353,7 @@ struct Receiver {
     /// New packets that were sent in its earlier memberships.
     offered_before: u64,
     has_left: bool,
+    other_scheme: bool,
 }
 
 impl Receiver {

@@ -3,9 +3,11 @@
 mod bench;
 mod data;
 mod html;
+mod matrix;
 mod run;
 
 pub use bench::bench_page;
+pub use matrix::matrix_page;
 pub use run::run_page;
 
 use html::escape;

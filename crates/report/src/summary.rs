@@ -59,6 +59,16 @@ pub struct FlowSummary {
     /// The same over that part of the counted time in which the flow was on: between its start and
     /// its stop or completion.
     pub active_throughput_bps: f64,
+    /// How much its rate varies: standard deviation over mean of its throughput in spans of one
+    /// second, over that part of the counted time in which the flow was on; `None` where nothing
+    /// was sent, or it was on for less than two seconds.
+    #[serde(default)]
+    pub rate_variation: Option<f64>,
+    /// Seconds from its start until its rate was that of the long run and stayed there, as
+    /// [`Rates`](crate::Rates) defines it; `None` where it did not, or the run was too short to
+    /// see it.
+    #[serde(default)]
+    pub settled_s: Option<f64>,
     /// Packets with new data that the sender sent.
     pub sent_packets: u64,
     /// Repairs (retransmissions and parity) that anyone sent.
@@ -110,6 +120,9 @@ pub struct ReceiverSummary {
     pub loss_ratio: f64,
     /// When its last byte was delivered, in seconds, where it got everything.
     pub completed_s: Option<f64>,
+    /// Whether it speaks another scheme than the sender, and so got nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub other_scheme: bool,
     /// Whether what it delivered is exactly a prefix (for finished data: all) of what was sent;
     /// `None` where nobody checked.
     pub intact: Option<bool>,

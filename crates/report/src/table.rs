@@ -183,6 +183,21 @@ impl Summary {
         out.push('\n');
         table.write(out);
         out.push_str(&notes);
+        for flow in &self.flows {
+            let strangers: Vec<&str> =
+                flow.receivers.iter().filter(|r| r.other_scheme).map(|r| &*r.node).collect();
+            if let [first, others @ ..] = &strangers[..] {
+                let more = match others.len() {
+                    0 => "speaks".to_string(),
+                    many => format!("and {} more speak", count(many as u64)),
+                };
+                let text = format!(
+                    "({first} {more} another scheme than {}, {}, and got nothing)",
+                    flow.name, flow.protocol
+                );
+                out.push_str(&(wrap(&text, COLUMNS_MAX).join("\n") + "\n"));
+            }
+        }
         if left_out > 0 {
             out.push_str(&format!("({} receivers are not listed)\n", count(left_out as u64)));
         }
@@ -318,6 +333,7 @@ mod tests {
             delivered_packets: 1_000_000,
             lost_packets: i as u64,
             abandoned_packets: 0,
+            other_scheme: false,
             loss_ratio: 0.012_345,
             completed_s: (i.is_multiple_of(2)).then_some(12.5),
             intact: Some(i != 4_711),
@@ -343,6 +359,8 @@ mod tests {
                     from: "s".into(),
                     throughput_bps: 123_456_789.0 + i as f64,
                     active_throughput_bps: 1.0,
+                    rate_variation: None,
+                    settled_s: None,
                     sent_packets: 123_456_789,
                     repair_packets: 123_456,
                     feedback_packets: 123_456_789,

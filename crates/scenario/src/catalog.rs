@@ -32,6 +32,13 @@ pub struct ProtocolEntry {
     pub promises: Promises,
 }
 
+impl ProtocolEntry {
+    /// Whether it is a scheme: many receivers, which answer.
+    pub const fn is_scheme(&self) -> bool {
+        self.multicast && self.answers
+    }
+}
+
 /// A program that a router can run.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramEntry {

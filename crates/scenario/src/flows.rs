@@ -17,7 +17,7 @@ use crate::reach::Reach;
 use crate::read::Table;
 use crate::topology::Topology;
 use crate::value::{Kind, Value};
-use crate::{Data, Flow, Join};
+use crate::{Data, Flow, Join, Speaks};
 
 /// Reads all `[[flow]]` entries, one after the other.
 pub(crate) struct Flows<'a> {
@@ -51,6 +51,7 @@ impl Flows<'_> {
         let start = table.optional("start", |value| self.moment(value))?.unwrap_or_default();
         let stop = table.optional("stop", |value| self.stop(value, start))?;
         let joins = self.joins(&table, protocol, &to)?;
+        let speaks = self.speaks(&table, protocol, &to)?;
         let count = table.optional("count", |value| value.integer(1..=FLOWS_MAX as u64))?;
         let copies = self.copies(&table, flow_name, count.unwrap_or(1), to.len() + joins.len())?;
         let flow = Flow {
@@ -70,6 +71,7 @@ impl Flows<'_> {
                 .optional("data", |value| data(value, self.folder))?
                 .unwrap_or(Data::Unlimited),
             join: Vec::new(),
+            speaks,
             options,
             raw_options,
         };
@@ -192,7 +194,7 @@ impl Flows<'_> {
                 let node = self.topology.find_named(&named)?;
                 let shown = quoted(&named.name);
                 let problem = if !members.contains(&node) {
-                    format!("{shown} is no receiver of this flow; allowed: nodes listed in to")
+                    format!("{shown} is no receiver of this flow; {MEMBER_RULE}")
                 } else if left.get(&node).is_some_and(|end| end.is_none_or(|end| end > at.first)) {
                     format!("{shown} is still a member then; allowed: to join after leaving")
                 } else {
@@ -204,6 +206,47 @@ impl Flows<'_> {
             }
             Ok(joins)
         })
+    }
+
+    /// Receivers that speak another scheme.
+    fn speaks(
+        &self,
+        table: &Table<'_>,
+        protocol: &ProtocolEntry,
+        to: &[NodeId],
+    ) -> Result<Vec<Speaks>, Problem> {
+        let schemes = || self.catalog.protocols.iter().filter(|entry| entry.is_scheme());
+        let mut speaks: Vec<Speaks> = Vec::new();
+        let example = "a list such as [ { node = \"mr3\", protocol = \"NAME\" } ]";
+        table.optional("speaks", |value| {
+            if !protocol.is_scheme() {
+                let message = format!("is of no use to {}; allowed: schemes", protocol.name);
+                return Err(Problem::at(value.place, message));
+            }
+            value.each(example, |_, entry| {
+                let table = entry.table(&["node", "protocol"])?;
+                let spoken = table.required("protocol", "\"NAME\"", |value| {
+                    registered(value, "scheme", schemes().map(|entry| (entry.name, entry)))
+                })?;
+                table.required("node", "\"mr3\"", |value| {
+                    for named in names(value)? {
+                        let node = self.topology.find_named(&named)?;
+                        let shown = quoted(&named.name);
+                        let problem = if !to.contains(&node) {
+                            format!("{shown} is no receiver of this flow; {MEMBER_RULE}")
+                        } else if speaks.iter().any(|speaks| speaks.node == node) {
+                            format!("{shown} is named twice; allowed: each receiver once")
+                        } else {
+                            speaks.push(Speaks { node, protocol: spoken.name.to_string() });
+                            continue;
+                        };
+                        return Err(named.problem(problem));
+                    }
+                    Ok(())
+                })
+            })
+        })?;
+        Ok(speaks)
     }
 
     /// The names of `count` alike flows, each with so many receivers and memberships.
@@ -307,8 +350,9 @@ fn file(value: &Value, folder: &Path) -> Result<std::path::PathBuf, Problem> {
 
 const FLOW_KEYS: &[&str] = &[
     "name", "protocol", "from", "to", "packet", "header", "start", "stop", "data", "count", "join",
-    "options",
+    "speaks", "options",
 ];
+const MEMBER_RULE: &str = "allowed: nodes listed in to";
 const PATH_RULE: &str = "expected nodes that links connect";
 /// Payload of a packet where the scenario gives none: as in the papers' simulations.
 const PACKET_BYTES: u64 = 1400;

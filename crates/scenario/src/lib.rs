@@ -23,5 +23,5 @@ mod value;
 
 pub use catalog::{Catalog, ProgramEntry, ProtocolEntry};
 pub use error::{ErrorPlace, ScenarioError};
-pub use model::{Data, Flow, Join, LinkSpec, Node, Program, Scenario};
+pub use model::{Data, Flow, Join, LinkSpec, Node, Program, Scenario, Speaks};
 pub use overrides::Overrides;

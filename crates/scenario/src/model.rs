@@ -83,10 +83,29 @@ pub struct Flow {
     /// Memberships that do not last the whole run. A receiver that is not named here is a member
     /// throughout.
     pub join: Vec<Join>,
+    /// Receivers that speak another scheme than the flow's.
+    pub speaks: Vec<Speaks>,
     /// The settings of the protocol, checked against its table.
     pub options: Options,
     /// The same as the file gave them, for the report.
     pub raw_options: Vec<(String, OptionValue)>,
+}
+
+/// A receiver that speaks another scheme than its flow's, by mistake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Speaks {
+    /// The receiver.
+    pub node: NodeId,
+    /// The scheme.
+    pub protocol: String,
+}
+
+impl Flow {
+    /// The protocol that the receiver at `node` speaks.
+    pub fn spoken_by(&self, node: NodeId) -> &str {
+        let other = self.speaks.iter().find(|speaks| speaks.node == node);
+        other.map_or(&self.protocol, |speaks| &speaks.protocol)
+    }
 }
 
 /// What a flow sends.

@@ -2,6 +2,8 @@
 
 use faircast_base::{FlowId, NodeId, Time};
 use faircast_proto::content::Content;
+use faircast_proto::endpoint::OPTIONS;
+use faircast_proto::options::Options;
 use faircast_proto::promises::Promises;
 use faircast_proto::registry::{self, PROGRAMS, ReceiverSetup, SCHEMES, SenderSetup};
 use faircast_proto::relay::RelayProgram;
@@ -99,14 +101,14 @@ impl Protocols for Builtin {
     }
 
     fn receiver(&self, flow: &Flow, id: FlowId, node: NodeId, start: Time) -> Box<dyn Machine> {
-        if let Some(scheme) = registry::scheme(&flow.protocol) {
-            return (scheme.receiver)(ReceiverSetup {
-                flow: id,
-                node,
-                source: flow.from,
-                start,
-                options: &flow.options,
-            });
+        let spoken = flow.spoken_by(node);
+        if let Some(scheme) = registry::scheme(spoken) {
+            // Of the flow's own settings another scheme knows those of the transport.
+            let shared = (spoken != flow.protocol)
+                .then(|| Options::default().under(&flow.options.of(OPTIONS), OPTIONS));
+            let options = shared.as_ref().unwrap_or(&flow.options);
+            let source = flow.from;
+            return (scheme.receiver)(ReceiverSetup { flow: id, node, source, start, options });
         }
         match Flavour::from_protocol(&flow.protocol) {
             Some(flavour) => {

@@ -232,11 +232,12 @@ words! {
     }
     SwitchReason {
         First 1 "first", Slower 2 "slower", Left 3 "left", Silent 4 "silent", Lied 5 "lied",
+        Recovered 6 "recovered",
     }
     BadInput {
         Truncated 1 "truncated", Malformed 2 "malformed", Checksum 3 "checksum",
         Foreign 4 "foreign", OutOfWindow 5 "out_of_window", Absurd 6 "absurd",
-        Duplicate 7 "duplicate", TableFull 8 "table_full",
+        Duplicate 7 "duplicate", TableFull 8 "table_full", OtherScheme 9 "other_scheme",
     }
 }
 

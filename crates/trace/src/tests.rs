@@ -97,7 +97,8 @@ fn event() -> impl Strategy<Value = Event> {
         T::NakRepair,
         T::SessionExpiry,
     ]);
-    let switch = prop::sample::select(vec![S::First, S::Slower, S::Left, S::Silent, S::Lied]);
+    let switch =
+        prop::sample::select(vec![S::First, S::Slower, S::Left, S::Silent, S::Lied, S::Recovered]);
     let bad = prop::sample::select(vec![
         B::Truncated,
         B::Malformed,
@@ -107,6 +108,7 @@ fn event() -> impl Strategy<Value = Event> {
         B::Absurd,
         B::Duplicate,
         B::TableFull,
+        B::OtherScheme,
     ]);
     let values = (any::<[u64; 6]>(), any::<u32>(), any::<u32>(), any::<bool>());
     (0..EVENT_KINDS, values, drop, cut, timer, switch, bad).prop_map(

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use super::TextFile;
-use crate::COMMANDS;
-use crate::shell;
+use crate::{COMMANDS, guide, new_scheme, shell};
 
 /// Every `src:` in a comment begins with a key of docs/references.md, where a line such as
 /// "- `RFC 3208`: …" gives each key.
@@ -90,7 +89,8 @@ pub(super) fn commands(files: &[TextFile]) -> Vec<String> {
             }
             for word in line.split(|c: char| c.is_whitespace() || "`\"'(),;".contains(c)) {
                 let named = word.starts_with("scenarios/") && word.ends_with(".toml");
-                if named && !word.contains('*') && !shell::root().join(word).exists() {
+                let made = new_scheme::makes(guide::NAME, word);
+                if named && !made && !word.contains('*') && !shell::root().join(word).exists() {
                     complaints.push(file.complaint(number, format!("no file {word}")));
                 }
             }

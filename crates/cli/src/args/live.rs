@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use faircast_base::{Bitrate, Bytes, Duration, Quantity};
+use faircast_proto::registry::SCHEMES;
 
 /// The key of the group.
 #[derive(Debug, Clone, Args)]
@@ -49,6 +50,13 @@ pub(super) fn group(text: &str) -> Result<SocketAddr, String> {
         Ok(group) if group.port() > 0 => Ok(group),
         _ => Err(expected.to_string()),
     }
+}
+
+/// Reads the name of a scheme.
+pub(super) fn scheme(text: &str) -> Result<String, String> {
+    let known = || SCHEMES.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
+    let found = SCHEMES.iter().find(|entry| entry.name == text);
+    found.map(|entry| entry.name.to_string()).ok_or_else(|| format!("there are {}", known()))
 }
 
 /// Reads an address of this host and a port.

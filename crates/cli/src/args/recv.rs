@@ -56,10 +56,12 @@ pub struct RecvArgs {
     /// The name to tell the sender; the host's where none is given
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// How the sender chooses its rate; `faircast schemes` lists them
-    #[arg(long, value_name = "NAME", default_value = "pgmcc")]
-    pub scheme: String,
-    /// A setting of the scheme; may be repeated; `faircast schemes NAME` lists them
+    /// Insist on this scheme: take nothing from a sender that speaks another. Where none is given the
+    /// sender is followed; `faircast schemes` lists them
+    #[arg(long, value_name = "NAME")]
+    pub scheme: Option<String>,
+    /// A setting of the scheme, in place of the sender's; may be repeated; `faircast schemes NAME`
+    /// lists them
     #[arg(long = "option", alias = "options", value_name = "KEY=VALUE")]
     pub options: Vec<String>,
     /// The key of the group.

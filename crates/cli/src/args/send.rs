@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 use faircast_base::{Bitrate, Bytes, Duration};
+use faircast_proto::registry::DEFAULT_SCHEME;
 
 use super::live::{KeyOptions, WatchOptions, bytes, duration, group, rate, receivers, silence};
 
@@ -37,7 +38,7 @@ pub struct SendArgs {
     #[arg(long, value_name = "IF", conflicts_with = "to")]
     pub interface: Option<String>,
     /// How the rate is chosen; `faircast schemes` lists them
-    #[arg(long, value_name = "NAME", default_value = "pgmcc")]
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_SCHEME)]
     pub scheme: String,
     /// A setting of the scheme; may be repeated; `faircast schemes NAME` lists them
     #[arg(long = "option", alias = "options", value_name = "KEY=VALUE")]

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use faircast_base::{Bytes, Duration, Quantity};
+use faircast_proto::registry::DEFAULT_SCHEME;
+
+use super::live::scheme;
 
 /// Arguments of `faircast soak`.
 #[derive(Debug, Args)]
@@ -32,6 +35,9 @@ pub struct SoakArgs {
     /// Receivers that must get everything
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=32))]
     pub receivers: u32,
+    /// The scheme of the senders; receivers follow. `faircast schemes` lists them
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_SCHEME, value_parser = scheme)]
+    pub scheme: String,
     /// Seal everything with a key of the group
     #[arg(long)]
     pub key: bool,

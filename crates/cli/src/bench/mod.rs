@@ -2,6 +2,7 @@
 
 mod against_sim;
 mod fairness;
+mod matrix;
 mod measure;
 mod oracle;
 mod probe;
@@ -14,6 +15,7 @@ mod wire;
 
 use std::path::{Path, PathBuf};
 
+use faircast_proto::registry;
 use faircast_report::{Row, Suite, bench_page};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -56,10 +58,11 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
     if let Some(case) = &args.wire_case {
         return wire::run_case(case);
     }
+    only_in_matrix(args)?;
     let names: Vec<&str> = match (&args.suites[..], &args.scheme) {
         // A scheme can only take the place of a suite's session.
         ([], Some(_)) => vec!["fairness"],
-        ([], None) if args.list => [BUNDLED, &["speed", "wire"]].concat(),
+        ([], None) if args.list => [BUNDLED, &["speed", "wire", "matrix"]].concat(),
         ([], None) => BUNDLED.to_vec(),
         (given, _) => given.iter().map(String::as_str).collect(),
     };
@@ -83,6 +86,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
         holds &= match chosen {
             Chosen::Speed => speed::speed(args)?,
             Chosen::Wire => wire::wire(args)?,
+            Chosen::Matrix(matrix) => matrix.run(args).map(|()| true)?,
             Chosen::Suite(suite) => run_suite(&suite, args)?,
         };
     }
@@ -95,6 +99,8 @@ enum Chosen {
     Speed,
     /// How fast files are on real sockets: no scenarios either.
     Wire,
+    /// All schemes in the same cases: no expectations, but a comparison.
+    Matrix(Box<matrix::Loaded>),
     Suite(Box<Loaded>),
 }
 
@@ -106,16 +112,41 @@ struct Loaded {
     oracle: bool,
 }
 
+/// Refuses what means nothing to any other suite.
+fn only_in_matrix(args: &BenchArgs) -> Result<(), Failure> {
+    let given = [
+        ("--quick", args.quick),
+        ("--cases", args.cases.is_some()),
+        ("--docs", args.docs.is_some()),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) if !matches!(&args.suites[..], [one] if one == "matrix") => {
+            Err(Failure::Usage(format!("{option}: belongs to the suite matrix alone")))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn choose(name: &str, args: &BenchArgs) -> Result<Chosen, Failure> {
+    if name == "matrix" {
+        return Ok(Chosen::Matrix(Box::new(matrix::Loaded::new(args)?)));
+    }
     let timings = match name {
         "speed" => Some(Chosen::Speed),
         "wire" => Some(Chosen::Wire),
         _ => None,
     };
     if let Some(timings) = timings {
-        return match &args.scheme {
-            None => Ok(timings),
-            Some(scheme) => Err(no_session(scheme, name)),
+        return match (&args.scheme, &timings) {
+            (None, _) => Ok(timings),
+            // Our own rows are measured with it.
+            (Some(scheme), Chosen::Wire) if registry::scheme(scheme).is_some() => Ok(timings),
+            (Some(scheme), Chosen::Wire) => {
+                let known: Vec<&str> = registry::SCHEMES.iter().map(|entry| entry.name).collect();
+                let known = known.join(", ");
+                Err(Failure::Usage(format!("--scheme {scheme}: no such scheme; there are {known}")))
+            }
+            (Some(scheme), _) => Err(no_session(scheme, name)),
         };
     }
     let (suite, files) = load(name)?;
@@ -179,6 +210,7 @@ impl Chosen {
         match self {
             Self::Speed => speed::speed(args).map(|_| ()),
             Self::Wire => wire::wire(args).map(|_| ()),
+            Self::Matrix(matrix) => matrix.list(),
             Self::Suite(loaded) => {
                 let suite = &loaded.suite;
                 let mut text = format!("{}: {}\n", suite.name, suite.title);
@@ -262,7 +294,7 @@ fn load(name: &str) -> Result<(SuiteFile, Files), Failure> {
     let path = PathBuf::from(name);
     if path.extension().is_none_or(|extension| extension != "toml") {
         return Err(Failure::Usage(format!(
-            "no suite is called \"{name}\"; there are {}, speed, wire, sim-vs-lab, and files that end in .toml",
+            "no suite is called \"{name}\"; there are {}, speed, wire, matrix, sim-vs-lab, and files that end in .toml",
             BUNDLED.join(", ")
         )));
     }

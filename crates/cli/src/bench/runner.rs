@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use faircast_report::{Series, Summary};
 use faircast_scenario::{Overrides, Scenario};
-use faircast_trace::{Header, Tee};
+use faircast_trace::{Header, Sink, Tee};
 use rayon::prelude::*;
 
 use super::measure::link_names;
@@ -102,23 +102,36 @@ impl<'a> Plan<'a> {
         })
     }
 
-    fn scenario(&self, experiment: &Experiment, seed: u64) -> Result<Scenario, Failure> {
+    /// The flows of an experiment that a scheme takes the place of.
+    fn sessions<'b>(&'b self, experiment: &'b Experiment) -> impl Iterator<Item = &'b String> {
+        let suites = self.suite.session.iter().filter(|_| experiment.sessions.is_empty());
+        experiment.sessions.iter().chain(suites)
+    }
+
+    /// The scenario of an experiment, with the scheme in its place.
+    pub(crate) fn scenario(&self, experiment: &Experiment, seed: u64) -> Result<Scenario, Failure> {
         let (path, text) = self.files.read(&experiment.scenario)?;
         let mut set = experiment.set.clone();
-        if let (Some(scheme), Some(session)) = (self.scheme, &self.suite.session) {
-            // The settings of the suite's own scheme mean nothing to another one.
-            let own = format!("flow.{session}.options");
-            set.retain(|change| !change.starts_with(&own));
-            set.push(format!("flow.{session}.protocol={}", scheme.name));
-            set.push(format!("{own}={{}}"));
-            set.extend(scheme.options.iter().map(|option| format!("{own}.{option}")));
+        if let Some(scheme) = self.scheme {
+            for session in self.sessions(experiment) {
+                // The settings of the suite's own scheme mean nothing to another one.
+                let own = format!("flow.{session}.options");
+                set.retain(|change| !change.starts_with(&own));
+                set.push(format!("flow.{session}.protocol={}", scheme.name));
+                set.push(format!("{own}={{}}"));
+                set.extend(scheme.options.iter().map(|option| format!("{own}.{option}")));
+            }
         }
         let overrides = Overrides { set, seed: Some(seed) };
         Ok(Scenario::parse(&path, &text, &overrides, &faircast_sim::catalog())?)
     }
 
     /// A measure of something that is not there must not look like a figure that is wrong.
-    fn check(&self, experiment: &Experiment, scenario: &Scenario) -> Result<(), Failure> {
+    pub(crate) fn check(
+        &self,
+        experiment: &Experiment,
+        scenario: &Scenario,
+    ) -> Result<(), Failure> {
         let wrong = |key: &str, problem: String| {
             let (suite, id) = (&self.suite.name, &experiment.id);
             Failure::Usage(format!("{suite}: experiment \"{id}\": {key}: {problem}"))
@@ -147,7 +160,8 @@ impl<'a> Plan<'a> {
         }
         bar.set_length(jobs.len() as u64);
         let run = |(index, seed): (usize, u64)| {
-            let outcome = self.run_one(experiments[index], seed)?;
+            let plots = self.plots && seed == 1;
+            let outcome = self.run_one(experiments[index], seed, plots, &mut ())?;
             bar.inc(1);
             Ok(((index, seed), outcome))
         };
@@ -167,7 +181,14 @@ impl<'a> Plan<'a> {
         Ok(measured)
     }
 
-    fn run_one(&self, experiment: &Experiment, seed: u64) -> Result<(Run, Option<Plot>), Failure> {
+    /// One run, with its plots where they are wanted. Every record goes to `also` too.
+    pub(crate) fn run_one(
+        &self,
+        experiment: &Experiment,
+        seed: u64,
+        plots: bool,
+        also: &mut dyn Sink,
+    ) -> Result<(Run, Option<Plot>), Failure> {
         let stopped =
             || Failure::Work("interrupted; a suite that is not finished has no rows".into());
         if interrupted() {
@@ -175,14 +196,14 @@ impl<'a> Plan<'a> {
         }
         let scenario = self.scenario(experiment, seed)?;
         let header = header(&scenario, self.on.into());
-        let series = (self.plots && seed == 1).then(|| Series::new(&header));
-        let mut listener = Tee(Probe::new(&header), series);
+        let series = plots.then(|| Series::new(&header));
+        let mut listener = Tee(Tee(Probe::new(&header), series), also);
         let mut watch = Watch::new(scenario.duration, false);
         let done = execute(&scenario, self.on, &mut watch, &mut listener)?;
         if done.outcome.interrupted {
             return Err(stopped());
         }
-        let Tee(probe, series) = listener;
+        let Tee(Tee(probe, series), _) = listener;
         let plot = series.map(|series| Plot { header, series });
         Ok((Run { summary: done.summary, probe }, plot))
     }

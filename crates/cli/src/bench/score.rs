@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use faircast_report::{LinkSummary, Summary};
 use serde::Serialize;
 
 use super::runner::{Measured, Scheme};
@@ -110,25 +111,21 @@ fn score(measured: &Measured<'_>, session: &str) -> Score {
         seeds: runs.len(),
         fairness: ratios.iter().map(|r| r.median.min(1.0 / r.median)).fold(1.0, f64::min),
         ratios,
-        utilisation: (!experiment.bottlenecks.is_empty()).then(|| {
-            over_runs(&|run| {
-                let name =
-                    |link: &faircast_report::LinkSummary| format!("{}>{}", link.from, link.to);
-                let chosen: Vec<f64> = run
-                    .summary
-                    .links
-                    .iter()
-                    .filter(|link| experiment.bottlenecks.contains(&name(link)))
-                    .map(|link| link.utilisation)
-                    .collect();
-                chosen.iter().sum::<f64>() / chosen.len() as f64
-            })
-        }),
+        utilisation: (!experiment.bottlenecks.is_empty())
+            .then(|| over_runs(&|run| utilisation(&run.summary, &experiment.bottlenecks))),
         session_bps: over_runs(&|run| {
             let flow = run.summary.flows.iter().find(|flow| flow.name == session);
             flow.map_or(f64::NAN, |flow| flow.throughput_bps)
         }),
     }
+}
+
+/// Mean utilisation of the links with these names, `from>to`; NaN where there is none.
+pub(crate) fn utilisation(summary: &Summary, links: &[String]) -> f64 {
+    let name = |link: &LinkSummary| format!("{}>{}", link.from, link.to);
+    let chosen = summary.links.iter().filter(|link| links.contains(&name(link)));
+    let chosen: Vec<f64> = chosen.map(|link| link.utilisation).collect();
+    chosen.iter().sum::<f64>() / chosen.len() as f64
 }
 
 fn table(scores: &Scores) -> String {

@@ -3,11 +3,13 @@
 //! A packet-hop is one packet, data or feedback, transmitted over one link. Each case runs in a
 //! process of its own, so that its peak memory is its own.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
+use faircast_proto::registry;
 use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::{Builtin, Simulation, Unobserved};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
@@ -21,59 +23,79 @@ use crate::run::write;
 
 /// A case with what it must reach.
 struct Case {
-    id: &'static str,
-    title: &'static str,
-    scenario: fn() -> String,
+    id: Cow<'static, str>,
+    title: Cow<'static, str>,
+    scenario: Box<dyn Fn() -> String>,
     /// Least packet-hops per CPU second of one core, and where that figure is from.
     at_least: Option<(f64, &'static str)>,
     /// Most peak memory.
     memory_max_mb: Option<f64>,
+    /// Most real time.
+    wall_max_s: Option<f64>,
     /// Seeds to run one after the other, so that a short case lasts long enough to be timed.
     repeat: u64,
 }
 
-const CASES: &[Case] = &[
-    Case {
-        id: "a",
-        title: "100 TCP SACK flows over 1 Gbit/s, 20 s",
-        scenario: heavy_tcp,
-        at_least: Some((6.6e6, "5 times ns-2, twice htsim")),
-        memory_max_mb: Some(100.0),
-        repeat: 1,
-    },
-    Case {
-        id: "b",
-        title: "10 Mbit/s to 1000 receivers over a tree, 60 s",
-        scenario: || tree("cbr", "", "0.0", 60),
-        at_least: Some((9.9e6, "10 times ns-2's run part")),
-        memory_max_mb: Some(100.0),
-        repeat: 1,
-    },
-    Case {
-        id: "c",
-        title: "two TCP SACK flows, 500 kbit/s, 3000 s, ten seeds",
-        scenario: two_flows,
-        at_least: Some((8.3e6, "htsim, the fastest measured")),
-        memory_max_mb: None,
-        repeat: 10,
-    },
-    Case {
-        id: "c-pgmcc",
-        title: "pgmcc beside TCP Reno, 500 kbit/s, 3000 s, ten seeds",
-        scenario: fairness,
+/// All cases: those of the simulator, then a large group for every registered scheme.
+fn cases() -> Vec<Case> {
+    let mut cases = vec![
+        Case {
+            id: "a".into(),
+            title: "100 TCP SACK flows over 1 Gbit/s, 20 s".into(),
+            scenario: Box::new(heavy_tcp),
+            at_least: Some((6.6e6, "5 times ns-2, twice htsim")),
+            memory_max_mb: Some(100.0),
+            wall_max_s: None,
+            repeat: 1,
+        },
+        Case {
+            id: "b".into(),
+            title: "10 Mbit/s to 1000 receivers over a tree, 60 s".into(),
+            scenario: Box::new(|| tree("cbr", "", "0.0", 60)),
+            at_least: Some((9.9e6, "10 times ns-2's run part")),
+            memory_max_mb: Some(100.0),
+            wall_max_s: None,
+            repeat: 1,
+        },
+        Case {
+            id: "c".into(),
+            title: "two TCP SACK flows, 500 kbit/s, 3000 s, ten seeds".into(),
+            scenario: Box::new(two_flows),
+            at_least: Some((8.3e6, "htsim, the fastest measured")),
+            memory_max_mb: None,
+            wall_max_s: None,
+            repeat: 10,
+        },
+        Case {
+            id: "c-pgmcc".into(),
+            title: "pgmcc beside TCP Reno, 500 kbit/s, 3000 s, ten seeds".into(),
+            scenario: Box::new(fairness),
+            at_least: None,
+            memory_max_mb: None,
+            wall_max_s: None,
+            repeat: 10,
+        },
+        Case {
+            id: "d".into(),
+            title: "pgmcc to 1000 receivers over the tree of b, 0.1 % loss".into(),
+            scenario: Box::new(|| tree("pgmcc", "", "0.001", 10)),
+            at_least: Some((4.95e6, "half of b's")),
+            memory_max_mb: None,
+            wall_max_s: None,
+            repeat: 1,
+        },
+    ];
+    cases.extend(registry::SCHEMES.iter().map(|entry| Case {
+        id: format!("crowd-{}", entry.name).into(),
+        title: format!("{} to 10 000 receivers at 1 Mbit/s, 60 s", entry.name).into(),
+        scenario: Box::new(|| crowd(entry.name)),
         at_least: None,
-        memory_max_mb: None,
-        repeat: 10,
-    },
-    Case {
-        id: "d",
-        title: "pgmcc to 1000 receivers over the tree of b, 0.1 % loss",
-        scenario: || tree("pgmcc", "", "0.001", 10),
-        at_least: Some((4.95e6, "half of b's")),
-        memory_max_mb: None,
+        memory_max_mb: Some(1000.0),
+        wall_max_s: Some(60.0),
         repeat: 1,
-    },
-];
+    }));
+    cases
+}
 
 /// What a case gave.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -92,6 +114,7 @@ struct Figures {
     at_least: Option<f64>,
     at_least_reason: Option<String>,
     memory_max_mb: Option<f64>,
+    wall_max_s: Option<f64>,
     holds: bool,
 }
 
@@ -99,14 +122,15 @@ struct Figures {
 pub(crate) fn speed(args: &BenchArgs) -> Result<bool, Failure> {
     if args.list {
         let mut text = String::from("speed: how fast is the simulator here?\n");
-        for case in CASES {
+        for case in cases() {
             let _ = writeln!(text, "  {:<34} {}", case.id, case.title);
         }
         return print(&text).map(|()| true);
     }
+    let cases = cases();
     let chosen = |case: &&Case| args.only.as_deref().is_none_or(|text| case.id.contains(text));
-    if !CASES.iter().any(|case| chosen(&case)) {
-        let cases: Vec<&str> = CASES.iter().map(|case| case.id).collect();
+    if !cases.iter().any(|case| chosen(&case)) {
+        let cases: Vec<&str> = cases.iter().map(|case| &*case.id).collect();
         return Err(Failure::Usage(format!(
             "--only {}: speed has no such case; there are {}",
             args.only.as_deref().unwrap_or_default(),
@@ -114,7 +138,7 @@ pub(crate) fn speed(args: &BenchArgs) -> Result<bool, Failure> {
         )));
     }
     let mut all = Vec::new();
-    for case in CASES.iter().filter(chosen) {
+    for case in cases.iter().filter(chosen) {
         if let Some(out) = &args.out {
             std::fs::create_dir_all(out).map_err(|error| Failure::write(out, &error))?;
             write(&out.join(format!("speed-{}.toml", case.id)), (case.scenario)().as_bytes())?;
@@ -135,7 +159,7 @@ fn in_own_process(case: &Case) -> Result<Figures, Failure> {
     let failed = |what: String| Failure::Work(format!("speed {}: {what}", case.id));
     let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
     let output = Command::new(program)
-        .args(["bench", "speed", "--speed-case", case.id])
+        .args(["bench", "speed", "--speed-case", &*case.id])
         .output()
         .map_err(|error| failed(error.to_string()))?;
     if !output.status.success() {
@@ -146,7 +170,7 @@ fn in_own_process(case: &Case) -> Result<Figures, Failure> {
 
 /// Runs one case here and prints its figures.
 pub(crate) fn run_case(id: &str) -> Result<(), Failure> {
-    let Some(case) = CASES.iter().find(|case| case.id == id) else {
+    let Some(case) = cases().into_iter().find(|case| case.id == id) else {
         return Err(Failure::Usage(format!("speed has no case \"{id}\"")));
     };
     let text = (case.scenario)();
@@ -157,7 +181,7 @@ pub(crate) fn run_case(id: &str) -> Result<(), Failure> {
     for seed in 1..=case.repeat {
         let (begun, cpu) = (Instant::now(), usage()?);
         let overrides = Overrides { set: Vec::new(), seed: Some(seed) };
-        let path = Path::new("speed").join(case.id);
+        let path = Path::new("speed").join(&*case.id);
         let scenario = Scenario::parse(&path, &text, &overrides, &faircast_sim::catalog())?;
         let mut sink = ();
         let simulation = Simulation::new(&scenario, &Builtin, &mut sink)?;
@@ -173,20 +197,23 @@ pub(crate) fn run_case(id: &str) -> Result<(), Failure> {
     let peak_memory_mb = after.max_rss() as f64 / 1e3;
     let fast = case.at_least.is_none_or(|(least, _)| packet_hops_per_cpu_s >= least);
     let small = case.memory_max_mb.is_none_or(|most| peak_memory_mb <= most);
+    let wall_s = started.elapsed().as_secs_f64() - setup_s;
+    let soon = case.wall_max_s.is_none_or(|most| wall_s <= most);
     let figures = Figures {
-        case: case.id.into(),
-        title: case.title.into(),
+        case: case.id.into_owned(),
+        title: case.title.into_owned(),
         packet_hops,
         events,
         setup_s,
-        wall_s: started.elapsed().as_secs_f64() - setup_s,
+        wall_s,
         cpu_s,
         packet_hops_per_cpu_s,
         peak_memory_mb,
         at_least: case.at_least.map(|(least, _)| least),
         at_least_reason: case.at_least.map(|(_, reason)| reason.to_string()),
         memory_max_mb: case.memory_max_mb,
-        holds: fast && small && setup_s < 1.0,
+        wall_max_s: case.wall_max_s,
+        holds: fast && small && soon && setup_s < 1.0,
     };
     print(&format!("{}\n", serde_json::to_string(&figures).expect("plain values serialise")))
 }
@@ -202,14 +229,14 @@ fn cpu_s(usage: &Usage) -> f64 {
 
 fn table(all: &[Figures]) -> String {
     let mut text = format!(
-        "{:<8} {:>9} {:>8} {:>8} {:>8} {:>13} {:>10} {:>8}  {}\n",
+        "{:<13} {:>9} {:>8} {:>8} {:>8} {:>13} {:>10} {:>8}  {}\n",
         "case", "M hops", "set-up s", "wall s", "CPU s", "M hops/CPU s", "at least", "MB", "holds"
     );
     for figures in all {
         let at_least = figures.at_least.map_or("-".into(), |least| format!("{:.1}", least / 1e6));
         let _ = writeln!(
             text,
-            "{:<8} {:>9.2} {:>8.3} {:>8.2} {:>8.2} {:>13.2} {:>10} {:>8.1}  {}",
+            "{:<13} {:>9.2} {:>8.3} {:>8.2} {:>8.2} {:>13.2} {:>10} {:>8.1}  {}",
             figures.case,
             figures.packet_hops as f64 / 1e6,
             figures.setup_s,
@@ -222,7 +249,7 @@ fn table(all: &[Figures]) -> String {
         );
     }
     for figures in all {
-        let _ = writeln!(text, "{:<8} {}", figures.case, figures.title);
+        let _ = writeln!(text, "{:<13} {}", figures.case, figures.title);
     }
     text
 }
@@ -279,6 +306,21 @@ fn tree(protocol: &str, options: &str, loss: &str, duration_s: u32) -> String {
         level(&format!("b{}", b + 1), &format!("m{{{}..{}}}", 10 * b + 1, 10 * b + 10), loss);
     }
     text
+}
+
+/// A session that fills a bottleneck of 1 Mbit/s, behind which a tree with 10 000 receivers begins:
+/// all of them lose the same packets there, and want to say so.
+fn crowd(protocol: &str) -> String {
+    format!(
+        "title = \"How fast is a session with 10 000 receivers simulated?\"\nduration = \"60 s\"\n\
+         [[link]]\nbetween = [\"s\", \"r\"]\nrate = \"1 Mbit/s\"\ndelay = \"10 ms\"\n\
+         queue = {{ kind = \"droptail\", packets = 30 }}\n\
+         [[link]]\ntree = {{ root = \"r\", fanout = [10, 10, 100], prefix = \"m\" }}\n\
+         rate = \"100 Mbit/s\"\ndelay = \"5 ms\"\n\
+         queue = {{ kind = \"droptail\", packets = 1000 }}\n\
+         [[flow]]\nname = \"session\"\nprotocol = \"{protocol}\"\nfrom = \"s\"\n\
+         to = [\"m3-{{1..10000}}\"]\npacket = \"1000 B\"\n"
+    )
 }
 
 fn two_flows() -> String {

@@ -66,6 +66,9 @@ pub(crate) struct Experiment {
     /// Changes to the scenario, as `--set` takes them.
     #[serde(default)]
     pub(crate) set: Vec<String>,
+    /// The flows that `--scheme` replaces, where they are others than the suite's.
+    #[serde(default)]
+    pub(crate) sessions: Vec<String>,
     /// Seeds, where this experiment needs another number.
     pub(crate) seeds: Option<u32>,
     /// Whether `--scheme` runs it: experiments that compare cures of one scheme say no.

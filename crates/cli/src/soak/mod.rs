@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration as WallDuration, Instant};
 
 use clap::ValueEnum as _;
+use faircast_proto::registry::DEFAULT_SCHEME;
 use serde::Serialize;
 
 use crate::args::{SoakArgs, SoakFault};
@@ -42,6 +43,7 @@ struct Row {
 struct Document<'a> {
     faircast: &'static str,
     seed: u64,
+    scheme: &'a str,
     receivers: u32,
     sealed: bool,
     memory_bytes_max: u64,
@@ -59,7 +61,12 @@ pub(crate) fn soak(args: &SoakArgs) -> Result<(), Failure> {
     }
     let seed = args.seed.unwrap_or_else(drawn_seed);
     if !args.json {
-        print(&format!("seed {seed}, {} receivers{}\n", args.receivers, sealed(args)))?;
+        print(&format!(
+            "seed {seed}, {}, {} receivers{}\n",
+            args.scheme,
+            args.receivers,
+            sealed(args)
+        ))?;
     }
     let (begin, longest) = (Instant::now(), WallDuration::from_nanos(args.duration.as_nanos()));
     let mut rows: Vec<Row> = Vec::new();
@@ -82,6 +89,7 @@ pub(crate) fn soak(args: &SoakArgs) -> Result<(), Failure> {
         let document = Document {
             faircast: env!("CARGO_PKG_VERSION"),
             seed,
+            scheme: &args.scheme,
             receivers: args.receivers,
             sealed: args.key,
             memory_bytes_max: MEMORY_MAX,
@@ -106,7 +114,14 @@ fn one(args: &SoakArgs, seed: u64) -> Result<Row, Failure> {
     let bytes = args.size.map(faircast_base::Bytes::count);
     let plan = Plan::new(seed, args.receivers, &args.only, bytes);
     let folder = Folder::new(args.out.as_deref(), seed)?;
-    let round = Round::new(&plan, seed, args.receivers, folder.path(), (args.key, args.trace))?;
+    let round = Round::new(
+        &plan,
+        seed,
+        args.receivers,
+        folder.path(),
+        (args.key, args.trace),
+        &args.scheme,
+    )?;
     let verdict = round.run()?;
     let holds = verdict.problems.is_empty();
     Ok(Row {
@@ -180,6 +195,9 @@ fn sealed(args: &SoakArgs) -> &'static str {
 /// The command that runs one round of `args` again.
 fn again(args: &SoakArgs, seed: u64) -> String {
     let mut command = format!("faircast soak --seed {seed} --rounds 1");
+    if args.scheme != DEFAULT_SCHEME {
+        let _ = write!(command, " --scheme {}", args.scheme);
+    }
     if args.receivers != 4 {
         let _ = write!(command, " --receivers {}", args.receivers);
     }

@@ -81,6 +81,8 @@ pub(super) struct Round<'a> {
     seed: u64,
     receivers: u32,
     folder: &'a Path,
+    /// What the senders speak.
+    scheme: &'a str,
     key: Option<PathBuf>,
     /// What outlives a drop must be taken down before the field is, so it stands first.
     programs: BTreeMap<Who, Program>,
@@ -112,6 +114,7 @@ impl<'a> Round<'a> {
         receivers: u32,
         folder: &'a Path,
         (key, trace): (bool, bool),
+        scheme: &'a str,
     ) -> Result<Self, Failure> {
         let doing = |what: &str, error: io::Error| Failure::Work(format!("{what}: {error}"));
         let write = |name: &str, text: &str| {
@@ -148,6 +151,7 @@ impl<'a> Round<'a> {
             seed,
             receivers,
             folder,
+            scheme,
             key,
             programs: BTreeMap::new(),
             flood: None,
@@ -250,6 +254,8 @@ impl<'a> Round<'a> {
                     &names,
                     "--give-up",
                     GIVE_UP,
+                    "--scheme",
+                    self.scheme,
                 ])
             }
             _ => words(&[

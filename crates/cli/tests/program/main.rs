@@ -17,6 +17,7 @@ mod mistakes;
 mod networks;
 mod published;
 mod scenarios;
+mod schemes;
 #[cfg(target_os = "linux")]
 mod soak;
 mod summary;

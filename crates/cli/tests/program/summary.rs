@@ -1,5 +1,6 @@
 //! Every key of the JSON summary, against what can be worked out by hand.
 
+use faircast::SCHEMES;
 use serde_json::Value;
 
 use super::*;
@@ -211,4 +212,30 @@ fn settings_and_seed_from_the_command_line_replace_the_files() {
     assert_eq!(summary["flows"].as_array().unwrap().len(), 1);
     let throughput = summary["flows"][0]["throughput_bps"].as_f64().unwrap();
     assert!(throughput > 1.2e6 && throughput < 2e6, "{throughput}");
+}
+
+#[test]
+fn a_receiver_of_another_scheme_is_told_in_table_and_summary() {
+    let folder = tempfile::tempdir().unwrap();
+    for (sender, other) in SCHEMES.iter().zip(SCHEMES.iter().skip(1)) {
+        let file = folder.path().join("speaks.toml");
+        let text = format!(
+            "title = \"Who speaks what?\"\nduration = \"20 s\"\n\
+             [[link]]\nstar = {{ center = \"s\", leaves = [\"a\", \"b\"] }}\nrate = \"1 Mbit/s\"\n\
+             delay = \"10 ms\"\n[[flow]]\nname = \"f\"\nprotocol = \"{}\"\nfrom = \"s\"\n\
+             to = [\"a\", \"b\"]\nspeaks = [ {{ node = \"b\", protocol = \"{}\" }} ]\n",
+            sender.name, other.name
+        );
+        std::fs::write(&file, text).unwrap();
+        let file = text_of(&file);
+        let table = succeed(&["run", &file]);
+        let want = format!("(b speaks another scheme than f, {}, and got nothing)", sender.name);
+        assert!(table.contains(&want), "{table}");
+        let summary: Value = serde_json::from_str(&succeed(&["run", &file, "--json"])).unwrap();
+        let receivers = &summary["flows"][0]["receivers"];
+        assert!(receivers[0]["delivered_packets"].as_u64() > Some(10), "{receivers}");
+        assert_eq!(receivers[0].get("other_scheme"), None);
+        assert_eq!(receivers[1]["delivered_packets"], 0);
+        assert_eq!(receivers[1]["other_scheme"], true);
+    }
 }

@@ -15,7 +15,7 @@ pub use bytes::{ByteReceiver, ByteReceiverBuilder, ByteSender, ByteSenderBuilder
 pub use messages::{MessageReceiver, MessageReceiverBuilder, MessageSender, MessageSenderBuilder};
 
 /// How a stream stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamStatus {
     /// Bytes that were sent, or handed to the application.
     pub bytes: u64,
@@ -29,6 +29,12 @@ pub struct StreamStatus {
     pub refusals: faircast_seal::Refusals,
     /// Another end with another key, heard last.
     pub mismatch: Option<crate::KeyMismatch>,
+    /// At a sender: receivers that have said that they speak another scheme, and get nothing; of
+    /// the first 64.
+    pub strangers: u64,
+    /// Who speaks what, where the two ends do not speak the same: at a sender the last of such
+    /// receivers, at a receiver why it has ended.
+    pub scheme_mismatch: Option<crate::SchemeMismatch>,
     /// Whether it has ended.
     pub ended: bool,
 }

@@ -8,25 +8,23 @@ use faircast_net::{
     App, DriverSettings, Ended, Heard, Listen, Live, NetError, SessionId, Sockets, Waker,
 };
 use faircast_proto::AppEvent;
-use faircast_proto::endpoint::{PgmReceiver, ReceiverConfig};
-use faircast_proto::options::Options;
-use faircast_proto::schemes::pgmcc::{PgmccConfig, PgmccReceiver};
+use faircast_proto::endpoint::ReceiverConfig;
+use faircast_proto::registry::{DEFAULT_SCHEME, StreamReceiverSetup};
 use faircast_proto::wire::pgm::Nla;
 use tokio::sync::{mpsc, watch};
 
 use super::StreamStatus;
 use crate::Error;
-use crate::common::{Common, group_of};
+use crate::common::{Common, Speaks, group_of};
 use crate::envelope::{Watched, Wrapper};
+use crate::machine::Streaming;
 use crate::session::{Plan, Worker, start};
 use crate::trace::{About, LiveTrace};
-
-type Machine = PgmReceiver<PgmccReceiver>;
 
 /// The receiving end of a stream: a thread, and what it has received.
 #[derive(Debug)]
 pub(crate) struct StreamReceiver {
-    waker: Waker<Machine>,
+    waker: Waker<Streaming>,
     status: watch::Receiver<StreamStatus>,
     items: mpsc::UnboundedReceiver<Result<Vec<u8>, Error>>,
     waiting: Arc<AtomicUsize>,
@@ -34,7 +32,7 @@ pub(crate) struct StreamReceiver {
 
 impl StreamReceiver {
     pub(crate) fn start(listen: Listen, common: Common) -> Result<Self, Error> {
-        let (scheme, options) = common.scheme(&[])?;
+        let speaks = common.speaks(&[])?;
         let group = group_of(&listen);
         let sockets = Sockets::receiver(listen, common.sockets.clone())?;
         let watched = Watched::default();
@@ -51,10 +49,10 @@ impl StreamReceiver {
             trace: trace.clone(),
         };
         let counted = waiting.clone();
-        let waker = start(plan, move |live: &mut Live<Machine>| {
+        let waker = start(plan, move |live: &mut Live<Streaming>| {
             Ok(Work {
                 group,
-                options,
+                speaks,
                 session: None,
                 status: StreamStatus::default(),
                 tell,
@@ -63,7 +61,7 @@ impl StreamReceiver {
                 watched,
                 trace,
                 node: live.node(),
-                scheme: scheme.name,
+                scheme: DEFAULT_SCHEME,
             })
         })?;
         Ok(Self { waker, status, items, waiting })
@@ -98,7 +96,7 @@ impl Drop for StreamReceiver {
 
 struct Work {
     group: Nla,
-    options: Options,
+    speaks: Speaks,
     /// The session that is heard: the first one.
     session: Option<SessionId>,
     status: StreamStatus,
@@ -108,17 +106,18 @@ struct Work {
     watched: Watched,
     trace: Option<LiveTrace>,
     node: faircast_base::NodeId,
+    /// What is spoken.
     scheme: &'static str,
 }
 
 impl Work {
-    fn report(&mut self, live: &Live<Machine>, ended: bool) {
+    fn report(&mut self, live: &Live<Streaming>, ended: bool) {
         let incidents = *self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         self.status.traffic = *live.counters();
         self.status.refusals = incidents.refusals;
         self.status.mismatch = incidents.mismatch;
         self.status.ended = ended;
-        self.tell.send_replace(self.status);
+        self.tell.send_replace(self.status.clone());
     }
 
     fn give(&self, item: Result<Vec<u8>, Error>) {
@@ -127,22 +126,25 @@ impl Work {
     }
 }
 
-impl App<Machine> for Work {
-    fn heard(&mut self, live: &mut Live<Machine>, heard: &Heard<'_>) -> Option<Machine> {
+impl App<Streaming> for Work {
+    fn heard(&mut self, live: &mut Live<Streaming>, heard: &Heard<'_>) -> Option<Streaming> {
         if self.session.is_some() || live.sessions().next().is_some() {
             return None;
         }
+        let (scheme, options) = self.speaks.after(heard.packet);
+        self.scheme = scheme.name;
         let config = ReceiverConfig {
             tsi: Some(heard.tsi),
             data_port: heard.data_port,
             start: heard.now,
-            ..ReceiverConfig::from_options(self.group, &self.options)
+            ..ReceiverConfig::from_options(self.group, &options)
         };
-        let feedback = PgmccReceiver::new(PgmccConfig::from_options(&self.options), live.node());
-        Some(PgmReceiver::new(config, feedback))
+        let node = live.node();
+        let setup = StreamReceiverSetup { node, config, options: &options };
+        Some(Streaming((scheme.stream_receiver)(setup)))
     }
 
-    fn event(&mut self, live: &mut Live<Machine>, id: SessionId, event: AppEvent) {
+    fn event(&mut self, live: &mut Live<Streaming>, id: SessionId, event: AppEvent) {
         self.session = Some(id);
         match event {
             AppEvent::Delivered { mut bytes, zeros } => {
@@ -165,18 +167,24 @@ impl App<Machine> for Work {
                 self.give(Err(Error::Gone));
                 live.close();
             }
+            AppEvent::OtherScheme { mismatch, .. } => {
+                self.status.scheme_mismatch = Some(mismatch.clone());
+                self.give(Err(Error::OtherScheme(mismatch)));
+                // The sender is told first.
+                live.close();
+            }
             AppEvent::Completed => live.close(),
             _ => {}
         }
     }
 
-    fn tick(&mut self, live: &mut Live<Machine>) {
+    fn tick(&mut self, live: &mut Live<Streaming>) {
         self.report(live, false);
     }
 }
 
-impl Worker<Machine> for Work {
-    fn ended(mut self, live: &mut Live<Machine>, ended: Result<Ended, NetError>) {
+impl Worker<Streaming> for Work {
+    fn ended(mut self, live: &mut Live<Streaming>, ended: Result<Ended, NetError>) {
         if let Err(error) = ended {
             self.give(Err(error.into()));
         }

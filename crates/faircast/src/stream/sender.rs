@@ -7,25 +7,26 @@ use faircast_base::Time;
 use faircast_net::{
     App, DriverSettings, Ended, Live, NetError, SessionId, SessionOptions, Sockets, Target, Waker,
 };
-use faircast_proto::endpoint::{Bounded, Bounds, PgmSource, SourceConfig};
-use faircast_proto::schemes::pgmcc::{PgmccConfig, PgmccSender};
+use faircast_proto::AppEvent;
+use faircast_proto::endpoint::SourceConfig;
+use faircast_proto::registry::StreamSourceSetup;
+use faircast_proto::speech::SchemeMismatch;
 use tokio::sync::watch;
 
 use super::StreamStatus;
 use super::packets::Queue;
 use crate::Error;
-use crate::common::{Common, family, group_to};
+use crate::common::{Common, STREAM_BYTES, family, group_to};
 use crate::envelope::{Watched, Wrapper};
+use crate::machine::Streaming;
 use crate::session::{Plan, Worker, new_tsi, start};
 use crate::trace::{About, LiveTrace};
-
-type Machine = PgmSource<Bounded<PgmccSender>, Queue>;
 
 /// The sending end of a stream: a queue, and a thread that empties it.
 #[derive(Debug)]
 pub(crate) struct StreamSender {
     queue: Queue,
-    waker: Waker<Machine>,
+    waker: Waker<Streaming>,
     status: watch::Receiver<StreamStatus>,
     shut: bool,
 }
@@ -33,8 +34,8 @@ pub(crate) struct StreamSender {
 impl StreamSender {
     pub(crate) fn start(target: Target, common: Common) -> Result<Self, Error> {
         let (address, group) = (family(&target), group_to(&target));
-        let payload = common.payload(address)?;
         let (scheme, options) = common.scheme(&[])?;
+        let payload = common.payload(address, scheme)?.saturating_sub(STREAM_BYTES).max(1);
         let sockets = Sockets::source(target, common.sockets.clone())?;
         let watched = Watched::default();
         let trace = common.trace.as_deref().map(LiveTrace::create).transpose()?;
@@ -46,8 +47,8 @@ impl StreamSender {
         let tsi = new_tsi();
         let config = SourceConfig::from_options(Default::default(), group, tsi, &options);
         let queue = Queue::new(payload as usize, config.window_packets);
-        let (filled, scheme) = (queue.clone(), scheme.name);
-        let waker = start(plan, move |live: &mut Live<Machine>| {
+        let filled = queue.clone();
+        let waker = start(plan, move |live: &mut Live<Streaming>| {
             let started = live.now();
             let config = SourceConfig {
                 node: live.node(),
@@ -56,11 +57,25 @@ impl StreamSender {
                 payload,
                 ..config
             };
-            let control = PgmccSender::new(PgmccConfig::from_options(&options));
-            let control = Bounded::new(control, &Bounds::from_options(&options));
-            let machine = PgmSource::of_packets(config, filled.clone(), control);
-            let session = live.add(machine, SessionOptions { tsi: Some(tsi), subject: None });
-            Ok(Work { session, started, queue: filled, tell, watched, trace, scheme, payload })
+            let machine = (scheme.stream_source)(StreamSourceSetup {
+                config,
+                packets: Box::new(filled.clone()),
+                options: &options,
+            });
+            let session =
+                live.add(Streaming(machine), SessionOptions { tsi: Some(tsi), subject: None });
+            Ok(Work {
+                session,
+                strangers: 0,
+                scheme_mismatch: None,
+                started,
+                queue: filled,
+                tell,
+                watched,
+                trace,
+                scheme: scheme.name,
+                payload,
+            })
         })?;
         Ok(Self { queue, waker, status, shut: false })
     }
@@ -118,7 +133,7 @@ impl StreamSender {
     pub(crate) async fn finish(&mut self) -> Result<StreamStatus, Error> {
         self.shut();
         let last = self.status.wait_for(|status| status.ended).await;
-        last.map(|status| *status).map_err(|_| Error::Closed)
+        last.map(|status| status.clone()).map_err(|_| Error::Closed)
     }
 
     /// Has the machine look at the queue.
@@ -141,6 +156,9 @@ impl Drop for StreamSender {
 
 struct Work {
     session: SessionId,
+    /// Receivers of other schemes, and the last of them.
+    strangers: u64,
+    scheme_mismatch: Option<SchemeMismatch>,
     started: Time,
     queue: Queue,
     tell: watch::Sender<StreamStatus>,
@@ -151,7 +169,7 @@ struct Work {
 }
 
 impl Work {
-    fn report(&self, live: &Live<Machine>, ended: bool) {
+    fn report(&self, live: &Live<Streaming>, ended: bool) {
         let (bytes, packets) = self.queue.sent();
         let incidents = *self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         self.tell.send_replace(StreamStatus {
@@ -161,19 +179,33 @@ impl Work {
             traffic: *live.counters(),
             refusals: incidents.refusals,
             mismatch: incidents.mismatch,
+            strangers: self.strangers,
+            scheme_mismatch: self.scheme_mismatch.clone(),
             ended,
         });
     }
 }
 
-impl App<Machine> for Work {
-    fn tick(&mut self, live: &mut Live<Machine>) {
+impl App<Streaming> for Work {
+    fn event(&mut self, live: &mut Live<Streaming>, _: SessionId, event: AppEvent) {
+        if let AppEvent::OtherScheme { node, mismatch } = event {
+            let SchemeMismatch { sender, receiver } = &mismatch;
+            let from = live.address(node);
+            tracing::warn!(
+                "a receiver ({from:?}) speaks {receiver} and not {sender}: it gets nothing"
+            );
+            self.strangers += 1;
+            self.scheme_mismatch = Some(mismatch);
+        }
+    }
+
+    fn tick(&mut self, live: &mut Live<Streaming>) {
         self.report(live, false);
     }
 }
 
-impl Worker<Machine> for Work {
-    fn ended(self, live: &mut Live<Machine>, ended: Result<Ended, NetError>) {
+impl Worker<Streaming> for Work {
+    fn ended(self, live: &mut Live<Streaming>, ended: Result<Ended, NetError>) {
         self.queue.end();
         if let Some(trace) = &self.trace {
             let about = About {

@@ -5,6 +5,7 @@
 mod files;
 mod keys;
 mod repeats;
+mod schemes;
 mod streams;
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

@@ -1,17 +1,24 @@
 //! Streams of bytes and messages.
 
 use faircast::{ByteReceiver, ByteSender, Error, GroupKey, MessageReceiver, MessageSender};
+use faircast_proto::registry::{SCHEMES, SchemeEntry};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 
 #[tokio::test]
-async fn bytes_arrive_in_order_at_several_receivers() {
+async fn bytes_arrive_in_order_at_several_receivers_whatever_the_scheme() {
+    for (scheme, number) in SCHEMES.iter().zip(0..) {
+        bytes_arrive_in_order(scheme, number).await;
+    }
+}
+
+async fn bytes_arrive_in_order(scheme: &SchemeEntry, number: u32) {
     let group = group(21);
-    let bytes = noise(2_000_000, 21);
-    let receivers: Vec<_> =
-        (0..2).map(|_| ByteReceiver::builder(at(&group)).start().unwrap()).collect();
-    let mut sender = ByteSender::builder(to(&group)).start().unwrap();
+    let bytes = noise(2_000_000, 21 + number);
+    let receiver = || ByteReceiver::builder(at(&group)).scheme(scheme.name).start().unwrap();
+    let receivers: Vec<_> = (0..2).map(|_| receiver()).collect();
+    let mut sender = ByteSender::builder(to(&group)).scheme(scheme.name).start().unwrap();
     let writing = async {
         for piece in bytes.chunks(77_777) {
             sender.write_all(piece).await.unwrap();
@@ -22,7 +29,7 @@ async fn bytes_arrive_in_order_at_several_receivers() {
         for mut receiver in receivers {
             let mut got = Vec::new();
             receiver.read_to_end(&mut got).await.unwrap();
-            assert!(got == bytes, "{} of {} bytes", got.len(), bytes.len());
+            assert!(got == bytes, "{}: {} of {} bytes", scheme.name, got.len(), bytes.len());
         }
     };
     soon(async { tokio::join!(writing, reading) }).await;
@@ -35,7 +42,7 @@ async fn messages_keep_their_bounds_and_too_long_ones_are_refused() {
     let mut receiver = MessageReceiver::builder(at(&group)).key(key.clone()).start().unwrap();
     let mut sender = MessageSender::builder(to(&group)).key(key).start().unwrap();
     let max = sender.message_max();
-    assert_eq!(max, 1500 - 72 - 56);
+    assert_eq!(max, 1500 - 72 - 56 - 16);
     let messages = [b"first".to_vec(), noise(max, 1), b"x".to_vec(), noise(100, 2)];
     for message in &messages {
         soon(sender.send(message)).await.unwrap();

@@ -15,7 +15,7 @@ use faircast_net::{
 };
 use faircast_proto::content::{Content, InMemory};
 use faircast_proto::options::{OptionValue, Options};
-use faircast_proto::registry::{ReceiverSetup, SchemeEntry, SenderSetup, scheme};
+use faircast_proto::registry::{DEFAULT_SCHEME, ReceiverSetup, SchemeEntry, SenderSetup, scheme};
 use faircast_proto::{AppEvent, Machine};
 
 pub(crate) type BoxedMachine = Box<dyn Machine>;
@@ -25,14 +25,15 @@ pub(crate) fn source_node(flow: u32) -> NodeId {
     NodeId(0x0a00_0001 + flow)
 }
 
-pub(crate) fn pgmcc() -> &'static SchemeEntry {
-    scheme("pgmcc").unwrap()
+/// The scheme of whoever names none.
+fn usual() -> &'static SchemeEntry {
+    scheme(DEFAULT_SCHEME).unwrap()
 }
 
 /// Settings that let a test end soon.
 pub(crate) fn quick_options() -> Options {
     let linger = ("linger".to_string(), OptionValue::Text("1 s".to_string()));
-    Options::checked([linger], pgmcc().options).unwrap()
+    Options::checked([linger], usual().options).unwrap()
 }
 
 /// Bytes that differ everywhere.
@@ -65,8 +66,9 @@ pub(crate) struct Outcome {
 /// An application that keeps what is delivered.
 #[derive(Default)]
 pub(crate) struct Keeper {
-    /// Flows that it takes part in.
+    /// Flows that it takes part in, and their scheme.
     flows: Vec<u32>,
+    scheme: Option<&'static SchemeEntry>,
     sessions: Vec<SessionId>,
     delivered: Vec<Vec<u8>>,
     completed: usize,
@@ -84,7 +86,7 @@ impl App<BoxedMachine> for Keeper {
         let (flow, node, source) = (FlowId(flow), live.node(), source_node(flow));
         let options = &quick_options();
         let setup = ReceiverSetup { flow, node, source, start: heard.now, options };
-        Some((pgmcc().receiver)(setup))
+        Some((self.scheme.unwrap_or_else(usual).receiver)(setup))
     }
 
     fn event(&mut self, _: &mut Live<BoxedMachine>, session: SessionId, event: AppEvent) {
@@ -120,6 +122,7 @@ pub(crate) struct Place {
     pub(crate) namespace: Option<String>,
     pub(crate) envelope: Option<Box<dyn Envelope>>,
     pub(crate) sockets: SocketSettings,
+    pub(crate) scheme: Option<&'static SchemeEntry>,
 }
 
 impl Place {
@@ -156,7 +159,7 @@ pub(crate) fn send(
         let content: Box<dyn Content> = Box::new(InMemory(bytes));
         let (flow, options) = (FlowId(flow), &quick_options());
         let setup = SenderSetup { flow, node, start, payload: 1400, content, options };
-        let machine = (pgmcc().sender)(setup);
+        let machine = (place.scheme.unwrap_or_else(usual).sender)(setup);
         driver.live().add(machine, SessionOptions::default());
         finish(driver, Keeper::default())
     })
@@ -175,7 +178,7 @@ pub(crate) fn receive(place: Place, listen: Listen, flows: &[u32]) -> JoinHandle
             driver.set_envelope(envelope);
         }
         ready.send(driver.waker()).unwrap();
-        finish(driver, Keeper { flows, ..Keeper::default() })
+        finish(driver, Keeper { flows, scheme: place.scheme, ..Keeper::default() })
     });
     is_ready.recv().unwrap();
     handle

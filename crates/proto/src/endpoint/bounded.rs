@@ -57,14 +57,11 @@ impl<C: SenderControl> SenderControl for Bounded<C> {
 
     fn permit(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) -> Permit {
         let mut permit = self.control.permit(cx, len, repair);
-        let at = |moment: Time, now: Time| {
-            if moment <= now { Permit::Now } else { Permit::At(moment) }
-        };
         if let Some(min) = &self.min {
-            permit = permit.min(at(min.ready_at(), cx.now));
+            permit = permit.min(min.permit(cx.now));
         }
         if let Some(max) = &self.max {
-            permit = permit.max(at(max.ready_at(), cx.now));
+            permit = permit.max(max.permit(cx.now));
         }
         permit
     }

@@ -127,6 +127,11 @@ pub const OPTIONS: &[OptionSpec] = &[
         "Payload that the source sends though the scheme does not permit it: fair to nobody, for \
          paths where loss means no congestion",
     ),
+    switch(
+        "announce_scheme",
+        "false",
+        "SPMs name the scheme and its settings, so that receivers follow; real sessions always do",
+    ),
     choice(
         "delivery",
         &["stream", "object"],
@@ -299,7 +304,8 @@ mod tests {
     #[test]
     fn every_setting_changes_something() {
         let others = |options: &Options| {
-            (Bounds::from_options(options), options.text("delivery").map(str::to_string))
+            let (delivery, announces) = (options.text("delivery"), options.bool("announce_scheme"));
+            (Bounds::from_options(options), delivery.map(str::to_string), announces)
         };
         for spec in OPTIONS {
             let value = match spec.kind {

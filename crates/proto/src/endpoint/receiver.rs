@@ -5,6 +5,7 @@ mod input;
 mod losses;
 pub(crate) mod naks;
 mod output;
+mod speech;
 mod window;
 
 use alloc::collections::VecDeque;
@@ -14,9 +15,11 @@ use core::fmt;
 use faircast_base::{Cx, Duration, Event, NodeId, Seq, Time, TimeoutKind};
 
 use self::naks::Naks;
+use self::speech::Refusal;
 use self::window::Window;
 use super::{ReceiverConfig, Reliability};
 use crate::control::ReceiverFeedback;
+use crate::speech::{SchemeMismatch, Speech};
 use crate::wire::pgm::{Packet, Spm, Tsi};
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
@@ -30,6 +33,12 @@ pub struct PgmReceiver<F: ReceiverFeedback> {
     /// Whether payload is somebody else's affair: it is neither kept nor delivered.
     listens_only: bool,
     feedback: F,
+    /// What it speaks; `None` for whatever comes.
+    speech: Option<Speech<F>>,
+    /// What the source speaks, where that is something else: it is taken no notice of any more.
+    mismatch: Option<SchemeMismatch>,
+    /// What is said about that to the source.
+    refusal: Refusal,
     phase: Phase,
     session: Option<Session>,
     /// What is here and what is not; `None` before it is known where to begin.
@@ -121,6 +130,9 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
             config,
             listens_only: false,
             feedback,
+            speech: None,
+            mismatch: None,
+            refusal: Refusal::default(),
             phase: Phase::Waiting,
             session: None,
             window: None,
@@ -147,9 +159,16 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
     /// A receiver that looks at sequence numbers alone, for its side of the scheme: it repairs
     /// nothing, and who takes the payload from the packets has asked for none of it here. It has
     /// no events for the application.
-    pub(crate) fn listening(config: ReceiverConfig, feedback: F) -> Self {
+    pub(crate) fn listening(config: ReceiverConfig, speech: Speech<F>) -> Self {
         let config = ReceiverConfig { reliability: Reliability::Unrepaired, ..config };
-        Self { listens_only: true, ..Self::new(config, feedback) }
+        Self { listens_only: true, ..Self::speaking(config, speech) }
+    }
+
+    /// A receiver that speaks one scheme: it follows the settings that the source announces, and
+    /// ends where the source speaks another.
+    pub fn speaking(config: ReceiverConfig, speech: Speech<F>) -> Self {
+        let feedback = speech.feedback();
+        Self { speech: Some(speech), ..Self::new(config, feedback) }
     }
 
     /// Its side of the scheme, for tests and statistics.
@@ -339,6 +358,7 @@ impl<F: ReceiverFeedback> Machine for PgmReceiver<F> {
         if self.phase == Phase::Waiting && self.config.start <= cx.now {
             self.phase = Phase::Joined;
         }
+        self.refusal.on_timeout(cx);
         if self.phase != Phase::Joined {
             return;
         }
@@ -351,7 +371,7 @@ impl<F: ReceiverFeedback> Machine for PgmReceiver<F> {
         self.expire_suspicion(cx);
         self.expire_naks(cx);
         self.expire_request(cx);
-        if self.feedback.next_timeout().is_some_and(|at| at <= cx.now) {
+        if self.mismatch.is_none() && self.feedback.next_timeout().is_some_and(|at| at <= cx.now) {
             self.feedback.on_timeout(cx);
         }
         self.finish_if_complete(cx);
@@ -377,11 +397,14 @@ impl<F: ReceiverFeedback> Machine for PgmReceiver<F> {
     fn next_timeout(&self) -> Option<Time> {
         match self.phase {
             Phase::Waiting => return Some(self.config.start),
-            Phase::Finished | Phase::Ended => return None,
+            Phase::Ended => return self.refusal.next_timeout(),
+            Phase::Finished => return None,
             Phase::Joined => {}
         }
         // Asked after every packet: no list is made, and what is never set costs a comparison.
-        let mut next = self.feedback.next_timeout().unwrap_or(Time::MAX);
+        let speaks = self.mismatch.is_none();
+        let feedback = if speaks { self.feedback.next_timeout() } else { None };
+        let mut next = feedback.unwrap_or(Time::MAX);
         let waits = [
             self.naks.next_timeout(),
             self.suspicion.map(|(at, _)| at),

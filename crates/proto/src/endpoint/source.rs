@@ -9,10 +9,11 @@ mod spm;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use faircast_base::{Cx, Duration, Event, Seq, Time};
+use faircast_base::{Cx, Duration, Event, NodeId, Seq, Time};
 
 use self::acked::Acked;
 use self::gauge::GaugeTrace;
@@ -22,6 +23,7 @@ use super::SourceConfig;
 use super::config::WINDOW_PACKETS_MAX;
 use crate::content::{ByOffset, Content, Packets};
 use crate::control::SenderControl;
+use crate::speech::Announced;
 use crate::wire::pgm::{Nak, Nla, Packet};
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
@@ -54,6 +56,10 @@ pub struct PgmSource<C, P = ByOffset> {
     told_idle: bool,
     acked: Acked,
     gauges: GaugeTrace,
+    /// What SPMs say of the scheme: its name, and the option's value.
+    announced: Option<(String, Vec<u8>)>,
+    /// Who has said that it speaks another scheme: the first [`STRANGERS_MAX`].
+    strangers: Vec<NodeId>,
     events: VecDeque<AppEvent>,
 }
 
@@ -119,8 +125,20 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
             told_idle: false,
             acked: Acked::default(),
             gauges: GaugeTrace::default(),
+            announced: None,
+            strangers: Vec::new(),
             events: VecDeque::new(),
         }
+    }
+
+    /// The same, whose SPMs say what it speaks.
+    #[must_use]
+    pub fn announcing(mut self, announced: Option<Announced>) -> Self {
+        self.announced = announced.and_then(|announced| {
+            let value = announced.encode()?;
+            Some((announced.scheme, value))
+        });
+        self
     }
 
     /// The control, for tests and statistics.
@@ -327,6 +345,9 @@ impl<C: SenderControl, P: Packets> Machine for PgmSource<C, P> {
         Some(others.into_iter().flatten().fold(self.spm.next_timeout(), Time::min))
     }
 }
+
+/// Receivers of other schemes that are told to the application; of more it is not.
+const STRANGERS_MAX: usize = 64;
 
 /// How many times as long a source lingers where NAKs have come since the end of data.
 const LINGER_BUSY: u64 = 4;

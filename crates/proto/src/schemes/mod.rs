@@ -3,5 +3,6 @@
 //! [`ReceiverFeedback`](crate::control::ReceiverFeedback).
 
 mod common;
+pub mod ormcc;
 pub mod pgmcc;
 pub mod tfmcc;

@@ -25,6 +25,7 @@ use super::{
 };
 use crate::control::ReceiverFeedback;
 use crate::endpoint::{PgmReceiver, ReceiverConfig};
+use crate::speech::Speech;
 use crate::wire::pgm::{OptionType, Packet};
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
@@ -34,8 +35,6 @@ use crate::{AppEvent, Datagram, Machine, Transmit};
 /// Below it a PGM receiver without repair watches the sequence numbers for congestion control.
 pub struct ObjectReceiver<F: ReceiverFeedback> {
     pgm: PgmReceiver<F>,
-    /// Makes the scheme's side anew for a source that has begun anew.
-    make: Box<dyn Fn() -> F + Send>,
     config: ReceiverConfig,
     store: Box<dyn Store>,
     phase: Phase,
@@ -98,15 +97,14 @@ impl Phase {
 }
 
 impl<F: ReceiverFeedback> ObjectReceiver<F> {
-    /// A receiver as `setup` describes it; `make` makes its side of the scheme.
-    pub fn new(setup: TransferReceiverSetup<'_>, make: Box<dyn Fn() -> F + Send>) -> Self {
+    /// A receiver as `setup` describes it, of the scheme that `speech` speaks.
+    pub fn new(setup: TransferReceiverSetup<'_>, speech: Speech<F>) -> Self {
         let mut config = ReceiverConfig::from_options(setup.group, setup.options);
         config.tsi = Some(setup.tsi);
         config.data_port = setup.data_port;
         config.start = setup.start;
         Self {
-            pgm: PgmReceiver::listening(config.clone(), make()),
-            make,
+            pgm: PgmReceiver::listening(config.clone(), speech),
             store: setup.store,
             phase: Phase::Listening,
             object: None,
@@ -233,6 +231,17 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         self.asks.want_lacking(cx, &layout, &self.blocks, fresh);
         self.advance(cx);
         Ok(())
+    }
+
+    /// The source speaks another scheme: nothing of it is taken.
+    fn watch_scheme(&mut self, cx: &mut Cx<'_>) {
+        if let Some(mismatch) = self.pgm.mismatch()
+            && !self.phase.is_over()
+        {
+            let (to_source, here) = (mismatch.reason(), mismatch.to_string());
+            self.fail(cx, to_source);
+            self.reason = Some(here);
+        }
     }
 
     fn poll_later(&mut self, now: Time) {
@@ -457,6 +466,7 @@ impl<F: ReceiverFeedback<Report: Send> + Send> Transfer for ObjectReceiver<F> {
             limiting: None,
             heard: self.pgm.heard(),
             answers: self.member.answers,
+            mismatch: self.pgm.mismatch().cloned(),
             members: Vec::new(),
             reason: self.reason.clone(),
         }

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::control::SenderControl;
 use crate::endpoint::{PgmSource, Reliability, SourceConfig};
+use crate::speech::Announced;
 use crate::wire::pgm::{Encoder, OptionType, Packet};
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
@@ -129,6 +130,13 @@ impl<C: SenderControl> ObjectSource<C> {
             event: None,
             told: false,
         }
+    }
+
+    /// The same, whose SPMs say what it speaks.
+    #[must_use]
+    pub fn announcing(mut self, announced: Option<Announced>) -> Self {
+        self.pgm = self.pgm.announcing(announced);
+        self
     }
 
     /// The same, but it stays for so long after all members are done, where the options do not say.
@@ -400,6 +408,7 @@ impl<C: SenderControl + Send> Transfer for ObjectSource<C> {
             limiting: gauges.representative,
             heard: None,
             answers: 0,
+            mismatch: None,
             members: self.members.statuses(),
             reason: self.reason.clone(),
         }

@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 
 use faircast_base::{Duration, NodeId, Time};
 
+use crate::speech::SchemeMismatch;
+
 /// Where a transfer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
@@ -109,6 +111,8 @@ pub struct TransferStatus {
     pub heard: Option<Time>,
     /// A receiver: how often the source has answered it, which nobody else can.
     pub answers: u64,
+    /// A receiver: that it and the source do not speak the same scheme, which is why it failed.
+    pub mismatch: Option<SchemeMismatch>,
     /// A source: all receivers that it knows. A receiver: empty.
     pub members: Vec<MemberStatus>,
     /// Why it failed; for people.

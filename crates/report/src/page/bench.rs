@@ -85,7 +85,7 @@ fn title(suite: &Suite) -> &str {
 }
 
 /// An anchor that is the same in every run of the suite, whatever the name holds.
-fn anchor(kind: &str, name: &str) -> String {
+pub(super) fn anchor(kind: &str, name: &str) -> String {
     let mut anchor = format!("{kind}-");
     for c in name.chars() {
         match c {

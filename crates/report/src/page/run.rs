@@ -383,6 +383,7 @@ fn reason_words(reason: faircast_base::SwitchReason) -> &'static str {
         R::Left => "the one before left",
         R::Silent => "the one before fell silent",
         R::Lied => "the reports of the one before contradict its acknowledgements",
+        R::Recovered => "the one before is no longer slower than others",
     }
 }
 

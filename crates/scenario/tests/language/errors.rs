@@ -594,6 +594,43 @@ fn memberships_are_checked() {
 }
 
 #[test]
+fn who_speaks_another_scheme_is_a_receiver_and_it_is_a_scheme() {
+    let speaks = "join = [ { node = \"mr3\", at = \"20 s\", leave = \"40 s\" } ]";
+    check(&[
+        (
+            speaks,
+            "speaks = [ { node = \"tr\", protocol = \"pgmcc\" } ]",
+            "t.toml:40: flow.0.speaks.0.node: \"tr\" is no receiver",
+            "listed in to",
+        ),
+        (
+            speaks,
+            "speaks = [ { node = \"mr{1..2}\", protocol = \"pgmcc\" }, { node = \"mr2\", protocol = \"pgmcc\" } ]",
+            "t.toml:40: flow.0.speaks.1.node: \"mr2\" is named twice",
+            "once",
+        ),
+        (
+            speaks,
+            "speaks = [ { node = \"mr1\", protocol = \"tcp-reno\" } ]",
+            "t.toml:40: flow.0.speaks.0.protocol: unknown scheme \"tcp-reno\"",
+            "allowed: pgmcc",
+        ),
+        (
+            speaks,
+            "speaks = [ { node = \"mr1\" } ]",
+            "t.toml:40: flow.0.speaks.0.protocol: is missing",
+            "NAME",
+        ),
+        (
+            "count = 2",
+            "speaks = [ { node = \"tr\", protocol = \"pgmcc\" } ]",
+            "t.toml:50: flow.1.speaks: is of no use to tcp-reno",
+            "schemes",
+        ),
+    ]);
+}
+
+#[test]
 fn receivers_must_be_reachable_and_able_to_answer() {
     let far =
         "[[link]]\nfrom = \"far\"\nto = \"r2\"\nrate = \"1 Mbit/s\"\ndelay = \"1 ms\"\n\n[[node]]";

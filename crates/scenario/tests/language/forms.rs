@@ -23,6 +23,16 @@ fn directions(scenario: &Scenario) -> Vec<String> {
 const LIKE: &str = "rate = \"1 Mbit/s\"\ndelay = \"1 ms\"";
 
 #[test]
+fn a_receiver_speaks_what_its_flow_does_unless_it_is_said() {
+    let speaks = "speaks = [ { node = \"mr{2..3}\", protocol = \"pgmcc\" } ]\njoin = [";
+    let scenario = parse(&GOOD.replacen("join = [", speaks, 1)).unwrap();
+    let flow = &scenario.flows[0];
+    assert_eq!(flow.speaks.iter().map(|speaks| speaks.node).collect::<Vec<_>>(), flow.to[1..]);
+    assert!(flow.to.iter().all(|node| flow.spoken_by(*node) == "pgmcc"));
+    assert_eq!(scenario.flows[1].spoken_by(flow.to[1]), "tcp-reno");
+}
+
+#[test]
 fn every_value_of_the_good_scenario_arrives() {
     let scenario = parse(GOOD).unwrap();
     assert_eq!(scenario.title, "Do pgmcc and TCP share one bottleneck?");

@@ -1,5 +1,6 @@
 //! Clause 8: reports per second stay below what the protocol states, for 1, 10 and 1000 receivers.
 
+use faircast_base::Time;
 use faircast_proto::promises::Load;
 
 use crate::world::{World, protocols, reports, run};
@@ -18,6 +19,7 @@ fn receivers_send_no_more_than_their_protocol_states() {
                 data_packets: heard.sent.len() as u64,
                 losses: heard.losses,
                 missing: heard.missing(outcome.at),
+                lasted: outcome.at.since(Time::ZERO),
             };
             let (sent, most) =
                 (reports(&watched), (protocol.promises.reports_max)(&Default::default(), &load));

@@ -6,5 +6,6 @@ mod faults;
 mod objects;
 mod quiet;
 mod repairs;
+mod schemes;
 mod sweep;
 mod world;

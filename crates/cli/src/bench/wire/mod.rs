@@ -119,6 +119,13 @@ pub(super) fn wire(args: &BenchArgs) -> Result<bool, Failure> {
     Ok(suite.holds())
 }
 
+/// What our senders are told beside what all of them are: scheme and settings.
+fn ours(args: &BenchArgs) -> Vec<String> {
+    let scheme = args.scheme.iter().flat_map(|scheme| ["--scheme".to_string(), scheme.clone()]);
+    let options = args.options.iter().flat_map(|option| ["--option".to_string(), option.clone()]);
+    scheme.chain(options).collect()
+}
+
 /// Runs these transports, once each in every round.
 fn measure(
     chosen: &[&'static Transport],
@@ -136,7 +143,7 @@ fn measure(
             (args.size.min(UPLINK_BYTES_MAX), network)
         }
     };
-    let sitting = Sitting::new(bytes)?;
+    let sitting = Sitting::new(bytes, ours(args))?;
     let tools = sitting.tools();
     let mut measured: Vec<Measured> = chosen
         .iter()

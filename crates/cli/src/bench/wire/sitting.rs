@@ -40,6 +40,8 @@ pub(super) struct Sitting {
     pub(super) file: PathBuf,
     pub(super) bytes: u64,
     hash: blake3::Hash,
+    /// Scheme and settings of our senders.
+    ours: Vec<String>,
 }
 
 /// How long programs have to begin to listen.
@@ -53,7 +55,7 @@ const SLOWEST_MBIT_PER_S: [f64; 2] = [40.0, 5.0];
 
 impl Sitting {
     /// Makes content that does not compress.
-    pub(super) fn new(bytes: u64) -> Result<Self, Failure> {
+    pub(super) fn new(bytes: u64, ours: Vec<String>) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::Work(format!("the file to send: {error}"));
         let folder = Memory::new().map_err(failed)?;
         std::fs::create_dir(folder.path().join("tools")).map_err(failed)?;
@@ -70,7 +72,7 @@ impl Sitting {
             std::io::Write::write_all(&mut out, some).map_err(failed)?;
             left -= some.len() as u64;
         }
-        Ok(Self { folder, file, bytes, hash: hasher.finalize() })
+        Ok(Self { folder, file, bytes, hash: hasher.finalize(), ours })
     }
 
     /// Where programs are compiled.
@@ -86,8 +88,14 @@ impl Sitting {
             std::fs::create_dir_all(folder.join(host.to_string())).map_err(failed)?;
         }
         let tools = self.tools();
-        let place =
-            Place { network, tools: &tools, file: &self.file, bytes: self.bytes, folder: &folder };
+        let place = Place {
+            network,
+            tools: &tools,
+            file: &self.file,
+            bytes: self.bytes,
+            folder: &folder,
+            ours: &self.ours,
+        };
         let figures = self.run_in(&place, transport);
         std::fs::remove_dir_all(&folder).map_err(failed)?;
         figures

@@ -182,6 +182,8 @@ pub(super) struct Place<'a> {
     pub(super) bytes: u64,
     /// Where copies go: a folder for each receiver, by its number.
     pub(super) folder: &'a Path,
+    /// Scheme and settings of our senders.
+    pub(super) ours: &'a [String],
 }
 
 /// A program of a run, for the sender or a receiver.
@@ -285,6 +287,7 @@ impl Transport {
                     &receivers,
                     "--json",
                 ]);
+                words.extend_from_slice(place.ours);
                 words.extend(key(place, sealed));
                 words
             }

@@ -20,7 +20,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
             return Err(BadInput::Foreign);
         }
         let adopted = self.adopt(cx, datagram, packet)?;
-        if !adopted {
+        if !adopted || self.mismatch.is_some() {
             return Ok(());
         }
         match packet.body {
@@ -102,6 +102,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         if data.trail.after(data.sequence) {
             return Err(BadInput::Absurd);
         }
+        self.check_data(cx, packet)?;
         if self.window.is_none() {
             // A repair is for those who were here before.
             if repair {
@@ -208,6 +209,8 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         }
         session.spm_sequence = Some(spm.sequence);
         session.heard = cx.now;
+        self.check_spm(cx, packet)?;
+        let Some(session) = &mut self.session else { return Ok(()) };
         let path = spm.path.node().filter(|path| path.0 != 0);
         // Without an element on the way it is the source that speaks. Who was heard first may have
         // been somebody else who repeats what the source has said.

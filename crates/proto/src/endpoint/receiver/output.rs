@@ -15,7 +15,13 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         match self.phase {
             Phase::Waiting => return None,
             Phase::Joined | Phase::Finished => {}
-            Phase::Ended => return self.write_leave(cx, &session, buf),
+            Phase::Ended => {
+                let refusal = self.write_refusal(buf);
+                return refusal.or_else(|| self.write_leave(cx, &session, buf));
+            }
+        }
+        if self.mismatch.is_some() {
+            return None;
         }
         if core::mem::take(&mut self.requests_due.to_group) {
             self.write(&session, &Body::Spmr, buf).finish();

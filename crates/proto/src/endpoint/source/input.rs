@@ -2,15 +2,16 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, Event, Time};
+use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Time};
 
 use super::repair::Confirmation;
-use super::{PgmSource, Phase};
+use super::{PgmSource, Phase, STRANGERS_MAX};
 use crate::content::Packets;
 use crate::control::{AckVector, Carrier, SenderControl, Wire};
 use crate::endpoint::Reliability;
+use crate::speech::{Announced, SchemeMismatch};
 use crate::wire::pgm::{Body, Nak, OptionType, Packet};
-use crate::{Datagram, Destination, RepairTimers};
+use crate::{AppEvent, Datagram, Destination, RepairTimers};
 
 impl<C: SenderControl, P: Packets> PgmSource<C, P> {
     pub(super) fn take_packet(
@@ -26,11 +27,14 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
             Body::Nak(nak) => self.take_nak(cx, datagram, packet, nak, true),
             Body::Nnak(nak) => self.take_nak(cx, datagram, packet, nak, false),
             Body::Ack(ack) => self.take_ack(cx, datagram, packet, ack.vector),
-            Body::Spmr => {
-                self.control.on_heard(cx);
-                self.spm.on_request(cx.now);
-                Ok(())
-            }
+            Body::Spmr => match packet.options.find(OptionType::SCHEME) {
+                Some(option) => self.take_stranger(datagram.from, option.value),
+                None => {
+                    self.control.on_heard(cx);
+                    self.spm.on_request(cx.now);
+                    Ok(())
+                }
+            },
             // Our own packets, looped back, and confirmations by network elements; polls are not
             // sent by this source, so nobody can answer one.
             Body::Spm(_)
@@ -40,6 +44,22 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
             | Body::Poll(_)
             | Body::Polr(_) => Ok(()),
         }
+    }
+
+    /// A receiver says that it speaks another scheme, and takes nothing. It says so several times.
+    fn take_stranger(&mut self, from: NodeId, value: &[u8]) -> Result<(), BadInput> {
+        let other = Announced::decode(value).ok_or(BadInput::Malformed)?;
+        if self.strangers.contains(&from) {
+            return Err(BadInput::Duplicate);
+        }
+        if self.strangers.len() >= STRANGERS_MAX {
+            return Err(BadInput::TableFull);
+        }
+        self.strangers.push(from);
+        let sender = self.announced.as_ref().map(|(scheme, _)| scheme.clone()).unwrap_or_default();
+        let mismatch = SchemeMismatch { sender, receiver: other.scheme };
+        self.events.push_back(AppEvent::OtherScheme { node: from, mismatch });
+        Err(BadInput::OtherScheme)
     }
 
     /// A NAK, or with `asks` false one that only reports.

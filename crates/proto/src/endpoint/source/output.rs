@@ -187,6 +187,9 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
             encoder.option(&PgmOption::Fin);
         }
         self.packets.announce(&mut encoder);
+        if let Some((_, value)) = &self.announced {
+            encoder.raw_option(OptionType::SCHEME, 0, value);
+        }
         fill(&mut encoder);
         encoder.finish();
     }

@@ -392,6 +392,65 @@ fn data_passes_by_and_touches_no_state() {
 }
 
 #[test]
+fn what_other_schemes_put_on_packets_passes_as_it_is_under_every_policy() {
+    // Numbers that neither RFC 3208 nor the element's own scheme has.
+    const UNKNOWN: [u8; 3] = [0x16, 0x24, 0x7e];
+    let with_unknown = |header: Header, body: Body| {
+        let mut bytes = Vec::new();
+        let mut encoder = Encoder::new(&mut bytes, &header, &body);
+        for kind in UNKNOWN {
+            encoder.raw_option(kind, 0, &[kind, 1, 2, 3, 4]);
+        }
+        encoder.finish();
+        bytes
+    };
+    let has_all = |bytes: &[u8]| {
+        let packet = Packet::decode(bytes, 0).expect("it is a packet");
+        UNKNOWN.iter().all(|&kind| {
+            packet.options.find(kind).is_some_and(|option| option.value == [kind, 1, 2, 3, 4])
+        })
+    };
+    let (up, down) = (Header::upstream(TSI, DATA_PORT), Header::downstream(TSI, DATA_PORT));
+    for suppression in [
+        Suppression::None,
+        Suppression::Rfc3208,
+        Suppression::Loss,
+        Suppression::Throughput,
+        Suppression::Random { pass: 0.0 },
+    ] {
+        let mut bench = Bench::new(ElementConfig { suppression, ..fixed() });
+        let nak = with_unknown(up, Body::Nak(nak_body(5)));
+        let to_me = Destination::Node(ME);
+        assert_eq!(bench.packet(1, RECEIVER, to_me, &nak, 0), Verdict::Consume);
+        let passed: Vec<_> = bench.out.iter().filter(|sent| sent.bytes == nak).collect();
+        assert_eq!(passed.len(), 1, "{suppression:?}: the first goes on, byte for byte");
+        assert_eq!(bench.sent(), [confirm(1, &[5]), ask(&[5])]);
+        // It reports nothing that a policy could weigh, and is one NAK of many.
+        bench.packet(2, RECEIVER, to_me, &nak, 0);
+        let want = if suppression == Suppression::None { 2 } else { 1 };
+        assert_eq!(bench.sent().len(), want, "{suppression:?}");
+
+        let null = with_unknown(up, Body::Nnak(nak_body(5)));
+        bench.packet(1, RECEIVER, to_me, &null, 0);
+        assert!(bench.out.iter().all(|sent| sent.bytes == null) && bench.sent().len() == 1);
+
+        let (trail, lead) = (Seq::new(0), Seq::new(99));
+        let spm = Spm { sequence: Seq::new(1), trail, lead, path: SOURCE.into() };
+        let spm = with_unknown(down, Body::Spm(spm));
+        assert_eq!(bench.source_sends(0, spm, 0), Verdict::Consume);
+        assert!(bench.out.iter().all(|sent| has_all(&sent.bytes)) && bench.sent().len() == 3);
+
+        let data = Data { sequence: Seq::new(5), trail: Seq::new(0) };
+        let verdict = bench.source_sends(0, with_unknown(down, Body::Odata(data)), 0);
+        assert_eq!((verdict, bench.sent().len()), (Verdict::Forward, 0), "a router's work");
+        bench.source_sends(0, with_unknown(down, Body::Rdata(data)), 0);
+        let repairs = core::mem::take(&mut bench.out);
+        assert!(repairs.len() == 2 && repairs.iter().all(|sent| has_all(&sent.bytes)));
+        assert_eq!(bench.count(|event| matches!(event, Event::BadInput { .. })), 0);
+    }
+}
+
+#[test]
 fn null_naks_pass_without_state() {
     let mut bench = Bench::new(fixed());
     let header = Header::upstream(TSI, DATA_PORT);

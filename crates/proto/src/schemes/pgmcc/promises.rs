@@ -1,10 +1,8 @@
 //! What pgmcc promises to the network.
 
 use super::PgmccConfig;
-use crate::endpoint::ReceiverConfig;
 use crate::options::Options;
 use crate::promises::{Floor, Load, Promises};
-use crate::wire::pgm::Nla;
 
 /// What pgmcc over PGM promises to the network.
 pub const PROMISES: Promises = Promises { floor, reports_max };
@@ -18,12 +16,8 @@ fn floor(options: &Options) -> Option<Floor> {
     Some(Floor { after: every * 4, every })
 }
 
-/// The acker acknowledges each packet once. Every receiver may answer the first call for an
-/// election and ask the source and its neighbours for an SPM. Each loss is asked for when it is
-/// found, and again each time that a confirmation or a repair has not come in time.
+/// The acker acknowledges each packet once, and every receiver may answer the first call for an
+/// election.
 fn reports_max(options: &Options, load: &Load) -> u64 {
-    let receiver = ReceiverConfig::from_options(Nla::NULL, options);
-    let again = receiver.nak_repeat.min(receiver.nak_repair).as_nanos().max(1);
-    let repeated = load.missing.as_nanos() / again;
-    load.data_packets + load.losses + repeated + 3 * load.receivers
+    load.data_packets + load.receivers + load.naks_max(options)
 }

@@ -42,6 +42,7 @@ pub struct PgmccReport {
 
 impl Wire for PgmccAnnounce {
     const OPTION: u8 = 0x12;
+    const BYTES_MAX: usize = VALUE_LEN;
 
     fn encode(&self, out: &mut Vec<u8>) {
         put(out, self.sent_ms, 0, self.acker);
@@ -55,6 +56,7 @@ impl Wire for PgmccAnnounce {
 
 impl Wire for PgmccReport {
     const OPTION: u8 = 0x13;
+    const BYTES_MAX: usize = VALUE_LEN;
 
     fn encode(&self, out: &mut Vec<u8>) {
         put(out, self.echo_ms, self.loss, self.receiver);

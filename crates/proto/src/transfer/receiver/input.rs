@@ -8,7 +8,6 @@ use super::blocks::Taken;
 use super::member::News;
 use super::{Object, ObjectReceiver, Phase};
 use crate::control::ReceiverFeedback;
-use crate::endpoint::PgmReceiver;
 use crate::transfer::Part;
 use crate::transfer::layout::{BLOCK_SYMBOLS, Layout, block_of, part_of};
 use crate::transfer::wire::{Answer, Entry, Notice, SymbolName};
@@ -30,6 +29,7 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
             Body::Odata(data) => {
                 let newest = self.pgm.highest().is_none_or(|highest| data.sequence.after(highest));
                 self.pgm.handle_packet(cx, datagram, packet);
+                self.watch_scheme(cx);
                 // Who comes late behind a slow link may wait long for an SPM. What it reports counts
                 // once the source knows of it, whether it knows what is sent or not.
                 if self.object.is_none() && self.phase == Phase::Listening {
@@ -62,6 +62,7 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
             Some(option) => Notice::decode(option.value).ok_or(BadInput::Malformed)?,
             None => {
                 self.pgm.handle_packet(cx, datagram, packet);
+                self.watch_scheme(cx);
                 return Ok(());
             }
         };
@@ -73,6 +74,7 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
             self.listen_anew(cx);
         }
         self.pgm.handle_packet(cx, datagram, packet);
+        self.watch_scheme(cx);
         let outcome = match self.object {
             None => self.take_first_notice(cx, notice, spm.sequence),
             Some(object) if again || spm.sequence.after(object.spm) => {
@@ -107,8 +109,10 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
 
     /// Forgets the numbers of packets.
     fn listen_anew(&mut self, cx: &mut Cx<'_>) {
-        self.pgm = PgmReceiver::listening(self.config.clone(), (self.make)());
-        self.pgm.handle_timeout(cx);
+        if let Some(anew) = self.pgm.anew() {
+            self.pgm = anew;
+            self.pgm.handle_timeout(cx);
+        }
         self.seen = (0, 0);
     }
 

@@ -1,10 +1,31 @@
 //! Objects get to everybody where nothing goes wrong.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use super::world::*;
 use crate::AppEvent;
+use crate::registry::SCHEMES;
 use crate::transfer::Stage;
+
+#[test]
+fn an_object_gets_to_four_over_every_scheme_whatever_the_network_does() {
+    for scheme in SCHEMES {
+        let choices = Choices { scheme, wait_for: 4, ..Choices::default() };
+        let mut world = World::new(200_000, 4, &choices, 3).with_network(|_, rng| {
+            let late = ms(rng.below(5));
+            let delays =
+                if rng.chance(0.02) { vec![DELAY, DELAY + late] } else { vec![DELAY + late] };
+            if rng.chance(0.05) { Fate::drop() } else { Fate { delays, damage: rng.chance(0.01) } }
+        });
+        world.run_until(s(600));
+        world.assert_all_complete();
+        assert!(world.source.said(&AppEvent::Completed), "{}", scheme.name);
+        for host in &world.receivers {
+            assert_eq!(host.machine.next_timeout(), None, "{}", scheme.name);
+        }
+    }
+}
 
 #[test]
 fn an_object_gets_to_one_and_to_ten() {

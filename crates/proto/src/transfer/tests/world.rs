@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Purpose, Rng, Time, Trace};
 
 use crate::options::Options;
-use crate::registry;
+use crate::registry::{self, SchemeEntry};
 use crate::transfer::{
     Announcement, Fec, Part, SlowPolicy, Store, StoreError, StoreProgress, Supply, SupplyError,
     Transfer, TransferReceiverSetup, TransferSource, TransferSourceSetup, Verdict,
@@ -331,6 +331,7 @@ struct Flying {
 pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) object: Object,
+    scheme: &'static SchemeEntry,
     pub(crate) source: Host<dyn TransferSource>,
     pub(crate) receivers: Vec<Host<dyn Transfer>>,
     pub(crate) disks: Vec<Arc<Mutex<Disk>>>,
@@ -354,6 +355,8 @@ pub(crate) struct Choices {
     pub(crate) give_up: Duration,
     pub(crate) slow: SlowPolicy,
     pub(crate) options: Options,
+    /// What all speak.
+    pub(crate) scheme: &'static SchemeEntry,
 }
 
 impl Default for Choices {
@@ -364,6 +367,7 @@ impl Default for Choices {
             give_up: Duration::from_secs(20),
             slow: SlowPolicy::Wait,
             options: Options::default(),
+            scheme: registry::scheme(registry::DEFAULT_SCHEME).unwrap(),
         }
     }
 }
@@ -379,6 +383,7 @@ impl World {
         let mut world = Self {
             now: Time::ZERO,
             object,
+            scheme: choices.scheme,
             source,
             receivers: Vec::new(),
             disks: Vec::new(),
@@ -402,7 +407,8 @@ impl World {
         let which = self.receivers.len();
         let disk = Arc::new(Mutex::new(disk));
         let node = NodeId(FIRST_RECEIVER + which as u32);
-        let machine = receiver(node, u64::from(node.0) << 20, disk.clone(), start);
+        let id = u64::from(node.0) << 20;
+        let machine = receiver(self.scheme, node, id, disk.clone(), start);
         self.receivers.push(Host::new(node, machine, self.seed));
         self.disks.push(disk);
         which
@@ -431,7 +437,7 @@ impl World {
         }
         self.starts += 1;
         let id = u64::from(node.0) << 20 | self.starts;
-        let machine = receiver(node, id, self.disks[i].clone(), self.now);
+        let machine = receiver(self.scheme, node, id, self.disks[i].clone(), self.now);
         self.receivers[i] = Host::new(node, machine, self.seed + self.starts);
     }
 
@@ -621,8 +627,7 @@ impl World {
 }
 
 pub(crate) fn source(object: &Object, choices: &Choices, start: Time) -> Box<dyn TransferSource> {
-    let entry = registry::scheme("pgmcc").unwrap();
-    (entry.transfer_source)(TransferSourceSetup {
+    (choices.scheme.transfer_source)(TransferSourceSetup {
         node: SOURCE,
         group: GROUP,
         tsi: TSI,
@@ -639,13 +644,13 @@ pub(crate) fn source(object: &Object, choices: &Choices, start: Time) -> Box<dyn
 }
 
 pub(crate) fn receiver(
+    scheme: &SchemeEntry,
     node: NodeId,
     id: u64,
     disk: Arc<Mutex<Disk>>,
     start: Time,
 ) -> Box<dyn Transfer> {
-    let entry = registry::scheme("pgmcc").unwrap();
-    (entry.transfer_receiver)(TransferReceiverSetup {
+    (scheme.transfer_receiver)(TransferReceiverSetup {
         node,
         group: GROUP,
         tsi: TSI,

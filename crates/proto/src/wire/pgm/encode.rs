@@ -69,7 +69,9 @@ impl<'a> Encoder<'a> {
     /// Adds the option of a scheme.
     pub fn scheme_option<W: Wire>(&mut self, value: &W) -> &mut Self {
         self.write_option(true, |out| {
+            let start = out.len();
             value.encode(out);
+            assert!(out.len() - start <= W::BYTES_MAX, "senders leave no more room for it");
             (W::OPTION, 0)
         })
     }

@@ -1,0 +1,310 @@
+//! `faircast bench matrix`: all registered schemes in the same cases, judged by the same figures.
+
+mod cases;
+mod cell;
+mod document;
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use faircast_proto::registry;
+use faircast_report::{Matrix, MatrixCase, MatrixCell, matrix_page};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rayon::prelude::*;
+
+use self::cases::{Case, MatrixFile};
+use self::cell::Cell;
+use super::runner::{Files, Plan, Scheme};
+use super::suite::{Bundled, Experiment, SuiteFile};
+use crate::args::{BenchArgs, On};
+use crate::error::{Failure, print};
+use crate::run::write;
+
+macro_rules! bundled_file {
+    ($name:literal) => {
+        ($name, include_str!(concat!("../../../../../scenarios/matrix/", $name)))
+    };
+}
+
+/// The matrix's own file, and the scenarios of its cases, which other suites may have too.
+static FILES: Bundled = Bundled {
+    folder: "scenarios/matrix",
+    suite: include_str!("../../../../../scenarios/matrix/matrix.toml"),
+    files: &[
+        bundled_file!("changing-bandwidth.toml"),
+        bundled_file!("lossy-star.toml"),
+        bundled_file!("round-trips.toml"),
+        bundled_file!("tree.toml"),
+        bundled_file!("../fairness/set1-one-bottleneck.toml"),
+        bundled_file!("../fairness/set2-independent-loss.toml"),
+        bundled_file!("../fairness/set2-two-bottlenecks.toml"),
+        bundled_file!("../fairness/set3-set4-far-receiver.toml"),
+    ],
+};
+
+/// A matrix that was asked for, with what to run of it.
+pub(crate) struct Loaded {
+    file: MatrixFile,
+    files: Files,
+    schemes: Vec<Scheme>,
+    quick: bool,
+}
+
+impl Loaded {
+    /// The matrix that comes with the program, or the one that `--cases` names.
+    ///
+    /// # Errors
+    /// A mistake in its file, a scheme that is not registered, a case that is not there.
+    pub(crate) fn new(args: &BenchArgs) -> Result<Self, Failure> {
+        let (mut file, files) = match &args.cases {
+            None => {
+                let file = MatrixFile::parse("scenarios/matrix/matrix.toml", FILES.suite);
+                (file, Files::Bundled(&FILES))
+            }
+            Some(path) => {
+                let name = path.display().to_string();
+                let text = std::fs::read_to_string(path)
+                    .map_err(|error| Failure::Usage(format!("{name}: cannot be read: {error}")))?;
+                let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+                (MatrixFile::parse(&name, &text), Files::Folder(folder))
+            }
+        };
+        if let Ok(file) = &mut file {
+            choose_cases(file, args)?;
+        }
+        let file = file.map_err(Failure::Usage)?;
+        Ok(Self { file, files, schemes: schemes(args)?, quick: args.quick })
+    }
+
+    /// What `--list` shows.
+    pub(crate) fn list(&self) -> Result<(), Failure> {
+        let mut text = format!("{}: {}\n", self.file.name, self.file.title);
+        let mut group = "";
+        for case in &self.file.cases {
+            if case.group != group {
+                group = &case.group;
+                text.push_str(&format!("  {group}\n"));
+            }
+            text.push_str(&format!("  {:<34} {}\n", case.id, case.question));
+        }
+        print(&text)
+    }
+
+    /// Runs everything, prints the tables, and writes pages and documents where asked to.
+    pub(crate) fn run(&self, args: &BenchArgs) -> Result<(), Failure> {
+        let runs = args.out.as_ref().map(|out| out.join("runs"));
+        if let Some(runs) = &runs {
+            Failure::make_folder(runs)?;
+        }
+        let matrix = self.measure(args.seeds, runs)?;
+        let json = matrix.to_json() + "\n";
+        if let Some(out) = &args.out {
+            write(&out.join(format!("{}.json", matrix.name)), json.as_bytes())?;
+            let page = matrix_page(&matrix);
+            write(&out.join(format!("{}.html", matrix.name)), page.as_bytes())?;
+        }
+        if let Some(path) = &args.docs {
+            write(path, document::document(&matrix).as_bytes())?;
+        }
+        print(&if args.json { json } else { matrix.table() })?;
+        match &args.out {
+            Some(out) if !args.json => {
+                let page = out.join(format!("{}.html", matrix.name));
+                print(&format!("report: {}\n", page.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn measure(&self, seeds: Option<u32>, runs: Option<PathBuf>) -> Result<Matrix, Failure> {
+        // What the runner needs of a suite besides its experiments.
+        let suite = SuiteFile {
+            name: self.file.name.clone(),
+            title: self.file.title.clone(),
+            seeds: self.file.seeds,
+            session: None,
+            against_sim: false,
+            experiments: Vec::new(),
+        };
+        let plans: Vec<Plan<'_>> =
+            self.schemes.iter().map(|scheme| self.plan(&suite, scheme)).collect();
+        let experiments: Vec<Work<'_>> = self.file.cases.iter().map(|c| self.work(c)).collect();
+        let seeds = |case: &Case| match (seeds, self.quick) {
+            (Some(seeds), _) => seeds,
+            (None, true) => 1,
+            (None, false) => case.seeds.unwrap_or(self.file.seeds),
+        };
+        let mut jobs = Vec::new();
+        for (place, work) in experiments.iter().enumerate() {
+            for (scheme, plan) in plans.iter().enumerate() {
+                let weight = self.check(plan, work)?;
+                let job = |seed| Job { scheme, case: place, seed, weight };
+                jobs.extend((1..=u64::from(seeds(work.case))).map(job));
+            }
+        }
+        // The longest first, so that none of them is left over when all others are done.
+        jobs.sort_by_key(|job| std::cmp::Reverse(job.weight));
+        let cells: Vec<Vec<Mutex<Cell>>> = experiments
+            .iter()
+            .map(|work| {
+                let cell = |scheme: &Scheme| {
+                    let page = format!("{}-{}", work.case.id, scheme.name);
+                    Mutex::new(Cell::new(page, runs.clone()))
+                };
+                self.schemes.iter().map(cell).collect()
+            })
+            .collect();
+        let bar = progress(&self.file.name, &jobs);
+        let (done, total) = (AtomicUsize::new(0), jobs.len());
+        let ended: Result<(), Failure> = jobs.into_par_iter().with_max_len(1).try_for_each(|job| {
+            let (plan, work) = (&plans[job.scheme], &experiments[job.case]);
+            let measured = cell::measure(plan, &self.file, work, job.seed, runs.is_some())?;
+            let cell = &cells[job.case][job.scheme];
+            cell.lock().expect("nobody panics with it").take(job.seed, measured)?;
+            bar.set_message(format!("{} of {total}", 1 + done.fetch_add(1, Ordering::Relaxed)));
+            bar.inc(job.weight);
+            Ok(())
+        });
+        bar.finish_and_clear();
+        ended?;
+        let cases = experiments.iter().zip(cells).map(|(work, cells)| {
+            let cells = self.schemes.iter().zip(cells).map(|(scheme, cell)| MatrixCell {
+                scheme: scheme.name.clone(),
+                figures: cell.into_inner().expect("nobody panics with it").figures(),
+            });
+            MatrixCase {
+                id: work.case.id.clone(),
+                group: work.case.group.clone(),
+                question: work.case.question.clone(),
+                scenario: work.case.scenario.clone(),
+                set: work.experiment.set.clone(),
+                seeds: seeds(work.case),
+                note: work.case.note.clone(),
+                cells: cells.collect(),
+            }
+        });
+        Ok(Matrix {
+            name: self.file.name.clone(),
+            title: self.file.title.clone(),
+            faircast: env!("CARGO_PKG_VERSION").to_string(),
+            quick: self.quick,
+            schemes: self.schemes.iter().map(|scheme| scheme.name.clone()).collect(),
+            cases: cases.collect(),
+        })
+    }
+
+    fn plan<'a>(&'a self, suite: &'a SuiteFile, scheme: &'a Scheme) -> Plan<'a> {
+        Plan {
+            suite,
+            files: &self.files,
+            seeds: None,
+            scheme: Some(scheme),
+            only: None,
+            plots: false,
+            on: On::Sim,
+        }
+    }
+
+    fn work<'a>(&self, case: &'a Case) -> Work<'a> {
+        Work {
+            case,
+            experiment: case.experiment(&self.file, self.quick),
+            alone: case.alone(&self.file, self.quick),
+        }
+    }
+
+    /// Finds mistakes in a case before the first minute is spent. Returns how long it will take,
+    /// in a unit of its own.
+    fn check(&self, plan: &Plan<'_>, work: &Work<'_>) -> Result<u64, Failure> {
+        let mut weight = 0;
+        for experiment in std::iter::once(&work.experiment).chain(&work.alone) {
+            let scenario = plan.scenario(experiment, 1)?;
+            plan.check(experiment, &scenario)?;
+            work.case
+                .check(&self.file, &scenario)
+                .map_err(|problem| Failure::Usage(format!("{}: {problem}", self.file.name)))?;
+            // Packets come over the links to every receiver.
+            let ends: usize = scenario.flows.iter().map(|flow| 10 + flow.to.len()).sum();
+            weight += 1 + (scenario.duration.as_secs_f64() * ends as f64) as u64;
+        }
+        Ok(weight)
+    }
+}
+
+/// A case with the experiments that it takes.
+struct Work<'a> {
+    case: &'a Case,
+    experiment: Experiment,
+    alone: Option<Experiment>,
+}
+
+/// One run, and the one of its slowest receiver alone.
+struct Job {
+    scheme: usize,
+    case: usize,
+    seed: u64,
+    weight: u64,
+}
+
+/// Leaves the cases that `--only` and `--quick` choose.
+fn choose_cases(file: &mut MatrixFile, args: &BenchArgs) -> Result<(), Failure> {
+    if args.quick {
+        file.cases.retain(|case| case.quick.is_some());
+    }
+    if let Some(only) = &args.only {
+        for part in only.split(',') {
+            if !file.cases.iter().any(|case| case.id.contains(part)) {
+                let ids: Vec<&str> = file.cases.iter().map(|case| &*case.id).collect();
+                return Err(Failure::Usage(format!(
+                    "--only {part}: no case has that in its id; there are {}",
+                    ids.join(", ")
+                )));
+            }
+        }
+        file.cases.retain(|case| only.split(',').any(|part| case.id.contains(part)));
+    }
+    match file.cases.is_empty() {
+        true => Err(Failure::Usage("--quick: no case has quick = [...]".into())),
+        false => Ok(()),
+    }
+}
+
+/// All registered schemes, or those that `--scheme` names.
+fn schemes(args: &BenchArgs) -> Result<Vec<Scheme>, Failure> {
+    let known = || registry::SCHEMES.iter().map(|entry| entry.name);
+    let Some(given) = &args.scheme else {
+        return Ok(known().map(|name| Scheme { name: name.into(), options: Vec::new() }).collect());
+    };
+    let names: Vec<&str> = given.split(',').collect();
+    if names.len() > 1 && !args.options.is_empty() {
+        return Err(Failure::Usage(format!(
+            "--option {}: which of {given}? give one scheme",
+            args.options[0]
+        )));
+    }
+    for (place, name) in names.iter().enumerate() {
+        if !known().any(|known| known == *name) {
+            let known: Vec<&str> = known().collect();
+            return Err(Failure::Usage(format!(
+                "--scheme {name}: there is no such scheme; there are {}",
+                known.join(", ")
+            )));
+        }
+        if names[..place].contains(name) {
+            return Err(Failure::Usage(format!("--scheme {given}: {name} is there twice")));
+        }
+    }
+    let scheme = |name: &str| Scheme { name: name.into(), options: args.options.clone() };
+    Ok(names.into_iter().map(scheme).collect())
+}
+
+/// Runs differ by a factor of a thousand: the bar counts work, not runs.
+fn progress(name: &str, jobs: &[Job]) -> ProgressBar {
+    let total = jobs.iter().map(|job| job.weight).sum();
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(2));
+    let style = format!("{name} {{bar:40}} {{msg}} runs  {{elapsed}} gone, {{eta}} left");
+    bar.set_style(ProgressStyle::with_template(&style).expect("the template is valid"));
+    bar.set_message(format!("0 of {}", jobs.len()));
+    bar
+}

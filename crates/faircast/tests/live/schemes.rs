@@ -1,0 +1,183 @@
+//! Who speaks what: receivers follow the sender, and those that cannot or may not say so.
+
+use std::net::UdpSocket;
+
+use faircast::{
+    ByteReceiver, ByteSender, Error, MemberState, MessageReceiver, ReceiveOutcome, Received,
+    Receiver, SCHEMES, SchemeMismatch, Sender,
+};
+use faircast_base::Seq;
+use faircast_proto::speech::Announced;
+use faircast_proto::wire::pgm::{
+    Body, Encoder, Gsi, Header, Nla, OptionType, Packet, PacketType, Spm, Tsi,
+};
+use tempfile::tempdir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::*;
+
+/// All pairs of a sender's scheme and another one.
+fn pairs() -> Vec<(&'static str, &'static str)> {
+    let all = SCHEMES.iter().flat_map(|a| SCHEMES.iter().map(move |b| (a.name, b.name)));
+    let pairs: Vec<_> = all.filter(|(a, b)| a != b).collect();
+    assert_eq!(pairs.len(), SCHEMES.len() * (SCHEMES.len() - 1));
+    pairs
+}
+
+async fn ended(receiver: &mut Receiver) -> Received {
+    soon(receiver.next()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_receiver_without_a_scheme_follows_and_one_with_the_right_one_agrees() {
+    for (scheme, number) in SCHEMES.iter().zip(0..) {
+        let (from, group) = (tempdir().unwrap(), group(40 + number));
+        let file = put(from.path(), "file", &noise(700_000, 40));
+        let folders = [tempdir().unwrap(), tempdir().unwrap()];
+        let start = |i: usize| Receiver::builder(at(&group), folders[i].path()).once(true);
+        let mut receivers =
+            [start(0).receive().unwrap(), start(1).scheme(scheme.name).receive().unwrap()];
+        let builder = Sender::builder(to(&group)).scheme(scheme.name).wait_for(2);
+        let last = soon(builder.send(&[&file]).unwrap().finish()).await.unwrap();
+        assert!(last.succeeded(), "{}: {last:?}", scheme.name);
+        for receiver in &mut receivers {
+            let received = ended(receiver).await;
+            let complete = matches!(received.outcome, ReceiveOutcome::Complete { .. });
+            assert!(complete, "{}: {:?}", scheme.name, received.outcome);
+            assert_eq!(received.last.scheme, scheme.name);
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_insists_on_another_scheme_gets_no_file_and_holds_up_nobody() {
+    for (speaks, other) in pairs() {
+        let (from, group) = (tempdir().unwrap(), group(50));
+        let file = put(from.path(), "file", &noise(300_000, 50));
+        let folders = [tempdir().unwrap(), tempdir().unwrap()];
+        let start = |i: usize| Receiver::builder(at(&group), folders[i].path()).once(true);
+        let mut one = start(0).name("one").receive().unwrap();
+        let mut two = start(1).name("two").scheme(other).receive().unwrap();
+        let builder = Sender::builder(to(&group)).scheme(speaks).wait_for(2);
+        let last = soon(builder.send(&[&file]).unwrap().finish()).await.unwrap();
+        assert!(!last.succeeded() && last.done() == 1, "{speaks} {other}: {last:?}");
+        let failed = last.members.iter().find(|member| member.name == "two").unwrap();
+        assert_eq!(failed.state, MemberState::Failed);
+        assert!(failed.reason.contains(speaks) && failed.reason.contains(other), "{failed:?}");
+        assert!(matches!(ended(&mut one).await.outcome, ReceiveOutcome::Complete { .. }));
+        let want = SchemeMismatch { sender: speaks.into(), receiver: other.into() };
+        assert_eq!(ended(&mut two).await.outcome, ReceiveOutcome::OtherScheme(want));
+        assert!(!folders[1].path().join("file").exists());
+    }
+}
+
+#[tokio::test]
+async fn streams_say_so_at_both_ends_too() {
+    for (speaks, other) in pairs() {
+        let group = group(51);
+        let mut one = ByteReceiver::builder(at(&group)).start().unwrap();
+        let mut two = MessageReceiver::builder(at(&group)).scheme(other).start().unwrap();
+        let mut sender = ByteSender::builder(to(&group)).scheme(speaks).start().unwrap();
+        let bytes = noise(100_000, 51);
+        sender.write_all(&bytes).await.unwrap();
+        let want = SchemeMismatch { sender: speaks.into(), receiver: other.into() };
+        match soon(two.next()).await {
+            Some(Err(Error::OtherScheme(mismatch))) => assert_eq!(mismatch, want),
+            other => panic!("{other:?}"),
+        }
+        assert!(soon(two.next()).await.is_none(), "nothing follows");
+        assert_eq!(two.status().borrow().scheme_mismatch.as_ref(), Some(&want));
+        let mut status = sender.status();
+        let told = soon(status.wait_for(|status| status.strangers > 0)).await.unwrap().clone();
+        assert_eq!((told.strangers, told.scheme_mismatch), (1, Some(want)));
+        sender.shutdown().await.unwrap();
+        let mut got = Vec::new();
+        soon(one.read_to_end(&mut got)).await.unwrap();
+        assert!(got == bytes, "who follows has it all");
+    }
+}
+
+/// A sender of a scheme that nobody knows: its SPMs, and what it hears.
+struct Stranger {
+    socket: UdpSocket,
+    group: std::net::SocketAddr,
+    sent: u32,
+}
+
+impl Stranger {
+    fn new(group: &Multicast) -> Self {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        socket2::SockRef::from(&socket).set_multicast_if_v4(&Ipv4Addr::LOCALHOST).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        Self { socket, group: group.group, sent: 0 }
+    }
+
+    fn speak(&mut self) {
+        let spm = Spm {
+            sequence: Seq::new(self.sent),
+            trail: Seq::new(0),
+            lead: Seq::new(0) - 1,
+            path: Nla::V4([127, 0, 0, 1]),
+        };
+        self.sent += 1;
+        let tsi = Tsi { gsi: Gsi([9; 6]), port: 0x8001 };
+        let announced = Announced { scheme: "unheard-of".into(), settings: Vec::new() };
+        let mut packet = Vec::new();
+        let header = Header::downstream(tsi, self.group.port());
+        let mut encoder = Encoder::new(&mut packet, &header, &Body::Spm(spm));
+        encoder.raw_option(OptionType::SCHEME, 0, &announced.encode().unwrap());
+        encoder.finish();
+        self.socket.send_to(&packet, self.group).unwrap();
+    }
+
+    /// The value of this option of the first SPM request that has one.
+    fn hear(&mut self, option: u8) -> Vec<u8> {
+        let mut buffer = [0; 2000];
+        for _ in 0..100 {
+            self.speak();
+            while let Ok((len, _)) = self.socket.recv_from(&mut buffer) {
+                let packet = Packet::decode(&buffer[..len], 0).unwrap();
+                assert_eq!(packet.kind(), PacketType::Spmr);
+                if let Some(option) = packet.options.find(option) {
+                    return option.value.to_vec();
+                }
+            }
+        }
+        panic!("nobody says it");
+    }
+}
+
+#[tokio::test]
+async fn a_sender_that_speaks_what_nobody_knows_is_told_so_and_so_is_the_application() {
+    let (group, folder) = (group(52), tempdir().unwrap());
+    let builder = Receiver::builder(at(&group), folder.path());
+    let mut receiver = builder.once(true).name("somebody").receive().unwrap();
+    let mut stranger = Stranger::new(&group);
+    let hears = tokio::task::spawn_blocking(move || {
+        let said = stranger.hear(OptionType::MEMBER);
+        (stranger, said)
+    });
+    let (mut stranger, said) = soon(hears).await.unwrap();
+    // docs/transfer.md: state 3 is failed, and wants an answer.
+    assert_eq!(said[1], 0x83);
+    let words = String::from_utf8_lossy(&said[28..]).into_owned();
+    assert!(words.contains("somebody"), "{words}");
+    assert!(words.contains("it does not know the scheme unheard-of"), "{words}");
+    match ended(&mut receiver).await.outcome {
+        ReceiveOutcome::OtherScheme(mismatch) => {
+            assert!(!mismatch.is_known());
+            let text = mismatch.to_string();
+            assert!(text.contains("the sender speaks unheard-of"), "{text}");
+            assert!(SCHEMES.iter().all(|entry| text.contains(entry.name)), "{text}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(soon(receiver.next()).await.is_none());
+
+    let mut stream = MessageReceiver::builder(at(&group)).start().unwrap();
+    let hears = tokio::task::spawn_blocking(move || stranger.hear(OptionType::SCHEME));
+    let said = soon(hears).await.unwrap();
+    let own = Announced::decode(&said).unwrap();
+    assert!(SCHEMES.iter().any(|entry| entry.name == own.scheme), "{own:?}");
+    assert!(matches!(soon(stream.next()).await, Some(Err(Error::OtherScheme(_)))));
+}

@@ -1,0 +1,115 @@
+//! What a receiver does where the source speaks another scheme.
+
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use faircast_base::{BadInput, Cx, Duration, Time};
+
+use super::{PgmReceiver, Phase};
+use crate::control::{ReceiverFeedback, Wire};
+use crate::speech::{Announced, SchemeMismatch, announced_on};
+use crate::wire::pgm::{OptionType, Packet};
+use crate::{AppEvent, Transmit};
+
+impl<F: ReceiverFeedback> PgmReceiver<F> {
+    /// What the source speaks, where that is something else.
+    pub(crate) fn mismatch(&self) -> Option<&SchemeMismatch> {
+        self.mismatch.as_ref()
+    }
+
+    /// The same receiver before it has heard anything, but for the settings of the scheme.
+    pub(crate) fn anew(&mut self) -> Option<Self> {
+        Some(Self::listening(self.config.clone(), self.speech.take()?))
+    }
+
+    /// Data that another scheme's announcement rides on is not for us.
+    pub(super) fn check_data(
+        &mut self,
+        cx: &mut Cx<'_>,
+        packet: &Packet<'_>,
+    ) -> Result<(), BadInput> {
+        let Some(speech) = &self.speech else { return Ok(()) };
+        if packet.options.has(F::Announce::OPTION) {
+            return Ok(());
+        }
+        match announced_on(packet).map(|scheme| speech.compare(scheme)) {
+            Some(Err(mismatch)) => self.refuse(cx, mismatch),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes what a new SPM says of the scheme, where it says anything.
+    pub(super) fn check_spm(
+        &mut self,
+        cx: &mut Cx<'_>,
+        packet: &Packet<'_>,
+    ) -> Result<(), BadInput> {
+        let Some(speech) = &mut self.speech else { return Ok(()) };
+        let Some(option) = packet.options.find(OptionType::SCHEME) else { return Ok(()) };
+        let announced = Announced::decode(option.value).ok_or(BadInput::Malformed)?;
+        match speech.hear(announced) {
+            Ok(None) => Ok(()),
+            Ok(Some(feedback)) => {
+                self.feedback = feedback;
+                Ok(())
+            }
+            Err(mismatch) => self.refuse(cx, mismatch),
+        }
+    }
+
+    /// Ends, and tells both sides. Who takes the payload from the packets tells them himself.
+    fn refuse(&mut self, cx: &mut Cx<'_>, mismatch: SchemeMismatch) -> Result<(), BadInput> {
+        self.stop_timers();
+        self.mismatch = Some(mismatch.clone());
+        if let Some(session) = self.session.filter(|_| !self.listens_only) {
+            self.phase = Phase::Ended;
+            self.refusal.begin(cx, self.config.spm_request_backoff);
+            self.events.push_back(AppEvent::OtherScheme { node: session.source, mismatch });
+        }
+        Err(BadInput::OtherScheme)
+    }
+
+    /// Tells the source what is spoken here.
+    pub(super) fn write_refusal(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let scheme = self.mismatch.as_ref()?.receiver.to_string();
+        if !core::mem::take(&mut self.refusal.due) {
+            return None;
+        }
+        let value = Announced { scheme, settings: Vec::new() }.encode()?;
+        self.write_request(buf, |encoder| {
+            encoder.raw_option(OptionType::SCHEME, 0, &value);
+        })
+    }
+}
+
+/// The word to the source that another scheme is spoken here. There is no answer to it, so it is
+/// said a few times.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Refusal {
+    said: u32,
+    next_at: Option<Time>,
+    due: bool,
+}
+
+impl Refusal {
+    /// Many may find it out at one moment: each waits for up to `spread`.
+    fn begin(&mut self, cx: &mut Cx<'_>, spread: Duration) {
+        self.next_at = Some(cx.now + cx.rng.up_to(spread));
+    }
+
+    pub(super) fn on_timeout(&mut self, cx: &Cx<'_>) {
+        if self.next_at.is_some_and(|at| at <= cx.now) {
+            self.due = true;
+            self.said += 1;
+            self.next_at = (self.said < REFUSALS).then_some(cx.now + REFUSAL_INTERVAL);
+        }
+    }
+
+    pub(super) const fn next_timeout(&self) -> Option<Time> {
+        self.next_at
+    }
+}
+
+/// How often it is said, and when again: at a loss of 10 % one in a thousand goes unheard.
+const REFUSALS: u32 = 3;
+const REFUSAL_INTERVAL: Duration = Duration::from_millis(300);

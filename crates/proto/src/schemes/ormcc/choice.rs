@@ -1,0 +1,108 @@
+//! Who is the slowest receiver: the averages of rates, and the three reasons to switch.
+
+use super::config::OrmccConfig;
+
+/// The averages (src: ormcc s2.2). Rates are bytes per second.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Averages {
+    /// Of all rates told, and their mean deviation, which the paper calls standard; `None` before
+    /// the first.
+    all: Option<(f64, f64)>,
+    /// Of those that the representative told; `None` while it has told none.
+    own: Option<f64>,
+}
+
+/// What a congestion indication means for who is the representative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It comes from the representative.
+    Own,
+    /// There is no representative, or one that has never told of congestion.
+    First,
+    /// The representative is no longer the slowest, and this one is.
+    Recovered,
+    /// This one is far slower than all others.
+    Slower,
+    /// The representative has been silent for the interval I.
+    Silent,
+    /// It changes nothing.
+    Other,
+}
+
+/// From whom an indication comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// Whether there is a representative.
+    pub(super) chosen: bool,
+    /// Whether it is the one who speaks.
+    pub(super) is_own: bool,
+    /// Whether it has been silent for the interval I.
+    pub(super) overdue: bool,
+}
+
+impl Averages {
+    /// Nothing has been told yet.
+    pub(super) fn new() -> Self {
+        Self { all: None, own: None }
+    }
+
+    /// The average of the representative's rates.
+    pub(super) fn own(&self) -> Option<f64> {
+        self.own
+    }
+
+    /// The representative is gone, or another.
+    pub(super) fn forget_own(&mut self) {
+        self.own = None;
+    }
+
+    /// Takes a rate into the averages and judges. Each line of the paper's algorithm is named.
+    pub(super) fn judge(
+        &mut self,
+        config: &OrmccConfig,
+        rate: f64,
+        standing: Standing,
+        draw: impl FnOnce() -> bool,
+    ) -> Verdict {
+        let (mean, deviation) = match self.all {
+            // Open in the paper: half of the first rate is what TCP's estimator begins with.
+            None => (rate, rate / 2.0),
+            // Lines 1 to 3.
+            Some((mean, deviation)) => {
+                let error = rate - mean;
+                let off = if error < 0.0 { -error } else { error };
+                (mean + config.alpha * error, deviation + config.alpha * (off - deviation))
+            }
+        };
+        let first = self.all.replace((mean, deviation)).is_none();
+        let deviation = deviation.max(config.sigma_floor * mean);
+        // Lines 4 to 7.
+        if standing.is_own {
+            self.own = Some(self.own.map_or(rate, |own| own + config.alpha * (rate - own)));
+            return Verdict::Own;
+        }
+        let verdict = match self.own.filter(|_| standing.chosen && !first) {
+            // Lines 8 to 12.
+            None => Verdict::First,
+            Some(own) => {
+                // Lines 13 to 17.
+                let recovered = own > mean + config.recovered_sigmas * deviation;
+                let limit = mean - config.slower_sigmas * deviation;
+                let slower = rate < limit || (config.slower_at_limit && rate <= limit);
+                if recovered && rate <= mean {
+                    Verdict::Recovered // Lines 22 to 27.
+                } else if slower && (rate < own || draw()) {
+                    Verdict::Slower // Lines 28 to 35.
+                } else if standing.overdue {
+                    Verdict::Silent // Lines 36 to 42.
+                } else {
+                    Verdict::Other
+                }
+            }
+        };
+        if verdict != Verdict::Other {
+            self.own = Some(rate);
+        }
+        verdict
+    }
+}

@@ -1,0 +1,58 @@
+//! ORMCC: rate-based congestion control by the output rate of the slowest receiver, the *congestion
+//! representative*.
+//!
+//! A receiver that finds a packet missing tells the rate at which packets come out of the network
+//! where it is, in a congestion indication. The sender follows those of the representative: it goes
+//! down to a share of the rate told, at most once in a round trip, and up by a packet per round
+//! trip in each. Averages of all rates told show when another receiver has become the slowest.
+//!
+//! Source: `ormcc` (Li and Kalyanaraman), and of a later version of the same work the rule of who may
+//! report (`ormcc-trac`). Constants, readings and limits: docs/schemes/ormcc.md.
+
+mod choice;
+mod config;
+mod gaps;
+mod options;
+mod output;
+mod promises;
+mod rate;
+mod receiver;
+mod sender;
+mod values;
+
+#[cfg(test)]
+mod tests;
+
+use faircast_base::NodeId;
+
+pub use config::{Feedback, OrmccConfig, Profile, RttSamples};
+pub use options::OPTIONS;
+pub use promises::PROMISES;
+pub use receiver::OrmccReceiver;
+pub use sender::OrmccSender;
+pub use values::{OrmccAnnounce, OrmccReport};
+
+use crate::options::{OptionSpec, Options};
+use crate::promises::Promises;
+use crate::registry::Scheme;
+
+/// ORMCC as a scheme that can be named.
+#[derive(Debug)]
+pub struct Ormcc;
+
+impl Scheme for Ormcc {
+    const NAME: &'static str = "ormcc";
+    const ABOUT: &'static str = "rate control by the output rate of the slowest receiver, over PGM";
+    const OPTIONS: &'static [OptionSpec] = OPTIONS;
+    const PROMISES: Promises = PROMISES;
+    type Control = OrmccSender;
+    type Feedback = OrmccReceiver;
+
+    fn control(options: &Options) -> OrmccSender {
+        OrmccSender::new(OrmccConfig::from_options(options))
+    }
+
+    fn feedback(options: &Options, node: NodeId) -> OrmccReceiver {
+        OrmccReceiver::new(OrmccConfig::from_options(options), node)
+    }
+}

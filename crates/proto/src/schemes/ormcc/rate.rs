@@ -1,0 +1,134 @@
+//! The sending rate: its growth, its cuts, and the interval I that follows from them.
+
+use faircast_base::Time;
+
+use super::config::OrmccConfig;
+use super::values::RATE_MAX;
+
+/// What doubling in a round trip takes in each instant of it: the logarithm of 2.
+const LN_2: f64 = core::f64::consts::LN_2;
+
+/// The rate and what is known of its past. Bytes per second, bytes, seconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rate {
+    now: f64,
+    /// After the last cut.
+    after_cut: f64,
+    /// The average throughput and its deviation; `None` before the first cut.
+    throughput: Option<(f64, f64)>,
+    /// The interval I in packets; infinite before the first cut.
+    interval: f64,
+    cut_at: Option<Time>,
+    /// Up to which rate it doubles; `None` where growth is linear.
+    doubling: Option<f64>,
+    least: f64,
+}
+
+impl Rate {
+    /// The initial rate for packets of `bytes`.
+    pub(super) fn new(config: &OrmccConfig, bytes: f64) -> Self {
+        let now = config.initial_packets * bytes / config.rtt0.as_secs_f64();
+        let least = bytes / config.floor_interval.as_secs_f64();
+        Self {
+            now: now.max(least),
+            after_cut: now,
+            throughput: None,
+            interval: f64::INFINITY,
+            cut_at: None,
+            doubling: config.initial_doubling.then_some(RATE_MAX),
+            least,
+        }
+    }
+
+    /// Bytes per second.
+    pub(super) fn bytes_per_s(&self) -> f64 {
+        self.now
+    }
+
+    /// The interval I in packets.
+    pub(super) fn interval(&self) -> f64 {
+        self.interval
+    }
+
+    /// Whether it doubles.
+    pub(super) fn is_doubling(&self) -> bool {
+        self.doubling.is_some()
+    }
+
+    /// A packet of `bytes` leaves: s per round trip in each round trip (src: ormcc s2.1), spread
+    /// over the packets that are sent meanwhile. Before the first sign of congestion it doubles
+    /// instead. Not beyond `most`; and no packet more than doubles it, however short the round trip.
+    pub(super) fn grow(&mut self, bytes: f64, rtt: f64, most: f64) {
+        let linear = bytes * bytes / (self.now * rtt * rtt);
+        let step = match self.doubling {
+            Some(limit) => (LN_2 * bytes / rtt).min(limit - self.now),
+            None => linear,
+        };
+        let step = step.min(most - self.now);
+        self.now = (self.now + step.clamp(0.0, self.now)).min(RATE_MAX);
+        if self.doubling.is_some_and(|limit| self.now >= limit) {
+            self.doubling = None;
+        }
+    }
+
+    /// At least this rate, where nothing is known against it.
+    pub(super) fn raise(&mut self, bytes_per_s: f64) {
+        self.now = self.now.max(bytes_per_s.min(RATE_MAX));
+    }
+
+    /// Growth is linear from here on, from at most `most`.
+    pub(super) fn end_doubling(&mut self, most: f64) {
+        if self.doubling.take().is_some() {
+            self.now = self.now.min(most.max(self.least));
+        }
+    }
+
+    /// The representative tells the output rate `output` with a loss (CutRate, src: ormcc s2.2).
+    /// Returns whether the rate was cut.
+    pub(super) fn cut(
+        &mut self,
+        config: &OrmccConfig,
+        now: Time,
+        output: f64,
+        rtt: f64,
+        bytes: f64,
+    ) -> bool {
+        self.doubling = None;
+        let target = (config.beta * output).max(self.least);
+        let recent = self.cut_at.is_some_and(|at| now.since(at).as_secs_f64() < rtt);
+        if recent || self.now <= target {
+            return false;
+        }
+        // Open in the paper: the averages begin at the first value.
+        let (mean, deviation) = self.throughput.unwrap_or((self.after_cut, 0.0));
+        let error = (self.now + self.after_cut) / 2.0 - mean;
+        let off = if error < 0.0 { -error } else { error };
+        let mean = mean + config.gamma * error;
+        let deviation = deviation + config.gamma * (off - deviation);
+        self.throughput = Some((mean, deviation));
+        let packets = (mean + config.interval_sigmas * deviation) * rtt / bytes;
+        self.interval = (packets * packets).max(config.interval_min);
+        self.now = target;
+        self.after_cut = target;
+        self.cut_at = Some(now);
+        true
+    }
+
+    /// Nobody is heard.
+    pub(super) fn halve(&mut self) {
+        self.now = (self.now / 2.0).max(self.least);
+        self.doubling = None;
+    }
+
+    /// Reports come again after silence: it doubles up to `limit`.
+    pub(super) fn restart(&mut self, limit: f64) {
+        if self.now < limit {
+            self.doubling = Some(limit);
+        }
+    }
+
+    /// Whether it is at the floor.
+    pub(super) fn is_least(&self) -> bool {
+        self.now <= self.least
+    }
+}

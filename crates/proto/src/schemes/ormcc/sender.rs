@@ -1,0 +1,495 @@
+//! The sender's half of ORMCC.
+
+use faircast_base::{
+    BadInput, CutReason, Cx, Duration, Event, NodeId, Seq, SwitchReason, Time, TimeoutKind,
+};
+
+use super::choice::{Averages, Standing, Verdict};
+use super::config::{OrmccConfig, RttSamples};
+use super::rate::Rate;
+use super::{OrmccAnnounce, OrmccReport};
+use crate::Pace;
+use crate::control::{Carrier, Gauges, Permit, SenderControl};
+
+/// A round trip that took longer is no round trip.
+const RTT_MAX_US: i64 = 64_000_000;
+
+/// Echoes may be from so far in the future: clocks at both ends do not run alike while a receiver holds
+/// a timestamp.
+const CLOCK_TOLERANCE_US: i32 = 1000;
+
+/// The least round trip that is reckoned with, in seconds.
+const RTT_LEAST: f64 = 1e-6;
+
+/// How far behind an even pace is caught up with: timers of real systems wake some milliseconds
+/// late.
+const BURST: Duration = Duration::from_millis(4);
+
+/// A representative that shows no life counts as gone after so long, at least.
+const GONE_MIN: Duration = Duration::from_secs(1);
+
+/// Round trips of silence after which it is gone, and after which the rate falls.
+const SILENT_RTTS: f64 = 8.0;
+
+/// The longest wait until the rate falls, however long round trips are.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// The rate halves once in a round trip, within these.
+const HALVE_MIN: Duration = Duration::from_millis(10);
+const HALVE_MAX: Duration = Duration::from_secs(1);
+
+/// While the rate doubles it keeps to this multiple of the output rate last told.
+const DOUBLING_LEAD: f64 = 2.0;
+
+/// Round trips in a row that are longer than the least by what hystart allows, after which the rate no
+/// longer doubles.
+const DELAYED_MAX: u32 = 3;
+
+/// The sender: a rate, the averages that choose the representative, and its round trip. All of it
+/// is of a size that does not depend on the number of receivers.
+#[derive(Debug)]
+pub struct OrmccSender {
+    config: OrmccConfig,
+    averages: Averages,
+    representative: Option<NodeId>,
+    rate: Option<Rate>,
+    pace: Pace,
+    /// Bytes of the largest packet so far.
+    bytes: f64,
+    /// Smoothed, in seconds.
+    rtt: Option<f64>,
+    /// With the guard, the representative's latest round trip.
+    latest: Option<f64>,
+    /// The least sample while the rate doubles, and how many in a row were far above it.
+    least: Option<f64>,
+    delayed: u32,
+    /// The output rate that the representative told last.
+    output: Option<f64>,
+    /// Packets sent, and how many when the representative last told of congestion.
+    sent: u64,
+    sent_at_congestion: u64,
+    last_sent: Option<Time>,
+    /// Since when packets were sent without any report, and without one of the representative.
+    unheard: Option<Time>,
+    unheard_own: Option<Time>,
+    /// In silence: when the rate halves next, and half of what it was before.
+    silent: Option<(Time, f64)>,
+}
+
+impl OrmccSender {
+    /// A sender that has heard of nobody.
+    pub fn new(config: OrmccConfig) -> Self {
+        Self {
+            averages: Averages::new(),
+            representative: None,
+            rate: None,
+            pace: Pace::new(1.0, BURST),
+            bytes: 0.0,
+            rtt: None,
+            latest: None,
+            least: None,
+            delayed: 0,
+            output: None,
+            sent: 0,
+            sent_at_congestion: 0,
+            last_sent: None,
+            unheard: None,
+            unheard_own: None,
+            silent: None,
+            config,
+        }
+    }
+
+    /// The smoothed round trip in seconds, or what stands for it.
+    fn round_trip_s(&self) -> f64 {
+        self.rtt.unwrap_or(self.config.rtt0.as_secs_f64())
+    }
+
+    /// The rate, which begins with the first packet's size.
+    fn rate(&mut self, len: u32) -> &mut Rate {
+        let bytes = f64::from(len.max(1));
+        self.bytes = self.bytes.max(bytes);
+        let (config, pace) = (&self.config, &mut self.pace);
+        self.rate.get_or_insert_with(|| {
+            let rate = Rate::new(config, bytes);
+            *pace = Pace::new(8.0 * rate.bytes_per_s(), BURST);
+            rate
+        })
+    }
+
+    /// Keeps the pace at the rate.
+    fn follow(&mut self, now: Time) {
+        if let Some(rate) = &self.rate {
+            self.pace.set(now, 8.0 * rate.bytes_per_s());
+        }
+    }
+
+    /// A packet leaves. Returns whether the source was silent before it.
+    fn on_leaving(&mut self, now: Time, len: u32) -> bool {
+        self.rate(len);
+        let gap = self.pace.cost(len);
+        let late = now.since(self.pace.ready_at().min(now));
+        let rtt = self.round_trip_s();
+        let long = Duration::from_secs_f64(2.0 * rtt).max(gap * 4);
+        let fresh = self.last_sent.is_some_and(|at| now.since(at) > long);
+        let begins = self.last_sent.is_none();
+        // A rate that something else holds the source below is not tried, so it does not grow; and
+        // without a sign that somebody is there it does not either.
+        let grows = late <= BURST.max(gap) && !begins && self.is_trusted(now);
+        if grows {
+            // The queue may have grown since a loss told of it, and by random losses it never does.
+            let rtt = self.latest.map_or(rtt, |latest| latest.max(rtt));
+            let lead = self.lead(rtt);
+            if let Some(rate) = &mut self.rate {
+                rate.grow(f64::from(len), rtt, lead);
+            }
+            self.follow(now);
+        }
+        // At the floor of a silent session any packet costs as much as a full one.
+        let cost = if self.silent.is_some() { self.bytes as u32 } else { len };
+        if begins || fresh {
+            self.pace.restart(now, cost)
+        } else {
+            self.pace.spend(now, cost)
+        }
+        if fresh {
+            // Nobody had anything to answer.
+            (self.unheard, self.unheard_own) = (None, None);
+        }
+        self.unheard.get_or_insert(now);
+        self.unheard_own.get_or_insert(now);
+        self.last_sent = Some(now);
+        self.sent += 1;
+        fresh
+    }
+
+    /// Up to where the rate may grow: with the guard not far beyond what the representative lately told
+    /// to come out. A queue that fills lets no more through, and takes long to show by a loss.
+    fn lead(&self, rtt: f64) -> f64 {
+        let doubling = self.rate.as_ref().is_some_and(Rate::is_doubling);
+        let packet = self.bytes / self.latest.unwrap_or(rtt);
+        let most = if doubling { self.config.doubling_max * packet } else { f64::INFINITY };
+        if !self.config.guard {
+            return most;
+        }
+        let few = self.config.initial_packets * packet;
+        match self.output {
+            None => few,
+            Some(output) if doubling => most.min((DOUBLING_LEAD * output).max(few)),
+            Some(output) => {
+                output * (1.0 + self.config.lead_share) + self.config.lead_packets * packet
+            }
+        }
+    }
+
+    /// Whether the rate may grow: by the paper always, with the guard only while the representative
+    /// shows itself.
+    fn is_trusted(&self, now: Time) -> bool {
+        if !self.config.guard {
+            return true;
+        }
+        let wait = self.gone_after() / 2;
+        self.representative.is_some()
+            && self.unheard_own.is_none_or(|since| now.since(since) <= wait)
+    }
+
+    fn gone_after(&self) -> Duration {
+        let span = Duration::from_secs_f64(SILENT_RTTS * self.round_trip_s());
+        span.max(GONE_MIN).max(self.pace.cost(self.bytes as u32) * 4)
+    }
+
+    fn silence(&self) -> Duration {
+        let span = Duration::from_secs_f64(SILENT_RTTS * self.round_trip_s());
+        span.max(self.config.silence).min(SILENCE_MAX)
+    }
+
+    /// What follows from hearing nothing. It follows at the latest when a packet could leave.
+    fn watch(&mut self, cx: &mut Cx<'_>) {
+        if !self.config.guard {
+            return;
+        }
+        let gone_after = self.gone_after();
+        if self.representative.is_some()
+            && self.unheard_own.is_some_and(|since| cx.now.since(since) > gone_after)
+        {
+            cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns: gone_after.as_nanos() });
+            self.dismiss(cx, SwitchReason::Silent);
+        }
+        let (silence, halving) = (self.silence(), self.round_trip_s());
+        let halving = Duration::from_secs_f64(halving).clamp(HALVE_MIN, HALVE_MAX);
+        let Some(rate) = &mut self.rate else { return };
+        if self.silent.is_none()
+            && let Some(since) = self.unheard
+            && cx.now.since(since) > silence
+        {
+            cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns: silence.as_nanos() });
+            self.silent = Some((cx.now, rate.bytes_per_s() / 2.0));
+        }
+        let Some((at, _)) = &mut self.silent else { return };
+        let before = rate.bytes_per_s();
+        while *at <= cx.now && !rate.is_least() {
+            rate.halve();
+            *at += halving;
+        }
+        if rate.bytes_per_s() < before {
+            cx.emit(Event::Cut { reason: CutReason::NoFeedback, window_milli: 0 });
+            self.follow(cx.now);
+        }
+    }
+
+    /// Checks a report's echo: the round trip in seconds.
+    fn measure(&self, now: Time, report: &OrmccReport) -> Option<f64> {
+        let time = echoed_round_trip(now, report)?;
+        Some(time.as_secs_f64().max(RTT_LEAST))
+    }
+
+    fn sample(&mut self, cx: &mut Cx<'_>, from: NodeId, sample: f64) {
+        let rtt_ns = Duration::from_secs_f64(sample).as_nanos();
+        cx.emit(Event::RttSample { node: from, rtt_ns });
+        let gain = self.config.rtt_gain;
+        match (self.rtt, self.config.rtt_samples) {
+            (Some(rtt), _) => self.rtt = Some(rtt + gain * (sample - rtt)),
+            // The paper's average begins at its initial round trip.
+            (None, RttSamples::All) => {
+                let rtt0 = self.config.rtt0.as_secs_f64();
+                self.rtt = Some(rtt0 + gain * (sample - rtt0));
+            }
+            (None, RttSamples::Representative) => self.begin_path(cx.now, sample),
+        }
+    }
+
+    /// Round trips are those of another path from now on, and the average of two paths is that of
+    /// none.
+    fn begin_path(&mut self, now: Time, sample: f64) {
+        let is_first = self.rtt.replace(sample).is_none();
+        let initial = self.config.initial_packets * self.bytes / sample;
+        if let Some(rate) = &mut self.rate
+            && is_first
+            && rate.is_doubling()
+        {
+            // The initial rate was for a round trip that nobody had measured.
+            rate.raise(initial);
+            self.follow(now);
+        }
+    }
+
+    /// The representative's path, as it is while the rate doubles.
+    fn watch_doubling(&mut self, cx: &mut Cx<'_>, sample: f64, output: Option<f64>) {
+        let Some(rate) = &mut self.rate else { return };
+        if !rate.is_doubling() {
+            return;
+        }
+        let least = self.least.map_or(sample, |least| least.min(sample));
+        self.least = Some(least);
+        // src: RFC 9406 s4.2.
+        let allowed = (least / 8.0).clamp(0.004, 0.016);
+        self.delayed = if sample > least + allowed { self.delayed + 1 } else { 0 };
+        if self.delayed >= DELAYED_MAX {
+            // What came out while the queue grew is what the path carries.
+            let most = output.unwrap_or(rate.bytes_per_s());
+            rate.end_doubling(most);
+            self.follow(cx.now);
+        }
+    }
+
+    /// A report after silence: from a packet per round trip, as TCP after a timeout, the rate doubles up
+    /// to half of what it was.
+    fn resume(&mut self, now: Time, limit: f64) {
+        (self.least, self.delayed, self.output) = (None, 0, None);
+        let one = self.bytes / self.round_trip_s();
+        if let Some(rate) = &mut self.rate {
+            rate.raise(one.min(limit));
+            rate.restart(limit);
+        }
+        self.follow(now);
+    }
+
+    fn dismiss(&mut self, cx: &mut Cx<'_>, reason: SwitchReason) {
+        self.representative = None;
+        self.averages.forget_own();
+        self.unheard_own = None;
+        cx.emit(Event::Representative { node: None, reason });
+    }
+
+    fn appoint(&mut self, cx: &mut Cx<'_>, node: NodeId, reason: SwitchReason, sample: f64) {
+        if self.config.rtt_samples == RttSamples::Representative {
+            self.begin_path(cx.now, sample);
+        }
+        self.representative = Some(node);
+        self.sent_at_congestion = self.sent;
+        self.unheard_own = None;
+        (self.least, self.delayed, self.output, self.latest) = (None, 0, None, None);
+        cx.emit(Event::Representative { node: Some(node), reason });
+    }
+
+    /// A congestion indication with the output rate `output`.
+    fn on_indication(&mut self, cx: &mut Cx<'_>, from: NodeId, output: f64, sample: f64) {
+        let is_own = self.representative == Some(from);
+        let chosen = self.representative.is_some();
+        let overdue = self.is_overdue();
+        let q = self.config.q;
+        let rng = &mut *cx.rng;
+        let standing = Standing { chosen, is_own, overdue };
+        let verdict = self.averages.judge(&self.config, output, standing, || rng.chance(q));
+        let reason = match verdict {
+            Verdict::Other => return,
+            Verdict::Own => None,
+            Verdict::First if chosen => Some(SwitchReason::Slower),
+            Verdict::First => Some(SwitchReason::First),
+            Verdict::Recovered => Some(SwitchReason::Recovered),
+            Verdict::Slower => Some(SwitchReason::Slower),
+            Verdict::Silent => Some(SwitchReason::Silent),
+        };
+        if let Some(reason) = reason {
+            self.appoint(cx, from, reason, sample);
+        }
+        self.sent_at_congestion = self.sent;
+        let (rtt, bytes) = (self.round_trip_s(), self.bytes);
+        if let Some(rate) = &mut self.rate
+            && rate.cut(&self.config, cx.now, output, rtt, bytes)
+        {
+            cx.emit(Event::Cut { reason: CutReason::Report, window_milli: 0 });
+        }
+        self.follow(cx.now);
+    }
+
+    /// Whether the representative has not told of congestion for the interval I.
+    fn is_overdue(&self) -> bool {
+        let interval = self.rate.as_ref().map_or(f64::INFINITY, Rate::interval);
+        (self.sent - self.sent_at_congestion) as f64 > interval
+    }
+
+    fn announce(&self, now: Time, fresh: bool) -> OrmccAnnounce {
+        let rtt_us = self.rtt.map_or(0, |rtt| (rtt * 1e6 + 0.5).clamp(1.0, 4e9) as u32);
+        // One that has told nothing for so long holds nobody back.
+        let rate = self.averages.own().filter(|_| !self.is_overdue()).map(|rate| rate as f32);
+        OrmccAnnounce {
+            sent_us: microseconds(now),
+            rtt_us,
+            representative: self.representative,
+            rate: rate.filter(|rate| rate.is_normal()),
+            feedback: self.config.feedback,
+            alive: self.config.guard,
+            fresh,
+        }
+    }
+}
+
+impl SenderControl for OrmccSender {
+    type Announce = OrmccAnnounce;
+    type Report = OrmccReport;
+
+    fn permit(&mut self, cx: &mut Cx<'_>, len: u32, _repair: bool) -> Permit {
+        self.rate(len);
+        self.watch(cx);
+        let at = self.pace.ready_at();
+        if at <= cx.now { Permit::Now } else { Permit::At(at) }
+    }
+
+    fn on_sent(&mut self, cx: &mut Cx<'_>, _seq: Seq, len: u32) -> OrmccAnnounce {
+        let fresh = self.on_leaving(cx.now, len);
+        self.announce(cx.now, fresh)
+    }
+
+    fn on_repair_sent(&mut self, cx: &mut Cx<'_>, _: Seq, len: u32) -> Option<OrmccAnnounce> {
+        // Repairs are paid for but tell nothing: nodes in the network may repeat them much later.
+        self.on_leaving(cx.now, len);
+        None
+    }
+
+    fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, _: Carrier, report: &OrmccReport) {
+        // Routers forward NAKs in their own name, so the report's word counts.
+        let from = report.receiver.unwrap_or(from);
+        let Some(sample) = self.measure(cx.now, report) else {
+            return cx.emit(Event::BadInput { reason: BadInput::Absurd });
+        };
+        self.unheard = None;
+        let silent = self.silent.take();
+        if self.config.guard && self.representative.is_none() {
+            self.appoint(cx, from, SwitchReason::First, sample);
+        }
+        if let Some((_, limit)) = silent {
+            self.resume(cx.now, limit);
+        }
+        let is_own = self.representative == Some(from);
+        if is_own {
+            self.unheard_own = None;
+            self.output = report.rate.map(f64::from).or(self.output);
+            self.latest = self.config.guard.then_some(sample);
+        }
+        let counts = match self.config.rtt_samples {
+            RttSamples::All => report.congestion,
+            // A queue is full when it loses, and so is the round trip that belongs to growth
+            // (src: ormcc s2.1); until a loss is told any will do.
+            RttSamples::Representative => {
+                is_own && (report.congestion || self.averages.own().is_none())
+            }
+        };
+        if counts {
+            self.sample(cx, from, sample);
+        }
+        if report.congestion {
+            match report.rate {
+                Some(output) => self.on_indication(cx, from, f64::from(output), sample),
+                // Fewer than n packets have come: nothing to compare or to cut to.
+                None if is_own => {
+                    let most = self.rate.as_ref().map_or(0.0, Rate::bytes_per_s);
+                    if let Some(rate) = &mut self.rate {
+                        rate.end_doubling(self.config.beta * most);
+                    }
+                    self.follow(cx.now);
+                }
+                None => {}
+            }
+        } else if is_own {
+            self.watch_doubling(cx, sample, report.rate.map(f64::from));
+        }
+    }
+
+    fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId) {
+        if self.representative == Some(from) {
+            self.dismiss(cx, SwitchReason::Left);
+        }
+    }
+
+    fn on_timeout(&mut self, _cx: &mut Cx<'_>) {}
+
+    /// Silence matters when a packet could leave, and is looked at then.
+    fn next_timeout(&self) -> Option<Time> {
+        None
+    }
+
+    fn round_trip(&self, now: Time, report: &OrmccReport) -> Option<Duration> {
+        echoed_round_trip(now, report)
+    }
+
+    fn reporter(report: &OrmccReport) -> Option<NodeId> {
+        report.receiver
+    }
+
+    fn gauges(&self) -> Gauges {
+        Gauges {
+            window: None,
+            flight: None,
+            rate_bits_per_s: self.rate.as_ref().map(|rate| 8.0 * rate.bytes_per_s()),
+            representative: self.representative,
+            rtt: self.rtt.map(Duration::from_secs_f64),
+        }
+    }
+}
+
+/// The time since the packet left whose timestamp `report` echoes, without the time for which the
+/// receiver held it. `None` where that is absurd.
+fn echoed_round_trip(now: Time, report: &OrmccReport) -> Option<Duration> {
+    let elapsed_us = microseconds(now).wrapping_sub(report.echo_us) as i32;
+    if elapsed_us < -CLOCK_TOLERANCE_US || i64::from(elapsed_us) > RTT_MAX_US {
+        return None;
+    }
+    let time = Duration::from_micros(elapsed_us.max(0) as u64);
+    (time <= now.since(Time::ZERO)).then_some(time)
+}
+
+/// Microseconds of the sender's clock as they go on the wire.
+fn microseconds(now: Time) -> u32 {
+    (now.since(Time::ZERO).as_nanos() / 1000) as u32
+}

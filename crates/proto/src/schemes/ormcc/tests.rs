@@ -1,0 +1,9 @@
+//! Tests of the scheme's two halves, each on its own.
+
+mod choice;
+mod harness;
+mod options;
+mod properties;
+mod rate;
+mod receiver;
+mod sender;

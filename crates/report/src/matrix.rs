@@ -1,0 +1,417 @@
+//! All schemes beside each other: the same cases for everyone, the same figures of each.
+
+use serde::Serialize;
+
+use crate::text::{Table, shorten, significant};
+
+/// What every cell of a matrix tells of a scheme in a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Figure {
+    /// How evenly it shares with whom the case names: the least of min(f, 1/f).
+    Fairness,
+    /// What share of the bottlenecks' time is used.
+    Utilisation,
+    /// Seconds until its rate has settled.
+    SettledS,
+    /// How much its rate varies: see [`Rates::variation`](crate::Rates::variation).
+    RateVariation,
+    /// Packets a second that come back to the sender.
+    FeedbackPerS,
+    /// Its rate as a share of what it has with the slowest receiver alone.
+    SlowestShare,
+    /// Repairs for each packet with new data.
+    Repairs,
+}
+
+impl Figure {
+    /// All figures, in the order in which they are shown.
+    pub const ALL: [Self; 7] = [
+        Self::Fairness,
+        Self::Utilisation,
+        Self::SettledS,
+        Self::RateVariation,
+        Self::FeedbackPerS,
+        Self::SlowestShare,
+        Self::Repairs,
+    ];
+
+    /// Its key in JSON and in anchors.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::Fairness => "fairness",
+            Self::Utilisation => "utilisation",
+            Self::SettledS => "settled_s",
+            Self::RateVariation => "rate_variation",
+            Self::FeedbackPerS => "feedback_per_s",
+            Self::SlowestShare => "slowest_share",
+            Self::Repairs => "repairs",
+        }
+    }
+
+    /// Its name for people, with its unit.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Fairness => "Fairness",
+            Self::Utilisation => "Utilisation",
+            Self::SettledS => "Settled after, s",
+            Self::RateVariation => "Variation of the rate",
+            Self::FeedbackPerS => "Feedback, packets/s",
+            Self::SlowestShare => "Share of the slowest receiver's rate",
+            Self::Repairs => "Repairs for each new packet",
+        }
+    }
+
+    /// What it is, in a sentence or two.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Fairness => {
+                "min(f, 1/f), where f is TCP's throughput over the session's, or another \
+                 session's where the case has no TCP; the least where it names several. 1 is fair, \
+                 0 starves somebody."
+            }
+            Self::Utilisation => {
+                "Share of the time in which the bottlenecks transmit, whoever's packets. 1 wastes \
+                 nothing."
+            }
+            Self::SettledS => {
+                "Seconds from the session's start, or from the change that the case is about, \
+                 until every mean of its rate over 10 s that begins in the next 20 s is within 25 % \
+                 of its long-run rate. \"never\" where none is."
+            }
+            Self::RateVariation => {
+                "Standard deviation over mean of the session's rate in spans of 1 s. 0 is smooth."
+            }
+            Self::FeedbackPerS => {
+                "Acknowledgements and reports of all kinds that reach the sender in a second."
+            }
+            Self::SlowestShare => {
+                "The rate at which the session sends, repairs counted, over that of the same \
+                 scheme in the same case with the slowest receiver alone. 1 is what it must be; 0 \
+                 is the drop to zero."
+            }
+            Self::Repairs => {
+                "Packets sent again for each one with new data. Where every receiver loses other \
+                 packets they are many, whatever the scheme, and what is left for new data is less."
+            }
+        }
+    }
+
+    /// Whether a greater value is a better one.
+    pub fn more_is_better(self) -> bool {
+        matches!(self, Self::Fairness | Self::Utilisation | Self::SlowestShare)
+    }
+
+    /// The worse of two values.
+    pub(crate) fn worse(self, a: f64, b: f64) -> f64 {
+        if self.more_is_better() { a.min(b) } else { a.max(b) }
+    }
+
+    /// How good a value is, in five steps from 0 to 4, for colours.
+    pub(crate) fn step(self, value: f64) -> usize {
+        // From worst to best, where the next step begins.
+        let from: [f64; 4] = match self {
+            // A factor of 5, 3, 2 and 1.25 between the two.
+            Self::Fairness => [0.2, 0.33, 0.5, 0.8],
+            Self::Utilisation => [0.5, 0.7, 0.85, 0.95],
+            Self::SettledS => [120.0, 60.0, 30.0, 10.0],
+            Self::RateVariation => [0.8, 0.5, 0.3, 0.15],
+            Self::FeedbackPerS => [1000.0, 300.0, 100.0, 30.0],
+            Self::SlowestShare => [0.2, 0.4, 0.6, 0.8],
+            Self::Repairs => [1.0, 0.5, 0.2, 0.05],
+        };
+        let reached = |from: &&f64| match self.more_is_better() {
+            true => value >= **from,
+            false => value <= **from,
+        };
+        from.iter().filter(reached).count()
+    }
+
+    /// A value as people read it.
+    pub fn shown(self, value: f64) -> String {
+        match self {
+            Self::SettledS if value.is_infinite() => "never".into(),
+            Self::SettledS => format!("{value:.0}"),
+            Self::FeedbackPerS if value >= 10.0 => format!("{value:.0}"),
+            Self::FeedbackPerS => format!("{value:.1}"),
+            _ if value.is_finite() && value.abs() < 100.0 => format!("{value:.2}"),
+            _ => significant(value),
+        }
+    }
+}
+
+/// All schemes in all cases. Serialises to the `--json` of `faircast bench matrix`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Matrix {
+    /// Its name.
+    #[serde(rename = "suite")]
+    pub name: String,
+    /// What it asks.
+    pub title: String,
+    /// Version of faircast that made it.
+    pub faircast: String,
+    /// Whether cases were shortened or left out to be quick.
+    pub quick: bool,
+    /// The schemes, in the order of the registry.
+    pub schemes: Vec<String>,
+    /// The cases, in the order of their file.
+    pub cases: Vec<MatrixCase>,
+}
+
+/// One case, with what each scheme made of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct MatrixCase {
+    /// Its name, unique.
+    pub id: String,
+    /// The heading under which it stands.
+    pub group: String,
+    /// What it asks, in a sentence.
+    pub question: String,
+    /// The scenario's file.
+    pub scenario: String,
+    /// Changes to it, as `--set` takes them.
+    pub set: Vec<String>,
+    /// How many seeds were run, 1 and on.
+    pub seeds: u32,
+    /// What a reader must know of it: fewer seeds than others, why a value is as it is.
+    pub note: Option<String>,
+    /// One for each scheme, in their order.
+    pub cells: Vec<MatrixCell>,
+}
+
+/// What one scheme made of one case.
+#[derive(Clone, Debug, Serialize)]
+pub struct MatrixCell {
+    /// The scheme.
+    pub scheme: String,
+    /// Its figures; those that the case cannot have are not there.
+    pub figures: Vec<Spread>,
+}
+
+/// One figure over all seeds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// Which.
+    pub figure: Figure,
+    /// The median; infinite, and null in JSON, for a time that never came.
+    pub median: f64,
+    /// The worst of all seeds.
+    pub worst: f64,
+    /// The seed of the worst, the first of those that are equal.
+    pub worst_seed: u64,
+    /// Seed and value of every run.
+    pub per_seed: Vec<(u64, f64)>,
+    /// The page of the worst run, relative to the matrix's own, where it was written.
+    pub report: Option<String>,
+}
+
+impl Spread {
+    /// From the values of all seeds; `None` where there are none, or one is not a number.
+    pub fn of(figure: Figure, per_seed: Vec<(u64, f64)>) -> Option<Self> {
+        if per_seed.iter().any(|(_, value)| value.is_nan()) {
+            return None;
+        }
+        let values: Vec<f64> = per_seed.iter().map(|(_, value)| *value).collect();
+        let [_, median, _] = crate::text::spread(values.iter().copied())?;
+        let worst = values.iter().copied().reduce(|a, b| figure.worse(a, b))?;
+        let worst_seed = per_seed.iter().find(|(_, value)| *value == worst)?.0;
+        Some(Self { figure, median, worst, worst_seed, per_seed, report: None })
+    }
+
+    /// `0.74 (0.51)`: the median and the worst; the median alone of a single seed.
+    pub fn shown(&self) -> String {
+        let median = self.figure.shown(self.median);
+        match self.per_seed.len() {
+            1 => median,
+            _ => format!("{median} ({})", self.figure.shown(self.worst)),
+        }
+    }
+}
+
+impl MatrixCell {
+    /// One of its figures.
+    pub fn figure(&self, figure: Figure) -> Option<&Spread> {
+        self.figures.iter().find(|spread| spread.figure == figure)
+    }
+}
+
+impl MatrixCase {
+    /// Whether any scheme has this figure here.
+    pub(crate) fn has(&self, figure: Figure) -> bool {
+        self.cells.iter().any(|cell| cell.figure(figure).is_some())
+    }
+
+    /// The cells' text for one figure.
+    fn shown(&self, figure: Figure) -> impl Iterator<Item = String> {
+        let text =
+            move |cell: &MatrixCell| cell.figure(figure).map_or_else(|| "–".into(), Spread::shown);
+        self.cells.iter().map(text)
+    }
+}
+
+impl Matrix {
+    /// The matrix as one JSON document.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain values serialise")
+    }
+
+    /// The figures that any case has.
+    pub(crate) fn figures(&self) -> impl Iterator<Item = Figure> {
+        let any = |figure: &Figure| self.cases.iter().any(|case| case.has(*figure));
+        Figure::ALL.into_iter().filter(any)
+    }
+
+    /// One table for each figure: cases down, schemes across.
+    pub fn table(&self) -> String {
+        let mut text = String::new();
+        for figure in self.figures() {
+            let mut head = vec![figure.title()];
+            head.extend(self.schemes.iter().map(String::as_str));
+            let mut table = Table::new(1, &head);
+            for case in self.cases.iter().filter(|case| case.has(figure)) {
+                let name = shorten(&case.id, 40);
+                table.push(std::iter::once(name).chain(case.shown(figure)).collect());
+            }
+            table.write(&mut text);
+            text.push('\n');
+        }
+        text.push_str(&format!("Median of the seeds (the worst of them). {}\n", self.seeds()));
+        let notes = self.cases.iter().filter_map(|case| Some((&case.id, case.note.as_ref()?)));
+        for (id, note) in notes {
+            text.push_str(&format!("{id}: {note}\n"));
+        }
+        text
+    }
+
+    /// How many seeds there were, with the exceptions.
+    pub fn seeds(&self) -> String {
+        let most = self.cases.iter().map(|case| case.seeds).max().unwrap_or(0);
+        let word = if most == 1 { "seed" } else { "seeds" };
+        let fewer: Vec<String> = self
+            .cases
+            .iter()
+            .filter(|case| case.seeds < most)
+            .map(|case| format!("{} of {}", case.seeds, case.id))
+            .collect();
+        let but = if fewer.is_empty() { "" } else { "; fewer: " };
+        format!("{most} {word} of each case{but}{}.", fewer.join(", "))
+    }
+
+    /// The same tables in Markdown, each below a heading with what the figure is.
+    pub fn markdown(&self) -> String {
+        let mut text = String::new();
+        for figure in self.figures() {
+            text.push_str(&format!("### {}\n\n{}\n\n", figure.title(), figure.about()));
+            text.push_str(&Self::markdown_head(&self.schemes));
+            for case in self.cases.iter().filter(|case| case.has(figure)) {
+                let cells: Vec<String> = case.shown(figure).collect();
+                text.push_str(&format!("| `{}` | {} |\n", case.id, cells.join(" | ")));
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// The head of each of these tables.
+    pub fn markdown_head(schemes: &[String]) -> String {
+        let dashes = " --- |".repeat(schemes.len() + 1);
+        format!("| case | {} |\n|{dashes}\n", schemes.join(" | "))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Two schemes in two cases.
+    pub(crate) fn matrix(name: &str) -> Matrix {
+        let spread = |figure, values: &[f64]| {
+            let per_seed = (1..).zip(values.iter().copied()).collect();
+            Spread::of(figure, per_seed).unwrap()
+        };
+        let cell = |scheme: &str, fairness: &[f64], settled: f64| MatrixCell {
+            scheme: scheme.into(),
+            figures: vec![
+                Spread {
+                    report: Some(format!("runs/{name}-1.html")),
+                    ..spread(Figure::Fairness, fairness)
+                },
+                spread(Figure::SettledS, &[12.0, settled]),
+            ],
+        };
+        let case = |id: &str, seeds, note: Option<&str>| MatrixCase {
+            id: id.into(),
+            group: "Beside TCP".into(),
+            question: format!("Is {name} fair?"),
+            scenario: "scenarios/x.toml".into(),
+            set: vec!["duration=10 s".into()],
+            seeds,
+            note: note.map(String::from),
+            cells: vec![
+                cell(name, &[0.9, 0.1, 0.8], f64::INFINITY),
+                cell("other", &[0.5, 0.6], 30.0),
+            ],
+        };
+        Matrix {
+            name: "matrix".into(),
+            title: format!("How do {name} and other compare?"),
+            faircast: "0.1.0".into(),
+            quick: false,
+            schemes: vec![name.into(), "other".into()],
+            cases: vec![case("set-1", 3, None), case("far", 2, Some("Two seeds: it is long."))],
+        }
+    }
+
+    #[test]
+    fn the_worst_seed_is_the_one_that_is_worst_by_the_figures_own_direction() {
+        let of = |figure, values: [f64; 3]| {
+            let spread = Spread::of(figure, (1..).zip(values).collect()).unwrap();
+            (spread.median, spread.worst, spread.worst_seed)
+        };
+        assert_eq!(of(Figure::Fairness, [0.9, 0.1, 0.8]), (0.8, 0.1, 2));
+        assert_eq!(of(Figure::FeedbackPerS, [3.0, 9.0, 9.0]), (9.0, 9.0, 2));
+        let never = of(Figure::SettledS, [3.0, f64::INFINITY, 5.0]);
+        assert_eq!(never, (5.0, f64::INFINITY, 2));
+        assert_eq!(Spread::of(Figure::Fairness, vec![(1, 0.5), (2, f64::NAN)]), None);
+        assert_eq!(Spread::of(Figure::Fairness, Vec::new()), None);
+    }
+
+    #[test]
+    fn better_values_have_higher_steps() {
+        for figure in Figure::ALL {
+            let values = match figure {
+                Figure::SettledS => [f64::INFINITY, 100.0, 50.0, 20.0, 5.0],
+                Figure::FeedbackPerS => [5000.0, 500.0, 200.0, 50.0, 5.0],
+                Figure::RateVariation | Figure::Repairs => [1.1, 0.6, 0.4, 0.16, 0.01],
+                _ => [0.0, 0.34, 0.6, 0.9, 1.0],
+            };
+            let steps: Vec<usize> = values.iter().map(|value| figure.step(*value)).collect();
+            assert!(steps.is_sorted(), "{}: {steps:?}", figure.id());
+            assert_eq!((steps[0], steps[4]), (0, 4), "{}", figure.id());
+        }
+    }
+
+    #[test]
+    fn tables_have_a_column_for_each_scheme_and_say_where_seeds_are_fewer() {
+        let text = matrix("mine").table();
+        assert!(text.starts_with("Fairness         mine        other\n"), "{text}");
+        assert!(text.contains("set-1     0.80 (0.10)  0.55 (0.50)\n"), "{text}");
+        assert!(text.contains("set-1             never (never)  21 (30)\n"), "{text}");
+        assert!(!text.contains("Utilisation"), "nobody has it: {text}");
+        assert!(text.contains("3 seeds of each case; fewer: 2 of far."), "{text}");
+        assert!(text.ends_with("far: Two seeds: it is long.\n"), "{text}");
+        let markdown = matrix("mine").markdown();
+        let head = Matrix::markdown_head(&["mine".into(), "other".into()]);
+        assert_eq!(markdown.matches(&head).count(), 2);
+        assert!(markdown.contains("| `far` | 0.80 (0.10) | 0.55 (0.50) |\n"), "{markdown}");
+    }
+
+    #[test]
+    fn what_never_came_is_null_in_json() {
+        let json: serde_json::Value = serde_json::from_str(&matrix("mine").to_json()).unwrap();
+        let settled = &json["cases"][0]["cells"][0]["figures"][1];
+        assert_eq!(settled["figure"], "settled_s");
+        assert!(settled["worst"].is_null() && settled["per_seed"][1][1].is_null());
+        assert_eq!(json["suite"], "matrix");
+    }
+}

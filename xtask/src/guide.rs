@@ -1,0 +1,52 @@
+//! The guide for one's own scheme, followed: a copy of the repository gets the scheme, which must
+//! then pass its tests and the contract, and run.
+
+use std::fs;
+use std::path::Path;
+
+use crate::{new_scheme, shell};
+
+/// The name that the guide uses.
+pub(crate) const NAME: &str = "aimd";
+/// What is built, which is much, and what git keeps.
+const LEFT_OUT: &[&str] = &["target", ".git"];
+
+/// Follows the guide. Third-party crates are shared with the other checks.
+pub(crate) fn check(target: &Path) -> Result<String, String> {
+    let copy = target.join("guide");
+    let failed = |error: std::io::Error| format!("{}: {error}", copy.display());
+    if copy.exists() {
+        fs::remove_dir_all(&copy).map_err(failed)?;
+    }
+    copy_all(shell::root(), &copy).map_err(failed)?;
+    new_scheme::make(&copy, NAME)?;
+    let own = format!("schemes::{NAME}");
+    let scenario = format!("scenarios/{NAME}-beside-tcp.toml");
+    for arguments in [
+        &["test", "-p", "faircast-proto", "--lib", &own] as &[&str],
+        &["test", "-p", "faircast-sim", "--test", "contract", "--test", "memory"],
+        &["run", "-q", "-p", "faircast-cli", "--", "run", &scenario],
+    ] {
+        let (command, rest) = arguments.split_first().expect("none is empty");
+        let manifest = copy.join("Cargo.toml").display().to_string();
+        let target = target.display().to_string();
+        let mut all = vec![*command, "--manifest-path", &manifest, "--target-dir", &target];
+        all.extend(rest);
+        shell::run_in(&copy, "cargo", &all)?;
+    }
+    Ok(format!("`{NAME}` is made, passes the contract and runs"))
+}
+
+fn copy_all(from: &Path, to: &Path) -> std::io::Result<()> {
+    if from.is_dir() {
+        fs::create_dir_all(to)?;
+        for entry in fs::read_dir(from)? {
+            let entry = entry?;
+            if !LEFT_OUT.iter().any(|name| entry.file_name() == *name) {
+                copy_all(&entry.path(), &to.join(entry.file_name()))?;
+            }
+        }
+        return Ok(());
+    }
+    fs::copy(from, to).map(|_| ())
+}

@@ -1,0 +1,81 @@
+use super::*;
+
+/// The scheme of the guide, whose code the guide shows.
+const GUIDE: &str = include_str!("../../../docs/your-own-scheme.md");
+const LINES_MAX: usize = 150;
+
+#[test]
+fn the_guide_shows_all_code_of_the_template_and_it_is_short() {
+    let mut shown = Vec::new();
+    let mut inside = false;
+    for line in GUIDE.lines() {
+        match line {
+            "```rust" => {
+                shown.extend((!shown.is_empty()).then_some(""));
+                inside = true;
+            }
+            "```" => inside = false,
+            _ if inside => shown.push(line),
+            _ => {}
+        }
+    }
+    let template: Vec<&str> = TEMPLATE[0].0.lines().collect();
+    for (index, (shown, line)) in shown.iter().zip(&template).enumerate() {
+        assert_eq!(shown, line, "line {} of the template", index + 1);
+    }
+    assert_eq!(shown.len(), template.len());
+    let code = |line: &&&str| !line.trim().is_empty() && !line.trim().starts_with("//");
+    let count = template.iter().filter(code).count();
+    assert!(count <= LINES_MAX, "{count} lines of code");
+}
+
+#[test]
+fn names_are_checked() {
+    for name in ["a", "mine", "mine2", "sixteen0letters1"] {
+        assert_eq!(check(name), Ok(()), "{name}");
+    }
+    let wrong = ["", "Mine", "2mine", "my-own", "my_own", "ä", "../x", "seventeen0letters"];
+    for name in wrong {
+        assert!(check(name).unwrap_err().contains("small letters"), "{name}");
+    }
+    assert!(check("match").unwrap_err().contains("module"));
+}
+
+#[test]
+fn modules_stay_in_order_and_rows_go_to_the_end() {
+    let modules = "//! Words.\n\npub mod b;\npub mod d;\n";
+    for (name, want) in [
+        ("a", "pub mod a;\npub mod b;\npub mod d;\n"),
+        ("c", "pub mod b;\npub mod c;\npub mod d;\n"),
+        ("e", "pub mod b;\npub mod d;\npub mod e;\n"),
+    ] {
+        assert_eq!(with_module(modules, name), format!("//! Words.\n\n{want}"));
+    }
+    let table = |rows: &str| format!("x\n{ROWS} &[{rows}];\ny = [];\n");
+    let row = "crate::scheme_entry!(crate::schemes::own::Own)";
+    for (before, after) in [
+        ("one!()", format!("one!(), {row}")),
+        ("one!(),\n", format!("one!(),\n{row}")),
+        ("", row.to_string()),
+    ] {
+        assert_eq!(with_row(&table(before), "own"), Ok(table(&after)));
+    }
+    assert!(with_row("nothing", "own").unwrap_err().contains("registry.rs"));
+}
+
+#[test]
+fn the_template_gets_the_name_everywhere() {
+    for (text, path) in TEMPLATE {
+        let text = renamed(text, "own", 0x55);
+        for left in ["aimd", "Aimd", "0x40"] {
+            assert!(!text.contains(left), "{left} in {path}");
+        }
+    }
+    let code = renamed(TEMPLATE[0].0, "own", 0x55);
+    assert!(code.contains("const OPTION: u8 = 0x55;") && code.contains("impl Scheme for Own"));
+}
+
+#[test]
+fn numbers_that_are_taken_are_passed_over() {
+    assert_eq!(free_number(&shell::root().join("crates/proto/src/schemes")), Ok(0x40));
+}
