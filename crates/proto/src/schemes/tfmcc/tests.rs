@@ -292,7 +292,8 @@ fn whoever_is_heard_without_a_report_wakes_a_sender_that_nobody_answered() {
 
 #[test]
 fn absurd_reports_change_nothing_and_are_counted() {
-    let cases: [(&str, fn(&mut TfmccReport)); 9] = [
+    type Spoil = fn(&mut TfmccReport);
+    let cases: [(&str, Spoil); 9] = [
         ("no rate", |report| report.bits_per_s = 0.0),
         ("a negative rate", |report| report.bits_per_s = -1e6),
         ("no number", |report| report.bits_per_s = f32::NAN),
