@@ -26,6 +26,7 @@ pub(crate) fn check(target: &Path) -> Result<String, String> {
         &["test", "-p", "faircast-proto", "--lib", &own] as &[&str],
         &["test", "-p", "faircast-sim", "--test", "contract", "--test", "memory"],
         &["run", "-q", "-p", "faircast-cli", "--", "run", &scenario],
+        &["run", "-q", "-p", "faircast-cli", "--", "bench", "matrix", "--scheme", NAME, "--quick"],
     ] {
         let (command, rest) = arguments.split_first().expect("none is empty");
         let manifest = copy.join("Cargo.toml").display().to_string();
@@ -34,7 +35,7 @@ pub(crate) fn check(target: &Path) -> Result<String, String> {
         all.extend(rest);
         shell::run_in(&copy, "cargo", &all)?;
     }
-    Ok(format!("`{NAME}` is made, passes the contract and runs"))
+    Ok(format!("`{NAME}` is made, passes the contract, runs, and has its column"))
 }
 
 fn copy_all(from: &Path, to: &Path) -> std::io::Result<()> {
