@@ -4,34 +4,12 @@
 use faircast_report::Row;
 
 use super::runner::{Measured, Plan};
-use super::suite::Bundled;
 use super::{Loaded, progress, rows as judged};
 use crate::args::{BenchArgs, On};
 use crate::error::Failure;
 
 /// Seeds of the simulator whose median the lab is compared with: they cost next to nothing.
 const SIM_SEEDS: u32 = 9;
-
-macro_rules! bundled_file {
-    ($name:literal) => {
-        ($name, include_str!(concat!("../../../../scenarios/lab/", $name)))
-    };
-}
-
-/// The files of the suite `sim-vs-lab`.
-pub(crate) static FILES: Bundled = Bundled {
-    folder: "scenarios/lab",
-    suite: include_str!("../../../../scenarios/lab/suite.toml"),
-    files: &[
-        bundled_file!("alone.toml"),
-        bundled_file!("beside-sack.toml"),
-        bundled_file!("changing-rate.toml"),
-        bundled_file!("join-leave.toml"),
-        bundled_file!("tcp-alone.toml"),
-        bundled_file!("transfer.toml"),
-        bundled_file!("two-receivers.toml"),
-    ],
-};
 
 /// The rows of what was measured in the lab, judged by what the simulator gives.
 pub(crate) fn rows(

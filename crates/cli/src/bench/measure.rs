@@ -9,7 +9,8 @@ use super::probe::{BIN_S, FlowProbe, Probe};
 /// `TERM`, or `TERM / TERM`. A term is `[sum|mean|min|max] QUANTITY TARGET`: the target of a
 /// flow's quantity is its name, or a prefix with `*` for all flows that begin so, or several of
 /// these with commas between (their mean where nothing else is said); that of a link's is
-/// `from>to`. `throughput_bps@180..300` counts from 180 s to 300 s only, in whole tens of seconds.
+/// `from>to`. `throughput_bps@180..300` counts from 180 s to 300 s only, in whole tens of seconds, and so
+/// do `switches@` and `first_switch_s@`.
 /// `docs/research.md` says what each quantity means.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
@@ -45,7 +46,8 @@ enum Quantity {
 enum FlowQuantity {
     ThroughputBps,
     ThroughputKbps,
-    ThroughputBetween { from_s: u32, to_s: u32 },
+    Between { what: Spanned, from_s: u32, to_s: u32 },
+    ThroughputVariation,
     PacketsPerS,
     Packets,
     Timeouts,
@@ -65,6 +67,20 @@ enum FlowQuantity {
     GoodputMinBps,
 }
 
+/// What can be counted within a part of the run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Spanned {
+    ThroughputBps,
+    Switches,
+    FirstSwitchS,
+}
+
+const SPANNED: &[(&str, Spanned)] = &[
+    ("throughput_bps@", Spanned::ThroughputBps),
+    ("switches@", Spanned::Switches),
+    ("first_switch_s@", Spanned::FirstSwitchS),
+];
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum LinkQuantity {
     LossPercent,
@@ -76,6 +92,7 @@ enum LinkQuantity {
 const FLOW_QUANTITIES: &[(&str, FlowQuantity)] = &[
     ("throughput_bps", FlowQuantity::ThroughputBps),
     ("throughput_kbps", FlowQuantity::ThroughputKbps),
+    ("throughput_variation", FlowQuantity::ThroughputVariation),
     ("packets_per_s", FlowQuantity::PacketsPerS),
     ("packets", FlowQuantity::Packets),
     ("timeouts", FlowQuantity::Timeouts),
@@ -134,7 +151,10 @@ impl Term {
             .map(|(name, quantity)| (*name, Quantity::Flow(*quantity)))
             .chain(LINK_QUANTITIES.iter().map(|(name, q)| (*name, Quantity::Link(*q))))
             .chain([("jain", Quantity::Jain)]);
-        let between = quantity.strip_prefix("throughput_bps@").and_then(between);
+        let between = SPANNED
+            .iter()
+            .find_map(|(name, what)| quantity.strip_prefix(name).map(|span| (*what, span)))
+            .and_then(|(what, span)| between(what, span));
         let found = known.clone().find(|(name, _)| *name == quantity).map(|(_, found)| found);
         let Some(quantity) = found.or(between) else {
             let names: Vec<_> = known.map(|(name, _)| name).collect();
@@ -160,9 +180,7 @@ impl Term {
         }
         let duration_s = scenario.duration.as_secs_f64();
         match self.quantity {
-            Quantity::Flow(FlowQuantity::ThroughputBetween { to_s, .. })
-                if f64::from(to_s) > duration_s =>
-            {
+            Quantity::Flow(FlowQuantity::Between { to_s, .. }) if f64::from(to_s) > duration_s => {
                 Err(format!("counts up to {to_s} s; its scenario ends at {duration_s} s"))
             }
             _ => Ok(()),
@@ -211,12 +229,12 @@ pub(crate) fn link_names(scenario: &Scenario) -> Vec<String> {
 const NAMES_SHOWN_MAX: usize = 20;
 
 /// `180..300`, both whole tens.
-fn between(text: &str) -> Option<Quantity> {
+fn between(what: Spanned, text: &str) -> Option<Quantity> {
     let (from, to) = text.split_once("..")?;
     let (from_s, to_s) = (from.parse().ok()?, to.parse().ok()?);
     let whole = |s: u32| s.is_multiple_of(BIN_S);
     let valid = from_s < to_s && whole(from_s) && whole(to_s);
-    valid.then_some(Quantity::Flow(FlowQuantity::ThroughputBetween { from_s, to_s }))
+    valid.then_some(Quantity::Flow(FlowQuantity::Between { what, from_s, to_s }))
 }
 
 impl Fold {
@@ -239,7 +257,12 @@ impl FlowQuantity {
         match self {
             Self::ThroughputBps => flow.throughput_bps,
             Self::ThroughputKbps => flow.throughput_bps / 1e3,
-            Self::ThroughputBetween { from_s, to_s } => probe.throughput_bps(from_s, to_s),
+            Self::Between { what, from_s, to_s } => match what {
+                Spanned::ThroughputBps => probe.throughput_bps(from_s, to_s),
+                Spanned::Switches => probe.switches_between(from_s, to_s),
+                Spanned::FirstSwitchS => probe.first_switch_s(from_s, to_s),
+            },
+            Self::ThroughputVariation => probe.variation(),
             Self::PacketsPerS => flow.throughput_bps / 8.0 / probe.packet_bytes,
             Self::Packets => flow.throughput_bps / 8.0 / probe.packet_bytes * counted_s,
             Self::Timeouts => probe.timeouts as f64,
@@ -307,6 +330,8 @@ mod tests {
         assert!(parse("loss_percent r1>r2").is_ok());
         assert!(parse("throughput_bps@180..300 tcp").is_ok());
         assert!(parse("throughput_bps@300..180 tcp").is_err());
+        assert!(parse("first_switch_s@50..100 mcc").is_ok());
+        assert!(parse("switches@50..105 mcc").is_err(), "whole tens");
         for (text, problem) in [
             ("speed tcp", "no quantity \"speed\""),
             ("cuts", "is not [sum|mean|min|max] QUANTITY TARGET"),
@@ -327,7 +352,9 @@ mod tests {
         };
         let flows: Vec<_> = FLOW_QUANTITIES.iter().map(|(name, _)| *name).collect();
         let mut documented = rows("flow");
-        assert!(documented.iter().any(|name| name == "throughput_bps@180..300"));
+        for (name, _) in SPANNED {
+            assert!(documented.iter().any(|row| row.starts_with(name)), "{name}");
+        }
         documented.retain(|name| !name.contains('@') && name != "jain");
         assert_eq!(documented, flows);
         let links: Vec<_> = LINK_QUANTITIES.iter().map(|(name, _)| *name).collect();

@@ -1,7 +1,7 @@
 //! `faircast bench`: suites of scenarios with the figures that are expected of them.
 
 mod against_sim;
-mod fairness;
+mod bundled;
 mod matrix;
 mod measure;
 mod oracle;
@@ -24,17 +24,10 @@ use crate::error::{Failure, print};
 use crate::interrupt::listen;
 use crate::run::write;
 use runner::{Files, Measured, Plan, Run, Scheme};
-use suite::{Bundled, RowFile, SuiteFile};
-
-/// The files of the suite `fec`: what parity saves where each receiver loses other packets.
-static FEC: Bundled = Bundled {
-    folder: "scenarios/fec",
-    suite: include_str!("../../../../scenarios/fec/suite.toml"),
-    files: &[("lossy-star.toml", include_str!("../../../../scenarios/fec/lossy-star.toml"))],
-};
+use suite::{RowFile, SuiteFile};
 
 /// Suites that come with the program, in the order in which they run.
-const BUNDLED: &[&str] = &["tcp", "fairness", "fec"];
+const BUNDLED: &[&str] = &["tcp", "fairness", "fec", "tfmcc", "ormcc"];
 
 /// Runs suites, prints their rows, and writes pages where asked to.
 pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
@@ -257,21 +250,12 @@ fn write_pages(suite: &Suite, out: &Path) -> Result<(), Failure> {
 
 /// A suite that comes with the program, or one in a file.
 fn load(name: &str) -> Result<(SuiteFile, Files), Failure> {
-    match name {
-        "tcp" => return Ok((tcp::suite(), Files::Bundled(&tcp::FILES))),
-        "fairness" => {
-            let suite = SuiteFile::parse("scenarios/fairness/suite.toml", fairness::FILES.suite);
-            return Ok((suite.map_err(Failure::Usage)?, Files::Bundled(&fairness::FILES)));
-        }
-        "fec" => {
-            let suite = SuiteFile::parse("scenarios/fec/suite.toml", FEC.suite);
-            return Ok((suite.map_err(Failure::Usage)?, Files::Bundled(&FEC)));
-        }
-        "sim-vs-lab" => {
-            let suite = SuiteFile::parse("scenarios/lab/suite.toml", against_sim::FILES.suite);
-            return Ok((suite.map_err(Failure::Usage)?, Files::Bundled(&against_sim::FILES)));
-        }
-        _ => {}
+    if name == "tcp" {
+        return Ok((tcp::suite(), Files::Bundled(&tcp::FILES)));
+    }
+    if let Some(files) = bundled::find(name) {
+        let suite = SuiteFile::parse(&format!("{}/suite.toml", files.folder), files.suite);
+        return Ok((suite.map_err(Failure::Usage)?, Files::Bundled(files)));
     }
     let path = PathBuf::from(name);
     if path.extension().is_none_or(|extension| extension != "toml") {

@@ -10,6 +10,9 @@ const PAIR_WITHIN_S: f64 = 2.0;
 /// Cuts are counted for a pair from its first switch until so long after its second.
 const PAIR_TAIL_S: f64 = 1.0;
 
+/// Most changes of the representative whose moments are kept: the first ones.
+const SWITCHES_MAX: usize = 10_000;
+
 /// Width in seconds of the bins in which payload is counted.
 pub(crate) const BIN_S: u32 = 10;
 
@@ -25,12 +28,17 @@ pub(crate) struct FlowProbe {
     pub(crate) timeouts: u64,
     pub(crate) cuts: u64,
     pub(crate) switches: u64,
+    /// When the representative changed, from the start of the run on, in seconds.
+    switched_s: Vec<f64>,
     pub(crate) window: Window,
     pub(crate) pairs: Pairs,
     /// Whether acknowledged payload counts (TCP) or payload sent.
     acknowledged: bool,
-    /// New payload bytes in each span of [`BIN_S`] seconds.
+    /// New payload bytes in each span of [`BIN_S`] seconds, and in each second.
     payload_bytes: Vec<u64>,
+    second_bytes: Vec<u64>,
+    /// From when on all this counts.
+    from: Time,
     /// Seconds in which this flow's window was above the first flow's, and in which both had one.
     above_s: f64,
     both_s: f64,
@@ -65,6 +73,7 @@ impl Probe {
             timeouts: 0,
             cuts: 0,
             switches: 0,
+            switched_s: Vec::new(),
             window: Window {
                 now: None,
                 since: Time::ZERO,
@@ -77,6 +86,8 @@ impl Probe {
             pairs: Pairs::default(),
             acknowledged: flow.counts_acknowledged(),
             payload_bytes: Vec::new(),
+            second_bytes: Vec::new(),
+            from: header.warmup(),
             above_s: 0.0,
             both_s: 0.0,
         };
@@ -128,8 +139,9 @@ impl Sink for Probe {
                 }
             }
             Event::Timeout { .. } if at >= self.from => self.flows[index].timeouts += 1,
-            Event::Representative { node, reason } if at >= self.from => {
-                self.flows[index].switch(at, node, reason);
+            Event::Representative { node, reason } => {
+                let counts = at >= self.from;
+                self.flows[index].switch(at, node, reason, counts);
             }
             _ => {}
         }
@@ -137,19 +149,55 @@ impl Sink for Probe {
 }
 
 impl FlowProbe {
-    fn switch(&mut self, at: Time, node: Option<NodeId>, reason: SwitchReason) {
-        if node.is_some() && reason != SwitchReason::First {
+    fn switch(&mut self, at: Time, node: Option<NodeId>, reason: SwitchReason, counts: bool) {
+        if node.is_none() || reason == SwitchReason::First {
+            return;
+        }
+        if self.switched_s.len() < SWITCHES_MAX {
+            self.switched_s.push(at.as_secs_f64());
+        }
+        if counts {
             self.switches += 1;
             self.pairs.switch(at);
         }
     }
 
+    /// When the representative changed from one moment to another, in seconds, ascending.
+    fn switched(&self, from_s: u32, to_s: u32) -> impl Iterator<Item = f64> {
+        let within = f64::from(from_s)..f64::from(to_s);
+        self.switched_s.iter().copied().filter(move |at| within.contains(at))
+    }
+
+    /// How often the representative changed between two moments.
+    pub(crate) fn switches_between(&self, from_s: u32, to_s: u32) -> f64 {
+        self.switched(from_s, to_s).count() as f64
+    }
+
+    /// When it changed first between two moments; infinite where it did not.
+    pub(crate) fn first_switch_s(&self, from_s: u32, to_s: u32) -> f64 {
+        self.switched(from_s, to_s).next().unwrap_or(f64::INFINITY)
+    }
+
     fn count(&mut self, at: Time, bytes: u32) {
-        let bin = (at.as_nanos() / (u64::from(BIN_S) * 1_000_000_000)) as usize;
-        if bin >= self.payload_bytes.len() {
-            self.payload_bytes.resize(bin + 1, 0);
+        for (bins, width_s) in [(&mut self.payload_bytes, BIN_S), (&mut self.second_bytes, 1)] {
+            let bin = (at.as_nanos() / (u64::from(width_s) * 1_000_000_000)) as usize;
+            if bin >= bins.len() {
+                bins.resize(bin + 1, 0);
+            }
+            bins[bin] += u64::from(bytes);
         }
-        self.payload_bytes[bin] += u64::from(bytes);
+    }
+
+    /// Standard deviation of the payload of each counted second, as a share of the mean. The last
+    /// second, which may not be whole, does not count.
+    pub(crate) fn variation(&self) -> f64 {
+        let first = self.from.as_nanos().div_ceil(1_000_000_000) as usize;
+        let end = self.second_bytes.len().saturating_sub(1);
+        let seconds = self.second_bytes.get(first..end).unwrap_or_default();
+        let count = seconds.len() as f64;
+        let mean = seconds.iter().sum::<u64>() as f64 / count;
+        let squares = seconds.iter().map(|bytes| (*bytes as f64 - mean) * (*bytes as f64 - mean));
+        (squares.sum::<f64>() / count).sqrt() / mean
     }
 
     /// Payload per second between two moments, both whole multiples of [`BIN_S`].
@@ -307,6 +355,21 @@ mod tests {
             feed(&mut probe, 0, at, Event::Cut { reason: CutReason::Loss, window_milli: 0 });
         }
         assert_eq!(probe.flows[0].cuts, 2);
+    }
+
+    #[test]
+    fn changes_of_the_representative_are_found_by_their_moments() {
+        let mut probe = Probe::new(&header());
+        let to = |node, reason| Event::Representative { node, reason };
+        feed(&mut probe, 0, 5.0, to(Some(NodeId(1)), SwitchReason::First));
+        feed(&mut probe, 0, 7.5, to(Some(NodeId(0)), SwitchReason::Silent));
+        feed(&mut probe, 0, 60.25, to(Some(NodeId(1)), SwitchReason::Slower));
+        feed(&mut probe, 0, 61.0, to(None, SwitchReason::Left));
+        let flow = &probe.flows[0];
+        assert_eq!((flow.first_switch_s(0, 50), flow.first_switch_s(50, 100)), (7.5, 60.25));
+        assert_eq!(flow.first_switch_s(70, 100), f64::INFINITY);
+        assert_eq!((flow.switches_between(0, 100), flow.switches_between(10, 60)), (2.0, 0.0));
+        assert_eq!(flow.switches, 1, "the warm-up does not count there");
     }
 
     #[test]

@@ -115,7 +115,7 @@ fn a_mistake_in_a_suite_is_one_line_and_found_before_anything_runs() {
 #[test]
 fn the_suites_that_come_with_the_program_are_listed_and_can_be_chosen_from() {
     let list = succeed(&["bench", "--list"]);
-    for suite in ["tcp", "fairness", "fec", "speed"] {
+    for suite in ["tcp", "fairness", "fec", "tfmcc", "ormcc", "speed"] {
         assert!(list.lines().any(|line| line.starts_with(&format!("{suite}: "))), "{list}");
     }
     assert!(list.contains("droplist"), "{list}");

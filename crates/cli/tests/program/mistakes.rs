@@ -136,7 +136,7 @@ fn a_mistake_in_the_arguments_is_named_with_what_is_allowed() {
         (&["run"], "<FILE>"),
         (
             &["bench", "nosuch"],
-            "no suite is called \"nosuch\"; there are tcp, fairness, fec, speed",
+            "no suite is called \"nosuch\"; there are tcp, fairness, fec, tfmcc, ormcc, speed",
         ),
         (&["bench", "none.toml"], "none.toml: cannot be read"),
         // Not after the minutes of the suite before it.

@@ -6,6 +6,10 @@ use super::*;
 /// change of every published comparison: say in the commit why.
 const GOLDEN: &str = include_str!("fairness.txt");
 
+/// The same of the suites `tfmcc` and `ormcc`.
+const TFMCC: &str = include_str!("tfmcc.txt");
+const ORMCC: &str = include_str!("ormcc.txt");
+
 fn rows(arguments: &[&str]) -> Vec<serde_json::Value> {
     let ended = run_within(600, arguments);
     assert!(matches!(ended.code, Some(0 | 1)), "{arguments:?}: {}", ended.err);
@@ -35,11 +39,29 @@ fn a_lone_flow_does_what_it_does_in_ns_2() {
 
 #[test]
 fn the_experiments_of_seada_and_helmy_give_what_is_recorded() {
-    let rows = rows(&["bench", "fairness", "--seeds", "1", "--json"]);
+    compare("fairness", GOLDEN);
+}
+
+#[test]
+fn what_rfc_4654_makes_one_expect_is_as_recorded() {
+    compare("tfmcc", TFMCC);
+}
+
+#[test]
+fn the_experiments_of_li_and_kalyanaraman_give_what_is_recorded() {
+    compare("ormcc", ORMCC);
+}
+
+fn compare(suite: &str, recorded: &str) {
+    let rows = rows(&["bench", suite, "--seeds", "1", "--json"]);
     let mut lines = String::new();
     for row in rows {
-        let ours = row["ours"].as_f64().unwrap();
+        // What never happened is at no moment, which JSON has no number for.
+        let ours = row["ours"].as_f64().unwrap_or(f64::INFINITY);
         lines += &format!("{} {ours:.4}\n", row["id"].as_str().unwrap());
     }
-    assert!(lines == GOLDEN, "the figures are not those of fairness.txt; now they are\n{lines}");
+    assert!(
+        lines == recorded,
+        "the figures of {suite} are not those recorded; now they are\n{lines}"
+    );
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use faircast::SCHEMES;
 use faircast_lab::Field;
+use faircast_proto::options::OptionKind;
 use faircast_scenario::{Overrides, Scenario};
 
 use super::live::{Running, digest, event, events, group, noise};
@@ -124,11 +125,14 @@ fn settings_of_a_scheme_that_are_wrong_are_refused_in_one_line() {
     std::fs::write(at("file"), b"x").unwrap();
     let (group, path, into) = (group(), at("file"), at("in"));
     for scheme in SCHEMES {
-        let choice = scheme.own_options.iter().find_map(|spec| match spec.kind {
-            faircast_proto::options::OptionKind::Choice(words) => Some((spec.name, words)),
-            _ => None,
+        let known = scheme.own_options.iter().find_map(|spec| match spec.kind {
+            OptionKind::Choice(words) => Some((spec.name, words[0])),
+            OptionKind::Bool => Some((spec.name, "true or false")),
+            OptionKind::Integer { .. } => Some((spec.name, "a whole number from")),
+            OptionKind::Float { .. } => Some((spec.name, "a number from")),
+            OptionKind::Duration { .. } | OptionKind::Rate { .. } => None,
         });
-        let (key, words) = choice.unwrap_or_else(|| panic!("{} has no choice", scheme.name));
+        let (key, allowed) = known.unwrap_or_else(|| panic!("{} has none", scheme.name));
         let wrong = format!("{key}=nonsense");
         let send = ["send", &path, "--group", &group, "--scheme", scheme.name, "--option", &wrong];
         let recv = ["recv", "--into", &into, "--group", &group, "--option", &wrong];
@@ -137,7 +141,7 @@ fn settings_of_a_scheme_that_are_wrong_are_refused_in_one_line() {
             let ended = run_within(20, arguments);
             assert_eq!(ended.code, Some(2), "{arguments:?}: {}{}", ended.out, ended.err);
             assert_eq!(ended.err.lines().count(), 1, "{arguments:?}: {}", ended.err);
-            for word in [key, "\"nonsense\"", words[0]] {
+            for word in [key, "\"nonsense\"", allowed] {
                 assert!(ended.err.contains(word), "{arguments:?}: {}", ended.err);
             }
         }

@@ -68,6 +68,9 @@ pub struct OrmccConfig {
     pub slower_at_limit: bool,
     /// Deviations by which the throughput is taken higher for the interval I.
     pub interval_sigmas: f64,
+    /// Whether the average throughput begins with its first value, which makes the interval I of the
+    /// first minutes shorter, or with the initial rate and a deviation from that.
+    pub throughput_first: bool,
     /// Least interval I, in packets.
     pub interval_min: f64,
     /// Who may report, and how often. The source tells receivers.
@@ -84,9 +87,11 @@ pub struct OrmccConfig {
     pub initial_doubling: bool,
     /// Up to so many packets per round trip.
     pub doubling_max: f64,
-    /// With the guard the rate grows up to so many packets per round trip above what the
-    /// representative told to come out.
+    /// With the guard the rate grows up to so many packets per round trip, and this share, above
+    /// what the representative told to come out.
     pub lead_packets: f64,
+    /// That share.
+    pub lead_share: f64,
     /// Whether the representative shows that it is alive though it loses nothing, so that silence
     /// can be told from a free path: without any report the rate does not grow, then falls.
     pub guard: bool,
@@ -132,6 +137,8 @@ impl OrmccConfig {
             // The text says below, line 28 of the algorithm at most.
             slower_at_limit: false,
             interval_sigmas: 3.0,
+            // Open: the algorithm has no initial values; a rate is at hand.
+            throughput_first: false,
             // Open: after a first cut at a low rate the formula gives a packet or two.
             interval_min: 100.0,
             feedback: Feedback::Ci,
@@ -143,6 +150,7 @@ impl OrmccConfig {
             initial_doubling: false,
             doubling_max: 16.0,
             lead_packets: 1.0,
+            lead_share: 0.05,
             guard: false,
             silence: Duration::from_secs(5),
             floor_interval: Duration::from_secs(2),
@@ -186,6 +194,7 @@ impl OrmccConfig {
         set(&mut self.slower_sigmas, options.float("slower_sigmas"));
         set(&mut self.slower_at_limit, options.bool("slower_at_limit"));
         set(&mut self.interval_sigmas, options.float("interval_sigmas"));
+        set(&mut self.throughput_first, options.bool("throughput_first"));
         set(&mut self.interval_min, options.float("interval_min"));
     }
 
@@ -201,6 +210,7 @@ impl OrmccConfig {
         set(&mut self.initial_packets, options.float("initial_packets"));
         set(&mut self.initial_doubling, options.bool("initial_doubling"));
         set(&mut self.doubling_max, options.float("doubling_max"));
+        set(&mut self.lead_share, options.float("lead_share"));
         set(&mut self.lead_packets, options.float("lead_packets"));
         set(&mut self.guard, options.bool("guard"));
         set(&mut self.silence, options.duration("silence"));

@@ -86,6 +86,12 @@ pub const OPTIONS: &[OptionSpec] = &[
         "3.0",
         "Deviations by which the throughput is taken higher for the interval I (ormcc s2.1)",
     ),
+    switch(
+        "throughput_first",
+        "false",
+        "The average throughput begins with its first value and no deviation, not with the initial \
+         rate (open in the paper)",
+    ),
     float(
         "interval_min",
         (1.0, 1e9),
@@ -136,6 +142,12 @@ pub const OPTIONS: &[OptionSpec] = &[
         "1.0",
         "Packets per round trip by which the rate leads what the representative told to come out \
          (guard)",
+    ),
+    float(
+        "lead_share",
+        (0.0, 100.0),
+        "0.05",
+        "Share of what came out by which the rate leads it beyond that (guard)",
     ),
     switch(
         "guard",

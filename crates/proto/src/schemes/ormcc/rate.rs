@@ -99,9 +99,11 @@ impl Rate {
         if recent || self.now <= target {
             return false;
         }
-        // Open in the paper: the averages begin at the first value.
-        let (mean, deviation) = self.throughput.unwrap_or((self.after_cut, 0.0));
-        let error = (self.now + self.after_cut) / 2.0 - mean;
+        let between = (self.now + self.after_cut) / 2.0;
+        // Open in the paper: where the averages begin.
+        let start = if config.throughput_first { between } else { self.after_cut };
+        let (mean, deviation) = self.throughput.unwrap_or((start, 0.0));
+        let error = between - mean;
         let off = if error < 0.0 { -error } else { error };
         let mean = mean + config.gamma * error;
         let deviation = deviation + config.gamma * (off - deviation);

@@ -176,7 +176,9 @@ impl OrmccSender {
         match self.output {
             None => few,
             Some(output) if doubling => most.min((DOUBLING_LEAD * output).max(few)),
-            Some(output) => output + self.config.lead_packets * packet,
+            Some(output) => {
+                output * (1.0 + self.config.lead_share) + self.config.lead_packets * packet
+            }
         }
     }
 

@@ -84,6 +84,11 @@ impl Arrivals {
         self.history.has_loss()
     }
 
+    /// When the latest loss event began.
+    pub(super) fn latest_event(&self) -> Option<Time> {
+        self.history.latest_event()
+    }
+
     /// What was lost before counts no more.
     pub(super) fn forget(&mut self, discounting: bool) {
         self.history = History::new(discounting);
@@ -250,7 +255,7 @@ mod tests {
         ) {
             let (mut arrivals, mut now, mut next) = (Arrivals::new(3, true), Time::ZERO, 0u32);
             for (jump, wait_us, way) in steps {
-                now = now + Duration::from_micros(wait_us);
+                now += Duration::from_micros(wait_us);
                 next = match way {
                     0 => jump,
                     1 => next.wrapping_sub(jump % 40),

@@ -35,6 +35,8 @@ pub struct TfmccConfig {
     pub loss_threshold: u32,
     /// Whether NAKs carry reports. Default true.
     pub nak_reports: bool,
+    /// Whether the CLR reports a loss event at once. Default true.
+    pub report_losses: bool,
     /// Least time between reports of the CLR. Default 1 ms.
     pub report_interval_min: Duration,
     /// The least round trip where silence is judged. Default 25 ms.
@@ -58,6 +60,7 @@ impl Default for TfmccConfig {
             discounting: true,
             loss_threshold: 3,
             nak_reports: true,
+            report_losses: true,
             report_interval_min: Duration::from_millis(1),
             silence_min: Duration::from_millis(25),
         }
@@ -82,6 +85,7 @@ impl TfmccConfig {
         set(&mut config.discounting, options.bool("discounting"));
         set(&mut config.loss_threshold, whole(options, "loss_threshold"));
         set(&mut config.nak_reports, options.bool("nak_reports"));
+        set(&mut config.report_losses, options.bool("report_losses"));
         set(&mut config.report_interval_min, options.duration("report_interval_min"));
         set(&mut config.silence_min, options.duration("silence_min"));
         config

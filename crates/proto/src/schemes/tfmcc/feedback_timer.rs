@@ -52,7 +52,7 @@ impl FeedbackTimer {
         let Some(pending) = &mut self.0 else { return };
         let since = previous.max(pending.started);
         let excess = now.since(since).saturating_sub(seconds(pending.rtt_max_s));
-        pending.silence = pending.silence + excess;
+        pending.silence += excess;
         if rtt_max_s != pending.rtt_max_s {
             pending.wait_s *= rtt_max_s / pending.rtt_max_s;
             pending.rtt_max_s = rtt_max_s;

@@ -94,6 +94,12 @@ pub const OPTIONS: &[OptionSpec] = &[
         "true",
         "NAKs carry reports too, which tell the source the round trips of those that it repairs for",
     ),
+    switch(
+        "report_losses",
+        "true",
+        "The CLR reports the beginning of a loss event at once and does not wait for the end of a \
+         round trip (RFC 5348 s6.2)",
+    ),
     span(
         "report_interval_min",
         (0, S),

@@ -55,7 +55,7 @@ mod tests {
         let mut now = Time::ZERO;
         for (packets, gap_ms, want) in [(50, 10, 800_000.0), (200, 1, 8_000_000.0)] {
             for _ in 0..packets {
-                now = now + Duration::from_millis(gap_ms);
+                now += Duration::from_millis(gap_ms);
                 rate.arrived(now, 1000, rtt);
             }
             let got = rate.bits_per_s().unwrap();

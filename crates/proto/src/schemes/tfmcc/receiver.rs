@@ -191,17 +191,20 @@ impl TfmccReceiver {
         }
     }
 
-    /// A report; `None` before data has come.
-    fn report(&mut self, now: Time) -> Option<TfmccReport> {
+    /// A report, which may ride on a NAK; `None` before data has come.
+    fn report(&mut self, now: Time, rides: bool) -> Option<TfmccReport> {
         let latest = self.latest?;
         let held_us = (now.since(latest.at).as_nanos() / 1000) as u32;
-        self.timer.cancel();
-        (self.due, self.reported_at) = (false, Some(now));
+        if !rides {
+            self.timer.cancel();
+            (self.due, self.reported_at) = (false, Some(now));
+        }
         Some(TfmccReport {
             receiver: Some(self.node),
             have_rtt: self.round_trip.seconds().is_some(),
             have_loss: self.arrivals.has_loss(),
             leaving: self.leaving,
+            rides,
             round: latest.round,
             sent_us: microseconds(now),
             echo_us: latest.sent_us.wrapping_add(held_us),
@@ -228,7 +231,12 @@ impl ReceiverFeedback for TfmccReceiver {
         let rtt = Duration::from_secs_f64(self.rtt_s());
         let first = self.first_interval();
         let marked = arrival.congestion_experienced;
+        let before = self.arrivals.latest_event();
         self.arrivals.received(cx.now, arrival.seq, marked, rtt, &|| first);
+        // A full queue loses until the sender hears of it (src: RFC 5348 s6.2, where a rise of the loss
+        // event rate expedites feedback).
+        let event = self.arrivals.latest_event();
+        self.due |= self.config.report_losses && self.is_clr && event > before;
     }
 
     fn on_missing(&mut self, _cx: &mut Cx<'_>, _first: Seq, _last: Seq) {}
@@ -237,7 +245,11 @@ impl ReceiverFeedback for TfmccReceiver {
         // src: RFC 4654 s4.5: where reports are multicast, one of a lower rate silences us.
         let heard = f64::from(report.bits_per_s);
         let margin = 1.0 - self.config.suppression_margin;
-        if report.receiver != Some(self.node) && heard > 0.0 && heard * margin < self.bits_per_s() {
+        if report.receiver != Some(self.node)
+            && !report.rides
+            && heard > 0.0
+            && heard * margin < self.bits_per_s()
+        {
             self.timer.cancel();
         }
     }
@@ -251,12 +263,16 @@ impl ReceiverFeedback for TfmccReceiver {
         if !self.due {
             return None;
         }
-        let report = self.report(cx.now)?;
+        let report = self.report(cx.now, false)?;
         Some((Audience::SenderNak, report))
     }
 
     fn report_for_nak(&mut self, cx: &mut Cx<'_>) -> Option<TfmccReport> {
-        if self.config.nak_reports || self.leaving { self.report(cx.now) } else { None }
+        if self.config.nak_reports || self.leaving {
+            self.report(cx.now, !self.leaving)
+        } else {
+            None
+        }
     }
 
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {

@@ -22,6 +22,13 @@ const RATE_MAX: f64 = 4e11;
 /// How far behind its even pace the sender catches up: timers wake some milliseconds late.
 const BURST: Duration = Duration::from_millis(4);
 
+/// No more packets leave in one moment, whatever the rate: a receiver may claim any, and a burst longer
+/// than the queues of a host is lost there.
+const MOMENT_PACKETS_MAX: u32 = 256;
+
+/// When more of them may leave.
+const MOMENT: Duration = Duration::from_micros(50);
+
 /// Round trips without a report of the CLR after which the rate is halved (src: RFC 4654 s3.3).
 const HALVE_AFTER: u64 = 4;
 
@@ -56,10 +63,14 @@ pub struct TfmccSender {
     /// When data first left after the latest report of the CLR, and of anybody.
     clr_asked: Option<Time>,
     asked: Option<Time>,
+    /// Nobody has reported for so long that the rate was cut for it.
+    deaf: bool,
     /// When nobody's silence last began to count anew because somebody was heard.
     woken_at: Option<Time>,
     /// The application had nothing to send, and the rate has not been the limit since.
     idle: bool,
+    /// The present moment, and how many packets have left in it.
+    moment: (Time, u32),
 }
 
 /// The current limiting receiver.
@@ -107,8 +118,10 @@ impl TfmccSender {
             adjusted_at: Time::ZERO,
             clr_asked: None,
             asked: None,
+            deaf: false,
             woken_at: None,
             idle: false,
+            moment: (Time::ZERO, 0),
         }
     }
 
@@ -180,7 +193,8 @@ impl TfmccSender {
         let rtt_max = self.rtt_max().as_secs_f64();
         let limited = self.rate + self.packet_bits() / rtt_max * (since / rtt_max).min(1.0);
         if self.slow_start {
-            let to = rate.max(limited);
+            // Twice what was received cannot be more than twice what was sent; a liar may claim it.
+            let to = rate.min(2.0 * self.rate).max(limited);
             self.climb = Some(Climb { start: now, span: rtt, from: self.rate, to });
         } else {
             self.set_rate(now, rate.min(limited));
@@ -262,21 +276,10 @@ impl TfmccSender {
     ) {
         // What suppresses others is the rate as it was reported.
         self.rounds.heard_other(report.bits_per_s, self.config.suppression_margin);
-        let former = self.clr.filter(|_| self.vacant.is_some()).map(|clr| clr.id);
-        if former == Some(from) {
-            // The CLR that had fallen silent is back: no stranger whose rate must be tried out.
-            self.appoint(cx, from, rtt, report, SwitchReason::First);
-            let resumed = rate.min(self.first_rate());
-            if resumed > self.rate {
-                // deviates: after a silence that took the rate to the floor it begins where a new
-                // session would; one packet more per 8 s each 8 s would take minutes.
-                self.set_rate(cx.now, resumed);
-            }
-            return self.follow(cx, rate, rtt);
-        }
         if let Some(reason) = self.vacant {
+            let back = self.clr.is_some_and(|clr| clr.id == from);
             self.appoint(cx, from, rtt, report, reason);
-            if rate > self.rate {
+            if !self.resume(cx.now, rate) && rate > self.rate && !back {
                 self.held_until = cx.now + self.rounds.span();
             }
             return self.follow(cx, rate, rtt);
@@ -284,6 +287,7 @@ impl TfmccSender {
         if self.clr.is_none() {
             self.adjusted_at = cx.now - self.rtt_max().min(cx.now.since(Time::ZERO));
             self.appoint(cx, from, rtt, report, SwitchReason::First);
+            self.resume(cx.now, rate);
             return self.follow(cx, rate, rtt);
         }
         if rate < self.rate {
@@ -291,6 +295,19 @@ impl TfmccSender {
             return self.follow(cx, rate, rtt);
         }
         self.echoes.push(Waiting::new(cx.now, from, report));
+    }
+
+    /// After a silence of all, which took the rate towards the floor, it begins where a new session
+    /// would. Returns whether there was such a silence.
+    ///
+    /// deviates: one packet more per 8 s each 8 s would take minutes.
+    fn resume(&mut self, now: Time, rate: f64) -> bool {
+        let deaf = core::mem::take(&mut self.deaf);
+        if deaf {
+            self.adjusted_at = now;
+            self.set_rate(now, rate.min(self.first_rate()).max(self.rate));
+        }
+        deaf
     }
 
     /// What goes back on the packet that leaves now (src: RFC 4654 s3.5).
@@ -353,7 +370,7 @@ impl TfmccSender {
         let after_ns = self.asked.map_or(0, |asked| cx.now.since(asked).as_nanos());
         cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns });
         // It begins again with the next packet.
-        self.asked = None;
+        (self.asked, self.deaf) = (None, true);
         self.cut(cx, self.rate / 2.0, CutReason::NoFeedback);
     }
 
@@ -367,6 +384,8 @@ impl TfmccSender {
         }
         self.packet_bytes = Some(mean + SIZE_GAIN * (f64::from(bytes) - mean));
         self.pace.spend(now, bytes);
+        let before = if self.moment.0 == now { self.moment.1 } else { 0 };
+        self.moment = (now, before + 1);
         self.clr_asked.get_or_insert(now);
         self.asked.get_or_insert(now);
     }
@@ -380,10 +399,13 @@ impl SenderControl for TfmccSender {
         self.settle(cx.now);
         let ready = self.pace.ready_at();
         if ready <= cx.now {
-            return Permit::Now;
+            let full = self.moment.0 == cx.now && self.moment.1 >= MOMENT_PACKETS_MAX;
+            return if full { Permit::At(cx.now + MOMENT) } else { Permit::Now };
         }
         self.idle = false;
-        Permit::At(ready)
+        // A climb shortens the wait.
+        let top = self.climb.map_or(ready, |climb| climb.start + climb.span);
+        Permit::At(ready.min(top))
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, _seq: Seq, len: u32) -> TfmccAnnounce {
@@ -429,6 +451,9 @@ impl SenderControl for TfmccSender {
             return;
         }
         self.rounds.measured(rtt);
+        if report.rides {
+            return self.on_heard(cx);
+        }
         self.asked = None;
         if report.have_loss && self.slow_start {
             (self.slow_start, self.climb) = (false, None);
@@ -439,6 +464,7 @@ impl SenderControl for TfmccSender {
             rate *= self.rtt_max().as_secs_f64() / rtt.as_secs_f64();
         }
         if clr {
+            self.deaf = false;
             self.on_clr_report(cx, rate, rtt, report);
         } else {
             self.on_other_report(cx, from, (rate, rtt), report);

@@ -17,6 +17,7 @@ const IS_CLR: u8 = 1;
 const HAVE_RTT: u8 = 1;
 const HAVE_LOSS: u8 = 2;
 const LEAVING: u8 = 4;
+const RIDES: u8 = 8;
 
 /// The address that stands for nobody.
 const NOBODY: u32 = 0;
@@ -67,6 +68,9 @@ pub struct TfmccReport {
     pub have_loss: bool,
     /// Whether it leaves.
     pub leaving: bool,
+    /// Whether it rides on a NAK, for the round trip alone: its rate does not count, or whoever loses
+    /// would be heard without regard to feedback rounds.
+    pub rides: bool,
     /// The feedback round that it answers, modulo 256.
     pub round: u8,
     /// When the report left: microseconds of the receiver's clock modulo 2^32 (tr_r).
@@ -125,7 +129,8 @@ impl Wire for TfmccReport {
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         let flags = flag(self.have_rtt, HAVE_RTT)
             | flag(self.have_loss, HAVE_LOSS)
-            | flag(self.leaving, LEAVING);
+            | flag(self.leaving, LEAVING)
+            | flag(self.rides, RIDES);
         out.extend_from_slice(&[flags, self.round, 0, 0]);
         for word in [self.sent_us, self.echo_us, self.bits_per_s.to_bits(), address(self.receiver)]
         {
@@ -140,6 +145,7 @@ impl Wire for TfmccReport {
             have_rtt: bytes[0] & HAVE_RTT != 0,
             have_loss: bytes[0] & HAVE_LOSS != 0,
             leaving: bytes[0] & LEAVING != 0,
+            rides: bytes[0] & RIDES != 0,
             round: bytes[1],
             sent_us: word(bytes, 4),
             echo_us: word(bytes, 8),
@@ -207,6 +213,7 @@ mod tests {
             have_rtt: true,
             have_loss: true,
             leaving: false,
+            rides: false,
             round: 255,
             sent_us: 1,
             echo_us: 2,
@@ -259,7 +266,7 @@ mod tests {
             let report = TfmccReport::decode(&bytes).expect("any 20 bytes are one");
             let again = encoded(&report);
             proptest::prop_assert_eq!(&again[4..], &bytes[4..]);
-            proptest::prop_assert_eq!(again[0], bytes[0] & 7);
+            proptest::prop_assert_eq!(again[0], bytes[0] & 15);
         }
     }
 }

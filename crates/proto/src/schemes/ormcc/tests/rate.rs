@@ -66,6 +66,11 @@ fn the_interval_follows_from_the_throughput_between_cuts() {
     // Mean of 100000 and 60000 is 80000; 27500 -> 53750, and 22500 -> 37500.
     let packets = (53_750.0 + 3.0 * 37_500.0) * RTT / S;
     assert!((rate.interval() - packets * packets).abs() < 1e-9);
+    let first = OrmccConfig { throughput_first: true, ..config };
+    let mut rate = Rate::new(&first, S);
+    rate.raise(95_000.0);
+    rate.cut(&first, at(0), 80_000.0, RTT, S);
+    assert!((rate.interval() - 25.0).abs() < 1e-9, "50000 * 0.1 / 1000 = 5 packets");
     let mut floored = Rate::new(&paper(), S);
     floored.raise(95_000.0);
     floored.cut(&paper(), at(0), 80_000.0, RTT, S);
