@@ -162,7 +162,7 @@ fn mistakes_in_a_matrix_are_one_line_and_found_before_anything_runs() {
     put(&folder, "short.toml", SHORT);
     for (from, to, want) in [
         ("short.toml", "none.toml", "none.toml: cannot be read"),
-        ("session = \"mcc\"", "session = \"mc\"", "session: \"mc\""),
+        ("session = \"mcc\"", "session = \"mc\"", "flow.mc: is no entry"),
         ("throughput_bps tcp", "throughput_bps udp", "fairness: \"udp\" is no flow"),
         ("[\"a>b\"]", "[\"a>z\"]", "bottlenecks: \"a>z\" is no link"),
         ("alone = ['flow.mcc.to", "alone = ['flow.mcc.too", "too"),

@@ -40,6 +40,11 @@ static FILES: Bundled = Bundled {
         bundled_file!("../fairness/set2-independent-loss.toml"),
         bundled_file!("../fairness/set2-two-bottlenecks.toml"),
         bundled_file!("../fairness/set3-set4-far-receiver.toml"),
+        bundled_file!("../ormcc/changing.toml"),
+        bundled_file!("../ormcc/linear.toml"),
+        bundled_file!("../ormcc/simple.toml"),
+        bundled_file!("../ormcc/star.toml"),
+        bundled_file!("../ormcc/star-tcp.toml"),
     ],
 };
 
