@@ -166,7 +166,7 @@ fn a_matrix_shows_one_figure_at_a_time_and_leads_to_runs() {
     let first = json!(["0.900.15", "runs/case-0-pgmcc-2.html"]);
     assert_eq!(cells[0], first, "the median, the worst beside it, and the worst run");
     assert_eq!(cells[2], json!(["\u{2013}", null]), "a figure that is not there leads nowhere");
-    let links = "[...document.querySelectorAll('a[href^=\\#]')].every(a => \
+    let links = "[...document.querySelectorAll('a[href^=\"#\"]')].every(a => \
                  document.querySelector(a.getAttribute('href')) !== null)";
     assert_eq!(chrome.evaluate(links), json!(true));
 }
