@@ -111,18 +111,40 @@
     return { key: 'sequence', title: 'Sequence numbers', text, unit: 'count', lines, crowd, height: 380, full: true };
   }
 
+  /// Upright lines where flows changed their representatives, unless they are too many to tell apart.
+  function switchBars(p, lines) {
+    p.flows.forEach((f, i) => {
+      const switches = f.switches.filter(s => s[1] !== null);
+      if (switches.length < 2 || switches.length > 60) return;
+      const points = [switches.map(s => s[0]), switches.map(() => null)];
+      lines.push({ label: p.flows.length > 1 ? `${f.name}, new representative` : 'New representative', colour: i, points, mark: 'bar', dash: [4, 3], total: switches.length, hidden: p.flows.length > CROWD });
+    });
+  }
+
   function throughputPlot(p) {
     const lines = p.flows.filter(f => f.bins.v.length).map(f => ({ label: f.name, colour: p.flows.indexOf(f), points: pairs(f.bins), step: true }));
     p.rest.forEach((r, i) => {
       const mean = { w: r.bins.w, v: r.bins.v.map(v => v / r.flows) };
       if (mean.v.length) lines.push({ label: `mean of ${r.flows} other ${r.protocol} flows`, colour: p.flows.length + i, points: pairs(mean), step: true });
     });
+    switchBars(p, lines);
     const width = p.flows.length ? p.flows[0].bins.w : 0;
     return { key: 'throughput', title: 'Throughput', text: `New payload (TCP: acknowledged payload) per ${units.span(width)}`, unit: 'rate', lines };
   }
 
   const perFlow = (p, key) => p.flows.map((f, i) => ({ label: f.name, colour: i, points: f[key], width: 1.5 })).filter(l => has(l.points));
   const windowPlot = p => ({ key: 'window', title: 'Window', text: 'Congestion window of the sender', unit: 'packets', lines: perFlow(p, 'window').map(l => ({ ...l, held: true })) });
+  /// At each moment the mean of all that went before: how papers show that a share settles.
+  function meanPlot(p) {
+    const lines = p.flows.filter(f => f.bins.v.length > 1).map(f => {
+      let sum = 0;
+      const t = [], v = [];
+      f.bins.v.forEach((bytes, i) => { sum += bytes; t.push((i + 1) * f.bins.w); v.push(sum * 8 / ((i + 1) * f.bins.w)); });
+      return { label: f.name, colour: p.flows.indexOf(f), points: [t, v] };
+    });
+    return { key: 'mean', title: 'Mean throughput', text: 'Throughput from the start of the run to each moment', unit: 'rate', lines };
+  }
+
   const ratePlot = p => ({ key: 'rate', title: 'Sending rate', text: 'Rate that the sender allows itself', unit: 'rate', lines: perFlow(p, 'rate').map(l => ({ ...l, held: true })) });
   const rttPlot = p => ({ key: 'rtt', title: 'Round trip', text: 'As the sender measures it', unit: 'span', lines: perFlow(p, 'rtt') });
 
@@ -172,7 +194,7 @@
   }
 
   const kinds = {
-    run: [sequencePlot, representativePlot, throughputPlot, queuePlot, windowPlot, ratePlot, rttPlot],
+    run: [sequencePlot, representativePlot, throughputPlot, meanPlot, queuePlot, windowPlot, ratePlot, rttPlot],
     sequence: [sequencePlot],
   };
 

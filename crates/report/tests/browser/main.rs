@@ -25,7 +25,7 @@ fn a_run_report_draws_stays_quiet_and_fits_every_screen() {
     for (name, width, height, dark) in SCREENS {
         chrome.open(&file, width, height, dark);
         check(&mut chrome, width, name);
-        assert_eq!(plots(&mut chrome), 6, "sequence, throughput, queue, window, rtt, acker");
+        assert_eq!(plots(&mut chrome), 7, "sequence, throughput, mean, queue, window, rtt, acker");
         chrome.screenshot(&picture(&format!("run-{name}.png")));
     }
     let heading = chrome.evaluate("document.querySelector('h1').textContent");
@@ -57,7 +57,7 @@ fn plots_zoom_together_follow_the_cursor_and_hide_lines() {
         "[...document.querySelectorAll('.plot')].map(p => [...p.querySelectorAll('.legend \
          output')].some(o => o.textContent && !o.textContent.startsWith('×')))",
     );
-    assert_eq!(values, json!(vec![true; 6]), "every plot shows its values at the cursor");
+    assert_eq!(values, json!(vec![true; 7]), "every plot shows its values at the cursor");
     let clock = chrome.evaluate("document.querySelector('.tools output').textContent");
     let seconds: f64 =
         clock.as_str().unwrap().trim_start_matches("t = ").trim_end_matches(" s").parse().unwrap();
