@@ -87,8 +87,8 @@ impl Figure {
             }
             Self::SlowestShare => {
                 "The rate at which the session sends, repairs counted, over that of the same \
-                 scheme in the same case with the slowest receiver alone. 1 is what it must be; 0 \
-                 is the drop to zero."
+                 scheme in the same case with the slowest receiver alone, or over its fair share \
+                 where the case states that. 1 is what it must be; 0 is the drop to zero."
             }
             Self::Repairs => {
                 "Packets sent again for each one with new data. Where every receiver loses other \

@@ -12,6 +12,7 @@ mod interrupt;
 mod lab;
 mod live;
 mod manual;
+mod matrix;
 mod mistakes;
 #[cfg(target_os = "linux")]
 mod networks;

@@ -126,6 +126,19 @@ fn no_name_of_a_suite_can_break_out_of_its_place() {
 }
 
 #[test]
+fn no_name_of_a_matrix_can_break_out_of_its_place() {
+    let mut matrix = crate::matrix::tests::matrix(EVIL);
+    let case = &mut matrix.cases[0];
+    (case.id, case.group, case.scenario) = (EVIL.into(), EVIL.into(), EVIL.into());
+    (case.set, case.note) = (vec![EVIL.into()], Some(EVIL.into()));
+    (matrix.title, matrix.faircast) = (EVIL.into(), EVIL.into());
+    let page = matrix_page(&matrix);
+    check_escaped(&page);
+    // A cell leads to its worst run from the map and from its case.
+    assert_eq!(page.matches("<a href=\"runs/").count(), 8);
+}
+
+#[test]
 fn rows_of_one_experiment_share_a_section_and_groups_the_navigation() {
     let row = |id: &str, experiment: &str, group: &str| Row {
         id: id.into(),

@@ -9,7 +9,9 @@ mod synthetic;
 use std::path::{Path, PathBuf};
 
 use chrome::Chrome;
-use faircast_report::{Row, Suite, bench_page, run_page};
+use faircast_report::{
+    Figure, Matrix, MatrixCase, MatrixCell, Row, Spread, Suite, bench_page, matrix_page, run_page,
+};
 use serde_json::json;
 use synthetic::{header, run};
 
@@ -136,6 +138,86 @@ fn a_bench_report_shows_every_experiment() {
     let links = "[...document.querySelectorAll('nav a')].every(a => \
                  document.querySelector(a.getAttribute('href')) !== null)";
     assert_eq!(chrome.evaluate(links), json!(true));
+}
+
+#[test]
+fn a_matrix_shows_one_figure_at_a_time_and_leads_to_runs() {
+    let Some(mut chrome) = browser() else { return };
+    let file = keep("matrix.html", &matrix_page(&matrix()));
+    let shown = "[...document.querySelectorAll('.map')].filter(map => map.checkVisibility()) \
+                 .map(map => map.dataset.figure)";
+    for (name, width, height, dark) in SCREENS {
+        chrome.open(&file, width, height, dark);
+        check(&mut chrome, width, name);
+        assert_eq!(chrome.evaluate(shown), json!(["fairness"]), "{name}");
+        chrome.screenshot(&picture(&format!("matrix-{name}.png")));
+        for figure in Figure::ALL {
+            chrome.evaluate(&format!("document.querySelector('[value={}]').click()", figure.id()));
+            chrome.settle();
+            assert_eq!(chrome.evaluate(shown), json!([figure.id()]), "{name}");
+        }
+        let contrast = chrome.evaluate(HEAT_CONTRAST);
+        assert_eq!(contrast, json!([]), "{name}: numbers are hard to read on their colours");
+    }
+    let cells = chrome.evaluate(
+        "[...document.querySelectorAll('.map[data-figure=fairness] td')].map(cell => \
+         [cell.textContent, cell.querySelector('a')?.getAttribute('href') ?? null])",
+    );
+    let first = json!(["0.900.15", "runs/case-0-pgmcc-2.html"]);
+    assert_eq!(cells[0], first, "the median, the worst beside it, and the worst run");
+    assert_eq!(cells[2], json!(["\u{2013}", null]), "a figure that is not there leads nowhere");
+    let links = "[...document.querySelectorAll('a[href^=\"#\"]')].every(a => \
+                 document.querySelector(a.getAttribute('href')) !== null)";
+    assert_eq!(chrome.evaluate(links), json!(true));
+}
+
+/// Numbers whose colour is too close to that of their cell.
+const HEAT_CONTRAST: &str = "(() => { \
+  const light = text => { const [r, g, b] = text.match(/\\d+/g).slice(0, 3) \
+      .map(v => v / 255).map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); \
+    return .2126 * r + .7152 * g + .0722 * b; }; \
+  return [...document.querySelectorAll('.heat td b, .heat td small')].filter(e => { \
+    const style = getComputedStyle(e); \
+    const [x, y] = [light(style.color), light(style.backgroundColor)]; \
+    return (Math.max(x, y) + .05) / (Math.min(x, y) + .05) < 4.5; \
+  }).map(e => e.outerHTML); })()";
+
+fn matrix() -> Matrix {
+    let schemes = ["pgmcc", "a-scheme-with-a-long-name", "ormcc"];
+    let cell = |case: usize, place: usize| {
+        let spread = |figure| {
+            let best = [0.9, 0.5, 0.1][place];
+            let per_seed = (1..=3).map(|seed| (seed, [best, 0.15, best + 0.05][seed as usize - 1]));
+            Spread::of(figure, per_seed.collect()).map(|spread| Spread {
+                report: Some(format!(
+                    "runs/case-{case}-{}-{}.html",
+                    schemes[place], spread.worst_seed
+                )),
+                ..spread
+            })
+        };
+        let has = |figure: &Figure| place != 2 || *figure != Figure::Fairness;
+        let figures = Figure::ALL.into_iter().filter(has).filter_map(spread).collect();
+        MatrixCell { scheme: schemes[place].into(), figures }
+    };
+    let case = |case: usize| MatrixCase {
+        id: format!("case-{case}"),
+        group: if case < 4 { "Beside TCP" } else { "Many & far <receivers>" }.into(),
+        question: "Does a session leave a TCP connection its share on a slow link?".into(),
+        scenario: "scenarios/x.toml".into(),
+        set: vec!["link.0.loss=0.1".into()],
+        seeds: 3,
+        note: (case == 5).then(|| "All receivers are alike.".into()),
+        cells: (0..schemes.len()).map(|place| cell(case, place)).collect(),
+    };
+    Matrix {
+        name: "matrix".into(),
+        title: "How do the schemes compare?".into(),
+        faircast: "0.1.0".into(),
+        quick: true,
+        schemes: schemes.map(String::from).to_vec(),
+        cases: (0..8).map(case).collect(),
+    }
 }
 
 /// Name, width, height, dark.

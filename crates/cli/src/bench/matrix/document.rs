@@ -3,7 +3,7 @@
 use faircast_report::Matrix;
 
 /// What a person wrote about the numbers, with a place for them.
-const TEMPLATE: &str = include_str!("comparison.md");
+const TEMPLATE: &str = include_str!("comparison.md.in");
 
 /// The page: what the template says, the cases, and the tables.
 pub(super) fn document(matrix: &Matrix) -> String {

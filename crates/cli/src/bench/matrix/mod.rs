@@ -40,6 +40,11 @@ static FILES: Bundled = Bundled {
         bundled_file!("../fairness/set2-independent-loss.toml"),
         bundled_file!("../fairness/set2-two-bottlenecks.toml"),
         bundled_file!("../fairness/set3-set4-far-receiver.toml"),
+        bundled_file!("../ormcc/changing.toml"),
+        bundled_file!("../ormcc/linear.toml"),
+        bundled_file!("../ormcc/simple.toml"),
+        bundled_file!("../ormcc/star.toml"),
+        bundled_file!("../ormcc/star-tcp.toml"),
     ],
 };
 
@@ -253,7 +258,17 @@ fn choose_cases(file: &mut MatrixFile, args: &BenchArgs) -> Result<(), Failure> 
         file.cases.retain(|case| case.quick.is_some());
     }
     if let Some(only) = &args.only {
-        for part in only.split(',') {
+        // Whoever names a case in full means no other one that begins so.
+        let exact = |part: &str| file.cases.iter().any(|case| case.id == part);
+        let parts: Vec<(&str, bool)> = only.split(',').map(|part| (part, exact(part))).collect();
+        let is_meant = |case: &Case| {
+            let by = |(part, exact): &(&str, bool)| match exact {
+                true => case.id == *part,
+                false => case.id.contains(part),
+            };
+            parts.iter().any(by)
+        };
+        for (part, _) in &parts {
             if !file.cases.iter().any(|case| case.id.contains(part)) {
                 let ids: Vec<&str> = file.cases.iter().map(|case| &*case.id).collect();
                 return Err(Failure::Usage(format!(
@@ -262,7 +277,7 @@ fn choose_cases(file: &mut MatrixFile, args: &BenchArgs) -> Result<(), Failure> 
                 )));
             }
         }
-        file.cases.retain(|case| only.split(',').any(|part| case.id.contains(part)));
+        file.cases.retain(is_meant);
     }
     match file.cases.is_empty() {
         true => Err(Failure::Usage("--quick: no case has quick = [...]".into())),

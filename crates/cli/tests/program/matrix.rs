@@ -1,0 +1,231 @@
+//! `faircast bench matrix`: every registered scheme, the figures that were recorded, the documents.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::*;
+
+/// What the quick cases gave with one seed. A change of a scheme, of a case or of a figure changes
+/// lines; the new ones are in the test's message, and the commit says why they are right. A scheme
+/// without a line here is not compared.
+const GOLDEN: &str = include_str!("matrix.txt");
+
+/// Case, scheme, and figures in order: `loss-1 pgmcc fairness=0.766 ...`.
+fn lines(matrix: &Value) -> Vec<String> {
+    let mut lines = Vec::new();
+    for case in matrix["cases"].as_array().unwrap() {
+        for cell in case["cells"].as_array().unwrap() {
+            let word = |of: &Value, key: &str| of[key].as_str().unwrap().to_string();
+            let mut line = format!("{} {}", word(case, "id"), word(cell, "scheme"));
+            for figure in cell["figures"].as_array().unwrap() {
+                let median =
+                    figure["median"].as_f64().map_or("never".into(), |value| format!("{value:.3}"));
+                line.push_str(&format!(" {}={median}", word(figure, "figure")));
+            }
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+/// The registered schemes.
+fn schemes() -> Vec<String> {
+    faircast_proto::registry::SCHEMES.iter().map(|entry| entry.name.to_string()).collect()
+}
+
+#[test]
+fn the_quick_matrix_has_every_scheme_and_gives_what_it_gave() {
+    let matrix = json(&["bench", "matrix", "--quick", "--json"]);
+    let listed: Vec<&str> =
+        matrix["schemes"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    assert_eq!(listed, schemes());
+    let now = lines(&matrix);
+    let recorded: Vec<&str> = GOLDEN.lines().collect();
+    assert!(recorded.len() >= 3, "something is compared");
+    let key = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
+    let known: BTreeSet<String> = recorded.iter().map(|line| key(line)).collect();
+    let compared: Vec<&String> = now.iter().filter(|line| known.contains(&key(line))).collect();
+    assert_eq!(compared, recorded, "all lines are now:\n{}\n", now.join("\n"));
+    for line in now.iter().filter(|line| !known.contains(&key(line))) {
+        eprintln!("warning: no line of matrix.txt compares: {line}");
+    }
+    // Every cell has what its case asks for.
+    for line in &now {
+        for figure in ["settled_s=", "rate_variation=", "feedback_per_s=", "repairs="] {
+            assert!(line.contains(figure), "{figure} {line}");
+        }
+    }
+}
+
+const CASES: &str = r#"name = "mine"
+title = "Which of mine?"
+seeds = 2
+session = "mcc"
+
+[[case]]
+id = "short"
+group = "One link"
+question = "Does it fill the link?"
+scenario = "short.toml"
+fairness = ["throughput_bps tcp / throughput_bps mcc"]
+bottlenecks = ["a>b"]
+alone = ['flow.mcc.to=["b"]']
+"#;
+
+const SHORT: &str = r#"title = "Does it fill the link?"
+duration = "20 s"
+[[link]]
+between = ["a", "b"]
+rate = "500 kbit/s"
+delay = "20 ms"
+[[link]]
+between = ["b", "c"]
+rate = "10 Mbit/s"
+delay = "1 ms"
+[[flow]]
+name = "mcc"
+protocol = "pgmcc"
+from = "a"
+to = ["b", "c"]
+[[flow]]
+name = "tcp"
+protocol = "tcp-sack"
+from = "a"
+to = ["c"]
+"#;
+
+#[test]
+fn cases_of_ones_own_run_and_every_cell_leads_to_its_worst_run() {
+    let folder = tempfile::tempdir().unwrap();
+    put(&folder, "short.toml", SHORT);
+    let cases = put(&folder, "cases.toml", CASES);
+    let out = folder.path().join("out");
+    let docs = folder.path().join("comparison.md");
+    let matrix = json(&[
+        "bench",
+        "matrix",
+        "--cases",
+        &cases,
+        "--scheme",
+        "pgmcc",
+        "--jobs",
+        "2",
+        "--json",
+        "--out",
+        &text_of(&out),
+        "--docs",
+        &text_of(&docs),
+    ]);
+    assert_eq!(matrix["suite"], "mine");
+    let figures = matrix["cases"][0]["cells"][0]["figures"].as_array().unwrap();
+    let names: Vec<&str> = figures.iter().map(|f| f["figure"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        [
+            "fairness",
+            "utilisation",
+            "settled_s",
+            "rate_variation",
+            "feedback_per_s",
+            "slowest_share",
+            "repairs"
+        ]
+    );
+    let page = std::fs::read_to_string(out.join("mine.html")).unwrap();
+    let mut linked = BTreeSet::new();
+    for figure in figures {
+        assert_eq!(figure["per_seed"].as_array().unwrap().len(), 2, "{figure}");
+        let report = figure["report"].as_str().unwrap();
+        let seed = figure["worst_seed"].as_u64().unwrap();
+        assert_eq!(report, format!("runs/short-pgmcc-{seed}.html"));
+        assert!(page.contains(&format!("href=\"{report}\"")), "{report}");
+        let run = std::fs::read_to_string(out.join(report)).unwrap();
+        assert!(run.contains(&format!("seed {seed}")), "the page is that seed's");
+        linked.insert(report.to_string());
+    }
+    let kept = std::fs::read_dir(out.join("runs")).unwrap().count();
+    assert_eq!(kept, linked.len(), "no page is left that nothing leads to");
+    let written = std::fs::read_to_string(out.join("mine.json")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), matrix);
+    let docs = std::fs::read_to_string(docs).unwrap();
+    assert!(docs.contains("| case | pgmcc |\n| --- | --- |\n| `short` | "), "{docs}");
+    // As many runs beside each other as one likes: the figures are the same.
+    let alone =
+        json(&["bench", "matrix", "--cases", &cases, "--scheme", "pgmcc", "--jobs", "1", "--json"]);
+    assert_eq!(lines(&alone), lines(&matrix));
+}
+
+#[test]
+fn mistakes_in_a_matrix_are_one_line_and_found_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    put(&folder, "short.toml", SHORT);
+    for (from, to, want) in [
+        ("short.toml", "none.toml", "none.toml: cannot be read"),
+        ("session = \"mcc\"", "session = \"mc\"", "flow.mc: is no entry"),
+        ("throughput_bps tcp", "throughput_bps udp", "fairness: \"udp\" is no flow"),
+        ("[\"a>b\"]", "[\"a>z\"]", "bottlenecks: \"a>z\" is no link"),
+        ("alone = ['flow.mcc.to", "alone = ['flow.mcc.too", "too"),
+        ("alone = ", "span_s = [0, 30] #", "span_s: its scenario ends at 20 s"),
+    ] {
+        assert!(CASES.contains(from), "{from}");
+        let cases = put(&folder, "cases.toml", &CASES.replace(from, to));
+        let line = refuse(&["bench", "matrix", "--cases", &cases]);
+        assert!(line.contains(want), "{to}: {line}");
+    }
+    let cases = put(&folder, "cases.toml", CASES);
+    for (arguments, want) in [
+        (&["--scheme", "pgmc"][..], "--scheme pgmc: there is no such scheme; there are pgmcc"),
+        (&["--scheme", "pgmcc,pgmcc"], "pgmcc is there twice"),
+        (&["--only", "short,nosuch"], "--only nosuch: no case has that in its id; there are short"),
+        (&["--quick"], "no case has quick"),
+    ] {
+        let line = refuse(&[&["bench", "matrix", "--cases", &cases], arguments].concat());
+        assert!(line.contains(want), "{arguments:?}: {line}");
+    }
+    for option in [&["--quick"][..], &["--cases", "x.toml"], &["--docs", "x.md"]] {
+        let line = refuse(&[&["bench", "fec"], option].concat());
+        assert!(line.contains("belongs to the suite matrix alone"), "{line}");
+    }
+}
+
+#[test]
+fn the_document_is_what_the_command_writes() {
+    let page = std::fs::read_to_string(root().join("docs/comparison.md")).unwrap();
+    let file = std::fs::read_to_string(root().join("scenarios/matrix/matrix.toml")).unwrap();
+    let file: toml::Table = toml::from_str(&file).unwrap();
+    let cases = file["case"].as_array().unwrap().iter();
+    let cases: BTreeSet<&str> = cases.map(|case| case["id"].as_str().unwrap()).collect();
+    let heads: BTreeSet<&str> = page
+        .lines()
+        .filter(|line| line.starts_with("| case |") && !line.contains("question"))
+        .collect();
+    assert_eq!(heads.len(), 1, "all tables have the same schemes: {heads:?}");
+    let head = heads.first().unwrap().trim_matches(['|', ' ']);
+    let columns: Vec<&str> = head.split(" | ").skip(1).collect();
+    assert!(!columns.is_empty());
+    // A cell is a dash, or a median with the worst in brackets.
+    let number = |text: &str| text == "never" || text.parse::<f64>().is_ok();
+    let is_cell = |cell: &str| match cell.split_once(" (") {
+        _ if cell == "–" => true,
+        Some((median, worst)) => number(median) && number(worst.trim_end_matches(')')),
+        None => number(cell),
+    };
+    let tables = &page[page.find("### ").expect("tables begin with a heading")..];
+    let mut found = BTreeSet::new();
+    for row in tables.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = row.trim_matches(['|', ' ']).split(" | ").collect();
+        assert_eq!(cells.len(), columns.len() + 1, "{row}");
+        assert!(cells[1..].iter().all(|cell| is_cell(cell)), "{row}");
+        found.insert(cells[0].trim_matches('`'));
+    }
+    assert_eq!(found, cases, "every case is in the document");
+    for scheme in schemes() {
+        if !columns.contains(&scheme.as_str()) {
+            eprintln!(
+                "warning: docs/comparison.md does not have {scheme} yet; faircast bench matrix \
+                 --docs docs/comparison.md makes it again"
+            );
+        }
+    }
+}
