@@ -42,6 +42,8 @@ pub struct SchemeEntry {
     pub announce_option: u8,
     /// Most bytes of that option's value.
     pub announce_bytes_max: usize,
+    /// The option that carries a receiver's report.
+    pub report_option: u8,
     /// Makes the sending end.
     pub sender: fn(SenderSetup<'_>) -> Box<dyn Machine>,
     /// Makes a receiving end.
@@ -68,6 +70,7 @@ impl SchemeEntry {
             promises: S::PROMISES,
             announce_option: <<S::Control as SenderControl>::Announce as Wire>::OPTION,
             announce_bytes_max: <<S::Control as SenderControl>::Announce as Wire>::BYTES_MAX,
+            report_option: <<S::Control as SenderControl>::Report as Wire>::OPTION,
             sender: sender::<S>,
             receiver: receiver::<S>,
             stream_source: stream_source::<S>,

@@ -3,10 +3,8 @@
 use faircast_base::Duration;
 
 use super::OrmccConfig;
-use crate::endpoint::ReceiverConfig;
 use crate::options::Options;
 use crate::promises::{Floor, Load, Promises};
-use crate::wire::pgm::Nla;
 
 /// What ORMCC over PGM promises to the network.
 pub const PROMISES: Promises = Promises { floor, reports_max };
@@ -23,10 +21,7 @@ fn floor(options: &Options) -> Option<Floor> {
 /// representative shows that it is alive at most once for each data packet, and every receiver
 /// answers the first call for a representative and may ask for an SPM.
 fn reports_max(options: &Options, load: &Load) -> u64 {
-    let receiver = ReceiverConfig::from_options(Nla::NULL, options);
     let config = OrmccConfig::from_options(options);
-    let again = receiver.nak_repeat.min(receiver.nak_repair).as_nanos().max(1);
-    let naks = load.losses + load.missing.as_nanos() / again;
     let alive = if config.guard { load.data_packets } else { 0 };
-    naks + load.losses + alive + 3 * load.receivers
+    load.losses + alive + load.receivers + load.naks_max(options)
 }

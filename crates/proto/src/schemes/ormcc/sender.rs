@@ -10,9 +10,7 @@ use super::rate::Rate;
 use super::{OrmccAnnounce, OrmccReport};
 use crate::Pace;
 use crate::control::{Carrier, Gauges, Permit, SenderControl};
-
-/// A round trip that took longer is no round trip.
-const RTT_MAX_US: i64 = 64_000_000;
+use crate::schemes::common::stamp::{RTT_MAX, echoed_us, microseconds};
 
 /// Echoes may be from so far in the future: clocks at both ends do not run alike while a receiver holds
 /// a timestamp.
@@ -239,8 +237,7 @@ impl OrmccSender {
 
     /// Checks a report's echo: the round trip in seconds.
     fn measure(&self, now: Time, report: &OrmccReport) -> Option<f64> {
-        let time = echoed_round_trip(now, report)?;
-        Some(time.as_secs_f64().max(RTT_LEAST))
+        Some(self.round_trip(now, report)?.as_secs_f64().max(RTT_LEAST))
     }
 
     fn sample(&mut self, cx: &mut Cx<'_>, from: NodeId, sample: f64) {
@@ -460,7 +457,7 @@ impl SenderControl for OrmccSender {
     }
 
     fn round_trip(&self, now: Time, report: &OrmccReport) -> Option<Duration> {
-        echoed_round_trip(now, report)
+        echoed_us(now, report.echo_us, CLOCK_TOLERANCE_US, RTT_MAX)
     }
 
     fn reporter(report: &OrmccReport) -> Option<NodeId> {
@@ -476,20 +473,4 @@ impl SenderControl for OrmccSender {
             rtt: self.rtt.map(Duration::from_secs_f64),
         }
     }
-}
-
-/// The time since the packet left whose timestamp `report` echoes, without the time for which the
-/// receiver held it. `None` where that is absurd.
-fn echoed_round_trip(now: Time, report: &OrmccReport) -> Option<Duration> {
-    let elapsed_us = microseconds(now).wrapping_sub(report.echo_us) as i32;
-    if elapsed_us < -CLOCK_TOLERANCE_US || i64::from(elapsed_us) > RTT_MAX_US {
-        return None;
-    }
-    let time = Duration::from_micros(elapsed_us.max(0) as u64);
-    (time <= now.since(Time::ZERO)).then_some(time)
-}
-
-/// Microseconds of the sender's clock as they go on the wire.
-fn microseconds(now: Time) -> u32 {
-    (now.since(Time::ZERO).as_nanos() / 1000) as u32
 }

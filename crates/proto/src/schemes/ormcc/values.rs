@@ -7,6 +7,7 @@ use faircast_base::NodeId;
 
 use super::config::Feedback;
 use crate::control::Wire;
+use crate::schemes::common::node::{address, node, word};
 use crate::wire::pgm::OptionType;
 
 /// Bytes of the announcement's value, behind the option's header of 4 bytes.
@@ -17,12 +18,6 @@ const REPORT_LEN: usize = 16;
 
 /// Rates above this, in bytes per second, are no rates: a thousand times the fastest interface.
 pub(super) const RATE_MAX: f64 = 1e14;
-
-/// The address that stands for nobody.
-const NOBODY: u32 = 0;
-
-/// Node 0 travels as an address that no host has, because its own number would mean nobody.
-const NODE_ZERO: u32 = u32::MAX;
 
 const FRESH: u8 = 0x01;
 const ALIVE: u8 = 0x02;
@@ -67,6 +62,7 @@ pub struct OrmccReport {
 
 impl Wire for OrmccAnnounce {
     const OPTION: u8 = OptionType::ORMCC_DATA;
+    const BYTES_MAX: usize = ANNOUNCE_LEN;
 
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.sent_us.to_be_bytes());
@@ -112,6 +108,7 @@ impl Wire for OrmccAnnounce {
 
 impl Wire for OrmccReport {
     const OPTION: u8 = OptionType::ORMCC_FEEDBACK;
+    const BYTES_MAX: usize = REPORT_LEN;
 
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.echo_us.to_be_bytes());
@@ -146,26 +143,6 @@ impl Wire for OrmccReport {
 fn rate(bits: u32) -> Option<f32> {
     let rate = f32::from_bits(bits);
     (rate.is_normal() && rate > 0.0 && f64::from(rate) <= RATE_MAX).then_some(rate)
-}
-
-fn word(bytes: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-fn address(node: Option<NodeId>) -> u32 {
-    match node {
-        None => NOBODY,
-        Some(NodeId(0)) => NODE_ZERO,
-        Some(NodeId(id)) => id,
-    }
-}
-
-fn node(address: u32) -> Option<NodeId> {
-    match address {
-        NOBODY => None,
-        NODE_ZERO => Some(NodeId(0)),
-        id => Some(NodeId(id)),
-    }
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use super::rto::Rto;
 use super::window::Window;
 use super::{PgmccAnnounce, PgmccReport};
 use crate::control::{AckVector, Carrier, Gauges, Permit, SenderControl};
+use crate::schemes::common::stamp::{RTT_MAX, elapsed, milliseconds};
 
 mod candidates;
 mod honesty;
@@ -25,9 +26,6 @@ mod spread;
 use candidates::Candidates;
 use honesty::Honesty;
 use spread::Spread;
-
-/// A round trip beyond this is no measurement but a mistake (TFMCC's longest: RFC 4654 s2.4.2).
-const RTT_MAX: Duration = Duration::from_secs(64);
 
 /// Clocks that count milliseconds may disagree by one.
 const CLOCK_TOLERANCE_MS: i32 = 1;
@@ -644,14 +642,7 @@ impl SenderControl for PgmccSender {
 /// The time since the packet left whose timestamp `report` echoes, without the time for which the
 /// receiver held it. `None` where that is absurd.
 fn echoed_round_trip(now: Time, report: &PgmccReport) -> Option<Duration> {
-    let elapsed_ms = milliseconds(now).wrapping_sub(report.echo_ms) as i32;
-    if elapsed_ms < -CLOCK_TOLERANCE_MS || i64::from(elapsed_ms) > RTT_MAX.as_millis() as i64 {
-        return None;
-    }
-    Some(Duration::from_millis(elapsed_ms.max(0) as u64).min(now.since(Time::ZERO)))
-}
-
-/// Milliseconds of the sender's clock as they go on the wire.
-fn milliseconds(now: Time) -> u32 {
-    now.since(Time::ZERO).as_millis() as u32
+    let max_ms = RTT_MAX.as_millis() as u32;
+    let elapsed_ms = elapsed(milliseconds(now), report.echo_ms, CLOCK_TOLERANCE_MS, max_ms)?;
+    Some(Duration::from_millis(u64::from(elapsed_ms)).min(now.since(Time::ZERO)))
 }

@@ -5,19 +5,13 @@ use alloc::vec::Vec;
 use faircast_base::NodeId;
 
 use crate::control::Wire;
+use crate::schemes::common::node::{address, node, word};
 
 /// Bytes of either value with IPv4 addresses, behind the option's header of 4 bytes.
 const VALUE_LEN: usize = 12;
 
 /// Address family of IPv4 (src: RFC 3208 s8).
 const AFI_IPV4: u16 = 1;
-
-/// The address that stands for nobody.
-const NOBODY: u32 = 0;
-
-/// Node 0 travels as the broadcast address, which no host has, because its own number would mean
-/// nobody.
-const NODE_ZERO: u32 = u32::MAX;
 
 /// What rides on each original data packet (src: openpgm, option PGMCC_DATA).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,33 +62,18 @@ impl Wire for PgmccReport {
     }
 }
 
-fn put(out: &mut Vec<u8>, stamp: u32, middle: u16, node: Option<NodeId>) {
-    let address = match node {
-        None => NOBODY,
-        Some(NodeId(0)) => NODE_ZERO,
-        Some(NodeId(id)) => id,
-    };
+fn put(out: &mut Vec<u8>, stamp: u32, middle: u16, who: Option<NodeId>) {
     out.extend_from_slice(&stamp.to_be_bytes());
     out.extend_from_slice(&AFI_IPV4.to_be_bytes());
     out.extend_from_slice(&middle.to_be_bytes());
-    out.extend_from_slice(&address.to_be_bytes());
+    out.extend_from_slice(&address(who).to_be_bytes());
 }
 
 /// Timestamp, the two bytes between family and address, and the node.
 fn take(bytes: &[u8]) -> Option<(u32, u16, Option<NodeId>)> {
     let bytes: &[u8; VALUE_LEN] = bytes.try_into().ok()?;
-    let word =
-        |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-    let (stamp, family, address) = (word(0), (word(4) >> 16) as u16, word(8));
-    if family != AFI_IPV4 {
-        return None;
-    }
-    let node = match address {
-        NOBODY => None,
-        NODE_ZERO => Some(NodeId(0)),
-        id => Some(NodeId(id)),
-    };
-    Some((stamp, word(4) as u16, node))
+    let (family, middle) = ((word(bytes, 4) >> 16) as u16, word(bytes, 4) as u16);
+    (family == AFI_IPV4).then(|| (word(bytes, 0), middle, node(word(bytes, 8))))
 }
 
 #[cfg(test)]
@@ -121,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn node_zero_is_not_nobody() {
+    fn every_value_comes_back_as_it_was() {
         for node in [None, Some(NodeId(0)), Some(NodeId(1)), Some(NodeId(0x0a4d_0003))] {
             let announce = PgmccAnnounce { sent_ms: 1, acker: node };
             assert_eq!(PgmccAnnounce::decode(&encoded(announce)), Some(announce));

@@ -23,7 +23,7 @@ mod values;
 #[cfg(test)]
 mod tests;
 
-use faircast_base::{NodeId, Time};
+use faircast_base::NodeId;
 
 pub use config::TfmccConfig;
 pub use options::OPTIONS;
@@ -73,8 +73,3 @@ const SIZE_GAIN: f64 = 1.0 / 16.0;
 /// Timestamps of one clock, echoed by another that measures how long it held them, may seem to come
 /// back before they left by what clocks differ in speed: microseconds.
 const CLOCK_TOLERANCE_US: i32 = 2000;
-
-/// Microseconds of a clock as they go on the wire, modulo 2^32: 71 minutes.
-fn microseconds(now: Time) -> u32 {
-    (now.since(Time::ZERO).as_nanos() / 1000) as u32
-}

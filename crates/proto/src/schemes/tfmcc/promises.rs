@@ -2,10 +2,8 @@
 
 use faircast_base::Duration;
 
-use crate::endpoint::ReceiverConfig;
 use crate::options::Options;
 use crate::promises::{Floor, Load, Promises};
-use crate::wire::pgm::Nla;
 
 /// What TFMCC over PGM promises to the network.
 pub const PROMISES: Promises = Promises { floor, reports_max };
@@ -21,12 +19,9 @@ fn floor(_: &Options) -> Option<Floor> {
 /// six packets at least, and suppression leaves some of a large group (src: RFC 4654 s4.5). NAKs as
 /// in any session over PGM.
 fn reports_max(options: &Options, load: &Load) -> u64 {
-    let receiver = ReceiverConfig::from_options(Nla::NULL, options);
-    let again = receiver.nak_repeat.min(receiver.nak_repair).as_nanos().max(1);
-    let repeated = load.missing.as_nanos() / again;
     let rounds = load.data_packets / 6 + 1;
     let others = (load.receivers.saturating_sub(1)).min(ROUND_REPORTS + load.receivers / 100);
-    load.data_packets + rounds * others + load.losses + repeated + 3 * load.receivers
+    load.data_packets + rounds * others + load.receivers + load.naks_max(options)
 }
 
 /// Reports that suppression lets through in a round.

@@ -8,10 +8,11 @@ use super::receive_rate::ReceiveRate;
 use super::round_trip::RoundTrip;
 use super::{
     HEADER_BYTES, SIZE_GAIN, SLOWEST_INTERVAL_S, TfmccAnnounce, TfmccConfig, TfmccReport,
-    USUAL_BYTES, microseconds,
+    USUAL_BYTES,
 };
 use crate::control::{Arrival, Audience, ReceiverFeedback};
 use crate::schemes::common::equation::throughput_bits_per_s;
+use crate::schemes::common::stamp::microseconds;
 
 /// After so many of the longest round trips without data earlier losses count no more.
 const FORGET_AFTER: f64 = 10.0;

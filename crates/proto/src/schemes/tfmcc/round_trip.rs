@@ -3,7 +3,8 @@
 use faircast_base::{Duration, Time};
 
 use super::values::Echo;
-use super::{CLOCK_TOLERANCE_US, TfmccConfig, microseconds};
+use super::{CLOCK_TOLERANCE_US, TfmccConfig};
+use crate::schemes::common::stamp::{echoed_us, microseconds};
 
 /// The round trip as one receiver measures it, from its own timestamps that come back on data.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,20 +35,16 @@ impl RoundTrip {
         config: &TfmccConfig,
     ) -> Result<bool, ()> {
         let returned = echo.stamp_us.wrapping_add(echo.held_us);
-        let sample_us = microseconds(now).wrapping_sub(returned) as i32;
-        let held = Duration::from_micros(u64::from(echo.held_us));
-        if sample_us < -CLOCK_TOLERANCE_US
-            || Duration::from_micros(sample_us.max(0) as u64) > config.rtt_absurd
-            // Nobody holds a timestamp from before this receiver was there.
-            || held > now.since(Time::ZERO)
-        {
+        let sample = echoed_us(now, returned, CLOCK_TOLERANCE_US, config.rtt_absurd).ok_or(())?;
+        // Nobody holds a timestamp from before this receiver was there.
+        if Duration::from_micros(u64::from(echo.held_us)) > now.since(Time::ZERO) {
             return Err(());
         }
         if self.measured.is_some_and(|(_, stamp, _)| stamp == echo.stamp_us) {
             // The sender repeats the CLR's latest one on every packet that has room.
             return Ok(false);
         }
-        let sample = (f64::from(sample_us) / 1e6).max(config.rtt_min.as_secs_f64());
+        let sample = sample.max(config.rtt_min).as_secs_f64();
         let first = self.smoothed.is_none();
         // src: RFC 4654 s4.3.1.
         let weight = if is_clr { config.rtt_weight_clr } else { config.rtt_weight };

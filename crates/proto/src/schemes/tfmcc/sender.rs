@@ -11,10 +11,11 @@ use super::echoes::{Echoes, Waiting};
 use super::rounds::Rounds;
 use super::{
     CLOCK_TOLERANCE_US, Echo, HEADER_BYTES, SIZE_GAIN, SLOWEST_INTERVAL_S, TfmccAnnounce,
-    TfmccConfig, TfmccReport, USUAL_BYTES, microseconds,
+    TfmccConfig, TfmccReport, USUAL_BYTES,
 };
 use crate::Pace;
 use crate::control::{Carrier, Gauges, Permit, SenderControl};
+use crate::schemes::common::stamp::{echoed_us, microseconds};
 
 /// No faster than this, in bits per second (src: RFC 4654 s2.2.1: 400 Gb/s).
 const RATE_MAX: f64 = 4e11;
@@ -243,12 +244,9 @@ impl TfmccSender {
 
     /// The round trip that a report tells of; `None` where it is absurd.
     fn measure(&self, now: Time, report: &TfmccReport) -> Option<Duration> {
-        let elapsed_us = microseconds(now).wrapping_sub(report.echo_us) as i32;
-        let elapsed = Duration::from_micros(elapsed_us.max(0) as u64);
-        let sound = elapsed_us >= -CLOCK_TOLERANCE_US
-            && elapsed <= self.config.rtt_absurd
-            && elapsed <= now.since(Time::ZERO);
-        sound.then_some(elapsed.max(self.config.rtt_min))
+        let longest = self.config.rtt_absurd;
+        let elapsed = echoed_us(now, report.echo_us, CLOCK_TOLERANCE_US, longest)?;
+        Some(elapsed.max(self.config.rtt_min))
     }
 
     /// Whether a report's rate and round are none that could be.

@@ -10,6 +10,7 @@ use faircast_base::{
 use super::*;
 use crate::control::{Arrival, Audience, Carrier, Permit, ReceiverFeedback, SenderControl};
 use crate::endpoint::{Bounded, Bounds};
+use crate::schemes::common::stamp::microseconds;
 
 #[derive(Default)]
 struct Log(Vec<Event>);

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use faircast_base::NodeId;
 
 use crate::control::Wire;
+use crate::schemes::common::node::{address, node, word};
 
 /// Bytes of the value on data, behind the option's header of 4 bytes.
 const ANNOUNCE_LEN: usize = 28;
@@ -18,12 +19,6 @@ const HAVE_RTT: u8 = 1;
 const HAVE_LOSS: u8 = 2;
 const LEAVING: u8 = 4;
 const RIDES: u8 = 8;
-
-/// The address that stands for nobody.
-const NOBODY: u32 = 0;
-
-/// Node 0 travels as the broadcast address, which no host has.
-const NODE_ZERO: u32 = u32::MAX;
 
 /// What rides on each original data packet (src: RFC 4654 s2.2.1).
 ///
@@ -85,6 +80,7 @@ pub struct TfmccReport {
 
 impl Wire for TfmccAnnounce {
     const OPTION: u8 = 0x15;
+    const BYTES_MAX: usize = ANNOUNCE_LEN;
 
     fn encode(&self, out: &mut Vec<u8>) {
         let echo = self.echo;
@@ -124,6 +120,7 @@ impl Wire for TfmccAnnounce {
 
 impl Wire for TfmccReport {
     const OPTION: u8 = 0x16;
+    const BYTES_MAX: usize = REPORT_LEN;
 
     fn encode(&self, out: &mut Vec<u8>) {
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
@@ -151,26 +148,6 @@ impl Wire for TfmccReport {
             echo_us: word(bytes, 8),
             bits_per_s: f32::from_bits(word(bytes, 12)),
         })
-    }
-}
-
-fn word(bytes: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-fn address(node: Option<NodeId>) -> u32 {
-    match node {
-        None => NOBODY,
-        Some(NodeId(0)) => NODE_ZERO,
-        Some(NodeId(id)) => id,
-    }
-}
-
-fn node(address: u32) -> Option<NodeId> {
-    match address {
-        NOBODY => None,
-        NODE_ZERO => Some(NodeId(0)),
-        id => Some(NodeId(id)),
     }
 }
 
