@@ -26,7 +26,7 @@ use candidates::Candidates;
 use honesty::Honesty;
 use spread::Spread;
 
-/// A round trip beyond this is no measurement but a mistake (TFMCC's longest: RFC 4654 s2.4.2).
+/// A round trip beyond this is no measurement but a mistake (TFMCC's longest: RFC 4654 s2.2.1).
 const RTT_MAX: Duration = Duration::from_secs(64);
 
 /// Clocks that count milliseconds may disagree by one.
