@@ -25,7 +25,7 @@ const DOUBLINGS_MAX: u32 = 3;
 /// Doubling does not lead beyond this; a measured round trip may.
 const BACKED_OFF_MAX: Duration = Duration::from_secs(16);
 
-/// A longer round trip is a mistake (TFMCC's longest: RFC 4654 s2.4.2).
+/// A longer round trip is a mistake (TFMCC's longest: RFC 4654 s2.2.1).
 const SAMPLE_MAX: Duration = Duration::from_secs(64);
 
 /// One timer's estimate of how long its answer takes.

@@ -13,11 +13,12 @@ const EVENTS_MAX: usize = WEIGHTS.len() + 1;
 /// Lost packets that may still come late and undo their loss. Beyond it the oldest stay lost.
 const LOST_MAX: usize = 256;
 
-/// A history weighs at least so much of what it would without discounting (src: RFC 5348 s5.5).
+/// A history weighs at least so much of what it would without discounting (src: RFC 4654 s5.5; RFC 5348
+/// s5.5 has 0.25).
 const DISCOUNT_MIN: f64 = 0.5;
 
 /// The interval before the first loss is at least what the equation makes of half a packet a round trip
-/// (src: RFC 5348 s6.3.1). deviates: RFC 4654 s5.5 leaves the timeouts out of its inverse and has no
+/// (src: RFC 5348 s6.3.1). deviates: RFC 4654 s5.6 leaves the timeouts out of its inverse and has no
 /// such bound, so that a receiver which loses one of the first, slow packets takes it that all are
 /// lost; of a thousand receivers some do, and the session would not get off the ground.
 const FIRST_INTERVAL_MIN: f64 = 4.86;
@@ -111,7 +112,7 @@ impl History {
     }
 
     /// A packet that counted as lost has come after all: it fills its hole, and where it was the only
-    /// one of its event there was none (src: RFC 5348 s5.1).
+    /// one of its event there was none (src: RFC 4654 s5.1).
     pub(super) fn found(&mut self, index: u64) {
         let Ok(place) = self.lost.binary_search(&index) else { return };
         self.lost.remove(place);
@@ -140,7 +141,7 @@ impl History {
     }
 
     /// The first measured round trip: an interval that a guess was used for is put right (src:
-    /// RFC 4654 s5.5).
+    /// RFC 4654 s5.6).
     pub(super) fn correct_first_interval(&mut self, rtt_s: f64) {
         if let Some(synthetic) = &mut self.synthetic
             && let Some(guess) = synthetic.guessed_rtt_s.take()
@@ -187,9 +188,9 @@ impl History {
     }
 
     /// Loss events per packet in 0..=1, by the larger of the means with and without the open interval
-    /// (src: RFC 4654 s5.4, RFC 5348 s5.4 and s5.5).
+    /// (src: RFC 4654 s5.4 and s5.5).
     ///
-    /// deviates: the RFC's loop assigns the sum of weights where it must add, and so prints a mean
+    /// deviates: the loop of s5.5 assigns the sum of weights where it must add, and so prints a mean
     /// that is none; the sum is meant.
     pub(super) fn loss(&self) -> f64 {
         if self.events.is_empty() {

@@ -58,7 +58,7 @@ impl Scheme for Tfmcc {
 }
 
 /// Bytes that a data packet has beside its payload: 20 of IP, 8 of UDP, 16 and 8 of PGM's headers, 4
-/// of the options' length and 32 of TFMCC's own. Rates count them (src: RFC 4654 s4.2).
+/// of the options' length and 32 of TFMCC's own. Rates count them (src: RFC 4654 s4.3.4).
 const HEADER_BYTES: u32 = 88;
 
 /// Nobody may send slower than one packet in so many seconds (src: RFC 4654 s3.3).

@@ -65,23 +65,23 @@ pub const OPTIONS: &[OptionSpec] = &[
         "rtt_weight_clr",
         (0.0, 0.999),
         "0.9",
-        "Weight of the past in the CLR's smoothed round trip (RFC 4654 s4.3.1)",
+        "Weight of the past in the CLR's smoothed round trip (RFC 4654 s4.3.2)",
     ),
     float(
         "rtt_weight",
         (0.0, 0.999),
         "0.5",
-        "The same at other receivers, whose measurements are rare (RFC 4654 s4.3.1)",
+        "The same at other receivers, whose measurements are rare (RFC 4654 s4.3.2)",
     ),
     switch(
         "one_way_delay",
         "true",
-        "Between measurements the round trip follows the delay of data (RFC 4654 s4.3.2)",
+        "Between measurements the round trip follows the delay of data (RFC 4654 s4.3.3)",
     ),
     switch(
         "discounting",
         "true",
-        "Old loss intervals weigh less after a long one without loss (RFC 5348 s5.5)",
+        "Old loss intervals weigh less after a long one without loss (RFC 4654 s5.5)",
     ),
     whole(
         "loss_threshold",
@@ -98,7 +98,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         "report_losses",
         "true",
         "The CLR reports the beginning of a loss event at once and does not wait for the end of a \
-         round trip (RFC 5348 s6.2)",
+         round trip (RFC 5348 s6.1)",
     ),
     span(
         "report_interval_min",

@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use faircast_base::{Duration, Time};
 
 /// Marks that are kept: the rate is measured over so many half round trips, at least two round trips
-/// (src: RFC 4654 s5.6: two to four).
+/// (src: RFC 4654 s4.3.4: two to four).
 const MARKS: usize = 5;
 
 /// Bytes and when they came. Each mark is at least half a round trip and one packet after the one

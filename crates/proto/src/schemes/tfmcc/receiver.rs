@@ -100,7 +100,7 @@ impl TfmccReceiver {
         self.receive_rate.bits_per_s().unwrap_or(size * 8.0 / self.rtt_max_s())
     }
 
-    /// Its round trip in seconds, or before it is measured the largest of all (src: RFC 4654 s4.3).
+    /// Its round trip in seconds, or before it is measured the largest of all (src: RFC 4654 s4.4).
     fn rtt_s(&self) -> f64 {
         self.round_trip.seconds().unwrap_or_else(|| self.rtt_max_s())
     }
@@ -111,7 +111,7 @@ impl TfmccReceiver {
     }
 
     /// The interval before the first loss: what the equation without timeouts makes of the rate at
-    /// which it came (src: RFC 4654 s5.5).
+    /// which it came (src: RFC 4654 s5.6).
     fn first_interval(&self) -> FirstInterval {
         let (size, rtt_s) = (self.packet_bytes.unwrap_or(USUAL_BYTES), self.rtt_s());
         let packets_per_rtt = self.arriving_bits_per_s(size) * rtt_s / (8.0 * size);
@@ -132,7 +132,7 @@ impl TfmccReceiver {
         let rtt = Duration::from_secs_f64(self.rtt_s());
         let quiet = now.since(self.receive_rate.last()).as_secs_f64();
         if quiet > FORGET_AFTER * self.rtt_s().max(self.rtt_max_s()) {
-            // src: RFC 4654 s4.4: what was lost so long ago says nothing of the network of now.
+            // src: RFC 4654 s4.3.1: what was lost so long ago says nothing of the network of now.
             self.arrivals.forget(self.config.discounting);
             self.receive_rate = ReceiveRate::default();
         }
@@ -234,7 +234,7 @@ impl ReceiverFeedback for TfmccReceiver {
         let marked = arrival.congestion_experienced;
         let before = self.arrivals.latest_event();
         self.arrivals.received(cx.now, arrival.seq, marked, rtt, &|| first);
-        // A full queue loses until the sender hears of it (src: RFC 5348 s6.2, where a rise of the loss
+        // A full queue loses until the sender hears of it (src: RFC 5348 s6.1, where a rise of the loss
         // event rate expedites feedback).
         let event = self.arrivals.latest_event();
         self.due |= self.config.report_losses && self.is_clr && event > before;

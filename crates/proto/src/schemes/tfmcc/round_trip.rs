@@ -46,7 +46,7 @@ impl RoundTrip {
         }
         let sample = sample.max(config.rtt_min).as_secs_f64();
         let first = self.smoothed.is_none();
-        // src: RFC 4654 s4.3.1.
+        // src: RFC 4654 s4.3.2.
         let weight = if is_clr { config.rtt_weight_clr } else { config.rtt_weight };
         self.smoothed = Some(match self.smoothed {
             Some(smoothed) => weight * smoothed + (1.0 - weight) * sample,
@@ -58,7 +58,7 @@ impl RoundTrip {
     }
 
     /// Data that left at `sent_us` of the sender's clock has come: the round trip is longer by what
-    /// the way here is longer than it was at the measurement (src: RFC 4654 s4.3.2).
+    /// the way here is longer than it was at the measurement (src: RFC 4654 s4.3.3).
     ///
     /// deviates: only once the measurement is two round trips old. Who is measured each round trip, as
     /// the CLR, has nothing between measurements to bridge, and the delay of a single packet would
