@@ -49,7 +49,14 @@ impl OutputMeter {
             self.marks.pop_back();
         }
         self.marks.push_back(mark);
-        if self.marks.len() > MARKS_MAX {
+        // What lies further back than twice the span is not looked at, as long as that does not double:
+        // ten thousand receivers have no memory to spare that is fast.
+        let old = |next: Option<&Mark>| {
+            next.is_some_and(|next| {
+                next.packets + self.packets <= packets && now.since(next.at) >= span * 2
+            })
+        };
+        while self.marks.len() > MARKS_MAX || old(self.marks.get(1)) {
             self.marks.pop_front();
         }
     }
