@@ -87,7 +87,7 @@ fn details(entry: &Entry) -> String {
         "protocol" => format!("run FILE --set flow.NAME.options.{}", entry.options[0].name),
         _ => format!("run FILE --set node.NAME.options.{}", entry.options[0].name),
     };
-    let _ = writeln!(text, "\nIn a scenario: options = {{ ... }}, or `faircast {of}=...`.");
+    let _ = writeln!(text, "\nIn a scenario: options = {{ ... }}, or\n`faircast {of}=...`.");
     text
 }
 
