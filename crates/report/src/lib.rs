@@ -21,10 +21,10 @@ pub use metrics::Metrics;
 pub use page::{bench_page, matrix_page, run_page};
 pub use rates::Rates;
 pub use series::{
-    Bins, CURVE_BUCKETS_MAX, Curve, FLOWS_MAX, FlowSeries, LINKS_MAX, LinkSeries, MARKS_MAX, Marks,
-    RestSeries, SWITCHES_MAX, Series, Switch,
+    BINS_GIVEN_MAX, Bins, CURVE_BUCKETS_MAX, Curve, FLOWS_MAX, FlowSeries, LINKS_MAX, LinkSeries,
+    MARKS_MAX, Marks, RestSeries, SWITCHES_MAX, Series, Switch,
 };
-pub use suite::{Row, Suite};
+pub use suite::{Plots, Row, Suite};
 pub use summary::{
     Drops, Faults, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary, jain_index,
 };

@@ -2,9 +2,9 @@
 
 mod curve;
 
-pub use curve::{Bins, CURVE_BUCKETS_MAX, Curve, MARKS_MAX, Marks};
+pub use curve::{BINS_GIVEN_MAX, Bins, CURVE_BUCKETS_MAX, Curve, MARKS_MAX, Marks};
 
-use faircast_base::{CutReason, Event, FlowId, LinkCounters, NodeId, SwitchReason, Time};
+use faircast_base::{CutReason, Duration, Event, FlowId, LinkCounters, NodeId, SwitchReason, Time};
 use faircast_trace::{Header, On, Record, Sink, Subject};
 
 /// Most flows that get curves of their own; the rest is shown as one mean per protocol.
@@ -128,6 +128,12 @@ pub struct LinkSeries {
 impl Series {
     /// Makes a collector for the run that `header` speaks of.
     pub fn new(header: &Header) -> Self {
+        Self::sampled(header, None)
+    }
+
+    /// The same with throughput counted in spans of a given length; `None` chooses one by the run's.
+    pub fn sampled(header: &Header, sample: Option<Duration>) -> Self {
+        let bins = sample.map_or_else(|| Bins::new(header.duration()), Bins::of_width);
         let mut order: Vec<usize> = (0..header.flows.len()).collect();
         // Background flows are many; what the run is about must not be pushed out by them.
         order.sort_by_key(|i| {
@@ -153,10 +159,10 @@ impl Series {
         };
         for index in order {
             let slot = if series.flows.len() < FLOWS_MAX {
-                series.flows.push(FlowSeries::new(header, index));
+                series.flows.push(FlowSeries::new(header, index, bins.clone()));
                 series.flows.len() - 1
             } else {
-                FLOWS_MAX + series.rest_of(header, index)
+                FLOWS_MAX + series.rest_of(header, index, &bins)
             };
             series.flow_slots[index] = u32::try_from(slot).expect("flow ids have 32 bits");
         }
@@ -178,14 +184,14 @@ impl Series {
     }
 
     /// The place among `rest` for flow `index`.
-    fn rest_of(&mut self, header: &Header, index: usize) -> usize {
+    fn rest_of(&mut self, header: &Header, index: usize, bins: &Bins) -> usize {
         let flow = &header.flows[index];
         let place = self.rest.iter().position(|rest| rest.protocol == flow.protocol);
         let place = place.unwrap_or_else(|| {
             self.rest.push(RestSeries {
                 protocol: flow.protocol.clone(),
                 flows: 0,
-                throughput: Bins::new(header.duration()),
+                throughput: bins.clone(),
                 counts_acknowledged: flow.counts_acknowledged(),
             });
             self.rest.len() - 1
@@ -297,7 +303,7 @@ fn payload(event: &Event, counts_acknowledged: bool) -> u64 {
 }
 
 impl FlowSeries {
-    fn new(header: &Header, index: usize) -> Self {
+    fn new(header: &Header, index: usize, throughput: Bins) -> Self {
         let flow = &header.flows[index];
         Self {
             flow: FlowId(u32::try_from(index).expect("flow ids have 32 bits")),
@@ -305,7 +311,7 @@ impl FlowSeries {
             protocol: flow.protocol.clone(),
             sent: Curve::default(),
             acked: Curve::default(),
-            throughput: Bins::new(header.duration()),
+            throughput,
             window: Curve::default(),
             rate: Curve::default(),
             rtt: Curve::default(),

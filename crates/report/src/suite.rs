@@ -80,6 +80,21 @@ pub struct Row {
     /// The curves of one of its runs.
     #[serde(skip)]
     pub series: Option<Series>,
+    /// What of these curves the page shows.
+    #[serde(skip)]
+    pub plots: Plots,
+}
+
+/// What a page shows of an experiment's run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Plots {
+    /// Sequence numbers over time, with losses and what follows of them.
+    #[default]
+    Sequence,
+    /// Throughput over time, with changes of the representative.
+    Rate,
+    /// Mean throughput from the start to each moment, with changes of the representative.
+    Mean,
 }
 
 impl Row {

@@ -298,6 +298,7 @@ fn rows(suite: &SuiteFile, measured: Vec<Measured<'_>>) -> Vec<Row> {
             // The first row of an experiment carries its plots.
             row.scenario = scenario.take();
             row.series = series.take();
+            row.plots = experiment.plot.into();
             rows.push(row);
         }
     }

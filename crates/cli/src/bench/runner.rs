@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use faircast_base::Duration;
 use faircast_report::{Series, Summary};
 use faircast_scenario::{Overrides, Scenario};
 use faircast_trace::{Header, Sink, Tee};
@@ -132,13 +133,11 @@ impl<'a> Plan<'a> {
         experiment: &Experiment,
         scenario: &Scenario,
     ) -> Result<(), Failure> {
-        let wrong = |key: &str, problem: String| {
-            let (suite, id) = (&self.suite.name, &experiment.id);
-            Failure::Usage(format!("{suite}: experiment \"{id}\": {key}: {problem}"))
-        };
+        let wrong = |key: &str, problem: String| self.wrong(experiment, key, &problem);
         for row in &experiment.rows {
             row.measure.check(scenario).map_err(|problem| wrong(&row.title, problem))?;
         }
+        self.sample(experiment, scenario)?;
         let links = link_names(scenario);
         match experiment.bottlenecks.iter().find(|name| !links.contains(name)) {
             Some(name) => {
@@ -146,6 +145,21 @@ impl<'a> Plan<'a> {
             }
             None => Ok(()),
         }
+    }
+
+    fn wrong(&self, experiment: &Experiment, key: &str, problem: &str) -> Failure {
+        let (suite, id) = (&self.suite.name, &experiment.id);
+        Failure::Usage(format!("{suite}: experiment \"{id}\": {key}: {problem}"))
+    }
+
+    /// The span in which throughput is counted for the plots.
+    fn sample(
+        &self,
+        experiment: &Experiment,
+        scenario: &Scenario,
+    ) -> Result<Option<Duration>, Failure> {
+        let sample = experiment.sample(scenario.duration);
+        sample.map_err(|problem| self.wrong(experiment, "sample", &problem))
     }
 
     /// Runs everything; results are in the suite's order whatever runs beside what.
@@ -196,7 +210,8 @@ impl<'a> Plan<'a> {
         }
         let scenario = self.scenario(experiment, seed)?;
         let header = header(&scenario, self.on.into());
-        let series = plots.then(|| Series::new(&header));
+        let sample = self.sample(experiment, &scenario)?;
+        let series = plots.then(|| Series::sampled(&header, sample));
         let mut listener = Tee(Tee(Probe::new(&header), series), also);
         let mut watch = Watch::new(scenario.duration, false);
         let done = execute(&scenario, self.on, &mut watch, &mut listener)?;

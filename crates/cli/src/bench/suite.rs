@@ -27,6 +27,8 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 
 use super::measure::Measure;
+use faircast_base::{Duration, Quantity};
+use faircast_report::{BINS_GIVEN_MAX, Plots};
 
 /// A suite as its file has it.
 #[derive(Clone, Debug, Deserialize)]
@@ -77,8 +79,62 @@ pub(crate) struct Experiment {
     /// The bottlenecks, `from>to`, whose utilisation a score counts.
     #[serde(default)]
     pub(crate) bottlenecks: Vec<String>,
+    /// What the page shows of the first seed's run.
+    #[serde(default)]
+    pub(crate) plot: Plot,
+    /// The span in which throughput is counted for that, as `"2 s"`; one that suits the run's
+    /// length where none is given.
+    #[serde(default)]
+    pub(crate) sample: Option<String>,
     #[serde(rename = "row", default)]
     pub(crate) rows: Vec<RowFile>,
+}
+
+/// What a page shows of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Plot {
+    /// Sequence numbers, losses and cuts.
+    #[default]
+    Sequence,
+    /// Throughput over time and changes of the representative.
+    Rate,
+    /// The same, as the mean from the start to each moment.
+    Mean,
+}
+
+impl From<Plot> for Plots {
+    fn from(plot: Plot) -> Self {
+        match plot {
+            Plot::Sequence => Self::Sequence,
+            Plot::Rate => Self::Rate,
+            Plot::Mean => Self::Mean,
+        }
+    }
+}
+
+impl Experiment {
+    /// The span in which the page counts throughput in a run that lasts `duration`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn sample(&self, duration: Duration) -> Result<Option<Duration>, String> {
+        let Some(text) = &self.sample else { return Ok(None) };
+        if self.plot == Plot::Sequence {
+            return Err(
+                "has no meaning beside plot = \"sequence\"; expected \"rate\" or \"mean\"".into()
+            );
+        }
+        let sample = Duration::parse(text).map_err(|error| error.to_string())?;
+        let spans = duration.as_nanos().checked_div(sample.as_nanos()).unwrap_or(u64::MAX);
+        if !(1..BINS_GIVEN_MAX).contains(&spans) {
+            return Err(format!(
+                "is {sample}; a plot of {duration} can have from 1 to {} spans",
+                BINS_GIVEN_MAX - 1
+            ));
+        }
+        Ok(Some(sample))
+    }
 }
 
 fn yes() -> bool {
@@ -288,5 +344,30 @@ mod tests {
         assert_eq!(Statistic::Median.of(&[4.0, 1.0, 2.0, 3.0]), 2.5);
         assert_eq!(Statistic::Mean.of(&[4.0, 1.0]), 2.5);
         assert!(Statistic::Median.of(&[]).is_nan());
+    }
+
+    #[test]
+    fn a_plot_says_how_often_it_samples() {
+        let read = |keys: &str| {
+            let text = ROW.replace("scenario = 's'\n", &format!("scenario = 's'\n{keys}"));
+            let suite = SuiteFile::parse("f", &format!("{text}at_least = 1.0\n"))?;
+            let experiment = &suite.experiments[0];
+            Ok::<_, String>((experiment.plot, experiment.sample(Duration::from_secs(400))?))
+        };
+        let two = Some(Duration::from_secs(2));
+        assert_eq!(read(""), Ok((Plot::Sequence, None)));
+        assert_eq!(read("plot = 'mean'\n"), Ok((Plot::Mean, None)));
+        assert_eq!(read("plot = 'rate'\nsample = '2 s'\n"), Ok((Plot::Rate, two)));
+        for (keys, want) in [
+            ("plot = 'ratio'\n", "unknown variant `ratio`"),
+            ("sample = '2 s'\n", "has no meaning beside plot = \"sequence\""),
+            ("plot = 'rate'\nsample = '2'\n", "expected a duration"),
+            ("plot = 'rate'\nsample = '0 s'\n", "from 1 to 479 spans"),
+            ("plot = 'rate'\nsample = '1 ms'\n", "is 1 ms; a plot of 400 s can have"),
+            ("plot = 'rate'\nsample = '401 s'\n", "from 1 to 479 spans"),
+        ] {
+            let error = read(keys).unwrap_err();
+            assert!(error.contains(want), "{keys}: {error}");
+        }
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::measure::Measure;
-use super::suite::{Bundled, Experiment, RowFile, Statistic, SuiteFile};
+use super::suite::{Bundled, Experiment, Plot, RowFile, Statistic, SuiteFile};
 
 macro_rules! bundled_file {
     ($name:literal) => {
@@ -134,6 +134,8 @@ fn dumbbell(case: &Case<'_>, metrics: &Metrics<'_>) -> Experiment {
         seeds: None,
         judges_schemes: false,
         bottlenecks: Vec::new(),
+        plot: Plot::Sequence,
+        sample: None,
         rows: dumbbell_rows(case, &parts, metrics),
     }
 }
@@ -398,6 +400,8 @@ fn chain(variant: &str, packets: u32) -> Experiment {
         seeds: None,
         judges_schemes: false,
         bottlenecks: Vec::new(),
+        plot: Plot::Sequence,
+        sample: None,
         rows,
     }
 }

@@ -5,7 +5,7 @@ use faircast_base::Time;
 use super::Page;
 use super::data::{Wanted, plot};
 use super::html::{HtmlTable, escape};
-use crate::suite::{Row, Suite, number};
+use crate::suite::{Plots, Row, Suite, number};
 
 /// The results of a suite as one HTML file that needs no network: an overview, then each
 /// experiment with its question, what the paper says, its plot, and each figure with the verdict.
@@ -186,17 +186,23 @@ fn section(experiment: &Experiment<'_>, group: &Group<'_>, plots: &mut Vec<Strin
         let says = escape(says);
         html.push_str(&format!("<p class=\"says\"><strong>The paper says:</strong> {says}</p>\n"));
     }
-    let series: Vec<_> = rows.iter().filter_map(|row| row.series.as_ref()).collect();
+    let series: Vec<_> =
+        rows.iter().filter_map(|row| Some((row.series.as_ref()?, row.plots))).collect();
     // One figure stands beside the plot, several below it.
     let class = if series.is_empty() || rows.len() > 1 { "split alone" } else { "split" };
     html.push_str(&format!("<div class=\"{class}\">"));
-    for series in series {
+    for (series, plots_of) in series {
+        let (kind, wanted) = match plots_of {
+            Plots::Sequence => ("sequence", Wanted::Sequence),
+            Plots::Rate => ("rate", Wanted::Throughput),
+            Plots::Mean => ("mean", Wanted::Throughput),
+        };
         html.push_str(&format!(
-            "<div class=\"plots\" data-plot=\"{}\" data-kind=\"sequence\"><noscript><p>The plot \
+            "<div class=\"plots\" data-plot=\"{}\" data-kind=\"{kind}\"><noscript><p>The plot \
              needs JavaScript.</p></noscript></div>\n",
             plots.len()
         ));
-        plots.push(plot(series, Wanted::Sequence, false, Time::ZERO));
+        plots.push(plot(series, wanted, false, Time::ZERO));
     }
     html.push_str("<div class=\"sides\">");
     rows.iter().for_each(|row| html.push_str(&side(row, level + 1)));

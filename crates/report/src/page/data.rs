@@ -11,6 +11,8 @@ use crate::series::{Bins, Curve, FlowSeries, Marks, Series};
 pub(super) enum Wanted {
     All,
     Sequence,
+    /// Throughput over time, and changes of the representative.
+    Throughput,
 }
 
 /// One object for `series`: see `page.js` for its reader.
@@ -25,7 +27,7 @@ pub(super) fn plot(series: &Series, wanted: Wanted, interrupted: bool, ended: Ti
     );
     separated(&mut out, &series.flows, |out, flow| push_flow(out, flow, wanted));
     out.push_str("],\"rest\":[");
-    if wanted == Wanted::All {
+    if wanted != Wanted::Sequence {
         separated(&mut out, &series.rest, |out, rest| {
             let protocol = text(&rest.protocol);
             let _ = write!(out, "{{\"protocol\":{protocol},\"flows\":{},\"bins\":", rest.flows);
@@ -54,6 +56,30 @@ fn push_flow(out: &mut String, flow: &FlowSeries, wanted: Wanted) {
     if flow.received {
         out.push_str(",\"received\":true");
     }
+    if wanted != Wanted::Throughput {
+        push_sequence(out, flow);
+    }
+    out.push_str(",\"switches\":[");
+    separated(out, &flow.switches, |out, switch| {
+        let name = switch.name.as_deref().map_or_else(|| "null".into(), text);
+        let _ = write!(out, "[{},{name}]", moment(switch.at));
+    });
+    out.push(']');
+    if wanted == Wanted::All {
+        for (key, curve) in [("window", &flow.window), ("rate", &flow.rate), ("rtt", &flow.rtt)] {
+            let _ = write!(out, ",\"{key}\":");
+            push_curve(out, curve);
+        }
+    }
+    if wanted != Wanted::Sequence {
+        out.push_str(",\"bins\":");
+        push_bins(out, &flow.throughput);
+    }
+    out.push('}');
+}
+
+/// What was sent and acknowledged, and what happened on the way.
+fn push_sequence(out: &mut String, flow: &FlowSeries) {
     for (key, curve) in [("sent", &flow.sent), ("acked", &flow.acked)] {
         let _ = write!(out, ",\"{key}\":");
         push_curve(out, curve);
@@ -67,21 +93,6 @@ fn push_flow(out: &mut String, flow: &FlowSeries, wanted: Wanted) {
         let _ = write!(out, ",\"{key}\":");
         push_marks(out, marks);
     }
-    out.push_str(",\"switches\":[");
-    separated(out, &flow.switches, |out, switch| {
-        let name = switch.name.as_deref().map_or_else(|| "null".into(), text);
-        let _ = write!(out, "[{},{name}]", moment(switch.at));
-    });
-    out.push(']');
-    if wanted == Wanted::All {
-        for (key, curve) in [("window", &flow.window), ("rate", &flow.rate), ("rtt", &flow.rtt)] {
-            let _ = write!(out, ",\"{key}\":");
-            push_curve(out, curve);
-        }
-        out.push_str(",\"bins\":");
-        push_bins(out, &flow.throughput);
-    }
-    out.push('}');
 }
 
 fn push_curve(out: &mut String, curve: &Curve) {

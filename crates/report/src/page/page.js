@@ -139,10 +139,11 @@
     const lines = p.flows.filter(f => f.bins.v.length > 1).map(f => {
       let sum = 0;
       const t = [], v = [];
-      f.bins.v.forEach((bytes, i) => { sum += bytes; t.push((i + 1) * f.bins.w); v.push(sum * 8 / ((i + 1) * f.bins.w)); });
+      f.bins.v.forEach((bytes, i) => { const at = Math.min((i + 1) * f.bins.w, p.ended); sum += bytes; t.push(at); v.push(sum * 8 / at); });
       return { label: f.name, colour: p.flows.indexOf(f), points: [t, v] };
     });
-    return { key: 'mean', title: 'Mean throughput', text: 'Throughput from the start of the run to each moment', unit: 'rate', lines };
+    switchBars(p, lines);
+    return { key: 'mean', title: 'Mean throughput', text: `Throughput from the start of the run to each moment, every ${units.span(p.flows.length ? p.flows[0].bins.w : 0)}`, unit: 'rate', lines };
   }
 
   const ratePlot = p => ({ key: 'rate', title: 'Sending rate', text: 'Rate that the sender allows itself', unit: 'rate', lines: perFlow(p, 'rate').map(l => ({ ...l, held: true })) });
@@ -196,6 +197,8 @@
   const kinds = {
     run: [sequencePlot, representativePlot, throughputPlot, meanPlot, queuePlot, windowPlot, ratePlot, rttPlot],
     sequence: [sequencePlot],
+    rate: [throughputPlot],
+    mean: [meanPlot],
   };
 
   // --- Plots that move together.

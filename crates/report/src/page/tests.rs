@@ -5,7 +5,7 @@ use faircast_trace::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Metrics, Row, Series, Suite, Summary};
+use crate::{Metrics, Plots, Row, Series, Suite, Summary};
 
 /// What a page must never hold as it is.
 const EVIL: &str = "<script>alert(1)</script><!--\"'&amp;";
@@ -171,6 +171,25 @@ fn rows_of_one_experiment_share_a_section_and_groups_the_navigation() {
     assert_eq!(page.matches("<td>≤ 0.4</td>").count(), 4);
     // A bound on one side has a band too, in the overview and beside the figure.
     assert_eq!(page.matches("<rect class=\"band\"").count(), 8);
+}
+
+#[test]
+fn an_experiment_shows_what_its_suite_chose_and_no_more() {
+    let row =
+        |plots| Row { series: Some(run("x", &[0, 2_000_000_000]).2), plots, ..Row::default() };
+    for (plots, kind, has, lacks) in [
+        (Plots::Sequence, "sequence", "sent", "bins"),
+        (Plots::Rate, "rate", "bins", "sent"),
+        (Plots::Mean, "mean", "bins", "sent"),
+    ] {
+        let suite = Suite { name: "mine".into(), about: String::new(), rows: vec![row(plots)] };
+        let page = bench_page(&suite);
+        assert!(page.contains(&format!("data-kind=\"{kind}\"")), "{kind}");
+        let flow = &data_of(&page)[0]["flows"][0];
+        assert!(flow[has] != serde_json::Value::Null, "{kind} needs {has}");
+        assert_eq!(flow[lacks], serde_json::Value::Null, "{kind} needs no {lacks}");
+        assert_eq!(flow["switches"].as_array().map(Vec::len), Some(2), "{kind}");
+    }
 }
 
 #[test]

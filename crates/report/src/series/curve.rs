@@ -8,6 +8,8 @@ pub const CURVE_BUCKETS_MAX: usize = 600;
 pub const MARKS_MAX: usize = 800;
 /// Bins that a run of the announced length has at most; a longer one has up to twice as many.
 const BINS_MAX: u64 = 240;
+/// Bins that a run has at most, whatever its length.
+pub const BINS_GIVEN_MAX: u64 = 2 * BINS_MAX;
 
 /// Buckets and marks start about a microsecond wide: 2 to this power nanoseconds.
 const SHIFT_START: u32 = 10;
@@ -146,6 +148,12 @@ impl Bins {
         Self { width: Duration::from_nanos(width), amounts: Vec::new() }
     }
 
+    /// Bins of a given width, at least a nanosecond, which doubles where a run has more than
+    /// [`BINS_GIVEN_MAX`] of them.
+    pub fn of_width(width: Duration) -> Self {
+        Self { width: width.max(Duration::from_nanos(1)), amounts: Vec::new() }
+    }
+
     /// Adds an amount at a moment.
     #[inline]
     pub fn add(&mut self, at: Time, amount: u64) {
@@ -153,7 +161,7 @@ impl Bins {
             return;
         }
         let mut index = at.as_nanos() / self.width.as_nanos();
-        while index >= 2 * BINS_MAX {
+        while index >= BINS_GIVEN_MAX {
             self.coarsen();
             index = at.as_nanos() / self.width.as_nanos();
         }

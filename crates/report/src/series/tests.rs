@@ -110,6 +110,24 @@ proptest! {
 }
 
 #[test]
+fn throughput_is_sampled_as_asked_for_as_long_as_that_fits() {
+    let header = header(&["pgmcc"], 0);
+    let mut series = Series::sampled(&header, Some(Duration::from_secs(2)));
+    let subject = Subject::Endpoint { flow: FlowId(0), node: NodeId(0), sender: true };
+    for (seq, second) in (0..).zip([0, 1, 2, 5]) {
+        let event = Event::DataSent { seq, bytes: 10, repair: false };
+        series.record(&Record { at: Time::ZERO + Duration::from_secs(second), subject, event });
+    }
+    let bins = &series.flows[0].throughput;
+    assert_eq!((bins.width(), bins.amounts()), (Duration::from_secs(2), &[20, 10, 10][..]));
+    let mut bins = Bins::of_width(Duration::ZERO);
+    bins.add(Time::ZERO + Duration::from_secs(1), 7);
+    assert!(
+        bins.amounts().len() as u64 <= BINS_GIVEN_MAX && bins.amounts().iter().sum::<u64>() == 7
+    );
+}
+
+#[test]
 fn bins_have_round_widths() {
     for (seconds, width_ms) in [(0.1, 1), (1.0, 5), (100.0, 500), (300.0, 2_000), (3_000.0, 20_000)]
     {

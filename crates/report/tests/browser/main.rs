@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use chrome::Chrome;
 use faircast_report::{
-    Figure, Matrix, MatrixCase, MatrixCell, Row, Spread, Suite, bench_page, matrix_page, run_page,
+    Figure, Matrix, MatrixCase, MatrixCell, Plots, Row, Spread, Suite, bench_page, matrix_page,
+    run_page,
 };
 use serde_json::json;
 use synthetic::{header, run};
@@ -127,7 +128,16 @@ fn a_bench_report_shows_every_experiment() {
         }
         chrome.evaluate("scrollTo(0, 0)");
         check(&mut chrome, width, name);
-        assert_eq!(plots(&mut chrome), 3);
+        assert_eq!(plots(&mut chrome), 4);
+        let shown = chrome.evaluate(
+            "[...document.querySelectorAll('.plot')].map(p => [p.dataset.key, \
+             p.querySelector('figcaption p').textContent.split(' ').slice(-2).join(' '), \
+             [...p.querySelectorAll('.legend button')].some(b => \
+             b.textContent.includes('new representative'))])",
+        );
+        let sequence = json!(["sequence", "in all", true]);
+        let (rate, mean) = (json!(["throughput", "2 s", true]), json!(["mean", "2 s", true]));
+        assert_eq!(shown, json!([sequence, sequence, rate, mean]), "{name}");
         if width >= 1280 {
             let hidden = "[...document.querySelectorAll('.overview .scroll')] \
                           .map(e => e.scrollWidth - e.clientWidth)";
@@ -262,7 +272,8 @@ fn suite() -> Suite {
         rows: vec![
             row("fig-4", Some(0.74), 0.77, true, None),
             row("fig-5", Some(0.5), 0.61, false, Some("The paper leaves the queue's limit open.")),
-            row("fig <6>", None, 1.2, true, None),
+            Row { plots: Plots::Rate, ..row("fig <6>", None, 1.2, true, None) },
+            Row { plots: Plots::Mean, ..row("fig-7", None, 1.2, true, None) },
             Row {
                 accept_low: Some(0.5),
                 experiment: "fig-4".into(),

@@ -3,9 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+mod absurd;
 mod balance;
 mod bytes;
 mod forge;
+mod lies;
 mod repeat;
 mod reports;
 mod silence;

@@ -25,7 +25,7 @@ use faircast_scenario::Scenario;
 use serde::Deserialize;
 
 use crate::bench::measure::Measure;
-use crate::bench::suite::Experiment;
+use crate::bench::suite::{Experiment, Plot};
 
 /// A matrix as its file has it.
 #[derive(Clone, Debug, Deserialize)]
@@ -166,6 +166,8 @@ impl Case {
             seeds: self.seeds,
             judges_schemes: true,
             bottlenecks: self.bottlenecks.clone(),
+            plot: Plot::Sequence,
+            sample: None,
             rows: Vec::new(),
         }
     }

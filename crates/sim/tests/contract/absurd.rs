@@ -1,0 +1,194 @@
+//! Clause 11: reports that cannot be true change nothing and are counted.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use faircast_base::{Cx, Duration, Time};
+use faircast_proto::registry::SchemeEntry;
+use faircast_proto::wire::pgm::{Body, Encoder, Header, Nak, Packet};
+use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
+use faircast_scenario::ProtocolEntry;
+use faircast_sim::{Simulation, Unobserved};
+
+use crate::forge::Said;
+use crate::lies::{Boxed, Mixed, schemes};
+use crate::watch::Watched;
+use crate::world::World;
+
+/// Before the sender takes a true report it gets forged ones, each as a NAK that asks for nothing.
+struct Forging {
+    inner: Boxed,
+    option: u8,
+    book: Rc<RefCell<Book>>,
+}
+
+/// What is known of true reports, and what became of forged ones.
+#[derive(Default)]
+struct Book {
+    /// What was true, and when.
+    heard: Vec<(Time, Vec<u8>)>,
+    /// The same of a run without forgeries, from which some come too early or too late.
+    earlier: Vec<(Time, Vec<u8>)>,
+    /// Places of words that always are rates, as far as one can see.
+    rates: Vec<usize>,
+    /// The latest NAK: what names the session.
+    nak: Option<(Header, Nak)>,
+    forged: u64,
+    by_rate: u64,
+    believed: Vec<&'static str>,
+    /// Every packet that the sender sent.
+    sent: Vec<(Time, Vec<u8>)>,
+}
+
+/// How long before its time a report comes that echoes what has not been sent yet.
+const EARLY: Duration = Duration::from_secs(5);
+
+/// How long after its time one comes whose round trip nobody has.
+const LATE: Duration = Duration::from_secs(66);
+
+impl Book {
+    /// Reports that cannot be true, made from `value`, which is.
+    fn forgeries(&self, now: Time, value: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
+        let mut all = vec![
+            ("nothing", Vec::new()),
+            ("too short", value[..value.len() - 1].to_vec()),
+            ("too long", [value, &[0]].concat()),
+        ];
+        let at = |at: Time| {
+            let place = self.earlier.partition_point(|(heard, _)| *heard < at);
+            self.earlier.get(place).map(|(_, value)| value.clone())
+        };
+        all.extend(at(now + EARLY).map(|value| ("an echo of the future", value)));
+        if now > Time::ZERO + LATE + Duration::from_secs(5) {
+            all.extend(at(now - LATE - Duration::from_secs(1)).map(|value| ("stale", value)));
+        }
+        for place in self.rates.iter().filter(|place| is_rate(value, **place)) {
+            for rate in [0.0, -1.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+                let mut value = value.to_vec();
+                value[*place..place + 4].copy_from_slice(&rate.to_be_bytes());
+                all.push(("no rate", value));
+            }
+        }
+        all
+    }
+
+    /// The places of words that are rates in all of the later half of `heard`: before they have
+    /// measured one receivers may say that they have none.
+    fn rates_of(heard: &[(Time, Vec<u8>)]) -> Vec<usize> {
+        let heard = &heard[heard.len() / 2..];
+        let len = heard.iter().map(|(_, value)| value.len()).max().unwrap_or(0);
+        let places = (0..len / 4).map(|i| 4 * i);
+        places.filter(|at| heard.iter().all(|(_, value)| is_rate(value, *at))).collect()
+    }
+}
+
+/// Whether a word is, as a number, between a bit and a terabit per second. No timestamp of a short
+/// run is, nor a small number.
+fn is_rate(value: &[u8], at: usize) -> bool {
+    let word = value.get(at..at + 4).map(|word| word.try_into().expect("four bytes"));
+    word.is_some_and(|word| (1.0..1e12).contains(&f32::from_be_bytes(word)))
+}
+
+impl Forging {
+    fn forge(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) {
+        let Ok(packet) = Packet::decode(datagram.bytes, datagram.zeros) else { return };
+        let mut book = self.book.borrow_mut();
+        if let Body::Nak(nak) | Body::Nnak(nak) = packet.body {
+            book.nak = Some((packet.header, nak));
+        }
+        let Some(report) = packet.options.find(self.option) else { return };
+        book.heard.push((cx.now, report.value.to_vec()));
+        let (Some((header, nak)), false) = (book.nak, book.earlier.is_empty()) else { return };
+        for (name, value) in book.forgeries(cx.now, report.value) {
+            let mut bytes = Vec::new();
+            let mut encoder = Encoder::new(&mut bytes, &header, &Body::Nnak(nak));
+            encoder.raw_option(self.option, 0, &value);
+            encoder.finish();
+            let mut said = Said::default();
+            let mut aside = Cx { now: cx.now, rng: &mut *cx.rng, trace: &mut said };
+            let forged = Datagram {
+                from: datagram.from,
+                to: datagram.to,
+                bytes: &bytes,
+                zeros: 0,
+                congestion_experienced: false,
+            };
+            self.inner.handle_datagram(&mut aside, forged);
+            book.forged += 1;
+            book.by_rate += u64::from(name == "no rate");
+            if said.refused != 1 {
+                book.believed.push(name);
+            }
+        }
+    }
+}
+
+impl Machine for Forging {
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        if matches!(datagram.to, Destination::Node(_)) {
+            self.forge(cx, &datagram);
+        }
+        self.inner.handle_datagram(cx, datagram);
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.inner.handle_timeout(cx);
+    }
+
+    fn handle_close(&mut self, cx: &mut Cx<'_>) {
+        self.inner.handle_close(cx);
+    }
+
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let transmit = self.inner.poll_transmit(cx, buf)?;
+        self.book.borrow_mut().sent.push((cx.now, buf.clone()));
+        Some(transmit)
+    }
+
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        self.inner.poll_event()
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.inner.next_timeout()
+    }
+}
+
+/// A run in which the sender gets forgeries made after what another run heard.
+fn forge(
+    scheme: &SchemeEntry,
+    protocol: &ProtocolEntry,
+    heard: Vec<(Time, Vec<u8>)>,
+) -> (u64, Book) {
+    let scenario = World::new(3, 80).scenario(protocol);
+    let rates = Book::rates_of(&heard);
+    let book = Book { earlier: heard, rates, ..Book::default() };
+    let (option, book) = (scheme.report_option, Rc::new(RefCell::new(book)));
+    let mixed = Mixed {
+        watched: Watched::without_notes(),
+        sender: |inner: Boxed| -> Boxed { Box::new(Forging { inner, option, book: book.clone() }) },
+        receiver: |_, inner: Boxed| inner,
+    };
+    let mut nobody = ();
+    let simulation = Simulation::new(&scenario, &mixed, &mut nobody).expect("no file is read");
+    let hash = simulation.run(&mut Unobserved).event_hash;
+    (hash, book.take())
+}
+
+#[test]
+fn reports_that_cannot_be_true_change_nothing_and_are_counted() {
+    let mut by_rate = 0;
+    for (scheme, protocol) in schemes() {
+        let name = scheme.name;
+        let (hash, quiet) = forge(scheme, &protocol, Vec::new());
+        assert!(quiet.heard.len() > 50 && quiet.forged == 0, "{name}");
+        let (forged_hash, book) = forge(scheme, &protocol, quiet.heard);
+        println!("{name}: {} forged, {} of them rates", book.forged, book.by_rate);
+        assert!(book.forged > 150, "{name}: {} forged", book.forged);
+        assert!(book.believed.is_empty(), "{name}: {:?}", book.believed);
+        assert!(quiet.sent.len() > 1000 && book.sent == quiet.sent, "{name}: it had an effect");
+        assert_eq!(forged_hash, hash, "{name}: it had an effect");
+        by_rate += usize::from(book.by_rate > 0);
+    }
+    assert!(by_rate >= 2, "schemes whose receivers report rates are known by their reports");
+}

@@ -1,0 +1,278 @@
+//! Clause 11: reports that can be true, but are not, hold nobody below the operator's floor. The liar
+//! knows no scheme's format: it bends the words of true reports, and keeps what hurts.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use faircast_base::{Cx, FlowId, NodeId, Purpose, Rng, Time};
+use faircast_proto::content::Content;
+use faircast_proto::registry::{SCHEMES, SchemeEntry};
+use faircast_proto::relay::RelayProgram;
+use faircast_proto::wire::pgm::{Body, Packet};
+use faircast_proto::{AppEvent, Datagram, Machine, Transmit};
+use faircast_scenario::{Flow, Program, ProtocolEntry};
+use faircast_sim::{Protocols, Simulation, Unobserved};
+
+use crate::forge::seal;
+use crate::watch::Watched;
+use crate::world::{World, protocols};
+
+/// The node of the receiver that lies.
+const LIAR: &str = "m1";
+
+/// What the operator does not want to go below, in bits of payload per second.
+const FLOOR: u64 = 200_000;
+
+/// Bytes of the object that the group gets.
+const OBJECT: u64 = 1_000_000;
+
+/// After so long all but the liar have it, at the floor: 40 s of payload, a fifth for headers and
+/// repairs, and the first and the last round trips.
+const FLOOR_S: u64 = 50;
+
+/// Lies that a liar learns, each beside those before it.
+const STEPS: usize = 3;
+
+/// Other machines in the place of the registered ones.
+pub(crate) struct Mixed<S, R> {
+    pub(crate) watched: Watched,
+    /// Makes of a sender another machine.
+    pub(crate) sender: S,
+    /// Makes of a receiver another machine.
+    pub(crate) receiver: R,
+}
+
+pub(crate) type Boxed = Box<dyn Machine>;
+
+impl<S: Fn(Boxed) -> Boxed, R: Fn(NodeId, Boxed) -> Boxed> Protocols for Mixed<S, R> {
+    fn sender(&self, flow: &Flow, id: FlowId, content: Box<dyn Content>) -> Boxed {
+        (self.sender)(self.watched.sender(flow, id, content))
+    }
+
+    fn receiver(&self, flow: &Flow, id: FlowId, node: NodeId, start: Time) -> Boxed {
+        (self.receiver)(node, self.watched.receiver(flow, id, node, start))
+    }
+
+    fn program(&self, program: &Program, node: NodeId) -> Box<dyn RelayProgram> {
+        self.watched.program(program, node)
+    }
+
+    fn sees_corruption(&self, flow: &Flow) -> bool {
+        self.watched.sees_corruption(flow)
+    }
+}
+
+/// Every scheme with its protocol.
+pub(crate) fn schemes() -> Vec<(&'static SchemeEntry, ProtocolEntry)> {
+    let protocols = protocols();
+    let of = |name| protocols.iter().find(|protocol| protocol.name == name).copied();
+    SCHEMES.iter().map(|scheme| (scheme, of(scheme.name).expect("schemes are protocols"))).collect()
+}
+
+/// One word or half a word of a report, and what becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Bend {
+    /// Two bytes at a place become these.
+    Half(usize, u16),
+    /// Four bytes at a place become these.
+    Word(usize, u32),
+    /// Four bytes at a place, as a number, go down by so much: a timestamp of long ago.
+    Less(usize, u32),
+}
+
+impl Bend {
+    /// All that can be done to a value of `len` bytes.
+    fn all(len: usize) -> Vec<Self> {
+        let least = f32::MIN_POSITIVE.to_bits();
+        let word = |at: usize| {
+            let numbers = [0, u32::MAX, least].map(|word| Self::Word(at, word));
+            let earlier = [9_000, 9_000_000].map(|less| Self::Less(at, less));
+            let halves = [at, at + 2].map(|at| [Self::Half(at, 0), Self::Half(at, u16::MAX)]);
+            [&numbers[..], &earlier[..], halves.as_flattened()].concat()
+        };
+        (0..len / 4).flat_map(|i| word(4 * i)).collect()
+    }
+
+    fn apply(self, value: &mut [u8]) {
+        match self {
+            Self::Half(at, half) => value[at..at + 2].copy_from_slice(&half.to_be_bytes()),
+            Self::Word(at, word) => value[at..at + 4].copy_from_slice(&word.to_be_bytes()),
+            Self::Less(at, less) => {
+                let old = u32::from_be_bytes(value[at..at + 4].try_into().expect("four bytes"));
+                value[at..at + 4].copy_from_slice(&old.wrapping_sub(less).to_be_bytes());
+            }
+        }
+    }
+}
+
+/// What a liar does to all that it says.
+#[derive(Clone, Debug, Default)]
+struct Lie {
+    /// What becomes of its reports.
+    bends: Vec<Bend>,
+    /// Nothing is left of them but noise.
+    noise: bool,
+    /// It acknowledges nothing that it gets.
+    mute: bool,
+}
+
+/// One more lie beside others.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Bend(Bend),
+    Mute,
+}
+
+impl Lie {
+    fn and(&self, step: Step) -> Self {
+        let mut lie = self.clone();
+        match step {
+            Step::Bend(bend) => lie.bends.push(bend),
+            Step::Mute => lie.mute = true,
+        }
+        lie
+    }
+}
+
+/// A receiver whose reports are not what it measured.
+struct Liar {
+    inner: Boxed,
+    option: u8,
+    lie: Lie,
+    dice: Rng,
+    /// Bytes of the longest report.
+    len: Rc<RefCell<usize>>,
+}
+
+impl Liar {
+    fn rewrite(&mut self, packet: &mut [u8], zeros: u32) {
+        let Some(place) = report_place(packet, zeros, self.option) else { return };
+        let value = &mut packet[place];
+        let mut len = self.len.borrow_mut();
+        *len = (*len).max(value.len());
+        self.lie.bends.iter().for_each(|bend| bend.apply(value));
+        if self.lie.noise {
+            value.fill_with(|| self.dice.below(256) as u8);
+        }
+        seal(packet);
+    }
+}
+
+/// Where in a packet the value of an option lies.
+fn report_place(bytes: &[u8], zeros: u32, option: u8) -> Option<std::ops::Range<usize>> {
+    let packet = Packet::decode(bytes, zeros).ok()?;
+    let value = packet.options.find(option)?.value;
+    let start = value.as_ptr() as usize - bytes.as_ptr() as usize;
+    Some(start..start + value.len())
+}
+
+impl Machine for Liar {
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        loop {
+            let transmit = self.inner.poll_transmit(cx, buf)?;
+            let packet = Packet::decode(buf, transmit.zeros);
+            let is_ack = packet.is_ok_and(|packet| matches!(packet.body, Body::Ack(_)));
+            if !(is_ack && self.lie.mute) {
+                self.rewrite(buf, transmit.zeros);
+                return Some(transmit);
+            }
+            buf.clear();
+        }
+    }
+
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        self.inner.handle_datagram(cx, datagram);
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.inner.handle_timeout(cx);
+    }
+
+    fn handle_close(&mut self, cx: &mut Cx<'_>) {
+        self.inner.handle_close(cx);
+    }
+
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        self.inner.poll_event()
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.inner.next_timeout()
+    }
+}
+
+/// How a group fares of which one member lies.
+struct Fate {
+    /// When all others had everything, in seconds.
+    done_s: Option<f64>,
+    /// Bytes of the liar's reports.
+    len: usize,
+}
+
+impl Fate {
+    fn of(scheme: &SchemeEntry, protocol: &ProtocolEntry, lie: &Lie, floor: bool) -> Self {
+        let floor = if floor { format!(", rate_min = \"{FLOOR} bit/s\"") } else { String::new() };
+        let flow = format!("data = \"{OBJECT} B\"\noptions = {{ delivery = \"object\"{floor} }}\n");
+        let scenario = World { flow, ..World::new(3, 2 * FLOOR_S) }.scenario(protocol);
+        let liar = scenario.nodes.iter().position(|node| node.name == LIAR).expect("it is there");
+        let (option, len) = (scheme.report_option, Rc::new(RefCell::new(0)));
+        let mixed = Mixed {
+            watched: Watched::without_notes(),
+            sender: |inner: Boxed| inner,
+            receiver: |node: NodeId, inner: Boxed| -> Boxed {
+                if node.index() != liar {
+                    return inner;
+                }
+                let dice = Rng::new(1, node, Purpose::Machine(9));
+                Box::new(Liar { inner, option, lie: lie.clone(), dice, len: len.clone() })
+            },
+        };
+        let outcome = Simulation::new(&scenario, &mixed, &mut ())
+            .expect("no file is read")
+            .run(&mut Unobserved);
+        let others = || outcome.deliveries[0].iter().skip(1);
+        assert!(others().all(|(_, intact)| *intact), "{}: {lie:?}", scheme.name);
+        let done = others().map(|(delivery, _)| delivery.completed).collect::<Option<Vec<_>>>();
+        let done_s = done.map(|done| done.into_iter().max().expect("two others").as_secs_f64());
+        let len = *len.borrow();
+        Self { done_s, len }
+    }
+
+    /// How long the others waited, at least.
+    fn waited(&self) -> f64 {
+        self.done_s.unwrap_or(f64::INFINITY)
+    }
+}
+
+#[test]
+fn who_lies_in_its_reports_holds_nobody_below_the_operators_floor() {
+    let mut held_up = 0;
+    for (scheme, protocol) in schemes() {
+        let fate = |lie: &Lie, floor| Fate::of(scheme, &protocol, lie, floor);
+        let holds = |lie: &Lie| {
+            let waited = fate(lie, true).waited();
+            assert!(waited < FLOOR_S as f64, "{}: {waited} s, {lie:?}", scheme.name);
+        };
+        let mut worst = Lie::default();
+        let honest = fate(&worst, false);
+        let mut most = honest.waited();
+        assert!(honest.len >= 4 && most < FLOOR_S as f64, "{}: {most}", scheme.name);
+        holds(&Lie { noise: true, ..Lie::default() });
+        // It learns what hurts most, and then what does so beside that.
+        let steps: Vec<Step> = Bend::all(honest.len).into_iter().map(Step::Bend).collect();
+        for _ in 0..STEPS {
+            let before = worst.clone();
+            for step in steps.iter().chain(&[Step::Mute]) {
+                let lie = before.and(*step);
+                holds(&lie);
+                let waited = fate(&lie, false).waited();
+                if waited > most {
+                    (worst, most) = (lie, waited);
+                }
+            }
+        }
+        println!("{}: {:?} s without lies, {most} s with {worst:?}", scheme.name, honest.done_s);
+        held_up += usize::from(most > FLOOR_S as f64);
+    }
+    assert!(held_up > 0, "without a floor no liar holds anybody up, so the floor was not tried");
+}
