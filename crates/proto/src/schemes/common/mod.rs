@@ -1,4 +1,4 @@
 //! What more than one scheme stands on: how fast TCP would be, and the mean of loss intervals.
 
-pub(crate) mod equation;
-pub(crate) mod intervals;
+pub mod equation;
+pub mod intervals;
