@@ -5,7 +5,8 @@
  *   norm recv INTERFACE GROUP PORT ID FILE FOLDER
  *
  * send: to receivers with the ids 2 and up, until all have acknowledged the whole file; at a fixed
- * rate, or with NORM-CC where it is 0. recv: makes FILE.done when the file is whole, and stays.
+ * rate, or with NORM-CC where it is 0, or with NORM-CC and the library's own start where it is below 0.
+ * recv: makes FILE.done when the file is whole, and stays.
  *
  * C++, because libnorm's header is. Build: c++ norm.cpp -lnorm
  */
@@ -28,8 +29,10 @@ static int send_file(NormInstanceHandle instance, NormSessionHandle session, dou
                      const char *path, int receivers)
 {
     /* A start that fits a fast local network; the defaults are for wide ones and are slower. */
-    NormSetGrttEstimate(session, 0.005);
-    if (mbit_per_s > 0) {
+    if (mbit_per_s >= 0) NormSetGrttEstimate(session, 0.005);
+    if (mbit_per_s < 0) {
+        NormSetCongestionControl(session, true);
+    } else if (mbit_per_s > 0) {
         NormSetCongestionControl(session, false);
         NormSetTxRate(session, mbit_per_s * 1e6);
     } else {

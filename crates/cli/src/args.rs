@@ -198,6 +198,10 @@ pub struct BenchArgs {
     /// instead of moving them through the virtual network whole
     #[arg(long)]
     pub no_offload: bool,
+    /// In the suite tfmcc, run UFTP and NORM too, in the lab beside ours: needs root, takes a minute
+    /// and a half
+    #[arg(long)]
+    pub peers: bool,
     /// In the suite matrix, run fewer and shorter cases, and one seed where --seeds does not say
     #[arg(long)]
     pub quick: bool,

@@ -1,8 +1,8 @@
 //! Hosts for programs of any kind, with the links of a scenario between them in real time.
 //!
 //! In a run of the lab each end of a flow is a machine of the lab's own. In a field the hosts are
-//! empty: whoever makes it starts programs there as it likes, the programs speak UDP over ordinary
-//! sockets, and everything that goes wrong on the scenario's links happens to them.
+//! empty: whoever makes it starts programs there as it likes, the programs speak UDP or TCP over
+//! ordinary sockets, and everything that goes wrong on the scenario's links happens to them.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -34,6 +34,8 @@ use crate::netlink::Routing;
 const MTU: u16 = 1500;
 /// Packets that are read from one host before others have their turn.
 const READS_MAX: usize = 16;
+/// The tag of packets that travel whole, with their headers: no datagram has both of these ports.
+const WHOLE: u32 = u32::MAX;
 /// How long the network sleeps at the most, so that a stop is seen.
 const SLEEP_MAX: WallDuration = WallDuration::from_millis(20);
 
@@ -58,6 +60,24 @@ pub struct FieldCounts {
     pub delayed: u64,
 }
 
+/// A packet at a host, as whoever watches a field is told of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// When, since the field was made.
+    pub at: Time,
+    /// Who sent it.
+    pub from: NodeId,
+    /// Whom it has reached; `None` where it leaves its sender.
+    pub reached: Option<NodeId>,
+    /// Bytes of the whole IP packet.
+    pub len: u32,
+    /// The payload of a UDP datagram; `None` of any other packet.
+    pub datagram: Option<&'a [u8]>,
+}
+
+/// Who watches a field.
+type Watch = Box<dyn FnMut(&Seen<'_>) + Send>;
+
 /// Hosts and what is between them. Everything vanishes with it: namespaces, interfaces, threads;
 /// programs that still run there do not, and are the caller's.
 pub struct Field {
@@ -77,12 +97,25 @@ struct Host {
 
 impl Field {
     /// Makes the hosts of a scenario: each sender of a flow. Whatever one of them sends to
-    /// [`group`](Self::group) goes to the receivers of its own flow, and what is sent to a host's
-    /// [`address`](Self::address) goes there. What the flows send otherwise does not matter.
+    /// [`group`](Self::group) or any other group goes to the receivers of its own flow, and what it
+    /// sends to the [`address`](Self::address) of one of them goes there. What the flows send
+    /// otherwise does not matter.
     ///
     /// # Errors
     /// The machine lacks something that the lab needs, such as permission.
     pub fn new(scenario: Scenario) -> Result<Self, LabError> {
+        Self::watched(scenario, |_| {})
+    }
+
+    /// The same, and `watch` is told of every packet that leaves a host or reaches one. It delays
+    /// all others while it looks.
+    ///
+    /// # Errors
+    /// The machine lacks something that the lab needs, such as permission.
+    pub fn watched(
+        scenario: Scenario,
+        watch: impl FnMut(&Seen<'_>) + Send + 'static,
+    ) -> Result<Self, LabError> {
         let (mut hosts, mut devices) = (Vec::new(), Vec::new());
         for flow in &scenario.flows {
             let (host, device) = Host::new(flow.from)?;
@@ -96,6 +129,7 @@ impl Field {
             stop: Arc::clone(&stop),
             counts: Arc::clone(&counts),
             clock: Clock::starting_in(WallDuration::ZERO),
+            watch: Box::new(watch),
         };
         let network = std::thread::Builder::new()
             .name("field".into())
@@ -108,6 +142,9 @@ impl Field {
     pub fn group() -> Ipv4Addr {
         address::group(FlowId(0))
     }
+
+    /// The name of the interface of every host.
+    pub const INTERFACE: &str = host::INTERFACE;
 
     /// The address of a host.
     pub fn address(node: NodeId) -> Ipv4Addr {
@@ -219,21 +256,22 @@ struct Network {
     stop: Arc<AtomicBool>,
     counts: Arc<Mutex<FieldCounts>>,
     clock: Clock,
+    watch: Watch,
 }
 
 impl Network {
-    fn run(self) -> Result<(), LabError> {
+    fn run(mut self) -> Result<(), LabError> {
         be_exact(EMULATOR_PRIORITY);
-        let mut fabric = Fabric::new(&self.scenario, &Builtin);
-        for (flow, id) in self.scenario.flows.iter().zip((0..).map(FlowId)) {
+        let scenario = self.scenario.clone();
+        let mut fabric = Fabric::new(&scenario, &Builtin);
+        for (flow, id) in scenario.flows.iter().zip((0..).map(FlowId)) {
             for node in &flow.to {
                 fabric.join(id, *node);
             }
         }
         // Which device an end of any flow is behind: all flows have the same hosts.
-        let place = |node| self.scenario.flows.iter().position(|flow| flow.from == node);
-        let ends = self
-            .scenario
+        let place = |node| scenario.flows.iter().position(|flow| flow.from == node);
+        let ends = scenario
             .flows
             .iter()
             .flat_map(|flow| std::iter::once(flow.from).chain(flow.to.iter().copied()));
@@ -243,13 +281,14 @@ impl Network {
         while !self.stop.load(Ordering::Relaxed) {
             self.step(&mut fabric, &device_of, &mut tally, &mut out);
             self.wait(fabric.next_time())?;
-            for (index, device) in self.devices.iter().enumerate() {
+            for index in 0..self.devices.len() {
                 for _ in 0..READS_MAX {
                     // An interface that is down has nothing to read.
-                    let Ok(len) = device.recv(&mut buffer) else { break };
+                    let Ok(len) = self.devices[index].recv(&mut buffer) else { break };
                     self.step(&mut fabric, &device_of, &mut tally, &mut out);
                     if let Some(frame) = Frame::read(&buffer[..len]) {
-                        take(&mut fabric, &self.scenario, index, &frame, &mut tally);
+                        self.tell(scenario.flows[index].from, None, &frame);
+                        take(&mut fabric, &scenario, index, &frame, &mut tally);
                     }
                 }
             }
@@ -260,7 +299,7 @@ impl Network {
 
     /// Lets everything happen that is due.
     fn step(
-        &self,
+        &mut self,
         fabric: &mut Fabric<'_>,
         device_of: &[Option<usize>],
         tally: &mut Tally,
@@ -271,9 +310,24 @@ impl Network {
             let Some(device) = device_of[parcel.end as usize] else { return };
             write(&parcel, out);
             // What an interface that is down does not take is lost, as on a real one.
-            delivered += u64::from(self.devices[device].send(out).is_ok());
+            if self.devices[device].send(out).is_err() {
+                return;
+            }
+            delivered += 1;
+            if let Some(frame) = Frame::read(out) {
+                self.tell(parcel.from, Some(self.scenario.flows[device].from), &frame);
+            }
         });
         tally.0.delivered += delivered;
+    }
+
+    fn tell(&mut self, from: NodeId, reached: Option<NodeId>, frame: &Frame<'_>) {
+        let datagram = match frame.transport {
+            Transport::Udp { payload, .. } => Some(payload),
+            _ => None,
+        };
+        let (at, len) = (self.clock.now(), frame.bytes.len() as u32);
+        (self.watch)(&Seen { at, from, reached, len, datagram });
     }
 
     fn wait(&self, next: Option<Time>) -> Result<(), LabError> {
@@ -287,7 +341,8 @@ impl Network {
     }
 }
 
-/// Puts a host's datagram on its first link.
+/// Puts a host's packet on its first link. What is neither UDP nor TCP, such as IGMP, is of no concern
+/// to the network.
 fn take(
     fabric: &mut Fabric<'_>,
     scenario: &Scenario,
@@ -295,8 +350,7 @@ fn take(
     frame: &Frame<'_>,
     sink: &mut dyn Sink,
 ) {
-    let Transport::Udp { ports, payload } = frame.transport else { return };
-    let to = if frame.to == Field::group() {
+    let to = if frame.to.is_multicast() {
         Destination::Group
     } else {
         match address::to_node(frame.to) {
@@ -304,7 +358,18 @@ fn take(
             _ => return,
         }
     };
-    let facts = PgmFacts::read(payload);
+    let other_group = to == Destination::Group && frame.to != Field::group();
+    let (bytes, facts, tag) = match frame.transport {
+        Transport::Udp { ports, payload } if !other_group => {
+            (payload, PgmFacts::read(payload), ports.tag())
+        }
+        Transport::Udp { .. } => (frame.bytes, PgmFacts::default(), WHOLE),
+        Transport::Tcp(segment) => {
+            let facts = PgmFacts { payload_len: segment.payload_len, ..PgmFacts::default() };
+            (frame.bytes, facts, WHOLE)
+        }
+        Transport::Other => return,
+    };
     let transmit = Transmit {
         to,
         zeros: 0,
@@ -315,12 +380,15 @@ fn take(
         wire_len: Some(frame.bytes.len() as u32),
     };
     let flow = FlowId(host as u32);
-    fabric.transmit((flow, scenario.flows[host].from), payload, transmit, ports.tag(), sink);
+    fabric.transmit((flow, scenario.flows[host].from), bytes, transmit, tag, sink);
 }
 
-/// Writes a datagram for a host. Its UDP checksum is left out, so that no kernel spares the
-/// programs what was corrupted.
+/// Writes a packet for a host. The UDP checksum of a datagram is left out, so that no kernel spares
+/// the programs what was corrupted.
 fn write(parcel: &Parcel<'_>, out: &mut Vec<u8>) {
+    if parcel.tag == WHOLE {
+        return frame::write_again(out, parcel.bytes, 1);
+    }
     let to = match parcel.to {
         Destination::Group => Field::group(),
         Destination::Node(node) => address::of_node(node),

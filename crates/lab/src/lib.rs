@@ -53,7 +53,7 @@ mod tcp;
 pub use check::{Check, RateCheck, check};
 pub use error::LabError;
 #[cfg(target_os = "linux")]
-pub use field::{Field, FieldCounts};
+pub use field::{Field, FieldCounts, Seen};
 pub use plan::warnings;
 
 use faircast_base::Time;

@@ -8,6 +8,7 @@ use faircast_base::{Cx, Duration, NodeId, NullTrace, Purpose, Rng, Seq, Time};
 use faircast_proto::control::{Carrier, Permit, SenderControl};
 use faircast_proto::options::Options;
 use faircast_proto::registry::Scheme;
+use faircast_proto::schemes::ormcc::{Ormcc, OrmccReport};
 use faircast_proto::schemes::pgmcc::{Pgmcc, PgmccReport};
 use faircast_proto::schemes::tfmcc::{Tfmcc, TfmccReport};
 
@@ -60,6 +61,19 @@ fn pgmcc(bencher: Bencher<'_, '_>, receivers: u32) {
     per_report::<Pgmcc>(bencher, receivers, |node, seq, latest, count| {
         let loss = (655.0 * varied(count)) as u16;
         let report = PgmccReport { echo_ms: latest.sent_ms, loss, receiver: Some(node) };
+        (Carrier::Nak { first: seq }, report)
+    });
+}
+
+#[divan::bench(args = GROUPS)]
+fn ormcc(bencher: Bencher<'_, '_>, receivers: u32) {
+    per_report::<Ormcc>(bencher, receivers, |node, seq, latest, count| {
+        let report = OrmccReport {
+            echo_us: latest.sent_us,
+            rate: Some(1e5 + 1e6 * varied(count) as f32),
+            receiver: Some(node),
+            congestion: true,
+        };
         (Carrier::Nak { first: seq }, report)
     });
 }

@@ -1,6 +1,8 @@
 //! `faircast bench`: suites of scenarios with the figures that are expected of them.
 
 mod against_sim;
+#[cfg(target_os = "linux")]
+mod beside;
 mod bundled;
 mod matrix;
 mod measure;
@@ -12,6 +14,7 @@ mod speed;
 mod suite;
 mod tcp;
 mod wire;
+mod worked;
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +23,7 @@ use faircast_report::{Row, Suite, bench_page};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::{BenchArgs, On};
-use crate::error::{Failure, print};
+use crate::error::{Failure, note, print};
 use crate::interrupt::listen;
 use crate::run::write;
 use runner::{Files, Measured, Plan, Run, Scheme};
@@ -50,6 +53,11 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
     let chosen = names.into_iter().map(|name| choose(name, args)).collect::<Result<Vec<_>, _>>()?;
     if args.list {
         return chosen.iter().try_for_each(|chosen| chosen.list(args));
+    }
+    if args.peers && !chosen.iter().any(Chosen::has_on_demand) {
+        return Err(Failure::Usage(
+            "--peers: none of these suites runs programs of others on demand; tfmcc does".into(),
+        ));
     }
     let chosen = not_empty(chosen, args)?;
     if let Some(out) = &args.out {
@@ -87,9 +95,51 @@ enum Chosen {
 struct Loaded {
     suite: SuiteFile,
     files: Files,
-    /// Whether the rows of ns-2's retransmissions belong to it, and `--only` chooses any of them.
-    oracle: bool,
+    /// The rows without a scenario that belong to it, and of which `--only` chooses any.
+    from_code: Vec<&'static FromCode>,
 }
+
+/// Rows of a suite that code gives and no scenario.
+struct FromCode {
+    suite: &'static str,
+    /// What their ids begin with.
+    id: &'static str,
+    question: &'static str,
+    /// Whether they run programs of others, and only where `--peers` says so.
+    on_demand: bool,
+    /// Whether `--only` chooses any of them.
+    is_chosen: fn(Option<&str>) -> bool,
+    rows: fn(Option<&str>) -> Result<Vec<Row>, Failure>,
+}
+
+/// All of them, in the order of their rows.
+const FROM_CODE: &[FromCode] = &[
+    FromCode {
+        suite: "tcp",
+        id: "droplist",
+        question: oracle::QUESTION,
+        on_demand: false,
+        is_chosen: oracle::is_chosen,
+        rows: oracle::rows,
+    },
+    FromCode {
+        suite: "tfmcc",
+        id: worked::ID,
+        question: worked::QUESTION,
+        on_demand: false,
+        is_chosen: worked::is_chosen,
+        rows: |only| Ok(worked::rows(only)),
+    },
+    #[cfg(target_os = "linux")]
+    FromCode {
+        suite: "tfmcc",
+        id: beside::ID,
+        question: beside::QUESTION,
+        on_demand: true,
+        is_chosen: beside::is_chosen,
+        rows: beside::rows,
+    },
+];
 
 /// Refuses what means nothing to any other suite.
 fn only_in_matrix(args: &BenchArgs) -> Result<(), Failure> {
@@ -132,8 +182,10 @@ fn choose(name: &str, args: &BenchArgs) -> Result<Chosen, Failure> {
     if let (Some(scheme), None) = (&args.scheme, &suite.session) {
         return Err(no_session(scheme, &suite.name));
     }
-    let oracle = name == "tcp" && oracle::is_chosen(args.only.as_deref());
-    Ok(Chosen::Suite(Box::new(Loaded { suite, files, oracle })))
+    let only = args.only.as_deref();
+    let from_code = FROM_CODE.iter().filter(|rows| rows.suite == name && (rows.is_chosen)(only));
+    let from_code = from_code.collect();
+    Ok(Chosen::Suite(Box::new(Loaded { suite, files, from_code })))
 }
 
 fn no_session(scheme: &str, suite: &str) -> Failure {
@@ -150,7 +202,8 @@ fn not_empty(chosen: Vec<Chosen>, args: &BenchArgs) -> Result<Vec<Chosen>, Failu
     for chosen in chosen {
         match &chosen {
             Chosen::Suite(loaded)
-                if !loaded.oracle && loaded.plan(args, None).experiments().next().is_none() =>
+                if loaded.from_code(args).next().is_none()
+                    && loaded.plan(args, None).experiments().next().is_none() =>
             {
                 if args.only.is_none() {
                     let name = &loaded.suite.name;
@@ -182,9 +235,18 @@ impl Loaded {
             on: if self.suite.against_sim { On::Lab } else { On::Sim },
         }
     }
+
+    /// The rows without a scenario that are to be made.
+    fn from_code(&self, args: &BenchArgs) -> impl Iterator<Item = &'static FromCode> {
+        self.from_code.iter().copied().filter(move |rows| args.peers || !rows.on_demand)
+    }
 }
 
 impl Chosen {
+    fn has_on_demand(&self) -> bool {
+        matches!(self, Self::Suite(loaded) if loaded.from_code.iter().any(|rows| rows.on_demand))
+    }
+
     fn list(&self, args: &BenchArgs) -> Result<(), Failure> {
         match self {
             Self::Speed => speed::speed(args).map(|_| ()),
@@ -201,8 +263,9 @@ impl Chosen {
                     }
                     text.push_str(&format!("  {:<34} {}\n", experiment.id, experiment.question));
                 }
-                if loaded.oracle {
-                    text.push_str(&format!("  {:<34} {}\n", "droplist", oracle::QUESTION));
+                for rows in &loaded.from_code {
+                    let demand = if rows.on_demand { " (--peers)" } else { "" };
+                    text.push_str(&format!("  {:<34} {}{demand}\n", rows.id, rows.question));
                 }
                 print(&text)
             }
@@ -228,8 +291,12 @@ fn run_suite(loaded: &Loaded, args: &BenchArgs) -> Result<bool, Failure> {
         true => against_sim::rows(loaded, args, measured)?,
         false => rows(suite, measured),
     };
-    if loaded.oracle {
-        rows.extend(oracle::rows(args.only.as_deref())?);
+    for from_code in loaded.from_code(args) {
+        rows.extend((from_code.rows)(args.only.as_deref())?);
+    }
+    for rows in loaded.from_code.iter().filter(|rows| rows.on_demand && !args.peers) {
+        let (suite, id) = (rows.suite, rows.id);
+        note(&format!("{suite}: the rows {id} run programs of others, and only with --peers"));
     }
     let result = Suite { name: suite.name.clone(), about: suite.title.clone(), rows };
     if let Some(out) = &args.out {

@@ -2,7 +2,7 @@
 //! [`SenderControl`](crate::control::SenderControl) and a
 //! [`ReceiverFeedback`](crate::control::ReceiverFeedback).
 
-mod common;
+pub mod common;
 pub mod ormcc;
 pub mod pgmcc;
 pub mod tfmcc;

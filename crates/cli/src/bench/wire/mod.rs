@@ -8,7 +8,7 @@ mod copies;
 mod limit;
 mod memory;
 mod network;
-mod peers;
+pub(super) mod peers;
 mod process;
 mod sitting;
 mod transports;

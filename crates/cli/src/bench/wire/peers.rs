@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use crate::error::Failure;
 
 /// A program of ours on the library of a peer.
-pub(super) struct Written {
+pub(crate) struct Written {
     /// What the program is called.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     source: &'static str,
     suffix: &'static str,
     compiler: &'static str,
@@ -21,7 +21,7 @@ pub(super) struct Written {
 }
 
 /// NORM's sender and receiver.
-pub(super) const NORM: Written = Written {
+pub(crate) const NORM: Written = Written {
     name: "norm",
     source: include_str!("../../../../../tests/interop/norm.cpp"),
     suffix: "cpp",
@@ -32,7 +32,7 @@ pub(super) const NORM: Written = Written {
 };
 
 /// OpenPGM's sender and receiver.
-pub(super) const LIBPGM: Written = Written {
+pub(crate) const LIBPGM: Written = Written {
     name: "libpgm",
     source: include_str!("../../../../../tests/interop/libpgm.c"),
     suffix: "c",
@@ -43,7 +43,7 @@ pub(super) const LIBPGM: Written = Written {
 };
 
 /// ZeroMQ's publisher and subscriber.
-pub(super) const ZEROMQ: Written = Written {
+pub(crate) const ZEROMQ: Written = Written {
     name: "zeromq",
     source: include_str!("../../../../../tests/interop/zeromq.c"),
     suffix: "c",
@@ -55,7 +55,7 @@ pub(super) const ZEROMQ: Written = Written {
 
 impl Written {
     /// Compiles it into a folder, once. The error says what to install.
-    pub(super) fn compile(&self, folder: &Path) -> Result<(), String> {
+    pub(crate) fn compile(&self, folder: &Path) -> Result<(), String> {
         let program = folder.join(self.name);
         if program.exists() {
             return Ok(());
@@ -85,7 +85,7 @@ impl Written {
 }
 
 /// Whether a program can be found; the error says what to install.
-pub(super) fn installed(program: &str, package: &str) -> Result<(), String> {
+pub(crate) fn installed(program: &str, package: &str) -> Result<(), String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     match std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
         true => Ok(()),
@@ -94,7 +94,7 @@ pub(super) fn installed(program: &str, package: &str) -> Result<(), String> {
 }
 
 /// Writes a new key for `--key` into a file.
-pub(super) fn make_key(file: &Path) -> Result<(), Failure> {
+pub(crate) fn make_key(file: &Path) -> Result<(), Failure> {
     let failed = |what: String| Failure::Work(format!("faircast key new: {what}"));
     let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
     let output = Command::new(program)

@@ -7,13 +7,13 @@ use faircast_base::math::sqrt;
 /// With a retransmission timeout of four round trips, the second term of TCP's throughput equation is
 /// 12 sqrt(3p/8) p (1 + 32p^2) and the first sqrt(2p/3); their quotient has the constant
 /// 12 sqrt(3/8) / sqrt(2/3) = 9 (src: padhye-1998, RFC 4654 s2.1).
-pub(crate) fn timeout_factor(loss: f64) -> f64 {
+pub fn timeout_factor(loss: f64) -> f64 {
     1.0 + 9.0 * loss * (1.0 + 32.0 * loss * loss)
 }
 
 /// TCP's throughput in bits per second with packets of `packet_bytes`, a round trip of `rtt_s`
 /// seconds and a loss event rate in 0..=1, infinite without loss (src: RFC 4654 s2.1).
-pub(crate) fn throughput_bits_per_s(packet_bytes: f64, rtt_s: f64, loss: f64) -> f64 {
+pub fn throughput_bits_per_s(packet_bytes: f64, rtt_s: f64, loss: f64) -> f64 {
     8.0 * packet_bytes / (rtt_s * sqrt(2.0 * loss / 3.0) * timeout_factor(loss))
 }
 

@@ -1,11 +1,11 @@
 //! The weights of loss intervals.
 
 /// Weights of loss intervals, newest first (src: RFC 4654 s5.4 and RFC 5348 s5.4).
-pub(crate) const WEIGHTS: [f64; 8] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
+pub const WEIGHTS: [f64; 8] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 
 /// The weighted mean of `intervals`, newest first, of which there is at least one; those beyond the
 /// eighth do not count.
-pub(crate) fn weighted_mean(intervals: impl Iterator<Item = f64>) -> f64 {
+pub fn weighted_mean(intervals: impl Iterator<Item = f64>) -> f64 {
     let (mut sum, mut weights) = (0.0, 0.0);
     for (weight, interval) in WEIGHTS.iter().zip(intervals) {
         sum += weight * interval;

@@ -13,9 +13,10 @@ const RUN_MAX: u64 = 4096;
 /// Where numbers without wrap begin: late packets from before the first one have room below.
 const FIRST_INDEX: u64 = 1 << 32;
 
-/// The loss events of one receiver, found from the originals that arrive.
+/// The loss events of one receiver, found from the originals that arrive. Memory is bounded whatever
+/// arrives.
 #[derive(Clone, Debug)]
-pub(super) struct Arrivals {
+pub struct Arrivals {
     history: History,
     threshold: usize,
     /// The next packet that is to be settled, by both numbers; `None` before the first.
@@ -29,16 +30,28 @@ pub(super) struct Arrivals {
 
 /// The interval before a receiver's first loss.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FirstInterval {
+pub struct FirstInterval {
     /// Its packets.
-    pub(super) packets: f64,
+    pub packets: f64,
     /// The round trip in seconds that it was computed with, where that is a guess.
-    pub(super) guessed_rtt_s: Option<f64>,
+    pub guessed_rtt_s: Option<f64>,
+}
+
+impl FirstInterval {
+    /// What the equation without timeouts makes of the rate at which the first loss came, with a
+    /// measured round trip or a guess of it (src: RFC 4654 s5.6).
+    pub fn of(bits_per_s: f64, packet_bytes: f64, rtt_s: f64, guessed: bool) -> Self {
+        let packets_per_rtt = bits_per_s * rtt_s / (8.0 * packet_bytes);
+        Self {
+            packets: packets_per_rtt * packets_per_rtt / 1.5,
+            guessed_rtt_s: guessed.then_some(rtt_s),
+        }
+    }
 }
 
 impl Arrivals {
     /// Counts a packet as lost once `threshold` later ones have arrived.
-    pub(super) fn new(threshold: u32, discounting: bool) -> Self {
+    pub fn new(threshold: u32, discounting: bool) -> Self {
         Self {
             history: History::new(discounting),
             threshold: threshold as usize,
@@ -51,7 +64,7 @@ impl Arrivals {
     /// An original has arrived; `marked` where the network marked congestion on it, which is a loss
     /// at once (src: RFC 4654 s5.1). Losses within `rtt` of the first are one event; `first` is asked
     /// at the first loss.
-    pub(super) fn received(
+    pub fn received(
         &mut self,
         now: Time,
         seq: Seq,
@@ -75,27 +88,28 @@ impl Arrivals {
     }
 
     /// Loss events per packet in 0..=1.
-    pub(super) fn loss(&self) -> f64 {
+    pub fn loss(&self) -> f64 {
         self.history.loss()
     }
 
     /// Whether there has been a loss.
-    pub(super) fn has_loss(&self) -> bool {
+    pub fn has_loss(&self) -> bool {
         self.history.has_loss()
     }
 
     /// When the latest loss event began.
-    pub(super) fn latest_event(&self) -> Option<Time> {
+    pub fn latest_event(&self) -> Option<Time> {
         self.history.latest_event()
     }
 
     /// What was lost before counts no more.
-    pub(super) fn forget(&mut self, discounting: bool) {
+    pub fn forget(&mut self, discounting: bool) {
         self.history = History::new(discounting);
     }
 
-    /// See [`History::correct_first_interval`].
-    pub(super) fn correct_first_interval(&mut self, rtt_s: f64) {
+    /// The first measured round trip in seconds: an interval before the first loss that a guess was used
+    /// for is put right (src: RFC 4654 s5.6).
+    pub fn correct_first_interval(&mut self, rtt_s: f64) {
         self.history.correct_first_interval(rtt_s);
     }
 

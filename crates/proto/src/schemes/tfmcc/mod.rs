@@ -25,6 +25,7 @@ mod tests;
 
 use faircast_base::NodeId;
 
+pub use arrivals::{Arrivals, FirstInterval};
 pub use config::TfmccConfig;
 pub use options::OPTIONS;
 pub use promises::PROMISES;

@@ -110,15 +110,11 @@ impl TfmccReceiver {
         self.latest.map_or(initial, |latest| latest.rtt_max_s)
     }
 
-    /// The interval before the first loss: what the equation without timeouts makes of the rate at
-    /// which it came (src: RFC 4654 s5.6).
+    /// The interval before the first loss.
     fn first_interval(&self) -> FirstInterval {
-        let (size, rtt_s) = (self.packet_bytes.unwrap_or(USUAL_BYTES), self.rtt_s());
-        let packets_per_rtt = self.arriving_bits_per_s(size) * rtt_s / (8.0 * size);
-        FirstInterval {
-            packets: packets_per_rtt * packets_per_rtt / 1.5,
-            guessed_rtt_s: self.round_trip.seconds().is_none().then_some(rtt_s),
-        }
+        let size = self.packet_bytes.unwrap_or(USUAL_BYTES);
+        let guessed = self.round_trip.seconds().is_none();
+        FirstInterval::of(self.arriving_bits_per_s(size), size, self.rtt_s(), guessed)
     }
 
     /// Bytes have come, whatever they are for.
