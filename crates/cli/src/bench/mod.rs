@@ -202,7 +202,7 @@ fn not_empty(chosen: Vec<Chosen>, args: &BenchArgs) -> Result<Vec<Chosen>, Failu
     for chosen in chosen {
         match &chosen {
             Chosen::Suite(loaded)
-                if loaded.from_code(args).next().is_none()
+                if loaded.code_rows(args).next().is_none()
                     && loaded.plan(args, None).experiments().next().is_none() =>
             {
                 if args.only.is_none() {
@@ -237,7 +237,7 @@ impl Loaded {
     }
 
     /// The rows without a scenario that are to be made.
-    fn from_code(&self, args: &BenchArgs) -> impl Iterator<Item = &'static FromCode> {
+    fn code_rows(&self, args: &BenchArgs) -> impl Iterator<Item = &'static FromCode> {
         self.from_code.iter().copied().filter(move |rows| args.peers || !rows.on_demand)
     }
 }
@@ -291,7 +291,7 @@ fn run_suite(loaded: &Loaded, args: &BenchArgs) -> Result<bool, Failure> {
         true => against_sim::rows(loaded, args, measured)?,
         false => rows(suite, measured),
     };
-    for from_code in loaded.from_code(args) {
+    for from_code in loaded.code_rows(args) {
         rows.extend((from_code.rows)(args.only.as_deref())?);
     }
     for rows in loaded.from_code.iter().filter(|rows| rows.on_demand && !args.peers) {

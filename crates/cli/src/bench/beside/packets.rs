@@ -1,7 +1,7 @@
 //! What the packets of each program say of congestion control: who reports, and whom the sender takes
 //! for the receiver that limits it.
 //!
-//! src: UFTP 4.10's protocol.txt; RFC 5740 s4.2.3, s4.3; docs/schemes/tfmcc.md.
+//! Formats: UFTP's protocol.txt and uftp.h, RFC 5740 and NORM's normMessage.h, docs/schemes/tfmcc.md.
 
 use faircast_proto::control::Wire;
 use faircast_proto::schemes::tfmcc::{TfmccAnnounce, TfmccReport};
