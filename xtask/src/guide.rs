@@ -11,7 +11,8 @@ pub(crate) const NAME: &str = "aimd";
 /// What is built, which is much, and what git keeps.
 const LEFT_OUT: &[&str] = &["target", ".git"];
 
-/// Follows the guide. Third-party crates are shared with the other checks.
+/// Follows the guide. What it builds is kept apart: cargo takes crates of the same name and version in
+/// two copies of a workspace for the same, and would run the one's tests with the other's code.
 pub(crate) fn check(target: &Path) -> Result<String, String> {
     let copy = target.join("guide");
     let failed = |error: std::io::Error| format!("{}: {error}", copy.display());
@@ -30,7 +31,7 @@ pub(crate) fn check(target: &Path) -> Result<String, String> {
     ] {
         let (command, rest) = arguments.split_first().expect("none is empty");
         let manifest = copy.join("Cargo.toml").display().to_string();
-        let target = target.display().to_string();
+        let target = target.join("guide-build").display().to_string();
         let mut all = vec![*command, "--manifest-path", &manifest, "--target-dir", &target];
         all.extend(rest);
         shell::run_in(&copy, "cargo", &all)?;

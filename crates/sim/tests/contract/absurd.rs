@@ -3,12 +3,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use faircast_base::{Cx, Duration, Time};
+use faircast_base::{Cx, Duration, Event, Time};
 use faircast_proto::registry::SchemeEntry;
 use faircast_proto::wire::pgm::{Body, Encoder, Header, Nak, Packet};
 use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
 use faircast_scenario::ProtocolEntry;
 use faircast_sim::{Simulation, Unobserved};
+use faircast_trace::{Record, Sink};
 
 use crate::forge::Said;
 use crate::lies::{Boxed, Mixed, schemes};
@@ -29,6 +30,8 @@ struct Book {
     heard: Vec<(Time, Vec<u8>)>,
     /// The same of a run without forgeries, from which some come too early or too late.
     earlier: Vec<(Time, Vec<u8>)>,
+    /// Whether the sender takes round trips from reports; where it does not, they echo nothing.
+    timed: bool,
     /// Places of words that always are rates, as far as one can see.
     rates: Vec<usize>,
     /// The latest NAK: what names the session.
@@ -58,8 +61,10 @@ impl Book {
             let place = self.earlier.partition_point(|(heard, _)| *heard < at);
             self.earlier.get(place).map(|(_, value)| value.clone())
         };
-        all.extend(at(now + EARLY).map(|value| ("an echo of the future", value)));
-        if now > Time::ZERO + LATE + Duration::from_secs(5) {
+        if self.timed {
+            all.extend(at(now + EARLY).map(|value| ("an echo of the future", value)));
+        }
+        if self.timed && now > Time::ZERO + LATE + Duration::from_secs(5) {
             all.extend(at(now - LATE - Duration::from_secs(1)).map(|value| ("stale", value)));
         }
         for place in self.rates.iter().filter(|place| is_rate(value, **place)) {
@@ -154,41 +159,55 @@ impl Machine for Forging {
     }
 }
 
+/// Whether anybody measures a round trip.
+#[derive(Default)]
+struct Timed(bool);
+
+impl Sink for Timed {
+    fn record(&mut self, record: &Record) {
+        self.0 |= matches!(record.event, Event::RttSample { .. });
+    }
+}
+
 /// A run in which the sender gets forgeries made after what another run heard.
-fn forge(
-    scheme: &SchemeEntry,
-    protocol: &ProtocolEntry,
-    heard: Vec<(Time, Vec<u8>)>,
-) -> (u64, Book) {
+fn forge(scheme: &SchemeEntry, protocol: &ProtocolEntry, quiet: Option<&Book>) -> (u64, Book) {
     let scenario = World::new(3, 80).scenario(protocol);
-    let rates = Book::rates_of(&heard);
-    let book = Book { earlier: heard, rates, ..Book::default() };
+    let book = quiet.map_or_else(Book::default, |quiet| Book {
+        earlier: quiet.heard.clone(),
+        rates: Book::rates_of(&quiet.heard),
+        timed: quiet.timed,
+        ..Book::default()
+    });
     let (option, book) = (scheme.report_option, Rc::new(RefCell::new(book)));
     let mixed = Mixed {
         watched: Watched::without_notes(),
         sender: |inner: Boxed| -> Boxed { Box::new(Forging { inner, option, book: book.clone() }) },
         receiver: |_, inner: Boxed| inner,
     };
-    let mut nobody = ();
-    let simulation = Simulation::new(&scenario, &mixed, &mut nobody).expect("no file is read");
+    let mut timed = Timed::default();
+    let simulation = Simulation::new(&scenario, &mixed, &mut timed).expect("no file is read");
     let hash = simulation.run(&mut Unobserved).event_hash;
-    (hash, book.take())
+    let mut book = book.take();
+    book.timed = timed.0;
+    (hash, book)
 }
 
 #[test]
 fn reports_that_cannot_be_true_change_nothing_and_are_counted() {
-    let mut by_rate = 0;
+    let (mut by_rate, mut by_time) = (0, 0);
     for (scheme, protocol) in schemes() {
         let name = scheme.name;
-        let (hash, quiet) = forge(scheme, &protocol, Vec::new());
+        let (hash, quiet) = forge(scheme, &protocol, None);
         assert!(quiet.heard.len() > 50 && quiet.forged == 0, "{name}");
-        let (forged_hash, book) = forge(scheme, &protocol, quiet.heard);
+        let (forged_hash, book) = forge(scheme, &protocol, Some(&quiet));
         println!("{name}: {} forged, {} of them rates", book.forged, book.by_rate);
         assert!(book.forged > 150, "{name}: {} forged", book.forged);
         assert!(book.believed.is_empty(), "{name}: {:?}", book.believed);
         assert!(quiet.sent.len() > 1000 && book.sent == quiet.sent, "{name}: it had an effect");
         assert_eq!(forged_hash, hash, "{name}: it had an effect");
         by_rate += usize::from(book.by_rate > 0);
+        by_time += usize::from(quiet.timed);
     }
     assert!(by_rate >= 2, "schemes whose receivers report rates are known by their reports");
+    assert!(by_time >= 3, "and those whose reports echo timestamps");
 }
