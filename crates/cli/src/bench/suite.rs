@@ -363,7 +363,7 @@ mod tests {
             ("sample = '2 s'\n", "has no meaning beside plot = \"sequence\""),
             ("plot = 'rate'\nsample = '2'\n", "expected a duration"),
             ("plot = 'rate'\nsample = '0 s'\n", "from 1 to 479 spans"),
-            ("plot = 'rate'\nsample = '1 ms'\n", "is 1 ms; a plot of 400 s can have"),
+            ("plot = 'rate'\nsample = '1 ms'\n", "is 0.001 s; a plot of 400 s can have"),
             ("plot = 'rate'\nsample = '401 s'\n", "from 1 to 479 spans"),
         ] {
             let error = read(keys).unwrap_err();

@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn what_is_no_number_does_not_hold() {
-        for (ours, holds) in [(0.3, true), (0.6, false), (f64::NAN, false)] {
+        for (ours, holds) in [(0.3, true), (0.8, false), (f64::NAN, false)] {
             let figure = Figure {
                 id: String::new(),
                 title: String::new(),
