@@ -95,7 +95,7 @@ pub(crate) fn only_tidy() -> ExitCode {
 
 /// Runs the check `guide` alone.
 pub(crate) fn only_guide() -> ExitCode {
-    alone("guide", workspace::target_directory().and_then(|target| guide::check(&target)))
+    alone("guide", workspace::target_directory().and_then(|target| guide::check(&target, true)))
 }
 
 fn alone(name: &str, said: Result<String, String>) -> ExitCode {
@@ -148,8 +148,9 @@ impl Run {
                 Some(words) => Ok(Said::Done(words)),
                 None => Ok(Said::PassedOver("README.md shows no command to run".to_string())),
             })
-            && self
-                .step("guide", |_| guide::check(&workspace::target_directory()?).map(Said::Done))
+            && self.step("guide", |_| {
+                guide::check(&workspace::target_directory()?, false).map(Said::Done)
+            })
             && self.step("tests", Self::tests);
         debug_assert!(ran || !self.outcomes.is_empty());
     }
