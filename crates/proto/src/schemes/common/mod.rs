@@ -5,3 +5,5 @@ pub mod equation;
 pub mod intervals;
 pub(crate) mod node;
 pub(crate) mod stamp;
+#[cfg(test)]
+pub(crate) mod table;

@@ -105,25 +105,11 @@ fn whole(options: &Options, key: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{OptionKind, OptionValue};
+    use crate::schemes::common::table;
     use crate::schemes::tfmcc::OPTIONS;
-    use alloc::string::ToString;
 
-    /// The table's defaults, read as a user would write them, are those of the type.
     #[test]
-    fn the_table_and_the_type_have_the_same_defaults() {
-        let written = OPTIONS.iter().map(|spec| {
-            let text = spec.default.trim_matches('"');
-            let value = match spec.kind {
-                OptionKind::Bool => OptionValue::Bool(text == "true"),
-                OptionKind::Integer { .. } => OptionValue::Integer(text.parse().unwrap()),
-                OptionKind::Float { .. } => OptionValue::Float(text.parse().unwrap()),
-                _ => OptionValue::Text(text.to_string()),
-            };
-            (spec.name.to_string(), value)
-        });
-        let options = Options::checked(written, OPTIONS).unwrap();
-        assert_eq!(TfmccConfig::from_options(&options), TfmccConfig::default());
-        assert_eq!(TfmccConfig::from_options(&Options::default()), TfmccConfig::default());
+    fn the_table_and_the_type_have_the_same_defaults_and_every_setting_changes_something() {
+        table::check(OPTIONS, TfmccConfig::from_options);
     }
 }

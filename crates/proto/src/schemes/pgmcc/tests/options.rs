@@ -1,12 +1,11 @@
 //! The table of settings against the configuration that it makes.
 
 use std::string::{String, ToString};
-use std::vec;
-use std::vec::Vec;
 
 use faircast_base::Duration;
 
-use crate::options::{OptionKind, OptionValue, Options};
+use crate::options::{OptionValue, Options};
+use crate::schemes::common::table;
 use crate::schemes::pgmcc::{
     Accounting, BitmapScope, Model, OPTIONS, PgmccConfig, Profile, RttMethod, TimeoutMode,
 };
@@ -20,26 +19,9 @@ fn text(word: &str) -> OptionValue {
     OptionValue::Text(String::from(word))
 }
 
-/// Reads a default as the table writes it.
-fn parse(default: &str) -> OptionValue {
-    if let Some(word) = default.strip_prefix('"') {
-        return text(word.strip_suffix('"').expect("quotes are paired"));
-    }
-    match default {
-        "true" | "false" => OptionValue::Bool(default == "true"),
-        number if number.contains('.') => OptionValue::Float(number.parse().expect("a number")),
-        number => OptionValue::Integer(number.parse().expect("a whole number")),
-    }
-}
-
 #[test]
 fn the_defaults_of_the_table_are_those_of_the_improved_profile() {
-    let all: Vec<_> = OPTIONS.iter().map(|spec| (spec.name, parse(spec.default))).collect();
-    assert_eq!(config(&all), PgmccConfig::default());
-    for (name, value) in all {
-        assert_eq!(config(&[(name, value)]), PgmccConfig::default(), "{name}");
-    }
-    assert_eq!(config(&[]), PgmccConfig::default());
+    table::check(OPTIONS, PgmccConfig::from_options);
 }
 
 #[test]
@@ -53,27 +35,4 @@ fn profiles_are_starting_points() {
     let mixed = config(&[("profile", text("paper")), ("timeout_mode", text("reno"))]);
     assert_eq!(mixed, PgmccConfig { timeout_mode: TimeoutMode::Reno, ..paper });
     assert_eq!(config(&[("profile", text("draft"))]), PgmccConfig::profile(Profile::Draft));
-}
-
-#[test]
-fn every_setting_changes_something() {
-    for spec in OPTIONS {
-        let others = match spec.kind {
-            OptionKind::Bool => vec![OptionValue::Bool(spec.default == "false")],
-            OptionKind::Integer { min, max } => {
-                vec![OptionValue::Integer(min), OptionValue::Integer(max)]
-            }
-            OptionKind::Float { min, max } => {
-                vec![OptionValue::Float(min), OptionValue::Float(max)]
-            }
-            OptionKind::Duration { max_ns, .. } => {
-                vec![text(&Duration::from_nanos(max_ns).to_string())]
-            }
-            OptionKind::Choice(words) => words.iter().map(|word| text(word)).collect(),
-            OptionKind::Rate { .. } => panic!("pgmcc sets no rate, so {} has no case", spec.name),
-        };
-        let changed =
-            others.into_iter().any(|value| config(&[(spec.name, value)]) != PgmccConfig::default());
-        assert!(changed, "{}", spec.name);
-    }
 }
