@@ -53,6 +53,9 @@ fn others(spec: &OptionSpec) -> Vec<OptionValue> {
         OptionKind::Choice(words) => {
             words.iter().map(|word| OptionValue::Text((*word).into())).collect()
         }
-        OptionKind::Rate { .. } => panic!("no scheme sets a rate, so {} has no case", spec.name),
+        OptionKind::Rate { max_bits_per_s, .. } => {
+            let fastest = faircast_base::Bitrate::from_bits_per_s(max_bits_per_s);
+            vec![OptionValue::Text(fastest.to_string())]
+        }
     }
 }
