@@ -252,8 +252,8 @@ fn choice(program: Program, tools: &Path, bar: &ProgressBar) -> Result<Vec<Row>,
             unit: "share",
             ours: followed,
             accept: (0.8, 1.0),
-            reason: "the other could take ten times as much, but its first losses start its history at \
-                     the present rate (RFC 4654 s5.6), so that it may take turns at first",
+            reason: "the other could take ten times as much, but its first loss starts its history at the \
+                     present rate (RFC 4654 s5.6), so that it may be named for a second or two of 16",
         }),
         row(Figure {
             id: format!("{id}.quiet"),

@@ -47,8 +47,10 @@ pub struct TfmccSender {
     pace: Pace,
     /// X in bits per second, headers counted.
     rate: f64,
-    /// Mean bytes of packets with headers (s).
+    /// Bytes of packets with headers (s): their mean, and before anybody has reported the largest.
     packet_bytes: Option<f64>,
+    /// Somebody has reported.
+    answered: bool,
     slow_start: bool,
     /// In slow start: where the rate is on its way to.
     climb: Option<Climb>,
@@ -108,6 +110,7 @@ impl TfmccSender {
             pace: Pace::new(rate, BURST),
             rate,
             packet_bytes: None,
+            answered: false,
             slow_start: true,
             climb: None,
             rounds: Rounds::new(&config),
@@ -374,13 +377,19 @@ impl TfmccSender {
 
     fn on_leaving(&mut self, now: Time, len: u32) {
         let bytes = len + HEADER_BYTES;
-        let mean = self.packet_bytes.unwrap_or(f64::from(bytes));
-        if self.packet_bytes.is_none() {
-            // The first rate is one packet per largest round trip, whatever its size.
-            self.packet_bytes = Some(mean);
-            self.set_rate(now, self.rate * mean / USUAL_BYTES);
-        }
-        self.packet_bytes = Some(mean + SIZE_GAIN * (f64::from(bytes) - mean));
+        let size = f64::from(bytes);
+        let mean = match self.packet_bytes {
+            Some(largest) if !self.answered && size <= largest => largest,
+            Some(mean) if self.answered => mean + SIZE_GAIN * (size - mean),
+            before => {
+                // The first rate is one packet per largest round trip, whatever its size: a transfer
+                // begins with a few words about itself, and full packets at their rate would wait
+                // for many seconds.
+                self.set_rate(now, self.rate * size / before.unwrap_or(USUAL_BYTES));
+                size
+            }
+        };
+        self.packet_bytes = Some(mean);
         self.pace.spend(now, bytes);
         let before = if self.moment.0 == now { self.moment.1 } else { 0 };
         self.moment = (now, before + 1);
@@ -452,7 +461,7 @@ impl SenderControl for TfmccSender {
         if report.rides {
             return self.on_heard(cx);
         }
-        self.asked = None;
+        (self.asked, self.answered) = (None, true);
         if report.have_loss && self.slow_start {
             (self.slow_start, self.climb) = (false, None);
         }

@@ -33,6 +33,7 @@ struct Bench<C> {
     now: Time,
     rng: Rng,
     log: Log,
+    payload: u32,
     sender: C,
     next: Seq,
     sent: Vec<(Time, TfmccAnnounce)>,
@@ -73,6 +74,7 @@ impl<C: SenderControl<Announce = TfmccAnnounce, Report = TfmccReport>> Bench<C> 
             now: Time::ZERO,
             rng: Rng::new(1, NodeId(0), Purpose::Machine(0)),
             log: Log::default(),
+            payload: PAYLOAD,
             sender,
             next: Seq::new(0),
             sent: Vec::new(),
@@ -86,14 +88,14 @@ impl<C: SenderControl<Announce = TfmccAnnounce, Report = TfmccReport>> Bench<C> 
 
     /// Sends as the sender permits, with its timers on time, for so long.
     fn pass(&mut self, span: Duration) {
-        let end = self.now + span;
+        let (end, payload) = (self.now + span, self.payload);
         loop {
-            let permit = self.with(|sender, cx| sender.permit(cx, PAYLOAD, false));
+            let permit = self.with(|sender, cx| sender.permit(cx, payload, false));
             let ready = match permit {
                 Permit::Now => {
                     let seq = self.next;
                     self.next = seq.next();
-                    let announce = self.with(|sender, cx| sender.on_sent(cx, seq, PAYLOAD));
+                    let announce = self.with(|sender, cx| sender.on_sent(cx, seq, payload));
                     self.sent.push((self.now, announce));
                     continue;
                 }
@@ -158,6 +160,25 @@ fn it_begins_with_one_packet_in_the_guessed_round_trip() {
     assert_eq!(times, [0, 500, 1000, 1500, 2000, 2500]);
     assert_eq!(bench.sent[0].1.rtt_max_us, 510_000, "half a second between packets, and clocks");
     assert_eq!(bench.sent[0].1.echo, None);
+}
+
+#[test]
+fn full_packets_after_a_tiny_first_one_do_not_wait_longer() {
+    let mut bench = Bench::new(TfmccConfig::default());
+    bench.payload = 60;
+    bench.pass(ms(400));
+    bench.payload = PAYLOAD;
+    bench.pass(ms(2500));
+    let times: Vec<u64> =
+        bench.sent.iter().map(|(at, _)| at.since(Time::ZERO).as_millis()).collect();
+    assert_eq!(times, [0, 500, 1000, 1500, 2000, 2500]);
+    // From the first report on it is their mean.
+    bench.report(1, 1e4, 40, true);
+    bench.payload = 60;
+    bench.pass(ms(5000));
+    let for_payload = bench.sender.gauges().rate_bits_per_s.unwrap() / bench.rate();
+    let bytes = f64::from(HEADER_BYTES) / (1.0 - for_payload);
+    assert!((100.0..900.0).contains(&bytes), "{bytes}");
 }
 
 #[test]
