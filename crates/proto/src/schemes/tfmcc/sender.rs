@@ -81,6 +81,8 @@ pub struct TfmccSender {
 struct Clr {
     id: NodeId,
     rtt: Duration,
+    /// Smoothed as the receiver smooths its own, by which it reports.
+    rtt_smoothed: Duration,
     since: Time,
     /// Its latest timestamp, and when that came.
     stamp_us: u32,
@@ -218,6 +220,7 @@ impl TfmccSender {
         self.clr = Some(Clr {
             id,
             rtt,
+            rtt_smoothed: rtt,
             since: cx.now,
             stamp_us: report.sent_us,
             stamp_at: cx.now,
@@ -261,6 +264,8 @@ impl TfmccSender {
 
     fn on_clr_report(&mut self, cx: &mut Cx<'_>, rate: f64, rtt: Duration, report: &TfmccReport) {
         let Some(clr) = &mut self.clr else { return };
+        let weight = self.config.rtt_weight_clr;
+        clr.rtt_smoothed = clr.rtt_smoothed.mul_f64(weight) + rtt.mul_f64(1.0 - weight);
         (clr.rtt, clr.have_rtt, clr.halved) = (rtt, report.have_rtt, false);
         (clr.stamp_us, clr.stamp_at, clr.echoed) = (report.sent_us, cx.now, false);
         self.clr_asked = None;
@@ -332,8 +337,13 @@ impl TfmccSender {
 
     /// The round trip by which the CLR's silence is judged. At slow rates it has nothing to report on
     /// for the time between two packets.
+    ///
+    /// The RFC says "RTTs" and not whose. What a report shows falls at once when a queue has drained,
+    /// to a fifteenth where 50 packets stood in it, while the receiver reports once in its smoothed
+    /// round trip still: by the latest alone it would be silent, and the rate halved and halved again
+    /// after each full queue.
     fn patience(&self, clr: &Clr) -> Duration {
-        clr.rtt.max(self.gap()).max(self.config.silence_min)
+        clr.rtt.max(clr.rtt_smoothed).max(self.gap()).max(self.config.silence_min)
     }
 
     /// When silence of the CLR has its next consequence.
