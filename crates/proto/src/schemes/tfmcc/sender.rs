@@ -63,8 +63,9 @@ pub struct TfmccSender {
     held_until: Time,
     /// When the CLR's report last changed the rate, or could have.
     adjusted_at: Time,
-    /// When data first left after the latest report of the CLR, and of anybody.
-    clr_asked: Option<Time>,
+    /// What the CLR could have reported on since its latest report.
+    clr_asked: Option<Asked>,
+    /// When an original first left after the latest report of anybody.
     asked: Option<Time>,
     /// Nobody has reported for so long that the rate was cut for it.
     deaf: bool,
@@ -93,6 +94,13 @@ struct Clr {
     echoed_at: Option<Time>,
     /// Whether the rate has been halved for its present silence.
     halved: bool,
+}
+
+/// Originals, since when and how many. Repairs ask for no report.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    since: Time,
+    times: u64,
 }
 
 /// An even rise of the rate.
@@ -350,12 +358,17 @@ impl TfmccSender {
     fn clr_deadline(&self) -> Option<Time> {
         let (clr, asked) = (self.clr.filter(|_| self.vacant.is_none())?, self.clr_asked?);
         let rtt = self.patience(&clr);
-        let gone = asked + rtt * GONE_AFTER;
+        // ours: so many originals have left, too. A CLR reports on those alone: where half of all
+        // packets are repairs, four round trips at a slow rate ask it twice, and chance would halve
+        // the rate; and who has nothing to send hears nothing.
+        let after = |count| (asked.times >= count).then(|| asked.since + rtt * count);
+        let gone = after(GONE_AFTER);
         if clr.halved {
-            return Some(gone);
+            return gone;
         }
         // src: RFC 4654 s3.3: a young one may not know yet that it is the CLR.
-        Some((asked + rtt * HALVE_AFTER).max(clr.since + rtt * GONE_AFTER).min(gone))
+        let halve = after(HALVE_AFTER)?.max(clr.since + rtt * GONE_AFTER);
+        Some(gone.map_or(halve, |gone| gone.min(halve)))
     }
 
     /// When silence of all has its next consequence.
@@ -365,8 +378,8 @@ impl TfmccSender {
 
     fn on_clr_silence(&mut self, cx: &mut Cx<'_>) {
         let Some((clr, asked)) = self.clr.zip(self.clr_asked) else { return };
-        let waited = cx.now.since(asked);
-        let gone = waited >= self.patience(&clr) * GONE_AFTER;
+        let waited = cx.now.since(asked.since);
+        let gone = asked.times >= GONE_AFTER && waited >= self.patience(&clr) * GONE_AFTER;
         cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns: waited.as_nanos() });
         if let Some(clr) = self.clr.as_mut().filter(|clr| !clr.halved) {
             clr.halved = true;
@@ -403,8 +416,6 @@ impl TfmccSender {
         self.pace.spend(now, bytes);
         let before = if self.moment.0 == now { self.moment.1 } else { 0 };
         self.moment = (now, before + 1);
-        self.clr_asked.get_or_insert(now);
-        self.asked.get_or_insert(now);
     }
 }
 
@@ -428,6 +439,8 @@ impl SenderControl for TfmccSender {
     fn on_sent(&mut self, cx: &mut Cx<'_>, _seq: Seq, len: u32) -> TfmccAnnounce {
         self.settle(cx.now);
         self.on_leaving(cx.now, len);
+        self.clr_asked.get_or_insert(Asked { since: cx.now, times: 0 }).times += 1;
+        self.asked.get_or_insert(cx.now);
         self.rounds.advance(cx.now, self.gap(), &self.config);
         TfmccAnnounce {
             sent_us: microseconds(cx.now),
