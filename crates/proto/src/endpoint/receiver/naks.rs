@@ -33,6 +33,15 @@ struct Missing {
     unrepaired: u32,
 }
 
+impl Missing {
+    /// Goes to `state`. Returns whether the deadline is another one now.
+    fn set(&mut self, state: State, deadline: Time) -> bool {
+        let moves = self.deadline != deadline;
+        (self.state, self.deadline) = (state, deadline);
+        moves
+    }
+}
+
 /// A packet that was repaired a moment ago.
 #[derive(Debug)]
 struct Recent {
@@ -200,7 +209,9 @@ impl Naks {
             missing.confirmations += 1;
         }
         let deadline = repair_deadline(&self.repair, &self.confirmation, missing, now);
-        self.set(index, State::AwaitRepair, deadline);
+        if missing.set(State::AwaitRepair, deadline) {
+            self.arm(index, deadline);
+        }
         true
     }
 
@@ -208,7 +219,7 @@ impl Naks {
     /// (src: RFC 3208 s6.3, by its diagram and not its prose), and restarts any other wait. False where
     /// the packet is not missing.
     pub(crate) fn heard(&mut self, index: u64, now: Time) -> bool {
-        let Some(missing) = self.missing.get(&index) else { return false };
+        let Some(missing) = self.missing.get_mut(&index) else { return false };
         let (state, deadline) = match missing.state {
             State::BackOff | State::AwaitConfirmation => {
                 (State::AwaitConfirmation, now + self.confirmation.wait(missing.unconfirmed))
@@ -218,18 +229,10 @@ impl Naks {
                 (State::AwaitRepair, deadline)
             }
         };
-        self.set(index, state, deadline);
-        true
-    }
-
-    fn set(&mut self, index: u64, state: State, deadline: Time) {
-        if let Some(missing) = self.missing.get_mut(&index) {
-            let moves = missing.deadline != deadline;
-            (missing.state, missing.deadline) = (state, deadline);
-            if moves {
-                self.arm(index, deadline);
-            }
+        if missing.set(state, deadline) {
+            self.arm(index, deadline);
         }
+        true
     }
 
     /// Sets the timer of a missing packet, whose deadline it is already.
@@ -295,13 +298,16 @@ impl Naks {
             if given_up {
                 self.end(index);
                 expired.give_up.push(index);
-            } else if state == State::AwaitConfirmation {
+                continue;
+            }
+            let deadline = if state == State::AwaitConfirmation {
                 missing.asked.note(now);
-                let deadline = now + self.confirmation.wait(missing.unconfirmed);
-                self.set(index, state, deadline);
+                now + self.confirmation.wait(missing.unconfirmed)
             } else {
-                let deadline = backoff.draw(&self.crowd, rng);
-                self.set(index, state, deadline);
+                backoff.draw(&self.crowd, rng)
+            };
+            if missing.set(state, deadline) {
+                self.arm(index, deadline);
             }
         }
         expired
