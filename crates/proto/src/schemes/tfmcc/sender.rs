@@ -63,8 +63,9 @@ pub struct TfmccSender {
     held_until: Time,
     /// When the CLR's report last changed the rate, or could have.
     adjusted_at: Time,
-    /// When data first left after the latest report of the CLR, and of anybody.
-    clr_asked: Option<Time>,
+    /// What the CLR could have reported on since its latest report.
+    clr_asked: Option<Asked>,
+    /// When an original first left after the latest report of anybody.
     asked: Option<Time>,
     /// Nobody has reported for so long that the rate was cut for it.
     deaf: bool,
@@ -81,6 +82,8 @@ pub struct TfmccSender {
 struct Clr {
     id: NodeId,
     rtt: Duration,
+    /// Smoothed as the receiver smooths its own, by which it reports.
+    rtt_smoothed: Duration,
     since: Time,
     /// Its latest timestamp, and when that came.
     stamp_us: u32,
@@ -91,6 +94,13 @@ struct Clr {
     echoed_at: Option<Time>,
     /// Whether the rate has been halved for its present silence.
     halved: bool,
+}
+
+/// Originals, since when and how many. Repairs ask for no report.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    since: Time,
+    times: u64,
 }
 
 /// An even rise of the rate.
@@ -218,6 +228,7 @@ impl TfmccSender {
         self.clr = Some(Clr {
             id,
             rtt,
+            rtt_smoothed: rtt,
             since: cx.now,
             stamp_us: report.sent_us,
             stamp_at: cx.now,
@@ -261,6 +272,8 @@ impl TfmccSender {
 
     fn on_clr_report(&mut self, cx: &mut Cx<'_>, rate: f64, rtt: Duration, report: &TfmccReport) {
         let Some(clr) = &mut self.clr else { return };
+        let weight = self.config.rtt_weight_clr;
+        clr.rtt_smoothed = clr.rtt_smoothed.mul_f64(weight) + rtt.mul_f64(1.0 - weight);
         (clr.rtt, clr.have_rtt, clr.halved) = (rtt, report.have_rtt, false);
         (clr.stamp_us, clr.stamp_at, clr.echoed) = (report.sent_us, cx.now, false);
         self.clr_asked = None;
@@ -332,20 +345,30 @@ impl TfmccSender {
 
     /// The round trip by which the CLR's silence is judged. At slow rates it has nothing to report on
     /// for the time between two packets.
+    ///
+    /// The RFC says "RTTs" and not whose. What a report shows falls at once when a queue has drained,
+    /// to a fifteenth where 50 packets stood in it, while the receiver reports once in its smoothed
+    /// round trip still: by the latest alone it would be silent, and the rate halved and halved again
+    /// after each full queue.
     fn patience(&self, clr: &Clr) -> Duration {
-        clr.rtt.max(self.gap()).max(self.config.silence_min)
+        clr.rtt.max(clr.rtt_smoothed).max(self.gap()).max(self.config.silence_min)
     }
 
     /// When silence of the CLR has its next consequence.
     fn clr_deadline(&self) -> Option<Time> {
         let (clr, asked) = (self.clr.filter(|_| self.vacant.is_none())?, self.clr_asked?);
         let rtt = self.patience(&clr);
-        let gone = asked + rtt * GONE_AFTER;
+        // ours: so many originals have left, too. A CLR reports on those alone: where half of all
+        // packets are repairs, four round trips at a slow rate ask it twice, and chance would halve
+        // the rate; and who has nothing to send hears nothing.
+        let after = |count| (asked.times >= count).then(|| asked.since + rtt * count);
+        let gone = after(GONE_AFTER);
         if clr.halved {
-            return Some(gone);
+            return gone;
         }
         // src: RFC 4654 s3.3: a young one may not know yet that it is the CLR.
-        Some((asked + rtt * HALVE_AFTER).max(clr.since + rtt * GONE_AFTER).min(gone))
+        let halve = after(HALVE_AFTER)?.max(clr.since + rtt * GONE_AFTER);
+        Some(gone.map_or(halve, |gone| gone.min(halve)))
     }
 
     /// When silence of all has its next consequence.
@@ -355,8 +378,8 @@ impl TfmccSender {
 
     fn on_clr_silence(&mut self, cx: &mut Cx<'_>) {
         let Some((clr, asked)) = self.clr.zip(self.clr_asked) else { return };
-        let waited = cx.now.since(asked);
-        let gone = waited >= self.patience(&clr) * GONE_AFTER;
+        let waited = cx.now.since(asked.since);
+        let gone = asked.times >= GONE_AFTER && waited >= self.patience(&clr) * GONE_AFTER;
         cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns: waited.as_nanos() });
         if let Some(clr) = self.clr.as_mut().filter(|clr| !clr.halved) {
             clr.halved = true;
@@ -393,8 +416,6 @@ impl TfmccSender {
         self.pace.spend(now, bytes);
         let before = if self.moment.0 == now { self.moment.1 } else { 0 };
         self.moment = (now, before + 1);
-        self.clr_asked.get_or_insert(now);
-        self.asked.get_or_insert(now);
     }
 }
 
@@ -418,6 +439,8 @@ impl SenderControl for TfmccSender {
     fn on_sent(&mut self, cx: &mut Cx<'_>, _seq: Seq, len: u32) -> TfmccAnnounce {
         self.settle(cx.now);
         self.on_leaving(cx.now, len);
+        self.clr_asked.get_or_insert(Asked { since: cx.now, times: 0 }).times += 1;
+        self.asked.get_or_insert(cx.now);
         self.rounds.advance(cx.now, self.gap(), &self.config);
         TfmccAnnounce {
             sent_us: microseconds(cx.now),

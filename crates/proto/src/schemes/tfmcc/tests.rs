@@ -219,6 +219,24 @@ fn the_clr_is_followed_down_at_once_and_up_by_a_packet_per_largest_round_trip_ea
 }
 
 #[test]
+fn a_clr_whose_queue_has_drained_is_not_silent_before_it_reports_again() {
+    let mut bench = Bench::running();
+    for _ in 0..40 {
+        bench.report(1, 1e6, 460, true);
+        bench.pass(ms(460));
+    }
+    // The queue is empty at once, and the receiver's smoothed round trip still above 400 ms.
+    bench.report(1, 1e6, 30, true);
+    let before = bench.rate();
+    bench.pass(ms(420));
+    assert_eq!(bench.rate(), before);
+    assert!(!bench.log.0.iter().any(|event| matches!(event, Event::Timeout { .. })));
+    // Longer than four of those it is.
+    bench.pass(ms(1500));
+    assert!((bench.rate() / before - 0.5).abs() < 1e-9);
+}
+
+#[test]
 fn whoever_can_take_less_than_the_rate_becomes_the_clr() {
     let mut bench = Bench::running();
     bench.report(2, 2e6, 40, true);
