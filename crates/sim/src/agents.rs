@@ -1,6 +1,6 @@
 //! The machines at the ends of flows, and how they are given time and packets.
 
-use faircast_base::{Cx, FlowId, NodeId, Rng};
+use faircast_base::{Cx, FlowId, NodeId, Rng, Time};
 use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
 use faircast_trace::{Subject, Tagged};
 
@@ -19,6 +19,9 @@ pub(crate) struct Agent {
     pub(crate) machine: Option<Box<dyn Machine>>,
     pub(crate) rng: Rng,
     alarm: Alarm,
+    /// When the machine wants its next timer, so that it need not be asked when an event for an
+    /// earlier wish comes: most such events are too early, and a crowd's machines fit in no cache.
+    wants: Option<Time>,
     /// What a receiver delivered.
     pub(crate) delivery: Delivery,
 }
@@ -26,7 +29,8 @@ pub(crate) struct Agent {
 impl Agent {
     pub(crate) fn new(flow: FlowId, node: NodeId, sender: bool, rng: Rng, real: bool) -> Self {
         let delivery = Delivery::new(real);
-        Self { flow, node, sender, machine: None, rng, alarm: Alarm::default(), delivery }
+        let alarm = Alarm::default();
+        Self { flow, node, sender, machine: None, rng, alarm, wants: None, delivery }
     }
 
     pub(crate) fn subject(&self) -> Subject {
@@ -65,14 +69,14 @@ impl Simulation<'_> {
         let agent = &mut self.agents[index as usize];
         agent.alarm.ring(self.fabric.now);
         let subject = agent.subject();
-        let Some(machine) = &mut agent.machine else { return };
-        if machine.next_timeout().is_some_and(|at| at <= self.fabric.now) {
+        if agent.wants.is_some_and(|at| at <= self.fabric.now) {
+            let Some(machine) = &mut agent.machine else { return };
             let mut trace = Tagged { sink: self.sink, subject };
             let mut cx = Cx { now: self.fabric.now, rng: &mut agent.rng, trace: &mut trace };
             machine.handle_timeout(&mut cx);
             self.drain(index);
         } else {
-            self.arm(index);
+            self.set_alarm(index);
         }
     }
 
@@ -115,12 +119,20 @@ impl Simulation<'_> {
         self.arm(index);
     }
 
-    /// Schedules the next timer event, unless one that is not later is already scheduled.
+    /// Asks a machine for its timer, after anything has happened to it.
     #[inline]
     pub(crate) fn arm(&mut self, index: u32) {
         let agent = &mut self.agents[index as usize];
         let Some(machine) = &agent.machine else { return };
-        if let Some(at) = machine.next_timeout() {
+        agent.wants = machine.next_timeout();
+        self.set_alarm(index);
+    }
+
+    /// Schedules the next timer event, unless one that is not later is already scheduled.
+    #[inline]
+    fn set_alarm(&mut self, index: u32) {
+        let agent = &mut self.agents[index as usize];
+        if let Some(at) = agent.wants {
             let at = if at < self.fabric.now { self.fabric.now } else { at };
             if agent.alarm.set(at) {
                 self.fabric.network.wheel.push(at, Happening::new(Kind::Timer, index));

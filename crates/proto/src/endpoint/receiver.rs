@@ -391,7 +391,11 @@ impl<F: ReceiverFeedback> Machine for PgmReceiver<F> {
     }
 
     fn poll_event(&mut self) -> Option<AppEvent> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if event.is_some() && self.events.is_empty() {
+            start_over(&mut self.events);
+        }
+        event
     }
 
     fn next_timeout(&self) -> Option<Time> {
@@ -437,6 +441,20 @@ const REORDER_PACKETS_MAX: u32 = 16;
 
 /// An SPM does not arrive so much later than data that was sent after it.
 const OVERTAKING_MAX: Duration = Duration::from_secs(2);
+
+/// Elements that an empty queue keeps memory for.
+const KEPT_MAX: usize = 16;
+
+/// Begins an empty queue anew. One repair may release hundreds of packets: receivers, of which there
+/// may be thousands, would keep memory for that, and go round in it with every packet that comes.
+fn start_over<T>(queue: &mut VecDeque<T>) {
+    if queue.capacity() > KEPT_MAX {
+        *queue = VecDeque::new();
+    } else {
+        // Where the queue is empty already this takes it back to the front of its memory.
+        queue.clear();
+    }
+}
 
 /// Shortest interval of a timer that repeats.
 const INTERVAL_MIN: Duration = Duration::from_micros(1);

@@ -323,12 +323,9 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
             }
             if index >= window.next && !window.is_given_up(index) {
                 window.learn(index);
-                if !self.naks.has(index) {
+                if !self.naks.hear(index, state, cx.now) {
                     self.declare_one(cx, index);
-                }
-                match state {
-                    State::AwaitRepair => self.naks.confirmed(index, cx.now),
-                    _ => self.naks.heard(index, cx.now),
+                    self.naks.hear(index, state, cx.now);
                 }
             }
             // Where nothing is repaired, somebody has reported this loss for us.

@@ -1,7 +1,8 @@
 //! What a receiver does about each missing packet: the NAK state machine of RFC 3208 s6.3.
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use faircast_base::{Duration, Rng, Time};
 
@@ -30,6 +31,15 @@ struct Missing {
     confirmations: u32,
     unconfirmed: u32,
     unrepaired: u32,
+}
+
+impl Missing {
+    /// Goes to `state`. Returns whether the deadline is another one now.
+    fn set(&mut self, state: State, deadline: Time) -> bool {
+        let moves = self.deadline != deadline;
+        (self.state, self.deadline) = (state, deadline);
+        moves
+    }
 }
 
 /// A packet that was repaired a moment ago.
@@ -67,8 +77,10 @@ pub(crate) struct Naks {
     /// Packets repaired within the last round trip.
     recent: VecDeque<Recent>,
     missing: BTreeMap<u64, Missing>,
-    /// Each missing packet once, by its deadline.
-    timers: BTreeSet<(Time, u64)>,
+    /// The deadline of each missing packet, and some that were moved since: those are left to lie
+    /// until they come to the top, which is never one of them. Deadlines move all the time, and a heap
+    /// is one piece of memory.
+    timers: BinaryHeap<Reverse<(Time, u64)>>,
     /// Packets for which a NAK is to be sent now; all of them are missing.
     due: BTreeSet<u64>,
 }
@@ -82,7 +94,7 @@ impl Naks {
             crowd: Crowd::new(config),
             recent: VecDeque::new(),
             missing: BTreeMap::new(),
-            timers: BTreeSet::new(),
+            timers: BinaryHeap::new(),
             due: BTreeSet::new(),
         }
     }
@@ -117,17 +129,21 @@ impl Naks {
         let asked = Asked::default();
         let fresh =
             Missing { state, deadline, asked, confirmations: 0, unconfirmed: 0, unrepaired: 0 };
-        if let Some(old) = self.missing.insert(index, fresh) {
-            self.timers.remove(&(old.deadline, index));
-        }
-        self.timers.insert((deadline, index));
+        self.missing.insert(index, fresh);
+        self.arm(index, deadline);
     }
 
     /// A packet has come, or nobody waits for it any longer.
     pub(crate) fn end(&mut self, index: u64) {
-        if let Some(missing) = self.missing.remove(&index) {
-            self.timers.remove(&(missing.deadline, index));
-            self.due.remove(&index);
+        if self.missing.remove(&index).is_some() {
+            if self.missing.is_empty() {
+                self.timers = BinaryHeap::new();
+            } else {
+                self.tidy_timers(index);
+            }
+            if !self.due.is_empty() {
+                self.due.remove(&index);
+            }
         }
     }
 
@@ -173,9 +189,18 @@ impl Naks {
         }
     }
 
-    /// A confirmation came.
-    pub(crate) fn confirmed(&mut self, index: u64, now: Time) {
-        let Some(missing) = self.missing.get_mut(&index) else { return };
+    /// Others' asking was heard, or its confirmation, by what is to be awaited now. False where the
+    /// packet is not missing.
+    pub(crate) fn hear(&mut self, index: u64, awaits: State, now: Time) -> bool {
+        match awaits {
+            State::AwaitRepair => self.confirmed(index, now),
+            _ => self.heard(index, now),
+        }
+    }
+
+    /// A confirmation came. False where the packet is not missing.
+    pub(crate) fn confirmed(&mut self, index: u64, now: Time) -> bool {
+        let Some(missing) = self.missing.get_mut(&index) else { return false };
         if missing.state == State::AwaitConfirmation {
             missing.asked.answered(now, &mut self.confirmation);
         }
@@ -183,41 +208,53 @@ impl Naks {
         if missing.asked.times <= 1 && missing.unrepaired == 0 {
             missing.confirmations += 1;
         }
-        let missing = &self.missing[&index];
-        self.set(index, State::AwaitRepair, self.repair_deadline(missing, now));
+        let deadline = repair_deadline(&self.repair, &self.confirmation, missing, now);
+        if missing.set(State::AwaitRepair, deadline) {
+            self.arm(index, deadline);
+        }
+        true
     }
 
     /// Another receiver's NAK was heard. It leads out of back-off to the wait for a confirmation
-    /// (src: RFC 3208 s6.3, by its diagram and not its prose), and restarts any other wait.
-    pub(crate) fn heard(&mut self, index: u64, now: Time) {
-        let Some(missing) = self.missing.get(&index) else { return };
-        match missing.state {
+    /// (src: RFC 3208 s6.3, by its diagram and not its prose), and restarts any other wait. False where
+    /// the packet is not missing.
+    pub(crate) fn heard(&mut self, index: u64, now: Time) -> bool {
+        let Some(missing) = self.missing.get_mut(&index) else { return false };
+        let (state, deadline) = match missing.state {
             State::BackOff | State::AwaitConfirmation => {
-                let deadline = now + self.confirmation.wait(missing.unconfirmed);
-                self.set(index, State::AwaitConfirmation, deadline);
+                (State::AwaitConfirmation, now + self.confirmation.wait(missing.unconfirmed))
             }
             State::AwaitRepair => {
-                self.set(index, State::AwaitRepair, self.repair_deadline(missing, now));
+                let deadline = repair_deadline(&self.repair, &self.confirmation, missing, now);
+                (State::AwaitRepair, deadline)
             }
+        };
+        if missing.set(state, deadline) {
+            self.arm(index, deadline);
+        }
+        true
+    }
+
+    /// Sets the timer of a missing packet, whose deadline it is already.
+    fn arm(&mut self, index: u64, deadline: Time) {
+        self.timers.push(Reverse((deadline, index)));
+        self.tidy_timers(index);
+        // As many may lie about as there are packets missing.
+        if self.timers.len() > 2 * self.missing.len() + TIMERS_SPARE {
+            let timer = |(&index, missing): (&u64, &Missing)| Reverse((missing.deadline, index));
+            self.timers = self.missing.iter().map(timer).collect();
         }
     }
 
-    /// Until when a repair that has just been confirmed is to come. The round trip counts from the
-    /// NAK, where it was ours, and not from its confirmation.
-    fn repair_deadline(&self, missing: &Missing, now: Time) -> Time {
-        // Before the first repair the confirmations tell the way; one from the source is just
-        // ahead of its repair.
-        let whole = if self.repair.has_estimate() { self.repair } else { self.confirmation };
-        let least = self.repair.least();
-        let asked = missing.asked.last().unwrap_or(now);
-        (asked + whole.wait(missing.unrepaired)).max(now + least)
-    }
-
-    fn set(&mut self, index: u64, state: State, deadline: Time) {
-        if let Some(missing) = self.missing.get_mut(&index) {
-            self.timers.remove(&(missing.deadline, index));
-            self.timers.insert((deadline, index));
-            (missing.state, missing.deadline) = (state, deadline);
+    /// Takes what does not count any more from the top. Only the timer of `index` has changed.
+    fn tidy_timers(&mut self, index: u64) {
+        if self.timers.peek().is_none_or(|Reverse((_, top))| *top != index) {
+            return;
+        }
+        while let Some(&Reverse((at, top))) = self.timers.peek()
+            && self.missing.get(&top).is_none_or(|missing| missing.deadline != at)
+        {
+            self.timers.pop();
         }
     }
 
@@ -232,7 +269,7 @@ impl Naks {
     ) -> Expired {
         let mut expired = Expired::default();
         let mut backoff = Backoff::new(now, config);
-        while let Some(&(deadline, index)) = self.timers.first()
+        while let Some(&Reverse((deadline, index))) = self.timers.peek()
             && deadline <= now
         {
             let missing = self.missing.get_mut(&index).expect("every timer is a missing packet's");
@@ -261,13 +298,16 @@ impl Naks {
             if given_up {
                 self.end(index);
                 expired.give_up.push(index);
-            } else if state == State::AwaitConfirmation {
+                continue;
+            }
+            let deadline = if state == State::AwaitConfirmation {
                 missing.asked.note(now);
-                let deadline = now + self.confirmation.wait(missing.unconfirmed);
-                self.set(index, state, deadline);
+                now + self.confirmation.wait(missing.unconfirmed)
             } else {
-                let deadline = backoff.draw(&self.crowd, rng);
-                self.set(index, state, deadline);
+                backoff.draw(&self.crowd, rng)
+            };
+            if missing.set(state, deadline) {
+                self.arm(index, deadline);
             }
         }
         expired
@@ -290,9 +330,27 @@ impl Naks {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
-        self.timers.first().map(|&(at, _)| at)
+        self.timers.peek().map(|Reverse((at, _))| *at)
     }
 }
+
+/// Until when a repair that has just been confirmed is to come. The round trip counts from the NAK,
+/// where it was ours, and not from its confirmation.
+fn repair_deadline(
+    repair: &Patience,
+    confirmation: &Patience,
+    missing: &Missing,
+    now: Time,
+) -> Time {
+    // Before the first repair the confirmations tell the way; one from the source is just ahead of
+    // its repair.
+    let whole = if repair.has_estimate() { repair } else { confirmation };
+    let asked = missing.asked.last().unwrap_or(now);
+    (asked + whole.wait(missing.unrepaired)).max(now + repair.least())
+}
+
+/// Timers that do not count any more and may lie about however few packets are missing.
+const TIMERS_SPARE: usize = 16;
 
 /// Draws back-offs. Packets found missing at the same moment share one draw where a NAK can list
 /// them: one NAK instead of many.
@@ -348,7 +406,7 @@ mod tests {
 
         fn state(&self) -> (State, Time) {
             let missing = &self.naks.missing[&7];
-            assert_eq!(self.naks.timers.len(), 1);
+            assert_eq!(self.naks.next_timeout(), Some(missing.deadline));
             (missing.state, missing.deadline)
         }
     }
@@ -358,8 +416,8 @@ mod tests {
     fn each_event_in_each_state_leads_where_the_rfc_says() {
         use State::{AwaitConfirmation, AwaitRepair, BackOff};
         type Event = fn(&mut Bench);
-        let confirmed: Event = |b| b.naks.confirmed(7, at(10));
-        let heard: Event = |b| b.naks.heard(7, at(10));
+        let confirmed: Event = |b| assert!(b.naks.confirmed(7, at(10)));
+        let heard: Event = |b| assert!(b.naks.heard(7, at(10)));
         let cases = [
             (BackOff, confirmed, AwaitRepair, 210),
             (BackOff, heard, AwaitConfirmation, 210),
@@ -448,5 +506,34 @@ mod tests {
             lists += 1;
         }
         assert_eq!(lists, 100);
+    }
+
+    proptest::proptest! {
+        /// Against the definition: the least deadline of what is missing, after anything that moves one.
+        #[test]
+        fn the_next_timeout_is_the_earliest_deadline_and_old_ones_do_not_pile_up(
+            steps in proptest::collection::vec((0u8..6, 0u64..12, 0u64..60), 1..300),
+        ) {
+            let mut bench = Bench::new(RepairTimers::Adaptive);
+            let mut now = 1;
+            for (what, index, ms) in steps {
+                match what {
+                    0 => bench.naks.begin(index, State::BackOff, at(now + ms)),
+                    1 => bench.naks.end(index),
+                    2 => bench.naks.repaired(index, at(now)),
+                    3 => drop(bench.naks.confirmed(index, at(now))),
+                    4 => drop(bench.naks.heard(index, at(now))),
+                    _ => {
+                        now += ms;
+                        bench.expire(now);
+                        bench.naks.take_due(2);
+                    }
+                }
+                let naks = &bench.naks;
+                let earliest = naks.missing.values().map(|missing| missing.deadline).min();
+                proptest::prop_assert_eq!(naks.next_timeout(), earliest);
+                proptest::prop_assert!(naks.timers.len() <= 2 * 12 + TIMERS_SPARE);
+            }
+        }
     }
 }

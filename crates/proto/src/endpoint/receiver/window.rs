@@ -1,10 +1,11 @@
 //! What a receiver has and has not: the receive window.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use faircast_base::Seq;
 
+use super::start_over;
 use crate::control::AckVector;
 
 /// Payload that came out of order.
@@ -40,8 +41,13 @@ pub(super) struct Window {
     pub(super) known: u64,
     /// The highest packet received.
     pub(super) highest: Option<u64>,
-    /// What came out of order, all at `next` or later.
-    held: BTreeMap<u64, Held>,
+    /// What came out of order: number i tells of packet `next + i`, 0 that it has not come, else one
+    /// more than the zeros of its payload. The last one has come. A confirmation names dozens of
+    /// packets, and each of thousands of receivers looks all of them up: here they are neighbours in
+    /// memory, which they are not in a tree.
+    held: VecDeque<u32>,
+    /// The bytes of what is held, where it has any.
+    bytes: BTreeMap<u64, Vec<u8>>,
     /// What will never come, all at `next` or later.
     given_up: BTreeSet<u64>,
     /// Bit i: whether packet `next - 1 - i` was received. What lies before the start counts as
@@ -57,7 +63,8 @@ impl Window {
             next: start,
             known: start,
             highest: None,
-            held: BTreeMap::new(),
+            held: VecDeque::new(),
+            bytes: BTreeMap::new(),
             given_up: BTreeSet::new(),
             history: u64::MAX,
         }
@@ -82,7 +89,7 @@ impl Window {
             if self.received(index) { Place::Duplicate } else { Place::TooLate }
         } else if index >= self.end() {
             Place::Beyond
-        } else if self.held.contains_key(&index) {
+        } else if self.holds(index) {
             Place::Duplicate
         } else {
             Place::Ahead
@@ -95,8 +102,13 @@ impl Window {
             let age = self.next - 1 - index;
             age >= 64 || self.history >> age & 1 == 1
         } else {
-            self.held.contains_key(&index)
+            self.holds(index)
         }
+    }
+
+    /// Whether `index`, which is at `next` or later, is held.
+    fn holds(&self, index: u64) -> bool {
+        self.held.get((index - self.next) as usize).is_some_and(|&held| held != ABSENT)
     }
 
     /// Says that packets up to `index` exist.
@@ -113,8 +125,16 @@ impl Window {
         }
     }
 
+    /// Keeps what came ahead of its turn: `index` is later than `next`, and before the end.
     pub(super) fn hold(&mut self, index: u64, held: Held) {
-        self.held.insert(index, held);
+        let place = (index - self.next) as usize;
+        if place >= self.held.len() {
+            self.held.resize(place + 1, ABSENT);
+        }
+        self.held[place] = 1 + held.zeros;
+        if !held.bytes.is_empty() {
+            self.bytes.insert(index, held.bytes);
+        }
     }
 
     /// Whether nothing was received or given up out of order.
@@ -124,7 +144,9 @@ impl Window {
 
     /// Takes the next packet where it is held.
     pub(super) fn take_next(&mut self) -> Option<Held> {
-        self.held.remove(&self.next)
+        let zeros = core::mem::take(self.held.front_mut()?).checked_sub(1)?;
+        let bytes = if self.bytes.is_empty() { None } else { self.bytes.remove(&self.next) };
+        Some(Held { bytes: bytes.unwrap_or_default(), zeros })
     }
 
     /// Whether the next packet was given up.
@@ -146,6 +168,9 @@ impl Window {
     pub(super) fn pass_delivered(&mut self) {
         self.history = self.history << 1 | 1;
         self.next += 1;
+        if self.held.pop_front().is_some() && self.held.is_empty() {
+            start_over(&mut self.held);
+        }
         self.known = self.known.max(self.next);
     }
 
@@ -154,6 +179,8 @@ impl Window {
         let count = to - self.next;
         self.history = if count < 64 { self.history << count } else { 0 };
         self.next = to;
+        let places = usize::try_from(count).unwrap_or(usize::MAX);
+        self.held.drain(..places.min(self.held.len()));
         self.known = self.known.max(to);
         if !self.given_up.is_empty() {
             self.given_up = self.given_up.split_off(&to);
@@ -162,18 +189,20 @@ impl Window {
 
     /// The first packet that is held.
     pub(super) fn first_held(&self) -> Option<u64> {
-        self.held.first_key_value().map(|(&index, _)| index)
+        self.held.iter().position(|&held| held != ABSENT).map(|place| self.next + place as u64)
     }
 
     /// The packet that at least `count` packets, itself among them, show to be due: all gaps before
     /// it have been passed by as many. `count` is at least 1.
     pub(super) fn passed_by(&self, count: usize) -> Option<u64> {
-        self.held.keys().rev().nth(count - 1).copied()
+        let places = self.held.iter().enumerate().rev();
+        let (place, _) = places.filter(|(_, held)| **held != ABSENT).nth(count - 1)?;
+        Some(self.next + place as u64)
     }
 
     /// Whether anything in `from .. to` has not been received.
     pub(super) fn has_gap(&self, from: u64, to: u64) -> bool {
-        from < to && (self.held.range(from..to).count() as u64) < to - from
+        (from.max(self.next)..to).any(|index| !self.holds(index))
     }
 
     /// Which of the last 32 packets are here; `None` before the first.
@@ -186,8 +215,8 @@ impl Window {
         } else {
             let mut bits = 0u32;
             let first = highest.saturating_sub(31);
-            for &index in self.held.range(first.max(self.next)..).map(|(index, _)| index) {
-                bits |= 1 << (highest - index);
+            for index in first.max(self.next)..=highest {
+                bits |= u32::from(self.holds(index)) << (highest - index);
             }
             // What was delivered begins `ahead` bits up.
             let ahead = highest + 1 - self.next;
@@ -196,6 +225,9 @@ impl Window {
         Some(AckVector { highest: Seq::new(highest as u32), bitmap })
     }
 }
+
+/// What stands in for a packet that has not come.
+const ABSENT: u32 = 0;
 
 #[cfg(test)]
 mod tests {
@@ -271,5 +303,50 @@ mod tests {
         assert_eq!(window.index(Seq::new(0)), Some(1 << 32));
         assert_eq!(window.place((1 << 32) + 10), Place::Beyond);
         assert_eq!(Window::new(3, 10).index(Seq::new(u32::MAX)), None);
+    }
+
+    proptest::proptest! {
+        /// Against a set of what has come: whatever comes in whatever order, with gaps passed by.
+        #[test]
+        fn what_is_held_is_what_came_out_of_order(
+            steps in proptest::collection::vec((0u64..20, 0u8..8, 0usize..3), 1..200),
+        ) {
+            let mut window = Window::new(5, 16);
+            let mut came = BTreeSet::new();
+            for (ahead, what, len) in steps {
+                let index = window.next + ahead;
+                if what == 0 {
+                    let first = came.range(window.next..).next().copied();
+                    proptest::prop_assert_eq!(window.first_held(), first);
+                    window.pass_lost(first.unwrap_or(index));
+                } else if window.place(index) == Place::Ahead {
+                    window.note(index);
+                    came.insert(index);
+                    window.hold(index, Held { bytes: alloc::vec![7; len], zeros: index as u32 });
+                } else if window.place(index) == Place::Next {
+                    window.note(index);
+                    came.insert(index);
+                    window.pass_delivered();
+                }
+                while let Some(held) = window.take_next() {
+                    proptest::prop_assert!(came.contains(&window.next));
+                    proptest::prop_assert_eq!(u64::from(held.zeros), window.next);
+                    proptest::prop_assert!(held.bytes.iter().all(|&byte| byte == 7));
+                    window.pass_delivered();
+                }
+                let (next, end) = (window.next, window.end());
+                for index in next..end + 3 {
+                    proptest::prop_assert_eq!(window.received(index), came.contains(&index));
+                    let gap = (next..index).any(|index| !came.contains(&index));
+                    proptest::prop_assert_eq!(window.has_gap(next, index), gap);
+                }
+                for count in 1..4 {
+                    let passed = came.range(next..).rev().nth(count - 1).copied();
+                    proptest::prop_assert_eq!(window.passed_by(count), passed);
+                }
+                proptest::prop_assert_eq!(window.is_tidy(), came.range(next..).next().is_none());
+                proptest::prop_assert_eq!(window.bytes.is_empty(), window.bytes.range(next..).next().is_none());
+            }
+        }
     }
 }

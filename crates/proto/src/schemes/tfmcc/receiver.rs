@@ -92,14 +92,9 @@ impl TfmccReceiver {
             throughput_bits_per_s(size, self.rtt_s(), self.arrivals.loss())
         } else {
             // src: RFC 4654 s4.4, s3.6: the rate may double in a round trip.
-            2.0 * self.arriving_bits_per_s(size)
+            2.0 * arriving_bits_per_s(&self.receive_rate, size, self.rtt_max_s())
         };
         rate.clamp(size * 8.0 / SLOWEST_INTERVAL_S, RATE_MAX)
-    }
-
-    /// The receive rate; of a single packet, that the sender began with.
-    fn arriving_bits_per_s(&self, size: f64) -> f64 {
-        self.receive_rate.bits_per_s().unwrap_or(size * 8.0 / self.rtt_max_s())
     }
 
     /// Its round trip in seconds, or before it is measured the largest of all (src: RFC 4654 s4.4).
@@ -110,13 +105,6 @@ impl TfmccReceiver {
     fn rtt_max_s(&self) -> f64 {
         let initial = self.config.rtt_max_initial.as_secs_f64();
         self.latest.map_or(initial, |latest| latest.rtt_max_s)
-    }
-
-    /// The interval before the first loss.
-    fn first_interval(&self) -> FirstInterval {
-        let size = self.packet_bytes.unwrap_or(USUAL_BYTES);
-        let guessed = self.round_trip.seconds().is_none();
-        FirstInterval::of(self.arriving_bits_per_s(size), size, self.rtt_s(), guessed)
     }
 
     /// Whether a packet left after all that have come, or with the last of them. One that a repair
@@ -193,10 +181,12 @@ impl TfmccReceiver {
             self.timer.start(cx.now, cx.rng, round_s, rtt_max_s, group_size, rate);
         }
         if let Some(at_start) = self.timer.rate_at_start() {
-            let highest = at_start.max(self.bits_per_s());
+            let limit = f64::from(announce.suppress_above);
             // Whose round trip is longer than the sender knows must say so (src: RFC 4654 s4.5).
             let known = self.round_trip.seconds().is_none_or(|rtt_s| rtt_s <= rtt_max_s);
-            if f64::from(announce.suppress_above) < highest && known {
+            // The rate of now is asked for last, since it costs a look at the whole history.
+            let silenced = || limit < at_start || (limit < RATE_MAX && limit < self.bits_per_s());
+            if known && silenced() {
                 self.timer.cancel();
             }
         }
@@ -224,6 +214,11 @@ impl TfmccReceiver {
     }
 }
 
+/// The receive rate; of a single packet, that the sender began with.
+fn arriving_bits_per_s(rate: &ReceiveRate, size: f64, rtt_max_s: f64) -> f64 {
+    rate.bits_per_s().unwrap_or(size * 8.0 / rtt_max_s)
+}
+
 impl ReceiverFeedback for TfmccReceiver {
     type Announce = TfmccAnnounce;
     type Report = TfmccReport;
@@ -238,15 +233,20 @@ impl ReceiverFeedback for TfmccReceiver {
             return;
         }
         // An original after its repair is a duplicate for the endpoint, not for the history.
-        let rtt = Duration::from_secs_f64(self.rtt_s());
-        let first = self.first_interval();
+        let (rtt_s, rtt_max_s) = (self.rtt_s(), self.rtt_max_s());
+        let rtt = Duration::from_secs_f64(rtt_s);
+        let size = self.packet_bytes.unwrap_or(USUAL_BYTES);
+        let (rate, guessed) = (&self.receive_rate, self.round_trip.seconds().is_none());
+        let first =
+            || FirstInterval::of(arriving_bits_per_s(rate, size, rtt_max_s), size, rtt_s, guessed);
+        // Of thousands of receivers one is the CLR; the others need no look at their history.
         let marked = arrival.congestion_experienced;
-        let before = self.arrivals.latest_event();
-        self.arrivals.received(cx.now, arrival.seq, marked, rtt, &|| first);
+        let watches = self.config.report_losses && self.is_clr;
+        let before = if watches { self.arrivals.latest_event() } else { None };
+        self.arrivals.received(cx.now, arrival.seq, marked, rtt, &first);
         // A full queue loses until the sender hears of it (src: RFC 5348 s6.1, where a rise of the loss
         // event rate expedites feedback).
-        let event = self.arrivals.latest_event();
-        self.due |= self.config.report_losses && self.is_clr && event > before;
+        self.due |= watches && self.arrivals.latest_event() > before;
     }
 
     fn on_missing(&mut self, _cx: &mut Cx<'_>, _first: Seq, _last: Seq) {}
