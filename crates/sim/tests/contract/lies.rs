@@ -314,7 +314,8 @@ fn worst_lie(scheme: &SchemeEntry, protocol: &ProtocolEntry, rate: &str) -> Hurt
     let mut worst = Lie::default();
     let honest = fate(&worst, false);
     let mut most = honest.waited();
-    assert!(honest.len >= 2 && most < FLOOR_S as f64, "{}, {rate}: {most}", scheme.name);
+    // A scheme that is slower than the floor anyway is brought up to it.
+    assert!(honest.len >= 2 && most.is_finite(), "{}, {rate}: {most}", scheme.name);
     holds(&Lie { noise: true, ..Lie::default() });
     let steps: Vec<Step> = Bend::all(honest.len).into_iter().map(Step::Bend).collect();
     for _ in 0..STEPS {
