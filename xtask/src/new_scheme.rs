@@ -3,6 +3,7 @@
 //! What is made is the scheme of docs/your-own-scheme.md under another name: its folder with tests,
 //! its line in the registry, its page and a scenario.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -23,10 +24,12 @@ const ROWS: &str = "pub const SCHEMES: &[SchemeEntry] =";
 /// Numbers of options that are free for schemes that are being made.
 const NUMBERS: std::ops::Range<u8> = 0x40..0x7f;
 const NAME_LEN_MAX: usize = 16;
+/// Where the names of all protocols and programs are, which no scheme may have too.
+const CATALOG: &[&str] = &["crates/sim/src/builtin.rs", REGISTRY];
 
 /// Makes the scheme in the repository at `root`. Returns what was written, for people.
 pub(crate) fn make(root: &Path, name: &str) -> Result<String, String> {
-    check(name)?;
+    check(name, &catalog(root)?)?;
     let place = |path: &str| root.join(path.replace("NAME", name));
     for (_, path) in TEMPLATE {
         if place(path).exists() {
@@ -72,19 +75,70 @@ pub(crate) fn makes(name: &str, path: &str) -> bool {
     TEMPLATE.iter().any(|(_, place)| place.replace("NAME", name) == path)
 }
 
-fn check(name: &str) -> Result<(), String> {
+/// Whether a scheme can be called so, where the names of `catalog` are others'.
+fn check(name: &str, catalog: &BTreeSet<String>) -> Result<(), String> {
+    let Some(why) = objection(name, catalog) else { return Ok(()) };
+    let others = [format!("{name}cc"), format!("my{name}"), format!("{name}2")];
+    let other = others.iter().find(|other| objection(other, catalog).is_none());
+    let advice = other.map(|other| format!("; `{other}` could be")).unwrap_or_default();
+    Err(format!("`{name}` {why}{advice}"))
+}
+
+/// Why a scheme cannot be called so.
+fn objection(name: &str, catalog: &BTreeSet<String>) -> Option<String> {
     let fine = name.starts_with(|first: char| first.is_ascii_lowercase())
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
         && name.len() <= NAME_LEN_MAX;
-    let taken = KEYWORDS.contains(&name) || name == "common";
-    match (fine, taken) {
-        (false, _) => Err(format!(
-            "`{name}` is no name for a scheme: a small letter, then small letters and digits, \
+    if !fine {
+        return Some(format!(
+            "is no name for a scheme: a small letter, then small letters and digits, \
              {NAME_LEN_MAX} at most"
-        )),
-        (_, true) => Err(format!("`{name}` cannot be the name of a module")),
-        _ => Ok(()),
+        ));
     }
+    if KEYWORDS.contains(&name) {
+        return Some("cannot be the name of a module".to_string());
+    }
+    // Also the word that a family of them begins with: traces know TCP by it.
+    if catalog.iter().any(|other| other.split('-').next() == Some(name) || other == name) {
+        return Some("cannot be the name, since the simulator knows something by it".to_string());
+    }
+    let (made, others): (Vec<_>, Vec<_>) =
+        code_words().partition(|word| word.starts_with(TEMPLATE_TYPE));
+    let made = made.iter().map(|word| word.replace(TEMPLATE_TYPE, &type_name(name)));
+    let twice =
+        made.into_iter().find(|word| others.contains(&&**word) || PRELUDE.contains(&&**word));
+    twice.map(|word| format!("cannot be the name, since its code has another `{word}`"))
+}
+
+/// All that is called something in the code of the template: what it imports, what it defines, and
+/// what it uses without saying so.
+fn code_words() -> impl Iterator<Item = &'static str> {
+    let code = TEMPLATE.iter().filter(|(_, path)| path.ends_with(".rs"));
+    let lines = code.flat_map(|(text, _)| text.lines());
+    // Not what its comments and texts say; no text there has a quotation mark or goes over a line.
+    let lines = lines.map(|line| line.split("//").next().unwrap_or_default());
+    let pieces = lines.flat_map(|line| line.split('"').step_by(2));
+    let words = pieces.flat_map(|piece| piece.split(|c: char| !c.is_alphanumeric() && c != '_'));
+    words.filter(|word| !word.is_empty())
+}
+
+/// The names of all protocols and programs: every quoted word of the sources that list them, and
+/// the folders of schemes.
+fn catalog(root: &Path) -> Result<BTreeSet<String>, String> {
+    let is_name = |word: &&str| {
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        !word.is_empty() && word.chars().all(fits)
+    };
+    let modules = read(root, MODULES)?;
+    let folder = |line: &str| Some(line.strip_prefix("pub mod ")?.strip_suffix(';')?.to_string());
+    let mut names: BTreeSet<String> = modules.lines().filter_map(folder).collect();
+    for path in CATALOG {
+        let text = read(root, path)?;
+        // What comes after the list itself are tests.
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        names.extend(code.split('"').skip(1).step_by(2).filter(is_name).map(String::from));
+    }
+    Ok(names)
 }
 
 /// Words of the language that consist of what a name may.
@@ -96,9 +150,21 @@ const KEYWORDS: &[&str] = &[
     "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
+/// Types and variants that code has without importing them, also that of macros.
+const PRELUDE: &[&str] = &[
+    "Box", "Clone", "Copy", "Default", "Drop", "Eq", "Err", "Extend", "Fn", "From", "Future",
+    "Into", "Iterator", "None", "Ok", "Option", "Ord", "Result", "Send", "Sized", "Some", "String",
+    "Sync", "Unpin", "Vec",
+];
+
+/// The template's own name as that of a type.
+const TEMPLATE_TYPE: &str = "Aimd";
+
 /// The template under another name, with another number of its option.
 fn renamed(text: &str, name: &str, number: u8) -> String {
-    text.replace("aimd", name).replace("Aimd", &type_name(name)).replace("0x40", &hex(number))
+    text.replace("aimd", name)
+        .replace(TEMPLATE_TYPE, &type_name(name))
+        .replace("0x40", &hex(number))
 }
 
 fn type_name(name: &str) -> String {

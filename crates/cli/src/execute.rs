@@ -7,7 +7,7 @@ use faircast_report::{Metrics, Summary};
 use faircast_scenario::Scenario;
 use faircast_sim::{Builtin, Observer, Simulation};
 use faircast_trace::{
-    FlowHeader, Hasher, Header, LinkHeader, On, Outcome, SCHEMA_VERSION, Sink, Tee,
+    FlowHeader, Hasher, Header, LinkHeader, On, Outcome, SCHEMA_VERSION, Sink, SpeaksHeader, Tee,
 };
 
 use crate::error::Failure;
@@ -48,7 +48,7 @@ pub fn simulate(
         intact: ended
             .deliveries
             .iter()
-            .map(|flow| flow.iter().map(|(_, intact)| Some(*intact)).collect())
+            .map(|flow| flow.iter().map(|(got, intact)| got.has_any().then_some(*intact)).collect())
             .collect(),
         trace_hash: Some(hasher.hex()),
         lateness: None,
@@ -119,6 +119,11 @@ pub fn header(scenario: &Scenario, on: On) -> Header {
                 packet_bytes: flow.packet.count(),
                 start_s: flow.start.as_secs_f64(),
                 stop_s: flow.stop.map(|stop| stop.as_secs_f64()),
+                speaks: flow
+                    .speaks
+                    .iter()
+                    .map(|it| SpeaksHeader { node: it.node, protocol: it.protocol.clone() })
+                    .collect(),
             })
             .collect(),
     }

@@ -297,7 +297,7 @@ impl Show {
             ReceiveOutcome::OtherScheme(mismatch) => {
                 self.failed += 1;
                 json["reason"] = json!(mismatch.to_string());
-                json["sender_speaks"] = json!(mismatch.sender);
+                json["sender_speaks"] = json!((!mismatch.is_newer()).then_some(&mismatch.sender));
                 json["receiver_speaks"] = json!(mismatch.receiver);
                 self.output.warn(&format!("cannot be received: {mismatch}"))?;
                 self.output.tell("failed", "", json)

@@ -181,6 +181,7 @@ impl Inner {
                 packet_bytes: about.packet_bytes,
                 start_s: 0.0,
                 stop_s: None,
+                speaks: Vec::new(),
             }],
             nodes: names,
         };

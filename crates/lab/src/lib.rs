@@ -77,7 +77,7 @@ pub struct Outcome {
     /// Seconds of a processor that the emulator took.
     pub cpu_s: f64,
     /// For each flow, for each of its receivers in the scenario's order: whether what was
-    /// delivered is intact.
+    /// delivered is intact; `None` where nothing was.
     pub intact: Vec<Vec<Option<bool>>>,
     /// What the reader of the figures should know, in sentences.
     pub notes: Vec<String>,

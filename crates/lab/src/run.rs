@@ -129,7 +129,7 @@ fn outcome(
     let mut receivers = ended.iter().flatten();
     let intact = |(flow, sent): (&Flow, &Sent)| {
         let of_flow = receivers.by_ref().take(flow.to.len());
-        of_flow.map(|delivery| Some(delivery.intact(sent))).collect()
+        of_flow.map(|got| got.has_any().then(|| got.intact(sent))).collect()
     };
     let intact = scenario.flows.iter().zip(sent).map(intact).collect();
     let mut notes = plan::warnings(scenario);

@@ -74,8 +74,8 @@ pub enum AppEvent {
     Completed,
     /// The other side is gone.
     Gone,
-    /// The two ends do not speak the same scheme: a receiver ends, a sender does not serve whoever
-    /// has said so. Said once for each node.
+    /// The two ends do not speak the same scheme. A receiver ends; a sender goes on, and answers
+    /// that node like any other, since anybody can say this in its name. Said once for each node.
     OtherScheme {
         /// The other end.
         node: NodeId,

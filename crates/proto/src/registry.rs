@@ -261,17 +261,17 @@ fn sender<S: Scheme>(setup: SenderSetup<'_>) -> Box<dyn Machine> {
                 },
                 control::<S>(setup.options),
             )
-            .announcing(announced::<S>(setup.options))
+            .speaking(S::NAME, announced::<S>(setup.options))
             .staying(FLOW_STAYS),
         );
     }
     let bounds = Bounds::from_options(setup.options);
     if bounds == Bounds::default() {
         let source = PgmSource::new(config, setup.content, S::control(setup.options));
-        return Box::new(source.announcing(announced::<S>(setup.options)));
+        return Box::new(source.speaking(S::NAME, announced::<S>(setup.options)));
     }
     let source = PgmSource::new(config, setup.content, control::<S>(setup.options));
-    Box::new(source.announcing(announced::<S>(setup.options)))
+    Box::new(source.speaking(S::NAME, announced::<S>(setup.options)))
 }
 
 fn receiver<S: Scheme>(setup: ReceiverSetup<'_>) -> Box<dyn Machine> {
@@ -300,7 +300,7 @@ fn receiver<S: Scheme>(setup: ReceiverSetup<'_>) -> Box<dyn Machine> {
 fn stream_source<S: Scheme>(setup: StreamSourceSetup<'_>) -> Box<dyn Machine + Send> {
     let control = control::<S>(setup.options);
     let source = PgmSource::of_packets(setup.config, setup.packets, control);
-    Box::new(source.announcing(announced::<S>(setup.options)))
+    Box::new(source.speaking(S::NAME, announced::<S>(setup.options)))
 }
 
 fn stream_receiver<S: Scheme>(setup: StreamReceiverSetup<'_>) -> Box<dyn Machine + Send> {
@@ -309,7 +309,7 @@ fn stream_receiver<S: Scheme>(setup: StreamReceiverSetup<'_>) -> Box<dyn Machine
 
 fn transfer_source<S: Scheme>(setup: TransferSourceSetup<'_>) -> Box<dyn TransferSource> {
     let (control, announced) = (control::<S>(setup.options), announced::<S>(setup.options));
-    Box::new(ObjectSource::new(setup, control).announcing(announced))
+    Box::new(ObjectSource::new(setup, control).speaking(S::NAME, announced))
 }
 
 fn transfer_receiver<S: Scheme>(setup: TransferReceiverSetup<'_>) -> Box<dyn Transfer> {

@@ -89,6 +89,25 @@ impl Announced {
     }
 }
 
+/// What the option SCHEME on an SPM says.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Said {
+    /// The scheme, with its settings.
+    Scheme(Announced),
+    /// Something, in a version of the option that came after ours.
+    Newer,
+}
+
+impl Said {
+    /// Reads the option's value; `None` where it is malformed. Never panics.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        match bytes.first() {
+            Some(version) if *version > VERSION => Some(Self::Newer),
+            _ => Announced::decode(bytes).map(Self::Scheme),
+        }
+    }
+}
+
 /// Of the option.
 const VERSION: u8 = 1;
 
@@ -115,13 +134,18 @@ fn take(bytes: &[u8]) -> Option<(&str, &[u8])> {
 /// Two ends that do not speak the same scheme.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemeMismatch {
-    /// What the sender speaks.
+    /// What the sender speaks; empty where it says so in a way that is newer than this build.
     pub sender: String,
     /// What the receiver speaks.
     pub receiver: String,
 }
 
 impl SchemeMismatch {
+    /// Whether the sender's announcement is of a version that is newer than this build.
+    pub fn is_newer(&self) -> bool {
+        self.sender.is_empty()
+    }
+
     /// Whether this build knows what the sender speaks.
     pub fn is_known(&self) -> bool {
         registry::scheme(&self.sender).is_some()
@@ -130,6 +154,9 @@ impl SchemeMismatch {
     /// What the receiver tells the sender of itself.
     pub(crate) fn reason(&self) -> String {
         let Self { sender, receiver } = self;
+        if self.is_newer() {
+            return "it is too old to know how this sender says what it speaks".to_string();
+        }
         match self.is_known() {
             true => format!("it was told to speak {receiver}, and this sender speaks {sender}"),
             false => format!("it does not know the scheme {sender}"),
@@ -141,6 +168,12 @@ impl SchemeMismatch {
 impl fmt::Display for SchemeMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { sender, receiver } = self;
+        if self.is_newer() {
+            return f.write_str(
+                "the sender says what it speaks in a way that is not known here: use a newer \
+                 faircast here",
+            );
+        }
         if self.is_known() {
             return write!(
                 f,
@@ -213,7 +246,11 @@ impl<F> Speech<F> {
 
     /// The source says what it speaks. Returns the side of the scheme made anew where its settings
     /// are not those that were known.
-    pub(crate) fn hear(&mut self, announced: Announced) -> Result<Option<F>, SchemeMismatch> {
+    pub(crate) fn hear(&mut self, said: Said) -> Result<Option<F>, SchemeMismatch> {
+        let Said::Scheme(announced) = said else {
+            self.compare("")?;
+            return Ok(None);
+        };
         self.compare(&announced.scheme)?;
         if announced.settings == self.settings {
             return Ok(None);
@@ -258,6 +295,9 @@ mod tests {
         assert_eq!(whole, [13, 17, 22, 37, 51, 64]);
         let other = [&[2][..], &bytes[1..]].concat();
         assert_eq!(Announced::decode(&other), None, "of another version");
+        assert_eq!(Said::decode(&other), Some(Said::Newer));
+        assert_eq!(Said::decode(&[&[0][..], &bytes[1..]].concat()), None, "there was no version 0");
+        assert_eq!((Said::decode(&[]), Said::decode(&[1, 0])), (None, None));
         assert_eq!(Announced::decode(&[1, 0]), None, "no name");
         assert_eq!(Announced::decode(&[1, 3, b'a', 27, b'c']), None, "what moves a cursor");
     }
@@ -286,6 +326,9 @@ mod tests {
         };
         let text = mismatch(known, "other").to_string();
         assert!(text.contains(&format!("name {known} or no scheme here")), "{text}");
+        let newer = mismatch("", known);
+        assert!(newer.to_string().contains("use a newer faircast"), "{newer}");
+        assert!(newer.reason().contains("too old"), "{}", newer.reason());
         let text = mismatch("unheard-of", known).to_string();
         assert!(text.contains("not known here") && text.contains(known), "{text}");
         for sender in [known, &"x".repeat(SCHEME_NAME_MAX)] {

@@ -428,8 +428,12 @@ fn data_alone_tells_a_registered_scheme() {
             let settings = options(sender, false, &[]);
             let mut world = stream(sender, &settings, &[(other, Options::default())]);
             world.run(60);
-            assert_eq!(world.receivers[0].mismatches().len(), 1, "{} {}", sender.name, other.name);
-            assert!(world.receivers[0].bytes().is_empty());
+            let refused = &world.receivers[0];
+            let mismatch =
+                SchemeMismatch { sender: sender.name.into(), receiver: other.name.into() };
+            assert_eq!(refused.mismatches(), [(SOURCE, &mismatch)]);
+            assert_eq!(world.source.mismatches(), [(refused.node, &mismatch)]);
+            assert!(refused.bytes().is_empty());
             assert!(world.spoken.is_none(), "nothing was announced");
             pairs += 1;
         }

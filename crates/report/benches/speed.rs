@@ -75,6 +75,7 @@ fn header(receivers: u32) -> Header {
         packet_bytes: 1400,
         start_s: 0.0,
         stop_s: None,
+        speaks: Vec::new(),
     };
     Header {
         schema: SCHEMA_VERSION,

@@ -69,6 +69,7 @@ mod tests {
                 packet_bytes: 1000,
                 start_s: 0.0,
                 stop_s: None,
+                speaks: Vec::new(),
             }],
         };
         let mut text = serde_json::to_vec(&header).unwrap();

@@ -10,6 +10,7 @@ mod metrics;
 mod page;
 mod rates;
 mod series;
+mod strangers;
 mod suite;
 mod summary;
 mod table;

@@ -101,6 +101,10 @@ impl Metrics {
                 ),
                 completed_s: receiver.completed.map(Time::as_secs_f64),
                 other_scheme: receiver.other_scheme,
+                speaks: header
+                    .spoken_by(*node)
+                    .filter(|_| receiver.other_scheme)
+                    .map(ToString::to_string),
                 intact: intact.get(i).copied().flatten(),
             })
             .collect();
@@ -143,6 +147,7 @@ impl Metrics {
                 .then(|| flow.rtt_sum_ns as f64 / 1e9 / flow.rtt_count as f64),
             dropped_packets: flow.dropped,
             bad_input: flow.bad_input,
+            strangers: flow.strangers,
             loss_ratio: (!flow.counts_acknowledged)
                 .then(|| receivers.iter().map(|r| r.loss_ratio).reduce(f64::max))
                 .flatten(),
@@ -252,6 +257,8 @@ struct Flow {
     rtt_count: u64,
     dropped: u64,
     bad_input: u64,
+    /// Who told the sender that it speaks another scheme.
+    strangers: u64,
     /// When the sender knew that all was there.
     sender_completed: Option<Time>,
     receivers: Vec<Receiver>,
@@ -294,7 +301,10 @@ impl Flow {
                 self.rtt_count += 1;
             }
             Event::Completed { .. } => self.sender_completed = Some(record.at),
-            Event::BadInput { .. } => self.bad_input += 1,
+            Event::BadInput { reason } => {
+                self.bad_input += 1;
+                self.strangers += u64::from(reason == BadInput::OtherScheme);
+            }
             _ => {}
         }
     }

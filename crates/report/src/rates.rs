@@ -176,6 +176,7 @@ mod tests {
                 packet_bytes: 1000,
                 start_s: 0.0,
                 stop_s: None,
+                speaks: Vec::new(),
             }],
         };
         let mut rates = Rates::with_bins(&header, bins_max);

@@ -102,6 +102,9 @@ pub struct FlowSummary {
     pub dropped_packets: u64,
     /// Bad input that its endpoints refused.
     pub bad_input: u64,
+    /// Receivers of a stream that told the sender that they speak another scheme.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub strangers: u64,
     /// The highest loss ratio of its receivers; `None` where no receiver speaks of losses (TCP).
     pub loss_ratio: Option<f64>,
     /// When the last of its receivers had everything, in seconds; `None` where one of them that
@@ -131,8 +134,11 @@ pub struct ReceiverSummary {
     /// Whether it speaks another scheme than the sender, and so got nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub other_scheme: bool,
+    /// That scheme, where `other_scheme` is set and it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speaks: Option<String>,
     /// Whether what it delivered is exactly a prefix (for finished data: all) of what was sent;
-    /// `None` where nobody checked.
+    /// `None` where nobody checked, or nothing came.
     pub intact: Option<bool>,
 }
 
@@ -209,6 +215,10 @@ pub struct RouterSummary {
     pub naks_suppressed: u64,
     /// Packets that routers dropped themselves, without a route or time to live.
     pub dropped_packets: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl FlowSummary {

@@ -183,20 +183,8 @@ impl Summary {
         out.push('\n');
         table.write(out);
         out.push_str(&notes);
-        for flow in &self.flows {
-            let strangers: Vec<&str> =
-                flow.receivers.iter().filter(|r| r.other_scheme).map(|r| &*r.node).collect();
-            if let [first, others @ ..] = &strangers[..] {
-                let more = match others.len() {
-                    0 => "speaks".to_string(),
-                    many => format!("and {} more speak", count(many as u64)),
-                };
-                let text = format!(
-                    "({first} {more} another scheme than {}, {}, and got nothing)",
-                    flow.name, flow.protocol
-                );
-                out.push_str(&(wrap(&text, COLUMNS_MAX).join("\n") + "\n"));
-            }
+        for note in self.stranger_notes() {
+            out.push_str(&(wrap(&format!("({note})"), COLUMNS_MAX).join("\n") + "\n"));
         }
         if left_out > 0 {
             out.push_str(&format!("({} receivers are not listed)\n", count(left_out as u64)));
@@ -334,6 +322,7 @@ mod tests {
             lost_packets: i as u64,
             abandoned_packets: 0,
             other_scheme: false,
+            speaks: None,
             loss_ratio: 0.012_345,
             completed_s: (i.is_multiple_of(2)).then_some(12.5),
             intact: Some(i != 4_711),
@@ -375,6 +364,7 @@ mod tests {
                     rtt_mean_s: None,
                     dropped_packets: 1,
                     bad_input: 0,
+                    strangers: 0,
                     loss_ratio: None,
                     completed_s: None,
                     receivers: (0..receivers).map(receiver).collect(),

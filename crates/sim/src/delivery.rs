@@ -52,6 +52,12 @@ impl Delivery {
         self.digest.as_ref().map(|digest| *digest.finalize().as_bytes())
     }
 
+    /// Whether there is something to judge: who got nothing of what may still come has nothing
+    /// intact, and nothing damaged.
+    pub fn has_any(&self) -> bool {
+        self.bytes > 0 || self.lost_packets > 0 || self.completed.is_some()
+    }
+
     /// Whether what was delivered is exactly a prefix of what was sent, and all of it where the
     /// transfer is finished.
     pub fn intact(&self, sent: &Sent) -> bool {

@@ -108,6 +108,7 @@ fn header() -> Header {
         packet_bytes: 1400,
         start_s: 0.0,
         stop_s: None,
+        speaks: Vec::new(),
     };
     Header {
         schema: SCHEMA_VERSION,

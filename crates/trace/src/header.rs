@@ -4,8 +4,8 @@ use faircast_base::{Duration, FlowId, LinkId, NodeId, Time};
 use serde::{Deserialize, Serialize};
 
 /// Version of the schema that this crate writes, and the newest that it reads. Version 2 added
-/// the kinds `duplicated`, `corrupted` and `delayed` and the causes `burst` and `outage`; a file of
-/// version 1 is read as one of version 2 that has none of them.
+/// the kinds `duplicated`, `corrupted` and `delayed`, the causes `burst` and `outage`, and a flow's
+/// `speaks`; a file of version 1 is read as one of version 2 that has none of them.
 pub const SCHEMA_VERSION: u32 = 2;
 
 /// Everything about a run that is known before it starts.
@@ -85,6 +85,19 @@ pub struct FlowHeader {
     pub start_s: f64,
     /// When it stops offering new data, in seconds, where it does.
     pub stop_s: Option<f64>,
+    /// Its receivers that speak another scheme.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub speaks: Vec<SpeaksHeader>,
+}
+
+/// A receiver that speaks another scheme than its flow's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SpeaksHeader {
+    /// The receiver: an index into the header's nodes.
+    #[serde(with = "node_id")]
+    pub node: NodeId,
+    /// The scheme.
+    pub protocol: String,
 }
 
 impl Header {
@@ -116,6 +129,10 @@ impl Header {
                 let name = &flow.name;
                 return Err(format!("flow \"{name}\" is between nodes that the header lacks"));
             }
+            if !flow.speaks.iter().all(|speaks| flow.to.contains(&speaks.node)) {
+                let name = &flow.name;
+                return Err(format!("somebody speaks in flow \"{name}\" who is no receiver of it"));
+            }
         }
         Ok(())
     }
@@ -138,6 +155,12 @@ impl FlowHeader {
     pub fn counts_acknowledged(&self) -> bool {
         self.protocol == "tcp" || self.protocol.starts_with("tcp-")
     }
+
+    /// What the receiver at `node` speaks, where that is another scheme.
+    pub fn spoken_by(&self, node: NodeId) -> Option<&str> {
+        let speaks = self.speaks.iter().find(|speaks| speaks.node == node)?;
+        (speaks.protocol != self.protocol).then_some(&speaks.protocol)
+    }
 }
 
 /// What the driver knows only when a run has ended.
@@ -153,7 +176,8 @@ pub struct Outcome {
     /// Events that the driver handled.
     pub events: u64,
     /// For each flow and each of its receivers in the header's order: whether the bytes delivered
-    /// are exactly a prefix (for finished data: all) of those sent; `None` where nobody checked.
+    /// are exactly a prefix (for finished data: all) of those sent; `None` where nobody checked,
+    /// or nothing came.
     pub intact: Vec<Vec<Option<bool>>>,
     /// The [`Hasher`](crate::Hasher)'s hexadecimal digest, where one was made.
     pub trace_hash: Option<String>,

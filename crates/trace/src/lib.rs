@@ -11,7 +11,9 @@ mod schema;
 mod writer;
 
 pub use hash::Hasher;
-pub use header::{FlowHeader, Header, Lateness, LinkHeader, On, Outcome, SCHEMA_VERSION};
+pub use header::{
+    FlowHeader, Header, Lateness, LinkHeader, On, Outcome, SCHEMA_VERSION, SpeaksHeader,
+};
 pub use reader::{LINE_BYTES_MAX, ReadError, Reader};
 pub use schema::{KINDS, Kind, WORDS};
 pub use writer::{Writer, write_line};

@@ -39,6 +39,10 @@ pub(crate) fn header() -> Header {
                 packet_bytes: 1400,
                 start_s: 0.0,
                 stop_s: (i % 2 == 0).then_some(100.0),
+                speaks: (i % 2 == 0)
+                    .then(|| SpeaksHeader { node: NodeId(2), protocol: "tfmcc".into() })
+                    .into_iter()
+                    .collect(),
             })
             .collect(),
     }
@@ -412,6 +416,11 @@ fn a_header_that_points_nowhere_is_refused() {
     let text = format!("{}\n", serde_json::to_string(&bad).unwrap());
     let error = Reader::new(text.as_bytes(), "t").err().unwrap().to_string();
     assert_eq!(error, "t:1: flow \"f1\" is between nodes that the header lacks");
+    let mut bad = header();
+    bad.flows[0].speaks[0].node = NodeId(3);
+    let text = format!("{}\n", serde_json::to_string(&bad).unwrap());
+    let error = Reader::new(text.as_bytes(), "t").err().unwrap().to_string();
+    assert_eq!(error, "t:1: somebody speaks in flow \"f0\" who is no receiver of it");
 }
 
 #[test]

@@ -296,6 +296,7 @@ mod tests {
             packet_bytes: 1000,
             start_s: 0.0,
             stop_s: None,
+            speaks: Vec::new(),
         };
         Header {
             schema: SCHEMA_VERSION,

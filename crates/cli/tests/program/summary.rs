@@ -1,6 +1,6 @@
 //! Every key of the JSON summary, against what can be worked out by hand.
 
-use faircast::SCHEMES;
+use faircast::{SCHEMES, SchemeMismatch};
 use serde_json::Value;
 
 use super::*;
@@ -231,12 +231,28 @@ fn a_receiver_of_another_scheme_is_told_in_table_and_summary() {
         std::fs::write(&file, text).unwrap();
         let file = text_of(&file);
         let table = succeed(&["run", &file]);
-        let want = format!("(b speaks another scheme than f, {}, and got nothing)", sender.name);
-        assert!(table.contains(&want), "{table}");
+        // The words of the live ends, which are here, of an end that is there.
+        let mismatch =
+            SchemeMismatch { sender: sender.name.to_string(), receiver: other.name.to_string() };
+        let live = mismatch.to_string();
+        let (who, advice) = live.split_once(": ").unwrap();
+        let who = who.replace("this receiver", "b");
+        let advice = advice.replace(" here,", " there,");
+        let want = format!("(f: {who} and got nothing, as the sender has heard: {advice})");
+        let words = table.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(&want), "{words}, and not {want}");
+        let row = table.lines().find(|line| line.starts_with("f") && line.contains(" b "));
+        assert!(row.unwrap().ends_with('–'), "nothing is not intact: {table}");
         let summary: Value = serde_json::from_str(&succeed(&["run", &file, "--json"])).unwrap();
         let receivers = &summary["flows"][0]["receivers"];
         assert!(receivers[0]["delivered_packets"].as_u64() > Some(10), "{receivers}");
         assert_eq!(receivers[0].get("other_scheme"), None);
+        assert_eq!((&receivers[0]["intact"], receivers[0].get("speaks")), (&true.into(), None));
+        assert_eq!(
+            (&receivers[1]["intact"], &receivers[1]["speaks"]),
+            (&Value::Null, &other.name.into())
+        );
+        assert_eq!(summary["flows"][0]["strangers"], 1);
         assert_eq!(receivers[1]["delivered_packets"], 0);
         assert_eq!(receivers[1]["other_scheme"], true);
     }

@@ -29,8 +29,8 @@ pub struct StreamStatus {
     pub refusals: faircast_seal::Refusals,
     /// Another end with another key, heard last.
     pub mismatch: Option<crate::KeyMismatch>,
-    /// At a sender: receivers that have said that they speak another scheme, and get nothing; of
-    /// the first 64.
+    /// At a sender: receivers that have said that they speak another scheme, and so take nothing;
+    /// of the first 64.
     pub strangers: u64,
     /// Who speaks what, where the two ends do not speak the same: at a sender the last of such
     /// receivers, at a receiver why it has ended.

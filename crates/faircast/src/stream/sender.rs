@@ -192,7 +192,7 @@ impl App<Streaming> for Work {
             let SchemeMismatch { sender, receiver } = &mismatch;
             let from = live.address(node);
             tracing::warn!(
-                "a receiver ({from:?}) speaks {receiver} and not {sender}: it gets nothing"
+                "a receiver ({from:?}) speaks {receiver} and not {sender}: it takes nothing"
             );
             self.strangers += 1;
             self.scheme_mismatch = Some(mismatch);

@@ -9,7 +9,6 @@ mod spm;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -56,8 +55,10 @@ pub struct PgmSource<C, P = ByOffset> {
     told_idle: bool,
     acked: Acked,
     gauges: GaugeTrace,
-    /// What SPMs say of the scheme: its name, and the option's value.
-    announced: Option<(String, Vec<u8>)>,
+    /// The scheme that it speaks; empty where nobody has said so.
+    scheme: &'static str,
+    /// What SPMs say of the scheme: the option's value.
+    announced: Option<Vec<u8>>,
     /// Who has said that it speaks another scheme: the first [`STRANGERS_MAX`].
     strangers: Vec<NodeId>,
     events: VecDeque<AppEvent>,
@@ -125,19 +126,18 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
             told_idle: false,
             acked: Acked::default(),
             gauges: GaugeTrace::default(),
+            scheme: "",
             announced: None,
             strangers: Vec::new(),
             events: VecDeque::new(),
         }
     }
 
-    /// The same, whose SPMs say what it speaks.
+    /// The same, which speaks `scheme`; its SPMs say what is `announced`.
     #[must_use]
-    pub fn announcing(mut self, announced: Option<Announced>) -> Self {
-        self.announced = announced.and_then(|announced| {
-            let value = announced.encode()?;
-            Some((announced.scheme, value))
-        });
+    pub fn speaking(mut self, scheme: &'static str, announced: Option<Announced>) -> Self {
+        self.scheme = scheme;
+        self.announced = announced.and_then(|announced| announced.encode());
         self
     }
 

@@ -132,10 +132,10 @@ impl<C: SenderControl> ObjectSource<C> {
         }
     }
 
-    /// The same, whose SPMs say what it speaks.
+    /// The same, which speaks `scheme`; its SPMs say what is `announced`.
     #[must_use]
-    pub fn announcing(mut self, announced: Option<Announced>) -> Self {
-        self.pgm = self.pgm.announcing(announced);
+    pub fn speaking(mut self, scheme: &'static str, announced: Option<Announced>) -> Self {
+        self.pgm = self.pgm.speaking(scheme, announced);
         self
     }
 

@@ -1,7 +1,9 @@
 //! Hand-made traces with known answers.
 
 use faircast_base::{CutReason, LinkId, SwitchReason, TimeoutKind};
-use faircast_trace::{FlowHeader, LinkHeader, On, Reader, Recording, SCHEMA_VERSION, Tee, Writer};
+use faircast_trace::{
+    FlowHeader, LinkHeader, On, Reader, Recording, SCHEMA_VERSION, SpeaksHeader, Tee, Writer,
+};
 
 use super::*;
 
@@ -15,6 +17,7 @@ fn header(warmup_s: f64) -> Header {
         packet_bytes: 1000,
         start_s: 0.0,
         stop_s: None,
+        speaks: Vec::new(),
     };
     Header {
         schema: SCHEMA_VERSION,
@@ -275,6 +278,43 @@ fn what_the_sender_says_is_counted() {
     assert_eq!((flow.cuts, flow.timeouts, flow.nak_packets), (1, 1, 1));
     assert_eq!((flow.representative_changes, flow.representative.as_deref()), (2, Some("b")));
     assert_eq!(flow.rtt_mean_s, Some(0.25));
+}
+
+#[test]
+fn who_speaks_what_to_no_avail_is_told_with_what_to_do() {
+    let other = Event::BadInput { reason: BadInput::OtherScheme };
+    let told = |speaks: &[(u32, &str)]| {
+        let mut header = header(0.0);
+        let speaks = speaks.iter().map(|(node, protocol)| SpeaksHeader {
+            node: NodeId(*node),
+            protocol: protocol.to_string(),
+        });
+        header.flows[0].speaks = speaks.collect();
+        let mut metrics = Metrics::new(&header);
+        for node in [3, 4, SENDER] {
+            metrics.record(&record(1.0, 0, node, other));
+        }
+        let got = metrics.finish(&Outcome { at: Time::from_secs_f64(9.0), ..Outcome::default() });
+        let page = crate::run_page(&header, &got, &crate::Series::new(&header));
+        let notes = got.stranger_notes();
+        assert!(notes.iter().all(|note| page.contains(&note.replace('\'', "&#39;"))), "{notes:?}");
+        (got.flows[0].clone(), notes)
+    };
+    let (flow, notes) = told(&[(2, "ormcc"), (3, "tfmcc"), (4, "tfmcc")]);
+    assert_eq!(
+        notes,
+        [
+            "mcc: the sender speaks pgmcc, and b and 1 more were told to speak tfmcc and got nothing, \
+          as the sender has heard: name pgmcc or no scheme there, or tfmcc at the sender"
+        ]
+    );
+    let spoken = flow.receivers.iter().map(|r| (r.other_scheme, r.speaks.as_deref()));
+    let want = [(false, None), (true, Some("tfmcc")), (true, Some("tfmcc"))];
+    assert_eq!(spoken.collect::<Vec<_>>(), want, "a has taken everything");
+    assert_eq!(flow.strangers, 1, "one of them was heard");
+    assert_eq!(told(&[(3, "tfmcc"), (4, "ormcc")]).1.len(), 2);
+    let unknown = &told(&[]).1[..];
+    assert!(matches!(unknown, [note] if note.contains("speak another scheme than the sender")));
 }
 
 #[test]

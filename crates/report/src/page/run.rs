@@ -87,6 +87,12 @@ fn intro(summary: &Summary) -> String {
             }
         ));
     }
+    for note in summary.stranger_notes() {
+        html.push_str(&format!(
+            "<p class=\"note bad\" role=\"note\"><strong>Another scheme.</strong> {}.</p>\n",
+            escape(&note)
+        ));
+    }
     html.push_str("<dl class=\"facts\">");
     for (term, value, small) in facts(summary) {
         html.push_str(&format!(

@@ -37,6 +37,7 @@ fn header(name: &str) -> Header {
             packet_bytes: 1000,
             start_s: 0.0,
             stop_s: None,
+            speaks: Vec::new(),
         }],
     }
 }

@@ -37,6 +37,7 @@ fn header(flows: &[&str], links: u32) -> Header {
                 packet_bytes: 1000,
                 start_s: 0.0,
                 stop_s: None,
+                speaks: Vec::new(),
             })
             .collect(),
     }

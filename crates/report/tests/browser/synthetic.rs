@@ -57,6 +57,7 @@ pub(crate) fn header(title: &str, tcp: u32, receivers: u32, duration_s: f64) -> 
         packet_bytes: 1400,
         start_s: 0.0,
         stop_s: None,
+        speaks: Vec::new(),
     };
     let all = (4..4 + receivers).map(NodeId).collect();
     let mut flows = vec![flow("mcc".into(), "pgmcc", 0, all)];

@@ -60,6 +60,9 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
             }
             Some(_) => Err(BadInput::Foreign),
             None if matches!(packet.body, Body::Odata(_) | Body::Spm(_)) => {
+                if matches!(packet.body, Body::Spm(_)) {
+                    self.read_said(packet)?;
+                }
                 self.session = Some(Session {
                     tsi,
                     source: datagram.from,
@@ -200,16 +203,20 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         packet: &Packet<'_>,
         spm: Spm,
     ) -> Result<(), BadInput> {
-        let Some(session) = &mut self.session else { return Ok(()) };
+        let Some(session) = &self.session else { return Ok(()) };
         if session.spm_sequence.is_some_and(|last| !spm.sequence.after(last)) {
             return Err(BadInput::Duplicate);
         }
         if spm.window().is_some_and(|(trail, lead)| trail.after(lead + 1)) {
             return Err(BadInput::Absurd);
         }
+        let said = self.read_said(packet)?;
+        let Some(session) = &mut self.session else { return Ok(()) };
         session.spm_sequence = Some(spm.sequence);
         session.heard = cx.now;
-        self.check_spm(cx, packet)?;
+        if let Some(said) = said {
+            self.take_said(cx, said)?;
+        }
         let Some(session) = &mut self.session else { return Ok(()) };
         let path = spm.path.node().filter(|path| path.0 != 0);
         // Without an element on the way it is the source that speaks. Who was heard first may have

@@ -7,7 +7,7 @@ use faircast_base::{BadInput, Cx, Duration, Time};
 
 use super::{PgmReceiver, Phase};
 use crate::control::{ReceiverFeedback, Wire};
-use crate::speech::{Announced, SchemeMismatch, announced_on};
+use crate::speech::{Announced, Said, SchemeMismatch, announced_on};
 use crate::wire::pgm::{OptionType, Packet};
 use crate::{AppEvent, Transmit};
 
@@ -38,16 +38,19 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         }
     }
 
-    /// Takes what a new SPM says of the scheme, where it says anything.
-    pub(super) fn check_spm(
-        &mut self,
-        cx: &mut Cx<'_>,
-        packet: &Packet<'_>,
-    ) -> Result<(), BadInput> {
+    /// Reads what an SPM says of the scheme, where it says anything that is listened to. What
+    /// cannot be read makes the whole SPM malformed, so this comes before anything that it changes.
+    pub(crate) fn read_said(&self, packet: &Packet<'_>) -> Result<Option<Said>, BadInput> {
+        match packet.options.find(OptionType::SCHEME).filter(|_| self.speech.is_some()) {
+            Some(option) => Said::decode(option.value).map(Some).ok_or(BadInput::Malformed),
+            None => Ok(None),
+        }
+    }
+
+    /// Takes what a new SPM says of the scheme.
+    pub(super) fn take_said(&mut self, cx: &mut Cx<'_>, said: Said) -> Result<(), BadInput> {
         let Some(speech) = &mut self.speech else { return Ok(()) };
-        let Some(option) = packet.options.find(OptionType::SCHEME) else { return Ok(()) };
-        let announced = Announced::decode(option.value).ok_or(BadInput::Malformed)?;
-        match speech.hear(announced) {
+        match speech.hear(said) {
             Ok(None) => Ok(()),
             Ok(Some(feedback)) => {
                 self.feedback = feedback;

@@ -1,5 +1,6 @@
 //! What a source does with packets from receivers.
 
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Time};
@@ -56,8 +57,7 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
             return Err(BadInput::TableFull);
         }
         self.strangers.push(from);
-        let sender = self.announced.as_ref().map(|(scheme, _)| scheme.clone()).unwrap_or_default();
-        let mismatch = SchemeMismatch { sender, receiver: other.scheme };
+        let mismatch = SchemeMismatch { sender: self.scheme.to_string(), receiver: other.scheme };
         self.events.push_back(AppEvent::OtherScheme { node: from, mismatch });
         Err(BadInput::OtherScheme)
     }

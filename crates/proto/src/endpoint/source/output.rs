@@ -187,7 +187,7 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
             encoder.option(&PgmOption::Fin);
         }
         self.packets.announce(&mut encoder);
-        if let Some((_, value)) = &self.announced {
+        if let Some(value) = &self.announced {
             encoder.raw_option(OptionType::SCHEME, 0, value);
         }
         fill(&mut encoder);

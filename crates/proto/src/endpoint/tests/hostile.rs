@@ -12,6 +12,7 @@ use super::world::{GROUP, SOURCE, TSI, World, losing, ms, object, seq, source_co
 use crate::content::{InMemory, Zeros};
 use crate::control::AckVector;
 use crate::endpoint::{ReceiverConfig, Reliability};
+use crate::speech::Announced;
 use crate::wire::pgm::{
     Ack, Body, Data, Encoder, Gsi, Header, NAK_LIST_MAX, Nak, NakList, Nla, OptionType, PacketType,
     PgmOption, Poll, Spm, Tsi,
@@ -64,6 +65,26 @@ fn endless(receivers: usize) -> World {
 
 fn raw(kind: u8, value: &[u8]) -> PgmOption<'_> {
     PgmOption::Other(crate::wire::pgm::RawOption { kind, specific: 0, value })
+}
+
+#[test]
+fn who_is_said_to_speak_another_scheme_is_repaired_like_anybody() {
+    let mut world = endless(1);
+    world.run_until(ms(300));
+    let asked = world.sent_of(PacketType::Odata) as u32 - 5;
+    let announced = Announced { scheme: "another".into(), settings: Vec::new() };
+    let value = announced.encode().unwrap();
+    let from_receiver = |bytes: &[u8], world: &mut World| {
+        let (from, to) = (RECEIVER, Destination::Node(SOURCE));
+        let datagram = Datagram { from, to, bytes, zeros: 0, congestion_experienced: false };
+        world.inject(SOURCE, datagram);
+    };
+    let said = forge(TSI, &Body::Spmr, &[raw(OptionType::SCHEME, &value)], &[]);
+    from_receiver(&said, &mut world);
+    assert_eq!(world.source.log.refused(BadInput::OtherScheme), 1);
+    from_receiver(&forge(TSI, &Body::Nak(nak_body(asked)), &[], &[]), &mut world);
+    world.run_until(ms(400));
+    assert_eq!(world.repaired(), [asked]);
 }
 
 #[test]

@@ -58,6 +58,7 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         packet: &Packet<'_>,
         spm: Spm,
     ) -> Result<(), BadInput> {
+        self.pgm.read_said(packet)?;
         let notice = match packet.options.find(OptionType::OBJECT) {
             Some(option) => Notice::decode(option.value).ok_or(BadInput::Malformed)?,
             None => {
