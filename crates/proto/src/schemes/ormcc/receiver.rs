@@ -125,6 +125,23 @@ impl OrmccReceiver {
         self.congestion_due = true;
     }
 
+    /// Whether the source paused between the latest original and this one, or between that and a
+    /// repair that came meanwhile. All packets say how often it did: the first after a pause may be
+    /// lost.
+    fn is_other_pause(&self, seq: Seq, announce: &OrmccAnnounce) -> bool {
+        let newer = |&&(latest, ..): &&(Seq, Time, OrmccAnnounce)| seq.after(latest);
+        self.latest.as_ref().filter(newer).is_some_and(|(.., last)| last.pauses != announce.pauses)
+    }
+
+    /// Whether nothing came for so long before a repair that the source may have paused: repairs do
+    /// not say. That long is what the source itself calls a pause.
+    fn is_late(&self, now: Time, len: u32) -> bool {
+        let Some(last) = self.meter.last() else { return false };
+        let gap = self.output_rate().map_or(0.0, |rate| f64::from(len) / rate);
+        let long = (self.round_trip() * 2).max(Duration::from_secs_f64(4.0 * gap));
+        now.since(last) > long
+    }
+
     fn on_announce(&mut self, cx: &mut Cx<'_>, seq: Seq, announce: &OrmccAnnounce) {
         if self.latest.as_ref().is_some_and(|(latest, ..)| !seq.after(*latest)) {
             return;
@@ -159,7 +176,11 @@ impl ReceiverFeedback for OrmccReceiver {
         if arrival.duplicate && !arrival.repair {
             return;
         }
-        if !arrival.repair && announce.is_some_and(|announce| announce.fresh) {
+        let after_pause = match announce.filter(|_| !arrival.repair) {
+            Some(announce) => self.is_other_pause(arrival.seq, announce),
+            None => arrival.repair && self.is_late(cx.now, arrival.len),
+        };
+        if after_pause {
             self.meter.restart();
         }
         self.meter.arrived(cx.now, arrival.len, self.span());

@@ -67,6 +67,8 @@ pub struct OrmccSender {
     sent: u64,
     sent_at_congestion: u64,
     last_sent: Option<Time>,
+    /// Pauses so far, modulo 2^8.
+    pauses: u8,
     /// Since when packets were sent without any report, and without one of the representative.
     unheard: Option<Time>,
     unheard_own: Option<Time>,
@@ -91,6 +93,7 @@ impl OrmccSender {
             sent: 0,
             sent_at_congestion: 0,
             last_sent: None,
+            pauses: 0,
             unheard: None,
             unheard_own: None,
             silent: None,
@@ -122,13 +125,14 @@ impl OrmccSender {
         }
     }
 
-    /// A packet leaves. Returns whether the source was silent before it.
-    fn on_leaving(&mut self, now: Time, len: u32) -> bool {
+    /// A packet leaves.
+    fn on_leaving(&mut self, now: Time, len: u32) {
         self.rate(len);
         let gap = self.pace.cost(len);
         let late = now.since(self.pace.ready_at().min(now));
         let rtt = self.round_trip_s();
-        let long = Duration::from_secs_f64(2.0 * rtt).max(gap * 4);
+        // A small packet may have waited for the turn of a large one.
+        let long = Duration::from_secs_f64(2.0 * rtt).max(self.pace.cost(self.bytes as u32) * 4);
         let fresh = self.last_sent.is_some_and(|at| now.since(at) > long);
         let begins = self.last_sent.is_none();
         // A rate that something else holds the source below is not tried, so it does not grow; and
@@ -151,6 +155,7 @@ impl OrmccSender {
             self.pace.spend(now, cost)
         }
         if fresh {
+            self.pauses = self.pauses.wrapping_add(1);
             // Nobody had anything to answer.
             (self.unheard, self.unheard_own) = (None, None);
         }
@@ -158,7 +163,6 @@ impl OrmccSender {
         self.unheard_own.get_or_insert(now);
         self.last_sent = Some(now);
         self.sent += 1;
-        fresh
     }
 
     /// Up to where the rate may grow: with the guard not far beyond what the representative lately told
@@ -356,7 +360,7 @@ impl OrmccSender {
         (self.sent - self.sent_at_congestion) as f64 > interval
     }
 
-    fn announce(&self, now: Time, fresh: bool) -> OrmccAnnounce {
+    fn announce(&self, now: Time) -> OrmccAnnounce {
         let rtt_us = self.rtt.map_or(0, |rtt| (rtt * 1e6 + 0.5).clamp(1.0, 4e9) as u32);
         // One that has told nothing for so long holds nobody back.
         let rate = self.averages.own().filter(|_| !self.is_overdue()).map(|rate| rate as f32);
@@ -367,7 +371,7 @@ impl OrmccSender {
             rate: rate.filter(|rate| rate.is_normal()),
             feedback: self.config.feedback,
             alive: self.config.guard,
-            fresh,
+            pauses: self.pauses,
         }
     }
 }
@@ -384,8 +388,8 @@ impl SenderControl for OrmccSender {
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, _seq: Seq, len: u32) -> OrmccAnnounce {
-        let fresh = self.on_leaving(cx.now, len);
-        self.announce(cx.now, fresh)
+        self.on_leaving(cx.now, len);
+        self.announce(cx.now)
     }
 
     fn on_repair_sent(&mut self, cx: &mut Cx<'_>, _: Seq, len: u32) -> Option<OrmccAnnounce> {

@@ -164,7 +164,7 @@ impl Listener {
             rate: None,
             feedback: config.feedback,
             alive: config.guard,
-            fresh: false,
+            pauses: 0,
         };
         Self {
             now: Time::ZERO + ms(1000),

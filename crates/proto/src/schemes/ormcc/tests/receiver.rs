@@ -166,20 +166,42 @@ fn a_duplicate_counts_for_nothing() {
 
 #[test]
 fn silence_of_the_source_is_not_taken_for_a_slow_network() {
-    for (fresh, want) in [(true, None), (false, Some(4000.0 / 5.03))] {
+    // Whichever packet after the pause is the first to come: each says that there was one.
+    for (pauses, first, want) in
+        [(1, 10, None), (1, 11, None), (1, 14, None), (0, 10, Some(4000.0 / 5.03))]
+    {
         let mut listener = Listener::new(paper());
         listener.stream(0..10);
         listener.pass(ms(5000 - 10));
-        listener.announce.fresh = fresh;
-        listener.stream([10]);
-        listener.announce.fresh = false;
-        listener.stream([11, 12]);
-        let reports = listener.stream([15]);
-        let rate = reports[0].rate.map(f64::from);
+        listener.announce.pauses = pauses;
+        let reports = listener.stream([first, first + 1, first + 2, first + 5]);
+        let rate = reports.last().expect("a gap").rate.map(f64::from);
         assert_eq!(rate.is_some(), want.is_some(), "{rate:?}");
         if let (Some(rate), Some(want)) = (rate, want) {
             assert!((rate / want - 1.0).abs() < 0.01, "{rate}");
         }
+        // Once there are enough packets behind the pause they count alone.
+        let reports = listener.stream([20, 21, 22, 23, 24, 26]);
+        assert_eq!(reports.last().expect("a gap").rate, Some(100_000.0));
+    }
+}
+
+#[test]
+fn a_repair_after_silence_is_measured_from_there_on_too() {
+    let mut listener = Listener::new(paper());
+    listener.stream(0..10);
+    // Twice the round trip, which is four times the time between packets and more.
+    for (silence, want) in [(200, true), (201, false), (60_000, false)] {
+        listener.stream(20..40);
+        listener.pass(ms(silence));
+        listener.arrive_as(Arrival {
+            seq: Seq::new(10),
+            len: LEN,
+            repair: true,
+            duplicate: false,
+            congestion_experienced: false,
+        });
+        assert_eq!(listener.receiver.output_rate().is_some(), want, "{silence} ms");
     }
 }
 

@@ -1,8 +1,8 @@
 //! The sender: choice, rate and round trip together, and what it does in silence.
 
-use faircast_base::{CutReason, Duration, NodeId, SwitchReason};
+use faircast_base::{CutReason, Duration, NodeId, Seq, SwitchReason};
 
-use super::harness::{Bench, improved, ms, paper};
+use super::harness::{Bench, LEN, improved, ms, paper};
 use crate::control::{Permit, SenderControl};
 use crate::schemes::ormcc::{Feedback, OrmccConfig, OrmccReport, RttSamples};
 
@@ -253,16 +253,28 @@ fn silence_takes_the_rate_to_its_floor_and_a_report_brings_it_back() {
 }
 
 #[test]
+fn pauses_are_counted_also_where_a_repair_ends_them() {
+    let mut bench = guarded();
+    let pauses = bench.send().pauses;
+    bench.now += ms(60_000);
+    assert_eq!(bench.permit(), Permit::Now);
+    assert_eq!(bench.send().pauses, pauses + 1);
+    bench.now += Duration::from_micros(100);
+    assert_eq!(bench.send().pauses, pauses + 1);
+    bench.now += ms(60_000);
+    bench.with(|sender, cx| sender.on_repair_sent(cx, Seq::new(0), LEN));
+    bench.now += Duration::from_micros(100);
+    assert_eq!(bench.send().pauses, pauses + 2);
+}
+
+#[test]
 fn a_source_that_had_nothing_to_send_does_not_take_that_for_silence() {
     let mut bench = guarded();
     let rate = bench.rate();
     bench.now += ms(60_000);
     assert_eq!(bench.permit(), Permit::Now);
-    let announce = bench.send();
-    assert!(announce.fresh);
+    bench.send();
     assert!((bench.rate() / rate - 1.0).abs() < 1e-9, "and it does not grow for it");
-    bench.now += Duration::from_micros(100);
-    assert!(!bench.send().fresh);
 }
 
 #[test]
