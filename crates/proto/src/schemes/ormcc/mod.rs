@@ -18,6 +18,7 @@ mod promises;
 mod rate;
 mod receiver;
 mod sender;
+mod silence;
 mod values;
 
 #[cfg(test)]

@@ -8,6 +8,9 @@ use super::values::RATE_MAX;
 /// What doubling in a round trip takes in each instant of it: the logarithm of 2.
 const LN_2: f64 = core::f64::consts::LN_2;
 
+/// After so many halvings nothing is left of any rate.
+const HALVINGS_MAX: u64 = 64;
+
 /// The rate and what is known of its past. Bytes per second, bytes, seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
@@ -126,6 +129,18 @@ impl Rate {
     pub(super) fn restart(&mut self, limit: f64) {
         if self.now < limit {
             self.doubling = Some(limit);
+        }
+    }
+
+    /// It was not used, and halves so many `times`, as far as `least`. With `doubles` it doubles
+    /// up to what it was once it is used again.
+    pub(super) fn age(&mut self, times: u64, least: f64, doubles: bool) {
+        let before = self.now;
+        for _ in 0..times.min(HALVINGS_MAX) {
+            self.now = (self.now / 2.0).max(least.min(before));
+        }
+        if doubles && self.doubling.is_none() && self.now < before {
+            self.doubling = Some(before);
         }
     }
 

@@ -7,6 +7,7 @@ use faircast_base::{
 use super::choice::{Averages, Standing, Verdict};
 use super::config::{OrmccConfig, RttSamples};
 use super::rate::Rate;
+use super::silence::Unanswered;
 use super::{OrmccAnnounce, OrmccReport};
 use crate::Pace;
 use crate::control::{Carrier, Gauges, Permit, SenderControl};
@@ -69,9 +70,11 @@ pub struct OrmccSender {
     last_sent: Option<Time>,
     /// Pauses so far, modulo 2^8.
     pauses: u8,
-    /// Since when packets were sent without any report, and without one of the representative.
-    unheard: Option<Time>,
-    unheard_own: Option<Time>,
+    /// When the source last had something to send.
+    busy: Option<Time>,
+    /// For how long nobody reports, and the representative does not.
+    unheard: Unanswered,
+    unheard_own: Unanswered,
     /// In silence: when the rate halves next, and half of what it was before.
     silent: Option<(Time, f64)>,
 }
@@ -94,8 +97,9 @@ impl OrmccSender {
             sent_at_congestion: 0,
             last_sent: None,
             pauses: 0,
-            unheard: None,
-            unheard_own: None,
+            busy: None,
+            unheard: Unanswered::default(),
+            unheard_own: Unanswered::default(),
             silent: None,
             config,
         }
@@ -125,9 +129,37 @@ impl OrmccSender {
         }
     }
 
+    /// Something is to be sent now. What the source did not use since it could have sent last is a
+    /// pause, in which nobody had anything to answer and the rate was not tried.
+    fn note_pause(&mut self, now: Time) {
+        let Some(busy) = self.busy.replace(now) else { return };
+        let idle = now.since(busy.max(self.pace.ready_at()));
+        let (gone_after, silence) = (self.gone_after(), self.silence());
+        self.unheard_own.pause(idle, gone_after);
+        self.unheard.pause(idle, silence);
+        if let Some((at, _)) = &mut self.silent {
+            *at += idle;
+        } else if idle > gone_after {
+            self.age_rate(now, idle.as_nanos() / gone_after.as_nanos());
+        }
+    }
+
+    /// Others have come and gone since the rate was last tried: half of it is left for each of
+    /// `times`, but for what a session begins with. With the guard it doubles back while the
+    /// representative tells that this comes out.
+    fn age_rate(&mut self, now: Time, times: u64) {
+        let few = self.config.initial_packets * self.bytes / self.round_trip_s();
+        if let Some(rate) = &mut self.rate {
+            rate.age(times, few, self.config.guard);
+        }
+        (self.least, self.delayed, self.output) = (None, 0, None);
+        self.follow(now);
+    }
+
     /// A packet leaves.
     fn on_leaving(&mut self, now: Time, len: u32) {
         self.rate(len);
+        self.note_pause(now);
         let gap = self.pace.cost(len);
         let late = now.since(self.pace.ready_at().min(now));
         let rtt = self.round_trip_s();
@@ -156,11 +188,9 @@ impl OrmccSender {
         }
         if fresh {
             self.pauses = self.pauses.wrapping_add(1);
-            // Nobody had anything to answer.
-            (self.unheard, self.unheard_own) = (None, None);
         }
-        self.unheard.get_or_insert(now);
-        self.unheard_own.get_or_insert(now);
+        self.unheard.sent(now);
+        self.unheard_own.sent(now);
         self.last_sent = Some(now);
         self.sent += 1;
     }
@@ -191,8 +221,7 @@ impl OrmccSender {
             return true;
         }
         let wait = self.gone_after() / 2;
-        self.representative.is_some()
-            && self.unheard_own.is_none_or(|since| now.since(since) <= wait)
+        self.representative.is_some() && self.unheard_own.lasts(now) <= wait
     }
 
     fn gone_after(&self) -> Duration {
@@ -211,19 +240,14 @@ impl OrmccSender {
             return;
         }
         let gone_after = self.gone_after();
-        if self.representative.is_some()
-            && self.unheard_own.is_some_and(|since| cx.now.since(since) > gone_after)
-        {
+        if self.representative.is_some() && self.unheard_own.lasts(cx.now) > gone_after {
             cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns: gone_after.as_nanos() });
             self.dismiss(cx, SwitchReason::Silent);
         }
         let (silence, halving) = (self.silence(), self.round_trip_s());
         let halving = Duration::from_secs_f64(halving).clamp(HALVE_MIN, HALVE_MAX);
         let Some(rate) = &mut self.rate else { return };
-        if self.silent.is_none()
-            && let Some(since) = self.unheard
-            && cx.now.since(since) > silence
-        {
+        if self.silent.is_none() && self.unheard.lasts(cx.now) > silence {
             cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns: silence.as_nanos() });
             self.silent = Some((cx.now, rate.bytes_per_s() / 2.0));
         }
@@ -308,7 +332,7 @@ impl OrmccSender {
     fn dismiss(&mut self, cx: &mut Cx<'_>, reason: SwitchReason) {
         self.representative = None;
         self.averages.forget_own();
-        self.unheard_own = None;
+        self.unheard_own.clear();
         cx.emit(Event::Representative { node: None, reason });
     }
 
@@ -318,7 +342,7 @@ impl OrmccSender {
         }
         self.representative = Some(node);
         self.sent_at_congestion = self.sent;
-        self.unheard_own = None;
+        self.unheard_own.clear();
         (self.least, self.delayed, self.output, self.latest) = (None, 0, None, None);
         cx.emit(Event::Representative { node: Some(node), reason });
     }
@@ -382,6 +406,7 @@ impl SenderControl for OrmccSender {
 
     fn permit(&mut self, cx: &mut Cx<'_>, len: u32, _repair: bool) -> Permit {
         self.rate(len);
+        self.note_pause(cx.now);
         self.watch(cx);
         let at = self.pace.ready_at();
         if at <= cx.now { Permit::Now } else { Permit::At(at) }
@@ -404,7 +429,7 @@ impl SenderControl for OrmccSender {
         let Some(sample) = self.measure(cx.now, report) else {
             return cx.emit(Event::BadInput { reason: BadInput::Absurd });
         };
-        self.unheard = None;
+        self.unheard.clear();
         let silent = self.silent.take();
         if self.config.guard && self.representative.is_none() {
             self.appoint(cx, from, SwitchReason::First, sample);
@@ -414,7 +439,7 @@ impl SenderControl for OrmccSender {
         }
         let is_own = self.representative == Some(from);
         if is_own {
-            self.unheard_own = None;
+            self.unheard_own.clear();
             self.output = report.rate.map(f64::from).or(self.output);
             self.latest = self.config.guard.then_some(sample);
         }

@@ -269,12 +269,66 @@ fn pauses_are_counted_also_where_a_repair_ends_them() {
 
 #[test]
 fn a_source_that_had_nothing_to_send_does_not_take_that_for_silence() {
-    let mut bench = guarded();
-    let rate = bench.rate();
+    for pause in [500, 1500, 6000, 60_000, 3_600_000] {
+        let mut bench = guarded();
+        let (switches, announce) = (bench.switches(), bench.send());
+        // That packet was not answered: it came too soon after the last that was.
+        bench.now += ms(pause);
+        assert_eq!(bench.permit(), Permit::Now);
+        bench.send();
+        bench.run(ms(400));
+        assert_eq!(bench.switches(), switches, "{pause} ms");
+        assert_eq!(bench.cuts(CutReason::NoFeedback), 0, "{pause} ms");
+        assert_eq!(bench.send().rate, announce.rate, "{pause} ms");
+    }
+}
+
+#[test]
+fn an_unused_rate_halves_each_second_as_far_as_one_begins_with_and_doubles_back() {
+    let few = 40_000.0; // Four packets in 100 ms.
+    for (pause, halvings) in [(900, 0), (1500, 1), (2500, 2), (3_600_000, 64)] {
+        let mut bench = guarded();
+        let before = bench.rate();
+        assert!(before > 200_000.0, "{before}");
+        bench.send();
+        bench.now += ms(pause);
+        bench.permit();
+        let want = (0..halvings).fold(before, |rate: f64, _| (rate / 2.0).max(few));
+        assert!((bench.rate() / want - 1.0).abs() < 1e-9, "{pause} ms: {}", bench.rate());
+        for _ in 0..10 {
+            bench.run(ms(100));
+            let output = bench.rate();
+            bench.alive(1, Some(output));
+        }
+        assert!(bench.rate() > 0.95 * before, "{pause} ms: {} of {before}", bench.rate());
+    }
+}
+
+#[test]
+fn by_the_paper_an_unused_rate_halves_too_and_grows_as_from_the_start() {
+    let mut bench = settled(&[100_000.0; 60]);
     bench.now += ms(60_000);
-    assert_eq!(bench.permit(), Permit::Now);
-    bench.send();
-    assert!((bench.rate() / rate - 1.0).abs() < 1e-9, "and it does not grow for it");
+    bench.permit();
+    assert_eq!(bench.rate(), 10_000.0, "a packet in 100 ms");
+    bench.run(ms(1000));
+    assert!((100_000.0..112_000.0).contains(&bench.rate()), "{}", bench.rate());
+}
+
+#[test]
+fn a_dead_representative_is_given_up_also_by_a_source_that_sends_a_packet_now_and_then() {
+    for gap in [250, 500, 900, 5000] {
+        let mut bench = guarded();
+        let mut packets = 0;
+        while bench.representative().is_some() {
+            bench.now += ms(gap);
+            bench.permit();
+            bench.send();
+            packets += 1;
+            assert!(packets < 20, "{gap} ms");
+        }
+        assert!((8..=10).contains(&packets), "{packets} packets at {gap} ms");
+        assert_eq!(bench.switches().last(), Some(&(None, SwitchReason::Silent)));
+    }
 }
 
 #[test]
