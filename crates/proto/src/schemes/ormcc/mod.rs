@@ -17,6 +17,7 @@ mod output;
 mod promises;
 mod rate;
 mod receiver;
+mod recent;
 mod sender;
 mod silence;
 mod values;

@@ -29,6 +29,11 @@ pub const OPTIONS: &[OptionSpec] = &[
         "A cut goes to this share of the representative's output rate (ormcc s2.1)",
     ),
     whole("n", (1, 64), "4", "Packets over which a receiver measures its output rate (ormcc s2.1)"),
+    switch(
+        "output_bound",
+        "true",
+        "An output rate counts up to the largest rate of the last round trips (paper: false)",
+    ),
     float(
         "output_rtts",
         (0.0, 100.0),

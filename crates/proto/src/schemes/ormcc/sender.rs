@@ -7,6 +7,7 @@ use faircast_base::{
 use super::choice::{Averages, Standing, Verdict};
 use super::config::{OrmccConfig, RttSamples};
 use super::rate::Rate;
+use super::recent::Recent;
 use super::silence::Unanswered;
 use super::{OrmccAnnounce, OrmccReport};
 use crate::Pace;
@@ -53,6 +54,8 @@ pub struct OrmccSender {
     representative: Option<NodeId>,
     rate: Option<Rate>,
     pace: Pace,
+    /// The rate of late.
+    recent: Recent,
     /// Bytes of the largest packet so far.
     bytes: f64,
     /// Smoothed, in seconds.
@@ -87,6 +90,7 @@ impl OrmccSender {
             representative: None,
             rate: None,
             pace: Pace::new(1.0, BURST),
+            recent: Recent::default(),
             bytes: 0.0,
             rtt: None,
             latest: None,
@@ -127,6 +131,19 @@ impl OrmccSender {
         if let Some(rate) = &self.rate {
             self.pace.set(now, 8.0 * rate.bytes_per_s());
         }
+    }
+
+    fn note_rate(&mut self, now: Time) {
+        let span = Duration::from_secs_f64(self.round_trip_s());
+        self.recent.note(now, self.rate.as_ref().map_or(0.0, Rate::bytes_per_s), span);
+    }
+
+    /// The output rate that a report tells. No more comes out than went in: a queue may hand on a few
+    /// packets faster than they were sent, but who says so all the time would never be cut for.
+    fn output_told(&mut self, now: Time, report: &OrmccReport) -> Option<f64> {
+        self.note_rate(now);
+        let told = f64::from(report.rate?);
+        Some(if self.config.output_bound { told.min(self.recent.largest()) } else { told })
     }
 
     /// Something is to be sent now. What the source did not use since it could have sent last is a
@@ -179,6 +196,7 @@ impl OrmccSender {
             }
             self.follow(now);
         }
+        self.note_rate(now);
         // At the floor of a silent session any packet costs as much as a full one.
         let cost = if self.silent.is_some() { self.bytes as u32 } else { len };
         if begins || fresh {
@@ -429,6 +447,7 @@ impl SenderControl for OrmccSender {
         let Some(sample) = self.measure(cx.now, report) else {
             return cx.emit(Event::BadInput { reason: BadInput::Absurd });
         };
+        let output = self.output_told(cx.now, report);
         self.unheard.clear();
         let silent = self.silent.take();
         if self.config.guard && self.representative.is_none() {
@@ -440,7 +459,7 @@ impl SenderControl for OrmccSender {
         let is_own = self.representative == Some(from);
         if is_own {
             self.unheard_own.clear();
-            self.output = report.rate.map(f64::from).or(self.output);
+            self.output = output.or(self.output);
             self.latest = self.config.guard.then_some(sample);
         }
         let counts = match self.config.rtt_samples {
@@ -455,8 +474,8 @@ impl SenderControl for OrmccSender {
             self.sample(cx, from, sample);
         }
         if report.congestion {
-            match report.rate {
-                Some(output) => self.on_indication(cx, from, f64::from(output), sample),
+            match output {
+                Some(output) => self.on_indication(cx, from, output, sample),
                 // Fewer than n packets have come: nothing to compare or to cut to.
                 None if is_own => {
                     let most = self.rate.as_ref().map_or(0.0, Rate::bytes_per_s);
@@ -468,7 +487,7 @@ impl SenderControl for OrmccSender {
                 None => {}
             }
         } else if is_own {
-            self.watch_doubling(cx, sample, report.rate.map(f64::from));
+            self.watch_doubling(cx, sample, output);
         }
     }
 

@@ -195,12 +195,18 @@ fn with_the_guard_it_grows_once_somebody_is_heard() {
 fn doubling_keeps_to_twice_what_came_out() {
     let mut bench = Bench::new(improved());
     bench.send();
-    bench.alive(1, Some(50_000.0));
+    bench.alive(1, None);
+    bench.run(ms(100));
+    bench.alive(1, Some(40_000.0));
     bench.run(ms(1000));
-    assert!((99_000.0..=100_000.0).contains(&bench.rate()), "{}", bench.rate());
-    bench.alive(1, Some(90_000.0));
+    assert!((79_000.0..=80_000.0).contains(&bench.rate()), "{}", bench.rate());
+    bench.alive(1, Some(70_000.0));
     bench.run(ms(400));
-    assert!((170_000.0..=180_000.0).contains(&bench.rate()), "{}", bench.rate());
+    assert!((135_000.0..=140_000.0).contains(&bench.rate()), "{}", bench.rate());
+    // No more than was sent comes out, whatever is told.
+    bench.alive(1, Some(1e9));
+    bench.run(ms(1000));
+    assert!((270_000.0..=280_000.0).contains(&bench.rate()), "{}", bench.rate());
 }
 
 #[test]
@@ -342,6 +348,38 @@ fn a_rate_that_is_not_used_does_not_grow() {
         bench.send();
     }
     assert!(bench.rate() <= rate, "{} after {rate}", bench.rate());
+}
+
+#[test]
+fn who_claims_a_high_rate_is_taken_for_as_fast_as_the_sender_was() {
+    // The representative by a low claim claims the rate, or anything above, from then on, while two others
+    // tell that little comes out.
+    let after = |config: OrmccConfig, claim: Option<f64>| {
+        let mut bench = Bench::new(OrmccConfig { q: 0.0, ..config });
+        bench.send();
+        let mut most = 0.0f64;
+        for k in 0..400 {
+            bench.run(ms(50));
+            let told = claim.unwrap_or(bench.rate());
+            bench.indicate(1, if k < 3 { 100.0 } else { told });
+            if k >= 3 {
+                bench.indicate(2, 10_000.0);
+                bench.indicate(3, 10_000.0);
+            }
+            most = most.max(bench.rate());
+        }
+        (bench.cuts(CutReason::Report), most)
+    };
+    let bounded = OrmccConfig { output_bound: true, ..paper() };
+    for config in [improved(), bounded] {
+        for claim in [Some(1e5), Some(1e9), Some(1e13), None] {
+            let (cuts, most) = after(config, claim);
+            // A packet of growth in each 100 ms, and a cut once in two or three: some twelve packets.
+            assert!(cuts >= 25 && most < 150_000.0, "{claim:?}: {cuts} cuts, {most} B/s");
+        }
+    }
+    let (cuts, most) = after(paper(), Some(1e9));
+    assert!(cuts <= 3 && most > 1e6, "the paper takes their word: {cuts} cuts, {most} B/s");
 }
 
 #[test]
