@@ -31,7 +31,7 @@ impl Rate {
     /// The initial rate for packets of `bytes`.
     pub(super) fn new(config: &OrmccConfig, bytes: f64) -> Self {
         let now = config.initial_packets * bytes / config.rtt0.as_secs_f64();
-        let least = bytes / config.floor_interval.as_secs_f64();
+        let least = least(config, bytes);
         Self {
             now: now.max(least),
             after_cut: now,
@@ -41,6 +41,19 @@ impl Rate {
             doubling: config.initial_doubling.then_some(RATE_MAX),
             least,
         }
+    }
+
+    /// Packets are of `bytes` from here on.
+    pub(super) fn resize(&mut self, config: &OrmccConfig, bytes: f64) {
+        self.least = least(config, bytes);
+        self.now = self.now.max(self.least);
+    }
+
+    /// So many packets as before in a time, where each is larger by `factor`: nothing is known of the
+    /// network yet.
+    pub(super) fn scale(&mut self, factor: f64) {
+        self.now = (self.now * factor).min(RATE_MAX);
+        self.after_cut *= factor;
     }
 
     /// Bytes per second.
@@ -148,4 +161,9 @@ impl Rate {
     pub(super) fn is_least(&self) -> bool {
         self.now <= self.least
     }
+}
+
+/// The floor for packets of `bytes`.
+fn least(config: &OrmccConfig, bytes: f64) -> f64 {
+    bytes / config.floor_interval.as_secs_f64()
 }

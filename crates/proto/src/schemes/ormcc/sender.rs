@@ -67,6 +67,8 @@ pub struct OrmccSender {
     delayed: u32,
     /// The output rate that the representative told last.
     output: Option<f64>,
+    /// Whether anybody has told one.
+    told: bool,
     /// Packets sent, and how many when the representative last told of congestion.
     sent: u64,
     sent_at_congestion: u64,
@@ -97,6 +99,7 @@ impl OrmccSender {
             least: None,
             delayed: 0,
             output: None,
+            told: false,
             sent: 0,
             sent_at_congestion: 0,
             last_sent: None,
@@ -114,16 +117,27 @@ impl OrmccSender {
         self.rtt.unwrap_or(self.config.rtt0.as_secs_f64())
     }
 
-    /// The rate, which begins with the first packet's size.
-    fn rate(&mut self, len: u32) -> &mut Rate {
+    /// A packet of `len` is to leave. Rates are in packets of the largest size so far: what comes first
+    /// may be a few words about what follows.
+    fn meet(&mut self, now: Time, len: u32) {
         let bytes = f64::from(len.max(1));
-        self.bytes = self.bytes.max(bytes);
-        let (config, pace) = (&self.config, &mut self.pace);
-        self.rate.get_or_insert_with(|| {
-            let rate = Rate::new(config, bytes);
-            *pace = Pace::new(8.0 * rate.bytes_per_s(), BURST);
-            rate
-        })
+        let before = self.bytes;
+        self.bytes = before.max(bytes);
+        match &mut self.rate {
+            None => {
+                let rate = Rate::new(&self.config, bytes);
+                self.pace = Pace::new(8.0 * rate.bytes_per_s(), BURST);
+                self.rate = Some(rate);
+            }
+            Some(rate) if bytes > before => {
+                rate.resize(&self.config, bytes);
+                if !self.told {
+                    rate.scale(bytes / before);
+                }
+                self.follow(now);
+            }
+            Some(_) => {}
+        }
     }
 
     /// Keeps the pace at the rate.
@@ -143,6 +157,7 @@ impl OrmccSender {
     fn output_told(&mut self, now: Time, report: &OrmccReport) -> Option<f64> {
         self.note_rate(now);
         let told = f64::from(report.rate?);
+        self.told = true;
         Some(if self.config.output_bound { told.min(self.recent.largest()) } else { told })
     }
 
@@ -175,7 +190,7 @@ impl OrmccSender {
 
     /// A packet leaves.
     fn on_leaving(&mut self, now: Time, len: u32) {
-        self.rate(len);
+        self.meet(now, len);
         self.note_pause(now);
         let gap = self.pace.cost(len);
         let late = now.since(self.pace.ready_at().min(now));
@@ -423,7 +438,7 @@ impl SenderControl for OrmccSender {
     type Report = OrmccReport;
 
     fn permit(&mut self, cx: &mut Cx<'_>, len: u32, _repair: bool) -> Permit {
-        self.rate(len);
+        self.meet(cx.now, len);
         self.note_pause(cx.now);
         self.watch(cx);
         let at = self.pace.ready_at();

@@ -42,6 +42,8 @@ pub(super) struct Bench {
     pub(super) log: Log,
     pub(super) sender: OrmccSender,
     pub(super) next: Seq,
+    /// Bytes of the packets to come.
+    pub(super) len: u32,
     pub(super) last: Option<OrmccAnnounce>,
 }
 
@@ -54,6 +56,7 @@ impl Bench {
             log: Log::default(),
             sender: OrmccSender::new(config),
             next: Seq::new(0),
+            len: LEN,
             last: None,
         }
     }
@@ -64,13 +67,15 @@ impl Bench {
     }
 
     pub(super) fn permit(&mut self) -> Permit {
-        self.with(|sender, cx| sender.permit(cx, LEN, false))
+        let len = self.len;
+        self.with(|sender, cx| sender.permit(cx, len, false))
     }
 
     pub(super) fn send(&mut self) -> OrmccAnnounce {
         let seq = self.next;
         self.next = seq.next();
-        let announce = self.with(|sender, cx| sender.on_sent(cx, seq, LEN));
+        let len = self.len;
+        let announce = self.with(|sender, cx| sender.on_sent(cx, seq, len));
         self.last = Some(announce);
         announce
     }

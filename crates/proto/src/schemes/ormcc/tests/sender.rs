@@ -338,6 +338,40 @@ fn a_dead_representative_is_given_up_also_by_a_source_that_sends_a_packet_now_an
 }
 
 #[test]
+fn a_small_first_packet_sets_neither_the_first_rate_nor_the_floor() {
+    for (config, per_second) in [(improved(), 20_000.0), (paper(), 5000.0)] {
+        let mut bench = Bench::new(config);
+        bench.len = 100;
+        bench.send();
+        assert!((bench.rate() / per_second - 0.1).abs() < 1e-9, "{}", bench.rate());
+        bench.len = LEN;
+        bench.permit();
+        assert!((bench.rate() / per_second - 1.0).abs() < 1e-9, "{}", bench.rate());
+    }
+    // It is answered before the second packet, which waits no longer for that.
+    let mut bench = Bench::new(improved());
+    bench.len = 100;
+    bench.send();
+    bench.alive(1, None);
+    bench.len = LEN;
+    bench.now += ms(2000);
+    bench.permit();
+    assert_eq!(bench.rate(), 40_000.0, "four packets in 100 ms");
+    bench.run(ms(30_000));
+    assert_eq!(bench.rate(), 500.0, "one packet in 2 s");
+    // Once it is known what comes out, larger packets are fewer.
+    let mut bench = Bench::new(improved());
+    bench.len = 500;
+    bench.send();
+    bench.run(ms(200));
+    bench.alive(1, Some(10_000.0));
+    let before = bench.rate();
+    bench.len = LEN;
+    bench.permit();
+    assert_eq!(bench.rate(), before);
+}
+
+#[test]
 fn a_rate_that_is_not_used_does_not_grow() {
     let mut bench = guarded();
     let rate = bench.rate();
