@@ -18,8 +18,9 @@ use crate::schemes::common::stamp::{RTT_MAX, echoed_us, microseconds};
 /// a timestamp.
 const CLOCK_TOLERANCE_US: i32 = 1000;
 
-/// The least round trip that is reckoned with, in seconds.
-const RTT_LEAST: f64 = 1e-6;
+/// The least round trip that is reckoned with, in seconds: clocks tell no shorter ones apart from their
+/// own errors.
+const RTT_LEAST: f64 = 1e-4;
 
 /// How far behind an even pace is caught up with: timers of real systems wake some milliseconds
 /// late.
@@ -296,9 +297,10 @@ impl OrmccSender {
         }
     }
 
-    /// Checks a report's echo: the round trip in seconds.
-    fn measure(&self, now: Time, report: &OrmccReport) -> Option<f64> {
-        Some(self.round_trip(now, report)?.as_secs_f64().max(RTT_LEAST))
+    /// The time since a report's echo; `None` where it is absurd. No time at all is no round trip:
+    /// where a timestamp was held for seconds, that is what clocks disagree by.
+    fn echoed(now: Time, report: &OrmccReport) -> Option<Duration> {
+        echoed_us(now, report.echo_us, CLOCK_TOLERANCE_US, RTT_MAX)
     }
 
     fn sample(&mut self, cx: &mut Cx<'_>, from: NodeId, sample: f64) {
@@ -369,9 +371,19 @@ impl OrmccSender {
         cx.emit(Event::Representative { node: None, reason });
     }
 
-    fn appoint(&mut self, cx: &mut Cx<'_>, node: NodeId, reason: SwitchReason, sample: f64) {
+    fn appoint(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: NodeId,
+        reason: SwitchReason,
+        sample: Option<f64>,
+    ) {
         if self.config.rtt_samples == RttSamples::Representative {
-            self.begin_path(cx.now, sample);
+            match sample {
+                Some(sample) => self.begin_path(cx.now, sample),
+                // Nothing is known of the new path.
+                None => self.rtt = None,
+            }
         }
         self.representative = Some(node);
         self.sent_at_congestion = self.sent;
@@ -381,7 +393,7 @@ impl OrmccSender {
     }
 
     /// A congestion indication with the output rate `output`.
-    fn on_indication(&mut self, cx: &mut Cx<'_>, from: NodeId, output: f64, sample: f64) {
+    fn on_indication(&mut self, cx: &mut Cx<'_>, from: NodeId, output: f64, sample: Option<f64>) {
         let is_own = self.representative == Some(from);
         let chosen = self.representative.is_some();
         let overdue = self.is_overdue();
@@ -459,9 +471,10 @@ impl SenderControl for OrmccSender {
     fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, _: Carrier, report: &OrmccReport) {
         // Routers forward NAKs in their own name, so the report's word counts.
         let from = report.receiver.unwrap_or(from);
-        let Some(sample) = self.measure(cx.now, report) else {
+        let Some(echoed) = Self::echoed(cx.now, report) else {
             return cx.emit(Event::BadInput { reason: BadInput::Absurd });
         };
+        let sample = (echoed > Duration::ZERO).then(|| echoed.as_secs_f64().max(RTT_LEAST));
         let output = self.output_told(cx.now, report);
         self.unheard.clear();
         let silent = self.silent.take();
@@ -475,7 +488,7 @@ impl SenderControl for OrmccSender {
         if is_own {
             self.unheard_own.clear();
             self.output = output.or(self.output);
-            self.latest = self.config.guard.then_some(sample);
+            self.latest = sample.filter(|_| self.config.guard).or(self.latest);
         }
         let counts = match self.config.rtt_samples {
             RttSamples::All => report.congestion,
@@ -485,7 +498,7 @@ impl SenderControl for OrmccSender {
                 is_own && (report.congestion || self.averages.own().is_none())
             }
         };
-        if counts {
+        if let Some(sample) = sample.filter(|_| counts) {
             self.sample(cx, from, sample);
         }
         if report.congestion {
@@ -501,7 +514,7 @@ impl SenderControl for OrmccSender {
                 }
                 None => {}
             }
-        } else if is_own {
+        } else if let Some(sample) = sample.filter(|_| is_own) {
             self.watch_doubling(cx, sample, output);
         }
     }
@@ -520,7 +533,7 @@ impl SenderControl for OrmccSender {
     }
 
     fn round_trip(&self, now: Time, report: &OrmccReport) -> Option<Duration> {
-        echoed_us(now, report.echo_us, CLOCK_TOLERANCE_US, RTT_MAX)
+        Self::echoed(now, report).filter(|time| *time > Duration::ZERO)
     }
 
     fn reporter(report: &OrmccReport) -> Option<NodeId> {

@@ -122,9 +122,31 @@ fn an_absurd_report_is_counted_and_changes_nothing() {
     assert_eq!((bench.rate(), bench.switches().len()), (rate, switches));
     assert_eq!(bench.sender.round_trip(bench.now, &future), None);
     assert_eq!(bench.sender.round_trip(bench.now, &echo), Some(ms(100)));
-    // What clocks may disagree by is no future.
-    let near = OrmccReport { echo_us: echo.echo_us.wrapping_add(100_500), ..echo };
-    assert_eq!(bench.sender.round_trip(bench.now, &near), Some(Duration::ZERO));
+}
+
+#[test]
+fn an_echo_that_clocks_have_brought_ahead_is_a_sign_of_life_and_no_round_trip() {
+    // Held for 10 s by a clock that runs faster by 30 millionths.
+    for ahead_us in [0, 200, 1000] {
+        let mut bench = Bench::new(improved());
+        bench.send();
+        let alive = OrmccReport { congestion: false, ..bench.report(1, None, ms(0)) };
+        let near = OrmccReport { echo_us: alive.echo_us.wrapping_add(ahead_us), ..alive };
+        assert_eq!(bench.sender.round_trip(bench.now, &near), None);
+        bench.take(&near);
+        assert_eq!((bench.representative(), bench.absurd()), (Some(1), 0));
+        assert_eq!((bench.rate(), bench.send().rtt_us), (20_000.0, 0), "nothing is known of it");
+        bench.alive(1, None);
+        assert_eq!((bench.rate(), bench.send().rtt_us), (40_000.0, 100_000));
+        bench.take(&near);
+        assert_eq!(bench.send().rtt_us, 100_000);
+    }
+    // What is shorter than clocks can tell counts as that.
+    let mut bench = Bench::new(improved());
+    bench.send();
+    let alive = bench.report(1, None, Duration::from_micros(1));
+    bench.take(&OrmccReport { congestion: false, ..alive });
+    assert_eq!(bench.send().rtt_us, 100);
 }
 
 #[test]
