@@ -29,8 +29,8 @@ pub struct OrmccReceiver {
     node: NodeId,
     meter: OutputMeter,
     gaps: Gaps,
-    /// When the first gap counts as a loss though too few packets have shown it.
-    gap_until: Option<Time>,
+    /// Where the first gap begins, and when it counts as a loss though too few packets have shown it.
+    gap: Option<(Seq, Time)>,
     /// The latest announcement with its packet's number and when it came.
     latest: Option<(Seq, Time, OrmccAnnounce)>,
     /// The average of the rates at which it was congested.
@@ -52,7 +52,7 @@ impl OrmccReceiver {
             gaps: Gaps::new(config.ci_reorder),
             config,
             node,
-            gap_until: None,
+            gap: None,
             latest: None,
             trac: None,
             congestion_due: false,
@@ -142,6 +142,16 @@ impl OrmccReceiver {
         now.since(last) > long
     }
 
+    /// The first gap has its time from when it became the first: what was late for an earlier one has
+    /// come.
+    fn watch_gap(&mut self, now: Time) {
+        let until = now + self.config.ci_reorder_delay.max(TICK);
+        self.gap = self.gaps.first().map(|first| match self.gap {
+            Some(same) if same.0 == first => same,
+            _ => (first, until),
+        });
+    }
+
     fn on_announce(&mut self, cx: &mut Cx<'_>, seq: Seq, announce: &OrmccAnnounce) {
         if self.latest.as_ref().is_some_and(|(latest, ..)| !seq.after(*latest)) {
             return;
@@ -191,10 +201,7 @@ impl ReceiverFeedback for OrmccReceiver {
             self.on_announce(cx, arrival.seq, announce);
         }
         let revealed = self.gaps.received(arrival.seq);
-        self.gap_until = match (self.gaps.is_open(), self.gap_until) {
-            (false, _) => None,
-            (true, until) => until.or(Some(cx.now + self.config.ci_reorder_delay)),
-        };
+        self.watch_gap(cx.now);
         if revealed || arrival.congestion_experienced {
             self.congested(cx.now);
         }
@@ -222,10 +229,9 @@ impl ReceiverFeedback for OrmccReceiver {
     }
 
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {
-        if self.gap_until.is_some_and(|at| at <= cx.now) {
+        if self.gap.is_some_and(|(_, at)| at <= cx.now) {
             self.gaps.give_up();
-            self.gap_until =
-                self.gaps.is_open().then(|| cx.now + self.config.ci_reorder_delay.max(TICK));
+            self.watch_gap(cx.now);
             self.congested(cx.now);
         }
         if self.answer.is_some_and(|at| at <= cx.now) {
@@ -235,7 +241,7 @@ impl ReceiverFeedback for OrmccReceiver {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        match (self.gap_until, self.answer) {
+        match (self.gap.map(|(_, at)| at), self.answer) {
             (Some(gap), Some(answer)) => Some(gap.min(answer)),
             (gap, answer) => gap.or(answer),
         }

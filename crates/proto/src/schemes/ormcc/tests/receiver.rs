@@ -112,6 +112,25 @@ fn reordering_within_the_tolerance_is_no_congestion() {
 }
 
 #[test]
+fn packets_that_only_overtake_each_other_are_no_congestion_though_a_gap_is_always_open() {
+    let mut listener = Listener::new(OrmccConfig { ci_reorder: 3, ..paper() });
+    // 0, 2, 4, 1, 6, 3, 8, 5, ...: before a gap closes the next is open. A packet each 2 ms is late by
+    // 6 ms.
+    let late = (1..2000u32).step_by(2).flat_map(|n| [n + 3, n]);
+    for seq in [0, 2].into_iter().chain(late) {
+        listener.pass(ms(2));
+        listener.arrive(seq);
+        assert!(listener.reports().is_empty(), "{seq}");
+    }
+    // A gap that stays is told 10 ms after it has become the first.
+    listener.arrive(2004);
+    listener.pass(ms(9));
+    assert!(listener.reports().is_empty());
+    listener.pass(ms(2));
+    assert_eq!(listener.reports().len(), 1);
+}
+
+#[test]
 fn a_mark_of_the_network_is_as_good_as_a_loss() {
     let mut listener = Listener::new(paper());
     listener.stream(0..10);
