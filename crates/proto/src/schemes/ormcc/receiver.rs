@@ -5,7 +5,7 @@ use faircast_base::{Cx, Duration, NodeId, Seq, Time};
 use super::config::{Feedback, OrmccConfig};
 use super::gaps::Gaps;
 use super::output::OutputMeter;
-use super::{OrmccAnnounce, OrmccReport};
+use super::{OrmccAnnounce, OrmccReport, cost};
 use crate::control::{Arrival, Audience, ReceiverFeedback};
 
 /// The longest wait before a call for a representative is answered, so that not all speak at once.
@@ -135,9 +135,9 @@ impl OrmccReceiver {
 
     /// Whether nothing came for so long before a repair that the source may have paused: repairs do
     /// not say. That long is what the source itself calls a pause.
-    fn is_late(&self, now: Time, len: u32) -> bool {
+    fn is_late(&self, now: Time, bytes: u32) -> bool {
         let Some(last) = self.meter.last() else { return false };
-        let gap = self.output_rate().map_or(0.0, |rate| f64::from(len) / rate);
+        let gap = self.output_rate().map_or(0.0, |rate| f64::from(bytes) / rate);
         let long = (self.round_trip() * 2).max(Duration::from_secs_f64(4.0 * gap));
         now.since(last) > long
     }
@@ -186,14 +186,15 @@ impl ReceiverFeedback for OrmccReceiver {
         if arrival.duplicate && !arrival.repair {
             return;
         }
+        let bytes = cost(arrival.len);
         let after_pause = match announce.filter(|_| !arrival.repair) {
             Some(announce) => self.is_other_pause(arrival.seq, announce),
-            None => arrival.repair && self.is_late(cx.now, arrival.len),
+            None => arrival.repair && self.is_late(cx.now, bytes),
         };
         if after_pause {
             self.meter.restart();
         }
-        self.meter.arrived(cx.now, arrival.len, self.span());
+        self.meter.arrived(cx.now, bytes, self.span());
         if arrival.repair {
             return;
         }

@@ -9,7 +9,7 @@ use super::config::{OrmccConfig, RttSamples};
 use super::rate::Rate;
 use super::recent::Recent;
 use super::silence::Unanswered;
-use super::{OrmccAnnounce, OrmccReport};
+use super::{OrmccAnnounce, OrmccReport, cost};
 use crate::Pace;
 use crate::control::{Carrier, Gauges, Permit, SenderControl};
 use crate::schemes::common::stamp::{RTT_MAX, echoed_us, microseconds};
@@ -121,7 +121,7 @@ impl OrmccSender {
     /// A packet of `len` is to leave. Rates are in packets of the largest size so far: what comes first
     /// may be a few words about what follows.
     fn meet(&mut self, now: Time, len: u32) {
-        let bytes = f64::from(len.max(1));
+        let bytes = f64::from(cost(len));
         let before = self.bytes;
         self.bytes = before.max(bytes);
         match &mut self.rate {
@@ -193,7 +193,8 @@ impl OrmccSender {
     fn on_leaving(&mut self, now: Time, len: u32) {
         self.meet(now, len);
         self.note_pause(now);
-        let gap = self.pace.cost(len);
+        let bytes = cost(len);
+        let gap = self.pace.cost(bytes);
         let late = now.since(self.pace.ready_at().min(now));
         let rtt = self.round_trip_s();
         // A small packet may have waited for the turn of a large one.
@@ -208,17 +209,17 @@ impl OrmccSender {
             let rtt = self.latest.map_or(rtt, |latest| latest.max(rtt));
             let lead = self.lead(rtt);
             if let Some(rate) = &mut self.rate {
-                rate.grow(f64::from(len), rtt, lead);
+                rate.grow(f64::from(bytes), rtt, lead);
             }
             self.follow(now);
         }
         self.note_rate(now);
         // At the floor of a silent session any packet costs as much as a full one.
-        let cost = if self.silent.is_some() { self.bytes as u32 } else { len };
+        let bytes = if self.silent.is_some() { self.bytes as u32 } else { bytes };
         if begins || fresh {
-            self.pace.restart(now, cost)
+            self.pace.restart(now, bytes)
         } else {
-            self.pace.spend(now, cost)
+            self.pace.spend(now, bytes)
         }
         if fresh {
             self.pauses = self.pauses.wrapping_add(1);

@@ -1,6 +1,6 @@
 //! What a receiver measures and when it speaks.
 
-use faircast_base::{NodeId, Seq};
+use faircast_base::{NodeId, Seq, Time};
 
 use super::harness::{LEN, Listener, improved, ms, paper};
 use crate::control::{Arrival, Audience, ReceiverFeedback};
@@ -165,6 +165,25 @@ fn repairs_count_for_the_output_rate_and_reveal_nothing() {
     // 0 at 10 ms, 1, 2 and 5 each 10 ms later, two repairs each 5 ms later.
     let rate = listener.receiver.output_rate().expect("six packets came");
     assert!((rate - 4000.0 / 0.030).abs() < 1.0, "{rate}");
+}
+
+#[test]
+fn small_packets_are_measured_as_the_sender_counts_them() {
+    let mut listener = Listener::new(paper());
+    for (len, want) in [(0, 25_600.0), (255, 25_600.0), (300, 30_000.0)] {
+        for _ in 0..5 {
+            listener.pass(ms(10));
+            let seq = Seq::new(listener.now.since(Time::ZERO).as_millis() as u32 / 10);
+            listener.arrive_as(Arrival {
+                seq,
+                len,
+                repair: false,
+                duplicate: false,
+                congestion_experienced: false,
+            });
+        }
+        assert_eq!(listener.receiver.output_rate(), Some(want), "{len} bytes");
+    }
 }
 
 #[test]

@@ -363,9 +363,9 @@ fn a_dead_representative_is_given_up_also_by_a_source_that_sends_a_packet_now_an
 fn a_small_first_packet_sets_neither_the_first_rate_nor_the_floor() {
     for (config, per_second) in [(improved(), 20_000.0), (paper(), 5000.0)] {
         let mut bench = Bench::new(config);
-        bench.len = 100;
+        bench.len = 300;
         bench.send();
-        assert!((bench.rate() / per_second - 0.1).abs() < 1e-9, "{}", bench.rate());
+        assert!((bench.rate() / per_second - 0.3).abs() < 1e-9, "{}", bench.rate());
         bench.len = LEN;
         bench.permit();
         assert!((bench.rate() / per_second - 1.0).abs() < 1e-9, "{}", bench.rate());
@@ -391,6 +391,28 @@ fn a_small_first_packet_sets_neither_the_first_rate_nor_the_floor() {
     bench.len = LEN;
     bench.permit();
     assert_eq!(bench.rate(), before);
+}
+
+#[test]
+fn small_packets_leave_at_a_rate_too() {
+    // A full queue of them: at the rate of full ones, and each counted as 256 bytes at least.
+    for (len, most) in [(0, 0.256), (1, 0.256), (256, 0.256), (500, 0.5), (1000, 1.0)] {
+        let mut bench = guarded();
+        bench.with(|sender, cx| sender.on_leave(cx, NodeId(1)));
+        bench.len = len;
+        let rate = bench.rate() / 1000.0;
+        let count = f64::from(bench.run(ms(1000)));
+        assert!((count * most / rate - 1.0).abs() < 0.03, "{len} bytes: {count} at {rate}");
+    }
+    // Grown by them alone, the rate is no more than what they carry.
+    let mut bench = Bench::new(improved());
+    bench.len = 0;
+    bench.send();
+    for _ in 0..20 {
+        bench.alive(1, None);
+        let count = bench.run(ms(100));
+        assert!(count <= 5, "four packets in 100 ms: {count}");
+    }
 }
 
 #[test]
