@@ -18,6 +18,7 @@ mod promises;
 mod rate;
 mod receiver;
 mod recent;
+mod repairs;
 mod sender;
 mod silence;
 mod values;

@@ -132,6 +132,15 @@ impl Rate {
         true
     }
 
+    /// No more than `most`, from which it does not double. Returns whether it was more.
+    pub(super) fn lower(&mut self, most: f64) -> bool {
+        let most = most.max(self.least);
+        self.doubling = None;
+        let lower = self.now > most;
+        self.now = self.now.min(most);
+        lower
+    }
+
     /// Nobody is heard.
     pub(super) fn halve(&mut self) {
         self.now = (self.now / 2.0).max(self.least);

@@ -8,6 +8,7 @@ use super::choice::{Averages, Standing, Verdict};
 use super::config::{OrmccConfig, RttSamples};
 use super::rate::Rate;
 use super::recent::Recent;
+use super::repairs::Repairs;
 use super::silence::Unanswered;
 use super::{OrmccAnnounce, OrmccReport, cost};
 use crate::Pace;
@@ -74,6 +75,11 @@ pub struct OrmccSender {
     sent: u64,
     sent_at_congestion: u64,
     last_sent: Option<Time>,
+    repairs: Repairs,
+    /// Since when repairs alone have left at the rate; `None` while originals do.
+    alone: Option<Time>,
+    /// Whether that has lasted for a round trip, for which the rate was lowered.
+    lowered: bool,
     /// Pauses so far, modulo 2^8.
     pauses: u8,
     /// When the source last had something to send.
@@ -104,6 +110,9 @@ impl OrmccSender {
             sent: 0,
             sent_at_congestion: 0,
             last_sent: None,
+            repairs: Repairs::default(),
+            alone: None,
+            lowered: false,
             pauses: 0,
             busy: None,
             unheard: Unanswered::default(),
@@ -148,6 +157,14 @@ impl OrmccSender {
         }
     }
 
+    /// Whether a report with the round trip `rtt` came with a request for a packet whose repair was
+    /// lost.
+    fn is_repair_lost(&self, now: Time, carrier: Carrier, rtt: Duration) -> bool {
+        let Carrier::Nak { first } = carrier else { return false };
+        let rtt = rtt.max(Duration::from_secs_f64(self.round_trip_s()));
+        self.repairs.was_lost(first, now, rtt)
+    }
+
     fn note_rate(&mut self, now: Time) {
         let span = Duration::from_secs_f64(self.round_trip_s());
         self.recent.note(now, self.rate.as_ref().map_or(0.0, Rate::bytes_per_s), span);
@@ -189,8 +206,31 @@ impl OrmccSender {
         self.follow(now);
     }
 
+    /// An original leaves, or a repair that the rate held back. Of lost repairs little is heard and
+    /// late, so while they alone leave nothing shows that the network bears more, or still as much:
+    /// after a round trip of them the rate goes where a loss would have brought it, and stays.
+    fn note_kind(&mut self, cx: &mut Cx<'_>, repair: bool) {
+        if !repair {
+            (self.alone, self.lowered) = (None, false);
+            return;
+        }
+        let since = *self.alone.get_or_insert(cx.now);
+        let rtt = Duration::from_secs_f64(self.round_trip_s());
+        if self.lowered || cx.now.since(since) < rtt {
+            return;
+        }
+        self.lowered = true;
+        if let (Some(rate), Some(output)) = (&mut self.rate, self.output)
+            && rate.lower(self.config.beta * output)
+        {
+            cx.emit(Event::Cut { reason: CutReason::NoFeedback, window_milli: 0 });
+            self.follow(cx.now);
+        }
+    }
+
     /// A packet leaves.
-    fn on_leaving(&mut self, now: Time, len: u32) {
+    fn on_leaving(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) {
+        let now = cx.now;
         self.meet(now, len);
         self.note_pause(now);
         let bytes = cost(len);
@@ -203,7 +243,11 @@ impl OrmccSender {
         let begins = self.last_sent.is_none();
         // A rate that something else holds the source below is not tried, so it does not grow; and
         // without a sign that somebody is there it does not either.
-        let grows = late <= BURST.max(gap) && !begins && self.is_trusted(now);
+        let limited = late <= BURST.max(gap) && !begins;
+        if !repair || limited {
+            self.note_kind(cx, repair);
+        }
+        let grows = limited && !self.lowered && self.is_trusted(now);
         if grows {
             // The queue may have grown since a loss told of it, and by random losses it never does.
             let rtt = self.latest.map_or(rtt, |latest| latest.max(rtt));
@@ -459,17 +503,18 @@ impl SenderControl for OrmccSender {
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, _seq: Seq, len: u32) -> OrmccAnnounce {
-        self.on_leaving(cx.now, len);
+        self.on_leaving(cx, len, false);
         self.announce(cx.now)
     }
 
-    fn on_repair_sent(&mut self, cx: &mut Cx<'_>, _: Seq, len: u32) -> Option<OrmccAnnounce> {
+    fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32) -> Option<OrmccAnnounce> {
         // Repairs are paid for but tell nothing: nodes in the network may repeat them much later.
-        self.on_leaving(cx.now, len);
+        self.on_leaving(cx, len, true);
+        self.repairs.sent(seq, cx.now);
         None
     }
 
-    fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, _: Carrier, report: &OrmccReport) {
+    fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier, report: &OrmccReport) {
         // Routers forward NAKs in their own name, so the report's word counts.
         let from = report.receiver.unwrap_or(from);
         let Some(echoed) = Self::echoed(cx.now, report) else {
@@ -502,7 +547,8 @@ impl SenderControl for OrmccSender {
         if let Some(sample) = sample.filter(|_| counts) {
             self.sample(cx, from, sample);
         }
-        if report.congestion {
+        // Indications tell of lost originals. The rest of a session may be repairs alone.
+        if report.congestion || self.is_repair_lost(cx.now, carrier, echoed) {
             match output {
                 Some(output) => self.on_indication(cx, from, output, sample),
                 // Fewer than n packets have come: nothing to compare or to cut to.

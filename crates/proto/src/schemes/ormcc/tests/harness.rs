@@ -99,6 +99,20 @@ impl Bench {
         count
     }
 
+    /// Sends repairs alone for `span`, as many as the rate lets leave.
+    pub(super) fn repair(&mut self, span: Duration) {
+        let (end, len) = (self.now + span, self.len);
+        while self.now < end {
+            match self.with(|sender, cx| sender.permit(cx, len, true)) {
+                Permit::Now => {
+                    self.with(|sender, cx| sender.on_repair_sent(cx, Seq::new(0), len));
+                }
+                Permit::At(at) => self.now = at.min(end),
+                Permit::Blocked => panic!("a rate never blocks"),
+            }
+        }
+    }
+
     pub(super) fn report(&self, from: u32, rate: Option<f64>, rtt: Duration) -> OrmccReport {
         let sent = self.now.since(Time::ZERO).saturating_sub(rtt);
         OrmccReport {

@@ -3,7 +3,7 @@
 use faircast_base::{CutReason, Duration, NodeId, Seq, SwitchReason};
 
 use super::harness::{Bench, LEN, improved, ms, paper};
-use crate::control::{Permit, SenderControl};
+use crate::control::{Carrier, Permit, SenderControl};
 use crate::schemes::ormcc::{Feedback, OrmccConfig, OrmccReport, RttSamples};
 
 /// A sender of the paper's at `packets` per 100 ms whose round trip is 100 ms, with receiver 1 as
@@ -458,6 +458,54 @@ fn who_claims_a_high_rate_is_taken_for_as_fast_as_the_sender_was() {
     }
     let (cuts, most) = after(paper(), Some(1e9));
     assert!(cuts <= 3 && most > 1e6, "the paper takes their word: {cuts} cuts, {most} B/s");
+}
+
+#[test]
+fn while_repairs_alone_leave_the_rate_goes_where_a_loss_would_bring_it_and_stays() {
+    for base in [improved(), paper()] {
+        let mut bench = Bench::new(OrmccConfig { rtt0: ms(100), q: 0.0, ..base });
+        bench.run(ms(1000));
+        bench.indicate(1, 60_000.0);
+        bench.run(ms(1000));
+        let told = bench.rate();
+        bench.alive(1, Some(told));
+        // Between originals they change nothing.
+        for _ in 0..20 {
+            bench.run(ms(20));
+            bench.repair(ms(20));
+        }
+        let before = bench.rate();
+        assert!(before >= told, "{before} after {told}");
+        bench.alive(1, Some(told));
+        bench.repair(ms(50));
+        assert!(bench.rate() >= before);
+        for _ in 0..20 {
+            bench.repair(ms(200));
+            bench.alive(1, Some(0.75 * told));
+            assert!((bench.rate() / told - 0.75).abs() < 0.01, "{} of {told}", bench.rate());
+        }
+        bench.run(ms(500));
+        assert!(bench.rate() > 0.76 * told, "it grows again: {}", bench.rate());
+    }
+}
+
+#[test]
+fn who_asks_again_for_a_packet_that_was_repaired_tells_of_congestion() {
+    let mut bench = settled(&[100_000.0; 60]);
+    bench.run(ms(300));
+    let seq = Seq::new(7);
+    bench.with(|sender, cx| sender.on_repair_sent(cx, seq, LEN));
+    for (wait, cuts) in [(80, 0), (60, 1)] {
+        let before = bench.cuts(CutReason::Report);
+        bench.run(ms(wait));
+        let asks = OrmccReport { congestion: false, ..bench.report(1, Some(50_000.0), ms(100)) };
+        for first in [seq, Seq::new(8)] {
+            let carrier = Carrier::Nak { first };
+            bench.with(|sender, cx| sender.on_report(cx, NodeId(1), carrier, &asks));
+        }
+        assert_eq!(bench.cuts(CutReason::Report) - before, cuts, "after {wait} ms more");
+    }
+    assert_eq!(bench.rate(), 37_500.0);
 }
 
 #[test]
