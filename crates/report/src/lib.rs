@@ -16,7 +16,7 @@ mod table;
 mod text;
 
 pub use judge::judge;
-pub use matrix::{Figure, Matrix, MatrixCase, MatrixCell, Spread};
+pub use matrix::{Figure, Matrix, MatrixCase, MatrixCell, RunPage, Spread};
 pub use metrics::Metrics;
 pub use page::{bench_page, matrix_page, run_page};
 pub use rates::Rates;

@@ -8,7 +8,7 @@ use crate::text::{Table, shorten, significant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
-    /// How evenly it shares with whom the case names: the least of min(f, 1/f).
+    /// How evenly it shares with whom the case names: their rate over its own.
     Fairness,
     /// What share of the bottlenecks' time is used.
     Utilisation,
@@ -66,9 +66,9 @@ impl Figure {
     pub fn about(self) -> &'static str {
         match self {
             Self::Fairness => {
-                "min(f, 1/f), where f is TCP's throughput over the session's, or another \
-                 session's where the case has no TCP; the least where it names several. 1 is fair, \
-                 0 starves somebody."
+                "What TCP sends over what the session sends, repairs counted on both sides; another \
+                 session where the case has no TCP; of several the one farthest from 1. 1 is fair, \
+                 below it the session takes more, above it the others do."
             }
             Self::Utilisation => {
                 "Share of the time in which the bottlenecks transmit, whoever's packets. 1 wastes \
@@ -97,14 +97,30 @@ impl Figure {
         }
     }
 
-    /// Whether a greater value is a better one.
-    pub fn more_is_better(self) -> bool {
-        matches!(self, Self::Fairness | Self::Utilisation | Self::SlowestShare)
+    /// What is good.
+    fn good(self) -> Good {
+        match self {
+            Self::Fairness | Self::SlowestShare => Good::One,
+            Self::Utilisation => Good::More,
+            Self::SettledS | Self::RateVariation | Self::FeedbackPerS | Self::Repairs => Good::Less,
+        }
     }
 
-    /// The worse of two values.
-    pub(crate) fn worse(self, a: f64, b: f64) -> f64 {
-        if self.more_is_better() { a.min(b) } else { a.max(b) }
+    /// How good a value is, to compare: more is better.
+    fn merit(self, value: f64) -> f64 {
+        match self.good() {
+            Good::More => value,
+            Good::Less => -value,
+            // Whoever has nothing while others have something is starved; a ratio of two that
+            // have nothing says nothing.
+            Good::One if value > 0.0 => value.min(1.0 / value),
+            Good::One => 0.0,
+        }
+    }
+
+    /// The worse of two values, the first where they are as good.
+    pub fn worse(self, a: f64, b: f64) -> f64 {
+        if self.merit(b) < self.merit(a) { b } else { a }
     }
 
     /// How good a value is, in five steps from 0 to 4, for colours.
@@ -120,10 +136,7 @@ impl Figure {
             Self::SlowestShare => [0.2, 0.4, 0.6, 0.8],
             Self::Repairs => [1.0, 0.5, 0.2, 0.05],
         };
-        let reached = |from: &&f64| match self.more_is_better() {
-            true => value >= **from,
-            false => value <= **from,
-        };
+        let reached = |from: &&f64| self.merit(value) >= self.merit(**from);
         from.iter().filter(reached).count()
     }
 
@@ -131,6 +144,8 @@ impl Figure {
     pub fn shown(self, value: f64) -> String {
         match self {
             Self::SettledS if value.is_infinite() => "never".into(),
+            // Of who has nothing.
+            _ if value.is_infinite() => "∞".into(),
             Self::SettledS => format!("{value:.0}"),
             Self::FeedbackPerS if value >= 10.0 => format!("{value:.0}"),
             Self::FeedbackPerS => format!("{value:.1}"),
@@ -138,6 +153,17 @@ impl Figure {
             _ => significant(value),
         }
     }
+}
+
+/// Which values of a figure are the good ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Good {
+    /// The greater.
+    More,
+    /// The lesser.
+    Less,
+    /// Those near 1: a half is as far from it as 2.
+    One,
 }
 
 /// All schemes in all cases. Serialises to the `--json` of `faircast bench matrix`.
@@ -186,6 +212,17 @@ pub struct MatrixCell {
     pub scheme: String,
     /// Its figures; those that the case cannot have are not there.
     pub figures: Vec<Spread>,
+    /// The page of each run, in the order of their seeds; none where none were written.
+    pub runs: Vec<RunPage>,
+}
+
+/// Where the page of a run is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RunPage {
+    /// Its seed.
+    pub seed: u64,
+    /// The file, relative to the matrix's own page.
+    pub page: String,
 }
 
 /// One figure over all seeds.
@@ -195,14 +232,12 @@ pub struct Spread {
     pub figure: Figure,
     /// The median; infinite, and null in JSON, for a time that never came.
     pub median: f64,
-    /// The worst of all seeds.
+    /// The worst of all seeds; null in JSON where it is infinite.
     pub worst: f64,
     /// The seed of the worst, the first of those that are equal.
     pub worst_seed: u64,
     /// Seed and value of every run.
     pub per_seed: Vec<(u64, f64)>,
-    /// The page of the worst run, relative to the matrix's own, where it was written.
-    pub report: Option<String>,
 }
 
 impl Spread {
@@ -215,7 +250,7 @@ impl Spread {
         let [_, median, _] = crate::text::spread(values.iter().copied())?;
         let worst = values.iter().copied().reduce(|a, b| figure.worse(a, b))?;
         let worst_seed = per_seed.iter().find(|(_, value)| *value == worst)?.0;
-        Some(Self { figure, median, worst, worst_seed, per_seed, report: None })
+        Some(Self { figure, median, worst, worst_seed, per_seed })
     }
 
     /// `0.74 (0.51)`: the median and the worst; the median alone of a single seed.
@@ -232,6 +267,11 @@ impl MatrixCell {
     /// One of its figures.
     pub fn figure(&self, figure: Figure) -> Option<&Spread> {
         self.figures.iter().find(|spread| spread.figure == figure)
+    }
+
+    /// The page of the run of a seed.
+    pub(crate) fn page(&self, seed: u64) -> Option<&str> {
+        self.runs.iter().find(|run| run.seed == seed).map(|run| &*run.page)
     }
 }
 
@@ -332,12 +372,13 @@ pub(crate) mod tests {
         let cell = |scheme: &str, fairness: &[f64], settled: f64| MatrixCell {
             scheme: scheme.into(),
             figures: vec![
-                Spread {
-                    report: Some(format!("runs/{name}-1.html")),
-                    ..spread(Figure::Fairness, fairness)
-                },
+                spread(Figure::Fairness, fairness),
                 spread(Figure::SettledS, &[12.0, settled]),
             ],
+            runs: (1..)
+                .zip(fairness)
+                .map(|(seed, _)| RunPage { seed, page: format!("runs/{name}-{seed}.html") })
+                .collect(),
         };
         let case = |id: &str, seeds, note: Option<&str>| MatrixCase {
             id: id.into(),
@@ -370,6 +411,10 @@ pub(crate) mod tests {
         };
         assert_eq!(of(Figure::Fairness, [0.9, 0.1, 0.8]), (0.8, 0.1, 2));
         assert_eq!(of(Figure::FeedbackPerS, [3.0, 9.0, 9.0]), (9.0, 9.0, 2));
+        // As far below 1 as above it.
+        assert_eq!(of(Figure::SlowestShare, [0.7, 1.5, 1.0]), (1.0, 1.5, 2));
+        assert_eq!(of(Figure::Fairness, [1.9, 0.5, 1.0]), (1.0, 0.5, 2));
+        assert_eq!(of(Figure::Fairness, [1.0, f64::INFINITY, 0.5]).1, f64::INFINITY);
         let never = of(Figure::SettledS, [3.0, f64::INFINITY, 5.0]);
         assert_eq!(never, (5.0, f64::INFINITY, 2));
         assert_eq!(Spread::of(Figure::Fairness, vec![(1, 0.5), (2, f64::NAN)]), None);
@@ -383,7 +428,8 @@ pub(crate) mod tests {
                 Figure::SettledS => [f64::INFINITY, 100.0, 50.0, 20.0, 5.0],
                 Figure::FeedbackPerS => [5000.0, 500.0, 200.0, 50.0, 5.0],
                 Figure::RateVariation | Figure::Repairs => [1.1, 0.6, 0.4, 0.16, 0.01],
-                _ => [0.0, 0.34, 0.6, 0.9, 1.0],
+                Figure::Fairness => [f64::INFINITY, 3.0, 0.6, 1.2, 1.0],
+                _ => [0.0, 0.45, 0.75, 0.9, 1.0],
             };
             let steps: Vec<usize> = values.iter().map(|value| figure.step(*value)).collect();
             assert!(steps.is_sorted(), "{}: {steps:?}", figure.id());

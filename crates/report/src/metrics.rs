@@ -123,6 +123,11 @@ impl Metrics {
                 counted_bytes,
                 active_to.since(active_from).as_secs_f64(),
             ),
+            sent_bps: bits_per_s(flow.sent_bytes, counted_s),
+            feedback_per_s: per_s(
+                flow.counted_feedback,
+                active_to.since(active_from).as_secs_f64(),
+            ),
             rate_variation: self.rates.variation(index, active_from, active_to),
             settled_s: self.rates.settled_s(index, Time::from_secs_f64(header.start_s), active_to),
             sent_packets: flow.sent,
@@ -232,6 +237,9 @@ struct Flow {
     counts_acknowledged: bool,
     /// Bytes that make its throughput, in the counted time.
     counted_bytes: u64,
+    /// Bytes that the sender put on the wire and feedback that reached it, in the counted time.
+    sent_bytes: u64,
+    counted_feedback: u64,
     sent: u64,
     repairs: u64,
     acks: u64,
@@ -253,6 +261,13 @@ struct Flow {
 impl Flow {
     #[inline]
     fn sender_event(&mut self, record: &Record, counts: bool) {
+        if counts {
+            match record.event {
+                Event::DataSent { bytes, .. } => self.sent_bytes += u64::from(bytes),
+                Event::AckReceived { .. } | Event::NakReceived { .. } => self.counted_feedback += 1,
+                _ => {}
+            }
+        }
         match record.event {
             Event::DataSent { bytes, repair: false, .. } => {
                 self.sent += 1;
@@ -468,7 +483,11 @@ impl Faults {
 }
 
 fn bits_per_s(bytes: u64, seconds: f64) -> f64 {
-    if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 }
+    8.0 * per_s(bytes, seconds)
+}
+
+fn per_s(count: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
 fn ratio(part: u64, whole: u64) -> f64 {

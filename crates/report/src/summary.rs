@@ -59,6 +59,14 @@ pub struct FlowSummary {
     /// The same over that part of the counted time in which the flow was on: between its start and
     /// its stop or completion.
     pub active_throughput_bps: f64,
+    /// All payload that the sender put on the wire over the counted time, new and again, in bits
+    /// per second: what the network carries for it.
+    #[serde(default)]
+    pub sent_bps: f64,
+    /// Positive and negative acknowledgements that reached the sender in a second of that part of
+    /// the counted time in which the flow was on; 0 where that has no length.
+    #[serde(default)]
+    pub feedback_per_s: f64,
     /// How much its rate varies: standard deviation over mean of its throughput in spans of one
     /// second, over that part of the counted time in which the flow was on; `None` where nothing
     /// was sent, or it was on for less than two seconds.

@@ -359,6 +359,8 @@ mod tests {
                     from: "s".into(),
                     throughput_bps: 123_456_789.0 + i as f64,
                     active_throughput_bps: 1.0,
+                    sent_bps: 1.0,
+                    feedback_per_s: 1.0,
                     rate_variation: None,
                     settled_s: None,
                     sent_packets: 123_456_789,

@@ -46,6 +46,7 @@ enum Quantity {
 enum FlowQuantity {
     ThroughputBps,
     ThroughputKbps,
+    SentBps,
     Between { what: Spanned, from_s: u32, to_s: u32 },
     ThroughputVariation,
     PacketsPerS,
@@ -92,6 +93,7 @@ enum LinkQuantity {
 const FLOW_QUANTITIES: &[(&str, FlowQuantity)] = &[
     ("throughput_bps", FlowQuantity::ThroughputBps),
     ("throughput_kbps", FlowQuantity::ThroughputKbps),
+    ("sent_bps", FlowQuantity::SentBps),
     ("throughput_variation", FlowQuantity::ThroughputVariation),
     ("packets_per_s", FlowQuantity::PacketsPerS),
     ("packets", FlowQuantity::Packets),
@@ -257,6 +259,7 @@ impl FlowQuantity {
         match self {
             Self::ThroughputBps => flow.throughput_bps,
             Self::ThroughputKbps => flow.throughput_bps / 1e3,
+            Self::SentBps => flow.sent_bps,
             Self::Between { what, from_s, to_s } => match what {
                 Spanned::ThroughputBps => probe.throughput_bps(from_s, to_s),
                 Spanned::Switches => probe.switches_between(from_s, to_s),

@@ -1,6 +1,6 @@
 //! `faircast bench matrix`: every registered scheme, the figures that were recorded, the documents.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -68,7 +68,7 @@ id = "short"
 group = "One link"
 question = "Does it fill the link?"
 scenario = "short.toml"
-fairness = ["throughput_bps tcp / throughput_bps mcc"]
+fairness = ["sent_bps tcp / sent_bps mcc"]
 bottlenecks = ["a>b"]
 alone = ['flow.mcc.to=["b"]']
 "#;
@@ -96,7 +96,7 @@ to = ["c"]
 "#;
 
 #[test]
-fn cases_of_ones_own_run_and_every_cell_leads_to_its_worst_run() {
+fn cases_of_ones_own_run_and_every_run_has_a_page_that_is_led_to() {
     let folder = tempfile::tempdir().unwrap();
     put(&folder, "short.toml", SHORT);
     let cases = put(&folder, "cases.toml", CASES);
@@ -133,23 +133,28 @@ fn cases_of_ones_own_run_and_every_cell_leads_to_its_worst_run() {
         ]
     );
     let page = std::fs::read_to_string(out.join("mine.html")).unwrap();
-    let mut linked = BTreeSet::new();
     for figure in figures {
         assert_eq!(figure["per_seed"].as_array().unwrap().len(), 2, "{figure}");
-        let report = figure["report"].as_str().unwrap();
+        // The heat map leads to the worst.
         let seed = figure["worst_seed"].as_u64().unwrap();
-        assert_eq!(report, format!("runs/short-pgmcc-{seed}.html"));
-        assert!(page.contains(&format!("href=\"{report}\"")), "{report}");
-        let run = std::fs::read_to_string(out.join(report)).unwrap();
+        let link = format!("href=\"runs/short-pgmcc-{seed}.html\" title=\"median");
+        assert!(page.contains(&link), "{link}");
+    }
+    let runs = matrix["cases"][0]["cells"][0]["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        let (seed, file) = (run["seed"].as_u64().unwrap(), run["page"].as_str().unwrap());
+        assert!(page.contains(&format!("<a href=\"{file}\">seed {seed}</a>")), "{file}");
+        let run = std::fs::read_to_string(out.join(file)).unwrap();
         assert!(run.contains(&format!("seed {seed}")), "the page is that seed's");
-        linked.insert(report.to_string());
     }
     let kept = std::fs::read_dir(out.join("runs")).unwrap().count();
-    assert_eq!(kept, linked.len(), "no page is left that nothing leads to");
+    assert_eq!(kept, runs.len(), "no page is left that nothing leads to");
     let written = std::fs::read_to_string(out.join("mine.json")).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), matrix);
     let docs = std::fs::read_to_string(docs).unwrap();
     assert!(docs.contains("| case | pgmcc |\n| --- | --- |\n| `short` | "), "{docs}");
+    assert!(!docs.contains("Which one to choose"), "that is said of the whole matrix: {docs}");
     // As many runs beside each other as one likes: the figures are the same.
     let alone =
         json(&["bench", "matrix", "--cases", &cases, "--scheme", "pgmcc", "--jobs", "1", "--json"]);
@@ -163,7 +168,7 @@ fn mistakes_in_a_matrix_are_one_line_and_found_before_anything_runs() {
     for (from, to, want) in [
         ("short.toml", "none.toml", "none.toml: cannot be read"),
         ("session = \"mcc\"", "session = \"mc\"", "flow.mc: is no entry"),
-        ("throughput_bps tcp", "throughput_bps udp", "fairness: \"udp\" is no flow"),
+        ("sent_bps tcp", "sent_bps udp", "fairness: \"udp\" is no flow"),
         ("[\"a>b\"]", "[\"a>z\"]", "bottlenecks: \"a>z\" is no link"),
         ("alone = ['flow.mcc.to", "alone = ['flow.mcc.too", "too"),
         ("alone = ", "span_s = [0, 30] #", "span_s: its scenario ends at 20 s"),

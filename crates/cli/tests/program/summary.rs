@@ -102,6 +102,8 @@ fn every_key_means_what_it_says() {
         ("/flows/0/from", is("a")),
         ("/flows/0/throughput_bps", Near(1_200_000.0, 1_500.0)),
         ("/flows/0/active_throughput_bps", Near(1_200_000.0, 1_500.0)),
+        ("/flows/0/sent_bps", Near(1_200_000.0, 1_500.0)),
+        ("/flows/0/feedback_per_s", Is(0.0.into())),
         ("/flows/0/sent_packets", Near(2_400.0, 2.0)),
         ("/flows/0/repair_packets", Is(0.into())),
         ("/flows/0/feedback_packets", Is(0.into())),

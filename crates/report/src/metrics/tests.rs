@@ -125,6 +125,24 @@ fn a_flow_that_starts_late_has_its_own_average_beside_that_of_the_counted_time()
 }
 
 #[test]
+fn what_the_network_carries_and_what_comes_back_count_while_the_flow_is_on_and_warm() {
+    let again = Event::DataSent { seq: 0, bytes: 500, repair: true };
+    let nak = Event::NakReceived { seq: 0, count: 1, from: NodeId(2) };
+    let mut header = header(10.0);
+    header.flows[0].stop_s = Some(30.0);
+    let mut metrics = Metrics::new(&header);
+    for (at, event) in [(5.0, sent(0)), (6.0, nak), (15.0, sent(1)), (16.0, nak), (20.0, again)] {
+        metrics.record(&record(at, 0, SENDER, event));
+    }
+    metrics.record(&record(25.0, 0, SENDER, nak));
+    let got = metrics.finish(&Outcome { at: Time::from_secs_f64(60.0), ..Outcome::default() });
+    let flow = &got.flows[0];
+    // 1000 new bytes and 500 again in the counted 50 s, of which it was on for 20 s.
+    assert_eq!((flow.throughput_bps, flow.sent_bps), (160.0, 240.0));
+    assert_eq!((flow.feedback_per_s, flow.feedback_packets), (0.1, 3));
+}
+
+#[test]
 fn receivers_have_goodput_losses_and_their_time_of_completion() {
     let done = Event::Completed { bytes: 2000 };
     let got = summary(

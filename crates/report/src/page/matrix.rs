@@ -1,8 +1,9 @@
-//! The page of a matrix: a heat map for each figure, every cell a link to its worst run.
+//! The page of a matrix: a heat map for each figure, every cell a link to its worst run, and for each
+//! case all of its runs.
 
 use super::Page;
 use super::html::{HtmlTable, escape};
-use crate::matrix::{Figure, Matrix, MatrixCase, Spread};
+use crate::matrix::{Figure, Matrix, MatrixCase, MatrixCell};
 
 /// A matrix as one HTML file that needs no network: one heat map a figure, of which one is shown at
 /// a time, and the cases with their questions.
@@ -81,7 +82,7 @@ fn map(matrix: &Matrix, figure: Figure) -> String {
             table.group(&escape(group), head.len());
         }
         let name = format!("<a href=\"#{}\">{}</a>", anchor(&case.id), escape(&case.id));
-        let cells = case.cells.iter().map(|cell| cell.figure(figure).map_or("–".into(), heat));
+        let cells = case.cells.iter().map(|cell| heat(cell, figure));
         table.row("heat", &std::iter::once(name).chain(cells).collect::<Vec<_>>());
     }
     format!(
@@ -94,15 +95,15 @@ fn map(matrix: &Matrix, figure: Figure) -> String {
 
 /// One cell: the median in its colour, the worst seed beside it in its own, both leading to the
 /// worst run.
-fn heat(spread: &Spread) -> String {
-    let figure = spread.figure;
+fn heat(cell: &MatrixCell, figure: Figure) -> String {
+    let Some(spread) = cell.figure(figure) else { return "–".into() };
     let (median, worst) = (figure.shown(spread.median), figure.shown(spread.worst));
     let numbers = format!(
         "<b class=\"h{}\">{median}</b><small class=\"h{}\">{worst}</small>",
         figure.step(spread.median),
         figure.step(spread.worst)
     );
-    match &spread.report {
+    match cell.page(spread.worst_seed) {
         Some(report) => format!(
             "<a href=\"{}\" title=\"median {median}, worst {worst} of seed {1}\">{numbers}</a>",
             escape(report),
@@ -127,7 +128,7 @@ fn described(case: &MatrixCase) -> String {
     head.extend(shown.iter().map(|figure| figure.title()));
     let mut table = HtmlTable::new("Median of all seeds, the worst of them", 1, &head);
     for cell in &case.cells {
-        let figures = shown.iter().map(|f| cell.figure(*f).map_or("–".into(), heat));
+        let figures = shown.iter().map(|figure| heat(cell, *figure));
         let cells: Vec<String> = std::iter::once(escape(&cell.scheme)).chain(figures).collect();
         table.row("heat", &cells);
     }
@@ -135,7 +136,7 @@ fn described(case: &MatrixCase) -> String {
     let set = case.set.iter().map(|set| format!("\n--set {set}")).collect::<String>();
     format!(
         "<section class=\"card experiment\" id=\"{0}\" aria-labelledby=\"{0}-title\"><h3 \
-         class=\"question\" id=\"{0}-title\"><small>{1}</small>{2}</h3>{3}{4}<details><summary>\
+         class=\"question\" id=\"{0}-title\"><small>{1}</small>{2}</h3>{3}{4}{7}<details><summary>\
          Scenario</summary><pre tabindex=\"0\"><code>{5}{6}</code></pre></details></section>\n",
         anchor(&case.id),
         escape(&case.id),
@@ -144,7 +145,32 @@ fn described(case: &MatrixCase) -> String {
         table.finish(),
         escape(&case.scenario),
         escape(&set),
+        runs(case, &shown),
     )
+}
+
+/// Every run of a case with a link to its page, folded away.
+fn runs(case: &MatrixCase, shown: &[Figure]) -> String {
+    let mut head = vec!["Scheme", "Seed"];
+    head.extend(shown.iter().map(|figure| figure.title()));
+    let mut table = HtmlTable::new("Every run", 2, &head);
+    for cell in &case.cells {
+        for run in &cell.runs {
+            let value = |figure: &Figure| {
+                let spread = cell.figure(*figure)?;
+                let (_, value) = spread.per_seed.iter().find(|(seed, _)| *seed == run.seed)?;
+                Some(format!("<b class=\"h{}\">{}</b>", figure.step(*value), figure.shown(*value)))
+            };
+            let seed = format!("<a href=\"{}\">seed {}</a>", escape(&run.page), run.seed);
+            let values = shown.iter().map(|figure| value(figure).unwrap_or_else(|| "–".into()));
+            let cells = [escape(&cell.scheme), seed].into_iter().chain(values);
+            table.row("heat", &cells.collect::<Vec<_>>());
+        }
+    }
+    if case.cells.iter().all(|cell| cell.runs.is_empty()) {
+        return String::new();
+    }
+    format!("<details><summary>Every run</summary>{}</details>", table.finish())
 }
 
 /// An anchor that is the same in every matrix.

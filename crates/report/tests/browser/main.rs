@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use chrome::Chrome;
 use faircast_report::{
-    Figure, Matrix, MatrixCase, MatrixCell, Plots, Row, Spread, Suite, bench_page, matrix_page,
-    run_page,
+    Figure, Matrix, MatrixCase, MatrixCell, Plots, Row, RunPage, Spread, Suite, bench_page,
+    matrix_page, run_page,
 };
 use serde_json::json;
 use synthetic::{header, run};
@@ -198,17 +198,15 @@ fn matrix() -> Matrix {
         let spread = |figure| {
             let best = [0.9, 0.5, 0.1][place];
             let per_seed = (1..=3).map(|seed| (seed, [best, 0.15, best + 0.05][seed as usize - 1]));
-            Spread::of(figure, per_seed.collect()).map(|spread| Spread {
-                report: Some(format!(
-                    "runs/case-{case}-{}-{}.html",
-                    schemes[place], spread.worst_seed
-                )),
-                ..spread
-            })
+            Spread::of(figure, per_seed.collect())
         };
         let has = |figure: &Figure| place != 2 || *figure != Figure::Fairness;
         let figures = Figure::ALL.into_iter().filter(has).filter_map(spread).collect();
-        MatrixCell { scheme: schemes[place].into(), figures }
+        let page = |seed| RunPage {
+            seed,
+            page: format!("runs/case-{case}-{}-{seed}.html", schemes[place]),
+        };
+        MatrixCell { scheme: schemes[place].into(), figures, runs: (1..=3).map(page).collect() }
     };
     let case = |case: usize| MatrixCase {
         id: format!("case-{case}"),

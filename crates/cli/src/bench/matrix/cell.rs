@@ -1,10 +1,10 @@
-//! One scheme in one case: the figures of each run, and the pages of the worst.
+//! One scheme in one case: the figures of each run, and its page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use faircast_base::Time;
-use faircast_report::{Figure, FlowSummary, Rates, Spread, Summary, run_page};
+use faircast_report::{Figure, FlowSummary, Rates, RunPage, Spread, Summary, run_page};
 use faircast_trace::Header;
 
 use super::Work;
@@ -39,7 +39,7 @@ pub(super) fn measure(
         Some(alone) => {
             let (run, _) = plan.run_one(alone, seed, false, &mut ())?;
             let flow = run.summary.flows.iter().find(|flow| flow.name == session);
-            flow.map(rate_bps)
+            flow.map(|flow| flow.sent_bps)
         }
     };
     let figures = figures(work.case, session, &header, &run, &rates, goal_bps);
@@ -70,7 +70,7 @@ fn figures(
     let mut figures = Vec::new();
     if !case.fairness.is_empty() {
         let ratios = case.fairness.iter().map(|measure| measure.of(summary, probe));
-        figures.push((Figure::Fairness, fairness(ratios)));
+        figures.extend(fairness(ratios).map(|ratio| (Figure::Fairness, ratio)));
     }
     if !case.bottlenecks.is_empty() {
         figures.push((Figure::Utilisation, utilisation(summary, &case.bottlenecks)));
@@ -81,27 +81,19 @@ fn figures(
     // Who sends nothing is as far from a steady rate as can be.
     let variation = rates.variation(place, warm, to).unwrap_or(f64::INFINITY);
     figures.push((Figure::RateVariation, variation));
-    let on_s = summary.ended_s - start_s;
-    figures.push((Figure::FeedbackPerS, flow.feedback_packets as f64 / on_s));
+    figures.push((Figure::FeedbackPerS, flow.feedback_per_s));
     if let Some(goal_bps) = goal_bps {
-        let share = if goal_bps > 0.0 { rate_bps(flow) / goal_bps } else { 0.0 };
+        let share = if goal_bps > 0.0 { flow.sent_bps / goal_bps } else { 0.0 };
         figures.push((Figure::SlowestShare, share));
     }
     figures.push((Figure::Repairs, repairs(flow)));
     figures
 }
 
-/// The least of min(f, 1/f). Whoever has nothing while others have something is starved; where
-/// nobody has anything nothing is shared at all.
-fn fairness(ratios: impl Iterator<Item = f64>) -> f64 {
-    let fair = |f: f64| if f > 0.0 { f.min(1.0 / f) } else { 0.0 };
-    ratios.map(fair).fold(1.0, f64::min)
-}
-
-/// The rate at which a flow sends, repairs counted, in bits of payload per second. A repair counts
-/// as much as the mean new packet.
-fn rate_bps(flow: &FlowSummary) -> f64 {
-    flow.throughput_bps * (1.0 + repairs(flow))
+/// The ratio that is farthest from 1. Where nobody has anything nothing is shared at all.
+fn fairness(ratios: impl Iterator<Item = f64>) -> Option<f64> {
+    let shared = |f: f64| if f.is_nan() { 0.0 } else { f };
+    ratios.map(shared).reduce(|a, b| Figure::Fairness.worse(a, b))
 }
 
 /// Repairs for each packet with new data; nothing where nothing was sent.
@@ -116,17 +108,14 @@ pub(super) struct Cell {
     /// Where pages of runs go.
     folder: Option<PathBuf>,
     values: BTreeMap<Figure, BTreeMap<u64, f64>>,
-    /// Seeds whose pages are there.
-    pages: BTreeSet<u64>,
 }
 
 impl Cell {
     pub(super) fn new(name: String, folder: Option<PathBuf>) -> Self {
-        Self { name, folder, values: BTreeMap::new(), pages: BTreeSet::new() }
+        Self { name, folder, values: BTreeMap::new() }
     }
 
-    /// Takes the figures of one seed. Its page is kept while it is the worst by any of them, so that
-    /// no more pages are there at any time than figures.
+    /// Takes the figures of one seed, and writes its page where pages are wanted.
     pub(super) fn take(&mut self, seed: u64, measured: Measured) -> Result<(), Failure> {
         for (figure, value) in measured.figures {
             self.values.entry(figure).or_default().insert(seed, value);
@@ -134,27 +123,22 @@ impl Cell {
         let (Some(folder), Some((plot, summary))) = (&self.folder, measured.page) else {
             return Ok(());
         };
-        let wanted: BTreeSet<u64> = self.spreads().map(|spread| spread.worst_seed).collect();
-        if wanted.contains(&seed) {
-            let page = run_page(&plot.header, &summary, &plot.series);
-            write(&folder.join(self.page(seed)), page.as_bytes())?;
-            self.pages.insert(seed);
-        }
-        for left in self.pages.difference(&wanted) {
-            // One page more than needed harms nobody.
-            let _ = std::fs::remove_file(folder.join(self.page(*left)));
-        }
-        self.pages.retain(|seed| wanted.contains(seed));
-        Ok(())
+        let page = run_page(&plot.header, &summary, &plot.series);
+        write(&folder.join(self.page(seed)), page.as_bytes())
     }
 
-    /// All figures, with the page of the worst run of each.
+    /// All figures.
     pub(super) fn figures(&self) -> Vec<Spread> {
-        let report = |spread: Spread| Spread {
-            report: self.folder.is_some().then(|| format!("runs/{}", self.page(spread.worst_seed))),
-            ..spread
-        };
-        self.spreads().map(report).collect()
+        self.spreads().collect()
+    }
+
+    /// The page of each run, from the matrix's own, where they were written.
+    pub(super) fn pages(&self) -> Vec<RunPage> {
+        let seeds = self.values.values().flat_map(BTreeMap::keys).copied();
+        let seeds: BTreeSet<u64> = seeds.collect();
+        let page = |seed| RunPage { seed, page: format!("runs/{}", self.page(seed)) };
+        let written = seeds.into_iter().filter(|_| self.folder.is_some());
+        written.map(page).collect()
     }
 
     fn spreads(&self) -> impl Iterator<Item = Spread> {
@@ -173,16 +157,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fairness_is_the_least_of_all_ratios_either_way() {
+    fn fairness_is_the_ratio_farthest_from_one_either_way() {
         for (ratios, want) in [
             (&[1.0][..], 1.0),
-            (&[2.0, 0.8], 0.5),
+            (&[2.0, 0.8], 2.0),
+            (&[1.5, 0.5], 0.5),
             (&[0.25], 0.25),
-            (&[0.0], 0.0),
-            (&[f64::INFINITY], 0.0),
+            (&[0.0, 3.0], 0.0),
+            (&[f64::INFINITY, 0.5], f64::INFINITY),
             (&[f64::NAN], 0.0),
         ] {
-            assert_eq!(fairness(ratios.iter().copied()), want, "{ratios:?}");
+            assert_eq!(fairness(ratios.iter().copied()), Some(want), "{ratios:?}");
         }
     }
 
@@ -204,6 +189,6 @@ mod tests {
         );
         assert_eq!(fairness.per_seed, [(1, 0.9), (2, 0.5)]);
         assert_eq!((feedback.worst, feedback.worst_seed), (30.0, 1));
-        assert_eq!(feedback.report, None);
+        assert!(cell.pages().is_empty(), "no folder, no pages");
     }
 }

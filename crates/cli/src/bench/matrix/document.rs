@@ -1,19 +1,143 @@
 //! `--docs`: the matrix as a page of the documentation.
 
-use faircast_report::Matrix;
+use faircast_report::{Figure, Matrix};
 
-/// What a person wrote about the numbers, with a place for them.
+/// What a person wrote about the numbers, with places for them.
+///
+/// `{median CASES SCHEME FIGURE}` is a median, `{least ...}` and `{most ...}` are the least and the
+/// greatest median of several cases, whose names have commas between or end with `*`; `%` at the
+/// end shows percent.
 const TEMPLATE: &str = include_str!("comparison.md.in");
 
-/// The page: what the template says, the cases, and the tables.
-pub(super) fn document(matrix: &Matrix) -> String {
+/// Between these is what a person concluded, from the whole matrix and nothing else.
+const CONCLUSIONS: [&str; 2] = ["## Which one to choose", "## The cases"];
+
+/// The page: what the template says, the cases, and the tables. What a person concluded is there
+/// where the matrix is `whole`.
+///
+/// # Errors
+/// A place in the template for a number that the matrix does not have.
+pub(super) fn document(matrix: &Matrix, whole: bool) -> Result<String, String> {
     let mut cases = String::from("| case | question |\n| --- | --- |\n");
     for case in &matrix.cases {
         let note = case.note.as_ref().map_or_else(String::new, |note| format!(" {note}"));
         cases.push_str(&format!("| `{}` | {}{note} |\n", case.id, case.question));
     }
-    TEMPLATE
+    let [from, to] = CONCLUSIONS.map(|heading| TEMPLATE.find(heading).expect("it has both"));
+    let (head, conclusions, rest) = (&TEMPLATE[..from], &TEMPLATE[from..to], &TEMPLATE[to..]);
+    let conclusions = if whole { filled(conclusions, matrix)? } else { String::new() };
+    let page = [head, &conclusions, rest].concat();
+    Ok(page
         .replace("{cases}", cases.trim_end())
         .replace("{seeds}", &matrix.seeds())
-        .replace("{tables}", matrix.markdown().trim_end())
+        .replace("{tables}", matrix.markdown().trim_end()))
+}
+
+/// A text with its numbers in their places.
+fn filled(text: &str, matrix: &Matrix) -> Result<String, String> {
+    let mut pieces = text.split('{');
+    let mut filled = pieces.next().unwrap_or_default().to_string();
+    for piece in pieces {
+        let (place, rest) =
+            piece.split_once('}').ok_or_else(|| format!("comparison.md.in: {{{piece}"))?;
+        let number = number(place, matrix)
+            .ok_or_else(|| format!("comparison.md.in: no number for {{{place}}}"))?;
+        filled.push_str(&number);
+        filled.push_str(rest);
+    }
+    Ok(filled)
+}
+
+fn number(place: &str, matrix: &Matrix) -> Option<String> {
+    let words: Vec<&str> = place.split_whitespace().collect();
+    let (words, percent) = match words.split_last()? {
+        (&"%", words) => (words, true),
+        _ => (&words[..], false),
+    };
+    let [fold, cases, scheme, figure] = words[..] else { return None };
+    let figure = Figure::ALL.into_iter().find(|known| known.id() == figure)?;
+    let mut medians = Vec::new();
+    for pattern in cases.split(',') {
+        let meant = |id: &str| match pattern.strip_suffix('*') {
+            Some(prefix) => id.starts_with(prefix),
+            None => id == pattern,
+        };
+        let found = matrix.cases.iter().filter(|case| meant(&case.id)).filter_map(|case| {
+            case.cells.iter().find(|cell| cell.scheme == scheme)?.figure(figure)
+        });
+        let before = medians.len();
+        medians.extend(found.map(|spread| spread.median));
+        if medians.len() == before {
+            return None;
+        }
+    }
+    let value = match (fold, &medians[..]) {
+        ("median", [value]) => *value,
+        ("least", _) => medians.iter().copied().reduce(f64::min)?,
+        ("most", _) => medians.iter().copied().reduce(f64::max)?,
+        _ => return None,
+    };
+    Some(if percent { format!("{:.0} %", 100.0 * value) } else { figure.shown(value) })
+}
+
+#[cfg(test)]
+mod tests {
+    use faircast_report::{MatrixCase, MatrixCell, Spread};
+
+    use super::*;
+
+    /// Cases `a-1` with 0.25 and `a-2` with 0.5, seen by one scheme.
+    fn matrix() -> Matrix {
+        let case = |id: &str, value: f64| MatrixCase {
+            id: id.into(),
+            group: String::new(),
+            question: "?".into(),
+            scenario: "s".into(),
+            set: Vec::new(),
+            seeds: 1,
+            note: None,
+            cells: vec![MatrixCell {
+                scheme: "mine".into(),
+                figures: Spread::of(Figure::Repairs, vec![(1, value)]).into_iter().collect(),
+                runs: Vec::new(),
+            }],
+        };
+        Matrix {
+            name: "m".into(),
+            title: "?".into(),
+            faircast: "0".into(),
+            quick: false,
+            schemes: vec!["mine".into()],
+            cases: vec![case("a-1", 0.25), case("a-2", 0.5)],
+        }
+    }
+
+    #[test]
+    fn numbers_stand_in_their_places_or_are_missed() {
+        for (text, want) in [
+            ("as {median a-1 mine repairs} is", Ok("as 0.25 is")),
+            ("{least a-* mine repairs} to {most a-* mine repairs}", Ok("0.25 to 0.50")),
+            ("{most a-1,a-2 mine repairs %}", Ok("50 %")),
+            ("{median a-* mine repairs}", Err("no number for {median a-* mine repairs}")),
+            ("{median a-3 mine repairs}", Err("no number")),
+            ("{least a-1,b mine repairs}", Err("no number")),
+            ("{median a-1 other repairs}", Err("no number")),
+            ("{median a-1 mine fairness}", Err("no number")),
+            ("{median a-1 mine", Err("{median a-1 mine")),
+        ] {
+            match (filled(text, &matrix()), want) {
+                (Ok(got), Ok(want)) => assert_eq!(got, want),
+                (Err(got), Err(want)) => assert!(got.contains(want), "{text}: {got}"),
+                (got, _) => panic!("{text}: {got:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_concluded_from_all_cases_is_not_said_of_others() {
+        let page = document(&matrix(), false).unwrap();
+        assert!(!page.contains(CONCLUSIONS[0]) && page.contains(CONCLUSIONS[1]), "{page}");
+        assert!(page.contains("| `a-1` | 0.25 |"), "{page}");
+        assert!(document(&matrix(), true).is_err(), "it lacks what is spoken of");
+    }
 }

@@ -110,7 +110,10 @@ impl Loaded {
             write(&out.join(format!("{}.html", matrix.name)), page.as_bytes())?;
         }
         if let Some(path) = &args.docs {
-            write(path, document::document(&matrix).as_bytes())?;
+            let whole =
+                args.cases.is_none() && args.scheme.is_none() && args.only.is_none() && !self.quick;
+            let page = document::document(&matrix, whole).map_err(Failure::Work)?;
+            write(path, page.as_bytes())?;
         }
         print(&if args.json { json } else { matrix.table() })?;
         match &args.out {
@@ -174,9 +177,10 @@ impl Loaded {
         bar.finish_and_clear();
         ended?;
         let cases = experiments.iter().zip(cells).map(|(work, cells)| {
-            let cells = self.schemes.iter().zip(cells).map(|(scheme, cell)| MatrixCell {
-                scheme: scheme.name.clone(),
-                figures: cell.into_inner().expect("nobody panics with it").figures(),
+            let cells = self.schemes.iter().zip(cells).map(|(scheme, cell)| {
+                let cell = cell.into_inner().expect("nobody panics with it");
+                let (figures, runs) = (cell.figures(), cell.pages());
+                MatrixCell { scheme: scheme.name.clone(), figures, runs }
             });
             MatrixCase {
                 id: work.case.id.clone(),

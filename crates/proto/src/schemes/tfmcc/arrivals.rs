@@ -102,9 +102,15 @@ impl Arrivals {
         self.history.latest_event()
     }
 
-    /// What was lost before counts no more.
-    pub fn forget(&mut self, discounting: bool) {
-        self.history = History::new(discounting);
+    /// The original `seq` comes after a long silence: what was lost before counts no more. Where it is
+    /// not the next one after all that have come, the silence was a loss, and nothing is forgotten.
+    pub fn forget(&mut self, seq: Seq, discounting: bool) {
+        let Some((cursor_seq, cursor)) = self.cursor else { return };
+        let next = self.early.last().map_or(cursor, |(index, _, _)| index + 1);
+        // Truncation is the wrap of sequence numbers.
+        if seq.distance(cursor_seq + (next - cursor) as u32) == 0 {
+            *self = Self::new(self.threshold as u32, discounting);
+        }
     }
 
     /// The first measured round trip in seconds: an interval before the first loss that a guess was used

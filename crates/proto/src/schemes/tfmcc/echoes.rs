@@ -38,14 +38,14 @@ impl Waiting {
         }
     }
 
-    /// Whether it goes before `other`: receivers without a round trip first, of those the ones that
+    /// Whether it goes before `other`: receivers without a round trip first, of both kinds the ones that
     /// answered an older round; then the lower rate (src: RFC 4654 s3.5).
     fn before(&self, other: &Self) -> bool {
         if self.have_rtt != other.have_rtt {
             return !self.have_rtt;
         }
         let newer = self.round.wrapping_sub(other.round) as i8;
-        if !self.have_rtt && newer != 0 {
+        if newer != 0 {
             return newer < 0;
         }
         self.bits_per_s < other.bits_per_s
@@ -91,11 +91,12 @@ mod tests {
             waiting(4, false, 255, 40.0),
             waiting(5, false, 0, 20.0),
             waiting(2, true, 5, 50.0),
+            waiting(6, true, 4, 60.0),
         ] {
             echoes.push(w);
         }
         let order = core::iter::from_fn(|| echoes.pop().map(|w| w.receiver.0));
-        assert!(order.eq([4, 5, 3, 1, 2]));
+        assert!(order.eq([4, 5, 3, 6, 1, 2]));
     }
 
     #[test]

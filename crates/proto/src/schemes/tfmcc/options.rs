@@ -30,7 +30,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     ),
     span(
         "rtt_min",
-        (US, S),
+        (US, 10 * MS),
         "\"100 us\"",
         "Shorter round trips count as this one (RFC 4654 s3.2: 1 ms, the resolution of its \
          timestamps); both ends",

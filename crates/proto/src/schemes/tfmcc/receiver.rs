@@ -17,6 +17,9 @@ use crate::schemes::common::stamp::microseconds;
 /// After so many of the longest round trips without data earlier losses count no more.
 const FORGET_AFTER: f64 = 10.0;
 
+/// After so long without data any packet counts as a later one: the sender's clock may have wrapped.
+const ORDER_FOR: Duration = Duration::from_secs(600);
+
 /// The largest rate that is reported, in bits per second (src: RFC 4654 s2.2.1: 400 Gb/s).
 const RATE_MAX: f64 = 4e11;
 
@@ -39,10 +42,9 @@ pub struct TfmccReceiver {
     leaving: bool,
 }
 
-/// What the latest original said.
+/// What the packet that left last has said.
 #[derive(Clone, Copy, Debug)]
 struct Latest {
-    seq: Seq,
     at: Time,
     sent_us: u32,
     round: u8,
@@ -117,6 +119,15 @@ impl TfmccReceiver {
         FirstInterval::of(self.arriving_bits_per_s(size), size, self.rtt_s(), guessed)
     }
 
+    /// Whether a packet left after all that have come, or with the last of them. One that a repair
+    /// overtook, or that somebody on the way repeats, has nothing new to say.
+    fn is_later(&self, now: Time, announce: &TfmccAnnounce) -> bool {
+        self.latest.is_none_or(|latest| {
+            announce.sent_us.wrapping_sub(latest.sent_us) as i32 >= 0
+                || now.since(latest.at) > ORDER_FOR
+        })
+    }
+
     /// Bytes have come, whatever they are for.
     fn on_bytes(&mut self, now: Time, arrival: &Arrival) {
         let bytes = arrival.len + HEADER_BYTES;
@@ -128,18 +139,21 @@ impl TfmccReceiver {
         let rtt = Duration::from_secs_f64(self.rtt_s());
         let quiet = now.since(self.receive_rate.last()).as_secs_f64();
         if quiet > FORGET_AFTER * self.rtt_s().max(self.rtt_max_s()) {
-            // src: RFC 4654 s4.3.1: what was lost so long ago says nothing of the network of now.
-            self.arrivals.forget(self.config.discounting);
+            // src: RFC 4654 s4.3.1: what was lost so long ago says nothing of the network of now,
+            // unless packets of this silence are missing.
+            if !arrival.repair {
+                self.arrivals.forget(arrival.seq, self.config.discounting);
+            }
             self.receive_rate = ReceiveRate::default();
         }
         self.receive_rate.arrived(now, bytes, rtt);
     }
 
-    fn on_announce(&mut self, cx: &mut Cx<'_>, seq: Seq, announce: &TfmccAnnounce) {
+    fn on_announce(&mut self, cx: &mut Cx<'_>, announce: &TfmccAnnounce) {
         let previous = self.latest;
         let rtt_max_s = f64::from(announce.rtt_max_us) / 1e6;
         let (at, round) = (cx.now, announce.round);
-        self.latest = Some(Latest { seq, at, sent_us: announce.sent_us, round, rtt_max_s });
+        self.latest = Some(Latest { at, sent_us: announce.sent_us, round, rtt_max_s });
         if let Some(echo) = announce.echo {
             let ours = echo.receiver == self.node;
             if echo.is_clr {
@@ -216,13 +230,12 @@ impl ReceiverFeedback for TfmccReceiver {
 
     fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&TfmccAnnounce>) {
         self.on_bytes(cx.now, arrival);
+        if let Some(announce) = announce.filter(|announce| self.is_later(cx.now, announce)) {
+            self.on_announce(cx, announce);
+        }
         if arrival.repair {
             // What it mends was a loss by congestion, and its number says nothing new.
             return;
-        }
-        let newer = self.latest.is_none_or(|latest| arrival.seq.after(latest.seq));
-        if let Some(announce) = announce.filter(|_| newer) {
-            self.on_announce(cx, arrival.seq, announce);
         }
         // An original after its repair is a duplicate for the endpoint, not for the history.
         let rtt = Duration::from_secs_f64(self.rtt_s());
@@ -237,19 +250,6 @@ impl ReceiverFeedback for TfmccReceiver {
     }
 
     fn on_missing(&mut self, _cx: &mut Cx<'_>, _first: Seq, _last: Seq) {}
-
-    fn on_overheard(&mut self, _cx: &mut Cx<'_>, _from: NodeId, report: &TfmccReport) {
-        // src: RFC 4654 s4.5: where reports are multicast, one of a lower rate silences us.
-        let heard = f64::from(report.bits_per_s);
-        let margin = 1.0 - self.config.suppression_margin;
-        if report.receiver != Some(self.node)
-            && !report.rides
-            && heard > 0.0
-            && heard * margin < self.bits_per_s()
-        {
-            self.timer.cancel();
-        }
-    }
 
     fn on_leaving(&mut self) -> bool {
         self.leaving = true;

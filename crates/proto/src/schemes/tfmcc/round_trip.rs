@@ -18,6 +18,14 @@ pub(super) struct RoundTrip {
     measured: Option<(Time, u32, u32)>,
 }
 
+/// Round trips for which the delay of data says something: at 100 ppm two clocks are a tenth of one
+/// apart then.
+const FOLLOW_FOR: f64 = 1000.0;
+
+/// An echo that was held for longer, in microseconds, says nothing: at 100 ppm two clocks are half a
+/// millisecond apart then.
+const HELD_US_MAX: u32 = 5_000_000;
+
 impl RoundTrip {
     /// In seconds, where it has been measured.
     pub(super) fn seconds(&self) -> Option<f64> {
@@ -34,6 +42,10 @@ impl RoundTrip {
         is_clr: bool,
         config: &TfmccConfig,
     ) -> Result<bool, ()> {
+        if echo.held_us > HELD_US_MAX {
+            // Two clocks drift apart by more than what is measured.
+            return Ok(false);
+        }
         let returned = echo.stamp_us.wrapping_add(echo.held_us);
         let sample = echoed_us(now, returned, CLOCK_TOLERANCE_US, config.rtt_absurd).ok_or(())?;
         // Nobody holds a timestamp from before this receiver was there.
@@ -67,7 +79,12 @@ impl RoundTrip {
         let (Some(smoothed), Some((at, _, offset))) = (self.smoothed, self.measured) else {
             return;
         };
-        if !config.one_way_delay || now.since(at).as_secs_f64() <= 2.0 * smoothed {
+        let age = now.since(at).as_secs_f64();
+        if !config.one_way_delay || age <= 2.0 * smoothed {
+            return;
+        }
+        if age > FOLLOW_FOR * smoothed {
+            self.adjusted = None;
             return;
         }
         let us = offset.wrapping_add(microseconds(now)).wrapping_sub(sent_us) as i32;
@@ -120,15 +137,21 @@ mod tests {
         assert!((rtt.seconds().unwrap() - 0.05).abs() < 1e-9);
         rtt.follow(at(9000), 20_000_000, &config);
         assert_eq!(rtt.seconds(), Some(config.rtt_min.as_secs_f64()));
+        // After a thousand round trips it is clocks that are compared.
+        rtt.follow(at(60_000), 68_000_000, &config);
+        assert!((rtt.seconds().unwrap() - 0.05).abs() < 1e-9);
     }
 
     #[test]
     fn echoes_from_the_future_and_from_long_ago_are_refused() {
         let (mut rtt, config) = (RoundTrip::default(), TfmccConfig::default());
-        for (stamp_us, held_us) in [(100_010_000, 0), (30_000_000, 0), (99_000_000, 200_000_000)] {
+        for (stamp_us, held_us) in [(100_010_000, 0), (30_000_000, 0), (96_000_000, 4_500_000)] {
             let got = rtt.measure(at(100_000), echo(stamp_us, held_us), 0, false, &config);
             assert_eq!(got, Err(()), "{stamp_us} {held_us}");
         }
+        // Nor do those that waited for long say anything.
+        let got = rtt.measure(at(100_000), echo(93_000_000, 6_999_000), 0, false, &config);
+        assert_eq!((got, rtt.seconds()), (Ok(false), None));
         // Clocks that run at slightly different speeds.
         let got = rtt.measure(at(100_000), echo(99_000_000, 1_000_500), 0, false, &config);
         assert_eq!((got, rtt.seconds()), (Ok(true), Some(config.rtt_min.as_secs_f64())));

@@ -1,6 +1,6 @@
 //! Feedback rounds, and the largest round trip that they follow.
 
-use faircast_base::{Duration, Time};
+use faircast_base::{Duration, NodeId, Time};
 
 use super::TfmccConfig;
 
@@ -11,6 +11,10 @@ const RTT_MAX_LEAST: Duration = Duration::from_millis(1);
 /// How exact clocks of hosts are taken to be where R_max is at least the distance of packets (src:
 /// RFC 4654 s3.2: ts_gran).
 const CLOCK_GRANULARITY: Duration = Duration::from_millis(10);
+
+/// A round trip of more than so many times R_max is believed once it has been told for so long.
+const RAISE_FACTOR: u64 = 2;
+const RAISE_AFTER: Duration = Duration::from_millis(500);
 
 /// The present feedback round.
 #[derive(Clone, Debug)]
@@ -27,10 +31,20 @@ pub(super) struct Rounds {
     /// The largest round trip as reports tell it. What is announced is at least the distance of
     /// packets, which follows the rate at once.
     rtt_max: Duration,
+    /// One that is much larger, and not believed yet.
+    raised: Option<Raised>,
     /// The largest of this round (R_peak).
     peak: Option<Duration>,
     /// `rtt_max` is the first guess still.
     guessed: bool,
+}
+
+/// A round trip that one report told, and when.
+#[derive(Clone, Copy, Debug)]
+struct Raised {
+    by: NodeId,
+    rtt: Duration,
+    at: Time,
 }
 
 impl Rounds {
@@ -42,6 +56,7 @@ impl Rounds {
             heard: true,
             suppress_above: f32::MAX,
             rtt_max: config.rtt_max_initial,
+            raised: None,
             peak: None,
             guessed: true,
         }
@@ -57,7 +72,16 @@ impl Rounds {
         self.suppress_above
     }
 
-    /// R_max with packets so far apart.
+    /// R_max with packets so far apart, as data announces it.
+    pub(super) fn announced_rtt_max(&self, packet_gap: Duration) -> Duration {
+        let raised = self.raised.map_or(Duration::ZERO, |raised| raised.rtt);
+        self.rtt_max(packet_gap).max(raised)
+    }
+
+    /// R_max with packets so far apart, as far as it is believed.
+    ///
+    /// deviates: by the RFC it is at least ten milliseconds longer than that distance however short
+    /// that is, which on a LAN would be ten times its round trip and a hundredth of the increase.
     pub(super) fn rtt_max(&self, packet_gap: Duration) -> Duration {
         self.measured_rtt_max().max(packet_gap + CLOCK_GRANULARITY.min(packet_gap))
     }
@@ -92,16 +116,54 @@ impl Rounds {
             self.rtt_max = self.rtt_max.mul_f64(rest).max(peak);
             self.guessed = false;
         }
+        let forgotten = |raised: &Raised| {
+            now.since(raised.at) >= raised.rtt.mul_f64(config.feedback_round) + RAISE_AFTER
+        };
+        self.raised = self.raised.filter(|raised| !forgotten(raised));
         self.number = self.number.wrapping_add(1);
         self.start = now;
-        self.span = self.rtt_max(packet_gap).mul_f64(config.feedback_round);
+        self.span = self.announced_rtt_max(packet_gap).mul_f64(config.feedback_round);
         (self.heard, self.suppress_above) = (false, f32::MAX);
     }
 
     /// A report told of a round trip.
-    pub(super) fn measured(&mut self, rtt: Duration) {
-        self.peak = Some(self.peak.unwrap_or(rtt).max(rtt));
-        self.rtt_max = self.rtt_max.max(rtt);
+    ///
+    /// deviates: the RFC takes the largest at once. A receiver's host that pauses for two seconds
+    /// reports on data that has waited in its buffer: R_max would be fifty times too long on a path
+    /// of 40 ms, come down by a tenth in six to twelve times itself, and the rate would rise by one
+    /// packet in each of its squares for minutes. So a rise beyond twice is announced at once, that
+    /// nobody's report is suppressed by a round that is too short, and bounds nothing until it has
+    /// been told again later; the same receiver's next report takes it back.
+    pub(super) fn measured(
+        &mut self,
+        now: Time,
+        by: NodeId,
+        rtt: Duration,
+        packet_gap: Duration,
+        config: &TfmccConfig,
+    ) {
+        let mut believed = rtt;
+        if rtt > self.measured_rtt_max() * RAISE_FACTOR {
+            match self.raised {
+                Some(raised) if now.since(raised.at) >= RAISE_AFTER => {
+                    believed = rtt.min(raised.rtt);
+                    self.raised = None;
+                }
+                Some(raised) if raised.rtt >= rtt => return,
+                raised => {
+                    let at = raised.map_or(now, |raised| raised.at);
+                    self.raised = Some(Raised { by, rtt, at });
+                    return;
+                }
+            }
+        } else if self.raised.is_some_and(|raised| raised.by == by) {
+            self.raised = None;
+            // Nor is the round as long as that.
+            let span = self.rtt_max(packet_gap).mul_f64(config.feedback_round);
+            self.span = self.span.min(span);
+        }
+        self.peak = Some(self.peak.unwrap_or(believed).max(believed));
+        self.rtt_max = self.rtt_max.max(believed);
     }
 
     /// A receiver that is not the CLR has reported this rate.
@@ -126,10 +188,15 @@ mod tests {
         Time::ZERO + Duration::from_millis(ms)
     }
 
+    fn told(rounds: &mut Rounds, at_ms: u64, by: u32, rtt_ms: u64) {
+        let rtt = Duration::from_millis(rtt_ms);
+        rounds.measured(at(at_ms), NodeId(by), rtt, GAP, &TfmccConfig::default());
+    }
+
     /// Rounds that have left the guess behind, R_max 100 ms, in a round that began at 10 s.
     fn rounds(config: &TfmccConfig) -> Rounds {
         let mut rounds = Rounds::new(config);
-        rounds.measured(Duration::from_millis(100));
+        told(&mut rounds, 9_000, 1, 100);
         rounds.begin(at(10_000), GAP, config);
         rounds
     }
@@ -175,19 +242,52 @@ mod tests {
         let mut rounds = rounds(&config);
         let ms = |rounds: &Rounds| rounds.measured_rtt_max().as_millis();
         assert_eq!(ms(&rounds), 100, "the guess is gone");
-        rounds.measured(Duration::from_millis(300));
-        assert_eq!(ms(&rounds), 300);
+        told(&mut rounds, 10_500, 1, 200);
+        assert_eq!(ms(&rounds), 200);
         rounds.begin(at(11_000), GAP, &config);
-        assert_eq!(ms(&rounds), 300, "it was this round's");
+        assert_eq!(ms(&rounds), 200, "it was this round's");
         rounds.begin(at(12_000), GAP, &config);
-        assert_eq!(ms(&rounds), 300, "nobody told anything");
-        for want in [270, 243, 240] {
-            rounds.measured(Duration::from_millis(240));
+        assert_eq!(ms(&rounds), 200, "nobody told anything");
+        for want in [180, 162, 160] {
+            told(&mut rounds, 12_500, 1, 160);
             rounds.begin(at(13_000), GAP, &config);
             assert_eq!(ms(&rounds), want);
         }
         let long = Duration::from_secs(8);
         assert_eq!(rounds.rtt_max(long), long + Duration::from_millis(10));
+    }
+
+    #[test]
+    fn a_much_larger_one_is_announced_at_once_and_believed_when_it_is_told_again() {
+        let config = TfmccConfig::default();
+        let ms = |rounds: &Rounds| {
+            let announced = rounds.announced_rtt_max(GAP).as_millis();
+            (rounds.rtt_max(GAP).as_millis(), announced)
+        };
+        // A host that paused, whose data had waited: its next report takes that back.
+        let mut paused = rounds(&config);
+        told(&mut paused, 10_100, 1, 2_000);
+        told(&mut paused, 10_140, 1, 1_960);
+        told(&mut paused, 10_200, 2, 90);
+        assert_eq!(ms(&paused), (100, 2_000));
+        paused.begin(at(10_700), GAP, &config);
+        assert_eq!((ms(&paused), paused.span().as_millis()), ((90, 2_000), 12_000));
+        told(&mut paused, 10_800, 1, 95);
+        assert_eq!((ms(&paused), paused.span().as_millis()), ((95, 95), 540));
+        // One that is far.
+        let mut far = rounds(&config);
+        told(&mut far, 10_100, 1, 800);
+        told(&mut far, 10_599, 1, 810);
+        assert_eq!(ms(&far), (100, 810));
+        told(&mut far, 10_600, 3, 805);
+        assert_eq!(ms(&far), (805, 805));
+        // One of whom nothing more is heard.
+        let mut gone = rounds(&config);
+        told(&mut gone, 10_100, 1, 800);
+        gone.begin(at(15_399), GAP, &config);
+        assert_eq!(ms(&gone), (100, 800));
+        gone.begin(at(15_400), GAP, &config);
+        assert_eq!(ms(&gone), (100, 100));
     }
 
     #[test]

@@ -37,6 +37,14 @@ const HALVE_AFTER: u64 = 4;
 /// which the rate is halved (src: RFC 4654 s3.3).
 const GONE_AFTER: u64 = 10;
 
+/// Largest round trips without a packet after which a sender begins anew (src: RFC 4654 s3.6).
+const IDLE_AFTER: u64 = 10;
+
+/// Largest round trips for which the rate of a sender that began anew stands, whatever receivers say
+/// that have lost nothing: their receive rates are those of the few packets before.
+const NEW_IDLE: u64 = 2;
+const NEW_DEAF: u64 = 6;
+
 /// Who is heard without a report wakes a sender that has lost all others at most once in this time.
 const WAKE_INTERVAL: Duration = Duration::from_secs(3);
 
@@ -49,9 +57,17 @@ pub struct TfmccSender {
     rate: f64,
     /// Bytes of packets with headers (s): their mean, and before anybody has reported the largest.
     packet_bytes: Option<f64>,
+    /// Bytes of the largest packet so far, with headers.
+    largest_bytes: f64,
     /// Somebody has reported.
     answered: bool,
     slow_start: bool,
+    /// Where slow start ends: the rate before a pause (X').
+    ceiling: f64,
+    /// Until when receivers without losses do not lower the rate.
+    new_until: Time,
+    /// When a packet last left.
+    left_at: Time,
     /// In slow start: where the rate is on its way to.
     climb: Option<Climb>,
     rounds: Rounds,
@@ -65,8 +81,8 @@ pub struct TfmccSender {
     adjusted_at: Time,
     /// What the CLR could have reported on since its latest report.
     clr_asked: Option<Asked>,
-    /// When an original first left after the latest report of anybody.
-    asked: Option<Time>,
+    /// What anybody could have reported on since the latest report of all.
+    asked: Option<Asked>,
     /// Nobody has reported for so long that the rate was cut for it.
     deaf: bool,
     /// When nobody's silence last began to count anew because somebody was heard.
@@ -96,11 +112,21 @@ struct Clr {
     halved: bool,
 }
 
-/// Originals, since when and how many. Repairs ask for no report.
+/// Packets that ask for a report, since when and how many.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     since: Time,
     times: u64,
+}
+
+impl Asked {
+    /// When there has been no report for `count` round trips.
+    ///
+    /// ours: so many packets have left in them, too. At a slow rate one packet in each is little to
+    /// report on, and chance would halve it; and where nothing is sent nothing is answered.
+    fn after(&self, count: u64, rtt: Duration) -> Option<Time> {
+        (self.times >= count).then(|| self.since + rtt * count)
+    }
 }
 
 /// An even rise of the rate.
@@ -120,8 +146,12 @@ impl TfmccSender {
             pace: Pace::new(rate, BURST),
             rate,
             packet_bytes: None,
+            largest_bytes: 0.0,
             answered: false,
             slow_start: true,
+            ceiling: f64::INFINITY,
+            new_until: Time::ZERO,
+            left_at: Time::ZERO,
             climb: None,
             rounds: Rounds::new(&config),
             config,
@@ -163,9 +193,22 @@ impl TfmccSender {
         self.rounds.rtt_max(self.gap())
     }
 
-    /// The rate of one packet in the largest round trip, as at the beginning.
+    /// R_max as data announces it.
+    fn announced_rtt_max(&self) -> Duration {
+        self.rounds.announced_rtt_max(self.gap())
+    }
+
+    fn announced_rtt_max_us(&self) -> u32 {
+        (self.announced_rtt_max().as_nanos() / 1000).clamp(1, u64::from(u32::MAX)) as u32
+    }
+
+    /// The rate of one full packet in the largest round trip, as at the beginning.
     fn first_rate(&self) -> f64 {
-        self.packet_bits() / self.rounds.measured_rtt_max().as_secs_f64()
+        self.full_bits() / self.rounds.measured_rtt_max().as_secs_f64()
+    }
+
+    fn full_bits(&self) -> f64 {
+        8.0 * if self.largest_bytes > 0.0 { self.largest_bytes } else { USUAL_BYTES }
     }
 
     fn set_rate(&mut self, now: Time, rate: f64) {
@@ -198,6 +241,11 @@ impl TfmccSender {
         let now = cx.now;
         let since = now.since(self.adjusted_at).as_secs_f64();
         self.adjusted_at = now;
+        if self.idle && self.slow_start {
+            // Small messages now and then say nothing of the network; full packets after them need
+            // not wait for each other longer than at the beginning.
+            return self.set_rate(now, self.rate.max(self.first_rate()));
+        }
         if rate <= self.rate {
             return self.cut(cx, rate, CutReason::Report);
         }
@@ -208,7 +256,8 @@ impl TfmccSender {
         let limited = self.rate + self.packet_bits() / rtt_max * (since / rtt_max).min(1.0);
         if self.slow_start {
             // Twice what was received cannot be more than twice what was sent; a liar may claim it.
-            let to = rate.min(2.0 * self.rate).max(limited);
+            let to = rate.min(2.0 * self.rate).max(limited).min(self.ceiling.max(limited));
+            self.slow_start = to < self.ceiling;
             self.climb = Some(Climb { start: now, span: rtt, from: self.rate, to });
         } else {
             self.set_rate(now, rate.min(limited));
@@ -287,13 +336,14 @@ impl TfmccSender {
         from: NodeId,
         (rate, rtt): (f64, Duration),
         report: &TfmccReport,
+        resumed: bool,
     ) {
         // What suppresses others is the rate as it was reported.
         self.rounds.heard_other(report.bits_per_s, self.config.suppression_margin);
         if let Some(reason) = self.vacant {
             let back = self.clr.is_some_and(|clr| clr.id == from);
             self.appoint(cx, from, rtt, report, reason);
-            if !self.resume(cx.now, rate) && rate > self.rate && !back {
+            if !resumed && rate > self.rate && !back {
                 self.held_until = cx.now + self.rounds.span();
             }
             return self.follow(cx, rate, rtt);
@@ -301,7 +351,6 @@ impl TfmccSender {
         if self.clr.is_none() {
             self.adjusted_at = cx.now - self.rtt_max().min(cx.now.since(Time::ZERO));
             self.appoint(cx, from, rtt, report, SwitchReason::First);
-            self.resume(cx.now, rate);
             return self.follow(cx, rate, rtt);
         }
         if rate < self.rate {
@@ -315,13 +364,46 @@ impl TfmccSender {
     /// would. Returns whether there was such a silence.
     ///
     /// deviates: one packet more per 8 s each 8 s would take minutes.
-    fn resume(&mut self, now: Time, rate: f64) -> bool {
+    fn resume(&mut self, now: Time, rate: f64, have_loss: bool) -> bool {
         let deaf = core::mem::take(&mut self.deaf);
         if deaf {
             self.adjusted_at = now;
+            // Without a loss they say twice what they got, which was next to nothing.
+            let rate = if have_loss { rate } else { f64::INFINITY };
             self.set_rate(now, rate.min(self.first_rate()).max(self.rate));
+            self.begin_anew(now, f64::INFINITY, NEW_DEAF);
         }
         deaf
+    }
+
+    /// Slow start begins at the present rate.
+    fn begin_anew(&mut self, now: Time, ceiling: f64, new_for: u64) {
+        self.ceiling = if self.slow_start { self.ceiling.max(ceiling) } else { ceiling };
+        (self.slow_start, self.climb) = (true, None);
+        self.new_until = now + self.rtt_max() * new_for;
+    }
+
+    /// A rate that a report asks for, while the sender is new.
+    fn at_least(&self, now: Time, rate: f64, have_loss: bool) -> f64 {
+        if !have_loss && now < self.new_until { rate.max(self.rate) } else { rate }
+    }
+
+    /// A packet leaves after so long without one, though the rate would have let one go: that is no
+    /// silence of receivers, and what the rate was worth then is not known any more. It is halved for
+    /// each ten of the largest round trips, and slow start leads back to it.
+    fn on_pause(&mut self, now: Time, idle: Duration) {
+        for asked in [&mut self.asked, &mut self.clr_asked].into_iter().flatten() {
+            asked.since += idle;
+        }
+        let patience = self.rtt_max() * IDLE_AFTER;
+        if idle < patience {
+            return;
+        }
+        let halvings = (idle.as_nanos() / patience.as_nanos().max(1)).min(64) as i32;
+        let before = self.rate;
+        let slower = (0..halvings).fold(before, |rate, _| rate / 2.0);
+        self.set_rate(now, slower.max(self.first_rate()).min(before));
+        self.begin_anew(now, before, NEW_IDLE);
     }
 
     /// What goes back on the packet that leaves now (src: RFC 4654 s3.5).
@@ -358,22 +440,18 @@ impl TfmccSender {
     fn clr_deadline(&self) -> Option<Time> {
         let (clr, asked) = (self.clr.filter(|_| self.vacant.is_none())?, self.clr_asked?);
         let rtt = self.patience(&clr);
-        // ours: so many originals have left, too. A CLR reports on those alone: where half of all
-        // packets are repairs, four round trips at a slow rate ask it twice, and chance would halve
-        // the rate; and who has nothing to send hears nothing.
-        let after = |count| (asked.times >= count).then(|| asked.since + rtt * count);
-        let gone = after(GONE_AFTER);
+        let gone = asked.after(GONE_AFTER, rtt);
         if clr.halved {
             return gone;
         }
         // src: RFC 4654 s3.3: a young one may not know yet that it is the CLR.
-        let halve = after(HALVE_AFTER)?.max(clr.since + rtt * GONE_AFTER);
+        let halve = asked.after(HALVE_AFTER, rtt)?.max(clr.since + rtt * GONE_AFTER);
         Some(gone.map_or(halve, |gone| gone.min(halve)))
     }
 
     /// When silence of all has its next consequence.
     fn deadline(&self) -> Option<Time> {
-        Some(self.asked? + self.rtt_max().max(self.config.silence_min) * GONE_AFTER)
+        self.asked?.after(GONE_AFTER, self.announced_rtt_max().max(self.config.silence_min))
     }
 
     fn on_clr_silence(&mut self, cx: &mut Cx<'_>) {
@@ -391,7 +469,7 @@ impl TfmccSender {
     }
 
     fn on_silence(&mut self, cx: &mut Cx<'_>) {
-        let after_ns = self.asked.map_or(0, |asked| cx.now.since(asked).as_nanos());
+        let after_ns = self.asked.map_or(0, |asked| cx.now.since(asked.since).as_nanos());
         cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns });
         // It begins again with the next packet.
         (self.asked, self.deaf) = (None, true);
@@ -401,6 +479,12 @@ impl TfmccSender {
     fn on_leaving(&mut self, now: Time, len: u32) {
         let bytes = len + HEADER_BYTES;
         let size = f64::from(bytes);
+        self.largest_bytes = self.largest_bytes.max(size);
+        let idle = now.since(self.pace.ready_at().max(self.left_at));
+        if self.packet_bytes.is_some() && idle > BURST {
+            self.on_pause(now, idle);
+        }
+        self.left_at = now;
         let mean = match self.packet_bytes {
             Some(largest) if !self.answered && size <= largest => largest,
             Some(mean) if self.answered => mean + SIZE_GAIN * (size - mean),
@@ -439,24 +523,23 @@ impl SenderControl for TfmccSender {
     fn on_sent(&mut self, cx: &mut Cx<'_>, _seq: Seq, len: u32) -> TfmccAnnounce {
         self.settle(cx.now);
         self.on_leaving(cx.now, len);
-        self.clr_asked.get_or_insert(Asked { since: cx.now, times: 0 }).times += 1;
-        self.asked.get_or_insert(cx.now);
+        for asked in [&mut self.asked, &mut self.clr_asked] {
+            asked.get_or_insert(Asked { since: cx.now, times: 0 }).times += 1;
+        }
         self.rounds.advance(cx.now, self.gap(), &self.config);
         TfmccAnnounce {
             sent_us: microseconds(cx.now),
             echo: self.next_echo(cx.now),
             round: self.rounds.number(),
-            rtt_max_us: (self.rtt_max().as_nanos() / 1000).clamp(1, u64::from(u32::MAX)) as u32,
+            rtt_max_us: self.announced_rtt_max_us(),
             suppress_above: self.rounds.suppress_above(),
         }
     }
 
-    /// A repair takes its share of the rate, and carries nothing: receivers feed their estimators with
-    /// originals alone.
-    fn on_repair_sent(&mut self, cx: &mut Cx<'_>, _seq: Seq, len: u32) -> Option<TfmccAnnounce> {
-        self.settle(cx.now);
-        self.on_leaving(cx.now, len);
-        None
+    /// A repair takes its share of the rate, and asks for reports as an original does: there may be
+    /// nothing else for a long time, at the end of what is sent or for somebody who came late.
+    fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32) -> Option<TfmccAnnounce> {
+        Some(self.on_sent(cx, seq, len))
     }
 
     fn on_report(
@@ -480,7 +563,7 @@ impl SenderControl for TfmccSender {
             }
             return;
         }
-        self.rounds.measured(rtt);
+        self.rounds.measured(cx.now, from, rtt, self.gap(), &self.config);
         if report.rides {
             return self.on_heard(cx);
         }
@@ -491,13 +574,14 @@ impl SenderControl for TfmccSender {
         let mut rate = f64::from(report.bits_per_s);
         if report.have_loss && !report.have_rtt {
             // It took R_max for its round trip; the true one is known here (src: RFC 4654 s3.3).
-            rate *= self.rtt_max().as_secs_f64() / rtt.as_secs_f64();
+            rate *= self.announced_rtt_max().as_secs_f64() / rtt.as_secs_f64();
         }
+        let resumed = self.resume(cx.now, rate, report.have_loss);
+        rate = self.at_least(cx.now, rate, report.have_loss);
         if clr {
-            self.deaf = false;
             self.on_clr_report(cx, rate, rtt, report);
         } else {
-            self.on_other_report(cx, from, (rate, rtt), report);
+            self.on_other_report(cx, from, (rate, rtt), report, resumed);
         }
     }
 
@@ -513,7 +597,9 @@ impl SenderControl for TfmccSender {
     fn on_heard(&mut self, cx: &mut Cx<'_>) {
         let alone = self.clr.is_none() || self.vacant.is_some();
         let rested = self.woken_at.is_none_or(|at| cx.now.since(at) >= WAKE_INTERVAL);
-        let first_rate = self.first_rate();
+        // Nothing is known of the distance of whoever comes after all others have gone.
+        let first_rate =
+            self.first_rate().min(self.full_bits() / self.config.rtt_max_initial.as_secs_f64());
         if alone && rested && self.rate < first_rate {
             self.woken_at = Some(cx.now);
             self.asked = None;

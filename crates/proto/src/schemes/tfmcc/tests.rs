@@ -413,7 +413,7 @@ fn the_rate_stands_still_while_the_application_does_not_use_it() {
     let mut bench = Bench::running();
     bench.report(1, 5e5, 40, true);
     bench.with(SenderControl::on_idle);
-    for _ in 0..10 {
+    for _ in 0..3 {
         bench.now += ms(100);
         bench.with(|sender, cx| {
             if sender.next_timeout().is_some_and(|at| at <= cx.now) {
@@ -426,6 +426,135 @@ fn the_rate_stands_still_while_the_application_does_not_use_it() {
     bench.pass(ms(100));
     bench.report(1, 1e6, 40, true);
     assert!(bench.rate() > 5e5);
+}
+
+#[test]
+fn after_a_long_pause_it_begins_anew_and_returns_in_slow_start() {
+    // R_max is 40 ms: a second is two and a half times ten of them.
+    for (pause_ms, halvings) in [(300, 0), (1000, 2), (60_000, 3)] {
+        let mut bench = Bench::running();
+        bench.with(SenderControl::on_idle);
+        bench.now += ms(pause_ms);
+        bench.pass(ms(20));
+        // No lower than one packet in R_max.
+        let want = (1e6 / f64::from(1 << halvings)).max(200_000.0);
+        assert!((bench.rate() / want - 1.0).abs() < 0.05, "{pause_ms}: {}", bench.rate());
+        // Nobody could answer meanwhile: that is no silence of theirs.
+        bench.pass(ms(40));
+        assert!(!bench.log.0.iter().any(|event| matches!(event, Event::Timeout { .. })));
+        if halvings == 0 {
+            continue;
+        }
+        assert!(bench.sender.in_slow_start());
+        // Who has forgotten its losses tells twice what it got, which was next to nothing at first.
+        bench.report(1, 3e4, 40, false);
+        assert!((bench.rate() / want - 1.0).abs() < 0.05, "{}", bench.rate());
+        let mut reports = 0;
+        while bench.sender.in_slow_start() {
+            bench.pass(ms(40));
+            let rate = 2.0 * bench.rate();
+            bench.report(1, rate, 40, false);
+            reports += 1;
+            assert!(reports <= 4, "doubling leads back to the rate before");
+        }
+        bench.pass(ms(50));
+        assert!((0.95e6..1.3e6).contains(&bench.rate()), "{}", bench.rate());
+    }
+}
+
+#[test]
+fn small_messages_now_and_then_do_not_hold_back_full_packets() {
+    let mut bench = Bench::new(TfmccConfig::default());
+    bench.pass(ms(1000));
+    bench.payload = 20;
+    for _ in 0..20 {
+        bench.with(SenderControl::on_idle);
+        bench.pass(ms(1));
+        bench.with(SenderControl::on_idle);
+        bench.now += ms(40);
+        bench.report(1, 2e3, 40, false);
+        bench.now += ms(959);
+    }
+    // One full packet in R_max.
+    assert!(bench.rate() >= 0.9 * 8000.0 / 0.04, "{}", bench.rate());
+}
+
+#[test]
+fn repairs_ask_for_reports_and_nobody_answering_them_is_silence() {
+    let mut bench = Bench::running();
+    let before = bench.rate();
+    let end = bench.now + ms(2000);
+    let mut announced = 0;
+    while bench.now < end {
+        match bench.with(|sender, cx| sender.permit(cx, PAYLOAD, true)) {
+            Permit::Now => {
+                let said = bench
+                    .with(|sender, cx| sender.on_repair_sent(cx, Seq::new(0), PAYLOAD))
+                    .expect("it carries what an original does");
+                assert_eq!(said.sent_us, microseconds(bench.now));
+                announced += 1;
+            }
+            Permit::At(at) => {
+                let timer = bench.sender.next_timeout().unwrap_or(Time::MAX);
+                bench.now = at.min(timer).max(bench.now);
+                if timer <= bench.now {
+                    bench.with(SenderControl::on_timeout);
+                }
+            }
+            Permit::Blocked => panic!("a rate never blocks"),
+        }
+    }
+    assert!(announced > 10);
+    assert!(bench.rate() < before / 4.0 && bench.clr().is_none(), "{}", bench.rate());
+}
+
+#[test]
+fn a_receiver_answers_repairs_and_what_they_overtake_says_nothing_new() {
+    let mut group = Group::new(3);
+    let echo = |stamp_us| Some(Echo { receiver: NodeId(3), is_clr: true, stamp_us, held_us: 0 });
+    let older = TfmccAnnounce { echo: echo(900_000), ..group.announce(1) };
+    group.now += ms(5);
+    let mut cx = Cx { now: group.now, rng: &mut group.rng, trace: &mut group.log };
+    let repair = Arrival {
+        seq: Seq::new(70),
+        len: PAYLOAD,
+        repair: true,
+        duplicate: false,
+        congestion_experienced: false,
+    };
+    let sent_us = microseconds(group.now).wrapping_sub(20_000);
+    let announce = TfmccAnnounce { sent_us, echo: echo(960_000), ..older };
+    group.receiver.on_data(&mut cx, &repair, Some(&announce));
+    assert!(group.receiver.is_clr());
+    assert!(group.receiver.poll_report(&mut cx).is_some());
+    let rtt = group.receiver.rtt().unwrap();
+    // The original left before it, and its echo with it.
+    group.data(&older);
+    assert_eq!(group.receiver.rtt(), Some(rtt));
+    assert_eq!(group.receiver.loss(), 0.0, "the repair's number is no hole");
+}
+
+#[test]
+fn a_pause_forgets_losses_unless_packets_of_it_are_missing() {
+    for (missing, forgotten) in [(0, true), (1, false)] {
+        let mut group = Group::new(3);
+        for k in 0..100 {
+            // The third packet from the end is lost too, and not known to be.
+            group.seq += u32::from(k == 50 || k == 98);
+            let announce = group.announce(1);
+            group.data(&announce);
+            group.now += ms(5);
+        }
+        assert!(group.receiver.loss() > 0.0);
+        group.now += Duration::from_secs(20);
+        group.seq += missing;
+        for _ in 0..5 {
+            let announce = group.announce(2);
+            group.data(&announce);
+            group.now += ms(5);
+        }
+        assert_eq!(group.receiver.loss() == 0.0, forgotten, "{missing} missing");
+    }
 }
 
 #[test]
@@ -454,6 +583,7 @@ struct Group {
     log: Log,
     receiver: TfmccReceiver,
     seq: u32,
+    suppress_above: f32,
 }
 
 impl Group {
@@ -464,12 +594,14 @@ impl Group {
             log: Log::default(),
             receiver: TfmccReceiver::new(TfmccConfig::default(), NodeId(node)),
             seq: 0,
+            suppress_above: f32::MAX,
         }
     }
 
     fn announce(&self, round: u8) -> TfmccAnnounce {
         let sent_us = microseconds(self.now).wrapping_sub(20_000);
-        TfmccAnnounce { sent_us, echo: None, round, rtt_max_us: 100_000, suppress_above: f32::MAX }
+        let suppress_above = self.suppress_above;
+        TfmccAnnounce { sent_us, echo: None, round, rtt_max_us: 100_000, suppress_above }
     }
 
     /// Data comes; returns the report that it caused.
@@ -522,14 +654,20 @@ fn a_receiver_answers_each_round_once() {
 
 #[test]
 fn lower_rates_of_others_silence_a_receiver_that_the_sender_knows_the_distance_of() {
-    let mut group = Group::new(3);
-    let announce = group.announce(1);
-    group.data(&announce);
-    assert!(group.receiver.next_timeout().is_some() || group.run(1, ms(50)).is_none());
-    let lower = TfmccAnnounce { suppress_above: 1.0, ..group.announce(1) };
-    group.data(&lower);
-    assert_eq!(group.receiver.next_timeout(), None);
-    assert_eq!(group.run(1, ms(700)), None);
+    // Whether it reports in a round whose data says that somebody can take next to nothing.
+    let reports = |suppressed: bool, rtt_ms: u32| {
+        let mut group = Group::new(3);
+        let stamp_us = microseconds(group.now).wrapping_sub(1000 * rtt_ms);
+        let echo = Echo { receiver: NodeId(3), is_clr: false, stamp_us, held_us: 0 };
+        let first = TfmccAnnounce { echo: Some(echo), ..group.announce(0) };
+        group.data(&first);
+        group.suppress_above = if suppressed { 1.0 } else { f32::MAX };
+        group.run(1, ms(700)).is_some()
+    };
+    assert!(reports(false, 40));
+    assert!(!reports(true, 40));
+    // R_max is 100 ms. Who is farther must say so (src: RFC 4654 s4.5).
+    assert!(reports(true, 140));
 }
 
 #[test]
@@ -539,15 +677,16 @@ fn the_clr_reports_once_a_round_trip_and_at_each_loss_event() {
         let echo = Echo { receiver: NodeId(3), is_clr: true, stamp_us, held_us: 0 };
         TfmccAnnounce { echo: Some(echo), ..group.announce(1) }
     };
-    let (mut reports, mut stamp) = (Vec::new(), 960_000);
+    // Its timestamps come back 40 ms after they left.
+    let (mut reports, mut stamps) = (Vec::new(), alloc::vec![(0, 960_000)]);
     for k in 0..200u64 {
         if k == 100 {
             group.seq += 1;
         }
-        let announce = named(&group, stamp);
+        let back = stamps.iter().rev().find(|(sent, _)| sent + 8 <= k || *sent == 0).unwrap();
+        let announce = named(&group, back.1);
         if let Some((_, report)) = group.data(&announce) {
-            // Its timestamp comes back after the 40 ms that it takes.
-            stamp = report.sent_us;
+            stamps.push((k, report.sent_us));
             reports.push((k, report));
         }
         group.now += ms(5);
@@ -559,7 +698,7 @@ fn the_clr_reports_once_a_round_trip_and_at_each_loss_event() {
     let first_loss = reports.iter().find(|(_, report)| report.have_loss).unwrap();
     assert_eq!(first_loss.0, 102);
     let before: Vec<u64> = reports.iter().map(|(k, _)| *k).filter(|k| *k < 100).collect();
-    assert!(before.windows(2).all(|pair| pair[1] - pair[0] >= 1), "{before:?}");
+    assert!(before.len() > 8 && before.windows(2).all(|pair| pair[1] - pair[0] >= 8), "{before:?}");
     let lost = first_loss.1;
     assert!(lost.bits_per_s > 0.0 && lost.bits_per_s.is_finite());
 }
