@@ -38,14 +38,9 @@ pub const OPTIONS: &[OptionSpec] = &[
         "output_rtts",
         (0.0, 100.0),
         "1.0",
-        "Round trips over which it measures at least (paper: 0)",
+        "Round trips over which it measures at least, 2 s at most (paper: 0)",
     ),
-    span(
-        "output_time",
-        (0, 10 * S),
-        "\"5 ms\"",
-        "The least time over which it measures (paper: 0)",
-    ),
+    span("output_time", (0, 2 * S), "\"5 ms\"", "The least time over which it measures (paper: 0)"),
     span("rtt0", (10 * US, 10 * S), "\"200 ms\"", "The round trip before samples (ormcc s3)"),
     float("rtt_gain", (0.001, 1.0), "0.125", "Weight of a new round trip (ormcc s2.1)"),
     choice(

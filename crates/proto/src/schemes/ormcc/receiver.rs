@@ -12,13 +12,13 @@ use crate::control::{Arrival, Audience, ReceiverFeedback};
 const ANSWER_BACKOFF: Duration = Duration::from_millis(50);
 
 /// The least time between two answers of a receiver.
-const ANSWER_INTERVAL: Duration = Duration::from_millis(200);
+pub(super) const ANSWER_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How often the representative shows that it is alive: once in a round trip, within these.
 const ALIVE_MIN: Duration = Duration::from_millis(10);
 const ALIVE_MAX: Duration = Duration::from_secs(1);
 
-/// The longest time over which the output rate is measured.
+/// The longest time over which the output rate is measured, as options.rs says.
 const SPAN_MAX: Duration = Duration::from_secs(2);
 
 /// A receiver: it measures its output rate, tells it when a loss is found, and where it is the
