@@ -3,7 +3,6 @@
 use faircast_base::Duration;
 
 use super::OrmccConfig;
-use super::receiver::ANSWER_INTERVAL;
 use crate::options::Options;
 use crate::promises::{Floor, Load, Promises};
 
@@ -19,12 +18,12 @@ fn floor(options: &Options) -> Option<Floor> {
 }
 
 /// Each loss is reported when it is found, and asked for by NAKs as by any PGM receiver; the
-/// representative shows that it is alive at most once for each data packet; every receiver answers
-/// calls for a representative, which follow each that leaves or falls silent, at most once in a time,
-/// and may ask for an SPM. A packet that the network marks is reported as a loss is.
+/// representative shows that it is alive at most once for each data packet, and every receiver
+/// answers the first call for a representative and may ask for an SPM. A load does not tell how many
+/// marks the network made, each of which is reported as a loss is, nor how often the representative
+/// left, after which there is another call; one of no answer in 200 ms is answered again.
 fn reports_max(options: &Options, load: &Load) -> u64 {
     let config = OrmccConfig::from_options(options);
-    let answers = 1 + load.lasted.as_nanos() / ANSWER_INTERVAL.as_nanos();
-    let signs = load.data_packets + load.receivers * answers;
-    load.losses + if config.guard { signs } else { 0 } + load.naks_max(options)
+    let alive = if config.guard { load.data_packets } else { 0 };
+    load.losses + alive + load.receivers + load.naks_max(options)
 }

@@ -12,7 +12,7 @@ use crate::control::{Arrival, Audience, ReceiverFeedback};
 const ANSWER_BACKOFF: Duration = Duration::from_millis(50);
 
 /// The least time between two answers of a receiver.
-pub(super) const ANSWER_INTERVAL: Duration = Duration::from_millis(200);
+const ANSWER_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How often the representative shows that it is alive: once in a round trip, within these.
 const ALIVE_MIN: Duration = Duration::from_millis(10);
