@@ -183,11 +183,15 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
         // At most 32 payloads of less than 2^16 bytes.
         let (seq, bytes) = (self.traced(highest), fresh as u32);
         cx.emit(Event::AckReceived { seq, bytes, from: datagram.from });
-        if let Some(report) = report::<C>(packet)? {
-            self.control.on_report(cx, datagram.from, Carrier::Ack(vector), &report);
+        let report = report::<C>(packet)?;
+        if let Some(report) = &report {
+            self.control.on_report(cx, datagram.from, Carrier::Ack(vector), report);
         }
         if packet.options.has(OptionType::ACKER_LEAVING) {
-            self.control.on_leave(cx, datagram.from);
+            // A receiver on a real network may be known to schemes by another number than its
+            // address is to the driver; reports name the one that was heard all along.
+            let reporter = report.as_ref().and_then(C::reporter);
+            self.control.on_leave(cx, reporter.unwrap_or(datagram.from));
         }
         Ok(())
     }

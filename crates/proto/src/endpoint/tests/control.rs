@@ -148,6 +148,10 @@ impl SenderControl for Window {
         self.stall_at
     }
 
+    fn reporter(report: &From) -> Option<NodeId> {
+        Some(NodeId(report.0))
+    }
+
     fn gauges(&self) -> Gauges {
         Gauges {
             window: Some(f64::from(self.size)),

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use faircast_base::{Duration, Event, NodeId, Time, TimeoutKind};
 
+use super::control::WindowFeedback;
 use super::world::{DELAY, Fate, GROUP, World, losing, ms, object, source_config};
 use crate::content::{InMemory, Zeros};
 use crate::control::Audience;
@@ -397,6 +398,21 @@ fn elections_are_answered_by_ack_or_by_a_nak_that_asks_for_nothing() {
             assert_eq!(world.sent_of(kind), 0, "{election:?}");
         }
     }
+}
+
+#[test]
+fn who_leaves_is_whom_its_reports_name_and_not_the_address_they_come_from() {
+    let configs = vec![ReceiverConfig::new(GROUP); 2];
+    let mut world = World::new(source_config(), Box::new(Zeros { len: None }), configs, 1);
+    // A host takes a number of its own; its address is another to the driver at the source.
+    let elsewhere = WindowFeedback::new(NodeId(0x7001));
+    world.receivers[0].machine = PgmReceiver::new(ReceiverConfig::new(GROUP), elsewhere);
+    world.run_until(ms(500));
+    assert_eq!(world.source.machine.control().named, 0x7001);
+    world.close_receiver(0);
+    world.run_until(ms(1_000));
+    assert_eq!(world.source.machine.control().left, [NodeId(0x7001)]);
+    assert_eq!(world.source.machine.control().named, 11);
 }
 
 #[test]

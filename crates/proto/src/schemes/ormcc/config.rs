@@ -45,6 +45,8 @@ pub struct OrmccConfig {
     pub beta: f64,
     /// Packets over which a receiver measures its output rate; 1 to 64.
     pub n: u32,
+    /// Whether what receivers tell counts up to what the sender lately sent.
+    pub output_bound: bool,
     /// Round trips over which it measures at least, and the least time.
     pub output_rtts: f64,
     /// The least time over which it measures.
@@ -123,6 +125,7 @@ impl OrmccConfig {
             gamma: 0.5,
             beta: 0.75,
             n: 4,
+            output_bound: false,
             output_rtts: 0.0,
             output_time: Duration::ZERO,
             rtt0: Duration::from_millis(200), // src: ormcc s3
@@ -160,6 +163,7 @@ impl OrmccConfig {
     /// See "Deviations" in docs/schemes/ormcc.md.
     fn improved() -> Self {
         Self {
+            output_bound: true,
             output_rtts: 1.0,
             output_time: Duration::from_millis(5),
             rtt_samples: RttSamples::Representative,
@@ -226,6 +230,7 @@ impl OrmccConfig {
             };
         }
         set(&mut self.n, whole(options, "n"));
+        set(&mut self.output_bound, options.bool("output_bound"));
         set(&mut self.output_rtts, options.float("output_rtts"));
         set(&mut self.output_time, options.duration("output_time"));
         set(&mut self.ci_spacing, options.duration("ci_spacing"));

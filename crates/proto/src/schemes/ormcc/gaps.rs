@@ -45,9 +45,9 @@ impl Gaps {
         revealed
     }
 
-    /// Whether there is a gap that too few packets have shown.
-    pub(super) fn is_open(&self) -> bool {
-        !self.early.is_empty()
+    /// Where the first gap begins that too few packets have shown; `None` where there is none.
+    pub(super) fn first(&self) -> Option<Seq> {
+        self.cursor.filter(|_| !self.early.is_empty())
     }
 
     /// The first gap has been open for long enough: what is missing in it is lost.
@@ -103,9 +103,9 @@ mod tests {
     fn a_gap_that_is_given_up_is_told_once() {
         let mut gaps = Gaps::new(3);
         assert!(!gaps.received(Seq::new(1)) && !gaps.received(Seq::new(3)));
-        assert!(gaps.is_open());
+        assert_eq!(gaps.first(), Some(Seq::new(2)));
         gaps.give_up();
-        assert!(!gaps.is_open());
+        assert_eq!(gaps.first(), None);
         for n in 4..9 {
             assert!(!gaps.received(Seq::new(n)));
         }

@@ -17,7 +17,10 @@ mod output;
 mod promises;
 mod rate;
 mod receiver;
+mod recent;
+mod repairs;
 mod sender;
+mod silence;
 mod values;
 
 #[cfg(test)]
@@ -35,6 +38,16 @@ pub use values::{OrmccAnnounce, OrmccReport};
 use crate::options::{OptionSpec, Options};
 use crate::promises::Promises;
 use crate::registry::Scheme;
+
+/// Bytes that a packet counts for at least. Rates are of payload, as the paper's packets of 1000 bytes
+/// have no headers; those that real packets have, some 90 bytes, would make a rate of small ones a
+/// load many times as large, and one of empty ones no rate at all.
+const COST_MIN: u32 = 256;
+
+/// The bytes that a packet with `len` bytes of payload counts for.
+fn cost(len: u32) -> u32 {
+    len.max(COST_MIN)
+}
 
 /// ORMCC as a scheme that can be named.
 #[derive(Debug)]

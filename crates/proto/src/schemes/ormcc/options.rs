@@ -29,18 +29,18 @@ pub const OPTIONS: &[OptionSpec] = &[
         "A cut goes to this share of the representative's output rate (ormcc s2.1)",
     ),
     whole("n", (1, 64), "4", "Packets over which a receiver measures its output rate (ormcc s2.1)"),
+    switch(
+        "output_bound",
+        "true",
+        "An output rate counts up to the largest rate of the last round trips (paper: false)",
+    ),
     float(
         "output_rtts",
         (0.0, 100.0),
         "1.0",
-        "Round trips over which it measures at least (paper: 0)",
+        "Round trips over which it measures at least, 2 s at most (paper: 0)",
     ),
-    span(
-        "output_time",
-        (0, 10 * S),
-        "\"5 ms\"",
-        "The least time over which it measures (paper: 0)",
-    ),
+    span("output_time", (0, 2 * S), "\"5 ms\"", "The least time over which it measures (paper: 0)"),
     span("rtt0", (10 * US, 10 * S), "\"200 ms\"", "The round trip before samples (ormcc s3)"),
     float("rtt_gain", (0.001, 1.0), "0.125", "Weight of a new round trip (ormcc s2.1)"),
     choice(

@@ -66,6 +66,11 @@ impl OutputMeter {
         self.marks.clear();
     }
 
+    /// When the latest packet came.
+    pub(super) fn last(&self) -> Option<Time> {
+        self.marks.back().map(|mark| mark.at)
+    }
+
     /// Bytes per second over at least n packets and `span`; `None` before there are so many, and
     /// where they took no time. Where `span` reaches further back than packets are known, those
     /// known count.

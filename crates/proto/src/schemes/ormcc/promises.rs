@@ -19,7 +19,9 @@ fn floor(options: &Options) -> Option<Floor> {
 
 /// Each loss is reported when it is found, and asked for by NAKs as by any PGM receiver; the
 /// representative shows that it is alive at most once for each data packet, and every receiver
-/// answers the first call for a representative and may ask for an SPM.
+/// answers the first call for a representative and may ask for an SPM. A load does not tell how many
+/// marks the network made, each of which is reported as a loss is, nor how often the representative
+/// left, after which there is another call; one of no answer in 200 ms is answered again.
 fn reports_max(options: &Options, load: &Load) -> u64 {
     let config = OrmccConfig::from_options(options);
     let alive = if config.guard { load.data_packets } else { 0 };

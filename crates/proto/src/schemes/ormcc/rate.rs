@@ -8,6 +8,9 @@ use super::values::RATE_MAX;
 /// What doubling in a round trip takes in each instant of it: the logarithm of 2.
 const LN_2: f64 = core::f64::consts::LN_2;
 
+/// After so many halvings nothing is left of any rate.
+const HALVINGS_MAX: u64 = 64;
+
 /// The rate and what is known of its past. Bytes per second, bytes, seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
@@ -28,7 +31,7 @@ impl Rate {
     /// The initial rate for packets of `bytes`.
     pub(super) fn new(config: &OrmccConfig, bytes: f64) -> Self {
         let now = config.initial_packets * bytes / config.rtt0.as_secs_f64();
-        let least = bytes / config.floor_interval.as_secs_f64();
+        let least = least(config, bytes);
         Self {
             now: now.max(least),
             after_cut: now,
@@ -38,6 +41,19 @@ impl Rate {
             doubling: config.initial_doubling.then_some(RATE_MAX),
             least,
         }
+    }
+
+    /// Packets are of `bytes` from here on.
+    pub(super) fn resize(&mut self, config: &OrmccConfig, bytes: f64) {
+        self.least = least(config, bytes);
+        self.now = self.now.max(self.least);
+    }
+
+    /// So many packets as before in a time, where each is larger by `factor`: nothing is known of the
+    /// network yet.
+    pub(super) fn scale(&mut self, factor: f64) {
+        self.now = (self.now * factor).min(RATE_MAX);
+        self.after_cut *= factor;
     }
 
     /// Bytes per second.
@@ -116,6 +132,15 @@ impl Rate {
         true
     }
 
+    /// No more than `most`, from which it does not double. Returns whether it was more.
+    pub(super) fn lower(&mut self, most: f64) -> bool {
+        let most = most.max(self.least);
+        self.doubling = None;
+        let lower = self.now > most;
+        self.now = self.now.min(most);
+        lower
+    }
+
     /// Nobody is heard.
     pub(super) fn halve(&mut self) {
         self.now = (self.now / 2.0).max(self.least);
@@ -129,8 +154,25 @@ impl Rate {
         }
     }
 
+    /// It was not used, and halves so many `times`, as far as `least`. With `doubles` it doubles
+    /// up to what it was once it is used again.
+    pub(super) fn age(&mut self, times: u64, least: f64, doubles: bool) {
+        let before = self.now;
+        for _ in 0..times.min(HALVINGS_MAX) {
+            self.now = (self.now / 2.0).max(least.min(before));
+        }
+        if doubles && self.doubling.is_none() && self.now < before {
+            self.doubling = Some(before);
+        }
+    }
+
     /// Whether it is at the floor.
     pub(super) fn is_least(&self) -> bool {
         self.now <= self.least
     }
+}
+
+/// The floor for packets of `bytes`.
+fn least(config: &OrmccConfig, bytes: f64) -> f64 {
+    bytes / config.floor_interval.as_secs_f64()
 }

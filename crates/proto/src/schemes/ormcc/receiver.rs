@@ -5,7 +5,7 @@ use faircast_base::{Cx, Duration, NodeId, Seq, Time};
 use super::config::{Feedback, OrmccConfig};
 use super::gaps::Gaps;
 use super::output::OutputMeter;
-use super::{OrmccAnnounce, OrmccReport};
+use super::{OrmccAnnounce, OrmccReport, cost};
 use crate::control::{Arrival, Audience, ReceiverFeedback};
 
 /// The longest wait before a call for a representative is answered, so that not all speak at once.
@@ -18,7 +18,7 @@ const ANSWER_INTERVAL: Duration = Duration::from_millis(200);
 const ALIVE_MIN: Duration = Duration::from_millis(10);
 const ALIVE_MAX: Duration = Duration::from_secs(1);
 
-/// The longest time over which the output rate is measured.
+/// The longest time over which the output rate is measured, as options.rs says.
 const SPAN_MAX: Duration = Duration::from_secs(2);
 
 /// A receiver: it measures its output rate, tells it when a loss is found, and where it is the
@@ -29,8 +29,8 @@ pub struct OrmccReceiver {
     node: NodeId,
     meter: OutputMeter,
     gaps: Gaps,
-    /// When the first gap counts as a loss though too few packets have shown it.
-    gap_until: Option<Time>,
+    /// Where the first gap begins, and when it counts as a loss though too few packets have shown it.
+    gap: Option<(Seq, Time)>,
     /// The latest announcement with its packet's number and when it came.
     latest: Option<(Seq, Time, OrmccAnnounce)>,
     /// The average of the rates at which it was congested.
@@ -52,7 +52,7 @@ impl OrmccReceiver {
             gaps: Gaps::new(config.ci_reorder),
             config,
             node,
-            gap_until: None,
+            gap: None,
             latest: None,
             trac: None,
             congestion_due: false,
@@ -125,6 +125,33 @@ impl OrmccReceiver {
         self.congestion_due = true;
     }
 
+    /// Whether the source paused between the latest original and this one, or between that and a
+    /// repair that came meanwhile. All packets say how often it did: the first after a pause may be
+    /// lost.
+    fn is_other_pause(&self, seq: Seq, announce: &OrmccAnnounce) -> bool {
+        let newer = |&&(latest, ..): &&(Seq, Time, OrmccAnnounce)| seq.after(latest);
+        self.latest.as_ref().filter(newer).is_some_and(|(.., last)| last.pauses != announce.pauses)
+    }
+
+    /// Whether nothing came for so long before a repair that the source may have paused: repairs do
+    /// not say. That long is what the source itself calls a pause.
+    fn is_late(&self, now: Time, bytes: u32) -> bool {
+        let Some(last) = self.meter.last() else { return false };
+        let gap = self.output_rate().map_or(0.0, |rate| f64::from(bytes) / rate);
+        let long = (self.round_trip() * 2).max(Duration::from_secs_f64(4.0 * gap));
+        now.since(last) > long
+    }
+
+    /// The first gap has its time from when it became the first: what was late for an earlier one has
+    /// come.
+    fn watch_gap(&mut self, now: Time) {
+        let until = now + self.config.ci_reorder_delay.max(TICK);
+        self.gap = self.gaps.first().map(|first| match self.gap {
+            Some(same) if same.0 == first => same,
+            _ => (first, until),
+        });
+    }
+
     fn on_announce(&mut self, cx: &mut Cx<'_>, seq: Seq, announce: &OrmccAnnounce) {
         if self.latest.as_ref().is_some_and(|(latest, ..)| !seq.after(*latest)) {
             return;
@@ -159,10 +186,15 @@ impl ReceiverFeedback for OrmccReceiver {
         if arrival.duplicate && !arrival.repair {
             return;
         }
-        if !arrival.repair && announce.is_some_and(|announce| announce.fresh) {
+        let bytes = cost(arrival.len);
+        let after_pause = match announce.filter(|_| !arrival.repair) {
+            Some(announce) => self.is_other_pause(arrival.seq, announce),
+            None => arrival.repair && self.is_late(cx.now, bytes),
+        };
+        if after_pause {
             self.meter.restart();
         }
-        self.meter.arrived(cx.now, arrival.len, self.span());
+        self.meter.arrived(cx.now, bytes, self.span());
         if arrival.repair {
             return;
         }
@@ -170,10 +202,7 @@ impl ReceiverFeedback for OrmccReceiver {
             self.on_announce(cx, arrival.seq, announce);
         }
         let revealed = self.gaps.received(arrival.seq);
-        self.gap_until = match (self.gaps.is_open(), self.gap_until) {
-            (false, _) => None,
-            (true, until) => until.or(Some(cx.now + self.config.ci_reorder_delay)),
-        };
+        self.watch_gap(cx.now);
         if revealed || arrival.congestion_experienced {
             self.congested(cx.now);
         }
@@ -201,10 +230,9 @@ impl ReceiverFeedback for OrmccReceiver {
     }
 
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {
-        if self.gap_until.is_some_and(|at| at <= cx.now) {
+        if self.gap.is_some_and(|(_, at)| at <= cx.now) {
             self.gaps.give_up();
-            self.gap_until =
-                self.gaps.is_open().then(|| cx.now + self.config.ci_reorder_delay.max(TICK));
+            self.watch_gap(cx.now);
             self.congested(cx.now);
         }
         if self.answer.is_some_and(|at| at <= cx.now) {
@@ -214,7 +242,7 @@ impl ReceiverFeedback for OrmccReceiver {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        match (self.gap_until, self.answer) {
+        match (self.gap.map(|(_, at)| at), self.answer) {
             (Some(gap), Some(answer)) => Some(gap.min(answer)),
             (gap, answer) => gap.or(answer),
         }

@@ -7,7 +7,10 @@ use faircast_base::{
 use super::choice::{Averages, Standing, Verdict};
 use super::config::{OrmccConfig, RttSamples};
 use super::rate::Rate;
-use super::{OrmccAnnounce, OrmccReport};
+use super::recent::Recent;
+use super::repairs::Repairs;
+use super::silence::Unanswered;
+use super::{OrmccAnnounce, OrmccReport, cost};
 use crate::Pace;
 use crate::control::{Carrier, Gauges, Permit, SenderControl};
 use crate::schemes::common::stamp::{RTT_MAX, echoed_us, microseconds};
@@ -16,8 +19,9 @@ use crate::schemes::common::stamp::{RTT_MAX, echoed_us, microseconds};
 /// a timestamp.
 const CLOCK_TOLERANCE_US: i32 = 1000;
 
-/// The least round trip that is reckoned with, in seconds.
-const RTT_LEAST: f64 = 1e-6;
+/// The least round trip that is reckoned with, in seconds: clocks tell no shorter ones apart from their
+/// own errors.
+const RTT_LEAST: f64 = 1e-4;
 
 /// How far behind an even pace is caught up with: timers of real systems wake some milliseconds
 /// late.
@@ -52,6 +56,8 @@ pub struct OrmccSender {
     representative: Option<NodeId>,
     rate: Option<Rate>,
     pace: Pace,
+    /// The rate of late.
+    recent: Recent,
     /// Bytes of the largest packet so far.
     bytes: f64,
     /// Smoothed, in seconds.
@@ -63,13 +69,24 @@ pub struct OrmccSender {
     delayed: u32,
     /// The output rate that the representative told last.
     output: Option<f64>,
+    /// Whether anybody has told one.
+    told: bool,
     /// Packets sent, and how many when the representative last told of congestion.
     sent: u64,
     sent_at_congestion: u64,
     last_sent: Option<Time>,
-    /// Since when packets were sent without any report, and without one of the representative.
-    unheard: Option<Time>,
-    unheard_own: Option<Time>,
+    repairs: Repairs,
+    /// Since when repairs alone have left at the rate; `None` while originals do.
+    alone: Option<Time>,
+    /// Whether that has lasted for a round trip, for which the rate was lowered.
+    lowered: bool,
+    /// Pauses so far, modulo 2^8.
+    pauses: u8,
+    /// When the source last had something to send.
+    busy: Option<Time>,
+    /// For how long nobody reports, and the representative does not.
+    unheard: Unanswered,
+    unheard_own: Unanswered,
     /// In silence: when the rate halves next, and half of what it was before.
     silent: Option<(Time, f64)>,
 }
@@ -82,17 +99,24 @@ impl OrmccSender {
             representative: None,
             rate: None,
             pace: Pace::new(1.0, BURST),
+            recent: Recent::default(),
             bytes: 0.0,
             rtt: None,
             latest: None,
             least: None,
             delayed: 0,
             output: None,
+            told: false,
             sent: 0,
             sent_at_congestion: 0,
             last_sent: None,
-            unheard: None,
-            unheard_own: None,
+            repairs: Repairs::default(),
+            alone: None,
+            lowered: false,
+            pauses: 0,
+            busy: None,
+            unheard: Unanswered::default(),
+            unheard_own: Unanswered::default(),
             silent: None,
             config,
         }
@@ -103,16 +127,27 @@ impl OrmccSender {
         self.rtt.unwrap_or(self.config.rtt0.as_secs_f64())
     }
 
-    /// The rate, which begins with the first packet's size.
-    fn rate(&mut self, len: u32) -> &mut Rate {
-        let bytes = f64::from(len.max(1));
-        self.bytes = self.bytes.max(bytes);
-        let (config, pace) = (&self.config, &mut self.pace);
-        self.rate.get_or_insert_with(|| {
-            let rate = Rate::new(config, bytes);
-            *pace = Pace::new(8.0 * rate.bytes_per_s(), BURST);
-            rate
-        })
+    /// A packet of `len` is to leave. Rates are in packets of the largest size so far: what comes first
+    /// may be a few words about what follows.
+    fn meet(&mut self, now: Time, len: u32) {
+        let bytes = f64::from(cost(len));
+        let before = self.bytes;
+        self.bytes = before.max(bytes);
+        match &mut self.rate {
+            None => {
+                let rate = Rate::new(&self.config, bytes);
+                self.pace = Pace::new(8.0 * rate.bytes_per_s(), BURST);
+                self.rate = Some(rate);
+            }
+            Some(rate) if bytes > before => {
+                rate.resize(&self.config, bytes);
+                if !self.told {
+                    rate.scale(bytes / before);
+                }
+                self.follow(now);
+            }
+            Some(_) => {}
+        }
     }
 
     /// Keeps the pace at the rate.
@@ -122,43 +157,121 @@ impl OrmccSender {
         }
     }
 
-    /// A packet leaves. Returns whether the source was silent before it.
-    fn on_leaving(&mut self, now: Time, len: u32) -> bool {
-        self.rate(len);
-        let gap = self.pace.cost(len);
+    /// Whether a report with the round trip `rtt` came with a request for a packet whose repair was
+    /// lost.
+    fn is_repair_lost(&self, now: Time, carrier: Carrier, rtt: Duration) -> bool {
+        let Carrier::Nak { first } = carrier else { return false };
+        let rtt = rtt.max(Duration::from_secs_f64(self.round_trip_s()));
+        self.repairs.was_lost(first, now, rtt)
+    }
+
+    fn note_rate(&mut self, now: Time) {
+        let span = Duration::from_secs_f64(self.round_trip_s());
+        self.recent.note(now, self.rate.as_ref().map_or(0.0, Rate::bytes_per_s), span);
+    }
+
+    /// The output rate that a report tells. No more comes out than went in: a queue may hand on a few
+    /// packets faster than they were sent, but who says so all the time would never be cut for.
+    fn output_told(&mut self, now: Time, report: &OrmccReport) -> Option<f64> {
+        self.note_rate(now);
+        let told = f64::from(report.rate?);
+        self.told = true;
+        Some(if self.config.output_bound { told.min(self.recent.largest()) } else { told })
+    }
+
+    /// Something is to be sent now. What the source did not use since it could have sent last is a
+    /// pause, in which nobody had anything to answer and the rate was not tried.
+    fn note_pause(&mut self, now: Time) {
+        let Some(busy) = self.busy.replace(now) else { return };
+        let idle = now.since(busy.max(self.pace.ready_at()));
+        let (gone_after, silence) = (self.gone_after(), self.silence());
+        self.unheard_own.pause(idle, gone_after);
+        self.unheard.pause(idle, silence);
+        if let Some((at, _)) = &mut self.silent {
+            *at += idle;
+        } else if idle > gone_after {
+            self.age_rate(now, idle.as_nanos() / gone_after.as_nanos());
+        }
+    }
+
+    /// Others have come and gone since the rate was last tried: half of it is left for each of
+    /// `times`, but for what a session begins with. With the guard it doubles back while the
+    /// representative tells that this comes out.
+    fn age_rate(&mut self, now: Time, times: u64) {
+        let few = self.config.initial_packets * self.bytes / self.round_trip_s();
+        if let Some(rate) = &mut self.rate {
+            rate.age(times, few, self.config.guard);
+        }
+        (self.least, self.delayed, self.output) = (None, 0, None);
+        self.follow(now);
+    }
+
+    /// An original leaves, or a repair that the rate held back. Of lost repairs little is heard and
+    /// late, so while they alone leave nothing shows that the network bears more, or still as much:
+    /// after a round trip of them the rate goes where a loss would have brought it, and stays.
+    fn note_kind(&mut self, cx: &mut Cx<'_>, repair: bool) {
+        if !repair {
+            (self.alone, self.lowered) = (None, false);
+            return;
+        }
+        let since = *self.alone.get_or_insert(cx.now);
+        let rtt = Duration::from_secs_f64(self.round_trip_s());
+        if self.lowered || cx.now.since(since) < rtt {
+            return;
+        }
+        self.lowered = true;
+        if let (Some(rate), Some(output)) = (&mut self.rate, self.output)
+            && rate.lower(self.config.beta * output)
+        {
+            cx.emit(Event::Cut { reason: CutReason::NoFeedback, window_milli: 0 });
+            self.follow(cx.now);
+        }
+    }
+
+    /// A packet leaves.
+    fn on_leaving(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) {
+        let now = cx.now;
+        self.meet(now, len);
+        self.note_pause(now);
+        let bytes = cost(len);
+        let gap = self.pace.cost(bytes);
         let late = now.since(self.pace.ready_at().min(now));
         let rtt = self.round_trip_s();
-        let long = Duration::from_secs_f64(2.0 * rtt).max(gap * 4);
+        // A small packet may have waited for the turn of a large one.
+        let long = Duration::from_secs_f64(2.0 * rtt).max(self.pace.cost(self.bytes as u32) * 4);
         let fresh = self.last_sent.is_some_and(|at| now.since(at) > long);
         let begins = self.last_sent.is_none();
         // A rate that something else holds the source below is not tried, so it does not grow; and
         // without a sign that somebody is there it does not either.
-        let grows = late <= BURST.max(gap) && !begins && self.is_trusted(now);
+        let limited = late <= BURST.max(gap) && !begins;
+        if !repair || limited {
+            self.note_kind(cx, repair);
+        }
+        let grows = limited && !self.lowered && self.is_trusted(now);
         if grows {
             // The queue may have grown since a loss told of it, and by random losses it never does.
             let rtt = self.latest.map_or(rtt, |latest| latest.max(rtt));
             let lead = self.lead(rtt);
             if let Some(rate) = &mut self.rate {
-                rate.grow(f64::from(len), rtt, lead);
+                rate.grow(f64::from(bytes), rtt, lead);
             }
             self.follow(now);
         }
+        self.note_rate(now);
         // At the floor of a silent session any packet costs as much as a full one.
-        let cost = if self.silent.is_some() { self.bytes as u32 } else { len };
+        let bytes = if self.silent.is_some() { self.bytes as u32 } else { bytes };
         if begins || fresh {
-            self.pace.restart(now, cost)
+            self.pace.restart(now, bytes)
         } else {
-            self.pace.spend(now, cost)
+            self.pace.spend(now, bytes)
         }
         if fresh {
-            // Nobody had anything to answer.
-            (self.unheard, self.unheard_own) = (None, None);
+            self.pauses = self.pauses.wrapping_add(1);
         }
-        self.unheard.get_or_insert(now);
-        self.unheard_own.get_or_insert(now);
+        self.unheard.sent(now);
+        self.unheard_own.sent(now);
         self.last_sent = Some(now);
         self.sent += 1;
-        fresh
     }
 
     /// Up to where the rate may grow: with the guard not far beyond what the representative lately told
@@ -187,8 +300,7 @@ impl OrmccSender {
             return true;
         }
         let wait = self.gone_after() / 2;
-        self.representative.is_some()
-            && self.unheard_own.is_none_or(|since| now.since(since) <= wait)
+        self.representative.is_some() && self.unheard_own.lasts(now) <= wait
     }
 
     fn gone_after(&self) -> Duration {
@@ -207,19 +319,14 @@ impl OrmccSender {
             return;
         }
         let gone_after = self.gone_after();
-        if self.representative.is_some()
-            && self.unheard_own.is_some_and(|since| cx.now.since(since) > gone_after)
-        {
+        if self.representative.is_some() && self.unheard_own.lasts(cx.now) > gone_after {
             cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns: gone_after.as_nanos() });
             self.dismiss(cx, SwitchReason::Silent);
         }
         let (silence, halving) = (self.silence(), self.round_trip_s());
         let halving = Duration::from_secs_f64(halving).clamp(HALVE_MIN, HALVE_MAX);
         let Some(rate) = &mut self.rate else { return };
-        if self.silent.is_none()
-            && let Some(since) = self.unheard
-            && cx.now.since(since) > silence
-        {
+        if self.silent.is_none() && self.unheard.lasts(cx.now) > silence {
             cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns: silence.as_nanos() });
             self.silent = Some((cx.now, rate.bytes_per_s() / 2.0));
         }
@@ -235,9 +342,10 @@ impl OrmccSender {
         }
     }
 
-    /// Checks a report's echo: the round trip in seconds.
-    fn measure(&self, now: Time, report: &OrmccReport) -> Option<f64> {
-        Some(self.round_trip(now, report)?.as_secs_f64().max(RTT_LEAST))
+    /// The time since a report's echo; `None` where it is absurd. No time at all is no round trip:
+    /// where a timestamp was held for seconds, that is what clocks disagree by.
+    fn echoed(now: Time, report: &OrmccReport) -> Option<Duration> {
+        echoed_us(now, report.echo_us, CLOCK_TOLERANCE_US, RTT_MAX)
     }
 
     fn sample(&mut self, cx: &mut Cx<'_>, from: NodeId, sample: f64) {
@@ -304,23 +412,33 @@ impl OrmccSender {
     fn dismiss(&mut self, cx: &mut Cx<'_>, reason: SwitchReason) {
         self.representative = None;
         self.averages.forget_own();
-        self.unheard_own = None;
+        self.unheard_own.clear();
         cx.emit(Event::Representative { node: None, reason });
     }
 
-    fn appoint(&mut self, cx: &mut Cx<'_>, node: NodeId, reason: SwitchReason, sample: f64) {
+    fn appoint(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: NodeId,
+        reason: SwitchReason,
+        sample: Option<f64>,
+    ) {
         if self.config.rtt_samples == RttSamples::Representative {
-            self.begin_path(cx.now, sample);
+            match sample {
+                Some(sample) => self.begin_path(cx.now, sample),
+                // Nothing is known of the new path.
+                None => self.rtt = None,
+            }
         }
         self.representative = Some(node);
         self.sent_at_congestion = self.sent;
-        self.unheard_own = None;
+        self.unheard_own.clear();
         (self.least, self.delayed, self.output, self.latest) = (None, 0, None, None);
         cx.emit(Event::Representative { node: Some(node), reason });
     }
 
     /// A congestion indication with the output rate `output`.
-    fn on_indication(&mut self, cx: &mut Cx<'_>, from: NodeId, output: f64, sample: f64) {
+    fn on_indication(&mut self, cx: &mut Cx<'_>, from: NodeId, output: f64, sample: Option<f64>) {
         let is_own = self.representative == Some(from);
         let chosen = self.representative.is_some();
         let overdue = self.is_overdue();
@@ -356,7 +474,7 @@ impl OrmccSender {
         (self.sent - self.sent_at_congestion) as f64 > interval
     }
 
-    fn announce(&self, now: Time, fresh: bool) -> OrmccAnnounce {
+    fn announce(&self, now: Time) -> OrmccAnnounce {
         let rtt_us = self.rtt.map_or(0, |rtt| (rtt * 1e6 + 0.5).clamp(1.0, 4e9) as u32);
         // One that has told nothing for so long holds nobody back.
         let rate = self.averages.own().filter(|_| !self.is_overdue()).map(|rate| rate as f32);
@@ -367,7 +485,7 @@ impl OrmccSender {
             rate: rate.filter(|rate| rate.is_normal()),
             feedback: self.config.feedback,
             alive: self.config.guard,
-            fresh,
+            pauses: self.pauses,
         }
     }
 }
@@ -377,30 +495,34 @@ impl SenderControl for OrmccSender {
     type Report = OrmccReport;
 
     fn permit(&mut self, cx: &mut Cx<'_>, len: u32, _repair: bool) -> Permit {
-        self.rate(len);
+        self.meet(cx.now, len);
+        self.note_pause(cx.now);
         self.watch(cx);
         let at = self.pace.ready_at();
         if at <= cx.now { Permit::Now } else { Permit::At(at) }
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, _seq: Seq, len: u32) -> OrmccAnnounce {
-        let fresh = self.on_leaving(cx.now, len);
-        self.announce(cx.now, fresh)
+        self.on_leaving(cx, len, false);
+        self.announce(cx.now)
     }
 
-    fn on_repair_sent(&mut self, cx: &mut Cx<'_>, _: Seq, len: u32) -> Option<OrmccAnnounce> {
+    fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32) -> Option<OrmccAnnounce> {
         // Repairs are paid for but tell nothing: nodes in the network may repeat them much later.
-        self.on_leaving(cx.now, len);
+        self.on_leaving(cx, len, true);
+        self.repairs.sent(seq, cx.now);
         None
     }
 
-    fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, _: Carrier, report: &OrmccReport) {
+    fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier, report: &OrmccReport) {
         // Routers forward NAKs in their own name, so the report's word counts.
         let from = report.receiver.unwrap_or(from);
-        let Some(sample) = self.measure(cx.now, report) else {
+        let Some(echoed) = Self::echoed(cx.now, report) else {
             return cx.emit(Event::BadInput { reason: BadInput::Absurd });
         };
-        self.unheard = None;
+        let sample = (echoed > Duration::ZERO).then(|| echoed.as_secs_f64().max(RTT_LEAST));
+        let output = self.output_told(cx.now, report);
+        self.unheard.clear();
         let silent = self.silent.take();
         if self.config.guard && self.representative.is_none() {
             self.appoint(cx, from, SwitchReason::First, sample);
@@ -410,9 +532,9 @@ impl SenderControl for OrmccSender {
         }
         let is_own = self.representative == Some(from);
         if is_own {
-            self.unheard_own = None;
-            self.output = report.rate.map(f64::from).or(self.output);
-            self.latest = self.config.guard.then_some(sample);
+            self.unheard_own.clear();
+            self.output = output.or(self.output);
+            self.latest = sample.filter(|_| self.config.guard).or(self.latest);
         }
         let counts = match self.config.rtt_samples {
             RttSamples::All => report.congestion,
@@ -422,12 +544,13 @@ impl SenderControl for OrmccSender {
                 is_own && (report.congestion || self.averages.own().is_none())
             }
         };
-        if counts {
+        if let Some(sample) = sample.filter(|_| counts) {
             self.sample(cx, from, sample);
         }
-        if report.congestion {
-            match report.rate {
-                Some(output) => self.on_indication(cx, from, f64::from(output), sample),
+        // Indications tell of lost originals. The rest of a session may be repairs alone.
+        if report.congestion || self.is_repair_lost(cx.now, carrier, echoed) {
+            match output {
+                Some(output) => self.on_indication(cx, from, output, sample),
                 // Fewer than n packets have come: nothing to compare or to cut to.
                 None if is_own => {
                     let most = self.rate.as_ref().map_or(0.0, Rate::bytes_per_s);
@@ -438,8 +561,8 @@ impl SenderControl for OrmccSender {
                 }
                 None => {}
             }
-        } else if is_own {
-            self.watch_doubling(cx, sample, report.rate.map(f64::from));
+        } else if let Some(sample) = sample.filter(|_| is_own) {
+            self.watch_doubling(cx, sample, output);
         }
     }
 
@@ -457,7 +580,7 @@ impl SenderControl for OrmccSender {
     }
 
     fn round_trip(&self, now: Time, report: &OrmccReport) -> Option<Duration> {
-        echoed_us(now, report.echo_us, CLOCK_TOLERANCE_US, RTT_MAX)
+        Self::echoed(now, report).filter(|time| *time > Duration::ZERO)
     }
 
     fn reporter(report: &OrmccReport) -> Option<NodeId> {

@@ -19,7 +19,6 @@ const REPORT_LEN: usize = 16;
 /// Rates above this, in bytes per second, are no rates: a thousand times the fastest interface.
 pub(super) const RATE_MAX: f64 = 1e14;
 
-const FRESH: u8 = 0x01;
 const ALIVE: u8 = 0x02;
 const MODE_SHIFT: u8 = 4;
 const CONGESTION: u8 = 0x01;
@@ -41,9 +40,9 @@ pub struct OrmccAnnounce {
     pub feedback: Feedback,
     /// Whether the representative is to show that it is alive though it loses nothing.
     pub alive: bool,
-    /// Whether the source was silent before this packet, so that the time since the last one tells
-    /// nothing of the network.
-    pub fresh: bool,
+    /// Pauses of the source so far, modulo 2^8. Where it differs from that of an earlier packet, the
+    /// time between the two tells nothing of the network.
+    pub pauses: u8,
 }
 
 /// What a receiver tells: a congestion indication, or that it is alive.
@@ -74,15 +73,14 @@ impl Wire for OrmccAnnounce {
             Feedback::CiPerRtt => 1,
             Feedback::Trac => 2,
         };
-        let flag = |set: bool, bit: u8| if set { bit } else { 0 };
-        let flags = flag(self.fresh, FRESH) | flag(self.alive, ALIVE) | (mode << MODE_SHIFT);
-        out.extend_from_slice(&[flags, 0, 0, 0]);
+        let alive = if self.alive { ALIVE } else { 0 };
+        out.extend_from_slice(&[alive | (mode << MODE_SHIFT), self.pauses, 0, 0]);
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; ANNOUNCE_LEN] = bytes.try_into().ok()?;
         let flags = bytes[16];
-        if flags & 0x0c != 0 {
+        if flags & 0x0d != 0 {
             return None;
         }
         let feedback = match flags >> MODE_SHIFT {
@@ -101,7 +99,7 @@ impl Wire for OrmccAnnounce {
             },
             feedback,
             alive: flags & ALIVE != 0,
-            fresh: flags & FRESH != 0,
+            pauses: bytes[17],
         })
     }
 }
@@ -163,13 +161,13 @@ mod tests {
         rate: Some(125_000.0),
         feedback: Feedback::Trac,
         alive: true,
-        fresh: false,
+        pauses: 9,
     };
 
     #[test]
     fn values_have_the_documented_bytes() {
         let want =
-            [1, 2, 3, 4, 0, 0, 0x9c, 0x40, 0x0a, 0x4d, 0, 3, 0x47, 0xf4, 0x24, 0, 0x22, 0, 0, 0];
+            [1, 2, 3, 4, 0, 0, 0x9c, 0x40, 0x0a, 0x4d, 0, 3, 0x47, 0xf4, 0x24, 0, 0x22, 9, 0, 0];
         assert_eq!(encoded(ANNOUNCE), want);
         let report = OrmccReport {
             echo_us: 0x0102_0304,
@@ -207,7 +205,7 @@ mod tests {
             let announce = OrmccAnnounce { representative: node, ..ANNOUNCE };
             assert_eq!(OrmccAnnounce::decode(&encoded(announce)), Some(announce));
         }
-        for flags in [0x04, 0x08, 0x30, 0xf0] {
+        for flags in [0x01, 0x04, 0x08, 0x30, 0xf0] {
             let mut bytes = encoded(ANNOUNCE);
             bytes[16] = flags;
             assert_eq!(OrmccAnnounce::decode(&bytes), None, "{flags:#x}");
@@ -235,6 +233,7 @@ mod tests {
         #[test]
         fn values_come_back_as_they_went(
             words in any::<[u32; 3]>(), rate in 1e-3f32..1e13, mode in 0usize..3, bits in 0u8..16,
+            pauses: u8,
         ) {
             let on = |bit: u8| bits & bit != 0;
             let feedback = [Feedback::Ci, Feedback::CiPerRtt, Feedback::Trac][mode];
@@ -245,7 +244,7 @@ mod tests {
                 rate: on(1).then_some(rate),
                 feedback,
                 alive: on(2),
-                fresh: on(4),
+                pauses,
             };
             prop_assert_eq!(OrmccAnnounce::decode(&encoded(announce)), Some(announce));
             let report = OrmccReport {

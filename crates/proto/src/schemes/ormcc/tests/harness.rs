@@ -42,6 +42,8 @@ pub(super) struct Bench {
     pub(super) log: Log,
     pub(super) sender: OrmccSender,
     pub(super) next: Seq,
+    /// Bytes of the packets to come.
+    pub(super) len: u32,
     pub(super) last: Option<OrmccAnnounce>,
 }
 
@@ -54,6 +56,7 @@ impl Bench {
             log: Log::default(),
             sender: OrmccSender::new(config),
             next: Seq::new(0),
+            len: LEN,
             last: None,
         }
     }
@@ -64,13 +67,15 @@ impl Bench {
     }
 
     pub(super) fn permit(&mut self) -> Permit {
-        self.with(|sender, cx| sender.permit(cx, LEN, false))
+        let len = self.len;
+        self.with(|sender, cx| sender.permit(cx, len, false))
     }
 
     pub(super) fn send(&mut self) -> OrmccAnnounce {
         let seq = self.next;
         self.next = seq.next();
-        let announce = self.with(|sender, cx| sender.on_sent(cx, seq, LEN));
+        let len = self.len;
+        let announce = self.with(|sender, cx| sender.on_sent(cx, seq, len));
         self.last = Some(announce);
         announce
     }
@@ -92,6 +97,20 @@ impl Bench {
         }
         self.now = end;
         count
+    }
+
+    /// Sends repairs alone for `span`, as many as the rate lets leave.
+    pub(super) fn repair(&mut self, span: Duration) {
+        let (end, len) = (self.now + span, self.len);
+        while self.now < end {
+            match self.with(|sender, cx| sender.permit(cx, len, true)) {
+                Permit::Now => {
+                    self.with(|sender, cx| sender.on_repair_sent(cx, Seq::new(0), len));
+                }
+                Permit::At(at) => self.now = at.min(end),
+                Permit::Blocked => panic!("a rate never blocks"),
+            }
+        }
     }
 
     pub(super) fn report(&self, from: u32, rate: Option<f64>, rtt: Duration) -> OrmccReport {
@@ -164,7 +183,7 @@ impl Listener {
             rate: None,
             feedback: config.feedback,
             alive: config.guard,
-            fresh: false,
+            pauses: 0,
         };
         Self {
             now: Time::ZERO + ms(1000),

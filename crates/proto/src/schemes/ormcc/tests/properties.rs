@@ -97,10 +97,12 @@ proptest! {
     ) {
         let mut listener = Listener::new(config);
         let mut seq = 0u32;
-        for (number, wait, [far, repair, duplicate, marked, fresh]) in steps {
+        for (number, wait, [far, repair, duplicate, marked, paused]) in steps {
             listener.pass(ms(wait));
             seq = if far && number % 7 == 0 { number } else { seq.wrapping_add(number % 4) };
-            listener.announce.fresh = fresh && number % 5 == 0;
+            if paused && number % 5 == 0 {
+                listener.announce.pauses = listener.announce.pauses.wrapping_add(1);
+            }
             listener.announce.representative = (number % 3 > 0).then_some(NodeId(5 + number % 3));
             listener.arrive_as(Arrival {
                 seq: Seq::new(seq),

@@ -1,6 +1,6 @@
 //! What a receiver measures and when it speaks.
 
-use faircast_base::{NodeId, Seq};
+use faircast_base::{NodeId, Seq, Time};
 
 use super::harness::{LEN, Listener, improved, ms, paper};
 use crate::control::{Arrival, Audience, ReceiverFeedback};
@@ -112,6 +112,25 @@ fn reordering_within_the_tolerance_is_no_congestion() {
 }
 
 #[test]
+fn packets_that_only_overtake_each_other_are_no_congestion_though_a_gap_is_always_open() {
+    let mut listener = Listener::new(OrmccConfig { ci_reorder: 3, ..paper() });
+    // 0, 2, 4, 1, 6, 3, 8, 5, ...: before a gap closes the next is open. A packet each 2 ms is late by
+    // 6 ms.
+    let late = (1..2000u32).step_by(2).flat_map(|n| [n + 3, n]);
+    for seq in [0, 2].into_iter().chain(late) {
+        listener.pass(ms(2));
+        listener.arrive(seq);
+        assert!(listener.reports().is_empty(), "{seq}");
+    }
+    // A gap that stays is told 10 ms after it has become the first.
+    listener.arrive(2004);
+    listener.pass(ms(9));
+    assert!(listener.reports().is_empty());
+    listener.pass(ms(2));
+    assert_eq!(listener.reports().len(), 1);
+}
+
+#[test]
 fn a_mark_of_the_network_is_as_good_as_a_loss() {
     let mut listener = Listener::new(paper());
     listener.stream(0..10);
@@ -149,6 +168,25 @@ fn repairs_count_for_the_output_rate_and_reveal_nothing() {
 }
 
 #[test]
+fn small_packets_are_measured_as_the_sender_counts_them() {
+    let mut listener = Listener::new(paper());
+    for (len, want) in [(0, 25_600.0), (255, 25_600.0), (300, 30_000.0)] {
+        for _ in 0..5 {
+            listener.pass(ms(10));
+            let seq = Seq::new(listener.now.since(Time::ZERO).as_millis() as u32 / 10);
+            listener.arrive_as(Arrival {
+                seq,
+                len,
+                repair: false,
+                duplicate: false,
+                congestion_experienced: false,
+            });
+        }
+        assert_eq!(listener.receiver.output_rate(), Some(want), "{len} bytes");
+    }
+}
+
+#[test]
 fn a_duplicate_counts_for_nothing() {
     let mut listener = Listener::new(paper());
     listener.stream(0..10);
@@ -166,20 +204,42 @@ fn a_duplicate_counts_for_nothing() {
 
 #[test]
 fn silence_of_the_source_is_not_taken_for_a_slow_network() {
-    for (fresh, want) in [(true, None), (false, Some(4000.0 / 5.03))] {
+    // Whichever packet after the pause is the first to come: each says that there was one.
+    for (pauses, first, want) in
+        [(1, 10, None), (1, 11, None), (1, 14, None), (0, 10, Some(4000.0 / 5.03))]
+    {
         let mut listener = Listener::new(paper());
         listener.stream(0..10);
         listener.pass(ms(5000 - 10));
-        listener.announce.fresh = fresh;
-        listener.stream([10]);
-        listener.announce.fresh = false;
-        listener.stream([11, 12]);
-        let reports = listener.stream([15]);
-        let rate = reports[0].rate.map(f64::from);
+        listener.announce.pauses = pauses;
+        let reports = listener.stream([first, first + 1, first + 2, first + 5]);
+        let rate = reports.last().expect("a gap").rate.map(f64::from);
         assert_eq!(rate.is_some(), want.is_some(), "{rate:?}");
         if let (Some(rate), Some(want)) = (rate, want) {
             assert!((rate / want - 1.0).abs() < 0.01, "{rate}");
         }
+        // Once there are enough packets behind the pause they count alone.
+        let reports = listener.stream([20, 21, 22, 23, 24, 26]);
+        assert_eq!(reports.last().expect("a gap").rate, Some(100_000.0));
+    }
+}
+
+#[test]
+fn a_repair_after_silence_is_measured_from_there_on_too() {
+    let mut listener = Listener::new(paper());
+    listener.stream(0..10);
+    // Twice the round trip, which is four times the time between packets and more.
+    for (silence, want) in [(200, true), (201, false), (60_000, false)] {
+        listener.stream(20..40);
+        listener.pass(ms(silence));
+        listener.arrive_as(Arrival {
+            seq: Seq::new(10),
+            len: LEN,
+            repair: true,
+            duplicate: false,
+            congestion_experienced: false,
+        });
+        assert_eq!(listener.receiver.output_rate().is_some(), want, "{silence} ms");
     }
 }
 

@@ -1,9 +1,9 @@
 //! The sender: choice, rate and round trip together, and what it does in silence.
 
-use faircast_base::{CutReason, Duration, NodeId, SwitchReason};
+use faircast_base::{CutReason, Duration, NodeId, Seq, SwitchReason};
 
-use super::harness::{Bench, improved, ms, paper};
-use crate::control::{Permit, SenderControl};
+use super::harness::{Bench, LEN, improved, ms, paper};
+use crate::control::{Carrier, Permit, SenderControl};
 use crate::schemes::ormcc::{Feedback, OrmccConfig, OrmccReport, RttSamples};
 
 /// A sender of the paper's at `packets` per 100 ms whose round trip is 100 ms, with receiver 1 as
@@ -122,9 +122,31 @@ fn an_absurd_report_is_counted_and_changes_nothing() {
     assert_eq!((bench.rate(), bench.switches().len()), (rate, switches));
     assert_eq!(bench.sender.round_trip(bench.now, &future), None);
     assert_eq!(bench.sender.round_trip(bench.now, &echo), Some(ms(100)));
-    // What clocks may disagree by is no future.
-    let near = OrmccReport { echo_us: echo.echo_us.wrapping_add(100_500), ..echo };
-    assert_eq!(bench.sender.round_trip(bench.now, &near), Some(Duration::ZERO));
+}
+
+#[test]
+fn an_echo_that_clocks_have_brought_ahead_is_a_sign_of_life_and_no_round_trip() {
+    // Held for 10 s by a clock that runs faster by 30 millionths.
+    for ahead_us in [0, 200, 1000] {
+        let mut bench = Bench::new(improved());
+        bench.send();
+        let alive = OrmccReport { congestion: false, ..bench.report(1, None, ms(0)) };
+        let near = OrmccReport { echo_us: alive.echo_us.wrapping_add(ahead_us), ..alive };
+        assert_eq!(bench.sender.round_trip(bench.now, &near), None);
+        bench.take(&near);
+        assert_eq!((bench.representative(), bench.absurd()), (Some(1), 0));
+        assert_eq!((bench.rate(), bench.send().rtt_us), (20_000.0, 0), "nothing is known of it");
+        bench.alive(1, None);
+        assert_eq!((bench.rate(), bench.send().rtt_us), (40_000.0, 100_000));
+        bench.take(&near);
+        assert_eq!(bench.send().rtt_us, 100_000);
+    }
+    // What is shorter than clocks can tell counts as that.
+    let mut bench = Bench::new(improved());
+    bench.send();
+    let alive = bench.report(1, None, Duration::from_micros(1));
+    bench.take(&OrmccReport { congestion: false, ..alive });
+    assert_eq!(bench.send().rtt_us, 100);
 }
 
 #[test]
@@ -195,12 +217,18 @@ fn with_the_guard_it_grows_once_somebody_is_heard() {
 fn doubling_keeps_to_twice_what_came_out() {
     let mut bench = Bench::new(improved());
     bench.send();
-    bench.alive(1, Some(50_000.0));
+    bench.alive(1, None);
+    bench.run(ms(100));
+    bench.alive(1, Some(40_000.0));
     bench.run(ms(1000));
-    assert!((99_000.0..=100_000.0).contains(&bench.rate()), "{}", bench.rate());
-    bench.alive(1, Some(90_000.0));
+    assert!((79_000.0..=80_000.0).contains(&bench.rate()), "{}", bench.rate());
+    bench.alive(1, Some(70_000.0));
     bench.run(ms(400));
-    assert!((170_000.0..=180_000.0).contains(&bench.rate()), "{}", bench.rate());
+    assert!((135_000.0..=140_000.0).contains(&bench.rate()), "{}", bench.rate());
+    // No more than was sent comes out, whatever is told.
+    bench.alive(1, Some(1e9));
+    bench.run(ms(1000));
+    assert!((270_000.0..=280_000.0).contains(&bench.rate()), "{}", bench.rate());
 }
 
 #[test]
@@ -253,16 +281,138 @@ fn silence_takes_the_rate_to_its_floor_and_a_report_brings_it_back() {
 }
 
 #[test]
-fn a_source_that_had_nothing_to_send_does_not_take_that_for_silence() {
+fn pauses_are_counted_also_where_a_repair_ends_them() {
     let mut bench = guarded();
-    let rate = bench.rate();
+    let pauses = bench.send().pauses;
     bench.now += ms(60_000);
     assert_eq!(bench.permit(), Permit::Now);
-    let announce = bench.send();
-    assert!(announce.fresh);
-    assert!((bench.rate() / rate - 1.0).abs() < 1e-9, "and it does not grow for it");
+    assert_eq!(bench.send().pauses, pauses + 1);
     bench.now += Duration::from_micros(100);
-    assert!(!bench.send().fresh);
+    assert_eq!(bench.send().pauses, pauses + 1);
+    bench.now += ms(60_000);
+    bench.with(|sender, cx| sender.on_repair_sent(cx, Seq::new(0), LEN));
+    bench.now += Duration::from_micros(100);
+    assert_eq!(bench.send().pauses, pauses + 2);
+}
+
+#[test]
+fn a_source_that_had_nothing_to_send_does_not_take_that_for_silence() {
+    for pause in [500, 1500, 6000, 60_000, 3_600_000] {
+        let mut bench = guarded();
+        let (switches, announce) = (bench.switches(), bench.send());
+        // That packet was not answered: it came too soon after the last that was.
+        bench.now += ms(pause);
+        assert_eq!(bench.permit(), Permit::Now);
+        bench.send();
+        bench.run(ms(400));
+        assert_eq!(bench.switches(), switches, "{pause} ms");
+        assert_eq!(bench.cuts(CutReason::NoFeedback), 0, "{pause} ms");
+        assert_eq!(bench.send().rate, announce.rate, "{pause} ms");
+    }
+}
+
+#[test]
+fn an_unused_rate_halves_each_second_as_far_as_one_begins_with_and_doubles_back() {
+    let few = 40_000.0; // Four packets in 100 ms.
+    for (pause, halvings) in [(900, 0), (1500, 1), (2500, 2), (3_600_000, 64)] {
+        let mut bench = guarded();
+        let before = bench.rate();
+        assert!(before > 200_000.0, "{before}");
+        bench.send();
+        bench.now += ms(pause);
+        bench.permit();
+        let want = (0..halvings).fold(before, |rate: f64, _| (rate / 2.0).max(few));
+        assert!((bench.rate() / want - 1.0).abs() < 1e-9, "{pause} ms: {}", bench.rate());
+        for _ in 0..10 {
+            bench.run(ms(100));
+            let output = bench.rate();
+            bench.alive(1, Some(output));
+        }
+        assert!(bench.rate() > 0.95 * before, "{pause} ms: {} of {before}", bench.rate());
+    }
+}
+
+#[test]
+fn by_the_paper_an_unused_rate_halves_too_and_grows_as_from_the_start() {
+    let mut bench = settled(&[100_000.0; 60]);
+    bench.now += ms(60_000);
+    bench.permit();
+    assert_eq!(bench.rate(), 10_000.0, "a packet in 100 ms");
+    bench.run(ms(1000));
+    assert!((100_000.0..112_000.0).contains(&bench.rate()), "{}", bench.rate());
+}
+
+#[test]
+fn a_dead_representative_is_given_up_also_by_a_source_that_sends_a_packet_now_and_then() {
+    for gap in [250, 500, 900, 5000] {
+        let mut bench = guarded();
+        let mut packets = 0;
+        while bench.representative().is_some() {
+            bench.now += ms(gap);
+            bench.permit();
+            bench.send();
+            packets += 1;
+            assert!(packets < 20, "{gap} ms");
+        }
+        assert!((8..=10).contains(&packets), "{packets} packets at {gap} ms");
+        assert_eq!(bench.switches().last(), Some(&(None, SwitchReason::Silent)));
+    }
+}
+
+#[test]
+fn a_small_first_packet_sets_neither_the_first_rate_nor_the_floor() {
+    for (config, per_second) in [(improved(), 20_000.0), (paper(), 5000.0)] {
+        let mut bench = Bench::new(config);
+        bench.len = 300;
+        bench.send();
+        assert!((bench.rate() / per_second - 0.3).abs() < 1e-9, "{}", bench.rate());
+        bench.len = LEN;
+        bench.permit();
+        assert!((bench.rate() / per_second - 1.0).abs() < 1e-9, "{}", bench.rate());
+    }
+    // It is answered before the second packet, which waits no longer for that.
+    let mut bench = Bench::new(improved());
+    bench.len = 100;
+    bench.send();
+    bench.alive(1, None);
+    bench.len = LEN;
+    bench.now += ms(2000);
+    bench.permit();
+    assert_eq!(bench.rate(), 40_000.0, "four packets in 100 ms");
+    bench.run(ms(30_000));
+    assert_eq!(bench.rate(), 500.0, "one packet in 2 s");
+    // Once it is known what comes out, larger packets are fewer.
+    let mut bench = Bench::new(improved());
+    bench.len = 500;
+    bench.send();
+    bench.run(ms(200));
+    bench.alive(1, Some(10_000.0));
+    let before = bench.rate();
+    bench.len = LEN;
+    bench.permit();
+    assert_eq!(bench.rate(), before);
+}
+
+#[test]
+fn small_packets_leave_at_a_rate_too() {
+    // A full queue of them: at the rate of full ones, and each counted as 256 bytes at least.
+    for (len, most) in [(0, 0.256), (1, 0.256), (256, 0.256), (500, 0.5), (1000, 1.0)] {
+        let mut bench = guarded();
+        bench.with(|sender, cx| sender.on_leave(cx, NodeId(1)));
+        bench.len = len;
+        let rate = bench.rate() / 1000.0;
+        let count = f64::from(bench.run(ms(1000)));
+        assert!((count * most / rate - 1.0).abs() < 0.03, "{len} bytes: {count} at {rate}");
+    }
+    // Grown by them alone, the rate is no more than what they carry.
+    let mut bench = Bench::new(improved());
+    bench.len = 0;
+    bench.send();
+    for _ in 0..20 {
+        bench.alive(1, None);
+        let count = bench.run(ms(100));
+        assert!(count <= 5, "four packets in 100 ms: {count}");
+    }
 }
 
 #[test]
@@ -276,6 +426,86 @@ fn a_rate_that_is_not_used_does_not_grow() {
         bench.send();
     }
     assert!(bench.rate() <= rate, "{} after {rate}", bench.rate());
+}
+
+#[test]
+fn who_claims_a_high_rate_is_taken_for_as_fast_as_the_sender_was() {
+    // The representative by a low claim claims the rate, or anything above, from then on, while two others
+    // tell that little comes out.
+    let after = |config: OrmccConfig, claim: Option<f64>| {
+        let mut bench = Bench::new(OrmccConfig { q: 0.0, ..config });
+        bench.send();
+        let mut most = 0.0f64;
+        for k in 0..400 {
+            bench.run(ms(50));
+            let told = claim.unwrap_or(bench.rate());
+            bench.indicate(1, if k < 3 { 100.0 } else { told });
+            if k >= 3 {
+                bench.indicate(2, 10_000.0);
+                bench.indicate(3, 10_000.0);
+            }
+            most = most.max(bench.rate());
+        }
+        (bench.cuts(CutReason::Report), most)
+    };
+    let bounded = OrmccConfig { output_bound: true, ..paper() };
+    for config in [improved(), bounded] {
+        for claim in [Some(1e5), Some(1e9), Some(1e13), None] {
+            let (cuts, most) = after(config, claim);
+            // A packet of growth in each 100 ms, and a cut once in two or three: some twelve packets.
+            assert!(cuts >= 25 && most < 150_000.0, "{claim:?}: {cuts} cuts, {most} B/s");
+        }
+    }
+    let (cuts, most) = after(paper(), Some(1e9));
+    assert!(cuts <= 3 && most > 1e6, "the paper takes their word: {cuts} cuts, {most} B/s");
+}
+
+#[test]
+fn while_repairs_alone_leave_the_rate_goes_where_a_loss_would_bring_it_and_stays() {
+    for base in [improved(), paper()] {
+        let mut bench = Bench::new(OrmccConfig { rtt0: ms(100), q: 0.0, ..base });
+        bench.run(ms(1000));
+        bench.indicate(1, 60_000.0);
+        bench.run(ms(1000));
+        let told = bench.rate();
+        bench.alive(1, Some(told));
+        // Between originals they change nothing.
+        for _ in 0..20 {
+            bench.run(ms(20));
+            bench.repair(ms(20));
+        }
+        let before = bench.rate();
+        assert!(before >= told, "{before} after {told}");
+        bench.alive(1, Some(told));
+        bench.repair(ms(50));
+        assert!(bench.rate() >= before);
+        for _ in 0..20 {
+            bench.repair(ms(200));
+            bench.alive(1, Some(0.75 * told));
+            assert!((bench.rate() / told - 0.75).abs() < 0.01, "{} of {told}", bench.rate());
+        }
+        bench.run(ms(500));
+        assert!(bench.rate() > 0.76 * told, "it grows again: {}", bench.rate());
+    }
+}
+
+#[test]
+fn who_asks_again_for_a_packet_that_was_repaired_tells_of_congestion() {
+    let mut bench = settled(&[100_000.0; 60]);
+    bench.run(ms(300));
+    let seq = Seq::new(7);
+    bench.with(|sender, cx| sender.on_repair_sent(cx, seq, LEN));
+    for (wait, cuts) in [(80, 0), (60, 1)] {
+        let before = bench.cuts(CutReason::Report);
+        bench.run(ms(wait));
+        let asks = OrmccReport { congestion: false, ..bench.report(1, Some(50_000.0), ms(100)) };
+        for first in [seq, Seq::new(8)] {
+            let carrier = Carrier::Nak { first };
+            bench.with(|sender, cx| sender.on_report(cx, NodeId(1), carrier, &asks));
+        }
+        assert_eq!(bench.cuts(CutReason::Report) - before, cuts, "after {wait} ms more");
+    }
+    assert_eq!(bench.rate(), 37_500.0);
 }
 
 #[test]
