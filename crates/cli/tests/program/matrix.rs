@@ -1,6 +1,6 @@
 //! `faircast bench matrix`: every registered scheme, the figures that were recorded, the documents.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
