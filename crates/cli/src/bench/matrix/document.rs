@@ -140,4 +140,140 @@ mod tests {
         assert!(page.contains("| `a-1` | 0.25 |"), "{page}");
         assert!(document(&matrix(), true).is_err(), "it lacks what is spoken of");
     }
+
+    /// The matrix that the tables of a document show: medians as far as they are printed.
+    fn tables(page: &str) -> Matrix {
+        let mut matrix = Matrix { schemes: Vec::new(), cases: Vec::new(), ..matrix() };
+        for section in page.split("\n### ").skip(1) {
+            let title = section.lines().next().unwrap();
+            let figure = Figure::ALL.into_iter().find(|figure| figure.title() == title).unwrap();
+            for row in section.lines().filter(|line| line.starts_with("| ")) {
+                let mut cells = row.trim_matches(['|', ' ']).split(" | ").map(str::to_string);
+                let id = cells.next().unwrap().trim_matches('`').to_string();
+                if id == "case" {
+                    matrix.schemes = cells.collect();
+                    continue;
+                }
+                if !matrix.cases.iter().any(|case| case.id == id) {
+                    let cell = |scheme: &String| MatrixCell {
+                        scheme: scheme.clone(),
+                        figures: Vec::new(),
+                        runs: Vec::new(),
+                    };
+                    let cells = matrix.schemes.iter().map(cell).collect();
+                    let case = super::tests::matrix().cases[0].clone();
+                    matrix.cases.push(MatrixCase { id: id.clone(), cells, ..case });
+                }
+                let case = matrix.cases.iter_mut().find(|case| case.id == id).unwrap();
+                for (place, text) in cells.enumerate() {
+                    let median = text.split(" (").next().unwrap();
+                    let value = match median {
+                        "never" | "∞" => f64::INFINITY,
+                        _ => median.parse().unwrap_or(f64::NAN),
+                    };
+                    case.cells[place].figures.extend(Spread::of(figure, vec![(1, value)]));
+                }
+            }
+        }
+        matrix
+    }
+
+    #[test]
+    fn the_page_in_the_documentation_says_what_its_tables_do() {
+        let page = include_str!("../../../../../docs/comparison.md");
+        let [from, to] = CONCLUSIONS.map(|heading| TEMPLATE.find(heading).unwrap());
+        let matrix = tables(page);
+        assert!(matrix.cases.len() > 20 && matrix.schemes.len() >= 3);
+        let said = filled(&TEMPLATE[from..to], &matrix).unwrap();
+        assert!(page.contains(&said), "{said}");
+    }
+
+    /// What the words of the conclusions claim. Whoever makes the tables again and fails here writes
+    /// other words.
+    #[test]
+    fn the_words_of_the_conclusions_hold_in_the_tables() {
+        let matrix = tables(include_str!("../../../../../docs/comparison.md"));
+        let of = |case: &str, scheme: &str, figure: Figure| {
+            let place = format!("median {case} {scheme} {}", figure.id());
+            let shown = number(&place, &matrix).unwrap_or_else(|| panic!("{place}"));
+            shown.parse::<f64>().unwrap_or(f64::INFINITY)
+        };
+        // How far from 1, as a factor.
+        let off = |case: &str, scheme: &str, figure: Figure| {
+            let value = of(case, scheme, figure);
+            value.max(1.0 / value)
+        };
+        let all = ["pgmcc", "tfmcc", "ormcc"];
+        let sets = [
+            "set1-reno",
+            "set1-sack",
+            "set2-low-loss",
+            "set2-high-loss",
+            "set2-bottlenecks",
+            "set3-plain",
+            "set3-suppressed",
+            "set4-far",
+        ];
+        use Figure::{Fairness, FeedbackPerS, RateVariation, Repairs, SettledS, SlowestShare};
+        // 1 and 2
+        for group in ["receivers-1000", "receivers-10000"] {
+            for better in ["pgmcc", "ormcc"] {
+                assert!(off(group, better, SlowestShare) < off(group, "tfmcc", SlowestShare));
+            }
+        }
+        assert!(
+            of("loss-10", "tfmcc", SlowestShare) < 0.6 && of("loss-10", "tfmcc", Fairness) > 1.5
+        );
+        assert!(
+            of("loss-10", "ormcc", SlowestShare) > 1.0 && of("loss-10", "ormcc", Fairness) < 1.0
+        );
+        // 3 and 4
+        for case in ["set1-reno", "set1-sack"] {
+            for other in ["tfmcc", "ormcc"] {
+                assert!(
+                    off(case, "pgmcc", Fairness) <= off(case, other, Fairness),
+                    "{case} {other}"
+                );
+            }
+        }
+        for case in ["set3-plain", "set3-suppressed", "set4-far"] {
+            for other in ["pgmcc", "ormcc"] {
+                let least = of(case, "tfmcc", Fairness);
+                assert!(least >= of(case, other, Fairness) - 0.02, "{case} {other}");
+            }
+        }
+        assert!(of("rtt-spread", "ormcc", Fairness) < 0.2);
+        // 5
+        for case in sets {
+            for steady in ["tfmcc", "ormcc"] {
+                let (less, more) =
+                    (of(case, steady, RateVariation), of(case, "pgmcc", RateVariation));
+                assert!(less < more, "{case} {steady}");
+            }
+        }
+        for case in ["more-bandwidth", "less-bandwidth"] {
+            for other in ["tfmcc", "ormcc"] {
+                assert!(of(case, "pgmcc", RateVariation) < of(case, other, RateVariation));
+            }
+        }
+        // 6 and 7
+        let used = all.map(|scheme| of("more-bandwidth", scheme, Figure::Utilisation));
+        assert!(used[0] > used[1] && used[1] > used[2]);
+        assert!(all.iter().all(|scheme| of("less-bandwidth", scheme, SettledS) <= 15.0));
+        // 8
+        for case in sets {
+            for little in ["tfmcc", "ormcc"] {
+                let (less, more) =
+                    (of(case, little, FeedbackPerS), of(case, "pgmcc", FeedbackPerS));
+                assert!(2.0 * less < more, "{case} {little}");
+            }
+        }
+        // 9 and 10
+        for scheme in all {
+            assert!(off("ormcc-simple", scheme, Fairness) < 1.25);
+            assert!(of("ormcc-linear", scheme, Fairness) > 2.0);
+            let (repairs, more) = (of("receivers-1000", scheme, Repairs), "receivers-10000");
+            assert!(repairs > 0.4 && of(more, scheme, Repairs) > repairs);
+        }
+    }
 }

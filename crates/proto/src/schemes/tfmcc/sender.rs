@@ -66,8 +66,9 @@ pub struct TfmccSender {
     ceiling: f64,
     /// Until when receivers without losses do not lower the rate.
     new_until: Time,
-    /// When a packet last left.
+    /// When a packet last left, and one that asks for reports.
     left_at: Time,
+    asked_at: Time,
     /// In slow start: where the rate is on its way to.
     climb: Option<Climb>,
     rounds: Rounds,
@@ -152,6 +153,7 @@ impl TfmccSender {
             ceiling: f64::INFINITY,
             new_until: Time::ZERO,
             left_at: Time::ZERO,
+            asked_at: Time::ZERO,
             climb: None,
             rounds: Rounds::new(&config),
             config,
@@ -523,6 +525,7 @@ impl SenderControl for TfmccSender {
     fn on_sent(&mut self, cx: &mut Cx<'_>, _seq: Seq, len: u32) -> TfmccAnnounce {
         self.settle(cx.now);
         self.on_leaving(cx.now, len);
+        self.asked_at = cx.now;
         for asked in [&mut self.asked, &mut self.clr_asked] {
             asked.get_or_insert(Asked { since: cx.now, times: 0 }).times += 1;
         }
@@ -536,10 +539,16 @@ impl SenderControl for TfmccSender {
         }
     }
 
-    /// A repair takes its share of the rate, and asks for reports as an original does: there may be
-    /// nothing else for a long time, at the end of what is sent or for somebody who came late.
+    /// A repair takes its share of the rate. It asks for reports where nothing else has for a round
+    /// trip: there may be no original for a long time, at the end of what is sent or for somebody who
+    /// came late.
     fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32) -> Option<TfmccAnnounce> {
-        Some(self.on_sent(cx, seq, len))
+        if cx.now.since(self.asked_at) >= self.rtt_max() {
+            return Some(self.on_sent(cx, seq, len));
+        }
+        self.settle(cx.now);
+        self.on_leaving(cx.now, len);
+        None
     }
 
     fn on_report(

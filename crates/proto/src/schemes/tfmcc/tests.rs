@@ -484,15 +484,16 @@ fn repairs_ask_for_reports_and_nobody_answering_them_is_silence() {
     let mut bench = Bench::running();
     let before = bench.rate();
     let end = bench.now + ms(2000);
-    let mut announced = 0;
+    let (mut repairs, mut announced) = (0, 0);
     while bench.now < end {
         match bench.with(|sender, cx| sender.permit(cx, PAYLOAD, true)) {
             Permit::Now => {
-                let said = bench
-                    .with(|sender, cx| sender.on_repair_sent(cx, Seq::new(0), PAYLOAD))
-                    .expect("it carries what an original does");
-                assert_eq!(said.sent_us, microseconds(bench.now));
-                announced += 1;
+                repairs += 1;
+                let said = bench.with(|sender, cx| sender.on_repair_sent(cx, Seq::new(0), PAYLOAD));
+                if let Some(said) = said {
+                    assert_eq!(said.sent_us, microseconds(bench.now));
+                    announced += 1;
+                }
             }
             Permit::At(at) => {
                 let timer = bench.sender.next_timeout().unwrap_or(Time::MAX);
@@ -504,7 +505,8 @@ fn repairs_ask_for_reports_and_nobody_answering_them_is_silence() {
             Permit::Blocked => panic!("a rate never blocks"),
         }
     }
-    assert!(announced > 10);
+    // One in R_max.
+    assert!(announced > 10 && announced * 2 < repairs, "{announced} {repairs}");
     assert!(bench.rate() < before / 4.0 && bench.clr().is_none(), "{}", bench.rate());
 }
 
