@@ -1,0 +1,413 @@
+//! The sender alone, with reports as they may come.
+
+use super::*;
+
+#[test]
+fn it_begins_with_one_packet_in_the_guessed_round_trip() {
+    let mut bench = Bench::new(TfmccConfig::default());
+    bench.pass(ms(2900));
+    let times: Vec<u64> =
+        bench.sent.iter().map(|(at, _)| at.since(Time::ZERO).as_millis()).collect();
+    assert_eq!(times, [0, 500, 1000, 1500, 2000, 2500]);
+    assert_eq!(bench.sent[0].1.rtt_max_us, 510_000, "half a second between packets, and clocks");
+    assert_eq!(bench.sent[0].1.echo, None);
+}
+
+#[test]
+fn full_packets_after_a_tiny_first_one_do_not_wait_longer() {
+    let mut bench = Bench::new(TfmccConfig::default());
+    bench.payload = 60;
+    bench.pass(ms(400));
+    bench.payload = PAYLOAD;
+    bench.pass(ms(2500));
+    let times: Vec<u64> =
+        bench.sent.iter().map(|(at, _)| at.since(Time::ZERO).as_millis()).collect();
+    assert_eq!(times, [0, 500, 1000, 1500, 2000, 2500]);
+    // From the first report on it is their mean.
+    bench.report(1, 1e4, 40, true);
+    bench.payload = 60;
+    bench.pass(ms(5000));
+    let for_payload = bench.sender.gauges().rate_bits_per_s.unwrap() / bench.rate();
+    let bytes = f64::from(HEADER_BYTES) / (1.0 - for_payload);
+    assert!((100.0..900.0).contains(&bytes), "{bytes}");
+}
+
+#[test]
+fn slow_start_climbs_over_one_round_trip_and_at_most_doubles() {
+    let mut bench = Bench::new(TfmccConfig::default());
+    bench.pass(ms(1000));
+    let first = bench.rate();
+    assert!((first - 16_000.0).abs() < 1e-6);
+    bench.report(1, 1e9, 40, false);
+    bench.pass(ms(20));
+    bench.with(|sender, cx| sender.permit(cx, PAYLOAD, false));
+    assert!((bench.rate() / first - 1.5).abs() < 0.02, "{}", bench.rate());
+    bench.pass(ms(30));
+    assert!((bench.rate() / first - 2.0).abs() < 0.01, "a lie of a gigabit changes nothing");
+    bench.report(1, 20_000.0, 40, true);
+    assert!(!bench.sender.in_slow_start());
+    assert!((bench.rate() - 20_000.0).abs() < 0.01);
+}
+
+#[test]
+fn the_clr_is_followed_down_at_once_and_up_by_a_packet_per_largest_round_trip_each() {
+    let mut bench = Bench::running();
+    bench.report(1, 4e5, 40, true);
+    assert!((bench.rate() - 4e5).abs() < 1.0);
+    assert!(bench.log.0.contains(&Event::Cut { reason: CutReason::Report, window_milli: 0 }));
+    let largest = f64::from(bench.sent.last().unwrap().1.rtt_max_us) / 1e6;
+    bench.pass(ms(20));
+    bench.report(1, 1e6, 40, true);
+    let want = 4e5 + 8000.0 / largest * (0.020 / largest).min(1.0);
+    assert!((bench.rate() - want).abs() < 500.0, "{} {want}", bench.rate());
+    for _ in 0..40 {
+        bench.pass(Duration::from_secs_f64(largest));
+        let before = bench.rate();
+        bench.report(1, 5e5, 40, true);
+        assert!(bench.rate() - before <= 8000.0 / 0.04 + 1.0);
+    }
+    assert!((bench.rate() - 5e5).abs() < 1.0, "and no higher than it can take: {}", bench.rate());
+}
+
+#[test]
+fn a_clr_whose_queue_has_drained_is_not_silent_before_it_reports_again() {
+    let mut bench = Bench::running();
+    for _ in 0..40 {
+        bench.report(1, 1e6, 460, true);
+        bench.pass(ms(460));
+    }
+    // The queue is empty at once, and the receiver's smoothed round trip still above 400 ms.
+    bench.report(1, 1e6, 30, true);
+    let before = bench.rate();
+    bench.pass(ms(420));
+    assert_eq!(bench.rate(), before);
+    assert!(!bench.log.0.iter().any(|event| matches!(event, Event::Timeout { .. })));
+    // Longer than four of those it is.
+    bench.pass(ms(1500));
+    assert!((bench.rate() / before - 0.5).abs() < 1e-9);
+}
+
+#[test]
+fn whoever_can_take_less_than_the_rate_becomes_the_clr() {
+    let mut bench = Bench::running();
+    bench.report(2, 2e6, 40, true);
+    assert_eq!(bench.clr(), Some(1), "it can take more");
+    bench.report(3, 6e5, 80, true);
+    assert_eq!(bench.clr(), Some(3));
+    assert!((bench.rate() - 6e5).abs() < 1.0);
+    bench.pass(ms(20));
+    // Without a round trip of its own a receiver takes R_max for it; the sender knows better.
+    let report = TfmccReport { have_rtt: false, ..bench.report_of(4, 5e5, 1, true) };
+    bench.take(&report);
+    assert_eq!(bench.clr(), Some(3), "a near receiver is not slow");
+    let largest = bench.sent.last().unwrap().1.rtt_max_us;
+    let report =
+        TfmccReport { have_rtt: false, ..bench.report_of(5, 5e5, u64::from(largest) / 1000, true) };
+    bench.take(&report);
+    assert_eq!(bench.clr(), Some(5));
+    let switches = bench.switches();
+    assert_eq!(switches[0], (Some(1), SwitchReason::First));
+    assert_eq!(switches[1..], [(Some(3), SwitchReason::Slower), (Some(5), SwitchReason::Slower)]);
+}
+
+#[test]
+fn after_the_clr_has_left_the_rate_is_held_for_a_round() {
+    let mut bench = Bench::running();
+    let rate = bench.rate();
+    let round = bench.sent.last().unwrap().1.round;
+    let report = TfmccReport { leaving: true, ..bench.report_of(1, 1e6, 40, true) };
+    bench.take(&report);
+    assert_eq!(bench.clr(), None);
+    bench.pass(ms(10));
+    let announce = bench.sent.last().unwrap().1;
+    assert_eq!((announce.echo, announce.round), (None, round.wrapping_add(1)), "a round begins");
+    bench.report(2, 3e6, 40, true);
+    assert_eq!(bench.clr(), Some(2));
+    let span = Duration::from_micros(u64::from(announce.rtt_max_us)) * 6;
+    for _ in 0..4 {
+        bench.pass(span / 5);
+        bench.report(2, 3e6, 40, true);
+        assert_eq!(bench.rate(), rate);
+    }
+    bench.pass(span / 4);
+    bench.report(2, 3e6, 40, true);
+    assert!(bench.rate() > rate);
+}
+
+#[test]
+fn silence_of_the_clr_halves_the_rate_and_then_ends_its_office() {
+    let mut bench = Bench::running();
+    // The next packet leaves within 8 ms; four round trips of 40 ms, then ten.
+    bench.pass(ms(150));
+    assert!((bench.rate() - 1e6).abs() < 1.0);
+    bench.pass(ms(30));
+    assert!((bench.rate() - 5e5).abs() < 1.0);
+    assert_eq!(bench.clr(), Some(1));
+    bench.pass(ms(240));
+    assert_eq!(bench.clr(), None);
+    assert_eq!(bench.switches().last(), Some(&(None, SwitchReason::Silent)));
+    // It is still told that it is the one, so that it answers the next packet that comes through.
+    let echo = bench.sent.last().unwrap().1.echo.unwrap();
+    assert_eq!((echo.receiver, echo.is_clr), (NodeId(1), true));
+    bench.report(1, 1e6, 40, true);
+    assert_eq!(bench.clr(), Some(1));
+}
+
+#[test]
+fn silence_of_all_leads_to_one_packet_in_eight_seconds_and_back() {
+    let mut bench = Bench::running();
+    bench.pass(Duration::from_secs(300));
+    assert!((bench.rate() - 1000.0).abs() < 1e-6, "{}", bench.rate());
+    let before = bench.sent.len();
+    bench.pass(Duration::from_secs(80));
+    assert_eq!(bench.sent.len() - before, 10);
+    bench.report(1, 1e6, 40, true);
+    let start = 8000.0 / 0.04;
+    assert!((bench.rate() / start - 1.0).abs() < 0.05, "as it would begin: {}", bench.rate());
+}
+
+#[test]
+fn whoever_is_heard_without_a_report_wakes_a_sender_that_nobody_answered() {
+    let mut bench = Bench::new(TfmccConfig::default());
+    bench.pass(Duration::from_secs(300));
+    assert!((bench.rate() - 1000.0).abs() < 1e-6, "{}", bench.rate());
+    bench.with(SenderControl::on_heard);
+    assert!((bench.rate() - 16_000.0).abs() < 1e-6);
+    bench.pass(ms(5500));
+    let slower = bench.rate();
+    assert!(slower < 16_000.0);
+    bench.with(SenderControl::on_heard);
+    bench.with(SenderControl::on_heard);
+    assert!((bench.rate() - 16_000.0).abs() < 1e-6);
+}
+
+#[test]
+fn absurd_reports_change_nothing_and_are_counted() {
+    type Spoil = fn(&mut TfmccReport);
+    let cases: [(&str, Spoil); 9] = [
+        ("no rate", |report| report.bits_per_s = 0.0),
+        ("a negative rate", |report| report.bits_per_s = -1e6),
+        ("no number", |report| report.bits_per_s = f32::NAN),
+        ("infinity", |report| report.bits_per_s = f32::INFINITY),
+        ("minus infinity", |report| report.bits_per_s = f32::NEG_INFINITY),
+        ("an echo from the future", |report| report.echo_us = report.echo_us.wrapping_add(90_000)),
+        ("an echo from before the start", |report| {
+            report.echo_us = report.echo_us.wrapping_sub(20_000_000);
+        }),
+        ("an echo from long ago", |report| report.echo_us = report.echo_us.wrapping_sub(1 << 30)),
+        ("a round to come", |report| report.round = report.round.wrapping_add(1)),
+    ];
+    for (name, spoil) in cases {
+        let mut bench = Bench::running();
+        let (rate, said) = (bench.rate(), bench.log.0.len());
+        let mut report = bench.report_of(1, 1e3, 40, true);
+        spoil(&mut report);
+        bench.take(&report);
+        assert_eq!(bench.rate(), rate, "{name}");
+        assert_eq!(bench.clr(), Some(1), "{name}");
+        assert_eq!(bench.log.0[said..], [Event::BadInput { reason: BadInput::Absurd }], "{name}");
+        assert_eq!(bench.sender.round_trip(bench.now, &report).is_none(), name.contains("echo"));
+    }
+}
+
+#[test]
+fn a_report_on_a_nak_tells_its_round_trip_alone() {
+    let mut bench = Bench::running();
+    let report = TfmccReport { rides: true, ..bench.report_of(2, 1e4, 90, true) };
+    bench.take(&report);
+    assert_eq!((bench.rate(), bench.clr()), (1e6, Some(1)));
+    assert_eq!(bench.sender.round_trip(bench.now, &report), Some(ms(90)));
+    bench.pass(ms(20));
+    assert!(bench.sent.last().unwrap().1.rtt_max_us >= 90_000);
+}
+
+/// One receiver claims next to nothing: without a floor the group goes down with it, with the
+/// operator's floor it does not.
+#[test]
+fn the_operators_floor_holds_against_a_liar() {
+    for (min, least, most) in [(None, 0, 3), (Some(Bitrate::from_bits_per_s(200_000)), 270, 280)] {
+        let bounds = Bounds { min, max: None };
+        let mut bench = Bench::of(Bounded::new(TfmccSender::new(TfmccConfig::default()), &bounds));
+        bench.pass(ms(1000));
+        bench.report(1, 1e6, 40, false);
+        let before = bench.sent.len();
+        for _ in 0..100 {
+            bench.report(7, 1e-20, 40, true);
+            bench.pass(ms(100));
+        }
+        let sent = bench.sent.len() - before;
+        assert!((least..=most).contains(&sent), "{min:?}: {sent} packets in 10 s");
+    }
+}
+
+#[test]
+fn timestamps_go_back_by_their_urgency_and_the_clr_has_every_other_packet() {
+    let mut bench = Bench::running();
+    bench.pass(ms(20));
+    for (node, have_rtt, rate) in [(2, true, 3e6), (3, false, 2e6), (4, true, 2e6)] {
+        let report = TfmccReport { have_rtt, ..bench.report_of(node, rate, 40, false) };
+        bench.take(&report);
+    }
+    let before = bench.sent.len();
+    bench.pass(ms(40));
+    let echoes: Vec<_> = bench.sent[before..]
+        .iter()
+        .filter_map(|(_, announce)| announce.echo.map(|echo| (echo.receiver.0, echo.is_clr)))
+        .collect();
+    assert_eq!(echoes[..4], [(3, false), (4, false), (2, false), (1, true)], "{echoes:?}");
+    let held = bench.sent[before].1.echo.unwrap().held_us;
+    assert_eq!(u64::from(held), bench.sent[before].0.since(bench.now - ms(40)).as_nanos() / 1000);
+}
+
+#[test]
+fn the_rate_stands_still_while_the_application_does_not_use_it() {
+    let mut bench = Bench::running();
+    bench.report(1, 5e5, 40, true);
+    bench.with(SenderControl::on_idle);
+    for _ in 0..3 {
+        bench.now += ms(100);
+        bench.with(|sender, cx| {
+            if sender.next_timeout().is_some_and(|at| at <= cx.now) {
+                sender.on_timeout(cx);
+            }
+        });
+        bench.report(1, 1e6, 40, true);
+    }
+    assert!((bench.rate() - 5e5).abs() < 1.0);
+    bench.pass(ms(100));
+    bench.report(1, 1e6, 40, true);
+    assert!(bench.rate() > 5e5);
+}
+
+#[test]
+fn after_a_long_pause_it_begins_anew_and_returns_in_slow_start() {
+    // R_max is 40 ms: a second is two and a half times ten of them.
+    for (pause_ms, halvings) in [(300, 0), (1000, 2), (60_000, 3)] {
+        let mut bench = Bench::running();
+        bench.with(SenderControl::on_idle);
+        bench.now += ms(pause_ms);
+        bench.pass(ms(20));
+        // No lower than one packet in R_max.
+        let want = (1e6 / f64::from(1 << halvings)).max(200_000.0);
+        assert!((bench.rate() / want - 1.0).abs() < 0.05, "{pause_ms}: {}", bench.rate());
+        // Nobody could answer meanwhile: that is no silence of theirs.
+        bench.pass(ms(40));
+        assert!(!bench.log.0.iter().any(|event| matches!(event, Event::Timeout { .. })));
+        if halvings == 0 {
+            continue;
+        }
+        assert!(bench.sender.in_slow_start());
+        // Who has forgotten its losses tells twice what it got, which was next to nothing at first.
+        bench.report(1, 3e4, 40, false);
+        assert!((bench.rate() / want - 1.0).abs() < 0.05, "{}", bench.rate());
+        let mut reports = 0;
+        while bench.sender.in_slow_start() {
+            bench.pass(ms(40));
+            let rate = 2.0 * bench.rate();
+            bench.report(1, rate, 40, false);
+            reports += 1;
+            assert!(reports <= 4, "doubling leads back to the rate before");
+        }
+        bench.pass(ms(50));
+        assert!((0.95e6..1.3e6).contains(&bench.rate()), "{}", bench.rate());
+    }
+}
+
+#[test]
+fn small_messages_now_and_then_do_not_hold_back_full_packets() {
+    let mut bench = Bench::new(TfmccConfig::default());
+    bench.pass(ms(1000));
+    bench.payload = 20;
+    for _ in 0..20 {
+        bench.with(SenderControl::on_idle);
+        bench.pass(ms(1));
+        bench.with(SenderControl::on_idle);
+        bench.now += ms(40);
+        bench.report(1, 2e3, 40, false);
+        bench.now += ms(959);
+    }
+    // One full packet in R_max.
+    assert!(bench.rate() >= 0.9 * 8000.0 / 0.04, "{}", bench.rate());
+}
+
+#[test]
+fn repairs_ask_for_reports_and_nobody_answering_them_is_silence() {
+    let mut bench = Bench::running();
+    let before = bench.rate();
+    let end = bench.now + ms(2000);
+    let (mut repairs, mut announced) = (0, 0);
+    while bench.now < end {
+        match bench.with(|sender, cx| sender.permit(cx, PAYLOAD, true)) {
+            Permit::Now => {
+                repairs += 1;
+                let said = bench.with(|sender, cx| sender.on_repair_sent(cx, Seq::new(0), PAYLOAD));
+                if let Some(said) = said {
+                    assert_eq!(said.sent_us, microseconds(bench.now));
+                    announced += 1;
+                }
+            }
+            Permit::At(at) => {
+                let timer = bench.sender.next_timeout().unwrap_or(Time::MAX);
+                bench.now = at.min(timer).max(bench.now);
+                if timer <= bench.now {
+                    bench.with(SenderControl::on_timeout);
+                }
+            }
+            Permit::Blocked => panic!("a rate never blocks"),
+        }
+    }
+    // One in R_max.
+    assert!(announced > 10 && announced * 2 < repairs, "{announced} {repairs}");
+    assert!(bench.rate() < before / 4.0 && bench.clr().is_none(), "{}", bench.rate());
+}
+
+#[test]
+fn no_rate_makes_a_moment_without_end() {
+    let mut bench = Bench::new(TfmccConfig::default());
+    for _ in 0..10_000 {
+        bench.report(1, 4e11, 0, false);
+        bench.with(|sender, cx| sender.permit(cx, PAYLOAD, false));
+        bench.now += ms(1);
+    }
+    let mut packets = 0;
+    while bench.with(|sender, cx| sender.permit(cx, PAYLOAD, false)) == Permit::Now {
+        let seq = bench.next;
+        bench.next = seq.next();
+        bench.with(|sender, cx| sender.on_sent(cx, seq, PAYLOAD));
+        packets += 1;
+        assert!(packets <= 256);
+    }
+    assert_eq!(packets, 256);
+}
+
+proptest::proptest! {
+    /// Any reports at any times: the rate stays within its bounds, every wait ends.
+    #[test]
+    fn no_sequence_of_reports_takes_the_rate_out_of_its_bounds(
+        steps in proptest::collection::vec(
+            (0u32..6, proptest::num::f32::ANY, 0u32.., 0u64..400, 0u8..16, 0u8..), 1..200,
+        ),
+    ) {
+        let mut bench = Bench::new(TfmccConfig::default());
+        bench.pass(ms(100));
+        for (node, rate, echo, wait, flags, round) in steps {
+            let report = TfmccReport {
+                receiver: Some(NodeId(node)),
+                have_rtt: flags & 1 != 0,
+                have_loss: flags & 2 != 0,
+                leaving: flags == 4,
+                rides: flags == 8,
+                round: if flags == 5 { round } else { bench.sent.last().unwrap().1.round },
+                sent_us: echo,
+                echo_us: if flags < 2 { echo } else { microseconds(bench.now) - echo % 60_000 },
+                bits_per_s: rate.min(1e8),
+            };
+            bench.take(&report);
+            let bounds = 999.9..=4e11;
+            proptest::prop_assert!(bounds.contains(&bench.rate()), "{}", bench.rate());
+            bench.pass(ms(wait.min(40)));
+            let later = bench.sender.next_timeout().is_none_or(|at| at > bench.now);
+            proptest::prop_assert!(later);
+        }
+    }
+}
