@@ -1,6 +1,7 @@
 //! All checks of the repository in one command: `cargo xtask test`.
 
 mod deps;
+mod fuzz;
 mod guide;
 mod new_scheme;
 mod packages;
@@ -19,6 +20,10 @@ pub(crate) const COMMANDS: &[(&str, &str)] = &[
     ("fmt", "format all code"),
     ("new-scheme", "NAME: make a small scheme that works, to be changed into one's own"),
     ("guide", "follow docs/your-own-scheme.md in a copy of the repository"),
+    (
+        "fuzz",
+        "TARGET [--minutes 60]: fuzz with AFL++, guided by coverage; renews fuzz/corpus/TARGET",
+    ),
     ("help", "print this"),
 ];
 
@@ -40,6 +45,10 @@ fn main() -> ExitCode {
             let formatted = shell::run("cargo", &["fmt", "--all"], &[]);
             formatted.map_or_else(|message| wrong(&message), |()| ExitCode::SUCCESS)
         }
+        ("fuzz", options) => match fuzz::Options::parse(options) {
+            Some(options) => fuzz::fuzz(&options),
+            None => wrong(fuzz::USAGE),
+        },
         ("new-scheme", [name]) => match new_scheme::make(shell::root(), name) {
             Ok(words) => {
                 print!("{words}");

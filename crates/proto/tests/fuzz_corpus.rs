@@ -1,13 +1,18 @@
 //! Replays the committed corpora of the fuzz targets, so that what fuzzing once found stays found
 //! without a fuzzer at hand.
 
+#[path = "fuzz/element.rs"]
+mod element;
 #[path = "fuzz/endpoints.rs"]
 mod endpoints;
+#[path = "fuzz/packet.rs"]
+mod packet;
 
 use std::fs;
 use std::path::Path;
 
-use faircast_proto::wire::pgm::Packet;
+use proptest::prelude::*;
+use proptest::sample::Index;
 
 fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
@@ -16,6 +21,7 @@ fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
         .map(|entry| entry.expect("the directory can be listed").path())
         .collect();
     files.sort();
+    assert!(files.len() >= 5, "{} holds examples", dir.display());
     files
         .into_iter()
         .map(|path| {
@@ -27,46 +33,60 @@ fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
 #[test]
 fn every_packet_of_the_corpus_is_read_or_refused_and_survives_being_written() {
     let corpus = corpus("pgm_packet");
-    let mut read = 0;
-    for (file, bytes) in &corpus {
-        let Ok(packet) = Packet::decode(bytes, 0) else { continue };
-        read += 1;
-        let mut again = Vec::new();
-        packet.encode(&mut again);
-        assert_eq!(Packet::decode(&again, 0), Ok(packet), "{file}");
-    }
+    let read = corpus.iter().filter(|(_, bytes)| packet::packet(bytes)).count();
     // The corpus holds valid packets of every type and broken ones.
     assert!(read >= 10 && read < corpus.len(), "{read} of {} are packets", corpus.len());
 }
 
 #[test]
-fn every_conversation_of_the_corpus_comes_to_rest() {
-    let corpus = corpus("pgm_endpoints");
-    assert!(corpus.len() >= 5);
-    for (_, steps) in &corpus {
-        endpoints::run(steps);
-    }
+fn every_stream_of_the_corpus_comes_to_rest() {
+    corpus("streams").iter().for_each(|(_, steps)| endpoints::streams(steps));
 }
 
-proptest::proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+#[test]
+fn every_object_of_the_corpus_comes_to_rest() {
+    corpus("objects").iter().for_each(|(_, steps)| endpoints::objects(steps));
+}
+
+#[test]
+fn every_conversation_of_the_corpus_lets_an_element_come_to_rest() {
+    corpus("element").iter().for_each(|(_, steps)| element::element(steps));
+}
+
+/// A file of a corpus with some bytes replaced, and some added at its end.
+fn damaged(target: &'static str) -> impl Strategy<Value = Vec<u8>> {
+    let files = corpus(target);
+    (any::<Index>(), any::<Vec<(Index, u8)>>(), any::<Vec<u8>>()).prop_map(
+        move |(file, damage, tail)| {
+            let (_, mut bytes) = files[file.index(files.len())].clone();
+            for (at, value) in damage {
+                if !bytes.is_empty() {
+                    let at = at.index(bytes.len());
+                    bytes[at] = value;
+                }
+            }
+            bytes.extend(tail);
+            bytes
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     /// What a fuzzer would do first, for want of one.
     #[test]
-    fn no_damage_to_a_conversation_keeps_it_from_coming_to_rest(
-        file: proptest::sample::Index,
-        damage: Vec<(proptest::sample::Index, u8)>,
-        tail: Vec<u8>,
-    ) {
-        let corpus = corpus("pgm_endpoints");
-        let (_, mut steps) = corpus[file.index(corpus.len())].clone();
-        for (at, value) in damage {
-            if !steps.is_empty() {
-                let at = at.index(steps.len());
-                steps[at] = value;
-            }
-        }
-        steps.extend(tail);
-        endpoints::run(&steps);
+    fn no_damage_keeps_a_stream_from_coming_to_rest(steps in damaged("streams")) {
+        endpoints::streams(&steps);
+    }
+
+    #[test]
+    fn no_damage_keeps_an_object_from_coming_to_rest(steps in damaged("objects")) {
+        endpoints::objects(&steps);
+    }
+
+    #[test]
+    fn no_damage_keeps_an_element_from_coming_to_rest(steps in damaged("element")) {
+        element::element(&steps);
     }
 }

@@ -1,21 +1,126 @@
-//! What the fuzz target `pgm_endpoints` does with its bytes; the corpus test does the same.
+//! Fuzz targets of both ends of a PGM session, streams and objects, under every registered scheme;
+//! the corpus test runs the same.
 //!
-//! A pgmcc source and a pgmcc receiver talk to each other while packets made of the fuzzer's bytes
-//! come between, with the session's ids and a checksum put in so that they are not all refused at
-//! the door.
+//! A source and two receivers talk to each other while packets made of the fuzzer's bytes come
+//! between, and packets on their way are changed, repeated and lost. Session, ports and checksum are
+//! put in, so that not everything is refused at the first check.
 
 use faircast_base::{Cx, Duration, NodeId, NullTrace, Purpose, Rng, Time};
-use faircast_proto::content::Zeros;
-use faircast_proto::endpoint::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
-use faircast_proto::schemes::pgmcc::{PgmccConfig, PgmccReceiver, PgmccSender};
+use faircast_proto::content::{InMemory, Packets};
+use faircast_proto::endpoint::{ReceiverConfig, SourceConfig};
+use faircast_proto::options::{OptionValue, Options};
+use faircast_proto::registry::{SCHEMES, SchemeEntry, StreamReceiverSetup, StreamSourceSetup};
+use faircast_proto::transfer::{
+    ContentSupply, Fec, InOrder, SlowPolicy, TransferReceiverSetup, TransferSourceSetup,
+};
 use faircast_proto::wire::pgm::{Gsi, HEADER_LEN, Nla, Tsi, checksum};
 use faircast_proto::{Datagram, Destination, Machine};
 
-const GROUP: Nla = Nla::V4([239, 192, 0, 1]);
-const TSI: Tsi = Tsi { gsi: Gsi([1, 2, 3, 4, 5, 6]), port: 5000 };
+pub(crate) const GROUP: Nla = Nla::V4([239, 192, 0, 1]);
+pub(crate) const TSI: Tsi = Tsi { gsi: Gsi([1, 2, 3, 4, 5, 6]), port: 5000 };
 
 /// More packets in one drain, or timeouts in one moment, than any honest machine needs.
 const MANY: u32 = 100_000;
+/// Packets that the network holds; it loses what comes beyond.
+const FLYING_MAX: usize = 100;
+/// Time in which all ends come to rest once the source was closed.
+const REST: Duration = Duration::from_secs(2000);
+const SYMBOL_BYTES: u16 = 100;
+
+/// A stream: the first byte chooses the scheme, the others are steps.
+pub(crate) fn streams(data: &[u8]) {
+    let Some((entry, steps)) = scheme(data) else { return };
+    let window = OptionValue::Integer(128);
+    let more = [("transmit_window", window.clone()), ("receive_window", window)];
+    let options = settings(entry, &more);
+    let source = (entry.stream_source)(StreamSourceSetup {
+        config: SourceConfig::from_options(NodeId(1), GROUP, TSI, &options),
+        packets: Box::new(Endless),
+        options: &options,
+    });
+    let receiver = |node| {
+        (entry.stream_receiver)(StreamReceiverSetup {
+            node,
+            config: ReceiverConfig::from_options(GROUP, &options),
+            options: &options,
+        })
+    };
+    let [first, second] = [2, 3].map(|node| receiver(NodeId(node)));
+    Session::new([source, first, second]).run(steps);
+}
+
+/// An object: the first byte chooses the scheme, the others are steps.
+pub(crate) fn objects(data: &[u8]) {
+    let Some((entry, steps)) = scheme(data) else { return };
+    let options = settings(entry, &[("reliable", OptionValue::Bool(false))]);
+    let content: Vec<u8> = (0..20_000_u32).map(|i| (i * 7 + i / 251) as u8).collect();
+    let source = (entry.transfer_source)(TransferSourceSetup {
+        node: NodeId(1),
+        group: GROUP,
+        tsi: TSI,
+        data_port: DATA_PORT,
+        start: Time::ZERO,
+        supply: Box::new(ContentSupply::new(Box::new(InMemory(content.into())), SYMBOL_BYTES)),
+        symbol_bytes: SYMBOL_BYTES,
+        fec: Fec::Auto,
+        wait_for: 1,
+        give_up: Duration::from_secs(30),
+        slow: SlowPolicy::Wait,
+        options: &options,
+    });
+    let receiver = |node| {
+        (entry.transfer_receiver)(TransferReceiverSetup {
+            node,
+            group: GROUP,
+            tsi: TSI,
+            data_port: DATA_PORT,
+            start: Time::ZERO,
+            store: Box::new(InOrder::new()),
+            id: u64::from(node.0),
+            name: String::new(),
+            options: &options,
+        })
+    };
+    let [first, second] = [2, 3].map(|node| Box::new(receiver(NodeId(node))) as Box<dyn Machine>);
+    Session::new([Box::new(source), first, second]).run(steps);
+}
+
+fn scheme(data: &[u8]) -> Option<(&'static SchemeEntry, &[u8])> {
+    let (&choice, steps) = data.split_first()?;
+    Some((&SCHEMES[usize::from(choice) % SCHEMES.len()], steps))
+}
+
+fn settings(entry: &SchemeEntry, more: &[(&str, OptionValue)]) -> Options {
+    let more = more.iter().map(|(key, value)| ((*key).to_string(), value.clone()));
+    Options::checked(more, entry.options).expect("these are settings of every scheme")
+}
+
+/// An application that always has another packet of 100 bytes.
+struct Endless;
+
+impl Packets for Endless {
+    fn end(&self) -> Option<u64> {
+        None
+    }
+
+    fn ready(&mut self, _: Time, _: u64) -> Option<u32> {
+        Some(100)
+    }
+
+    fn len(&self, _: u64) -> u32 {
+        100
+    }
+
+    fn read(&mut self, _: Time, _: u64, _: &mut Vec<u8>) -> u32 {
+        100
+    }
+
+    fn completed(&self, count: u64) -> Option<u64> {
+        Some(100 * count)
+    }
+}
+
+const DATA_PORT: u16 = 7500;
 
 struct Host {
     node: NodeId,
@@ -23,81 +128,110 @@ struct Host {
     rng: Rng,
 }
 
-struct Pair {
-    now: Time,
-    hosts: [Host; 2],
-    /// What each has sent to the other and has not arrived.
-    flying: [Vec<(Destination, Vec<u8>, u32)>; 2],
+/// A packet on its way: from which host, to which, as what.
+#[derive(Clone)]
+struct Flying {
+    from: usize,
+    to: usize,
+    destination: Destination,
+    bytes: Vec<u8>,
+    zeros: u32,
 }
 
-/// Runs the steps that `data` spells: an operation, an argument, perhaps the bytes of a packet.
-pub(crate) fn run(mut data: &[u8]) {
-    let mut pair = Pair::new();
-    pair.pass(Duration::from_millis(1));
-    while let Some((&[operation, argument], rest)) = data.split_first_chunk() {
-        data = rest;
-        match operation % 6 {
-            0 => pair.pass(Duration::from_micros(u64::from(argument) * 400)),
-            1 => pair.exchange(),
-            2 => pair.hosts[usize::from(argument & 1)].close(pair.now),
-            operation => {
-                let (bytes, rest) = data.split_at(usize::from(argument).min(data.len()));
-                data = rest;
-                let to = usize::from(operation & 1);
-                let destination = match operation {
-                    5 => Destination::Node(NodeId(1)),
-                    _ => Destination::Group,
-                };
-                pair.deliver(to, destination, &dress(bytes), 0);
+/// A source, host 0, and its receivers.
+struct Session {
+    now: Time,
+    hosts: Vec<Host>,
+    flying: Vec<Flying>,
+}
+
+impl Session {
+    fn new(machines: [Box<dyn Machine>; 3]) -> Self {
+        let hosts = machines.into_iter().zip(1..).map(|(machine, node)| {
+            let rng = Rng::new(1, NodeId(node), Purpose::Machine(0));
+            Host { node: NodeId(node), machine, rng }
+        });
+        Self { now: Time::ZERO, hosts: hosts.collect(), flying: Vec::new() }
+    }
+
+    /// Takes the steps that `data` spells: an operation, an argument, perhaps more bytes.
+    fn run(&mut self, mut data: &[u8]) {
+        self.pass(Duration::from_millis(1));
+        while let Some((&[operation, argument], rest)) = data.split_first_chunk() {
+            data = rest;
+            match operation % 8 {
+                0 => self.pass(Duration::from_micros(u64::from(argument) * 400)),
+                1 => self.exchange(),
+                2 => self.pass(Duration::from_millis(u64::from(argument) * 40)),
+                3 => self.damage(argument, &mut data, false),
+                4 => self.damage(argument, &mut data, true),
+                5 => {
+                    // What is lost, most often; seldom an end that is closed.
+                    match usize::from(argument) {
+                        closed @ 250.. => self.close(closed % 3),
+                        lost if lost < self.flying.len() => drop(self.flying.remove(lost)),
+                        _ => {}
+                    }
+                }
+                operation => {
+                    let (bytes, rest) = data.split_at(usize::from(argument).min(data.len()));
+                    data = rest;
+                    let destination = match operation {
+                        6 => Destination::Group,
+                        _ => Destination::Node(self.hosts[usize::from(argument) % 3].node),
+                    };
+                    let to = usize::from(argument) % 3;
+                    let from = (to + 1) % 3;
+                    let bytes = dress(bytes.to_vec());
+                    self.deliver(&Flying { from, to, destination, bytes, zeros: 0 });
+                }
             }
         }
+        // Whatever came, all rest some time after the source is closed.
+        self.close(0);
+        self.pass(REST);
+        for host in &self.hosts {
+            let next = host.machine.next_timeout();
+            assert!(next.is_none(), "node {} waits for {next:?}", host.node.0);
+        }
     }
-    // Whatever came, both rest some time after the source is closed.
-    pair.hosts[0].close(pair.now);
-    for _ in 0..2000 {
-        pair.pass(Duration::from_secs(1));
-    }
-    assert!(pair.hosts.iter().all(|host| host.machine.next_timeout().is_none()));
-}
 
-/// Puts ports, session and checksum into `bytes`, where they are long enough for a header.
-fn dress(bytes: &[u8]) -> Vec<u8> {
-    let mut out = bytes.to_vec();
-    if out.len() >= HEADER_LEN {
-        let upstream = matches!(out[4] & 0x0f, 2 | 8 | 9 | 11..=13);
-        let (first, second) = if upstream { (7500u16, 5000u16) } else { (5000, 7500) };
-        out[0..2].copy_from_slice(&first.to_be_bytes());
-        out[2..4].copy_from_slice(&second.to_be_bytes());
-        out[8..14].copy_from_slice(&TSI.gsi.0);
-        out[6..8].fill(0);
-        let sum = checksum(&out);
-        out[6..8].copy_from_slice(&sum.to_be_bytes());
+    /// Changes some bytes of a packet on its way, or adds a copy with such changes: each change is
+    /// a place, how many bytes, and these.
+    fn damage(&mut self, argument: u8, data: &mut &[u8], copy: bool) {
+        if self.flying.is_empty() {
+            return;
+        }
+        let place = usize::from(argument >> 2) % self.flying.len();
+        if copy && self.flying.len() < FLYING_MAX {
+            let flying = self.flying[place].clone();
+            self.flying.insert(place, flying);
+        }
+        let packet = &mut self.flying[place];
+        for _ in 0..=argument & 3 {
+            let Some((&[at, len], rest)) = data.split_first_chunk() else { break };
+            let (values, rest) = rest.split_at(usize::from(len & 7).min(rest.len()));
+            *data = rest;
+            for (byte, value) in packet.bytes.iter_mut().skip(at.into()).zip(values) {
+                *byte = *value;
+            }
+            if len & 0x80 != 0 {
+                packet.bytes.truncate(at.into());
+            }
+        }
+        packet.bytes = dress(core::mem::take(&mut packet.bytes));
     }
-    out
-}
 
-impl Pair {
-    fn new() -> Self {
-        let mut config = SourceConfig::new(NodeId(1), GROUP, TSI);
-        (config.payload, config.window_packets) = (100, 64);
-        let pgmcc = PgmccConfig::default();
-        let content = Box::new(Zeros { len: None });
-        let source = PgmSource::new(config, content, PgmccSender::new(pgmcc));
-        let mut config = ReceiverConfig::new(GROUP);
-        config.window_packets = 128;
-        let receiver = PgmReceiver::new(config, PgmccReceiver::new(pgmcc, NodeId(2)));
-        let rng = |node| Rng::new(1, NodeId(node), Purpose::Machine(0));
-        let hosts = [
-            Host { node: NodeId(1), machine: Box::new(source), rng: rng(1) },
-            Host { node: NodeId(2), machine: Box::new(receiver), rng: rng(2) },
-        ];
-        Self { now: Time::ZERO, hosts, flying: [Vec::new(), Vec::new()] }
+    fn close(&mut self, host: usize) {
+        let now = self.now;
+        self.hosts[host].with(now, |machine, cx| machine.handle_close(cx));
+        self.drain(host, now);
     }
 
     /// Lets time pass, each timeout at its moment.
     fn pass(&mut self, span: Duration) {
         let end = self.now + span;
-        for i in 0..2 {
+        for i in 0..self.hosts.len() {
             let (mut now, mut calls) = (self.now, 0);
             while let Some(at) = self.hosts[i].machine.next_timeout().filter(|at| *at <= end) {
                 calls = if at > now { 0 } else { calls + 1 };
@@ -119,29 +253,38 @@ impl Pair {
             sent += 1;
             assert!(sent < MANY, "a drain does not end");
             let bytes = core::mem::take(&mut buf);
-            // A network that holds no more loses the rest.
-            if self.flying[1 - i].len() < 100 {
-                self.flying[1 - i].push((transmit.to, bytes, transmit.zeros));
+            for to in (0..self.hosts.len()).filter(|to| *to != i) {
+                let meant = match transmit.to {
+                    Destination::Group => true,
+                    Destination::Node(node) => node == self.hosts[to].node,
+                };
+                if meant && self.flying.len() < FLYING_MAX {
+                    let bytes = bytes.clone();
+                    let (destination, zeros) = (transmit.to, transmit.zeros);
+                    self.flying.push(Flying { from: i, to, destination, bytes, zeros });
+                }
             }
         }
         while self.hosts[i].machine.poll_event().is_some() {}
     }
 
-    fn deliver(&mut self, to: usize, destination: Destination, bytes: &[u8], zeros: u32) {
-        let from = self.hosts[1 - to].node;
-        let datagram =
-            Datagram { from, to: destination, bytes, zeros, congestion_experienced: false };
+    fn deliver(&mut self, packet: &Flying) {
+        let datagram = Datagram {
+            from: self.hosts[packet.from].node,
+            to: packet.destination,
+            bytes: &packet.bytes,
+            zeros: packet.zeros,
+            congestion_experienced: false,
+        };
         let now = self.now;
-        self.hosts[to].with(now, |machine, cx| machine.handle_datagram(cx, datagram));
-        self.drain(to, now);
+        self.hosts[packet.to].with(now, |machine, cx| machine.handle_datagram(cx, datagram));
+        self.drain(packet.to, now);
     }
 
     /// Everything on its way arrives.
     fn exchange(&mut self) {
-        for to in 0..2 {
-            for (destination, bytes, zeros) in core::mem::take(&mut self.flying[to]) {
-                self.deliver(to, destination, &bytes, zeros);
-            }
+        for packet in core::mem::take(&mut self.flying) {
+            self.deliver(&packet);
         }
     }
 }
@@ -152,8 +295,19 @@ impl Host {
         let mut cx = Cx { now, rng: &mut self.rng, trace: &mut trace };
         act(&mut *self.machine, &mut cx)
     }
+}
 
-    fn close(&mut self, now: Time) {
-        self.with(now, |machine, cx| machine.handle_close(cx));
+/// Puts ports, session and checksum into `bytes`, where they are long enough for a header.
+pub(crate) fn dress(mut bytes: Vec<u8>) -> Vec<u8> {
+    if bytes.len() >= HEADER_LEN {
+        let upstream = matches!(bytes[4] & 0x0f, 2 | 8 | 9 | 11..=13);
+        let ports = if upstream { (DATA_PORT, TSI.port) } else { (TSI.port, DATA_PORT) };
+        bytes[0..2].copy_from_slice(&ports.0.to_be_bytes());
+        bytes[2..4].copy_from_slice(&ports.1.to_be_bytes());
+        bytes[8..14].copy_from_slice(&TSI.gsi.0);
+        bytes[6..8].fill(0);
+        let sum = checksum(&bytes);
+        bytes[6..8].copy_from_slice(&sum.to_be_bytes());
     }
+    bytes
 }

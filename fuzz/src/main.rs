@@ -1,0 +1,51 @@
+//! All fuzz targets in one program: `faircast-fuzz TARGET`, which `cargo xtask fuzz` builds and runs
+//! under AFL++. What a target does stands beside the tests of its crate, which replay its corpus.
+
+#[path = "../../crates/sim/tests/fuzz/background.rs"]
+mod background;
+#[path = "../../crates/proto/tests/fuzz/element.rs"]
+mod element;
+#[path = "../../crates/proto/tests/fuzz/endpoints.rs"]
+mod endpoints;
+#[path = "../../crates/files/tests/fuzz/manifest.rs"]
+mod manifest;
+#[path = "../../crates/proto/tests/fuzz/packet.rs"]
+mod packet;
+#[path = "../../crates/seal/tests/fuzz/sealed.rs"]
+mod sealed;
+#[path = "../../crates/sim/tests/fuzz/texts.rs"]
+mod texts;
+
+/// Each with what it takes.
+const TARGETS: &[(&str, fn(&[u8]))] = &[
+    ("pgm_packet", |data| {
+        let _ = packet::packet(data);
+    }),
+    ("streams", endpoints::streams),
+    ("objects", endpoints::objects),
+    ("element", element::element),
+    ("manifest", |data| {
+        let _ = manifest::manifest(data);
+    }),
+    ("sealed", sealed::sealed),
+    ("key_file", |data| {
+        let _ = sealed::key_file(data);
+    }),
+    ("background", background::run),
+    ("scenario", |data| {
+        let _ = texts::scenario(data);
+    }),
+    ("trace_file", |data| {
+        let _ = texts::trace_file(data);
+    }),
+];
+
+fn main() {
+    let name = std::env::args().nth(1);
+    let target = TARGETS.iter().find(|(target, _)| Some(*target) == name.as_deref());
+    let Some((_, run)) = target else {
+        TARGETS.iter().for_each(|(target, _)| println!("{target}"));
+        std::process::exit(2);
+    };
+    afl::fuzz!(|data: &[u8]| run(data));
+}
