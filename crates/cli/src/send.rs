@@ -130,6 +130,9 @@ fn builder(args: &SendArgs, wanted: &Wanted) -> Result<SenderBuilder, Failure> {
     for (key, value) in live::options(&args.options)? {
         builder = builder.option(key, value);
     }
+    if let Some(name) = &args.name {
+        builder = builder.name(name);
+    }
     if let (Some(least), Some(most)) = (args.rate_min, args.rate_max)
         && least > most
     {

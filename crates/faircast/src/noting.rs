@@ -13,6 +13,8 @@ use faircast_proto::transfer::{Announcement, Part, Store, StoreError, StoreProgr
 pub(crate) struct Notes {
     /// The object that was announced.
     pub(crate) object: OnceLock<[u8; 32]>,
+    /// What the object is called, once its list of files is there and taken.
+    pub(crate) name: OnceLock<String>,
     /// Why it has failed.
     pub(crate) failure: OnceLock<String>,
     /// Path below its folder, length and BLAKE3 of each file, once all are intact.
@@ -154,7 +156,13 @@ impl Store for Noting {
     fn open(&mut self) -> Result<StoreProgress<Vec<Range<u64>>>, StoreError> {
         match self.notes.object.get() {
             Some(object) if !self.holders.take(*object, self.session) => Ok(StoreProgress::Pending),
-            _ => self.with(FilesStore::open),
+            _ => {
+                let opened = self.with(FilesStore::open);
+                if let Some(manifest) = self.handle.manifest() {
+                    self.notes.name.get_or_init(|| manifest.name().to_string());
+                }
+                opened
+            }
         }
     }
 

@@ -250,6 +250,7 @@ impl Work {
             number: session.number,
             source: live.source(id),
             scheme: session.scheme,
+            name: session.notes.name.get().cloned(),
             stage,
             since: session.since.since(self.started),
             bytes_total,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 use faircast_base::{Bytes, Duration, Event, FlowId, NodeId, Time};
-use faircast_files::{FilesSupply, SupplyHandle, Warning};
+use faircast_files::{FilesSupply, ScanOptions, SupplyHandle, Warning};
 use faircast_net::{
     App, DriverSettings, Ended, Live, NetError, SessionId, SessionOptions, Sockets, Target, Waker,
 };
@@ -31,6 +31,7 @@ use crate::trace::{About, LiveTrace};
 pub struct SenderBuilder {
     target: Target,
     common: Common,
+    scan: ScanOptions,
     fec: Fec,
     slow: SlowPolicy,
     wait_for: u32,
@@ -56,6 +57,7 @@ impl Sender {
         SenderBuilder {
             target,
             common: Common::default(),
+            scan: ScanOptions::default(),
             fec: Fec::Auto,
             slow: SlowPolicy::Wait,
             wait_for: 1,
@@ -125,6 +127,13 @@ impl SenderBuilder {
     common_settings!();
     sender_settings!();
 
+    /// What the object is called: a name as a file could have it. Default: the last component of
+    /// the first path.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.scan.name = Some(name.into());
+        self
+    }
+
     /// Whether losses are repaired by parity. Default [`Fec::Auto`].
     pub fn fec(mut self, fec: Fec) -> Self {
         self.fec = fec;
@@ -174,7 +183,7 @@ impl SenderBuilder {
         let payload = self.common.payload(address, scheme)?;
         // Symbols are of an even number of bytes, and begin with a header.
         let symbol_bytes = (payload - SYMBOL_HEADER_BYTES).min(SYMBOL_BYTES_MAX) & !1;
-        let supply = FilesSupply::scan(paths)?;
+        let supply = FilesSupply::scan_with(paths, &self.scan)?;
         let (handle, warnings) = (supply.handle(), supply.warnings().to_vec());
         let sockets = Sockets::source(self.target.clone(), self.common.sockets.clone())?;
         let link_mtu = sockets.link_mtu();

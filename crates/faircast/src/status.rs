@@ -142,6 +142,8 @@ pub struct Incoming {
     pub source: Option<SocketAddr>,
     /// The scheme that is spoken with it.
     pub scheme: &'static str,
+    /// What the sender calls the object; `None` before the list of its files is there.
+    pub name: Option<String>,
     /// Where it is.
     pub stage: Stage,
     /// When it was first heard, since the receiver began.

@@ -45,8 +45,8 @@ const fn left_groups(groups: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::{GROUP_BYTES, Layout};
-    use crate::manifest::{Entry, Kind, Manifest, Mtime};
+    use crate::layout::GROUP_BYTES;
+    use crate::testing::layout;
 
     #[test]
     fn a_file_hashes_by_groups_to_what_it_hashes_to_at_once() {
@@ -56,10 +56,7 @@ mod tests {
             [groups * GROUP_BYTES + 1, groups * GROUP_BYTES + 5000, (groups + 1) * GROUP_BYTES]
         }));
         for size in sizes {
-            let mtime = Mtime { seconds: 0, nanos: 0 };
-            let kind = Kind::File { size };
-            let entry = Entry { path: "f".into(), kind, mode: 0, mtime };
-            let layout = Layout::new(Manifest::new(vec![entry]).unwrap());
+            let layout = layout(&[(size, Vec::new())]);
             let digests: Vec<[u8; 32]> = (0..layout.groups())
                 .map(|index| {
                     let group = layout.group(index);

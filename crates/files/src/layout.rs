@@ -10,13 +10,16 @@ pub const GROUP_BYTES: u64 = 1 << 20;
 /// Bytes of the digest of a group.
 pub const DIGEST_BYTES: u64 = 32;
 
-/// A manifest, and where its files lie: content is all files' bytes in the manifest's order, and
-/// the digests are those of all files' groups in the same order.
+/// A manifest, and where its files lie: content is all files' bytes without their holes in the
+/// manifest's order, and the digests are those of all files' groups in the same order. Groups of
+/// holes are counted nowhere.
 #[derive(Debug)]
 pub(crate) struct Layout {
     pub(crate) manifest: Arc<Manifest>,
     files: Vec<Place>,
     groups: u32,
+    /// Ends of holes, in the order of the content.
+    jumps: Vec<Jump>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -24,9 +27,18 @@ struct Place {
     offset: u64,
     entry: u32,
     group: u32,
+    /// The first of its jumps.
+    jump: u32,
 }
 
-/// A group: its file, where it lies in that, and where in the content.
+/// From a group on, a file has had so many groups of holes.
+#[derive(Clone, Copy, Debug)]
+struct Jump {
+    group: u32,
+    holes: u32,
+}
+
+/// A group of content: its file, where it lies in that, and where in the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(crate) index: u32,
@@ -48,16 +60,25 @@ impl Group {
 impl Layout {
     pub(crate) fn new(manifest: Manifest) -> Self {
         let mut files = Vec::new();
+        let mut jumps = Vec::new();
         let (mut offset, mut groups) = (0, 0);
         for (entry, found) in (0..).zip(manifest.entries()) {
             if found.is_file() {
-                files.push(Place { offset, entry, group: groups });
-                offset += found.size();
-                // 2^46 bytes and 1e6 files have at most 2^26 + 1e6 groups.
-                groups += u32::try_from(found.size().div_ceil(GROUP_BYTES)).expect("limited");
+                let jump = u32::try_from(jumps.len()).expect("limited");
+                files.push(Place { offset, entry, group: groups, jump });
+                let mut holes = 0;
+                for hole in found.holes() {
+                    jumps.push(Jump {
+                        group: groups + hole.first - holes,
+                        holes: holes + hole.groups,
+                    });
+                    holes += hole.groups;
+                }
+                offset += found.content_bytes();
+                groups += groups_in(found.size()) - holes;
             }
         }
-        Self { manifest: Arc::new(manifest), files, groups }
+        Self { manifest: Arc::new(manifest), files, groups, jumps }
     }
 
     pub(crate) fn files(&self) -> u32 {
@@ -76,7 +97,14 @@ impl Layout {
         &self.manifest.entries()[self.files[file as usize].entry as usize]
     }
 
-    /// The groups of a file; none where it is empty.
+    /// Bytes of content of a file.
+    pub(crate) fn content_of(&self, file: u32) -> u64 {
+        let next = self.files.get(file as usize + 1);
+        let end = next.map_or(self.manifest.content_bytes(), |next| next.offset);
+        end - self.files[file as usize].offset
+    }
+
+    /// The groups of content of a file; none where it is empty or nothing but a hole.
     pub(crate) fn groups_of(&self, file: u32) -> Range<u32> {
         let end = self.files.get(file as usize + 1).map_or(self.groups, |next| next.group);
         self.files[file as usize].group..end
@@ -98,17 +126,30 @@ impl Layout {
         let place = self.files[file];
         let file = u32::try_from(file).expect("limited");
         let size = self.entry(file).size();
-        let file_offset = u64::from(index - place.group) * GROUP_BYTES;
+        let end =
+            self.files.get(file as usize + 1).map_or(self.jumps.len(), |next| next.jump as usize);
+        let jumps = &self.jumps[place.jump as usize..end];
+        let before = jumps[..jumps.partition_point(|jump| jump.group <= index)].last();
+        let holes = before.map_or(0, |jump| jump.holes);
+        // All groups of a file but its last one have the full length.
+        let within = u64::from(index - place.group) * GROUP_BYTES;
+        let file_offset = within + u64::from(holes) * GROUP_BYTES;
         let len = GROUP_BYTES.min(size - file_offset);
         Group {
             index,
             file,
             file_offset,
-            offset: place.offset + file_offset,
+            offset: place.offset + within,
             len: u32::try_from(len).expect("at most a group"),
             alone: size <= GROUP_BYTES,
         }
     }
+}
+
+/// Groups of a file of so many bytes, holes included.
+pub(crate) fn groups_in(size: u64) -> u32 {
+    // At most 2^46 bytes have 2^26 groups, and the short ones of 1e6 files.
+    u32::try_from(size.div_ceil(GROUP_BYTES)).expect("limited")
 }
 
 /// So many bits.
@@ -166,22 +207,16 @@ pub(crate) fn push_joined(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::manifest::{Kind, Mtime};
+    use proptest::prelude::*;
 
-    fn layout(sizes: &[u64]) -> Layout {
-        let entries = sizes.iter().enumerate().map(|(i, &size)| Entry {
-            path: format!("{i:03}").into(),
-            kind: Kind::File { size },
-            mode: 0,
-            mtime: Mtime { seconds: 0, nanos: 0 },
-        });
-        Layout::new(Manifest::new(entries.collect()).unwrap())
-    }
+    use super::*;
+    use crate::manifest::Hole;
+    use crate::testing::layout;
 
     #[test]
     fn every_byte_lies_in_one_group_of_its_file() {
-        let layout = layout(&[0, 5, 0, 0, GROUP_BYTES, 2 * GROUP_BYTES + 1, 0]);
+        let sizes = [0, 5, 0, 0, GROUP_BYTES, 2 * GROUP_BYTES + 1, 0];
+        let layout = layout(&sizes.map(|size| (size, vec![])));
         let want = [
             (1, 0, 0, 5, true),
             (4, 0, 5, 1 << 20, true),
@@ -198,6 +233,54 @@ mod tests {
         }
         let groups: Vec<Range<u32>> = (0..7).map(|file| layout.groups_of(file)).collect();
         assert_eq!(groups, [0..0, 0..1, 1..1, 1..1, 1..2, 2..5, 5..5]);
+    }
+
+    proptest! {
+        #[test]
+        fn holes_lie_between_the_groups_of_their_file(
+            files in prop::collection::vec(prop::collection::vec(any::<bool>(), 0..9), 1..6),
+            short in 1..GROUP_BYTES,
+        ) {
+            // Which groups of each file are holes; the last group of a file is short.
+            let size = |groups: &Vec<bool>| match groups.len() as u64 {
+                0 => 0,
+                groups => (groups - 1) * GROUP_BYTES + short,
+            };
+            let described: Vec<(u64, Vec<Hole>)> =
+                files.iter().map(|groups| (size(groups), holes(groups))).collect();
+            let layout = layout(&described);
+            let (mut index, mut offset) = (0, 0);
+            for (file, groups) in (0..).zip(&files) {
+                let first = index;
+                let start = offset;
+                for (at, _) in groups.iter().enumerate().filter(|(_, hole)| !**hole) {
+                    let file_offset = at as u64 * GROUP_BYTES;
+                    let len = GROUP_BYTES.min(size(groups) - file_offset) as u32;
+                    let alone = groups.len() == 1;
+                    let want = Group { index, file, file_offset, offset, len, alone };
+                    prop_assert_eq!(layout.group(index), want);
+                    prop_assert_eq!(layout.group_at(offset), want);
+                    prop_assert_eq!(layout.group_at(want.range().end - 1), want);
+                    index += 1;
+                    offset += u64::from(len);
+                }
+                prop_assert_eq!(layout.groups_of(file), first..index);
+                prop_assert_eq!(layout.content_of(file), offset - start);
+            }
+            prop_assert_eq!(layout.groups(), index);
+            prop_assert_eq!(layout.manifest.content_bytes(), offset);
+        }
+    }
+
+    fn holes(groups: &[bool]) -> Vec<Hole> {
+        let mut holes: Vec<Hole> = Vec::new();
+        for (first, _) in (0..).zip(groups).filter(|(_, hole)| **hole) {
+            match holes.last_mut() {
+                Some(last) if last.end() == first => last.groups += 1,
+                _ => holes.push(Hole { first, groups: 1 }),
+            }
+        }
+        holes
     }
 
     #[test]

@@ -23,4 +23,4 @@ pub use hash::file_hash;
 pub use layout::{DIGEST_BYTES, GROUP_BYTES};
 pub use manifest::{Manifest, ManifestError};
 pub use store::{FilesStore, StoreCounts, StoreHandle, StoreOptions, clean};
-pub use supply::{FileHash, FilesSupply, SupplyCounts, SupplyHandle, Warning};
+pub use supply::{FileHash, FilesSupply, ScanOptions, SupplyCounts, SupplyHandle, Warning};

@@ -11,11 +11,22 @@ use faircast_proto::transfer::{
     Announcement, Part, Store as _, StoreError, StoreProgress, Supply, Verdict,
 };
 
+use crate::layout::Layout;
+use crate::manifest::{Entry, Hole, Kind, Manifest, Mtime};
 use crate::store::FilesStore;
 use crate::supply::FilesSupply;
 
 /// Bytes of a symbol, which is no divisor of a group.
 pub(crate) const SYMBOL: u64 = 1400;
+
+/// Files of these sizes and holes, one after the other.
+pub(crate) fn layout(files: &[(u64, Vec<Hole>)]) -> Layout {
+    let entries = files.iter().enumerate().map(|(i, (size, holes))| {
+        let kind = Kind::File { size: *size, holes: holes.as_slice().into() };
+        Entry::new(format!("{i:03}"), kind, 0, Mtime { seconds: 0, nanos: 0 })
+    });
+    Layout::new(Manifest::new("files", entries.collect()).unwrap())
+}
 
 /// All of an object, in memory.
 pub(crate) struct Object {

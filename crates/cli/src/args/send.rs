@@ -28,6 +28,9 @@ pub struct SendArgs {
     /// Files and folders, which arrive under their last names
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
+    /// What to call all of it at receivers [default: the last name of the first PATH]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
     /// The multicast group and port to send to, IPv4 or IPv6
     #[arg(long, value_name = "GROUP:PORT", value_parser = group)]
     pub group: Option<SocketAddr>,

@@ -1,8 +1,11 @@
 //! From bytes of the network to entries. Total: any bytes give entries or an error.
 
+use std::sync::Arc;
+
+use super::encode::{HAS_HOLES, HAS_OWNER, HAS_XATTRS, UNKNOWN};
 use super::{
-    CONTENT_BYTES_MAX, ENTRIES_MAX, Entry, FIXED_BYTES, HEAD_BYTES, Kind, MAGIC,
-    MANIFEST_BYTES_MAX, Mtime,
+    CONTENT_BYTES_MAX, ENTRIES_MAX, Entry, FIXED_BYTES, HEAD_BYTES, HOLES_MAX, Hole, Kind,
+    LinkError, MAGIC, MANIFEST_BYTES_MAX, Mtime, Owner, VERSION, Xattr,
 };
 use crate::name::NameError;
 
@@ -10,9 +13,17 @@ use crate::name::NameError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestError {
-    /// It does not begin as one, or is of another version.
-    #[error("not a list of files of a version that this program knows; update the older side")]
-    Version,
+    /// It does not begin as one.
+    #[error("this is no list of files")]
+    Magic,
+    /// It is of another version.
+    #[error(
+        "the list of files is of version {found}, and this faircast reads version {VERSION} alone: \
+         use a newer faircast {side}",
+        found = .0,
+        side = if *.0 > VERSION { "here" } else { "at the sender" }
+    )]
+    Version(u8),
     /// It ends in the middle of something.
     #[error("the list of files is cut off")]
     Short,
@@ -25,15 +36,50 @@ pub enum ManifestError {
     /// It has more bytes than [`MANIFEST_BYTES_MAX`].
     #[error("the list of files has {0} bytes; at most {MANIFEST_BYTES_MAX} can be sent")]
     Bytes(u64),
-    /// It has more content than [`CONTENT_BYTES_MAX`].
-    #[error("{0} bytes of content; at most {CONTENT_BYTES_MAX} can be sent at once")]
+    /// Its files have more than [`CONTENT_BYTES_MAX`], holes included.
+    #[error("files of {0} bytes; at most {CONTENT_BYTES_MAX} can be sent at once")]
     Content(u64),
     /// The sum of the sizes is not what the head says.
     #[error("the sizes in the list of files do not sum up")]
     Sum,
-    /// An entry is of no kind that is known.
-    #[error("`{0}` is neither a file nor a directory")]
+    /// Its files have more than [`HOLES_MAX`] holes.
+    #[error("files with {0} holes; at most {HOLES_MAX} can be sent at once")]
+    Holes(u64),
+    /// Its entries have more than 65 535 owners.
+    #[error("{0} different owners; at most 65535 can be sent at once")]
+    Owners(usize),
+    /// What the object is called could not be the name of a file.
+    #[error("the object cannot be called {name:?}: {what}")]
+    ObjectName {
+        /// The name.
+        name: Box<str>,
+        /// What is wrong with it.
+        what: NameError,
+    },
+    /// An entry is of no kind that is known, or has parts that are not known.
+    #[error("`{0}` is of a kind that this faircast does not know")]
     Kind(Box<str>),
+    /// A hole is empty, touches another one, or does not lie in its file.
+    #[error("a hole of `{0}` is none")]
+    Hole(Box<str>),
+    /// A link cannot be kept.
+    #[error("the link `{path}` cannot be made: {what}")]
+    Link {
+        /// Where it is.
+        path: Box<str>,
+        /// What is wrong with it.
+        what: LinkError,
+    },
+    /// An image is not alone, or not called as its object is.
+    #[error("the image `{0}` is not alone in its object, or is called otherwise")]
+    Image(Box<str>),
+    /// Owners are not in order, one is never used, or its name is none.
+    #[error("the owner of `{0}` is none")]
+    Owner(Box<str>),
+    /// Extended attributes are too long, not in order, of a kind that is not taken, or at something
+    /// that has none.
+    #[error("the extended attributes of `{0}` cannot be taken")]
+    Xattr(Box<str>),
     /// A directory has a size.
     #[error("directory `{0}` has a size")]
     DirectorySize(Box<str>),
@@ -65,14 +111,19 @@ pub enum ManifestError {
     NoDirectory(Box<str>),
 }
 
-/// Reads entries; their names, order and sums are not checked yet, the head's sum is.
-pub(super) fn entries(bytes: &[u8]) -> Result<Vec<Entry>, ManifestError> {
+/// Reads the object's name and its entries; what they say is not checked yet, but what the head
+/// says and whether there is but one way to write it.
+pub(super) fn decode(bytes: &[u8]) -> Result<(Box<str>, Vec<Entry>), ManifestError> {
     if bytes.len() as u64 > MANIFEST_BYTES_MAX {
         return Err(ManifestError::Bytes(bytes.len() as u64));
     }
     let mut input = Input(bytes);
-    if input.take::<4>().map_err(|_| ManifestError::Version)? != MAGIC {
-        return Err(ManifestError::Version);
+    if input.take::<3>().map_err(|_| ManifestError::Magic)? != MAGIC {
+        return Err(ManifestError::Magic);
+    }
+    let [version] = input.take().map_err(|_| ManifestError::Magic)?;
+    if version != VERSION {
+        return Err(ManifestError::Version(version));
     }
     let count = u32::from_be_bytes(input.take()?);
     let content = u64::from_be_bytes(input.take()?);
@@ -80,14 +131,24 @@ pub(super) fn entries(bytes: &[u8]) -> Result<Vec<Entry>, ManifestError> {
         return Err(ManifestError::Entries(count.into()));
     }
     // A count that cannot be there must not reserve memory.
-    if (bytes.len() - HEAD_BYTES) / (FIXED_BYTES + 1) < count as usize {
+    if bytes.len().saturating_sub(HEAD_BYTES) / (FIXED_BYTES + 1) < count as usize {
         return Err(ManifestError::Short);
     }
+    let name = input.text8()?;
+    let mut owners = owners(&mut input)?;
     let mut entries = Vec::with_capacity(count as usize);
     let mut sum = 0u64;
     for _ in 0..count {
-        let entry = entry(&mut input)?;
-        sum = sum.checked_add(entry.size()).ok_or(ManifestError::Sum)?;
+        let entry = entry(&mut input, &mut owners)?;
+        let bytes = match &entry.kind {
+            Kind::File { size, holes } if holes.is_empty() => *size,
+            // Only what is checked can be counted.
+            _ => {
+                super::check_entry(&entry)?;
+                entry.content_bytes()
+            }
+        };
+        sum = sum.checked_add(bytes).ok_or(ManifestError::Sum)?;
         entries.push(entry);
     }
     if !input.0.is_empty() {
@@ -96,30 +157,96 @@ pub(super) fn entries(bytes: &[u8]) -> Result<Vec<Entry>, ManifestError> {
     if sum != content {
         return Err(ManifestError::Sum);
     }
-    Ok(entries)
+    if let Some((unused, _)) = owners.iter().find(|(_, used)| !used) {
+        return Err(ManifestError::Owner(unused.user.clone()));
+    }
+    Ok((name, entries))
 }
 
-fn entry(input: &mut Input<'_>) -> Result<Entry, ManifestError> {
-    let [kind] = input.take()?;
+/// All owners, and whether an entry has used them.
+fn owners(input: &mut Input<'_>) -> Result<Vec<(Arc<Owner>, bool)>, ManifestError> {
+    let count = u16::from_be_bytes(input.take()?);
+    let mut owners: Vec<(Arc<Owner>, bool)> = Vec::new();
+    for _ in 0..count {
+        let uid = u32::from_be_bytes(input.take()?);
+        let gid = u32::from_be_bytes(input.take()?);
+        let owner = Owner { uid, gid, user: input.text8()?, group: input.text8()? };
+        if owners.last().is_some_and(|(before, _)| **before >= owner) {
+            return Err(ManifestError::Owner(owner.user));
+        }
+        owners.push((owner.into(), false));
+    }
+    Ok(owners)
+}
+
+fn entry(input: &mut Input<'_>, owners: &mut [(Arc<Owner>, bool)]) -> Result<Entry, ManifestError> {
+    let [kind, flags] = input.take()?;
     let mode = u16::from_be_bytes(input.take()?);
     let seconds = i64::from_be_bytes(input.take()?);
     let nanos = u32::from_be_bytes(input.take()?);
     let size = u64::from_be_bytes(input.take()?);
     let len = u16::from_be_bytes(input.take()?);
-    let path = input.slice(len.into())?;
-    let path: Box<str> = match std::str::from_utf8(path) {
-        Ok(path) => path.into(),
-        Err(_) => {
-            return Err(ManifestError::NotUtf8(path.escape_ascii().to_string().into()));
-        }
-    };
+    let path = input.text(len.into())?;
     let kind = match (kind, size) {
-        (0, size) => Kind::File { size },
+        (0, size) => Kind::File { size, holes: Box::default() },
         (1, 0) => Kind::Directory,
         (1, _) => return Err(ManifestError::DirectorySize(path)),
+        (2, len) => {
+            let len = usize::try_from(len).map_err(|_| ManifestError::Short)?;
+            Kind::Link { target: input.text(len)? }
+        }
+        (3, size) => Kind::Image { size: (size != UNKNOWN).then_some(size) },
         _ => return Err(ManifestError::Kind(path)),
     };
-    Ok(Entry { path, kind, mode, mtime: Mtime { seconds, nanos } })
+    let mut entry = Entry::new(path, kind, mode, Mtime { seconds, nanos });
+    if flags & !(HAS_HOLES | HAS_OWNER | HAS_XATTRS) != 0 {
+        return Err(ManifestError::Kind(entry.path));
+    }
+    if flags & HAS_HOLES != 0 {
+        let found = holes(input)?;
+        match &mut entry.kind {
+            Kind::File { holes, .. } if !found.is_empty() => *holes = found,
+            _ => return Err(ManifestError::Hole(entry.path)),
+        }
+    }
+    if flags & HAS_OWNER != 0 {
+        let index = u16::from_be_bytes(input.take()?);
+        let Some((owner, used)) = owners.get_mut(usize::from(index)) else {
+            return Err(ManifestError::Owner(entry.path));
+        };
+        *used = true;
+        entry.owner = Some(owner.clone());
+    }
+    if flags & HAS_XATTRS != 0 {
+        entry.xattrs = xattrs(input)?;
+        if entry.xattrs.is_empty() {
+            return Err(ManifestError::Xattr(entry.path));
+        }
+    }
+    Ok(entry)
+}
+
+fn holes(input: &mut Input<'_>) -> Result<Box<[Hole]>, ManifestError> {
+    let count = u32::from_be_bytes(input.take()?);
+    let len = usize::try_from(count).ok().and_then(|count| count.checked_mul(8));
+    let (pairs, _) = input.slice(len.ok_or(ManifestError::Short)?)?.as_chunks::<8>();
+    let hole = |pair: &[u8; 8]| {
+        let [a, b, c, d, e, f, g, h] = *pair;
+        Hole { first: u32::from_be_bytes([a, b, c, d]), groups: u32::from_be_bytes([e, f, g, h]) }
+    };
+    Ok(pairs.iter().map(hole).collect())
+}
+
+fn xattrs(input: &mut Input<'_>) -> Result<Box<[Xattr]>, ManifestError> {
+    let count = u16::from_be_bytes(input.take()?);
+    let mut xattrs = Vec::new();
+    for _ in 0..count {
+        let name = input.text8()?;
+        let len = u32::from_be_bytes(input.take()?);
+        let value = input.slice(usize::try_from(len).map_err(|_| ManifestError::Short)?)?.into();
+        xattrs.push(Xattr { name, value });
+    }
+    Ok(xattrs.into())
 }
 
 struct Input<'a>(&'a [u8]);
@@ -135,5 +262,19 @@ impl<'a> Input<'a> {
         let (head, rest) = self.0.split_at_checked(len).ok_or(ManifestError::Short)?;
         self.0 = rest;
         Ok(head)
+    }
+
+    fn text(&mut self, len: usize) -> Result<Box<str>, ManifestError> {
+        let bytes = self.slice(len)?;
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Ok(text.into()),
+            Err(_) => Err(ManifestError::NotUtf8(bytes.escape_ascii().to_string().into())),
+        }
+    }
+
+    /// A text of at most 255 bytes, after their number.
+    fn text8(&mut self) -> Result<Box<str>, ManifestError> {
+        let [len] = self.take()?;
+        self.text(len.into())
     }
 }

@@ -1,47 +1,88 @@
-//! What an object is: names, kinds, sizes, modes and times of its files and directories.
+//! The list of what an object has: names, kinds, sizes, holes, modes, times and owners.
 
+mod attributes;
 mod decode;
+mod encode;
+mod links;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+pub use attributes::{Owner, Xattr};
 pub use decode::ManifestError;
+pub use links::LinkError;
 
+use crate::layout::GROUP_BYTES;
 use crate::name;
 
 /// Bytes of an encoded manifest.
 pub const MANIFEST_BYTES_MAX: u64 = 64 << 20;
-/// Files and directories of an object.
+/// Entries of an object: files, directories and links.
 pub const ENTRIES_MAX: u32 = 1_000_000;
-/// Bytes of content of an object: 64 TiB.
+/// Bytes of all files of an object, holes included: 64 TiB.
 pub const CONTENT_BYTES_MAX: u64 = 1 << 46;
+/// Holes of all files of an object.
+pub const HOLES_MAX: u64 = 1 << 20;
 
-pub(crate) const MAGIC: [u8; 4] = *b"FCM\x01";
-pub(crate) const HEAD_BYTES: usize = 16;
-pub(crate) const FIXED_BYTES: usize = 25;
+pub(crate) const MAGIC: [u8; 3] = *b"FCM";
+pub(crate) const VERSION: u8 = 2;
+pub(crate) const HEAD_BYTES: usize = 19;
+pub(crate) const FIXED_BYTES: usize = 26;
 pub(crate) const MODE_BITS: u16 = 0o777;
 pub(crate) const NANOS_MAX: u32 = 999_999_999;
 
-/// A file or a directory of an object.
+/// A file, a directory or a link of an object; or an image, which is alone in its object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Relative path, components separated by `/`; checked by [`name::check_path`].
     pub path: Box<str>,
     /// What it is.
     pub kind: Kind,
-    /// Permission bits, at most 0o777.
+    /// Permission bits, at most 0o777; 0 of a link, which has none of its own.
     pub mode: u16,
     /// When it was last changed.
     pub mtime: Mtime,
+    /// Whose it is, where the sender tells.
+    pub owner: Option<Arc<Owner>>,
+    /// Extended attributes, ascending by name, where the sender tells.
+    pub xattrs: Box<[Xattr]>,
 }
 
 impl Entry {
-    /// Bytes of content; 0 of a directory.
+    /// An entry without owner and extended attributes.
+    pub fn new(path: impl Into<Box<str>>, kind: Kind, mode: u16, mtime: Mtime) -> Self {
+        Self { path: path.into(), kind, mode, mtime, owner: None, xattrs: Box::default() }
+    }
+
+    /// Bytes of a file, holes included, or of an image where they are known; 0 of others.
     pub const fn size(&self) -> u64 {
         match self.kind {
-            Kind::File { size } => size,
-            Kind::Directory => 0,
+            Kind::File { size, .. } | Kind::Image { size: Some(size) } => size,
+            Kind::Directory | Kind::Link { .. } | Kind::Image { size: None } => 0,
+        }
+    }
+
+    /// Bytes that are sent: those of a file without its holes.
+    pub fn content_bytes(&self) -> u64 {
+        self.size() - self.hole_bytes()
+    }
+
+    /// Bytes of all holes of a file.
+    pub fn hole_bytes(&self) -> u64 {
+        let bytes = |hole: &Hole| {
+            let end = (u64::from(hole.first) + u64::from(hole.groups)) * GROUP_BYTES;
+            end.min(self.size()) - u64::from(hole.first) * GROUP_BYTES
+        };
+        self.holes().iter().map(bytes).sum()
+    }
+
+    /// Holes of a file, ascending and apart; others have none.
+    pub fn holes(&self) -> &[Hole] {
+        match &self.kind {
+            Kind::File { holes, .. } => holes,
+            _ => &[],
         }
     }
 
@@ -49,18 +90,66 @@ impl Entry {
     pub const fn is_file(&self) -> bool {
         matches!(self.kind, Kind::File { .. })
     }
+
+    /// Whether it is a directory.
+    pub const fn is_directory(&self) -> bool {
+        matches!(self.kind, Kind::Directory)
+    }
+
+    /// Where it leads, if it is a link.
+    pub const fn link_target(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Link { target } => Some(target),
+            _ => None,
+        }
+    }
 }
 
 /// What an entry is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A file.
     File {
-        /// Bytes of content.
+        /// Bytes of the file, holes included.
         size: u64,
+        /// Groups of nothing but zeros, which are not sent; ascending and apart.
+        holes: Box<[Hole]>,
     },
     /// A directory.
     Directory,
+    /// A symbolic link.
+    Link {
+        /// The text of the link: relative, and leads to nowhere outside of the object.
+        target: Box<str>,
+    },
+    /// What a device has or a pipe gives: no file, and alone in its object, whose name it has.
+    Image {
+        /// Bytes of it; `None` where that is not known before its end.
+        size: Option<u64>,
+    },
+}
+
+impl Kind {
+    /// A file without holes.
+    pub fn file(size: u64) -> Self {
+        Self::File { size, holes: Box::default() }
+    }
+}
+
+/// A hole of a file, in groups of [`GROUP_BYTES`]; the last one of a file may be shorter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hole {
+    /// Its first group, counted from the beginning of the file.
+    pub first: u32,
+    /// How many groups.
+    pub groups: u32,
+}
+
+impl Hole {
+    /// The first group after it. A hole that was checked does not overflow.
+    pub const fn end(&self) -> u32 {
+        self.first + self.groups
+    }
 }
 
 /// A time of change, as file systems keep it.
@@ -72,22 +161,25 @@ pub struct Mtime {
     pub nanos: u32,
 }
 
-/// Files and directories of an object, in order: ascending component by component, so that each
-/// directory comes directly before what is in it. Every path has its directories as entries.
+/// An object's name and its entries, in order: ascending component by component, so that each
+/// directory comes directly before what is in it. Every path has its directories as entries, and
+/// nothing lies below a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
+    name: Box<str>,
     entries: Vec<Entry>,
     content_bytes: u64,
 }
 
 impl Manifest {
-    /// Puts the entries in order and checks them.
+    /// Puts the entries in order and checks them. `name` is what the object is called.
     ///
     /// # Errors
-    /// Something is there twice, lacks its directory, or is beyond a limit.
-    pub fn new(mut entries: Vec<Entry>) -> Result<Self, ManifestError> {
+    /// The name could not be one of a file, something is there twice, lacks its directory, leads
+    /// out of the object, or is beyond a limit.
+    pub fn new(name: &str, mut entries: Vec<Entry>) -> Result<Self, ManifestError> {
         entries.sort_by(|a, b| name::compare(&a.path, &b.path));
-        Self::checked(entries)
+        Self::checked(name.into(), entries)
     }
 
     /// Reads what [`encode`](Self::encode) wrote.
@@ -95,29 +187,19 @@ impl Manifest {
     /// # Errors
     /// The bytes are not a manifest, or not one that is safe to follow.
     pub fn decode(bytes: &[u8]) -> Result<Self, ManifestError> {
-        Self::checked(decode::entries(bytes)?)
+        let (name, entries) = decode::decode(bytes)?;
+        Self::checked(name, entries)
     }
 
     /// The bytes that go to receivers; the same entries give the same bytes. `docs/files.md` has
     /// them one by one.
     pub fn encode(&self) -> Vec<u8> {
-        let paths: usize = self.entries.iter().map(|entry| entry.path.len()).sum();
-        let mut out = Vec::with_capacity(HEAD_BYTES + FIXED_BYTES * self.entries.len() + paths);
-        out.extend_from_slice(&MAGIC);
-        let count = u32::try_from(self.entries.len()).expect("checked against ENTRIES_MAX");
-        out.extend_from_slice(&count.to_be_bytes());
-        out.extend_from_slice(&self.content_bytes.to_be_bytes());
-        for entry in &self.entries {
-            out.push(u8::from(!entry.is_file()));
-            out.extend_from_slice(&entry.mode.to_be_bytes());
-            out.extend_from_slice(&entry.mtime.seconds.to_be_bytes());
-            out.extend_from_slice(&entry.mtime.nanos.to_be_bytes());
-            out.extend_from_slice(&entry.size().to_be_bytes());
-            let len = u16::try_from(entry.path.len()).expect("checked against PATH_BYTES_MAX");
-            out.extend_from_slice(&len.to_be_bytes());
-            out.extend_from_slice(entry.path.as_bytes());
-        }
-        out
+        encode::encode(self)
+    }
+
+    /// What the object is called, which is no path of it: a name as a file could have it.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// All of it, in order.
@@ -125,7 +207,12 @@ impl Manifest {
         &self.entries
     }
 
-    /// Bytes of all files.
+    /// The entry of this path.
+    pub fn find(&self, path: &str) -> Option<&Entry> {
+        find(&self.entries, path)
+    }
+
+    /// Bytes that are sent: all files without their holes, or an image where its size is known.
     pub const fn content_bytes(&self) -> u64 {
         self.content_bytes
     }
@@ -146,12 +233,13 @@ impl Manifest {
     }
 
     /// `entries` are in any order; only the right one is taken.
-    fn checked(entries: Vec<Entry>) -> Result<Self, ManifestError> {
+    fn checked(name: Box<str>, entries: Vec<Entry>) -> Result<Self, ManifestError> {
+        name::check_component(&name)
+            .map_err(|what| ManifestError::ObjectName { name: name.clone(), what })?;
         if entries.len() > ENTRIES_MAX as usize {
             return Err(ManifestError::Entries(entries.len() as u64));
         }
-        let mut content_bytes = 0u64;
-        let mut encoded = HEAD_BYTES as u64;
+        let (mut bytes, mut content_bytes, mut holes) = (0u64, 0u64, 0u64);
         let mut before: Option<&Entry> = None;
         // The directories that lead to the entry before, as indices.
         let mut open: Vec<usize> = Vec::new();
@@ -177,35 +265,69 @@ impl Manifest {
             if parent.is_some() && open.is_empty() {
                 return Err(ManifestError::NoDirectory(entry.path.clone()));
             }
-            if !entry.is_file() {
+            if entry.is_directory() {
                 open.push(index);
             }
-            // 1e6 entries of at most 2^46 bytes each do not overflow.
-            content_bytes += entry.size();
-            encoded += (FIXED_BYTES + entry.path.len()) as u64;
+            if matches!(entry.kind, Kind::Image { .. })
+                && (entries.len() > 1 || *entry.path != *name)
+            {
+                return Err(ManifestError::Image(entry.path.clone()));
+            }
+            // 1e6 entries of at most 2^46 bytes and 2^27 holes each do not overflow.
+            bytes = bytes.saturating_add(entry.size());
+            content_bytes = content_bytes.saturating_add(entry.content_bytes());
+            holes += entry.holes().len() as u64;
             before = Some(entry);
         }
-        if content_bytes > CONTENT_BYTES_MAX {
-            return Err(ManifestError::Content(content_bytes));
+        if bytes > CONTENT_BYTES_MAX {
+            return Err(ManifestError::Content(bytes));
         }
-        if encoded > MANIFEST_BYTES_MAX {
-            return Err(ManifestError::Bytes(encoded));
+        if holes > HOLES_MAX {
+            return Err(ManifestError::Holes(holes));
         }
-        Ok(Self { entries, content_bytes })
+        for entry in &entries {
+            if let Some(target) = entry.link_target() {
+                let find = |path: &str| find(&entries, path);
+                links::check(&entry.path, target, find)
+                    .map_err(|what| ManifestError::Link { path: entry.path.clone(), what })?;
+            }
+        }
+        let manifest = Self { name, entries, content_bytes };
+        encode::check(&manifest)?;
+        Ok(manifest)
     }
 }
 
+/// Finds an entry in those of a manifest.
+pub(crate) fn find<'a>(entries: &'a [Entry], path: &str) -> Option<&'a Entry> {
+    let index = entries.binary_search_by(|entry| name::compare(&entry.path, path)).ok()?;
+    Some(&entries[index])
+}
+
+/// What can be known of an entry by itself.
 fn check_entry(entry: &Entry) -> Result<(), ManifestError> {
-    name::check_path(&entry.path)
-        .map_err(|what| ManifestError::Name { path: entry.path.clone(), what })?;
+    let path = || entry.path.clone();
+    name::check_path(&entry.path).map_err(|what| ManifestError::Name { path: path(), what })?;
     if entry.size() > CONTENT_BYTES_MAX {
         return Err(ManifestError::Content(entry.size()));
     }
-    if entry.mode > MODE_BITS {
-        return Err(ManifestError::Mode(entry.path.clone()));
+    let is_link = entry.link_target().is_some();
+    if entry.mode > MODE_BITS || is_link && entry.mode != 0 {
+        return Err(ManifestError::Mode(path()));
     }
     if entry.mtime.nanos > NANOS_MAX {
-        return Err(ManifestError::Time(entry.path.clone()));
+        return Err(ManifestError::Time(path()));
     }
-    Ok(())
+    let mut least = 0;
+    for hole in entry.holes() {
+        let end = hole.first.checked_add(hole.groups).filter(|_| hole.groups > 0);
+        // Holes that touch are one, and begin within the file.
+        let apart = hole.first >= least;
+        let end = end.filter(|end| apart && u64::from(*end) <= entry.size().div_ceil(GROUP_BYTES));
+        least = end.ok_or_else(|| ManifestError::Hole(path()))?.saturating_add(1);
+    }
+    if (is_link || matches!(entry.kind, Kind::Image { .. })) && !entry.xattrs.is_empty() {
+        return Err(ManifestError::Xattr(path()));
+    }
+    attributes::check(entry)
 }

@@ -16,7 +16,7 @@ use super::worker::Shared;
 use crate::dir::{self, Cursor, Root};
 use crate::error::FilesError;
 use crate::layout::{Bits, Layout};
-use crate::manifest::{Entry, Manifest};
+use crate::manifest::{Entry, Kind, Manifest};
 use crate::name::STATE_FOLDER;
 
 /// What is asked for.
@@ -97,7 +97,17 @@ fn check_manifest(request: &Request) -> Result<Layout, FilesError> {
     if *blake3::hash(&request.manifest).as_bytes() != announcement.object {
         return Err(FilesError::Sender("the list of files is not the one it announced".into()));
     }
-    let layout = Layout::new(Manifest::decode(&request.manifest)?);
+    let manifest = Manifest::decode(&request.manifest)?;
+    if let [Entry { kind: Kind::Image { .. }, path, .. }] = manifest.entries() {
+        return Err(FilesError::Sender(format!(
+            "`{path}` is what a device or a pipe has, and no file: it cannot be put into a directory"
+        )));
+    }
+    if let Some(link) = manifest.entries().iter().find(|entry| entry.link_target().is_some()) {
+        let path = &link.path;
+        return Err(FilesError::Sender(format!("`{path}` is a link, which cannot be made yet")));
+    }
+    let layout = Layout::new(manifest);
     for (part, want) in
         [(Part::Content, layout.manifest.content_bytes()), (Part::Digests, layout.digest_bytes())]
     {

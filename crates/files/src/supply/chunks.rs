@@ -25,7 +25,7 @@ impl Chunks {
         let (mut bytes, mut files) = (0, 0);
         for file in 0..layout.files() {
             let groups = layout.groups_of(file);
-            let size = layout.entry(file).size();
+            let size = layout.content_of(file);
             let joins = groups.len() <= 1 && bytes + size <= GROUP_BYTES && files < FILES_MAX;
             if files > 0 && !joins && !groups.is_empty() {
                 next += 1;
@@ -78,7 +78,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::manifest::{Entry, Kind, Manifest, Mtime};
+    use crate::manifest::Hole;
+    use crate::testing::layout;
 
     proptest! {
         #[test]
@@ -87,14 +88,14 @@ mod tests {
                 prop_oneof![Just(0), 1..2000u64, 300_000..5_000_000u64, Just(GROUP_BYTES)],
                 0..40,
             ),
+            holes in any::<bool>(),
         ) {
-            let entries = sizes.iter().enumerate().map(|(i, &size)| Entry {
-                path: format!("{i:03}").into(),
-                kind: Kind::File { size },
-                mode: 0,
-                mtime: Mtime { seconds: 0, nanos: 0 },
-            });
-            let layout = Layout::new(Manifest::new(entries.collect()).unwrap());
+            let hole = |size: u64| match holes && size > 3 * GROUP_BYTES {
+                true => vec![Hole { first: 1, groups: 2 }],
+                false => Vec::new(),
+            };
+            let files: Vec<_> = sizes.iter().map(|size| (*size, hole(*size))).collect();
+            let layout = layout(&files);
             let chunks = Chunks::new(&layout);
             let mut next = 0;
             for chunk in 0..chunks.count() {

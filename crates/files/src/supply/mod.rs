@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use faircast_proto::transfer::{Part, Supply, SupplyError};
 
 use self::reader::Shared;
-pub use self::scan::Warning;
+pub use self::scan::{ScanOptions, Warning};
 use crate::error::FilesError;
 use crate::hash::file_hash;
 use crate::manifest::Manifest;
@@ -49,8 +49,19 @@ impl FilesSupply {
     /// # Errors
     /// A path cannot be read, cannot have the name that it has, or there is too much of it.
     pub fn scan<P: AsRef<Path>>(paths: &[P]) -> Result<Self, FilesError> {
+        Self::scan_with(paths, &ScanOptions::default())
+    }
+
+    /// The same, otherwise than by default.
+    ///
+    /// # Errors
+    /// As of [`scan`](Self::scan); or the object cannot be called so.
+    pub fn scan_with<P: AsRef<Path>>(
+        paths: &[P],
+        options: &ScanOptions,
+    ) -> Result<Self, FilesError> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_path_buf()).collect();
-        let found = scan::scan(&paths)?;
+        let found = scan::scan(&paths, options)?;
         let manifest = found.layout.manifest.encode();
         let object = blake3::hash(&manifest).into();
         let temporary = std::env::temp_dir();

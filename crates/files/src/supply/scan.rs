@@ -83,11 +83,20 @@ impl Sources {
     }
 }
 
+/// What is taken of paths, and what it is called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScanOptions {
+    /// What the object is called. Default: the last component of the first path.
+    pub name: Option<String>,
+}
+
 /// Scans `paths`, each of which arrives under its last component.
-pub(crate) fn scan(paths: &[PathBuf]) -> Result<Scan, FilesError> {
-    if paths.is_empty() {
-        return Err(FilesError::Nothing);
-    }
+pub(crate) fn scan(paths: &[PathBuf], options: &ScanOptions) -> Result<Scan, FilesError> {
+    let Some(first) = paths.first() else { return Err(FilesError::Nothing) };
+    let name = match &options.name {
+        Some(name) => name.clone(),
+        None => root(first)?.0,
+    };
     let mut walk = Walk::default();
     let mut roots: BTreeMap<String, PathBuf> = BTreeMap::new();
     for path in paths {
@@ -107,7 +116,8 @@ pub(crate) fn scan(paths: &[PathBuf]) -> Result<Scan, FilesError> {
     walk.found.sort_by(|(a, _), (b, _)| name::compare(&a.path, &b.path));
     let is_file = |(entry, _): &&(Entry, (u64, u64))| entry.is_file();
     let identities = walk.found.iter().filter(is_file).map(|(_, identity)| *identity).collect();
-    let manifest = Manifest::new(walk.found.into_iter().map(|(entry, _)| entry).collect())?;
+    let entries = walk.found.into_iter().map(|(entry, _)| entry).collect();
+    let manifest = Manifest::new(&name, entries)?;
     let room = WARNINGS_MAX.saturating_sub(walk.warnings.len());
     for (a, b) in manifest.case_collisions(room) {
         walk.warnings.push(Warning::Case(a.into(), b.into()));
@@ -197,10 +207,10 @@ impl Walk {
             .map_err(|what| ManifestError::Name { path: path.as_str().into(), what })?;
         let kind = match metadata.is_dir() {
             true => Kind::Directory,
-            false => Kind::File { size: metadata.len() },
+            false => Kind::file(metadata.len()),
         };
         let mode = u16::try_from(metadata.mode() & 0o777).expect("nine bits");
-        let entry = Entry { path: path.into(), kind, mode, mtime: mtime(metadata) };
+        let entry = Entry::new(path, kind, mode, mtime(metadata));
         self.found.push((entry, (metadata.dev(), metadata.ino())));
         Ok(())
     }

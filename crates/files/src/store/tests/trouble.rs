@@ -216,7 +216,7 @@ fn only_one_receives_an_object_into_a_directory() {
 }
 
 fn crafted(entries: Vec<Entry>) -> Object {
-    let manifest = Manifest::new(entries).unwrap();
+    let manifest = Manifest::new("crafted", entries).unwrap();
     let bytes = manifest.encode();
     let object = blake3::hash(&bytes).into();
     let mut crafted = Object::new([bytes, Vec::new(), Vec::new()], object, None);
@@ -227,8 +227,7 @@ fn crafted(entries: Vec<Entry>) -> Object {
 }
 
 fn entry(path: &str, size: u64) -> Entry {
-    let mtime = Mtime { seconds: 0, nanos: 0 };
-    Entry { path: path.into(), kind: Kind::File { size }, mode: 0o644, mtime }
+    Entry::new(path, Kind::file(size), 0o644, Mtime { seconds: 0, nanos: 0 })
 }
 
 #[test]
@@ -256,7 +255,7 @@ fn what_a_source_announces_must_fit_together() {
                 o.parts[0].fill(1);
                 o.announcement.object = blake3::hash(&o.parts[0]).into();
             },
-            "not a list of files",
+            "no list of files",
         ),
     ];
     for (name, lie, want) in table {
