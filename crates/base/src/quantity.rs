@@ -54,6 +54,8 @@ pub trait Quantity: Sized {
     const EXAMPLE: &'static str;
     /// The units that it accepts, with how many base units each is.
     const UNITS: &'static [(&'static str, u64)];
+    /// Short forms of some of them, which are understood and which errors do not list.
+    const SHORT_UNITS: &'static [(&'static str, u64)] = &[];
 
     /// Makes the quantity from a count of base units (nanoseconds, bits per second, bytes).
     fn from_base_units(count: u64) -> Self;
@@ -84,7 +86,8 @@ pub trait Quantity: Sized {
         if unit.is_empty() {
             return Err(fail("has no unit"));
         }
-        let Some(&(_, scale)) = Self::UNITS.iter().find(|(name, _)| *name == unit) else {
+        let mut units = Self::UNITS.iter().chain(Self::SHORT_UNITS);
+        let Some(&(_, scale)) = units.find(|(name, _)| *name == unit) else {
             return Err(fail("has an unknown unit"));
         };
         scale_decimal(number, scale).map(Self::from_base_units).ok_or_else(|| fail("is too large"))
@@ -132,6 +135,15 @@ impl Quantity for Bitrate {
         ("B/s", 8),
         ("kB/s", 8_000),
         ("MB/s", 8_000_000),
+    ];
+    // As `tc`, `iperf` and `udpcast` have them. No rate is in thousandths of a bit.
+    const SHORT_UNITS: &'static [(&'static str, u64)] = &[
+        ("k", 1_000),
+        ("K", 1_000),
+        ("m", 1_000_000),
+        ("M", 1_000_000),
+        ("g", 1_000_000_000),
+        ("G", 1_000_000_000),
     ];
     fn from_base_units(count: u64) -> Self {
         Self(count)
@@ -233,6 +245,24 @@ mod tests {
         assert_eq!(Duration::parse("0.3 s").unwrap(), Duration::from_millis(300));
         assert_eq!(Bytes::parse("30 MB").unwrap().count(), 30_000_000);
         assert_eq!(Bytes::parse("2 KiB").unwrap().count(), 2048);
+    }
+
+    #[test]
+    fn rates_may_be_written_short() {
+        for (text, bits_per_s) in [
+            ("100M", 100_000_000),
+            ("100m", 100_000_000),
+            ("1G", 1_000_000_000),
+            ("2.5 g", 2_500_000_000),
+            ("64k", 64_000),
+            ("64K", 64_000),
+        ] {
+            assert_eq!(Bitrate::parse(text).unwrap().bits_per_s(), bits_per_s, "{text}");
+        }
+        for text in ["100", "1T", "1 b"] {
+            assert!(Bitrate::parse(text).is_err(), "{text}");
+        }
+        assert!(Bytes::parse("100M").is_err(), "a thousand and 1024 are both meant by it");
     }
 
     #[test]

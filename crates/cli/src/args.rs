@@ -9,6 +9,7 @@ mod soak;
 pub use key::{KeyArgs, KeyVerb};
 pub use live::{KeyOptions, WatchOptions};
 pub use recv::RecvArgs;
+pub(crate) use send::fec;
 pub use send::{FecChoice, SendArgs, Slow};
 pub use soak::{SoakArgs, SoakFault};
 

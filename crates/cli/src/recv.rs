@@ -7,7 +7,7 @@ use std::time::{Duration as WallDuration, Instant};
 
 use faircast::{
     Incoming, Listen, Multicast, ReceiveOutcome, ReceiveStatus, Received, Receiver,
-    ReceiverBuilder, Stage,
+    ReceiverBuilder, SocketSettings, Stage,
 };
 use faircast_base::Duration;
 use prometheus_client::registry::Registry;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::args::RecvArgs;
 use crate::error::Failure;
 use crate::interrupt::{interrupted, listen};
-use crate::live::display::Meter;
+use crate::live::display::{Hints, Meter};
 use crate::live::metrics::{counter, gauge, traffic};
 use crate::live::words::{bytes, count, hex, rate, time};
 use crate::live::{self, Output};
@@ -50,7 +50,7 @@ async fn run(args: &RecvArgs) -> Result<(), Failure> {
         &format!("listening on {place}, into {}", args.into.display()),
         json!({ "on": place, "into": args.into }),
     )?;
-    let mut show = Show::new(output);
+    let mut show = Show::new(output, args.once);
     let status = receiver.status();
     let mut closing = false;
     loop {
@@ -63,16 +63,14 @@ async fn run(args: &RecvArgs) -> Result<(), Failure> {
             () = tokio::time::sleep(LOOK) => {
                 let now = status.borrow().clone();
                 show.update(&now)?;
-                let given_up = !closing && args.give_up.is_some_and(|limit| silent(&now) > limit);
-                if (interrupted() || given_up) && !closing {
+                let given_up = given_up(args, &now);
+                if !closing && (interrupted() || given_up.is_some()) {
                     closing = true;
-                    show.output.warn(match given_up {
-                        true => "no sender was heard for too long",
-                        false => "ending, and telling the senders; Ctrl-C again ends at once",
-                    })?;
+                    show.given_up = given_up.is_some();
+                    let interrupted = "ending, and telling the senders; Ctrl-C again ends at once";
+                    show.output.warn(given_up.as_deref().unwrap_or(interrupted))?;
                     receiver.close();
                 }
-                show.given_up |= given_up;
             }
         }
     }
@@ -89,7 +87,8 @@ async fn open(args: &RecvArgs) -> Result<Option<Receiver>, Failure> {
             Ok(receiver) => return Ok(Some(receiver)),
             Err(error) => error,
         };
-        let limit = args.give_up.map(|limit| WallDuration::from_nanos(limit.as_nanos()));
+        let limit = args.give_up.into_iter().chain(args.wait_max).min();
+        let limit = limit.map(|limit| WallDuration::from_nanos(limit.as_nanos()));
         let given_up = limit.is_some_and(|limit| begun.elapsed() > limit);
         if args.once || given_up || !live::is_away(&error) {
             return Err(live::failure(error, args.group.is_some()));
@@ -114,8 +113,18 @@ fn is_of_one_source(group: SocketAddr) -> bool {
     }
 }
 
-fn silent(status: &ReceiveStatus) -> Duration {
-    status.elapsed.saturating_sub(status.heard.unwrap_or(Duration::ZERO))
+/// Why it is not waited any longer, where that is so.
+fn given_up(args: &RecvArgs, status: &ReceiveStatus) -> Option<String> {
+    let silent = status.elapsed.saturating_sub(status.heard.unwrap_or(Duration::ZERO));
+    if let Some(limit) = args.give_up.filter(|limit| silent > *limit) {
+        return Some(format!("no sender was heard for too long (--give-up {limit})"));
+    }
+    let limit = args.wait_max.filter(|limit| status.begun.is_none() && status.elapsed > *limit)?;
+    let heard = match status.heard {
+        Some(_) => "what was heard is not for this receiver, or its sender does not answer",
+        None => "no sender was heard",
+    };
+    Some(format!("nothing has begun to come within {limit}: {heard}"))
 }
 
 fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
@@ -129,6 +138,7 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
         (None, None) => unreachable!("the parser asks for one"),
     };
     let mut builder = Receiver::builder(listen, &args.into)
+        .sockets(SocketSettings { only_from: args.from, ..SocketSettings::default() })
         .overwrite(args.overwrite)
         .sync(!args.no_sync)
         .once(args.once)
@@ -154,6 +164,8 @@ struct Show {
     /// Objects that are being received, and whether their length was told.
     known: BTreeMap<u64, bool>,
     mismatch: bool,
+    once: bool,
+    hints: Hints,
     got: Meter,
     done: Meter,
     complete: u64,
@@ -164,11 +176,13 @@ struct Show {
 }
 
 impl Show {
-    fn new(output: Output) -> Self {
+    fn new(output: Output, once: bool) -> Self {
         Self {
             output,
             known: BTreeMap::new(),
             mismatch: false,
+            once,
+            hints: Hints::default(),
             got: Meter::of_now(),
             done: Meter::of_late(),
             complete: 0,
@@ -179,6 +193,16 @@ impl Show {
     }
 
     fn update(&mut self, status: &ReceiveStatus) -> Result<(), Failure> {
+        if self.once && status.begun.is_none() && self.hints.is_due(status.elapsed) {
+            let text = match status.heard {
+                None => {
+                    "still waiting: no sender was heard; is `faircast send` running, with the same \
+                     group, port and key, and does multicast get through?"
+                }
+                Some(_) => "still waiting: a sender is heard, and does not answer",
+            };
+            self.output.tell("waiting", text, json!({}))?;
+        }
         if let (Some(mismatch), false) = (status.mismatch, self.mismatch) {
             self.mismatch = true;
             self.output.warn(&format!("a sender cannot be heard: {mismatch}"))?;
@@ -312,7 +336,9 @@ impl Show {
 
     fn finish(mut self, args: &RecvArgs) -> Result<(), Failure> {
         let lacking = args.once && self.complete == 0;
-        let good = self.failed == 0 && !self.cut && !lacking;
+        // What was to come once has not all come.
+        let short = self.given_up && (args.once || self.complete == 0);
+        let good = self.failed == 0 && !self.cut && !lacking && !short;
         let verb = if self.complete == 1 { "was" } else { "were" };
         let text = format!("{} {verb} received\n", count(self.complete, "object"));
         let json = json!({

@@ -14,10 +14,10 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use self::report::{Labels, member_json, metrics, summary_json, summary_text};
-use crate::args::{FecChoice, SendArgs, Slow};
+use crate::args::{FecChoice, SendArgs, Slow, fec};
 use crate::error::Failure;
 use crate::interrupt::{interrupted, listen};
-use crate::live::display::{Left, Meter};
+use crate::live::display::{Hints, Left, Meter};
 use crate::live::words::{bytes, count, rate};
 use crate::live::{self, Output};
 
@@ -46,6 +46,14 @@ async fn run(args: &SendArgs) -> Result<(), Failure> {
             link.count()
         ))?;
     }
+    if let (port, Some(why)) = sender.port()
+        && !is_for_this_host(args)?
+    {
+        output.warn(&format!(
+            "{why}; so receivers answer to port {port}, which a firewall may not pass: end what has \
+             the other port, or choose another one"
+        ))?;
+    }
     if let Some(listener) = listener {
         let status = sender.status();
         live::metrics::serve(listener, move |registry| metrics(registry, &status.borrow()));
@@ -64,6 +72,17 @@ async fn run(args: &SendArgs) -> Result<(), Failure> {
     let mut show = Show::new(output, wanted);
     let last = watch(&sender, &mut show).await?;
     show.finish(args, &sender, &last)
+}
+
+/// Whether a receiver of the list is on this host, and has the port there.
+fn is_for_this_host(args: &SendArgs) -> Result<bool, Failure> {
+    for host in &args.to {
+        // What can be bound is an address of this host.
+        if std::net::UdpSocket::bind((live::resolve(host)?.ip(), 0)).is_ok() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Shows what happens until it has ended.
@@ -113,21 +132,18 @@ fn builder(args: &SendArgs, wanted: &Wanted) -> Result<SenderBuilder, Failure> {
             Target::Unicast(all.collect::<Result<_, _>>()?)
         }
     };
+    let (fec, options) = parity(args)?;
     let mut builder = Sender::builder(target)
         .scheme(&args.scheme)
         .sockets(SocketSettings { hops: args.ttl, ..SocketSettings::default() })
         .mtu(args.mtu)
         .give_up(args.give_up)
-        .fec(match args.fec {
-            FecChoice::Auto => Fec::Auto,
-            FecChoice::Off => Fec::Off,
-            FecChoice::Ratio(ratio) => Fec::Ratio(ratio),
-        })
+        .fec(fec)
         .slow(match args.slow {
             Slow::Wait => SlowPolicy::Wait,
             Slow::DropBelow(rate) => SlowPolicy::DropBelow(rate),
         });
-    for (key, value) in live::options(&args.options)? {
+    for (key, value) in live::options(&options)? {
         builder = builder.option(key, value);
     }
     if let Some(name) = &args.name {
@@ -148,8 +164,17 @@ fn builder(args: &SendArgs, wanted: &Wanted) -> Result<SenderBuilder, Failure> {
     if let Some(key) = live::read_key(&args.key)? {
         builder = builder.key(key);
     }
+    if let (Some(after), Some(max)) = (args.start_after, args.wait_max)
+        && max < after
+    {
+        let text = "--wait-max is less than --start-after; expected no less than that";
+        return Err(Failure::Usage(text.to_string()));
+    }
     if let Some(after) = args.start_after {
         builder = builder.start_after(after);
+    }
+    if let Some(max) = args.wait_max {
+        builder = builder.wait_max(max);
     }
     builder = match wanted {
         Wanted::Count(count) => builder.wait_for(*count),
@@ -159,6 +184,30 @@ fn builder(args: &SendArgs, wanted: &Wanted) -> Result<SenderBuilder, Failure> {
         builder = builder.trace(file);
     }
     Ok(builder)
+}
+
+/// Whether to repair with parity, which may be said as a setting of the scheme too, and the other
+/// settings.
+fn parity(args: &SendArgs) -> Result<(Fec, Vec<String>), Failure> {
+    let is_parity = |text: &&String| text.split('=').next().is_some_and(|key| key.trim() == "fec");
+    let (named, others): (Vec<_>, Vec<_>) = args.options.iter().partition(is_parity);
+    let mut said: Vec<FecChoice> = args.fec.into_iter().collect();
+    for text in named {
+        let value = text.split_once('=').map_or("", |(_, value)| value.trim().trim_matches('"'));
+        let choice =
+            fec(value).map_err(|error| Failure::Usage(format!("--option fec={value}: {error}")))?;
+        said.push(choice);
+    }
+    if said.iter().any(|choice| *choice != said[0]) {
+        let text = "--fec and --option fec say different things; expected one of them";
+        return Err(Failure::Usage(text.to_string()));
+    }
+    let fec = match said.first() {
+        None | Some(FecChoice::Auto) => Fec::Auto,
+        Some(FecChoice::Off) => Fec::Off,
+        Some(FecChoice::Ratio(ratio)) => Fec::Ratio(*ratio),
+    };
+    Ok((fec, others.into_iter().cloned().collect()))
 }
 
 /// One name a line; empty lines and those that begin with # do not count.
@@ -188,6 +237,7 @@ struct Show {
     begun: bool,
     /// What was said already of what is wrong.
     told: Told,
+    hints: Hints,
     sent: Meter,
     got: Meter,
 }
@@ -200,7 +250,6 @@ enum Wanted {
 #[derive(Default)]
 struct Told {
     mismatch: bool,
-    waiting: bool,
     unsent: bool,
 }
 
@@ -212,6 +261,7 @@ impl Show {
             states: BTreeMap::new(),
             begun: false,
             told: Told::default(),
+            hints: Hints::default(),
             sent: Meter::of_now(),
             got: Meter::of_late(),
         }
@@ -311,10 +361,9 @@ impl Show {
             }
         };
         self.output.waiting(|| text.clone());
-        if status.elapsed < WAITING_AFTER || self.told.waiting || status.ended {
+        if status.ended || !self.hints.is_due(status.elapsed) {
             return Ok(());
         }
-        self.told.waiting = true;
         let advice = match status.members.is_empty() {
             true => {
                 "; nobody has answered: is `faircast recv` running there, with the same group, \
@@ -399,8 +448,6 @@ impl Show {
 const STALLED_AFTER: WallDuration = WallDuration::from_secs(5);
 const WORD_EACH: WallDuration = WallDuration::from_millis(60);
 
-/// After so much waiting it is said what for.
-const WAITING_AFTER: Duration = Duration::from_secs(10);
 const NAMES_SHOWN: usize = 5;
 
 /// After so much time with nothing sent something is wrong.

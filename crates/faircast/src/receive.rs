@@ -107,8 +107,8 @@ impl ReceiverBuilder {
         self
     }
 
-    /// Ends after one object, whether it was received or not could be. A sender that goes away is
-    /// waited for. Default: no.
+    /// Ends after one object, whether it was received or could not be, and after all others that had
+    /// been begun by then. A sender that goes away is waited for. Default: no.
     pub fn once(mut self, once: bool) -> Self {
         self.once = once;
         self
@@ -149,6 +149,9 @@ impl ReceiverBuilder {
                 store: self.store,
                 name: self.name,
                 once: self.once,
+                ending: false,
+                awaited: VecDeque::new(),
+                begun: None,
                 holders: Holders::default(),
                 sessions: BTreeMap::new(),
                 next_session: None,
@@ -189,6 +192,12 @@ struct Work {
     store: StoreOptions,
     name: String,
     once: bool,
+    /// Whether an object has ended after which no other one is begun.
+    ending: bool,
+    /// Objects that were begun and whose sender went away: they are waited for. The last [`PAST_MAX`].
+    awaited: VecDeque<[u8; 32]>,
+    /// When the first object was begun.
+    begun: Option<Time>,
     /// Which session has which object.
     holders: Holders,
     sessions: BTreeMap<SessionId, Session>,
@@ -229,6 +238,13 @@ struct Session {
     progressed: Time,
     /// Answers of the sender at the last look.
     answers: u64,
+    /// Whether it was heard when the last object had ended that is taken.
+    late: bool,
+}
+
+/// Whether the sender of a session knows of this receiver.
+fn is_begun(live: &Live<Receiving>, id: SessionId) -> bool {
+    live.machine(id).is_some_and(|machine| machine.0.status().answers > 0)
 }
 
 impl Work {
@@ -272,21 +288,51 @@ impl Work {
             return;
         };
         session.told = true;
+        let took = now.since(session.since);
+        let object = session.notes.object.get().copied();
+        let gone = matches!(outcome, ReceiveOutcome::SenderGone);
+        let begun = is_begun(live, id);
         if matches!(outcome, ReceiveOutcome::Complete { .. }) {
             self.complete += 1;
-            if let Some(object) = session.notes.object.get() {
+            if let Some(object) = object {
                 self.received.truncate(PAST_MAX - 1);
-                self.received.push_front(*object);
+                self.received.push_front(object);
             }
         }
-        let took = now.since(session.since);
-        let ends = self.once && !matches!(outcome, ReceiveOutcome::SenderGone);
+        if let Some(object) = object {
+            self.awaited.retain(|other| *other != object);
+            if gone && begun && !self.received.contains(&object) {
+                self.awaited.truncate(PAST_MAX - 1);
+                self.awaited.push_front(object);
+            }
+        }
+        self.ending |= self.once && !gone;
         if self.give.try_send(Received { last, took, outcome }).is_err() {
             tracing::debug!("nobody takes note of the objects that were received");
         }
-        if ends {
+        self.end_after_last(live);
+    }
+
+    /// Ends where an object has ended that was to be the only one, and nothing else is under way.
+    fn end_after_last(&self, live: &mut Live<Receiving>) {
+        let mut open = self.sessions.iter().filter(|(_, session)| !session.told);
+        if self.ending && self.awaited.is_empty() && !open.any(|(id, _)| is_begun(live, *id)) {
             live.close();
         }
+    }
+
+    /// Leaves a session whose object is not for this receiver.
+    fn decline(&mut self, live: &mut Live<Receiving>, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.told = true;
+            live.close_session(id);
+        }
+    }
+
+    /// Whether the object of a session, where it is known, is one that is not wanted any more.
+    fn is_unwanted(&self, session: &Session) -> bool {
+        let object = session.notes.object.get();
+        session.late && object.is_some_and(|object| !self.awaited.contains(object))
     }
 
     fn files(&self, id: SessionId) -> Vec<ReceivedFile> {
@@ -327,6 +373,7 @@ impl Work {
             if status.answers != session.answers {
                 session.answers = status.answers;
                 live.confirm(id);
+                self.begun.get_or_insert(now);
             }
             // Nobody has ever answered, and nothing new is said: somebody repeats an old session.
             let silent = status.heard.is_none_or(|at| now.since(at) > FOREIGN_AFTER);
@@ -335,6 +382,10 @@ impl Work {
                 continue;
             }
             let Some(session) = self.sessions.get(&id) else { continue };
+            if !session.told && self.is_unwanted(session) {
+                self.decline(live, id);
+                continue;
+            }
             // A session that is no transfer: nobody has announced an object in it.
             let foreign = status.bytes_total.is_none()
                 && status.stage == Stage::Gathering
@@ -424,6 +475,7 @@ impl Work {
             incoming,
             complete: self.complete,
             heard: self.heard.map(|at| at.since(self.started)),
+            begun: self.begun.map(|at| at.since(self.started)),
             traffic: *live.counters(),
             refusals: incidents.refusals,
             mismatch: incidents.mismatch,
@@ -435,7 +487,8 @@ impl Work {
 impl App<Receiving> for Work {
     fn heard(&mut self, live: &mut Live<Receiving>, heard: &Heard<'_>) -> Option<Receiving> {
         self.adopt(live);
-        if self.is_past(heard) {
+        // Once the last object has ended only those are of interest that came to no end.
+        if self.is_past(heard) || self.ending && self.awaited.is_empty() {
             return None;
         }
         self.past.retain(|(tsi, _)| *tsi != heard.tsi);
@@ -456,6 +509,7 @@ impl App<Receiving> for Work {
             progress: (Stage::Gathering, 0),
             progressed: heard.now,
             answers: 0,
+            late: self.ending,
         });
         self.spoken = scheme.name;
         tracing::debug!(session = ?heard.tsi, from = %heard.from, "a session is heard");
@@ -517,10 +571,8 @@ impl Worker<Receiving> for Work {
         };
         let all: Vec<SessionId> = self.sessions.keys().copied().collect();
         for id in all {
-            let status = live.machine(id).map(|machine| machine.0.status());
             // Nothing is cut off of what was never sent to us.
-            let ours = status.is_some_and(|status| status.answers > 0);
-            if ours || ended.is_err() {
+            if is_begun(live, id) || ended.is_err() {
                 self.end(live, id, outcome.clone());
             }
         }

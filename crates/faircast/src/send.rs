@@ -37,6 +37,7 @@ pub struct SenderBuilder {
     wait_for: u32,
     names: Vec<String>,
     start_after: Option<Duration>,
+    wait_max: Option<Duration>,
     give_up: Duration,
 }
 
@@ -49,6 +50,7 @@ pub struct Sender {
     supply: SupplyHandle,
     warnings: Vec<Warning>,
     link_mtu: Option<Bytes>,
+    port: (u16, Option<String>),
 }
 
 impl Sender {
@@ -63,6 +65,7 @@ impl Sender {
             wait_for: 1,
             names: Vec::new(),
             start_after: None,
+            wait_max: None,
             give_up: Duration::from_secs(30),
         }
     }
@@ -85,6 +88,11 @@ impl Sender {
     /// Bytes of the largest IP packet that leaves this host whole; `None` where that is not known.
     pub const fn link_mtu(&self) -> Option<Bytes> {
         self.link_mtu
+    }
+
+    /// The port to which receivers answer, and why it is not that of the target, where it is not.
+    pub fn port(&self) -> (u16, Option<&str>) {
+        (self.port.0, self.port.1.as_deref())
     }
 
     /// Begins to send content to whoever is there, though not all have come that are waited for.
@@ -160,9 +168,17 @@ impl SenderBuilder {
     }
 
     /// Content is sent after this time with whoever is there, and where nobody is, as soon as
-    /// somebody comes. Default: never without those who are waited for.
+    /// somebody comes, for which it waits no longer than [`give_up`](Self::give_up) unless
+    /// [`wait_max`](Self::wait_max) says otherwise. Default: never without those who are waited for.
     pub fn start_after(mut self, time: Duration) -> Self {
         self.start_after = Some(time);
+        self
+    }
+
+    /// Where content has not begun after this time it ends, for want of receivers. Default: it waits
+    /// for ever, unless there is a time to [`start_after`](Self::start_after).
+    pub fn wait_max(mut self, time: Duration) -> Self {
+        self.wait_max = Some(time);
         self
     }
 
@@ -187,6 +203,8 @@ impl SenderBuilder {
         let (handle, warnings) = (supply.handle(), supply.warnings().to_vec());
         let sockets = Sockets::source(self.target.clone(), self.common.sockets.clone())?;
         let link_mtu = sockets.link_mtu();
+        let port =
+            (sockets.local_address().port(), sockets.port_refused().map(ToString::to_string));
         let watched = Watched::default();
         let trace = self.common.trace.as_deref().map(LiveTrace::create).transpose()?;
         let (tell, status) = watch::channel(SendStatus {
@@ -226,6 +244,9 @@ impl SenderBuilder {
                 started,
                 names: self.names.into_iter().collect(),
                 start_after: self.start_after.map(|after| started + after),
+                wanted: self.wait_for,
+                wait_max: self.wait_max.or(self.start_after.map(|after| after + self.give_up)),
+                gave_up: None,
                 expected: BTreeSet::new(),
                 begun: None,
                 tell,
@@ -237,7 +258,7 @@ impl SenderBuilder {
                 packet_bytes: symbol_bytes.into(),
             })
         })?;
-        Ok(Sender { waker, status, supply: handle, warnings, link_mtu })
+        Ok(Sender { waker, status, supply: handle, warnings, link_mtu, port })
     }
 }
 
@@ -248,6 +269,11 @@ struct Work {
     /// Receivers that are waited for by name.
     names: BTreeSet<String>,
     start_after: Option<Time>,
+    /// How many receivers are waited for where they are not by name.
+    wanted: u32,
+    /// How long it waits for content to begin, and why it has ended where it waited in vain.
+    wait_max: Option<Duration>,
+    gave_up: Option<String>,
     /// Receivers that were there when content began.
     expected: BTreeSet<u64>,
     begun: Option<Time>,
@@ -275,8 +301,25 @@ impl Work {
             .collect();
         let all = !self.names.is_empty() && self.names.iter().all(|name| here.contains(&**name));
         let late = self.start_after.is_some_and(|at| at <= now) && !here.is_empty();
-        if status.stage == Stage::Gathering && (all || late) {
+        if status.stage != Stage::Gathering {
+            return;
+        }
+        if all || late {
             live.with(self.session, |machine, cx| machine.0.begin(cx));
+        } else if let Some(limit) = self.wait_max.filter(|limit| now.since(self.started) >= *limit)
+            && self.gave_up.is_none()
+        {
+            let missing: Vec<&str> =
+                self.names.iter().map(String::as_str).filter(|name| !here.contains(name)).collect();
+            let come = status.members.iter().filter(|member| come.contains(&member.state)).count();
+            self.gave_up = Some(match (come, &missing[..]) {
+                (0, _) => format!("no receiver came within {limit}"),
+                (_, []) => format!("{come} of {} receivers came within {limit}", self.wanted),
+                (_, missing) => {
+                    format!("within {limit} these did not come: {}", missing.join(", "))
+                }
+            });
+            live.close();
         }
     }
 
@@ -323,7 +366,9 @@ impl Work {
         if status.begun.is_some() && self.begun.is_none() {
             self.begun = status.begun;
             if self.names.is_empty() {
-                self.expected = status.members.iter().map(|member| member.id).collect();
+                let gone = [MemberState::Left, MemberState::Lost];
+                let here = status.members.iter().filter(|member| !gone.contains(&member.state));
+                self.expected = here.map(|member| member.id).collect();
             }
         }
         let incidents = *self.watched.lock().unwrap_or_else(PoisonError::into_inner);
@@ -410,6 +455,7 @@ impl Worker<Sending> for Work {
             self.note(live, &status);
         }
         let mut failure = ended.as_ref().err().map(ToString::to_string);
+        failure = failure.or(self.gave_up.take());
         if let Some(trace) = &self.trace {
             let status = live.machine(self.session).map(|machine| machine.0.status());
             let (mut names, mut aliases) = (BTreeMap::new(), BTreeMap::new());

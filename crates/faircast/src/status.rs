@@ -217,6 +217,8 @@ pub struct ReceiveStatus {
     pub complete: u64,
     /// When a source was last heard, since it began.
     pub heard: Option<Duration>,
+    /// When the first object was begun that is taken, since it began.
+    pub begun: Option<Duration>,
     /// What its sockets have done.
     pub traffic: Counters,
     /// What was refused for want of the right key.

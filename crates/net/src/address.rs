@@ -1,5 +1,6 @@
 //! Where packets go and where they are heard.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -106,7 +107,8 @@ pub(crate) struct Resolved {
 impl Interface {
     /// Finds the interface and its address of the family of `like`.
     pub(crate) fn resolve(&self, like: IpAddr) -> Result<Resolved, NetError> {
-        let missing = || NetError::Interface(self.to_string());
+        let missing =
+            || NetError::Interface { wanted: self.to_string(), present: present_interfaces(like) };
         let (index, wanted) = match self {
             Self::Any => return Ok(Resolved { index: 0, address: None }),
             Self::Name(name) => (if_nametoindex(name.as_str()).map_err(|_| missing())?, None),
@@ -134,6 +136,22 @@ impl Interface {
             (None, Some(_)) => Err(missing()),
         }
     }
+}
+
+/// The interfaces of this host, each with its addresses of the family of `like`, for people.
+fn present_interfaces(like: IpAddr) -> String {
+    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for entry in getifaddrs().into_iter().flatten() {
+        let addresses = all.entry(entry.interface_name).or_default();
+        let address = entry.address.and_then(ip_of);
+        addresses
+            .extend(address.filter(|ip| ip.is_ipv4() == like.is_ipv4()).map(|ip| ip.to_string()));
+    }
+    let shown = all.into_iter().map(|(name, addresses)| match addresses.is_empty() {
+        true => name,
+        false => format!("{name} ({})", addresses.join(", ")),
+    });
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 /// Whether packets to `to` should come from `from`: within one link from its link-local address,
@@ -200,9 +218,11 @@ mod tests {
     #[test]
     fn an_interface_that_is_not_there_is_named_in_the_error() {
         let error = Interface::Name("none0".into()).resolve(Ipv4Addr::LOCALHOST.into());
-        assert!(error.unwrap_err().to_string().contains("none0"));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("none0") && error.contains("lo (127.0.0.1"), "{error}");
         let foreign = Interface::Address("192.0.2.77".parse().unwrap());
-        assert!(foreign.resolve(Ipv4Addr::LOCALHOST.into()).is_err());
+        let error = foreign.resolve(Ipv4Addr::LOCALHOST.into()).unwrap_err().to_string();
+        assert!(error.contains("192.0.2.77; there are ") && error.contains("lo ("), "{error}");
     }
 
     #[test]

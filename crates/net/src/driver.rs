@@ -316,6 +316,10 @@ impl<M: Machine> Driver<M> {
             live.counters.refused.oversized += 1;
             return;
         }
+        if live.sockets.settings.only_from.is_some_and(|only| only != from.ip()) {
+            live.counters.refused.foreign += 1;
+            return;
+        }
         let mut envelope = live.envelope.take();
         let plain = match &mut envelope {
             Some(envelope) => envelope.open(from, datagram),

@@ -28,9 +28,14 @@ pub enum NetError {
     /// A unicast target has more receivers than [`RECEIVERS_MAX`](crate::RECEIVERS_MAX).
     #[error("{0} receivers by unicast; at most {max}", max = crate::RECEIVERS_MAX)]
     TooManyReceivers(usize),
-    /// No interface has this name, address or number, or it has no address of the family.
-    #[error("no usable network interface {0}")]
-    Interface(String),
+    /// No interface has this name, address or number.
+    #[error("no usable network interface {wanted}; there are {present}")]
+    Interface {
+        /// What was looked for.
+        wanted: String,
+        /// The interfaces that there are, with their addresses.
+        present: String,
+    },
     /// A socket could not be opened or set up.
     #[error("cannot {what}: {error}")]
     Socket {

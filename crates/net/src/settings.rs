@@ -1,5 +1,7 @@
 //! The settings of sockets and drivers.
 
+use std::net::IpAddr;
+
 use faircast_base::{Bytes, Duration, NodeId};
 
 use crate::Upstream;
@@ -31,6 +33,8 @@ pub struct SocketSettings {
     /// Whether packets say that congestion may be marked on them (ECT(0)). Default false: only for
     /// schemes that answer marks as they answer losses.
     pub ecn: bool,
+    /// The one address from which packets are taken, by unicast too. Default `None`: from all.
+    pub only_from: Option<IpAddr>,
     /// Longest datagram that is taken. Default 65 507 bytes, the longest that IPv4 has.
     pub datagram_max: usize,
 }
@@ -46,6 +50,7 @@ impl Default for SocketSettings {
             send_buffer: Bytes::new(4 << 20),
             offload: true,
             ecn: false,
+            only_from: None,
             datagram_max: 65_507,
         }
     }

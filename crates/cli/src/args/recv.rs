@@ -38,11 +38,15 @@ pub struct RecvArgs {
     #[arg(long, value_name = "IF", conflicts_with = "listen")]
     pub interface: Option<String>,
     /// Hear this sender alone, by its address; groups in 232.0.0.0/8 and ff3x::/32 need it
-    #[arg(long, value_name = "SOURCE", conflicts_with = "listen")]
+    #[arg(long, value_name = "SOURCE")]
     pub from: Option<IpAddr>,
-    /// End after one object: all that one `faircast send` sends
+    /// End after one object, which is all that one `faircast send` sends, and after others that were
+    /// begun before it ended
     #[arg(long)]
     pub once: bool,
+    /// Fail where nothing has begun to come within so long
+    #[arg(long, value_name = "TIME", value_parser = silence)]
+    pub wait_max: Option<Duration>,
     /// Fail once no sender was heard, or no network was there, for so long
     #[arg(long, value_name = "TIME", value_parser = silence)]
     pub give_up: Option<Duration>,
@@ -84,7 +88,6 @@ mod tests {
             (&["--into", "d"][..], "--group"),
             (&["--group", "239.1.2.3:1"], "--into"),
             (&["--group", "239.1.2.3:1", "--listen", "0.0.0.0:1", "--into", "d"], "cannot be used"),
-            (&["--listen", "0.0.0.0:1", "--from", "10.0.0.1", "--into", "d"], "cannot be used"),
             (&["--listen", "0.0.0.0:1", "--interface", "lo", "--into", "d"], "cannot be used"),
             (&["--listen", "0.0.0.0:0", "--into", "d"], "an address and a port, such as"),
             (&["--listen", "7500", "--into", "d"], "an address and a port, such as"),

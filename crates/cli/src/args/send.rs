@@ -46,7 +46,7 @@ pub struct SendArgs {
     /// A setting of the scheme; may be repeated; `faircast schemes NAME` lists them
     #[arg(long = "option", alias = "options", value_name = "KEY=VALUE")]
     pub options: Vec<String>,
-    /// Never send faster than this, such as 100Mbit/s
+    /// Never send faster than this, such as 100Mbit/s, for which 100M will do
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub rate_max: Option<Bitrate>,
     /// Send at least this fast, fair or not, for paths where loss means no congestion
@@ -59,9 +59,13 @@ pub struct SendArgs {
     /// finish. Others are served too
     #[arg(long, value_name = "FILE", conflicts_with = "wait_for")]
     pub receivers: Option<PathBuf>,
-    /// Begin after this time with whoever is there
+    /// Begin after this time with whoever is there, or else once somebody comes
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub start_after: Option<Duration>,
+    /// Fail where sending has not begun after this time, for want of receivers [default: for ever;
+    /// with --start-after, that time and that of --give-up]
+    #[arg(long, value_name = "TIME", value_parser = silence)]
+    pub wait_max: Option<Duration>,
     /// Count a receiver as lost once it was silent for so long
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = silence)]
     pub give_up: Duration,
@@ -69,10 +73,10 @@ pub struct SendArgs {
     /// the group below this rate after the others
     #[arg(long, value_name = "WHAT", default_value = "wait", value_parser = slow)]
     pub slow: Slow,
-    /// Repair with parity: `auto` where it pays, `off`, or a number such as 0.1: so much of it for
-    /// each packet of content, before anybody asks
-    #[arg(long, value_name = "WHAT", default_value = "auto", value_parser = fec)]
-    pub fec: FecChoice,
+    /// Repair with parity: `auto` where it pays, `off`, or a share such as 10% or 0.1: so much of it
+    /// for each packet of content, before anybody asks [default: auto]
+    #[arg(long, value_name = "WHAT", value_parser = fec)]
+    pub fec: Option<FecChoice>,
     /// Routers that packets may pass: 1 keeps them in this network
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     pub ttl: u8,
@@ -117,12 +121,20 @@ fn slow(text: &str) -> Result<Slow, String> {
     }
 }
 
-fn fec(text: &str) -> Result<FecChoice, String> {
-    match (text, text.parse()) {
+/// Reads whether to repair with parity.
+pub(crate) fn fec(text: &str) -> Result<FecChoice, String> {
+    let ratio = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse().map(|percent: f64| percent / 100.0),
+        None => text.parse(),
+    };
+    match (text, ratio) {
         ("auto", _) => Ok(FecChoice::Auto),
         ("off", _) => Ok(FecChoice::Off),
         (_, Ok(ratio)) if ratio > 0.0 && ratio <= 1.0 => Ok(FecChoice::Ratio(ratio)),
-        _ => Err("expected auto, off, or a number above 0 and at most 1".to_string()),
+        _ => {
+            Err("expected auto, off, or a share above 0 and at most 1, such as 10% or 0.1"
+                .to_string())
+        }
     }
 }
 
@@ -146,7 +158,7 @@ mod tests {
         let args = parse(&["a", "b", "--group", "239.1.2.3:7500"]).unwrap();
         assert_eq!(args.paths.len(), 2);
         assert_eq!((args.ttl, args.wait_for, args.mtu), (1, None, Bytes::new(1500)));
-        assert_eq!((args.slow, args.fec), (Slow::Wait, FecChoice::Auto));
+        assert_eq!((args.slow, args.fec), (Slow::Wait, None));
         assert_eq!(args.give_up, Duration::from_secs(30));
     }
 
@@ -191,8 +203,21 @@ mod tests {
             let error = parse(words).unwrap_err();
             assert!(error.contains(want), "{error} instead of {want}");
         }
-        let slow =
-            parse(&["a", "--group", "239.1.2.3:1", "--slow", "drop-below 1 Mbit/s"]).unwrap();
-        assert_eq!(slow.slow, Slow::DropBelow(Bitrate::from_bits_per_s(1_000_000)));
+    }
+
+    #[test]
+    fn rates_and_shares_may_be_written_as_other_tools_have_them() {
+        let with = |key: &str, value: &str| {
+            parse(&["a", "--group", "239.1.2.3:1", key, value]).unwrap_or_else(|e| panic!("{e}"))
+        };
+        let mbit = |count: u64| Bitrate::from_bits_per_s(count * 1_000_000);
+        for text in ["drop-below 1 Mbit/s", "drop-below 1M", "drop-below=1m"] {
+            assert_eq!(with("--slow", text).slow, Slow::DropBelow(mbit(1)), "{text}");
+        }
+        assert_eq!(with("--rate-max", "100M").rate_max, Some(mbit(100)));
+        assert_eq!(with("--rate-min", "1G").rate_min, Some(mbit(1000)));
+        for text in ["10%", "0.1", "10 %"] {
+            assert_eq!(with("--fec", text).fec, Some(FecChoice::Ratio(0.1)), "{text}");
+        }
     }
 }

@@ -90,6 +90,35 @@ impl Left {
     }
 }
 
+/// When it is said again what is waited for: after ten seconds, and then after gaps that grow to ten
+/// minutes.
+#[derive(Debug)]
+pub(crate) struct Hints {
+    at: faircast_base::Duration,
+    gap: faircast_base::Duration,
+}
+
+impl Default for Hints {
+    fn default() -> Self {
+        Self { at: HINT_FIRST, gap: HINT_FIRST }
+    }
+}
+
+impl Hints {
+    /// Whether it is to be said after so much waiting.
+    pub(crate) fn is_due(&mut self, waited: faircast_base::Duration) -> bool {
+        let due = waited >= self.at;
+        if due {
+            self.gap = (self.gap * 2).min(HINT_GAP_MAX);
+            self.at = waited + self.gap;
+        }
+        due
+    }
+}
+
+const HINT_FIRST: faircast_base::Duration = faircast_base::Duration::from_secs(10);
+const HINT_GAP_MAX: faircast_base::Duration = faircast_base::Duration::from_secs(600);
+
 const STEP_S: f64 = 0.2;
 
 #[cfg(test)]
@@ -104,6 +133,15 @@ mod tests {
             meter.observe(start + Duration::from_millis(100 * step), step * 50);
         }
         assert!((meter.per_s() - 500.0).abs() < 1.0, "{}", meter.per_s());
+    }
+
+    #[test]
+    fn hints_come_again_and_again_and_ever_less_often() {
+        let mut hints = Hints::default();
+        let seconds = 0..3600u64;
+        let due: Vec<u64> =
+            seconds.filter(|s| hints.is_due(faircast_base::Duration::from_secs(*s))).collect();
+        assert_eq!(due, [10, 30, 70, 150, 310, 630, 1230, 1830, 2430, 3030]);
     }
 
     #[test]

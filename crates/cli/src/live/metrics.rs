@@ -1,5 +1,6 @@
 //! Metrics for Prometheus, over a very small HTTP server.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 
 use crate::args::WatchOptions;
 use crate::error::Failure;
@@ -40,18 +41,25 @@ pub(crate) async fn listen(watch: &WatchOptions) -> Result<Option<TcpListener>, 
 /// Serves `GET /metrics` for as long as the runtime lives: what `fill` puts into a registry, at each
 /// request anew.
 pub(crate) fn serve(listener: TcpListener, fill: impl Fn(&mut Registry) + Send + Sync + 'static) {
-    let (fill, free) = (Arc::new(fill), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
+    let fill = Arc::new(fill);
     tokio::spawn(async move {
+        // The oldest first.
+        let mut open: VecDeque<AbortHandle> = VecDeque::new();
         loop {
-            let Ok(permit) = free.clone().acquire_owned().await else { return };
             let Ok((stream, _)) = listener.accept().await else {
                 // Out of descriptors, or the like: not for long.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
+            open.retain(|connection| !connection.is_finished());
+            // Who has a request says it at once: who is hung up on has been silent for longest.
+            if open.len() >= CONNECTIONS_MAX
+                && let Some(oldest) = open.pop_front()
+            {
+                oldest.abort();
+            }
             let fill = fill.clone();
-            tokio::spawn(async move {
-                let _permit = permit;
+            let connection = tokio::spawn(async move {
                 let answer = service_fn(move |request| {
                     let answer = answer(&request, &*fill);
                     async move { Ok::<_, Infallible>(answer) }
@@ -64,6 +72,7 @@ pub(crate) fn serve(listener: TcpListener, fill: impl Fn(&mut Registry) + Send +
                 // Whoever is too slow is hung up on.
                 let _ = tokio::time::timeout(PATIENCE, connection).await;
             });
+            open.push_back(connection.abort_handle());
         }
     });
 }
@@ -133,6 +142,51 @@ pub(crate) fn traffic(registry: &mut Registry, traffic: &Counters, refusals: &Re
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
-const CONNECTIONS_MAX: usize = 16;
-const REQUEST_BYTES_MAX: usize = 16 << 10;
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Connections at a time, each with a descriptor and a buffer for a request.
+const CONNECTIONS_MAX: usize = 128;
+const REQUEST_BYTES_MAX: usize = 8 << 10;
+/// How long a connection may take for a request and its answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{SocketAddr, TcpStream};
+
+    use super::*;
+
+    /// Opens three times as many connections as there may be, says half a request on each, and then
+    /// asks. Fails where that takes longer than half of what a silent connection is given.
+    fn ask_beside_silent_ones(address: SocketAddr) -> String {
+        let connect = || {
+            let stream = TcpStream::connect(address).expect("a connection");
+            stream.set_read_timeout(Some(PATIENCE / 2)).expect("a limit");
+            stream
+        };
+        let mut silent = Vec::new();
+        for _ in 0..3 * CONNECTIONS_MAX {
+            let mut half = connect();
+            // Hung up on already, perhaps.
+            let _ = half.write_all(b"GET /metr");
+            silent.push(half);
+        }
+        let mut honest = connect();
+        honest.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n").expect("room");
+        let mut answer = String::new();
+        honest.read_to_string(&mut answer).expect("an answer at once");
+        answer
+    }
+
+    #[test]
+    fn who_says_nothing_keeps_nobody_out() {
+        let runtime = crate::live::runtime().unwrap_or_else(|error| panic!("{error}"));
+        let answer = runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+            let address = listener.local_addr().expect("an address");
+            serve(listener, |registry| gauge(registry, "one", "A number", 1.0));
+            tokio::task::spawn_blocking(move || ask_beside_silent_ones(address)).await
+        });
+        let answer = answer.expect("it ends");
+        assert!(answer.contains("faircast_one 1"), "{answer}");
+    }
+}

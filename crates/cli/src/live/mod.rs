@@ -149,10 +149,10 @@ fn no_route(error: &io::Error) -> bool {
     kinds.contains(&error.kind()) || error.raw_os_error() == Some(nix::errno::Errno::ENODEV as i32)
 }
 
-/// Whether the network is not there, or not yet: without its interface, an address, or a route.
+/// Whether the network is not there yet: without an address or a route. An interface that nobody has is
+/// no such case: it was misspelt more often than it comes later.
 pub(crate) fn is_away(error: &Error) -> bool {
     match error {
-        Error::Net(NetError::Interface(_)) => true,
         Error::Net(NetError::Socket { error, .. } | NetError::Join { error, .. }) => {
             no_route(error)
         }

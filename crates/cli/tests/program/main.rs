@@ -22,6 +22,7 @@ mod schemes;
 #[cfg(target_os = "linux")]
 mod soak;
 mod summary;
+mod waiting;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -236,7 +236,7 @@ impl<'a> Survey<'a> {
         let same = size == entry.size() && dir::same_mtime(there, entry.mtime);
         if !same && !self.options.overwrite {
             return refuse(
-                "is there already and differs; move it away, or allow overwriting (--overwrite)",
+                "is there already and differs; move it away, or start recv with --overwrite",
             );
         }
         Ok(same)

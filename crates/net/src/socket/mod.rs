@@ -39,6 +39,8 @@ pub struct Sockets {
     local: SocketAddr,
     /// The hops that the socket now gives multicast packets.
     hops: u8,
+    /// At a source: why it does not have the port of its target.
+    refused: Option<NetError>,
 }
 
 /// Sizes of the kernel's buffers.
@@ -80,13 +82,19 @@ impl Sockets {
         let bound = if multicast.is_some() { address } else { unspecified(address) };
         let zone = at.map_or(0, |at| at.index);
         let node = open(first.ip(), &settings)?;
+        let mut refused = None;
         match settings.port {
             Some(port) => bind(&node, zoned(bound, port, zone))?,
-            None => bind(&node, zoned(bound, first.port(), zone))
-                .or_else(|_| bind(&node, zoned(bound, 0, zone)))?,
+            None => {
+                if let Err(error) = bind(&node, zoned(bound, first.port(), zone)) {
+                    bind(&node, zoned(bound, 0, zone))?;
+                    refused = Some(error);
+                }
+            }
         }
         let mut sockets = Self::new(node, None, receivers, true, multicast, at, settings)?;
         sockets.local.set_ip(address);
+        sockets.refused = refused;
         Ok(sockets)
     }
 
@@ -133,8 +141,18 @@ impl Sockets {
     ) -> Result<Self, NetError> {
         let local = local_address(&node)?;
         let hops = settings.hops;
-        let mut sockets =
-            Self { node, group, receivers, is_source, settings, multicast, at, local, hops };
+        let mut sockets = Self {
+            node,
+            group,
+            receivers,
+            is_source,
+            settings,
+            multicast,
+            at,
+            local,
+            hops,
+            refused: None,
+        };
         if let Some(at) = sockets.at {
             sockets.aim(at).map_err(|error| NetError::socket("choose an interface", error))?;
             sockets.set_hops(hops).map_err(|error| NetError::socket("set the hops", error))?;
@@ -150,6 +168,12 @@ impl Sockets {
             })?;
         }
         Ok(sockets)
+    }
+
+    /// At a source: why answers do not come to the port of the target, which was asked for first, but
+    /// to that of [`local_address`](Self::local_address).
+    pub const fn port_refused(&self) -> Option<&NetError> {
+        self.refused.as_ref()
     }
 
     /// The address and port from which it sends. At a receiver the address is the unspecified one.

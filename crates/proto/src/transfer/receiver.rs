@@ -18,7 +18,7 @@ use self::blocks::Blocks;
 use self::member::Membership;
 use super::layout::Layout;
 use super::source::write_entries;
-use super::wire::{Claim, Notice, REASON_MAX, cut};
+use super::wire::{Claim, Notice, REASON_MAX, end_of};
 use super::{
     Part, Stage, Store, StoreError, StoreProgress, Transfer, TransferReceiverSetup, TransferStatus,
     Verdict,
@@ -302,7 +302,7 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         self.phase = Phase::Failed;
         self.poll_at = None;
         self.asks.clear();
-        self.member.claim(cx, Claim::Failed, cut(&reason, REASON_MAX).to_string());
+        self.member.claim(cx, Claim::Failed, end_of(&reason, REASON_MAX));
         self.reason = Some(reason);
         self.events.push_back(AppEvent::Gone);
     }

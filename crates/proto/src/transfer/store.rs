@@ -89,7 +89,7 @@ pub enum Verdict {
 /// Why a store cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
-    /// For people: what, where, and what to do. Its first 120 bytes are told to the sender.
+    /// For people: what, where, and what to do. Its last 120 bytes are told to the sender.
     pub reason: String,
 }
 

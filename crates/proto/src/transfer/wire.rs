@@ -282,6 +282,20 @@ pub(super) fn cut(text: &str, max: usize) -> &str {
     &text[..end]
 }
 
+/// A text of at most `max` bytes: of a longer one the end, which says what is wrong and what to do,
+/// where the beginning is a path.
+pub(super) fn end_of(text: &str, max: usize) -> String {
+    const CUT: &str = "...";
+    if text.len() <= max {
+        return text.into();
+    }
+    let mut start = text.len() - (max - CUT.len());
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    [CUT, &text[start..]].concat()
+}
+
 /// A text with its length before it; what would move a terminal's cursor becomes a question mark.
 fn text(bytes: &[u8], max: usize) -> Option<(String, &[u8])> {
     let (&len, rest) = bytes.split_first()?;

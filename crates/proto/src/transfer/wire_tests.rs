@@ -120,6 +120,17 @@ fn forged_fields_are_refused() {
 }
 
 #[test]
+fn of_a_long_reason_the_end_is_told() {
+    assert_eq!(end_of("short", 5), "short");
+    let reason = alloc::format!("/a/{}/f: differs; use --overwrite", "é".repeat(100));
+    for max in [40, 41] {
+        let told = end_of(&reason, max);
+        assert!(told.len() <= max && told.starts_with("...é"), "{told}");
+        assert!(told.ends_with("/f: differs; use --overwrite"), "{told}");
+    }
+}
+
+#[test]
 fn names_cannot_play_with_terminals() {
     let mut bytes = Vec::new();
     let message = MemberMessage {

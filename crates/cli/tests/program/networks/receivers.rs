@@ -89,7 +89,11 @@ fn who_cannot_take_it_keeps_nobody_waiting() {
     let [good, bad] = receivers.map(Running::end);
     assert_eq!((sent.code, good.code, bad.code), (Some(1), Some(0), Some(1)), "{}", sent.out);
     let reason = live::event(&live::events("send", &sent.out), "failed")["reason"].clone();
-    assert!(reason.as_str().unwrap().contains("is there already and differs"), "{reason}");
+    let text = reason.as_str().unwrap();
+    assert!(
+        text.contains("is there already and differs") && text.contains("--overwrite"),
+        "{text}"
+    );
     assert!(live::event(&live::events("recv", &bad.out), "failed")["reason"] == reason);
     case.assert_arrived("r1");
     assert_eq!(std::fs::read(case.at("r2/tree/large")).unwrap(), b"something else");

@@ -27,14 +27,19 @@ fn every_kind_of_group_carries_a_tree() {
         ),
         (
             &["--group", "239.192.7.2:7500"],
-            &["--group", "239.192.7.2:7500", "--fec", "0.25", "--slow", "wait"],
+            &["--group", "239.192.7.2:7500", "--fec", "25%", "--slow", "wait"],
+        ),
+        (
+            &["--group", "239.192.7.2:7500"],
+            &["--group", "239.192.7.2:7500", "--option", "fec=0.25"],
         ),
     ] {
         let sent = transfer(&lan, &case, &[1, 2], at, to);
         assert_eq!(sent.err, "", "{to:?}");
         let summary = live::event(&live::events("send", &sent.out), "summary").clone();
         let parity = summary["parity"].as_u64().unwrap();
-        assert_eq!(to.contains(&"0.25"), parity > 50, "{to:?}: {parity}");
+        let unasked = to.iter().any(|word| word.ends_with("25%") || word.ends_with("0.25"));
+        assert_eq!(unasked, parity > 50, "{to:?}: {parity}");
     }
 }
 
@@ -54,6 +59,14 @@ fn without_a_route_for_multicast_each_receiver_is_sent_to() {
         "{}",
         heard.err
     );
+    // One that stays waits for the network, as long as it was told.
+    let own = ["recv", "--group", "239.192.7.3:7500", "--into", &case.at("r")];
+    let begun = Instant::now();
+    let waited = on(&lan, 1, &[&own[..], &["--wait-max", "1s"]].concat()).end();
+    assert!(begun.elapsed() >= Duration::from_secs(1), "{}", waited.err);
+    assert_eq!(waited.code, Some(1), "{}{}", waited.out, waited.err);
+    let told = waited.err.lines().filter(|line| line.contains("waiting until the network")).count();
+    assert_eq!(told, 1, "{}", waited.err);
     for (at, to) in [
         (["--listen", "0.0.0.0:7500"], ["--to", "10.77.0.2:7500,10.77.0.3:7500"]),
         (["--listen", "[::]:7500"], ["--to", "[fd77::2]:7500,[fd77::3]:7500"]),

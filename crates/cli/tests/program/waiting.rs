@@ -1,0 +1,115 @@
+//! How long `send` and `recv` wait, for whom, and what ends them.
+
+use super::live::{Running, digest, event, events, group, noise};
+use super::*;
+
+#[test]
+fn a_sender_does_not_wait_for_ever_for_those_who_do_not_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = put(&folder, "file", "x");
+    let names = put(&folder, "names", "left\nright\n");
+    let group = group();
+    let common = ["send", &file, "--group", &group, "--interface", "lo", "--json"];
+    for (more, want) in [
+        (&["--start-after", "1s", "--give-up", "1s"][..], "no receiver came within 2 s"),
+        (&["--wait-max", "1s", "--wait-for", "3"], "1 of 3 receivers came within 1 s"),
+        (&["--wait-max", "1s", "--receivers", &names], "within 1 s these did not come: right"),
+    ] {
+        let comes = more.contains(&"--wait-max").then(|| {
+            let into = text_of(&folder.path().join("in"));
+            let own = ["recv", "--into", &into, "--name", "left", "--json"];
+            Running::start(&[&own[..], &["--group", &group, "--interface", "lo"]].concat())
+        });
+        if comes.is_some() {
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        let sent = run_within(20, &[&common[..], more].concat());
+        assert_eq!(sent.code, Some(1), "{more:?}: {}{}", sent.out, sent.err);
+        let told = events("send", &sent.out);
+        assert_eq!(event(&told, "summary")["reason"], want, "{more:?}");
+    }
+    let less = ["--start-after", "5s", "--wait-max", "2s"];
+    let line = refuse(&[&common[..], &less].concat());
+    assert!(line.contains("--wait-max is less than --start-after"), "{line}");
+}
+
+#[test]
+fn a_receiver_does_not_wait_for_ever_for_a_sender() {
+    let folder = tempfile::tempdir().unwrap();
+    let (into, group) = (text_of(&folder.path().join("in")), group());
+    let own = ["recv", "--group", &group, "--interface", "lo", "--into", &into];
+    for (more, want) in [
+        (&["--once", "--wait-max", "1s"][..], "nothing has begun to come within 1 s"),
+        (&["--wait-max", "1s"], "no sender was heard"),
+    ] {
+        let ended = run_within(20, &[&own[..], more].concat());
+        assert_eq!(ended.code, Some(1), "{more:?}: {}{}", ended.out, ended.err);
+        assert!(ended.err.contains(want), "{more:?}: {}", ended.err);
+    }
+}
+
+#[test]
+fn a_receiver_of_one_object_ends_what_it_has_begun_when_a_small_one_comes_between() {
+    let folder = tempfile::tempdir().unwrap();
+    let [large, small] = [("large", 4_000_000), ("small", 1000)].map(|(name, len)| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, noise(len)).unwrap();
+        path
+    });
+    let into = folder.path().join("in");
+    let group = group();
+    let common = ["--group", &group, "--interface", "lo", "--json"];
+    let own = ["recv", "--into", &text_of(&into), "--once"];
+    let receiver = Running::start(&[&own[..], &common].concat());
+    let slow = ["send", &text_of(&large), "--rate-max", "8M"];
+    let first = Running::start(&[&slow[..], &common].concat());
+    std::thread::sleep(Duration::from_millis(1500));
+    let begun = Instant::now();
+    let other = Running::start(&[&["send", &text_of(&small)][..], &common].concat()).end();
+    assert_eq!(other.code, Some(0), "{}{}", other.out, other.err);
+    assert!(begun.elapsed() < Duration::from_secs(2), "the large one was under way meanwhile");
+    let (sent, received) = (first.end(), receiver.end());
+    assert_eq!(sent.code, Some(0), "{}{}", sent.out, sent.err);
+    assert_eq!(received.code, Some(0), "{}{}", received.out, received.err);
+    let told = events("recv", &received.out);
+    assert_eq!(event(&told, "summary")["complete"], 2, "{}", received.out);
+    for path in [&large, &small] {
+        assert_eq!(digest(&into.join(path.file_name().unwrap())), digest(path));
+    }
+}
+
+#[test]
+fn a_receiver_takes_nothing_from_others_than_whom_it_names_by_unicast_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = put(&folder, "file", "x");
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    for (from, code) in [("127.0.0.1", 0), ("192.0.2.1", 1)] {
+        let into = text_of(&folder.path().join(from));
+        let own = ["recv", "--listen", &free, "--from", from, "--into", &into, "--once"];
+        let receiver = Running::start(&[&own[..], &["--wait-max", "3s"]].concat());
+        let sent = run_within(20, &["send", &file, "--to", &free, "--wait-max", "2s"]);
+        let received = receiver.end();
+        assert_eq!(
+            (sent.code, received.code),
+            (Some(code), Some(code)),
+            "{from}: {}",
+            received.err
+        );
+        assert_eq!(received.err.contains("no sender was heard"), code == 1, "{}", received.err);
+        assert_eq!(sent.err, "", "the receiver has its port: that is no news");
+    }
+}
+
+#[test]
+fn a_port_that_somebody_else_has_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = put(&folder, "file", "x");
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let group = format!("239.192.78.1:{port}");
+    let arguments = ["send", &file, "--group", &group, "--interface", "lo", "--wait-max", "1s"];
+    let sent = run_within(20, &arguments);
+    assert_eq!(sent.code, Some(1), "{}{}", sent.out, sent.err);
+    let want = format!("cannot bind 127.0.0.1:{port}");
+    assert!(sent.err.contains(&want) && sent.err.contains("answer to port"), "{}", sent.err);
+}
