@@ -56,6 +56,11 @@ pub trait Quantity: Sized {
     const UNITS: &'static [(&'static str, u64)];
     /// Short forms of some of them, which are understood and which errors do not list.
     const SHORT_UNITS: &'static [(&'static str, u64)] = &[];
+    /// How else people write units, with what is meant: so many of one of [`UNITS`](Self::UNITS).
+    /// They are refused, since a reader of the file could take them for something else, and the
+    /// message gives the right spelling. Capitals count only where two of them differ by these
+    /// alone; in any other capitals the later one is meant.
+    const SPELLINGS: &'static [(&'static str, u64, &'static str)];
 
     /// Makes the quantity from a count of base units (nanoseconds, bits per second, bytes).
     fn from_base_units(count: u64) -> Self;
@@ -71,6 +76,7 @@ pub trait Quantity: Sized {
             problem: problem.to_string(),
             what: Self::WHAT,
             example: Self::EXAMPLE,
+            meant: None,
             units: Self::UNITS,
         };
         let trimmed = text.trim();
@@ -88,10 +94,40 @@ pub trait Quantity: Sized {
         }
         let mut units = Self::UNITS.iter().chain(Self::SHORT_UNITS);
         let Some(&(_, scale)) = units.find(|(name, _)| *name == unit) else {
-            return Err(fail("has an unknown unit"));
+            let meant = meant(number, unit, Self::UNITS, Self::SPELLINGS);
+            return Err(ParseQuantityError { meant, ..fail("has an unknown unit") });
         };
         scale_decimal(number, scale).map(Self::from_base_units).ok_or_else(|| fail("is too large"))
     }
+}
+
+/// `number` with the unit that was meant by `unit`, as it must be written.
+fn meant(
+    number: &str,
+    unit: &str,
+    units: &[(&str, u64)],
+    spellings: &[(&str, u64, &'static str)],
+) -> Option<String> {
+    let exact = spellings.iter().find(|(written, ..)| *written == unit);
+    let capitals = || units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
+    let found = match exact {
+        Some((_, factor, name)) => (*factor, *name),
+        None => match capitals() {
+            Some((name, _)) => (1, *name),
+            None => {
+                let alike = |(written, ..): &&(&str, u64, _)| written.eq_ignore_ascii_case(unit);
+                spellings.iter().rev().find(alike).map(|(_, factor, name)| (*factor, *name))?
+            }
+        },
+    };
+    let (factor, name) = found;
+    if factor == 1 {
+        return Some(alloc::format!("{number} {name}"));
+    }
+    // A fraction that the factor does not make whole has no short spelling.
+    let whole = scale_decimal(number, factor)?;
+    let exact = scale_decimal(number, factor.checked_mul(1_000_000)?)? == whole * 1_000_000;
+    exact.then(|| alloc::format!("{whole} {name}"))
 }
 
 /// `number` x `scale` in integers, digits below one base unit rounded down; `None` on overflow.
@@ -119,6 +155,33 @@ impl Quantity for Duration {
         ("min", 60_000_000_000),
         ("h", 3_600_000_000_000),
     ];
+    const SPELLINGS: &'static [(&'static str, u64, &'static str)] = &[
+        ("nanoseconds", 1, "ns"),
+        // The Greek letter, and not the sign.
+        ("\u{3bc}s", 1, "us"),
+        ("usec", 1, "us"),
+        ("microseconds", 1, "us"),
+        ("msec", 1, "ms"),
+        ("msecs", 1, "ms"),
+        ("millis", 1, "ms"),
+        ("millisecond", 1, "ms"),
+        ("milliseconds", 1, "ms"),
+        ("sec", 1, "s"),
+        ("secs", 1, "s"),
+        ("second", 1, "s"),
+        ("seconds", 1, "s"),
+        ("m", 1, "min"),
+        ("mins", 1, "min"),
+        ("minute", 1, "min"),
+        ("minutes", 1, "min"),
+        ("hr", 1, "h"),
+        ("hrs", 1, "h"),
+        ("hour", 1, "h"),
+        ("hours", 1, "h"),
+        ("d", 24, "h"),
+        ("day", 24, "h"),
+        ("days", 24, "h"),
+    ];
     fn from_base_units(count: u64) -> Self {
         Self::from_nanos(count)
     }
@@ -145,6 +208,34 @@ impl Quantity for Bitrate {
         ("g", 1_000_000_000),
         ("G", 1_000_000_000),
     ];
+    const SPELLINGS: &'static [(&'static str, u64, &'static str)] = &[
+        // A small b is a bit, a large one a byte.
+        ("b/s", 1, "bit/s"),
+        ("kb/s", 1, "kbit/s"),
+        ("Kb/s", 1, "kbit/s"),
+        ("Mb/s", 1, "Mbit/s"),
+        ("Gb/s", 1, "Gbit/s"),
+        ("Bps", 1, "B/s"),
+        ("kBps", 1, "kB/s"),
+        ("KBps", 1, "kB/s"),
+        ("MBps", 1, "MB/s"),
+        ("GB/s", 1000, "MB/s"),
+        ("GBps", 1000, "MB/s"),
+        ("bps", 1, "bit/s"),
+        ("bit", 1, "bit/s"),
+        ("bits/s", 1, "bit/s"),
+        ("kbps", 1, "kbit/s"),
+        ("kbit", 1, "kbit/s"),
+        ("kbits/s", 1, "kbit/s"),
+        ("Mbps", 1, "Mbit/s"),
+        ("Mbit", 1, "Mbit/s"),
+        ("Mbits/s", 1, "Mbit/s"),
+        ("Gbps", 1, "Gbit/s"),
+        ("Gbit", 1, "Gbit/s"),
+        ("Gbits/s", 1, "Gbit/s"),
+        ("Tbps", 1000, "Gbit/s"),
+        ("Tbit/s", 1000, "Gbit/s"),
+    ];
     fn from_base_units(count: u64) -> Self {
         Self(count)
     }
@@ -163,6 +254,22 @@ impl Quantity for Bytes {
         ("MiB", 1 << 20),
         ("GiB", 1 << 30),
     ];
+    const SPELLINGS: &'static [(&'static str, u64, &'static str)] = &[
+        ("byte", 1, "B"),
+        ("bytes", 1, "B"),
+        ("k", 1, "kB"),
+        ("kbyte", 1, "kB"),
+        ("kilobytes", 1, "kB"),
+        ("M", 1, "MB"),
+        ("Mbyte", 1, "MB"),
+        ("megabytes", 1, "MB"),
+        ("G", 1, "GB"),
+        ("Gbyte", 1, "GB"),
+        ("gigabytes", 1, "GB"),
+        ("T", 1, "TB"),
+        ("terabytes", 1, "TB"),
+        ("TiB", 1024, "GiB"),
+    ];
     fn from_base_units(count: u64) -> Self {
         Self(count)
     }
@@ -179,17 +286,19 @@ pub struct ParseQuantityError {
     pub what: &'static str,
     /// An example of it.
     pub example: &'static str,
+    /// How it is written, where what was meant is known: `500 kbit/s` for `500 Kbps`.
+    pub meant: Option<String>,
     /// The units that it accepts.
     units: &'static [(&'static str, u64)],
 }
 
 impl fmt::Display for ParseQuantityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "\"{}\" {}; expected {} such as \"{}\" (units:",
-            self.text, self.problem, self.what, self.example
-        )?;
+        write!(f, "\"{}\" {}", self.text, self.problem)?;
+        if let Some(meant) = &self.meant {
+            write!(f, " (did you mean \"{meant}\"?)")?;
+        }
+        write!(f, "; expected {} such as \"{}\" (units:", self.what, self.example)?;
         for (unit, _) in self.units {
             write!(f, " {unit}")?;
         }
@@ -279,6 +388,56 @@ mod tests {
             let error = Duration::parse(text).unwrap_err();
             assert_eq!(error.problem, problem, "{text}");
             assert!(error.to_string().contains("50 ms"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_unit_as_others_write_it_gets_the_right_spelling() {
+        fn meant<Q: Quantity>(text: &str) -> Option<String> {
+            let error = Q::parse(text).err().unwrap_or_else(|| panic!("{text} was read"));
+            if let Some(meant) = &error.meant {
+                assert!(Q::parse(meant).is_ok(), "{text}: {meant}");
+                assert!(error.to_string().contains(&std::format!("(did you mean \"{meant}\"?)")));
+            }
+            error.meant
+        }
+        for (text, want) in [
+            ("500 Kbps", "500 kbit/s"),
+            ("500kbps", "500 kbit/s"),
+            ("1.5 MBIT/S", "1.5 Mbit/s"),
+            ("10 Mb/s", "10 Mbit/s"),
+            ("10 MBps", "10 MB/s"),
+            ("2 KB/s", "2 kB/s"),
+            ("1 Gbps", "1 Gbit/s"),
+            ("1 GB/s", "1000 MB/s"),
+            ("1.5 Tbps", "1500 Gbit/s"),
+            ("100 bits/s", "100 bit/s"),
+        ] {
+            assert_eq!(meant::<Bitrate>(text).as_deref(), Some(want), "{text}");
+        }
+        for (text, want) in [
+            ("5 minutes", "5 min"),
+            ("5m", "5 min"),
+            ("0.5 sec", "0.5 s"),
+            ("10 S", "10 s"),
+            ("20 msec", "20 ms"),
+            ("3 \u{3bc}s", "3 us"),
+            ("2 days", "48 h"),
+            ("0.5 d", "12 h"),
+        ] {
+            assert_eq!(meant::<Duration>(text).as_deref(), Some(want), "{text}");
+        }
+        for (text, want) in [
+            ("1400 bytes", "1400 B"),
+            ("30 mb", "30 MB"),
+            ("2 KIB", "2 KiB"),
+            ("1 TiB", "1024 GiB"),
+        ] {
+            assert_eq!(meant::<Bytes>(text).as_deref(), Some(want), "{text}");
+        }
+        // Nothing is offered where nothing short would be the same, or nothing is known.
+        for text in ["0.01 days", "5 parsec", "5"] {
+            assert_eq!(meant::<Duration>(text), None, "{text}");
         }
     }
 

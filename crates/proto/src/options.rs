@@ -253,12 +253,48 @@ impl Options {
 }
 
 fn unknown_key(key: &str, specs: &[OptionSpec]) -> String {
-    let nearest = specs.iter().min_by_key(|spec| edit_distance(key, spec.name));
-    match nearest {
-        Some(spec) => format!("is unknown; did you mean \"{}\"?", spec.name),
-        None => "is unknown; this protocol has no options".to_string(),
+    if specs.is_empty() {
+        return "is unknown; this protocol has no options".to_string();
+    }
+    match did_you_mean(key, specs.iter().map(|spec| spec.name)) {
+        hint if hint.is_empty() => {
+            format!("is unknown, and like none of the {} that there are", specs.len())
+        }
+        hint => format!("is unknown{hint}"),
     }
 }
+
+/// The nearest of the names that exist, to stand behind the wrong one: ` (did you mean "rate"?)`.
+/// Nothing where none is near.
+pub fn did_you_mean<'n>(wrong: &str, names: impl Iterator<Item = &'n str>) -> String {
+    // A long name is no slip of the finger, and its distance to many others is slow to find.
+    if wrong.len() > NAME_BYTES_COMPARED_MAX {
+        return String::new();
+    }
+    let nearest = names
+        .take(NAMES_COMPARED_MAX)
+        .filter_map(|name| distance(wrong, name).map(|distance| (distance, name)))
+        .min_by_key(|(distance, _)| *distance);
+    nearest.map_or_else(String::new, |(_, name)| format!(" (did you mean \"{name}\"?)"))
+}
+
+/// How far a wrong name is from one that exists; `None` where it was hardly meant.
+fn distance(wrong: &str, name: &str) -> Option<usize> {
+    let distance = edit_distance(wrong, name);
+    // What shares less than half of its letters was hardly meant, unless it is a part of the name.
+    if distance <= wrong.chars().count() / 2 + 1 {
+        return Some(distance);
+    }
+    let is_part = wrong.len() >= PART_BYTES_MIN && name.contains(wrong);
+    is_part.then_some(distance)
+}
+
+/// Bytes of a name up to which it is compared with others.
+const NAME_BYTES_COMPARED_MAX: usize = 64;
+/// Names with which a wrong one is compared.
+const NAMES_COMPARED_MAX: usize = 20_000;
+/// Bytes of the shortest part of a name by which it is found.
+const PART_BYTES_MIN: usize = 4;
 
 fn check(value: &OptionValue, kind: OptionKind) -> Result<(), String> {
     let wrong = |allowed: String| Err(format!("is {value}; expected {allowed}"));
@@ -313,8 +349,8 @@ fn check(value: &OptionValue, kind: OptionKind) -> Result<(), String> {
     }
 }
 
-/// Levenshtein distance in bytes, to offer the nearest valid key.
-pub fn edit_distance(a: &str, b: &str) -> usize {
+/// Levenshtein distance in bytes.
+fn edit_distance(a: &str, b: &str) -> usize {
     let b = b.as_bytes();
     let mut row: alloc::vec::Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {
@@ -349,5 +385,26 @@ mod tests {
             let error = check(value).unwrap_err();
             assert!(error.message.contains(message), "{error}");
         }
+    }
+
+    #[test]
+    fn an_unknown_key_is_answered_with_the_nearest_one() {
+        let of = |name| OptionSpec { name, kind: OptionKind::Bool, default: "false", doc: "" };
+        let specs = [of("acker_bias"), of("adaptive_timeout"), of("rate_max"), of("rate_min")];
+        let message = |key: &str| {
+            let given = [(key.to_string(), OptionValue::Bool(true))];
+            Options::checked(given, &specs).unwrap_err().message
+        };
+        for (key, want) in [
+            ("aker_bias", "is unknown (did you mean \"acker_bias\"?)"),
+            ("acker-bias", "is unknown (did you mean \"acker_bias\"?)"),
+            ("bias", "is unknown (did you mean \"acker_bias\"?)"),
+            ("rate_mim", "is unknown (did you mean \"rate_min\"?)"),
+            ("colour", "is unknown, and like none of the 4 that there are"),
+        ] {
+            assert_eq!(message(key), want, "{key}");
+        }
+        let none = Options::checked([("a".to_string(), OptionValue::Bool(true))], &[]);
+        assert_eq!(none.unwrap_err().message, "is unknown; this protocol has no options");
     }
 }

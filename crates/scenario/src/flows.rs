@@ -43,7 +43,7 @@ impl Flows<'_> {
             let protocols = self.catalog.protocols.iter().map(|entry| (entry.name, entry));
             registered(value, "protocol", protocols)
         })?;
-        let (options, raw_options) = options(&table, protocol.options)?;
+        let (options, raw_options) = options(&table, protocol.name, protocol.options)?;
         let from =
             table.required("from", "\"ms\"", |value| self.topology.find(value, name(value)?))?;
         let to =

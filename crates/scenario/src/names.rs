@@ -7,7 +7,7 @@ use crate::value::{Kind, Value};
 /// A single name, checked.
 pub(crate) fn name(value: &Value) -> Result<&str, Problem> {
     let text = value.text()?;
-    if is_name(text) { Ok(text) } else { Err(value.wrong(NAME_RULE)) }
+    if is_name(text) { Ok(text) } else { Err(wrong(value, text, NAME_RULE)) }
 }
 
 /// A name, or a list of names; each may hold a range.
@@ -67,7 +67,7 @@ fn expanded(value: &Value) -> Result<Vec<String>, Problem> {
     let Some((before, rest)) = text.split_once('{') else {
         return Ok(vec![name(value)?.to_string()]);
     };
-    let bad = || value.wrong(RANGE_RULE);
+    let bad = || wrong(value, text, RANGE_RULE);
     let (range, after) = rest.split_once('}').ok_or_else(bad)?;
     let (low, high) = range.split_once("..").ok_or_else(bad)?;
     let digits = |text: &str| match text.bytes().all(|b| b.is_ascii_digit()) {
@@ -86,6 +86,56 @@ fn expanded(value: &Value) -> Result<Vec<String>, Problem> {
         return Err(Problem::at(value.place, what));
     }
     Ok((first..=last).map(|i| format!("{before}{i:0width$}{after}")).collect())
+}
+
+/// The mistake that a name is none, with the range that was meant where it looks like one.
+fn wrong(value: &Value, text: &str, rule: &str) -> Problem {
+    match range_meant(text) {
+        Some((range, _)) => Problem::at(
+            value.place,
+            format!("is {} (did you mean {}?); expected {rule}", quoted(text), quoted(&range)),
+        ),
+        None => value.wrong(rule),
+    }
+}
+
+/// The range that was meant by a name that is written like one elsewhere, with the first and the last
+/// name that it stands for: `mr[1-3]`, `mr{1-3}`, `mr1-3` and `mr1..mr3` are `mr{1..3}`.
+pub(crate) fn range_meant(text: &str) -> Option<(String, [String; 2])> {
+    if text.len() > NAME_CHARS_MAX {
+        return None;
+    }
+    let brackets = [('[', ']'), ('{', '}'), ('(', ')'), ('<', '>')];
+    let bracketed = brackets.iter().find_map(|(open, close)| {
+        let (before, rest) = text.split_once(*open)?;
+        let (range, after) = rest.split_once(*close)?;
+        Some((before, range, after))
+    });
+    let (before, range, after) = bracketed.unwrap_or_else(|| {
+        let (before, number) = split_number(text);
+        (before, number, "")
+    });
+    let separators = ["...", "..", "…", "-", "–", ":", ",", " to "];
+    let (low, high) = separators.iter().find_map(|separator| range.split_once(separator))?;
+    // `mr1-mr3` says the name twice.
+    let high = high.trim().strip_prefix(before).unwrap_or(high.trim());
+    let (low, high) = (low.trim(), high.trim());
+    let is_number = |text: &str| {
+        (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    if !is_number(low) || !is_number(high) {
+        return None;
+    }
+    let rising = low.parse::<u32>().ok()? <= high.parse::<u32>().ok()?;
+    let (low, high) = if rising { (low, high) } else { (high, low) };
+    let range = format!("{before}{{{low}..{high}}}{after}");
+    let ends = [low, high].map(|number| format!("{before}{number}{after}"));
+    (is_name(&ends[0]) && is_name(&ends[1]) && range != text).then_some((range, ends))
+}
+
+/// What stands before the first digit of a text, and the rest.
+fn split_number(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
 const NAME_RULE: &str = "a name of 1 to 64 letters, digits and the characters _ - . :";
@@ -132,6 +182,28 @@ mod tests {
             &"x".repeat(65),
         ] {
             assert!(read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ranges_as_others_write_them_are_told_how_they_are_written_here() {
+        for (text, want) in [
+            ("mr[1-3]", "mr{1..3}"),
+            ("mr[1..3]", "mr{1..3}"),
+            ("mr{1-3}", "mr{1..3}"),
+            ("mr{1...3}", "mr{1..3}"),
+            ("mr{3..1}", "mr{1..3}"),
+            ("mr(1:3)x", "mr{1..3}x"),
+            ("mr[01-10]", "mr{01..10}"),
+            ("mr1-3", "mr{1..3}"),
+            ("mr1..mr3", "mr{1..3}"),
+            ("mr1-mr3", "mr{1..3}"),
+        ] {
+            assert_eq!(range_meant(text).map(|(range, _)| range).as_deref(), Some(want), "{text}");
+            assert!(read(want).is_ok(), "{want}");
+        }
+        for text in ["mr", "mr1", "mr[a-b]", "mr{1..3}", "é[1-3]", "mr[1-99999999999]", "1-x"] {
+            assert_eq!(range_meant(text), None, "{text}");
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Names from registries, and the settings that go with them.
 
-use faircast_proto::options::{OptionSpec, OptionValue, Options};
+use faircast_proto::options::{OptionSpec, OptionValue, Options, did_you_mean};
 
 use crate::error::{Problem, quoted};
-use crate::read::{Table, did_you_mean};
+use crate::read::Table;
 use crate::value::{Kind, Value};
 
 /// The registered thing that the value names.
@@ -28,14 +28,21 @@ pub(crate) fn registered<'n, T>(
 /// Settings as they were written.
 pub(crate) type RawOptions = Vec<(String, OptionValue)>;
 
-/// The key `options` of a table, checked against `specs`.
+/// The key `options` of a table, checked against the `specs` of the protocol or program `name`.
 pub(crate) fn options(
     table: &Table<'_>,
+    name: &str,
     specs: &[OptionSpec],
 ) -> Result<(Options, RawOptions), Problem> {
     let checked = table.optional("options", |value| {
-        let names: Vec<&str> = specs.iter().map(|spec| spec.name).collect();
-        let given = value.table(&names)?;
+        let given = value.any_table()?;
+        let is_known = |key: &str| specs.iter().any(|spec| spec.name == key);
+        if let Some((key, value)) = given.entries().into_iter().find(|(key, _)| !is_known(key)) {
+            let hint = did_you_mean(key, specs.iter().map(|spec| spec.name));
+            let allowed = allowed(name, specs);
+            let message = format!("unknown key {}{hint}; {allowed}", quoted(key));
+            return Err(Problem::at(value.place, message).within(key));
+        }
         let mut raw = RawOptions::new();
         for (key, value) in given.entries() {
             raw.push((key.clone(), option(value).map_err(|problem| problem.within(key))?));
@@ -45,6 +52,18 @@ pub(crate) fn options(
         Ok((checked, raw))
     })?;
     Ok(checked.unwrap_or_default())
+}
+
+/// What a message says of the settings that there are: all of a few, of many where they are listed.
+fn allowed(name: &str, specs: &[OptionSpec]) -> String {
+    match specs.len() {
+        0 => "allowed: none".to_string(),
+        1..=OPTIONS_LISTED_MAX => {
+            let names: Vec<&str> = specs.iter().map(|spec| spec.name).collect();
+            format!("allowed: {}", names.join(", "))
+        }
+        many => format!("\"faircast schemes {name}\" lists all {many}"),
+    }
 }
 
 fn option(value: &Value) -> Result<OptionValue, Problem> {
@@ -59,3 +78,5 @@ fn option(value: &Value) -> Result<OptionValue, Problem> {
 
 /// Bytes of the longest text that a setting takes.
 const OPTION_BYTES_MAX: usize = 128;
+/// Settings up to which a message names all of them.
+const OPTIONS_LISTED_MAX: usize = 8;

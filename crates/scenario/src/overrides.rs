@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use faircast_proto::options::did_you_mean;
+
 use crate::error::{Place, Problem};
-use crate::read::did_you_mean;
 use crate::value::{Kind, Value};
 
 /// What the command line changes in a scenario.

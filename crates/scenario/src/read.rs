@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use faircast_base::{Duration, Quantity};
-use faircast_proto::options::edit_distance;
+use faircast_proto::options::did_you_mean;
 
 use crate::error::{Place, Problem, quoted};
 use crate::value::{Kind, Value};
@@ -170,24 +170,5 @@ impl Value {
     }
 }
 
-/// Offers the nearest of the names that exist, to stand behind the wrong one.
-pub(crate) fn did_you_mean<'n>(wrong: &str, names: impl Iterator<Item = &'n str>) -> String {
-    // A long name is no slip of the finger, and its distance to many others is slow to find.
-    let nearest = match wrong.len() {
-        0..=NAME_BYTES_COMPARED_MAX => {
-            names.take(NAMES_COMPARED_MAX).min_by_key(|name| edit_distance(wrong, name))
-        }
-        _ => None,
-    };
-    // What shares less than half of its letters was hardly meant.
-    let nearest =
-        nearest.filter(|name| edit_distance(wrong, name) <= wrong.chars().count() / 2 + 1);
-    nearest.map_or(String::new(), |name| format!(" (did you mean \"{name}\"?)"))
-}
-
 /// Bytes of the longest text that is read as a quantity.
 const QUANTITY_BYTES_MAX: usize = 64;
-/// Bytes of a name up to which it is compared with others.
-const NAME_BYTES_COMPARED_MAX: usize = 64;
-/// Names with which a wrong one is compared.
-const NAMES_COMPARED_MAX: usize = 20_000;

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use faircast_base::NodeId;
 use faircast_link::{LinkConfig, QueueConfig};
+use faircast_proto::options::did_you_mean;
 
 use crate::catalog::Catalog;
 use crate::error::{Place, Problem, quoted};
 use crate::limits::{CHANGES_MAX, LINKS_MAX, NAME_CHARS_MAX, NODES_MAX, TREE_LEVELS_MAX};
 use crate::link_config::{self, CONFIG_KEYS};
-use crate::names::{Named, name, names};
+use crate::names::{Named, name, names, range_meant};
 use crate::options::{options, registered};
-use crate::read::{Table, did_you_mean};
+use crate::read::Table;
 use crate::value::Value;
 use crate::{LinkSpec, Node, Program};
 
@@ -59,7 +60,7 @@ impl Topology {
             let programs = catalog.programs.iter().map(|entry| (entry.name, entry));
             registered(value, "router program", programs)
         })?;
-        let (options, _) = options(&table, program.options)?;
+        let (options, _) = options(&table, program.name, program.options)?;
         table.required("name", "\"r1\"", |value| {
             for named in names(value)? {
                 let id = self.find_named(&named)?;
@@ -81,7 +82,13 @@ impl Topology {
     /// The node of this name, which a link must have named.
     pub(crate) fn find(&self, value: &Value, name: &str) -> Result<NodeId, Problem> {
         self.ids.get(name).copied().ok_or_else(|| {
-            let hint = did_you_mean(name, self.ids.keys().map(String::as_str));
+            let known = |name: &str| self.ids.contains_key(name);
+            let hint = match range_meant(name) {
+                Some((range, [first, last])) if known(&first) && known(&last) => {
+                    format!(" (did you mean \"{range}\"?)")
+                }
+                _ => did_you_mean(name, self.ids.keys().map(String::as_str)),
+            };
             let message = format!(
                 "there is no node {}{hint}; allowed: a node that a link names",
                 quoted(name)

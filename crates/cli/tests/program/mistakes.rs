@@ -129,6 +129,11 @@ fn a_mistake_in_the_arguments_is_named_with_what_is_allowed() {
         (&["run", good, "--set", "link.0.rat=1 Mbit/s"], "unknown key \"rat\" (did you mean"),
         (&["run", good, "--set", "link.0.rate"], "expected KEY=VALUE"),
         (&["run", good, "--set", "flow.f.options.acker_bias=7"], "flow.f.options.acker_bias"),
+        (
+            &["run", good, "--set", "flow.f.options.bias=1"],
+            "(did you mean \"acker_bias\"?); \"faircast schemes pgmcc\" lists all ",
+        ),
+        (&["run", good, "--set", "link.0.rate=500 Kbps"], "(did you mean \"500 kbit/s\"?)"),
         (&["run", good, "--seed", "-1"], "--seed"),
         (&["run", good, "--seed", "one"], "expected a whole number from 0 to"),
         (&["run", good, "--on", "mars"], "possible values: sim, lab"),

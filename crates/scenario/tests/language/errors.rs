@@ -6,6 +6,7 @@ mod flows;
 use std::path::Path;
 use std::time::Instant;
 
+use faircast_proto::options::{OptionKind, OptionSpec};
 use faircast_scenario::{Overrides, Scenario};
 
 use crate::{GOOD, catalog, parse, parse_with};
@@ -117,6 +118,84 @@ fn quantities_need_a_unit_and_a_sensible_value() {
         ("seed = 7", "seed = -7", "t.toml:4: seed: is -7", "a whole number from 0"),
         ("title = \"", "title = \"\"#", "t.toml:1: title: is \"\"", "one line"),
     ]);
+}
+
+#[test]
+fn what_is_spelled_as_elsewhere_gets_the_right_spelling() {
+    check(&[
+        (
+            "\"500 kbit/s\"",
+            "\"500 Kbps\"",
+            "t.toml:8: link.0.rate: \"500 Kbps\" has an unknown unit (did you mean \"500 kbit/s\"?)",
+            "expected a rate such as",
+        ),
+        (
+            "\"300 s\"",
+            "\"5 minutes\"",
+            "t.toml:2: duration: \"5 minutes\" has an unknown unit (did you mean \"5 min\"?)",
+            "expected a duration such as",
+        ),
+        (
+            "timeout = \"4 s\"",
+            "timeout = \"4 seconds\"",
+            "t.toml:41: flow.0.options.timeout: \"4 seconds\" has an unknown unit",
+            "(did you mean \"4 s\"?)",
+        ),
+        (
+            "[\"mr{1..3}\", \"tr\"]",
+            "[\"mr[1-3]\", \"tr\"]",
+            "t.toml:20: link.2.star.leaves.0: is \"mr[1-3]\" (did you mean \"mr{1..3}\"?)",
+            "expected a name of",
+        ),
+        (
+            "\"mr1\", \"mr2\", \"mr3\"]",
+            "\"mr{1-3}\"]",
+            "t.toml:34: flow.0.to.0: is \"mr{1-3}\" (did you mean \"mr{1..3}\"?)",
+            "expected one range",
+        ),
+        // These are names, but of no node.
+        (
+            "\"mr1\", \"mr2\", \"mr3\"]",
+            "\"mr1-3\"]",
+            "t.toml:34: flow.0.to.0: there is no node \"mr1-3\" (did you mean \"mr{1..3}\"?)",
+            "allowed",
+        ),
+        (
+            "\"mr1\", \"mr2\", \"mr3\"]",
+            "\"mr1..mr9\"]",
+            "t.toml:34: flow.0.to.0: there is no node \"mr1..mr9\"",
+            "allowed",
+        ),
+    ]);
+    let set = |set: &str| parse_with(GOOD, &[set]).unwrap_err().to_string();
+    let line = set("link.0.rate=1 Mbps");
+    assert!(line.contains("link.0.rate: \"1 Mbps\" has an unknown unit"), "{line}");
+    assert!(line.contains("(did you mean \"1 Mbit/s\"?)"), "{line}");
+}
+
+#[test]
+fn an_unknown_option_of_many_gets_the_nearest_name_and_not_all_of_them() {
+    let (mut many, names) =
+        (catalog(), ["acker_bias", "rate_max", "rate_min", "window_max", "a", "b"]);
+    let of = |name| OptionSpec { name, kind: OptionKind::Bool, default: "true", doc: "" };
+    let mut options: Vec<OptionSpec> = names.map(of).to_vec();
+    options.extend(["c", "d", "e"].map(of));
+    many.protocols[0].options = Vec::leak(options);
+    let line = |key: &str| {
+        let text =
+            GOOD.replacen("acker_bias = 0.6666, timeout = \"4 s\"", &format!("{key} = 1"), 1);
+        let error = Scenario::parse(Path::new("t.toml"), &text, &Overrides::default(), &many);
+        error.unwrap_err().to_string()
+    };
+    let start = "t.toml:41: flow.0.options";
+    for (key, want) in [
+        ("aker_bias", "aker_bias: unknown key \"aker_bias\" (did you mean \"acker_bias\"?)"),
+        ("window", "window: unknown key \"window\" (did you mean \"window_max\"?)"),
+        ("colouring", "colouring: unknown key \"colouring\""),
+    ] {
+        let want = format!("{start}.{want}; \"faircast schemes pgmcc\" lists all 9");
+        assert_eq!(line(key), want);
+    }
 }
 
 #[test]
