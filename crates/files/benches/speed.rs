@@ -57,7 +57,8 @@ impl Object {
             out
         });
         let object = supply.object();
-        let announcement = Announcement { lens, symbol_bytes: 1408, object, digests };
+        let announcement =
+            Announcement { lens, growing: false, symbol_bytes: 1408, object, digests };
         Self { place, announcement, parts }
     }
 

@@ -56,7 +56,10 @@ impl Object {
     pub(crate) fn new(parts: [Vec<u8>; 3], object: [u8; 32], digests: Option<[u8; 32]>) -> Self {
         let lens = [0, 1, 2].map(|part| parts[part].len() as u64);
         let symbol_bytes = SYMBOL as u16;
-        Self { announcement: Announcement { lens, symbol_bytes, object, digests }, parts }
+        Self {
+            announcement: Announcement { lens, growing: false, symbol_bytes, object, digests },
+            parts,
+        }
     }
 
     pub(crate) fn content(&self) -> &[u8] {

@@ -46,8 +46,13 @@ fn both_ends_together_stay_within_the_memory_that_they_promise() {
 
     let mut supply = FilesSupply::scan(&[&from]).expect("scanned");
     let lens = Part::ALL.map(|part| supply.len(part));
-    let announcement =
-        Announcement { lens, symbol_bytes: 1400, object: supply.object(), digests: None };
+    let announcement = Announcement {
+        lens,
+        growing: false,
+        symbol_bytes: 1400,
+        object: supply.object(),
+        digests: None,
+    };
     let to = place.path().join("to");
     let mut store = FilesStore::new(StoreOptions { sync: false, ..StoreOptions::new(&to) });
     store.announce(&announcement).expect("announced");

@@ -47,9 +47,13 @@ impl Layout {
     pub(super) fn new(announcement: &Announcement) -> Option<Self> {
         let symbol = u32::from(announcement.symbol_bytes);
         let block = u64::from(symbol) * u64::from(BLOCK_SYMBOLS);
+        let [_, content, digests] = announcement.lens;
+        // What may still grow has no short end.
+        let whole = block > 0 && content.is_multiple_of(block) && digests == 0;
         let sound = symbol >= 2
             && symbol.is_multiple_of(2)
             && symbol <= SYMBOL_BYTES_MAX
+            && (whole || !announcement.growing)
             && announcement.lens.iter().all(|len| len.div_ceil(block) <= u64::from(u32::MAX));
         sound.then_some(Self { lens: announcement.lens, symbol })
     }
@@ -72,6 +76,22 @@ impl Layout {
     pub(super) fn keys(&self, part: Part) -> Range<Key> {
         let first = key(part, 0);
         first..first + self.len(part).div_ceil(self.block_bytes())
+    }
+
+    /// The first block of content of which not all lies before `offset`; the end of content where
+    /// all of it does.
+    pub(super) fn reach(&self, offset: u64) -> Key {
+        let keys = self.keys(Part::Content);
+        if offset >= self.len(Part::Content) {
+            return keys.end;
+        }
+        (keys.start + offset / self.block_bytes()).min(keys.end)
+    }
+
+    /// Of content that grows, bytes that may be announced where `len` are there: whole blocks.
+    pub(super) fn announceable(symbol_bytes: u16, len: u64) -> u64 {
+        let block = u64::from(symbol_bytes) * u64::from(BLOCK_SYMBOLS);
+        len - len.checked_rem(block).unwrap_or(len)
     }
 
     /// Whether there is such a block.
@@ -132,9 +152,13 @@ pub(crate) const SYMBOL_BYTES_MAX: u32 = 65_408;
 mod tests {
     use super::*;
 
+    fn announcement(lens: [u64; 3], symbol_bytes: u16) -> Announcement {
+        Announcement { lens, growing: false, symbol_bytes, object: [0; 32], digests: None }
+    }
+
     fn layout(content: u64) -> Layout {
         let lens = [10, content, 0];
-        let announcement = Announcement { lens, symbol_bytes: 100, object: [0; 32], digests: None };
+        let announcement = announcement(lens, 100);
         Layout::new(&announcement).unwrap()
     }
 
@@ -174,8 +198,34 @@ mod tests {
         for (lens, symbol_bytes) in
             [([0; 3], 0), ([0; 3], 1), ([0; 3], 3), ([0; 3], 65_410), ([0, u64::MAX, 0], 2)]
         {
-            let announcement = Announcement { lens, symbol_bytes, object: [0; 32], digests: None };
+            let announcement = announcement(lens, symbol_bytes);
             assert_eq!(Layout::new(&announcement), None, "{announcement:?}");
+        }
+    }
+
+    #[test]
+    fn content_that_grows_has_whole_blocks_and_no_digests() {
+        for (lens, sound) in [
+            ([10, 0, 0], true),
+            ([10, 6400, 0], true),
+            ([10, 6401, 0], false),
+            ([10, 100, 0], false),
+            ([10, 6400, 32], false),
+        ] {
+            let announcement = Announcement { growing: true, ..announcement(lens, 100) };
+            assert_eq!(Layout::new(&announcement).is_some(), sound, "{lens:?}");
+        }
+        let announceable = |len| Layout::announceable(100, len);
+        assert_eq!([6399, 6400, 12_900].map(announceable), [0, 6400, 12_800]);
+    }
+
+    #[test]
+    fn a_window_reaches_as_far_as_whole_blocks_do() {
+        let (layout, base) = (layout(6400 * 2 + 250), 1 << 32);
+        for (offset, blocks) in
+            [(0, 0), (6399, 0), (6400, 1), (12_800, 2), (13_049, 2), (13_050, 3), (u64::MAX, 3)]
+        {
+            assert_eq!(layout.reach(offset), base + blocks, "{offset}");
         }
     }
 }

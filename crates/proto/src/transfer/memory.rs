@@ -117,6 +117,11 @@ impl Store for InOrder {
         Ok(())
     }
 
+    fn grow(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
+        self.len = announcement.len(Part::Content);
+        Ok(())
+    }
+
     fn write(
         &mut self,
         _part: Part,
@@ -185,8 +190,13 @@ mod tests {
     #[test]
     fn bytes_come_in_order_whatever_order_they_came_in() {
         let mut store = InOrder::new();
-        let announcement =
-            Announcement { lens: [0, 12, 0], symbol_bytes: 4, object: [0; 32], digests: None };
+        let announcement = Announcement {
+            lens: [0, 12, 0],
+            growing: false,
+            symbol_bytes: 4,
+            object: [0; 32],
+            digests: None,
+        };
         store.announce(&announcement).unwrap();
         store.write(Part::Content, 8, &[9, 10, 11, 12], 0).unwrap();
         store.write(Part::Content, 4, &[], 4).unwrap();

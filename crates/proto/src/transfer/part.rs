@@ -21,8 +21,11 @@ impl Part {
 /// What a source says of its object, on every SPM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Announcement {
-    /// Bytes of each [`Part`].
+    /// Bytes of each [`Part`], as far as they are known.
     pub lens: [u64; 3],
+    /// Whether content may still become longer. While it may, it is announced in whole blocks of 64
+    /// symbols, and there are no digests; the last announcement has its length and the digests'.
+    pub growing: bool,
     /// Bytes of payload of a symbol, the unit of which content is sent; even, 2 to 65408.
     pub symbol_bytes: u16,
     /// BLAKE3 of the manifest: the name of the object, by which a receiver knows one that it has

@@ -16,12 +16,12 @@ use faircast_base::{Cx, Duration, Event, Seq, Time};
 use self::asks::Asks;
 use self::blocks::Blocks;
 use self::member::Membership;
-use super::layout::Layout;
+use super::layout::{Key, Layout};
 use super::source::write_entries;
 use super::wire::{Claim, Notice, REASON_MAX, end_of};
 use super::{
-    Part, Stage, Store, StoreError, StoreProgress, Transfer, TransferReceiverSetup, TransferStatus,
-    Verdict,
+    Announcement, Part, Stage, Store, StoreError, StoreProgress, Transfer, TransferReceiverSetup,
+    TransferStatus, Verdict,
 };
 use crate::control::ReceiverFeedback;
 use crate::endpoint::{PgmReceiver, ReceiverConfig};
@@ -42,6 +42,8 @@ pub struct ObjectReceiver<F: ReceiverFeedback> {
     blocks: Blocks,
     asks: Asks,
     member: Membership,
+    /// One past the last block of content that is wanted by now: how far the store takes it.
+    content_end: Key,
     /// When the store is asked again, and how long the wait for that is.
     poll_at: Option<Time>,
     poll_wait: Duration,
@@ -111,6 +113,7 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
             blocks: Blocks::default(),
             asks: Asks::new(&config),
             member: Membership::new(setup.id, setup.node, setup.name),
+            content_end: 0,
             poll_at: None,
             poll_wait: POLL_MIN,
             mismatches: 0,
@@ -139,6 +142,7 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
             Phase::Manifest if self.has_manifest() => self.check_manifest(cx),
             Phase::Opening => self.poll_open(cx),
             Phase::Content if self.has_all() => self.check_digests(cx),
+            Phase::Content => self.widen(cx),
             Phase::Verifying => self.poll_verify(cx),
             _ => Ok(()),
         };
@@ -156,7 +160,10 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
 
     fn has_all(&self) -> bool {
         let known = self.object.is_some_and(|object| {
-            object.notice.announcement.digests.is_some() || object.layout.len(Part::Digests) == 0
+            let Announcement { growing, digests, .. } = object.notice.announcement;
+            let all_wanted = self.content_end == object.layout.keys(Part::Content).end;
+            let digests = digests.is_some() || object.layout.len(Part::Digests) == 0;
+            !growing && all_wanted && digests
         });
         // A recording of a session has everything but a welcome for this receiver.
         known
@@ -221,7 +228,8 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         self.poll_at = None;
         self.phase = Phase::Content;
         let layout = object.layout;
-        self.blocks.want_part(&layout, Part::Content);
+        self.content_end = layout.reach(self.store.window());
+        self.blocks.want(layout.keys(Part::Content).start..self.content_end);
         self.blocks.want_part(&layout, Part::Digests);
         let before = self.blocks.content_lacking(&layout);
         found.iter().for_each(|range| self.blocks.found(&layout, range));
@@ -230,6 +238,21 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         let fresh = object.notice.position.is_none();
         self.asks.want_lacking(cx, &layout, &self.blocks, fresh);
         self.advance(cx);
+        Ok(())
+    }
+
+    /// Wants what there is of content by now and the store can take.
+    fn widen(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
+        let Some(object) = self.object else { return Ok(()) };
+        let reach = object.layout.reach(self.store.window());
+        if reach > self.content_end {
+            let more = core::mem::replace(&mut self.content_end, reach)..reach;
+            self.blocks.want(more.clone());
+            self.asks.want_more(cx, more);
+        }
+        if reach < object.layout.keys(Part::Content).end && self.poll_at.is_none() {
+            self.poll_at = Some(cx.now + POLL_MAX);
+        }
         Ok(())
     }
 
@@ -455,6 +478,7 @@ impl<F: ReceiverFeedback<Report: Send> + Send> Transfer for ObjectReceiver<F> {
             stage,
             begun: None,
             bytes_total: self.object.map(|object| object.layout.len(Part::Content)),
+            growing: self.object.is_some_and(|object| object.notice.announcement.growing),
             bytes_done: self.content_bytes(),
             bytes_found: self.bytes_found,
             symbols: self.counts.symbols,

@@ -14,7 +14,7 @@ use core::fmt;
 use faircast_base::{Cx, Duration, Event, Time};
 
 use self::members::Members;
-use self::packets::ObjectPackets;
+use self::packets::{ObjectPackets, announcement};
 use self::slow::SlowMeter;
 use super::layout::Layout;
 use super::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry, Notice};
@@ -86,15 +86,11 @@ impl<C: SenderControl> ObjectSource<C> {
             config.ambient_interval = SPM_INTERVAL;
         }
         config.linger = FIN_TIME;
-        let announcement = Announcement {
-            lens: Part::ALL.map(|part| setup.supply.len(part)),
-            symbol_bytes: setup.symbol_bytes,
-            object: setup.supply.object(),
-            digests: None,
-        };
+        let announcement = announcement(setup.supply.as_ref(), setup.symbol_bytes);
         let layout = Layout::new(&announcement);
         let reason = layout.is_none().then(|| "the object has too many blocks, or its symbols are not of an even length: choose another".to_string());
-        let nothing = Announcement { lens: [0; 3], symbol_bytes: 2, ..announcement };
+        let nothing =
+            Announcement { lens: [0; 3], growing: false, symbol_bytes: 2, ..announcement };
         let layout = layout.unwrap_or_else(|| Layout::new(&nothing).expect("nothing has a layout"));
         let notice = Notice {
             announcement,
@@ -249,7 +245,10 @@ impl<C: SenderControl> ObjectSource<C> {
         if self.phase == Phase::Ended {
             return;
         }
-        if self.pgm.packets_mut().poll_digests() {
+        let packets = self.pgm.packets_mut();
+        // Both: the end of what grows comes with its digests.
+        let (grown, known) = (packets.poll_growth(), packets.poll_digests());
+        if grown || known {
             self.pgm.announce_now(cx.now);
         }
         let age = cx.now.since(Time::ZERO);
@@ -358,8 +357,10 @@ impl<C: SenderControl> Machine for ObjectSource<C> {
         }
         if self.phase == Phase::Serving {
             let exhausted = self.pgm.packets().is_exhausted();
-            // When they are all that is left to send, they are not left to the next tick.
-            if exhausted && self.pgm.packets_mut().poll_digests() {
+            // When they are all that is left to send, they are not left to the next tick. The end of
+            // what grows is: its length is told first.
+            let growing = self.pgm.packets().notice.announcement.growing;
+            if exhausted && !growing && self.pgm.packets_mut().poll_digests() {
                 self.pgm.announce_now(cx.now);
             }
             self.tell_exhausted(cx.now);
@@ -385,11 +386,12 @@ impl<C: SenderControl + Send> Transfer for ObjectSource<C> {
         let packets = self.pgm.packets();
         let gauges = self.pgm.control().gauges();
         let total = packets.layout.len(Part::Content);
+        let growing = packets.notice.announcement.growing;
         let stage = match self.phase {
             _ if self.reason.is_some() => Stage::Failed,
             Phase::Waiting => Stage::Gathering,
             Phase::Serving if !packets.notice.begun => Stage::Gathering,
-            Phase::Serving if packets.is_exhausted() => Stage::Verifying,
+            Phase::Serving if packets.is_exhausted() && !growing => Stage::Verifying,
             Phase::Serving => Stage::Sending,
             Phase::Lingering(_) | Phase::Ended => Stage::Finished,
         };
@@ -397,6 +399,7 @@ impl<C: SenderControl + Send> Transfer for ObjectSource<C> {
             stage,
             begun: self.begun,
             bytes_total: Some(total),
+            growing,
             bytes_done: self.members.least_bytes().unwrap_or(0).min(total),
             bytes_found: 0,
             symbols: packets.sent.symbols,

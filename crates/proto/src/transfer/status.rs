@@ -85,6 +85,8 @@ pub struct TransferStatus {
     pub begun: Option<Time>,
     /// Bytes of content in all; `None` before a receiver knows.
     pub bytes_total: Option<u64>,
+    /// Whether content may still become longer: it comes from a pipe.
+    pub growing: bool,
     /// A receiver: bytes of content that it has. A source: the least that a member has which is
     /// neither deferred nor gone.
     pub bytes_done: u64,

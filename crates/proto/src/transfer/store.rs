@@ -19,6 +19,23 @@ pub trait Store: Send {
     /// The object is not wanted or cannot be kept.
     fn announce(&mut self, announcement: &Announcement) -> Result<(), StoreError>;
 
+    /// Content that may still grow has become longer, or its end is known: nothing but lengths differ
+    /// from what was announced before. Called at any time after [`announce`](Self::announce).
+    ///
+    /// # Errors
+    /// So much is not wanted or cannot be kept.
+    fn grow(&mut self, _announcement: &Announcement) -> Result<(), StoreError> {
+        let reason = "content whose length is not known beforehand cannot be taken here".into();
+        Err(StoreError { reason })
+    }
+
+    /// Up to which byte content can be taken now. What lies beyond is not asked for, and comes to
+    /// [`write`](Self::write) in whole blocks only once it lies before. Never decreases. Default:
+    /// all of it can.
+    fn window(&mut self) -> u64 {
+        u64::MAX
+    }
+
     /// Takes bytes of a part, `bytes` and then `zeros` zero bytes, at `offset`. Ranges come in any
     /// order, none twice unless [`verify`](Self::verify) found it damaged, or the whole of a manifest
     /// or of digests was not what had been announced; but of content that was found at the start,

@@ -9,8 +9,15 @@ use super::Part;
 /// From where a source takes an object: files, memory, or zeros that stand for both. A repair may
 /// ask for any part of it again, so it is read by position and never consumed.
 pub trait Supply: Send {
-    /// Bytes of a part. Never changes.
+    /// Bytes of a part. Never changes, except of a supply that is [`growing`](Self::growing).
     fn len(&self, part: Part) -> u64;
+
+    /// Whether content may still become longer. While it may, it has no digests; when it does not any
+    /// more, both have their final length. A supply whose content cannot be read any further says so
+    /// in [`digests`](Self::digests).
+    fn growing(&self) -> bool {
+        false
+    }
 
     /// BLAKE3 of the manifest.
     fn object(&self) -> [u8; 32];

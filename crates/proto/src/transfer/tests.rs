@@ -3,6 +3,7 @@
 mod basics;
 mod crowds;
 mod faults;
+mod growing;
 mod hostile;
 mod members;
 mod world;

@@ -84,7 +84,8 @@ impl Notice {
     pub(super) fn encode(&self) -> [u8; NOTICE_LEN] {
         let mut out = [0; NOTICE_LEN];
         let known = self.announcement.digests.is_some();
-        let flags = [self.parity, known, self.begun, self.exhausted];
+        let growing = self.announcement.growing;
+        let flags = [self.parity, known, self.begun, self.exhausted, growing];
         out[0] = VERSION;
         out[1] = flags.iter().enumerate().map(|(i, &set)| u8::from(set) << i).sum();
         out[2..4].copy_from_slice(&self.announcement.symbol_bytes.to_be_bytes());
@@ -104,7 +105,7 @@ impl Notice {
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; NOTICE_LEN] = bytes.try_into().ok()?;
         let (version, flags) = (bytes[0], bytes[1]);
-        if version != VERSION || flags > 15 {
+        if version != VERSION || flags > 31 {
             return None;
         }
         let len = |i: usize| u64::from_be_bytes(array(&bytes[4 + 8 * i..]));
@@ -116,6 +117,7 @@ impl Notice {
         Some(Self {
             announcement: Announcement {
                 lens: [len(0), len(1), len(2)],
+                growing: flags & 16 != 0,
                 symbol_bytes: u16::from_be_bytes(array(&bytes[2..])),
                 object: array(&bytes[40..]),
                 digests: (flags & 2 != 0).then(|| array(&bytes[72..])),

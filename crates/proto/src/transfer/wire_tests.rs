@@ -17,11 +17,12 @@ fn entries() -> impl Strategy<Value = Entry> {
 
 fn notices() -> impl Strategy<Value = Notice> {
     let announcement = (any::<[u64; 3]>(), any::<u16>(), any::<[u8; 32]>(), any::<[u8; 32]>());
-    let flags = any::<[bool; 4]>();
+    let flags = any::<[bool; 5]>();
     (announcement, flags, any::<u32>(), proptest::option::of(keys()), 0..1u32 << 24).prop_map(
         |((lens, symbol_bytes, object, digests), flags, ms, position, epoch)| Notice {
             announcement: Announcement {
                 lens,
+                growing: flags[4],
                 symbol_bytes,
                 object,
                 digests: flags[1].then_some(digests),

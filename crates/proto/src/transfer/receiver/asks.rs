@@ -92,6 +92,18 @@ impl Asks {
         self.plan_runs(cx);
     }
 
+    /// More is wanted, of a part that has grown or because there is room for it now.
+    pub(super) fn want_more(&mut self, cx: &mut Cx<'_>, blocks: Range<Key>) {
+        if blocks.is_empty() {
+            return;
+        }
+        // Where nothing of the part has been seen, all that is swept from there on is for us.
+        let begin = Passage { judged: blocks.start, at: blocks.start };
+        self.passages[part_of(blocks.start) as usize].get_or_insert(begin);
+        self.runs.insert(blocks);
+        self.plan_runs(cx);
+    }
+
     /// All that is lacking of content and digests is wanted: whole blocks in runs, others at once as
     /// those that are overdue.
     pub(super) fn want_lacking(

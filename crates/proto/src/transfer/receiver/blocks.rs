@@ -57,9 +57,15 @@ impl Blocks {
     /// All of a part is wanted.
     pub(super) fn want_part(&mut self, layout: &Layout, part: Part) {
         self.drop_part(part);
-        let keys = layout.keys(part);
-        self.left[part as usize] = keys.end - keys.start;
-        self.absent.insert(keys);
+        self.want(layout.keys(part));
+    }
+
+    /// These blocks of one part, which were not wanted before, are wanted.
+    pub(super) fn want(&mut self, keys: Range<Key>) {
+        if !keys.is_empty() {
+            self.left[part_of(keys.start) as usize] += keys.end - keys.start;
+            self.absent.insert(keys);
+        }
     }
 
     fn drop_part(&mut self, part: Part) {

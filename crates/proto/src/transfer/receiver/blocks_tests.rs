@@ -6,10 +6,13 @@ use core::convert::Infallible;
 use faircast_base::{NodeId, Purpose, Rng};
 use proptest::prelude::*;
 
+fn announcement(content: u64) -> Announcement {
+    let lens = [0, content, 0];
+    Announcement { lens, growing: false, symbol_bytes: 10, object: [0; 32], digests: None }
+}
+
 fn layout(content: u64) -> Layout {
-    let announcement =
-        Announcement { lens: [0, content, 0], symbol_bytes: 10, object: [0; 32], digests: None };
-    Layout::new(&announcement).unwrap()
+    Layout::new(&announcement(content)).unwrap()
 }
 
 fn content(len: u64) -> Vec<u8> {
@@ -42,10 +45,7 @@ proptest! {
     fn any_order_of_symbols_gives_the_content(seed in any::<u64>(), len in 1..2500u64) {
         let (layout, all) = (layout(len), content(len));
         let (mut blocks, mut store) = (Blocks::default(), InOrder::new());
-        let announcement = Announcement {
-            lens: [0, len, 0], symbol_bytes: 10, object: [0; 32], digests: None,
-        };
-        store.announce(&announcement).unwrap();
+        store.announce(&announcement(len)).unwrap();
         blocks.want_part(&layout, Part::Content);
         let mut rng = Rng::new(seed, NodeId(1), Purpose::Fault);
         let keys = layout.keys(Part::Content);

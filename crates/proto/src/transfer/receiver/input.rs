@@ -8,9 +8,9 @@ use super::blocks::Taken;
 use super::member::News;
 use super::{Object, ObjectReceiver, Phase};
 use crate::control::ReceiverFeedback;
-use crate::transfer::Part;
 use crate::transfer::layout::{BLOCK_SYMBOLS, Layout, block_of, part_of};
 use crate::transfer::wire::{Answer, Entry, Notice, SymbolName};
+use crate::transfer::{Announcement, Part, StoreError};
 use crate::wire::pgm::{Body, OptionType, Packet, Spm};
 use crate::{Datagram, Machine};
 
@@ -149,20 +149,49 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         spm: Seq,
     ) -> Result<(), BadInput> {
         let (old, new) = (object.notice.announcement, notice.announcement);
-        if (old.lens, old.symbol_bytes, old.object) != (new.lens, new.symbol_bytes, new.object) {
+        if !continues(&old, &new) {
             self.fail(cx, "the source now sends something else".to_string());
             return Err(BadInput::Foreign);
         }
-        self.object = Some(Object { notice, spm, ..object });
+        let layout = Layout::new(&new).ok_or(BadInput::Absurd)?;
+        self.object = Some(Object { notice, spm, layout });
         self.member.set_interval(notice.status_interval);
         if self.phase.is_over() {
             return Ok(());
         }
+        if old.growing
+            && let Err(error) = self.grow(cx, &old, &new, &layout)
+        {
+            self.fail(cx, error.reason);
+            return Ok(());
+        }
         if notice.exhausted && !self.member.deferred {
             let sent = [true, notice.begun, notice.begun && new.digests.is_some()];
-            self.asks.on_exhausted(cx, &object.layout, &mut self.blocks, sent);
+            self.asks.on_exhausted(cx, &layout, &mut self.blocks, sent);
         }
         if new.digests.is_some() && old.digests.is_none() {
+            self.advance(cx);
+        }
+        Ok(())
+    }
+
+    /// Content that grows has become longer, or has come to its end.
+    fn grow(
+        &mut self,
+        cx: &mut Cx<'_>,
+        old: &Announcement,
+        new: &Announcement,
+        layout: &Layout,
+    ) -> Result<(), StoreError> {
+        if old.lens == new.lens && old.growing == new.growing {
+            return Ok(());
+        }
+        self.store.grow(new)?;
+        if self.phase == Phase::Content {
+            if !new.growing {
+                self.blocks.want_part(layout, Part::Digests);
+                self.asks.want_more(cx, layout.keys(Part::Digests));
+            }
             self.advance(cx);
         }
         Ok(())
@@ -194,6 +223,10 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
             for entry in Entry::decode_all(option.value).ok_or(BadInput::Malformed)? {
                 let (Entry::Run { first: key, .. } | Entry::Block { key, .. }) = entry;
                 if !object.layout.has(key) {
+                    if object.notice.announcement.growing {
+                        // Others have heard already that it is longer.
+                        continue;
+                    }
                     return Err(BadInput::Absurd);
                 }
                 self.asks.on_confirmed(cx.now, &self.blocks, entry);
@@ -215,6 +248,10 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         let (name, bytes) = SymbolName::decode(packet.payload.bytes).ok_or(BadInput::Malformed)?;
         let (layout, zeros) = (object.layout, packet.payload.zeros);
         let parity = name.symbol >= BLOCK_SYMBOLS;
+        if object.notice.announcement.growing && !layout.has(name.key) {
+            // Others have heard already that it is longer.
+            return Ok(());
+        }
         if !layout.has(name.key) || !parity && name.symbol >= layout.symbols(name.key) {
             return Err(BadInput::Absurd);
         }
@@ -230,6 +267,10 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         }
         if newest && !name.repair {
             self.asks.on_swept(cx, &layout, &mut self.blocks, name.key);
+        }
+        if part_of(name.key) == Part::Content && name.key >= self.content_end {
+            // The store cannot take it yet; others can.
+            return Ok(());
         }
         let before = self.blocks.content_bytes;
         let symbol = (name.key, name.symbol);
@@ -265,4 +306,12 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         }
         Ok(())
     }
+}
+
+/// Whether what is announced now is what was announced before, or what that has grown to.
+fn continues(old: &Announcement, new: &Announcement) -> bool {
+    let [manifest, content, _] = old.lens;
+    let same = (old.symbol_bytes, old.object) == (new.symbol_bytes, new.object);
+    let grown = old.growing && manifest == new.lens[0] && content <= new.lens[1];
+    same && (grown || (old.lens, old.growing) == (new.lens, new.growing))
 }

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::transfer::fec::ParitySource;
 use crate::transfer::layout::{self, BLOCK_SYMBOLS, KEY_END, Key, Layout, part_of};
 use crate::transfer::ranges::RangeSet;
 use crate::transfer::wire::{Notice, SYMBOL_HEADER, SymbolName};
-use crate::transfer::{Part, Supply, SupplyError};
+use crate::transfer::{Announcement, Part, Supply, SupplyError};
 use crate::wire::pgm::{Encoder, OptionType};
 
 /// Most runs of blocks that wait. The nearest are joined: then some are sent that nobody lacks.
@@ -118,10 +118,28 @@ impl ObjectPackets {
             return false;
         }
         match self.supply.digests() {
+            // Those of what has ended since the last look come with its length.
+            Ok(_) if self.notice.announcement.growing => {}
             Ok(digests) => self.notice.announcement.digests = digests,
             Err(error) => self.fail(error),
         }
         self.notice.announcement.digests.is_some()
+    }
+
+    /// Learns how much there is by now of content that grows. Returns whether that is news.
+    pub(super) fn poll_growth(&mut self) -> bool {
+        let known = self.notice.announcement;
+        if !known.growing || self.failed.is_some() {
+            return false;
+        }
+        let announcement = announcement(self.supply.as_ref(), known.symbol_bytes);
+        let Some(layout) = Layout::new(&announcement) else {
+            self.failed = Some(TOO_LONG.to_string());
+            return false;
+        };
+        self.layout = layout;
+        self.notice.announcement = announcement;
+        announcement != known
     }
 
     fn fail(&mut self, error: SupplyError) {
@@ -313,6 +331,22 @@ impl ObjectPackets {
         })
     }
 }
+
+/// What `supply` has by now.
+pub(super) fn announcement(supply: &dyn Supply, symbol_bytes: u16) -> Announcement {
+    // In this order: what has come to its end has its length.
+    let growing = supply.growing();
+    let mut lens = Part::ALL.map(|part| supply.len(part));
+    if growing {
+        let [_, content, digests] = &mut lens;
+        *content = Layout::announceable(symbol_bytes, *content);
+        *digests = 0;
+    }
+    Announcement { lens, growing, symbol_bytes, object: supply.object(), digests: None }
+}
+
+/// Why an object that grows has no layout any more.
+const TOO_LONG: &str = "the content has become too long for packets of this size";
 
 /// Appends the source symbols of a block, the last one padded. Returns false for nothing but zeros.
 fn read_block(

@@ -97,6 +97,8 @@ pub(crate) struct Disk {
     pub(crate) slowness: u32,
     pub(crate) asked: u32,
     pub(crate) taken: usize,
+    /// Up to which byte it takes content.
+    pub(crate) window: Option<u64>,
 }
 
 /// A store over a disk that outlives its machine.
@@ -113,6 +115,21 @@ impl Store for DiskStore {
         Ok(())
     }
 
+    fn grow(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
+        let disk = &mut *self.0.lock().unwrap();
+        for part in Part::ALL {
+            let len = announcement.len(part) as usize;
+            assert!(len >= disk.written[part as usize].len(), "{announcement:?}");
+            disk.parts[part as usize].resize(len, 0);
+            disk.written[part as usize].resize(len, false);
+        }
+        Ok(())
+    }
+
+    fn window(&mut self) -> u64 {
+        self.0.lock().unwrap().window.unwrap_or(u64::MAX)
+    }
+
     fn write(
         &mut self,
         part: Part,
@@ -124,6 +141,7 @@ impl Store for DiskStore {
         let end = offset as usize + bytes.len() + zeros as usize;
         let place = offset as usize..end;
         if part == Part::Content {
+            assert!(disk.window.is_none_or(|window| end as u64 <= window), "beyond the window");
             disk.taken += place.len();
             if disk.full_after.is_some_and(|most| disk.taken > most) {
                 return Err(StoreError { reason: "the disk is full".to_string() });
@@ -264,7 +282,7 @@ pub(crate) struct Host<M: ?Sized> {
 }
 
 impl<M: Transfer + ?Sized> Host<M> {
-    fn new(node: NodeId, machine: Box<M>, seed: u64) -> Self {
+    pub(crate) fn new(node: NodeId, machine: Box<M>, seed: u64) -> Self {
         Self {
             node,
             machine,
@@ -627,13 +645,21 @@ impl World {
 }
 
 pub(crate) fn source(object: &Object, choices: &Choices, start: Time) -> Box<dyn TransferSource> {
+    source_of(Box::new(object.clone()), choices, start)
+}
+
+pub(crate) fn source_of(
+    supply: Box<dyn Supply>,
+    choices: &Choices,
+    start: Time,
+) -> Box<dyn TransferSource> {
     (choices.scheme.transfer_source)(TransferSourceSetup {
         node: SOURCE,
         group: GROUP,
         tsi: TSI,
         data_port: 7500,
         start,
-        supply: Box::new(object.clone()),
+        supply,
         symbol_bytes: SYMBOL,
         fec: choices.fec,
         wait_for: choices.wait_for,
