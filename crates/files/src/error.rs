@@ -50,6 +50,14 @@ pub enum FilesError {
     /// Nothing was given.
     #[error("nothing to send: no path was given")]
     Nothing,
+    /// Another object came than the one that was asked for.
+    #[error("this is the object `{sent}`, and only `{wanted}` is taken")]
+    OtherObject {
+        /// The name that was asked for.
+        wanted: Box<str>,
+        /// That of the object that came.
+        sent: Box<str>,
+    },
     /// A file was changed while it was sent.
     #[error("{}: changed while it was being sent; send again when nothing writes to it", path.display())]
     Changed {

@@ -8,10 +8,15 @@ use crate::layout::Group;
 /// The digest of one group: the file's own hash where it has no other group, and else the chaining
 /// value of this part of the tree.
 pub(crate) fn group_digest(group: &Group, bytes: &[u8]) -> [u8; 32] {
-    if group.alone {
+    piece_digest(group.alone, group.file_offset, bytes)
+}
+
+/// The digest of a group that lies at `offset` in its file, and is `alone` or not.
+pub(crate) fn piece_digest(alone: bool, offset: u64, bytes: &[u8]) -> [u8; 32] {
+    if alone {
         return blake3::hash(bytes).into();
     }
-    Hasher::new().set_input_offset(group.file_offset).update(bytes).finalize_non_root()
+    Hasher::new().set_input_offset(offset).update(bytes).finalize_non_root()
 }
 
 /// The BLAKE3 of a file, as `b3sum` prints it, from the digests of its groups: none where it is

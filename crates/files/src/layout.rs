@@ -63,7 +63,7 @@ impl Layout {
         let mut jumps = Vec::new();
         let (mut offset, mut groups) = (0, 0);
         for (entry, found) in (0..).zip(manifest.entries()) {
-            if found.is_file() {
+            if found.has_content() {
                 let jump = u32::try_from(jumps.len()).expect("limited");
                 files.push(Place { offset, entry, group: groups, jump });
                 let mut holes = 0;
@@ -162,6 +162,12 @@ pub(crate) struct Bits {
 impl Bits {
     pub(crate) fn new(len: u32) -> Self {
         Self { words: vec![0; len.div_ceil(64) as usize], ones: 0 }
+    }
+
+    /// The same, and so many more that are not set.
+    pub(crate) fn grow(&mut self, len: u32) {
+        let words = (len.div_ceil(64) as usize).max(self.words.len());
+        self.words.resize(words, 0);
     }
 
     pub(crate) fn get(&self, index: u32) -> bool {

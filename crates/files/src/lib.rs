@@ -1,5 +1,8 @@
 //! Files and directory trees as objects of a transfer.
 //!
+//! An image of a device, or what a pipe gives, is an object too: [`PipeSupply`] sends it, and
+//! [`DeviceStore`] and [`CommandStore`] take it.
+//!
 //! A sender makes a [`FilesSupply`] of paths, a receiver a [`FilesStore`] of a directory. The
 //! first scans quickly, reads ahead and hashes in the background; the second assembles what comes
 //! in any order, finds what is there from an earlier run, and puts files into their places once
@@ -9,6 +12,7 @@ mod dir;
 mod error;
 mod handles;
 mod hash;
+mod image;
 mod layout;
 pub mod manifest;
 pub mod name;
@@ -20,7 +24,12 @@ mod testing;
 
 pub use error::FilesError;
 pub use hash::file_hash;
+pub use image::{
+    CommandOptions, CommandStore, DeviceOptions, DeviceStore, check_target, device_user,
+};
 pub use layout::{DIGEST_BYTES, GROUP_BYTES};
 pub use manifest::{Manifest, ManifestError};
 pub use store::{FilesStore, StoreCounts, StoreHandle, StoreOptions, clean};
-pub use supply::{FileHash, FilesSupply, ScanOptions, SupplyCounts, SupplyHandle, Warning};
+pub use supply::{
+    FileHash, FilesSupply, PipeSupply, ScanOptions, SupplyCounts, SupplyHandle, Warning,
+};

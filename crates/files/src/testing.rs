@@ -8,12 +8,11 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use faircast_proto::transfer::{
-    Announcement, Part, Store as _, StoreError, StoreProgress, Supply, Verdict,
+    Announcement, Part, Store, StoreError, StoreProgress, Supply, Verdict,
 };
 
 use crate::layout::Layout;
 use crate::manifest::{Entry, Hole, Kind, Manifest, Mtime};
-use crate::store::FilesStore;
 use crate::supply::FilesSupply;
 
 /// Bytes of a symbol, which is no divisor of a group.
@@ -39,10 +38,10 @@ impl Object {
         Self::read(&mut FilesSupply::scan(&[path]).unwrap())
     }
 
-    pub(crate) fn read(supply: &mut FilesSupply) -> Self {
+    pub(crate) fn read(supply: &mut dyn Supply) -> Self {
         let digests = Some(digests(supply));
         let parts = Part::ALL.map(|part| {
-            let len = Supply::len(supply, part);
+            let len = supply.len(part);
             let mut out = Vec::new();
             for offset in (0..len).step_by(SYMBOL as usize) {
                 let piece = SYMBOL.min(len - offset) as u32;
@@ -67,7 +66,7 @@ impl Object {
     }
 
     /// Announces, gives the manifest, and waits for what is found.
-    pub(crate) fn open(&self, store: &mut FilesStore) -> Result<Vec<Range<u64>>, StoreError> {
+    pub(crate) fn open(&self, store: &mut dyn Store) -> Result<Vec<Range<u64>>, StoreError> {
         store.announce(&self.announcement)?;
         store.write(Part::Manifest, 0, &self.parts[0], 0)?;
         wait(|| store.open())
@@ -95,7 +94,7 @@ impl Object {
 
     pub(crate) fn give(
         &self,
-        store: &mut FilesStore,
+        store: &mut dyn Store,
         symbols: &[Range<u64>],
     ) -> Result<(), StoreError> {
         for symbol in symbols {
@@ -108,7 +107,7 @@ impl Object {
         Ok(())
     }
 
-    pub(crate) fn give_digests(&self, store: &mut FilesStore) -> Result<(), StoreError> {
+    pub(crate) fn give_digests(&self, store: &mut dyn Store) -> Result<(), StoreError> {
         for (at, piece) in self.parts[2].chunks(SYMBOL as usize).enumerate() {
             store.write(Part::Digests, at as u64 * SYMBOL, piece, 0)?;
         }
@@ -116,7 +115,7 @@ impl Object {
     }
 
     /// Compares, gives again what is damaged, and so on. Returns how many times.
-    pub(crate) fn verify(&self, store: &mut FilesStore) -> Result<u32, StoreError> {
+    pub(crate) fn verify(&self, store: &mut dyn Store) -> Result<u32, StoreError> {
         self.give_digests(store)?;
         for round in 0.. {
             match wait(|| store.verify())? {
@@ -128,14 +127,14 @@ impl Object {
     }
 
     /// Receives all that lacks.
-    pub(crate) fn receive(&self, store: &mut FilesStore) -> Result<u32, StoreError> {
+    pub(crate) fn receive(&self, store: &mut dyn Store) -> Result<u32, StoreError> {
         let found = self.open(store)?;
         self.give(store, &self.missing(&found))?;
         self.verify(store)
     }
 }
 
-pub(crate) fn digests(supply: &mut FilesSupply) -> [u8; 32] {
+pub(crate) fn digests(supply: &mut dyn Supply) -> [u8; 32] {
     wait(|| {
         supply.digests().map(|known| match known {
             Some(digests) => StoreProgress::Done(digests),

@@ -91,6 +91,11 @@ impl Entry {
         matches!(self.kind, Kind::File { .. })
     }
 
+    /// Whether it has bytes of its own: a file or an image.
+    pub const fn has_content(&self) -> bool {
+        matches!(self.kind, Kind::File { .. } | Kind::Image { .. })
+    }
+
     /// Whether it is a directory.
     pub const fn is_directory(&self) -> bool {
         matches!(self.kind, Kind::Directory)

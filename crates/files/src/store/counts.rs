@@ -37,7 +37,7 @@ pub struct StoreHandle {
 }
 
 impl StoreHandle {
-    pub(super) const fn new(counters: Arc<Counters>) -> Self {
+    pub(crate) const fn new(counters: Arc<Counters>) -> Self {
         Self { counters }
     }
 

@@ -23,6 +23,15 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
+    /// Whether a file is empty or begins as a journal does.
+    pub(crate) fn may_be(mut file: &File) -> io::Result<bool> {
+        let mut magic = [0; 3];
+        let empty = file.metadata()?.len() == 0;
+        let begins = read_whole(&mut file, &mut magic)? && MAGIC.starts_with(&magic);
+        std::io::Seek::rewind(&mut file)?;
+        Ok(empty || begins)
+    }
+
     /// Reads the complete groups from a journal's bytes; none where it is of another object.
     pub(crate) fn read(file: File, object: &[u8; 32], groups: u32) -> io::Result<Bits> {
         let mut have = Bits::new(groups);

@@ -18,8 +18,10 @@ use std::thread::JoinHandle;
 
 use faircast_proto::transfer::{Announcement, Part, Store, StoreError, StoreProgress, Verdict};
 
-use self::assembly::{Assembly, Flight};
+pub(crate) use self::assembly::{Assembly, Flight, Ranges};
+pub(crate) use self::counts::Counters;
 pub use self::counts::{StoreCounts, StoreHandle};
+pub(crate) use self::journal::Journal;
 use self::open::Request;
 pub use self::state::clean;
 use self::worker::{Job, Shared, Worker};

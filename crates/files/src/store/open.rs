@@ -1,6 +1,7 @@
 //! What is there already of an object, and whether the rest can be received at all.
 
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use faircast_proto::transfer::{Announcement, Part};
@@ -98,10 +99,11 @@ fn check_manifest(request: &Request) -> Result<Layout, FilesError> {
         return Err(FilesError::Sender("the list of files is not the one it announced".into()));
     }
     let manifest = Manifest::decode(&request.manifest)?;
-    if let [Entry { kind: Kind::Image { .. }, path, .. }] = manifest.entries() {
-        return Err(FilesError::Sender(format!(
-            "`{path}` is what a device or a pipe has, and no file: it cannot be put into a directory"
-        )));
+    if let [Entry { kind: Kind::Image { size: None }, path, .. }] = manifest.entries() {
+        return Err(FilesError::refused(
+            Path::new(&**path),
+            "comes from a pipe, of unknown length: take it with --to-device FILE or --to-command",
+        ));
     }
     if let Some(link) = manifest.entries().iter().find(|entry| entry.link_target().is_some()) {
         let path = &link.path;

@@ -1,6 +1,8 @@
 //! Files of a sender.
 
 mod chunks;
+mod device;
+mod pipe;
 mod reader;
 mod scan;
 #[cfg(test)]
@@ -14,6 +16,7 @@ use std::thread::JoinHandle;
 
 use faircast_proto::transfer::{Part, Supply, SupplyError};
 
+pub use self::pipe::PipeSupply;
 use self::reader::Shared;
 pub use self::scan::{ScanOptions, Warning};
 use crate::error::FilesError;
@@ -100,7 +103,7 @@ impl FilesSupply {
 
     /// For those who watch.
     pub fn handle(&self) -> SupplyHandle {
-        SupplyHandle { shared: self.shared.clone() }
+        SupplyHandle { of: Watched::Files(self.shared.clone()) }
     }
 
     fn read_content(&mut self, offset: u64, len: u32, out: &mut Vec<u8>) -> Result<(), FilesError> {
@@ -231,24 +234,35 @@ impl Drop for FilesSupply {
 /// A view of a supply for those who watch, usable while a transfer has it.
 #[derive(Clone, Debug)]
 pub struct SupplyHandle {
-    shared: Arc<Shared>,
+    of: Watched,
+}
+
+#[derive(Clone, Debug)]
+enum Watched {
+    Files(Arc<Shared>),
+    Pipe(Arc<pipe::Shared>),
 }
 
 impl SupplyHandle {
     /// How far it is.
     pub fn counts(&self) -> SupplyCounts {
-        let layout = &self.shared.layout;
-        SupplyCounts {
-            files: layout.files(),
-            bytes: layout.manifest.content_bytes(),
-            bytes_hashed: self.shared.bytes_hashed.load(Ordering::Relaxed),
-            bytes_read: self.shared.bytes_read.load(Ordering::Relaxed),
+        match &self.of {
+            Watched::Files(shared) => SupplyCounts {
+                files: shared.layout.files(),
+                bytes: shared.layout.manifest.content_bytes(),
+                bytes_hashed: shared.bytes_hashed.load(Ordering::Relaxed),
+                bytes_read: shared.bytes_read.load(Ordering::Relaxed),
+            },
+            Watched::Pipe(shared) => shared.counts(),
         }
     }
 
     /// What will be, or is, sent.
     pub fn manifest(&self) -> &Manifest {
-        &self.shared.layout.manifest
+        match &self.of {
+            Watched::Files(shared) => &shared.layout.manifest,
+            Watched::Pipe(shared) => shared.manifest(),
+        }
     }
 
     /// Path and hash of each file, in order; `None` before all are known.
@@ -256,16 +270,25 @@ impl SupplyHandle {
     /// # Errors
     /// Digests that were too many for memory cannot be read back.
     pub fn file_hashes(&self) -> io::Result<Option<Vec<FileHash>>> {
-        if self.shared.digests.get().is_none() {
+        match &self.of {
+            Watched::Files(shared) => shared.file_hashes(),
+            Watched::Pipe(shared) => shared.file_hashes(),
+        }
+    }
+}
+
+impl Shared {
+    fn file_hashes(&self) -> io::Result<Option<Vec<FileHash>>> {
+        if self.digests.get().is_none() {
             return Ok(None);
         }
-        let layout = &self.shared.layout;
+        let layout = &self.layout;
         let mut hashes = Vec::with_capacity(layout.files() as usize);
         for file in 0..layout.files() {
             let groups = layout.groups_of(file);
             let mut bytes = Vec::new();
             let at = u64::from(groups.start) * crate::DIGEST_BYTES;
-            self.shared.read_digests(at, groups.len() * 32, &mut bytes)?;
+            self.read_digests(at, groups.len() * 32, &mut bytes)?;
             let digests: Vec<[u8; 32]> = bytes.as_chunks().0.to_vec();
             let path = layout.entry(file).path.clone();
             hashes.push(FileHash { path, hash: file_hash(&digests) });

@@ -5,6 +5,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use super::device;
 use crate::error::FilesError;
 use crate::layout::Layout;
 use crate::manifest::{ENTRIES_MAX, Entry, Kind, Manifest, ManifestError, Mtime};
@@ -23,6 +24,8 @@ pub enum Warning {
     Special(PathBuf),
     /// A folder of a receiver's state, which is not sent.
     State(PathBuf),
+    /// A device that is in use, and by whom: what is written to it meanwhile may not fit together.
+    InUse(PathBuf, String),
     /// Two names that differ in case alone: one of them gets lost on some file systems.
     Case(String, String),
     /// So many more warnings, which are not kept.
@@ -39,6 +42,11 @@ impl std::fmt::Display for Warning {
             Self::State(path) => {
                 write!(f, "{}: is what faircast keeps while it receives; not sent", path.display())
             }
+            Self::InUse(path, user) => write!(
+                f,
+                "{}: {user}; what is written to it while it is sent may be torn there",
+                path.display()
+            ),
             Self::Case(a, b) => write!(
                 f,
                 "{a} and {b} differ in case alone: receivers whose file system ignores case refuse them"
@@ -60,9 +68,9 @@ pub(crate) struct Scan {
 #[derive(Debug)]
 pub(crate) struct Sources {
     /// First component of an entry's path to where that is.
-    roots: BTreeMap<String, PathBuf>,
+    pub(super) roots: BTreeMap<String, PathBuf>,
     /// Device and inode of each file, in the layout's order.
-    identities: Vec<(u64, u64)>,
+    pub(super) identities: Vec<(u64, u64)>,
 }
 
 impl Sources {
@@ -77,9 +85,9 @@ impl Sources {
     /// Whether a file is still the one that was scanned.
     pub(crate) fn same(&self, layout: &Layout, file: u32, now: &Metadata) -> bool {
         let entry = layout.entry(file);
-        self.identities[file as usize] == (now.dev(), now.ino())
-            && entry.size() == now.len()
-            && entry.mtime == mtime(now)
+        // What is written to a device leaves no trace on its name.
+        let changed = entry.is_file() && (entry.size() != now.len() || entry.mtime != mtime(now));
+        self.identities[file as usize] == (now.dev(), now.ino()) && !changed
     }
 }
 
@@ -97,6 +105,9 @@ pub(crate) fn scan(paths: &[PathBuf], options: &ScanOptions) -> Result<Scan, Fil
         Some(name) => name.clone(),
         None => root(first)?.0,
     };
+    if let Some(found) = device::scan(paths, &name)? {
+        return Ok(found);
+    }
     let mut walk = Walk::default();
     let mut roots: BTreeMap<String, PathBuf> = BTreeMap::new();
     for path in paths {
@@ -114,8 +125,8 @@ pub(crate) fn scan(paths: &[PathBuf], options: &ScanOptions) -> Result<Scan, Fil
     }
     // What is ordered by names must take the identities along.
     walk.found.sort_by(|(a, _), (b, _)| name::compare(&a.path, &b.path));
-    let is_file = |(entry, _): &&(Entry, (u64, u64))| entry.is_file();
-    let identities = walk.found.iter().filter(is_file).map(|(_, identity)| *identity).collect();
+    let has_content = |(entry, _): &&(Entry, (u64, u64))| entry.has_content();
+    let identities = walk.found.iter().filter(has_content).map(|(_, identity)| *identity).collect();
     let entries = walk.found.into_iter().map(|(entry, _)| entry).collect();
     let manifest = Manifest::new(&name, entries)?;
     let room = WARNINGS_MAX.saturating_sub(walk.warnings.len());

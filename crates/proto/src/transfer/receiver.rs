@@ -228,7 +228,7 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         self.poll_at = None;
         self.phase = Phase::Content;
         let layout = object.layout;
-        self.content_end = layout.reach(self.store.window());
+        self.content_end = layout.reach(self.store.window()?);
         self.blocks.want(layout.keys(Part::Content).start..self.content_end);
         self.blocks.want_part(&layout, Part::Digests);
         let before = self.blocks.content_lacking(&layout);
@@ -244,7 +244,7 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
     /// Wants what there is of content by now and the store can take.
     fn widen(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
         let Some(object) = self.object else { return Ok(()) };
-        let reach = object.layout.reach(self.store.window());
+        let reach = object.layout.reach(self.store.window()?);
         if reach > self.content_end {
             let more = core::mem::replace(&mut self.content_end, reach)..reach;
             self.blocks.want(more.clone());

@@ -30,10 +30,13 @@ pub trait Store: Send {
     }
 
     /// Up to which byte content can be taken now. What lies beyond is not asked for, and comes to
-    /// [`write`](Self::write) in whole blocks only once it lies before. Never decreases. Default:
-    /// all of it can.
-    fn window(&mut self) -> u64 {
-        u64::MAX
+    /// [`write`](Self::write) in whole blocks only once it lies before. Never decreases. Asked for again
+    /// and again while it is not all. Default: all of it can.
+    ///
+    /// # Errors
+    /// What came before cannot be kept after all.
+    fn window(&mut self) -> Result<u64, StoreError> {
+        Ok(u64::MAX)
     }
 
     /// Takes bytes of a part, `bytes` and then `zeros` zero bytes, at `offset`. Ranges come in any

@@ -126,8 +126,8 @@ impl Store for DiskStore {
         Ok(())
     }
 
-    fn window(&mut self) -> u64 {
-        self.0.lock().unwrap().window.unwrap_or(u64::MAX)
+    fn window(&mut self) -> Result<u64, StoreError> {
+        Ok(self.0.lock().unwrap().window.unwrap_or(u64::MAX))
     }
 
     fn write(

@@ -1,0 +1,484 @@
+//! A shell command as a store: it reads the content from its standard input, in order.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Write};
+use std::ops::Range;
+use std::os::fd::AsFd as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use faircast_proto::transfer::{Announcement, Part, Store, StoreError, StoreProgress, Verdict};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::{Intake, digest_of, told};
+use crate::error::FilesError;
+use crate::hash::piece_digest;
+use crate::layout::{GROUP_BYTES, Group};
+use crate::store::{Counters, Ranges, StoreHandle};
+
+/// Bytes beyond what the command has taken that are asked for and kept in memory.
+const WINDOW_BYTES: u64 = 32 << 20;
+/// Bytes of zeros that are written at once for a hole.
+const ZEROS_BYTES: u64 = 1 << 18;
+
+/// What runs, and what it is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandOptions {
+    /// A line for `/bin/sh`, which reads the content from its standard input. What it prints goes to
+    /// the standard error of this program.
+    pub command: String,
+    /// The name of the object that is given to it. Nothing else ever is.
+    pub object: String,
+}
+
+/// A command as a store of one file or image. It begins when its object is there, and is given the
+/// content in order, never more of it than has come without a gap. Only when all was equal to its
+/// digests is its input closed: whatever ends before kills it. Takes at most 48 MiB.
+#[derive(Debug)]
+pub struct CommandStore {
+    options: CommandOptions,
+    intake: Intake,
+    shared: Arc<Shared>,
+    running: Option<Running>,
+    /// Groups that have begun to come, and the last ones that were handed over: a block that is
+    /// restored may need what lies before.
+    groups: BTreeMap<u32, Slot>,
+    /// The first group that was not handed over.
+    next: u32,
+    intact: bool,
+}
+
+#[derive(Debug)]
+struct Running {
+    child: Child,
+    group: Pid,
+    /// How it ended, once it has.
+    ended: Option<ExitStatus>,
+}
+
+#[derive(Debug)]
+enum Slot {
+    /// Bytes, and which of them are there.
+    Filling(Vec<u8>, Ranges),
+    Whole(Arc<Vec<u8>>),
+}
+
+/// What the store and its thread share.
+#[derive(Debug, Default)]
+struct Shared {
+    inner: Mutex<Inner>,
+    changed: Condvar,
+    /// The byte of content up to which the command has taken all.
+    taken: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    queue: VecDeque<Piece>,
+    /// What the groups hash to that were given to the command, in order.
+    digests: Vec<[u8; 32]>,
+    /// Set when nothing more will come; with the zeros that follow at the end.
+    end: Option<u64>,
+    /// All is written; and the input, which is closed when that was right.
+    done: bool,
+    input: Option<ChildStdin>,
+    failure: Option<String>,
+    stop: bool,
+}
+
+/// A group, and the zeros before it.
+#[derive(Debug)]
+struct Piece {
+    group: Group,
+    bytes: Arc<Vec<u8>>,
+    zeros: u64,
+}
+
+impl CommandStore {
+    /// A store that has not seen an object yet. Nothing is begun before the right one is there.
+    pub fn new(options: CommandOptions) -> Self {
+        Self {
+            options,
+            intake: Intake::new(),
+            shared: Arc::default(),
+            running: None,
+            groups: BTreeMap::new(),
+            next: 0,
+            intact: false,
+        }
+    }
+
+    /// For those who watch.
+    pub fn handle(&self) -> StoreHandle {
+        StoreHandle::new(self.intake.counters.clone())
+    }
+
+    fn begin(&mut self) -> Result<(), FilesError> {
+        self.intake.open(&self.options.object)?;
+        let cannot = |error| FilesError::io(Path::new("/bin/sh"), "cannot be started", error);
+        // What it prints must not get between what this program prints.
+        let prints = io::stderr().as_fd().try_clone_to_owned().map_err(cannot)?;
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", &self.options.command])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::from(prints))
+            // So that all that it has begun can be ended together.
+            .process_group(0)
+            .spawn()
+            .map_err(cannot)?;
+        let group = Pid::from_child(&child);
+        let input = child.stdin.take().expect("it was asked for");
+        self.running = Some(Running { child, group, ended: None });
+        let (shared, counters) = (self.shared.clone(), self.intake.counters.clone());
+        std::thread::Builder::new()
+            .name("faircast-pipe".into())
+            .spawn(move || shared.run(input, &counters))
+            .map_err(cannot)?;
+        Ok(())
+    }
+
+    /// Why it cannot go on, if it cannot.
+    fn check(&mut self) -> Result<(), StoreError> {
+        let failure = self.shared.inner().failure.clone();
+        let Some(mut reason) = failure else { return Ok(()) };
+        if let Some(running) = &mut self.running
+            && let Some(status) = running.wait_shortly()
+        {
+            reason = format!(
+                "the command `{}` ended ({status}) before it had taken everything",
+                self.options.command
+            );
+        }
+        Err(StoreError { reason })
+    }
+
+    fn write_content(&mut self, offset: u64, bytes: &[u8], zeros: u32) -> Result<(), StoreError> {
+        self.check()?;
+        let layout = self.intake.layout().map_err(told)?.clone();
+        let end = self.intake.end(Part::Content, offset, bytes.len() as u64 + u64::from(zeros))?;
+        let (mut offset, mut bytes) = (offset, bytes);
+        while offset < end {
+            let group = layout.group_at(offset);
+            let stop = end.min(group.range().end);
+            let piece = usize::try_from(stop - offset).expect("at most a group");
+            let (now, later) = bytes.split_at(piece.min(bytes.len()));
+            let start = usize::try_from(offset - group.offset).expect("at most a group");
+            (bytes, offset) = (later, stop);
+            if group.index < self.next {
+                continue;
+            }
+            let slot = self
+                .groups
+                .entry(group.index)
+                .or_insert_with(|| Slot::Filling(vec![0; group.len as usize], Ranges::default()));
+            let Slot::Filling(all, there) = slot else { continue };
+            all[start..start + now.len()].copy_from_slice(now);
+            all[start + now.len()..start + piece].fill(0);
+            let within = |at: usize| u32::try_from(at).expect("at most a group");
+            there.insert(within(start), within(start + piece));
+            if there.covers(0, group.len) {
+                *slot = Slot::Whole(Arc::new(std::mem::take(all)));
+            }
+        }
+        self.hand_over().map_err(told)
+    }
+
+    /// Gives the command what is there without a gap.
+    fn hand_over(&mut self) -> Result<(), FilesError> {
+        let layout = self.intake.layout()?.clone();
+        let mut inner = self.shared.inner();
+        while let Some(Slot::Whole(bytes)) = self.groups.get(&self.next) {
+            let group = layout.group(self.next);
+            let before =
+                self.next.checked_sub(1).map_or(0, |last| end_in_file(&layout.group(last)));
+            let zeros = group.file_offset - before;
+            inner.queue.push_back(Piece { group, bytes: bytes.clone(), zeros });
+            self.next += 1;
+        }
+        drop(inner);
+        self.shared.changed.notify_one();
+        // A block has 64 symbols.
+        let block = 64 * u64::from(self.intake.announced()?.symbol_bytes);
+        let keep = u32::try_from(block.div_ceil(GROUP_BYTES) + 1).expect("small");
+        let first = self.next.saturating_sub(keep);
+        while self.groups.first_key_value().is_some_and(|(index, _)| *index < first) {
+            self.groups.pop_first();
+        }
+        Ok(())
+    }
+
+    fn read_content(&self, offset: u64, len: u32, out: &mut Vec<u8>) -> Result<(), StoreError> {
+        let layout = self.intake.layout().map_err(told)?;
+        let end = self.intake.end(Part::Content, offset, len.into())?;
+        let mut offset = offset;
+        while offset < end {
+            let group = layout.group_at(offset);
+            let stop = end.min(group.range().end);
+            let at = |offset: u64| usize::try_from(offset - group.offset).expect("at most a group");
+            let bytes = match self.groups.get(&group.index) {
+                Some(Slot::Filling(bytes, _)) => bytes,
+                Some(Slot::Whole(bytes)) => bytes,
+                None => return Err(StoreError { reason: "it is not here any more".to_string() }),
+            };
+            out.extend_from_slice(&bytes[at(offset)..at(stop)]);
+            offset = stop;
+        }
+        Ok(())
+    }
+
+    /// The last group has its length now, with which it may be whole.
+    fn shorten(&mut self) -> Result<(), FilesError> {
+        let layout = self.intake.layout()?.clone();
+        if let Some(last) = layout.groups().checked_sub(1) {
+            let len = layout.group(last).len;
+            if let Some(slot) = self.groups.get_mut(&last)
+                && let Slot::Filling(bytes, there) = slot
+            {
+                bytes.truncate(len as usize);
+                if there.covers(0, len) {
+                    *slot = Slot::Whole(Arc::new(std::mem::take(bytes)));
+                }
+            }
+        }
+        self.hand_over()
+    }
+
+    /// Compares what was given to the command with the digests.
+    fn compare(&self) -> Result<(), FilesError> {
+        let layout = self.intake.layout()?;
+        let given = std::mem::take(&mut self.shared.inner().digests);
+        let digests = self.intake.shared_digests();
+        let one = layout.groups() == 1 && layout.group(0).alone;
+        let skip = if one { 0 } else { 1 };
+        // The first hash is that of the first group were it the only one.
+        for (index, digest) in (0..layout.groups()).zip(given.iter().skip(skip)) {
+            if *digest != digest_of(&digests, index)? {
+                let at = layout.group(index).file_offset;
+                return Err(FilesError::Sender(format!(
+                    "what the command `{}` was given is damaged within 1 MiB from byte {at} on, and \
+                     cannot be taken back; it was killed: receive again",
+                    self.options.command
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Store for CommandStore {
+    fn announce(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
+        self.intake.announce(announcement).map_err(told)
+    }
+
+    fn grow(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
+        self.intake.grow(announcement).map_err(told)?;
+        if !announcement.growing && self.running.is_some() {
+            self.shorten().map_err(told)?;
+        }
+        Ok(())
+    }
+
+    fn window(&mut self) -> Result<u64, StoreError> {
+        self.check()?;
+        Ok(self.shared.taken.load(Ordering::Relaxed) + WINDOW_BYTES)
+    }
+
+    fn write(
+        &mut self,
+        part: Part,
+        offset: u64,
+        bytes: &[u8],
+        zeros: u32,
+    ) -> Result<(), StoreError> {
+        match part {
+            Part::Content => self.write_content(offset, bytes, zeros),
+            _ => self.intake.write(part, offset, bytes, zeros),
+        }
+    }
+
+    fn read(
+        &mut self,
+        part: Part,
+        offset: u64,
+        len: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        match part {
+            Part::Content => self.read_content(offset, len, out),
+            _ => self.intake.read(part, offset, len, out),
+        }
+    }
+
+    fn open(&mut self) -> Result<StoreProgress<Vec<Range<u64>>>, StoreError> {
+        self.begin().map_err(told)?;
+        // What an earlier run was given it cannot give to this one.
+        Ok(StoreProgress::Done(Vec::new()))
+    }
+
+    fn verify(&mut self) -> Result<StoreProgress<Verdict>, StoreError> {
+        if self.intact {
+            return Ok(StoreProgress::Done(Verdict::Intact));
+        }
+        self.check()?;
+        let size = self.intake.size().map_err(told)?;
+        let layout = self.intake.layout().map_err(told)?;
+        let last =
+            layout.groups().checked_sub(1).map_or(0, |last| end_in_file(&layout.group(last)));
+        let mut inner = self.shared.inner();
+        inner.end = Some(size - last);
+        let (done, input) = (inner.done, inner.input.take());
+        drop(inner);
+        self.shared.changed.notify_one();
+        if !done {
+            return Ok(StoreProgress::Pending);
+        }
+        if let Some(input) = input {
+            if let Err(error) = self.compare() {
+                // Before its input ends, which it would take for all of it.
+                self.kill();
+                return Err(told(error));
+            }
+            drop(input);
+        }
+        let Some(running) = &mut self.running else { return Err(self.not_running()) };
+        match running.status() {
+            None => Ok(StoreProgress::Pending),
+            Some(status) if status.success() => {
+                self.intact = true;
+                self.intake.counters.files_done.store(1, Ordering::Relaxed);
+                Ok(StoreProgress::Done(Verdict::Intact))
+            }
+            Some(status) => {
+                let reason = format!("the command `{}` failed: {status}", self.options.command);
+                Err(StoreError { reason })
+            }
+        }
+    }
+}
+
+impl CommandStore {
+    fn not_running(&self) -> StoreError {
+        StoreError { reason: format!("the command `{}` was not begun", self.options.command) }
+    }
+
+    /// Ends the command and all that it has begun.
+    fn kill(&mut self) {
+        if let Some(running) = &mut self.running
+            && running.status().is_none()
+        {
+            // Both fail where it has ended by itself, which is as good.
+            let _ = kill_process_group(running.group, Signal::KILL);
+            let _ = running.child.wait();
+        }
+    }
+}
+
+impl Drop for CommandStore {
+    fn drop(&mut self) {
+        if !self.intact {
+            self.kill();
+        }
+        // The thread ends by itself: at the latest with the error that nobody reads.
+        self.shared.inner().stop = true;
+        self.shared.changed.notify_one();
+    }
+}
+
+impl Running {
+    /// How it ended, if it has.
+    fn status(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().ok().flatten();
+        }
+        self.ended
+    }
+
+    /// The same for one whose input is closed: it ends in a moment, or keeps us no longer.
+    fn wait_shortly(&mut self) -> Option<ExitStatus> {
+        for _ in 0..50 {
+            if let Some(status) = self.status() {
+                return Some(status);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        None
+    }
+}
+
+impl Shared {
+    fn run(&self, mut input: ChildStdin, counters: &Counters) {
+        let _guard = Guard(self);
+        match self.give(&mut input, counters) {
+            Ok(()) => {
+                let mut inner = self.inner();
+                inner.input = Some(input);
+                inner.done = true;
+            }
+            Err(error) => {
+                let reason = format!("the command does not take its input: {error}");
+                self.inner().failure.get_or_insert(reason);
+            }
+        }
+    }
+
+    /// Writes all that comes until the end is known.
+    fn give(&self, input: &mut impl Write, counters: &Counters) -> io::Result<()> {
+        loop {
+            let waits =
+                |inner: &mut Inner| inner.queue.is_empty() && inner.end.is_none() && !inner.stop;
+            let inner = self.changed.wait_while(self.inner(), waits);
+            let mut inner = inner.unwrap_or_else(PoisonError::into_inner);
+            if inner.stop {
+                return Ok(());
+            }
+            let (piece, end) = (inner.queue.pop_front(), inner.end);
+            drop(inner);
+            let Some(Piece { group, bytes, zeros }) = piece else {
+                write_zeros(input, end.unwrap_or(0))?;
+                return input.flush();
+            };
+            write_zeros(input, zeros)?;
+            let digest = piece_digest(false, group.file_offset, &bytes);
+            let alone = (group.index == 0).then(|| piece_digest(true, 0, &bytes));
+            self.inner().digests.extend(alone.into_iter().chain([digest]));
+            input.write_all(&bytes)?;
+            counters.written(bytes.len() as u64);
+            self.taken.store(group.range().end, Ordering::Relaxed);
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn write_zeros(input: &mut impl Write, mut zeros: u64) -> io::Result<()> {
+    let some = vec![0; usize::try_from(zeros.min(ZEROS_BYTES)).expect("small")];
+    while zeros > 0 {
+        let piece = zeros.min(ZEROS_BYTES);
+        input.write_all(&some[..usize::try_from(piece).expect("small")])?;
+        zeros -= piece;
+    }
+    Ok(())
+}
+
+/// Where a group ends in its file, holes included.
+fn end_in_file(group: &Group) -> u64 {
+    group.file_offset + u64::from(group.len)
+}
+
+/// Lets nobody wait for a thread that has panicked.
+struct Guard<'a>(&'a Shared);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let failure =
+                "the thread that feeds the command has panicked; this is a fault of faircast";
+            self.0.inner().failure.get_or_insert(failure.to_string());
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What must not be written to: devices that are in use, and names under /dev without a device.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::Path;
+
+use crate::error::FilesError;
+
+/// Refuses a target that cannot be, or must not be, written in place: one that is mounted, or of
+/// which a partition is; that swap, a volume manager or a RAID holds; a directory; and a name under
+/// `/dev` that is no device. A file that is not there yet is fine elsewhere.
+///
+/// # Errors
+/// It says which it is, and what to do.
+pub fn check_target(path: &Path) -> Result<(), FilesError> {
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !is_below_dev(path) => {
+            return Ok(());
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let what = "there is no such device; `lsblk` lists those that there are";
+            return Err(FilesError::refused(path, what));
+        }
+        Err(error) => return Err(FilesError::io(path, "cannot be looked at", error)),
+    };
+    if metadata.file_type().is_block_device() {
+        return match device_user(path) {
+            Some(user) => {
+                let what = format!("{user}; free it first, or choose another device");
+                Err(FilesError::refused(path, what))
+            }
+            None => Ok(()),
+        };
+    }
+    if metadata.is_file() && !is_below_dev(path) {
+        return Ok(());
+    }
+    Err(FilesError::refused(
+        path,
+        "is neither a block device nor a file; it cannot be written in place",
+    ))
+}
+
+/// Who uses a device or a partition of it, in words: a mount, swap, or what lies on top of it.
+pub fn device_user(path: &Path) -> Option<String> {
+    let metadata = fs::metadata(path).ok()?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    user_of(metadata.rdev(), &mounts, &swaps)
+}
+
+/// Whether a path names something in `/dev`, where nothing but devices belongs.
+pub(crate) fn is_below_dev(path: &Path) -> bool {
+    // Memory that looks like files.
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    absolute.starts_with("/dev") && !absolute.starts_with("/dev/shm")
+}
+
+/// The same of a device by its number, with what the system says of mounts and swap.
+fn user_of(device: u64, mounts: &str, swaps: &str) -> Option<String> {
+    let parts = with_partitions(device);
+    let is_part = |device: u64| parts.iter().any(|(part, _)| *part == device);
+    let device_of = |path: &str| {
+        let metadata = fs::metadata(unescape(path)).ok()?;
+        metadata.file_type().is_block_device().then(|| metadata.rdev())
+    };
+    for line in mounts.lines() {
+        let mut fields = line.split(' ');
+        let (number, place) = (fields.nth(2), fields.nth(1));
+        // Some file systems have numbers of their own, and name the device behind " - TYPE".
+        let source = line.split_once(" - ").and_then(|(_, rest)| rest.split(' ').nth(1));
+        let number = number.and_then(parse_number);
+        let mounted = number.is_some_and(is_part)
+            || source
+                .filter(|source| source.starts_with('/'))
+                .and_then(device_of)
+                .is_some_and(is_part);
+        if mounted {
+            let place = unescape(place.unwrap_or("?"));
+            return Some(format!("is mounted at {place}"));
+        }
+    }
+    for line in swaps.lines().skip(1) {
+        let Some(path) = line.split_whitespace().next() else { continue };
+        if device_of(path).is_some_and(is_part) {
+            return Some(format!("is in use for swapping ({path})"));
+        }
+    }
+    for (_, folder) in &parts {
+        let Ok(mut holders) = fs::read_dir(format!("{folder}/holders")) else { continue };
+        if let Some(Ok(holder)) = holders.next() {
+            let holder = holder.file_name().to_string_lossy().into_owned();
+            return Some(format!("belongs to {holder} (a volume manager, a RAID or encryption)"));
+        }
+    }
+    None
+}
+
+/// A device and its partitions: their numbers and folders in /sys.
+fn with_partitions(device: u64) -> BTreeSet<(u64, String)> {
+    let number = (rustix::fs::major(device), rustix::fs::minor(device));
+    let folder = format!("/sys/dev/block/{}:{}", number.0, number.1);
+    let mut all = BTreeSet::from([(device, folder.clone())]);
+    for found in fs::read_dir(&folder).into_iter().flatten().flatten() {
+        let below = format!("{folder}/{}", found.file_name().to_string_lossy());
+        if Path::new(&below).join("partition").exists()
+            && let Ok(text) = fs::read_to_string(format!("{below}/dev"))
+            && let Some(number) = parse_number(text.trim())
+        {
+            all.insert((number, below));
+        }
+    }
+    all
+}
+
+fn parse_number(text: &str) -> Option<u64> {
+    let (major, minor) = text.split_once(':')?;
+    Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// Spaces and the like are written as octal numbers.
+fn unescape(text: &str) -> String {
+    ["040", "011", "012", "134"]
+        .iter()
+        .zip([" ", "\t", "\n", "\\"])
+        .fold(text.to_string(), |text, (number, character)| {
+            text.replace(&format!("\\{number}"), character)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_device_is_refused_below_dev_and_nowhere_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("file"), b"x").unwrap();
+        for (path, want) in [
+            (at("file"), None),
+            (at("new"), None),
+            (folder.path().to_path_buf(), Some("neither a block device nor a file")),
+            ("/dev/no-such-disk".into(), Some("no such device; `lsblk`")),
+            ("/dev/../dev/no-such-disk".into(), Some("no such device")),
+            ("/dev/null".into(), Some("neither a block device nor a file")),
+        ] {
+            let got = check_target(&path).err().map(|error| error.to_string());
+            match want {
+                None => assert_eq!(got, None, "{path:?}"),
+                Some(want) => {
+                    assert!(got.as_ref().is_some_and(|got| got.contains(want)), "{got:?}")
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_mounted_device_is_refused_by_its_number_or_by_its_name() {
+        let device = rustix::fs::makedev(7, 200);
+        let line = "36 35 7:200 / /mnt/my\\040disk rw shared:1 - ext4 /dev/nothing rw\n";
+        let found = user_of(device, line, "").unwrap();
+        assert!(found.contains("mounted at /mnt/my disk"), "{found}");
+        let other = "36 35 7:201 / /mnt rw - ext4 none rw\n36 35 0:5 / /proc rw - proc proc rw\n";
+        assert_eq!(user_of(device, other, "Filename Type\n"), None);
+    }
+}

@@ -1,0 +1,41 @@
+//! A block device as an object: all that it has, as one image.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Seek as _, SeekFrom};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::PathBuf;
+
+use super::scan::{Scan, Sources, Warning};
+use crate::error::FilesError;
+use crate::image::device_user;
+use crate::layout::Layout;
+use crate::manifest::{Entry, Kind, Manifest, Mtime};
+
+/// The device that `paths` is, as an object called `name`; nothing where it is none.
+pub(super) fn scan(paths: &[PathBuf], name: &str) -> Result<Option<Scan>, FilesError> {
+    let is_device = |path: &&PathBuf| {
+        fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
+    };
+    let Some(path) = paths.iter().find(is_device) else { return Ok(None) };
+    if paths.len() > 1 {
+        let what = "is a device, which is sent alone; send it by itself";
+        return Err(FilesError::refused(path, what));
+    }
+    let cannot = |error| FilesError::io(path, "cannot be read", error);
+    let mut device = fs::File::open(path).map_err(cannot)?;
+    let size = Some(device.seek(SeekFrom::End(0)).map_err(cannot)?);
+    let metadata = device.metadata().map_err(cannot)?;
+    // It has no time of change: sent again, it is the same object.
+    let entry = Entry::new(name, Kind::Image { size }, 0o600, Mtime { seconds: 0, nanos: 0 });
+    let absolute = std::path::absolute(path).map_err(cannot)?;
+    let used = device_user(path).map(|user| Warning::InUse(path.clone(), user));
+    Ok(Some(Scan {
+        layout: Layout::new(Manifest::new(name, vec![entry])?),
+        sources: Sources {
+            roots: BTreeMap::from([(name.to_string(), absolute)]),
+            identities: vec![(metadata.dev(), metadata.ino())],
+        },
+        warnings: used.into_iter().collect(),
+    }))
+}

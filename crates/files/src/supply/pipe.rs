@@ -1,0 +1,370 @@
+//! A pipe's content as an object: what comes is kept in an unnamed file and hashed on the way.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use blake3::Hasher;
+use faircast_proto::transfer::{Part, Supply, SupplyError};
+
+use super::{FileHash, SupplyCounts, SupplyHandle, Watched};
+use crate::error::FilesError;
+use crate::hash::{file_hash, piece_digest};
+use crate::layout::{DIGEST_BYTES, GROUP_BYTES};
+use crate::manifest::{CONTENT_BYTES_MAX, Entry, Kind, Manifest, ManifestError, Mtime};
+
+/// Bytes that are taken from a pipe beyond what receivers have asked for: more than a fast network
+/// takes between two announcements. A pipe that nobody takes from waits then.
+const AHEAD_BYTES: u64 = 64 << 20;
+
+/// What a pipe gives as a supply, whose length is known at its end. All of it is kept until then and
+/// longer, in a file without a name, so that losses are repaired and late receivers served; memory
+/// does not grow with it.
+#[derive(Debug)]
+pub struct PipeSupply {
+    shared: Arc<Shared>,
+    manifest: Vec<u8>,
+    object: [u8; 32],
+}
+
+/// What the supply, its thread and those who watch share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    manifest: Manifest,
+    folder: PathBuf,
+    content: File,
+    /// The digests of all groups that are whole, one after the other.
+    digests: File,
+    state: Mutex<State>,
+    asked: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Bytes of content that are there.
+    bytes: u64,
+    /// Digests that are there, once all are, and what they hash to.
+    ended: Option<(u64, [u8; 32])>,
+    failure: Option<String>,
+    /// One past the last byte that was asked for.
+    asked_to: u64,
+    stop: bool,
+}
+
+impl PipeSupply {
+    /// Begins to take what `pipe` gives, under `name`; it is kept in the folder `spool`.
+    ///
+    /// # Errors
+    /// The object cannot be called so, or nothing can be kept there.
+    pub fn new(
+        pipe: impl Read + Send + 'static,
+        name: &str,
+        spool: &Path,
+    ) -> Result<Self, FilesError> {
+        // Two pipes have different content though all else is equal: the time tells them apart.
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let seconds = i64::try_from(now.as_secs()).unwrap_or_default();
+        let mtime = Mtime { seconds, nanos: now.subsec_nanos() };
+        let entry = Entry::new(name, Kind::Image { size: None }, 0o600, mtime);
+        let manifest = Manifest::new(name, vec![entry])?;
+        let encoded = manifest.encode();
+        let cannot = |error| FilesError::io(spool, "cannot keep what comes", error);
+        let shared = Arc::new(Shared {
+            manifest,
+            folder: spool.to_path_buf(),
+            content: tempfile::tempfile_in(spool).map_err(cannot)?,
+            digests: tempfile::tempfile_in(spool).map_err(cannot)?,
+            state: Mutex::default(),
+            asked: Condvar::new(),
+        });
+        let reader = shared.clone();
+        // Nobody waits for its end: it may hang in the pipe.
+        std::thread::Builder::new()
+            .name("faircast-pipe".into())
+            .spawn(move || reader.run(pipe))
+            .map_err(|error| FilesError::io(Path::new("faircast"), "cannot start", error))?;
+        let object = blake3::hash(&encoded).into();
+        Ok(Self { shared, manifest: encoded, object })
+    }
+
+    /// For those who watch.
+    pub fn handle(&self) -> SupplyHandle {
+        SupplyHandle { of: Watched::Pipe(self.shared.clone()) }
+    }
+}
+
+impl Shared {
+    fn run(&self, pipe: impl Read) {
+        // So that nobody waits for a thread that has panicked.
+        let _guard = Guard(self);
+        if let Err(error) = self.take(pipe) {
+            self.state().failure.get_or_insert(error.to_string());
+        }
+    }
+
+    /// Takes all of the pipe, as fast as it is asked for.
+    fn take(&self, mut pipe: impl Read) -> Result<(), FilesError> {
+        let cannot_keep = |error| FilesError::io(&self.folder, "cannot keep what comes", error);
+        let mut group = vec![0; usize::try_from(GROUP_BYTES).expect("small")];
+        let (mut bytes, mut fill, mut digests) = (0, 0, 0);
+        let mut of_digests = Hasher::new();
+        // What the first group hashes to should it stay the only one.
+        let mut alone = None;
+        loop {
+            if !self.wait_until_asked(bytes) {
+                return Ok(());
+            }
+            let count = match pipe.read(&mut group[fill..]) {
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    return Err(FilesError::io(Path::new("the pipe"), "cannot be read", error));
+                }
+            };
+            self.content.write_all_at(&group[fill..fill + count], bytes).map_err(cannot_keep)?;
+            fill += count;
+            bytes += count as u64;
+            if bytes > CONTENT_BYTES_MAX {
+                return Err(ManifestError::Content(bytes).into());
+            }
+            let ended = count == 0;
+            if fill == group.len() || ended && fill > 0 {
+                let bytes = &group[..fill];
+                if digests == 0 {
+                    alone = Some(piece_digest(true, 0, bytes));
+                }
+                let digest = piece_digest(false, digests * GROUP_BYTES, bytes);
+                self.digests.write_all_at(&digest, digests * DIGEST_BYTES).map_err(cannot_keep)?;
+                of_digests.update(&digest);
+                digests += 1;
+                fill = 0;
+            }
+            let mut hash = of_digests.finalize().into();
+            if ended
+                && digests == 1
+                && let Some(digest) = alone
+            {
+                self.digests.write_all_at(&digest, 0).map_err(cannot_keep)?;
+                hash = blake3::hash(&digest).into();
+            }
+            let mut state = self.state();
+            state.bytes = bytes;
+            if ended {
+                state.ended = Some((digests, hash));
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits until more is wanted; false where nothing ever will be.
+    fn wait_until_asked(&self, bytes: u64) -> bool {
+        let state = self.state();
+        let full = |state: &mut State| !state.stop && bytes >= state.asked_to + AHEAD_BYTES;
+        let state = self.asked.wait_while(state, full).unwrap_or_else(PoisonError::into_inner);
+        !state.stop
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lost(&self, error: io::Error) -> FilesError {
+        FilesError::io(&self.folder, "lost what was kept", error)
+    }
+
+    /// How far it is.
+    pub(super) fn counts(&self) -> SupplyCounts {
+        let bytes = self.state().bytes;
+        SupplyCounts { files: 1, bytes, bytes_hashed: bytes, bytes_read: bytes }
+    }
+
+    pub(super) const fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    pub(super) fn file_hashes(&self) -> io::Result<Option<Vec<FileHash>>> {
+        let Some((count, _)) = self.state().ended else { return Ok(None) };
+        let count = usize::try_from(count).expect("limited");
+        let mut digests = vec![[0; 32]; count];
+        self.digests.read_exact_at(digests.as_flattened_mut(), 0)?;
+        Ok(Some(vec![FileHash { path: self.manifest.name().into(), hash: file_hash(&digests) }]))
+    }
+}
+
+impl Supply for PipeSupply {
+    fn len(&self, part: Part) -> u64 {
+        let state = self.shared.state();
+        match part {
+            Part::Manifest => self.manifest.len() as u64,
+            Part::Content => state.bytes,
+            Part::Digests => state.ended.map_or(0, |(digests, _)| digests * DIGEST_BYTES),
+        }
+    }
+
+    fn growing(&self) -> bool {
+        self.shared.state().ended.is_none()
+    }
+
+    fn object(&self) -> [u8; 32] {
+        self.object
+    }
+
+    fn digests(&mut self) -> Result<Option<[u8; 32]>, SupplyError> {
+        let state = self.shared.state();
+        match &state.failure {
+            Some(reason) => Err(SupplyError { reason: reason.clone() }),
+            None => Ok(state.ended.map(|(_, hash)| hash)),
+        }
+    }
+
+    fn read(
+        &mut self,
+        part: Part,
+        offset: u64,
+        len: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<u32, SupplyError> {
+        let end = offset.checked_add(len.into()).filter(|end| *end <= Supply::len(self, part));
+        let end = end.expect("a sender asks for what it announced");
+        if part == Part::Manifest {
+            let start = usize::try_from(offset).expect("within what is in memory");
+            out.extend_from_slice(&self.manifest[start..start + len as usize]);
+            return Ok(0);
+        }
+        let file = match part {
+            Part::Digests => &self.shared.digests,
+            _ => &self.shared.content,
+        };
+        let start = out.len();
+        out.resize(start + len as usize, 0);
+        if let Err(error) = file.read_exact_at(&mut out[start..], offset) {
+            out.truncate(start);
+            return Err(SupplyError { reason: self.shared.lost(error).to_string() });
+        }
+        let mut state = self.shared.state();
+        if part == Part::Content && end > state.asked_to {
+            state.asked_to = end;
+            drop(state);
+            self.shared.asked.notify_one();
+        }
+        Ok(0)
+    }
+}
+
+impl Drop for PipeSupply {
+    fn drop(&mut self) {
+        self.shared.state().stop = true;
+        self.shared.asked.notify_one();
+    }
+}
+
+/// Lets nobody wait for a thread that has panicked.
+struct Guard<'a>(&'a Shared);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let failure =
+                "the thread that reads the pipe has panicked; this is a fault of faircast";
+            self.0.state().failure.get_or_insert(failure.into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// A pipe that gives what a test lets through, so much at a time.
+    struct Stuttering {
+        bytes: Vec<u8>,
+        at: usize,
+        most: usize,
+    }
+
+    impl Read for Stuttering {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            let count = out.len().min(self.most).min(self.bytes.len() - self.at);
+            out[..count].copy_from_slice(&self.bytes[self.at..self.at + count]);
+            self.at += count;
+            Ok(count)
+        }
+    }
+
+    fn noise(len: u64) -> Vec<u8> {
+        (0..len).map(|i| (i * 31 + (i >> 11) * 7 + 3) as u8).collect()
+    }
+
+    fn supply(pipe: impl Read + Send + 'static) -> PipeSupply {
+        PipeSupply::new(pipe, "image", &std::env::temp_dir()).unwrap()
+    }
+
+    fn until<T>(mut ready: impl FnMut() -> Option<T>) -> T {
+        let started = Instant::now();
+        loop {
+            if let Some(value) = ready() {
+                return value;
+            }
+            assert!(started.elapsed() < Duration::from_secs(30), "it hangs");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_pipe_hashes_to_what_its_bytes_hash_to() {
+        for len in [0, 1, GROUP_BYTES - 1, GROUP_BYTES, GROUP_BYTES + 1, 2 * GROUP_BYTES + 77] {
+            for most in [70_001, usize::MAX] {
+                let bytes = noise(len);
+                let mut supply = supply(Stuttering { bytes: bytes.clone(), at: 0, most });
+                let hash = until(|| supply.digests().unwrap());
+                assert!(!supply.growing() && Supply::len(&supply, Part::Content) == len);
+                let mut digests = Vec::new();
+                let digest_bytes = Supply::len(&supply, Part::Digests);
+                assert_eq!(digest_bytes, len.div_ceil(GROUP_BYTES) * 32);
+                supply.read(Part::Digests, 0, digest_bytes as u32, &mut digests).unwrap();
+                assert_eq!(hash, *blake3::hash(&digests).as_bytes(), "{len} bytes");
+                let files = supply.handle().file_hashes().unwrap().unwrap();
+                assert_eq!(files[0].hash, *blake3::hash(&bytes).as_bytes(), "{len} bytes");
+                let mut content = Vec::new();
+                supply.read(Part::Content, 0, len as u32, &mut content).unwrap();
+                assert!(content == bytes, "{len} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn a_pipe_from_which_nobody_takes_waits() {
+        let mut supply = supply(io::repeat(7));
+        until(|| (Supply::len(&supply, Part::Content) >= AHEAD_BYTES).then_some(()));
+        std::thread::sleep(Duration::from_millis(20));
+        let here = Supply::len(&supply, Part::Content);
+        assert!(here < AHEAD_BYTES + GROUP_BYTES, "{here} bytes were taken");
+        let mut out = Vec::new();
+        supply.read(Part::Content, 5 << 20, 1 << 20, &mut out).unwrap();
+        until(|| (Supply::len(&supply, Part::Content) >= AHEAD_BYTES + (6 << 20)).then_some(()));
+        assert!(supply.growing() && supply.digests().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_pipe_that_fails_says_so_and_two_pipes_are_two_objects() {
+        struct Broken;
+        impl Read for Broken {
+            fn read(&mut self, _out: &mut [u8]) -> io::Result<usize> {
+                Err(io::Error::other("the disk behind it is gone"))
+            }
+        }
+        let mut one = supply(Broken);
+        let error = until(|| one.digests().err());
+        assert_eq!(error.reason, "the pipe: cannot be read: the disk behind it is gone");
+        assert!(one.growing());
+        assert_ne!(one.object(), supply(io::empty()).object());
+        let missing = Path::new("/nonexistent-folder");
+        let error = PipeSupply::new(io::empty(), "image", missing).unwrap_err().to_string();
+        assert!(error.contains("/nonexistent-folder"), "{error}");
+    }
+}
