@@ -27,5 +27,6 @@ pub use series::{
 };
 pub use suite::{Plots, Row, Suite};
 pub use summary::{
-    Drops, Faults, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary, jain_index,
+    Common, Drops, Faults, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary,
+    jain_index,
 };

@@ -5,7 +5,8 @@ use faircast_trace::{Header, On, Outcome, Record, Sink, Subject};
 
 use crate::rates::Rates;
 use crate::summary::{
-    Drops, Faults, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary, jain_index,
+    Common, Drops, Faults, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary,
+    jain_index,
 };
 
 /// Accumulates a summary while a run goes on: a few nanoseconds per record, because runs have
@@ -17,6 +18,10 @@ use crate::summary::{
 pub struct Metrics {
     header: Header,
     warmup: Time,
+    /// The counted time in which all flows are on: from the last start to the first end, which moves
+    /// towards the start when a flow is complete.
+    common_from: Time,
+    common_to: Time,
     flows: Vec<Flow>,
     links: Vec<Link>,
     routers: RouterSummary,
@@ -26,8 +31,13 @@ pub struct Metrics {
 impl Metrics {
     /// Makes an accumulator for the run that `header` speaks of.
     pub fn new(header: &Header) -> Self {
+        let seconds = Time::from_secs_f64;
+        let starts = header.flows.iter().map(|flow| seconds(flow.start_s));
+        let stops = header.flows.iter().filter_map(|flow| flow.stop_s.map(seconds));
         Self {
             warmup: header.warmup(),
+            common_from: starts.fold(header.warmup(), Time::max),
+            common_to: stops.fold(Time::MAX, Time::min),
             flows: header
                 .flows
                 .iter()
@@ -49,9 +59,21 @@ impl Metrics {
     pub fn finish(&self, outcome: &Outcome) -> Summary {
         let header = &self.header;
         let none = Vec::new();
+        let common_s = self.common_s(outcome);
         let flows: Vec<FlowSummary> = (0..self.flows.len())
-            .map(|i| self.flow_summary(i, outcome, outcome.intact.get(i).unwrap_or(&none)))
+            .map(|i| {
+                let intact = outcome.intact.get(i).unwrap_or(&none);
+                let mut flow = self.flow_summary(i, outcome, intact);
+                flow.common_throughput_bps =
+                    common_s.map(|[from, to]| bits_per_s(self.flows[i].common_bytes, to - from));
+                flow
+            })
             .collect();
+        let common = common_s.map(|[from_s, to_s]| Common {
+            from_s,
+            to_s,
+            jain_index: jain_index(flows.iter().filter_map(|flow| flow.common_throughput_bps)),
+        });
         Summary {
             faircast: header.faircast.clone(),
             scenario: header.scenario.clone(),
@@ -63,6 +85,7 @@ impl Metrics {
             ended_s: outcome.at.as_secs_f64(),
             interrupted: outcome.interrupted,
             jain_index: jain_index(flows.iter().map(|flow| flow.throughput_bps)),
+            common,
             flows,
             links: (0..self.links.len()).map(|i| self.link_summary(i)).collect(),
             routers: self.routers,
@@ -71,6 +94,14 @@ impl Metrics {
             trace_hash: outcome.trace_hash.clone(),
             lateness: outcome.lateness,
         }
+    }
+
+    /// Where the time in which all flows were on begins and ends, in seconds; `None` where there is
+    /// none, or one flow alone.
+    fn common_s(&self, outcome: &Outcome) -> Option<[f64; 2]> {
+        let to = self.common_to.min(outcome.at);
+        (self.flows.len() > 1 && to > self.common_from)
+            .then(|| [self.common_from.as_secs_f64(), to.as_secs_f64()])
     }
 
     fn flow_summary(
@@ -127,6 +158,7 @@ impl Metrics {
                 counted_bytes,
                 active_to.since(active_from).as_secs_f64(),
             ),
+            common_throughput_bps: None,
             sent_bps: bits_per_s(flow.sent_bytes, counted_s),
             feedback_per_s: per_s(
                 flow.counted_feedback,
@@ -187,14 +219,20 @@ impl Sink for Metrics {
     #[inline]
     fn record(&mut self, record: &Record) {
         let counts = record.at >= self.warmup;
+        let is_common = record.at >= self.common_from && record.at < self.common_to;
         self.rates.record(record);
         match record.subject {
             Subject::Endpoint { flow, node, sender } => {
                 let Some(flow) = self.flows.get_mut(flow.index()) else { return };
                 if sender {
-                    flow.sender_event(record, counts);
+                    flow.sender_event(record, counts, is_common);
                 } else {
                     flow.receiver_event(node, record, counts);
+                }
+                if let Event::Completed { .. } | Event::Left = record.event
+                    && flow.completed().is_some()
+                {
+                    self.common_to = self.common_to.min(record.at);
                 }
             }
             Subject::Link(link) => match record.event {
@@ -242,6 +280,8 @@ struct Flow {
     counts_acknowledged: bool,
     /// Bytes that make its throughput, in the counted time.
     counted_bytes: u64,
+    /// Those of them in the time in which all flows were on.
+    common_bytes: u64,
     /// Bytes that the sender put on the wire and feedback that reached it, in the counted time.
     sent_bytes: u64,
     counted_feedback: u64,
@@ -267,7 +307,7 @@ struct Flow {
 
 impl Flow {
     #[inline]
-    fn sender_event(&mut self, record: &Record, counts: bool) {
+    fn sender_event(&mut self, record: &Record, counts: bool, is_common: bool) {
         if counts {
             match record.event {
                 Event::DataSent { bytes, .. } => self.sent_bytes += u64::from(bytes),
@@ -279,14 +319,14 @@ impl Flow {
             Event::DataSent { bytes, repair: false, .. } => {
                 self.sent += 1;
                 if counts && !self.counts_acknowledged {
-                    self.counted_bytes += u64::from(bytes);
+                    self.count_bytes(bytes, is_common);
                 }
             }
             Event::DataSent { repair: true, .. } => self.repairs += 1,
             Event::AckReceived { bytes, .. } => {
                 self.acks += 1;
                 if counts && self.counts_acknowledged {
-                    self.counted_bytes += u64::from(bytes);
+                    self.count_bytes(bytes, is_common);
                 }
             }
             Event::NakReceived { .. } => self.naks += 1,
@@ -307,6 +347,12 @@ impl Flow {
             }
             _ => {}
         }
+    }
+
+    #[inline]
+    fn count_bytes(&mut self, bytes: u32, is_common: bool) {
+        self.counted_bytes += u64::from(bytes);
+        self.common_bytes += if is_common { u64::from(bytes) } else { 0 };
     }
 
     #[inline]

@@ -33,6 +33,9 @@ pub struct Summary {
     pub routers: RouterSummary,
     /// Jain's fairness index over the throughputs of all flows, from 1/n (one has all) to 1.
     pub jain_index: f64,
+    /// The time in which all flows were on; `None` where there was none, or one flow alone.
+    #[serde(default)]
+    pub common: Option<Common>,
     /// Real seconds that the run took.
     pub wall_s: f64,
     /// Events that the driver handled.
@@ -42,6 +45,17 @@ pub struct Summary {
     /// How exact the emulated network was; `None` in the simulator, which is exact.
     #[serde(default)]
     pub lateness: Option<Lateness>,
+}
+
+/// The counted time in which all flows were on: from the last start to the first stop or completion.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Common {
+    /// Where it begins, in seconds.
+    pub from_s: f64,
+    /// Where it ends, in seconds.
+    pub to_s: f64,
+    /// Jain's fairness index over the throughputs that all flows had in it.
+    pub jain_index: f64,
 }
 
 /// What came out of a flow. Counts are of the whole run.
@@ -59,6 +73,10 @@ pub struct FlowSummary {
     /// The same over that part of the counted time in which the flow was on: between its start and
     /// its stop or completion.
     pub active_throughput_bps: f64,
+    /// The same over the time in which all flows were on, which alone compares their shares; `None`
+    /// where there is none.
+    #[serde(default)]
+    pub common_throughput_bps: Option<f64>,
     /// All payload that the sender put on the wire over the counted time, new and again, in bits
     /// per second: what the network carries for it.
     #[serde(default)]

@@ -2,7 +2,7 @@
 
 use faircast_trace::On;
 
-use crate::summary::{FlowSummary, ReceiverSummary, Summary};
+use crate::summary::{Common, FlowSummary, ReceiverSummary, Summary};
 use crate::text::{
     COLUMNS_MAX, Table, count, mean_packets, percent, rate, seconds, seconds_or_dash, shorten,
     spread, wrap,
@@ -18,6 +18,8 @@ const FEW_MAX: usize = 3;
 const WORST_LISTED: usize = 5;
 /// Most lines of receivers in all.
 const RECEIVER_LINES_MAX: usize = 40;
+/// Least time in which all flows were on that their shares are compared over, in seconds.
+const SHARED_S_MIN: f64 = 1.0;
 /// Most links that are listed.
 const LINKS_LISTED_MAX: usize = 12;
 
@@ -76,26 +78,50 @@ impl Summary {
 
     fn closing(&self) -> String {
         let hash = self.trace_hash.as_ref().map(|h| format!(" · trace {h}")).unwrap_or_default();
-        format!(
-            "Jain index {:.4} · {} events in {}{hash}",
-            self.jain_index,
-            count(self.events),
-            seconds(self.wall_s)
-        )
+        let jain = match self.shared_time() {
+            Some(common) => format!(
+                "Jain index {:.4} while all were on ({} to {}), {:.4} over the whole",
+                common.jain_index,
+                seconds(common.from_s),
+                seconds(common.to_s),
+                self.jain_index
+            ),
+            None => format!("Jain index {:.4}", self.jain_index),
+        };
+        format!("{jain} · {} events in {}{hash}", count(self.events), seconds(self.wall_s))
+    }
+
+    /// Whether some flow was not on all the time, and so has two throughputs that are worth knowing.
+    pub(crate) fn has_partial_flows(&self) -> bool {
+        self.flows.iter().any(|flow| {
+            (flow.active_throughput_bps - flow.throughput_bps).abs() > 0.01 * flow.throughput_bps
+        })
+    }
+
+    /// The time in which all flows were on, where that is not the whole, and long enough to compare
+    /// their shares in it.
+    pub(crate) fn shared_time(&self) -> Option<Common> {
+        let common = self.common.filter(|common| common.to_s - common.from_s >= SHARED_S_MIN);
+        common.filter(|_| self.has_partial_flows())
     }
 
     fn write_flows(&self, out: &mut String) {
-        // A flow that was not on all the time has two throughputs that are worth knowing.
-        let partly = self.flows.iter().any(|flow| {
-            (flow.active_throughput_bps - flow.throughput_bps).abs() > 0.01 * flow.throughput_bps
-        });
-        let mut head = vec!["Flow", "Protocol", "Throughput"];
-        head.extend(partly.then_some("While on"));
+        let partly = self.has_partial_flows();
+        // What all had while all were on comes first: over any other time shares are not comparable.
+        let first = match (self.shared_time(), partly) {
+            (Some(_), _) => Some("While all on"),
+            (None, true) => Some("While on"),
+            (None, false) => None,
+        };
+        let mut head = vec!["Flow", "Protocol"];
+        head.extend(first);
+        head.push(if partly { "Over the whole" } else { "Throughput" });
         head.extend(["Sent", "Repairs", "Feedback", "Timeouts", "Done"]);
         let mut table = Table::new(2, &head);
         let row = |flow: &FlowSummary| {
-            let mut row = vec![flow.name.clone(), flow.protocol.clone(), rate(flow.throughput_bps)];
-            row.extend(partly.then(|| rate(flow.active_throughput_bps)));
+            let mut row = vec![flow.name.clone(), flow.protocol.clone()];
+            row.extend(first.map(|_| rate(self.share_bps(flow))));
+            row.push(rate(flow.throughput_bps));
             let known = |value| match flow.has_sender(self.on) {
                 true => count(value),
                 false => "–".to_string(),
@@ -120,23 +146,30 @@ impl Summary {
                 flows.iter().for_each(|flow| table.push(row(flow)));
                 continue;
             }
-            let spread = spread(flows.iter().map(|flow| flow.throughput_bps)).unwrap_or_default();
-            for (word, throughput) in ["least", "median", "greatest"].iter().zip(spread) {
+            let shares = spread(flows.iter().map(|flow| self.share_bps(flow))).unwrap_or_default();
+            for (word, share) in ["least", "median", "greatest"].iter().zip(shares) {
                 let mut line = vec![String::new(); head.len()];
                 line[0] = format!("{word} of {}", count(flows.len() as u64));
                 line[1] = protocol.clone();
-                line[2] = rate(throughput);
+                line[2] = rate(share);
                 table.push(line);
             }
             many.extend(flows);
         }
-        many.sort_by(|a, b| a.throughput_bps.total_cmp(&b.throughput_bps));
+        many.sort_by(|a, b| self.share_bps(a).total_cmp(&self.share_bps(b)));
         many.iter().take(WORST_LISTED).for_each(|flow| table.push(row(flow)));
         table.write(out);
         out.push_str(&format!(
             "({} flows; of those that are many the {WORST_LISTED} slowest are listed)\n",
             count(self.flows.len() as u64)
         ));
+    }
+
+    /// The throughput by which flows compare: while all were on; where there is no such time, while
+    /// this one was.
+    pub(crate) fn share_bps(&self, flow: &FlowSummary) -> f64 {
+        let common = flow.common_throughput_bps.filter(|_| self.shared_time().is_some());
+        common.unwrap_or(flow.active_throughput_bps)
     }
 
     /// The flows of each protocol, in order of first appearance.
@@ -348,6 +381,7 @@ mod tests {
                     from: "s".into(),
                     throughput_bps: 123_456_789.0 + i as f64,
                     active_throughput_bps: 1.0,
+                    common_throughput_bps: Some(9_876_543.0),
                     sent_bps: 1.0,
                     feedback_per_s: 1.0,
                     rate_variation: None,
@@ -387,6 +421,7 @@ mod tests {
                 .collect(),
             routers: RouterSummary::default(),
             jain_index: 0.987_65,
+            common: Some(Common { from_s: 20.0, to_s: 80.0, jain_index: 0.5 }),
             wall_s: 0.8,
             events: 1_200_000,
             trace_hash: Some("0".repeat(32)),

@@ -15,6 +15,9 @@ fn the_demo_delivers_three_whole_copies_and_a_report() {
     assert!(said.contains("3 of 3 copies arrived whole"), "{said}");
     assert!(said.contains(&text_of(&out.join("report.html"))), "{said}");
     assert!(std::fs::read_to_string(out.join("report.html")).unwrap().ends_with("</html>\n"));
+    let row = |name: &str| said.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    let share =
+        |name: &str| -> f64 { row(name).split_whitespace().nth(2).unwrap().parse().unwrap() };
     let summary = std::fs::read_to_string(out.join("summary.json")).unwrap();
     let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
     let receivers = summary["flows"][0]["receivers"].as_array().unwrap();
@@ -22,6 +25,14 @@ fn the_demo_delivers_three_whole_copies_and_a_report() {
     for receiver in receivers {
         assert_eq!(receiver["intact"], true, "{receiver}");
         assert!(receiver["completed_s"].as_f64().unwrap() > 0.0, "{receiver}");
+    }
+    // The first figures are those of the time in which both were on, and not of a minute of which the
+    // file took two seconds: 1.2 MB are 0.16 Mbit/s of it.
+    assert!(said.contains("Flow  Protocol  While all on"), "{said}");
+    for (flow, name) in [(0, "file  "), (1, "tcp  ")] {
+        let want = summary["flows"][flow]["common_throughput_bps"].as_f64().unwrap() / 1e6;
+        assert!((share(name) - want).abs() < 0.01, "{said}");
+        assert!(want > 1.0, "{said}");
     }
     // TCP was there, and got something.
     assert!(summary["flows"][1]["throughput_bps"].as_f64().unwrap() > 1e6, "{summary}");

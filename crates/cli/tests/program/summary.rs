@@ -152,6 +152,13 @@ fn every_key_means_what_it_says() {
         ("/routers/dropped_packets", Is(0.into())),
         // (1.2 + 0.5 + 0.1)^2 / (3 (1.2^2 + 0.5^2 + 0.1^2))
         ("/jain_index", Near(3.24 / 5.1, 0.003)),
+        // The file is on from 11 s to its completion.
+        ("/common/from_s", number(11.0)),
+        ("/common/to_s", Between(12.0, 12.5)),
+        ("/common/jain_index", Between(0.7, 0.9)),
+        ("/flows/0/common_throughput_bps", Near(1_200_000.0, 10_000.0)),
+        ("/flows/1/common_throughput_bps", Near(500_000.0, 10_000.0)),
+        ("/flows/2/common_throughput_bps", Between(650_000.0, 1_000_000.0)),
         ("/wall_s", Between(0.0, LIMIT_S as f64)),
         ("/events", Between(5_000.0, 50_000.0)),
     ] {

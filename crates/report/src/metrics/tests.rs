@@ -115,6 +115,49 @@ fn tcp_throughput_is_payload_acknowledged_for_the_first_time() {
     assert_eq!(got.flows[1].loss_ratio, None);
 }
 
+/// One starts at 10 s, the other is complete at 40 s: what they sent before, after and at the ends.
+#[test]
+fn shares_are_compared_over_the_time_in_which_all_flows_were_on() {
+    let mut header = header(5.0);
+    header.flows[1].start_s = 10.0;
+    let ack = |bytes| Event::AckReceived { seq: 0, bytes, from: NodeId(2) };
+    let mut records = vec![
+        record(9.9, 0, SENDER, sent(0)),
+        record(10.0, 0, SENDER, sent(1)),
+        record(20.0, 1, SENDER, ack(3000)),
+        record(39.9, 0, SENDER, sent(2)),
+    ];
+    records.extend([2, 3, 4].map(|node| record(40.0, 0, node, delivered(2))));
+    records.extend([2, 3, 4].map(|node| record(40.0, 0, node, Event::Completed { bytes: 3000 })));
+    records.push(record(40.0, 1, SENDER, ack(30_000)));
+    let summary = |header: &Header, end_s: f64| {
+        let mut metrics = Metrics::new(header);
+        records.iter().for_each(|record| metrics.record(record));
+        metrics.finish(&Outcome { at: Time::from_secs_f64(end_s), ..Outcome::default() })
+    };
+    let got = summary(&header, 100.0);
+    // 2 and 3 packets of 8000 bits in 30 s.
+    let shares: Vec<_> = got.flows.iter().map(|flow| flow.common_throughput_bps).collect();
+    assert_eq!(shares, [Some(16_000.0 / 30.0), Some(24_000.0 / 30.0)]);
+    let common = got.common.unwrap();
+    assert_eq!((common.from_s, common.to_s), (10.0, 40.0));
+    assert!((common.jain_index - 25.0 / 26.0).abs() < 1e-12, "{common:?}");
+    // Over the whole the one that was complete early looks starved; the table leads with what counts.
+    let table = got.table();
+    let row = table.lines().find(|line| line.starts_with("mcc")).unwrap();
+    assert!(row.split_whitespace().nth(2) == Some("533.3"), "{table}");
+    let head = "Flow  Protocol  While all on  Over the whole";
+    assert!(
+        table.contains(head) && table.contains("Jain index 0.9615 while all were on"),
+        "{table}"
+    );
+    // Stopped before the second one began, they have no time in common; nor has one flow alone.
+    let none = summary(&header, 9.0);
+    assert_eq!((none.common, none.flows[0].common_throughput_bps), (None, None));
+    header.flows.truncate(1);
+    assert_eq!(summary(&header, 100.0).common, None);
+}
+
 #[test]
 fn a_flow_that_starts_late_has_its_own_average_beside_that_of_the_counted_time() {
     let mut header = header(0.0);

@@ -113,8 +113,14 @@ fn facts(summary: &Summary) -> Vec<(&'static str, String, String)> {
     let flow_word = if flows.len() == 1 { "flow" } else { "flows" };
     facts.push(("Throughput", rate(total), format!("{} {flow_word}", count(flows.len() as u64))));
     if flows.len() > 1 {
-        let index = format!("{:.3}", summary.jain_index);
-        facts.push(("Jain’s fairness index", index, "1 is equal shares".into()));
+        let (index, when) = match summary.shared_time() {
+            Some(common) => {
+                let span = format!("{} to {}", seconds(common.from_s), seconds(common.to_s));
+                (common.jain_index, format!("while all were on, {span}; 1 is equal shares"))
+            }
+            None => (summary.jain_index, "1 is equal shares".into()),
+        };
+        facts.push(("Jain’s fairness index", format!("{index:.3}"), when));
     }
     let receivers = all_receivers(summary).count();
     if receivers > 0 {
@@ -187,26 +193,26 @@ fn bar(share: f64, colour: usize) -> String {
 }
 
 fn flows(summary: &Summary, series: &Series) -> String {
-    let most = summary.flows.iter().map(|f| f.throughput_bps).fold(0.0, f64::max).max(1.0);
-    let mut table = HtmlTable::new(
-        "Averages are over the counted time, counts over the whole run",
-        2,
-        &[
-            "Flow",
-            "Protocol",
-            "Throughput",
-            "While on",
-            "Sent",
-            "Repairs",
-            "ACKs",
-            "NAKs",
-            "Cuts",
-            "Timeouts",
-            "Worst loss",
-            "Round trip",
-            "Completed",
-        ],
-    );
+    // Shares compare only where all were on: that column comes first, and has the bars.
+    let shared = summary.shared_time();
+    let compared = |flow: &FlowSummary| match shared {
+        Some(_) => summary.share_bps(flow),
+        None => flow.throughput_bps,
+    };
+    let most = summary.flows.iter().map(compared).fold(0.0, f64::max).max(1.0);
+    let mut caption = "Averages are over the counted time, counts over the whole run".to_owned();
+    if let Some(common) = shared {
+        let (from, to) = (seconds(common.from_s), seconds(common.to_s));
+        caption.push_str(&format!("; all flows were on from {from} to {to}"));
+    }
+    let mut head = vec!["Flow", "Protocol"];
+    head.extend(match shared {
+        Some(_) => &["While all on", "While on", "Over the whole"][..],
+        None => &["Throughput", "While on"],
+    });
+    head.extend(["Sent", "Repairs", "ACKs", "NAKs", "Cuts", "Timeouts"]);
+    head.extend(["Worst loss", "Round trip", "Completed"]);
+    let mut table = HtmlTable::new(&caption, 2, &head);
     if summary.flows.is_empty() {
         return String::new();
     }
@@ -214,7 +220,8 @@ fn flows(summary: &Summary, series: &Series) -> String {
     if listed.len() > FLOW_ROWS_MAX {
         for (protocol, flows) in summary.flows_by_protocol() {
             if flows.len() > 3 {
-                push_flow_spread(&mut table, &protocol, &flows);
+                let values = spread(flows.iter().map(|flow| compared(flow))).unwrap_or_default();
+                push_flow_spread(&mut table, &protocol, flows.len(), values, head.len());
             }
         }
         listed.truncate(FLOW_ROWS_MAX);
@@ -225,24 +232,26 @@ fn flows(summary: &Summary, series: &Series) -> String {
     for index in listed {
         let flow = &summary.flows[index];
         let colour = colour_of(index, series);
-        table.row(
-            "",
-            &[
-                coloured(&flow.name, colour),
-                escape(&flow.protocol),
-                rate(flow.throughput_bps) + &bar(flow.throughput_bps / most, colour.unwrap_or(6)),
-                rate(flow.active_throughput_bps),
-                known(flow, flow.sent_packets),
-                known(flow, flow.repair_packets),
-                known(flow, flow.ack_packets),
-                known(flow, flow.nak_packets),
-                known(flow, flow.cuts),
-                known(flow, flow.timeouts),
-                flow.loss_ratio.map_or_else(|| "–".into(), percent),
-                seconds_or_dash(flow.rtt_mean_s),
-                seconds_or_dash(flow.completed_s),
-            ],
-        );
+        let value = compared(flow);
+        let mut cells = vec![
+            coloured(&flow.name, colour),
+            escape(&flow.protocol),
+            rate(value) + &bar(value / most, colour.unwrap_or(6)),
+            rate(flow.active_throughput_bps),
+        ];
+        cells.extend(shared.map(|_| rate(flow.throughput_bps)));
+        cells.extend([
+            known(flow, flow.sent_packets),
+            known(flow, flow.repair_packets),
+            known(flow, flow.ack_packets),
+            known(flow, flow.nak_packets),
+            known(flow, flow.cuts),
+            known(flow, flow.timeouts),
+            flow.loss_ratio.map_or_else(|| "–".into(), percent),
+            seconds_or_dash(flow.rtt_mean_s),
+            seconds_or_dash(flow.completed_s),
+        ]);
+        table.row("", &cells);
     }
     let mut html = format!("<div class=\"card\">{}</div>\n", table.finish());
     if summary.flows.len() > FLOW_ROWS_MAX {
@@ -254,11 +263,16 @@ fn flows(summary: &Summary, series: &Series) -> String {
     html
 }
 
-fn push_flow_spread(table: &mut HtmlTable, protocol: &str, flows: &[&FlowSummary]) {
-    let throughput = spread(flows.iter().map(|flow| flow.throughput_bps)).unwrap_or_default();
-    for (word, value) in ["Least", "Median", "Greatest"].into_iter().zip(throughput) {
-        let mut cells = vec![String::new(); 13];
-        cells[0] = format!("{word} of {}", count(flows.len() as u64));
+fn push_flow_spread(
+    table: &mut HtmlTable,
+    protocol: &str,
+    flows: usize,
+    values: [f64; 3],
+    columns: usize,
+) {
+    for (word, value) in ["Least", "Median", "Greatest"].into_iter().zip(values) {
+        let mut cells = vec![String::new(); columns];
+        cells[0] = format!("{word} of {}", count(flows as u64));
         cells[1] = escape(protocol);
         cells[2] = rate(value);
         table.row("sum", &cells);
