@@ -252,6 +252,10 @@ pub struct DemoArgs {
 /// Arguments of `faircast report`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+Examples:
+  faircast report out                    the page again
+  faircast report out --csv --svg        the series of the plots, and pictures for a paper
+
 A trace is read as far as it goes, so that a run that was killed has a report too.
 
 Exit status: 0 done, 1 a file cannot be written, 2 the trace or the arguments are wrong.")]
@@ -262,6 +266,12 @@ pub struct ReportArgs {
     /// Where to write report.html and summary.json; the trace's folder where none is given
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Write the series that the plots show into the folder `csv` there, a table for each plot
+    #[arg(long)]
+    pub csv: bool,
+    /// Write the plots as pictures for papers into the folder `svg` there; the page saves PNG too
+    #[arg(long)]
+    pub svg: bool,
     /// Print the summary as JSON instead of a table
     #[arg(long)]
     pub json: bool,

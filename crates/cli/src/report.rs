@@ -1,6 +1,6 @@
 //! `faircast report`: summary and report again, from a trace alone.
 
-use faircast_report::{Metrics, Series, run_page};
+use faircast_report::{Metrics, Series, csv, plots, run_page, svg};
 use faircast_trace::{Outcome, ReadError, Reader, Record, Sink, Tee};
 
 use crate::args::ReportArgs;
@@ -17,7 +17,7 @@ impl Sink for Last {
     }
 }
 
-/// Reads a trace, prints its summary, and writes summary and report.
+/// Reads a trace, prints its summary, and writes summary, report, and what else is asked for.
 pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
     let path = if args.trace.is_dir() { args.trace.join(TRACE_FILE) } else { args.trace.clone() };
     let unreadable = |error: ReadError| Failure::Usage(error.to_string());
@@ -48,8 +48,26 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
     Failure::make_folder(&out)?;
     write(&out.join("report.html"), run_page(&header, &summary, &series).as_bytes())?;
     write(&out.join("summary.json"), (summary.to_json() + "\n").as_bytes())?;
+    let mut more = String::new();
+    if args.csv || args.svg {
+        let plots = plots(&series, outcome.at);
+        let tables = args.csv.then(|| csv(&plots)).into_iter().flatten();
+        let tables = tables.map(|table| ("csv", table.name, table.text));
+        let pictures = plots.iter().filter(|_| args.svg);
+        let pictures = pictures.map(|p| ("svg", format!("{}.svg", p.key), svg(p, &series)));
+        for (kind, name, text) in tables.chain(pictures) {
+            let folder = out.join(kind);
+            Failure::make_folder(&folder)?;
+            write(&folder.join(name), text.as_bytes())?;
+        }
+        let kinds = [(args.csv, "csv", "series"), (args.svg, "svg", "pictures")];
+        for (_, kind, what) in kinds.into_iter().filter(|(is_wanted, ..)| *is_wanted) {
+            more.push_str(&format!("{what}: {}\n", out.join(kind).display()));
+        }
+    }
     if args.json {
         return print(&(summary.to_json() + "\n"));
     }
-    print(&format!("{}\nreport: {}\n", summary.table(), out.join("report.html").display()))
+    let page = out.join("report.html");
+    print(&format!("{}\nreport: {}\n{more}", summary.table(), page.display()))
 }

@@ -4,10 +4,12 @@
 //! judges simulated, emulated and real runs by the same code. [`Metrics`] and [`Series`] are
 //! sinks: feed them live or from a [`Reader`](faircast_trace::Reader), with the same result.
 
+mod interval;
 mod judge;
 mod matrix;
 mod metrics;
 mod page;
+mod plots;
 mod rates;
 mod series;
 mod strangers;
@@ -16,14 +18,16 @@ mod summary;
 mod table;
 mod text;
 
+pub use interval::{Interval, median_interval};
 pub use judge::judge;
 pub use matrix::{Figure, Matrix, MatrixCase, MatrixCell, RunPage, Spread};
 pub use metrics::Metrics;
 pub use page::{bench_page, matrix_page, run_page};
+pub use plots::{Csv, Line, MarkRow, Plot, Shape, Unit, Weight, csv, plots, svg};
 pub use rates::Rates;
 pub use series::{
     BINS_GIVEN_MAX, Bins, CURVE_BUCKETS_MAX, Curve, FLOWS_MAX, FlowSeries, LINKS_MAX, LinkSeries,
-    MARKS_MAX, Marks, RestSeries, SWITCHES_MAX, Series, Switch,
+    MARKS_MAX, Mark, Marks, RestSeries, SWITCHES_MAX, Series, Switch,
 };
 pub use suite::{Plots, Row, Suite};
 pub use summary::{

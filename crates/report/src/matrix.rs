@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::interval::{Interval, median_interval};
 use crate::text::{Table, shorten, significant};
 
 /// What every cell of a matrix tells of a scheme in a case.
@@ -123,6 +124,21 @@ impl Figure {
         if self.merit(b) < self.merit(a) { b } else { a }
     }
 
+    /// Which side of what is fair a value is on, where this figure has two.
+    pub(crate) fn lean(self, value: f64) -> Option<Lean> {
+        // The one is others' rate over the session's, the other the session's own.
+        let takes_more = match self {
+            Self::Fairness => value < 1.0,
+            Self::SlowestShare => value > 1.0,
+            _ => return None,
+        };
+        Some(match (self.step(value), takes_more) {
+            (4, _) => Lean::Fair,
+            (_, true) => Lean::TooMuch,
+            (_, false) => Lean::TooLittle,
+        })
+    }
+
     /// How good a value is, in five steps from 0 to 4, for colours.
     pub(crate) fn step(self, value: f64) -> usize {
         // From worst to best, where the next step begins.
@@ -153,6 +169,17 @@ impl Figure {
             _ => significant(value),
         }
     }
+}
+
+/// What a session does with its share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lean {
+    /// Takes more than is fair.
+    TooMuch,
+    /// Takes about what is fair.
+    Fair,
+    /// Gets less than is fair.
+    TooLittle,
 }
 
 /// Which values of a figure are the good ones.
@@ -251,6 +278,11 @@ impl Spread {
         let worst = values.iter().copied().reduce(|a, b| figure.worse(a, b))?;
         let worst_seed = per_seed.iter().find(|(_, value)| *value == worst)?.0;
         Some(Self { figure, median, worst, worst_seed, per_seed })
+    }
+
+    /// Between which values the median over all seeds that could be lies.
+    pub fn interval(&self) -> Option<Interval> {
+        median_interval(self.per_seed.iter().map(|(_, value)| *value))
     }
 
     /// `0.74 (0.51)`: the median and the worst; the median alone of a single seed.
@@ -435,6 +467,23 @@ pub(crate) mod tests {
             assert!(steps.is_sorted(), "{}: {steps:?}", figure.id());
             assert_eq!((steps[0], steps[4]), (0, 4), "{}", figure.id());
         }
+    }
+
+    #[test]
+    fn a_session_that_takes_too_much_is_told_from_one_that_gets_too_little() {
+        for (figure, value, want) in [
+            (Figure::Fairness, 0.49, Lean::TooMuch),
+            (Figure::Fairness, 0.0, Lean::TooMuch),
+            (Figure::Fairness, 0.9, Lean::Fair),
+            (Figure::Fairness, 1.2, Lean::Fair),
+            (Figure::Fairness, 1.5, Lean::TooLittle),
+            (Figure::Fairness, f64::INFINITY, Lean::TooLittle),
+            (Figure::SlowestShare, 0.0, Lean::TooLittle),
+            (Figure::SlowestShare, 1.5, Lean::TooMuch),
+        ] {
+            assert_eq!(figure.lean(value), Some(want), "{} {value}", figure.id());
+        }
+        assert_eq!(Figure::Utilisation.lean(0.1), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 mod curve;
 
-pub use curve::{BINS_GIVEN_MAX, Bins, CURVE_BUCKETS_MAX, Curve, MARKS_MAX, Marks};
+pub use curve::{BINS_GIVEN_MAX, Bins, CURVE_BUCKETS_MAX, Curve, MARKS_MAX, Mark, Marks};
 
 use faircast_base::{CutReason, Duration, Event, FlowId, LinkCounters, NodeId, SwitchReason, Time};
 use faircast_trace::{Header, On, Record, Sink, Subject};
@@ -387,6 +387,11 @@ impl FlowSeries {
 }
 
 impl LinkSeries {
+    /// How many packets waited in its queue, on average from the start of the run to its last sample.
+    pub fn mean_packets(&self) -> f64 {
+        self.last.queue_packet_ns as f64 / self.last_at.as_nanos().max(1) as f64
+    }
+
     fn sample(&mut self, at: Time, counters: LinkCounters) {
         let span_ns = at.since(self.last_at).as_nanos();
         if span_ns > 0 {

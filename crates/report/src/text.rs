@@ -144,6 +144,22 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// The text with everything escaped that means something in HTML and SVG, in content and in attributes.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 /// Least, median and greatest of the values; `None` where there are none.
 pub(crate) fn spread(values: impl Iterator<Item = f64>) -> Option<[f64; 3]> {
     let mut sorted: Vec<f64> = values.collect();
@@ -193,6 +209,14 @@ mod tests {
         ] {
             assert_eq!(seconds(value), want);
         }
+    }
+
+    #[test]
+    fn everything_that_means_something_is_escaped() {
+        assert_eq!(
+            escape("<b onclick=\"x('&')\">ü</b>"),
+            "&lt;b onclick=&quot;x(&#39;&amp;&#39;)&quot;&gt;ü&lt;/b&gt;"
+        );
     }
 
     #[test]

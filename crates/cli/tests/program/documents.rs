@@ -86,6 +86,66 @@ fn the_page_has_every_key_of_the_summary_and_of_a_suites_row() {
 }
 
 #[test]
+fn the_page_has_every_table_of_a_report_with_its_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = text_of(&folder.path().join("out"));
+    // Schemes by windows and by rates, losses, and more flows of one protocol than are shown singly.
+    let crowd = "title = \"Does a report have all tables?\"\nduration = \"30 s\"\nwarmup = \"5 s\"\n\
+        [[link]]\nbetween = [\"a\", \"b\"]\nrate = \"4 Mbit/s\"\ndelay = \"20 ms\"\n\
+        queue = { kind = \"droptail\", packets = 20 }\n";
+    let flow = |protocol: &str, count: u32| {
+        let name = protocol.replace('-', "");
+        format!(
+            "[[flow]]\nname = \"{name}\"\nprotocol = \"{protocol}\"\nfrom = \"a\"\nto = [\"b\"]\n\
+             count = {count}\n"
+        )
+    };
+    let text = format!("{crowd}{}{}{}", flow("pgmcc", 1), flow("tfmcc", 1), flow("tcp-sack", 5));
+    let file = put(&folder, "crowd.toml", &text);
+    succeed(&["run", &file, "--out", &out]);
+    let said = succeed(&["report", &out, "--csv", "--svg"]);
+    assert!(said.ends_with(&format!("series: {out}/csv\npictures: {out}/svg\n")), "{said}");
+    let mut found: Vec<(String, String)> = Vec::new();
+    for entry in std::fs::read_dir(format!("{out}/csv")).unwrap() {
+        let path = entry.unwrap().path();
+        let table = std::fs::read_to_string(&path).unwrap();
+        assert!(table.lines().count() > 1, "{path:?}");
+        let name = path.file_name().unwrap().to_str().unwrap().to_string();
+        found.push((name, table.lines().next().unwrap().replace(',', " ")));
+    }
+    let mut documented: Vec<(String, String)> = table("table")
+        .iter()
+        .map(|row| (quoted(&row[0])[0].to_string(), quoted(&row[1]).join(" ")))
+        .collect();
+    found.sort();
+    documented.sort();
+    assert_eq!(documented, found);
+    // The series add up to the summary: payload per span, over the counted time.
+    let summary = std::fs::read_to_string(format!("{out}/summary.json")).unwrap();
+    let summary: Value = serde_json::from_str(&summary).unwrap();
+    let throughput = std::fs::read_to_string(format!("{out}/csv/throughput.csv")).unwrap();
+    let rates: Vec<(f64, f64)> = throughput
+        .lines()
+        .map(|line| line.split(',').collect::<Vec<_>>())
+        .filter(|fields| fields[1] == "pgmcc")
+        .map(|fields| (fields[0].parse().unwrap(), fields[4].parse().unwrap()))
+        .collect();
+    let counted: Vec<f64> =
+        rates.iter().filter(|(at, _)| (5.0..30.0).contains(at)).map(|(_, rate)| *rate).collect();
+    let mean = counted.iter().sum::<f64>() / counted.len() as f64;
+    let want = summary["flows"][0]["throughput_bps"].as_f64().unwrap();
+    assert!((mean / want - 1.0).abs() < 0.02, "{mean} {want}");
+    // A picture for each plot, which other programs read.
+    let pictures: Vec<_> = std::fs::read_dir(format!("{out}/svg")).unwrap().collect();
+    assert_eq!(pictures.len(), found.len() - 1, "events are in the pictures of their plots");
+    for picture in pictures {
+        let text = std::fs::read_to_string(picture.unwrap().path()).unwrap();
+        assert!(text.starts_with("<svg xmlns=") && text.ends_with("</svg>\n"), "{text}");
+        assert!(text.contains(">Time, s</text>") && !text.contains("NaN"), "{text}");
+    }
+}
+
+#[test]
 fn the_example_of_a_suite_is_one() {
     let page = std::fs::read_to_string(root().join("docs/research.md")).unwrap();
     let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();

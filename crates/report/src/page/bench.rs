@@ -3,15 +3,17 @@
 use faircast_base::Time;
 
 use super::Page;
-use super::data::{Wanted, plot};
+use super::data::data;
 use super::html::{HtmlTable, escape};
+use crate::interval::median_interval;
+use crate::plots;
 use crate::suite::{Plots, Row, Suite, number};
 
 /// The results of a suite as one HTML file that needs no network: an overview, then each
 /// experiment with its question, what the paper says, its plot, and each figure with the verdict.
 pub fn bench_page(suite: &Suite) -> String {
     let groups = groups(suite);
-    let mut plots = Vec::new();
+    let mut all = Vec::new();
     let mut main = intro(suite);
     main.push_str(&overview(&groups));
     for group in &groups {
@@ -20,7 +22,7 @@ pub fn bench_page(suite: &Suite) -> String {
             main.push_str(&format!("<h2 id=\"{id}\">{}</h2>\n", escape(group.name)));
         }
         for experiment in &group.experiments {
-            main.push_str(&section(experiment, group, &mut plots));
+            main.push_str(&section(experiment, group, &mut all));
         }
     }
     Page {
@@ -29,7 +31,7 @@ pub fn bench_page(suite: &Suite) -> String {
         navigation: &navigation(&groups),
         main: &main,
         footer: "",
-        data: &format!("[{}]", plots.join(",")),
+        data: &format!("[{}]", all.join(",")),
     }
     .render()
 }
@@ -128,7 +130,7 @@ fn overview(groups: &[Group<'_>]) -> String {
         ["Figure", "What", "Paper", "Ours", "Accepted", "Paper and ours", "Verdict"];
     let mut table = HtmlTable::new(
         "Paper against ours: the band is what is accepted, the dot our median, the line our \
-         spread over seeds",
+         spread over seeds, its thick part where the median lies with 95 %",
         2,
         &HEAD,
     );
@@ -166,7 +168,7 @@ fn overview_cells(row: &Row) -> [String; 7] {
 }
 
 /// An experiment: its question, what the paper says, its plot, and its figures.
-fn section(experiment: &Experiment<'_>, group: &Group<'_>, plots: &mut Vec<String>) -> String {
+fn section(experiment: &Experiment<'_>, group: &Group<'_>, all: &mut Vec<String>) -> String {
     let rows = &experiment.rows;
     // A heading stands one level below its group's.
     let level = if group.name.is_empty() { 2 } else { 3 };
@@ -192,17 +194,17 @@ fn section(experiment: &Experiment<'_>, group: &Group<'_>, plots: &mut Vec<Strin
     let class = if series.is_empty() || rows.len() > 1 { "split alone" } else { "split" };
     html.push_str(&format!("<div class=\"{class}\">"));
     for (series, plots_of) in series {
-        let (kind, wanted) = match plots_of {
-            Plots::Sequence => ("sequence", Wanted::Sequence),
-            Plots::Rate => ("rate", Wanted::Throughput),
-            Plots::Mean => ("mean", Wanted::Throughput),
+        let (kind, shown) = match plots_of {
+            Plots::Sequence => ("sequence", plots::sequence(series)),
+            Plots::Rate => ("rate", plots::throughput(series)),
+            Plots::Mean => ("mean", plots::mean_throughput(series, Time::ZERO)),
         };
         html.push_str(&format!(
             "<div class=\"plots\" data-plot=\"{}\" data-kind=\"{kind}\"><noscript><p>The plot \
              needs JavaScript.</p></noscript></div>\n",
-            plots.len()
+            all.len()
         ));
-        plots.push(plot(series, wanted, false, Time::ZERO));
+        all.push(data(series, &[shown], false, Time::ZERO));
     }
     html.push_str("<div class=\"sides\">");
     rows.iter().for_each(|row| html.push_str(&side(row, level + 1)));
@@ -247,7 +249,14 @@ fn side(row: &Row, level: usize) -> String {
     let reason = if row.tolerance_reason.is_empty() { "" } else { ": " };
     let accepted = format!("{}{range}{reason}{}", row.accepts(), row.tolerance_reason);
     paragraph("Accepted:", &accepted);
-    paragraph("Spread:", &format!("{} to {}.", number(row.low), number(row.high)));
+    let interval = median_interval(row.per_seed.iter().map(|(_, value)| *value));
+    let interval = interval.map(|interval| {
+        let surely = (interval.confidence * 100.0).floor();
+        let (low, high) = (number(interval.low), number(interval.high));
+        format!(" The median lies between {low} and {high} with {surely:.0} %.")
+    });
+    let interval = interval.unwrap_or_default();
+    paragraph("Spread:", &format!("{} to {}.{interval}", number(row.low), number(row.high)));
     paragraph("Why it misses:", row.explained.as_deref().unwrap_or_default());
     if !row.holds && row.explained.is_none() {
         html.push_str("<p><strong class=\"bad\">Why it misses is not known yet.</strong></p>\n");
@@ -309,6 +318,15 @@ fn strip(row: &Row, is_large: bool) -> String {
         x(row.low),
         x(row.high)
     ));
+    // How surely the median is where it is: thicker, with ends.
+    if let Some(interval) = median_interval(row.per_seed.iter().map(|(_, value)| *value)) {
+        svg.push_str(&format!(
+            "<path class=\"interval\" d=\"M{0:.1} {2}v8M{0:.1} {y}H{1:.1}M{1:.1} {2}v8\"/>",
+            x(interval.low),
+            x(interval.high),
+            y - 4.0
+        ));
+    }
     for (_, value) in &row.per_seed {
         svg.push_str(&format!(
             "<circle class=\"seed\" cx=\"{:.1}\" cy=\"{y}\" r=\"3\"/>",

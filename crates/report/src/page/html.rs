@@ -1,20 +1,6 @@
 //! Pieces of HTML.
 
-/// The text with everything escaped that means something in HTML, in content and in attributes.
-pub(super) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
-        }
-    }
-    out
-}
+pub(super) use crate::text::escape;
 
 /// A table being written. Cells are HTML; who makes them escapes names.
 pub(super) struct HtmlTable {
@@ -65,18 +51,5 @@ impl HtmlTable {
     pub(super) fn finish(mut self) -> String {
         self.html.push_str("</tbody></table></div>\n");
         self.html
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn everything_that_means_something_is_escaped() {
-        assert_eq!(
-            escape("<b onclick=\"x('&')\">ü</b>"),
-            "&lt;b onclick=&quot;x(&#39;&amp;&#39;)&quot;&gt;ü&lt;/b&gt;"
-        );
     }
 }

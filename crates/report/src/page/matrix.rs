@@ -3,7 +3,7 @@
 
 use super::Page;
 use super::html::{HtmlTable, escape};
-use crate::matrix::{Figure, Matrix, MatrixCase, MatrixCell};
+use crate::matrix::{Figure, Lean, Matrix, MatrixCase, MatrixCell, Spread};
 
 /// A matrix as one HTML file that needs no network: one heat map a figure, of which one is shown at
 /// a time, and the cases with their questions.
@@ -32,9 +32,15 @@ fn intro(matrix: &Matrix) -> String {
         }
         false => "",
     };
+    let numbers = match matrix.cases.iter().any(|case| case.seeds > 1) {
+        true => {
+            "Each number is the median over all seeds, the small one the worst seed; it leads to \
+             that run."
+        }
+        false => "Each number is of one run, and leads to it.",
+    };
     format!(
-        "<div class=\"intro\"><h1>{}</h1><p class=\"soft\">Each number is the median over all \
-         seeds, the small one the worst seed; it leads to that run. {}</p></div>\n{quick}\
+        "<div class=\"intro\"><h1>{}</h1><p class=\"soft\">{numbers} {}</p></div>\n{quick}\
          <dl class=\"facts\"><div><dt>Schemes</dt><dd>{}<small>{}</small></dd></div><div><dt>Cases\
          </dt><dd>{}<small>the same for all</small></dd></div><div><dt>Runs</dt><dd>{runs}<small>\
          one for each case, scheme and seed</small></dd></div></dl>\n",
@@ -64,10 +70,7 @@ fn maps(matrix: &Matrix) -> String {
     for figure in matrix.figures() {
         html.push_str(&map(matrix, figure));
     }
-    html.push_str(
-        "<p class=\"steps\" aria-hidden=\"true\">worse <i class=\"h0\"></i><i class=\"h1\"></i><i \
-         class=\"h2\"></i><i class=\"h3\"></i><i class=\"h4\"></i> better</p>\n</div></section>\n",
-    );
+    html.push_str("</div></section>\n");
     html
 }
 
@@ -82,35 +85,90 @@ fn map(matrix: &Matrix, figure: Figure) -> String {
             table.group(&escape(group), head.len());
         }
         let name = format!("<a href=\"#{}\">{}</a>", anchor(&case.id), escape(&case.id));
-        let cells = case.cells.iter().map(|cell| heat(cell, figure));
+        let cells = case.cells.iter().map(|cell| heat(cell, figure, Detail::Short));
         table.row("heat", &std::iter::once(name).chain(cells).collect::<Vec<_>>());
     }
     format!(
-        "<div class=\"card map\" data-figure=\"{}\"><p class=\"soft small\">{}</p>{}</div>\n",
+        "<div class=\"card map\" data-figure=\"{}\"><p class=\"soft small\">{}</p>{}{}</div>\n",
         figure.id(),
         escape(figure.about()),
-        table.finish()
+        table.finish(),
+        legend(figure)
     )
 }
 
-/// One cell: the median in its colour, the worst seed beside it in its own, both leading to the
-/// worst run.
-fn heat(cell: &MatrixCell, figure: Figure) -> String {
+/// What the colours of a figure mean. A share has two ways to be wrong, which no scale from worse to
+/// better tells apart.
+fn legend(figure: Figure) -> &'static str {
+    match figure.lean(1.0) {
+        Some(_) => {
+            "<p class=\"steps\">▲ the session takes too much <i class=\"much2\"></i><i \
+             class=\"much1\"></i><i class=\"fair\"></i><i class=\"little1\"></i><i \
+             class=\"little2\"></i> gets too little ▼</p>"
+        }
+        None => {
+            "<p class=\"steps\">worse <i class=\"h0\"></i><i class=\"h1\"></i><i class=\"h2\"></i><i \
+             class=\"h3\"></i><i class=\"h4\"></i> better</p>"
+        }
+    }
+}
+
+/// How much a cell tells.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    Short,
+    /// With the interval of the median.
+    Full,
+}
+
+/// A value as an element in its colour; a share that is off has a sign as well, for who does not tell
+/// the colours apart.
+fn coloured(element: &str, figure: Figure, value: f64) -> String {
+    let strength = if figure.step(value) < 2 { 2 } else { 1 };
+    let (class, sign) = match figure.lean(value) {
+        Some(Lean::TooMuch) => (format!("much{strength}"), "▲ "),
+        Some(Lean::Fair) => ("fair".into(), ""),
+        Some(Lean::TooLittle) => (format!("little{strength}"), "▼ "),
+        None => (format!("h{}", figure.step(value)), ""),
+    };
+    format!("<{element} class=\"{class}\">{sign}{}</{element}>", figure.shown(value))
+}
+
+/// Between which values a median lies, and how surely: `95 %: 0.71 to 0.83`.
+fn interval(spread: &Spread) -> Option<String> {
+    let interval = spread.interval()?;
+    let (low, high) = (spread.figure.shown(interval.low), spread.figure.shown(interval.high));
+    // Rounded down: no more is said than holds.
+    Some(format!("{:.0} %: {low} to {high}", (interval.confidence * 100.0).floor()))
+}
+
+/// One cell: the median in its colour, beside it the worst seed in its own where there are several,
+/// both leading to the worst run.
+fn heat(cell: &MatrixCell, figure: Figure, detail: Detail) -> String {
     let Some(spread) = cell.figure(figure) else { return "–".into() };
     let (median, worst) = (figure.shown(spread.median), figure.shown(spread.worst));
-    let numbers = format!(
-        "<b class=\"h{}\">{median}</b><small class=\"h{}\">{worst}</small>",
-        figure.step(spread.median),
-        figure.step(spread.worst)
-    );
-    match cell.page(spread.worst_seed) {
-        Some(report) => format!(
-            "<a href=\"{}\" title=\"median {median}, worst {worst} of seed {1}\">{numbers}</a>",
-            escape(report),
-            spread.worst_seed
-        ),
-        None => numbers,
+    let is_several = spread.per_seed.len() > 1;
+    let mut numbers = coloured("b", figure, spread.median);
+    if is_several {
+        numbers.push_str(&coloured("small", figure, spread.worst));
     }
+    let seed = spread.worst_seed;
+    let mut title = match is_several {
+        true => format!("median {median}, worst {worst} of seed {seed}"),
+        false => format!("{median} with seed {seed}"),
+    };
+    let interval = interval(spread);
+    if let Some(interval) = &interval {
+        title.push_str(&format!("; the median lies with {interval}"));
+    }
+    let linked = match cell.page(seed) {
+        Some(report) => {
+            format!("<a href=\"{}\" title=\"{title}\">{numbers}</a>", escape(report))
+        }
+        None => numbers,
+    };
+    let shown = interval.filter(|_| detail == Detail::Full);
+    linked + &shown.map(|text| format!("<span class=\"ci\">{text}</span>")).unwrap_or_default()
 }
 
 fn cases(matrix: &Matrix) -> String {
@@ -126,9 +184,16 @@ fn described(case: &MatrixCase) -> String {
     let mut head = vec!["Scheme"];
     let shown: Vec<Figure> = Figure::ALL.into_iter().filter(|f| case.has(*f)).collect();
     head.extend(shown.iter().map(|figure| figure.title()));
-    let mut table = HtmlTable::new("Median of all seeds, the worst of them", 1, &head);
+    let caption = match case.seeds {
+        1 => "One run".to_owned(),
+        seeds => format!(
+            "Median of {seeds} seeds, the worst of them{}",
+            if seeds >= 5 { ", and between which values the median lies how surely" } else { "" }
+        ),
+    };
+    let mut table = HtmlTable::new(&caption, 1, &head);
     for cell in &case.cells {
-        let figures = shown.iter().map(|figure| heat(cell, *figure));
+        let figures = shown.iter().map(|figure| heat(cell, *figure, Detail::Full));
         let cells: Vec<String> = std::iter::once(escape(&cell.scheme)).chain(figures).collect();
         table.row("heat", &cells);
     }
@@ -159,7 +224,7 @@ fn runs(case: &MatrixCase, shown: &[Figure]) -> String {
             let value = |figure: &Figure| {
                 let spread = cell.figure(*figure)?;
                 let (_, value) = spread.per_seed.iter().find(|(seed, _)| *seed == run.seed)?;
-                Some(format!("<b class=\"h{}\">{}</b>", figure.step(*value), figure.shown(*value)))
+                Some(coloured("b", *figure, *value))
             };
             let seed = format!("<a href=\"{}\">seed {}</a>", escape(&run.page), run.seed);
             let values = shown.iter().map(|figure| value(figure).unwrap_or_else(|| "–".into()));

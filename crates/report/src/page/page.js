@@ -14,9 +14,10 @@
     theme.lines = Array.from({ length: 8 }, (_, i) => get('--c' + i));
   }
   readTheme();
-  const DASHES = [[], [8, 4], [2, 3]];
+  // Colours tell protocols apart, dashes the flows of one.
+  const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [14, 4], [5, 2, 1, 2, 1, 2]];
   const colour = i => theme.lines[i % theme.lines.length];
-  const dash = i => DASHES[Math.floor(i / theme.lines.length) % DASHES.length];
+  const dash = line => line.kind === 'acknowledged' ? [3, 3] : DASHES[line.dash % DASHES.length];
 
   // --- Numbers.
 
@@ -30,6 +31,7 @@
     rate: v => { const [s, u] = SI.find(([s]) => Math.abs(v) >= s) || [1, '']; return short(v / s) + ' ' + u + 'bit/s'; },
     span: v => v < 1 ? short(v * 1e3) + ' ms' : short(v) + ' s',
   };
+  units.name = v => String(v);
   const ticks = {
     count: v => v >= 1e6 ? trim((v / 1e6).toFixed(3)) + ' M' : group(v),
     packets: v => trim(v.toFixed(2)),
@@ -37,7 +39,7 @@
     span: (v, top) => trim(top < 1 ? (v * 1e3).toFixed(1) : v.toFixed(2)),
   };
   const axisUnit = {
-    count: () => 'packets', packets: () => 'packets',
+    count: () => '', packets: () => 'packets', name: () => '',
     rate: top => ((SI.find(([s]) => top >= s) || [1, ''])[1]) + 'bit/s',
     span: top => top < 1 ? 'ms' : 's',
   };
@@ -52,154 +54,29 @@
     return element;
   }
 
+  /// A piece of a line, or bars for marks, as it is in a plot.
   const SVG = 'http://www.w3.org/2000/svg';
   function swatch(line) {
     const svg = document.createElementNS(SVG, 'svg');
     svg.setAttribute('width', 22); svg.setAttribute('height', 12); svg.setAttribute('aria-hidden', 'true');
     const path = document.createElementNS(SVG, 'path');
-    const shapes = { cross: 'M7 2l8 8M15 2l-8 8', down: 'M6 2h10l-5 8z', box: 'M7 2h8v8h-8z', up: 'M6 10h10l-5 -8z', bar: 'M11 0v12' };
-    path.setAttribute('d', line.mark ? shapes[line.mark] : 'M0 6h22');
-    const paint = line.colour === undefined ? 'var(--soft)' : `var(--c${line.colour % 8})`;
-    path.setAttribute('fill', line.mark && line.mark !== 'cross' && line.mark !== 'bar' ? paint : 'none');
-    path.setAttribute('stroke', paint);
-    path.setAttribute('stroke-width', line.mark ? 1.5 : (line.width || 2));
-    if (line.opacity) path.setAttribute('opacity', line.opacity);
-    const dashes = line.dash || dash(line.colour || 0);
-    if (dashes.length && (!line.mark || line.mark === 'bar')) path.setAttribute('stroke-dasharray', dashes.join(' '));
+    path.setAttribute('d', line.total === undefined ? 'M0 6h22' : line.upright ? 'M11 0v12' : 'M5 12V7M9 12V1M13 12V5M17 12V8');
+    path.setAttribute('fill', 'none');
+    path.setAttribute('stroke', line.colour === undefined ? 'var(--soft)' : `var(--c${line.colour % 8})`);
+    path.setAttribute('stroke-width', line.total === undefined ? line.width || 2 : 1.5);
+    const dashes = line.upright ? [4, 3] : line.total === undefined && line.dash !== undefined ? dash(line) : [];
+    if (dashes.length) path.setAttribute('stroke-dasharray', dashes.join(' '));
     svg.append(path);
+    if (line.low) {
+      const band = document.createElementNS(SVG, 'path');
+      band.setAttribute('d', 'M0 1h22v10h-22z');
+      band.setAttribute('fill', `var(--c${line.colour % 8})`);
+      band.setAttribute('opacity', .22);
+      svg.prepend(band);
+    }
     return svg;
   }
-
-  // --- What each plot shows.
-
-  const pairs = bins => {
-    // A step ends where the next begins; the last one needs an end of its own.
-    const t = [], v = [];
-    bins.v.forEach((bytes, i) => { t.push(i * bins.w); v.push(bytes * 8 / bins.w); });
-    if (v.length) { t.push(v.length * bins.w); v.push(v[v.length - 1]); }
-    return [t, v];
-  };
-  const has = points => points && points[0].length > 0;
   const capital = text => text[0].toUpperCase() + text.slice(1);
-  /// With more flows or links than this a legend names flows and kinds of lines apart.
-  const CROWD = 3;
-
-  function sequencePlot(p) {
-    const lines = [], crowd = p.flows.length > CROWD;
-    const add = (flow, i, kind, line) => {
-      const label = p.flows.length > 1 ? `${flow.name}, ${kind}` : capital(kind);
-      lines.push({ label, owner: flow.name, kind, colour: i, ...line });
-    };
-    p.flows.forEach((f, i) => {
-      if (has(f.sent)) add(f, i, f.received ? 'received' : 'sent', { points: f.sent });
-      if (has(f.acked)) add(f, i, 'acknowledged', { points: f.acked, dash: [3, 3], width: 1.25, hidden: crowd });
-    });
-    p.flows.forEach((f, i) => {
-      for (const [key, kind, mark] of [['naks', 'NAK', 'cross'], ['losses', 'loss found', 'up'], ['cuts', 'cut', 'down'], ['timeouts', 'timeout', 'box']]) {
-        // What was found missing is asked for, and what is asked for makes the sender cut: one
-        // kind of mark is enough to begin with.
-        const hidden = crowd || ((key === 'cuts' || key === 'losses') && has(f.naks));
-        if (has(f[key])) add(f, i, kind, { points: f[key], mark, total: f[key][2], hidden });
-      }
-      const switches = f.switches.filter(s => s[1] !== null);
-      if (switches.length > 1) {
-        const points = [switches.map(s => s[0]), switches.map(() => null)];
-        add(f, i, 'new representative', { points, mark: 'bar', dash: [4, 3], total: switches.length, hidden: crowd || switches.length > 60 });
-      }
-    });
-    const text = p.flows.some(f => f.received) ? 'New data packets received, in all' : 'New data packets sent and acknowledged, in all';
-    return { key: 'sequence', title: 'Sequence numbers', text, unit: 'count', lines, crowd, height: 380, full: true };
-  }
-
-  /// Upright lines where flows changed their representatives, unless they are too many to tell apart.
-  function switchBars(p, lines) {
-    p.flows.forEach((f, i) => {
-      const switches = f.switches.filter(s => s[1] !== null);
-      if (switches.length < 2 || switches.length > 60) return;
-      const points = [switches.map(s => s[0]), switches.map(() => null)];
-      lines.push({ label: p.flows.length > 1 ? `${f.name}, new representative` : 'New representative', colour: i, points, mark: 'bar', dash: [4, 3], total: switches.length, hidden: p.flows.length > CROWD });
-    });
-  }
-
-  function throughputPlot(p) {
-    const lines = p.flows.filter(f => f.bins.v.length).map(f => ({ label: f.name, colour: p.flows.indexOf(f), points: pairs(f.bins), step: true }));
-    p.rest.forEach((r, i) => {
-      const mean = { w: r.bins.w, v: r.bins.v.map(v => v / r.flows) };
-      if (mean.v.length) lines.push({ label: `mean of ${r.flows} other ${r.protocol} flows`, colour: p.flows.length + i, points: pairs(mean), step: true });
-    });
-    switchBars(p, lines);
-    const width = p.flows.length ? p.flows[0].bins.w : 0;
-    return { key: 'throughput', title: 'Throughput', text: `New payload (TCP: acknowledged payload) per ${units.span(width)}`, unit: 'rate', lines };
-  }
-
-  const perFlow = (p, key) => p.flows.map((f, i) => ({ label: f.name, colour: i, points: f[key], width: 1.5 })).filter(l => has(l.points));
-  const windowPlot = p => ({ key: 'window', title: 'Window', text: 'Congestion window of the sender', unit: 'packets', lines: perFlow(p, 'window').map(l => ({ ...l, held: true })) });
-  /// At each moment the mean of all that went before: how papers show that a share settles.
-  function meanPlot(p) {
-    const lines = p.flows.filter(f => f.bins.v.length > 1).map(f => {
-      let sum = 0;
-      const t = [], v = [];
-      f.bins.v.forEach((bytes, i) => { const at = Math.min((i + 1) * f.bins.w, p.ended); sum += bytes; t.push(at); v.push(sum * 8 / at); });
-      return { label: f.name, colour: p.flows.indexOf(f), points: [t, v] };
-    });
-    switchBars(p, lines);
-    return { key: 'mean', title: 'Mean throughput', text: `Throughput from the start of the run to each moment, every ${units.span(p.flows.length ? p.flows[0].bins.w : 0)}`, unit: 'rate', lines };
-  }
-
-  const ratePlot = p => ({ key: 'rate', title: 'Sending rate', text: 'Rate that the sender allows itself', unit: 'rate', lines: perFlow(p, 'rate').map(l => ({ ...l, held: true })) });
-  const rttPlot = p => ({ key: 'rtt', title: 'Round trip', text: 'As the sender measures it', unit: 'span', lines: perFlow(p, 'rtt') });
-
-  function queuePlot(p) {
-    const lines = [], crowd = p.links.length > CROWD;
-    p.links.forEach((l, i) => {
-      const add = (kind, line) => {
-        const label = p.links.length > 1 ? `${l.name}, ${kind}` : capital(kind);
-        lines.push({ label, owner: l.name, kind, colour: i, ...line });
-      };
-      if (has(l.mean)) add('mean', { points: l.mean, width: 2 });
-      if (has(l.max)) add('greatest', { points: l.max, width: 1, opacity: .45, hidden: crowd });
-      if (has(l.drops)) add('drop', { points: l.drops, mark: 'cross', total: l.drops[2], hidden: crowd });
-    });
-    const text = p.links.length > 1 ? 'Links that queue or drop most' : `Link ${p.links.length ? p.links[0].name : ''}`;
-    return { key: 'queue', title: 'Queues', text, unit: 'packets', lines, crowd };
-  }
-
-  function representativePlot(p) {
-    const held = new Map();
-    const flows = p.flows.filter(f => f.switches.some(s => s[1] !== null));
-    for (const f of flows) {
-      f.switches.forEach(([t, name], i) => {
-        if (name === null) return;
-        const until = i + 1 < f.switches.length ? f.switches[i + 1][0] : p.ended;
-        held.set(name, (held.get(name) || 0) + until - t);
-      });
-    }
-    let names = [...held.keys()].sort((a, b) => held.get(b) - held.get(a));
-    const OTHER = 'others', most = 11;
-    if (names.length > most) names = [...names.slice(0, most), OTHER];
-    else names.sort((a, b) => a.localeCompare(b, 'en', { numeric: true }));
-    const place = name => { const i = names.indexOf(name); return i < 0 ? names.length - 1 : i; };
-    const lines = flows.map(f => {
-      const t = [], v = [];
-      for (const [at, name] of f.switches) {
-        const last = v.length ? v[v.length - 1] : null;
-        // A line that ends has an end: without one it would not be drawn.
-        if (name === null && last !== null) { t.push(at); v.push(last); }
-        t.push(name === null ? at + 1e-6 : at);
-        v.push(name === null ? null : place(name));
-      }
-      if (t.length && p.ended > t[t.length - 1]) { t.push(p.ended); v.push(v[v.length - 1]); }
-      return { label: f.name, colour: p.flows.indexOf(f), points: [t, v], step: true, width: 3 };
-    });
-    return { key: 'representative', title: 'Representative', text: 'Whose feedback sets the pace: pgmcc’s acker, TFMCC’s CLR', unit: 'packets', lines, names, height: 80 + 26 * names.length, full: true };
-  }
-
-  const kinds = {
-    run: [sequencePlot, representativePlot, throughputPlot, meanPlot, queuePlot, windowPlot, ratePlot, rttPlot],
-    sequence: [sequencePlot],
-    rate: [throughputPlot],
-    mean: [meanPlot],
-  };
 
   // --- Plots that move together.
 
@@ -224,7 +101,8 @@
     g.reset.disabled = true;
     tools.append(g.readout, button('◀', 'Earlier', () => move(-.4)), button('▶', 'Later', () => move(.4)),
       button('−', 'Zoom out', () => scale(2)), button('+', 'Zoom in', () => scale(.5)), g.reset);
-    const specs = kinds[host.dataset.kind].map(kind => kind(p)).filter(spec => spec.lines.length);
+    const specs = p.plots.filter(spec => spec.lines.length);
+    for (const spec of specs) spec.full = spec.key === 'sequence' || spec.key === 'representative';
     const halves = specs.filter(spec => !spec.full);
     if (halves.length % 2) halves[halves.length - 1].full = true;
     const figures = specs.map(spec => makeChart(g, spec, host.dataset.kind));
@@ -244,59 +122,78 @@
 
   function makeChart(g, spec, kind) {
     const figure = make('figure', { class: 'plot card' + (spec.full || kind !== 'run' ? ' full' : ''), 'data-key': spec.key });
-    const heading = make('h3', {}, spec.title);
-    figure.append(make('figcaption', {}, heading, make('p', {}, spec.text)));
-    const chart = { spec, plot: null, start: null };
+    const chart = { g, spec, plot: null, start: null };
+    const save = make('span', { class: 'save' });
+    for (const [type, act] of [['SVG', saveSvg], ['PNG', savePng]]) {
+      const label = `Save ${spec.title.toLowerCase()} as ${type}, as it is shown`;
+      const b = make('button', { type: 'button', 'aria-label': label, title: label }, type);
+      b.addEventListener('click', () => act(chart));
+      save.append(b);
+    }
+    figure.append(make('figcaption', {}, make('h3', {}, spec.title), make('p', {}, spec.about), save));
     const legend = make('ul', { class: 'legend', 'aria-label': 'Lines: press to show or hide' });
     const canvas = make('div', { class: 'canvas', role: 'img', 'aria-label': describe(spec, g) });
-    figure.append(legend, canvas);
+    figure.append(legend);
 
-    const entry = (line, label, output, pressed, act) => {
+    const entry = (list, line, label, output, pressed, act) => {
       const b = make('button', { type: 'button', 'aria-pressed': String(pressed) }, swatch(line), label, output);
       b.addEventListener('click', () => {
         pressed = !pressed;
         b.setAttribute('aria-pressed', String(pressed));
         act(pressed);
       });
-      legend.append(make('li', {}, b));
+      list.append(make('li', {}, b));
     };
     const show = (line, shown) => {
       if (line.hidden === !shown) return;
       line.hidden = !shown;
-      if (line.index) chart.plot.setSeries(line.index, { show: shown }); else chart.plot.redraw(false);
+      if (line.index) for (let i = 0; i < (line.low ? 3 : 1); i++) chart.plot.setSeries(line.index + i, { show: shown });
+      else chart.plot.redraw(false, true);
     };
     const blank = () => make('output', { 'aria-live': 'off' });
-    const total = sum => make('output', { 'aria-live': 'off', class: 'total' }, `× ${group(sum)}`);
     if (spec.crowd) {
-      // One button for each flow, one for each kind of line: a line shows where both are pressed.
-      const off = new Set(spec.lines.filter(line => line.hidden).map(line => line.kind));
+      // One button for each flow or group of flows, one for each kind of line where there are several: a
+      // line shows where both are pressed.
+      const names = key => [...new Set(spec.lines.map(line => line[key]))];
+      const off = new Set(['owner', 'kind'].flatMap(key => names(key).filter(name =>
+        spec.lines.every(line => line[key] !== name || line.hidden))));
       const update = () => spec.lines.forEach(line => show(line, !off.has(line.owner) && !off.has(line.kind)));
-      spec.lines.forEach(line => { line.hidden = off.has(line.kind); });
       const flip = name => pressed => { if (pressed) off.delete(name); else off.add(name); update(); };
-      const first = (key, line) => spec.lines.find(other => other[key] === line[key]) === line;
-      for (const line of spec.lines.filter(line => first('owner', line))) {
+      const singles = make('ul', { class: 'legend', 'aria-label': 'Single flows: press to show or hide' });
+      for (const name of names('owner')) {
+        const line = spec.lines.find(line => line.owner === name);
         line.output = blank();
-        entry({ ...line, mark: undefined }, line.owner, line.output, true, flip(line.owner));
+        entry(off.has(name) ? singles : legend, line, line.low ? line.label : name, line.output, !off.has(name), flip(name));
       }
-      legend.append(make('li', { class: 'break' }));
-      for (const line of spec.lines.filter(line => first('kind', line))) {
-        const sum = spec.lines.filter(l => l.kind === line.kind).reduce((sum, l) => sum + (l.total || 0), 0);
-        entry({ ...line, colour: undefined }, capital(line.kind), line.mark ? total(sum) : '', !off.has(line.kind), flip(line.kind));
+      const kinds = names('kind');
+      if (kinds.length > 1) for (const name of kinds) entry(legend, {}, capital(name), '', !off.has(name), flip(name));
+      if (singles.children.length) {
+        const list = make('details', { class: 'singles' }, make('summary', {}, `${singles.children.length} single flows`), singles);
+        figure.append(list);
       }
     } else {
       for (const line of spec.lines) {
-        line.output = line.mark ? total(line.total) : blank();
-        entry(line, line.label, line.output, !line.hidden, pressed => show(line, pressed));
+        line.output = blank();
+        entry(legend, line, line.label, line.output, !line.hidden, pressed => show(line, pressed));
       }
     }
+    for (const row of spec.marks) {
+      const total = make('output', { 'aria-live': 'off', class: 'total' }, `× ${group(row.total)}`);
+      entry(legend, row, row.label, total, !row.hidden, pressed => show(row, pressed));
+    }
+    figure.append(canvas);
 
     chart.start = () => {
-      const curves = spec.lines.filter(line => !line.mark);
-      curves.forEach((line, i) => { line.index = i + 1; });
-      const joined = curves.length ? uPlot.join(curves.map(line => line.points)) : [[0, g.end], [null, null]];
-      const height = () => spec.height ? Math.min(spec.height, Math.max(240, canvas.clientWidth * .75)) : 240;
-      const size = () => ({ width: Math.max(200, canvas.clientWidth), height: spec.names ? spec.height : height() });
-      chart.plot = new uPlot(options(g, chart, curves, size()), joined, canvas);
+      // A mean is three series of uPlot: itself, and the ends of its range.
+      let next = 1;
+      const tables = spec.lines.map(line => {
+        line.index = next;
+        next += line.low ? 3 : 1;
+        return line.low ? [line.times, line.values, line.low, line.high] : [line.times, line.values];
+      });
+      const height = () => spec.key === 'sequence' ? Math.min(380, Math.max(260, canvas.clientWidth * .75)) : 250;
+      const size = () => ({ width: Math.max(200, canvas.clientWidth), height: spec.names.length ? 96 + 26 * spec.names.length : height() });
+      chart.plot = new uPlot(options(g, chart, size()), uPlot.join(tables), canvas);
       chart.plot.setScale('x', { min: g.min, max: g.max });
       new ResizeObserver(() => {
         const want = size();
@@ -309,56 +206,77 @@
   }
 
   function describe(spec, g) {
-    const ends = spec.lines.filter(l => !l.mark).slice(0, 6).map(l => {
-      const last = l.points[1][l.points[1].length - 1];
-      const value = spec.names ? (last === null ? 'nobody' : spec.names[last]) : units[spec.unit](last || 0);
+    const ends = spec.lines.filter(l => !l.hidden).slice(0, 6).map(l => {
+      const last = l.values[l.values.length - 1];
+      const value = spec.names.length ? (last === null ? 'nobody' : spec.names[last]) : units[spec.unit](last || 0);
       return `${l.label}: ${value} at the end`;
     });
     return `${spec.title} over ${short(g.end)} seconds. ${ends.join('; ')}.`;
   }
 
-  function options(g, chart, curves, size) {
+  /// What the vertical axis reaches between two moments: what the shown lines have there in the counted
+  /// time, so that what happens while things settle does not press all the rest to the ground.
+  function reach(chart, min, max) {
+    const { spec, g } = chart;
+    if (spec.names.length) return [-.5, spec.names.length - .5];
+    const from = g.p.warmup < max ? Math.max(min, g.p.warmup) : min;
+    let low = Infinity, high = 0;
+    for (const line of spec.lines) {
+      if (line.hidden) continue;
+      const { times } = line, lows = line.low || line.values, highs = line.high || line.values;
+      for (let i = 0; i < times.length; i++) {
+        if (times[i] < from && !(times[i + 1] > from) || times[i] > max || highs[i] === null) continue;
+        if (lows[i] < low) low = lows[i];
+        if (highs[i] > high) high = highs[i];
+      }
+    }
+    // A count that only grows is looked at where it is; all else from zero on.
+    if (spec.unit === 'count' && high > low && min > 0) return [low, high + (high - low) * .05];
+    return [0, high > 0 ? high * 1.06 : 1];
+  }
+
+  const lanes = spec => spec.marks.filter(row => !row.upright && !row.hidden);
+  const LANE = 12;
+
+  function options(g, chart, size) {
     const spec = chart.spec, stepped = uPlot.paths.stepped({ align: 1 });
-    const paint = (line, name) => () => line.opacity ? uPlotAlpha(colour(line.colour), line.opacity) : colour(line.colour);
     const font = '12px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
     const axis = { stroke: () => theme.soft, font, grid: { stroke: () => theme.grid, width: 1 }, ticks: { stroke: () => theme.grid, width: 1, size: 4 } };
     const top = u => u.scales.y.max;
     let y;
-    if (spec.names) {
+    if (spec.names.length) {
       const widest = Math.max(...spec.names.map(name => Math.min(name.length, 14)));
-      y = { ...axis, size: Math.max(62, 14 + 7 * widest), splits: () => spec.names.map((_, i) => i), values: () => spec.names.map(n => n.length > 14 ? n.slice(0, 13) + '…' : n) };
+      y = { ...axis, size: Math.max(72, 34 + 7 * widest), splits: () => spec.names.map((_, i) => i), values: () => spec.names.map(n => n.length > 14 ? n.slice(0, 13) + '…' : n) };
     } else {
-      y = { ...axis, size: 62, values: (u, splits) => splits.map(v => ticks[spec.unit](v, top(u))) };
+      y = { ...axis, size: 72, values: (u, splits) => splits.map(v => ticks[spec.unit](v, top(u))) };
     }
-    const range = (u, min, max) => {
-      if (spec.names) return [-.5, spec.names.length - .5];
-      if (max === null || max === undefined) return [0, 1];
-      if (spec.unit === 'count') return uPlot.rangeNum(min, max, .05, true);
-      return [0, max > 0 ? max * 1.06 : 1];
-    };
+    const series = [{}], bands = [];
+    for (const line of spec.lines) {
+      const show = !line.hidden, spanGaps = false, points = { show: false };
+      const paths = line.step ? stepped : undefined;
+      series.push({ label: line.label, show, stroke: () => colour(line.colour), width: line.width, dash: dash(line), paths, points, spanGaps });
+      if (!line.low) continue;
+      const edge = { show, paths, points, spanGaps, stroke: () => alpha(colour(line.colour), .3), width: .5 };
+      series.push(edge, { ...edge });
+      bands.push({ series: [line.index + 2, line.index + 1], fill: () => alpha(colour(line.colour), .16) });
+    }
     return {
       ...size,
-      padding: spec.names ? [8, 26, 0, 0] : [22, 26, 0, 0],
+      padding: [() => 10 + LANE * lanes(spec).length, 26, 0, 0],
       legend: { show: false },
       cursor: {
         sync: { key: g.key, setSeries: false },
         drag: { x: true, y: false, setScale: false, dist: 4 },
-        points: { size: 7, fill: (u, i) => colour(curves[i - 1].colour), width: 0 },
+        points: { show: (u, i) => spec.lines.some(line => line.index === i) ? undefined : false, size: 7, fill: (u, i) => series[i].stroke(), width: 0 },
         bind: { dblclick: () => () => { zoom(g, 0, g.end); } },
       },
-      scales: { x: { time: false, range: (u, min, max) => [min, max] }, y: { range } },
-      axes: [
-        { ...axis, size: 34, space: 60, values: (u, splits) => splits.map((v, i) => trim(v.toFixed(4)) + (i === splits.length - 1 ? ' s' : '')) },
-        y,
-      ],
-      series: [{}, ...curves.map(line => ({
-        label: line.label, show: !line.hidden, stroke: paint(line), width: line.width || 2, dash: line.dash || dash(line.colour),
-        paths: line.step || line.held ? stepped : undefined, points: { show: false }, spanGaps: false,
-      }))],
+      scales: { x: { time: false, range: (u, min, max) => [min, max] }, y: { range: () => reach(chart, g.min, g.max) } },
+      axes: [{ ...axis, size: 48, space: 60, values: (u, splits) => splits.map(v => trim(v.toFixed(4))) }, y],
+      series, bands,
       hooks: {
         drawClear: [u => shade(u, g)],
-        draw: [u => { drawMarks(u, spec); drawUnit(u, spec); }],
-        setCursor: [u => readout(u, g, chart, curves)],
+        draw: [u => { drawMarks(u, spec); drawNames(u, spec); }],
+        setCursor: [u => readout(u, g, chart)],
         setSelect: [u => {
           if (u.select.width > 3) zoom(g, u.posToVal(u.select.left, 'x'), u.posToVal(u.select.left + u.select.width, 'x'));
           u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
@@ -367,7 +285,7 @@
     };
   }
 
-  const uPlotAlpha = (hex, alpha) => hex + Math.round(alpha * 255).toString(16).padStart(2, '0');
+  const alpha = (hex, share) => hex + Math.round(share * 255).toString(16).padStart(2, '0');
 
   /// Greys what is not counted: the warm-up, and what an interrupted run did not reach.
   function shade(u, g) {
@@ -383,61 +301,185 @@
     ctx.restore();
   }
 
+  /// How many marks fall into each cell of the drawing, from left to right.
+  function cells(row, x, width, left, right) {
+    const sums = new Map();
+    row.times.forEach((t, i) => {
+      const at = x(t);
+      if (at < left || at > right) return;
+      const cell = Math.floor((at - left) / width);
+      sums.set(cell, (sums.get(cell) || 0) + row.counts[i]);
+    });
+    const most = Math.max(1, ...sums.values());
+    // By the square root, so that one beside a hundred is still seen.
+    return [...sums].map(([cell, sum]) => [left + (cell + .5) * width, Math.sqrt(sum / most)]);
+  }
+
+  /// Marks stand in lanes above the plot, where they cover no line: bars as high as marks are many.
   function drawMarks(u, spec) {
-    const { ctx, bbox } = u, d = devicePixelRatio, r = 3.5 * d;
+    const { ctx, bbox } = u, d = devicePixelRatio, right = bbox.left + bbox.width;
+    const x = t => u.valToPos(t, 'x', true);
     ctx.save();
+    lanes(spec).forEach((row, i, all) => {
+      const floor = bbox.top - 4 * d - (all.length - 1 - i) * LANE * d;
+      ctx.strokeStyle = colour(row.colour);
+      ctx.lineWidth = 1.5 * d;
+      ctx.beginPath();
+      for (const [at, height] of cells(row, x, 3 * d, bbox.left, right)) {
+        ctx.moveTo(at, floor); ctx.lineTo(at, floor - (2 + (LANE - 4) * height) * d);
+      }
+      ctx.stroke();
+      ctx.font = `${10 * d}px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif`;
+      ctx.fillStyle = theme.soft;
+      ctx.textAlign = 'right';
+      ctx.textBaseline = 'bottom';
+      // Where the flow's name does not fit, the legend has it.
+      const name = ctx.measureText(row.label).width < bbox.left - 6 * d ? row.label : row.kind;
+      ctx.fillText(name, bbox.left - 5 * d, floor + 2 * d);
+    });
     ctx.beginPath();
     ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
     ctx.clip();
-    for (const line of spec.lines) {
-      if (!line.mark || line.hidden) continue;
-      ctx.strokeStyle = ctx.fillStyle = colour(line.colour);
-      ctx.lineWidth = 1.25 * d;
-      ctx.setLineDash(line.mark === 'bar' ? [4 * d, 3 * d] : []);
-      ctx.globalAlpha = line.mark === 'bar' ? .55 : .9;
-      const [ts, vs] = line.points;
+    ctx.setLineDash([4 * d, 3 * d]);
+    ctx.globalAlpha = .55;
+    ctx.lineWidth = 1.25 * d;
+    for (const row of spec.marks.filter(row => row.upright && !row.hidden)) {
+      ctx.strokeStyle = colour(row.colour);
       ctx.beginPath();
-      for (let i = 0; i < ts.length; i++) {
-        const x = u.valToPos(ts[i], 'x', true);
-        if (x < bbox.left - r || x > bbox.left + bbox.width + r) continue;
-        if (line.mark === 'bar') { ctx.moveTo(x, bbox.top); ctx.lineTo(x, bbox.top + bbox.height); continue; }
-        const y = u.valToPos(vs[i], 'y', true);
-        if (line.mark === 'cross') { ctx.moveTo(x - r, y - r); ctx.lineTo(x + r, y + r); ctx.moveTo(x + r, y - r); ctx.lineTo(x - r, y + r); }
-        if (line.mark === 'down') { ctx.moveTo(x - r, y - r); ctx.lineTo(x + r, y - r); ctx.lineTo(x, y + r); ctx.closePath(); }
-        if (line.mark === 'up') { ctx.moveTo(x - r, y + r); ctx.lineTo(x + r, y + r); ctx.lineTo(x, y - r); ctx.closePath(); }
-        if (line.mark === 'box') ctx.rect(x - r, y - r, 2 * r, 2 * r);
-      }
-      if (line.mark === 'cross' || line.mark === 'bar') ctx.stroke(); else ctx.fill();
+      for (const t of row.times) { ctx.moveTo(x(t), bbox.top); ctx.lineTo(x(t), bbox.top + bbox.height); }
+      ctx.stroke();
     }
     ctx.restore();
   }
 
-  function drawUnit(u, spec) {
-    if (spec.names) return;
+  const axisName = (spec, top) => [spec.axis, axisUnit[spec.unit](top)].filter(Boolean).join(', ');
+
+  /// The names of both axes with their units.
+  function drawNames(u, spec) {
     const { ctx, bbox } = u, d = devicePixelRatio;
     ctx.save();
     ctx.font = `${12 * d}px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif`;
     ctx.fillStyle = theme.soft;
+    ctx.textAlign = 'center';
     ctx.textBaseline = 'bottom';
-    ctx.fillText(axisUnit[spec.unit](u.scales.y.max), bbox.left, bbox.top - 6 * d);
+    ctx.fillText('Time, s', bbox.left + bbox.width / 2, u.height * d - 2 * d);
+    ctx.translate(2 * d, bbox.top + bbox.height / 2);
+    ctx.rotate(-Math.PI / 2);
+    ctx.textBaseline = 'top';
+    ctx.fillText(axisName(spec, u.scales.y.max), 0, 0);
     ctx.restore();
   }
 
-  function readout(u, g, chart, curves) {
+  function readout(u, g, chart) {
     const { idx, left } = u.cursor;
     const inside = idx !== null && idx !== undefined && left >= 0;
     if (inside) g.readout.textContent = 't = ' + clock(u.posToVal(left, 'x'));
-    for (const line of curves) {
+    for (const line of chart.spec.lines) {
+      if (!line.output) continue;
       let text = '';
       if (inside) {
         const values = u.data[line.index];
         let i = idx;
         while (i >= 0 && values[i] === undefined) i--;
         const v = i >= 0 ? values[i] : null;
-        if (v !== null && v !== undefined) text = chart.spec.names ? chart.spec.names[v] : units[chart.spec.unit](v);
+        if (v !== null && v !== undefined) text = chart.spec.names.length ? chart.spec.names[v] : units[chart.spec.unit](v);
       }
-      if (line.output) line.output.textContent = text;
+      line.output.textContent = text;
     }
+  }
+
+  // --- Pictures for papers: what is shown now, on white, each line with dashes of its own.
+
+  const escaped = text => text.replace(/[&<>"]/g, c => `&#${c.charCodeAt(0)};`);
+
+  /// The same picture as `faircast report --svg` makes, of what is shown now.
+  function picture(chart) {
+    const { g, spec } = chart, { style } = g.p, lane = 8, font = 8, width = 252;
+    const paint = i => style.colours[i % style.colours.length];
+    const dashed = i => style.dashes[i % style.dashes.length] ? ` stroke-dasharray="${style.dashes[i % style.dashes.length]}"` : '';
+    const lines = spec.lines.filter(line => !line.hidden), marks = spec.marks.filter(row => !row.hidden), rows = lanes(spec);
+    const wide = text => text.length * font * .53;
+    const left = Math.max(42, ...spec.names.map(name => wide(name) + 18)), fieldWidth = width - left - 8;
+    let out = '', x = 4, y = font;
+    const n = v => v.toFixed(2);
+    const entry = (label, sample) => {
+      const w = 21 + wide(label);
+      if (x + w > width - 2 && x > 4) { x = 4; y += font + 3; }
+      out += sample(x, y - 2.6) + `<text x="${n(x + 21)}" y="${n(y)}">${escaped(label)}</text>\n`;
+      x += w + 9;
+    };
+    lines.forEach((line, i) => entry(line.label, (x, y) => `<path d="M${n(x)} ${n(y)}h18" stroke="${paint(line.colour)}" stroke-width="${line.width / 2}"${dashed(i)}/>`));
+    for (const row of marks) {
+      entry(`${row.label} (${row.total})`, (x, y) => row.upright
+        ? `<path d="M${n(x + 9)} ${n(y - 4)}v8" stroke="${paint(row.colour)}" stroke-width=".5" stroke-dasharray="2 1.5"/>`
+        : `<path d="M${n(x + 6)} ${n(y + 2.5)}v-3m3 3v-5m3 5v-3" stroke="${paint(row.colour)}"/>`);
+    }
+    const above = y + 5, top = above + lane * rows.length + 4, height = spec.names.length ? 14 * spec.names.length : 110;
+    const right = left + fieldWidth, bottom = top + height;
+    const [low, high] = reach(chart, g.min, g.max);
+    const px = t => left + fieldWidth * Math.min(Math.max((t - g.min) / (g.max - g.min), -.5), 1.5);
+    const py = v => top + height * (1 - Math.min(Math.max((v - low) / (high - low), -1), 3));
+    const warm = Math.min(px(g.p.warmup), right) - left;
+    if (g.p.warmup > 0 && warm > 0) out += `<rect x="${n(left)}" y="${n(top)}" width="${n(warm)}" height="${n(height)}" fill="#eee"/>\n`;
+    const u = chart.plot, number = text => escaped(text || '');
+    const splits = spec.names.length ? spec.names.map((_, i) => i) : u.axes[1]._splits || [];
+    for (const v of splits) {
+      if (v < low || v > high) continue;
+      const text = spec.names.length ? spec.names[v] : ticks[spec.unit](v, high);
+      out += `<path d="M${n(left)} ${n(py(v))}H${n(right)}" stroke="#ddd" stroke-width=".4"/><text x="${n(left - 4)}" y="${n(py(v) + 2.8)}" text-anchor="end">${number(text)}</text>\n`;
+    }
+    for (const t of u.axes[0]._splits || []) {
+      if (t < g.min || t > g.max) continue;
+      out += `<path d="M${n(px(t))} ${n(bottom)}v3" stroke="#000" stroke-width=".6"/><text x="${n(px(t))}" y="${n(bottom + 11)}" text-anchor="middle">${trim(t.toFixed(4))}</text>\n`;
+    }
+    out += `<path d="M${n(left)} ${n(top)}V${n(bottom)}H${n(right)}" fill="none" stroke="#000" stroke-width=".6"/>\n` +
+      `<text x="${n(left + fieldWidth / 2)}" y="${n(bottom + 23)}" text-anchor="middle">Time, s</text>\n` +
+      `<text transform="translate(9 ${n(top + height / 2)}) rotate(-90)" text-anchor="middle">${escaped(axisName(spec, high))}</text>\n`;
+    rows.forEach((row, i) => {
+      const floor = above + lane * (i + 1);
+      const d = cells(row, px, 2, left, right).map(([at, share]) => `M${n(at)} ${n(floor)}v${n(-2 - 5 * share)}`).join('');
+      out += `<path d="${d}" stroke="${paint(row.colour)}"/>\n`;
+    });
+    out += '<g clip-path="url(#field)" fill="none">\n';
+    for (const row of marks.filter(row => row.upright)) {
+      const d = row.times.filter(t => t >= g.min && t <= g.max).map(t => `M${n(px(t))} ${n(top)}V${n(bottom)}`).join('');
+      out += `<path d="${d}" stroke="${paint(row.colour)}" stroke-width=".5" stroke-dasharray="2 1.5" opacity=".6"/>\n`;
+    }
+    lines.forEach((line, place) => {
+      const at = line.times.map(px);
+      if (line.low) {
+        const edge = [...line.high.map((v, i) => `${n(at[i])} ${n(py(v))}`), ...line.low.map((v, i) => `${n(at[i])} ${n(py(v))}`).reverse()];
+        out += `<path d="M${edge.join('L')}Z" fill="${paint(line.colour)}" opacity=".16"/>\n`;
+      }
+      let d = '', open = false;
+      line.values.forEach((v, i) => {
+        if (v === null) { open = false; return; }
+        d += !open ? `M${n(at[i])} ${n(py(v))}` : line.step ? `H${n(at[i])}V${n(py(v))}` : `L${n(at[i])} ${n(py(v))}`;
+        open = true;
+      });
+      out += `<path d="${d}" stroke="${paint(line.colour)}" stroke-width="${line.width / 2}" stroke-linejoin="round"${dashed(place)}/>\n`;
+    });
+    const total = bottom + 28;
+    return `<svg xmlns="${SVG}" width="${width}pt" height="${n(total)}pt" viewBox="0 0 ${width} ${n(total)}" font-family="Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif" font-size="${font}" fill="#000">\n` +
+      `<title>${escaped(spec.title)}</title>\n<desc>${escaped(spec.about)}</desc>\n<rect width="${width}" height="${n(total)}" fill="#fff"/>\n` +
+      `<clipPath id="field"><rect x="${n(left)}" y="${n(top)}" width="${n(fieldWidth)}" height="${n(height)}"/></clipPath>\n${out}</g>\n</svg>\n`;
+  }
+
+  function download(name, blob) {
+    const link = make('a', { href: URL.createObjectURL(blob), download: name });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  }
+  const saveSvg = chart => download(`${chart.spec.key}.svg`, new Blob([picture(chart)], { type: 'image/svg+xml' }));
+  function savePng(chart) {
+    const image = new Image();
+    image.onload = () => {
+      // 600 points an inch, what printers ask of drawings; the picture is in points of 1/72 inch.
+      const scale = 600 / 96, canvas = make('canvas', { width: Math.round(image.width * scale), height: Math.round(image.height * scale) });
+      canvas.getContext('2d').drawImage(image, 0, 0, canvas.width, canvas.height);
+      canvas.toBlob(blob => download(`${chart.spec.key}.png`, blob), 'image/png');
+    };
+    image.src = 'data:image/svg+xml;charset=utf-8,' + encodeURIComponent(picture(chart));
   }
 
   /// Fingers do what the mouse does: slide sideways to zoom, tap to read.

@@ -4,8 +4,9 @@ use faircast_base::Time;
 use faircast_trace::{Header, On};
 
 use super::Page;
-use super::data::{Wanted, plot};
+use super::data::data;
 use super::html::{HtmlTable, escape};
+use crate::plots;
 use crate::series::{FLOWS_MAX, Series};
 use crate::summary::{FlowSummary, LinkSummary, ReceiverSummary, Summary};
 use crate::table::intact_word;
@@ -29,7 +30,7 @@ const SWITCH_ROWS_MAX: usize = 200;
 /// that can be zoomed, tables, and the scenario itself.
 pub fn run_page(header: &Header, summary: &Summary, series: &Series) -> String {
     let sections = [
-        ("plots", "Plots", plots(header)),
+        ("plots", "Plots", figures(header)),
         ("flows", "Flows", flows(summary, series)),
         ("receivers", "Receivers", receivers(summary)),
         ("representatives", "Representatives", representatives(series)),
@@ -48,7 +49,8 @@ pub fn run_page(header: &Header, summary: &Summary, series: &Series) -> String {
         }
     }
     let ended = Time::from_secs_f64(summary.ended_s);
-    let data = format!("[{}]", plot(series, Wanted::All, summary.interrupted, ended));
+    let shown = plots::plots(series, ended);
+    let data = format!("[{}]", data(series, &shown, summary.interrupted, ended));
     Page {
         title: &summary.title,
         kind: "run report",
@@ -154,7 +156,7 @@ fn all_receivers(summary: &Summary) -> impl Iterator<Item = (&FlowSummary, &Rece
     summary.flows.iter().flat_map(|flow| flow.receivers.iter().map(move |r| (flow, r)))
 }
 
-fn plots(header: &Header) -> String {
+fn figures(header: &Header) -> String {
     let mut html = String::from(
         "<div class=\"plots\" data-plot=\"0\" data-kind=\"run\"><noscript><p>Plots need \
          JavaScript; the tables below do not.</p></noscript></div>\n",
@@ -177,12 +179,6 @@ fn coloured(name: &str, colour: Option<usize>) -> String {
         )
     });
     swatch.unwrap_or_default() + &escape(name)
-}
-
-/// The place of a flow's colour in the palette, where it has lines.
-fn colour_of(index: usize, series: &Series) -> Option<usize> {
-    let place = series.flows.iter().position(|flow| flow.flow.index() == index);
-    place.map(|place| place % 8)
 }
 
 fn bar(share: f64, colour: usize) -> String {
@@ -231,7 +227,7 @@ fn flows(summary: &Summary, series: &Series) -> String {
     };
     for index in listed {
         let flow = &summary.flows[index];
-        let colour = colour_of(index, series);
+        let colour = plots::colour_of(series, index);
         let value = compared(flow);
         let mut cells = vec![
             coloured(&flow.name, colour),

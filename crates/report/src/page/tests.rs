@@ -96,7 +96,7 @@ fn no_name_of_a_run_can_break_out_of_its_place() {
     let (header, summary, series) = run(EVIL, &[0, 2_000_000_000, 3_000_000_000]);
     let page = run_page(&header, &summary, &series);
     check_escaped(&page);
-    assert_eq!(data_of(&page)[0]["flows"][0]["name"], EVIL);
+    assert_eq!(data_of(&page)[0]["plots"][0]["lines"][0]["owner"], EVIL);
     assert!(page.contains("Interrupted") && page.contains("Damaged data"));
 }
 
@@ -123,7 +123,7 @@ fn no_name_of_a_suite_can_break_out_of_its_place() {
     let suite = Suite { name: EVIL.into(), about: EVIL.into(), rows: vec![row] };
     let page = bench_page(&suite);
     check_escaped(&page);
-    assert_eq!(data_of(&page)[0]["flows"][0]["name"], EVIL);
+    assert_eq!(data_of(&page)[0]["plots"][0]["lines"][0]["owner"], EVIL);
 }
 
 #[test]
@@ -179,25 +179,28 @@ fn rows_of_one_experiment_share_a_section_and_groups_the_navigation() {
 fn an_experiment_shows_what_its_suite_chose_and_no_more() {
     let row =
         |plots| Row { series: Some(run("x", &[0, 2_000_000_000]).2), plots, ..Row::default() };
-    for (plots, kind, has, lacks) in [
-        (Plots::Sequence, "sequence", "sent", "bins"),
-        (Plots::Rate, "rate", "bins", "sent"),
-        (Plots::Mean, "mean", "bins", "sent"),
+    for (plots, kind, key) in [
+        (Plots::Sequence, "sequence", "sequence"),
+        (Plots::Rate, "rate", "throughput"),
+        (Plots::Mean, "mean", "mean"),
     ] {
         let suite = Suite { name: "mine".into(), about: String::new(), rows: vec![row(plots)] };
         let page = bench_page(&suite);
         assert!(page.contains(&format!("data-kind=\"{kind}\"")), "{kind}");
-        let flow = &data_of(&page)[0]["flows"][0];
-        assert!(flow[has] != serde_json::Value::Null, "{kind} needs {has}");
-        assert_eq!(flow[lacks], serde_json::Value::Null, "{kind} needs no {lacks}");
-        assert_eq!(flow["switches"].as_array().map(Vec::len), Some(2), "{kind}");
+        let data = data_of(&page);
+        let shown = data[0]["plots"].as_array().unwrap();
+        assert_eq!((shown.len(), &shown[0]["key"]), (1, &key.into()));
+        let marks = shown[0]["marks"].as_array().unwrap();
+        let switches = marks.iter().find(|row| row["kind"] == "new representative").unwrap();
+        assert_eq!(switches["total"], 2, "{kind}");
     }
 }
 
 #[test]
 fn a_page_asks_nothing_of_any_network() {
     let (header, summary, series) = run("x", &[0]);
-    let page = run_page(&header, &summary, &series);
+    // A picture that is saved names a part of itself.
+    let page = run_page(&header, &summary, &series).replace("url(#field)", "");
     for needle in ["src=", "@import", "url(", "fetch(", "XMLHttpRequest", "<link rel=\"style"] {
         assert!(!page.contains(needle), "{needle}");
     }
@@ -213,12 +216,16 @@ proptest! {
         moments.sort_unstable();
         let (header, summary, series) = run(&name, &moments);
         let data = data_of(&run_page(&header, &summary, &series));
-        for key in ["sent", "rtt", "naks"] {
-            let curve = &data[0]["flows"][0][key];
-            let times: Vec<f64> =
-                curve[0].as_array().unwrap().iter().map(|t| t.as_f64().unwrap()).collect();
-            prop_assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{key}: {times:?}");
-            prop_assert_eq!(times.len(), curve[1].as_array().unwrap().len());
+        for plot in data[0]["plots"].as_array().unwrap() {
+            for line in plot["lines"].as_array().unwrap() {
+                let times: Vec<f64> =
+                    line["times"].as_array().unwrap().iter().map(|t| t.as_f64().unwrap()).collect();
+                let key = &plot["key"];
+                // Several choices of one moment make an upright line.
+                let rises = |pair: &[f64]| pair[0] < pair[1] || key == "representative";
+                prop_assert!(times.windows(2).all(rises), "{key}: {times:?}");
+                prop_assert_eq!(times.len(), line["values"].as_array().unwrap().len());
+            }
         }
     }
 }

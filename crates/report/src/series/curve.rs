@@ -182,6 +182,25 @@ impl Bins {
         &self.amounts
     }
 
+    /// Bins of a width with these amounts.
+    pub(crate) fn of(width: Duration, amounts: Vec<u64>) -> Self {
+        Self { width, amounts }
+    }
+
+    /// The same in bins of at least this width; widths differ by powers of two.
+    pub(crate) fn at_width(&self, width: Duration) -> Self {
+        let mut wider = self.clone();
+        while wider.width < width {
+            wider.coarsen();
+        }
+        wider
+    }
+
+    /// Adds empty bins until there are so many.
+    pub(crate) fn lengthen(&mut self, length: usize) {
+        self.amounts.resize(self.amounts.len().max(length), 0);
+    }
+
     fn coarsen(&mut self) {
         self.width = self.width * 2;
         self.amounts = self.amounts.chunks(2).map(|pair| pair.iter().sum()).collect();
@@ -189,12 +208,23 @@ impl Bins {
 }
 
 /// Things that happened at moments, in bounded memory: where they are too many, the first of each
-/// bucket of time stands for all of it.
+/// bucket of time stands for all of it, and says how many there were.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Marks {
-    points: Vec<(Time, f64)>,
+    points: Vec<Mark>,
     total: u64,
     shift: u32,
+}
+
+/// What happened at a moment, once or several times.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mark {
+    /// When it happened first.
+    pub at: Time,
+    /// At which height of its plot that was.
+    pub height: f64,
+    /// How often it happened, from there to the next mark.
+    pub count: u64,
 }
 
 impl Default for Marks {
@@ -204,24 +234,30 @@ impl Default for Marks {
 }
 
 impl Marks {
-    /// Adds a mark at a moment and a height.
+    /// Adds a mark at a moment and a height. One that is earlier than the last counts as of its bucket.
     pub fn push(&mut self, at: Time, height: f64) {
         self.total += 1;
         let bucket = |at: Time, shift| at.as_nanos() >> shift;
-        let shift = self.shift;
-        if self.points.last().is_some_and(|last| bucket(at, shift) <= bucket(last.0, shift)) {
+        if let Some(last) = self.points.last_mut()
+            && bucket(at, self.shift) <= bucket(last.at, self.shift)
+        {
+            last.count += 1;
             return;
         }
-        self.points.push((at, height));
+        self.points.push(Mark { at, height, count: 1 });
         while self.points.len() > MARKS_MAX {
             self.shift += 1;
             let shift = self.shift;
-            self.points.dedup_by_key(|point| bucket(point.0, shift));
+            self.points.dedup_by(|later, earlier| {
+                let is_same = bucket(later.at, shift) == bucket(earlier.at, shift);
+                earlier.count += if is_same { later.count } else { 0 };
+                is_same
+            });
         }
     }
 
     /// Those that are kept, in order of time.
-    pub fn points(&self) -> &[(Time, f64)] {
+    pub fn points(&self) -> &[Mark] {
         &self.points
     }
 

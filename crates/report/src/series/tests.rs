@@ -107,6 +107,8 @@ proptest! {
         }
         prop_assert!(marks.points().len() <= MARKS_MAX);
         prop_assert_eq!(marks.total(), steps.len() as u64);
+        prop_assert_eq!(marks.points().iter().map(|mark| mark.count).sum::<u64>(), marks.total());
+        prop_assert!(marks.points().is_sorted_by(|a, b| a.at < b.at));
     }
 }
 
@@ -159,13 +161,13 @@ fn a_flow_has_its_sequence_its_throughput_and_its_marks() {
         series.record(&Record { at, subject, event });
     }
     let flow = series.flow(FlowId(0)).unwrap();
-    let heights: Vec<f64> = flow.losses.points().iter().map(|point| point.1).collect();
+    let heights: Vec<f64> = flow.losses.points().iter().map(|mark| mark.height).collect();
     assert_eq!(heights, [7.0, 10.0], "a number from before the first stays on the plot");
     assert_eq!(flow.sent.value_at(Time::from_secs_f64(4.2)), Some(5.0));
     assert_eq!(flow.acked.points().last().unwrap().1, 10.0);
     assert_eq!(flow.throughput.amounts().iter().sum::<u64>(), 10_000, "repairs do not count");
-    assert_eq!(flow.naks.points(), [(Time::from_secs_f64(9.9), 3.0)]);
-    assert_eq!(flow.cuts.points(), [(Time::from_secs_f64(9.9), 10.0)]);
+    let mark = |height| Mark { at: Time::from_secs_f64(9.9), height, count: 1 };
+    assert_eq!((flow.naks.points(), flow.cuts.points()), (&[mark(3.0)][..], &[mark(10.0)][..]));
     assert_eq!(flow.window.points(), [(Time::from_secs_f64(9.9), 1.5)]);
     assert_eq!(flow.switches[0].name.as_deref(), Some("r"));
 }

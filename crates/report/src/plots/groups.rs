@@ -1,0 +1,104 @@
+//! The flows of each protocol together: their mean, and between which values they lie.
+
+use faircast_base::Time;
+
+use super::{Line, Points};
+use crate::series::{Bins, FlowSeries, Series};
+
+/// Spans of time for which the mean of flows is taken.
+const SPANS: usize = 240;
+
+/// The flows of one protocol.
+pub(super) struct Group<'a> {
+    pub(super) protocol: &'a str,
+    /// Those with lines of their own.
+    pub(super) flows: Vec<&'a FlowSeries>,
+    /// How many there are in all.
+    pub(super) total: usize,
+    /// Place of its colour in the palette.
+    pub(super) colour: usize,
+    /// What all others had together.
+    rest: Option<&'a Bins>,
+}
+
+/// The flows by protocol, in order of first appearance.
+pub(super) fn groups(series: &Series) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for flow in &series.flows {
+        match groups.iter_mut().find(|group| group.protocol == flow.protocol) {
+            Some(group) => group.flows.push(flow),
+            None => groups.push(Group {
+                protocol: &flow.protocol,
+                flows: vec![flow],
+                total: 0,
+                colour: groups.len(),
+                rest: None,
+            }),
+        }
+    }
+    for group in &mut groups {
+        let rest = series.rest.iter().find(|rest| rest.protocol == group.protocol);
+        group.total = group.flows.len() + rest.map_or(0, |rest| rest.flows);
+        group.rest = rest.map(|rest| &rest.throughput);
+    }
+    groups
+}
+
+/// The place of a flow's colour in the palette, where it has lines.
+pub(crate) fn colour_of(series: &Series, flow: usize) -> Option<usize> {
+    let groups = groups(series);
+    let has = |group: &&Group<'_>| group.flows.iter().any(|known| known.flow.index() == flow);
+    groups.iter().find(has).map(|group| group.colour)
+}
+
+impl Group<'_> {
+    /// The sum of all its flows' bins, and those of each flow with lines: all alike in width and number.
+    pub(super) fn bins(&self) -> (Bins, Vec<Bins>) {
+        let each = self.flows.iter().map(|flow| &flow.throughput);
+        let width = each.clone().chain(self.rest).map(Bins::width).max().unwrap_or_default();
+        let mut each: Vec<Bins> = each.map(|bins| bins.at_width(width)).collect();
+        let rest = self.rest.map(|rest| rest.at_width(width));
+        let length =
+            each.iter().chain(&rest).map(|bins| bins.amounts().len()).max().unwrap_or_default();
+        each.iter_mut().for_each(|bins| bins.lengthen(length));
+        let at = |bins: &Bins, i: usize| bins.amounts().get(i).copied().unwrap_or(0);
+        let sum = (0..length).map(|i| each.iter().chain(&rest).map(|bins| at(bins, i)).sum());
+        (Bins::of(width, sum.collect()), each)
+    }
+}
+
+/// The mean of several lines over time, and between which values they lie. In each span a line counts
+/// with the mean of its points; where it has none, with its last.
+pub(super) fn mean_and_range(lines: &[Line], ended: Time) -> (Points, Vec<(f64, f64)>) {
+    let width = ended.as_secs_f64() / SPANS as f64;
+    let spans: Vec<Vec<Option<f64>>> = lines.iter().map(|line| spans(line, width)).collect();
+    let (mut mean, mut range) = (Vec::new(), Vec::new());
+    for i in 0..SPANS {
+        let values = || spans.iter().filter_map(|span| span[i]);
+        let number = values().count();
+        if number > 0 {
+            mean.push(((i as f64 + 0.5) * width, Some(values().sum::<f64>() / number as f64)));
+            let least = values().fold(f64::INFINITY, f64::min);
+            range.push((least, values().fold(f64::NEG_INFINITY, f64::max)));
+        }
+    }
+    (mean, range)
+}
+
+/// The mean of a line's points in each span; where there are none its last value.
+fn spans(line: &Line, width: f64) -> Vec<Option<f64>> {
+    let mut sums = vec![(0.0, 0u32); SPANS];
+    for (at, value) in line.points.iter().filter_map(|(at, value)| Some((at, (*value)?))) {
+        let place = if width > 0.0 { (at / width) as usize } else { 0 };
+        let (sum, number) = &mut sums[place.min(SPANS - 1)];
+        (*sum, *number) = (*sum + value, *number + 1);
+    }
+    let mut last = None;
+    let mean = sums.into_iter().map(|(sum, number)| {
+        if number > 0 {
+            last = Some(sum / f64::from(number));
+        }
+        last
+    });
+    mean.collect()
+}

@@ -1,0 +1,619 @@
+//! What the plots of a run show: defined once, for the page, for tables of numbers and for pictures.
+
+mod csv;
+mod groups;
+mod svg;
+
+pub use csv::{Csv, csv};
+pub use svg::svg;
+pub(crate) use svg::{COLOURS, DASHES};
+
+use faircast_base::Time;
+
+use crate::series::{Bins, Curve, FlowSeries, LinkSeries, Marks, Series};
+pub(crate) use groups::colour_of;
+use groups::{Group, groups};
+
+/// With more flows or links than this single ones are hidden behind their protocol's mean and range,
+/// and a legend names flows and kinds of lines apart.
+const CROWD: usize = 3;
+/// Most changes of representative that are drawn to begin with: more are a grey wall.
+const SWITCHES_SHOWN_MAX: u64 = 60;
+/// Most representatives that have a row of their own.
+const REPRESENTATIVES_MAX: usize = 11;
+/// A link that has less than this share of the busiest one's mean queue is idle.
+const IDLE_SHARE: f64 = 0.01;
+/// And one in whose queue fewer packets than this wait, on average.
+const IDLE_PACKETS: f64 = 0.05;
+
+/// One plot: lines over time, and rows of marks above them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plot {
+    /// Its name in files and anchors.
+    pub key: &'static str,
+    /// Its name for people.
+    pub title: &'static str,
+    /// What it shows, in half a sentence.
+    pub about: String,
+    /// What is on the vertical axis.
+    pub axis: &'static str,
+    /// In which unit that is.
+    pub unit: Unit,
+    /// Its lines, those that are drawn last at the end.
+    pub lines: Vec<Line>,
+    /// Its marks; each row has a lane of its own above the lines, so that none covers a line.
+    pub marks: Vec<MarkRow>,
+    /// The rows of a plot of names, from below; empty for all others.
+    pub names: Vec<String>,
+    /// Whether there are so many flows or links that a legend names them and kinds of lines apart.
+    pub crowd: bool,
+}
+
+/// The unit of a plot's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A number of packets that only grows.
+    Count,
+    /// Packets.
+    Packets,
+    /// Bits per second.
+    Rate,
+    /// Seconds.
+    Span,
+    /// Places in a list of names.
+    Name,
+}
+
+/// One line of a plot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// Its name in a legend.
+    pub label: String,
+    /// The flow or link that it is of, or the group of flows.
+    pub owner: String,
+    /// The protocol of that flow or group; empty for links.
+    pub protocol: String,
+    /// What of it: `sent`, `mean`.
+    pub kind: &'static str,
+    /// Times in seconds and values; `None` where the line is broken.
+    pub points: Vec<(f64, Option<f64>)>,
+    /// Between which values those lie of which this is the mean, at the times of `points`.
+    pub range: Option<Vec<(f64, f64)>>,
+    /// How points are joined.
+    pub shape: Shape,
+    /// Place of its colour in the palette: one for each protocol, or link.
+    pub colour: usize,
+    /// Place of its dashes: one for each flow of a protocol.
+    pub dash: usize,
+    /// How it is drawn.
+    pub weight: Weight,
+    /// Whether it is hidden until it is asked for.
+    pub hidden: bool,
+}
+
+/// Times in seconds and values; `None` where a line is broken.
+type Points = Vec<(f64, Option<f64>)>;
+
+/// How the points of a line are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// By straight lines.
+    Straight,
+    /// By steps: each value holds until the next.
+    Step,
+}
+
+/// How strongly a line is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// A mean of many.
+    Bold,
+    /// As lines are.
+    Normal,
+    /// One of many, or beside another.
+    Light,
+}
+
+/// Marks of one kind in one lane.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MarkRow {
+    /// Its name in a legend.
+    pub label: String,
+    /// The flow or link that it is of, or the group of flows.
+    pub owner: String,
+    /// The protocol of that flow or group; empty for links.
+    pub protocol: String,
+    /// What happened: `NAK`, `cut`, `drop`.
+    pub kind: &'static str,
+    /// Times in seconds, how many happened there, and at which height of its line the first one did.
+    pub points: Vec<(f64, u64, f64)>,
+    /// How many there were in all.
+    pub total: u64,
+    /// Place of its colour in the palette.
+    pub colour: usize,
+    /// Whether it is drawn as lines through the whole plot, where there is no lane for it.
+    pub upright: bool,
+    /// Whether it is hidden until it is asked for.
+    pub hidden: bool,
+}
+
+/// All plots of a run, those without lines left out.
+pub fn plots(series: &Series, ended: Time) -> Vec<Plot> {
+    let ended = ended.max(series.ended);
+    let all = [
+        sequence(series),
+        representative(series, ended),
+        throughput(series),
+        mean_throughput(series, ended),
+        queues(series),
+        window(series),
+        rate(series),
+        round_trip(series),
+    ];
+    all.into_iter().filter(|plot| !plot.lines.is_empty()).collect()
+}
+
+impl Plot {
+    fn new(key: &'static str, title: &'static str, axis: &'static str, unit: Unit) -> Self {
+        Self {
+            key,
+            title,
+            about: String::new(),
+            axis,
+            unit,
+            lines: Vec::new(),
+            marks: Vec::new(),
+            names: Vec::new(),
+            crowd: false,
+        }
+    }
+
+    /// The rows of marks that have a lane, those that are shown to begin with.
+    pub fn lanes(&self) -> impl Iterator<Item = &MarkRow> {
+        self.marks.iter().filter(|row| !row.upright && !row.hidden)
+    }
+}
+
+/// New packets sent and acknowledged in all, over time: the papers' sequence numbers.
+pub(crate) fn sequence(series: &Series) -> Plot {
+    let mut plot = Plot::new("sequence", "Sequence numbers", "Packets in all", Unit::Count);
+    let received = series.flows.iter().any(|flow| flow.received);
+    plot.about = match received {
+        true => "New data packets received, in all".into(),
+        false => "New data packets sent and acknowledged, in all".into(),
+    };
+    let sent = |flow: &FlowSeries| if flow.received { "received" } else { "sent" };
+    add_flows(&mut plot, series, sent, |flow| curve(&flow.sent), Shape::Straight);
+    let crowd = plot.crowd;
+    for group in groups(series) {
+        for (dash, flow) in group.flows.iter().enumerate().filter(|(_, f)| !f.acked.is_empty()) {
+            plot.lines.push(Line {
+                label: labelled(series, &flow.name, "acknowledged"),
+                kind: "acknowledged",
+                weight: Weight::Light,
+                hidden: crowd,
+                ..line(flow, group.colour, dash, curve(&flow.acked))
+            });
+        }
+    }
+    type Which = fn(&FlowSeries) -> &Marks;
+    let kinds: [(&str, Which); 4] = [
+        ("NAK", |flow| &flow.naks),
+        ("loss found", |flow| &flow.losses),
+        ("cut", |flow| &flow.cuts),
+        ("timeout", |flow| &flow.timeouts),
+    ];
+    for (kind, marks) in kinds {
+        for group in groups(series) {
+            // What was found missing is asked for, and what is asked for makes the sender cut: one
+            // kind of mark is enough to begin with.
+            let hidden = |flow: &FlowSeries| {
+                crowd || matches!(kind, "cut" | "loss found") && flow.naks.total() > 0
+            };
+            if crowd {
+                let all: Vec<&Marks> = group.flows.iter().map(|flow| marks(flow)).collect();
+                let row = MarkRow { owner: group.protocol.into(), hidden: true, ..row(kind, &all) };
+                plot.add_marks(row, group.protocol, group.colour, series);
+                continue;
+            }
+            for flow in &group.flows {
+                let (owner, hidden) = (flow.name.clone(), hidden(flow));
+                let row = MarkRow { owner, hidden, ..row(kind, &[marks(flow)]) };
+                plot.add_marks(row, group.protocol, group.colour, series);
+            }
+        }
+    }
+    add_switches(&mut plot, series);
+    plot
+}
+
+/// Throughput in equal spans of time.
+pub(crate) fn throughput(series: &Series) -> Plot {
+    let mut plot = Plot::new("throughput", "Throughput", "Throughput", Unit::Rate);
+    plot.about = format!("New payload (TCP: acknowledged payload) per {}", width(series));
+    add_bins(&mut plot, series, steps);
+    add_switches(&mut plot, series);
+    plot
+}
+
+/// At each moment the mean of all that went before: how papers show that a share settles.
+pub(crate) fn mean_throughput(series: &Series, ended: Time) -> Plot {
+    let ended_s = ended.max(series.ended).as_secs_f64();
+    let mut plot = Plot::new("mean", "Mean throughput", "Mean throughput", Unit::Rate);
+    let width = width(series);
+    plot.about = format!("Throughput from the start of the run to each moment, every {width}");
+    add_bins(&mut plot, series, |bins| running_mean(bins, ended_s));
+    add_switches(&mut plot, series);
+    plot
+}
+
+/// The packets that wait at links that queue.
+fn queues(series: &Series) -> Plot {
+    let mut plot = Plot::new("queue", "Queues", "Waiting", Unit::Packets);
+    let links = series.links();
+    let most = links.iter().map(|link| link.mean_packets()).fold(0.0, f64::max);
+    let is_busy = |link: &&&LinkSeries| {
+        let mean = link.mean_packets();
+        mean >= IDLE_PACKETS && mean >= IDLE_SHARE * most
+    };
+    let busy: Vec<&&LinkSeries> = links.iter().filter(is_busy).collect();
+    plot.about = match busy[..] {
+        [link] => format!("Link {}", link.name),
+        _ => "Links whose queues fill".into(),
+    };
+    plot.crowd = busy.len() > CROWD;
+    let named = |link: &LinkSeries, kind: &str| match busy.len() {
+        1 => capital(kind),
+        _ => format!("{}, {kind}", link.name),
+    };
+    for (colour, link) in busy.iter().enumerate() {
+        for (kind, points, weight) in
+            [("mean", &link.mean, Weight::Normal), ("greatest", &link.max, Weight::Light)]
+        {
+            plot.lines.push(Line {
+                label: named(link, kind),
+                owner: link.name.clone(),
+                protocol: String::new(),
+                kind,
+                points: curve(points),
+                range: None,
+                shape: Shape::Straight,
+                colour,
+                dash: colour,
+                weight,
+                hidden: plot.crowd && kind == "greatest",
+            });
+        }
+        if !plot.crowd {
+            let row = MarkRow { owner: link.name.clone(), colour, ..row("drop", &[&link.drops]) };
+            let label = named(link, "drop");
+            plot.marks.extend((row.total > 0).then_some(MarkRow { label, ..row }));
+        }
+    }
+    if plot.crowd {
+        let drops: Vec<&Marks> = links.iter().map(|link| &link.drops).collect();
+        let (label, owner) = ("Drop, on all links".into(), "all links".into());
+        let row = row("drop", &drops);
+        plot.marks.extend((row.total > 0).then_some(MarkRow { label, owner, ..row }));
+    }
+    plot
+}
+
+/// Congestion windows.
+fn window(series: &Series) -> Plot {
+    let mut plot = Plot::new("window", "Window", "Window", Unit::Packets);
+    plot.about = "Congestion window of the sender".into();
+    add_flows(&mut plot, series, |_| "window", |flow| curve(&flow.window), Shape::Step);
+    plot
+}
+
+/// Sending rates.
+fn rate(series: &Series) -> Plot {
+    let mut plot = Plot::new("rate", "Sending rate", "Rate", Unit::Rate);
+    plot.about = "Rate that the sender allows itself".into();
+    add_flows(&mut plot, series, |_| "rate", |flow| curve(&flow.rate), Shape::Step);
+    plot
+}
+
+/// Round trips.
+fn round_trip(series: &Series) -> Plot {
+    let mut plot = Plot::new("rtt", "Round trip", "Round trip", Unit::Span);
+    plot.about = "As the sender measures it".into();
+    add_flows(&mut plot, series, |_| "round trip", |flow| curve(&flow.rtt), Shape::Straight);
+    plot
+}
+
+/// Who sets the pace.
+fn representative(series: &Series, ended: Time) -> Plot {
+    let mut plot = Plot::new("representative", "Representative", "Representative", Unit::Name);
+    plot.about = "Whose feedback sets the pace: pgmcc’s acker, TFMCC’s CLR".into();
+    let ended_s = ended.max(series.ended).as_secs_f64();
+    let mut held: Vec<(&str, f64)> = Vec::new();
+    for flow in &series.flows {
+        for (i, switch) in flow.switches.iter().enumerate() {
+            let Some(name) = switch.name.as_deref() else { continue };
+            let until = flow.switches.get(i + 1).map_or(ended_s, |next| next.at.as_secs_f64());
+            let span = until - switch.at.as_secs_f64();
+            match held.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, sum)) => *sum += span,
+                None => held.push((name, span)),
+            }
+        }
+    }
+    held.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let is_many = held.len() > REPRESENTATIVES_MAX;
+    held.truncate(REPRESENTATIVES_MAX);
+    plot.names = held.iter().map(|(name, _)| (*name).to_owned()).collect();
+    if is_many {
+        plot.names.push("others".into());
+    } else {
+        plot.names.sort_by_key(|name| natural(name));
+    }
+    for group in groups(series) {
+        for (dash, flow) in group.flows.iter().enumerate() {
+            if flow.switches.iter().all(|switch| switch.name.is_none()) {
+                continue;
+            }
+            let mut points: Points = Vec::new();
+            for switch in &flow.switches {
+                let at = switch.at.as_secs_f64();
+                let place = switch.name.as_ref().map(|name| {
+                    let place = plot.names.iter().position(|known| known == name);
+                    place.unwrap_or(plot.names.len() - 1) as f64
+                });
+                // A line that ends has an end: without one it would not be drawn.
+                if let (None, Some((_, Some(last)))) = (place, points.last().copied()) {
+                    points.push((at, Some(last)));
+                }
+                points.push((if place.is_none() { at + 1e-6 } else { at }, place));
+            }
+            if let Some((at, value)) = points.last().copied()
+                && ended_s > at
+            {
+                points.push((ended_s, value));
+            }
+            plot.lines.push(Line {
+                label: flow.name.clone(),
+                kind: "representative",
+                shape: Shape::Step,
+                weight: Weight::Bold,
+                ..line(flow, group.colour, dash, points)
+            });
+        }
+    }
+    plot
+}
+
+impl Plot {
+    /// Adds a row of a flow's or a group's marks where there are any.
+    fn add_marks(&mut self, row: MarkRow, protocol: &str, colour: usize, series: &Series) {
+        if row.total > 0 {
+            let label = labelled(series, &row.owner, row.kind);
+            self.marks.push(MarkRow { label, protocol: protocol.into(), colour, ..row });
+        }
+    }
+}
+
+/// A line of each flow, and mean and range of the flows of a protocol where they are many.
+fn add_flows(
+    plot: &mut Plot,
+    series: &Series,
+    kind: fn(&FlowSeries) -> &'static str,
+    points: impl Fn(&FlowSeries) -> Points,
+    shape: Shape,
+) {
+    plot.crowd = series.flows.len() > CROWD;
+    for group in groups(series) {
+        let mut lines = Vec::new();
+        for (dash, flow) in group.flows.iter().enumerate() {
+            let points = points(flow);
+            if !points.is_empty() {
+                let label = match plot.unit {
+                    Unit::Count => labelled(series, &flow.name, kind(flow)),
+                    _ => flow.name.clone(),
+                };
+                let line = line(flow, group.colour, dash, points);
+                lines.push(Line { label, kind: kind(flow), shape, ..line });
+            }
+        }
+        push_group(plot, &group, lines, |lines| groups::mean_and_range(lines, series.ended));
+    }
+}
+
+/// A line of each flow's bins, and mean and range where they are many.
+fn add_bins(plot: &mut Plot, series: &Series, points: impl Fn(&Bins) -> Points) {
+    plot.crowd = series.flows.len() > CROWD;
+    let shape = if plot.key == "throughput" { Shape::Step } else { Shape::Straight };
+    let kind = if plot.key == "throughput" { "throughput" } else { "mean throughput" };
+    for group in groups(series) {
+        let mut lines = Vec::new();
+        for (dash, flow) in group.flows.iter().enumerate() {
+            if !flow.throughput.amounts().is_empty() {
+                let points = points(&flow.throughput);
+                let line = line(flow, group.colour, dash, points);
+                lines.push(Line { label: flow.name.clone(), kind, shape, ..line });
+            }
+        }
+        push_group(plot, &group, lines, |_| {
+            let (sum, each) = group.bins();
+            let count = group.total as f64;
+            let mean: Vec<_> =
+                points(&sum).into_iter().map(|(t, v)| (t, v.map(|v| v / count))).collect();
+            let each: Vec<_> = each.iter().map(&points).collect();
+            let values = |i: usize| each.iter().filter_map(move |points| points.get(i)?.1);
+            let range = (0..mean.len())
+                .map(|i| (values(i).fold(f64::INFINITY, f64::min), values(i).fold(0.0, f64::max)));
+            let range = range.collect();
+            (mean, range)
+        });
+    }
+}
+
+/// Adds the lines of a group: all of them where they are few, else hidden behind their mean.
+fn push_group(
+    plot: &mut Plot,
+    group: &Group<'_>,
+    mut lines: Vec<Line>,
+    mean: impl Fn(&[Line]) -> (Points, Vec<(f64, f64)>),
+) {
+    if lines.len() <= CROWD {
+        return plot.lines.extend(lines);
+    }
+    let (points, range) = mean(&lines);
+    // Of flows without lines only the sum is known, so the mean may be of more than the range is.
+    let of = match (plot.unit, plot.key) {
+        (Unit::Rate, "throughput" | "mean") => group.total,
+        _ => lines.len(),
+    };
+    let range_of = lines.len();
+    let label = match of == range_of {
+        true => format!("{}: mean and range of {of} flows", group.protocol),
+        false => format!("{}: mean of {of} flows, range of {range_of}", group.protocol),
+    };
+    let (kind, shape) = (lines[0].kind, lines[0].shape);
+    lines.iter_mut().for_each(|line| {
+        line.hidden = true;
+        line.weight = Weight::Light;
+    });
+    plot.lines.extend(lines);
+    plot.lines.push(Line {
+        label,
+        owner: format!("{} flows", group.protocol),
+        protocol: group.protocol.into(),
+        kind,
+        points,
+        range: Some(range),
+        shape,
+        colour: group.colour,
+        dash: 0,
+        weight: Weight::Bold,
+        hidden: false,
+    });
+}
+
+/// Upright lines where flows changed their representatives, hidden where they are too many.
+fn add_switches(plot: &mut Plot, series: &Series) {
+    const KIND: &str = "new representative";
+    for group in groups(series) {
+        for flow in &group.flows {
+            let at = flow.switches.iter().filter(|switch| switch.name.is_some());
+            let points: Vec<_> = at.map(|switch| (switch.at.as_secs_f64(), 1, 0.0)).collect();
+            let total = points.len() as u64;
+            // The first choice is no change.
+            if total > 1 {
+                plot.marks.push(MarkRow {
+                    label: labelled(series, &flow.name, KIND),
+                    owner: flow.name.clone(),
+                    protocol: flow.protocol.clone(),
+                    kind: KIND,
+                    points,
+                    total,
+                    colour: group.colour,
+                    upright: true,
+                    hidden: plot.crowd || total > SWITCHES_SHOWN_MAX,
+                });
+            }
+        }
+    }
+}
+
+fn line(flow: &FlowSeries, colour: usize, dash: usize, points: Points) -> Line {
+    Line {
+        label: String::new(),
+        owner: flow.name.clone(),
+        protocol: flow.protocol.clone(),
+        kind: "",
+        points,
+        range: None,
+        shape: Shape::Straight,
+        colour,
+        dash,
+        weight: Weight::Normal,
+        hidden: false,
+    }
+}
+
+/// A row of marks of one or several.
+fn row(kind: &'static str, marks: &[&Marks]) -> MarkRow {
+    let all = marks.iter().flat_map(|marks| marks.points());
+    let mut points: Vec<_> =
+        all.map(|mark| (mark.at.as_secs_f64(), mark.count, mark.height)).collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    MarkRow {
+        label: String::new(),
+        owner: String::new(),
+        protocol: String::new(),
+        kind,
+        points,
+        total: marks.iter().map(|marks| marks.total()).sum(),
+        colour: 0,
+        upright: false,
+        hidden: false,
+    }
+}
+
+fn labelled(series: &Series, name: &str, kind: &str) -> String {
+    if series.flows.len() > 1 { format!("{name}, {kind}") } else { capital(kind) }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// For sorting, so that `r10` comes after `r2`: digits as numbers, the rest as it is.
+fn natural(name: &str) -> Vec<(String, u64)> {
+    let mut parts = vec![(String::new(), 0u64)];
+    for c in name.chars() {
+        let last = parts.last_mut().expect("there is one");
+        match c.to_digit(10) {
+            Some(digit) => last.1 = last.1.saturating_mul(10).saturating_add(u64::from(digit)),
+            None if last.1 > 0 => parts.push((c.to_string(), 0)),
+            None => last.0.push(c),
+        }
+    }
+    parts
+}
+
+fn curve(curve: &Curve) -> Points {
+    // The plots need one value a moment: several at one moment become a steep line.
+    let mut last_us = None;
+    let points = curve.points().into_iter().map(|(at, value)| {
+        let us = at.as_nanos() / 1_000;
+        let us = last_us.map_or(us, |last: u64| us.max(last + 1));
+        last_us = Some(us);
+        (us as f64 / 1e6, Some(value))
+    });
+    points.collect()
+}
+
+/// Rates of bins as steps. A step ends where the next begins; the last one needs an end of its own.
+fn steps(bins: &Bins) -> Points {
+    let width = bins.width().as_secs_f64();
+    let rates = bins.amounts().iter().map(|bytes| *bytes as f64 * 8.0 / width);
+    let mut points: Vec<_> =
+        rates.enumerate().map(|(i, rate)| (i as f64 * width, Some(rate))).collect();
+    let last = points.last().map(|(_, rate)| (points.len() as f64 * width, *rate));
+    points.extend(last);
+    points
+}
+
+fn running_mean(bins: &Bins, ended_s: f64) -> Points {
+    let width = bins.width().as_secs_f64();
+    let mut sum = 0.0;
+    let points = bins.amounts().iter().enumerate().map(|(i, bytes)| {
+        let at = ((i + 1) as f64 * width).min(ended_s);
+        sum += *bytes as f64 * 8.0;
+        (at, Some(sum / at))
+    });
+    points.filter(|(at, _)| *at > 0.0).collect()
+}
+
+/// In which spans payload is counted, in words.
+fn width(series: &Series) -> String {
+    let width = series.flows.first().map(|flow| flow.throughput.width());
+    crate::text::seconds(width.unwrap_or_default().as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,228 @@
+//! Plots of hand-made runs: what is shown, what is hidden, and the same in numbers and pictures.
+
+use faircast_base::{Event, FlowId, LinkCounters, LinkId, NodeId, Time};
+use faircast_trace::{FlowHeader, Header, LinkHeader, On, Record, SCHEMA_VERSION, Sink, Subject};
+
+use super::*;
+
+/// Flows of these protocols that send at a constant rate, over two links of which one queues.
+fn run(protocols: &[&str]) -> Series {
+    let link = |from, to| LinkHeader {
+        from: NodeId(from),
+        to: NodeId(to),
+        rate_bps: 1_000_000,
+        delay_s: 0.0,
+        queue: String::new(),
+    };
+    let header = Header {
+        schema: SCHEMA_VERSION,
+        faircast: "0.1.0".into(),
+        scenario: "s.toml".into(),
+        title: "Is it shown?".into(),
+        text: String::new(),
+        on: On::Sim,
+        seed: 1,
+        duration_s: 100.0,
+        warmup_s: 20.0,
+        nodes: ["a", "b", "c"].map(String::from).to_vec(),
+        links: vec![link(0, 1), link(1, 2)],
+        flows: protocols
+            .iter()
+            .enumerate()
+            .map(|(i, protocol)| FlowHeader {
+                name: format!("f{i}"),
+                protocol: (*protocol).into(),
+                from: NodeId(0),
+                to: vec![NodeId(1)],
+                packet_bytes: 1000,
+                start_s: 0.0,
+                stop_s: None,
+                speaks: Vec::new(),
+            })
+            .collect(),
+    };
+    let mut series = Series::new(&header);
+    for tenth in 0..1000u64 {
+        let at = Time::from_secs_f64(tenth as f64 / 10.0);
+        for flow in 0..protocols.len() as u32 {
+            let mut say = |event| {
+                let subject =
+                    Subject::Endpoint { flow: FlowId(flow), node: NodeId(0), sender: true };
+                series.record(&Record { at, subject, event });
+            };
+            // The f-th flow sends f + 1 packets at a time.
+            for i in 0..=u64::from(flow) {
+                let seq = tenth * 100 + i;
+                say(Event::DataSent { seq, bytes: 1000, repair: false });
+                say(Event::AckReceived { seq, bytes: 1000, from: NodeId(1) });
+            }
+            // A window that overshoots while things settle.
+            let window_milli = if tenth < 50 { 90_000 } else { 1_000 * u64::from(flow + 1) };
+            say(Event::Window { window_milli, flight: 1 });
+            if tenth % 10 == 3 {
+                say(Event::NakReceived { seq: tenth * 100, count: 1, from: NodeId(1) });
+            }
+        }
+        for (link, waiting) in [(0, 10), (1, 0)] {
+            let counters = LinkCounters {
+                queue_packet_ns: waiting * at.as_nanos(),
+                queue_max_packets: if waiting > 0 { 20 } else { 2 },
+                ..LinkCounters::default()
+            };
+            let (subject, event) = (Subject::Link(LinkId(link)), Event::LinkSample(counters));
+            series.record(&Record { at, subject, event });
+        }
+    }
+    series
+}
+
+const MANY: [&str; 21] = {
+    let mut protocols = ["tcp-sack"; 21];
+    protocols[0] = "pgmcc";
+    protocols
+};
+
+fn of<'a>(plots: &'a [Plot], key: &str) -> &'a Plot {
+    plots.iter().find(|plot| plot.key == key).unwrap_or_else(|| panic!("no {key}"))
+}
+
+#[test]
+fn of_many_flows_the_mean_and_the_range_of_each_protocol_are_shown() {
+    let series = run(&MANY);
+    let plots = plots(&series, series.ended);
+    for key in ["sequence", "throughput", "mean", "window"] {
+        let plot = of(&plots, key);
+        let shown: Vec<&Line> = plot.lines.iter().filter(|line| !line.hidden).collect();
+        let names: Vec<&str> = shown.iter().map(|line| &*line.owner).collect();
+        assert_eq!(names, ["f0", "tcp-sack flows"], "{key}");
+        assert_eq!([shown[0].colour, shown[1].colour], [0, 1], "{key}: a colour a protocol");
+        let singles = plot.lines.iter().filter(|line| line.protocol == "tcp-sack" && line.hidden);
+        let dashes: std::collections::BTreeSet<usize> =
+            singles.clone().map(|line| line.dash).collect();
+        assert_eq!(dashes.len(), 15, "{key}: dashes tell flows of a protocol apart");
+        assert!(singles.into_iter().all(|line| line.colour == 1), "{key}");
+        assert_eq!(shown[1].points.len(), shown[1].range.as_ref().unwrap().len(), "{key}");
+    }
+    // TCP flows 1 to 20 have 2 to 21 packets of 8 kbit ten times a second; 15 of them have lines.
+    let throughput = of(&plots, "throughput").lines.last().unwrap();
+    assert!(throughput.label.contains("mean of 20 flows, range of 15"), "{}", throughput.label);
+    let at = throughput.points.len() / 2;
+    assert_eq!(throughput.points[at].1, Some(11.5 * 80_000.0));
+    assert_eq!(throughput.range.as_ref().unwrap()[at], (2.0 * 80_000.0, 16.0 * 80_000.0));
+    let window = of(&plots, "window").lines.last().unwrap();
+    let at = window.points.len() / 2;
+    assert_eq!(window.points[at].1, Some(9.0));
+    assert_eq!(window.range.as_ref().unwrap()[at], (2.0, 16.0));
+    // And marks of one protocol share a lane.
+    let naks: Vec<_> =
+        of(&plots, "sequence").marks.iter().map(|row| (&*row.owner, row.total)).collect();
+    assert_eq!(naks, [("pgmcc", 100), ("tcp-sack", 1500)]);
+}
+
+#[test]
+fn few_flows_have_lines_of_their_own_and_lanes_for_their_marks() {
+    let series = run(&["pgmcc", "tcp-sack"]);
+    let plots = plots(&series, series.ended);
+    let sequence = of(&plots, "sequence");
+    let labels: Vec<&str> = sequence.lines.iter().map(|line| &*line.label).collect();
+    assert_eq!(labels, ["f0, sent", "f1, sent", "f0, acknowledged", "f1, acknowledged"]);
+    assert_eq!(sequence.lanes().map(|row| row.total).collect::<Vec<_>>(), [100, 100]);
+    assert!(plots.iter().all(|plot| plot.lines.iter().all(|line| line.range.is_none())));
+}
+
+#[test]
+fn idle_links_are_left_out() {
+    let series = run(&["pgmcc"]);
+    let plots = plots(&series, series.ended);
+    let queue = of(&plots, "queue");
+    assert_eq!(series.links().len(), 2, "both have been watched");
+    let owners: Vec<&str> = queue.lines.iter().map(|line| &*line.owner).collect();
+    assert_eq!(owners, ["a → b", "a → b"]);
+    assert_eq!(queue.about, "Link a → b");
+}
+
+#[test]
+fn tables_have_every_value_once_with_its_unit() {
+    let series = run(&MANY);
+    let plots = plots(&series, series.ended);
+    let tables = csv(&plots);
+    let names: Vec<&str> = tables.iter().map(|table| &*table.name).collect();
+    assert_eq!(
+        names,
+        ["sequence.csv", "throughput.csv", "mean.csv", "queue.csv", "window.csv", "events.csv"]
+    );
+    let throughput = &tables[1].text;
+    assert!(throughput.starts_with("time_s,flow,protocol,series,throughput_bps\n"), "{throughput}");
+    for row in [
+        "50,f0,pgmcc,throughput,80000",
+        "50,f3,tcp-sack,throughput,320000",
+        "50,tcp-sack flows,tcp-sack,mean of throughput,920000",
+        "50,tcp-sack flows,tcp-sack,greatest of throughput,1280000",
+    ] {
+        assert_eq!(
+            throughput.lines().filter(|line| *line == row).count(),
+            1,
+            "{row}: {throughput}"
+        );
+    }
+    // Each row has as many fields as the head, and a value.
+    for table in &tables {
+        let width = table.text.lines().next().unwrap().split(',').count();
+        for line in table.text.lines() {
+            assert_eq!(line.split(',').count(), width, "{}: {line}", table.name);
+            assert!(!line.ends_with(','), "{}: {line}", table.name);
+        }
+    }
+    let events = tables.last().unwrap().text.lines();
+    let naks: u64 = events
+        .filter(|line| line.contains(",NAK,"))
+        .map(|line| line.split(',').nth(4).unwrap().parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(naks, 1600, "none is lost where they are many");
+}
+
+#[test]
+fn names_in_tables_are_quoted_where_they_need_it() {
+    let mut plots = plots(&run(&["pgmcc"]), Time::ZERO);
+    plots.truncate(1);
+    plots[0].lines[0].owner = "a, \"b\"".into();
+    assert!(csv(&plots)[0].text.contains("\n0,\"a, \"\"b\"\"\",pgmcc,sent,1\n"));
+}
+
+#[test]
+fn a_picture_is_scaled_to_the_counted_time_and_needs_no_colours() {
+    let series = run(&["pgmcc", "tcp-sack", "tcp-sack"]);
+    let plots = plots(&series, series.ended);
+    let picture = svg(of(&plots, "window"), &series);
+    // Windows are 90 until 5 s and at most 3 once it counts: 0, 1, 2 and 3 are on the axis.
+    let numbers: Vec<&str> = picture
+        .match_indices("text-anchor=\"end\">")
+        .map(|(at, start)| picture[at + start.len()..].split('<').next().unwrap())
+        .collect();
+    assert_eq!(numbers, ["0", "1", "2", "3"], "{picture}");
+    assert!(picture.contains(">Time, s<") && picture.contains(">Window, packets<"), "{picture}");
+    assert!(picture.contains("fill=\"#eee\""), "the warm-up is grey");
+    let dashes: std::collections::BTreeSet<&str> = picture
+        .lines()
+        .filter(|line| line.contains("stroke-linejoin"))
+        .map(|line| line.split("stroke-dasharray=").nth(1).unwrap_or("none"))
+        .collect();
+    assert_eq!(dashes.len(), 3, "three lines, three kinds of dashes: {picture}");
+    let evil = Plot { axis: "<x>", ..plots[0].clone() };
+    assert!(!svg(&evil, &series).contains("<x>"));
+}
+
+#[test]
+fn the_page_has_the_colours_of_the_pictures() {
+    let css = include_str!("../page/page.css");
+    for (i, colour) in COLOURS.iter().enumerate() {
+        assert!(css.contains(&format!("--c{i}: {colour};")), "--c{i} is not {colour}");
+    }
+}
+
+#[test]
+fn names_are_sorted_as_people_count() {
+    let mut names = ["mr10", "mr2", "b", "mr1"];
+    names.sort_by_key(|name| natural(name));
+    assert_eq!(names, ["b", "mr1", "mr2", "mr10"]);
+}
