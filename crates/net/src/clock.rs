@@ -1,21 +1,29 @@
-//! Time for machines.
+//! The time that a driver gives its machines.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use faircast_base::Time;
 
-/// Nanoseconds since it was made, of the system's monotonic clock: what people or NTP do to the
-/// time of day changes nothing.
+/// Time since it was made, by the system's monotonic clock: what people or NTP do to the time of day
+/// changes nothing.
+///
+/// It runs while the driver runs. Where the system's clock jumps ahead, because the process was
+/// stopped, the machine was suspended or somebody set it, as much of that as [`STEP_MAX`] counts, so
+/// that a sender that wakes up after an hour hears its receivers before it gives them up. Where the
+/// system's clock goes back, time stands still for a moment and goes on from there.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    start: Instant,
+    /// What the system's clock said when it was last read.
+    read: Instant,
+    /// The time that has passed until then.
+    passed: Time,
     /// The latest moment that was given out.
     last: Time,
 }
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Self { start: Instant::now(), last: Time::ZERO }
+        Self { read: Instant::now(), passed: Time::ZERO, last: Time::ZERO }
     }
 
     /// The present moment; never before one that was given out or set.
@@ -25,13 +33,52 @@ impl Clock {
     }
 
     /// The moment as the system has it, which may be before [`now`](Self::now).
-    pub(crate) fn real(&self) -> Time {
-        Time::from_nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    pub(crate) fn real(&mut self) -> Time {
+        self.step_to(Instant::now())
+    }
+
+    /// Takes what the system's clock says.
+    fn step_to(&mut self, system: Instant) -> Time {
+        let step = system.saturating_duration_since(self.read).min(STEP_MAX);
+        self.read = system;
+        // Not above a second.
+        self.passed = self.passed + faircast_base::Duration::from_nanos(step.as_nanos() as u64);
+        self.passed
     }
 
     /// Takes `moment`, a little ahead, as the present one.
     pub(crate) fn advance_to(&mut self, moment: Time) -> Time {
         self.last = self.last.max(moment);
         self.last
+    }
+}
+
+/// The most that one step counts. A driver reads its clock at every tick, ten times a second, so a
+/// longer step means that it did not run.
+const STEP_MAX: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_goes_on_evenly_whatever_the_system_clock_jumps_to() {
+        let mut clock = Clock::new();
+        let hour = Duration::from_secs(3600);
+        let ms = Duration::from_millis;
+        let mut system = clock.read + hour;
+        clock.read = system;
+        for (jump, back, step, want_ms) in [
+            (Duration::ZERO, false, ms(200), 200),
+            (hour, false, ms(200), 1200),
+            (Duration::ZERO, false, ms(200), 1400),
+            (hour, true, ms(200), 1400),
+            (Duration::ZERO, false, ms(200), 1600),
+            (Duration::ZERO, false, ms(1), 1601),
+        ] {
+            system = if back { system - jump } else { system + jump };
+            system += step;
+            assert_eq!(clock.step_to(system), Time::from_nanos(want_ms * 1_000_000));
+        }
     }
 }

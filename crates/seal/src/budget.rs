@@ -23,7 +23,8 @@ impl Budget {
     /// Takes the price of one derivation, or says that there is none left.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.filled).min(FULL_AFTER);
-        self.filled = self.filled.max(now);
+        // A clock that goes back must not keep it empty until it has caught up.
+        self.filled = now;
         self.left = (self.left + passed.as_secs_f64() * PER_SECOND).min(BURST);
         let enough = self.left >= 1.0;
         if enough {
@@ -54,7 +55,8 @@ mod tests {
         assert_eq!(taken(&mut budget, 0), 0);
         assert_eq!(taken(&mut budget, 125), 2048);
         assert_eq!(taken(&mut budget, 3_600_000), 4096);
-        // A clock that goes back gives nothing.
+        // A clock that goes back gives nothing, and then as before.
         assert_eq!(taken(&mut budget, 0), 0);
+        assert_eq!(taken(&mut budget, 125), 2048);
     }
 }
