@@ -45,6 +45,15 @@ const NEEDS: &[Need] = &[
         why: OTHERS,
         by: By::Network,
     },
+    Need {
+        any: &[
+            "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
+            "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
+        ],
+        package: "libfaketime",
+        why: "the test of clocks that jump",
+        by: By::Network,
+    },
     Need { any: &["/usr/include/zmq.h"], package: "libzmq3-dev", why: OTHERS, by: By::Network },
 ];
 

@@ -39,10 +39,17 @@ impl Clock {
 
     /// Takes what the system's clock says.
     fn step_to(&mut self, system: Instant) -> Time {
-        let step = system.saturating_duration_since(self.read).min(STEP_MAX);
+        let step = system.saturating_duration_since(self.read);
         self.read = system;
+        if step > STEP_MAX {
+            let seconds = step.as_secs();
+            tracing::info!(
+                "the clock went ahead by {seconds} s: this process did not run, or it was set"
+            );
+        }
         // Not above a second.
-        self.passed = self.passed + faircast_base::Duration::from_nanos(step.as_nanos() as u64);
+        let step = step.min(STEP_MAX).as_nanos() as u64;
+        self.passed = self.passed + faircast_base::Duration::from_nanos(step);
         self.passed
     }
 

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod bench;
+#[cfg(target_os = "linux")]
+mod clocks;
 mod demo;
 mod documents;
 #[cfg(target_os = "linux")]
