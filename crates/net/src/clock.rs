@@ -49,7 +49,7 @@ impl Clock {
         }
         // Not above a second.
         let step = step.min(STEP_MAX).as_nanos() as u64;
-        self.passed = self.passed + faircast_base::Duration::from_nanos(step);
+        self.passed += faircast_base::Duration::from_nanos(step);
         self.passed
     }
 
