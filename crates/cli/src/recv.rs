@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::time::{Duration as WallDuration, Instant};
 
 use faircast::{
-    Incoming, Listen, Multicast, ReceiveOutcome, ReceiveStatus, Received, Receiver,
-    ReceiverBuilder, SocketSettings, Stage,
+    CommandOptions, DeviceOptions, Incoming, Listen, Multicast, ReceiveOutcome, ReceiveStatus,
+    Received, Receiver, ReceiverBuilder, SocketSettings, Stage,
 };
 use faircast_base::Duration;
 use prometheus_client::registry::Registry;
@@ -47,10 +48,13 @@ async fn run(args: &RecvArgs) -> Result<(), Failure> {
     let place = args.group.or(args.listen).map(|place| place.to_string()).unwrap_or_default();
     output.tell(
         "listening",
-        &format!("listening on {place}, into {}", args.into.display()),
-        json!({ "on": place, "into": args.into }),
+        &format!("listening on {place}, {}", target(args)),
+        json!({
+            "on": place, "into": args.into, "device": args.to_device, "command": args.to_command,
+        }),
     )?;
     let mut show = Show::new(output, args.once);
+    show.keeps = args.into.is_some() || args.journal.is_some();
     let status = receiver.status();
     let mut closing = false;
     loop {
@@ -127,6 +131,15 @@ fn given_up(args: &RecvArgs, status: &ReceiveStatus) -> Option<String> {
     Some(format!("nothing has begun to come within {limit}: {heard}"))
 }
 
+/// Where it puts what comes, in words.
+fn target(args: &RecvArgs) -> String {
+    match (&args.to_device, &args.to_command, &args.into) {
+        (Some(device), ..) => format!("to {}", device.display()),
+        (_, Some(command), _) => format!("to the command `{command}`"),
+        (.., into) => format!("into {}", into.as_deref().unwrap_or(Path::new(".")).display()),
+    }
+}
+
 fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
     let listen = match (args.group, args.listen) {
         (Some(group), _) => Listen::Multicast(Multicast {
@@ -137,12 +150,28 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
         (None, Some(address)) => Listen::Unicast(address),
         (None, None) => unreachable!("the parser asks for one"),
     };
-    let mut builder = Receiver::builder(listen, &args.into)
+    let object = args.object.clone().unwrap_or_default();
+    let builder = match (&args.to_device, &args.to_command, &args.into) {
+        (Some(device), ..) => {
+            let journal = args.journal.clone();
+            let options = DeviceOptions { journal, ..DeviceOptions::new(device, object) };
+            Receiver::to_device(listen, options)
+        }
+        (_, Some(command), _) => {
+            Receiver::to_command(listen, CommandOptions { command: command.clone(), object })
+        }
+        (.., Some(into)) => Receiver::builder(listen, into),
+        (None, None, None) => unreachable!("the parser asks for one"),
+    };
+    let mut builder = builder
         .sockets(SocketSettings { only_from: args.from, ..SocketSettings::default() })
         .overwrite(args.overwrite)
         .sync(!args.no_sync)
         .once(args.once)
         .name(args.name.clone().unwrap_or_else(live::host_name));
+    if let Some(object) = &args.object {
+        builder = builder.object(object);
+    }
     for (key, value) in live::options(&args.options)? {
         builder = builder.option(key, value);
     }
@@ -173,6 +202,8 @@ struct Show {
     /// Whether something was not complete when it ended here.
     cut: bool,
     given_up: bool,
+    /// Whether what came of an object that was not completed stays for another time.
+    keeps: bool,
 }
 
 impl Show {
@@ -189,6 +220,7 @@ impl Show {
             failed: 0,
             cut: false,
             given_up: false,
+            keeps: true,
         }
     }
 
@@ -223,7 +255,10 @@ impl Show {
         let told = self.known.get(&incoming.number) == Some(&true);
         if let (Some(total), false) = (incoming.bytes_total, told) {
             self.known.insert(incoming.number, true);
-            let text = format!("{} from {from}", bytes(total));
+            let text = match incoming.growing {
+                true => format!("a pipe from {from}"),
+                false => format!("{} from {from}", bytes(total)),
+            };
             self.output.tell("object", &text, incoming_json(incoming))?;
         }
         Ok(())
@@ -245,9 +280,15 @@ impl Show {
         self.done.observe(now, done);
         let share = if total == 0 { 1.0 } else { done as f64 / total as f64 };
         let speed = self.got.per_s() * 8.0;
+        // Of what comes from a pipe nobody knows how long it takes.
+        let growing = active.clone().any(|incoming| incoming.growing);
         let left = self.done.left(now, total.saturating_sub(done), STALLED_AFTER);
+        let left = left.filter(|_| !growing);
         let text = || {
             let mut text = format!("{}, {} of {}", rate(speed), bytes(done), bytes(total));
+            if growing {
+                text.push_str(" so far");
+            }
             if verifying {
                 text.push_str(", comparing");
             } else if let Some(left) = left {
@@ -306,10 +347,11 @@ impl Show {
             }
             ReceiveOutcome::SenderGone => {
                 let reason = last.reason.as_deref().unwrap_or("it fell silent");
-                let text = format!(
-                    "the sender is gone ({reason}); what is here is kept for when it \
-                                    comes back"
-                );
+                let then = match self.keeps {
+                    true => "what is here is kept for when it comes back",
+                    false => "it begins anew should it come back",
+                };
+                let text = format!("the sender is gone ({reason}); {then}");
                 self.output.tell("gone", &text, json)
             }
             ReceiveOutcome::Failed(reason) => {
@@ -328,7 +370,10 @@ impl Show {
             }
             ReceiveOutcome::Closed => {
                 self.cut = true;
-                let text = "not complete; what is here is kept for another time";
+                let text = match self.keeps {
+                    true => "not complete; what is here is kept for another time",
+                    false => "not complete; another time it begins anew",
+                };
                 self.output.tell("closed", text, json)
             }
         }
@@ -357,6 +402,7 @@ fn incoming_json(incoming: &Incoming) -> Value {
         "source": incoming.source.map(|source| source.to_string()),
         "scheme": incoming.scheme,
         "bytes_total": incoming.bytes_total,
+        "growing": incoming.growing,
         "bytes_done": incoming.bytes_done,
         "bytes_found": incoming.bytes_found,
         "requests": incoming.requests,

@@ -3,6 +3,9 @@
 mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::IsTerminal as _;
+use std::os::fd::AsFd as _;
 use std::time::{Duration as WallDuration, Instant};
 
 use faircast::{
@@ -31,7 +34,14 @@ pub(crate) fn send(args: &SendArgs) -> Result<(), Failure> {
 async fn run(args: &SendArgs) -> Result<(), Failure> {
     let wanted = wanted(args)?;
     let listener = live::metrics::listen(&args.watch).await?;
-    let sender = builder(args, &wanted)?.send(&args.paths);
+    let builder = builder(args, &wanted)?;
+    let sender = match pipe(args)? {
+        Some(pipe) => {
+            let spool = args.spool.clone().unwrap_or_else(std::env::temp_dir);
+            builder.send_pipe(pipe, spool)
+        }
+        None => builder.send(&args.paths),
+    };
     let sender = sender.map_err(|error| live::failure(error, args.group.is_some()))?;
     let output = Output::new(&args.watch);
     for warning in sender.warnings() {
@@ -59,19 +69,42 @@ async fn run(args: &SendArgs) -> Result<(), Failure> {
         live::metrics::serve(listener, move |registry| metrics(registry, &status.borrow()));
     }
     let counts = sender.supply().counts();
+    let what = match is_pipe(args) {
+        true => "what comes from standard input".to_string(),
+        false => format!("{}, {}", count(counts.files, "file"), bytes(counts.bytes)),
+    };
     output.tell(
         "waiting",
-        &format!(
-            "{}, {}, to {}; waiting for receivers",
-            count(counts.files, "file"),
-            bytes(counts.bytes),
-            place(args)
-        ),
+        &format!("{what}, to {}; waiting for receivers", place(args)),
         json!({ "to": place(args), "files": counts.files, "bytes": counts.bytes }),
     )?;
     let mut show = Show::new(output, wanted);
     let last = watch(&sender, &mut show).await?;
     show.finish(args, &sender, &last)
+}
+
+fn is_pipe(args: &SendArgs) -> bool {
+    args.paths.iter().any(|path| path.as_os_str() == "-")
+}
+
+/// Standard input, where it is what is to be sent.
+fn pipe(args: &SendArgs) -> Result<Option<File>, Failure> {
+    let wrong = |text: &str| Err(Failure::Usage(text.to_string()));
+    match (is_pipe(args), &args.spool) {
+        (false, None) => return Ok(None),
+        (false, Some(_)) => return wrong("--spool: keeps what comes from a pipe; expected send -"),
+        (true, _) if args.paths.len() > 1 => {
+            return wrong("-: standard input is sent alone; send files one time and it another");
+        }
+        (true, _) => {}
+    }
+    let input = std::io::stdin();
+    if input.is_terminal() {
+        return wrong("-: standard input is a terminal; expected a pipe or a file");
+    }
+    let input = input.as_fd().try_clone_to_owned();
+    let input = input.map_err(|error| Failure::Work(format!("-: cannot be read: {error}")))?;
+    Ok(Some(File::from(input)))
 }
 
 /// Whether a receiver of the list is on this host, and has the port there.
@@ -387,7 +420,8 @@ impl Show {
         let limiting = status.members.iter().find(|member| member.limits);
         let missing = status.bytes_total.saturating_sub(status.bytes_least);
         let patience = STALLED_AFTER.max(WORD_EACH * status.members.len() as u32);
-        let left = self.got.left(now, missing, patience);
+        // Of what comes from a pipe nobody knows how long it takes.
+        let left = self.got.left(now, missing, patience).filter(|_| !status.growing);
         let text = || {
             let mut text = format!(
                 "{}, {} of {} done",
@@ -396,6 +430,9 @@ impl Show {
                 count(status.members.len() as u64, "receiver")
             );
             match (left, status.stage) {
+                _ if status.growing => {
+                    text.push_str(&format!(", {} so far", bytes(status.bytes_total)));
+                }
                 (_, Stage::Verifying) => text.push_str(", they compare what they have"),
                 (Some(left), _) => text.push_str(&format!(", {}", left.words())),
                 (None, _) => {}
@@ -409,6 +446,7 @@ impl Show {
             json!({
                 "seconds": status.elapsed.as_secs_f64(),
                 "bytes_total": status.bytes_total,
+                "growing": status.growing,
                 "bytes_least": status.bytes_least,
                 "sent_bits_per_s": speed,
                 "rate_bits_per_s": status.rate_bits_per_s,

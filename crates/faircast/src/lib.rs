@@ -38,6 +38,7 @@
 //! them), `envelope` (keys).
 
 mod common;
+mod destination;
 mod envelope;
 mod error;
 mod machine;
@@ -52,7 +53,9 @@ mod trace;
 pub use envelope::KeyMismatch;
 pub use error::Error;
 pub use faircast_base::{Bitrate, Bytes, Duration};
-pub use faircast_files::{FileHash, FilesError, SupplyHandle, Warning};
+pub use faircast_files::{
+    CommandOptions, DeviceOptions, FileHash, FilesError, SupplyHandle, Warning,
+};
 pub use faircast_net::{
     Counters, Interface, Listen, Multicast, NetError, SocketSettings, Target, Upstream,
 };

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use faircast_files::{FilesStore, GROUP_BYTES, StoreHandle, file_hash};
+use faircast_files::manifest::Kind;
+use faircast_files::{GROUP_BYTES, Manifest, StoreHandle, file_hash};
 use faircast_proto::transfer::{Announcement, Part, Store, StoreError, StoreProgress, Verdict};
 
 /// What came of a store, once it is known.
@@ -15,11 +16,16 @@ pub(crate) struct Notes {
     pub(crate) object: OnceLock<[u8; 32]>,
     /// What the object is called, once its list of files is there and taken.
     pub(crate) name: OnceLock<String>,
+    /// Set where the object is not called what it has to be.
+    pub(crate) unwanted: OnceLock<()>,
     /// Why it has failed.
     pub(crate) failure: OnceLock<String>,
     /// Path below its folder, length and BLAKE3 of each file, once all are intact.
     pub(crate) files: OnceLock<Vec<(String, u64, [u8; 32])>>,
 }
+
+/// What a session has where there is room for one object alone: a device, or a command.
+const ANY_OBJECT: [u8; 32] = [0xff; 32];
 
 /// Which session has which object. Two sessions of one receiver may announce the same one: of a
 /// sender that died and of the same started again, or of two that send the same. The folder can
@@ -65,20 +71,62 @@ impl Holders {
 /// A store of files that notes how it ended: a machine says only that it has.
 pub(crate) struct Noting {
     /// `None` once it has failed: others may want the object.
-    store: Option<FilesStore>,
+    store: Option<Box<dyn Store>>,
     handle: StoreHandle,
     notes: Arc<Notes>,
     holders: Holders,
+    /// What the object must be called.
+    wanted: Option<String>,
+    /// Bytes of the list of files.
+    manifest_bytes: u64,
     session: u64,
+    /// Whether there is room for one object alone, whatever it is.
+    alone: bool,
 }
 
 impl Noting {
-    /// A store of session number `session`.
-    pub(crate) fn new(store: FilesStore, holders: Holders, session: u64) -> (Self, Arc<Notes>) {
+    /// A store of session number `session`; with `wanted` it takes only an object of that name.
+    pub(crate) fn new(
+        (store, handle): (Box<dyn Store>, StoreHandle),
+        holders: Holders,
+        wanted: Option<String>,
+        session: u64,
+        alone: bool,
+    ) -> (Self, Arc<Notes>) {
         let notes = Arc::<Notes>::default();
-        let handle = store.handle();
-        let store = Self { store: Some(store), handle, notes: notes.clone(), holders, session };
+        let store = Self {
+            handle,
+            store: Some(store),
+            notes: notes.clone(),
+            holders,
+            wanted,
+            manifest_bytes: 0,
+            session,
+            alone,
+        };
         (store, notes)
+    }
+
+    /// Whether the object is one that is taken. Asked before anything of it is put anywhere.
+    fn is_wanted(&mut self) -> bool {
+        let Some(wanted) = &self.wanted else { return true };
+        if self.notes.name.get().is_none()
+            && let Some(store) = &mut self.store
+            && let Ok(len) = u32::try_from(self.manifest_bytes)
+        {
+            let mut bytes = Vec::new();
+            // One that cannot be read is refused when it is opened.
+            if store.read(Part::Manifest, 0, len, &mut bytes).is_ok()
+                && let Ok(manifest) = Manifest::decode(&bytes)
+            {
+                self.notes.name.get_or_init(|| manifest.name().to_string());
+            }
+        }
+        let wanted = self.notes.name.get().is_none_or(|name| name == wanted);
+        if !wanted {
+            self.notes.unwanted.get_or_init(|| ());
+        }
+        wanted
     }
 
     /// The files' hashes, from the digests that the store has compared them with.
@@ -88,15 +136,20 @@ impl Noting {
             return Ok(hashes);
         };
         let mut offset = 0;
-        for file in manifest.entries().iter().filter(|entry| entry.is_file()) {
+        for file in manifest.entries().iter().filter(|entry| entry.has_content()) {
             let mut digests = Vec::new();
-            for _ in 0..file.size().div_ceil(GROUP_BYTES) {
+            // Of what came from a pipe the list says no size.
+            let size = match file.kind {
+                Kind::Image { size: None } => self.handle.counts().bytes,
+                _ => file.size(),
+            };
+            for _ in 0..size.div_ceil(GROUP_BYTES) {
                 let mut digest = Vec::with_capacity(32);
                 store.read(Part::Digests, offset, 32, &mut digest)?;
                 digests.extend(<[u8; 32]>::try_from(digest));
                 offset += 32;
             }
-            hashes.push((file.path.to_string(), file.size(), file_hash(&digests)));
+            hashes.push((file.path.to_string(), size, file_hash(&digests)));
         }
         Ok(hashes)
     }
@@ -104,10 +157,10 @@ impl Noting {
     /// Does something with the store. When that fails it is over: what it has is let go.
     fn with<T>(
         &mut self,
-        act: impl FnOnce(&mut FilesStore) -> Result<T, StoreError>,
+        act: impl FnOnce(&mut dyn Store) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let result = match &mut self.store {
-            Some(store) => act(store),
+            Some(store) => act(store.as_mut()),
             None => {
                 let reason = self.notes.failure.get().cloned().unwrap_or_default();
                 Err(StoreError { reason })
@@ -130,7 +183,16 @@ impl Noting {
 impl Store for Noting {
     fn announce(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
         self.notes.object.get_or_init(|| announcement.object);
+        self.manifest_bytes = announcement.len(Part::Manifest);
         self.with(|store| store.announce(announcement))
+    }
+
+    fn grow(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
+        self.with(|store| store.grow(announcement))
+    }
+
+    fn window(&mut self) -> Result<u64, StoreError> {
+        self.with(|store| store.window())
     }
 
     fn write(
@@ -154,10 +216,15 @@ impl Store for Noting {
     }
 
     fn open(&mut self) -> Result<StoreProgress<Vec<Range<u64>>>, StoreError> {
-        match self.notes.object.get() {
-            Some(object) if !self.holders.take(*object, self.session) => Ok(StoreProgress::Pending),
+        if !self.is_wanted() {
+            // It is left as soon as that is noticed.
+            return Ok(StoreProgress::Pending);
+        }
+        let object = self.notes.object.get().filter(|_| !self.alone).copied();
+        match object.or(self.alone.then_some(ANY_OBJECT)) {
+            Some(object) if !self.holders.take(object, self.session) => Ok(StoreProgress::Pending),
             _ => {
-                let opened = self.with(FilesStore::open);
+                let opened = self.with(|store| store.open());
                 if let Some(manifest) = self.handle.manifest() {
                     self.notes.name.get_or_init(|| manifest.name().to_string());
                 }
@@ -167,7 +234,7 @@ impl Store for Noting {
     }
 
     fn verify(&mut self) -> Result<StoreProgress<Verdict>, StoreError> {
-        let verdict = self.with(FilesStore::verify)?;
+        let verdict = self.with(|store| store.verify())?;
         if verdict == StoreProgress::Done(Verdict::Intact) && self.notes.files.get().is_none() {
             let hashes = self.hashes();
             let hashes = self.with(|_| hashes)?;

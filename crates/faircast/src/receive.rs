@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 use faircast_base::{Duration, Seq, Time};
-use faircast_files::{FilesError, FilesStore, StoreOptions};
+use faircast_files::{CommandOptions, DeviceOptions, StoreOptions};
 use faircast_net::{
     App, DriverSettings, Ended, Heard, Listen, Live, NetError, SessionId, Sockets, Waker,
 };
@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::Error;
 use crate::common::{Common, Speaks, common_settings, group_of};
+use crate::destination::Destination;
 use crate::envelope::{Watched, Wrapper};
 use crate::machine::Receiving;
 use crate::noting::{Holders, Notes, Noting};
@@ -32,8 +33,9 @@ use crate::trace::{About, LiveTrace};
 pub struct ReceiverBuilder {
     listen: Listen,
     common: Common,
-    store: StoreOptions,
+    destination: Destination,
     name: String,
+    object: Option<String>,
     once: bool,
 }
 
@@ -49,12 +51,29 @@ pub struct Receiver {
 impl Receiver {
     /// Begins to say how it is to be made; what comes goes into the folder `into`.
     pub fn builder(listen: Listen, into: impl AsRef<Path>) -> ReceiverBuilder {
+        Self::builder_of(listen, Destination::Folder(StoreOptions::new(into)))
+    }
+
+    /// The same, of one that writes an object of one file or image to a block device, or to a file in
+    /// place. It ends after that object.
+    pub fn to_device(listen: Listen, options: DeviceOptions) -> ReceiverBuilder {
+        Self::builder_of(listen, Destination::Device(options))
+    }
+
+    /// The same, of one that gives an object of one file or image to a command. It ends after that
+    /// object.
+    pub fn to_command(listen: Listen, options: CommandOptions) -> ReceiverBuilder {
+        Self::builder_of(listen, Destination::Command(options))
+    }
+
+    fn builder_of(listen: Listen, destination: Destination) -> ReceiverBuilder {
         ReceiverBuilder {
             listen,
             common: Common::default(),
-            store: StoreOptions::new(into),
             name: String::new(),
-            once: false,
+            object: destination.only().map(ToString::to_string),
+            once: destination.only().is_some(),
+            destination,
         }
     }
 
@@ -89,21 +108,33 @@ impl Drop for Receiver {
 impl ReceiverBuilder {
     common_settings!();
 
-    /// Whether files that are there and differ are replaced. Default: no.
+    /// Whether files that are there and differ are replaced, in a folder. Default: no.
     pub fn overwrite(mut self, overwrite: bool) -> Self {
-        self.store.overwrite = overwrite;
+        if let Destination::Folder(options) = &mut self.destination {
+            options.overwrite = overwrite;
+        }
         self
     }
 
     /// Whether an object counts as received only once it is on the disk. Default: yes.
     pub fn sync(mut self, sync: bool) -> Self {
-        self.store.sync = sync;
+        match &mut self.destination {
+            Destination::Folder(options) => options.sync = sync,
+            Destination::Device(options) => options.sync = sync,
+            Destination::Command(_) => {}
+        }
         self
     }
 
     /// The name that senders are told; at most 64 bytes of it. Default: none.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
+        self
+    }
+
+    /// Takes nothing but what its sender calls so. Default: whatever comes.
+    pub fn object(mut self, name: impl Into<String>) -> Self {
+        self.object = Some(name.into());
         self
     }
 
@@ -121,7 +152,7 @@ impl ReceiverBuilder {
     pub fn receive(self) -> Result<Receiver, Error> {
         let unrepaired = [("reliable", OptionValue::Bool(false))];
         let speaks = self.common.speaks(&unrepaired)?;
-        probe(&self.store.dir)?;
+        self.destination.probe()?;
         let group = group_of(&self.listen);
         let sockets = Sockets::receiver(self.listen.clone(), self.common.sockets.clone())?;
         let watched = Watched::default();
@@ -146,8 +177,9 @@ impl ReceiverBuilder {
                 started: live.now(),
                 group,
                 speaks,
-                store: self.store,
+                destination: self.destination,
                 name: self.name,
+                object: self.object,
                 once: self.once,
                 ending: false,
                 awaited: VecDeque::new(),
@@ -172,25 +204,15 @@ impl ReceiverBuilder {
     }
 }
 
-/// Finds out at once whether the folder can be written to.
-fn probe(dir: &Path) -> Result<(), Error> {
-    let cannot = |what: &'static str, source| {
-        Error::Files(FilesError::Io { path: dir.to_path_buf(), what, source })
-    };
-    std::fs::create_dir_all(dir).map_err(|error| cannot("cannot be made", error))?;
-    let probe = dir.join(format!(".faircast-probe-{:016x}", random()));
-    std::fs::File::create_new(&probe)
-        .and_then(|_| std::fs::remove_file(&probe))
-        .map_err(|error| cannot("cannot be written to", error))
-}
-
 /// What the thread does beside driving.
 struct Work {
     started: Time,
     group: Nla,
     speaks: Speaks,
-    store: StoreOptions,
+    destination: Destination,
     name: String,
+    /// What an object must be called to be taken.
+    object: Option<String>,
     once: bool,
     /// Whether an object has ended after which no other one is begun.
     ending: bool,
@@ -253,6 +275,7 @@ impl Work {
         let TransferStatus {
             stage,
             bytes_total,
+            growing,
             bytes_done,
             bytes_found,
             symbols,
@@ -270,6 +293,7 @@ impl Work {
             stage,
             since: session.since.since(self.started),
             bytes_total,
+            growing,
             bytes_done,
             bytes_found,
             symbols,
@@ -329,16 +353,17 @@ impl Work {
         }
     }
 
-    /// Whether the object of a session, where it is known, is one that is not wanted any more.
+    /// Whether the object of a session, where it is known, is one that is not wanted (any more).
     fn is_unwanted(&self, session: &Session) -> bool {
         let object = session.notes.object.get();
-        session.late && object.is_some_and(|object| !self.awaited.contains(object))
+        session.notes.unwanted.get().is_some()
+            || session.late && object.is_some_and(|object| !self.awaited.contains(object))
     }
 
     fn files(&self, id: SessionId) -> Vec<ReceivedFile> {
         let files = self.sessions.get(&id).and_then(|session| session.notes.files.get());
         let files = files.into_iter().flatten().map(|(path, bytes, blake3)| ReceivedFile {
-            path: self.store.dir.join(path),
+            path: self.destination.path(path),
             bytes: *bytes,
             blake3: *blake3,
         });
@@ -370,10 +395,13 @@ impl Work {
             if progress != session.progress {
                 (session.progress, session.progressed) = (progress, now);
             }
+            let named = self.object.is_none() || session.notes.name.get() == self.object.as_ref();
+            if status.answers > 0 && named {
+                self.begun.get_or_insert(now);
+            }
             if status.answers != session.answers {
                 session.answers = status.answers;
                 live.confirm(id);
-                self.begun.get_or_insert(now);
             }
             // Nobody has ever answered, and nothing new is said: somebody repeats an old session.
             let silent = status.heard.is_none_or(|at| now.since(at) > FOREIGN_AFTER);
@@ -493,8 +521,10 @@ impl App<Receiving> for Work {
         }
         self.past.retain(|(tsi, _)| *tsi != heard.tsi);
         self.count += 1;
-        let store = FilesStore::new(self.store.clone());
-        let (store, notes) = Noting::new(store, self.holders.clone(), self.count);
+        let store = self.destination.store();
+        let (holders, wanted) = (self.holders.clone(), self.object.clone());
+        let alone = self.destination.only().is_some();
+        let (store, notes) = Noting::new(store, holders, wanted, self.count, alone);
         self.heard = Some(heard.now);
         let (scheme, options) = self.speaks.after(heard.packet);
         self.next_session = Some(Session {
@@ -579,7 +609,7 @@ impl Worker<Receiving> for Work {
         if let Some(trace) = &self.trace {
             let about = About {
                 name: "transfer".to_string(),
-                title: format!("what was received into {}", self.store.dir.display()),
+                title: format!("what was received into {}", self.destination),
                 scheme: self.spoken.to_string(),
                 names: BTreeMap::from([(live.node(), self.name.clone())]),
                 aliases: BTreeMap::new(),

@@ -1,18 +1,19 @@
 //! Sending files.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 use faircast_base::{Bytes, Duration, Event, FlowId, NodeId, Time};
-use faircast_files::{FilesSupply, ScanOptions, SupplyHandle, Warning};
+use faircast_files::{FilesSupply, PipeSupply, ScanOptions, SupplyHandle, Warning};
 use faircast_net::{
     App, DriverSettings, Ended, Live, NetError, SessionId, SessionOptions, Sockets, Target, Waker,
 };
 use faircast_proto::options::OptionValue;
 use faircast_proto::transfer::{
-    Fec, MemberState, MemberStatus, SlowPolicy, Stage, TransferSourceSetup, TransferStatus,
+    Fec, MemberState, MemberStatus, SlowPolicy, Stage, Supply, TransferSourceSetup, TransferStatus,
 };
 use faircast_trace::{Record, Sink as _, Subject};
 use tokio::sync::watch;
@@ -21,7 +22,7 @@ use crate::Error;
 use crate::common::{Common, common_settings, family, group_to, sender_settings};
 use crate::envelope::{Watched, Wrapper};
 use crate::machine::Sending;
-use crate::session::{Plan, Worker, new_tsi, start};
+use crate::session::{self, Plan, Worker, new_tsi};
 use crate::status::{SendStatus, members};
 use crate::trace::{About, LiveTrace};
 
@@ -188,19 +189,48 @@ impl SenderBuilder {
         self
     }
 
-    /// Scans `paths`, each of which arrives under its last component, opens sockets and begins.
+    /// Scans `paths`, each of which arrives under its last component, opens sockets and begins. A
+    /// block device is sent alone, as an image of all that it has.
     ///
     /// # Errors
     /// A path cannot be sent, a setting is wrong, or the network cannot be used.
     pub fn send<P: AsRef<Path>>(self, paths: &[P]) -> Result<Sender, Error> {
+        let supply = FilesSupply::scan_with(paths, &self.scan)?;
+        let (handle, warnings) = (supply.handle(), supply.warnings().to_vec());
+        self.start(Box::new(supply), handle, warnings, title(paths))
+    }
+
+    /// Opens sockets and sends what `pipe` gives, as an image of the name that was set, or `pipe`. All
+    /// of it is kept in an unnamed file in the folder `spool` until this ends, so that losses can be
+    /// repaired and late receivers served; the pipe waits for the receivers.
+    ///
+    /// # Errors
+    /// The folder cannot be used, a setting is wrong, or the network cannot be used.
+    pub fn send_pipe(
+        self,
+        pipe: impl Read + Send + 'static,
+        spool: impl AsRef<Path>,
+    ) -> Result<Sender, Error> {
+        let name = self.scan.name.as_deref().unwrap_or(PIPE_NAME);
+        let title = format!("the pipe {name} to many receivers");
+        let supply = PipeSupply::new(pipe, name, spool.as_ref())?;
+        let handle = supply.handle();
+        self.start(Box::new(supply), handle, Vec::new(), title)
+    }
+
+    fn start(
+        self,
+        supply: Box<dyn Supply>,
+        handle: SupplyHandle,
+        warnings: Vec<Warning>,
+        title: String,
+    ) -> Result<Sender, Error> {
         let (address, group) = (family(&self.target), group_to(&self.target));
         let unrepaired = [("reliable", OptionValue::Bool(false))];
         let (scheme, options) = self.common.scheme(&unrepaired)?;
         let payload = self.common.payload(address, scheme)?;
         // Symbols are of an even number of bytes, and begin with a header.
         let symbol_bytes = (payload - SYMBOL_HEADER_BYTES).min(SYMBOL_BYTES_MAX) & !1;
-        let supply = FilesSupply::scan_with(paths, &self.scan)?;
-        let (handle, warnings) = (supply.handle(), supply.warnings().to_vec());
         let sockets = Sockets::source(self.target.clone(), self.common.sockets.clone())?;
         let link_mtu = sockets.link_mtu();
         let port =
@@ -218,8 +248,7 @@ impl SenderBuilder {
             wrapper: Wrapper::source(self.common.key.clone(), watched.clone())?,
             trace: trace.clone(),
         };
-        let title = title(paths);
-        let waker = start(plan, move |live: &mut Live<Sending>| {
+        let waker = session::start(plan, move |live: &mut Live<Sending>| {
             let tsi = new_tsi();
             let started = live.now();
             let machine = (scheme.transfer_source)(TransferSourceSetup {
@@ -228,7 +257,7 @@ impl SenderBuilder {
                 tsi,
                 data_port: address.port(),
                 start: started,
-                supply: Box::new(supply),
+                supply,
                 symbol_bytes: symbol_bytes as u16,
                 fec: self.fec,
                 // By names it is begun from here.
@@ -248,6 +277,7 @@ impl SenderBuilder {
                 wait_max: self.wait_max.or(self.start_after.map(|after| after + self.give_up)),
                 gave_up: None,
                 expected: BTreeSet::new(),
+                takers: BTreeSet::new(),
                 begun: None,
                 tell,
                 watched,
@@ -276,6 +306,8 @@ struct Work {
     gave_up: Option<String>,
     /// Receivers that were there when content began.
     expected: BTreeSet<u64>,
+    /// Receivers that have taken the list of files, or said why they cannot.
+    takers: BTreeSet<u64>,
     begun: Option<Time>,
     tell: watch::Sender<SendStatus>,
     watched: Watched,
@@ -371,6 +403,18 @@ impl Work {
                 self.expected = here.map(|member| member.id).collect();
             }
         }
+        // Who left without having taken the list of files came for another object.
+        for member in &status.members {
+            match member.state {
+                MemberState::Joined => {}
+                MemberState::Left if !self.takers.contains(&member.id) => {
+                    self.expected.remove(&member.id);
+                }
+                _ => {
+                    self.takers.insert(member.id);
+                }
+            }
+        }
         let incidents = *self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let is_expected =
             |id: u64, name: &str| self.expected.contains(&id) || self.names.contains(name);
@@ -383,6 +427,7 @@ impl Work {
             elapsed: now.since(self.started),
             begun: self.begun.map(|at| at.since(self.started)),
             bytes_total: status.bytes_total.unwrap_or_default(),
+            growing: status.growing,
             bytes_least: status.bytes_done,
             symbols: status.symbols,
             parity: status.parity,
@@ -496,6 +541,8 @@ fn title<P: AsRef<Path>>(paths: &[P]) -> String {
     }
 }
 
+/// What a pipe's content is called where nobody says.
+const PIPE_NAME: &str = "pipe";
 /// How long a sender that was closed waits for the last words to be said.
 const PATIENCE: Duration = Duration::from_secs(3);
 const SYMBOL_HEADER_BYTES: u32 = 8;

@@ -62,8 +62,10 @@ pub struct SendStatus {
     pub elapsed: Duration,
     /// When content began, since it began.
     pub begun: Option<Duration>,
-    /// Bytes of content in all.
+    /// Bytes of content in all; of what is [growing](Self::growing), those that have come.
     pub bytes_total: u64,
+    /// Whether there may be more of it: it comes from a pipe.
+    pub growing: bool,
     /// The least that a receiver has which is neither deferred nor gone.
     pub bytes_least: u64,
     /// Packets with source symbols that were sent.
@@ -102,6 +104,7 @@ impl SendStatus {
             elapsed: Duration::ZERO,
             begun: None,
             bytes_total,
+            growing: false,
             bytes_least: 0,
             symbols: 0,
             parity: 0,
@@ -148,8 +151,10 @@ pub struct Incoming {
     pub stage: Stage,
     /// When it was first heard, since the receiver began.
     pub since: Duration,
-    /// Bytes of content in all; `None` before it is known.
+    /// Bytes of content in all, as far as the sender has told; `None` before.
     pub bytes_total: Option<u64>,
+    /// Whether there may be more of it: it comes from a pipe.
+    pub growing: bool,
     /// Bytes of content that are there.
     pub bytes_done: u64,
     /// Of those, bytes that were there at the start.

@@ -26,6 +26,7 @@ pub use error::FilesError;
 pub use hash::file_hash;
 pub use image::{
     CommandOptions, CommandStore, DeviceOptions, DeviceStore, check_target, device_user,
+    is_below_dev,
 };
 pub use layout::{DIGEST_BYTES, GROUP_BYTES};
 pub use manifest::{Manifest, ManifestError};

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use clap::builder::ArgPredicate;
 use clap::{ArgGroup, Args};
 use faircast_base::Duration;
 
@@ -11,11 +12,14 @@ use super::live::{KeyOptions, WatchOptions, address, group, silence};
 /// Arguments of `faircast recv`.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("where").required(true).args(["group", "listen"])))]
+#[command(group(ArgGroup::new("target").required(true).args(["into", "to_device", "to_command"])))]
 #[command(after_help = "\
 Examples:
   faircast recv --group 239.192.7.1:7500 --into in
   faircast recv --group 232.1.2.3:7500 --from 10.0.0.1 --into in --once
   faircast recv --listen 0.0.0.0:7500 --into in --key group.key     for send --to
+  faircast recv --group 239.192.7.1:7500 --to-device /dev/sdb --object win11
+  faircast recv --group 239.192.7.1:7500 --to-command 'zstd -d | partclone.restore -s - -o /dev/sda1' --object sda1
 
 It stays for further sessions, several at once, unless --once is given. What was received of an
 object before a sender or this program went away is kept and need not be sent again. Files appear
@@ -33,16 +37,33 @@ pub struct RecvArgs {
     pub listen: Option<SocketAddr>,
     /// The folder to put files into; made where it does not exist
     #[arg(long, value_name = "DIR")]
-    pub into: PathBuf,
+    pub into: Option<PathBuf>,
+    /// Write one file or image over this block device, or over a file in place, and compare it by
+    /// reading back. Needs --object; refused while the device or a partition of it is in use
+    #[arg(long, value_name = "DEVICE", requires = "object", conflicts_with = "overwrite")]
+    pub to_device: Option<PathBuf>,
+    /// Note here what is on the device, so that a later run goes on with the rest
+    #[arg(long, value_name = "FILE", requires = "to_device")]
+    pub journal: Option<PathBuf>,
+    /// Give one file or image to this shell command, in order, on its standard input. Needs --object;
+    /// its exit status decides. What it prints goes to standard error
+    #[arg(long, value_name = "COMMAND", requires = "object", conflicts_with = "overwrite")]
+    pub to_command: Option<String>,
     /// The interface to hear on, by name or address; the system's routes choose where none is given
     #[arg(long, value_name = "IF", conflicts_with = "listen")]
     pub interface: Option<String>,
     /// Hear this sender alone, by its address; groups in 232.0.0.0/8 and ff3x::/32 need it
     #[arg(long, value_name = "SOURCE")]
     pub from: Option<IpAddr>,
+    /// Take only what its sender calls so: the last name of what it sends, or its --name
+    #[arg(long, value_name = "NAME")]
+    pub object: Option<String>,
     /// End after one object, which is all that one `faircast send` sends, and after others that were
-    /// begun before it ended
-    #[arg(long)]
+    /// begun before it ended; --to-device and --to-command always do
+    #[arg(long, default_value_ifs([
+        ("to_device", ArgPredicate::IsPresent, "true"),
+        ("to_command", ArgPredicate::IsPresent, "true"),
+    ]))]
     pub once: bool,
     /// Fail where nothing has begun to come within so long
     #[arg(long, value_name = "TIME", value_parser = silence)]
@@ -80,13 +101,17 @@ pub struct RecvArgs {
 mod tests {
     use clap::Parser as _;
 
-    use crate::args::Args;
+    use crate::args::{Args, Verb};
 
     #[test]
     fn mistakes_say_what_is_allowed() {
         for (words, want) in [
             (&["--into", "d"][..], "--group"),
             (&["--group", "239.1.2.3:1"], "--into"),
+            (&["--group", "239.1.2.3:1", "--to-device", "d"], "--object"),
+            (&["--group", "239.1.2.3:1", "--to-command", "c"], "--object"),
+            (&["--group", "239.1.2.3:1", "--into", "d", "--journal", "j"], "--to-device"),
+            (&["--group", "239.1.2.3:1", "--into", "d", "--to-command", "c"], "cannot be used"),
             (&["--group", "239.1.2.3:1", "--listen", "0.0.0.0:1", "--into", "d"], "cannot be used"),
             (&["--listen", "0.0.0.0:1", "--interface", "lo", "--into", "d"], "cannot be used"),
             (&["--listen", "0.0.0.0:0", "--into", "d"], "an address and a port, such as"),
@@ -99,6 +124,17 @@ mod tests {
         ] {
             let error = Args::try_parse_from(["faircast", "recv"].iter().chain(words)).unwrap_err();
             assert!(error.to_string().contains(want), "{error} instead of {want}");
+        }
+    }
+
+    #[test]
+    fn a_device_and_a_command_take_one_object() {
+        for (target, once) in [("--into", false), ("--to-device", true), ("--to-command", true)] {
+            let words = ["faircast", "recv", "--listen", "0.0.0.0:1", "--object", "o", target, "x"];
+            let Verb::Recv(args) = Args::try_parse_from(words).unwrap().verb else {
+                panic!("another verb");
+            };
+            assert_eq!(args.once, once, "{target}");
         }
     }
 }

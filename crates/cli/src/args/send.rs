@@ -18,6 +18,8 @@ Examples:
   faircast send photos music --group 239.192.7.1:7500 --interface eth0 --wait-for 12
   faircast send release --group '[ff15::7:1]:7500' --key group.key --receivers names.txt
   faircast send disk.img --to 10.0.0.2:7500,10.0.0.3:7500     where there is no multicast
+  faircast send /dev/sdb --name win11 --group 239.192.7.1:7500
+  partclone.ext4 -c -s /dev/sda1 | zstd | faircast send - --name sda1 --group 239.192.7.1:7500
 
 It waits for as many receivers as --wait-for says, or for those of --receivers. Whoever comes later
 is served too; what a receiver has from an earlier run is not sent again. Ctrl-C ends it and tells
@@ -25,12 +27,17 @@ the receivers; a second Ctrl-C ends it at once.
 
 Exit status: 0 all that were waited for have everything, 1 one has not, 2 the arguments are wrong.")]
 pub struct SendArgs {
-    /// Files and folders, which arrive under their last names
+    /// Files and folders, which arrive under their last names; or, alone, a block device, or - for
+    /// what comes on standard input
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
-    /// What to call all of it at receivers [default: the last name of the first PATH]
+    /// What to call all of it at receivers [default: the last name of the first PATH; of -, pipe]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    /// With -: the folder for an unnamed file that keeps what comes until the end, so that late
+    /// receivers get it too; it needs room for all of it [default: that for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub spool: Option<PathBuf>,
     /// The multicast group and port to send to, IPv4 or IPv6
     #[arg(long, value_name = "GROUP:PORT", value_parser = group)]
     pub group: Option<SocketAddr>,

@@ -10,6 +10,8 @@ mod documents;
 #[cfg(target_os = "linux")]
 mod faults;
 mod files;
+#[cfg(target_os = "linux")]
+mod images;
 mod interrupt;
 mod lab;
 mod live;

@@ -14,7 +14,7 @@ use faircast_proto::transfer::{Announcement, Part, StoreError};
 
 pub use self::command::{CommandOptions, CommandStore};
 pub use self::device::{DeviceOptions, DeviceStore};
-pub use self::refuse::{check_target, device_user};
+pub use self::refuse::{check_target, device_user, is_below_dev};
 use crate::error::FilesError;
 use crate::layout::{DIGEST_BYTES, GROUP_BYTES, Layout};
 use crate::manifest::{CONTENT_BYTES_MAX, Entry, Hole, Kind, MANIFEST_BYTES_MAX, Manifest};

@@ -53,7 +53,7 @@ pub fn device_user(path: &Path) -> Option<String> {
 }
 
 /// Whether a path names something in `/dev`, where nothing but devices belongs.
-pub(crate) fn is_below_dev(path: &Path) -> bool {
+pub fn is_below_dev(path: &Path) -> bool {
     // Memory that looks like files.
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     absolute.starts_with("/dev") && !absolute.starts_with("/dev/shm")

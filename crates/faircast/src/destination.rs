@@ -1,0 +1,98 @@
+//! Where a receiver puts what comes: a folder, a device or a command.
+
+use std::path::{Path, PathBuf};
+
+use faircast_files::{
+    CommandOptions, CommandStore, DeviceOptions, DeviceStore, FilesError, FilesStore, StoreHandle,
+    StoreOptions, check_target, is_below_dev,
+};
+use faircast_proto::transfer::Store;
+
+use crate::Error;
+use crate::session::random;
+
+/// Where what comes is put, and how.
+#[derive(Clone, Debug)]
+pub(crate) enum Destination {
+    /// Files below a folder, several objects side by side.
+    Folder(StoreOptions),
+    /// One image, in its place on a device or in a file.
+    Device(DeviceOptions),
+    /// One image, to the standard input of a command.
+    Command(CommandOptions),
+}
+
+impl Destination {
+    /// Finds out at once whether it can be written to.
+    pub(crate) fn probe(&self) -> Result<(), Error> {
+        match self {
+            Self::Folder(options) => probe_folder(&options.dir),
+            Self::Device(options) => Ok(check_target(&options.target)?),
+            Self::Command(_) => Ok(()),
+        }
+    }
+
+    /// A store for one object.
+    pub(crate) fn store(&self) -> (Box<dyn Store>, StoreHandle) {
+        match self {
+            Self::Folder(options) => {
+                let store = FilesStore::new(options.clone());
+                let handle = store.handle();
+                (Box::new(store), handle)
+            }
+            Self::Device(options) => {
+                let store = DeviceStore::new(options.clone());
+                let handle = store.handle();
+                (Box::new(store), handle)
+            }
+            Self::Command(options) => {
+                let store = CommandStore::new(options.clone());
+                let handle = store.handle();
+                (Box::new(store), handle)
+            }
+        }
+    }
+
+    /// The one object that it can take, by its name; `None` where there is room for any.
+    pub(crate) fn only(&self) -> Option<&str> {
+        match self {
+            Self::Folder(_) => None,
+            Self::Device(options) => Some(&options.object),
+            Self::Command(options) => Some(&options.object),
+        }
+    }
+
+    /// Where a file of the object is once it has come.
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        match self {
+            Self::Folder(options) => options.dir.join(file),
+            Self::Device(options) => options.target.clone(),
+            Self::Command(_) => PathBuf::from(file),
+        }
+    }
+}
+
+impl std::fmt::Display for Destination {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Folder(options) => write!(f, "{}", options.dir.display()),
+            Self::Device(options) => write!(f, "{}", options.target.display()),
+            Self::Command(options) => write!(f, "`{}`", options.command),
+        }
+    }
+}
+
+fn probe_folder(dir: &Path) -> Result<(), Error> {
+    let cannot = |what: &'static str, source| {
+        Error::Files(FilesError::Io { path: dir.to_path_buf(), what, source })
+    };
+    if is_below_dev(dir) {
+        let what = "is a place for devices and no folder; to write a device use --to-device".into();
+        return Err(FilesError::Refused { path: dir.to_path_buf(), what }.into());
+    }
+    std::fs::create_dir_all(dir).map_err(|error| cannot("cannot be made", error))?;
+    let probe = dir.join(format!(".faircast-probe-{:016x}", random()));
+    std::fs::File::create_new(&probe)
+        .and_then(|_| std::fs::remove_file(&probe))
+        .map_err(|error| cannot("cannot be written to", error))
+}
