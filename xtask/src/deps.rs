@@ -19,11 +19,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("net", &["base", "proto", "trace"]),
     ("faircast", &["net", "files", "seal"]),
     ("lab", &["net", "sim"]),
+    ("experiment", &["lab", "report", "sim"]),
     ("relay-wasm", &["base", "proto"]),
     ("relay-sdk", &["base", "proto"]),
     ("node", &["net", "proto", "relay-wasm"]),
     ("python", &["scenario", "sim", "trace", "report"]),
-    ("cli", &["sim", "report", "faircast", "lab", "node", "relay-wasm"]),
+    ("cli", &["experiment", "sim", "report", "faircast", "lab", "node", "relay-wasm"]),
     ("xtask", &[]),
 ];
 

@@ -5,6 +5,7 @@ mod live;
 mod recv;
 mod send;
 mod soak;
+mod sweep;
 
 pub use key::{KeyArgs, KeyVerb};
 pub use live::{KeyOptions, WatchOptions};
@@ -12,6 +13,7 @@ pub use recv::RecvArgs;
 pub(crate) use send::fec;
 pub use send::{FecChoice, SendArgs, Slow};
 pub use soak::{SoakArgs, SoakFault};
+pub use sweep::SweepArgs;
 
 use std::path::PathBuf;
 
@@ -49,6 +51,8 @@ pub enum Verb {
     Key(KeyArgs),
     /// Run a scenario and print what each flow got
     Run(RunArgs),
+    /// Run a scenario with every combination of some values, into one table
+    Sweep(SweepArgs),
     /// Run suites of experiments and compare them with published figures
     Bench(BenchArgs),
     /// Ask what the lab can do on this machine

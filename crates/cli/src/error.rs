@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use faircast_experiment::RunError;
 use faircast_lab::LabError;
 use faircast_scenario::ScenarioError;
 use faircast_sim::SimError;
@@ -88,6 +89,15 @@ impl From<SimError> for Failure {
         match error {
             SimError::Data { .. } | SimError::LabOnly { .. } => Self::Usage(error.to_string()),
             _ => Self::Work(error.to_string()),
+        }
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Sim(error) => error.into(),
+            RunError::Lab(error) => error.into(),
         }
     }
 }

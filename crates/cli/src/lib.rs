@@ -1,11 +1,10 @@
 //! The program `faircast`: its command line and what its verbs do.
 //!
 //! Reading order: [`args`] (the one definition of the command line), `run` (one scenario),
-//! [`execute`] (scenario to summary), [`mod@bench`] (suites of scenarios with expectations), `send` and `recv` (real networks).
+//! [`mod@bench`] (suites of scenarios with expectations), `send` and `recv` (real networks).
 
 pub mod args;
 pub mod bench;
-pub mod execute;
 
 mod demo;
 mod error;
@@ -14,6 +13,7 @@ mod key;
 mod lab;
 mod live;
 mod manual;
+mod progress;
 mod recv;
 mod report;
 mod run;
@@ -21,6 +21,7 @@ mod schemes;
 mod send;
 #[cfg(target_os = "linux")]
 mod soak;
+mod sweep;
 
 use std::process::ExitCode;
 
@@ -43,6 +44,7 @@ pub fn main() -> ExitCode {
         Verb::Recv(args) => recv::recv(args),
         Verb::Key(args) => key::key(args),
         Verb::Run(run) => run::run(run),
+        Verb::Sweep(sweep) => sweep::sweep(sweep),
         Verb::Bench(bench) => bench::bench(bench),
         Verb::Lab { verb: LabVerb::Check(check) } => lab::check(check),
         #[cfg(target_os = "linux")]

@@ -4,13 +4,13 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
+use faircast_experiment::{Done, execute, header};
 use faircast_report::{Series, run_page};
 use faircast_scenario::{Overrides, Scenario};
 use faircast_trace::{Header, Outcome, Record, Sink, Tee, Writer};
 
 use crate::args::{On, RunArgs};
 use crate::error::{Failure, note, print};
-use crate::execute::{Done, emulate, header, simulate};
 use crate::interrupt::{Watch, listen};
 
 /// The trace's name in an output folder.
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let done = match &args.out {
         None => {
             let mut watch = Watch::new(scenario.duration, true);
-            let done = execute(&scenario, args.on, &mut watch, &mut ())?;
+            let done = execute(&scenario, args.on.into(), &mut watch, &mut ())?;
             watch.finish();
             done
         }
@@ -52,7 +52,7 @@ pub(crate) fn run_into(scenario: &Scenario, on: On, out: &Path) -> Result<Done, 
     let header = header(scenario, on.into());
     let mut sink = Tee(Series::new(&header), TraceFile::create(&out.join(TRACE_FILE), &header)?);
     let mut watch = Watch::new(scenario.duration, true);
-    let done = execute(scenario, on, &mut watch, &mut sink)?;
+    let done = execute(scenario, on.into(), &mut watch, &mut sink)?;
     watch.finish();
     let Tee(series, trace) = sink;
     trace.finish(&done.outcome)?;
@@ -60,19 +60,6 @@ pub(crate) fn run_into(scenario: &Scenario, on: On, out: &Path) -> Result<Done, 
     write(&out.join("report.html"), page.as_bytes())?;
     write(&out.join("summary.json"), (done.summary.to_json() + "\n").as_bytes())?;
     Ok(done)
-}
-
-/// Runs a scenario where it is to run.
-pub(crate) fn execute(
-    scenario: &Scenario,
-    on: On,
-    watch: &mut Watch,
-    listener: &mut dyn Sink,
-) -> Result<Done, Failure> {
-    match on {
-        On::Sim => simulate(scenario, watch, listener),
-        On::Lab => emulate(scenario, watch, listener),
-    }
 }
 
 impl From<On> for faircast_trace::On {

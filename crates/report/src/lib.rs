@@ -15,6 +15,7 @@ mod series;
 mod strangers;
 mod suite;
 mod summary;
+mod sweep;
 mod table;
 mod text;
 
@@ -22,7 +23,7 @@ pub use interval::{Interval, median_interval};
 pub use judge::judge;
 pub use matrix::{Figure, Matrix, MatrixCase, MatrixCell, RunPage, Spread};
 pub use metrics::Metrics;
-pub use page::{bench_page, matrix_page, run_page};
+pub use page::{bench_page, matrix_page, run_page, sweep_page};
 pub use plots::{Csv, Line, MarkRow, Plot, Shape, Unit, Weight, csv, plots, svg};
 pub use rates::Rates;
 pub use series::{
@@ -34,3 +35,4 @@ pub use summary::{
     Common, Drops, Faults, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary,
     jain_index,
 };
+pub use sweep::{SWEEP_FIGURES, Sweep, SweepAxis, SweepFigure};

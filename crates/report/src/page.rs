@@ -5,10 +5,12 @@ mod data;
 mod html;
 mod matrix;
 mod run;
+mod sweep;
 
 pub use bench::bench_page;
 pub use matrix::matrix_page;
 pub use run::run_page;
+pub use sweep::sweep_page;
 
 use html::escape;
 

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use faircast_base::{Event, Time};
+use faircast_experiment::simulate;
 use faircast_report::Row;
 use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::Unobserved;
@@ -11,7 +12,6 @@ use faircast_trace::{Record, Sink};
 
 use super::tcp;
 use crate::error::Failure;
-use crate::execute::simulate;
 
 const ORACLE: &str = include_str!("../../../../scenarios/tcp/droplist.txt");
 const SCENARIO: &str = "drop-list.toml";

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use faircast_base::Duration;
+use faircast_experiment::{execute, header};
 use faircast_report::{Series, Summary};
 use faircast_scenario::{Overrides, Scenario};
 use faircast_trace::{Header, Sink, Tee};
@@ -14,9 +15,7 @@ use super::probe::Probe;
 use super::suite::{Bundled, Experiment, SuiteFile};
 use crate::args::On;
 use crate::error::Failure;
-use crate::execute::header;
 use crate::interrupt::{Watch, interrupted};
-use crate::run::execute;
 
 /// Where the files of a suite are.
 pub(crate) enum Files {
@@ -214,7 +213,7 @@ impl<'a> Plan<'a> {
         let series = plots.then(|| Series::sampled(&header, sample));
         let mut listener = Tee(Tee(Probe::new(&header), series), also);
         let mut watch = Watch::new(scenario.duration, false);
-        let done = execute(&scenario, self.on, &mut watch, &mut listener)?;
+        let done = execute(&scenario, self.on.into(), &mut watch, &mut listener)?;
         if done.outcome.interrupted {
             return Err(stopped());
         }

@@ -26,6 +26,7 @@ mod schemes;
 #[cfg(target_os = "linux")]
 mod soak;
 mod summary;
+mod sweep;
 mod waiting;
 
 use std::io::Read;

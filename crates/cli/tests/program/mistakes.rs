@@ -139,6 +139,12 @@ fn a_mistake_in_the_arguments_is_named_with_what_is_allowed() {
         (&["run", good, "--on", "mars"], "possible values: sim, lab"),
         (&["run", good, "--out", &below], "a-file/out: the folder cannot be made"),
         (&["run"], "<FILE>"),
+        (&["sweep", good], "--out <DIR>"),
+        (&["sweep", good, "--out", "o", "--set", "duration=1 s,1 parsec"], "\"1 parsec\" has an"),
+        (&["sweep", good, "--out", "o", "--set", "duration=1 s,,"], "has an empty value"),
+        (&["sweep", good, "--out", "o", "--set", "seed=1,2"], "seeds are given by --seeds"),
+        (&["sweep", good, "--out", "o", "--seeds", "0"], "0 is not in 1..=100000"),
+        (&["sweep", good, "--out", &below], "cannot be made"),
         (
             &["bench", "nosuch"],
             "no suite is called \"nosuch\"; there are tcp, fairness, fec, tfmcc, ormcc, speed",

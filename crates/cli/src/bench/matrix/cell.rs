@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use faircast_base::Time;
+use faircast_experiment::header;
 use faircast_report::{Figure, FlowSummary, Rates, RunPage, Spread, Summary, run_page};
 use faircast_trace::Header;
 
@@ -12,7 +13,6 @@ use super::cases::{Case, MatrixFile};
 use crate::bench::runner::{Plan, Plot, Run};
 use crate::bench::score::utilisation;
 use crate::error::Failure;
-use crate::execute::header;
 use crate::run::write;
 
 /// What one seed gave.

@@ -10,7 +10,16 @@ use faircast_trace::{
     FlowHeader, Hasher, Header, LinkHeader, On, Outcome, SCHEMA_VERSION, Sink, SpeaksHeader, Tee,
 };
 
-use crate::error::Failure;
+/// Why a run gave nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The simulator refused the scenario, or cannot read a file that it is to send.
+    #[error("{0}")]
+    Sim(#[from] faircast_sim::SimError),
+    /// The machine lacks what the lab needs, or the scenario asks for what the lab has not.
+    #[error("{0}")]
+    Lab(#[from] faircast_lab::LabError),
+}
 
 /// What came of a run.
 pub struct Done {
@@ -26,6 +35,22 @@ pub struct Done {
     pub notes: Vec<String>,
 }
 
+/// Runs `scenario` where it is to run. Every record goes to `listener` too.
+///
+/// # Errors
+/// As [`simulate`] and [`emulate`]; no scenario runs on [`On::Net`], which is taken for the lab.
+pub fn execute(
+    scenario: &Scenario,
+    on: On,
+    observer: &mut dyn Observer,
+    listener: &mut dyn Sink,
+) -> Result<Done, RunError> {
+    match on {
+        On::Sim => simulate(scenario, observer, listener),
+        On::Lab | On::Net => emulate(scenario, observer, listener),
+    }
+}
+
 /// Runs `scenario` in the simulator. Every record goes to `listener` too.
 ///
 /// # Errors
@@ -34,7 +59,7 @@ pub fn simulate(
     scenario: &Scenario,
     observer: &mut dyn Observer,
     listener: &mut dyn Sink,
-) -> Result<Done, Failure> {
+) -> Result<Done, RunError> {
     let header = header(scenario, On::Sim);
     let mut sink = Tee(Tee(Metrics::new(&header), Hasher::new()), listener);
     let started = Instant::now();
@@ -65,7 +90,7 @@ pub fn emulate(
     scenario: &Scenario,
     observer: &mut dyn Observer,
     listener: &mut dyn Sink,
-) -> Result<Done, Failure> {
+) -> Result<Done, RunError> {
     let header = header(scenario, On::Lab);
     let mut sink = Tee(Tee(Metrics::new(&header), Hasher::new()), listener);
     let started = Instant::now();

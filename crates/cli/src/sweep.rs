@@ -1,0 +1,194 @@
+//! `faircast sweep`: a scenario with every combination of some values, as tables and plots.
+
+use std::path::Path;
+
+use faircast_experiment::sweep::{
+    Axis, Job, Program, Progress as Observed, RECEIVER_ROWS_MAX, Ran, Store, SweepError, Tables,
+    for_shell, once, run,
+};
+use faircast_experiment::{Sweep, table::Table};
+use faircast_report::{SweepAxis, sweep_page};
+
+use crate::args::SweepArgs;
+use crate::error::{Failure, note, print};
+use crate::interrupt::{interrupted, listen};
+use crate::progress::Progress;
+use crate::run::write;
+
+/// Failed runs that are named, each in a line.
+const FAILED_SHOWN_MAX: usize = 20;
+
+/// Runs what is still to be run of a sweep, keeps it, and makes tables and plots of all.
+pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
+    let axes = args.set.iter().map(|set| Axis::parse(set)).collect::<Result<Vec<_>, _>>();
+    let seeds = match args.seed {
+        Some(seed) => vec![seed],
+        None => (1..=u64::from(args.seeds)).collect(),
+    };
+    let axes = axes.map_err(Failure::Usage)?;
+    let sweep = Sweep::new(&args.file, axes, seeds, args.on.into(), Program::current())?;
+    let jobs = sweep.jobs()?;
+    Failure::make_folder(&args.out)?;
+    let store =
+        Store::open(&args.out).map_err(|error| Failure::write(&args.out.join("runs"), &error))?;
+    // Several combinations may be the same in other words.
+    let runs = once(&jobs);
+    let missing: Vec<&Job> =
+        runs.iter().copied().filter(|job| !store.has(job, args.traces)).collect();
+    if args.print {
+        return print_commands(args, &sweep, &missing, runs.len());
+    }
+    let ran = match args.collect {
+        true => Ran::default(),
+        false => do_all(args, &sweep, &missing, &store)?,
+    };
+    for failed in ran.failed.iter().take(FAILED_SHOWN_MAX) {
+        note(&format!("failed: {}: {}", sweep.named(&failed.job), failed.why));
+    }
+    let kept = runs.len() - missing.len() + ran.done;
+    if ran.stopped {
+        return Err(Failure::Work(format!(
+            "interrupted; {kept} of {} runs are done and kept in {}: the same command goes on with the \
+             rest",
+            runs.len(),
+            args.out.display()
+        )));
+    }
+    if !args.part {
+        results(args, &sweep, &jobs, &store)?;
+    }
+    let lacking = if args.collect { missing.len() } else { ran.failed.len() };
+    match lacking {
+        0 => Ok(()),
+        _ if args.collect => Err(Failure::Work(format!(
+            "{lacking} of {} runs are missing, such as {}; --print gives their commands",
+            runs.len(),
+            sweep.named(missing[0])
+        ))),
+        _ => Err(Failure::Work(format!(
+            "{lacking} of {} runs failed; all others are kept, and the same command tries these again",
+            runs.len()
+        ))),
+    }
+}
+
+/// One command line for each run that is to be done.
+fn print_commands(
+    args: &SweepArgs,
+    sweep: &Sweep,
+    missing: &[&Job],
+    runs: usize,
+) -> Result<(), Failure> {
+    let program = std::env::args().next().unwrap_or_else(|| "faircast".into());
+    let program = for_shell(&program);
+    let line = |job: &&Job| format!("{program} {}\n", sweep.command(job, &args.out, args.traces));
+    print(&missing.iter().map(line).collect::<String>())?;
+    if missing.len() < runs {
+        note(&format!("{} of {runs} runs are done already", runs - missing.len()));
+    }
+    Ok(())
+}
+
+/// Does the runs, and shows how far they are.
+fn do_all(
+    args: &SweepArgs,
+    sweep: &Sweep,
+    missing: &[&Job],
+    store: &Store,
+) -> Result<Ran, Failure> {
+    listen();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(args.jobs.map_or(0, usize::from));
+    let pool = pool.build().map_err(|error| Failure::Work(format!("--jobs: {error}")))?;
+    let total = missing.iter().map(|job| job.weight).sum();
+    let shown = Shown(Progress::new("sweep", missing.len(), total));
+    let ran = pool.install(|| run(sweep, missing, store, args.traces, &shown));
+    shown.0.finish();
+    Ok(ran)
+}
+
+/// The progress of a sweep, which Ctrl-C stops.
+struct Shown(Progress);
+
+impl Observed for Shown {
+    fn ended(&self, job: &Job) {
+        self.0.ended(job.weight);
+    }
+
+    fn is_to_stop(&self) -> bool {
+        interrupted()
+    }
+}
+
+/// Tables and plots of all runs that are there.
+fn results(args: &SweepArgs, sweep: &Sweep, jobs: &[Job], store: &Store) -> Result<(), Failure> {
+    let mut tables = Tables::new(sweep);
+    let axis = |axis: &Axis| SweepAxis {
+        key: axis.key.clone(),
+        values: axis.values.clone(),
+        numbers: axis.numbers(),
+    };
+    let title = sweep.title().map_err(SweepError::from)?;
+    let axes = sweep.axes.iter().map(axis).collect();
+    let scenario = sweep.file.display().to_string();
+    let mut shown = faircast_report::Sweep::new(&scenario, &title, axes, sweep.seeds.len());
+    for job in jobs {
+        match store.get(job) {
+            Some(summary) => {
+                tables.add(job, &summary);
+                shown.add(&job.choice, &summary);
+            }
+            None => shown.missing += 1,
+        }
+    }
+    let out = &args.out;
+    write_table(out, "flows", &tables.flows)?;
+    write_table(out, "links", &tables.links)?;
+    match &tables.receivers {
+        Some(receivers) => write_table(out, "receivers", receivers)?,
+        None => note(&format!(
+            "receivers.csv is left out: it would have more than {RECEIVER_ROWS_MAX} rows; {} has the \
+             summaries",
+            out.join("runs").display()
+        )),
+    }
+    write(&out.join("sweep.html"), sweep_page(&shown).as_bytes())?;
+    let others = store.others(jobs);
+    if others > 0 {
+        note(&format!(
+            "{} has {others} runs of other values, or of another build of the program: they are not in \
+             the tables",
+            out.join("runs").display()
+        ));
+    }
+    if args.json {
+        let set: serde_json::Map<String, serde_json::Value> =
+            sweep.axes.iter().map(|axis| (axis.key.clone(), axis.values.clone().into())).collect();
+        let document = serde_json::json!({
+            "faircast": sweep.program.version, "scenario": shown.scenario, "title": shown.title,
+            "on": sweep.on, "set": set, "seeds": sweep.seeds, "missing": shown.missing,
+            "flows": tables.flows.json(),
+        });
+        return print(&format!("{document:#}\n"));
+    }
+    let path = |name: &str| out.join(name).display().to_string();
+    print(&format!(
+        "{}\ntables: {}, flows.parquet ({} rows), the same for receivers and links\nplots:  {}\n\
+         pandas: import pandas; flows = pandas.read_parquet({:?})\n",
+        shown.table(),
+        path("flows.csv"),
+        tables.flows.rows(),
+        path("sweep.html"),
+        path("flows.parquet"),
+    ))
+}
+
+fn write_table(out: &Path, name: &str, table: &Table) -> Result<(), Failure> {
+    write(&out.join(format!("{name}.csv")), table.csv().as_bytes())?;
+    write(&out.join(format!("{name}.parquet")), &table.parquet())
+}
+
+impl From<SweepError> for Failure {
+    fn from(error: SweepError) -> Self {
+        Self::Usage(error.to_string())
+    }
+}

@@ -1,0 +1,138 @@
+//! `faircast sweep`: its tables, going on, parts for a cluster, Ctrl-C.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::*;
+
+const SET: [&str; 4] = ["--set", "link.0.rate=1 Mbit/s,2 Mbit/s", "--set", "flow.tcp.count=1,2"];
+
+fn arguments<'a>(file: &'a str, out: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let set = SET.iter().copied().chain(["--set", "duration=6 s"]);
+    ["sweep", file]
+        .into_iter()
+        .chain(set)
+        .chain(["--out", out])
+        .chain(more.iter().copied())
+        .collect()
+}
+
+/// The runs in a folder, with when they were made.
+fn kept(out: &Path) -> Vec<(PathBuf, std::time::SystemTime)> {
+    let files = std::fs::read_dir(out.join("runs")).unwrap().map(|file| file.unwrap());
+    let mut files: Vec<_> =
+        files.map(|file| (file.path(), file.metadata().unwrap().modified().unwrap())).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_sweep_gives_tables_and_plots_and_runs_only_what_is_new() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = put(&folder, "small.toml", SMALL);
+    let out = folder.path().join("out");
+    let out_text = text_of(&out);
+    let text = succeed(&arguments(&file, &out_text, &[]));
+    assert!(text.contains("1 Mbit/s") && text.contains("pandas.read_parquet("), "{text}");
+    let first = kept(&out);
+    assert_eq!(first.len(), 4, "no more than a file for each run");
+    let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
+    // 2 rates, with one flow and with two.
+    let csv = read("flows.csv");
+    assert_eq!(csv.lines().count(), 1 + 2 * (1 + 2), "{csv}");
+    assert!(csv.starts_with("link.0.rate_bps,flow.tcp.count,duration_s,seed,run,flow,"), "{csv}");
+    assert!(std::fs::read(out.join("flows.parquet")).unwrap().starts_with(b"PAR1"));
+    assert!(read("sweep.html").ends_with("</html>\n") && read("links.csv").lines().count() > 1);
+
+    let again = succeed(&arguments(&file, &out_text, &["--jobs", "1"]));
+    assert_eq!(again, text);
+    assert_eq!(kept(&out), first, "nothing was run again");
+    let more = json(&arguments(&file, &out_text, &["--seeds", "2", "--json"]));
+    assert_eq!(more["flows"].as_array().unwrap().len(), 12);
+    assert_eq!(more["set"]["link.0.rate"][1], "2 Mbit/s");
+    let more = kept(&out);
+    assert_eq!(more.len(), 8);
+    assert!(first.iter().all(|run| more.contains(run)), "and what was done stays");
+    // With twice the rate two flows have about twice as much.
+    let row = csv.lines().find(|line| line.starts_with("2000000,1,")).unwrap();
+    let throughput: f64 = row.split(',').nth(8).unwrap().parse().unwrap();
+    assert!(throughput > 1.1e6, "{row}");
+}
+
+#[test]
+fn the_parts_that_print_gives_make_what_the_sweep_makes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = put(&folder, "it's small.toml", SMALL);
+    let [whole, parts] = ["whole", "the parts"].map(|name| folder.path().join(name));
+    succeed(&arguments(&file, &text_of(&whole), &["--seeds", "2"]));
+    let parts_text = text_of(&parts);
+    let lines = succeed(&arguments(&file, &parts_text, &["--seeds", "2", "--print"]));
+    assert_eq!(lines.lines().count(), 8, "{lines}");
+    let collect = arguments(&file, &parts_text, &["--seeds", "2", "--collect"]);
+    // As a scheduler runs them: a shell for each line, in any order; here one is forgotten.
+    for line in lines.lines().rev().take(7) {
+        let done = Command::new("sh").args(["-c", line]).output().unwrap();
+        assert!(done.status.success() && done.stdout.is_empty(), "{line}: {done:?}");
+    }
+    let ended = run_within(LIMIT_S, &collect);
+    assert_eq!(ended.code, Some(1));
+    assert!(
+        ended.err.contains("1 of 8 runs are missing, such as link.0.rate=1 Mbit/s, "),
+        "{}",
+        ended.err
+    );
+    let rest = run_within(LIMIT_S, &arguments(&file, &parts_text, &["--seeds", "2", "--print"]));
+    assert_eq!(rest.out, format!("{}\n", lines.lines().next().unwrap()));
+    assert!(rest.err.contains("7 of 8 runs are done already"), "{}", rest.err);
+    assert!(Command::new("sh").args(["-c", &rest.out]).status().unwrap().success());
+    succeed(&collect);
+    for name in ["flows.csv", "receivers.csv", "links.csv", "flows.parquet"] {
+        let read = |out: &Path| std::fs::read(out.join(name)).unwrap();
+        assert!(read(&whole) == read(&parts), "{name} differs");
+    }
+}
+
+#[test]
+fn ctrl_c_keeps_what_is_done_and_says_how_to_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = put(&folder, "small.toml", SMALL);
+    let out = folder.path().join("out");
+    let out_text = text_of(&out);
+    // The second one takes hours.
+    let arguments = |more: &[&'static str]| {
+        let mut all = vec!["sweep", &file, "--set", "duration=6 s,864000 s", "--out", &out_text];
+        all.extend(more);
+        all.into_iter().map(str::to_string).collect::<Vec<_>>()
+    };
+    let with = |more: &[&'static str]| {
+        let all = arguments(more);
+        program(&all.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let mut child =
+        with(&["--jobs", "2"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let started = Instant::now();
+    let is_there = || {
+        let files = std::fs::read_dir(out.join("runs")).into_iter().flatten().flatten();
+        files.into_iter().any(|file| file.path().extension().is_some_and(|kind| kind == "json"))
+    };
+    while !is_there() {
+        assert!(started.elapsed() < Duration::from_secs(LIMIT_S), "no run appears");
+        assert_eq!(child.try_wait().unwrap(), None, "it ended by itself");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let err = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{err}");
+    assert!(
+        err.contains("interrupted; 1 of 2 runs are done and kept in") && err.contains("goes on"),
+        "{err}"
+    );
+    assert_eq!(kept(&out).len(), 1, "and nothing half done");
+    let ended = with(&["--collect"]).output().unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(String::from_utf8(ended.stderr).unwrap().contains("such as duration=864000 s, seed 1"));
+    assert!(std::fs::read_to_string(out.join("sweep.html")).unwrap().contains("1 of 2 runs are"));
+}

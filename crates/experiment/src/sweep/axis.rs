@@ -1,0 +1,177 @@
+//! A setting with the values that it takes in a sweep.
+
+use faircast_base::{Bitrate, Bytes, Duration, Quantity};
+
+use crate::table::{Cell, Kind};
+
+/// A setting of the scenario with the values that it takes, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// Its path, as `--set` takes it: `flow.mcc.options.acker_bias`.
+    pub key: String,
+    /// The values as they were written.
+    pub values: Vec<String>,
+}
+
+impl Axis {
+    /// Reads `KEY=VALUE,VALUE`. A comma within brackets, braces or quotes is a part of its value.
+    ///
+    /// # Errors
+    /// There is no value, one is empty or there twice, or the key is the seed's.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = |problem: &str| Err(format!("--set {text}: {problem}"));
+        let Some((key, values)) = text.split_once('=') else {
+            return wrong("has no \"=\"; expected KEY=VALUE,VALUE such as duration='60 s,120 s'");
+        };
+        let (key, values) = (key.trim().to_string(), split(values));
+        if key == "seed" {
+            return wrong("seeds are given by --seeds");
+        }
+        for (place, value) in values.iter().enumerate() {
+            if value.is_empty() {
+                return wrong("has an empty value; expected values with single commas between");
+            }
+            if values[..place].contains(value) {
+                return Err(format!("--set {text}: has the value {value} twice"));
+            }
+        }
+        Ok(Self { key, values })
+    }
+
+    /// The values as a column: its name, which ends in the unit where they are quantities, what they
+    /// are, and each of them.
+    pub fn column(&self) -> (String, Kind, Vec<Cell>) {
+        let texts: Vec<&str> = self.values.iter().map(|value| unquoted(value)).collect();
+        let all = |read: &dyn Fn(&str) -> Option<Cell>| -> Option<Vec<Cell>> {
+            texts.iter().map(|text| read(text)).collect()
+        };
+        let named = |unit: &str| format!("{}_{unit}", self.key);
+        let whole = |text: &str| text.parse().ok().map(Cell::Whole);
+        let float = |text: &str| {
+            text.parse().ok().filter(|number: &f64| number.is_finite()).map(Cell::Float)
+        };
+        let flag = |text: &str| text.parse().ok().map(Cell::Flag);
+        let seconds = |text: &str| Some(Cell::Float(Duration::parse(text).ok()?.as_secs_f64()));
+        let rate = |text: &str| Some(Cell::count(Bitrate::parse(text).ok()?.bits_per_s()));
+        let bytes = |text: &str| Some(Cell::count(Bytes::parse(text).ok()?.count()));
+        if let Some(cells) = all(&whole) {
+            return (self.key.clone(), Kind::Whole, cells);
+        }
+        if let Some(cells) = all(&float) {
+            return (self.key.clone(), Kind::Float, cells);
+        }
+        if let Some(cells) = all(&flag) {
+            return (self.key.clone(), Kind::Flag, cells);
+        }
+        if let Some(cells) = all(&seconds) {
+            return (named("s"), Kind::Float, cells);
+        }
+        if let Some(cells) = all(&rate) {
+            return (named("bps"), Kind::Whole, cells);
+        }
+        if let Some(cells) = all(&bytes) {
+            return (named("bytes"), Kind::Whole, cells);
+        }
+        let cells = texts.iter().map(|text| Cell::Text((*text).to_string())).collect();
+        (self.key.clone(), Kind::Text, cells)
+    }
+
+    /// The values as numbers for a plot, where they are numbers or quantities that rise.
+    pub fn numbers(&self) -> Option<Vec<f64>> {
+        let (_, _, cells) = self.column();
+        let number = |cell: &Cell| match cell {
+            Cell::Float(number) => Some(*number),
+            Cell::Whole(number) => Some(*number as f64),
+            _ => None,
+        };
+        let numbers: Option<Vec<f64>> = cells.iter().map(number).collect();
+        numbers.filter(|numbers| numbers.is_sorted_by(|a, b| a < b))
+    }
+}
+
+/// The parts between commas, of which those within brackets, braces and quotes do not count.
+fn split(text: &str) -> Vec<String> {
+    let (mut parts, mut depth, mut quote) = (vec![String::new()], 0u32, None);
+    for c in text.chars() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '[' | '{') => depth += 1,
+            (None, ']' | '}') => depth = depth.saturating_sub(1),
+            (None, ',') if depth == 0 => {
+                parts.push(String::new());
+                continue;
+            }
+            (None, _) => {}
+        }
+        parts.last_mut().expect("there is always one").push(c);
+    }
+    parts.iter().map(|part| part.trim().to_string()).collect()
+}
+
+/// A value without the quotes that TOML would take away.
+fn unquoted(value: &str) -> &str {
+    let within = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
+    within('"').or_else(|| within('\'')).unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_stand_between_commas_that_are_not_within_something() {
+        for (text, key, values) in [
+            ("a=1", "a", &["1"][..]),
+            ("a.b = 0.5, 0.6,0.7", "a.b", &["0.5", "0.6", "0.7"]),
+            ("to=[\"x\",\"y\"],[\"x\"]", "to", &["[\"x\",\"y\"]", "[\"x\"]"]),
+            (
+                "start={ uniform = [\"0 s\", \"5 s\"] },1 s",
+                "start",
+                &["{ uniform = [\"0 s\", \"5 s\"] }", "1 s"],
+            ),
+            ("title=\"a, b\",'c,d'", "title", &["\"a, b\"", "'c,d'"]),
+            ("x=a=b,c", "x", &["a=b", "c"]),
+        ] {
+            let axis = Axis::parse(text).unwrap();
+            assert_eq!(
+                (axis.key.as_str(), axis.values),
+                (key, values.iter().map(|v| v.to_string()).collect())
+            );
+        }
+        for (text, want) in [
+            ("a", "has no \"=\""),
+            ("a=", "empty value"),
+            ("a=1,,2", "empty value"),
+            ("a=1,2,1", "has the value 1 twice"),
+            ("seed=1,2", "--seeds"),
+        ] {
+            let error = Axis::parse(text).unwrap_err();
+            assert!(
+                error.starts_with(&format!("--set {text}: ")) && error.contains(want),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn columns_have_the_kind_of_their_values_and_the_unit_in_their_name() {
+        for (text, name, kind, second) in [
+            ("k=1,2", "k", Kind::Whole, Cell::Whole(2)),
+            ("k=1,2.5", "k", Kind::Float, Cell::Float(2.5)),
+            ("k=true,false", "k", Kind::Flag, Cell::Flag(false)),
+            ("k=1 s,50 ms", "k_s", Kind::Float, Cell::Float(0.05)),
+            ("k=\"500 kbit/s\",1 Mbit/s", "k_bps", Kind::Whole, Cell::Whole(1_000_000)),
+            ("k=1400 B,1 kB", "k_bytes", Kind::Whole, Cell::Whole(1000)),
+            ("k=1 s,forever", "k", Kind::Text, Cell::Text("forever".into())),
+            ("k=\"draft\",paper", "k", Kind::Text, Cell::Text("paper".into())),
+        ] {
+            let (got_name, got_kind, cells) = Axis::parse(text).unwrap().column();
+            assert_eq!((got_name.as_str(), got_kind, &cells[1]), (name, kind, &second), "{text}");
+        }
+        assert_eq!(Axis::parse("k=1 s,2 s").unwrap().numbers(), Some(vec![1.0, 2.0]));
+        assert_eq!(Axis::parse("k=2 s,1 s").unwrap().numbers(), None, "a line would go back");
+        assert_eq!(Axis::parse("k=a,b").unwrap().numbers(), None);
+    }
+}

@@ -1,0 +1,228 @@
+//! Sweeps: a scenario with every combination of some values of its settings, each with several seeds.
+//!
+//! Each run has a *key*: a hash of all that decides what it does, which are the scenario with its
+//! settings in place, the seed, where it runs, and the program. A run that has been done is a file
+//! that is named after its key ([`Store`]), so nothing is run twice, nothing old is taken for new, and
+//! several processes or machines can work on one sweep in one folder.
+
+mod axis;
+mod key;
+mod run;
+mod store;
+mod tables;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use faircast_scenario::{Overrides, Scenario, ScenarioError};
+use faircast_trace::On;
+
+pub use axis::Axis;
+pub use key::Program;
+pub use run::{Failed, Progress, Ran, run};
+pub use store::{Kept, Store};
+pub use tables::{RECEIVER_ROWS_MAX, Tables};
+
+use key::Keys;
+
+/// Most runs of one sweep.
+pub const RUNS_MAX: u64 = 100_000;
+
+/// A scenario, the values of its settings, and the seeds.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// The scenario's file, as the user named it.
+    pub file: PathBuf,
+    /// Its text, read once: a file that is edited meanwhile changes nothing.
+    text: String,
+    /// The settings with their values, in the order in which they apply.
+    pub axes: Vec<Axis>,
+    /// The seeds, each once.
+    pub seeds: Vec<u64>,
+    /// Where it runs.
+    pub on: On,
+    /// What runs it.
+    pub program: Program,
+}
+
+/// One run of a sweep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Hash of what is run, in hexadecimal.
+    pub key: String,
+    /// For each axis the place of its value.
+    pub choice: Vec<usize>,
+    /// The seed.
+    pub seed: u64,
+    /// How long it will take beside others, in a unit of its own.
+    pub weight: u64,
+}
+
+/// Why a sweep was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum SweepError {
+    /// The scenario, or a combination of values, is not accepted.
+    #[error("{0}")]
+    Scenario(#[from] ScenarioError),
+    /// There are too many runs.
+    #[error("{runs} runs; expected at most {RUNS_MAX}: give fewer values or seeds")]
+    TooMany {
+        /// How many there are.
+        runs: u128,
+    },
+    /// A setting is there twice.
+    #[error("--set {key}: is there twice; give all its values at once, with commas between")]
+    Twice {
+        /// Its key.
+        key: String,
+    },
+    /// A file that a flow sends cannot be read.
+    #[error("{path}: cannot be read: {error}")]
+    Data {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+}
+
+impl Sweep {
+    /// Reads the scenario and checks what can be checked before its combinations are made.
+    ///
+    /// # Errors
+    /// The scenario is wrong as it stands with the first values, a setting is there twice, or there
+    /// are too many runs.
+    pub fn new(
+        file: &Path,
+        axes: Vec<Axis>,
+        seeds: Vec<u64>,
+        on: On,
+        program: Program,
+    ) -> Result<Self, SweepError> {
+        for (place, axis) in axes.iter().enumerate() {
+            if axes[..place].iter().any(|other| other.key == axis.key) {
+                return Err(SweepError::Twice { key: axis.key.clone() });
+            }
+        }
+        let combinations: u128 = axes.iter().map(|axis| axis.values.len() as u128).product();
+        let runs = combinations.saturating_mul(seeds.len() as u128);
+        if runs > u128::from(RUNS_MAX) {
+            return Err(SweepError::TooMany { runs });
+        }
+        let mut sweep =
+            Self { file: file.to_owned(), text: String::new(), axes, seeds, on, program };
+        let first = vec![0; sweep.axes.len()];
+        let overrides = Overrides { set: sweep.set(&first), seed: None };
+        let first = Scenario::load(file, &overrides, &faircast_sim::catalog())?;
+        // The scenario's text has what was changed noted at its end; the file's own is wanted.
+        sweep.text = std::fs::read_to_string(file)
+            .map_err(|error| SweepError::Data { path: file.to_owned(), error })?;
+        debug_assert!(first.text.starts_with(&sweep.text), "nobody edits it just now");
+        Ok(sweep)
+    }
+
+    /// The question that the scenario answers.
+    ///
+    /// # Errors
+    /// As [`Sweep::scenario`].
+    pub fn title(&self) -> Result<String, ScenarioError> {
+        let first = vec![0; self.axes.len()];
+        Ok(self.scenario(&first, self.seeds.first().copied().unwrap_or(1))?.title)
+    }
+
+    /// All runs, the seeds of one combination after the other. Every combination is checked.
+    ///
+    /// # Errors
+    /// A combination is no scenario; a file that a flow sends cannot be read.
+    pub fn jobs(&self) -> Result<Vec<Job>, SweepError> {
+        let mut keys = Keys::new(&self.program, self.on);
+        let mut jobs = Vec::new();
+        let mut choice = vec![0; self.axes.len()];
+        loop {
+            for seed in &self.seeds {
+                let scenario = self.scenario(&choice, *seed)?;
+                let key = keys.of(&scenario)?;
+                let (choice, seed) = (choice.clone(), *seed);
+                jobs.push(Job { key, choice, seed, weight: weight(&scenario) });
+            }
+            // The last axis turns fastest, as the digits of a number do.
+            let mut place = self.axes.len();
+            loop {
+                if place == 0 {
+                    return Ok(jobs);
+                }
+                place -= 1;
+                choice[place] += 1;
+                if choice[place] < self.axes[place].values.len() {
+                    break;
+                }
+                choice[place] = 0;
+            }
+        }
+    }
+
+    /// The scenario of a combination with a seed.
+    ///
+    /// # Errors
+    /// A value is not accepted.
+    pub fn scenario(&self, choice: &[usize], seed: u64) -> Result<Scenario, ScenarioError> {
+        let overrides = Overrides { set: self.set(choice), seed: Some(seed) };
+        Scenario::parse(&self.file, &self.text, &overrides, &faircast_sim::catalog())
+    }
+
+    /// The settings of a combination, `KEY=VALUE`.
+    pub fn set(&self, choice: &[usize]) -> Vec<String> {
+        let chosen = self.axes.iter().zip(choice);
+        chosen.map(|(axis, place)| format!("{}={}", axis.key, axis.values[*place])).collect()
+    }
+
+    /// The run as it is told to people: its settings and its seed.
+    pub fn named(&self, job: &Job) -> String {
+        let set = self.set(&job.choice).into_iter().map(|set| format!("{set}, "));
+        format!("{}seed {}", set.collect::<String>(), job.seed)
+    }
+
+    /// A command line that does one run of the sweep and keeps it in the folder `out`; the program's
+    /// name goes before it.
+    pub fn command(&self, job: &Job, out: &Path, traces: bool) -> String {
+        let mut words = vec!["sweep".to_string(), self.file.display().to_string()];
+        for set in self.set(&job.choice) {
+            words.extend(["--set".to_string(), set]);
+        }
+        if self.on != On::Sim {
+            words.extend(["--on".to_string(), "lab".to_string()]);
+        }
+        let (seed, out) = (job.seed.to_string(), out.display().to_string());
+        words.extend(["--seed".to_string(), seed, "--out".to_string(), out]);
+        if traces {
+            words.push("--traces".to_string());
+        }
+        words.push("--part".to_string());
+        words.iter().map(|word| for_shell(word)).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// What a run costs beside others: packets come over the links to every receiver.
+fn weight(scenario: &Scenario) -> u64 {
+    let ends: usize = scenario.flows.iter().map(|flow| 10 + flow.to.len()).sum();
+    1 + (scenario.duration.as_secs_f64() * ends as f64) as u64
+}
+
+/// A word as a shell reads it back.
+pub fn for_shell(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_string(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+/// Runs that are the same, each once.
+pub fn once(jobs: &[Job]) -> Vec<&Job> {
+    let unique: BTreeMap<&str, &Job> = jobs.iter().rev().map(|job| (&*job.key, job)).collect();
+    let first = |job: &&Job| std::ptr::eq(unique[&*job.key], *job);
+    jobs.iter().filter(first).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! The runs of a sweep, several at a time.
+
+use std::any::Any;
+use std::fs::File;
+use std::io::BufWriter;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use faircast_base::Time;
+use faircast_report::Summary;
+use faircast_sim::Observer;
+use faircast_trace::{Header, On, Record, Sink, Writer};
+use rayon::prelude::*;
+
+use super::{Job, Store, Sweep};
+use crate::execute::{execute, header};
+
+/// Hears how a sweep goes, and says when it is to stop.
+pub trait Progress: Sync {
+    /// A run has ended, well or not.
+    fn ended(&self, job: &Job);
+
+    /// Whether everything is to stop.
+    fn is_to_stop(&self) -> bool;
+}
+
+/// A run that gave nothing.
+#[derive(Clone, Debug)]
+pub struct Failed {
+    /// Which.
+    pub job: Job,
+    /// Why.
+    pub why: String,
+}
+
+/// What became of a sweep's runs.
+#[derive(Clone, Debug, Default)]
+pub struct Ran {
+    /// Runs that were done and kept.
+    pub done: usize,
+    /// Runs that failed, in the order of the sweep.
+    pub failed: Vec<Failed>,
+    /// Whether it was stopped before its end.
+    pub stopped: bool,
+}
+
+/// How one run ended.
+enum Ended {
+    Done,
+    Failed(Failed),
+    Stopped,
+}
+
+/// Does `jobs` and keeps each in `store` when it ends. In the simulator as many at a time as the thread
+/// pool in which this is called has threads, the longest first; in the lab one after the other, since
+/// what runs beside a lab makes it late. A run that fails loses no other.
+pub fn run(
+    sweep: &Sweep,
+    jobs: &[&Job],
+    store: &Store,
+    traces: bool,
+    progress: &dyn Progress,
+) -> Ran {
+    let mut jobs: Vec<&Job> = jobs.to_vec();
+    jobs.sort_by_key(|job| std::cmp::Reverse(job.weight));
+    let one = |job: &&Job| {
+        let ended = match progress.is_to_stop() {
+            true => Ended::Stopped,
+            false => guarded(sweep, job, store, traces, progress),
+        };
+        if !matches!(ended, Ended::Stopped) {
+            progress.ended(job);
+        }
+        ended
+    };
+    let ended: Vec<Ended> = match sweep.on {
+        On::Sim => jobs.par_iter().with_max_len(1).map(one).collect(),
+        On::Lab | On::Net => jobs.iter().map(one).collect(),
+    };
+    let mut ran = Ran::default();
+    for ended in ended {
+        match ended {
+            Ended::Done => ran.done += 1,
+            Ended::Failed(failed) => ran.failed.push(failed),
+            Ended::Stopped => ran.stopped = true,
+        }
+    }
+    ran.failed.sort_by(|a, b| (&a.job.choice, a.job.seed).cmp(&(&b.job.choice, b.job.seed)));
+    ran
+}
+
+/// One run; a panic in it is a failure of this run alone.
+fn guarded(
+    sweep: &Sweep,
+    job: &Job,
+    store: &Store,
+    traces: bool,
+    progress: &dyn Progress,
+) -> Ended {
+    let failed = |why: String| Ended::Failed(Failed { job: job.clone(), why });
+    match catch_unwind(AssertUnwindSafe(|| one(sweep, job, store, traces, progress))) {
+        Ok(Ok(true)) => Ended::Done,
+        Ok(Ok(false)) => Ended::Stopped,
+        Ok(Err(why)) => failed(why),
+        Err(panic) => failed(format!("the program failed: {}", said(&*panic))),
+    }
+}
+
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+/// One run. False where it was stopped.
+fn one(
+    sweep: &Sweep,
+    job: &Job,
+    store: &Store,
+    traces: bool,
+    progress: &dyn Progress,
+) -> Result<bool, String> {
+    let scenario = sweep.scenario(&job.choice, job.seed).map_err(|error| error.to_string())?;
+    let path = store.begun(job, "trace");
+    let wrong = |error: std::io::Error| format!("{}: cannot be written: {error}", path.display());
+    let mut trace = match traces {
+        true => {
+            let header: Header = header(&scenario, sweep.on);
+            Some(Trace(Writer::create(&path, &header).map_err(wrong)?))
+        }
+        false => None,
+    };
+    let mut watch = Watch(progress);
+    let done = match &mut trace {
+        Some(trace) => execute(&scenario, sweep.on, &mut watch, trace),
+        None => execute(&scenario, sweep.on, &mut watch, &mut ()),
+    };
+    let done = match done {
+        Ok(done) if !done.outcome.interrupted => done,
+        other => {
+            drop(trace);
+            // What is left of a trace helps nobody.
+            let _ = std::fs::remove_file(&path);
+            return other.map(|_| false).map_err(|error| error.to_string());
+        }
+    };
+    if let Some(Trace(writer)) = trace {
+        writer.finish(&done.outcome).map_err(wrong)?;
+        std::fs::rename(&path, store.trace(job)).map_err(wrong)?;
+    }
+    keep(sweep, job, store, &done.summary)?;
+    Ok(true)
+}
+
+fn keep(sweep: &Sweep, job: &Job, store: &Store, summary: &Summary) -> Result<(), String> {
+    store
+        .keep(sweep, job, summary)
+        .map_err(|error| format!("{}: cannot be written: {error}", store.path(job).display()))
+}
+
+struct Trace(Writer<BufWriter<File>>);
+
+impl Sink for Trace {
+    fn record(&mut self, record: &Record) {
+        self.0.record(record);
+    }
+}
+
+/// Ends a run where everything is to stop.
+struct Watch<'a>(&'a dyn Progress);
+
+impl Observer for Watch<'_> {
+    fn observe(&mut self, _now: Time, _events: u64) -> ControlFlow<()> {
+        match self.0.is_to_stop() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Tables with a type for each column, as CSV and as Parquet.
+
+mod csv;
+mod parquet;
+
+use serde_json::Value;
+
+/// One value of a table; [`Cell::None`] where there is none.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// Nothing.
+    None,
+    /// Text.
+    Text(String),
+    /// A number.
+    Float(f64),
+    /// A whole number.
+    Whole(i64),
+    /// Yes or no.
+    Flag(bool),
+}
+
+/// What all values of a column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Text.
+    Text,
+    /// Numbers.
+    Float,
+    /// Whole numbers.
+    Whole,
+    /// Yes or no.
+    Flag,
+}
+
+/// Rows with named columns.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    columns: Vec<(String, Kind)>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    /// A table without rows.
+    pub fn new(columns: Vec<(String, Kind)>) -> Self {
+        Self { columns, rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    ///
+    /// # Panics
+    /// It has another number of values than there are columns, or one of another kind.
+    pub fn push(&mut self, row: Vec<Cell>) {
+        assert_eq!(row.len(), self.columns.len(), "a value for each column");
+        for (cell, (name, kind)) in row.iter().zip(&self.columns) {
+            assert!(cell.is(*kind), "{name} is {kind:?}: {cell:?}");
+        }
+        self.rows.push(row);
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The names of the columns.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.columns.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// The table as comma-separated values (RFC 4180), with the names in the first line. What is not
+    /// there is empty.
+    pub fn csv(&self) -> String {
+        csv::csv(self)
+    }
+
+    /// The table as an Apache Parquet file. What is not there is null.
+    pub fn parquet(&self) -> Vec<u8> {
+        parquet::parquet(self)
+    }
+
+    /// One JSON object for each row.
+    pub fn json(&self) -> Value {
+        let row = |row: &Vec<Cell>| {
+            let names = self.columns.iter().map(|(name, _)| name.clone());
+            Value::Object(names.zip(row.iter().map(Cell::json)).collect())
+        };
+        self.rows.iter().map(row).collect()
+    }
+}
+
+impl Cell {
+    /// A number that need not be there.
+    pub fn float(value: Option<f64>) -> Self {
+        value.map_or(Self::None, Self::Float)
+    }
+
+    /// A count.
+    pub fn count(value: u64) -> Self {
+        Self::Whole(i64::try_from(value).unwrap_or(i64::MAX))
+    }
+
+    /// Text that need not be there.
+    pub fn text(value: Option<&str>) -> Self {
+        value.map_or(Self::None, |text| Self::Text(text.to_string()))
+    }
+
+    fn is(&self, kind: Kind) -> bool {
+        match self {
+            Self::None => true,
+            Self::Text(_) => kind == Kind::Text,
+            Self::Float(_) => kind == Kind::Float,
+            Self::Whole(_) => kind == Kind::Whole,
+            Self::Flag(_) => kind == Kind::Flag,
+        }
+    }
+
+    fn json(&self) -> Value {
+        match self {
+            Self::None => Value::Null,
+            Self::Text(text) => text.as_str().into(),
+            Self::Float(number) => (*number).into(),
+            Self::Whole(number) => (*number).into(),
+            Self::Flag(flag) => (*flag).into(),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A table with every kind of value, and with none.
+    pub(crate) fn small() -> Table {
+        let columns = [
+            ("name", Kind::Text),
+            ("rate_bps", Kind::Float),
+            ("sent_packets", Kind::Whole),
+            ("intact", Kind::Flag),
+        ];
+        let mut table = Table::new(columns.map(|(name, kind)| (name.to_string(), kind)).to_vec());
+        let text = |text: &str| Cell::Text(text.to_string());
+        table.push(vec![text("a"), Cell::Float(0.1), Cell::Whole(-1), Cell::Flag(true)]);
+        table.push(vec![text("b, \"c\""), Cell::None, Cell::Whole(1 << 40), Cell::None]);
+        table.push(vec![Cell::None, Cell::Float(1e21), Cell::None, Cell::Flag(false)]);
+        table.push(vec![text("é\n"), Cell::Float(-2.0), Cell::Whole(0), Cell::Flag(true)]);
+        table
+    }
+
+    #[test]
+    #[should_panic(expected = "rate_bps is Float")]
+    fn a_value_of_another_kind_is_refused() {
+        let mut table = Table::new(vec![("rate_bps".to_string(), Kind::Float)]);
+        table.push(vec![Cell::Whole(1)]);
+    }
+
+    #[test]
+    fn rows_are_objects_in_json() {
+        let json = small().json();
+        assert_eq!(json[1]["name"], "b, \"c\"");
+        assert_eq!(json[1]["rate_bps"], Value::Null);
+        assert_eq!(json[1]["sent_packets"], 1_i64 << 40);
+        assert_eq!(json[3]["intact"], true);
+    }
+}

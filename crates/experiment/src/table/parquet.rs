@@ -1,0 +1,267 @@
+//! A table as an Apache Parquet file: one row group, one gzip-compressed page a column.
+//!
+//! Written here and not by the crate `parquet`, which with all its features off still brings a dozen
+//! crates and doubles what a first build waits for after the program's own code; what a table of
+//! results needs of the format is a page. After
+//! https://parquet.apache.org/docs/file-format (2.10), with metadata in the
+//! compact protocol of Apache Thrift.
+
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use super::{Cell, Kind, Table};
+
+/// What a file begins and ends with.
+const MAGIC: &[u8] = b"PAR1";
+
+// Numbers of the format's enumerations.
+const PLAIN: i64 = 0;
+const RLE: i64 = 3;
+const GZIP: i64 = 2;
+const DATA_PAGE: i64 = 0;
+const OPTIONAL: i64 = 1;
+const UTF8: i64 = 0;
+
+// Types of the compact protocol.
+const I32: u8 = 5;
+const I64: u8 = 6;
+const BINARY: u8 = 8;
+const LIST: u8 = 9;
+const STRUCT: u8 = 12;
+
+/// A column that has been written.
+struct Chunk {
+    offset: usize,
+    compressed: usize,
+    uncompressed: usize,
+}
+
+/// The table as the bytes of a file.
+pub(super) fn parquet(table: &Table) -> Vec<u8> {
+    let mut file = MAGIC.to_vec();
+    let chunks: Vec<Chunk> =
+        (0..table.columns.len()).map(|column| chunk(table, column, &mut file)).collect();
+    let metadata = metadata(table, &chunks);
+    file.extend_from_slice(&metadata);
+    let length = u32::try_from(metadata.len()).expect("names are short");
+    file.extend_from_slice(&length.to_le_bytes());
+    file.extend_from_slice(MAGIC);
+    file
+}
+
+/// Appends one column.
+fn chunk(table: &Table, column: usize, file: &mut Vec<u8>) -> Chunk {
+    let cells = || table.rows.iter().map(|row| &row[column]);
+    let mut page = levels(cells());
+    match table.columns[column].1 {
+        Kind::Flag => {
+            let flags = cells().filter_map(|cell| match cell {
+                Cell::Flag(flag) => Some(*flag),
+                _ => None,
+            });
+            page.extend(bits(flags));
+        }
+        _ => cells().for_each(|cell| plain(cell, &mut page)),
+    }
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(&page).expect("memory takes everything");
+    let compressed = encoder.finish().expect("memory takes everything");
+    let mut header = Compact::default();
+    header.number(1, I32, DATA_PAGE);
+    header.number(2, I32, len(&page));
+    header.number(3, I32, len(&compressed));
+    header.field(5, STRUCT);
+    header.nested(|data| {
+        data.number(1, I32, count(table.rows.len()));
+        data.number(2, I32, PLAIN);
+        data.number(3, I32, RLE);
+        data.number(4, I32, RLE);
+    });
+    let header = header.finish();
+    let chunk = Chunk {
+        offset: file.len(),
+        compressed: header.len() + compressed.len(),
+        uncompressed: header.len() + page.len(),
+    };
+    file.extend_from_slice(&header);
+    file.extend_from_slice(&compressed);
+    chunk
+}
+
+/// Which values are there: one bit each, packed, as one run of the hybrid encoding with its length
+/// before it.
+fn levels<'a>(cells: impl ExactSizeIterator<Item = &'a Cell>) -> Vec<u8> {
+    let groups = cells.len().div_ceil(8);
+    let mut run = Vec::new();
+    varint((groups as u64) << 1 | 1, &mut run);
+    run.extend(bits(cells.map(|cell| *cell != Cell::None)));
+    let length = u32::try_from(run.len()).expect("a table has fewer rows than that");
+    [&length.to_le_bytes()[..], &run].concat()
+}
+
+/// Bits in bytes, the first one lowest.
+fn bits(flags: impl Iterator<Item = bool>) -> Vec<u8> {
+    let mut packed: Vec<u8> = Vec::new();
+    for (i, flag) in flags.enumerate() {
+        if i % 8 == 0 {
+            packed.push(0);
+        }
+        *packed.last_mut().expect("one was pushed") |= u8::from(flag) << (i % 8);
+    }
+    packed
+}
+
+/// One value in the plain encoding.
+fn plain(cell: &Cell, page: &mut Vec<u8>) {
+    match cell {
+        Cell::None | Cell::Flag(_) => {}
+        Cell::Float(number) => page.extend_from_slice(&number.to_le_bytes()),
+        Cell::Whole(number) => page.extend_from_slice(&number.to_le_bytes()),
+        Cell::Text(text) => {
+            let length = u32::try_from(text.len()).expect("texts are short");
+            page.extend_from_slice(&length.to_le_bytes());
+            page.extend_from_slice(text.as_bytes());
+        }
+    }
+}
+
+/// The number of a column's physical type.
+fn physical(kind: Kind) -> i64 {
+    match kind {
+        Kind::Flag => 0,
+        Kind::Whole => 2,
+        Kind::Float => 5,
+        Kind::Text => 6,
+    }
+}
+
+/// The end of the file: schema, row group, where each column is.
+fn metadata(table: &Table, chunks: &[Chunk]) -> Vec<u8> {
+    let mut file = Compact::default();
+    file.number(1, I32, 1);
+    file.list(2, STRUCT, 1 + table.columns.len());
+    file.nested(|root| {
+        root.binary(4, "table");
+        root.number(5, I32, count(table.columns.len()));
+    });
+    for (name, kind) in &table.columns {
+        file.nested(|column| {
+            column.number(1, I32, physical(*kind));
+            column.number(3, I32, OPTIONAL);
+            column.binary(4, name);
+            if *kind == Kind::Text {
+                column.number(6, I32, UTF8);
+            }
+        });
+    }
+    file.number(3, I64, count(table.rows.len()));
+    file.list(4, STRUCT, 1);
+    file.nested(|group| {
+        group.list(1, STRUCT, chunks.len());
+        for (chunk, (name, kind)) in chunks.iter().zip(&table.columns) {
+            group.nested(|column| {
+                column.number(2, I64, count(chunk.offset));
+                column.field(3, STRUCT);
+                column.nested(|data| {
+                    data.number(1, I32, physical(*kind));
+                    data.list(2, I32, 2);
+                    data.zigzag(PLAIN);
+                    data.zigzag(RLE);
+                    data.list(3, BINARY, 1);
+                    data.text(name);
+                    data.number(4, I32, GZIP);
+                    data.number(5, I64, count(table.rows.len()));
+                    data.number(6, I64, count(chunk.uncompressed));
+                    data.number(7, I64, count(chunk.compressed));
+                    data.number(9, I64, count(chunk.offset));
+                });
+            });
+        }
+        let bytes: usize = chunks.iter().map(|chunk| chunk.uncompressed).sum();
+        group.number(2, I64, count(bytes));
+        group.number(3, I64, count(table.rows.len()));
+    });
+    file.binary(6, concat!("faircast ", env!("CARGO_PKG_VERSION")));
+    file.finish()
+}
+
+fn len(bytes: &[u8]) -> i64 {
+    count(bytes.len())
+}
+
+fn count(count: usize) -> i64 {
+    i64::try_from(count).expect("nothing is as long")
+}
+
+fn varint(mut number: u64, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.push((number & 0x7f) as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// A structure of the compact protocol being written.
+#[derive(Default)]
+struct Compact {
+    out: Vec<u8>,
+    /// The field before, since each is numbered from it.
+    last: u8,
+}
+
+impl Compact {
+    /// The head of a field. Fields come in rising order and less than 16 apart.
+    fn field(&mut self, id: u8, kind: u8) {
+        self.out.push((id - self.last) << 4 | kind);
+        self.last = id;
+    }
+
+    fn number(&mut self, id: u8, kind: u8, number: i64) {
+        self.field(id, kind);
+        self.zigzag(number);
+    }
+
+    fn binary(&mut self, id: u8, text: &str) {
+        self.field(id, BINARY);
+        self.text(text);
+    }
+
+    /// The head of a list; its items follow.
+    fn list(&mut self, id: u8, kind: u8, items: usize) {
+        self.field(id, LIST);
+        match items {
+            0..15 => self.out.push((items as u8) << 4 | kind),
+            _ => {
+                self.out.push(0xf0 | kind);
+                varint(items as u64, &mut self.out);
+            }
+        }
+    }
+
+    fn zigzag(&mut self, number: i64) {
+        varint(((number << 1) ^ (number >> 63)) as u64, &mut self.out);
+    }
+
+    fn text(&mut self, text: &str) {
+        varint(text.len() as u64, &mut self.out);
+        self.out.extend_from_slice(text.as_bytes());
+    }
+
+    /// A structure within this one.
+    fn nested(&mut self, write: impl FnOnce(&mut Self)) {
+        let last = std::mem::take(&mut self.last);
+        write(self);
+        self.out.push(0);
+        self.last = last;
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        self.out.push(0);
+        self.out
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,320 @@
+//! A sweep over settings of a scenario: medians and spread over the seeds of each combination.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::text::{COLUMNS_MAX, Table, rate, seconds_or_dash, significant, spread, wrap};
+use crate::{FlowSummary, Summary};
+
+/// Rows of the table that is printed; what is beyond is in the files.
+const ROWS_MAX: usize = 40;
+/// Flows up to which each has a line of its own; where there are more, those of one protocol are one.
+const FLOWS_MAX: usize = 8;
+
+/// What a sweep gave.
+#[derive(Clone, Debug, Default)]
+pub struct Sweep {
+    /// The scenario's file.
+    pub scenario: String,
+    /// The question that it answers.
+    pub title: String,
+    /// Version of faircast.
+    pub faircast: String,
+    /// The settings.
+    pub axes: Vec<SweepAxis>,
+    /// Seeds of each combination.
+    pub seeds: usize,
+    /// Runs that are not there.
+    pub missing: usize,
+    /// Flows in the order in which they were first seen, with their protocols.
+    flows: Vec<(String, String)>,
+    /// For each combination and flow what each of its runs gave.
+    values: BTreeMap<(Vec<usize>, usize), Vec<Figures>>,
+}
+
+/// A setting of a sweep.
+#[derive(Clone, Debug, Default)]
+pub struct SweepAxis {
+    /// Its path.
+    pub key: String,
+    /// Its values as they were written.
+    pub values: Vec<String>,
+    /// The same as numbers, where they are numbers that rise.
+    pub numbers: Option<Vec<f64>>,
+}
+
+/// What is shown of a run of a flow.
+type Figures = [Option<f64>; SWEEP_FIGURES.len()];
+
+/// A figure that a sweep shows.
+#[derive(Clone, Copy, Debug)]
+pub struct SweepFigure {
+    /// Its name in anchors; that of its column.
+    pub id: &'static str,
+    /// Its name for people.
+    pub title: &'static str,
+    /// How a value is written, unit and all.
+    pub(crate) shown: fn(f64) -> String,
+    value: fn(&Summary, &FlowSummary) -> Option<f64>,
+}
+
+/// The figures that a sweep shows, of flows that have them.
+pub const SWEEP_FIGURES: [SweepFigure; 6] = [
+    SweepFigure {
+        id: "throughput_bps",
+        title: "Throughput",
+        shown: rate,
+        value: |_, flow| Some(flow.throughput_bps),
+    },
+    SweepFigure {
+        id: "goodput_min_bps",
+        title: "Goodput of the receiver that got least",
+        shown: rate,
+        value: |_, flow| flow.receivers.iter().map(|r| r.goodput_bps).reduce(f64::min),
+    },
+    SweepFigure {
+        id: "rate_variation",
+        title: "Variation of the rate",
+        shown: significant,
+        value: |_, flow| flow.rate_variation,
+    },
+    SweepFigure {
+        id: "rtt_mean_s",
+        title: "Mean round trip",
+        shown: crate::text::seconds,
+        value: |_, flow| flow.rtt_mean_s,
+    },
+    SweepFigure {
+        id: "loss_ratio",
+        title: "Loss ratio",
+        shown: significant,
+        value: |_, flow| flow.loss_ratio,
+    },
+    SweepFigure {
+        id: "completed_s",
+        title: "Complete after",
+        shown: crate::text::seconds,
+        value: |_, flow| flow.completed_s,
+    },
+];
+
+/// One line of a plot: what the runs of a flow, or of all flows of a protocol, gave.
+pub(crate) struct SweepLine {
+    pub(crate) name: String,
+    /// The flow's protocol in the first run that has it; empty where it is the name already.
+    pub(crate) protocol: String,
+    /// By combination: the values of the runs.
+    pub(crate) values: BTreeMap<Vec<usize>, Vec<f64>>,
+}
+
+impl Sweep {
+    /// A sweep of which no run is there yet.
+    pub fn new(scenario: &str, title: &str, axes: Vec<SweepAxis>, seeds: usize) -> Self {
+        Self {
+            scenario: scenario.into(),
+            title: title.into(),
+            faircast: env!("CARGO_PKG_VERSION").into(),
+            axes,
+            seeds,
+            ..Self::default()
+        }
+    }
+
+    /// Adds the run of one combination, which is for each setting the place of its value.
+    pub fn add(&mut self, choice: &[usize], summary: &Summary) {
+        for flow in &summary.flows {
+            let of = (flow.name.clone(), flow.protocol.clone());
+            let place = self.flows.iter().position(|known| *known == of).unwrap_or_else(|| {
+                self.flows.push(of);
+                self.flows.len() - 1
+            });
+            let figures = SWEEP_FIGURES
+                .map(|figure| (figure.value)(summary, flow).filter(|value| value.is_finite()));
+            self.values.entry((choice.to_vec(), place)).or_default().push(figures);
+        }
+    }
+
+    /// How many runs were added to the combination that has most.
+    fn has_spread(&self) -> bool {
+        self.values.values().any(|runs| runs.len() > 1)
+    }
+
+    /// The lines of one figure; none where no flow has it.
+    pub(crate) fn lines(&self, figure: usize) -> Vec<SweepLine> {
+        let by_protocol = self.flows.len() > FLOWS_MAX;
+        let mut lines: Vec<SweepLine> = Vec::new();
+        for (place, (name, protocol)) in self.flows.iter().enumerate() {
+            let (name, protocol) = match by_protocol {
+                true => (format!("all of {protocol}"), ""),
+                false => (name.clone(), protocol.as_str()),
+            };
+            let line = lines.iter().position(|line| line.name == name).unwrap_or_else(|| {
+                lines.push(SweepLine { name, protocol: protocol.into(), values: BTreeMap::new() });
+                lines.len() - 1
+            });
+            for ((choice, _), runs) in self.values.iter().filter(|((_, of), _)| *of == place) {
+                let values = runs.iter().filter_map(|figures| figures[figure]);
+                lines[line].values.entry(choice.clone()).or_default().extend(values);
+            }
+        }
+        lines.iter_mut().for_each(|line| line.values.retain(|_, values| !values.is_empty()));
+        lines.retain(|line| !line.values.is_empty());
+        lines
+    }
+
+    /// All combinations that have runs, in their order.
+    pub(crate) fn choices(&self) -> Vec<&Vec<usize>> {
+        let mut choices: Vec<_> = self.values.keys().map(|(choice, _)| choice).collect();
+        choices.dedup();
+        choices
+    }
+
+    /// The sweep as text, at most 100 columns wide: for each combination and flow medians over the
+    /// seeds, and from where to where the throughput went.
+    pub fn table(&self) -> String {
+        let varied: Vec<usize> =
+            (0..self.axes.len()).filter(|axis| self.axes[*axis].values.len() > 1).collect();
+        let mut head: Vec<&str> = varied.iter().map(|axis| short(&self.axes[*axis].key)).collect();
+        head.push("Flow");
+        let left = head.len();
+        head.extend(["Throughput", "Least", "Most", "Slowest gets", "Round trip", "Loss ratio"]);
+        let mut table = Table::new(left, &head);
+        let lines: Vec<Vec<SweepLine>> = (0..SWEEP_FIGURES.len()).map(|f| self.lines(f)).collect();
+        let of = |figure: usize, name: &str, choice: &Vec<usize>| {
+            let line = lines[figure].iter().find(|line| line.name == name)?;
+            spread(line.values.get(choice)?.iter().copied())
+        };
+        let mut rows = 0;
+        for choice in self.choices() {
+            for line in lines[0].iter().filter(|line| line.values.contains_key(choice)) {
+                rows += 1;
+                if rows > ROWS_MAX {
+                    continue;
+                }
+                let mut row: Vec<String> = varied
+                    .iter()
+                    .map(|axis| self.axes[*axis].values[choice[*axis]].clone())
+                    .collect();
+                row.push(line.name.clone());
+                let [low, median, high] = of(0, &line.name, choice).expect("it has values");
+                row.extend([rate(median), rate(low), rate(high)]);
+                let median = |figure| of(figure, &line.name, choice).map(|[_, median, _]| median);
+                let dash = |value: Option<f64>, shown: fn(f64) -> String| {
+                    value.map_or_else(|| "–".to_string(), shown)
+                };
+                row.extend([
+                    dash(median(1), rate),
+                    seconds_or_dash(median(3)),
+                    dash(median(4), significant),
+                ]);
+                table.push(row);
+            }
+        }
+        let mut out = format!("{}\n\n", wrap(&self.title, COLUMNS_MAX).join("\n"));
+        table.write(&mut out);
+        if rows > ROWS_MAX {
+            let _ = writeln!(out, "… and {} rows more", rows - ROWS_MAX);
+        }
+        let seeds = if self.seeds == 1 { "1 seed".into() } else { format!("{} seeds", self.seeds) };
+        let what = if self.has_spread() { "medians, least and most over" } else { "of" };
+        let _ = writeln!(out, "\nFigures are {what} {seeds}.");
+        out
+    }
+}
+
+/// The last part of a path, which is the key itself.
+pub(crate) fn short(key: &str) -> &str {
+    key.rsplit('.').next().unwrap_or(key)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use faircast_trace::On;
+
+    pub(crate) fn summary(flows: &[(&str, &str, f64)]) -> Summary {
+        let flow = |(name, protocol, throughput): &(&str, &str, f64)| {
+            serde_json::from_value(serde_json::json!({
+                "name": name, "protocol": protocol, "from": "a", "throughput_bps": throughput,
+                "active_throughput_bps": throughput, "sent_packets": 1, "repair_packets": 0,
+                "feedback_packets": 0, "ack_packets": 0, "nak_packets": 0, "timeouts": 0, "cuts": 0,
+                "representative_changes": 0, "representative": null, "rtt_mean_s": null,
+                "dropped_packets": 0, "bad_input": 0, "loss_ratio": null, "completed_s": null,
+                "receivers": [],
+            }))
+            .unwrap()
+        };
+        Summary {
+            faircast: "0".into(),
+            scenario: "s".into(),
+            title: "?".into(),
+            on: On::Sim,
+            seed: 1,
+            duration_s: 1.0,
+            warmup_s: 0.0,
+            ended_s: 1.0,
+            interrupted: false,
+            flows: flows.iter().map(flow).collect(),
+            links: Vec::new(),
+            routers: Default::default(),
+            jain_index: 1.0,
+            wall_s: 0.0,
+            events: 0,
+            trace_hash: None,
+            lateness: None,
+            common: None,
+        }
+    }
+
+    /// Two values of one setting with three seeds, and one value of another.
+    pub(crate) fn sweep() -> Sweep {
+        let axis = |key: &str, values: &[&str]| SweepAxis {
+            key: key.into(),
+            values: values.iter().map(|value| value.to_string()).collect(),
+            numbers: values.iter().map(|value| value.parse().ok()).collect(),
+        };
+        let axes = vec![axis("flow.mcc.options.acker_bias", &["0.5", "0.9"]), axis("b", &["x"])];
+        let mut sweep = Sweep::new("<s>.toml", "Is <it> fair?", axes, 3);
+        for (choice, throughputs) in [(0, [100e3, 300e3, 200e3]), (1, [400e3, 500e3, 900e3])] {
+            for throughput in throughputs {
+                let flows = [("mcc", "pgmcc", throughput), ("tcp", "tcp-reno", 1e6 - throughput)];
+                sweep.add(&[choice, 0], &summary(&flows));
+            }
+        }
+        sweep
+    }
+
+    #[test]
+    fn the_table_has_medians_and_spread_of_each_combination_and_flow() {
+        let text = sweep().table();
+        let row = |start: &str| {
+            let line = text.lines().find(|line| line.starts_with(start));
+            line.unwrap_or_else(|| panic!("{start}: {text}"))
+                .split("  ")
+                .map(str::trim)
+                .filter(|cell| !cell.is_empty())
+                .map(str::to_string)
+                .collect::<Vec<_>>()
+        };
+        let want =
+            ["0.5", "mcc", "200.0 kbit/s", "100.0 kbit/s", "300.0 kbit/s", "–", "–", "–"];
+        assert_eq!(row("0.5         mcc"), want);
+        assert_eq!(row("0.9         tcp")[2..5], ["500.0 kbit/s", "100.0 kbit/s", "600.0 kbit/s"]);
+        assert!(text.contains("acker_bias  Flow"), "what does not vary has no column: {text}");
+        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS_MAX), "{text}");
+        assert!(text.ends_with("Figures are medians, least and most over 3 seeds.\n"), "{text}");
+    }
+
+    #[test]
+    fn many_flows_are_one_line_for_each_protocol() {
+        let mut sweep = sweep();
+        let names: Vec<String> = (0..20).map(|i| format!("tcp-{i}")).collect();
+        let flows: Vec<_> = names.iter().map(|name| (name.as_str(), "tcp-reno", 5.0)).collect();
+        sweep.add(&[0, 0], &summary(&flows));
+        let lines = sweep.lines(0);
+        let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
+        assert_eq!(names, ["all of pgmcc", "all of tcp-reno"]);
+        assert_eq!(lines[1].values[&vec![0, 0]].len(), 23);
+        assert!(sweep.lines(5).is_empty(), "no flow has that figure");
+    }
+}
