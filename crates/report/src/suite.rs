@@ -46,8 +46,10 @@ pub struct Row {
     pub accept_low: Option<f64>,
     /// The greatest value that holds; `None` where there is no such bound.
     pub accept_high: Option<f64>,
-    /// Whether ours lies within these bounds.
+    /// Whether ours lies within these bounds; true where there are none.
     pub holds: bool,
+    /// Whether it is measured and not judged, since nothing is expected of it.
+    pub measured_only: bool,
     /// Why it does not hold, in a sentence, where that is understood.
     pub explained: Option<String>,
     /// How far ours may lie from the paper's in the row's unit, where that is how it is given.
@@ -60,8 +62,14 @@ pub struct Row {
     #[serde(skip)]
     pub group: String,
     /// The experiment it belongs to; empty where it is one of its own.
-    #[serde(skip)]
     pub experiment: String,
+    /// The scenario's file; empty where the row comes from none.
+    #[serde(rename = "scenario")]
+    pub file: String,
+    /// What was changed in the scenario, `KEY=VALUE`.
+    pub set: Vec<String>,
+    /// What was measured, as the suite's file has it; empty where the row comes from none.
+    pub measure: String,
     /// The question that the experiment answers.
     #[serde(skip)]
     pub question: String,
@@ -72,7 +80,7 @@ pub struct Row {
     #[serde(skip)]
     pub tolerance_reason: String,
     /// The result of each seed.
-    #[serde(skip)]
+    #[serde(serialize_with = "per_seed")]
     pub per_seed: Vec<(u64, f64)>,
     /// The scenario's file and text.
     #[serde(skip)]
@@ -83,6 +91,16 @@ pub struct Row {
     /// What of these curves the page shows.
     #[serde(skip)]
     pub plots: Plots,
+}
+
+/// Each seed with its value, as objects.
+fn per_seed<S: serde::Serializer>(values: &[(u64, f64)], to: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Of {
+        seed: u64,
+        value: f64,
+    }
+    to.collect_seq(values.iter().map(|(seed, value)| Of { seed: *seed, value: *value }))
 }
 
 /// What a page shows of an experiment's run.
@@ -141,6 +159,19 @@ impl Suite {
         self.rows.iter().all(|row| row.holds)
     }
 
+    /// How many of the judged rows hold, in a sentence.
+    pub(crate) fn held(&self) -> String {
+        let judged = || self.rows.iter().filter(|row| !row.measured_only);
+        let (held, all) = (judged().filter(|row| row.holds).count(), judged().count());
+        match self.rows.len() - all {
+            0 => format!("{held} of {all} rows hold."),
+            rest if all == 0 => {
+                format!("{rest} rows are measured only; nothing is expected of them.")
+            }
+            rest => format!("{held} of {all} rows hold; {rest} more are measured only."),
+        }
+    }
+
     /// The suite as `faircast bench --json` prints it.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a suite has no map with keys that JSON lacks")
@@ -163,7 +194,11 @@ impl Suite {
                 format!("{}–{}", number(row.low), number(row.high)),
                 // Numbers alone: the name of another row would take the room of the titles.
                 row.accepted_range(),
-                if row.holds { "yes".into() } else { "NO".into() },
+                match (row.measured_only, row.holds) {
+                    (true, _) => "–".into(),
+                    (false, true) => "yes".into(),
+                    (false, false) => "NO".into(),
+                },
             ]);
         }
         let heading = match self.about.as_str() {
@@ -182,12 +217,8 @@ impl Suite {
             let lines = wrap(&format!("{}: {why}", row.id), COLUMNS_MAX - 2);
             lines.iter().for_each(|line| out.push_str(&format!("  {line}\n")));
         }
-        let _ = writeln!(
-            out,
-            "{} of {} rows hold.",
-            self.rows.iter().filter(|row| row.holds).count(),
-            self.rows.len()
-        );
+        out.push_str(&self.held());
+        out.push('\n');
         out
     }
 }
@@ -240,7 +271,9 @@ mod tests {
         let want = serde_json::json!({ "suite": "fairness", "rows": [{
             "id": "fig-4", "title": "pgmcc beside TCP Reno, 3000 s", "unit": "ratio",
             "paper": 0.74, "ours": 0.77, "low": 0.71, "high": 0.82, "seeds": 10,
-            "tolerance": 0.15, "accept_low": 0.629, "accept_high": 0.851, "holds": true, "explained": null
+            "tolerance": 0.15, "accept_low": 0.629, "accept_high": 0.851, "holds": true, "explained": null,
+            "measured_only": false, "experiment": "", "scenario": "", "set": [], "measure": "",
+            "per_seed": [{ "seed": 1, "value": 0.77 }]
         }] });
         assert_eq!(json["suite"], want["suite"]);
         assert_eq!(json["rows"][0], want["rows"][0]);
@@ -281,5 +314,22 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= COLUMNS_MAX), "{text}");
         assert!(text.contains("fig-5: The paper leaves") && text.contains("-241,000"), "{text}");
         assert!(text.ends_with("1 of 2 rows hold.\n"), "{text}");
+    }
+
+    #[test]
+    fn what_is_measured_only_is_counted_apart_and_has_no_verdict() {
+        let mut suite = suite();
+        suite.rows[0].measured_only = true;
+        let text = suite.table();
+        assert!(text.ends_with("0 of 1 rows hold; 1 more are measured only.\n"), "{text}");
+        assert!(
+            text.lines().any(|line| line.starts_with("fig-4") && line.ends_with('–')),
+            "{text}"
+        );
+        suite.rows.truncate(1);
+        assert!(
+            suite.table().ends_with("1 rows are measured only; nothing is expected of them.\n")
+        );
+        assert!(suite.holds());
     }
 }

@@ -296,8 +296,7 @@ pub(crate) mod tests {
                 .map(str::to_string)
                 .collect::<Vec<_>>()
         };
-        let want =
-            ["0.5", "mcc", "200.0 kbit/s", "100.0 kbit/s", "300.0 kbit/s", "–", "–", "–"];
+        let want = ["0.5", "mcc", "200.0 kbit/s", "100.0 kbit/s", "300.0 kbit/s", "–", "–", "–"];
         assert_eq!(row("0.5         mcc"), want);
         assert_eq!(row("0.9         tcp")[2..5], ["500.0 kbit/s", "100.0 kbit/s", "600.0 kbit/s"]);
         assert!(text.contains("acker_bias  Flow"), "what does not vary has no column: {text}");

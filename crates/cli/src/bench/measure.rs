@@ -15,6 +15,8 @@ use super::probe::{BIN_S, FlowProbe, Probe};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Measure {
+    /// As it was written.
+    text: String,
     numerator: Term,
     denominator: Option<Term>,
 }
@@ -130,7 +132,7 @@ impl TryFrom<String> for Measure {
         let denominator = terms.next().map(Term::parse).transpose()?;
         match terms.next() {
             Some(_) => Err(format!("measure \"{text}\" has more than one \" / \"")),
-            None => Ok(Self { numerator, denominator }),
+            None => Ok(Self { numerator, denominator, text }),
         }
     }
 }
@@ -302,6 +304,11 @@ impl LinkQuantity {
 }
 
 impl Measure {
+    /// The measure as it was written.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Checks that a scenario has all that the measure speaks of.
     ///
     /// # Errors

@@ -360,6 +360,8 @@ fn rows(suite: &SuiteFile, measured: Vec<Measured<'_>>) -> Vec<Row> {
             row.id = file.id.clone().unwrap_or_else(|| experiment.id.clone());
             row.group.clone_from(&experiment.group);
             row.experiment.clone_from(&experiment.id);
+            row.file.clone_from(&experiment.scenario);
+            row.set.clone_from(&experiment.set);
             row.question.clone_from(&experiment.question);
             row.paper_says.clone_from(&experiment.paper_says);
             // The first row of an experiment carries its plots.
@@ -417,7 +419,10 @@ fn judge(file: &RowFile, runs: &[Run]) -> Row {
     let paper_size = file.paper.map_or(0.0, f64::abs);
     let distance = file.absolute.map(|distance| distance / paper_size);
     // A value that is not a number holds nothing.
-    let holds = ours >= low && ours <= high;
+    // What the simulator gave may stand beside it, and is no expectation.
+    let measured_only =
+        low == f64::NEG_INFINITY && high == f64::INFINITY && file.fairer_than.is_none();
+    let holds = measured_only || (ours >= low && ours <= high);
     Row {
         title: file.title.clone(),
         unit: file.unit.clone(),
@@ -430,6 +435,8 @@ fn judge(file: &RowFile, runs: &[Run]) -> Row {
         accept_low: finite(low),
         accept_high: finite(high),
         holds,
+        measured_only,
+        measure: file.measure.text().to_string(),
         absolute: file.absolute,
         fairer_than: file.fairer_than.clone(),
         explained: file.explained.clone().filter(|_| !holds),

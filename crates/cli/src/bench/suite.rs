@@ -1,4 +1,5 @@
-//! A suite: scenarios with the figures that are expected of them, as one TOML file.
+//! A suite: scenarios with the figures that are measured, and what is expected of them, as one TOML
+//! file.
 //!
 //! ```toml
 //! name = "fairness"
@@ -165,7 +166,8 @@ pub(crate) struct RowFile {
     pub(crate) at_most: Option<f64>,
     /// The row that this one must be closer to 1 than, as ratios: a cure against what it cures.
     pub(crate) fairer_than: Option<String>,
-    /// Why the tolerance is what it is.
+    /// Why the tolerance is what it is; needed where the row can fail.
+    #[serde(default)]
     pub(crate) reason: String,
     /// Why the row does not hold, where that is understood.
     pub(crate) explained: Option<String>,
@@ -199,6 +201,12 @@ impl Statistic {
 }
 
 impl RowFile {
+    /// Whether nothing is expected of it: no figure, no bound.
+    pub(crate) fn is_measured_only(&self) -> bool {
+        let expected = [self.paper, self.tolerance, self.absolute, self.at_least, self.at_most];
+        expected.iter().all(Option::is_none) && self.fairer_than.is_none()
+    }
+
     /// The closed range in which a value holds.
     pub(crate) fn range(&self) -> (f64, f64) {
         let (mut low, mut high) = (f64::NEG_INFINITY, f64::INFINITY);
@@ -269,11 +277,18 @@ impl SuiteFile {
                 let (low, high) = row.range();
                 let unbounded = low == f64::NEG_INFINITY && high == f64::INFINITY;
                 let compared = row.tolerance.or(row.absolute).is_some() && self.against_sim;
+                if row.is_measured_only() {
+                    continue;
+                }
                 if unbounded && row.fairer_than.is_none() && !compared {
                     return Err(format!(
                         "row \"{id}\": no value could fail it; give paper with tolerance or \
-                         absolute, or at_least, at_most or fairer_than"
+                         absolute, or at_least, at_most or fairer_than, or nothing of all that to \
+                         measure only"
                     ));
+                }
+                if row.reason.is_empty() {
+                    return Err(format!("row \"{id}\": has no reason; say why it must lie there"));
                 }
                 if low.is_nan() || high.is_nan() || low > high {
                     return Err(format!(
@@ -302,7 +317,10 @@ mod tests {
 
     #[test]
     fn a_row_that_cannot_fail_is_refused() {
-        assert!(SuiteFile::parse("f", ROW).unwrap_err().contains("no value could fail it"));
+        for forgotten in ["paper = 2.0\n", "tolerance = 0.1\n"] {
+            let error = SuiteFile::parse("f", &format!("{ROW}{forgotten}")).unwrap_err();
+            assert!(error.contains("no value could fail it"), "{error}");
+        }
         let suite = SuiteFile::parse("f", &format!("{ROW}paper = 2.0\ntolerance = 0.1\n")).unwrap();
         let (low, high) = suite.experiments[0].rows[0].range();
         assert!((low - 1.8).abs() < 1e-12 && (high - 2.2).abs() < 1e-12);
@@ -330,6 +348,17 @@ mod tests {
         assert!(error.contains("experiment \"a\": the id is there twice"), "{error}");
         let bare = &good[..good.find("[[experiment.row]]").unwrap()];
         assert!(SuiteFile::parse("f", bare).unwrap_err().contains("has no row"));
+    }
+
+    #[test]
+    fn a_row_without_any_expectation_is_measured_only_and_needs_no_reason() {
+        let bare = ROW.replace("reason = 'r'\n", "");
+        let suite = SuiteFile::parse("f", &bare).unwrap();
+        assert!(suite.experiments[0].rows[0].is_measured_only());
+        let judged = SuiteFile::parse("f", &format!("{bare}at_least = 1.0\n")).unwrap_err();
+        assert!(judged.contains("row \"a\": has no reason"), "{judged}");
+        let judged = SuiteFile::parse("f", &format!("{ROW}at_least = 1.0\n")).unwrap();
+        assert!(!judged.experiments[0].rows[0].is_measured_only());
     }
 
     #[test]

@@ -78,8 +78,7 @@ fn the_page_has_every_key_of_the_summary_and_of_a_suites_row() {
     assert_eq!(documented, found);
 
     let suite = json(&["bench", "tcp", "--only", "droplist.Reno", "--json"]);
-    let mut found = BTreeSet::new();
-    paths(&suite["rows"][0], "", &mut found);
+    let found = suite["rows"][0].as_object().unwrap().keys().cloned().collect();
     let documented: BTreeSet<String> =
         table("key of a row").iter().map(|row| quoted(&row[0])[0].to_string()).collect();
     assert_eq!(documented, found);

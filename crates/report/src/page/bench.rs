@@ -99,7 +99,8 @@ pub(super) fn anchor(kind: &str, name: &str) -> String {
 }
 
 fn intro(suite: &Suite) -> String {
-    let (total, held) = (suite.rows.len(), suite.rows.iter().filter(|row| row.holds).count());
+    let judged = || suite.rows.iter().filter(|row| !row.measured_only);
+    let (total, held) = (judged().count(), judged().filter(|row| row.holds).count());
     let explained = suite.rows.iter().filter(|row| !row.holds && row.explained.is_some()).count();
     let open = total - held - explained;
     let seeds: u64 = suite.rows.iter().map(|row| u64::from(row.seeds)).sum();
@@ -118,6 +119,9 @@ fn intro(suite: &Suite) -> String {
 }
 
 fn verdict(row: &Row) -> &'static str {
+    if row.measured_only {
+        return "<span class=\"verdict none\">measured</span>";
+    }
     match (row.holds, row.explained.is_some()) {
         (true, _) => "<span class=\"verdict\">✓ holds</span>",
         (false, true) => "<span class=\"verdict known\">✗ explained</span>",
@@ -248,7 +252,9 @@ fn side(row: &Row, level: usize) -> String {
     };
     let reason = if row.tolerance_reason.is_empty() { "" } else { ": " };
     let accepted = format!("{}{range}{reason}{}", row.accepts(), row.tolerance_reason);
-    paragraph("Accepted:", &accepted);
+    if !row.measured_only {
+        paragraph("Accepted:", &accepted);
+    }
     let interval = median_interval(row.per_seed.iter().map(|(_, value)| *value));
     let interval = interval.map(|interval| {
         let surely = (interval.confidence * 100.0).floor();
