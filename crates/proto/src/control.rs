@@ -56,8 +56,11 @@ pub enum Carrier {
         /// The first sequence number asked for.
         first: Seq,
     },
-    /// On its own.
-    Alone,
+    /// On a null NAK, which asks for no repair.
+    NullNak {
+        /// The latest packet that its sender found missing, or else the latest that came to it.
+        latest: Seq,
+    },
 }
 
 /// How a report is to travel.

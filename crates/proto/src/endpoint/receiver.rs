@@ -46,6 +46,8 @@ pub struct PgmReceiver<F: ReceiverFeedback> {
     naks: Naks,
     /// All that is missing before this packet is in `naks` or given up.
     declared: u64,
+    /// The latest packet that was found missing.
+    missing: Option<u64>,
     /// When gaps before this packet count as missing, though too few later packets showed them.
     suspicion: Option<(Time, u64)>,
     /// When to ask for an SPM.
@@ -137,6 +139,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
             session: None,
             window: None,
             declared: 0,
+            missing: None,
             suspicion: None,
             request_at: None,
             requests_due: Requests::default(),

@@ -30,9 +30,9 @@ const RATES: [&str; 2] = ["500 kbit/s", "2 Mbit/s"];
 /// Bytes of the object that the group gets.
 const OBJECT: u64 = 1_000_000;
 
-/// After so long all but the liar have it, at the floor: 20 s of payload, half as much for headers and
-/// repairs, and for packets that are lost where the floor nearly fills the link.
-const FLOOR_S: u64 = 30;
+/// After so long all but the liar have it, at the floor: 20 s of payload, a third as much for
+/// headers and repairs, and for packets that are lost where the floor nearly fills the link.
+const FLOOR_S: u64 = 27;
 
 /// Whom no lie slows down by so much needs no floor.
 const UNHURT: f64 = 1.5;

@@ -75,3 +75,33 @@ fn a_rate_that_is_set_is_the_rate() {
         assert!((900_000.0..1_000_001.0).contains(&mean), "{delivery}: {mean}");
     }
 }
+
+/// Three receivers alike and a TCP behind one bottleneck, as in set 1 of Seada and Helmy: nobody is
+/// slower than anybody else, and each loss is everybody's. The session is to be cut as often for
+/// objects as for streams, and to keep its representative.
+#[test]
+fn receivers_alike_are_one_to_the_scheme_however_they_ask_for_what_they_lack() {
+    for seed in 1..=3 {
+        let [stream, object] = ["stream", "object"].map(|delivery| {
+            let text = format!(
+                "title = \"Are they one?\"\nduration = \"400 s\"\n\
+                 [[link]]\nbetween = [\"a\", \"b\"]\nrate = \"500 kbit/s\"\ndelay = \"50 ms\"\n\
+                 queue = {{ kind = \"droptail\", packets = 30 }}\n\
+                 [[link]]\nstar = {{ center = \"b\", leaves = [\"r1\", \"r2\", \"r3\", \"t\"] }}\n\
+                 rate = \"10 Mbit/s\"\ndelay = \"1 ms\"\n\
+                 [[flow]]\nname = \"mcc\"\nprotocol = \"pgmcc\"\nfrom = \"a\"\n\
+                 to = [\"r1\", \"r2\", \"r3\"]\n\
+                 options = {{ delivery = \"{delivery}\", spm_interval = \"30 s\" }}\n\
+                 [[flow]]\nname = \"tcp\"\nprotocol = \"tcp-sack\"\nfrom = \"a\"\nto = [\"t\"]\n"
+            );
+            run(&text, seed).tally
+        });
+        for (name, tally) in [("stream", &stream), ("object", &object)] {
+            let count = tally.representatives.len();
+            assert!((1..=3).contains(&count), "{name}, seed {seed}: {count} representatives");
+        }
+        let (cuts, like) = (object.cuts as f64, stream.cuts as f64);
+        println!("seed {seed}: {cuts} cuts with objects, {like} with streams");
+        assert!(like > 30.0 && (0.85..1.15).contains(&(cuts / like)), "seed {seed}: {cuts} {like}");
+    }
+}

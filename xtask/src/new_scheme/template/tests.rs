@@ -3,6 +3,9 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// How reports come that ask for nothing.
+const ON_ITS_OWN: Carrier = Carrier::NullNak { latest: Seq::new(0) };
+
 /// A world of one machine: a clock, and chance from a seed.
 struct World(Time, Rng);
 
@@ -30,7 +33,7 @@ impl World {
         }
         if let Some(loss) = heard {
             let report = Loss { of: 1, loss };
-            self.with(|cx| sender.on_report(cx, NodeId(1), Carrier::Alone, &report));
+            self.with(|cx| sender.on_report(cx, NodeId(1), ON_ITS_OWN, &report));
         }
         self.with(|cx| sender.on_timeout(cx));
         sender.gauges().rate_bits_per_s.unwrap()
@@ -131,7 +134,7 @@ proptest! {
             world.with(|cx| sender.on_sent(cx, Seq::new(0), 1000));
             if let Some(loss) = loss {
                 let report = Loss { of: 1, loss };
-                world.with(|cx| sender.on_report(cx, NodeId(1), Carrier::Alone, &report));
+                world.with(|cx| sender.on_report(cx, NodeId(1), ON_ITS_OWN, &report));
             }
             world.0 += ROUND;
             world.with(|cx| sender.on_timeout(cx));

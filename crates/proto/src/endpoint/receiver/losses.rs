@@ -85,6 +85,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
                 window.give_up(index);
             }
         }
+        self.missing = self.missing.max(Some(last));
         if !self.repairs() {
             self.want_lone_nak(cx, backoff, first);
         }

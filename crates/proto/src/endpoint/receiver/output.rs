@@ -49,6 +49,14 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         self.window.as_ref()?.ack_vector()
     }
 
+    /// What a null NAK names: the latest packet found missing, so that the source knows which loss its
+    /// report speaks of. It is `highest`, the latest that came, where nothing before that was missing.
+    fn latest_missing(&self, highest: Seq) -> Seq {
+        // Truncation is the wrap of sequence numbers.
+        let missing = self.missing.map(|index| Seq::new(index as u32));
+        missing.filter(|missing| missing.before(highest)).unwrap_or(highest)
+    }
+
     /// What the scheme wants to say now.
     fn next_report(
         &mut self,
@@ -72,7 +80,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
                 // ignore it. It goes to the source itself: elements hold back NAKs that they have
                 // seen, and this one must arrive.
                 Audience::SenderNak => {
-                    let nak = self.nak(session, vector.highest);
+                    let nak = self.nak(session, self.latest_missing(vector.highest));
                     let mut encoder = self.write(session, &Body::Nnak(nak), buf);
                     encoder.scheme_option(&report);
                     encoder.finish();
@@ -150,7 +158,8 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         let session = self.session?;
         let highest = self.ack_vector().map(|vector| vector.highest);
         let report = highest.and_then(|_| self.feedback.report_for_nak(cx));
-        let nak = self.nak(&session, highest.unwrap_or(Seq::new(0) - 1));
+        let named = highest.map_or(Seq::new(0) - 1, |highest| self.latest_missing(highest));
+        let nak = self.nak(&session, named);
         let mut encoder = self.write(&session, &Body::Nnak(nak), buf);
         if let Some(report) = report {
             encoder.scheme_option(&report);

@@ -85,7 +85,10 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
         }
         let mut rtt = None;
         if let Some(report) = report::<C>(packet)? {
-            let carrier = Carrier::Nak { first: nak.first };
+            let carrier = match asks {
+                true => Carrier::Nak { first: nak.first },
+                false => Carrier::NullNak { latest: nak.first },
+            };
             rtt = self.control.round_trip(cx.now, &report);
             self.control.on_report(cx, datagram.from, carrier, &report);
         } else {

@@ -122,7 +122,7 @@ impl SenderControl for Window {
                 self.acked = self.acked.map(|acked| acked.max(vector.highest));
                 self.stall_at = Some(cx.now + STALL);
             }
-            Carrier::Nak { .. } | Carrier::Alone => self.naks += 1,
+            Carrier::Nak { .. } | Carrier::NullNak { .. } => self.naks += 1,
         }
     }
 

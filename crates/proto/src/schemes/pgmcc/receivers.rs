@@ -18,6 +18,9 @@ const MODEL_RTT_MIN_S: f64 = 0.001;
 /// because NAKs may be minutes apart.
 const STALE_ROUND_TRIPS: f64 = 8.0;
 
+/// More samples of the acker than this make no difference to what is left of an older average.
+const SAMPLES_MAX: u64 = 64;
+
 /// One measurement of a round trip.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RttSample {
@@ -35,6 +38,8 @@ pub(super) struct Receiver {
     rtt: Option<(f64, f64)>,
     loss: f64,
     heard: Time,
+    /// How many samples the acker had given at its own latest.
+    acker_samples: u64,
 }
 
 impl Receiver {
@@ -56,10 +61,17 @@ impl Receiver {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct Receivers(Vec<Receiver>);
+pub(super) struct Receivers {
+    table: Vec<Receiver>,
+    /// Round trips measured from ackers.
+    acker_samples: u64,
+}
 
 impl Receivers {
-    /// Takes a report. `keep` is the acker, who is never forgotten.
+    /// Takes a report. `acker` is never forgotten, and `gain` the weight of each of its samples. The
+    /// averages of others forget as fast as its own: a NAK comes with a loss, when the queue is full,
+    /// and an average of the last few NAKs would be one of full queues, beside which the acker's of
+    /// the last few packets looks short.
     pub(super) fn report(
         &mut self,
         now: Time,
@@ -67,11 +79,15 @@ impl Receivers {
         loss: f64,
         sample: Option<RttSample>,
         gain: f64,
-        keep: Option<NodeId>,
+        acker: Option<NodeId>,
     ) -> &Receiver {
-        let index = self.slot(now, id, keep);
-        let receiver = &mut self.0[index];
+        let index = self.slot(now, id, acker);
+        self.acker_samples += u64::from(sample.is_some() && acker == Some(id));
+        let receiver = &mut self.table[index];
         if let Some(sample) = sample {
+            let missed = (self.acker_samples - receiver.acker_samples).clamp(1, SAMPLES_MAX);
+            receiver.acker_samples = self.acker_samples;
+            let gain = 1.0 - (0..missed).fold(1.0, |left, _| left * (1.0 - gain));
             let new = (sample.time.as_secs_f64(), f64::from(sample.packets));
             receiver.rtt = Some(match receiver.rtt {
                 Some((seconds, packets))
@@ -88,28 +104,29 @@ impl Receivers {
 
     /// One receiver.
     pub(super) fn get(&self, id: NodeId) -> Option<&Receiver> {
-        self.0.iter().find(|receiver| receiver.id == id)
+        self.table.iter().find(|receiver| receiver.id == id)
     }
 
     /// Forgets one.
     pub(super) fn forget(&mut self, id: NodeId) {
-        self.0.retain(|receiver| receiver.id != id);
+        self.table.retain(|receiver| receiver.id != id);
     }
 
-    fn slot(&mut self, now: Time, id: NodeId, keep: Option<NodeId>) -> usize {
-        if let Some(index) = self.0.iter().position(|receiver| receiver.id == id) {
+    fn slot(&mut self, now: Time, id: NodeId, acker: Option<NodeId>) -> usize {
+        if let Some(index) = self.table.iter().position(|receiver| receiver.id == id) {
             return index;
         }
-        let new = Receiver { id, rtt: None, loss: 0.0, heard: now };
-        if self.0.len() < RECEIVERS_MAX {
-            self.0.push(new);
-            return self.0.len() - 1;
+        let new =
+            Receiver { id, rtt: None, loss: 0.0, heard: now, acker_samples: self.acker_samples };
+        if self.table.len() < RECEIVERS_MAX {
+            self.table.push(new);
+            return self.table.len() - 1;
         }
-        let index = (0..self.0.len())
-            .filter(|&index| Some(self.0[index].id) != keep)
-            .min_by_key(|&index| self.0[index].heard)
+        let index = (0..self.table.len())
+            .filter(|&index| Some(self.table[index].id) != acker)
+            .min_by_key(|&index| self.table[index].heard)
             .expect("the table holds more than the acker");
-        self.0[index] = new;
+        self.table[index] = new;
         index
     }
 }
@@ -137,13 +154,35 @@ mod tests {
         assert_eq!(rtt, Some(Duration::from_millis(180)));
     }
 
+    /// The acker's round trip has fallen from 700 to 300 ms since the other's NAK, some packets ago. The
+    /// other's next report tells the same 300 ms, and its average has forgotten as much.
+    #[test]
+    fn who_reports_seldom_forgets_as_fast_as_the_acker() {
+        let mut table = Receivers::default();
+        let (acker, other) = (Some(NodeId(1)), NodeId(2));
+        for i in 0..40 {
+            table.report(at(i), NodeId(1), 0.1, ms(700), 0.125, acker);
+            if i % 10 == 9 {
+                table.report(at(i), other, 0.1, ms(700), 0.125, acker);
+            }
+        }
+        for i in 40..60 {
+            table.report(at(i), NodeId(1), 0.1, ms(300), 0.125, acker);
+        }
+        let seconds = |receiver: &Receiver| receiver.rtt().unwrap().as_secs_f64();
+        let there = seconds(table.report(at(60), other, 0.1, ms(300), 0.125, acker));
+        let here = seconds(table.get(NodeId(1)).unwrap());
+        // Of the 400 ms between, 7/8 to the power of 20 are left.
+        assert!((there - here).abs() < 1e-6 && (0.327..0.329).contains(&here), "{there} {here}");
+    }
+
     #[test]
     fn the_silent_are_forgotten_first_but_never_the_acker() {
         let mut table = Receivers::default();
         for i in 0..1000 {
             table.report(at(u64::from(i)), NodeId(i), 0.1, ms(100), 1.0, Some(NodeId(0)));
         }
-        assert_eq!(table.0.len(), RECEIVERS_MAX);
+        assert_eq!(table.table.len(), RECEIVERS_MAX);
         assert!(table.get(NodeId(0)).is_some() && table.get(NodeId(999)).is_some());
         assert!(table.get(NodeId(1)).is_none());
     }

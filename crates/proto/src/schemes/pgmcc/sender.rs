@@ -320,8 +320,7 @@ impl PgmccSender {
     fn check_reach(&self, carrier: Carrier) -> Result<(), BadInput> {
         let seq = match carrier {
             Carrier::Ack(vector) => vector.highest,
-            Carrier::Nak { first } => first,
-            Carrier::Alone => return Ok(()),
+            Carrier::Nak { first: seq } | Carrier::NullNak { latest: seq } => seq,
         };
         if self.ledger.is_empty() || !seq.before(self.ledger.next()) {
             return Err(BadInput::Absurd);
@@ -543,8 +542,8 @@ impl SenderControl for PgmccSender {
             cx.emit(Event::RttSample { node: from, rtt_ns: sample.time.as_nanos() });
         }
         let nak = match carrier {
-            Carrier::Nak { first } => Some(first),
-            _ => None,
+            Carrier::Nak { first: seq } | Carrier::NullNak { latest: seq } => Some(seq),
+            Carrier::Ack(_) => None,
         };
         if acker.is_none() {
             self.appoint(cx, from, SwitchReason::First, None);

@@ -13,7 +13,8 @@ use crate::transfer::wire::{ENTRIES_MAX, Entry, MemberMessage};
 use crate::wire::pgm::{Body, OptionType, Packet};
 
 /// From so many members on those who wait, another probably lacks another packet of a block: its
-/// loss is repaired by parity, and the group told so with the first request.
+/// loss is repaired by parity, and the group told so with the first request. Of fewer, reports are not
+/// confirmed.
 const CROWD: usize = 8;
 
 /// Runs of no more blocks are repaired as blocks, so that those who ask for the same meet.
@@ -74,6 +75,13 @@ impl<C: SenderControl> ObjectSource<C> {
             Standing::Member => {}
         }
         let rtt = report.as_ref().and_then(|report| self.control().round_trip(cx.now, report));
+        // A confirmation keeps others from reporting the same loss. Few need no keeping, and it would
+        // meet the queue that has just overflowed, and take a place from somebody else's packet.
+        let few = self.members.active() < CROWD && self.members.is_at(datagram.from);
+        let packet = match packet.body {
+            Body::Nak(nak) if few => &Packet { body: Body::Nnak(nak), ..*packet },
+            _ => packet,
+        };
         if report.is_some() || !wants {
             self.pgm.handle_packet(cx, datagram, packet);
         } else {

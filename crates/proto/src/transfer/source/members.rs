@@ -71,6 +71,11 @@ impl Members {
         self.members.values().all(|member| member.settled)
     }
 
+    /// Whether a member is at `node`: what comes from there came through no element.
+    pub(super) fn is_at(&self, node: NodeId) -> bool {
+        self.by_node.contains_key(&node)
+    }
+
     /// How many are in one of these states.
     pub(super) fn count(&self, states: &[MemberState]) -> usize {
         states.iter().map(|state| self.counts[*state as usize]).sum()

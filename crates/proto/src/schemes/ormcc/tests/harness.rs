@@ -124,7 +124,8 @@ impl Bench {
     }
 
     pub(super) fn take(&mut self, report: &OrmccReport) {
-        self.with(|s, cx| s.on_report(cx, NodeId(99), Carrier::Alone, report));
+        let null = Carrier::NullNak { latest: Seq::new(0) };
+        self.with(|s, cx| s.on_report(cx, NodeId(99), null, report));
     }
 
     /// A congestion indication over a round trip of 100 ms.

@@ -79,7 +79,8 @@ proptest! {
                 }
                 Op::Garbage(bytes) => {
                     if let Some(report) = OrmccReport::decode(&bytes) {
-                        bench.with(|s, cx| s.on_report(cx, NodeId(3), Carrier::Alone, &report));
+                        let null = Carrier::NullNak { latest: Seq::new(0) };
+                        bench.with(|s, cx| s.on_report(cx, NodeId(3), null, &report));
                     }
                 }
                 Op::Leave(node) => bench.with(|s, cx| s.on_leave(cx, NodeId(node))),
