@@ -112,6 +112,9 @@ pub struct PgmccConfig {
     pub timeout_max: Duration,
     /// Whether an acker's successor starts with a fresh estimate.
     pub timeout_restart: bool,
+    /// Whether the stall timer starts anew when the window is cut for a loss, as TCP Reno's does when it
+    /// retransmits fast.
+    pub timeout_after_cut: bool,
     /// Expiries in a row after which the acker is dropped; at least 1.
     pub retry_max: u32,
     /// Whether a dropped acker may not come back at once.
@@ -207,6 +210,8 @@ impl PgmccConfig {
             timeout_min: Duration::from_millis(200),
             timeout_max: Duration::from_secs(60), // src: RFC 6298 s2.4
             timeout_restart: true,
+            // No source has it; see `TimeoutMode::Reno`.
+            timeout_after_cut: false,
             retry_max: 2, // src: pgmcc-draft s2.7
             blacklist: true,
             model: Model::Full,
@@ -346,6 +351,7 @@ impl PgmccConfig {
         set(&mut self.timeout, options.duration("timeout"));
         set(&mut self.timeout_min, options.duration("timeout_min"));
         set(&mut self.timeout_max, options.duration("timeout_max"));
+        set(&mut self.timeout_after_cut, options.bool("timeout_after_cut"));
         set(&mut self.retry_max, whole(options, "retry_max"));
         set(&mut self.blacklist, options.bool("blacklist"));
         set(&mut self.slow_start_threshold, options.float("slow_start_threshold"));

@@ -40,6 +40,12 @@ pub const OPTIONS: &[OptionSpec] = &[
         "true",
         "A new acker starts with a fresh timeout estimate (pgmcc draft s2.7)",
     ),
+    switch(
+        "timeout_after_cut",
+        "false",
+        "The stall timer starts anew when the window is cut for a loss, as TCP Reno's does in ns-2.35 \
+         when it retransmits fast",
+    ),
     whole(
         "retry_max",
         (1, 100),

@@ -367,6 +367,10 @@ impl PgmccSender {
         let cuts = answers && self.suspended.is_none();
         if cuts {
             self.cut();
+            if self.config.timeout_after_cut {
+                // src: ns-2.35 tcp/tcp-reno.cc: the value that it is given is backed off still.
+                self.arm_stall(cx.now);
+            }
         }
         if lost.count > 0 && self.window.realign(self.ledger.flight()) || cuts {
             self.trace_cut(cx, CutReason::Loss);

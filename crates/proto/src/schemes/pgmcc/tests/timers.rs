@@ -75,6 +75,25 @@ fn in_reno_mode_only_acknowledgements_without_a_hole_restart_the_timer() {
 }
 
 #[test]
+fn a_cut_restarts_a_timer_that_a_hole_holds_only_where_that_is_asked_for() {
+    for timeout_mode in [TimeoutMode::Reno, TimeoutMode::Cumulative] {
+        for timeout_after_cut in [false, true] {
+            let config = PgmccConfig { timeout_mode, timeout_after_cut, ..plain() };
+            let mut bench = running(config, 20);
+            bench.advance(ms(50));
+            let missing = bench.acked();
+            bench.ack(1, missing + 1, 0xffff_fffd, 0.0);
+            let held = bench.sender.next_timeout();
+            bench.advance(ms(50));
+            bench.ack(1, missing + 3, 0xffff_fff7, 0.0);
+            assert_eq!(bench.loss_cuts(), 1, "{timeout_mode:?}");
+            let moved = bench.sender.next_timeout() > held;
+            assert_eq!(moved, timeout_after_cut, "{timeout_mode:?}");
+        }
+    }
+}
+
+#[test]
 fn holes_from_before_a_receiver_joined_do_not_hold_the_timer() {
     let config = PgmccConfig { timeout_mode: TimeoutMode::Reno, ..plain() };
     let mut bench = running(config, 20);
