@@ -114,11 +114,16 @@ impl<'a> Plan<'a> {
         let mut set = experiment.set.clone();
         if let Some(scheme) = self.scheme {
             for session in self.sessions(experiment) {
-                // The settings of the suite's own scheme mean nothing to another one.
+                // The settings of the suite's own scheme mean nothing to another one. Whether it
+                // delivers a stream or an object is no setting of a scheme.
                 let own = format!("flow.{session}.options");
-                set.retain(|change| !change.starts_with(&own));
-                set.push(format!("flow.{session}.protocol={}", scheme.name));
-                set.push(format!("{own}={{}}"));
+                let delivery = format!("{own}.delivery=");
+                let (mine, mut others): (Vec<_>, Vec<_>) =
+                    set.into_iter().partition(|change| change.starts_with(&own));
+                others.push(format!("flow.{session}.protocol={}", scheme.name));
+                others.push(format!("{own}={{}}"));
+                others.extend(mine.into_iter().filter(|change| change.starts_with(&delivery)));
+                set = others;
                 set.extend(scheme.options.iter().map(|option| format!("{own}.{option}")));
             }
         }

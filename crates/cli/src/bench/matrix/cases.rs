@@ -17,6 +17,7 @@
 //! bottlenecks = ["r1>r2"]                                      # whose utilisation counts
 //! alone = ['flow.mcc.to=["mr1"]']      # what leaves the slowest receiver alone
 //! quick = ["duration=60 s"]            # changes for --quick; without it the case is left out there
+//! objects = true                       # once more as set1-reno-object, where sessions send objects
 //! ```
 
 use std::collections::BTreeSet;
@@ -83,6 +84,9 @@ pub(crate) struct Case {
     pub(crate) note: Option<String>,
     /// Changes where it must be quick.
     pub(crate) quick: Option<Vec<String>>,
+    /// Whether it is there once more, with objects.
+    #[serde(default)]
+    pub(crate) objects: bool,
 }
 
 impl MatrixFile {
@@ -91,10 +95,18 @@ impl MatrixFile {
     /// # Errors
     /// One line that says what is wrong and where.
     pub(crate) fn parse(file: &str, text: &str) -> Result<Self, String> {
-        let matrix: Self = toml::from_str(text).map_err(|error| {
+        let mut matrix: Self = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
             format!("{file}:{line}: {}", error.message().replace('\n', " "))
         })?;
+        let Self { cases, session, .. } = &mut matrix;
+        *cases = std::mem::take(cases)
+            .into_iter()
+            .flat_map(|case| {
+                let twin = case.objects.then(|| case.with_objects(session));
+                std::iter::once(case).chain(twin)
+            })
+            .collect();
         matrix.check().map_err(|problem| format!("{file}: {problem}"))?;
         Ok(matrix)
     }
@@ -130,6 +142,9 @@ impl MatrixFile {
     }
 }
 
+/// What the name of a case with objects ends with.
+const OBJECTS: &str = "-object";
+
 /// Names become files'.
 fn plain(key: &str, name: &str) -> Result<(), String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -140,6 +155,18 @@ fn plain(key: &str, name: &str) -> Result<(), String> {
 }
 
 impl Case {
+    /// The same case where sessions send an object each, as `faircast send` does, and no stream.
+    fn with_objects(&self, session: &str) -> Self {
+        let mut case = self.clone();
+        let judged = [self.session.as_deref().unwrap_or(session).to_string()];
+        let sessions = if self.sessions.is_empty() { &judged[..] } else { &self.sessions[..] };
+        let delivery = |session: &String| format!("flow.{session}.options.delivery=object");
+        case.id.push_str(OBJECTS);
+        case.question.push_str(" Sent as an object.");
+        case.set.extend(sessions.iter().map(delivery));
+        case
+    }
+
     /// The flow that is judged.
     pub(crate) fn session<'a>(&'a self, matrix: &'a MatrixFile) -> &'a str {
         self.session.as_deref().unwrap_or(&matrix.session)
@@ -225,6 +252,23 @@ mod tests {
         assert_eq!(case.alone(&matrix, true).unwrap().set.join(" "), "x=1 z=3 y=2");
         let matrix = MatrixFile::parse("f", &GOOD.replace("alone = ['y=2']\n", "")).unwrap();
         assert!(matrix.cases[0].alone(&matrix, false).is_none());
+    }
+
+    #[test]
+    fn a_case_with_objects_is_there_twice_and_the_second_differs_in_delivery_alone() {
+        let matrix = MatrixFile::parse("f", &GOOD.replace("id = 'a'", "id = 'a'\nobjects = true"));
+        let matrix = matrix.unwrap();
+        let ids: Vec<&str> = matrix.cases.iter().map(|case| &*case.id).collect();
+        assert_eq!(ids, ["a", "a-object"]);
+        let [stream, object] =
+            [0, 1].map(|place| matrix.cases[place].alone(&matrix, true).unwrap());
+        assert_eq!(stream.set.join(" "), "x=1 z=3 y=2");
+        assert_eq!(object.set.join(" "), "x=1 flow.mcc.options.delivery=object z=3 y=2");
+        let both = GOOD.replace("id = 'a'", "id = 'a'\nobjects = true\nsessions = ['mcc', 'b']");
+        let set = MatrixFile::parse("f", &both).unwrap().cases[1].set.join(" ");
+        assert!(set.ends_with("flow.mcc.options.delivery=object flow.b.options.delivery=object"));
+        let again = format!("{both}[[case]]\nid = 'a-object'\nquestion = '?'\nscenario = 's'\n");
+        assert!(MatrixFile::parse("f", &again).unwrap_err().contains("there twice"));
     }
 
     #[test]
