@@ -53,7 +53,7 @@ async fn run(args: &RecvArgs) -> Result<(), Failure> {
             "on": place, "into": args.into, "device": args.to_device, "command": args.to_command,
         }),
     )?;
-    let mut show = Show::new(output, args.once);
+    let mut show = Show::new(output, args);
     show.keeps = args.into.is_some() || args.journal.is_some();
     let status = receiver.status();
     let mut closing = false;
@@ -194,6 +194,7 @@ struct Show {
     known: BTreeMap<u64, bool>,
     mismatch: bool,
     once: bool,
+    list: bool,
     hints: Hints,
     got: Meter,
     done: Meter,
@@ -207,12 +208,13 @@ struct Show {
 }
 
 impl Show {
-    fn new(output: Output, once: bool) -> Self {
+    fn new(output: Output, args: &RecvArgs) -> Self {
         Self {
             output,
             known: BTreeMap::new(),
             mismatch: false,
-            once,
+            once: args.once,
+            list: args.list,
             hints: Hints::default(),
             got: Meter::of_now(),
             done: Meter::of_late(),
@@ -316,11 +318,17 @@ impl Show {
         match outcome {
             ReceiveOutcome::Complete { files } => {
                 self.complete += 1;
+                // More than a screen of them would bury all else.
+                let listed = self.list || files.len() <= FILES_SHOWN;
                 for file in files {
                     let hash = hex(&file.blake3);
+                    let line = match listed {
+                        true => format!("{hash}  {}", file.path.display()),
+                        false => String::new(),
+                    };
                     self.output.tell(
                         "file",
-                        &format!("{hash}  {}", file.path.display()),
+                        &line,
                         json!({
                             "object": last.number, "path": file.path, "bytes": file.bytes,
                             "blake3": hash,
@@ -338,10 +346,11 @@ impl Show {
                     }
                 };
                 let text = format!(
-                    "complete: {}, {}{}",
+                    "complete: {}, {}{}{}",
                     count(files.len() as u64, "file"),
                     bytes(last.bytes_done),
-                    how
+                    how,
+                    if listed { "" } else { " (--list prints what each file hashes to)" }
                 );
                 self.output.tell("complete", &text, json)
             }
@@ -423,6 +432,9 @@ fn metrics(registry: &mut Registry, status: &ReceiveStatus) {
     counter(registry, "objects_complete", "Objects that were received whole", status.complete);
     traffic(registry, &status.traffic, &status.refusals);
 }
+
+/// Files of an object that are listed unasked.
+const FILES_SHOWN: usize = 12;
 
 /// How long it waits before it looks for the network again.
 const AWAY_PAUSE: WallDuration = WallDuration::from_millis(500);

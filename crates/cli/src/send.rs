@@ -423,24 +423,17 @@ impl Show {
         // Of what comes from a pipe nobody knows how long it takes.
         let left = self.got.left(now, missing, patience).filter(|_| !status.growing);
         let text = || {
-            let mut text = format!(
-                "{}, {} of {} done",
-                rate(speed),
-                status.done(),
-                count(status.members.len() as u64, "receiver")
-            );
-            match (left, status.stage) {
-                _ if status.growing => {
-                    text.push_str(&format!(", {} so far", bytes(status.bytes_total)));
-                }
-                (_, Stage::Verifying) => text.push_str(", they compare what they have"),
-                (Some(left), _) => text.push_str(&format!(", {}", left.words())),
-                (None, _) => {}
-            }
-            if let Some(member) = limiting {
-                text.push_str(&format!(", limited by {}", labels.of(member)));
-            }
-            text
+            let receivers = count(status.members.len() as u64, "receiver");
+            let done = format!("{} of {receivers} done", status.done());
+            let then = match (left, status.stage) {
+                _ if status.growing => format!(", {} so far", bytes(status.bytes_total)),
+                (_, Stage::Verifying) => ", they compare what they have".to_string(),
+                (Some(left), _) => format!(", {}", left.words()),
+                (None, _) => String::new(),
+            };
+            // Before what a narrow terminal may cut off.
+            let by = limiting.map(|member| format!(" limited by {}", labels.of(member)));
+            format!("{}{}, {done}{then}", rate(speed), by.unwrap_or_default())
         };
         let json = || {
             json!({

@@ -3,11 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
-use faircast_base::Bytes;
-use faircast_net::{Listen, SocketSettings, Target};
+use faircast_base::{Bytes, Duration, Time};
+use faircast_net::{Listen, Live, SocketSettings, Target};
+use faircast_proto::Machine;
 use faircast_proto::options::{OptionSpec, OptionValue, Options};
 use faircast_proto::registry::{DEFAULT_SCHEME, SCHEMES, SchemeEntry, scheme};
 use faircast_proto::speech::{ANNOUNCED_BYTES_MAX, Announced, spoken};
+use faircast_proto::transfer::HostLoad;
 use faircast_proto::wire::pgm::Nla;
 
 use crate::envelope::overhead;
@@ -140,6 +142,21 @@ impl Speaks {
         let options = self.options.iter().filter(known).cloned();
         let options = Options::checked(options, entry.options);
         (entry, options.expect("each of them was checked"))
+    }
+}
+
+/// How the thread of a driver has spent its time, of which it waited so long for its disk.
+pub(crate) fn host_load<M: Machine>(live: &mut Live<M>, disk: std::time::Duration) -> HostLoad {
+    let disk = Duration::from_secs_f64(disk.as_secs_f64());
+    let span = live.now().since(Time::ZERO);
+    let counters = live.counters();
+    let link = counters.sent.waited;
+    HostLoad {
+        span,
+        busy: span.saturating_sub(counters.asleep).saturating_sub(link),
+        disk,
+        link,
+        overflowed: counters.received.overflowed,
     }
 }
 

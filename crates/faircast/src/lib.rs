@@ -41,6 +41,7 @@ mod common;
 mod destination;
 mod envelope;
 mod error;
+mod log;
 mod machine;
 mod noting;
 mod receive;
@@ -62,7 +63,7 @@ pub use faircast_net::{
 pub use faircast_proto::options::OptionValue;
 pub use faircast_proto::registry::{DEFAULT_SCHEME, SCHEMES, SchemeEntry, scheme};
 pub use faircast_proto::speech::SchemeMismatch;
-pub use faircast_proto::transfer::{Fec, MemberState, SlowPolicy, Stage};
+pub use faircast_proto::transfer::{Cause, Fec, Limit, MemberState, SlowPolicy, Stage};
 pub use faircast_seal::{Exposure, GroupKey, KeyError, KeyHint, KeyId, Refusals};
 pub use receive::{Receiver, ReceiverBuilder};
 pub use send::{Sender, SenderBuilder};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 use faircast_base::{Duration, Seq, Time};
-use faircast_files::{CommandOptions, DeviceOptions, StoreOptions};
+use faircast_files::{CommandOptions, DeviceOptions, StoreHandle, StoreOptions};
 use faircast_net::{
     App, DriverSettings, Ended, Heard, Listen, Live, NetError, SessionId, Sockets, Waker,
 };
@@ -18,7 +18,7 @@ use faircast_proto::wire::pgm::{Body, Nla, Packet, Tsi};
 use tokio::sync::{mpsc, watch};
 
 use crate::Error;
-use crate::common::{Common, Speaks, common_settings, group_of};
+use crate::common::{Common, Speaks, common_settings, group_of, host_load};
 use crate::destination::Destination;
 use crate::envelope::{Watched, Wrapper};
 use crate::machine::Receiving;
@@ -250,6 +250,7 @@ struct Session {
     tsi: Tsi,
     since: Time,
     notes: Arc<Notes>,
+    disk: StoreHandle,
     /// Whether its end was told.
     told: bool,
     /// Packets that had come at the last look, and when that number last grew.
@@ -262,6 +263,17 @@ struct Session {
     answers: u64,
     /// Whether it was heard when the last object had ended that is taken.
     late: bool,
+}
+
+/// How an object ended, for the log.
+fn in_a_word(outcome: &ReceiveOutcome) -> String {
+    match outcome {
+        ReceiveOutcome::Complete { files } => format!("complete, {} files", files.len()),
+        ReceiveOutcome::SenderGone => "the sender is gone".to_string(),
+        ReceiveOutcome::Failed(reason) => reason.clone(),
+        ReceiveOutcome::OtherScheme(mismatch) => mismatch.to_string(),
+        ReceiveOutcome::Closed => "closed".to_string(),
+    }
 }
 
 /// Whether the sender of a session knows of this receiver.
@@ -313,6 +325,12 @@ impl Work {
         };
         session.told = true;
         let took = now.since(session.since);
+        tracing::debug!(
+            target: "faircast::session",
+            object = session.number,
+            outcome = in_a_word(&outcome),
+            "an object has ended"
+        );
         let object = session.notes.object.get().copied();
         let gone = matches!(outcome, ReceiveOutcome::SenderGone);
         let begun = is_begun(live, id);
@@ -332,7 +350,7 @@ impl Work {
         }
         self.ending |= self.once && !gone;
         if self.give.try_send(Received { last, took, outcome }).is_err() {
-            tracing::debug!("nobody takes note of the objects that were received");
+            tracing::debug!(target: "faircast::session", "nobody takes note of the objects that were received");
         }
         self.end_after_last(live);
     }
@@ -392,6 +410,16 @@ impl Work {
                 (session.packets, session.heard) = (packets, now);
             }
             let progress = (status.stage, status.bytes_done);
+            if progress.0 != session.progress.0 {
+                tracing::debug!(
+                    target: "faircast::session",
+                    object = session.number,
+                    before = ?session.progress.0,
+                    now = ?progress.0,
+                    bytes = progress.1,
+                    "an object"
+                );
+            }
             if progress != session.progress {
                 (session.progress, session.progressed) = (progress, now);
             }
@@ -444,7 +472,7 @@ impl Work {
             }
         }
         for id in over {
-            tracing::debug!(session = ?id, "another session has taken its object over");
+            tracing::debug!(target: "faircast::session", session = ?id, "another session has taken its object over");
             self.end(live, id, ReceiveOutcome::SenderGone);
             self.set_aside(live, id);
         }
@@ -522,6 +550,7 @@ impl App<Receiving> for Work {
         self.past.retain(|(tsi, _)| *tsi != heard.tsi);
         self.count += 1;
         let store = self.destination.store();
+        let disk = store.1.clone();
         let (holders, wanted) = (self.holders.clone(), self.object.clone());
         let alone = self.destination.only().is_some();
         let (store, notes) = Noting::new(store, holders, wanted, self.count, alone);
@@ -533,6 +562,7 @@ impl App<Receiving> for Work {
             tsi: heard.tsi,
             since: heard.now,
             notes,
+            disk,
             told: false,
             packets: 0,
             heard: heard.now,
@@ -542,7 +572,14 @@ impl App<Receiving> for Work {
             late: self.ending,
         });
         self.spoken = scheme.name;
-        tracing::debug!(session = ?heard.tsi, from = %heard.from, "a session is heard");
+        tracing::debug!(
+            target: "faircast::session",
+            object = self.count,
+            session = ?heard.tsi,
+            from = %heard.from,
+            scheme = scheme.name,
+            "a sender is heard"
+        );
         let machine = (scheme.transfer_receiver)(TransferReceiverSetup {
             node: live.node(),
             group: self.group,
@@ -588,6 +625,11 @@ impl App<Receiving> for Work {
     }
 
     fn tick(&mut self, live: &mut Live<Receiving>) {
+        let all = self.sessions.iter().map(|(id, session)| (*id, session.disk.counts().waited));
+        for (id, waited) in all.collect::<Vec<_>>() {
+            let load = host_load(live, waited);
+            live.with(id, |machine, _| machine.0.note_host(load));
+        }
         self.tidy(live);
         self.report(live, false);
     }

@@ -19,7 +19,7 @@ use faircast_trace::{Record, Sink as _, Subject};
 use tokio::sync::watch;
 
 use crate::Error;
-use crate::common::{Common, common_settings, family, group_to, sender_settings};
+use crate::common::{Common, common_settings, family, group_to, host_load, sender_settings};
 use crate::envelope::{Watched, Wrapper};
 use crate::machine::Sending;
 use crate::session::{self, Plan, Worker, new_tsi};
@@ -248,6 +248,7 @@ impl SenderBuilder {
             wrapper: Wrapper::source(self.common.key.clone(), watched.clone())?,
             trace: trace.clone(),
         };
+        let files = handle.clone();
         let waker = session::start(plan, move |live: &mut Live<Sending>| {
             let tsi = new_tsi();
             let started = live.now();
@@ -270,6 +271,7 @@ impl SenderBuilder {
                 live.add(Sending(machine), SessionOptions { tsi: Some(tsi), subject: None });
             Ok(Work {
                 session,
+                files,
                 started,
                 names: self.names.into_iter().collect(),
                 start_after: self.start_after.map(|after| started + after),
@@ -283,6 +285,7 @@ impl SenderBuilder {
                 watched,
                 trace,
                 traced: BTreeMap::new(),
+                limiting: None,
                 title,
                 scheme: scheme.name,
                 packet_bytes: symbol_bytes.into(),
@@ -295,6 +298,7 @@ impl SenderBuilder {
 /// What the thread does beside driving.
 struct Work {
     session: SessionId,
+    files: SupplyHandle,
     started: Time,
     /// Receivers that are waited for by name.
     names: BTreeSet<String>,
@@ -312,8 +316,10 @@ struct Work {
     tell: watch::Sender<SendStatus>,
     watched: Watched,
     trace: Option<LiveTrace>,
-    /// What the trace knows of receivers.
+    /// What the trace and the log know of receivers.
     traced: BTreeMap<NodeId, MemberState>,
+    /// Who limits the rate, as the log knows it.
+    limiting: Option<NodeId>,
     title: String,
     scheme: &'static str,
     packet_bytes: u64,
@@ -355,12 +361,19 @@ impl Work {
         }
     }
 
-    /// Notes in the trace what receivers have said of themselves.
+    /// Notes in the trace and in the log what receivers have said of themselves.
     fn note(&mut self, live: &mut Live<Sending>, status: &TransferStatus) {
-        let Some(trace) = &mut self.trace else { return };
+        let logs = tracing::enabled!(target: "faircast::session", tracing::Level::DEBUG);
+        if self.trace.is_none() && !logs {
+            return;
+        }
         let at = live.now();
+        if logs {
+            self.log_changes(live, status);
+        }
         for member in &status.members {
             let before = self.traced.insert(member.reporter, member.state);
+            let Some(trace) = &mut self.trace else { continue };
             let subject =
                 Subject::Endpoint { flow: FlowId(0), node: member.reporter, sender: false };
             let mut tell = |event| trace.record(&Record { at, subject, event });
@@ -373,6 +386,38 @@ impl Work {
                 MemberState::Left | MemberState::Lost | MemberState::Failed => tell(Event::Left),
                 _ => {}
             }
+        }
+    }
+
+    /// Logs which receivers have come to another state, and who limits the rate now.
+    fn log_changes(&mut self, live: &Live<Sending>, status: &TransferStatus) {
+        for member in &status.members {
+            let before = self.traced.get(&member.reporter);
+            if before != Some(&member.state) {
+                tracing::debug!(
+                    target: "faircast::session",
+                    receiver = member.name,
+                    address = live.address(member.node).map(tracing::field::display),
+                    node = member.reporter.0,
+                    ?before,
+                    now = ?member.state,
+                    reason = member.reason,
+                    "a receiver"
+                );
+            }
+        }
+        if status.limiting != self.limiting {
+            self.limiting = status.limiting;
+            let member =
+                status.members.iter().find(|member| Some(member.reporter) == status.limiting);
+            tracing::debug!(
+                target: "faircast::control",
+                receiver = member.map(|member| &*member.name),
+                address = member
+                    .and_then(|member| live.address(member.node))
+                    .map(tracing::field::display),
+                "who limits the rate"
+            );
         }
     }
 
@@ -440,6 +485,7 @@ impl Work {
             traffic: *live.counters(),
             refusals: incidents.refusals,
             mismatch: incidents.mismatch,
+            limits: status.limits,
             reason: failure.or(status.reason),
             ended,
         });
@@ -485,6 +531,8 @@ const SILENCE_MIN: Duration = Duration::from_secs(3);
 
 impl App<Sending> for Work {
     fn tick(&mut self, live: &mut Live<Sending>) {
+        let load = host_load(live, self.files.counts().waited);
+        live.with(self.session, |machine, _| machine.0.note_host(load));
         let status = live.machine(self.session).map(|machine| machine.0.status());
         if let Some(status) = status {
             self.begin(live, &status);
@@ -550,6 +598,8 @@ const SYMBOL_BYTES_MAX: u32 = 65_408;
 
 #[cfg(test)]
 mod tests {
+    use faircast_proto::transfer::MemberLoad;
+
     use super::*;
 
     #[test]
@@ -571,6 +621,7 @@ mod tests {
             heard: at(heard),
             done: None,
             reason: String::new(),
+            load: MemberLoad::default(),
         };
         let new = |name| member(2, name, 7, 10, Receiving);
         // Somebody repeats the last word of one that was killed.

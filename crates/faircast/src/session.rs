@@ -7,9 +7,11 @@ use std::thread;
 use faircast_net::{App, Driver, DriverSettings, Ended, Live, NetError, Sockets, Waker};
 use faircast_proto::Machine;
 use faircast_proto::wire::pgm::{Gsi, Tsi};
+use faircast_trace::Tee;
 
 use crate::Error;
 use crate::envelope::Wrapper;
+use crate::log::EventLog;
 use crate::trace::LiveTrace;
 
 /// What a session's thread works for.
@@ -42,9 +44,22 @@ where
         let made =
             Driver::<M>::new(sockets, settings).map_err(Error::from).and_then(|mut driver| {
                 driver.set_envelope(Box::new(wrapper));
-                if let Some(trace) = trace {
-                    driver.set_trace(Box::new(trace));
+                match (trace, EventLog::wanted()) {
+                    (Some(trace), Some(log)) => driver.set_trace(Box::new(Tee(trace, log))),
+                    (Some(trace), None) => driver.set_trace(Box::new(trace)),
+                    (None, Some(log)) => driver.set_trace(Box::new(log)),
+                    (None, None) => {}
                 }
+                let live = driver.live();
+                tracing::debug!(
+                    target: "faircast::session",
+                    node = live.node().0,
+                    local = %live.sockets().local_address(),
+                    to = ?live.sockets().targets(),
+                    receive_buffer_bytes = live.buffers().receive.count(),
+                    send_buffer_bytes = live.buffers().send.count(),
+                    "sockets are open"
+                );
                 let worker = make(driver.live())?;
                 Ok((driver, worker))
             });

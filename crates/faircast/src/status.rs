@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use faircast_base::{Duration, NodeId, Time};
 use faircast_net::{Counters, Live};
 use faircast_proto::Machine;
-use faircast_proto::transfer::{MemberState, Stage, TransferStatus};
+use faircast_proto::transfer::{Limit, MemberState, Stage, TransferStatus};
 use faircast_seal::Refusals;
 
 use crate::{KeyMismatch, SchemeMismatch};
@@ -72,7 +72,7 @@ pub struct SendStatus {
     pub symbols: u64,
     /// Packets with parity that were sent.
     pub parity: u64,
-    /// Of those, packets that were sent again for somebody.
+    /// Of those, packets that were sent again for somebody, and parity in their place.
     pub repairs: u64,
     /// Requests for repair that came.
     pub requests: u64,
@@ -90,6 +90,8 @@ pub struct SendStatus {
     pub refusals: Refusals,
     /// A receiver with another key, heard last.
     pub mismatch: Option<KeyMismatch>,
+    /// What kept it from going faster since content began, the longest time first.
+    pub limits: Vec<Limit>,
     /// Why it failed.
     pub reason: Option<String>,
     /// Whether it has ended.
@@ -117,6 +119,7 @@ impl SendStatus {
             traffic: Counters::default(),
             refusals: Refusals::default(),
             mismatch: None,
+            limits: Vec::new(),
             reason: None,
             ended: false,
         }

@@ -15,6 +15,8 @@ pub struct Counters {
     pub timers: Timers,
     /// Times that the thread woke up.
     pub wakeups: u64,
+    /// For how long it slept because there was nothing to do.
+    pub asleep: Duration,
 }
 
 /// What came in.
@@ -50,6 +52,8 @@ pub struct Sent {
     pub segmented: u64,
     /// Times that the kernel had no room and the driver waited.
     pub waits: u64,
+    /// For how long it waited then.
+    pub waited: Duration,
     /// System calls that failed for another reason, as where the network is down.
     pub failures: u64,
     /// Datagrams that were dropped, because the network stayed down or the address was refused.

@@ -235,6 +235,11 @@ impl<M: Machine> Driver<M> {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(NetError::socket("wait for packets", error)),
         }
+        let slept = live.clock.real().since(real);
+        match live.blocked {
+            Flushed::All => live.counters.asleep += slept,
+            Flushed::WhenWritable | Flushed::At(_) => live.counters.sent.waited += slept,
+        }
         live.counters.wakeups += 1;
         // Errors too are fetched by reading.
         let other = PollFlags::POLLIN | PollFlags::POLLERR | PollFlags::POLLHUP;

@@ -89,6 +89,20 @@ pub struct Arrival {
     pub congestion_experienced: bool,
 }
 
+/// What the rate of a control follows from, at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Regime {
+    /// From what the representative reports: its losses and its round trip.
+    #[default]
+    Path,
+    /// From how far the control has come since its start, for it has not met a limit yet.
+    Start,
+    /// It is the least that the scheme sends, for want of feedback or of any room.
+    Floor,
+    /// It is what the operator allows, which is less than the scheme would.
+    Cap,
+}
+
 /// What a control shows of itself. A field that the scheme does not have is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Gauges {
@@ -102,6 +116,20 @@ pub struct Gauges {
     pub representative: Option<NodeId>,
     /// Smoothed round trip to the representative.
     pub rtt: Option<Duration>,
+    /// What its rate follows from.
+    pub regime: Regime,
+}
+
+impl Gauges {
+    /// The rate that the control allows, in bits of payload per second: its own where it has one, and
+    /// else a window of packets with `packet_bytes` of payload in each round trip.
+    pub fn allowed_bits_per_s(&self, packet_bytes: u32) -> Option<f64> {
+        let by_window = || {
+            let round_trip = self.rtt.filter(|rtt| *rtt > Duration::ZERO)?;
+            Some(self.window? * f64::from(packet_bytes) * 8.0 / round_trip.as_secs_f64())
+        };
+        self.rate_bits_per_s.or_else(by_window)
+    }
 }
 
 /// The sender's half of a scheme.
@@ -210,4 +238,22 @@ pub trait ReceiverFeedback {
 pub trait Aggregate: ReceiverFeedback {
     /// A child's report has come.
     fn on_child_report(&mut self, cx: &mut Cx<'_>, child: NodeId, report: &Self::Report);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_in_a_round_trip_is_a_rate() {
+        let rtt = Some(Duration::from_millis(20));
+        let window = Gauges { window: Some(10.0), rtt, ..Gauges::default() };
+        // 10 packets of 8000 bits in each fiftieth of a second.
+        assert_eq!(window.allowed_bits_per_s(1000), Some(4e6));
+        let rate = Gauges { rate_bits_per_s: Some(5.0), ..window };
+        assert_eq!(rate.allowed_bits_per_s(1000), Some(5.0), "where there is one it counts");
+        for unknown in [None, Some(Duration::ZERO)] {
+            assert_eq!(Gauges { rtt: unknown, ..window }.allowed_bits_per_s(1000), None);
+        }
+    }
 }

@@ -71,6 +71,9 @@ pub struct RecvArgs {
     /// Fail once no sender was heard, or no network was there, for so long
     #[arg(long, value_name = "TIME", value_parser = silence)]
     pub give_up: Option<Duration>,
+    /// Print the BLAKE3 of every file, however many there are; --json has them all
+    #[arg(long)]
+    pub list: bool,
     /// Replace files that are there and differ
     #[arg(long)]
     pub overwrite: bool,

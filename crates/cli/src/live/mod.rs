@@ -7,11 +7,13 @@ pub(crate) mod words;
 
 pub(crate) use output::Output;
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 
 use faircast::{Error, GroupKey, Interface, NetError, OptionValue};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::{KeyOptions, WatchOptions};
 use crate::error::Failure;
@@ -20,14 +22,54 @@ use crate::key::exposure;
 /// Begins to log to standard error what FAIRCAST_LOG asks for: by default warnings and errors.
 pub(crate) fn begin_log(watch: &WatchOptions) -> Result<(), Failure> {
     let wanted = std::env::var("FAIRCAST_LOG").unwrap_or_else(|_| "warn".to_string());
-    let filter = EnvFilter::try_new(&wanted).map_err(|error| {
-        Failure::Usage(format!("FAIRCAST_LOG={wanted}: {error}; expected such as info or debug"))
-    })?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let filter = log_filter(&wanted)
+        .map_err(|error| Failure::Usage(format!("FAIRCAST_LOG={wanted}: {error}")))?;
+    let log = tracing_subscriber::registry().with(filter);
+    let colours = io::stderr().is_terminal();
+    let lines = tracing_subscriber::fmt::layer().with_ansi(colours).with_writer(io::stderr);
     // Where there is a log already it goes on.
-    let _ = if watch.log_json { log.json().try_init() } else { log.try_init() };
+    let _ = match watch.log_json {
+        true => log.with(lines.json()).try_init(),
+        false => log.with(lines).try_init(),
+    };
     Ok(())
 }
+
+/// What is logged: a level for all, and levels for parts, with commas between.
+fn log_filter(text: &str) -> Result<Targets, String> {
+    let (mut all, mut parts) = (LevelFilter::WARN, Vec::new());
+    for item in text.split(',').map(str::trim) {
+        match item.split_once('=') {
+            None => all = level(item)?,
+            Some((part, text)) if LOG_PARTS.contains(&part) => {
+                parts.push((format!("faircast::{part}"), level(text)?));
+            }
+            Some((part, _)) => {
+                let known = LOG_PARTS.join(", ");
+                return Err(format!("there is no part \"{part}\"; expected one of {known}"));
+            }
+        }
+    }
+    // Of the libraries underneath only what is wrong.
+    let filter =
+        Targets::new().with_default(all.min(LevelFilter::WARN)).with_target("faircast", all);
+    Ok(filter.with_targets(parts))
+}
+
+fn level(text: &str) -> Result<LevelFilter, String> {
+    let known = ["off", "error", "warn", "info", "debug", "trace"];
+    let found = known.iter().find(|level| level.eq_ignore_ascii_case(text));
+    found.and_then(|level| level.parse().ok()).ok_or_else(|| {
+        format!(
+            "there is no level \"{text}\"; expected one of {}, or PART=LEVEL with a part of {}",
+            known.join(", "),
+            LOG_PARTS.join(", ")
+        )
+    })
+}
+
+/// What can be logged by itself: who comes and goes, congestion control, packets.
+const LOG_PARTS: [&str; 3] = ["session", "control", "packets"];
 
 /// The runtime that a session is watched from.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
@@ -187,6 +229,31 @@ mod tests {
         }
         let options = options(&["a=1".to_string(), "b = x = y".to_string()]).unwrap();
         assert_eq!(options[1], ("b".to_string(), OptionValue::Text("x = y".to_string())));
+    }
+
+    #[test]
+    fn what_is_logged_is_checked() {
+        use tracing_subscriber::filter::LevelFilter as L;
+        for text in ["debug", "TRACE", "off", "control=debug", "info,packets=trace, session=off"] {
+            assert!(log_filter(text).is_ok(), "{text}");
+        }
+        let filter = log_filter("info,packets=trace").unwrap();
+        let level = |target| {
+            let all = [tracing::Level::TRACE, tracing::Level::INFO, tracing::Level::WARN];
+            all.into_iter().find(|level| filter.would_enable(target, level)).map(L::from)
+        };
+        assert_eq!(level("faircast::packets"), Some(L::TRACE));
+        assert_eq!(level("faircast::session"), Some(L::INFO));
+        assert_eq!(level("hyper"), Some(L::WARN));
+        for (text, want) in [
+            ("nonsense", "there is no level \"nonsense\"; expected one of off, error"),
+            ("debug,", "there is no level \"\""),
+            ("net=debug", "there is no part \"net\"; expected one of session, control, packets"),
+            ("control=loud", "there is no level \"loud\""),
+        ] {
+            let error = log_filter(text).unwrap_err();
+            assert!(error.contains(want), "{error}");
+        }
     }
 
     #[test]

@@ -32,8 +32,7 @@ impl Output {
         };
         let bar = (mode == Mode::Text && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::new(1000);
-            let style = "{bar:30} {percent:>3} %  {wide_msg}";
-            bar.set_style(ProgressStyle::with_template(style).expect("the template is valid"));
+            bar.set_style(style(0, ""));
             bar
         });
         Self { mode, bar, progress: None }
@@ -78,8 +77,11 @@ impl Output {
         json: impl FnOnce() -> Value,
     ) -> Result<(), Failure> {
         if let Some(bar) = &self.bar {
+            let text = text();
+            let (_, columns) = console::Term::stderr().size();
+            bar.set_style(style(columns.into(), &text));
             bar.set_position((share * 1000.0) as u64);
-            bar.set_message(text());
+            bar.set_message(text);
             return Ok(());
         }
         let pause = if self.mode == Mode::Json { JSON_PAUSE_S } else { TEXT_PAUSE_S };
@@ -112,6 +114,25 @@ impl Output {
     }
 }
 
+/// How a line of so many columns shows `text`.
+fn style(columns: usize, text: &str) -> ProgressStyle {
+    ProgressStyle::with_template(&template(columns, text)).expect("the template is valid")
+}
+
+/// The bar has what the text leaves of a line, and gives way to it.
+fn template(columns: usize, text: &str) -> String {
+    let room = columns.saturating_sub(text.chars().count() + PERCENT_COLUMNS + 1);
+    match room.min(BAR_COLUMNS_MAX) {
+        0..BAR_COLUMNS_MIN => "{percent:>3} %  {wide_msg}".to_string(),
+        bar => format!("{{bar:{bar}}} {{percent:>3}} %  {{wide_msg}}"),
+    }
+}
+
+/// Columns of the percentage and what is around it, and of the bar.
+const PERCENT_COLUMNS: usize = 7;
+const BAR_COLUMNS_MIN: usize = 5;
+const BAR_COLUMNS_MAX: usize = 30;
+
 /// The fields of `json` with the event's name before them, on a line.
 fn json_line(event: &'static str, json: &Value) -> String {
     let fields = json.to_string();
@@ -123,3 +144,26 @@ fn json_line(event: &'static str, json: &Value) -> String {
 
 const TEXT_PAUSE_S: f64 = 5.0;
 const JSON_PAUSE_S: f64 = 1.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_gives_way_to_the_text() {
+        for (columns, text, bar) in [
+            (80, 30, Some(30)),
+            (80, 60, Some(12)),
+            (80, 67, Some(5)),
+            (80, 68, None),
+            (0, 9, None),
+        ] {
+            let template = template(columns, &"x".repeat(text));
+            let want = bar.map(|bar| format!("{{bar:{bar}}} "));
+            assert_eq!(template.starts_with("{bar"), bar.is_some(), "{text}: {template}");
+            assert!(want.is_none_or(|want| template.starts_with(&want)), "{text}: {template}");
+            let used = bar.map_or(0, |bar| bar + 1) + PERCENT_COLUMNS + text;
+            assert!(used <= columns || bar.is_none(), "{text}");
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use faircast::{Member, MemberState, SendStatus};
+use faircast::{Cause, Limit, Member, MemberState, SendStatus};
 use faircast_base::Duration;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
@@ -47,8 +47,88 @@ pub(super) fn summary_text(status: &SendStatus) -> String {
         count(status.repairs, "repair packet"),
         count(status.parity, "parity packet"),
     );
+    if let Some(limits) = limits_text(status, &labels) {
+        let _ = writeln!(text, "{limits}");
+    }
     text
 }
+
+/// What kept it from going faster, in a line.
+fn limits_text(status: &SendStatus, labels: &Labels) -> Option<String> {
+    let whole: f64 = status.limits.iter().map(|limit| limit.time.as_secs_f64()).sum();
+    if whole < LIMITS_FROM_S {
+        return None;
+    }
+    let share = |limit: &Limit| limit.time.as_secs_f64() / whole;
+    let shown = status.limits.iter().filter(|limit| share(limit) >= LIMIT_SHARE);
+    let words: Vec<String> = shown
+        .take(LIMITS_SHOWN)
+        .map(|limit| {
+            let member = status.members.iter().find(|member| Some(member.id) == limit.member);
+            let words = limit_words(limit.cause, member, labels, status.rtt);
+            format!("{words} ({:.0} % of the time)", share(limit) * 100.0)
+        })
+        .collect();
+    (!words.is_empty()).then(|| format!("No faster because of {}.", words.join(", ")))
+}
+
+/// What kept it from going faster, for people.
+pub(super) fn limit_words(
+    cause: Cause,
+    member: Option<&Member>,
+    labels: &Labels,
+    rtt: Option<Duration>,
+) -> String {
+    let who = member.map_or_else(|| "a receiver".to_string(), |member| labels.of(member));
+    match cause {
+        Cause::RateMax => "--rate-max".to_string(),
+        Cause::Start => "its start: it had not met a limit yet".to_string(),
+        Cause::Floor => format!("{who}, whose answers did not come"),
+        Cause::Path => {
+            let loss = member.map(|member| format!("loss {}", percent(member.loss)));
+            let ms = |rtt: Duration| format!("round trip {:.1} ms", rtt.as_secs_f64() * 1000.0);
+            let rtt = rtt.map(ms);
+            let facts: Vec<String> = loss.into_iter().chain(rtt).collect();
+            match facts.is_empty() {
+                true => format!("the way to {who}"),
+                false => format!("the way to {who}: {}", facts.join(", ")),
+            }
+        }
+        Cause::ReceiverDisk => format!("the disk of {who}"),
+        Cause::ReceiverProcessor => format!("the processor of {who}"),
+        Cause::ReceiverBuffer => {
+            format!("the socket buffer of {who}: raise net.core.rmem_max there")
+        }
+        Cause::Receivers => "receivers that looked what they have, or compared it".to_string(),
+        Cause::SenderDisk => "the disk, or what gives the content, here".to_string(),
+        Cause::SenderProcessor => "the processor here".to_string(),
+        Cause::SenderLink => "the link of this host".to_string(),
+    }
+}
+
+/// The word for programs.
+fn cause_word(cause: Cause) -> &'static str {
+    match cause {
+        Cause::RateMax => "rate_max",
+        Cause::Start => "start",
+        Cause::Floor => "floor",
+        Cause::Path => "path",
+        Cause::ReceiverDisk => "receiver_disk",
+        Cause::ReceiverProcessor => "receiver_processor",
+        Cause::ReceiverBuffer => "receiver_buffer",
+        Cause::Receivers => "receivers",
+        Cause::SenderDisk => "sender_disk",
+        Cause::SenderProcessor => "sender_processor",
+        Cause::SenderLink => "sender_link",
+    }
+}
+
+/// Nobody asks why it was no faster where it was over at once.
+const LIMITS_FROM_S: f64 = 1.0;
+
+/// From this share of the time on a cause is told, and at most so many.
+const LIMIT_SHARE: f64 = 0.1;
+const LIMITS_SHOWN: usize = 3;
 
 /// The same for programs.
 pub(super) fn summary_json(
@@ -73,6 +153,11 @@ pub(super) fn summary_json(
         "repairs": status.repairs,
         "parity": status.parity,
         "requests": status.requests,
+        "limits": status.limits.iter().map(|limit| json!({
+            "cause": cause_word(limit.cause),
+            "id": limit.member.map(|id| format!("{id:016x}")),
+            "seconds": limit.time.as_secs_f64(),
+        })).collect::<Vec<_>>(),
         "receivers": members.collect::<Vec<_>>(),
         "missing": status.missing,
         "files": hashes.iter().map(|file| json!({
@@ -130,7 +215,11 @@ pub(super) fn metrics(registry: &mut Registry, status: &SendStatus) {
     for (name, help, value) in [
         ("symbol_packets", "Packets with content that were sent", status.symbols),
         ("parity_packets", "Packets with parity that were sent", status.parity),
-        ("repair_packets", "Packets that were sent for less than a whole block", status.repairs),
+        (
+            "repair_packets",
+            "Packets that were sent again, and parity in their place",
+            status.repairs,
+        ),
         ("requests", "Requests for repair that came", status.requests),
     ] {
         counter(registry, name, help, value);

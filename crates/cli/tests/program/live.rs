@@ -310,12 +310,20 @@ fn metrics_can_be_read_by_prometheus_while_it_runs() {
         (sent["faircast_content_least_bytes"], received["faircast_content_done_bytes"]);
     assert!(least > 0.0 && done >= least && done < 6e6, "{least} {done}: it is under way");
     assert!(sent["faircast_sent_bytes_total"] > done && sent["faircast_rtt_seconds"] > 0.0);
+    assert!(sent["faircast_rate_bits_per_second"] > 1e5, "what the default scheme allows");
     assert!(received["faircast_received_packets_total"] > 100.0);
     let page = std::fs::read_to_string(root().join("docs/live.md")).unwrap();
     for name in all.iter().flat_map(BTreeMap::keys) {
         assert!(page.contains(&format!("`{name}`")), "{name} is not in docs/live.md");
     }
-    assert_eq!((sender.end().code, receiver.end().code), (Some(0), Some(0)));
+    let (sent, received) = (sender.end(), receiver.end());
+    assert_eq!((sent.code, received.code), (Some(0), Some(0)), "{}{}", sent.err, received.err);
+    let told = events("send", &sent.out);
+    let rated = told.iter().filter(|event| event["rate_bits_per_s"].as_f64().is_some()).count();
+    assert!(rated > 2, "progress has the rate too: {}", sent.out);
+    let summary = event(&told, "summary");
+    assert_eq!(summary["limits"][0]["cause"], "rate_max", "{summary}");
+    assert_eq!(summary["repairs"], 0, "nothing was lost: {summary}");
     // A place that is taken is found before anything is sent.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
@@ -354,6 +362,72 @@ fn ctrl_c_at_the_sender_is_told_to_the_receiver_and_at_the_receiver_to_the_sende
             assert_eq!(sent.code, Some(1), "{}{}", sent.out, sent.err);
             event(&events("send", &sent.out), "left");
         }
+    }
+}
+
+#[test]
+fn hashes_of_many_files_are_printed_where_they_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let tree = folder.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    (0..20).for_each(|i| std::fs::write(tree.join(format!("f{i}")), [i; 10_000]).unwrap());
+    let group = group();
+    let common = ["--group", &group, "--interface", "lo"];
+    for (name, more) in [("a", &[][..]), ("b", &["--list"])] {
+        let into = text_of(&folder.path().join(name));
+        let own = ["recv", "--into", &into, "--once"];
+        let receiver = Running::start(&[&own[..], more, &common].concat());
+        let own = ["send", &text_of(&tree), "--rate-max", "1M"];
+        let sent = Running::start(&[&own[..], &common].concat()).end();
+        let received = receiver.end();
+        assert_eq!((sent.code, received.code), (Some(0), Some(0)), "{}{}", sent.err, received.err);
+        let lines = received.out.lines().filter(|line| line.contains("/tree/f")).count();
+        assert_eq!(lines, if more.is_empty() { 0 } else { 20 }, "{}", received.out);
+        assert_eq!(received.out.contains("--list prints"), more.is_empty(), "{}", received.out);
+        // 200 kB at 125 kB/s: it was the bound alone, and nothing was sent twice.
+        assert!(sent.out.contains("with 0 repair packets and 0 parity packets"), "{}", sent.out);
+        assert!(sent.out.contains("No faster because of --rate-max ("), "{}", sent.out);
+    }
+}
+
+#[test]
+fn the_log_tells_what_happens_and_refuses_what_it_does_not_know() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = put(&folder, "file", "some bytes");
+    let group = group();
+    let common = ["--group", &group, "--interface", "lo"];
+    let logged = |log: &str, arguments: &[&str]| {
+        let mut command = program(&[arguments, &common].concat());
+        command.env("FAIRCAST_LOG", log).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running::of(command.spawn().unwrap())
+    };
+    let into = text_of(&folder.path().join("in"));
+    let own = ["recv", "--into", &into, "--once", "--name", "r", "--log-json"];
+    let receiver = logged("debug", &own);
+    let sent = logged("info,session=debug,control=trace", &["send", &file]).end();
+    let received = receiver.end();
+    assert_eq!((sent.code, received.code), (Some(0), Some(0)), "{}{}", sent.err, received.err);
+    let port = group.rsplit(':').next().unwrap();
+    for want in
+        ["sockets are open", &format!("127.0.0.1:{port}"), "receiver=\"r\" address=127.0.0.1:"]
+    {
+        assert!(sent.err.contains(want), "{want}: {}", sent.err);
+    }
+    for want in ["now=Done", "the representative changes", "window_milli"] {
+        assert!(sent.err.contains(want), "{want}: {}", sent.err);
+    }
+    for line in received.err.lines() {
+        let line: Value =
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert!(line["target"].as_str().unwrap().starts_with("faircast"), "{line}");
+    }
+    for want in ["a sender is heard", "\"outcome\":\"complete, 1 files\""] {
+        assert!(received.err.contains(want), "{want}: {}", received.err);
+    }
+    for wrong in ["nonsense", "net=debug", "debug,x"] {
+        let ended = logged(wrong, &["send", &file]).end();
+        assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""), "{wrong}: {}", ended.err);
+        assert!(ended.err.contains("expected one of"), "{}", ended.err);
     }
 }
 

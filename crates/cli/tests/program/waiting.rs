@@ -79,6 +79,30 @@ fn a_receiver_of_one_object_ends_what_it_has_begun_when_a_small_one_comes_betwee
 }
 
 #[test]
+fn a_receiver_of_one_object_by_name_leaves_others_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let [wanted, other] = ["wanted", "other"].map(|name| put(&folder, name, name));
+    let into = folder.path().join("in");
+    let group = group();
+    let common = ["--group", &group, "--interface", "lo", "--json"];
+    let own = ["recv", "--into", &text_of(&into), "--once", "--object", "image 7"];
+    let receiver = Running::start(&[&own[..], &common].concat());
+    let own = ["send", &other, "--wait-max", "2s"];
+    let sent = Running::start(&[&own[..], &common].concat()).end();
+    let told = events("send", &sent.out);
+    assert_eq!(sent.code, Some(1), "{}{}", sent.out, sent.err);
+    assert_eq!(event(&told, "left")["waited_for"], false);
+    let sent =
+        Running::start(&[&["send", &wanted, "--name", "image 7"][..], &common].concat()).end();
+    let received = receiver.end();
+    assert_eq!(sent.code, Some(0), "{}{}", sent.out, sent.err);
+    assert_eq!(received.code, Some(0), "{}{}", received.out, received.err);
+    assert_eq!(std::fs::read(into.join("wanted")).unwrap(), b"wanted");
+    assert!(!into.join("other").exists(), "nothing of the other one was written");
+    assert!(!into.join(".faircast").exists(), "nor kept");
+}
+
+#[test]
 fn a_receiver_takes_nothing_from_others_than_whom_it_names_by_unicast_too() {
     let folder = tempfile::tempdir().unwrap();
     let file = put(&folder, "file", "x");

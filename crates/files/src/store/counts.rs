@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use crate::manifest::Manifest;
 
@@ -17,9 +18,15 @@ pub(crate) struct Counters {
     pub(crate) bytes_damaged: AtomicU64,
     journal_writes: AtomicU64,
     journal_bytes: AtomicU64,
+    waited_ns: AtomicU64,
 }
 
 impl Counters {
+    pub(crate) fn waited(&self, time: Duration) {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.waited_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+
     pub(crate) fn written(&self, bytes: u64) {
         self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -54,6 +61,7 @@ impl StoreHandle {
             bytes_damaged: load(&counters.bytes_damaged),
             journal_writes: load(&counters.journal_writes),
             journal_bytes: load(&counters.journal_bytes),
+            waited: Duration::from_nanos(load(&counters.waited_ns)),
         }
     }
 
@@ -82,4 +90,6 @@ pub struct StoreCounts {
     pub journal_writes: u64,
     /// Bytes that were written to the journal.
     pub journal_bytes: u64,
+    /// For how long whoever gave it content had to wait until the disk had taken some.
+    pub waited: Duration,
 }

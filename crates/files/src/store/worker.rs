@@ -88,8 +88,12 @@ impl Shared {
         let bytes = job.bytes();
         let mut inner = self.inner();
         let full = inner.queued_bytes + bytes > QUEUE_BYTES_MAX || inner.queue.len() >= QUEUE_MAX;
-        while full && inner.failure.is_none() && !inner.low() {
-            inner = self.done.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        if full {
+            let since = Instant::now();
+            while inner.failure.is_none() && !inner.low() {
+                inner = self.done.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            }
+            self.counters.waited(since.elapsed());
         }
         if let Some(failure) = &inner.failure {
             return Err(failure.clone());

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use faircast_proto::transfer::{Part, Supply, SupplyError};
 
@@ -133,7 +134,11 @@ impl FilesSupply {
                 Some(bytes) => self.current = Some((bytes, start, chunk)),
                 None => {
                     let piece = usize::try_from(end.min(stop) - offset).expect("at most len");
-                    self.shared.read_direct(offset, piece, out)?;
+                    let since = Instant::now();
+                    let read = self.shared.read_direct(offset, piece, out);
+                    let waited = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                    self.shared.waited_ns.fetch_add(waited, Ordering::Relaxed);
+                    read?;
                     if self.follow(offset, piece as u64) {
                         self.shared.move_to(chunk);
                     }
@@ -252,6 +257,7 @@ impl SupplyHandle {
                 bytes: shared.layout.manifest.content_bytes(),
                 bytes_hashed: shared.bytes_hashed.load(Ordering::Relaxed),
                 bytes_read: shared.bytes_read.load(Ordering::Relaxed),
+                waited: Duration::from_nanos(shared.waited_ns.load(Ordering::Relaxed)),
             },
             Watched::Pipe(shared) => shared.counts(),
         }
@@ -317,4 +323,6 @@ pub struct SupplyCounts {
     pub bytes_hashed: u64,
     /// Bytes that were read from files so far, those read twice counted twice.
     pub bytes_read: u64,
+    /// For how long whoever asked for content had to wait until it was read.
+    pub waited: Duration,
 }

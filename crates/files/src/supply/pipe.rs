@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use blake3::Hasher;
 use faircast_proto::transfer::{Part, Supply, SupplyError};
@@ -178,7 +178,9 @@ impl Shared {
     /// How far it is.
     pub(super) fn counts(&self) -> SupplyCounts {
         let bytes = self.state().bytes;
-        SupplyCounts { files: 1, bytes, bytes_hashed: bytes, bytes_read: bytes }
+        // Nobody waits for a pipe: what has not come from it is not announced.
+        let waited = Duration::ZERO;
+        SupplyCounts { files: 1, bytes, bytes_hashed: bytes, bytes_read: bytes, waited }
     }
 
     pub(super) const fn manifest(&self) -> &Manifest {
@@ -276,7 +278,7 @@ impl Drop for Guard<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use super::*;
 

@@ -181,6 +181,11 @@ impl Sockets {
         self.local
     }
 
+    /// Where packets for the group go, or the group that is heard; empty at a receiver without one.
+    pub fn targets(&self) -> &[SocketAddr] {
+        &self.receivers
+    }
+
     /// The buffers that the kernel gave, which may be less than was asked for: without the
     /// privilege to do so `net.core.rmem_max` and `wmem_max` are the limits.
     pub fn buffers(&self) -> Buffers {

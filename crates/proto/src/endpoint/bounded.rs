@@ -4,7 +4,7 @@ use faircast_base::{Bitrate, Cx, Duration, NodeId, Seq, Time};
 
 use super::Bounds;
 use crate::Pace;
-use crate::control::{Carrier, Gauges, Permit, SenderControl};
+use crate::control::{Carrier, Gauges, Permit, Regime, SenderControl};
 
 /// A control within bounds: never faster than the one rate, never slower than the other. Without
 /// bounds it is the control itself.
@@ -13,6 +13,8 @@ pub struct Bounded<C> {
     control: C,
     max: Option<Pace>,
     min: Option<Pace>,
+    /// Whether the upper bound, and not the control, held back what was to leave last.
+    capped: bool,
 }
 
 impl<C> Bounded<C> {
@@ -23,6 +25,7 @@ impl<C> Bounded<C> {
             max: bounds.max.map(|rate| pace(rate, BURST)),
             // It is there for when the scheme says no, so nothing is saved up for it.
             min: bounds.min.map(|rate| pace(rate, Duration::ZERO)),
+            capped: false,
         }
     }
 
@@ -61,7 +64,9 @@ impl<C: SenderControl> SenderControl for Bounded<C> {
             permit = permit.min(min.permit(cx.now));
         }
         if let Some(max) = &self.max {
-            permit = permit.max(max.permit(cx.now));
+            let bound = max.permit(cx.now);
+            self.capped = bound > permit;
+            permit = permit.max(bound);
         }
         permit
     }
@@ -109,6 +114,7 @@ impl<C: SenderControl> SenderControl for Bounded<C> {
     }
 
     fn gauges(&self) -> Gauges {
-        self.control.gauges()
+        let gauges = self.control.gauges();
+        if self.capped { Gauges { regime: Regime::Cap, ..gauges } } else { gauges }
     }
 }

@@ -27,7 +27,9 @@ pub use setup::{
     Fec, SlowPolicy, Transfer, TransferReceiverSetup, TransferSource, TransferSourceSetup,
 };
 pub use source::ObjectSource;
-pub use status::{MemberState, MemberStatus, Stage, TransferStatus};
+pub use status::{
+    Cause, HostLoad, Limit, MemberLoad, MemberState, MemberStatus, Stage, TransferStatus,
+};
 pub use store::{Store, StoreError, StoreProgress, Verdict};
 pub use supply::{Supply, SupplyError};
 pub(crate) use wire::SYMBOL_HEADER;

@@ -3,6 +3,7 @@
 mod asks;
 mod blocks;
 mod input;
+mod load;
 mod member;
 
 use alloc::boxed::Box;
@@ -15,13 +16,14 @@ use faircast_base::{Cx, Duration, Event, Seq, Time};
 
 use self::asks::Asks;
 use self::blocks::Blocks;
+use self::load::LoadMeter;
 use self::member::Membership;
 use super::layout::{Key, Layout};
 use super::source::write_entries;
-use super::wire::{Claim, Notice, REASON_MAX, end_of};
+use super::wire::{Claim, Notice, REASON_MAX, encode_load, end_of};
 use super::{
-    Announcement, Part, Stage, Store, StoreError, StoreProgress, Transfer, TransferReceiverSetup,
-    TransferStatus, Verdict,
+    Announcement, HostLoad, Part, Stage, Store, StoreError, StoreProgress, Transfer,
+    TransferReceiverSetup, TransferStatus, Verdict,
 };
 use crate::control::ReceiverFeedback;
 use crate::endpoint::{PgmReceiver, ReceiverConfig};
@@ -44,6 +46,7 @@ pub struct ObjectReceiver<F: ReceiverFeedback> {
     member: Membership,
     /// One past the last block of content that is wanted by now: how far the store takes it.
     content_end: Key,
+    load: LoadMeter,
     /// When the store is asked again, and how long the wait for that is.
     poll_at: Option<Time>,
     poll_wait: Duration,
@@ -114,6 +117,7 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
             asks: Asks::new(&config),
             member: Membership::new(setup.id, setup.node, setup.name),
             content_end: 0,
+            load: LoadMeter::default(),
             poll_at: None,
             poll_wait: POLL_MIN,
             mismatches: 0,
@@ -227,6 +231,7 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         let Some(object) = self.object else { return Ok(()) };
         self.poll_at = None;
         self.phase = Phase::Content;
+        self.load.begin();
         let layout = object.layout;
         self.content_end = layout.reach(self.store.window()?);
         self.blocks.want(layout.keys(Part::Content).start..self.content_end);
@@ -287,7 +292,9 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
     }
 
     fn poll_verify(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
-        match self.store.verify()? {
+        let verdict = self.store.verify()?;
+        self.load.compare(cx.now, verdict == StoreProgress::Pending);
+        match verdict {
             StoreProgress::Pending => self.poll_later(cx.now),
             StoreProgress::Done(Verdict::Intact) => {
                 self.poll_at = None;
@@ -356,13 +363,17 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         }
     }
 
-    fn write_message(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
+    fn write_message(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
         let bytes = self.content_bytes();
         let message = self.member.take_due(bytes)?;
         let mut value = Vec::new();
         message.encode(&mut value);
+        let load = self.load.load(now, self.pgm.extent().1).map(|load| encode_load(&load));
         self.pgm.write_request(buf, |encoder| {
             encoder.raw_option(OptionType::MEMBER, 0, &value);
+            if let Some(load) = load {
+                encoder.raw_option(OptionType::LOAD, 0, &load);
+            }
         })
     }
 
@@ -438,7 +449,7 @@ impl<F: ReceiverFeedback> Machine for ObjectReceiver<F> {
     }
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if let Some(message) = self.write_message(buf) {
+        if let Some(message) = self.write_message(cx.now, buf) {
             return Some(message);
         }
         if self.member.has_left() {
@@ -492,8 +503,13 @@ impl<F: ReceiverFeedback<Report: Send> + Send> Transfer for ObjectReceiver<F> {
             answers: self.member.answers,
             mismatch: self.pgm.mismatch().cloned(),
             members: Vec::new(),
+            limits: Vec::new(),
             reason: self.reason.clone(),
         }
+    }
+
+    fn note_host(&mut self, load: HostLoad) {
+        self.load.note(load);
     }
 }
 

@@ -5,7 +5,7 @@ use alloc::string::String;
 
 use faircast_base::{Bitrate, Cx, Duration, NodeId, Time};
 
-use super::{Store, Supply, TransferStatus};
+use super::{HostLoad, Store, Supply, TransferStatus};
 use crate::Machine;
 use crate::options::Options;
 use crate::wire::pgm::{Nla, Tsi};
@@ -89,6 +89,9 @@ pub struct TransferReceiverSetup<'a> {
 pub trait Transfer: Machine + Send {
     /// How it stands. Costs time in proportion to the number of members.
     fn status(&self) -> TransferStatus;
+
+    /// How its thread has spent its time so far; told now and then by a driver that knows.
+    fn note_host(&mut self, load: HostLoad);
 }
 
 /// The sending end of a transfer.

@@ -3,6 +3,7 @@
 mod input;
 mod members;
 mod packets;
+mod pauses;
 mod repairs;
 mod slow;
 
@@ -15,12 +16,13 @@ use faircast_base::{Cx, Duration, Event, Time};
 
 use self::members::Members;
 use self::packets::{ObjectPackets, announcement};
+use self::pauses::{Pauses, Wait};
 use self::slow::SlowMeter;
 use super::layout::Layout;
 use super::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry, Notice};
 use super::{
-    Announcement, Fec, MemberState, Part, Stage, Transfer, TransferSource, TransferSourceSetup,
-    TransferStatus,
+    Announcement, Fec, HostLoad, MemberState, Part, Stage, Transfer, TransferSource,
+    TransferSourceSetup, TransferStatus,
 };
 use crate::control::SenderControl;
 use crate::endpoint::{PgmSource, Reliability, SourceConfig};
@@ -35,6 +37,8 @@ pub struct ObjectSource<C: SenderControl> {
     pgm: PgmSource<C, ObjectPackets>,
     members: Members,
     slow: SlowMeter,
+    pauses: Pauses,
+    host: HostLoad,
     wait_for: u32,
     give_up: Duration,
     /// How long it stays when all members are done.
@@ -110,6 +114,8 @@ impl<C: SenderControl> ObjectSource<C> {
             pgm: PgmSource::of_packets(config, packets, control),
             members: Members::default(),
             slow: SlowMeter::new(setup.slow),
+            pauses: Pauses::default(),
+            host: HostLoad::default(),
             wait_for: setup.wait_for,
             give_up: setup.give_up,
             linger: setup.options.duration("linger").unwrap_or(Duration::ZERO),
@@ -293,6 +299,31 @@ impl<C: SenderControl> ObjectSource<C> {
         }))
     }
 
+    /// What it waits for now that it has nothing to send, or may not.
+    fn waits_for(&self) -> Wait {
+        let packets = self.pgm.packets();
+        if self.phase != Phase::Serving || !packets.notice.begun {
+            return Wait::Off;
+        }
+        if !packets.has_chosen() {
+            let growing = packets.notice.announcement.growing;
+            return if growing { Wait::Content } else { Wait::Asked };
+        }
+        let gauges = self.pgm.control().gauges();
+        Wait::Permit(gauges.regime, gauges.representative)
+    }
+
+    /// What the machine under it sends next, and what it waits for where that is nothing.
+    fn poll_pgm(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let transmit = self.pgm.poll_transmit(cx, buf);
+        match &transmit {
+            Some(transmit) if transmit.payload_len > 0 => self.pauses.enter(cx.now, Wait::Free),
+            Some(_) => {}
+            None => self.pauses.enter(cx.now, self.waits_for()),
+        }
+        transmit
+    }
+
     /// Says once that nothing is left, so that who still lacks something asks; not too often, for
     /// SPMs come by themselves too.
     fn tell_exhausted(&mut self, now: Time) {
@@ -352,7 +383,7 @@ impl<C: SenderControl> Machine for ObjectSource<C> {
         if let Some(confirmation) = self.write_confirmation(buf) {
             return Some(confirmation);
         }
-        if let Some(transmit) = self.pgm.poll_transmit(cx, buf) {
+        if let Some(transmit) = self.poll_pgm(cx, buf) {
             return Some(transmit);
         }
         if self.phase == Phase::Serving {
@@ -364,7 +395,7 @@ impl<C: SenderControl> Machine for ObjectSource<C> {
                 self.pgm.announce_now(cx.now);
             }
             self.tell_exhausted(cx.now);
-            return self.pgm.poll_transmit(cx, buf);
+            return self.poll_pgm(cx, buf);
         }
         None
     }
@@ -387,6 +418,7 @@ impl<C: SenderControl + Send> Transfer for ObjectSource<C> {
         let gauges = self.pgm.control().gauges();
         let total = packets.layout.len(Part::Content);
         let growing = packets.notice.announcement.growing;
+        let members = self.members.statuses();
         let stage = match self.phase {
             _ if self.reason.is_some() => Stage::Failed,
             Phase::Waiting => Stage::Gathering,
@@ -406,15 +438,20 @@ impl<C: SenderControl + Send> Transfer for ObjectSource<C> {
             parity: packets.sent.parity,
             repairs: packets.sent.repairs,
             requests: self.requests,
-            rate_bits_per_s: gauges.rate_bits_per_s,
+            rate_bits_per_s: gauges.allowed_bits_per_s(packets.layout.symbol_bytes()),
             rtt: gauges.rtt,
             limiting: gauges.representative,
             heard: None,
             answers: 0,
             mismatch: None,
-            members: self.members.statuses(),
+            limits: self.pauses.limits(&self.host, &members),
+            members,
             reason: self.reason.clone(),
         }
+    }
+
+    fn note_host(&mut self, load: HostLoad) {
+        self.host = load;
     }
 }
 

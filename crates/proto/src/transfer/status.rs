@@ -74,6 +74,103 @@ pub struct MemberStatus {
     pub done: Option<Time>,
     /// Why it failed, in its own words; printable.
     pub reason: String,
+    /// What kept it busy, by its own word.
+    pub load: MemberLoad,
+}
+
+/// What kept a receiver busy since it began to take content, as it tells its source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberLoad {
+    /// For how long it has taken content.
+    pub span: Duration,
+    /// Of that, how long it waited for its disk.
+    pub disk: Duration,
+    /// Of that, how long it did not sleep, and waited for no disk.
+    pub busy: Duration,
+    /// Packets that its socket had no room for.
+    pub overflowed: u32,
+    /// Packets that it lacked, those included.
+    pub lost: u32,
+}
+
+impl MemberLoad {
+    /// Its disk's share of its time, 0 to 1.
+    pub fn disk_share(&self) -> f64 {
+        share(self.disk, self.span)
+    }
+
+    /// Its processor's share of its time, 0 to 1.
+    pub fn processor_share(&self) -> f64 {
+        share(self.busy, self.span)
+    }
+}
+
+/// What a driver knows of its host and a machine cannot: how its thread has spent its time. All of it
+/// only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostLoad {
+    /// Since the thread began.
+    pub span: Duration,
+    /// Of that, how long it neither slept nor waited for the network's queue.
+    pub busy: Duration,
+    /// Of that, how long it waited for the disk.
+    pub disk: Duration,
+    /// How long it waited because the kernel's queue towards the network was full.
+    pub link: Duration,
+    /// Packets that its socket had no room for.
+    pub overflowed: u64,
+}
+
+impl HostLoad {
+    /// The processor's share of the thread's time, 0 to 1.
+    pub fn processor_share(&self) -> f64 {
+        share(self.busy.saturating_sub(self.disk), self.span)
+    }
+}
+
+fn share(part: Duration, whole: Duration) -> f64 {
+    if whole == Duration::ZERO {
+        return 0.0;
+    }
+    (part.as_secs_f64() / whole.as_secs_f64()).min(1.0)
+}
+
+/// What kept a transfer from going faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// The operator's upper bound.
+    RateMax,
+    /// The scheme had not met a limit yet: the transfer was short.
+    Start,
+    /// The scheme sent the least that it sends: a receiver's feedback did not come.
+    Floor,
+    /// Loss and round trip on the way to a receiver.
+    Path,
+    /// A receiver waited for its disk.
+    ReceiverDisk,
+    /// A receiver's processor had no time left.
+    ReceiverProcessor,
+    /// A receiver's socket had no room for what came.
+    ReceiverBuffer,
+    /// Receivers had asked for nothing more: they looked what they have, or compared it.
+    Receivers,
+    /// The source waited for its disk, or for more of what comes by a pipe.
+    SenderDisk,
+    /// The source's processor had no time left.
+    SenderProcessor,
+    /// The kernel had no room for more towards the network.
+    SenderLink,
+}
+
+/// One thing that kept a transfer from going faster, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// What.
+    pub cause: Cause,
+    /// The receiver that it was about, where it is known.
+    pub member: Option<u64>,
+    /// For how long.
+    pub time: Duration,
 }
 
 /// A transfer at one end, at one moment.
@@ -96,8 +193,8 @@ pub struct TransferStatus {
     pub symbols: u64,
     /// Packets with parity that were sent or received.
     pub parity: u64,
-    /// Of those, packets that repaired nothing (receiver), or that were sent in answer to a request
-    /// for less than a whole block (source).
+    /// Of those, packets that repaired nothing (receiver), or that somebody had asked for again: what
+    /// had been sent before, and parity in its place (source).
     pub repairs: u64,
     /// Requests for repair that were sent or received.
     pub requests: u64,
@@ -117,6 +214,8 @@ pub struct TransferStatus {
     pub mismatch: Option<SchemeMismatch>,
     /// A source: all receivers that it knows. A receiver: empty.
     pub members: Vec<MemberStatus>,
+    /// A source: what kept it from going faster since content began, the longest time first.
+    pub limits: Vec<Limit>,
     /// Why it failed; for people.
     pub reason: Option<String>,
 }

@@ -5,5 +5,6 @@ mod crowds;
 mod faults;
 mod growing;
 mod hostile;
+mod limits;
 mod members;
 mod world;

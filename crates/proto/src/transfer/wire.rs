@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use faircast_base::{Duration, NodeId};
 
 use super::layout::{BLOCK_SYMBOLS, Key, PARITY_SYMBOLS, block_of, key, part_of};
-use super::{Announcement, Part};
+use super::{Announcement, MemberLoad, Part};
 
 /// Of everything here.
 const VERSION: u8 = 1;
@@ -273,6 +273,35 @@ impl MemberMessage {
             reason,
         })
     }
+}
+
+/// Bytes of LOAD.
+const LOAD_LEN: usize = 24;
+
+/// What keeps a receiver busy: the option LOAD beside MEMBER upstream. Times in milliseconds.
+pub(super) fn encode_load(load: &MemberLoad) -> [u8; LOAD_LEN] {
+    let ms = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+    let fields = [ms(load.span), ms(load.disk), ms(load.busy), load.overflowed, load.lost];
+    let mut out = [0; LOAD_LEN];
+    out[0] = VERSION;
+    for (slot, field) in out[4..].chunks_exact_mut(4).zip(fields) {
+        slot.copy_from_slice(&field.to_be_bytes());
+    }
+    out
+}
+
+/// Reads it.
+pub(super) fn decode_load(bytes: &[u8]) -> Option<MemberLoad> {
+    let bytes: &[u8; LOAD_LEN] = bytes.try_into().ok()?;
+    let field = |i: usize| u32::from_be_bytes(array(&bytes[4 + 4 * i..]));
+    let ms = |i: usize| Duration::from_millis(u64::from(field(i)));
+    (bytes[..4] == [VERSION, 0, 0, 0]).then(|| MemberLoad {
+        span: ms(0),
+        disk: ms(1),
+        busy: ms(2),
+        overflowed: field(3),
+        lost: field(4),
+    })
 }
 
 /// The first `max` bytes of a text, or fewer, so that it stays one.

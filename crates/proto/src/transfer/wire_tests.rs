@@ -121,6 +121,22 @@ fn forged_fields_are_refused() {
 }
 
 #[test]
+fn a_load_comes_as_it_was_told_and_nothing_else_is_one() {
+    let ms = Duration::from_millis;
+    let load = MemberLoad { span: ms(9), disk: ms(8), busy: ms(7), overflowed: 6, lost: u32::MAX };
+    let bytes = encode_load(&load);
+    assert_eq!(decode_load(&bytes), Some(load));
+    for at in 0..4 {
+        let mut forged = bytes;
+        forged[at] ^= 4;
+        assert_eq!(decode_load(&forged), None, "byte {at}");
+    }
+    assert_eq!(decode_load(&bytes[1..]), None);
+    let long = MemberLoad { span: Duration::MAX, ..load };
+    assert_eq!(decode_load(&encode_load(&long)).unwrap().span, ms(u64::from(u32::MAX)));
+}
+
+#[test]
 fn of_a_long_reason_the_end_is_told() {
     assert_eq!(end_of("short", 5), "short");
     let reason = alloc::format!("/a/{}/f: differs; use --overwrite", "é".repeat(100));

@@ -136,6 +136,13 @@ fn who_is_slow_is_named_and_waited_for_or_served_later() {
         receivers.into_iter().for_each(|receiver| assert_eq!(receiver.end().code, Some(0)));
         ["r1", "r2"].iter().for_each(|name| case.assert_arrived(name));
         let told = live::events("send", &sent.out);
+        if !want {
+            let summary = live::event(&told, "summary");
+            let all = summary["receivers"].as_array().unwrap();
+            let slow = all.iter().find(|receiver| receiver["name"] == "r2").unwrap();
+            let limit = &summary["limits"][0];
+            assert_eq!((&limit["cause"], &limit["id"]), (&"path".into(), &slow["id"]), "{limit}");
+        }
         let limited = told.iter().filter(|event| event["limiting"] == "r2").count();
         assert!(limited > 0, "{slow}: the slow one is named: {}", sent.out);
         let of_slow: Vec<&str> = told

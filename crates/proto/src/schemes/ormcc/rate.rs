@@ -166,6 +166,11 @@ impl Rate {
         }
     }
 
+    /// Whether it doubles as it does at the start of a session, without any bound.
+    pub(super) fn is_starting(&self) -> bool {
+        self.doubling.is_some_and(|to| to >= RATE_MAX)
+    }
+
     /// Whether it is at the floor.
     pub(super) fn is_least(&self) -> bool {
         self.now <= self.least

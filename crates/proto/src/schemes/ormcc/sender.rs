@@ -12,7 +12,7 @@ use super::repairs::Repairs;
 use super::silence::Unanswered;
 use super::{OrmccAnnounce, OrmccReport, cost};
 use crate::Pace;
-use crate::control::{Carrier, Gauges, Permit, SenderControl};
+use crate::control::{Carrier, Gauges, Permit, Regime, SenderControl};
 use crate::schemes::common::stamp::{RTT_MAX, echoed_us, microseconds};
 
 /// Echoes may be from so far in the future: clocks at both ends do not run alike while a receiver holds
@@ -594,6 +594,11 @@ impl SenderControl for OrmccSender {
             rate_bits_per_s: self.rate.as_ref().map(|rate| 8.0 * rate.bytes_per_s()),
             representative: self.representative,
             rtt: self.rtt.map(Duration::from_secs_f64),
+            regime: match &self.rate {
+                Some(rate) if rate.is_least() => Regime::Floor,
+                Some(rate) if rate.is_starting() => Regime::Start,
+                _ => Regime::Path,
+            },
         }
     }
 }

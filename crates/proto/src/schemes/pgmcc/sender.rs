@@ -15,7 +15,7 @@ use super::receivers::{Receivers, RttSample};
 use super::rto::Rto;
 use super::window::Window;
 use super::{PgmccAnnounce, PgmccReport};
-use crate::control::{AckVector, Carrier, Gauges, Permit, SenderControl};
+use crate::control::{AckVector, Carrier, Gauges, Permit, Regime, SenderControl};
 use crate::schemes::common::stamp::{RTT_MAX, elapsed, milliseconds};
 
 mod candidates;
@@ -638,6 +638,11 @@ impl SenderControl for PgmccSender {
             rate_bits_per_s: None,
             representative: self.acker_id(),
             rtt: self.rto.smoothed(),
+            regime: match () {
+                () if self.expiries > 0 => Regime::Floor,
+                () if self.window.has_met_no_limit() => Regime::Start,
+                () => Regime::Path,
+            },
         }
     }
 }

@@ -118,6 +118,11 @@ impl Window {
         self.size < self.threshold
     }
 
+    /// Whether it opens as it does at the start of a session, without any bound.
+    pub(super) fn has_met_no_limit(&self) -> bool {
+        self.slow_start == SlowStart::Open && self.threshold >= self.max && self.is_opening()
+    }
+
     /// From now on the window opens exponentially up to `size` only.
     pub(super) fn leave_slow_start(&mut self, size: f64) {
         if self.slow_start == SlowStart::Open {

@@ -14,7 +14,7 @@ use super::{
     TfmccConfig, TfmccReport, USUAL_BYTES,
 };
 use crate::Pace;
-use crate::control::{Carrier, Gauges, Permit, SenderControl};
+use crate::control::{Carrier, Gauges, Permit, Regime, SenderControl};
 use crate::schemes::common::stamp::{echoed_us, microseconds};
 
 /// No faster than this, in bits per second (src: RFC 4654 s2.2.1: 400 Gb/s).
@@ -653,6 +653,7 @@ impl SenderControl for TfmccSender {
             rate_bits_per_s: Some(self.rate * (1.0 - f64::from(HEADER_BYTES) / bytes)),
             representative: clr.map(|clr| clr.id),
             rtt: clr.map(|clr| clr.rtt),
+            regime: if self.slow_start { Regime::Start } else { Regime::Path },
         }
     }
 }

@@ -7,9 +7,9 @@ use super::{ObjectSource, Phase};
 use crate::Datagram;
 use crate::control::SenderControl;
 use crate::endpoint::source::input::report;
-use crate::transfer::MemberState;
 use crate::transfer::layout::{Key, part_of};
-use crate::transfer::wire::{ENTRIES_MAX, Entry, MemberMessage};
+use crate::transfer::wire::{ENTRIES_MAX, Entry, MemberMessage, decode_load};
+use crate::transfer::{MemberLoad, MemberState};
 use crate::wire::pgm::{Body, OptionType, Packet};
 
 /// From so many members on those who wait, another probably lacks another packet of a block: its
@@ -39,7 +39,13 @@ impl<C: SenderControl> ObjectSource<C> {
         let wants = packet.options.has(OptionType::WANT);
         match packet.body {
             Body::Spmr => match packet.options.find(OptionType::MEMBER) {
-                Some(option) => self.take_member(cx, datagram.from, option.value),
+                Some(option) => {
+                    let load = match packet.options.find(OptionType::LOAD) {
+                        Some(load) => decode_load(load.value).ok_or(BadInput::Malformed)?,
+                        None => MemberLoad::default(),
+                    };
+                    self.take_member(cx, datagram.from, option.value, load)
+                }
                 None => {
                     self.pgm.handle_packet(cx, datagram, packet);
                     Ok(())
@@ -90,10 +96,17 @@ impl<C: SenderControl> ObjectSource<C> {
         if wants { self.take_want(cx, packet, rtt) } else { Ok(()) }
     }
 
-    fn take_member(&mut self, cx: &mut Cx<'_>, from: NodeId, value: &[u8]) -> Result<(), BadInput> {
+    fn take_member(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: NodeId,
+        value: &[u8],
+        load: MemberLoad,
+    ) -> Result<(), BadInput> {
         let message = MemberMessage::decode(value).ok_or(BadInput::Malformed)?;
-        let reporter = message.reporter;
+        let (id, reporter) = (message.id, message.reporter);
         let changed = self.members.take(cx.now, from, message)?;
+        self.members.note_load(id, load);
         self.pgm.control_mut().on_heard(cx);
         let quits = [MemberState::Done, MemberState::Left, MemberState::Failed];
         if changed.is_some_and(|state| quits.contains(&state)) {

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use faircast_base::{BadInput, Duration, NodeId, Time};
 
 use crate::transfer::wire::{Answer, Claim, MemberMessage, Status};
-use crate::transfer::{MemberState, MemberStatus};
+use crate::transfer::{MemberLoad, MemberState, MemberStatus};
 
 /// Most members. Whoever comes after them is refused.
 pub(super) const MEMBERS_MAX: usize = 1 << 16;
@@ -37,6 +37,7 @@ struct Member {
     reason: String,
     /// It has said its last word, and heard that it was heard.
     settled: bool,
+    load: MemberLoad,
 }
 
 /// Whether what a node says counts.
@@ -153,6 +154,13 @@ impl Members {
         Ok((before != after).then_some(after))
     }
 
+    /// A member tells what keeps it busy.
+    pub(super) fn note_load(&mut self, id: u64, load: MemberLoad) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.load = load;
+        }
+    }
+
     /// Whether what `from` says in the name of `member` counts.
     fn check(&self, now: Time, member: &Member, from: NodeId, number: u32) -> Result<(), BadInput> {
         // Numbers wrap.
@@ -214,6 +222,7 @@ impl Members {
             done: None,
             reason: String::new(),
             settled: false,
+            load: MemberLoad::default(),
         };
         self.counts[MemberState::Joined as usize] += 1;
         self.members.insert(message.id, member);
@@ -373,6 +382,7 @@ impl Members {
             heard: member.heard,
             done: member.done,
             reason: member.reason.clone(),
+            load: member.load,
         };
         self.members.iter().map(status).collect()
     }

@@ -48,6 +48,9 @@ pub(super) struct ObjectPackets {
     /// Whether a repair is to be chosen, where sweep and repair wait.
     repair_turn: bool,
     last_was_repair: bool,
+    /// Blocks that were swept at any time. Where they lie in more than [`RUNS_MAX`] places those
+    /// between the nearest count too.
+    swept_once: RangeSet,
     /// When which blocks were swept, the latest last.
     swept: VecDeque<(Time, Range<Key>)>,
     /// Packets that are shorter than a whole symbol, the latest last.
@@ -102,6 +105,7 @@ impl ObjectPackets {
             chosen: None,
             repair_turn: true,
             last_was_repair: false,
+            swept_once: RangeSet::default(),
             swept: VecDeque::new(),
             short: VecDeque::new(),
             end: None,
@@ -207,6 +211,11 @@ impl ObjectPackets {
             && self.next_run().is_none()
     }
 
+    /// Whether a symbol is chosen, and waits for its permit.
+    pub(super) const fn has_chosen(&self) -> bool {
+        self.chosen.is_some()
+    }
+
     /// Whether something waits to be sent right now.
     pub(super) fn has_work(&self) -> bool {
         !self.is_exhausted()
@@ -267,6 +276,8 @@ impl ObjectPackets {
     }
 
     fn note_swept(&mut self, now: Time, key: Key) {
+        self.swept_once.insert(key..key + 1);
+        self.swept_once.limit(RUNS_MAX);
         while self.swept.len() >= SWEPT_MAX
             || self.swept.front().is_some_and(|(at, _)| now.since(*at) >= SWEPT_KEPT)
         {
@@ -290,8 +301,8 @@ impl ObjectPackets {
     fn advance(&mut self, now: Time, index: u64, name: SymbolName, len: u32) {
         self.last_was_repair = name.repair;
         if name.repair {
-            self.repairs.on_sent(now);
-            self.sent.repairs += 1;
+            let again = self.repairs.on_sent(now);
+            self.sent.repairs += u64::from(again || self.swept_once.contains(name.key));
         } else if let Some(sweep) = &mut self.sweep {
             sweep.next += 1;
             if sweep.next == sweep.source + sweep.parity {

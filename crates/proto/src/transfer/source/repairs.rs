@@ -36,6 +36,8 @@ struct Sent {
     parity: u32,
     /// The next parity symbol that nobody has seen.
     fresh: u32,
+    /// Source symbols that ever were sent in answer to a request.
+    ever: u64,
 }
 
 /// A block that is being repaired.
@@ -193,23 +195,29 @@ impl Repairs {
         self.serving = Some(serving);
     }
 
-    /// The symbol that was next has left.
-    pub(super) fn on_sent(&mut self, now: Time) {
-        let Some(serving) = &mut self.serving else { return };
-        let Some(sent) = self.sent.get_mut(&serving.key) else { return };
+    /// The symbol that was next has left. Returns whether it, or what it stands for, had left before
+    /// in answer to a request.
+    pub(super) fn on_sent(&mut self, now: Time) -> bool {
+        let Some(serving) = &mut self.serving else { return false };
+        let Some(sent) = self.sent.get_mut(&serving.key) else { return false };
         sent.at = now;
+        let again;
         if serving.parity > 0 {
+            again = sent.ever != 0;
             serving.parity -= 1;
             sent.parity += 1;
             sent.fresh += 1;
         } else {
             let bit = serving.source & serving.source.wrapping_neg();
+            again = sent.ever & bit != 0;
             serving.source ^= bit;
             sent.source |= bit;
+            sent.ever |= bit;
         }
         if serving.parity == 0 && serving.source == 0 {
             self.serving = None;
         }
+        again
     }
 
     /// When the next block is due.

@@ -35,7 +35,9 @@ fn an_object_gets_to_one_and_to_ten() {
         world.run_until(s(60));
         world.assert_all_complete();
         assert!(world.source.said(&AppEvent::Completed), "{receivers} x {content}");
-        assert_eq!(world.source.machine.status().stage, Stage::Finished);
+        let status = world.source.machine.status();
+        assert_eq!(status.stage, Stage::Finished);
+        assert_eq!(status.repairs, 0, "{receivers} x {content}: nothing was lost");
         let overhead = world.overhead();
         assert!(overhead < 1.02 || content < 10_000, "{receivers} x {content}: {overhead}");
         let ends = world.source.machine.next_timeout();

@@ -327,6 +327,11 @@ impl<M: Transfer + ?Sized> Host<M> {
         sent
     }
 
+    /// By which a source knows it.
+    pub(crate) fn id(&self) -> u64 {
+        id_of(self.node)
+    }
+
     pub(crate) fn said(&self, event: &AppEvent) -> bool {
         self.app.iter().any(|(_, said)| said == event)
     }
@@ -390,6 +395,10 @@ impl Default for Choices {
     }
 }
 
+fn id_of(node: NodeId) -> u64 {
+    u64::from(node.0) << 20
+}
+
 pub(crate) fn floor(bits_per_s: u64) -> SlowPolicy {
     SlowPolicy::DropBelow(Bitrate::from_bits_per_s(bits_per_s))
 }
@@ -425,8 +434,7 @@ impl World {
         let which = self.receivers.len();
         let disk = Arc::new(Mutex::new(disk));
         let node = NodeId(FIRST_RECEIVER + which as u32);
-        let id = u64::from(node.0) << 20;
-        let machine = receiver(self.scheme, node, id, disk.clone(), start);
+        let machine = receiver(self.scheme, node, id_of(node), disk.clone(), start);
         self.receivers.push(Host::new(node, machine, self.seed));
         self.disks.push(disk);
         which

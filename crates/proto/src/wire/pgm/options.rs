@@ -80,6 +80,8 @@ impl OptionType {
     pub const CONFIRM: u8 = 0x22;
     /// How a transfer's receiver is, and that its source has taken notice.
     pub const MEMBER: u8 = 0x23;
+    /// What keeps a transfer's receiver busy. faircast's own: docs/transfer.md.
+    pub const LOAD: u8 = 0x25;
     /// Which scheme an end speaks. faircast's own: docs/pgm.md.
     pub const SCHEME: u8 = 0x24;
 

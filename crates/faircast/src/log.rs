@@ -1,0 +1,89 @@
+//! The log of what protocol machines do: their events, by part and level. Nothing is made and nothing
+//! costs anything where the log does not ask for it.
+
+use faircast_base::{Duration, Event, Time};
+use faircast_trace::{Record, Sink, Subject};
+use tracing::{Level, debug, enabled, trace};
+
+/// A sink of events that logs them. Single losses and refused packets are too many: of those it tells
+/// how many there were in a second.
+#[derive(Debug, Default)]
+pub(crate) struct EventLog {
+    since: Time,
+    lost: u64,
+    asked: u64,
+    refused: u64,
+    ignored: Option<String>,
+}
+
+impl EventLog {
+    /// One, where the log asks for what it tells.
+    pub(crate) fn wanted() -> Option<Self> {
+        let wanted = enabled!(target: "faircast::session", Level::DEBUG)
+            || enabled!(target: "faircast::control", Level::DEBUG)
+            || enabled!(target: "faircast::packets", Level::DEBUG);
+        wanted.then(Self::default)
+    }
+
+    fn tell_counts(&mut self, now: Time) {
+        if now.since(self.since) < COUNTED_OVER {
+            return;
+        }
+        self.since = now;
+        let (lost, asked) = (std::mem::take(&mut self.lost), std::mem::take(&mut self.asked));
+        if lost > 0 {
+            debug!(target: "faircast::packets", packets = lost, "packets are missing");
+        }
+        if asked > 0 {
+            debug!(target: "faircast::packets", packets = asked, "receivers miss packets");
+        }
+        let refused = std::mem::take(&mut self.refused);
+        if let Some(last) = self.ignored.take() {
+            debug!(target: "faircast::packets", packets = refused, last, "packets were refused");
+        }
+    }
+}
+
+impl Sink for EventLog {
+    fn record(&mut self, record: &Record) {
+        let Record { at, event, .. } = *record;
+        trace!(target: "faircast::packets", at = at.as_secs_f64(), node = node(record), ?event);
+        match event {
+            Event::Representative { node, reason } => {
+                let node = node.map(|node| node.0);
+                debug!(target: "faircast::control", node, ?reason, "the representative changes");
+            }
+            Event::Cut { reason, window_milli } => {
+                debug!(target: "faircast::control", ?reason, window_milli, "it goes slower");
+            }
+            Event::Timeout { kind, after_ns } => {
+                debug!(target: "faircast::control", ?kind, after_ns, "a timer ran out");
+            }
+            Event::Window { window_milli, flight } => {
+                trace!(target: "faircast::control", window_milli, flight);
+            }
+            Event::Rate { bits_per_s } => trace!(target: "faircast::control", bits_per_s),
+            Event::Joined | Event::Left | Event::Completed { .. } => {
+                debug!(target: "faircast::session", node = node(record), "{event:?}");
+            }
+            Event::LossDetected { .. } => self.lost += 1,
+            Event::NakReceived { count, .. } => self.asked += u64::from(count),
+            Event::BadInput { reason } => {
+                self.refused += 1;
+                self.ignored = Some(format!("{reason:?}"));
+            }
+            _ => {}
+        }
+        self.tell_counts(at);
+    }
+}
+
+/// Who speaks.
+fn node(record: &Record) -> Option<u32> {
+    match record.subject {
+        Subject::Endpoint { node, .. } | Subject::Node(node) => Some(node.0),
+        Subject::Link(_) => None,
+    }
+}
+
+const COUNTED_OVER: Duration = Duration::from_secs(1);
