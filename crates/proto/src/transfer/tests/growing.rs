@@ -181,6 +181,23 @@ fn who_comes_late_to_a_pipe_or_comes_back_gets_all() {
 }
 
 #[test]
+fn a_pipe_that_gives_nothing_for_long_ends_nothing() {
+    // Who was there at the beginning has left; the one who came later has all that there is.
+    let choices = Choices { give_up: Duration::from_secs(5), ..Choices::default() };
+    let (mut world, flow) = piped(200_000, 1, &choices, 8);
+    flow.pipe.lock().unwrap().bytes = 64_000;
+    let late = world.add(Disk::default(), s(1));
+    world.run_until(s(3));
+    assert_eq!(world.receivers[late].machine.status().bytes_done, 64_000);
+    world.close_receiver(0);
+    world.run_until(s(60));
+    flow.write_all(&mut world, 10_000);
+    world.run_until(s(120));
+    assert!(world.receivers[late].said(&AppEvent::Completed) && world.is_intact(late));
+    assert!(world.source.said(&AppEvent::Completed));
+}
+
+#[test]
 fn a_pipe_that_breaks_completes_nobody() {
     let (mut world, flow) = piped(600_000, 2, &Choices::default(), 5);
     flow.pipe.lock().unwrap().bytes = 64_000;
