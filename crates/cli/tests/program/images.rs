@@ -131,7 +131,7 @@ fn a_command_that_fails_or_ends_early_is_no_success_for_anybody() {
     std::fs::write(&file, noise(300_000)).unwrap();
     for (command, want) in [
         ("cat > /dev/null; exit 3", "the command `cat > /dev/null; exit 3` failed: exit status: 3"),
-        ("head -c 10", "ended (exit status: 0) before it had taken everything"),
+        ("head -c 10 > /dev/null", "ended (exit status: 0) before it had taken everything"),
     ] {
         let group = group();
         let common = ["--group", &group, "--interface", "lo", "--json"];

@@ -309,6 +309,23 @@ fn an_absurd_sender_is_refused() {
 }
 
 #[test]
+fn what_a_device_has_is_a_file_in_a_folder() {
+    let place = Place::new(&noise(1, SIZE));
+    let mtime = crate::manifest::Mtime { seconds: 0, nanos: 0 };
+    let entry = Entry::new("disk", Kind::Image { size: Some(SIZE as u64) }, 0o600, mtime);
+    let manifest = Manifest::new("disk", vec![entry]).unwrap().encode();
+    let object = *blake3::hash(&manifest).as_bytes();
+    let [_, content, digests] = place.object.parts.clone();
+    let hash = place.object.announcement.digests;
+    let image = Object::new([manifest, content, digests], object, hash);
+    for run in 0..2 {
+        let options = crate::StoreOptions::new(place.at("in"));
+        assert_eq!(image.receive(&mut crate::FilesStore::new(options)), Ok(0), "{run}");
+        assert!(fs::read(place.at("in/disk")).unwrap() == fs::read(place.at("disk.img")).unwrap());
+    }
+}
+
+#[test]
 fn a_pipe_cannot_be_put_into_a_folder_and_a_device_is_sent_alone() {
     let place = Place::new(b"x");
     let mut supply =
