@@ -1,5 +1,6 @@
 //! The one definition of the command line: parser, help, completions and man pages come from it.
 
+mod check;
 mod key;
 mod live;
 mod recv;
@@ -7,6 +8,7 @@ mod send;
 mod soak;
 mod sweep;
 
+pub use check::CheckArgs;
 pub use key::{KeyArgs, KeyVerb};
 pub use live::{KeyOptions, WatchOptions};
 pub use recv::RecvArgs;
@@ -47,6 +49,8 @@ pub enum Verb {
     Send(Box<SendArgs>),
     /// Receive what is sent to a group
     Recv(Box<RecvArgs>),
+    /// Look at this host and its network: what would keep a transfer from going well
+    Check(Box<CheckArgs>),
     /// Make a key for a group, or show the id of one
     Key(KeyArgs),
     /// Run a scenario and print what each flow got

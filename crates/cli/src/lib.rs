@@ -6,6 +6,7 @@
 pub mod args;
 pub mod bench;
 
+mod check;
 mod demo;
 mod error;
 mod interrupt;
@@ -42,6 +43,7 @@ pub fn main() -> ExitCode {
     let result = match &args.verb {
         Verb::Send(args) => send::send(args),
         Verb::Recv(args) => recv::recv(args),
+        Verb::Check(args) => check::check(args),
         Verb::Key(args) => key::key(args),
         Verb::Run(run) => run::run(run),
         Verb::Sweep(sweep) => sweep::sweep(sweep),

@@ -2,7 +2,8 @@
 
 use super::*;
 
-const VERBS: &[&str] = &["run", "bench", "demo", "report", "schemes", "completions", "man"];
+const VERBS: &[&str] =
+    &["check", "run", "bench", "demo", "report", "schemes", "completions", "man"];
 
 #[test]
 fn completions_and_man_pages_know_every_verb() {

@@ -197,6 +197,21 @@ impl Sockets {
         }
     }
 
+    /// From now on what is sent is not cut into pieces, whatever a link takes: it is lost instead, and
+    /// what the own link does not take is refused.
+    pub(crate) fn send_whole(&self) -> Result<(), NetError> {
+        let done = match self.local {
+            SocketAddr::V4(_) => setsockopt(&self.node, PathMtuV4, &libc::IP_PMTUDISC_PROBE),
+            SocketAddr::V6(_) => setsockopt(&self.node, PathMtuV6, &libc::IPV6_PMTUDISC_PROBE),
+        };
+        done.map_err(|error| NetError::socket("keep packets whole", error))
+    }
+
+    /// The sockets themselves: that which sends, and that which hears the group.
+    pub(crate) fn into_parts(self) -> (UdpSocket, Option<UdpSocket>) {
+        (self.node.into(), self.group.map(Into::into))
+    }
+
     /// Whether so much waits to be read from a socket that the next pause may cost packets.
     pub(crate) fn is_crowded(socket: &Socket) -> bool {
         // What the kernel does not tell is not used.
@@ -391,7 +406,7 @@ fn local_address(socket: &Socket) -> Result<SocketAddr, NetError> {
 }
 
 /// The address from which packets to `to` leave.
-fn route_to(to: SocketAddr) -> Result<IpAddr, NetError> {
+pub(crate) fn route_to(to: SocketAddr) -> Result<IpAddr, NetError> {
     // A connected UDP socket has been routed, and has sent nothing.
     let probe = || -> io::Result<IpAddr> {
         let socket = UdpSocket::bind(SocketAddr::new(unspecified(to.ip()), 0))?;

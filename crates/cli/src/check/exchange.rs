@@ -1,0 +1,375 @@
+//! How two checks test the network between them: a state machine without a clock and without sockets.
+//!
+//! Each host asks the group who hears it, and whoever does answers. Once somebody was heard, it sends three
+//! trains to the group: packets of growing size, packets one by one, and a second at the wanted rate; and
+//! asks what came of each. Hosts take turns with the last one. Whoever is done goes on answering until the
+//! others are.
+
+use std::net::SocketAddr;
+
+use faircast_base::{Duration, Time};
+
+use super::wire::{Kind, Packet, TRAINS};
+
+/// Most other hosts that are told apart; further ones are not answered.
+const PEERS_MAX: usize = 64;
+/// Most answers in a second.
+const ANSWERS_MAX: u32 = 200;
+/// The trains.
+pub(crate) const SIZES: u8 = 1;
+pub(crate) const STEADY: u8 = 2;
+pub(crate) const BURST: u8 = 3;
+/// Sizes of IP packets that are tried, where the own link takes them.
+const TRIED: [u32; 11] = [576, 1000, 1280, 1400, 1420, 1450, 1472, 1492, 1500, 4000, 9000];
+/// How often each size is tried, since single packets get lost.
+const TRIES: u32 = 3;
+/// Packets that are sent one by one.
+const STEADY_PACKETS: u32 = 100;
+/// Bytes of the IP packets of trains that are not about size: any way should take them.
+const SIZE: u32 = 1200;
+const ASKED_EVERY: Duration = Duration::from_millis(200);
+const ASKED_EVERY_LONG: Duration = Duration::from_secs(1);
+/// How often the outcome of a train is asked for.
+const ASKED_TIMES: u32 = 5;
+/// From the first other host that is heard until the tests begin, so that more can be.
+const GATHER: Duration = Duration::from_secs(1);
+/// The part of the run that each host has for itself, for its burst.
+const TURN: Duration = Duration::from_secs(2);
+/// How long a silent host is waited for.
+const SILENCE: Duration = Duration::from_secs(4);
+
+/// What is to be tested.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// A random number other than 0 by which this host is known.
+    pub(crate) id: u64,
+    /// How long to wait for others.
+    pub(crate) wait: Duration,
+    /// Until when to go on, to see whether memberships last.
+    pub(crate) long: Option<Duration>,
+    /// How fast the burst is, in bits per second.
+    pub(crate) rate_bps: u64,
+    /// The longest IP packet that is tried.
+    pub(crate) mtu: u32,
+}
+
+/// What came of a train.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) received: u32,
+    pub(crate) total: u32,
+    /// Bytes of the longest IP packet.
+    pub(crate) longest: u32,
+    /// Nanoseconds from the first to the last.
+    pub(crate) span_ns: u64,
+}
+
+/// Another host.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    id: u64,
+    pub(crate) address: SocketAddr,
+    /// Whether what it sends to the group arrives here, and when it last did.
+    pub(crate) heard_at: Option<Time>,
+    /// Whether it has said, in whatever way, that it hears this host.
+    pub(crate) hears: bool,
+    /// When its last answer came.
+    pub(crate) answered_at: Option<Time>,
+    /// When anything last came from it.
+    last_at: Time,
+    /// Whether it has tested all that it wanted to.
+    pub(crate) is_done: bool,
+    /// When it said so.
+    pub(crate) done_at: Option<Time>,
+    /// What came there of this host's trains.
+    pub(crate) out: [Option<Outcome>; TRAINS],
+    /// What came here of its trains, with the moment of the first packet.
+    pub(crate) into: [Option<Outcome>; TRAINS],
+    first_at: [Time; TRAINS],
+}
+
+/// A packet to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outgoing {
+    /// Whereto; the group where there is none.
+    pub(crate) to: Option<SocketAddr>,
+    pub(crate) packet: Packet,
+    /// How long the IP packet is to be; `None` for what it needs.
+    pub(crate) size: Option<u32>,
+}
+
+/// Packets that are sent again and again.
+#[derive(Clone, Debug)]
+struct Task {
+    at: Time,
+    every: Duration,
+    sent: u32,
+    total: u32,
+    train: u8,
+    is_load: bool,
+}
+
+/// One host's side of the tests.
+#[derive(Clone, Debug)]
+pub(crate) struct Exchange {
+    plan: Plan,
+    pub(crate) peers: Vec<Peer>,
+    /// When the tests begin; none until somebody was heard.
+    begin: Option<Time>,
+    /// Whether they have.
+    has_begun: bool,
+    tasks: Vec<Task>,
+    next_question: Time,
+    asked: usize,
+    /// When this host was done.
+    done_at: Option<Time>,
+    /// The second for which answers are counted, and how many there were.
+    answers: (u64, u32),
+}
+
+impl Exchange {
+    pub(crate) fn new(plan: Plan) -> Self {
+        Self {
+            plan,
+            peers: Vec::new(),
+            begin: None,
+            has_begun: false,
+            tasks: Vec::new(),
+            next_question: Time::ZERO,
+            asked: 0,
+            done_at: None,
+            answers: (0, 0),
+        }
+    }
+
+    /// The sizes of IP packets that are tried.
+    pub(crate) fn sizes(&self) -> Vec<u32> {
+        let mtu = self.plan.mtu;
+        let mut sizes: Vec<u32> = TRIED.into_iter().filter(|size| *size < mtu).collect();
+        sizes.push(mtu);
+        sizes
+    }
+
+    /// Whether there is nothing left to do.
+    pub(crate) fn is_over(&self, now: Time) -> bool {
+        let Some(done_at) = self.done_at else {
+            return self.peers.is_empty() && now >= Time::ZERO + self.plan.wait;
+        };
+        // Others must hear that this one is done, and be done, or gone.
+        now >= done_at + Duration::from_secs(1)
+            && self.peers.iter().all(|peer| peer.is_done || now >= peer.last_at + SILENCE)
+    }
+
+    /// When there is something to do next.
+    pub(crate) fn next_at(&self) -> Time {
+        self.tasks.iter().map(|task| task.at).fold(self.next_question, Time::min)
+    }
+
+    /// The next packet that is due.
+    pub(crate) fn poll(&mut self, now: Time) -> Option<Outgoing> {
+        self.advance(now);
+        if now >= self.next_question {
+            let long = self.done_at.is_none() && self.begin.is_some_and(|b| now > b + TURN * 10);
+            let every = if long { ASKED_EVERY_LONG } else { ASKED_EVERY };
+            self.next_question = now + every;
+            return Some(self.question(0));
+        }
+        let place = (0..self.tasks.len()).filter(|i| self.tasks[*i].at <= now);
+        let place = place.min_by_key(|i| self.tasks[*i].at)?;
+        let task = &mut self.tasks[place];
+        let (train, number, total, is_load) = (task.train, task.sent, task.total, task.is_load);
+        task.sent += 1;
+        // A host that was held up does not make up for it by a flood.
+        task.at =
+            (task.at + task.every).max(Time::from_nanos(now.as_nanos().saturating_sub(HELD_UP)));
+        if task.sent == total {
+            self.tasks.swap_remove(place);
+        }
+        if !is_load {
+            return Some(self.question(train));
+        }
+        let size = match train {
+            SIZES => self.sizes()[(number / TRIES) as usize],
+            _ => SIZE.min(self.plan.mtu),
+        };
+        let kind = Kind::Load { number, total };
+        Some(Outgoing { to: None, packet: self.packet(train, kind), size: Some(size) })
+    }
+
+    fn packet(&self, train: u8, kind: Kind) -> Packet {
+        Packet { from: self.plan.id, is_done: self.done_at.is_some(), train, kind }
+    }
+
+    /// A question; each names another one of those who were heard.
+    fn question(&mut self, train: u8) -> Outgoing {
+        let heard: Vec<u64> =
+            self.peers.iter().filter(|peer| peer.heard_at.is_some()).map(|peer| peer.id).collect();
+        self.asked += 1;
+        let heard = (!heard.is_empty()).then(|| heard[self.asked % heard.len()]);
+        Outgoing { to: None, packet: self.packet(train, Kind::Question { heard }), size: None }
+    }
+
+    /// Begins tests, and ends them.
+    fn advance(&mut self, now: Time) {
+        let Some(begin) = self.begin else {
+            if !self.peers.is_empty() {
+                self.begin = Some(now + GATHER);
+            }
+            return;
+        };
+        let length = self.turn_ends();
+        if now >= begin && self.tasks.is_empty() && self.done_at.is_none() {
+            let long = Time::ZERO + self.plan.long.unwrap_or(Duration::ZERO);
+            if !self.has_begun {
+                self.begin_trains(begin);
+            } else if now >= begin + length && now >= long {
+                self.done_at = Some(now);
+                self.next_question = now;
+            }
+        }
+    }
+
+    /// From the beginning of the tests to the end of this host's turn.
+    fn turn_ends(&self) -> Duration {
+        TURN * 3 + TURN * self.rank()
+    }
+
+    /// How many hosts have their turn before this one.
+    fn rank(&self) -> u64 {
+        self.peers.iter().filter(|peer| peer.id < self.plan.id).count() as u64
+    }
+
+    fn begin_trains(&mut self, begin: Time) {
+        self.has_begun = true;
+        let turn = TURN * 2 + TURN * self.rank();
+        let second = Duration::from_secs(1);
+        for (train, after) in [(SIZES, Duration::ZERO), (STEADY, TURN), (BURST, turn)] {
+            let (at, total) = (begin + after, self.total(train));
+            let every = Duration::from_nanos(second.as_nanos() / u64::from(total));
+            self.tasks.push(Task { at, every, sent: 0, total, train, is_load: true });
+            let (at, every) = (at + second + Duration::from_millis(50), Duration::from_millis(180));
+            let asked = Task { at, every, sent: 0, total: ASKED_TIMES, train, is_load: false };
+            self.tasks.push(asked);
+        }
+    }
+
+    /// Takes a packet that came, as an IP packet of so many bytes, to the group or to this host alone;
+    /// returns what to answer.
+    pub(crate) fn receive(
+        &mut self,
+        now: Time,
+        packet: Packet,
+        from: SocketAddr,
+        bytes: u32,
+        by_group: bool,
+    ) -> Option<Outgoing> {
+        if packet.from == self.plan.id {
+            return None;
+        }
+        if let Kind::Answer { to, .. } = packet.kind
+            && to != self.plan.id
+        {
+            return None;
+        }
+        let place = match self.peers.iter().position(|peer| peer.id == packet.from) {
+            Some(place) => place,
+            None if self.peers.len() < PEERS_MAX => {
+                self.peers.push(Peer::new(packet.from, from, now));
+                self.peers.len() - 1
+            }
+            None => return None,
+        };
+        let peer = &mut self.peers[place];
+        peer.last_at = now;
+        if packet.is_done && !peer.is_done {
+            (peer.is_done, peer.done_at) = (true, Some(now));
+        }
+        if by_group {
+            peer.heard_at = Some(now);
+        }
+        let train = usize::from(packet.train);
+        match packet.kind {
+            Kind::Load { total, .. } if by_group => {
+                let outcome = peer.into[train].get_or_insert_with(|| {
+                    peer.first_at[train] = now;
+                    Outcome::default()
+                });
+                outcome.received = outcome.received.saturating_add(1);
+                outcome.total = total;
+                outcome.longest = outcome.longest.max(bytes);
+                outcome.span_ns = now.since(peer.first_at[train]).as_nanos();
+                None
+            }
+            Kind::Load { .. } => None,
+            Kind::Answer { received, longest, span_ns, .. } => {
+                peer.hears = true;
+                peer.answered_at = Some(now);
+                let known = peer.out[train].map_or(0, |outcome| outcome.received);
+                if received >= known {
+                    peer.out[train] = Some(Outcome { received, total: 0, longest, span_ns });
+                }
+                None
+            }
+            Kind::Question { heard } => {
+                peer.hears |= heard == Some(self.plan.id);
+                // A question to one host would make of it whatever forged addresses want.
+                if !by_group || !self.may_answer(now) {
+                    return None;
+                }
+                let Outcome { received, longest, span_ns, .. } =
+                    self.peers[place].into[train].unwrap_or_default();
+                let kind = Kind::Answer { to: packet.from, received, longest, span_ns };
+                Some(Outgoing {
+                    to: Some(from),
+                    packet: self.packet(packet.train, kind),
+                    size: None,
+                })
+            }
+        }
+    }
+
+    fn may_answer(&mut self, now: Time) -> bool {
+        let second = now.as_nanos() / 1_000_000_000;
+        if self.answers.0 != second {
+            self.answers = (second, 0);
+        }
+        self.answers.1 += 1;
+        self.answers.1 <= ANSWERS_MAX
+    }
+
+    /// How many packets this host sends in a train.
+    pub(crate) fn total(&self, train: u8) -> u32 {
+        match train {
+            SIZES => self.sizes().len() as u32 * TRIES,
+            STEADY => STEADY_PACKETS,
+            _ => {
+                let packets = self.plan.rate_bps / (u64::from(SIZE) * 8);
+                u32::try_from(packets).unwrap_or(u32::MAX).max(1)
+            }
+        }
+    }
+}
+
+/// Nanoseconds that a late train may be behind its times.
+const HELD_UP: u64 = 5_000_000;
+
+impl Peer {
+    fn new(id: u64, address: SocketAddr, now: Time) -> Self {
+        Self {
+            id,
+            address,
+            heard_at: None,
+            hears: false,
+            answered_at: None,
+            last_at: now,
+            is_done: false,
+            done_at: None,
+            out: [None; TRAINS],
+            into: [None; TRAINS],
+            first_at: [now; TRAINS],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! What came of the tests with other hosts, as findings.
+
+use faircast_base::{Duration, Time};
+
+use super::exchange::{BURST, Exchange, Outcome, Peer, Plan, SIZES, STEADY};
+use super::finding::{self as f, Finding};
+
+/// Bytes of the IP packets that `send` makes where nothing else is said.
+const MTU_USUAL: u32 = 1500;
+/// Share of packets sent one by one that may get lost.
+const LOSS_MAX: f64 = 0.01;
+/// Share of packets of the burst that may.
+const BURST_LOSS_MAX: f64 = 0.05;
+/// How long after the last answer memberships are taken to be gone.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// What was found of all other hosts when the tests ended.
+pub(crate) fn findings(exchange: &Exchange, plan: &Plan, ended: Time) -> Vec<Finding> {
+    if exchange.peers.is_empty() {
+        let waited = plan.wait.as_secs_f64();
+        let found =
+            format!("none was heard within {waited:.0} s: none is there, or nothing arrives");
+        return vec![f::OTHERS.found(false, found)];
+    }
+    let number = exchange.peers.len();
+    let mut all = vec![f::OTHERS.found(true, format!("{number} heard"))];
+    for peer in &exchange.peers {
+        let name = peer.address.ip().to_string();
+        all.extend(of_peer(exchange, plan, peer, ended).into_iter().map(|found| found.of(&name)));
+    }
+    all
+}
+
+fn of_peer(exchange: &Exchange, plan: &Plan, peer: &Peer, ended: Time) -> Vec<Finding> {
+    let arrives = match peer.heard_at {
+        Some(_) => f::ARRIVES.found(true, "what it sends to the group"),
+        None => f::ARRIVES.found(
+            false,
+            "it hears this host and answers, but what it sends to the group does not arrive here",
+        ),
+    };
+    let mut all = vec![arrives];
+    match (peer.hears, peer.answered_at) {
+        (true, Some(_)) => {
+            all.push(f::HEARD.found(true, "what this host sends to the group"));
+            all.push(f::ANSWERS.found(true, "to this host's own address"));
+        }
+        (true, None) => {
+            all.push(f::HEARD.found(true, "what this host sends to the group"));
+            all.push(f::ANSWERS.found(false, "it hears this host; its answers do not arrive"));
+        }
+        (false, _) => {
+            let found = "it has not heard what this host sends to the group";
+            all.push(f::HEARD.found(false, found));
+        }
+    }
+    all.push(path_mtu(plan, peer));
+    let share = |name: &f::Check, train: u8, most: f64| {
+        let [out, into] = trains(exchange, peer, train);
+        let lost = |outcome: &Outcome| {
+            1.0 - f64::from(outcome.received.min(outcome.total)) / f64::from(outcome.total.max(1))
+        };
+        let words = [(out, "to it"), (into, "from it")];
+        let known: Vec<(f64, Outcome, &str)> = words
+            .into_iter()
+            .filter_map(|(outcome, word)| outcome.map(|outcome| (lost(&outcome), outcome, word)))
+            .collect();
+        if known.is_empty() {
+            return name.untested("no packets came, or no answers");
+        }
+        let each = known.iter().map(|(lost, outcome, word)| {
+            let rate = match train {
+                BURST => format!(", at {}", megabits(outcome)),
+                _ => String::new(),
+            };
+            format!("{word} {:.1} % of {} lost{rate}", lost * 100.0, outcome.total)
+        });
+        let found = each.collect::<Vec<_>>().join("; ");
+        name.found(known.iter().all(|(lost, ..)| *lost <= most), found)
+    };
+    all.push(share(&f::LOSS, STEADY, LOSS_MAX));
+    all.push(share(&f::SPEED, BURST, BURST_LOSS_MAX));
+    all.push(lasts(plan, peer, ended));
+    all
+}
+
+/// What came of a train: there of this host's, here of the other's.
+fn trains(exchange: &Exchange, peer: &Peer, train: u8) -> [Option<Outcome>; 2] {
+    let place = usize::from(train);
+    let total = exchange.total(train);
+    [peer.out[place].map(|outcome| Outcome { total, ..outcome }), peer.into[place]]
+}
+
+/// The rate at which packets of a burst came.
+fn megabits(outcome: &Outcome) -> String {
+    let bits = f64::from(outcome.received) * f64::from(outcome.longest) * 8.0;
+    let seconds = outcome.span_ns as f64 / 1e9;
+    match seconds > 0.0 {
+        true => format!("{:.1} Mbit/s", bits / seconds / 1e6),
+        false => "no rate".into(),
+    }
+}
+
+fn path_mtu(plan: &Plan, peer: &Peer) -> Finding {
+    let place = usize::from(SIZES);
+    let [out, into] = [peer.out[place], peer.into[place]]
+        .map(|outcome| outcome.map(|outcome| outcome.longest).filter(|longest| *longest > 0));
+    let wanted = plan.mtu.min(MTU_USUAL);
+    let words = [(out, "to it"), (into, "from it")];
+    let known: Vec<(u32, &str)> =
+        words.into_iter().filter_map(|(longest, word)| Some((longest?, word))).collect();
+    if known.is_empty() {
+        return f::PATH_MTU.untested("no packets came, or no answers");
+    }
+    let each = known.iter().map(|(longest, word)| format!("{word} up to {longest} bytes"));
+    let found =
+        format!("{} (the own link takes {})", each.collect::<Vec<_>>().join("; "), plan.mtu);
+    f::PATH_MTU.found(known.iter().all(|(longest, _)| *longest >= wanted), found)
+}
+
+/// Whether memberships lasted.
+fn lasts(plan: &Plan, peer: &Peer, ended: Time) -> Finding {
+    let Some(long) = plan.long else {
+        return f::LASTS.untested("whether switches forget them takes five minutes: --long");
+    };
+    let long = long.as_secs_f64();
+    let until = peer.done_at.map_or(ended, |done| done.min(ended));
+    let times = [peer.answered_at, peer.heard_at];
+    let known: Vec<Time> = times.into_iter().flatten().collect();
+    let Some(last) = known.iter().min().copied() else {
+        return f::LASTS.untested("nothing arrived to begin with");
+    };
+    if until.since(last) > SILENCE {
+        let found = format!("nothing arrives any more since {:.0} s", last.as_secs_f64());
+        return f::LASTS.found(false, found);
+    }
+    match until.as_secs_f64() + 1.0 < long {
+        true => f::LASTS.untested(format!(
+            "the other host ended after {:.0} s: give it --long too",
+            until.as_secs_f64()
+        )),
+        false => f::LASTS.found(true, format!("all arrives still after {long:.0} s")),
+    }
+}

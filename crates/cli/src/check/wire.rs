@@ -1,0 +1,139 @@
+//! The packets by which two checks test the network between them.
+//!
+//! All numbers are big-endian. A packet has 48 bytes, and load has any number of zeros more:
+//!
+//! | bytes | what |
+//! | --- | --- |
+//! | 0 to 3 | `fcCK` |
+//! | 4 | version, 1 |
+//! | 5 | kind: 1 question, 2 answer, 3 load |
+//! | 6 | 1 where the sender has tested all that it wanted to, else 0 |
+//! | 7 | train: which of the tests it belongs to |
+//! | 8 to 15 | who sends it, a random number |
+//! | 16 to 23 | answer: to whom; question: somebody whom the sender has heard, or 0 |
+//! | 24 to 27 | load: its number in the train; answer: how many of the train came |
+//! | 28 to 31 | load: how many there are; answer: bytes of the longest that came, as an IP packet |
+//! | 32 to 39 | answer: nanoseconds from the first to the last |
+//! | 40 to 47 | zeros |
+//!
+//! An answer is sent for a question alone, to its sender, and is as long as it: nobody can make of a host
+//! that checks its network one that sends more than it is sent.
+
+/// Bytes of a question, of an answer, and of load at least.
+pub(crate) const BYTES: usize = 48;
+/// Trains are numbered from 0 to this, exclusive.
+pub(crate) const TRAINS: usize = 4;
+
+const MAGIC: [u8; 4] = *b"fcCK";
+const VERSION: u8 = 1;
+
+/// A packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Packet {
+    pub(crate) from: u64,
+    /// Whether its sender has tested all that it wanted to.
+    pub(crate) is_done: bool,
+    /// Which test; below [`TRAINS`].
+    pub(crate) train: u8,
+    pub(crate) kind: Kind,
+}
+
+/// What it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Who hears this is to answer. It names somebody whom its sender has heard.
+    Question { heard: Option<u64> },
+    /// What came of a train.
+    Answer { to: u64, received: u32, longest: u32, span_ns: u64 },
+    /// A packet of a train.
+    Load { number: u32, total: u32 },
+}
+
+impl Packet {
+    /// Its bytes; load is filled up with zeros by who sends it.
+    pub(crate) fn encode(&self) -> [u8; BYTES] {
+        let (kind, to, a, b, span_ns) = match self.kind {
+            Kind::Question { heard } => (1, heard.unwrap_or(0), 0, 0, 0),
+            Kind::Answer { to, received, longest, span_ns } => (2, to, received, longest, span_ns),
+            Kind::Load { number, total } => (3, 0, number, total, 0),
+        };
+        let mut bytes = [0; BYTES];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4..8].copy_from_slice(&[VERSION, kind, u8::from(self.is_done), self.train]);
+        bytes[8..16].copy_from_slice(&self.from.to_be_bytes());
+        bytes[16..24].copy_from_slice(&to.to_be_bytes());
+        bytes[24..28].copy_from_slice(&a.to_be_bytes());
+        bytes[28..32].copy_from_slice(&b.to_be_bytes());
+        bytes[32..40].copy_from_slice(&span_ns.to_be_bytes());
+        bytes
+    }
+
+    /// Reads a packet; `None` for anything else.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (head, rest) = bytes.split_first_chunk::<BYTES>()?;
+        let long = |at: usize| u64::from_be_bytes(head[at..at + 8].try_into().expect("8 bytes"));
+        let short = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("4 bytes"));
+        if head[..4] != MAGIC || head[4] != VERSION || usize::from(head[7]) >= TRAINS || head[6] > 1
+        {
+            return None;
+        }
+        let kind = match head[5] {
+            1 if rest.is_empty() => Kind::Question { heard: Some(long(16)).filter(|id| *id != 0) },
+            2 if rest.is_empty() => Kind::Answer {
+                to: long(16),
+                received: short(24),
+                longest: short(28),
+                span_ns: long(32),
+            },
+            3 => Kind::Load { number: short(24), total: short(28) },
+            _ => return None,
+        };
+        Some(Self { from: long(8), is_done: head[6] == 1, train: head[7], kind })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn packets() -> impl Strategy<Value = Packet> {
+        let kind = prop_oneof![
+            any::<u64>().prop_map(|id| Kind::Question { heard: Some(id).filter(|id| *id != 0) }),
+            (any::<u64>(), any::<u32>(), any::<u32>(), any::<u64>()).prop_map(
+                |(to, received, longest, span_ns)| Kind::Answer { to, received, longest, span_ns }
+            ),
+            (any::<u32>(), any::<u32>()).prop_map(|(number, total)| Kind::Load { number, total }),
+        ];
+        let rest = (any::<u64>(), any::<bool>(), 0..TRAINS as u8, kind);
+        rest.prop_map(|(from, is_done, train, kind)| Packet { from, is_done, train, kind })
+    }
+
+    proptest! {
+        #[test]
+        fn packets_survive_and_load_may_be_longer(packet in packets(), zeros in 0usize..9000) {
+            let mut bytes = packet.encode().to_vec();
+            prop_assert_eq!(Packet::decode(&bytes), Some(packet));
+            bytes.resize(BYTES + zeros, 0);
+            let is_whole = zeros == 0 || matches!(packet.kind, Kind::Load { .. });
+            prop_assert_eq!(Packet::decode(&bytes), is_whole.then_some(packet));
+        }
+
+        #[test]
+        fn no_bytes_panic_and_what_is_read_is_written_the_same(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..200), is_ours in any::<bool>()
+        ) {
+            if is_ours && bytes.len() > 8 {
+                bytes[..5].copy_from_slice(b"fcCK\x01");
+                bytes[5] %= 5;
+            }
+            if let Some(packet) = Packet::decode(&bytes) {
+                prop_assert_eq!(Packet::decode(&packet.encode()), Some(packet));
+                let is_load = matches!(packet.kind, Kind::Load { .. });
+                // Nothing that is answered, and no answer, is longer or shorter than the other.
+                prop_assert!(is_load || bytes.len() == BYTES);
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What a host has on the way to a group, and plain sockets there for testing the network.
+
+use std::net::{IpAddr, UdpSocket};
+
+use faircast_base::Bytes;
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::{InterfaceFlags, if_nametoindex};
+
+use crate::address::ip_of;
+use crate::{Buffers, Interface, Listen, Multicast, NetError, SocketSettings, Sockets};
+
+/// The interface by which a group is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Its name.
+    pub interface: String,
+    /// Its address of the group's family, if it has one.
+    pub address: Option<IpAddr>,
+    /// Whether it is up, and has a carrier.
+    pub is_up: bool,
+    /// Whether it carries multicast.
+    pub is_multicast: bool,
+}
+
+impl Multicast {
+    /// Finds the interface by which the group is reached from here.
+    ///
+    /// # Errors
+    /// A bad address, an interface that is not there, no route.
+    pub fn way(&self) -> Result<Way, NetError> {
+        self.check()?;
+        let ip = self.group.ip();
+        let mut at = self.interface.resolve(ip)?;
+        if at.index == 0 {
+            at = Interface::Address(crate::socket::route_to(self.group)?).resolve(ip)?;
+        }
+        let mut way = None;
+        for entry in getifaddrs().map_err(|error| NetError::socket("list interfaces", error))? {
+            if if_nametoindex(entry.interface_name.as_str()).ok() == Some(at.index) {
+                let flags = entry.flags;
+                way = Some(Way {
+                    interface: entry.interface_name,
+                    address: at.address,
+                    is_up: flags.contains(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING),
+                    // The loopback interface carries it without saying so.
+                    is_multicast: flags
+                        .intersects(InterfaceFlags::IFF_MULTICAST | InterfaceFlags::IFF_LOOPBACK),
+                });
+            }
+        }
+        way.ok_or_else(|| NetError::socket("find the interface", nix::Error::ENODEV))
+    }
+}
+
+/// The addresses of all interfaces that are up, with the interfaces' names.
+///
+/// # Errors
+/// The system does not tell.
+pub fn interface_addresses() -> Result<Vec<(String, IpAddr)>, NetError> {
+    let all = getifaddrs().map_err(|error| NetError::socket("list interfaces", error))?;
+    let up = all.filter(|entry| entry.flags.contains(InterfaceFlags::IFF_UP));
+    Ok(up
+        .filter_map(|entry| Some((entry.interface_name, entry.address.and_then(ip_of)?)))
+        .collect())
+}
+
+/// A member of a group whose sockets nothing drives. What it sends is never cut into pieces.
+#[derive(Debug)]
+pub struct ProbeSockets {
+    /// Sends, and hears what is sent to this host alone.
+    pub node: UdpSocket,
+    /// Hears the group.
+    pub group: UdpSocket,
+    /// The longest packet that leaves here whole.
+    pub link_mtu: Option<Bytes>,
+    /// The kernel's buffers.
+    pub buffers: Buffers,
+}
+
+impl ProbeSockets {
+    /// Joins a group.
+    ///
+    /// # Errors
+    /// Bad addresses, an interface that is not there, and what the system refuses.
+    pub fn join(multicast: Multicast, settings: SocketSettings) -> Result<Self, NetError> {
+        let settings = SocketSettings { offload: false, ..settings };
+        let sockets = Sockets::receiver(Listen::Multicast(multicast), settings)?;
+        sockets.send_whole()?;
+        let (link_mtu, buffers) = (sockets.link_mtu(), sockets.buffers());
+        let (node, group) = sockets.into_parts();
+        let group = group.expect("a receiver of a group has a socket for it");
+        Ok(Self { node, group, link_mtu, buffers })
+    }
+}
