@@ -124,7 +124,8 @@ Examples:
   faircast run scenarios/pgmcc-beside-tcp.toml --set flow.mcc.options.profile=draft --json
   faircast run scenarios/lab/beside-cubic.toml --on lab
 
-Exit status: 0 done, 1 the run failed or was interrupted, 2 the file or arguments are wrong.")]
+Exit status: 0 done, 1 the run failed, was interrupted, or ran in the lab too late to be valid, 2 the
+file or arguments are wrong.")]
 pub struct RunArgs {
     /// The scenario file
     #[arg(value_name = "FILE")]

@@ -15,6 +15,7 @@ const LINE_EVERY: Duration = Duration::from_secs(20);
 pub(crate) struct Progress {
     name: String,
     runs: usize,
+    line_every: Duration,
     state: Mutex<State>,
     bar: Option<ProgressBar>,
 }
@@ -41,7 +42,15 @@ impl Progress {
         });
         let started = Instant::now();
         let state = State { started, line_at: started + LINE_EVERY, done: 0, weight: 0, total };
-        Self { name: name.to_string(), runs, state: Mutex::new(state), bar }
+        let (name, line_every) = (name.to_string(), LINE_EVERY);
+        Self { name, runs, line_every, state: Mutex::new(state), bar }
+    }
+
+    /// The same with a line for each run where there is no terminal: runs are long.
+    pub(crate) fn for_long_runs(mut self) -> Self {
+        self.line_every = Duration::ZERO;
+        self.state.get_mut().expect("nobody panics with it").line_at = Instant::now();
+        self
     }
 
     /// One run more has ended.
@@ -56,7 +65,7 @@ impl Progress {
                 bar.inc(weight);
             }
             None if Instant::now() >= state.line_at => {
-                state.line_at = Instant::now() + LINE_EVERY;
+                state.line_at = Instant::now() + self.line_every;
                 let gone = state.started.elapsed();
                 let left = left(gone, state.weight, state.total);
                 let [gone, left] = [gone, left].map(|span| span.as_secs());

@@ -37,6 +37,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     if let (Some(out), false) = (&args.out, args.json) {
         print(&format!("\nreport: {}\n", out.join("report.html").display()))?;
     }
+    if let (Some(why), false) = (done.invalid(), done.outcome.interrupted) {
+        return Err(Failure::Work(format!("{why}; the figures are not those of the scenario")));
+    }
     if done.outcome.interrupted {
         return Err(Failure::Work(format!(
             "interrupted at {}; the figures are of the time until then",

@@ -12,5 +12,5 @@ pub mod table;
 
 mod execute;
 
-pub use execute::{Done, RunError, emulate, execute, header, simulate};
+pub use execute::{Done, RunError, TRIES_MAX, emulate, execute, header, simulate, until_valid};
 pub use sweep::Sweep;

@@ -1,4 +1,4 @@
-//! How late things happen, in constant memory.
+//! Counts of how late things happened, in constant memory, and how much of the processors' time was stolen.
 
 use faircast_trace::Lateness;
 
@@ -40,6 +40,7 @@ impl Histogram {
             p99_s: self.quantile(0.99) as f64 / 1e9,
             max_s: self.max_ns as f64 / 1e9,
             realtime,
+            ..Lateness::default()
         }
     }
 
@@ -76,6 +77,38 @@ fn greatest(place: usize) -> u64 {
     (((u128::from(parts) + 1) << shift) - 1).min(u128::from(u64::MAX)) as u64
 }
 
+/// What the system's counters of processor time say, summed over all processors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessorTime {
+    /// All ticks.
+    total: u64,
+    /// Those that the host of this virtual machine gave to others.
+    stolen: u64,
+}
+
+impl ProcessorTime {
+    /// The counters now; `None` where the system does not tell.
+    pub(crate) fn now() -> Option<Self> {
+        Self::parse(&std::fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    /// The first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal, and two
+    /// that are parts of the first ones.
+    fn parse(stat: &str) -> Option<Self> {
+        let ticks = stat.lines().next()?.strip_prefix("cpu ")?;
+        let ticks = ticks.split_whitespace().take(8).map(|tick| tick.parse().ok());
+        let ticks: Vec<u64> = ticks.collect::<Option<_>>()?;
+        let stolen = *ticks.get(7)?;
+        Some(Self { total: ticks.iter().fold(0, |sum, tick| sum.saturating_add(*tick)), stolen })
+    }
+
+    /// The share that was stolen since `before`; `None` where no time went by.
+    pub(crate) fn stolen_since(&self, before: &Self) -> Option<f64> {
+        let total = self.total.checked_sub(before.total).filter(|total| *total > 0)?;
+        Some(self.stolen.saturating_sub(before.stolen) as f64 / total as f64)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,5 +131,19 @@ mod tests {
             assert!(greatest(place) >= ns && (place == 0 || greatest(place - 1) < ns), "{ns}");
         }
         assert_eq!(Histogram::default().lateness(false).p99_s, 0.0);
+    }
+
+    #[test]
+    fn stolen_time_is_read_from_the_systems_counters() {
+        let read = |line: &str| ProcessorTime::parse(line);
+        let before = read("cpu  100 0 50 800 10 0 0 40 7 7\ncpu0 1 2\n").unwrap();
+        let after = read("cpu  150 0 70 860 10 0 0 110 9 9\n").unwrap();
+        // 70 of 200 ticks; the time of guests is in the first numbers already.
+        assert_eq!(after.stolen_since(&before), Some(0.35));
+        assert_eq!(before.stolen_since(&before), None, "no time went by");
+        assert_eq!(before.stolen_since(&after), None, "time does not go back");
+        for other in ["", "cpu  1 2 3", "cpu0 1 2 3 4 5 6 7 8", "cpu  1 2 3 4 5 6 7 x"] {
+            assert_eq!(read(other), None, "{other}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use faircast_base::{FlowId, NodeId};
 use faircast_net::Sockets;
 use faircast_proto::content::Content;
 use faircast_scenario::{Flow, Scenario};
-use faircast_sim::{Delivery, Observer, Sent, content_of};
+use faircast_sim::{Delivery, Observer, Sent, content_of, shortest_round_trip};
 use faircast_trace::{Record, Sink};
 use socket2::Socket;
 use tun_rs::SyncDevice;
@@ -19,6 +19,7 @@ use crate::Outcome;
 use crate::clock::Clock;
 use crate::emulator::{self, Emulated, Port, Shared};
 use crate::error::LabError;
+use crate::lateness::ProcessorTime;
 use crate::merge::{Merge, Outbox};
 use crate::plan::{self, TcpPlan};
 use crate::{host, machine, scheme, tcp};
@@ -58,6 +59,7 @@ pub(crate) fn run(
                 Err(_) => break,
             }
         }
+        let before = ProcessorTime::now();
         let clock = Clock::starting_in(LEAD);
         let outs = (Outbox::new(lab.to.clone()), Outbox::new(lab.to.clone()));
         let emulator = std::thread::Builder::new()
@@ -78,6 +80,12 @@ pub(crate) fn run(
             merge.take(&mut batch);
         }
         merge.finish(emulated.at, sink);
+        let stolen = before.and_then(|before| ProcessorTime::now()?.stolen_since(&before));
+        // Where nobody sends nothing is late.
+        let round_trip_s =
+            shortest_round_trip(scenario).map_or(f64::INFINITY, |rtt| rtt.as_secs_f64());
+        let lateness = emulated.lateness.judged(round_trip_s, stolen);
+        let emulated = Emulated { lateness, ..emulated };
         Ok(outcome(scenario, emulated, interrupted, &ended?, &sent, &merge))
     })
 }

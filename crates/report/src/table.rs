@@ -34,6 +34,9 @@ impl Summary {
         if self.interrupted {
             out.push_str(&wrapped(&self.interruption()));
         }
+        if let Some(doubts) = self.lateness.and_then(|lateness| lateness.doubts()) {
+            out.push_str(&wrapped(&format!("{doubts}.")));
+        }
         self.write_flows(&mut out);
         self.write_receivers(&mut out);
         self.write_links(&mut out);

@@ -19,6 +19,7 @@ mod engine;
 mod fabric;
 mod network;
 mod packets;
+mod paths;
 mod relays;
 #[cfg(test)]
 mod tests;
@@ -32,4 +33,5 @@ pub use engine::{
     LinkBalance, Observer, Outcome, Protocols, SimError, Simulation, Unobserved, content_of,
 };
 pub use fabric::{Fabric, Parcel};
+pub use paths::shortest_round_trip;
 pub use wheel::Wheel;

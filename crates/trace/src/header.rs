@@ -3,6 +3,8 @@
 use faircast_base::{Duration, FlowId, LinkId, NodeId, Time};
 use serde::{Deserialize, Serialize};
 
+use crate::Lateness;
+
 /// Version of the schema that this crate writes, and the newest that it reads. Version 2 added
 /// the kinds `duplicated`, `corrupted` and `delayed`, the causes `burst` and `outage`, and a flow's
 /// `speaks`; a file of version 1 is read as one of version 2 that has none of them.
@@ -184,21 +186,6 @@ pub struct Outcome {
     /// How exact the emulated network was, where there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lateness: Option<Lateness>,
-}
-
-/// How much later than due packets left the emulator of a run in the lab.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Lateness {
-    /// Packets that it gave to hosts.
-    pub packets: u64,
-    /// Mean lateness in seconds.
-    pub mean_s: f64,
-    /// Lateness that 99 of 100 packets do not exceed, in seconds.
-    pub p99_s: f64,
-    /// The greatest, in seconds.
-    pub max_s: f64,
-    /// Whether the emulator ran with real-time priority.
-    pub realtime: bool,
 }
 
 mod node_id {

@@ -6,14 +6,14 @@
 
 mod hash;
 mod header;
+mod lateness;
 mod reader;
 mod schema;
 mod writer;
 
 pub use hash::Hasher;
-pub use header::{
-    FlowHeader, Header, Lateness, LinkHeader, On, Outcome, SCHEMA_VERSION, SpeaksHeader,
-};
+pub use header::{FlowHeader, Header, LinkHeader, On, Outcome, SCHEMA_VERSION, SpeaksHeader};
+pub use lateness::{Lateness, Validity};
 pub use reader::{LINE_BYTES_MAX, ReadError, Reader};
 pub use schema::{KINDS, Kind, WORDS};
 pub use writer::{Writer, write_line};

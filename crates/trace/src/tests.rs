@@ -62,6 +62,9 @@ fn outcome() -> Outcome {
             p99_s: 1e-4,
             max_s: 2e-3,
             realtime: true,
+            round_trip_s: Some(0.04),
+            stolen_share: Some(0.02),
+            verdict: Some(crate::Validity::Doubtful),
         }),
     }
 }

@@ -18,15 +18,15 @@ mod worked;
 
 use std::path::{Path, PathBuf};
 
+use faircast_experiment::TRIES_MAX;
 use faircast_proto::registry;
 use faircast_report::{Row, Suite, bench_page};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::args::{BenchArgs, On};
 use crate::error::{Failure, note, print};
 use crate::interrupt::listen;
 use crate::run::write;
-use runner::{Files, Measured, Plan, Run, Scheme};
+use runner::{Files, Measured, Plan, Ran, Run, Scheme};
 use suite::{RowFile, SuiteFile};
 
 /// Suites that come with the program, in the order in which they run.
@@ -280,18 +280,17 @@ fn run_suite(loaded: &Loaded, args: &BenchArgs) -> Result<bool, Failure> {
         .scheme
         .as_ref()
         .map(|name| Scheme { name: name.clone(), options: args.options.clone() });
-    let bar = progress(&suite.name);
-    let measured = loaded.plan(args, scheme.as_ref()).run(&bar);
-    bar.finish_and_clear();
-    let measured = measured?;
+    let expected = match suite.against_sim && scheme.is_none() {
+        true => Some(against_sim::expected(loaded, args)?),
+        false => None,
+    };
+    let Ran { measured, stopped } = loaded.plan(args, scheme.as_ref()).run(&suite.name)?;
     if let Some(scheme) = &scheme {
         return score::print_scores(suite, scheme, &measured, args).map(|()| true);
     }
-    let mut rows = match suite.against_sim {
-        true => against_sim::rows(loaded, args, measured)?,
-        false => rows(suite, measured),
-    };
-    for from_code in loaded.code_rows(args) {
+    let (ran, planned) = (measured.len(), loaded.plan(args, None).experiments().count());
+    let mut rows = rows(expected.as_ref().unwrap_or(suite), measured);
+    for from_code in loaded.code_rows(args).filter(|_| !stopped) {
         rows.extend((from_code.rows)(args.only.as_deref())?);
     }
     for rows in loaded.from_code.iter().filter(|rows| rows.on_demand && !args.peers) {
@@ -305,6 +304,11 @@ fn run_suite(loaded: &Loaded, args: &BenchArgs) -> Result<bool, Failure> {
     print(&if args.json { format!("{}\n", result.to_json()) } else { result.table() })?;
     if let (Some(out), false) = (&args.out, args.json) {
         print(&format!("report: {}\n", out.join(format!("{}.html", suite.name)).display()))?;
+    }
+    if stopped {
+        return Err(Failure::Work(format!(
+            "interrupted; the rows are of {ran} of {planned} experiments, the last perhaps with fewer seeds"
+        )));
     }
     Ok(result.holds())
 }
@@ -338,18 +342,19 @@ fn load(name: &str) -> Result<(SuiteFile, Files), Failure> {
     Ok((suite, Files::Folder(folder)))
 }
 
-fn progress(name: &str) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(2));
-    let style =
-        format!("{name} {{bar:40}} {{pos}} of {{len}} runs  {{elapsed}} gone, {{eta}} left");
-    bar.set_style(ProgressStyle::with_template(&style).expect("the template is valid"));
-    bar
-}
-
 /// The rows of all experiments, with the verdicts.
 fn rows(suite: &SuiteFile, measured: Vec<Measured<'_>>) -> Vec<Row> {
     let mut rows = Vec::new();
-    for Measured { experiment, runs, plot, .. } in measured {
+    for Measured { experiment, runs, invalid, plot } in measured {
+        // What the figures of a suite in the lab were expected to be is in `suite`.
+        let experiment =
+            suite.experiments.iter().find(|e| e.id == experiment.id).unwrap_or(experiment);
+        for (seed, why) in &invalid {
+            note(&format!(
+                "{}, seed {seed}: left out after {TRIES_MAX} tries: {why}",
+                experiment.id
+            ));
+        }
         let (mut scenario, mut series) = (None, None);
         if let Some(plot) = plot {
             scenario = Some((plot.header.scenario, plot.header.text));
@@ -357,6 +362,10 @@ fn rows(suite: &SuiteFile, measured: Vec<Measured<'_>>) -> Vec<Row> {
         }
         for file in &experiment.rows {
             let mut row = judge(file, &runs);
+            if let ([], Some((_, why))) = (&runs[..], invalid.first()) {
+                row.holds = false;
+                row.explained = Some(format!("not judged, since no run was valid: {why}"));
+            }
             row.id = file.id.clone().unwrap_or_else(|| experiment.id.clone());
             row.group.clone_from(&experiment.group);
             row.experiment.clone_from(&experiment.id);

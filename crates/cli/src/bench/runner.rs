@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use faircast_base::Duration;
-use faircast_experiment::{execute, header};
+use faircast_experiment::{execute, header, until_valid};
 use faircast_report::{Series, Summary};
 use faircast_scenario::{Overrides, Scenario};
 use faircast_trace::{Header, Sink, Tee};
@@ -16,6 +16,7 @@ use super::suite::{Bundled, Experiment, SuiteFile};
 use crate::args::On;
 use crate::error::Failure;
 use crate::interrupt::{Watch, interrupted};
+use crate::progress::Progress;
 
 /// Where the files of a suite are.
 pub(crate) enum Files {
@@ -50,14 +51,25 @@ pub(crate) struct Scheme {
 pub(crate) struct Measured<'a> {
     pub(crate) experiment: &'a Experiment,
     pub(crate) runs: Vec<Run>,
+    /// Seeds of which no run in the lab was valid, with why.
+    pub(crate) invalid: Vec<(u64, String)>,
     /// The plots of the first seed, where wanted.
     pub(crate) plot: Option<Plot>,
+}
+
+/// What came of all experiments.
+pub(crate) struct Ran<'a> {
+    pub(crate) measured: Vec<Measured<'a>>,
+    /// Whether it was stopped before its end: then only what was measured is there.
+    pub(crate) stopped: bool,
 }
 
 /// One run.
 pub(crate) struct Run {
     pub(crate) summary: Summary,
     pub(crate) probe: Probe,
+    /// Why its figures must not be used: it ran in the lab, which was too late each time.
+    pub(crate) invalid: Option<String>,
 }
 
 /// What a page needs to draw a run.
@@ -166,37 +178,72 @@ impl<'a> Plan<'a> {
         sample.map_err(|problem| self.wrong(experiment, "sample", &problem))
     }
 
-    /// Runs everything; results are in the suite's order whatever runs beside what.
-    pub(crate) fn run(&self, bar: &indicatif::ProgressBar) -> Result<Vec<Measured<'a>>, Failure> {
+    /// Runs everything, which progress calls `name`; results are in the suite's order whatever runs beside
+    /// what. In the lab, where every run takes its time, Ctrl-C leaves what is done.
+    pub(crate) fn run(&self, name: &str) -> Result<Ran<'a>, Failure> {
         let experiments: Vec<&Experiment> = self.experiments().collect();
         let seeds = |e: &Experiment| self.seeds.or(e.seeds).unwrap_or(self.suite.seeds);
         let mut jobs: Vec<(usize, u64)> = Vec::new();
+        let mut weights = Vec::new();
         for (index, experiment) in experiments.iter().enumerate() {
             // A mistake in any scenario is found before the first minute is spent.
-            self.check(experiment, &self.scenario(experiment, 1)?)?;
+            let scenario = self.scenario(experiment, 1)?;
+            self.check(experiment, &scenario)?;
             jobs.extend((1..=u64::from(seeds(experiment))).map(|seed| (index, seed)));
+            // In the lab a run takes as long as it lasts.
+            weights.push(match self.on {
+                On::Sim => 1,
+                On::Lab => 1 + scenario.duration.as_secs_f64() as u64,
+            });
         }
-        bar.set_length(jobs.len() as u64);
+        let total = jobs.iter().map(|(index, _)| weights[*index]).sum();
+        let progress = Progress::new(name, jobs.len(), total);
+        let progress = match self.on {
+            On::Sim => progress,
+            On::Lab => progress.for_long_runs(),
+        };
         let run = |(index, seed): (usize, u64)| {
             let plots = self.plots && seed == 1;
             let outcome = self.run_one(experiments[index], seed, plots, &mut ())?;
-            bar.inc(1);
+            progress.ended(weights[index]);
             Ok(((index, seed), outcome))
         };
+        let mut stopped = false;
         let done: Result<BTreeMap<_, _>, Failure> = match self.on {
             On::Sim => jobs.into_par_iter().map(run).collect(),
             // One at a time: what runs beside a lab makes it late.
-            On::Lab => jobs.into_iter().map(run).collect(),
+            On::Lab => {
+                let until_stopped = jobs.into_iter().map(run).map_while(|outcome| {
+                    stopped = outcome.is_err() && interrupted();
+                    (!stopped).then_some(outcome)
+                });
+                until_stopped.collect()
+            }
         };
+        progress.finish();
         let mut measured: Vec<_> = experiments
             .into_iter()
-            .map(|experiment| Measured { experiment, runs: Vec::new(), plot: None })
+            .map(|experiment| Measured {
+                experiment,
+                runs: Vec::new(),
+                invalid: Vec::new(),
+                plot: None,
+            })
             .collect();
-        for ((index, _), (run, plot)) in done? {
-            measured[index].runs.push(run);
-            measured[index].plot = measured[index].plot.take().or(plot);
+        for ((index, seed), (run, plot)) in done? {
+            let measured = &mut measured[index];
+            match run.invalid {
+                Some(why) => measured.invalid.push((seed, why)),
+                None => {
+                    measured.runs.push(run);
+                    measured.plot = measured.plot.take().or(plot);
+                }
+            }
         }
-        Ok(measured)
+        if stopped {
+            measured.retain(|of| !of.runs.is_empty() || !of.invalid.is_empty());
+        }
+        Ok(Ran { measured, stopped })
     }
 
     /// One run, with its plots where they are wanted. Every record goes to `also` too.
@@ -215,15 +262,19 @@ impl<'a> Plan<'a> {
         let scenario = self.scenario(experiment, seed)?;
         let header = header(&scenario, self.on.into());
         let sample = self.sample(experiment, &scenario)?;
-        let series = plots.then(|| Series::sampled(&header, sample));
-        let mut listener = Tee(Tee(Probe::new(&header), series), also);
-        let mut watch = Watch::new(scenario.duration, false);
-        let done = execute(&scenario, self.on.into(), &mut watch, &mut listener)?;
+        let (done, (probe, series)) = until_valid(|| {
+            let series = plots.then(|| Series::sampled(&header, sample));
+            let mut listener = Tee(Tee(Probe::new(&header), series), &mut *also);
+            let mut watch = Watch::new(scenario.duration, false);
+            let done = execute(&scenario, self.on.into(), &mut watch, &mut listener)?;
+            let Tee(Tee(probe, series), _) = listener;
+            Ok::<_, Failure>((done, (probe, series)))
+        })?;
         if done.outcome.interrupted {
             return Err(stopped());
         }
-        let Tee(Tee(probe, series), _) = listener;
+        let invalid = done.invalid();
         let plot = series.map(|series| Plot { header, series });
-        Ok((Run { summary: done.summary, probe }, plot))
+        Ok((Run { summary: done.summary, probe, invalid }, plot))
     }
 }

@@ -13,7 +13,7 @@ use faircast_trace::{Header, On, Record, Sink, Writer};
 use rayon::prelude::*;
 
 use super::{Job, Store, Sweep};
-use crate::execute::{execute, header};
+use crate::execute::{Done, TRIES_MAX, execute, header, until_valid};
 
 /// Hears how a sweep goes, and says when it is to stop.
 pub trait Progress: Sync {
@@ -122,27 +122,30 @@ fn one(
     let scenario = sweep.scenario(&job.choice, job.seed).map_err(|error| error.to_string())?;
     let path = store.begun(job, "trace");
     let wrong = |error: std::io::Error| format!("{}: cannot be written: {error}", path.display());
-    let mut trace = match traces {
-        true => {
-            let header: Header = header(&scenario, sweep.on);
-            Some(Trace(Writer::create(&path, &header).map_err(wrong)?))
-        }
-        false => None,
+    let ended: Result<(Done, Option<Trace>), String> = until_valid(|| {
+        let mut trace = match traces {
+            true => {
+                let header: Header = header(&scenario, sweep.on);
+                Some(Trace(Writer::create(&path, &header).map_err(wrong)?))
+            }
+            false => None,
+        };
+        let mut watch = Watch(progress);
+        let done = execute(&scenario, sweep.on, &mut watch, &mut trace);
+        Ok((done.map_err(|error| error.to_string())?, trace))
+    });
+    let refused = match &ended {
+        Err(why) => Some(Err(why.clone())),
+        Ok((done, _)) if done.outcome.interrupted => Some(Ok(false)),
+        Ok((done, _)) => done.invalid().map(|why| Err(format!("{TRIES_MAX} times in a row {why}"))),
     };
-    let mut watch = Watch(progress);
-    let done = match &mut trace {
-        Some(trace) => execute(&scenario, sweep.on, &mut watch, trace),
-        None => execute(&scenario, sweep.on, &mut watch, &mut ()),
-    };
-    let done = match done {
-        Ok(done) if !done.outcome.interrupted => done,
-        other => {
-            drop(trace);
-            // What is left of a trace helps nobody.
-            let _ = std::fs::remove_file(&path);
-            return other.map(|_| false).map_err(|error| error.to_string());
-        }
-    };
+    if let Some(refused) = refused {
+        drop(ended);
+        // What is left of a trace helps nobody.
+        let _ = std::fs::remove_file(&path);
+        return refused;
+    }
+    let (done, trace) = ended?;
     if let Some(Trace(writer)) = trace {
         writer.finish(&done.outcome).map_err(wrong)?;
         std::fs::rename(&path, store.trace(job)).map_err(wrong)?;

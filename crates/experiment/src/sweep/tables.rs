@@ -2,6 +2,8 @@
 
 use faircast_report::{FlowSummary, LinkSummary, ReceiverSummary, Summary};
 
+use faircast_trace::{Lateness, Validity};
+
 use super::{Job, Sweep};
 use crate::table::{Cell, Kind, Table};
 
@@ -52,6 +54,7 @@ const FLOW: &[Column<FlowSummary>] = &[
     ("completed_s", Kind::Float, |_, of| Cell::float(of.completed_s)),
     ("jain_index", Kind::Float, |run, _| Cell::Float(run.jain_index)),
     ("ended_s", Kind::Float, |run, _| Cell::Float(run.ended_s)),
+    ("lateness_verdict", Kind::Text, |run, _| Cell::text(run.lateness.and_then(verdict))),
     ("lateness_p99_s", Kind::Float, |run, _| Cell::float(run.lateness.map(|late| late.p99_s))),
 ];
 
@@ -79,6 +82,15 @@ const LINK: &[Column<LinkSummary>] = &[
     ("queue_mean_packets", Kind::Float, |_, of| Cell::Float(of.queue_mean_packets)),
     ("queue_max_packets", Kind::Whole, |_, of| Cell::count(of.queue_max_packets.into())),
 ];
+
+/// Whether a run in the lab is valid, in a word.
+fn verdict(lateness: Lateness) -> Option<&'static str> {
+    Some(match lateness.verdict? {
+        Validity::Valid => "valid",
+        Validity::Doubtful => "doubtful",
+        Validity::Invalid => "invalid",
+    })
+}
 
 fn text(text: &str) -> Cell {
     Cell::Text(text.to_string())

@@ -1,10 +1,9 @@
 //! A table as an Apache Parquet file: one row group, one gzip-compressed page a column.
 //!
-//! Written here and not by the crate `parquet`, which with all its features off still brings a dozen
-//! crates and doubles what a first build waits for after the program's own code; what a table of
-//! results needs of the format is a page. After
-//! https://parquet.apache.org/docs/file-format (2.10), with metadata in the
-//! compact protocol of Apache Thrift.
+//! Written here and not by the crate `parquet`, which with all its features off brings a dozen other
+//! crates and takes half a minute of a processor to compile; what a table of results needs of the format
+//! is one page. After <https://parquet.apache.org/docs/file-format> (2.10), with metadata in the compact
+//! protocol of Apache Thrift.
 
 use std::io::Write as _;
 

@@ -77,6 +77,12 @@ fn intro(summary: &Summary) -> String {
             seconds(summary.duration_s)
         ));
     }
+    if let Some(lateness) = &summary.lateness
+        && let Some(doubts) = lateness.doubts()
+    {
+        let class = if lateness.is_invalid() { "note bad" } else { "note" };
+        html.push_str(&format!("<p class=\"{class}\" role=\"note\">{}.</p>\n", escape(&doubts)));
+    }
     let damaged = all_receivers(summary).filter(|(_, r)| r.intact == Some(false)).count();
     if damaged > 0 {
         html.push_str(&format!(

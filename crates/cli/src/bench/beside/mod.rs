@@ -13,12 +13,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use faircast_report::Row;
-use indicatif::ProgressBar;
 use nix::unistd::Uid;
 
-use super::progress;
 use crate::error::{Failure, note};
 use crate::interrupt::interrupted;
+use crate::progress::Progress;
 use stage::{PROGRAMS, Program, SENDER, Stage, TCP_RECEIVER, TCP_SENDER};
 
 /// What these rows ask.
@@ -167,8 +166,7 @@ pub(crate) fn rows(only: Option<&str>) -> Result<Vec<Row>, Failure> {
             Err(why) => note(&format!("{ID}: {} passed over: {why}", id(question, program))),
         }
     }
-    let bar = progress(ID);
-    bar.set_length(runs.len() as u64);
+    let bar = Progress::new(ID, runs.len(), runs.len() as u64);
     let mut rows = Vec::new();
     for (question, program, run) in run_all(&runs, tools, &bar) {
         match run {
@@ -184,14 +182,14 @@ pub(crate) fn rows(only: Option<&str>) -> Result<Vec<Row>, Failure> {
             Err(failure) => return Err(failure),
         }
     }
-    bar.finish_and_clear();
+    bar.finish();
     Ok(rows)
 }
 
 type Run = (Question, Program, Result<Vec<Row>, Failure>);
 
 /// Runs all. Those of a choice send little, and so go at the same time.
-fn run_all(runs: &[(Question, Program)], tools: &Path, bar: &ProgressBar) -> Vec<Run> {
+fn run_all(runs: &[(Question, Program)], tools: &Path, bar: &Progress) -> Vec<Run> {
     let of = |wanted| runs.iter().copied().filter(move |(question, _)| *question == wanted);
     let mut done = std::thread::scope(|scope| {
         let start = |(question, program)| {
@@ -234,11 +232,11 @@ fn id(question: Question, program: Program) -> String {
 }
 
 /// Whom the sender follows, and who reports how much.
-fn choice(program: Program, tools: &Path, bar: &ProgressBar) -> Result<Vec<Row>, Failure> {
+fn choice(program: Program, tools: &Path, bar: &Progress) -> Result<Vec<Row>, Failure> {
     let mut stage = Stage::new(program, UNEQUAL, &["near", "far"], tools)?;
     stage.wait_for_data()?;
     stage.rest(CHOICE_BEFORE + CHOICE)?;
-    bar.inc(1);
+    bar.ended(1);
     let (followed, times) = stage.limiting("far", CHOICE);
     let (near, far) = (stage.reports("near", CHOICE), stage.reports("far", CHOICE));
     let kbps = stage.bits_per_s(SENDER, "far", CHOICE) / 1e3;
@@ -276,14 +274,14 @@ fn choice(program: Program, tools: &Path, bar: &ProgressBar) -> Result<Vec<Row>,
 }
 
 /// What TCP gets beside it.
-fn share(program: Program, tools: &Path, bar: &ProgressBar) -> Result<Vec<Row>, Failure> {
+fn share(program: Program, tools: &Path, bar: &Progress) -> Result<Vec<Row>, Failure> {
     let mut stage = Stage::new(program, SHARED, &["mr"], tools)?;
     stage.wait_for_data()?;
     stage.rest(ALONE)?;
     let alone = stage.bits_per_s(SENDER, "mr", ALONE / 2) / 1e6;
     stage.start_tcp()?;
     stage.rest(SHARE_BEFORE + SHARE)?;
-    bar.inc(1);
+    bar.ended(1);
     let tcp = stage.bits_per_s(TCP_SENDER, TCP_RECEIVER, SHARE);
     let own = stage.bits_per_s(SENDER, "mr", SHARE);
     let (tcp_mbps, own_mbps) = (tcp / 1e6, own / 1e6);

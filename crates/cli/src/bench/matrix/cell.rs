@@ -55,7 +55,7 @@ fn figures(
     rates: &Rates,
     goal_bps: Option<f64>,
 ) -> Vec<(Figure, f64)> {
-    let Run { summary, probe } = run;
+    let Run { summary, probe, .. } = run;
     let Some(place) = header.flows.iter().position(|flow| flow.name == session) else {
         return Vec::new();
     };

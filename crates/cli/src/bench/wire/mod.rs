@@ -20,10 +20,10 @@ use faircast_report::{Suite, bench_page};
 use nix::unistd::Uid;
 use serde::{Deserialize, Serialize};
 
-use super::progress;
 use crate::args::BenchArgs;
 use crate::error::{Failure, print};
 use crate::interrupt::interrupted;
+use crate::progress::Progress;
 use crate::run::write;
 use network::{Network, Shape};
 use sitting::{Figures, Sitting};
@@ -152,8 +152,8 @@ fn measure(
             runs: transport.prepare(&tools).map(|()| Vec::new()),
         })
         .collect();
-    let bar = progress(if uplink { "wire, uplink" } else { "wire" });
-    bar.set_length(chosen.len() as u64 * u64::from(args.rounds));
+    let runs = chosen.len() * args.rounds as usize;
+    let bar = Progress::new(if uplink { "wire, uplink" } else { "wire" }, runs, runs as u64);
     for _ in 0..args.rounds {
         for one in &mut measured {
             if let Ok(runs) = &mut one.runs {
@@ -164,10 +164,10 @@ fn measure(
                     "interrupted; a sitting that is not finished has no verdict".into(),
                 ));
             }
-            bar.inc(1);
+            bar.ended(1);
         }
     }
-    bar.finish_and_clear();
+    bar.finish();
     Ok(measured)
 }
 

@@ -1,0 +1,178 @@
+//! How late packets left the emulated network of a run in the lab, and whether its figures are valid.
+
+use serde::{Deserialize, Serialize};
+
+/// How much later than due packets left the emulator of a run in the lab.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Lateness {
+    /// Packets that it gave to hosts.
+    pub packets: u64,
+    /// Mean lateness in seconds.
+    pub mean_s: f64,
+    /// Lateness that 99 of 100 packets do not exceed, in seconds.
+    pub p99_s: f64,
+    /// The greatest, in seconds.
+    pub max_s: f64,
+    /// Whether the emulator ran with real-time priority.
+    pub realtime: bool,
+    /// The shortest round trip of any flow through empty queues, in seconds: what lateness is held
+    /// against; `None` where nobody judged it.
+    #[serde(default)]
+    pub round_trip_s: Option<f64>,
+    /// Share of the processors' time that the host of this virtual machine took away, from 0 to 1;
+    /// `None` where the system does not tell.
+    #[serde(default)]
+    pub stolen_share: Option<f64>,
+    /// Whether the figures of the run are of the scenario; `None` where nobody judged it.
+    #[serde(default)]
+    pub verdict: Option<Validity>,
+}
+
+/// Whether the figures of a run in the lab are of the scenario, or of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Validity {
+    /// The network was what the scenario says.
+    Valid,
+    /// It was not quite: differences of a few per cent say nothing.
+    Doubtful,
+    /// It was another one.
+    Invalid,
+}
+
+/// Mean lateness, as a share of the round trip, up to which a run is valid. A packet and its answer are
+/// both late, so round trips are longer by 5 %, and rates that go with one over the round trip are off
+/// by as much.
+const MEAN_SHARE_VALID: f64 = 0.025;
+/// The same up to which it is doubtful: 20 % of the round trip.
+const MEAN_SHARE_DOUBTFUL: f64 = 0.1;
+/// Lateness of the 99th percentile, as a share of the round trip, up to which a run is valid: pauses that
+/// take a queue or an acknowledgement clock along, but end within a round trip.
+const P99_SHARE_VALID: f64 = 0.25;
+/// The same up to which it is doubtful. Beyond a round trip a pause is an event of its own, which a sender
+/// takes for losses or silence, and one packet in a hundred is as many as such losses are in most
+/// scenarios.
+const P99_SHARE_DOUBTFUL: f64 = 1.0;
+/// Stolen time from which on it is named as a cause.
+const STOLEN_SHARE_NAMED: f64 = 0.01;
+
+impl Validity {
+    /// The rule: mean and 99th percentile of lateness against the shortest round trip, the worse of the
+    /// two. All in seconds; what is not a number, or a round trip of nothing, is no proof of anything.
+    pub fn of(mean_s: f64, p99_s: f64, round_trip_s: f64) -> Self {
+        let share = |lateness_s: f64, valid: f64, doubtful: f64| match lateness_s / round_trip_s {
+            share if share <= valid => Self::Valid,
+            share if share <= doubtful => Self::Doubtful,
+            _ => Self::Invalid,
+        };
+        // Nothing was late: that is so against any round trip.
+        if mean_s == 0.0 && p99_s == 0.0 {
+            return Self::Valid;
+        }
+        share(mean_s, MEAN_SHARE_VALID, MEAN_SHARE_DOUBTFUL).max(share(
+            p99_s,
+            P99_SHARE_VALID,
+            P99_SHARE_DOUBTFUL,
+        ))
+    }
+}
+
+impl Lateness {
+    /// The same, held against the shortest round trip of the scenario in seconds.
+    #[must_use]
+    pub fn judged(self, round_trip_s: f64, stolen_share: Option<f64>) -> Self {
+        let verdict = Some(Validity::of(self.mean_s, self.p99_s, round_trip_s));
+        Self { round_trip_s: Some(round_trip_s), stolen_share, verdict, ..self }
+    }
+
+    /// Whether the figures of the run must not be used.
+    pub fn is_invalid(&self) -> bool {
+        self.verdict == Some(Validity::Invalid)
+    }
+
+    /// What a reader of the figures must know, in a sentence without its full stop; `None` where the run is
+    /// valid, or nobody judged it.
+    pub fn doubts(&self) -> Option<String> {
+        let word = match self.verdict? {
+            Validity::Valid => return None,
+            Validity::Doubtful => "DOUBTFUL",
+            Validity::Invalid => "NOT VALID",
+        };
+        let ms = |seconds: f64| seconds * 1e3;
+        let cause = match self.stolen_share {
+            Some(share) if share >= STOLEN_SHARE_NAMED => {
+                format!(
+                    "; the machine's host took its processor away for {:.1} % of the time",
+                    share * 1e2
+                )
+            }
+            _ if !self.realtime => "; the emulator had no real-time priority".to_string(),
+            _ => "; the processors were busy with other work".to_string(),
+        };
+        Some(format!(
+            "{word}: packets left {:.2} ms late in the mean, {:.2} ms at the 99th percentile, over round \
+             trips from {:.2} ms on{cause}",
+            ms(self.mean_s),
+            ms(self.p99_s),
+            ms(self.round_trip_s.unwrap_or_default()),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lateness_is_held_against_the_round_trip() {
+        use Validity::{Doubtful, Invalid, Valid};
+        for (what, mean_s, p99_s, round_trip_s, want) in [
+            ("a quiet machine", 20e-6, 200e-6, 40e-3, Valid),
+            ("the same beside a short path", 20e-6, 200e-6, 0.5e-3, Doubtful),
+            ("nothing late at all", 0.0, 0.0, 0.0, Valid),
+            ("5 % of the round trip, both ways", 1e-3, 2e-3, 40e-3, Valid),
+            ("a little more", 1.01e-3, 2e-3, 40e-3, Doubtful),
+            ("a fifth of it", 4e-3, 8e-3, 40e-3, Doubtful),
+            ("more than a fifth", 4.01e-3, 8e-3, 40e-3, Invalid),
+            ("seldom, but long", 0.1e-3, 10.1e-3, 40e-3, Doubtful),
+            ("pauses of a round trip", 0.5e-3, 41e-3, 40e-3, Invalid),
+            ("a processor that was taken away", 16e-3, 193e-3, 40e-3, Invalid),
+            ("the same on a path of seconds", 16e-3, 193e-3, 1.0, Valid),
+            ("no round trip", 1e-6, 1e-6, 0.0, Invalid),
+            ("no number", f64::NAN, 1e-6, 1.0, Invalid),
+        ] {
+            assert_eq!(Validity::of(mean_s, p99_s, round_trip_s), want, "{what}");
+        }
+    }
+
+    #[test]
+    fn more_lateness_never_makes_a_run_more_valid() {
+        let steps = [0.0, 1e-6, 1e-4, 1e-3, 5e-3, 0.02, 0.1, 1.0, f64::INFINITY];
+        for pair in steps.windows(2) {
+            for other in steps {
+                assert!(Validity::of(pair[0], other, 0.04) <= Validity::of(pair[1], other, 0.04));
+                assert!(Validity::of(other, pair[0], 0.04) <= Validity::of(other, pair[1], 0.04));
+                assert!(Validity::of(pair[0], other, 0.4) <= Validity::of(pair[0], other, 0.04));
+            }
+        }
+    }
+
+    #[test]
+    fn the_cause_is_named_where_it_is_known() {
+        let late = Lateness { mean_s: 16e-3, p99_s: 193e-3, realtime: true, ..Lateness::default() };
+        assert_eq!(late.doubts(), None, "nobody judged it");
+        let judged = |stolen| late.judged(0.04, stolen);
+        assert!(judged(None).is_invalid());
+        let text = judged(Some(0.073)).doubts().unwrap();
+        assert_eq!(
+            text,
+            "NOT VALID: packets left 16.00 ms late in the mean, 193.00 ms at the 99th percentile, over \
+             round trips from 40.00 ms on; the machine's host took its processor away for 7.3 % of the time"
+        );
+        assert!(judged(Some(0.0)).doubts().unwrap().ends_with("busy with other work"));
+        let ordinary = Lateness { realtime: false, ..late }.judged(0.4, None);
+        assert!(ordinary.doubts().unwrap().starts_with("DOUBTFUL: "), "{ordinary:?}");
+        assert!(ordinary.doubts().unwrap().ends_with("no real-time priority"));
+        assert_eq!(late.judged(10.0, Some(0.5)).doubts(), None, "valid whatever was stolen");
+    }
+}
