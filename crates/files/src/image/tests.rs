@@ -318,11 +318,9 @@ fn what_a_device_has_is_a_file_in_a_folder() {
     let [_, content, digests] = place.object.parts.clone();
     let hash = place.object.announcement.digests;
     let image = Object::new([manifest, content, digests], object, hash);
-    for run in 0..2 {
-        let options = crate::StoreOptions::new(place.at("in"));
-        assert_eq!(image.receive(&mut crate::FilesStore::new(options)), Ok(0), "{run}");
-        assert!(fs::read(place.at("in/disk")).unwrap() == fs::read(place.at("disk.img")).unwrap());
-    }
+    let options = crate::StoreOptions::new(place.at("in"));
+    assert_eq!(image.receive(&mut crate::FilesStore::new(options)), Ok(0));
+    assert!(fs::read(place.at("in/disk")).unwrap() == fs::read(place.at("disk.img")).unwrap());
 }
 
 #[test]

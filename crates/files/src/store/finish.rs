@@ -229,7 +229,7 @@ impl Finish<'_> {
     fn make_directories(&mut self) -> Result<(), FilesError> {
         let files = self.files;
         let mut cursor = Cursor::new(&files.root);
-        for entry in files.layout.manifest.entries().iter().filter(|entry| !entry.is_file()) {
+        for entry in files.layout.manifest.entries().iter().filter(|entry| entry.is_directory()) {
             let path = files.root.path(&entry.path);
             let cannot = |error: Errno| FilesError::io(&path, "cannot be made", error);
             let (parent, name) = dir::split(&entry.path);
