@@ -106,8 +106,10 @@ fn a_receiver_of_one_object_by_name_leaves_others_alone() {
 fn a_receiver_takes_nothing_from_others_than_whom_it_names_by_unicast_too() {
     let folder = tempfile::tempdir().unwrap();
     let file = put(&folder, "file", "x");
-    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     for (from, code) in [("127.0.0.1", 0), ("192.0.2.1", 1)] {
+        // Another one each time: somebody may have taken the first since.
+        let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let free = free.local_addr().unwrap().to_string();
         let into = text_of(&folder.path().join(from));
         let own = ["recv", "--listen", &free, "--from", from, "--into", &into, "--once"];
         let receiver = Running::start(&[&own[..], &["--wait-max", "3s"]].concat());
