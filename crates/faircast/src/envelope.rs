@@ -1,7 +1,7 @@
 //! Sealing, as drivers want it, and what to say where keys disagree.
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,10 @@ pub(crate) struct Wrapper {
     side: Side,
     incidents: Incidents,
     watched: Watched,
+    /// Whose datagrams could be opened, and when the last of each was.
+    opened: Vec<(IpAddr, Instant)>,
+    /// Whose could not, and how many.
+    suspects: Vec<(IpAddr, u32)>,
 }
 
 enum Side {
@@ -59,18 +63,63 @@ impl Wrapper {
     pub(crate) fn source(key: Option<GroupKey>, watched: Watched) -> Result<Self, SealError> {
         let seal = key.map(Seal::source).transpose()?;
         let salt = seal.as_ref().and_then(Seal::session).unwrap_or(Salt([0; 16]));
-        Ok(Self { seal, side: Side::Source { salt }, incidents: Incidents::default(), watched })
+        Ok(Self::of(seal, Side::Source { salt }, watched))
     }
 
     pub(crate) fn receiver(key: Option<GroupKey>, watched: Watched) -> Result<Self, SealError> {
         let seal = key.map(Seal::receiver).transpose()?;
         let side = Side::Receiver { sessions: Vec::new(), notices: Notices::default() };
-        Ok(Self { seal, side, incidents: Incidents::default(), watched })
+        Ok(Self::of(seal, side, watched))
+    }
+
+    fn of(seal: Option<Seal>, side: Side, watched: Watched) -> Self {
+        let incidents = Incidents::default();
+        Self { seal, side, incidents, watched, opened: Vec::new(), suspects: Vec::new() }
+    }
+
+    /// A datagram of `peer` could be opened: their keys agree.
+    fn note_opened(&mut self, peer: IpAddr) {
+        let now = Instant::now();
+        if let Some((_, at)) = self.opened.iter_mut().find(|(known, _)| *known == peer) {
+            *at = now;
+            return;
+        }
+        if self.opened.len() == PEERS_MAX {
+            self.opened.remove(0);
+        }
+        self.opened.push((peer, now));
+        self.suspects.retain(|(known, _)| *known != peer);
+        if self.incidents.mismatch.is_some_and(|mismatch| mismatch.peer.ip() == peer) {
+            self.incidents.mismatch = None;
+            *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = self.incidents;
+        }
+    }
+
+    /// Whether keys seem to disagree with those of `peer`, whose datagram could not be opened. While
+    /// others can be one may be damaged, or nobody's: of who could be opened lately it says nothing,
+    /// and of somebody else only with more.
+    fn disagrees(&mut self, peer: IpAddr) -> bool {
+        let lately = |at: &Instant| at.elapsed() < OPENED_LATELY;
+        if self.opened.iter().any(|(known, at)| *known == peer && lately(at)) {
+            return false;
+        }
+        if !self.opened.iter().any(|(_, at)| lately(at)) {
+            return true;
+        }
+        if let Some((_, count)) = self.suspects.iter_mut().find(|(known, _)| *known == peer) {
+            *count = count.saturating_add(1);
+            return *count >= SUSPECT_DATAGRAMS;
+        }
+        if self.suspects.len() == PEERS_MAX {
+            self.suspects.remove(0);
+        }
+        self.suspects.push((peer, 1));
+        false
     }
 
     /// Tells those who watch, and a source whose packets cannot be opened.
     fn refused(&mut self, peer: SocketAddr, theirs: Option<Option<KeyHint>>) {
-        if let Some(theirs) = theirs {
+        if let Some(theirs) = theirs.filter(|_| self.disagrees(peer.ip())) {
             let ours = self.seal.as_ref().map(Seal::hint);
             self.incidents.mismatch = Some(KeyMismatch { peer, theirs, ours });
             if let Side::Receiver { notices, .. } = &mut self.side {
@@ -110,16 +159,20 @@ impl Envelope for Wrapper {
     }
 
     fn open<'a>(&mut self, from: SocketAddr, datagram: &'a mut [u8]) -> Option<&'a [u8]> {
-        let Some(seal) = &mut self.seal else {
+        if self.seal.is_none() {
             return match (key_hint(datagram), is_notice(datagram)) {
-                (None, false) => Some(datagram),
+                (None, false) => {
+                    self.note_opened(from.ip());
+                    Some(datagram)
+                }
                 (Some(theirs), _) => {
                     self.refused(from, Some(Some(theirs)));
                     None
                 }
                 (None, true) => None,
             };
-        };
+        }
+        let Some(seal) = &mut self.seal else { return None };
         let opened = match seal.open(datagram) {
             Ok(opened) => opened,
             Err(refusal) => {
@@ -140,7 +193,9 @@ impl Envelope for Wrapper {
         {
             remember(sessions, session, opened.session);
         }
-        Some(opened.plain)
+        let plain = opened.plain;
+        self.note_opened(from.ip());
+        Some(plain)
     }
 }
 
@@ -232,6 +287,11 @@ fn session_of(packet: &[u8], direction: Direction) -> Option<Session> {
 
 /// Sessions that a receiver answers to at a time; the one that was silent longest makes room.
 const SESSIONS_MAX: usize = 64;
+/// Addresses of which it is remembered whether their datagrams could be opened; for how long that
+/// tells that keys agree, and how many datagrams tell that they do not.
+const PEERS_MAX: usize = 64;
+const OPENED_LATELY: Duration = Duration::from_secs(30);
+const SUSPECT_DATAGRAMS: u32 = 3;
 const NOTICE_BYTES: usize = 16;
 const NOTICE_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -306,6 +366,29 @@ mod tests {
             heard.set_nonblocking(true).unwrap();
             assert!(heard.recv_from(&mut notice).is_err());
         }
+    }
+
+    #[test]
+    fn damaged_datagrams_of_a_session_that_is_heard_do_not_say_that_it_cannot_be() {
+        let [from, other] =
+            ["10.0.0.1:7500", "10.0.0.2:7500"].map(|address| address.parse().unwrap());
+        let watched = Watched::default();
+        let mut source = Wrapper::source(key(1), Watched::default()).unwrap();
+        let mut receiver = Wrapper::receiver(key(1), watched.clone()).unwrap();
+        for number in 0..20 {
+            let mut whole = sealed(&mut source, &packet(1, false));
+            let mut damaged = whole.clone();
+            damaged[number % 8] ^= 0x10;
+            assert!(receiver.open(from, &mut whole).is_some());
+            assert_eq!(receiver.open(from, &mut damaged), None);
+            let mismatch = watched.lock().unwrap().mismatch;
+            assert_eq!(mismatch, None, "after {number}");
+        }
+        // Who is somebody else and sends more of them has no key.
+        for _ in 0..SUSPECT_DATAGRAMS {
+            receiver.open(other, &mut packet(2, false));
+        }
+        assert!(watched.lock().unwrap().mismatch.is_some_and(|mismatch| mismatch.peer == other));
     }
 
     #[test]
