@@ -478,7 +478,11 @@ impl<M: Machine> Driver<M> {
             refused.malformed += 1;
             return None;
         };
-        if !self.live.has_room() {
+        if !self.live.sockets.hears(source.address.ip()) {
+            self.live.counters.refused.foreign += 1;
+            return None;
+        }
+        if !self.live.has_room(now) {
             self.live.counters.refused.sessions += 1;
             return None;
         }

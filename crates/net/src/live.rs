@@ -3,7 +3,10 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 
-use faircast_base::{Cx, Event, FlowId, NodeId, NullTrace, Purpose, Rng, Seq, Time, Trace};
+use faircast_base::{
+    Cx, Duration, Event, FlowId, NodeId, NullTrace, Purpose, Rng, Seq, Time, Trace,
+};
+use faircast_proto::endpoint::SpmOrder;
 use faircast_proto::wire::pgm::Tsi;
 use faircast_proto::{Destination, Machine, Transmit};
 use faircast_trace::{Sink, Subject, Tagged};
@@ -43,8 +46,11 @@ pub(crate) struct Session<M> {
     pub(crate) tsi: Option<Tsi>,
     /// At a receiver: where the session's packets come from.
     pub(crate) source: Option<Peer>,
-    /// At a receiver: the newest SPM of the source, and since when there is no newer one.
-    pub(crate) newest: (Option<Seq>, Time),
+    /// At a receiver: the SPMs of the source, and since when there is no newer one.
+    pub(crate) spms: SpmOrder,
+    pub(crate) newest_at: Time,
+    /// When it was added.
+    pub(crate) since: Time,
     /// At a receiver: whether the source has answered from where it is heard.
     pub(crate) confirmed: bool,
     /// Whether it may have something to send or to tell.
@@ -73,20 +79,18 @@ impl<M> Session<M> {
         spm: Option<Seq>,
         settings: &DriverSettings,
     ) -> Speaker {
-        let (newest, since) = self.newest;
-        let newer = spm.filter(|spm| newest.is_none_or(|newest| spm.after(newest)));
+        let newer = spm.is_some_and(|spm| self.spms.is_newer(now, spm));
         let other = self.source.is_some_and(|source| source.address.ip() != from.ip());
         if other {
-            if newer.is_none() || self.confirmed && now.since(since) < settings.moves_after {
+            let silent = now.since(self.newest_at) >= settings.moves_after;
+            if !newer || self.confirmed && !silent {
                 return Speaker::Other;
             }
             self.source = None;
             self.confirmed = !settings.confirms;
         }
-        if newer.is_some() {
-            self.newest = (newer, now);
-        } else if self.source.is_none() {
-            self.newest.1 = now;
+        if spm.is_some_and(|spm| self.spms.take(now, spm)) || self.source.is_none() {
+            self.newest_at = now;
         }
         Speaker::Source
     }
@@ -198,7 +202,7 @@ impl<M: Machine> Live<M> {
 
     /// At a receiver: the number of the newest SPM of the session's source.
     pub fn newest_spm(&self, id: SessionId) -> Option<Seq> {
-        self.session(id)?.newest.0
+        self.session(id)?.spms.newest()
     }
 
     /// At a receiver: the source of a session has just answered, so it is where it is heard. See
@@ -214,6 +218,7 @@ impl<M: Machine> Live<M> {
         let id = SessionId(self.next_id);
         self.next_id += 1;
         let (flow, node, sender) = (FlowId(id.0), self.node, self.sockets.is_source);
+        let since = self.clock.now();
         let subject = options.subject.unwrap_or(Subject::Endpoint { flow, node, sender });
         self.sessions.push(Session {
             id,
@@ -222,7 +227,9 @@ impl<M: Machine> Live<M> {
             subject,
             tsi: options.tsi,
             source: None,
-            newest: (None, Time::ZERO),
+            spms: SpmOrder::default(),
+            newest_at: Time::ZERO,
+            since,
             confirmed: !self.settings.confirms,
             dirty: true,
             gone: false,
@@ -275,13 +282,21 @@ impl<M: Machine> Live<M> {
         self.stopped = true;
     }
 
-    /// Whether there is room for a session that was heard. Those that are over make room.
-    pub(crate) fn has_room(&mut self) -> bool {
+    /// Whether there is room for a session that was heard. Those that are over make room, and else
+    /// the first that nobody has answered in the time for that: anybody can invent sessions.
+    pub(crate) fn has_room(&mut self, now: Time) -> bool {
         let max = self.settings.sessions_max;
         let open = |session: &&mut Session<M>| !session.gone;
         if self.sessions.iter_mut().filter(open).count() >= max {
             let over = |session: &&mut Session<M>| !session.is_busy();
             self.sessions.iter_mut().filter(over).for_each(|session| session.gone = true);
+        }
+        let full = self.sessions.iter_mut().filter(open).count() >= max;
+        let idle = |session: &Session<M>| {
+            !session.gone && !session.confirmed && now.since(session.since) >= TRIAL
+        };
+        if full && let Some(session) = self.sessions.iter_mut().find(|session| idle(session)) {
+            session.gone = true;
         }
         self.sessions.iter_mut().filter(open).count() < max
     }
@@ -394,6 +409,9 @@ impl<M> std::fmt::Debug for Live<M> {
     }
 }
 
+/// After so long without an answer a session loses its place where others want one.
+const TRIAL: Duration = Duration::from_secs(1);
+
 /// 64 bits that nobody can guess: the standard library seeds its hashers from the system.
 fn system_seed() -> u64 {
     RandomState::new().build_hasher().finish()
@@ -402,7 +420,6 @@ fn system_seed() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faircast_base::Duration;
 
     /// When, from which of two addresses, with which SPM, and whether it has answered by then.
     type Heard = (u64, u8, Option<u32>, bool);
@@ -418,7 +435,9 @@ mod tests {
             subject: Subject::Node(NodeId(0)),
             tsi: None,
             source: None,
-            newest: (None, Time::ZERO),
+            spms: SpmOrder::default(),
+            newest_at: Time::ZERO,
+            since: Time::ZERO,
             confirmed: !confirms,
             dirty: false,
             gone: false,
@@ -468,5 +487,46 @@ mod tests {
             (6, 2, Some(12), false),
         ];
         assert_eq!(taken(false, &heard), [true, false, false, true, false]);
+    }
+
+    /// A machine that always has something to do.
+    struct Busy;
+
+    impl Machine for Busy {
+        fn handle_datagram(&mut self, _: &mut Cx<'_>, _: faircast_proto::Datagram<'_>) {}
+        fn handle_timeout(&mut self, _: &mut Cx<'_>) {}
+        fn handle_close(&mut self, _: &mut Cx<'_>) {}
+        fn poll_transmit(&mut self, _: &mut Cx<'_>, _: &mut Vec<u8>) -> Option<Transmit> {
+            None
+        }
+        fn poll_event(&mut self) -> Option<faircast_proto::AppEvent> {
+            None
+        }
+        fn next_timeout(&self) -> Option<Time> {
+            Some(Time::MAX)
+        }
+    }
+
+    #[test]
+    fn sessions_that_nobody_answers_make_room_and_those_in_use_do_not() {
+        let settings = crate::SocketSettings::default();
+        let listen = crate::Listen::Unicast("127.0.0.1:0".parse().unwrap());
+        let sockets = Sockets::receiver(listen, settings).unwrap();
+        let settings =
+            DriverSettings { confirms: true, sessions_max: 4, ..DriverSettings::default() };
+        let mut live = Live::new(sockets, AddressBook::native(), settings);
+        let add = |live: &mut Live<Busy>| live.add(Busy, SessionOptions::default());
+        let used = add(&mut live);
+        live.confirm(used);
+        let invented = add(&mut live);
+        add(&mut live);
+        let now = live.now();
+        assert!(live.has_room(now));
+        add(&mut live);
+        let now = live.now();
+        assert!(!live.has_room(now), "they may be answered yet");
+        assert!(live.has_room(now + TRIAL), "one makes room");
+        add(&mut live);
+        assert!(live.machine(used).is_some() && live.machine(invented).is_none());
     }
 }

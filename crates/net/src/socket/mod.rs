@@ -170,6 +170,12 @@ impl Sockets {
         Ok(sockets)
     }
 
+    /// Whether sessions from this address are wanted: where a source was named, its own alone.
+    pub(crate) fn hears(&self, from: IpAddr) -> bool {
+        let named = self.multicast.as_ref().and_then(|multicast| multicast.source);
+        named.is_none_or(|source| source == from)
+    }
+
     /// At a source: why answers do not come to the port of the target, which was asked for first, but
     /// to that of [`local_address`](Self::local_address).
     pub const fn port_refused(&self) -> Option<&NetError> {
