@@ -252,7 +252,7 @@ impl SenderBuilder {
         let waker = session::start(plan, move |live: &mut Live<Sending>| {
             let tsi = new_tsi();
             let started = live.now();
-            let machine = (scheme.transfer_source)(TransferSourceSetup {
+            let mut machine = (scheme.transfer_source)(TransferSourceSetup {
                 node: live.node(),
                 group,
                 tsi,
@@ -267,6 +267,7 @@ impl SenderBuilder {
                 slow: self.slow,
                 options: &options,
             });
+            machine.wait_for_names(self.names.clone());
             let session =
                 live.add(Sending(machine), SessionOptions { tsi: Some(tsi), subject: None });
             Ok(Work {

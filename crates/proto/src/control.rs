@@ -152,6 +152,14 @@ pub trait SenderControl {
         Some(self.on_sent(cx, seq, len))
     }
 
+    /// Whether a packet without data may leave now, of those that can wait: confirmations, answers.
+    fn permit_overhead(&self, _now: Time) -> Permit {
+        Permit::Now
+    }
+
+    /// A packet of `bytes` without data leaves.
+    fn on_overhead(&mut self, _now: Time, _bytes: u32) {}
+
     /// A report has come.
     fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier, report: &Self::Report);
 
@@ -197,6 +205,10 @@ pub trait ReceiverFeedback {
 
     /// Packets `first` to `last` were found missing.
     fn on_missing(&mut self, cx: &mut Cx<'_>, first: Seq, last: Seq);
+
+    /// Original packets after `newest` were none of the source, which goes on from there: what they
+    /// have taught is to be unlearnt.
+    fn on_rewind(&mut self, _cx: &mut Cx<'_>, _newest: Seq) {}
 
     /// NAKs are due that cannot be sent, because the way for them is not known: no SPM has come. Called
     /// again and again while that lasts.

@@ -81,6 +81,16 @@ impl<C: SenderControl> SenderControl for Bounded<C> {
         self.control.on_repair_sent(cx, seq, len)
     }
 
+    fn permit_overhead(&self, now: Time) -> Permit {
+        self.max.as_ref().map_or(Permit::Now, |max| max.permit(now))
+    }
+
+    fn on_overhead(&mut self, now: Time, bytes: u32) {
+        if let Some(max) = &mut self.max {
+            max.spend(now, bytes);
+        }
+    }
+
     fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier, report: &C::Report) {
         self.control.on_report(cx, from, carrier, report);
     }

@@ -18,7 +18,7 @@ pub enum Reliability {
 /// Bounds that a person sets to a sending rate; none unless set.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bounds {
-    /// Most payload, repairs too.
+    /// Most payload, repairs too, and packets without payload.
     pub max: Option<Bitrate>,
     /// Least payload while there is any to send, whatever the scheme says.
     pub min: Option<Bitrate>,

@@ -118,7 +118,8 @@ pub const OPTIONS: &[OptionSpec] = &[
         "rate_max",
         (1, RATE_MAX_BITS_PER_S),
         "\"1000 Gbit/s\"",
-        "Most payload that the source sends, whatever the scheme permits; the default binds nobody",
+        "Most payload that the source sends, whatever the scheme permits, and packets without any \
+         among it; the default binds nobody",
     ),
     rate(
         "rate_min",

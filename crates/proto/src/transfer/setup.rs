@@ -99,6 +99,10 @@ pub trait TransferSource: Transfer {
     /// Begins to send content to whoever is there.
     fn begin(&mut self, cx: &mut Cx<'_>);
 
+    /// At the end only receivers of these names are waited for. By default it is those who were there
+    /// when content began.
+    fn wait_for_names(&mut self, names: alloc::vec::Vec<String>);
+
     /// Strikes the member `id` off, because the application knows that another one has taken its
     /// place. Should it speak again it is a member again.
     fn dismiss(&mut self, cx: &mut Cx<'_>, id: u64);

@@ -24,7 +24,7 @@ use super::{
     Announcement, Fec, HostLoad, MemberState, Part, Stage, Transfer, TransferSource,
     TransferSourceSetup, TransferStatus,
 };
-use crate::control::SenderControl;
+use crate::control::{Permit, SenderControl};
 use crate::endpoint::{PgmSource, Reliability, SourceConfig};
 use crate::speech::Announced;
 use crate::wire::pgm::{Encoder, OptionType, Packet};
@@ -40,6 +40,12 @@ pub struct ObjectSource<C: SenderControl> {
     pauses: Pauses,
     host: HostLoad,
     wait_for: u32,
+    /// Who is waited for at the end, where that is said.
+    names: Vec<String>,
+    /// Whether somebody holds the end, at the last look.
+    held: bool,
+    /// When what waits besides data may leave.
+    control_at: Option<Time>,
     give_up: Duration,
     /// How long it stays when all members are done.
     linger: Duration,
@@ -117,6 +123,9 @@ impl<C: SenderControl> ObjectSource<C> {
             pauses: Pauses::default(),
             host: HostLoad::default(),
             wait_for: setup.wait_for,
+            names: Vec::new(),
+            held: true,
+            control_at: None,
             give_up: setup.give_up,
             linger: setup.options.duration("linger").unwrap_or(Duration::ZERO),
             start: setup.start,
@@ -185,6 +194,7 @@ impl<C: SenderControl> ObjectSource<C> {
         let packets = self.pgm.packets_mut();
         if !packets.notice.begun {
             packets.notice.begun = true;
+            self.members.begin();
             self.begun = Some(cx.now);
             self.pgm.announce_now(cx.now);
         }
@@ -193,7 +203,7 @@ impl<C: SenderControl> ObjectSource<C> {
     /// Who is deferred has his turn when nobody else wants anything; and when nobody at all does,
     /// it is over.
     fn end_if_done(&mut self, cx: &mut Cx<'_>) {
-        if self.members.active() > 0 {
+        if self.members.active() > 0 && self.held {
             if let Phase::Lingering(_) = self.phase {
                 self.phase = Phase::Serving;
             }
@@ -265,6 +275,10 @@ impl<C: SenderControl> ObjectSource<C> {
             }
         }
         self.check_pace(cx);
+        let begun = self.pgm.packets().notice.begun;
+        self.held = !begun
+            || self.members.active() > 0
+                && self.members.hold_the_end(cx.now, self.give_up, &self.names);
         self.review(cx);
     }
 
@@ -377,11 +391,20 @@ impl<C: SenderControl> Machine for ObjectSource<C> {
     }
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if let Some(answer) = self.write_answer(buf) {
-            return Some(answer);
-        }
-        if let Some(confirmation) = self.write_confirmation(buf) {
-            return Some(confirmation);
+        self.control_at = None;
+        match self.pgm.control_mut().permit_overhead(cx.now) {
+            Permit::Now => {
+                let answer = self.write_answer(buf).or_else(|| self.write_confirmation(buf));
+                if answer.is_some() {
+                    self.pgm.control_mut().on_overhead(cx.now, buf.len() as u32);
+                    return answer;
+                }
+            }
+            Permit::At(at) => {
+                let waits = self.members.owes_answers() || !self.confirm.is_empty();
+                self.control_at = waits.then_some(at);
+            }
+            Permit::Blocked => {}
         }
         if let Some(transmit) = self.poll_pgm(cx, buf) {
             return Some(transmit);
@@ -408,7 +431,8 @@ impl<C: SenderControl> Machine for ObjectSource<C> {
     fn next_timeout(&self) -> Option<Time> {
         let pgm = self.pgm.next_timeout()?;
         let ticks = matches!(self.phase, Phase::Serving | Phase::Lingering(_));
-        Some(if ticks { pgm.min(self.tick_at) } else { pgm })
+        let next = pgm.min(self.control_at.unwrap_or(Time::MAX));
+        Some(if ticks { next.min(self.tick_at) } else { next })
     }
 }
 
@@ -463,6 +487,10 @@ impl<C: SenderControl + Send> TransferSource for ObjectSource<C> {
             // At its start then.
             self.wait_for = 0;
         }
+    }
+
+    fn wait_for_names(&mut self, names: Vec<String>) {
+        self.names = names;
     }
 
     fn dismiss(&mut self, cx: &mut Cx<'_>, id: u64) {

@@ -20,13 +20,32 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
         if matches!(self.phase, Phase::Waiting | Phase::Done) {
             return None;
         }
-        if let Some(confirmation) = self.confirmations.pop() {
-            return Some(self.write_confirmation(&confirmation, buf));
+        if let Some(confirmation) = self.next_confirmation(cx.now) {
+            let transmit = self.write_confirmation(&confirmation, buf);
+            self.control.on_overhead(cx.now, buf.len() as u32);
+            return Some(transmit);
         }
         if self.spm.take() {
-            return Some(self.write_spm(buf));
+            let transmit = self.write_spm(buf);
+            self.control.on_overhead(cx.now, buf.len() as u32);
+            return Some(transmit);
         }
         self.next_payload(cx, buf)
+    }
+
+    /// A confirmation that may leave now.
+    fn next_confirmation(&mut self, now: Time) -> Option<Confirmation> {
+        if self.confirmations.is_empty() {
+            return None;
+        }
+        match self.control.permit_overhead(now) {
+            Permit::Now => self.confirmations.pop(),
+            Permit::At(at) => {
+                self.wake_at = Some(at);
+                None
+            }
+            Permit::Blocked => None,
+        }
     }
 
     /// Data or a repair. Where both wait they take turns, so that repairs have half of the
@@ -36,7 +55,7 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
         let repair = match self.repairs.first() {
             Some((at, index)) if at <= cx.now => Some(index),
             Some((at, _)) => {
-                self.wake_at = Some(at);
+                self.wake_at = Some(self.wake_at.map_or(at, |other| other.min(at)));
                 None
             }
             None => None,

@@ -127,6 +127,10 @@ impl Confirmations {
         true
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     pub(super) fn pop(&mut self) -> Option<Confirmation> {
         self.queue.pop_front()
     }

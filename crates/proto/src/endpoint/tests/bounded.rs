@@ -47,3 +47,26 @@ fn rates_stay_within_their_bounds() {
         assert!(got.abs_diff(want) <= want / 50, "{case}: {got}, not {want}");
     }
 }
+
+#[test]
+fn packets_without_data_count_against_the_ceiling() {
+    let max = Some(Bitrate::from_bits_per_s(1_000_000));
+    let mut control = Bounded::new(Window::new(1_000_000), &Bounds { min: None, max });
+    let (mut rng, mut trace) = (Rng::new(1, NodeId(0), Purpose::Fault), NullTrace);
+    let (mut now, mut sent, mut bytes) = (Time::ZERO, 0, 0u64);
+    let end = now + Duration::from_secs(10);
+    while now < end {
+        let mut cx = Cx { now, rng: &mut rng, trace: &mut trace };
+        // Half of what leaves has no data.
+        if sent % 2 == 0 && control.permit_overhead(now) == Permit::Now {
+            control.on_overhead(now, 500);
+            (sent, bytes) = (sent + 1, bytes + 500);
+        } else if control.permit(&mut cx, 1000, false) == Permit::Now {
+            control.on_sent(&mut cx, Seq::new(sent), 1000);
+            (sent, bytes) = (sent + 1, bytes + 1000);
+        } else {
+            now += Duration::from_micros(100);
+        }
+    }
+    assert!(bytes.abs_diff(1_250_000) < 25_000, "{bytes}");
+}

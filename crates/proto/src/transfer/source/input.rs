@@ -93,7 +93,13 @@ impl<C: SenderControl> ObjectSource<C> {
         } else {
             self.pgm.control_mut().on_heard(cx);
         }
-        if wants { self.take_want(cx, packet, rtt) } else { Ok(()) }
+        if !wants {
+            return Ok(());
+        }
+        if !self.members.may_want(cx.now, datagram.from) {
+            return Err(BadInput::TableFull);
+        }
+        self.take_want(cx, packet, rtt)
     }
 
     fn take_member(

@@ -38,6 +38,12 @@ struct Member {
     /// It has said its last word, and heard that it was heard.
     settled: bool,
     load: MemberLoad,
+    /// Whether it was there when content began.
+    awaited: bool,
+    /// When it last had more than before; `None` where it never had.
+    progressed: Option<Time>,
+    /// Requests that it may make before it has made progress.
+    free_wants: u32,
 }
 
 /// Whether what a node says counts.
@@ -60,6 +66,10 @@ pub(super) struct Members {
     answers: VecDeque<(NodeId, Answer)>,
     /// How many are in each state, so that none need be counted.
     counts: [usize; 7],
+    /// Whether anybody has made progress.
+    proven: bool,
+    /// Requests that those may make together who have made none: how many now, and since when.
+    wants: (f64, Time),
 }
 
 impl Members {
@@ -85,6 +95,49 @@ impl Members {
     /// How many want more and are served.
     pub(super) fn active(&self) -> usize {
         self.count(&[MemberState::Joined, MemberState::Receiving])
+    }
+
+    /// Content begins: who is there is waited for.
+    pub(super) fn begin(&mut self) {
+        self.members.values_mut().for_each(|member| member.awaited = true);
+    }
+
+    /// Whether somebody who wants more holds the end: those who are waited for do. With `names` these
+    /// are who bears one of them, without they are who was there when content began; who came later
+    /// holds it while it has made progress within `patience`, since anybody can join and say that it
+    /// lacks everything.
+    pub(super) fn hold_the_end(&self, now: Time, patience: Duration, names: &[String]) -> bool {
+        let active = [MemberState::Joined, MemberState::Receiving];
+        let lately = |at: Time| now.since(at) < patience;
+        let done = |name: &str| {
+            let mut members = self.members.values();
+            members.any(|member| member.state == MemberState::Done && member.name == name)
+        };
+        self.members.values().filter(|member| active.contains(&member.state)).any(|member| {
+            if !names.is_empty() {
+                return names.contains(&member.name) && !done(&member.name);
+            }
+            member.awaited || lately(member.progressed.unwrap_or(member.since))
+        })
+    }
+
+    /// Whether a request of who speaks from `node` is looked at. Of members that make no progress,
+    /// where others do, few are after the first: thousands may have been invented.
+    pub(super) fn may_want(&mut self, now: Time, node: NodeId) -> bool {
+        let member = self.by_node.get(&node).and_then(|id| self.members.get_mut(id));
+        let Some(member) = member.filter(|member| member.progressed.is_none()) else { return true };
+        if !self.proven {
+            return true;
+        }
+        if let Some(left) = member.free_wants.checked_sub(1) {
+            member.free_wants = left;
+            return true;
+        }
+        let (left, at) = self.wants;
+        let left = (left + now.since(at).as_secs_f64() * WANTS_PER_SECOND).min(WANTS_MAX);
+        let may = left >= 1.0;
+        self.wants = (if may { left - 1.0 } else { left }, now);
+        may
     }
 
     /// Takes what a receiver says of itself. Returns its new state where that has changed.
@@ -119,6 +172,10 @@ impl Members {
             member.home_heard = now;
         }
         member.number = message.number;
+        if message.bytes > member.bytes && member.state != MemberState::Joined {
+            member.progressed = Some(now);
+            self.proven = true;
+        }
         (member.bytes, member.loss) = (message.bytes, message.loss);
         (member.name, member.reason) = (message.name, message.reason);
         let before = member.state;
@@ -223,6 +280,9 @@ impl Members {
             reason: String::new(),
             settled: false,
             load: MemberLoad::default(),
+            awaited: false,
+            progressed: None,
+            free_wants: FREE_WANTS,
         };
         self.counts[MemberState::Joined as usize] += 1;
         self.members.insert(message.id, member);
@@ -265,6 +325,11 @@ impl Members {
         if self.answers.len() < ANSWERS_MAX {
             self.answers.push_back((to, Answer { status, number, id }));
         }
+    }
+
+    /// Whether answers are owed.
+    pub(super) fn owes_answers(&self) -> bool {
+        !self.answers.is_empty()
     }
 
     /// An answer that is owed.
@@ -393,6 +458,12 @@ const STATUS_SPACING: Duration = Duration::from_millis(20);
 const STATUS_MIN: Duration = Duration::from_secs(1);
 const STATUS_MAX: Duration = Duration::from_secs(60);
 
+/// Requests that a member may make before it has shown any progress, and those that all such members
+/// may make together beyond that, in a second and at once.
+const FREE_WANTS: u32 = 4;
+const WANTS_PER_SECOND: f64 = 100.0;
+const WANTS_MAX: f64 = 200.0;
+
 /// A member is silent when so many messages in a row are missing.
 const SILENT_MESSAGES: u64 = 5;
 
@@ -505,6 +576,49 @@ mod tests {
         assert_eq!(members.lose_silent(at(5)), [NodeId(101)]);
         assert_eq!(members.count(&[MemberState::Lost, MemberState::Done]), 2);
         assert_eq!(members.active(), 1);
+    }
+
+    #[test]
+    fn who_came_later_holds_the_end_while_it_gets_on_and_with_names_nobody_else_does() {
+        let patience = Duration::from_secs(30);
+        let mut members = Members::default();
+        let say = |members: &mut Members, s: u64, id: u64, bytes: u64| {
+            let name = if id == 1 { "one" } else { "other" }.to_string();
+            let said = MemberMessage { bytes, name, ..message(id, Claim::Receiving) };
+            members.take(at(s), NodeId(id as u32), said).unwrap();
+        };
+        say(&mut members, 0, 1, 0);
+        members.begin();
+        let named = ["one".to_string()];
+        assert!(members.hold_the_end(at(500), patience, &[]), "it was there");
+        assert!(members.hold_the_end(at(500), patience, &named));
+        members.take(at(1), NodeId(1), message(1, Claim::Done)).unwrap();
+        for s in 1..100 {
+            say(&mut members, s, 2, 0);
+            assert_eq!(members.hold_the_end(at(s), patience, &[]), s < 31, "{s}");
+            assert!(!members.hold_the_end(at(s), patience, &named));
+        }
+        say(&mut members, 100, 2, 70);
+        assert!(members.hold_the_end(at(129), patience, &[]));
+        assert!(!members.hold_the_end(at(130), patience, &[]));
+    }
+
+    #[test]
+    fn members_that_were_invented_are_heard_seldom() {
+        let mut members = Members::default();
+        let crowd = 10_000;
+        for id in 0..crowd {
+            members.take(at(0), NodeId(id as u32), message(id, Claim::Receiving)).unwrap();
+        }
+        assert!((0..20).all(|_| members.may_want(at(0), NodeId(7))), "nobody has got on yet");
+        let got = MemberMessage { bytes: 1000, ..message(7, Claim::Receiving) };
+        members.take(at(1), NodeId(7), got).unwrap();
+        let heard = |members: &mut Members, s: u64| {
+            (0..8000).filter(|i| members.may_want(at(s), NodeId(1000 + i % 1000))).count()
+        };
+        assert_eq!(heard(&mut members, 1), 4000 + 200 - 100, "each of them a few times, at first");
+        assert_eq!((2..12).map(|s| heard(&mut members, s)).max(), Some(100));
+        assert!((0..8000).all(|_| members.may_want(at(12), NodeId(7))));
     }
 
     #[test]

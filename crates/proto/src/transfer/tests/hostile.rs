@@ -12,10 +12,10 @@ use crate::control::AckVector;
 use crate::options::{OptionValue, Options};
 use crate::registry;
 use crate::schemes::pgmcc::PgmccReport;
-use crate::transfer::Part;
 use crate::transfer::layout::key;
 use crate::transfer::source::write_entries;
 use crate::transfer::wire::{Claim, ENTRIES_MAX, Entry, MemberMessage};
+use crate::transfer::{Part, Stage};
 use crate::wire::pgm::{Ack, Body, Encoder, Header, Nak, Nla, OptionType, PacketType};
 use crate::{Datagram, Destination};
 
@@ -334,6 +334,57 @@ fn member_message(claim: Claim, id: u64, node: NodeId) -> Vec<u8> {
     upstream(&Body::Spmr, |encoder| {
         encoder.raw_option(OptionType::MEMBER, 0, &value);
     })
+}
+
+#[test]
+fn a_member_that_came_later_and_gets_nothing_does_not_hold_the_end() {
+    let choices = Choices { give_up: Duration::from_secs(5), ..Choices::default() };
+    let mut world = World::new(400_000, 2, &choices, 3);
+    world.spacing = Duration::from_millis(2);
+    let stage = |world: &World| world.source.machine.status().stage;
+    world.run_until(s(1));
+    assert_eq!(stage(&world), Stage::Sending);
+    let fake = member_message(Claim::Receiving, 99, NodeId(500));
+    for step in 0..100 {
+        inject(&mut world, NodeId(500), &fake);
+        world.run_until(s(1) + ms(600 * step));
+    }
+    world.assert_all_complete();
+    let all_done = (0..2).map(|i| world.receivers[i].completed_at()).max().flatten().unwrap();
+    let ended = world.source.completed_at().expect("it does not wait for who gets nothing");
+    let waited = ended.since(all_done);
+    assert!(waited < Duration::from_secs(8), "{waited:?}");
+}
+
+#[test]
+fn all_that_leaves_counts_against_the_ceiling() {
+    let rate = OptionValue::Text("400 kbit/s".into());
+    let table = registry::scheme("pgmcc").unwrap().options;
+    let options = Options::checked([("rate_max".to_string(), rate)], table).unwrap();
+    let sent = |asks: bool| {
+        let choices = Choices { options: options.clone(), ..Choices::default() };
+        let mut world = World::new(400_000, 2, &choices, 2);
+        world.run_until(s(1));
+        let before = world.source.bytes_sent;
+        for step in 0..2000u32 {
+            world.run_until(s(1) + ms(2 * u64::from(step)));
+            for i in 0..4 {
+                let first = key(Part::Content, (4 * step + i) % 20);
+                let run = [Entry::Run { first, count: 40 }];
+                let want = upstream(&Body::Nnak(nak(3)), |encoder| {
+                    write_entries(encoder, OptionType::WANT, &run);
+                });
+                if asks {
+                    inject(&mut world, NodeId(10), &want);
+                }
+            }
+        }
+        world.source.bytes_sent - before
+    };
+    // 200 kB of payload in four seconds, and the headers of small packets.
+    let (quiet, asked) = (sent(false), sent(true));
+    assert!(quiet > 150_000 && quiet < 340_000, "{quiet}");
+    assert!(asked < quiet + quiet / 10, "{asked} bytes, {quiet} where nobody asks");
 }
 
 proptest! {
