@@ -14,7 +14,7 @@ use faircast_proto::Machine as _;
 use faircast_proto::options::OptionValue;
 use faircast_proto::registry::DEFAULT_SCHEME;
 use faircast_proto::transfer::{Stage, TransferReceiverSetup, TransferStatus};
-use faircast_proto::wire::pgm::{Body, Nla, Packet, Tsi};
+use faircast_proto::wire::pgm::{Body, Nla, OptionType, Packet, Tsi};
 use tokio::sync::{mpsc, watch};
 
 use crate::Error;
@@ -503,8 +503,10 @@ impl Work {
     fn is_past(&self, heard: &Heard<'_>) -> bool {
         let past = self.past.iter().rev().find(|(tsi, _)| *tsi == heard.tsi);
         let Some((_, newest)) = past else { return false };
-        let spm = match Packet::decode(heard.packet, 0).map(|packet| packet.body) {
-            Ok(Body::Spm(spm)) => Some(spm.sequence),
+        let Ok(packet) = Packet::decode(heard.packet, 0) else { return true };
+        let ends = [OptionType::FIN, OptionType::RST].map(|kind| packet.options.has(kind));
+        let spm = match packet.body {
+            Body::Spm(spm) if !ends.contains(&true) => Some(spm.sequence),
             _ => None,
         };
         !spm.zip(*newest).is_some_and(|(spm, newest)| spm.after(newest))
@@ -615,8 +617,9 @@ impl App<Receiving> for Work {
                     Some(reason) => self.end(live, id, ReceiveOutcome::Failed(reason)),
                     None => {
                         self.end(live, id, ReceiveOutcome::SenderGone);
-                        // What it holds is free for the next sender of the same.
-                        self.forget(live, id);
+                        // What it holds is free for the next sender of the same, and for this one
+                        // should it go on.
+                        self.set_aside(live, id);
                     }
                 }
             }

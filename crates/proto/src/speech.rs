@@ -216,17 +216,20 @@ pub struct Speech<F> {
     make: Make<F>,
     /// What the source announced last.
     settings: Vec<(String, OptionValue)>,
+    /// Whether it has announced anything.
+    heard: bool,
 }
 
 impl<F> Speech<F> {
     /// A receiver that speaks `scheme`; `make` makes its side under the announced settings.
     pub fn of(scheme: &'static str, make: Make<F>) -> Self {
-        Self { scheme: Some(scheme), make, settings: Vec::new() }
+        Self { scheme: Some(scheme), make, settings: Vec::new(), heard: false }
     }
 
     /// A receiver whose side takes whatever comes, for tests and measurements.
     pub fn of_any(make: impl Fn() -> F + Send + 'static) -> Self {
-        Self { scheme: None, make: Box::new(move |_| make()), settings: Vec::new() }
+        let make = Box::new(move |_: &[(String, OptionValue)]| make());
+        Self { scheme: None, make, settings: Vec::new(), heard: false }
     }
 
     /// Its side of the scheme, under the settings that were announced last.
@@ -244,19 +247,31 @@ impl<F> Speech<F> {
         }
     }
 
-    /// The source says what it speaks. Returns the side of the scheme made anew where its settings
-    /// are not those that were known.
-    pub(crate) fn hear(&mut self, said: Said) -> Result<Option<F>, SchemeMismatch> {
+    /// Whether the source has announced its settings.
+    pub(crate) fn has_heard(&self) -> bool {
+        self.heard
+    }
+
+    /// Whether what the source says of its scheme is news; the mismatch where it is another one.
+    pub(crate) fn compare_said(&self, said: &Said) -> Result<bool, SchemeMismatch> {
         let Said::Scheme(announced) = said else {
             self.compare("")?;
-            return Ok(None);
+            return Ok(false);
         };
         self.compare(&announced.scheme)?;
+        Ok(announced.settings != self.settings)
+    }
+
+    /// The source says what it speaks, which is this scheme. Returns the side of the scheme made anew
+    /// where its settings are not those that were known.
+    pub(crate) fn hear(&mut self, said: Said) -> Option<F> {
+        let Said::Scheme(announced) = said else { return None };
+        self.heard = true;
         if announced.settings == self.settings {
-            return Ok(None);
+            return None;
         }
         self.settings = announced.settings;
-        Ok(Some(self.feedback()))
+        Some(self.feedback())
     }
 }
 

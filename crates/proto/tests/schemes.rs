@@ -406,7 +406,8 @@ fn whoever_speaks_another_scheme_gets_nothing_of_a_stream_and_both_ends_say_so()
                 SchemeMismatch { sender: sender.name.into(), receiver: other.name.into() };
             assert_eq!(refused.mismatches(), [(SOURCE, &mismatch)], "{case}");
             assert_eq!(refused.app.len(), refused.app.iter().position(is_mismatch).unwrap() + 1);
-            assert_eq!(refused.log.refused, 1, "{case}: its trace says so");
+            let doubts = refused.log.refused;
+            assert!(doubts >= 3, "{case}: its trace says so {doubts} times");
             assert_eq!(refused.machine.next_timeout(), None, "{case}: it has ended");
             assert_eq!(world.source.mismatches(), [(refused.node, &mismatch)], "{case}");
             assert_eq!(world.source.log.refused, 1, "{case}: so does the source's, once");

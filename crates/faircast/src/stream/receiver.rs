@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 
+use faircast_base::{Duration, Time};
 use faircast_net::{
     App, DriverSettings, Ended, Heard, Listen, Live, NetError, SessionId, Sockets, Waker,
 };
@@ -44,7 +45,7 @@ impl StreamReceiver {
         let plan = Plan {
             name: "faircast-stream",
             sockets,
-            settings: DriverSettings::default(),
+            settings: DriverSettings { ends_when_idle: false, ..DriverSettings::default() },
             wrapper,
             trace: trace.clone(),
         };
@@ -54,6 +55,7 @@ impl StreamReceiver {
                 group,
                 speaks,
                 session: None,
+                ending: None,
                 status: StreamStatus::default(),
                 tell,
                 give,
@@ -99,6 +101,9 @@ struct Work {
     speaks: Speaks,
     /// The session that is heard: the first one.
     session: Option<SessionId>,
+    /// The stream seems over: when that is told, and whether its sender is gone without having said
+    /// so. Anybody can say that it is; a stream that goes on is taken up again.
+    ending: Option<(Time, bool)>,
     status: StreamStatus,
     tell: watch::Sender<StreamStatus>,
     give: mpsc::UnboundedSender<Result<Vec<u8>, Error>>,
@@ -146,6 +151,9 @@ impl App<Streaming> for Work {
 
     fn event(&mut self, live: &mut Live<Streaming>, id: SessionId, event: AppEvent) {
         self.session = Some(id);
+        if matches!(event, AppEvent::Delivered { .. } | AppEvent::Lost { .. }) {
+            self.ending = None;
+        }
         match event {
             AppEvent::Delivered { mut bytes, zeros } => {
                 bytes.resize(bytes.len() + zeros as usize, 0);
@@ -163,22 +171,26 @@ impl App<Streaming> for Work {
                 self.status.lost += u64::from(packets);
                 self.give(Err(Error::Lost { packets }));
             }
-            AppEvent::Gone => {
-                self.give(Err(Error::Gone));
-                live.close();
-            }
+            AppEvent::Gone => self.ending = Some((live.now() + END_QUIET, true)),
             AppEvent::OtherScheme { mismatch, .. } => {
                 self.status.scheme_mismatch = Some(mismatch.clone());
                 self.give(Err(Error::OtherScheme(mismatch)));
                 // The sender is told first.
                 live.close();
             }
-            AppEvent::Completed => live.close(),
+            AppEvent::Completed => self.ending = Some((live.now() + END_QUIET, false)),
             _ => {}
         }
     }
 
     fn tick(&mut self, live: &mut Live<Streaming>) {
+        let now = live.now();
+        if let Some((_, gone)) = self.ending.take_if(|(at, _)| *at <= now) {
+            if gone {
+                self.give(Err(Error::Gone));
+            }
+            live.close();
+        }
         self.report(live, false);
     }
 }
@@ -206,6 +218,9 @@ impl Worker<Streaming> for Work {
         self.report(live, true);
     }
 }
+
+/// How long a stream must be silent after its end.
+const END_QUIET: Duration = Duration::from_millis(500);
 
 /// What a packet that waits counts for: small ones take memory too.
 fn weight(packet: &[u8]) -> usize {

@@ -16,5 +16,5 @@ mod tests;
 pub use bounded::Bounded;
 pub use config::{Bounds, ReceiverConfig, Reliability, SourceConfig};
 pub use options::OPTIONS;
-pub use receiver::PgmReceiver;
+pub use receiver::{PgmReceiver, SpmOrder};
 pub use source::PgmSource;

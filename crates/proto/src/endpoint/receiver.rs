@@ -1,21 +1,28 @@
 //! The receiving end.
 
 pub(crate) mod crowd;
+pub(crate) mod dissent;
 mod input;
 mod losses;
 pub(crate) mod naks;
 mod output;
+mod reach;
 mod speech;
+mod spm_order;
 mod window;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
 
 use faircast_base::{Cx, Duration, Event, NodeId, Seq, Time, TimeoutKind};
 
+use self::dissent::Dissent;
 use self::naks::Naks;
+use self::reach::Reach;
 use self::speech::Refusal;
+pub use self::spm_order::SpmOrder;
 use self::window::Window;
 use super::{ReceiverConfig, Reliability};
 use crate::control::ReceiverFeedback;
@@ -43,6 +50,9 @@ pub struct PgmReceiver<F: ReceiverFeedback> {
     session: Option<Session>,
     /// What is here and what is not; `None` before it is known where to begin.
     window: Option<Window>,
+    /// How far the source can have come; `None` while the window is.
+    reach: Option<Box<Reach>>,
+    doubts: Box<Doubts>,
     naks: Naks,
     /// All that is missing before this packet is in `naks` or given up.
     declared: u64,
@@ -85,7 +95,6 @@ struct Session {
     source: NodeId,
     /// The last PGM hop, where NAKs go; known from the first SPM.
     path: Option<NodeId>,
-    spm_sequence: Option<Seq>,
     /// When it last said something new: what came before anybody can repeat.
     heard: Time,
     /// When data came last that was newer than all before.
@@ -101,8 +110,38 @@ enum Phase {
     Joined,
     /// It has all that there was; what it owes to the sender may still leave.
     Finished,
-    /// It left, or the source is gone.
+    /// The source is gone, as far as is known.
+    Lost,
+    /// It left, or does not speak what the source speaks.
     Ended,
+}
+
+/// What packets say against what is believed of the source.
+#[derive(Debug)]
+struct Doubts {
+    spm_order: SpmOrder,
+    /// The least trail beyond packets that are still wanted.
+    trail: Dissent<u64>,
+    /// Another last hop.
+    path: Dissent<NodeId>,
+    /// Another scheme, or other settings of it.
+    scheme: Dissent<()>,
+    settings: Dissent<()>,
+    /// That the session goes on after its end.
+    end: Dissent<()>,
+}
+
+impl Default for Doubts {
+    fn default() -> Self {
+        Self {
+            spm_order: SpmOrder::default(),
+            trail: Dissent::default(),
+            path: Dissent::of_packets(PATH_PACKETS),
+            scheme: Dissent::default(),
+            settings: Dissent::default(),
+            end: Dissent::of_packets(RESUME_PACKETS),
+        }
+    }
 }
 
 /// The two copies of an SPM request.
@@ -138,6 +177,8 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
             phase: Phase::Waiting,
             session: None,
             window: None,
+            reach: None,
+            doubts: Box::default(),
             declared: 0,
             missing: None,
             suspicion: None,
@@ -205,7 +246,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
     /// was under way for longer than the news of the new one.
     pub(crate) fn is_contradicted_by(&self, now: Time, spm: &Spm) -> bool {
         let (Some(session), Some((_, lead))) = (&self.session, spm.window()) else { return false };
-        session.spm_sequence.is_none_or(|last| spm.sequence.after(last))
+        self.doubts.spm_order.is_newer(now, spm.sequence)
             && self.highest().is_some_and(|highest| highest.after(lead))
             && now.since(session.advanced) >= OVERTAKING_MAX
     }
@@ -235,19 +276,26 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         self.config.reliability == Reliability::Repaired
     }
 
-    /// Takes a packet that its caller has decoded.
+    /// Takes a packet that its caller has decoded. Returns whether there was nothing wrong with it.
     pub(crate) fn handle_packet(
         &mut self,
         cx: &mut Cx<'_>,
         datagram: &Datagram<'_>,
         packet: &Packet<'_>,
-    ) {
-        if self.phase != Phase::Joined {
-            return;
+    ) -> bool {
+        if !self.hears() {
+            return false;
         }
-        if let Err(reason) = self.take_packet(cx, datagram, packet) {
+        let outcome = self.take_packet(cx, datagram, packet);
+        if let Err(reason) = outcome {
             cx.emit(Event::BadInput { reason });
         }
+        outcome.is_ok()
+    }
+
+    /// Whether packets are listened to: a session that seems over may go on.
+    fn hears(&self) -> bool {
+        matches!(self.phase, Phase::Joined | Phase::Finished | Phase::Lost)
     }
 
     /// Hands the next packet to the application.
@@ -312,9 +360,6 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         }
         self.stop_timers();
         self.phase = Phase::Finished;
-        if self.listens_only {
-            return;
-        }
         if self.lost == 0 && self.from_start {
             cx.emit(Event::Completed { bytes: self.delivered_bytes });
             self.events.push_back(AppEvent::Completed);
@@ -326,7 +371,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
     /// The source is gone without having said that this is the end.
     fn lose_source(&mut self) {
         self.stop_timers();
-        self.phase = Phase::Ended;
+        self.phase = Phase::Lost;
         if !self.listens_only {
             self.events.push_back(AppEvent::Gone);
         }
@@ -348,11 +393,13 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
 
 impl<F: ReceiverFeedback> Machine for PgmReceiver<F> {
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-        if self.phase != Phase::Joined {
+        if !self.hears() {
             return;
         }
         match Packet::decode(datagram.bytes, datagram.zeros) {
-            Ok(packet) => self.handle_packet(cx, &datagram, &packet),
+            Ok(packet) => {
+                self.handle_packet(cx, &datagram, &packet);
+            }
             Err(error) => cx.emit(Event::BadInput { reason: error.into() }),
         }
     }
@@ -405,7 +452,7 @@ impl<F: ReceiverFeedback> Machine for PgmReceiver<F> {
         match self.phase {
             Phase::Waiting => return Some(self.config.start),
             Phase::Ended => return self.refusal.next_timeout(),
-            Phase::Finished => return None,
+            Phase::Finished | Phase::Lost => return None,
             Phase::Joined => {}
         }
         // Asked after every packet: no list is made, and what is never set costs a comparison.
@@ -435,6 +482,11 @@ impl<F: ReceiverFeedback> fmt::Debug for PgmReceiver<F> {
             .finish_non_exhaustive()
     }
 }
+
+/// SPMs in a row that must name another last hop, and packets after the end of a session that show
+/// that it goes on.
+const PATH_PACKETS: u32 = 2;
+const RESUME_PACKETS: u32 = 3;
 
 /// Most packets of a receive window.
 const WINDOW_PACKETS_MAX: u32 = 1 << 20;

@@ -12,7 +12,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use faircast_base::{Cx, Duration, Event, Seq, Time};
+use faircast_base::{Cx, Duration, Event, Time};
 
 use self::asks::Asks;
 use self::blocks::Blocks;
@@ -26,6 +26,7 @@ use super::{
     TransferReceiverSetup, TransferStatus, Verdict,
 };
 use crate::control::ReceiverFeedback;
+use crate::endpoint::receiver::dissent::Dissent;
 use crate::endpoint::{PgmReceiver, ReceiverConfig};
 use crate::speech::Speech;
 use crate::wire::pgm::{OptionType, Packet};
@@ -57,7 +58,29 @@ pub struct ObjectReceiver<F: ReceiverFeedback> {
     /// What the measure of loss has seen.
     seen: (u64, u64),
     reason: Option<String>,
+    ending: Ending,
+    doubts: Doubts,
     events: VecDeque<AppEvent>,
+}
+
+/// Whether the source has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// It has not said so.
+    Open,
+    /// It has said so, and counts as gone at this moment unless it goes on.
+    Said(Time),
+    /// It is gone.
+    Gone,
+}
+
+/// What packets say against what is believed of the source.
+#[derive(Debug)]
+struct Doubts {
+    /// That it has been started again.
+    epoch: Dissent<u32>,
+    /// That it sends another object.
+    object: Dissent<()>,
 }
 
 /// What is known of the object.
@@ -65,8 +88,6 @@ pub struct ObjectReceiver<F: ReceiverFeedback> {
 struct Object {
     notice: Notice,
     layout: Layout,
-    /// The SPM that told it.
-    spm: Seq,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -125,6 +146,11 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
             counts: Counts::default(),
             seen: (0, 0),
             reason: None,
+            ending: Ending::Open,
+            doubts: Doubts {
+                epoch: Dissent::of_packets(EPOCH_PACKETS),
+                object: Dissent::default(),
+            },
             events: VecDeque::new(),
             config,
         }
@@ -350,6 +376,16 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         if gone && !self.phase.is_over() {
             self.fail(cx, "the source has fallen silent".to_string());
         }
+        if let Ending::Said(at) = self.ending
+            && at <= cx.now
+        {
+            self.ending = Ending::Gone;
+            if self.phase.is_over() {
+                self.member.end();
+            } else if !self.has_all() {
+                self.fail(cx, "the source ended before everything was here".to_string());
+            }
+        }
     }
 
     /// The share of packets lost since the last message.
@@ -452,7 +488,8 @@ impl<F: ReceiverFeedback> Machine for ObjectReceiver<F> {
         if let Some(message) = self.write_message(cx.now, buf) {
             return Some(message);
         }
-        if self.member.has_left() {
+        let alone = self.ending == Ending::Gone && self.phase.is_over();
+        if self.member.has_left() || alone {
             self.rest(cx);
         }
         if let Some(want) = self.write_want(cx, buf) {
@@ -471,7 +508,11 @@ impl<F: ReceiverFeedback> Machine for ObjectReceiver<F> {
 
     fn next_timeout(&self) -> Option<Time> {
         let pgm = self.pgm.next_timeout()?;
-        let others = [self.poll_at, self.member.next_timeout(), self.asks.next_timeout()];
+        let end = match self.ending {
+            Ending::Said(at) => Some(at),
+            _ => None,
+        };
+        let others = [self.poll_at, self.member.next_timeout(), self.asks.next_timeout(), end];
         Some(others.into_iter().flatten().fold(pgm, Time::min))
     }
 }
@@ -521,8 +562,16 @@ const POLL_MAX: Duration = Duration::from_millis(20);
 /// How much of a part is hashed at once.
 const HASHED_AT_ONCE: u64 = 1 << 16;
 
-/// How often a part may come that is not the one announced: a wrong checksum is right once in 2^16.
-const MISMATCHES_MAX: u32 = 3;
+/// How often a part may come that is not the one announced: a wrong checksum is right once in 2^16,
+/// and some symbols may have been forged.
+const MISMATCHES_MAX: u32 = 16;
+
+/// A source that has said that it ends is gone where it says nothing else for so long: one that goes
+/// on says so each second.
+const END_QUIET: Duration = Duration::from_secs(3);
+
+/// SPMs in a row that must tell of a new start of the source.
+const EPOCH_PACKETS: u32 = 2;
 
 impl<F: ReceiverFeedback> fmt::Debug for ObjectReceiver<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

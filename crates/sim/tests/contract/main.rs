@@ -7,6 +7,7 @@ mod absurd;
 mod balance;
 mod bytes;
 mod forge;
+mod forged;
 mod lies;
 mod repeat;
 mod reports;

@@ -45,9 +45,10 @@ fn a_receiver_of_another_scheme_gets_nothing_and_the_others_everything() {
                     assert_eq!(delivery.completed.is_some(), place != 2, "{case}: {place}");
                     assert_eq!(delivery.bytes, if place == 2 { 0 } else { 1_000_000 }, "{case}");
                 }
-                // The receiver says it of the source's packet, and of a stream the source of its.
+                // The receiver says it of packets of the source until it believes them, and of a
+                // stream the source of its own.
                 let said = run.tally.bad_input.get("OtherScheme").copied();
-                assert_eq!(said, Some(if delivery == "stream" { 2 } else { 1 }), "{case}");
+                assert!(said.is_some_and(|said| (3..=13).contains(&said)), "{case}: {said:?}");
             }
         }
     }

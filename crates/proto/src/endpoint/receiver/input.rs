@@ -1,10 +1,13 @@
 //! What a receiver does with packets from the source, from elements and from its neighbours.
 
-use faircast_base::{BadInput, Cx, Seq};
+use alloc::boxed::Box;
+
+use faircast_base::{BadInput, Cx, Duration, Seq};
 
 use super::naks::{Backoff, State};
+use super::reach::{Belief, Reach};
 use super::window::{Held, Place, Window};
-use super::{PgmReceiver, Requests, Session};
+use super::{PgmReceiver, Phase, Requests, Session};
 use crate::control::{Arrival, ReceiverFeedback, Wire};
 use crate::wire::pgm::{Body, Data, Nak, OptionType, Packet, PgmOption, Spm};
 use crate::{Datagram, Destination};
@@ -21,6 +24,9 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         }
         let adopted = self.adopt(cx, datagram, packet)?;
         if !adopted || self.mismatch.is_some() {
+            return Ok(());
+        }
+        if self.phase != Phase::Joined && !self.goes_on(cx, packet) {
             return Ok(());
         }
         match packet.body {
@@ -67,7 +73,6 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
                     tsi,
                     source: datagram.from,
                     path: None,
-                    spm_sequence: None,
                     heard: cx.now,
                     advanced: cx.now,
                 });
@@ -75,6 +80,35 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
             }
             None => Ok(false),
         }
+    }
+
+    /// After what seemed the end of the session: whether `packet` and others show that it goes on.
+    /// Then everything does.
+    fn goes_on(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>) -> bool {
+        let Some(window) = &self.window else { return false };
+        let (ended, said) = (self.end, packet.options.has(OptionType::FIN));
+        let shows = match packet.body {
+            Body::Odata(data) => {
+                let beyond = ended.or(window.highest.map(|highest| highest + 1));
+                window.index(data.sequence) >= beyond
+            }
+            Body::Spm(spm) => {
+                let over = said || packet.options.has(OptionType::RST);
+                let sound = self.read_said(packet).is_ok();
+                !over && sound && self.doubts.spm_order.is_newer(cx.now, spm.sequence)
+            }
+            _ => false,
+        };
+        if !shows || !self.doubts.end.claim(cx.now, (), Duration::ZERO, |()| true) {
+            return false;
+        }
+        (self.phase, self.end) = (Phase::Joined, None);
+        // What was missing is looked for again.
+        self.declared = window.next;
+        if let Some(session) = &mut self.session {
+            session.heard = cx.now;
+        }
+        true
     }
 
     /// Begins the window at `start`, or earlier where the source lets late joiners ask.
@@ -112,13 +146,15 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
                 return Ok(());
             }
             self.begin_window(packet, data.sequence);
+            let start = u64::from(data.sequence.value());
+            self.reach = Some(Box::new(Reach::new(cx.now, start)));
             self.from_start = data.trail == data.sequence;
         }
+        let index = self.believe(cx, packet, data.sequence, repair)?;
         self.want_path(cx);
         self.advance_trail(cx, data.trail);
         let bytes = if self.listens_only { &[][..] } else { packet.payload.bytes };
         let Some(window) = &mut self.window else { return Ok(()) };
-        let index = window.index(data.sequence).ok_or(BadInput::OutOfWindow)?;
         let place = window.place(index);
         if place == Place::Beyond {
             window.learn(index);
@@ -158,7 +194,9 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
             self.from_start = true;
         }
         if packet.options.has(OptionType::FIN) {
-            self.end.get_or_insert(index + 1);
+            self.end = Some(index + 1);
+        } else if self.end.is_some_and(|end| index >= end) {
+            self.end = None;
         }
         self.finish_if_complete(cx);
         // Repairs reach many who do not need them.
@@ -170,6 +208,61 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         } else {
             Ok(())
         }
+    }
+
+    /// The packet of number `seq`, where the source can have sent it by now.
+    fn believe(
+        &mut self,
+        cx: &mut Cx<'_>,
+        packet: &Packet<'_>,
+        seq: Seq,
+        repair: bool,
+    ) -> Result<u64, BadInput> {
+        let (Some(window), Some(reach)) = (&self.window, &mut self.reach) else {
+            return Err(BadInput::OutOfWindow);
+        };
+        let index = window.index(seq).ok_or(BadInput::OutOfWindow)?;
+        if repair {
+            let can_be = reach.can_be(cx.now, index);
+            return if can_be { Ok(index) } else { Err(BadInput::OutOfWindow) };
+        }
+        let fresh = if self.config.reliability == super::Reliability::Repaired {
+            // What was delivered is not delivered again.
+            let nothing_yet = window.next == self.begin;
+            !window.received(index) || nothing_yet && index < self.begin
+        } else {
+            !window.received_lately(index)
+        };
+        let newer = index > reach.newest();
+        match reach.take(cx.now, index, fresh) {
+            // It was given up because of what somebody had said of packets to come.
+            Belief::Believed if newer && index < window.next => {
+                self.rewind(cx, packet, index, index);
+            }
+            Belief::Believed => {}
+            Belief::Doubted => return Err(BadInput::OutOfWindow),
+            Belief::Rewound(first) => self.rewind(cx, packet, first, index),
+        }
+        Ok(index)
+    }
+
+    /// Packets after `index` were none of the source, which has come from `first` to there.
+    fn rewind(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>, first: u64, index: u64) {
+        let Some(window) = &mut self.window else { return };
+        if index >= window.next {
+            window.rewind(index);
+            self.naks.end_from(index);
+            self.declared = self.declared.min(index);
+        } else {
+            let begin = self.begin;
+            self.naks.clear();
+            // Truncation is the wrap of sequence numbers.
+            self.begin_window(packet, Seq::new(first as u32));
+            self.begin = self.begin.min(begin);
+        }
+        (self.suspicion, self.end) = (None, None);
+        // Truncation is the wrap of sequence numbers.
+        self.feedback.on_rewind(cx, Seq::new(index as u32) - 1);
     }
 
     /// Tells the scheme of a data packet. Returns whether its option was malformed.
@@ -203,31 +296,30 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         packet: &Packet<'_>,
         spm: Spm,
     ) -> Result<(), BadInput> {
-        let Some(session) = &self.session else { return Ok(()) };
-        if session.spm_sequence.is_some_and(|last| !spm.sequence.after(last)) {
+        let order = &self.doubts.spm_order;
+        if order.newest() == Some(spm.sequence) {
             return Err(BadInput::Duplicate);
+        }
+        if !order.is_newer(cx.now, spm.sequence) {
+            self.want_spm(cx);
         }
         if spm.window().is_some_and(|(trail, lead)| trail.after(lead + 1)) {
             return Err(BadInput::Absurd);
         }
         let said = self.read_said(packet)?;
+        if !self.doubts.spm_order.take(cx.now, spm.sequence) {
+            return Err(BadInput::Duplicate);
+        }
         let Some(session) = &mut self.session else { return Ok(()) };
-        session.spm_sequence = Some(spm.sequence);
         session.heard = cx.now;
         if let Some(said) = said {
             self.take_said(cx, said)?;
         }
-        let Some(session) = &mut self.session else { return Ok(()) };
-        let path = spm.path.node().filter(|path| path.0 != 0);
-        // Without an element on the way it is the source that speaks. Who was heard first may have
-        // been somebody else who repeats what the source has said.
-        if path.is_none_or(|path| path == datagram.from) {
-            session.source = datagram.from;
-        }
-        session.path = Some(spm.path.node().unwrap_or(datagram.from));
         self.request_at = None;
         self.requests_due = Requests::default();
-        if packet.options.has(OptionType::RST) {
+        self.take_path(cx, datagram, spm);
+        let fin = packet.options.has(OptionType::FIN);
+        if packet.options.has(OptionType::RST) && !self.listens_only {
             self.lose_source();
             return Ok(());
         }
@@ -235,16 +327,25 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         if self.window.is_none() {
             // What was sent so far is not for us; what comes next is.
             self.begin_window(packet, lead + 1);
+            let start = u64::from((lead + 1).value());
+            self.reach = Some(Box::new(Reach::new(cx.now, start)));
             self.from_start = trail == lead + 1;
         }
+        let lead_index = self.window.as_ref().and_then(|window| window.index(lead));
+        if let (Some(lead), Some(reach)) = (lead_index, &mut self.reach)
+            && !reach.can_lead(cx.now, lead)
+        {
+            return Err(BadInput::OutOfWindow);
+        }
         self.advance_trail(cx, trail);
-        let Some(window) = &mut self.window else { return Ok(()) };
-        if let Some(lead) = window.index(lead) {
+        if let (Some(lead), Some(window)) = (lead_index, &mut self.window) {
             window.learn(lead);
             self.find_gaps(cx);
         }
-        if packet.options.has(OptionType::FIN) {
+        if fin {
             self.take_fin(lead)?;
+        } else if self.end.is_some_and(|end| window_end(self.window.as_ref(), lead) >= Some(end)) {
+            self.end = None;
         }
         self.finish_if_complete(cx);
         Ok(())
@@ -258,14 +359,52 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         if end < window.next {
             return Err(BadInput::Absurd);
         }
-        self.end.get_or_insert(end);
+        // The receiver of an object knows by itself when it has all.
+        self.end = Some(end).filter(|_| !self.listens_only);
         Ok(())
+    }
+
+    /// Another last hop than before is believed where others name it too.
+    fn take_path(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>, spm: Spm) {
+        let Some(session) = &mut self.session else { return };
+        let path = spm.path.node().unwrap_or(datagram.from);
+        if session.path.is_some_and(|known| known != path) {
+            if !self.doubts.path.claim(cx.now, path, Duration::ZERO, |other| *other == path) {
+                self.want_spm(cx);
+                return;
+            }
+        } else {
+            self.doubts.path.contradict();
+        }
+        // Without an element on the way it is the source that speaks. Who was heard first may have
+        // been somebody else who repeats what the source has said.
+        if path.0 == 0 || path == datagram.from {
+            session.source = datagram.from;
+        }
+        session.path = Some(path);
+    }
+
+    /// Asks for an SPM, which shows whether the one that came now is to be believed.
+    pub(super) fn want_spm(&mut self, cx: &mut Cx<'_>) {
+        if self.request_at.is_none() {
+            let backoff = cx.rng.up_to(self.config.spm_request_backoff);
+            self.request_at = Some(cx.now + backoff);
+        }
     }
 
     /// Packets before `trail` will not be repaired any more.
     fn advance_trail(&mut self, cx: &mut Cx<'_>, trail: Seq) {
         let Some(window) = &self.window else { return };
-        let Some(trail) = window.index(trail).filter(|&trail| trail > window.next) else { return };
+        let Some(trail) = window.index(trail).filter(|&trail| trail > window.next) else {
+            self.doubts.trail.contradict();
+            return;
+        };
+        // What it would give up can never be had back.
+        let least = self.doubts.trail.get().map_or(trail, |claimed| trail.min(*claimed));
+        if !self.doubts.trail.claim(cx.now, least, Duration::ZERO, |_| true) {
+            return;
+        }
+        let trail = least;
         // What was never found missing is so now, as far as the window reaches.
         self.declare(cx, trail.min(window.end()));
         self.naks.end_before(trail);
@@ -328,7 +467,8 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
                 }
                 continue;
             }
-            if index >= window.next && !window.is_given_up(index) {
+            let can_be = self.reach.as_ref().is_some_and(|reach| reach.can_be(cx.now, index));
+            if index >= window.next && !window.is_given_up(index) && can_be {
                 window.learn(index);
                 if !self.naks.hear(index, state, cx.now) {
                     self.declare_one(cx, index);
@@ -346,9 +486,8 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
     /// Without an SPM no NAK has a way to go, and the next one may be half a minute off: who joins
     /// late asks for it and does not wait for its first loss.
     fn want_path(&mut self, cx: &mut Cx<'_>) {
-        if self.request_at.is_none() && self.path().is_none() {
-            let backoff = cx.rng.up_to(self.config.spm_request_backoff);
-            self.request_at = Some(cx.now + backoff);
+        if self.path().is_none() {
+            self.want_spm(cx);
         }
     }
 
@@ -365,4 +504,9 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         let mut backoff = Backoff::new(cx.now, &self.config);
         self.declare_run(cx, &mut backoff, index, index);
     }
+}
+
+/// One past packet `lead`.
+fn window_end(window: Option<&Window>, lead: Seq) -> Option<u64> {
+    window?.index(lead + 1)
 }

@@ -156,6 +156,15 @@ impl Naks {
         }
     }
 
+    /// Packets from `to` on were never sent.
+    pub(crate) fn end_from(&mut self, to: u64) {
+        while let Some((&index, _)) = self.missing.last_key_value()
+            && index >= to
+        {
+            self.end(index);
+        }
+    }
+
     /// The packet has come by a repair: how long that took is a sample.
     pub(crate) fn repaired(&mut self, index: u64, now: Time) {
         if let Some(missing) = self.missing.get(&index) {

@@ -15,7 +15,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         match self.phase {
             Phase::Waiting => return None,
             Phase::Joined | Phase::Finished => {}
-            Phase::Ended => {
+            Phase::Lost | Phase::Ended => {
                 let refusal = self.write_refusal(buf);
                 return refusal.or_else(|| self.write_leave(cx, &session, buf));
             }

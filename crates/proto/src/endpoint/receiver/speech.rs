@@ -30,10 +30,13 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
     ) -> Result<(), BadInput> {
         let Some(speech) = &self.speech else { return Ok(()) };
         if packet.options.has(F::Announce::OPTION) {
+            self.doubts.scheme.contradict();
             return Ok(());
         }
         match announced_on(packet).map(|scheme| speech.compare(scheme)) {
-            Some(Err(mismatch)) => self.refuse(cx, mismatch),
+            Some(Err(mismatch)) => self.doubt_scheme(cx, mismatch),
+            // While it is in doubt what is spoken, what does not tell is not taken.
+            _ if self.doubts.scheme.get().is_some() => Err(BadInput::OtherScheme),
             _ => Ok(()),
         }
     }
@@ -50,14 +53,33 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
     /// Takes what a new SPM says of the scheme.
     pub(super) fn take_said(&mut self, cx: &mut Cx<'_>, said: Said) -> Result<(), BadInput> {
         let Some(speech) = &mut self.speech else { return Ok(()) };
-        match speech.hear(said) {
-            Ok(None) => Ok(()),
-            Ok(Some(feedback)) => {
-                self.feedback = feedback;
-                Ok(())
+        match speech.compare_said(&said) {
+            Err(mismatch) => return self.doubt_scheme(cx, mismatch),
+            Ok(false) => self.doubts.settings.contradict(),
+            // A source keeps to its settings.
+            Ok(true) if speech.has_heard() => {
+                if !self.doubts.settings.claim(cx.now, (), Duration::ZERO, |()| true) {
+                    self.want_spm(cx);
+                    self.doubts.scheme.contradict();
+                    return Ok(());
+                }
             }
-            Err(mismatch) => self.refuse(cx, mismatch),
+            Ok(true) => {}
         }
+        self.doubts.scheme.contradict();
+        if let Some(feedback) = speech.hear(said) {
+            self.feedback = feedback;
+        }
+        Ok(())
+    }
+
+    /// A packet speaks another scheme: where others do so too it is the source.
+    fn doubt_scheme(&mut self, cx: &mut Cx<'_>, mismatch: SchemeMismatch) -> Result<(), BadInput> {
+        if self.doubts.scheme.claim(cx.now, (), Duration::ZERO, |()| true) {
+            return self.refuse(cx, mismatch);
+        }
+        self.want_spm(cx);
+        Err(BadInput::OtherScheme)
     }
 
     /// Ends, and tells both sides. Who takes the payload from the packets tells them himself.

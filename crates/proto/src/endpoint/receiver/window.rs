@@ -106,6 +106,27 @@ impl Window {
         }
     }
 
+    /// Whether `index` is known to have come: what was passed long ago is not.
+    pub(super) fn received_lately(&self, index: u64) -> bool {
+        self.received(index) && self.next <= index.saturating_add(64)
+    }
+
+    /// Packets from `to` on, which is at `next` or later, were none of the source: they are
+    /// forgotten.
+    pub(super) fn rewind(&mut self, to: u64) {
+        self.known = self.known.min(to);
+        self.held.truncate((to - self.next) as usize);
+        while self.held.back() == Some(&ABSENT) {
+            self.held.pop_back();
+        }
+        self.bytes.split_off(&to);
+        self.given_up.split_off(&to);
+        if self.highest.is_some_and(|highest| highest >= to) {
+            let held = self.held.len() as u64;
+            self.highest = (self.next + held).checked_sub(1);
+        }
+    }
+
     /// Whether `index`, which is at `next` or later, is held.
     fn holds(&self, index: u64) -> bool {
         self.held.get((index - self.next) as usize).is_some_and(|&held| held != ABSENT)

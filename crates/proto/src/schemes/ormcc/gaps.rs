@@ -45,6 +45,13 @@ impl Gaps {
         revealed
     }
 
+    /// Nothing after `newest` was sent.
+    pub(super) fn rewind(&mut self, newest: Seq) {
+        self.early.retain(|seq| !seq.after(newest));
+        self.cursor =
+            self.cursor.map(|cursor| if cursor.after(newest) { newest.next() } else { cursor });
+    }
+
     /// Where the first gap begins that too few packets have shown; `None` where there is none.
     pub(super) fn first(&self) -> Option<Seq> {
         self.cursor.filter(|_| !self.early.is_empty())

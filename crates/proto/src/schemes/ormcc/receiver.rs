@@ -213,6 +213,12 @@ impl ReceiverFeedback for OrmccReceiver {
         // too: an indication names a packet that came.
     }
 
+    fn on_rewind(&mut self, cx: &mut Cx<'_>, newest: Seq) {
+        self.latest = self.latest.filter(|(seq, ..)| !seq.after(newest));
+        self.gaps.rewind(newest);
+        self.watch_gap(cx.now);
+    }
+
     fn poll_report(&mut self, cx: &mut Cx<'_>) -> Option<(Audience, OrmccReport)> {
         if !self.congestion_due && !self.alive_due {
             return None;

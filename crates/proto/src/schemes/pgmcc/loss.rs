@@ -25,7 +25,26 @@ pub(super) struct LossMeter {
     /// Packets at or beyond the cursor that have arrived, and whether they were marked; ascending,
     /// fewer than `tolerance` between calls.
     early: Vec<(Seq, bool)>,
+    /// The latest long run of losses.
+    long_run: Option<LongRun>,
 }
+
+/// A long run of losses, which may be taken back.
+#[derive(Clone, Debug)]
+struct LongRun {
+    first: Seq,
+    /// One past the last.
+    end: Seq,
+    /// What was there before it.
+    estimate: Estimate,
+    /// How many of it have come after all.
+    late: u32,
+}
+
+/// A run of so many losses is taken back where so many of it come late: it was never sent when it
+/// was missed.
+const LONG_RUN: u32 = 16;
+const LATE_MAX: u32 = 3;
 
 /// The estimate alone, fed with one sample for each packet in order.
 #[derive(Clone, Debug)]
@@ -56,19 +75,50 @@ impl LossMeter {
     /// A meter that has seen nothing.
     pub(super) fn new(config: &PgmccConfig) -> Self {
         let tolerance = config.reorder_tolerance as usize;
-        Self { estimate: Estimate::new(config), tolerance, cursor: None, early: Vec::new() }
+        Self {
+            estimate: Estimate::new(config),
+            tolerance,
+            cursor: None,
+            early: Vec::new(),
+            long_run: None,
+        }
     }
 
     /// Original data has arrived; `marked` where the network marked congestion on it, which counts
     /// as a loss (src: pgmcc-draft s2.9).
     pub(super) fn received(&mut self, now: Time, seq: Seq, marked: bool) {
-        let cursor = *self.cursor.get_or_insert(seq);
+        let mut cursor = *self.cursor.get_or_insert(seq);
+        if seq.before(cursor) && self.comes_late(seq) {
+            self.rewind(seq - 1);
+            cursor = seq;
+        }
         let index = self.early.partition_point(|early| early.0.before(seq));
         if seq.before(cursor) || self.early.get(index).is_some_and(|early| early.0 == seq) {
             return; // Settled, or seen.
         }
         self.early.insert(index, (seq, marked));
         self.advance(now, self.tolerance);
+    }
+
+    /// Whether `seq` is the last of some packets of a long run of losses that come after all.
+    fn comes_late(&mut self, seq: Seq) -> bool {
+        let Some(run) = &mut self.long_run else { return false };
+        let of_run = !seq.before(run.first) && seq.before(run.end);
+        run.late += u32::from(of_run);
+        of_run && run.late >= LATE_MAX
+    }
+
+    /// Nothing after `newest` was sent: a run of losses that ends there is taken back.
+    pub(super) fn rewind(&mut self, newest: Seq) {
+        let next = newest.next();
+        if self.cursor.is_none_or(|cursor| !cursor.after(next)) {
+            return self.early.retain(|(seq, _)| !seq.after(newest));
+        }
+        self.early.clear();
+        self.cursor = Some(next);
+        if let Some(run) = self.long_run.take().filter(|run| run.end.after(next)) {
+            self.estimate = run.estimate;
+        }
     }
 
     /// Everything up to `last` has been sent, and what is missing of it will not come any more.
@@ -114,6 +164,10 @@ impl LossMeter {
     }
 
     fn lost(&mut self, now: Time, count: u32) {
+        if let Some(first) = self.cursor.filter(|_| count >= LONG_RUN) {
+            let estimate = self.estimate.clone();
+            self.long_run = Some(LongRun { first, end: first + count, estimate, late: 0 });
+        }
         for _ in 0..count.min(RUN_MAX) {
             self.estimate.sample(now, true);
         }
@@ -273,6 +327,21 @@ mod tests {
         assert!((three_of_seven - 3.0 * 500.0 / 65536.0).abs() < 0.0005);
         feed(&mut meter, [5, 6]);
         assert_eq!(meter.loss(), three_of_seven);
+    }
+
+    #[test]
+    fn a_long_run_of_losses_is_taken_back_where_its_packets_come_after_all() {
+        let mut meter = meter(3);
+        feed(&mut meter, 0..10);
+        meter.give_up(Time::ZERO, Seq::new(60));
+        assert!(meter.loss() > 0.3);
+        feed(&mut meter, 10..30);
+        assert_eq!(meter.loss(), 0.0);
+        feed(&mut meter, [60, 61, 62]);
+        assert!(meter.loss() > 0.2);
+        meter.rewind(Seq::new(29));
+        feed(&mut meter, 30..63);
+        assert_eq!(meter.loss(), 0.0);
     }
 
     #[test]

@@ -173,6 +173,13 @@ impl ReceiverFeedback for PgmccReceiver {
         }
     }
 
+    fn on_rewind(&mut self, _cx: &mut Cx<'_>, newest: Seq) {
+        self.stamp = self.stamp.filter(|stamp| !stamp.seq.after(newest));
+        self.marks = self.marks.filter(|marks| !marks.highest.after(newest));
+        self.tail = self.tail.filter(|(last, _)| !last.after(newest));
+        self.meter.rewind(newest);
+    }
+
     fn on_stuck(&mut self, cx: &mut Cx<'_>) {
         // Where most packets are lost most SPMs are too, and without one there is no NAK to carry
         // the report; the source's own address is known.

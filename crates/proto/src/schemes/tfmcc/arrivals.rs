@@ -102,6 +102,19 @@ impl Arrivals {
         self.history.latest_event()
     }
 
+    /// Nothing after `newest` was sent: losses found there are taken back.
+    pub fn rewind(&mut self, now: Time, newest: Seq) {
+        let Some((seq, cursor)) = self.cursor else { return };
+        let behind = i64::from(newest.distance(seq)) + 1;
+        let Some(end) = cursor.checked_add_signed(behind).filter(|end| *end > 0) else { return };
+        self.early.retain(|(index, ..)| *index < end);
+        if end < cursor {
+            self.cursor = Some((newest.next(), end));
+            self.before = (end - 1, now);
+            self.history.rewind(end);
+        }
+    }
+
     /// The original `seq` comes after a long silence: what was lost before counts no more. Where it is
     /// not the next one after all that have come, the silence was a loss, and nothing is forgotten.
     pub fn forget(&mut self, seq: Seq, discounting: bool) {

@@ -134,6 +134,16 @@ impl History {
         }
     }
 
+    /// No packet from `end` on was sent: losses among them are taken back.
+    pub(super) fn rewind(&mut self, end: u64) {
+        self.events.retain(|event| event.first < end);
+        self.lost.retain(|lost| *lost < end);
+        self.end = self.end.min(end);
+        if self.events.is_empty() {
+            self.synthetic = None;
+        }
+    }
+
     /// The interval before the first loss, computed with a guess of the round trip or with a real one.
     pub(super) fn set_first_interval(&mut self, packets: f64, guessed_rtt_s: Option<f64>) {
         let packets = packets.max(FIRST_INTERVAL_MIN);

@@ -20,6 +20,9 @@ const FORGET_AFTER: f64 = 10.0;
 /// After so long without data any packet counts as a later one: the sender's clock may have wrapped.
 const ORDER_FOR: Duration = Duration::from_secs(600);
 
+/// The same after a repair, and for one: nobody repeats a packet so late.
+const REPAIR_ORDER_FOR: Duration = Duration::from_secs(2);
+
 /// The largest rate that is reported, in bits per second (src: RFC 4654 s2.2.1: 400 Gb/s).
 const RATE_MAX: f64 = 4e11;
 
@@ -46,6 +49,9 @@ pub struct TfmccReceiver {
 #[derive(Clone, Copy, Debug)]
 struct Latest {
     at: Time,
+    /// The latest original, and whether a repair has said this.
+    seq: Seq,
+    by_repair: bool,
     sent_us: u32,
     round: u8,
     rtt_max_s: f64,
@@ -109,10 +115,16 @@ impl TfmccReceiver {
 
     /// Whether a packet left after all that have come, or with the last of them. One that a repair
     /// overtook, or that somebody on the way repeats, has nothing new to say.
-    fn is_later(&self, now: Time, announce: &TfmccAnnounce) -> bool {
+    ///
+    /// Originals go by their numbers, which the endpoint has looked at: a time that is far ahead may
+    /// be anybody's word.
+    fn is_later(&self, now: Time, arrival: &Arrival, announce: &TfmccAnnounce) -> bool {
         self.latest.is_none_or(|latest| {
-            announce.sent_us.wrapping_sub(latest.sent_us) as i32 >= 0
-                || now.since(latest.at) > ORDER_FOR
+            let age = now.since(latest.at);
+            if !arrival.repair && !latest.by_repair {
+                return !arrival.seq.before(latest.seq) || age > ORDER_FOR;
+            }
+            announce.sent_us.wrapping_sub(latest.sent_us) as i32 >= 0 || age > REPAIR_ORDER_FOR
         })
     }
 
@@ -137,11 +149,18 @@ impl TfmccReceiver {
         self.receive_rate.arrived(now, bytes, rtt);
     }
 
-    fn on_announce(&mut self, cx: &mut Cx<'_>, announce: &TfmccAnnounce) {
+    fn on_announce(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: &TfmccAnnounce) {
         let previous = self.latest;
         let rtt_max_s = f64::from(announce.rtt_max_us) / 1e6;
-        let (at, round) = (cx.now, announce.round);
-        self.latest = Some(Latest { at, sent_us: announce.sent_us, round, rtt_max_s });
+        let seq = previous.filter(|_| arrival.repair).map_or(arrival.seq, |latest| latest.seq);
+        self.latest = Some(Latest {
+            at: cx.now,
+            seq,
+            by_repair: arrival.repair,
+            sent_us: announce.sent_us,
+            round: announce.round,
+            rtt_max_s,
+        });
         if let Some(echo) = announce.echo {
             let ours = echo.receiver == self.node;
             if echo.is_clr {
@@ -225,8 +244,9 @@ impl ReceiverFeedback for TfmccReceiver {
 
     fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&TfmccAnnounce>) {
         self.on_bytes(cx.now, arrival);
-        if let Some(announce) = announce.filter(|announce| self.is_later(cx.now, announce)) {
-            self.on_announce(cx, announce);
+        let later = |announce: &&TfmccAnnounce| self.is_later(cx.now, arrival, announce);
+        if let Some(announce) = announce.filter(later) {
+            self.on_announce(cx, arrival, announce);
         }
         if arrival.repair {
             // What it mends was a loss by congestion, and its number says nothing new.
@@ -250,6 +270,11 @@ impl ReceiverFeedback for TfmccReceiver {
     }
 
     fn on_missing(&mut self, _cx: &mut Cx<'_>, _first: Seq, _last: Seq) {}
+
+    fn on_rewind(&mut self, cx: &mut Cx<'_>, newest: Seq) {
+        self.latest = self.latest.filter(|latest| !latest.seq.after(newest));
+        self.arrivals.rewind(cx.now, newest);
+    }
 
     fn on_leaving(&mut self) -> bool {
         self.leaving = true;

@@ -16,7 +16,14 @@ pub(super) struct RoundTrip {
     /// At the latest measurement: when, the timestamp that came back, and the data's time minus
     /// that of the report (D_r), in microseconds of two clocks that need not agree.
     measured: Option<(Time, u32, u32)>,
+    /// A sample far above the mean that no other has confirmed yet, in seconds.
+    outlier: Option<f64>,
 }
+
+/// A sample of more than so many times the mean and so many seconds more counts once the next one
+/// says so too: one echo may be damaged, or nobody's word.
+const OUTLIER_FACTOR: f64 = 4.0;
+const OUTLIER_S: f64 = 0.2;
 
 /// Round trips for which the delay of data says something: at 100 ppm two clocks are a tenth of one
 /// apart then.
@@ -57,6 +64,15 @@ impl RoundTrip {
             return Ok(false);
         }
         let sample = sample.max(config.rtt_min).as_secs_f64();
+        let absurd = |mean: f64| sample > OUTLIER_FACTOR * mean + OUTLIER_S;
+        let sample = match self.outlier.take() {
+            None if self.smoothed.is_some_and(absurd) => {
+                self.outlier = Some(sample);
+                return Ok(false);
+            }
+            Some(outlier) => sample.min(outlier),
+            None => sample,
+        };
         let first = self.smoothed.is_none();
         // src: RFC 4654 s4.3.2.
         let weight = if is_clr { config.rtt_weight_clr } else { config.rtt_weight };

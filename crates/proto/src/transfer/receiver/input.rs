@@ -2,11 +2,11 @@
 
 use alloc::string::ToString;
 
-use faircast_base::{BadInput, Cx, Event, Seq};
+use faircast_base::{BadInput, Cx, Duration, Event, Time};
 
 use super::blocks::Taken;
 use super::member::News;
-use super::{Object, ObjectReceiver, Phase};
+use super::{END_QUIET, Ending, Object, ObjectReceiver, Phase};
 use crate::control::ReceiverFeedback;
 use crate::transfer::layout::{BLOCK_SYMBOLS, Layout, block_of, part_of};
 use crate::transfer::wire::{Answer, Entry, Notice, SymbolName};
@@ -27,12 +27,17 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         }
         match packet.body {
             Body::Odata(data) => {
-                let newest = self.pgm.highest().is_none_or(|highest| data.sequence.after(highest));
-                self.pgm.handle_packet(cx, datagram, packet);
+                let before = self.pgm.highest();
+                let believed = self.pgm.handle_packet(cx, datagram, packet);
+                let highest = self.pgm.highest();
+                let newest = highest != before && highest == Some(data.sequence);
+                if newest {
+                    self.ending = Ending::Open;
+                }
                 self.watch_scheme(cx);
                 // Who comes late behind a slow link may wait long for an SPM. What it reports counts
                 // once the source knows of it, whether it knows what is sent or not.
-                if self.object.is_none() && self.phase == Phase::Listening {
+                if self.object.is_none() && self.phase == Phase::Listening && believed {
                     self.member.join_once(cx);
                 }
                 self.take_symbol(cx, packet, newest)
@@ -51,6 +56,16 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         }
     }
 
+    /// The source has started anew, where more than one SPM says so.
+    fn is_new_start(&mut self, now: Time, notice: &Notice) -> bool {
+        let epoch = notice.epoch;
+        if self.object.is_none_or(|object| object.notice.epoch == epoch) {
+            self.doubts.epoch.contradict();
+            return false;
+        }
+        self.doubts.epoch.claim(now, epoch, Duration::ZERO, |other| *other == epoch)
+    }
+
     fn take_spm(
         &mut self,
         cx: &mut Cx<'_>,
@@ -67,32 +82,31 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
                 return Ok(());
             }
         };
-        let again = self.object.is_some_and(|object| object.notice.epoch != notice.epoch);
+        let again = self.is_new_start(cx.now, &notice);
         if again {
             self.begin_again(cx);
+        } else if self.object.is_some_and(|object| object.notice.epoch != notice.epoch) {
+            return Err(BadInput::Foreign);
         } else if self.pgm.is_contradicted_by(cx.now, &spm) {
             // A packet of an earlier start came after the news of this one.
             self.listen_anew(cx);
         }
-        self.pgm.handle_packet(cx, datagram, packet);
+        let fresh = self.pgm.handle_packet(cx, datagram, packet);
         self.watch_scheme(cx);
         let outcome = match self.object {
-            None => self.take_first_notice(cx, notice, spm.sequence),
-            Some(object) if again || spm.sequence.after(object.spm) => {
-                self.take_notice(cx, object, notice, spm.sequence)
-            }
-            Some(_) => Ok(()),
+            None if fresh => self.take_first_notice(cx, notice),
+            Some(object) if fresh => self.take_notice(cx, object, notice),
+            _ => Ok(()),
         };
         if let Some(option) = packet.options.find(OptionType::MEMBER) {
             let answer = Answer::decode(option.value).ok_or(BadInput::Malformed)?;
             self.take_answer(cx, answer);
         }
-        if packet.options.has(OptionType::FIN) {
-            if self.phase.is_over() {
-                self.member.end();
-            } else if !self.has_all() {
-                self.fail(cx, "the source ended before everything was here".to_string());
-            }
+        let over = [OptionType::FIN, OptionType::RST].map(|kind| packet.options.has(kind));
+        if !over.contains(&true) && fresh {
+            self.ending = Ending::Open;
+        } else if over.contains(&true) && self.ending == Ending::Open {
+            self.ending = Ending::Said(cx.now + END_QUIET);
         }
         outcome
     }
@@ -117,17 +131,12 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         self.seen = (0, 0);
     }
 
-    fn take_first_notice(
-        &mut self,
-        cx: &mut Cx<'_>,
-        notice: Notice,
-        spm: Seq,
-    ) -> Result<(), BadInput> {
+    fn take_first_notice(&mut self, cx: &mut Cx<'_>, notice: Notice) -> Result<(), BadInput> {
         if self.phase != Phase::Listening {
             return Ok(());
         }
         let layout = Layout::new(&notice.announcement).ok_or(BadInput::Absurd)?;
-        self.object = Some(Object { notice, layout, spm });
+        self.object = Some(Object { notice, layout });
         self.member.set_interval(notice.status_interval);
         self.member.join_once(cx);
         if let Err(error) = self.store.announce(&notice.announcement) {
@@ -146,16 +155,18 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
         cx: &mut Cx<'_>,
         object: Object,
         notice: Notice,
-        spm: Seq,
     ) -> Result<(), BadInput> {
         let (old, new) = (object.notice.announcement, notice.announcement);
         if !continues(&old, &new) {
-            self.fail(cx, "the source now sends something else".to_string());
+            if self.doubts.object.claim(cx.now, (), Duration::ZERO, |()| true) {
+                self.fail(cx, "the source now sends something else".to_string());
+            }
             return Err(BadInput::Foreign);
         }
         let layout = Layout::new(&new).ok_or(BadInput::Absurd)?;
-        self.object = Some(Object { notice, spm, layout });
-        self.member.set_interval(notice.status_interval);
+        self.doubts.object.contradict();
+        self.object = Some(Object { notice, layout });
+        self.member.shorten_interval(cx, notice.status_interval);
         if self.phase.is_over() {
             return Ok(());
         }

@@ -16,6 +16,9 @@ const JOIN_SPREAD: Duration = Duration::from_millis(50);
 /// How often the last word of a receiver is said to a source that does not answer.
 const LAST_WORDS_MAX: u32 = 10;
 
+/// So many refusals are believed.
+const REFUSALS: u32 = 2;
+
 /// Time between messages of a group of one.
 const STATUS_ALONE: Duration = Duration::from_secs(1);
 
@@ -41,6 +44,8 @@ pub(super) struct Membership {
     pub(super) loss: f64,
     /// How often the source has answered.
     pub(super) answers: u64,
+    /// How often it has refused.
+    refusals: u32,
 }
 
 /// What an answer means to the receiver.
@@ -72,6 +77,7 @@ impl Membership {
             deferred: false,
             loss: 0.0,
             answers: 0,
+            refusals: 0,
         }
     }
 
@@ -113,6 +119,15 @@ impl Membership {
         self.interval = interval.clamp(STATUS_ALONE, INTERVAL_MAX);
     }
 
+    /// The same, where a longer interval may have been planned for.
+    pub(super) fn shorten_interval(&mut self, cx: &mut Cx<'_>, interval: Duration) {
+        self.set_interval(interval);
+        let late = self.next_at.is_some_and(|at| at > cx.now + self.interval);
+        if self.answered && late {
+            self.plan_status(cx);
+        }
+    }
+
     fn is_last_word(&self) -> bool {
         matches!(self.claim, Claim::Done | Claim::Failed | Claim::Leaving)
     }
@@ -136,7 +151,11 @@ impl Membership {
                 }
                 if recalled { News::Recalled } else { News::Nothing }
             }
-            Status::Refused if !self.is_last_word() => News::Refused,
+            Status::Refused if !self.is_last_word() && !self.welcome => {
+                self.refusals += 1;
+                // One of them may be nobody's word; who is not served asks again and is told again.
+                if self.refusals >= REFUSALS { News::Refused } else { News::Nothing }
+            }
             Status::Done if self.claim == Claim::Done && current => self.finish(),
             Status::Gone if current && matches!(self.claim, Claim::Failed | Claim::Leaving) => {
                 self.finish()
@@ -222,7 +241,8 @@ impl Membership {
     pub(super) fn take_due(&mut self, bytes: u64) -> Option<MemberMessage> {
         core::mem::take(&mut self.due).then(|| MemberMessage {
             claim: self.claim,
-            ask: !self.answered,
+            // Who is deferred waits for the word that it is served again.
+            ask: !self.answered || self.deferred,
             loss: (self.loss * 65535.0 + 0.5) as u16,
             number: self.number,
             id: self.id,

@@ -1,0 +1,254 @@
+//! How far a source can have come: which sequence numbers of original data are believed.
+
+use faircast_base::{Duration, Time};
+
+use super::dissent::Dissent;
+
+/// The newest original that is believed, and what packets say against it. Packets go by their
+/// sequence number without wrap.
+///
+/// A number far beyond what the observed rate could have sent is not believed at once; and a newest
+/// packet after which the source goes on with lower numbers was none of its own.
+#[derive(Clone, Debug)]
+pub(super) struct Reach {
+    newest: u64,
+    /// When that came.
+    at: Time,
+    /// Up to here nothing is taken back: the newest one when so many packets had come one close
+    /// behind the other; and how many have since a jump.
+    solid: Option<u64>,
+    steps: u32,
+    /// Where the rate was last measured from, and the rate in packets per second.
+    mark: (Time, u64),
+    rate: f64,
+    /// Runs of numbers that are too far ahead, and that lie behind the newest.
+    ahead: Dissent<Run>,
+    behind: Dissent<Run>,
+    /// Leads that are too far ahead.
+    leads: Dissent<u64>,
+}
+
+/// Numbers one behind the other, where some may be missing.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    first: u64,
+    last: u64,
+}
+
+/// What is made of an original.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Belief {
+    /// The source can have sent it.
+    Believed,
+    /// It cannot, until others say so too.
+    Doubted,
+    /// It and others show that the source has not come as far as was believed: it goes on from this
+    /// number.
+    Rewound(u64),
+}
+
+impl Reach {
+    /// Packet `newest` was the first thing heard of.
+    pub(super) fn new(now: Time, newest: u64) -> Self {
+        Self {
+            newest,
+            at: now,
+            solid: None,
+            steps: 0,
+            mark: (now, newest),
+            rate: 0.0,
+            ahead: Dissent::default(),
+            behind: Dissent::default(),
+            leads: Dissent::default(),
+        }
+    }
+
+    /// The newest original that is believed.
+    pub(super) fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// Original `index` has come; `fresh` where it has not come before, as far as is known.
+    pub(super) fn take(&mut self, now: Time, index: u64, fresh: bool) -> Belief {
+        let goes_on = |run: &Run| index > run.last && index <= run.last + FREE_PACKETS;
+        let patience = self.patience();
+        if index <= self.newest {
+            let before = self.behind.get().filter(|run| goes_on(run));
+            let first = before.map_or(index, |run| run.first);
+            let run = Run { first, last: index };
+            let fresh = fresh && self.solid.is_none_or(|solid| index > solid);
+            if !fresh || !self.behind.claim(now, run, patience, goes_on) {
+                return Belief::Believed;
+            }
+            self.jump(now, index);
+            return Belief::Rewound(first);
+        }
+        if self.can_be(now, index) {
+            self.advance(now, index);
+            return Belief::Believed;
+        }
+        if self.ahead.claim(now, Run { first: index, last: index }, patience, goes_on) {
+            self.jump(now, index);
+            return Belief::Believed;
+        }
+        Belief::Doubted
+    }
+
+    /// Whether `index` is no further than the source can have come.
+    pub(super) fn can_be(&self, now: Time, index: u64) -> bool {
+        index <= self.newest + self.allowance(now)
+    }
+
+    /// The same of the lead that an SPM names, which is believed too where others say so.
+    pub(super) fn can_lead(&mut self, now: Time, lead: u64) -> bool {
+        if self.can_be(now, lead) {
+            self.leads.contradict();
+            return true;
+        }
+        self.leads.claim(now, lead, Duration::ZERO, |before| lead >= *before)
+    }
+
+    /// Packets by which the source can be ahead of the newest one.
+    fn allowance(&self, now: Time) -> u64 {
+        let since = now.since(self.mark.0).as_secs_f64().max(RATE_SPAN_MIN.as_secs_f64());
+        let rate = self.rate.max((self.newest - self.mark.1) as f64 / since);
+        let packets = RATE_FACTOR * rate * now.since(self.at).as_secs_f64();
+        FREE_PACKETS + (packets as u64).min(JUMP_MAX)
+    }
+
+    /// For how long a run of other numbers is waited for to go on.
+    fn patience(&self) -> Duration {
+        let gaps = Duration::from_secs_f64(PATIENCE_PACKETS / self.rate.max(1.0));
+        gaps.clamp(PATIENCE_MIN, PATIENCE_MAX)
+    }
+
+    fn advance(&mut self, now: Time, index: u64) {
+        self.steps = if index - self.newest > STEP_MAX { 0 } else { self.steps + 1 };
+        if self.steps >= SOLID_STEPS {
+            (self.solid, self.steps) = (Some(index), SOLID_STEPS);
+        }
+        (self.newest, self.at) = (index, now);
+        self.ahead.contradict();
+        self.behind.contradict();
+        let span = now.since(self.mark.0);
+        if span >= RATE_SPAN {
+            let rate = (index - self.mark.1) as f64 / span.as_secs_f64();
+            self.rate = rate.max(self.rate * RATE_KEPT);
+            self.mark = (now, index);
+        }
+    }
+
+    /// The source is elsewhere; how fast it is was learnt from it all the same.
+    fn jump(&mut self, now: Time, index: u64) {
+        (self.newest, self.at, self.mark, self.steps) = (index, now, (now, index), 0);
+        self.ahead.contradict();
+        self.behind.contradict();
+    }
+}
+
+/// Packets ahead that any source can be, whatever its rate: a burst that a host sends at once.
+const FREE_PACKETS: u64 = 64;
+
+/// Of packets that are no further apart, more than a handful of forged ones show where a source is.
+const STEP_MAX: u64 = 16;
+const SOLID_STEPS: u32 = 12;
+
+/// A source that is not heard for a while may be so many times as fast as it was.
+const RATE_FACTOR: f64 = 4.0;
+
+/// Most packets that it can have sent in silence.
+const JUMP_MAX: u64 = 1 << 24;
+
+/// The rate is the largest of late, measured over so long at least; what is left of it with each
+/// measurement that is lower.
+const RATE_SPAN: Duration = Duration::from_millis(50);
+const RATE_SPAN_MIN: Duration = Duration::from_millis(1);
+const RATE_KEPT: f64 = 0.75;
+
+/// A run of other numbers goes on within so many packets' time, and within these.
+const PATIENCE_PACKETS: f64 = 8.0;
+const PATIENCE_MIN: Duration = Duration::from_millis(50);
+const PATIENCE_MAX: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Duration::from_millis(ms)
+    }
+
+    /// A source that has sent one packet a millisecond for a second: up to 1000.
+    fn running() -> Reach {
+        let mut reach = Reach::new(at(0), 0);
+        for ms in 1..=1000 {
+            assert_eq!(reach.take(at(ms), ms, true), Belief::Believed);
+        }
+        reach
+    }
+
+    #[test]
+    fn what_the_rate_could_have_sent_is_believed_at_once() {
+        for (after_ms, jump, want) in [
+            (0, 64, Belief::Believed),
+            (0, 65, Belief::Doubted),
+            (100, 450, Belief::Believed),
+            (100, 500, Belief::Doubted),
+            (10_000, 40_000, Belief::Believed),
+            (10_000, 100_000, Belief::Doubted),
+        ] {
+            let mut reach = running();
+            let belief = reach.take(at(1000 + after_ms), 1000 + jump, true);
+            assert_eq!(belief, want, "{jump} packets after {after_ms} ms");
+        }
+    }
+
+    #[test]
+    fn ten_packets_from_far_ahead_move_nothing_and_a_source_that_is_there_does() {
+        let mut reach = running();
+        for i in 0..10 {
+            assert_eq!(reach.take(at(1000), 100_000 + i, true), Belief::Doubted);
+        }
+        assert_eq!(reach.take(at(1001), 1001, true), Belief::Believed);
+        assert_eq!(reach.take(at(1001), 100_010, true), Belief::Doubted);
+        let doubted =
+            (0..).take_while(|i| reach.take(at(1100 + i), 200_000 + i, true) == Belief::Doubted);
+        assert_eq!(doubted.count(), 11);
+        assert_eq!(reach.take(at(1200), 200_012, true), Belief::Believed);
+    }
+
+    #[test]
+    fn a_source_that_goes_on_below_the_newest_is_followed_and_late_packets_are_not() {
+        let mut reach = running();
+        assert_eq!(reach.take(at(1001), 1060, true), Belief::Believed);
+        let followed = (1001..).find(|i| reach.take(at(*i), *i, true) == Belief::Rewound(1001));
+        assert_eq!(followed, Some(1012));
+        let mut reach = running();
+        for late in 950..1000 {
+            assert_eq!(reach.take(at(1000), late, true), Belief::Believed, "they are old");
+        }
+    }
+
+    #[test]
+    fn noise_all_around_does_not_keep_the_source_from_being_followed() {
+        let mut reach = running();
+        reach.take(at(11_000), 30_000, true);
+        let mut noise = 7u64;
+        let followed = (11_001..13_000).find(|ms| {
+            for _ in 0..6 {
+                noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                reach.take(at(*ms), noise >> 33, true);
+            }
+            matches!(reach.take(at(*ms), *ms - 10_000, true), Belief::Rewound(_))
+        });
+        assert!(followed.is_some());
+    }
+
+    #[test]
+    fn a_lead_is_believed_where_several_spms_say_so() {
+        let mut reach = running();
+        assert!(reach.can_lead(at(1000), 1050));
+        assert!(!reach.can_lead(at(1000), 9000) && !reach.can_lead(at(1500), 9000));
+        assert!(reach.can_lead(at(2000), 9001));
+    }
+}
