@@ -93,7 +93,7 @@ fn attack(kind: &str, group: SocketAddrV4, interface: Ipv4Addr) -> std::io::Resu
         "scheme" => forge_spm(&spm, |_| {}, None),
         "damage" => {
             let damaged = |i: u32| {
-                let real = if i % 2 == 0 { &data } else { &spm };
+                let real = if i.is_multiple_of(2) { &data } else { &spm };
                 let place = 2 * (i as usize * 7919 % (real.len().min(64) / 2 - 2));
                 with_word(real, place, i.wrapping_mul(2_654_435_761))
             };
