@@ -275,8 +275,10 @@ impl<C: SenderControl> ObjectSource<C> {
             }
         }
         self.check_pace(cx);
-        let begun = self.pgm.packets().notice.begun;
-        self.held = !begun
+        let notice = &self.pgm.packets().notice;
+        // Nobody gets further than a pipe that gives nothing.
+        self.held = !notice.begun
+            || notice.announcement.growing
             || self.members.active() > 0
                 && self.members.hold_the_end(cx.now, self.give_up, &self.names);
         self.review(cx);
