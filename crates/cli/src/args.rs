@@ -1,6 +1,7 @@
 //! The one definition of the command line: parser, help, completions and man pages come from it.
 
 mod check;
+mod files;
 mod key;
 mod live;
 mod recv;

@@ -166,6 +166,8 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
     let mut builder = builder
         .sockets(SocketSettings { only_from: args.from, ..SocketSettings::default() })
         .overwrite(args.overwrite)
+        .owner(args.owner)
+        .xattrs(args.xattrs)
         .sync(!args.no_sync)
         .once(args.once)
         .name(args.name.clone().unwrap_or_else(live::host_name));
@@ -321,9 +323,11 @@ impl Show {
                 // More than a screen of them would bury all else.
                 let listed = self.list || files.len() <= FILES_SHOWN;
                 for file in files {
-                    let hash = hex(&file.blake3);
+                    let hash = file.blake3.as_ref().map(|hash| hex(hash));
                     let line = match listed {
-                        true => format!("{hash}  {}", file.path.display()),
+                        true => {
+                            format!("{}  {}", hash.as_deref().unwrap_or("-"), file.path.display())
+                        }
                         false => String::new(),
                     };
                     self.output.tell(

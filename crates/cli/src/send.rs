@@ -1,5 +1,6 @@
 //! `faircast send`: files to many receivers.
 
+mod plan;
 mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +33,9 @@ pub(crate) fn send(args: &SendArgs) -> Result<(), Failure> {
 }
 
 async fn run(args: &SendArgs) -> Result<(), Failure> {
+    if args.files.dry_run {
+        return plan::show(args);
+    }
     let wanted = wanted(args)?;
     let listener = live::metrics::listen(&args.watch).await?;
     let builder = builder(args, &wanted)?;
@@ -68,15 +72,14 @@ async fn run(args: &SendArgs) -> Result<(), Failure> {
         let status = sender.status();
         live::metrics::serve(listener, move |registry| metrics(registry, &status.borrow()));
     }
-    let counts = sender.supply().counts();
     let what = match is_pipe(args) {
         true => "what comes from standard input".to_string(),
-        false => format!("{}, {}", count(counts.files, "file"), bytes(counts.bytes)),
+        false => plan::what(&sender.totals()),
     };
     output.tell(
         "waiting",
         &format!("{what}, to {}; waiting for receivers", place(args)),
-        json!({ "to": place(args), "files": counts.files, "bytes": counts.bytes }),
+        plan::json(&sender.totals(), &place(args)),
     )?;
     let mut show = Show::new(output, wanted);
     let last = watch(&sender, &mut show).await?;
@@ -179,9 +182,7 @@ fn builder(args: &SendArgs, wanted: &Wanted) -> Result<SenderBuilder, Failure> {
     for (key, value) in live::options(&options)? {
         builder = builder.option(key, value);
     }
-    if let Some(name) = &args.name {
-        builder = builder.name(name);
-    }
+    builder = builder.scan(args.files.scan()?);
     if let (Some(least), Some(most)) = (args.rate_min, args.rate_max)
         && least > most
     {
@@ -469,7 +470,11 @@ impl Show {
         if let Some(reason) = last.reason.as_ref().filter(|_| !good) {
             text.push_str(&format!("ended: {reason}\n"));
         }
-        self.output.result("summary", &text, summary_json(last, good, &hashes))?;
+        let skipped = sender.totals().skipped;
+        text.push_str(&plan::skipped_text(&skipped));
+        let mut json = summary_json(last, good, &hashes);
+        json["skipped"] = plan::skipped_json(&skipped);
+        self.output.result("summary", &text, json)?;
         if good { Ok(()) } else { Err(Failure::Verdict) }
     }
 }

@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use faircast_files::manifest::Kind;
-use faircast_files::{GROUP_BYTES, Manifest, StoreHandle, file_hash};
+use faircast_files::manifest::{Entry, Kind};
+use faircast_files::{Manifest, StoreHandle};
 use faircast_proto::transfer::{Announcement, Part, Store, StoreError, StoreProgress, Verdict};
+
+/// Path of a file below its folder, its length in bytes and, if it has one, its BLAKE3.
+type NotedFile = (String, u64, Option<[u8; 32]>);
 
 /// What came of a store, once it is known.
 #[derive(Default)]
@@ -20,8 +23,8 @@ pub(crate) struct Notes {
     pub(crate) unwanted: OnceLock<()>,
     /// Why it has failed.
     pub(crate) failure: OnceLock<String>,
-    /// Path below its folder, length and BLAKE3 of each file, once all are intact.
-    pub(crate) files: OnceLock<Vec<(String, u64, [u8; 32])>>,
+    /// All files, once they are intact.
+    pub(crate) files: OnceLock<Vec<NotedFile>>,
 }
 
 /// What a session has where there is room for one object alone: a device, or a command.
@@ -129,29 +132,17 @@ impl Noting {
         wanted
     }
 
-    /// The files' hashes, from the digests that the store has compared them with.
-    fn hashes(&mut self) -> Result<Vec<(String, u64, [u8; 32])>, StoreError> {
-        let mut hashes = Vec::new();
-        let (Some(manifest), Some(store)) = (self.handle.manifest(), &mut self.store) else {
-            return Ok(hashes);
+    /// The files and their hashes, once all are in their places.
+    fn files(&self) -> Vec<NotedFile> {
+        let manifest = self.handle.manifest().into_iter().flat_map(|manifest| manifest.entries());
+        let hashes = self.handle.file_hashes().unwrap_or_default();
+        let files = manifest.filter(|entry| entry.has_content()).zip(hashes);
+        // Of what came from a pipe the list says no size.
+        let size = |entry: &Entry| match entry.kind {
+            Kind::Image { size: None } => self.handle.counts().bytes,
+            _ => entry.size(),
         };
-        let mut offset = 0;
-        for file in manifest.entries().iter().filter(|entry| entry.has_content()) {
-            let mut digests = Vec::new();
-            // Of what came from a pipe the list says no size.
-            let size = match file.kind {
-                Kind::Image { size: None } => self.handle.counts().bytes,
-                _ => file.size(),
-            };
-            for _ in 0..size.div_ceil(GROUP_BYTES) {
-                let mut digest = Vec::with_capacity(32);
-                store.read(Part::Digests, offset, 32, &mut digest)?;
-                digests.extend(<[u8; 32]>::try_from(digest));
-                offset += 32;
-            }
-            hashes.push((file.path.to_string(), size, file_hash(&digests)));
-        }
-        Ok(hashes)
+        files.map(|(file, hash)| (file.path.to_string(), size(file), *hash)).collect()
     }
 
     /// Does something with the store. When that fails it is over: what it has is let go.
@@ -236,9 +227,7 @@ impl Store for Noting {
     fn verify(&mut self) -> Result<StoreProgress<Verdict>, StoreError> {
         let verdict = self.with(|store| store.verify())?;
         if verdict == StoreProgress::Done(Verdict::Intact) && self.notes.files.get().is_none() {
-            let hashes = self.hashes();
-            let hashes = self.with(|_| hashes)?;
-            let _ = self.notes.files.set(hashes);
+            let _ = self.notes.files.set(self.files());
             // It is in its place; who waits for it will find it there.
             self.holders.release(self.session);
         }

@@ -116,6 +116,24 @@ impl ReceiverBuilder {
         self
     }
 
+    /// Whether files, directories and links get the owners that the sender tells of: that takes the
+    /// rights of root, unless they are one's own. In a folder. Default: no.
+    pub fn owner(mut self, owner: bool) -> Self {
+        if let Destination::Folder(options) = &mut self.destination {
+            options.owner = owner;
+        }
+        self
+    }
+
+    /// Whether files and directories get the extended attributes that the sender tells of. Default:
+    /// no.
+    pub fn xattrs(mut self, xattrs: bool) -> Self {
+        if let Destination::Folder(options) = &mut self.destination {
+            options.xattrs = xattrs;
+        }
+        self
+    }
+
     /// Whether an object counts as received only once it is on the disk. Default: yes.
     pub fn sync(mut self, sync: bool) -> Self {
         match &mut self.destination {

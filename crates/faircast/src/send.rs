@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 use faircast_base::{Bytes, Duration, Event, FlowId, NodeId, Time};
-use faircast_files::{FilesSupply, PipeSupply, ScanOptions, SupplyHandle, Warning};
+use faircast_files::{
+    FilesSupply, PipeSupply, Scan, ScanOptions, ScanTotals, SupplyHandle, Warning,
+};
 use faircast_net::{
     App, DriverSettings, Ended, Live, NetError, SessionId, SessionOptions, Sockets, Target, Waker,
 };
@@ -50,6 +52,7 @@ pub struct Sender {
     status: watch::Receiver<SendStatus>,
     supply: SupplyHandle,
     warnings: Vec<Warning>,
+    totals: ScanTotals,
     link_mtu: Option<Bytes>,
     port: (u16, Option<String>),
 }
@@ -84,6 +87,11 @@ impl Sender {
     /// What was left out, and what may go wrong at receivers.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
+    }
+
+    /// How much is sent, and what was left out.
+    pub const fn totals(&self) -> ScanTotals {
+        self.totals
     }
 
     /// Bytes of the largest IP packet that leaves this host whole; `None` where that is not known.
@@ -136,10 +144,10 @@ impl SenderBuilder {
     common_settings!();
     sender_settings!();
 
-    /// What the object is called: a name as a file could have it. Default: the last component of
-    /// the first path.
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.scan.name = Some(name.into());
+    /// What is taken of the paths, and what it is called. Default: all but links that lead out of
+    /// them, under the last component of the first path.
+    pub fn scan(mut self, options: ScanOptions) -> Self {
+        self.scan = options;
         self
     }
 
@@ -195,9 +203,11 @@ impl SenderBuilder {
     /// # Errors
     /// A path cannot be sent, a setting is wrong, or the network cannot be used.
     pub fn send<P: AsRef<Path>>(self, paths: &[P]) -> Result<Sender, Error> {
-        let supply = FilesSupply::scan_with(paths, &self.scan)?;
-        let (handle, warnings) = (supply.handle(), supply.warnings().to_vec());
-        self.start(Box::new(supply), handle, warnings, title(paths))
+        let found = Scan::new(paths, &self.scan)?;
+        let seen = (found.warnings().to_vec(), found.totals());
+        let supply = FilesSupply::new(found)?;
+        let handle = supply.handle();
+        self.start(Box::new(supply), handle, seen, title(paths))
     }
 
     /// Opens sockets and sends what `pipe` gives, as an image of the name that was set, or `pipe`. All
@@ -215,14 +225,16 @@ impl SenderBuilder {
         let title = format!("the pipe {name} to many receivers");
         let supply = PipeSupply::new(pipe, name, spool.as_ref())?;
         let handle = supply.handle();
-        self.start(Box::new(supply), handle, Vec::new(), title)
+        // How much it is shows in the end.
+        let seen = (Vec::new(), ScanTotals { files: 1, ..ScanTotals::default() });
+        self.start(Box::new(supply), handle, seen, title)
     }
 
     fn start(
         self,
         supply: Box<dyn Supply>,
         handle: SupplyHandle,
-        warnings: Vec<Warning>,
+        (warnings, totals): (Vec<Warning>, ScanTotals),
         title: String,
     ) -> Result<Sender, Error> {
         let (address, group) = (family(&self.target), group_to(&self.target));
@@ -292,7 +304,7 @@ impl SenderBuilder {
                 packet_bytes: symbol_bytes.into(),
             })
         })?;
-        Ok(Sender { waker, status, supply: handle, warnings, link_mtu, port })
+        Ok(Sender { waker, status, supply: handle, warnings, totals, link_mtu, port })
     }
 }
 

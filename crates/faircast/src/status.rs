@@ -181,8 +181,9 @@ pub struct ReceivedFile {
     pub path: PathBuf,
     /// Its bytes.
     pub bytes: u64,
-    /// Its BLAKE3, as `b3sum` prints it.
-    pub blake3: [u8; 32],
+    /// Its BLAKE3, as `b3sum` prints it; `None` where the object has more than 64 GiB of holes, and
+    /// this file those beyond.
+    pub blake3: Option<[u8; 32]>,
 }
 
 /// What came of an object.

@@ -147,10 +147,21 @@ pub(crate) fn set_mode(fd: impl AsFd, mode: u16) -> Result<(), Errno> {
 }
 
 pub(crate) fn set_mtime(fd: impl AsFd, mtime: Mtime) -> Result<(), Errno> {
+    rustix::fs::futimens(fd, &times(mtime))
+}
+
+pub(crate) fn set_mtime_of_link(
+    parent: BorrowedFd<'_>,
+    name: &str,
+    mtime: Mtime,
+) -> Result<(), Errno> {
+    rustix::fs::utimensat(parent, name, &times(mtime), AtFlags::SYMLINK_NOFOLLOW)
+}
+
+fn times(mtime: Mtime) -> Timestamps {
     let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
     let change = Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanos.into() };
-    let times = Timestamps { last_access: omit, last_modification: change };
-    rustix::fs::futimens(fd, &times)
+    Timestamps { last_access: omit, last_modification: change }
 }
 
 /// Whether a file has the time of an entry, as well as its file system can keep it: some keep

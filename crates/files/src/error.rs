@@ -58,6 +58,24 @@ pub enum FilesError {
         /// That of the object that came.
         sent: Box<str>,
     },
+    /// In what was given there is no file and no link that could be sent.
+    #[error("nothing to send: there is no file in {}{}", some(paths), reasons(skipped))]
+    Empty {
+        /// What was given.
+        paths: Vec<String>,
+        /// What was left out and why, a line each.
+        skipped: Vec<String>,
+    },
+    /// A pattern of what is to be left out is none.
+    #[error(
+        "the pattern {pattern:?} cannot be used: {what}; expected one as in a .gitignore, such as '*.tmp' or /photos/raw"
+    )]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// A file was changed while it was sent.
     #[error("{}: changed while it was being sent; send again when nothing writes to it", path.display())]
     Changed {
@@ -87,6 +105,23 @@ impl FilesError {
 
     pub(crate) fn refused(path: &Path, what: impl Into<String>) -> Self {
         Self::Refused { path: path.to_path_buf(), what: what.into() }
+    }
+}
+
+/// The first paths, and how many more there are.
+fn some(paths: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let first = paths[..paths.len().min(SHOWN)].join(", ");
+    match paths.len().saturating_sub(SHOWN) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
+fn reasons(skipped: &[String]) -> String {
+    match skipped {
+        [] => ", and an empty directory is not sent by itself".to_string(),
+        _ => format!(". {}", skipped.join(". ")),
     }
 }
 

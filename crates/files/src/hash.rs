@@ -1,5 +1,8 @@
 //! BLAKE3 of files by groups: each group by itself, and the file's hash from those of its groups.
 
+use std::convert::Infallible;
+use std::ops::Range;
+
 use blake3::Hasher;
 use blake3::hazmat::{HasherExt as _, Mode, merge_subtrees_non_root, merge_subtrees_root};
 
@@ -19,32 +22,61 @@ pub(crate) fn piece_digest(alone: bool, offset: u64, bytes: &[u8]) -> [u8; 32] {
     Hasher::new().set_input_offset(offset).update(bytes).finalize_non_root()
 }
 
-/// The BLAKE3 of a file, as `b3sum` prints it, from the digests of its groups: none where it is
-/// empty, and else one for each MiB begun.
-pub fn file_hash(digests: &[[u8; 32]]) -> [u8; 32] {
-    match digests {
-        [] => blake3::hash(&[]).into(),
-        [alone] => *alone,
-        several => {
-            let (left, right) = several.split_at(left_groups(several.len()));
-            merge_subtrees_root(&subtree(left), &subtree(right), Mode::Hash).into()
-        }
+/// What a range of a file's groups hashes to.
+pub(crate) enum Node {
+    /// This.
+    Digest([u8; 32]),
+    /// What its two sides hash to together.
+    Sides,
+}
+
+/// The BLAKE3 of a file, as `b3sum` prints it, from what parts of it hash to, which are asked for
+/// in order.
+pub(crate) fn file_hash<E>(
+    groups: u32,
+    mut node: impl FnMut(Range<u32>) -> Result<Node, E>,
+) -> Result<[u8; 32], E> {
+    if groups == 0 {
+        return Ok(blake3::hash(&[]).into());
+    }
+    if let Node::Digest(alone) = node(0..groups)? {
+        return Ok(alone);
+    }
+    let (left, right) = sides(&(0..groups));
+    let (left, right) = (subtree(left, &mut node)?, subtree(right, &mut node)?);
+    Ok(merge_subtrees_root(&left, &right, Mode::Hash).into())
+}
+
+/// The same of one without holes, from the digests of its groups.
+pub(crate) fn hash_of_groups(digests: &[[u8; 32]]) -> [u8; 32] {
+    let node = |range: Range<u32>| match range.len() {
+        1 => Ok::<_, Infallible>(Node::Digest(digests[range.start as usize])),
+        _ => Ok(Node::Sides),
+    };
+    let groups = u32::try_from(digests.len()).expect("limited");
+    match file_hash(groups, node) {
+        Ok(hash) => hash,
+        Err(never) => match never {},
     }
 }
 
-fn subtree(digests: &[[u8; 32]]) -> [u8; 32] {
-    match digests {
-        [one] => *one,
-        several => {
-            let (left, right) = several.split_at(left_groups(several.len()));
-            merge_subtrees_non_root(&subtree(left), &subtree(right), Mode::Hash)
-        }
+fn subtree<E>(
+    range: Range<u32>,
+    node: &mut impl FnMut(Range<u32>) -> Result<Node, E>,
+) -> Result<[u8; 32], E> {
+    if let Node::Digest(digest) = node(range.clone())? {
+        return Ok(digest);
     }
+    let (left, right) = sides(&range);
+    let (left, right) = (subtree(left, node)?, subtree(right, node)?);
+    Ok(merge_subtrees_non_root(&left, &right, Mode::Hash))
 }
 
-/// The left side of a tree has the largest power of two that leaves something to the right.
-const fn left_groups(groups: usize) -> usize {
-    groups.next_power_of_two() / 2
+/// The two sides of a range of more than one group: the left one has the largest power of two that
+/// leaves something to the right.
+pub(crate) fn sides(range: &Range<u32>) -> (Range<u32>, Range<u32>) {
+    let middle = range.start + (range.end - range.start).next_power_of_two() / 2;
+    (range.start..middle, middle..range.end)
 }
 
 #[cfg(test)]
@@ -70,7 +102,7 @@ mod tests {
                 })
                 .collect();
             let whole = blake3::hash(&bytes[..size as usize]);
-            assert_eq!(file_hash(&digests), *whole.as_bytes(), "{size} bytes");
+            assert_eq!(hash_of_groups(&digests), *whole.as_bytes(), "{size} bytes");
         }
     }
 }

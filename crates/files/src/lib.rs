@@ -12,6 +12,7 @@ mod dir;
 mod error;
 mod handles;
 mod hash;
+mod hole_hashes;
 mod image;
 mod layout;
 pub mod manifest;
@@ -23,7 +24,6 @@ mod table;
 mod testing;
 
 pub use error::FilesError;
-pub use hash::file_hash;
 pub use image::{
     CommandOptions, CommandStore, DeviceOptions, DeviceStore, check_target, device_user,
     is_below_dev,
@@ -32,5 +32,6 @@ pub use layout::{DIGEST_BYTES, GROUP_BYTES};
 pub use manifest::{Manifest, ManifestError};
 pub use store::{FilesStore, StoreCounts, StoreHandle, StoreOptions, clean};
 pub use supply::{
-    FileHash, FilesSupply, PipeSupply, ScanOptions, SupplyCounts, SupplyHandle, Warning,
+    FileHash, FilesSupply, Links, PipeSupply, Scan, ScanOptions, ScanTotals, Skip, Skipped,
+    SupplyCounts, SupplyHandle, Warning,
 };

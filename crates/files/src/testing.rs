@@ -13,7 +13,7 @@ use faircast_proto::transfer::{
 
 use crate::layout::Layout;
 use crate::manifest::{Entry, Hole, Kind, Manifest, Mtime};
-use crate::supply::FilesSupply;
+use crate::supply::{FilesSupply, Scan, ScanOptions};
 
 /// Bytes of a symbol, which is no divisor of a group.
 pub(crate) const SYMBOL: u64 = 1400;
@@ -35,7 +35,11 @@ pub(crate) struct Object {
 
 impl Object {
     pub(crate) fn of(path: &Path) -> Self {
-        Self::read(&mut FilesSupply::scan(&[path]).unwrap())
+        Self::with(path, &ScanOptions::default())
+    }
+
+    pub(crate) fn with(path: &Path, options: &ScanOptions) -> Self {
+        Self::read(&mut FilesSupply::new(Scan::new(&[path], options).unwrap()).unwrap())
     }
 
     pub(crate) fn read(supply: &mut dyn Supply) -> Self {
@@ -177,7 +181,8 @@ pub(crate) fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Path to what it is, for all that is below `root`.
+/// Path to what it is, for all that is below `root`: of a file the hash of what it has, of a link
+/// that of its text.
 pub(crate) type Tree = BTreeMap<String, (u32, i64, i64, Option<blake3::Hash>)>;
 
 pub(crate) fn tree(root: &Path) -> Tree {
@@ -187,7 +192,11 @@ pub(crate) fn tree(root: &Path) -> Tree {
         for found in fs::read_dir(&at).unwrap() {
             let path = found.unwrap().path();
             let metadata = fs::symlink_metadata(&path).unwrap();
-            let hash = metadata.is_file().then(|| blake3::hash(&fs::read(&path).unwrap()));
+            let hash = if metadata.is_symlink() {
+                Some(blake3::hash(fs::read_link(&path).unwrap().as_os_str().as_encoded_bytes()))
+            } else {
+                metadata.is_file().then(|| blake3::hash(&fs::read(&path).unwrap()))
+            };
             let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
             let facts = (metadata.mode() & 0o7777, metadata.mtime(), metadata.mtime_nsec(), hash);
             all.insert(name, facts);

@@ -40,14 +40,14 @@ pub struct RecvArgs {
     pub into: Option<PathBuf>,
     /// Write one file or image over this block device, or over a file in place, and compare it by
     /// reading back. Needs --object; refused while the device or a partition of it is in use
-    #[arg(long, value_name = "DEVICE", requires = "object", conflicts_with = "overwrite")]
+    #[arg(long, value_name = "DEVICE", requires = "object", conflicts_with_all = ["overwrite", "owner", "xattrs"])]
     pub to_device: Option<PathBuf>,
     /// Note here what is on the device, so that a later run goes on with the rest
     #[arg(long, value_name = "FILE", requires = "to_device")]
     pub journal: Option<PathBuf>,
     /// Give one file or image to this shell command, in order, on its standard input. Needs --object;
     /// its exit status decides. What it prints goes to standard error
-    #[arg(long, value_name = "COMMAND", requires = "object", conflicts_with = "overwrite")]
+    #[arg(long, value_name = "COMMAND", requires = "object", conflicts_with_all = ["overwrite", "owner", "xattrs"])]
     pub to_command: Option<String>,
     /// The interface to hear on, by name or address; the system's routes choose where none is given
     #[arg(long, value_name = "IF", conflicts_with = "listen")]
@@ -77,6 +77,14 @@ pub struct RecvArgs {
     /// Replace files that are there and differ
     #[arg(long)]
     pub overwrite: bool,
+    /// Give files, folders and links the owners that the sender tells of with --owner: who has the
+    /// same name here, or else the same number. Takes root
+    #[arg(long)]
+    pub owner: bool,
+    /// Give files and folders the extended attributes and access control lists that the sender sends
+    /// with --xattrs
+    #[arg(long)]
+    pub xattrs: bool,
     /// Do not wait for the disk to have written each file: faster, and a crash of the system may
     /// lose files that were called done
     #[arg(long)]

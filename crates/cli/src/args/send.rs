@@ -7,11 +7,12 @@ use clap::{ArgGroup, Args};
 use faircast_base::{Bitrate, Bytes, Duration};
 use faircast_proto::registry::DEFAULT_SCHEME;
 
+use super::files::FileOptions;
 use super::live::{KeyOptions, WatchOptions, bytes, duration, group, rate, receivers, silence};
 
 /// Arguments of `faircast send`.
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("where").required(true).args(["group", "to"])))]
+#[command(group(ArgGroup::new("where").args(["group", "to"])))]
 #[command(after_help = "\
 Examples:
   faircast send disk.img --group 239.192.7.1:7500
@@ -20,6 +21,7 @@ Examples:
   faircast send disk.img --to 10.0.0.2:7500,10.0.0.3:7500     where there is no multicast
   faircast send /dev/sdb --name win11 --group 239.192.7.1:7500
   partclone.ext4 -c -s /dev/sda1 | zstd | faircast send - --name sda1 --group 239.192.7.1:7500
+  faircast send project --exclude '*.o' --exclude target/ --dry-run
 
 It waits for as many receivers as --wait-for says, or for those of --receivers. Whoever comes later
 is served too; what a receiver has from an earlier run is not sent again. Ctrl-C ends it and tells
@@ -31,15 +33,12 @@ pub struct SendArgs {
     /// what comes on standard input
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<PathBuf>,
-    /// What to call all of it at receivers [default: the last name of the first PATH; of -, pipe]
-    #[arg(long, value_name = "NAME")]
-    pub name: Option<String>,
     /// With -: the folder for an unnamed file that keeps what comes until the end, so that late
     /// receivers get it too; it needs room for all of it [default: that for temporary files]
     #[arg(long, value_name = "DIR")]
     pub spool: Option<PathBuf>,
     /// The multicast group and port to send to, IPv4 or IPv6
-    #[arg(long, value_name = "GROUP:PORT", value_parser = group)]
+    #[arg(long, value_name = "GROUP:PORT", value_parser = group, required_unless_present_any = ["to", "dry_run"])]
     pub group: Option<SocketAddr>,
     /// Receivers to send to one by one, where there is no multicast
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1..)]
@@ -90,6 +89,9 @@ pub struct SendArgs {
     /// Bytes of the largest IP packet that every link on the way takes
     #[arg(long, value_name = "BYTES", default_value = "1500", value_parser = bytes)]
     pub mtu: Bytes,
+    /// What is sent.
+    #[command(flatten)]
+    pub files: FileOptions,
     /// The key of the group.
     #[command(flatten)]
     pub key: KeyOptions,
@@ -150,6 +152,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
+    use crate::args::files::LinkChoice;
     use crate::args::{Args, Verb};
 
     fn parse(words: &[&str]) -> Result<SendArgs, String> {
@@ -167,6 +170,16 @@ mod tests {
         assert_eq!((args.ttl, args.wait_for, args.mtu), (1, None, Bytes::new(1500)));
         assert_eq!((args.slow, args.fec), (Slow::Wait, None));
         assert_eq!(args.give_up, Duration::from_secs(30));
+        assert_eq!(args.files.links, LinkChoice::Keep);
+    }
+
+    #[test]
+    fn what_would_be_sent_needs_nowhere_to_go() {
+        let args = parse(&["a", "--dry-run", "--exclude", "x", "--exclude=!y", "--links=follow"]);
+        let args = args.unwrap();
+        assert_eq!((args.group, args.files.exclude), (None, vec!["x".into(), "!y".into()]));
+        assert_eq!(args.files.links, LinkChoice::Follow);
+        assert!(parse(&["a", "--dry-run", "--group", "239.1.2.3:1", "--links", "keep"]).is_ok());
     }
 
     #[test]
@@ -199,6 +212,7 @@ mod tests {
                 "cannot be used with",
             ),
             (&["a", "--group", "239.1.2.3:1", "--to", "a:1"], "cannot be used with"),
+            (&["a", "--group", "239.1.2.3:1", "--links", "all"], "keep, follow, skip"),
             (&["a", "--group", "239.1.2.3:1", "--slow", "drop"], "'drop-below 1 Mbit/s'"),
             (&["a", "--group", "239.1.2.3:1", "--fec", "2"], "above 0 and at most 1"),
             (&["a", "--group", "239.1.2.3:1", "--rate-max", "10"], "has no unit"),

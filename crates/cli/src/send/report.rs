@@ -161,7 +161,7 @@ pub(super) fn summary_json(
         "receivers": members.collect::<Vec<_>>(),
         "missing": status.missing,
         "files": hashes.iter().map(|file| json!({
-            "path": file.path, "blake3": hex(&file.hash),
+            "path": file.path, "blake3": file.hash.as_ref().map(|hash| hex(hash)),
         })).collect::<Vec<_>>(),
     })
 }

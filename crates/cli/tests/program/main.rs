@@ -27,6 +27,8 @@ mod schemes;
 mod soak;
 mod summary;
 mod sweep;
+#[cfg(target_os = "linux")]
+mod trees;
 mod waiting;
 
 use std::io::Read;

@@ -16,7 +16,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::{Intake, digest_of, told};
 use crate::error::FilesError;
 use crate::hash::piece_digest;
-use crate::layout::{GROUP_BYTES, Group};
+use crate::hole_hashes::{HoleHashes, file_hashes};
+use crate::layout::{GROUP_BYTES, Group, Layout};
 use crate::store::{Counters, Ranges, StoreHandle};
 
 /// Bytes beyond what the command has taken that are asked for and kept in memory.
@@ -81,7 +82,9 @@ struct Inner {
     /// What the groups hash to that were given to the command, in order.
     digests: Vec<[u8; 32]>,
     /// Set when nothing more will come; with the zeros that follow at the end.
-    end: Option<u64>,
+    end: Option<(u64, Arc<Layout>)>,
+    /// What holes hash to, once all is written.
+    holes: Option<HoleHashes>,
     /// All is written; and the input, which is closed when that was right.
     done: bool,
     input: Option<ChildStdin>,
@@ -249,7 +252,9 @@ impl CommandStore {
     /// Compares what was given to the command with the digests.
     fn compare(&self) -> Result<(), FilesError> {
         let layout = self.intake.layout()?;
-        let given = std::mem::take(&mut self.shared.inner().digests);
+        let mut inner = self.shared.inner();
+        let (given, holes) = (std::mem::take(&mut inner.digests), inner.holes.take());
+        drop(inner);
         let digests = self.intake.shared_digests();
         let one = layout.groups() == 1 && layout.group(0).alone;
         let skip = if one { 0 } else { 1 };
@@ -263,6 +268,12 @@ impl CommandStore {
                     self.options.command
                 )));
             }
+        }
+        if let Some(mut holes) = holes {
+            let cannot = |error| FilesError::io(&std::env::temp_dir(), "lost digests", error);
+            let given = |group: u32| Ok(given[group as usize + skip]);
+            let hashes = file_hashes(&mut holes, layout, || false, given).map_err(cannot)?;
+            self.intake.counters.file_hashes.get_or_init(|| hashes.unwrap_or_default());
         }
         Ok(())
     }
@@ -328,7 +339,7 @@ impl Store for CommandStore {
         let last =
             layout.groups().checked_sub(1).map_or(0, |last| end_in_file(&layout.group(last)));
         let mut inner = self.shared.inner();
-        inner.end = Some(size - last);
+        inner.end = Some((size - last, layout.clone()));
         let (done, input) = (inner.done, inner.input.take());
         drop(inner);
         self.shared.changed.notify_one();
@@ -434,11 +445,16 @@ impl Shared {
             if inner.stop {
                 return Ok(());
             }
-            let (piece, end) = (inner.queue.pop_front(), inner.end);
+            let (piece, end) = (inner.queue.pop_front(), inner.end.clone());
             drop(inner);
             let Some(Piece { group, bytes, zeros }) = piece else {
-                write_zeros(input, end.unwrap_or(0))?;
-                return input.flush();
+                let Some((zeros, layout)) = end else { continue };
+                write_zeros(input, zeros)?;
+                input.flush()?;
+                let mut holes = HoleHashes::new(&layout, &std::env::temp_dir())?;
+                while holes.step(&layout)? && !self.inner().stop {}
+                self.inner().holes = Some(holes);
+                return Ok(());
             };
             write_zeros(input, zeros)?;
             let digest = piece_digest(false, group.file_offset, &bytes);

@@ -17,6 +17,7 @@ use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
 use super::{Intake, check_target, digest_of, hole_range, told};
 use crate::error::FilesError;
 use crate::hash::group_digest;
+use crate::hole_hashes::{HoleHashes, file_hashes};
 use crate::layout::{Bits, Layout, push_joined};
 use crate::manifest::Entry;
 use crate::store::{Assembly, Counters, Flight, Journal, StoreHandle};
@@ -564,6 +565,13 @@ impl Writer {
             self.check_zeros(hole_range(hole, it.size), &mut buffer)?;
         }
         if damaged.is_empty() {
+            let cannot = |error| FilesError::io(&std::env::temp_dir(), "lost digests", error);
+            let mut holes = HoleHashes::new(&it.layout, &std::env::temp_dir()).map_err(cannot)?;
+            let digests = it.digests.lock().unwrap_or_else(PoisonError::into_inner);
+            let stop = || self.shared.stopping.load(Ordering::Relaxed);
+            let hashes = file_hashes(&mut holes, &it.layout, stop, |group| digests.digest(group));
+            let Some(hashes) = hashes.map_err(cannot)? else { return Ok(None) };
+            self.counters.file_hashes.get_or_init(|| hashes);
             self.counters.files_done.store(1, Ordering::Relaxed);
             if let Some((path, _)) = self.journal.take() {
                 // It says nothing any more that the next run could use.

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use attributes::{Owner, Xattr};
+pub(crate) use attributes::{is_acl, travels};
 pub use decode::ManifestError;
 pub use links::LinkError;
 
@@ -292,8 +293,7 @@ impl Manifest {
         }
         for entry in &entries {
             if let Some(target) = entry.link_target() {
-                let find = |path: &str| find(&entries, path);
-                links::check(&entry.path, target, find)
+                check_link(&entries, &entry.path, target)
                     .map_err(|what| ManifestError::Link { path: entry.path.clone(), what })?;
             }
         }
@@ -303,8 +303,13 @@ impl Manifest {
     }
 }
 
+/// Checks the text of the link at `path`, among entries in the order of a manifest.
+pub(crate) fn check_link(entries: &[Entry], path: &str, target: &str) -> Result<(), LinkError> {
+    links::check(path, target, |path| find(entries, path))
+}
+
 /// Finds an entry in those of a manifest.
-pub(crate) fn find<'a>(entries: &'a [Entry], path: &str) -> Option<&'a Entry> {
+fn find<'a>(entries: &'a [Entry], path: &str) -> Option<&'a Entry> {
     let index = entries.binary_search_by(|entry| name::compare(&entry.path, path)).ok()?;
     Some(&entries[index])
 }

@@ -10,6 +10,7 @@ use crate::manifest::Manifest;
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) manifest: OnceLock<Arc<Manifest>>,
+    pub(crate) file_hashes: OnceLock<Vec<Option<[u8; 32]>>>,
     pub(crate) files: AtomicU32,
     pub(crate) files_done: AtomicU32,
     pub(crate) bytes: AtomicU64,
@@ -68,6 +69,12 @@ impl StoreHandle {
     /// What is received, once the list of files is there and taken.
     pub fn manifest(&self) -> Option<&crate::Manifest> {
         self.counters.manifest.get().map(|manifest| &**manifest)
+    }
+
+    /// The BLAKE3 of each file, in the manifest's order, as `b3sum` prints it; once all is in its
+    /// place. A file of which more than 64 GiB are holes has none.
+    pub fn file_hashes(&self) -> Option<&[Option<[u8; 32]>]> {
+        self.counters.file_hashes.get().map(|hashes| &**hashes)
     }
 }
 

@@ -6,13 +6,14 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, SeekFrom};
+use rustix::io::Errno;
 
 use super::state::StateFolder;
 use crate::dir::{self, Cursor, Root};
 use crate::error::FilesError;
 use crate::handles::Handles;
-use crate::layout::{Group, Layout};
+use crate::layout::{GROUP_BYTES, Group, Layout};
 
 /// Where the content of a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,11 +93,16 @@ impl Files {
         within: u32,
         out: &mut [u8],
     ) -> Result<(), FilesError> {
-        let Some(handle) = self.handle(group.file)? else {
+        self.read_at(group.file, group.file_offset + u64::from(within), out)
+    }
+
+    /// The same, from a place in a file.
+    fn read_at(&self, file: u32, offset: u64, out: &mut [u8]) -> Result<(), FilesError> {
+        let Some(handle) = self.handle(file)? else {
             out.fill(0);
             return Ok(());
         };
-        let mut at = group.file_offset + u64::from(within);
+        let mut at = offset;
         let mut rest = out;
         while !rest.is_empty() {
             match handle.read_at(rest, at) {
@@ -111,12 +117,45 @@ impl Files {
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    let path = self.target_path(group.file);
+                    let path = self.target_path(file);
                     return Err(FilesError::io(&path, "cannot be read back", error));
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whether a file has nothing but zeros where its holes are.
+    pub(crate) fn holes_are_zero(&self, file: u32) -> Result<bool, FilesError> {
+        let size = self.layout.entry(file).size();
+        let mut piece = vec![0; 1 << 16];
+        for hole in self.layout.entry(file).holes() {
+            let mut at = u64::from(hole.first) * GROUP_BYTES;
+            let end = (u64::from(hole.end()) * GROUP_BYTES).min(size);
+            while let Some(data) = self.data_from(file, at)?.filter(|data| *data < end) {
+                let rest = usize::try_from(end - data).unwrap_or(piece.len());
+                let piece = &mut piece[..rest.min(1 << 16)];
+                self.read_at(file, data, piece)?;
+                if piece.iter().any(|byte| *byte != 0) {
+                    return Ok(false);
+                }
+                at = data + piece.len() as u64;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Where a file has something from `at` on; all of it where its file system knows no holes.
+    fn data_from(&self, file: u32, at: u64) -> Result<Option<u64>, FilesError> {
+        let Some(handle) = self.handle(file)? else { return Ok(None) };
+        match rustix::fs::seek(&*handle, SeekFrom::Data(at)) {
+            Ok(data) => Ok(Some(data)),
+            Err(Errno::NXIO) => Ok(None),
+            Err(Errno::INVAL | Errno::NOTSUP) => Ok(Some(at)),
+            Err(error) => {
+                Err(FilesError::io(&self.target_path(file), "cannot be read back", error))
+            }
+        }
     }
 
     /// The file of the state folder that a file is received into, made where there is none.
@@ -171,7 +210,7 @@ impl Files {
         let cannot = |error| FilesError::io(&self.target_path(file), "cannot be read", error);
         let (parent, name) = dir::split(&self.layout.entry(file).path);
         let mut cursor = Cursor::new(&self.root);
-        let parent = cursor.enter(parent)?.ok_or(rustix::io::Errno::NOENT).map_err(cannot)?;
+        let parent = cursor.enter(parent)?.ok_or(Errno::NOENT).map_err(cannot)?;
         dir::open_file(parent.as_fd(), name, OFlags::RDONLY).map_err(cannot)
     }
 

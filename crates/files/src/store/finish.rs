@@ -1,18 +1,23 @@
 //! The end of a transfer: what came is compared with its digests, and put into its place.
 
 use std::collections::BTreeSet;
+use std::io::Read as _;
 use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::Ordering;
 
 use faircast_proto::transfer::Verdict;
 use rustix::fs::{Mode, RenameFlags, Stat};
 use rustix::io::Errno;
 
+use super::attributes::Attributes;
 use super::files::{Files, Place};
+use super::links;
 use super::worker::{Ready, Shared};
 use crate::dir::{self, Cursor};
 use crate::error::FilesError;
+use crate::hole_hashes::file_hashes;
 use crate::layout::push_joined;
 use crate::manifest::Entry;
 
@@ -46,10 +51,15 @@ pub(crate) fn verify(
     announced: Option<&[u8; 32]>,
 ) -> Result<(Verdict, Vec<u32>), FilesError> {
     check_digests(shared, files, announced)?;
+    check_holes(files, ready)?;
     let damaged = compare(shared, files, ready)?;
     ready.flush(shared, files)?;
     if damaged.is_empty() {
-        Finish { shared, files, made: Vec::new(), touched: BTreeSet::new() }.run(ready)?;
+        let hashes = hash_files(shared, files, ready)?;
+        let attributes = Attributes::new(&shared.options);
+        Finish { shared, files, attributes, made: Vec::new(), touched: BTreeSet::new() }
+            .run(ready)?;
+        shared.counters.file_hashes.get_or_init(|| hashes);
         return Ok((Verdict::Intact, damaged));
     }
     ready.rounds += 1;
@@ -67,7 +77,7 @@ pub(crate) fn verify(
         shared.counters.bytes_damaged.fetch_add(group.len.into(), Ordering::Relaxed);
         push_joined(&mut ranges, group.range());
         match files.place(group.file) {
-            Place::Target => take_over(shared, files, ready, group.file)?,
+            Place::Target => take_over(files, ready, group.file)?,
             _ => files.not_fresh(group.file),
         }
     }
@@ -109,25 +119,56 @@ fn compare(shared: &Shared, files: &Files, ready: &mut Ready) -> Result<Vec<u32>
     Ok(damaged)
 }
 
-/// Copies a file that was there before, and of which something must be had anew, so that what is
-/// there stays as it is until the end.
-fn take_over(
+/// Where something else than zeros is in a hole of a file that was there before, or of one of an
+/// earlier run, all of its content is taken over into a file with that hole.
+fn check_holes(files: &Files, ready: &mut Ready) -> Result<(), FilesError> {
+    for file in 0..files.layout.files() {
+        let written = matches!(files.place(file), Place::Target | Place::Part);
+        if written && !files.layout.entry(file).holes().is_empty() && !files.holes_are_zero(file)? {
+            take_over(files, ready, file)?;
+        }
+    }
+    Ok(())
+}
+
+/// What every file hashes to, from the digests that all were compared with.
+fn hash_files(
     shared: &Shared,
     files: &Files,
     ready: &mut Ready,
-    file: u32,
-) -> Result<(), FilesError> {
+) -> Result<Vec<Option<[u8; 32]>>, FilesError> {
+    let Ready { hole_hashes, chain, .. } = ready;
+    let hashes =
+        file_hashes(hole_hashes, &files.layout, || shared.stopping(), |group| chain.digest(group));
+    hashes
+        .map_err(|error| files.state.cannot(error))?
+        .ok_or_else(|| FilesError::refused(&shared.options.dir, "was given up"))
+}
+
+/// Copies a file that was there before, and of which something must be had anew, so that what is
+/// there stays as it is until the end. Of one from an earlier run the copy takes the place.
+fn take_over(files: &Files, ready: &mut Ready, file: u32) -> Result<(), FilesError> {
+    const COPY: &str = "copy";
     let Some(old) = files.handle(file)? else { return Ok(()) };
-    files.set_place(file, Place::Nowhere);
-    let part = files.part(file)?;
     let path = files.target_path(file);
-    std::io::copy(&mut (&*old), &mut (&*part))
-        .map_err(|error| FilesError::io(&path, "cannot be copied", error))?;
-    let size = files.layout.entry(file).size();
-    // It may have grown since.
-    part.set_len(size).map_err(|error| files.state.cannot(error))?;
-    drop(part);
-    files.not_fresh(file);
+    let cannot = |error| FilesError::io(&path, "cannot be copied", error);
+    let entry = files.layout.entry(file);
+    let copy = files.state.create(COPY)?;
+    copy.set_len(entry.size()).map_err(|error| files.state.cannot(error))?;
+    if entry.holes().is_empty() {
+        std::io::copy(&mut (&*old).take(entry.size()), &mut (&copy)).map_err(cannot)?;
+    } else {
+        let mut piece = vec![0; 1 << 20];
+        for index in files.layout.groups_of(file) {
+            let group = files.layout.group(index);
+            let piece = &mut piece[..group.len as usize];
+            files.read(&group, 0, piece)?;
+            copy.write_all_at(piece, group.file_offset).map_err(cannot)?;
+        }
+    }
+    drop(copy);
+    files.state.rename(COPY, &Files::part_name(file))?;
+    files.set_place(file, Place::Part);
     // They ascend by file.
     if let Ok(at) = ready.targets.binary_search_by_key(&file, |(of, _)| *of) {
         let (_, identity) = ready.targets.remove(at);
@@ -141,7 +182,6 @@ fn take_over(
         }
     }
     ready.rehash();
-    shared.counters.written(size);
     Ok(())
 }
 
@@ -149,6 +189,7 @@ fn take_over(
 struct Finish<'a> {
     shared: &'a Shared,
     files: &'a Files,
+    attributes: Attributes<'a>,
     /// Entries of directories that were made.
     made: Vec<&'a Entry>,
     /// Directories in which something was made; the root is "".
@@ -161,6 +202,8 @@ impl Finish<'_> {
         self.prepare()?;
         self.make_directories()?;
         self.rename(ready)?;
+        let touched = links::make(self.shared, self.files, &mut self.attributes)?;
+        self.touched.extend(touched);
         self.files.close();
         self.finish_directories()?;
         self.sync_directories()?;
@@ -168,7 +211,7 @@ impl Finish<'_> {
     }
 
     /// What was there before and was compared must be what is there now.
-    fn check_unchanged(&self, ready: &Ready) -> Result<(), FilesError> {
+    fn check_unchanged(&mut self, ready: &Ready) -> Result<(), FilesError> {
         let mut cursor = Cursor::new(&self.files.root);
         for (file, identity) in &ready.targets {
             let entry = self.files.layout.entry(*file);
@@ -186,12 +229,10 @@ impl Finish<'_> {
                     "was changed while it was compared; receive again when nothing writes to it",
                 ));
             }
-            let mode = there.map_or(0, |there| Mode::from_raw_mode(there.st_mode).bits() & 0o777);
-            if mode != u32::from(entry.mode)
+            if let Some(there) = there.filter(|there| self.attributes.lacks(entry, there))
                 && let Some(handle) = self.files.handle(*file)?
             {
-                dir::set_mode(&*handle, entry.mode)
-                    .map_err(|error| FilesError::io(&path, "cannot get its mode", error))?;
+                self.attributes.renew(entry, &path, handle.as_fd(), &there)?;
             }
             self.shared.counters.files_done.fetch_add(1, Ordering::Relaxed);
         }
@@ -199,7 +240,7 @@ impl Finish<'_> {
     }
 
     /// Gives what was received its mode and time, and gets it to the disk.
-    fn prepare(&self) -> Result<(), FilesError> {
+    fn prepare(&mut self) -> Result<(), FilesError> {
         let files = self.files;
         let own = |file: &u32| files.place(*file) != Place::Target;
         let count = (0..files.layout.files()).filter(own).count();
@@ -211,10 +252,7 @@ impl Finish<'_> {
             let entry = files.layout.entry(file);
             let part = files.part(file)?;
             let path = files.target_path(file);
-            let cannot =
-                |error: Errno| FilesError::io(&path, "cannot get its mode and time", error);
-            dir::set_mode(&*part, entry.mode).map_err(cannot)?;
-            dir::set_mtime(&*part, entry.mtime).map_err(cannot)?;
+            self.attributes.give(entry, &path, part.as_fd())?;
             if self.shared.options.sync && one_by_one {
                 part.sync_all()
                     .map_err(|error| FilesError::io(&path, "cannot be synced", error))?;
@@ -295,17 +333,13 @@ impl Finish<'_> {
 
     /// Modes and times of directories that were made; the innermost first, since what is made in
     /// one changes its time, and a mode may take away the right to.
-    fn finish_directories(&self) -> Result<(), FilesError> {
+    fn finish_directories(&mut self) -> Result<(), FilesError> {
         let mut cursor = Cursor::new(&self.files.root);
         for entry in self.made.iter().rev() {
             let path = self.files.root.path(&entry.path);
-            let cannot =
-                |error: Errno| FilesError::io(&path, "cannot get its mode and time", error);
+            let cannot = |error: Errno| FilesError::io(&path, "cannot be opened", error);
             let fd = cursor.enter(Some(&entry.path))?.ok_or(Errno::NOENT).map_err(cannot)?;
-            dir::set_mtime(fd, entry.mtime).map_err(cannot)?;
-            if entry.mode & 0o700 != 0o700 {
-                dir::set_mode(fd, entry.mode).map_err(cannot)?;
-            }
+            self.attributes.give(entry, &path, fd)?;
         }
         Ok(())
     }
@@ -334,8 +368,8 @@ impl Finish<'_> {
     }
 }
 
-/// Moves a file into its place; unless `overwrite`, only where nothing is.
-fn rename(
+/// Moves a file or a link into its place; unless `overwrite`, only where nothing is.
+pub(super) fn rename(
     from: BorrowedFd<'_>,
     part: &str,
     to: BorrowedFd<'_>,

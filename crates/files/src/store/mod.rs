@@ -1,10 +1,12 @@
 //! Files of a receiver.
 
 mod assembly;
+mod attributes;
 mod counts;
 mod files;
 mod finish;
 mod journal;
+mod links;
 mod open;
 mod state;
 #[cfg(test)]
@@ -38,6 +40,11 @@ pub struct StoreOptions {
     /// Whether files that are there and differ are replaced. They stay until the whole object is
     /// there. Default: no.
     pub overwrite: bool,
+    /// Whether files, directories and links get the owners that the sender tells of. Default: no.
+    pub owner: bool,
+    /// Whether files and directories get the extended attributes that the sender tells of.
+    /// Default: no.
+    pub xattrs: bool,
     /// Whether an object counts as received only once it is on the disk. Default: yes.
     pub sync: bool,
     /// Whether what was received stays for a later run where this one ends early. Default: yes.
@@ -48,7 +55,8 @@ impl StoreOptions {
     /// The defaults, in a directory.
     pub fn new(dir: impl AsRef<Path>) -> Self {
         let dir = dir.as_ref().to_path_buf();
-        Self { dir, overwrite: false, sync: true, keep_partial: true }
+        let [overwrite, owner, xattrs] = [false; 3];
+        Self { dir, overwrite, owner, xattrs, sync: true, keep_partial: true }
     }
 }
 

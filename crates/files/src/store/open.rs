@@ -9,9 +9,11 @@ use rustix::fs::{Access, AtFlags, Mode, Stat};
 use rustix::io::Errno;
 
 use super::StoreOptions;
+use super::attributes;
 use super::files::{Files, Place};
 use super::finish::Identity;
 use super::journal::Journal;
+use super::links;
 use super::state::{JOURNAL, MANIFEST, StateFolder};
 use super::worker::Shared;
 use crate::dir::{self, Cursor, Root};
@@ -19,6 +21,9 @@ use crate::error::FilesError;
 use crate::layout::{Bits, Layout};
 use crate::manifest::{Entry, Kind, Manifest};
 use crate::name::STATE_FOLDER;
+
+/// What is said of a file or a link in the place of another one.
+const DIFFERS: &str = "is there already and differs; move it away, or start recv with --overwrite";
 
 /// What is asked for.
 #[derive(Debug)]
@@ -77,6 +82,7 @@ fn look(
     survey.targets()?;
     survey.parts(&mut have)?;
     survey.room()?;
+    attributes::check(&shared.options, layout, state)?;
     let Survey { places, targets, .. } = survey;
     let journal = begin_journal(state, object, &have, groups)?;
     save_manifest(state, &request.manifest)?;
@@ -104,10 +110,6 @@ fn check_manifest(request: &Request) -> Result<Layout, FilesError> {
             Path::new(&**path),
             "comes from a pipe, of unknown length: take it with --to-device FILE or --to-command",
         ));
-    }
-    if let Some(link) = manifest.entries().iter().find(|entry| entry.link_target().is_some()) {
-        let path = &link.path;
-        return Err(FilesError::Sender(format!("`{path}` is a link, which cannot be made yet")));
     }
     let layout = Layout::new(manifest);
     for (part, want) in
@@ -198,8 +200,11 @@ impl<'a> Survey<'a> {
                 })?,
                 None => None,
             };
-            let claimed = self.check_target(entry, there.as_ref())?;
-            let make = !claimed && (entry.is_file() || there.is_none());
+            let claimed = match directory {
+                Some(fd) => self.check_target(entry, fd, there.as_ref())?,
+                None => false,
+            };
+            let make = !claimed && (!entry.is_directory() || there.is_none());
             if make
                 && let Some(fd) = directory
                 && writable != Some(parent)
@@ -208,7 +213,7 @@ impl<'a> Survey<'a> {
                 writable = Some(parent);
             }
             self.inodes += u64::from(make);
-            if entry.is_file() {
+            if entry.has_content() {
                 if claimed && let Some(there) = &there {
                     self.places[file as usize] = Place::Target;
                     self.targets.push((file, Identity::of(there)));
@@ -220,10 +225,26 @@ impl<'a> Survey<'a> {
     }
 
     /// Whether what is there is what is to be received, by size and time.
-    fn check_target(&self, entry: &Entry, there: Option<&Stat>) -> Result<bool, FilesError> {
+    fn check_target(
+        &self,
+        entry: &Entry,
+        parent: BorrowedFd<'_>,
+        there: Option<&Stat>,
+    ) -> Result<bool, FilesError> {
         let Some(there) = there else { return Ok(false) };
-        let refuse = |what: &str| Err(FilesError::refused(&self.root.path(&entry.path), what));
-        if !entry.is_file() {
+        let path = || self.root.path(&entry.path);
+        let refuse = |what: &str| Err(FilesError::refused(&path(), what));
+        if let Some(target) = entry.link_target() {
+            let same = links::is_same(parent, dir::split(&entry.path).1, there, target)
+                .map_err(|error| FilesError::io(&path(), "cannot be read", error))?;
+            return match (same, links::is_link(there), self.options.overwrite) {
+                (true, ..) => Ok(true),
+                (_, false, _) => refuse(links::IN_THE_WAY),
+                (_, true, true) => Ok(false),
+                (_, true, false) => refuse(DIFFERS),
+            };
+        }
+        if entry.is_directory() {
             return match rustix::fs::FileType::from_raw_mode(there.st_mode) {
                 rustix::fs::FileType::Directory => Ok(false),
                 _ => refuse(
@@ -237,9 +258,7 @@ impl<'a> Survey<'a> {
         let size = u64::try_from(there.st_size).unwrap_or(0);
         let same = size == entry.size() && dir::same_mtime(there, entry.mtime);
         if !same && !self.options.overwrite {
-            return refuse(
-                "is there already and differs; move it away, or start recv with --overwrite",
-            );
+            return refuse(DIFFERS);
         }
         Ok(same)
     }
@@ -280,12 +299,13 @@ impl<'a> Survey<'a> {
             }
             let groups = self.layout.groups_of(file);
             let size = self.layout.entry(file).size();
-            let mut missing = size;
+            let content = self.layout.content_of(file);
+            let mut missing = content;
             if groups.clone().any(|group| have.get(group)) {
                 match self.part(file, size)? {
                     Some(kept) => {
                         self.places[file as usize] = Place::Part;
-                        missing = size.saturating_sub(kept);
+                        missing = content.saturating_sub(kept);
                     }
                     None => groups.for_each(|group| have.set(group, false)),
                 }

@@ -16,6 +16,7 @@ use super::open::{self, Opened, Request};
 use super::{StoreOptions, finish};
 use crate::error::FilesError;
 use crate::hash::group_digest;
+use crate::hole_hashes::HoleHashes;
 use crate::layout::{Bits, GROUP_BYTES, Group};
 use crate::table::Table;
 
@@ -29,6 +30,8 @@ const QUEUE_LOW: usize = 64;
 const QUEUE_MAX: usize = 256;
 /// Buffers that are kept for the next groups: new memory costs as much as what is done with it.
 const POOL_MAX: usize = 8;
+/// How long it is waited between two groups of holes that are hashed.
+const HOLE_PAUSE: Duration = Duration::from_millis(1);
 /// The journal is written so often, or after so many bytes.
 const JOURNAL_EVERY: Duration = Duration::from_secs(1);
 const JOURNAL_BYTES: u64 = 64 << 20;
@@ -198,6 +201,7 @@ pub(crate) struct Ready {
     /// Groups whose digest is in `chain`.
     pub(crate) hashed: Bits,
     pub(crate) chain: Table,
+    pub(crate) hole_hashes: HoleHashes,
     /// Identity of targets that were there before.
     pub(crate) targets: Vec<(u32, finish::Identity)>,
     /// The same, of those that turned out to be damaged and are replaced.
@@ -257,11 +261,13 @@ impl Worker {
             if self.hash_found()? {
                 continue;
             }
-            self.wait();
+            let more = self.hash_hole()?;
+            self.wait(more);
         }
     }
 
-    fn wait(&self) {
+    /// Waits for work; only for a moment where holes are still to be hashed.
+    fn wait(&self, more: bool) {
         let since = self.opened.as_ref().and_then(|ready| ready.pending_since);
         let inner = self.shared.inner();
         if !inner.queue.is_empty() || self.shared.stopping() {
@@ -269,6 +275,8 @@ impl Worker {
         }
         // Woken early or for nothing, it only looks again.
         match since {
+            // So that receiving has the processor.
+            _ if more => drop(self.shared.work.wait_timeout(inner, HOLE_PAUSE)),
             Some(since) => {
                 let rest = JOURNAL_EVERY.saturating_sub(since.elapsed());
                 drop(self.shared.work.wait_timeout(inner, rest));
@@ -283,8 +291,10 @@ impl Worker {
                 let opened = open::open(&self.shared, &request)?;
                 let Opened { files, journal, have, targets } = opened;
                 let groups = files.layout.groups();
-                let chain = Table::new(files.layout.digest_bytes(), &self.shared.options.dir)
-                    .map_err(|error| files.state.cannot(error))?;
+                let folder = &self.shared.options.dir;
+                let cannot = |error| files.state.cannot(error);
+                let chain = Table::new(files.layout.digest_bytes(), folder).map_err(cannot)?;
+                let hole_hashes = HoleHashes::new(&files.layout, folder).map_err(cannot)?;
                 let mut found = Bits::new(groups);
                 (0..groups).filter(|group| have.get(*group)).for_each(|g| found.set(g, true));
                 self.shared.files.get_or_init(|| files);
@@ -293,6 +303,7 @@ impl Worker {
                     have,
                     hashed: Bits::new(groups),
                     chain,
+                    hole_hashes,
                     targets,
                     replaced: BTreeMap::new(),
                     rounds: 0,
@@ -371,6 +382,15 @@ impl Worker {
             }
         }
         Ok(false)
+    }
+
+    /// Hashes as much of a hole; false where there is none left.
+    fn hash_hole(&mut self) -> Result<bool, FilesError> {
+        if self.opened.is_none() {
+            return Ok(false);
+        }
+        let (ready, files) = self.ready();
+        ready.hole_hashes.step(&files.layout).map_err(|error| files.state.cannot(error))
     }
 
     fn flush_journal_if_due(&mut self) -> Result<(), FilesError> {

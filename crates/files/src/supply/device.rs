@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Seek as _, SeekFrom};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
-use std::path::PathBuf;
+use std::path::Path;
 
-use super::scan::{Scan, Sources, Warning};
+use super::scan::{Scan, Sources, totals};
+use super::skipped::{Skipped, Warning};
 use crate::error::FilesError;
 use crate::image::device_user;
 use crate::layout::Layout;
 use crate::manifest::{Entry, Kind, Manifest, Mtime};
 
 /// The device that `paths` is, as an object called `name`; nothing where it is none.
-pub(super) fn scan(paths: &[PathBuf], name: &str) -> Result<Option<Scan>, FilesError> {
-    let is_device = |path: &&PathBuf| {
+pub(super) fn scan(paths: &[&Path], name: &str) -> Result<Option<Scan>, FilesError> {
+    let is_device = |path: &&&Path| {
         fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
     };
     let Some(path) = paths.iter().find(is_device) else { return Ok(None) };
@@ -29,9 +30,11 @@ pub(super) fn scan(paths: &[PathBuf], name: &str) -> Result<Option<Scan>, FilesE
     // It has no time of change: sent again, it is the same object.
     let entry = Entry::new(name, Kind::Image { size }, 0o600, Mtime { seconds: 0, nanos: 0 });
     let absolute = std::path::absolute(path).map_err(cannot)?;
-    let used = device_user(path).map(|user| Warning::InUse(path.clone(), user));
+    let used = device_user(path).map(|user| Warning::InUse(path.to_path_buf(), user));
+    let layout = Layout::new(Manifest::new(name, vec![entry])?);
     Ok(Some(Scan {
-        layout: Layout::new(Manifest::new(name, vec![entry])?),
+        totals: totals(&layout, Skipped::default()),
+        layout,
         sources: Sources {
             roots: BTreeMap::from([(name.to_string(), absolute)]),
             identities: vec![(metadata.dev(), metadata.ino())],

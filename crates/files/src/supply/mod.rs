@@ -1,15 +1,19 @@
 //! Files of a sender.
 
+mod attributes;
 mod chunks;
 mod device;
+mod holes;
 mod pipe;
 mod reader;
 mod scan;
+mod skipped;
 #[cfg(test)]
 mod tests;
+mod walk;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -19,9 +23,9 @@ use faircast_proto::transfer::{Part, Supply, SupplyError};
 
 pub use self::pipe::PipeSupply;
 use self::reader::Shared;
-pub use self::scan::{ScanOptions, Warning};
+pub use self::scan::{Links, Scan, ScanOptions, ScanTotals};
+pub use self::skipped::{Skip, Skipped, Warning};
 use crate::error::FilesError;
-use crate::hash::file_hash;
 use crate::manifest::Manifest;
 
 /// Files and directories as a supply. Scans at once, by `stat` alone; a thread then reads ahead of
@@ -32,7 +36,6 @@ pub struct FilesSupply {
     thread: Option<JoinHandle<()>>,
     manifest: Vec<u8>,
     object: [u8; 32],
-    warnings: Vec<Warning>,
     /// The chunk that was read last, where it begins in the content, and its number.
     current: Option<(Arc<Vec<u8>>, u64, u32)>,
     /// Where reads from files ended, and how many bytes were read there without a gap; the most
@@ -47,25 +50,19 @@ const TAILS: usize = 4;
 const RUN_BYTES: u64 = 256 << 10;
 
 impl FilesSupply {
-    /// Scans `paths`: a file arrives under its name, a directory with all that is in it under its
-    /// name. Begins to hash.
+    /// Scans `paths` as [`Scan::new`] does by default, and begins.
     ///
     /// # Errors
-    /// A path cannot be read, cannot have the name that it has, or there is too much of it.
+    /// As of [`Scan::new`] and [`new`](Self::new).
     pub fn scan<P: AsRef<Path>>(paths: &[P]) -> Result<Self, FilesError> {
-        Self::scan_with(paths, &ScanOptions::default())
+        Self::new(Scan::new(paths, &ScanOptions::default())?)
     }
 
-    /// The same, otherwise than by default.
+    /// Begins to hash what was found.
     ///
     /// # Errors
-    /// As of [`scan`](Self::scan); or the object cannot be called so.
-    pub fn scan_with<P: AsRef<Path>>(
-        paths: &[P],
-        options: &ScanOptions,
-    ) -> Result<Self, FilesError> {
-        let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_path_buf()).collect();
-        let found = scan::scan(&paths, options)?;
+    /// There is no room for digests, or no thread.
+    pub fn new(found: Scan) -> Result<Self, FilesError> {
         let manifest = found.layout.manifest.encode();
         let object = blake3::hash(&manifest).into();
         let temporary = std::env::temp_dir();
@@ -81,25 +78,12 @@ impl FilesSupply {
             .spawn(move || reader.run())
             .map_err(|error| FilesError::io(Path::new("faircast"), "cannot start", error))?;
         let thread = Some(thread);
-        Ok(Self {
-            shared,
-            thread,
-            manifest,
-            object,
-            warnings: found.warnings,
-            current: None,
-            tails: [(0, 0); TAILS],
-        })
+        Ok(Self { shared, thread, manifest, object, current: None, tails: [(0, 0); TAILS] })
     }
 
     /// What will be sent.
     pub fn manifest(&self) -> &Manifest {
         &self.shared.layout.manifest
-    }
-
-    /// What was left out and what may go wrong at receivers.
-    pub fn warnings(&self) -> &[Warning] {
-        &self.warnings
     }
 
     /// For those who watch.
@@ -290,14 +274,10 @@ impl Shared {
         }
         let layout = &self.layout;
         let mut hashes = Vec::with_capacity(layout.files() as usize);
+        self.hash_holes()?;
         for file in 0..layout.files() {
-            let groups = layout.groups_of(file);
-            let mut bytes = Vec::new();
-            let at = u64::from(groups.start) * crate::DIGEST_BYTES;
-            self.read_digests(at, groups.len() * 32, &mut bytes)?;
-            let digests: Vec<[u8; 32]> = bytes.as_chunks().0.to_vec();
             let path = layout.entry(file).path.clone();
-            hashes.push(FileHash { path, hash: file_hash(&digests) });
+            hashes.push(FileHash { path, hash: self.file_hash(file)? });
         }
         Ok(Some(hashes))
     }
@@ -308,8 +288,9 @@ impl Shared {
 pub struct FileHash {
     /// Its path in the object.
     pub path: Box<str>,
-    /// Its BLAKE3, as `b3sum` prints it.
-    pub hash: [u8; 32],
+    /// Its BLAKE3, as `b3sum` prints it; `None` where the object has more than 64 GiB of holes, and
+    /// this file those beyond.
+    pub hash: Option<[u8; 32]>,
 }
 
 /// How far a supply is.

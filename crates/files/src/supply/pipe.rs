@@ -12,7 +12,7 @@ use faircast_proto::transfer::{Part, Supply, SupplyError};
 
 use super::{FileHash, SupplyCounts, SupplyHandle, Watched};
 use crate::error::FilesError;
-use crate::hash::{file_hash, piece_digest};
+use crate::hash::{hash_of_groups, piece_digest};
 use crate::layout::{DIGEST_BYTES, GROUP_BYTES};
 use crate::manifest::{CONTENT_BYTES_MAX, Entry, Kind, Manifest, ManifestError, Mtime};
 
@@ -192,7 +192,10 @@ impl Shared {
         let count = usize::try_from(count).expect("limited");
         let mut digests = vec![[0; 32]; count];
         self.digests.read_exact_at(digests.as_flattened_mut(), 0)?;
-        Ok(Some(vec![FileHash { path: self.manifest.name().into(), hash: file_hash(&digests) }]))
+        Ok(Some(vec![FileHash {
+            path: self.manifest.name().into(),
+            hash: Some(hash_of_groups(&digests)),
+        }]))
     }
 }
 
@@ -331,7 +334,7 @@ mod tests {
                 supply.read(Part::Digests, 0, digest_bytes as u32, &mut digests).unwrap();
                 assert_eq!(hash, *blake3::hash(&digests).as_bytes(), "{len} bytes");
                 let files = supply.handle().file_hashes().unwrap().unwrap();
-                assert_eq!(files[0].hash, *blake3::hash(&bytes).as_bytes(), "{len} bytes");
+                assert_eq!(files[0].hash, Some(*blake3::hash(&bytes).as_bytes()), "{len} bytes");
                 let mut content = Vec::new();
                 supply.read(Part::Content, 0, len as u32, &mut content).unwrap();
                 assert!(content == bytes, "{len} bytes");

@@ -14,6 +14,7 @@ use super::scan::Sources;
 use crate::error::FilesError;
 use crate::handles::Handles;
 use crate::hash::group_digest;
+use crate::hole_hashes::HoleHashes;
 use crate::layout::{Bits, Group, Layout};
 use crate::table::Table;
 
@@ -25,6 +26,9 @@ const BEHIND: u32 = 4;
 const IDLE: Duration = Duration::from_millis(100);
 /// A sender that has not begun gets so long, since what is hashed before is read twice.
 const IDLE_FIRST: Duration = Duration::from_millis(500);
+
+/// How long it is waited between two groups of holes that are hashed.
+const HOLE_PAUSE: Duration = Duration::from_millis(1);
 
 /// What the sender, the thread and those who watch share.
 #[derive(Debug)]
@@ -39,6 +43,7 @@ pub(crate) struct Shared {
     handles: Mutex<Handles>,
     state: Mutex<State>,
     moved: Condvar,
+    holes: Mutex<HoleHashes>,
 }
 
 #[derive(Debug)]
@@ -86,6 +91,7 @@ impl Shared {
             failure: None,
             stop: false,
         };
+        let holes = Mutex::new(HoleHashes::new(&layout, &std::env::temp_dir())?);
         Ok(Self {
             layout,
             chunks,
@@ -97,6 +103,7 @@ impl Shared {
             handles: Mutex::default(),
             state: Mutex::new(state),
             moved: Condvar::new(),
+            holes,
         })
     }
 
@@ -109,6 +116,14 @@ impl Shared {
             let (chunk, hash, keep) = match self.task(&state) {
                 Task::End => return,
                 Task::Wait(time) => {
+                    drop(state);
+                    let more = self.hash_hole();
+                    state = self.state();
+                    if !matches!(self.task(&state), Task::Wait(_)) {
+                        continue;
+                    }
+                    // So that sending has the processor.
+                    let time = if more { Some(HOLE_PAUSE) } else { time };
                     // Woken early or for nothing, it only looks again.
                     match time {
                         Some(time) => drop(self.moved.wait_timeout(state, time)),
@@ -192,6 +207,23 @@ impl Shared {
             offset += piece as u64;
         }
         Ok(())
+    }
+
+    /// Hashes a piece of a hole; false where nothing is left to hash.
+    fn hash_hole(&self) -> bool {
+        // What cannot be kept is told to who asks for it.
+        self.holes().step(&self.layout).unwrap_or(false)
+    }
+
+    /// Hashes what is left of holes.
+    pub(crate) fn hash_holes(&self) -> io::Result<()> {
+        while self.holes().step(&self.layout)? {}
+        Ok(())
+    }
+
+    /// The hash of a file, once its digests are known and all holes are hashed.
+    pub(crate) fn file_hash(&self, file: u32) -> io::Result<Option<[u8; 32]>> {
+        self.holes().file_hash(&self.layout, file, |group| self.state().table.digest(group))
     }
 
     #[cfg(test)]
@@ -304,6 +336,10 @@ impl Shared {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn holes(&self) -> MutexGuard<'_, HoleHashes> {
+        self.holes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn handles(&self) -> MutexGuard<'_, Handles> {

@@ -1,4 +1,4 @@
-//! From paths to entries, by `stat` alone.
+//! What is sent: from paths to a list of files, by `stat` and a look at where holes are.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -6,62 +6,169 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::device;
+use super::skipped::{Skip, Skipped, Skips, Warning};
+use super::walk::Walk;
 use crate::error::FilesError;
 use crate::layout::Layout;
-use crate::manifest::{ENTRIES_MAX, Entry, Kind, Manifest, ManifestError, Mtime};
+use crate::manifest::{self, Entry, Manifest, Mtime};
 use crate::name;
 
-/// Warnings that are kept; more are counted.
-const WARNINGS_MAX: usize = 100;
-
-/// Something that a sender should know and that is no error.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Warning {
-    /// A symbolic link, which is not sent.
-    Symlink(PathBuf),
-    /// A device, socket or pipe, which is not sent.
-    Special(PathBuf),
-    /// A folder of a receiver's state, which is not sent.
-    State(PathBuf),
-    /// A device that is in use, and by whom: what is written to it meanwhile may not fit together.
-    InUse(PathBuf, String),
-    /// Two names that differ in case alone: one of them gets lost on some file systems.
-    Case(String, String),
-    /// So many more warnings, which are not kept.
-    More(u64),
+/// What is taken of paths, and what it is called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScanOptions {
+    /// What the object is called. Default: the last component of the first path.
+    pub name: Option<String>,
+    /// What becomes of symbolic links that are met inside directories. Default: they are kept.
+    pub links: Links,
+    /// What is left out: patterns as in a `.gitignore`, of paths as they arrive; the last one that
+    /// fits counts, and what begins with `!` takes in again. Default: nothing.
+    pub exclude: Vec<String>,
+    /// Whether it is told whose everything is. Default: no.
+    pub owner: bool,
+    /// Whether extended attributes are sent. Default: no.
+    pub xattrs: bool,
 }
 
-impl std::fmt::Display for Warning {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Symlink(path) => write!(f, "{}: is a symbolic link; not sent", path.display()),
-            Self::Special(path) => {
-                write!(f, "{}: is neither a file nor a directory; not sent", path.display())
-            }
-            Self::State(path) => {
-                write!(f, "{}: is what faircast keeps while it receives; not sent", path.display())
-            }
-            Self::InUse(path, user) => write!(
-                f,
-                "{}: {user}; what is written to it while it is sent may be torn there",
-                path.display()
-            ),
-            Self::Case(a, b) => write!(
-                f,
-                "{a} and {b} differ in case alone: receivers whose file system ignores case refuse them"
-            ),
-            Self::More(count) => write!(f, "and {count} more warnings"),
+/// What becomes of symbolic links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Links {
+    /// They arrive as links where they lead to something in what is sent, and are left out where
+    /// not.
+    #[default]
+    Keep,
+    /// What they lead to arrives in their place.
+    Follow,
+    /// They are left out.
+    Skip,
+}
+
+/// What was found in paths, and can be sent.
+#[derive(Debug)]
+pub struct Scan {
+    pub(super) layout: Layout,
+    pub(super) sources: Sources,
+    pub(super) warnings: Vec<Warning>,
+    pub(super) totals: ScanTotals,
+}
+
+/// How much was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScanTotals {
+    /// Files; an image counts as one.
+    pub files: u32,
+    /// Directories.
+    pub directories: u32,
+    /// Symbolic links that are sent as such.
+    pub links: u32,
+    /// Bytes of content: all files without their holes.
+    pub bytes: u64,
+    /// Bytes of holes, which are not sent.
+    pub hole_bytes: u64,
+    /// What was left out.
+    pub skipped: Skipped,
+}
+
+impl Scan {
+    /// Looks at `paths`: a file arrives under its name, a directory with all that is in it under
+    /// its name. A link that is named here is followed. A block device is an image, and alone.
+    ///
+    /// # Errors
+    /// A path cannot be read, cannot have the name that it has, there is too much of it, or there
+    /// is no file in them.
+    pub fn new<P: AsRef<Path>>(paths: &[P], options: &ScanOptions) -> Result<Self, FilesError> {
+        let paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();
+        let Some(first) = paths.first() else { return Err(FilesError::Nothing) };
+        let object = match &options.name {
+            Some(name) => name.clone(),
+            None => root(first)?.0,
+        };
+        if let Some(found) = device::scan(&paths, &object)? {
+            return Ok(found);
         }
+        let mut walk = Walk::new(options)?;
+        let mut roots: BTreeMap<String, PathBuf> = BTreeMap::new();
+        for path in &paths {
+            let (name, absolute) = root(path)?;
+            if let Some(first) = roots.insert(name.clone(), absolute.clone()) {
+                let second = path.to_path_buf();
+                return Err(FilesError::SameName { first, second, name });
+            }
+            let metadata = fs::metadata(&absolute)
+                .map_err(|error| FilesError::io(path, "cannot be read", error))?;
+            if !metadata.is_file() && !metadata.is_dir() {
+                return Err(FilesError::Special { path: path.to_path_buf() });
+            }
+            walk.root(absolute, name, &metadata)?;
+        }
+        let Walk { mut found, mut skips, .. } = walk;
+        // What is ordered by names must take the identities along.
+        found.sort_by(|a, b| name::compare(&a.entry.path, &b.entry.path));
+        let files = found.iter().filter(|found| found.entry.is_file());
+        let identities = files.map(|found| found.identity).collect();
+        let sources = Sources { roots, identities };
+        let entries = found.into_iter().map(|found| found.entry).collect();
+        let entries = keep_links(entries, &sources, &mut skips);
+        let manifest = Manifest::new(&object, entries)?;
+        let layout = Layout::new(manifest);
+        let totals = totals(&layout, skips.counts());
+        if totals.files == 0 && totals.links == 0 {
+            let paths = paths.iter().map(|path| path.display().to_string()).collect();
+            return Err(FilesError::Empty { paths, skipped: skips.reasons() });
+        }
+        let mut warnings = skips.warnings();
+        let pairs = layout.manifest.case_collisions(CASE_WARNINGS_MAX);
+        warnings.extend(pairs.into_iter().map(|(a, b)| Warning::Case(a.into(), b.into())));
+        Ok(Self { layout, sources, warnings, totals })
+    }
+
+    /// What will be sent.
+    pub fn manifest(&self) -> &Manifest {
+        &self.layout.manifest
+    }
+
+    /// What was left out against expectation, and what may go wrong at receivers.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// How much it is.
+    pub const fn totals(&self) -> ScanTotals {
+        self.totals
     }
 }
 
-/// What was found.
-#[derive(Debug)]
-pub(crate) struct Scan {
-    pub(crate) layout: Layout,
-    pub(crate) sources: Sources,
-    pub(crate) warnings: Vec<Warning>,
+/// Warnings of names that differ in case alone.
+const CASE_WARNINGS_MAX: usize = 10;
+
+pub(super) fn totals(layout: &Layout, skipped: Skipped) -> ScanTotals {
+    let mut totals = ScanTotals { skipped, ..ScanTotals::default() };
+    for entry in layout.manifest.entries() {
+        totals.files += u32::from(entry.has_content());
+        totals.directories += u32::from(entry.is_directory());
+        totals.links += u32::from(entry.link_target().is_some());
+        totals.bytes += entry.content_bytes();
+        totals.hole_bytes += entry.hole_bytes();
+    }
+    totals
+}
+
+/// Leaves out the links that lead elsewhere.
+fn keep_links(entries: Vec<Entry>, sources: &Sources, skips: &mut Skips) -> Vec<Entry> {
+    let inside = |entry: &Entry| match entry.link_target() {
+        Some(target) => manifest::check_link(&entries, &entry.path, target).is_ok(),
+        None => true,
+    };
+    let keep: Vec<bool> = entries.iter().map(inside).collect();
+    let mut keep = keep.into_iter();
+    let mut kept = entries;
+    kept.retain(|entry| {
+        let inside = keep.next() == Some(true);
+        if !inside {
+            skips.add(Skip::Outside, || sources.at(&entry.path));
+        }
+        inside
+    });
+    kept
 }
 
 /// Where files come from.
@@ -75,7 +182,10 @@ pub(crate) struct Sources {
 
 impl Sources {
     pub(crate) fn path(&self, layout: &Layout, file: u32) -> PathBuf {
-        let path = &*layout.entry(file).path;
+        self.at(&layout.entry(file).path)
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
         match path.split_once('/') {
             Some((root, rest)) => self.roots[root].join(rest),
             None => self.roots[path].clone(),
@@ -87,57 +197,8 @@ impl Sources {
         let entry = layout.entry(file);
         // What is written to a device leaves no trace on its name.
         let changed = entry.is_file() && (entry.size() != now.len() || entry.mtime != mtime(now));
-        self.identities[file as usize] == (now.dev(), now.ino()) && !changed
+        self.identities[file as usize] == identity(now) && !changed
     }
-}
-
-/// What is taken of paths, and what it is called.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ScanOptions {
-    /// What the object is called. Default: the last component of the first path.
-    pub name: Option<String>,
-}
-
-/// Scans `paths`, each of which arrives under its last component.
-pub(crate) fn scan(paths: &[PathBuf], options: &ScanOptions) -> Result<Scan, FilesError> {
-    let Some(first) = paths.first() else { return Err(FilesError::Nothing) };
-    let name = match &options.name {
-        Some(name) => name.clone(),
-        None => root(first)?.0,
-    };
-    if let Some(found) = device::scan(paths, &name)? {
-        return Ok(found);
-    }
-    let mut walk = Walk::default();
-    let mut roots: BTreeMap<String, PathBuf> = BTreeMap::new();
-    for path in paths {
-        let (name, absolute) = root(path)?;
-        if let Some(first) = roots.insert(name.clone(), absolute.clone()) {
-            return Err(FilesError::SameName { first, second: path.clone(), name });
-        }
-        // A link that was named is what was meant; one that was met is not.
-        let metadata = fs::metadata(&absolute)
-            .map_err(|error| FilesError::io(path, "cannot be read", error))?;
-        if !metadata.is_file() && !metadata.is_dir() {
-            return Err(FilesError::Special { path: path.clone() });
-        }
-        walk.entry(absolute, name, &metadata)?;
-    }
-    // What is ordered by names must take the identities along.
-    walk.found.sort_by(|(a, _), (b, _)| name::compare(&a.path, &b.path));
-    let has_content = |(entry, _): &&(Entry, (u64, u64))| entry.has_content();
-    let identities = walk.found.iter().filter(has_content).map(|(_, identity)| *identity).collect();
-    let entries = walk.found.into_iter().map(|(entry, _)| entry).collect();
-    let manifest = Manifest::new(&name, entries)?;
-    let room = WARNINGS_MAX.saturating_sub(walk.warnings.len());
-    for (a, b) in manifest.case_collisions(room) {
-        walk.warnings.push(Warning::Case(a.into(), b.into()));
-    }
-    if walk.warnings_more > 0 {
-        walk.warnings.push(Warning::More(walk.warnings_more));
-    }
-    let sources = Sources { roots, identities };
-    Ok(Scan { layout: Layout::new(manifest), sources, warnings: walk.warnings })
 }
 
 /// The name under which a path arrives, and where it is.
@@ -159,82 +220,12 @@ fn root(path: &Path) -> Result<(String, PathBuf), FilesError> {
     }
 }
 
-#[derive(Default)]
-struct Walk {
-    found: Vec<(Entry, (u64, u64))>,
-    warnings: Vec<Warning>,
-    warnings_more: u64,
+/// Device and inode.
+pub(super) fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
 }
 
-impl Walk {
-    /// Takes a file, or a directory and all that is in it. A stack of our own, so that depth costs
-    /// no more than it must; what is too deep is refused by its name.
-    fn entry(&mut self, at: PathBuf, path: String, metadata: &Metadata) -> Result<(), FilesError> {
-        self.push(path.clone(), metadata)?;
-        let mut open = match metadata.is_dir() {
-            true => vec![(at, path)],
-            false => Vec::new(),
-        };
-        while let Some((at, path)) = open.pop() {
-            let cannot = |error| FilesError::io(&at, "cannot be read", error);
-            for found in fs::read_dir(&at).map_err(cannot)? {
-                let found = found.map_err(cannot)?;
-                let at = found.path();
-                let name = found.file_name();
-                let Some(name) = name.to_str() else {
-                    return Err(FilesError::NotUtf8 { path: at });
-                };
-                let kind = found.file_type().map_err(cannot)?;
-                if kind.is_symlink() {
-                    self.warn(Warning::Symlink(at));
-                } else if !kind.is_file() && !kind.is_dir() {
-                    self.warn(Warning::Special(at));
-                } else if kind.is_dir() && name.eq_ignore_ascii_case(name::STATE_FOLDER) {
-                    self.warn(Warning::State(at));
-                } else {
-                    let path = format!("{path}/{name}");
-                    let metadata = fs::symlink_metadata(&at)
-                        .map_err(|error| FilesError::io(&at, "cannot be read", error))?;
-                    // It may have been replaced since the directory was read.
-                    if metadata.is_file() != kind.is_file() || metadata.is_dir() != kind.is_dir() {
-                        return Err(FilesError::Changed { path: at });
-                    }
-                    self.push(path.clone(), &metadata)?;
-                    if kind.is_dir() {
-                        open.push((at, path));
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn push(&mut self, path: String, metadata: &Metadata) -> Result<(), FilesError> {
-        if self.found.len() == ENTRIES_MAX as usize {
-            return Err(ManifestError::Entries(u64::from(ENTRIES_MAX) + 1).into());
-        }
-        // Now, so that a tree that is too deep is not walked to its end.
-        name::check_path(&path)
-            .map_err(|what| ManifestError::Name { path: path.as_str().into(), what })?;
-        let kind = match metadata.is_dir() {
-            true => Kind::Directory,
-            false => Kind::file(metadata.len()),
-        };
-        let mode = u16::try_from(metadata.mode() & 0o777).expect("nine bits");
-        let entry = Entry::new(path, kind, mode, mtime(metadata));
-        self.found.push((entry, (metadata.dev(), metadata.ino())));
-        Ok(())
-    }
-
-    fn warn(&mut self, warning: Warning) {
-        match self.warnings.len() < WARNINGS_MAX {
-            true => self.warnings.push(warning),
-            false => self.warnings_more += 1,
-        }
-    }
-}
-
-fn mtime(metadata: &Metadata) -> Mtime {
+pub(super) fn mtime(metadata: &Metadata) -> Mtime {
     let nanos = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
     Mtime { seconds: metadata.mtime(), nanos }
 }

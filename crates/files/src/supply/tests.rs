@@ -37,8 +37,15 @@ fn a_file_arrives_under_its_name_and_a_directory_with_all_that_is_in_it() {
             ("model.bin", 1),
         ];
         assert_eq!(names, want);
-        assert_eq!(supply.warnings(), []);
     }
+}
+
+fn names(scan: &Scan) -> Vec<&str> {
+    scan.manifest().entries().iter().map(|entry| &*entry.path).collect()
+}
+
+fn warnings(scan: &Scan) -> Vec<String> {
+    scan.warnings().iter().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -50,25 +57,189 @@ fn what_is_no_file_is_left_out_with_a_warning() {
     put(&at("t/.faircast/0123456789abcdef/0.part"), b"a");
     symlink("/etc", at("t/link")).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(at("t/socket")).unwrap();
-    let supply = FilesSupply::scan(&[at("t")]).unwrap();
-    let names: Vec<&str> = supply.manifest().entries().iter().map(|e| &*e.path).collect();
-    assert_eq!(names, ["t", "t/A", "t/a"]);
-    let mut warnings: Vec<String> = supply.warnings().iter().map(ToString::to_string).collect();
-    warnings.sort();
-    assert_eq!(warnings.len(), 4, "{warnings:?}");
-    for (warning, want) in warnings.iter().zip([
-        "/t/.faircast: ",
-        "/t/link: is a symbolic",
-        "/t/socket: ",
-        "t/A and t/a",
-    ]) {
-        assert!(warning.contains(want), "{warning}");
-    }
     for i in 0..150 {
         symlink("/etc", at(&format!("t/link{i}"))).unwrap();
     }
-    let supply = FilesSupply::scan(&[at("t")]).unwrap();
-    assert!(matches!(supply.warnings().last(), Some(Warning::More(more)) if *more > 50));
+    let scan = Scan::new(&[at("t")], &ScanOptions::default()).unwrap();
+    assert_eq!(names(&scan), ["t", "t/A", "t/a"]);
+    let skipped = Skipped { links: 151, special: 2, excluded: 0 };
+    assert_eq!((scan.totals().skipped, skipped.total()), (skipped, 153));
+    // A line for each reason, with some names.
+    let warnings = warnings(&scan);
+    assert_eq!(warnings.len(), 4, "{warnings:?}");
+    for (warning, want) in warnings.iter().zip([
+        &["151 symbolic links are not sent", "/t/link", " and 148 more; --links follow"][..],
+        &["one is not sent", "/t/socket"],
+        &["a folder is not sent", "/t/.faircast"],
+        &["t/A and t/a differ in case alone"],
+    ]) {
+        assert!(want.iter().all(|want| warning.contains(want)), "{warning}");
+    }
+}
+
+/// As hubs of models lay their caches out.
+fn hub(root: &Path) {
+    put(&root.join("hub/blobs/0abc"), b"weights");
+    put(&root.join("hub/blobs/1def"), b"settings");
+    fs::create_dir_all(root.join("hub/snapshots/main/sub")).unwrap();
+    symlink("../../blobs/0abc", root.join("hub/snapshots/main/model.bin")).unwrap();
+    symlink("../../../blobs/1def", root.join("hub/snapshots/main/sub/config.json")).unwrap();
+    symlink("main", root.join("hub/snapshots/latest")).unwrap();
+}
+
+#[test]
+fn links_that_lead_to_what_is_sent_are_kept() {
+    let root = tempdir().unwrap();
+    let at = |path: &str| root.path().join(path);
+    hub(root.path());
+    symlink("nothing/yet", at("hub/dangling")).unwrap();
+    symlink(at("hub/blobs"), at("hub/absolute")).unwrap();
+    symlink("../other", at("hub/outside")).unwrap();
+    symlink("snapshots/latest/../../blobs", at("hub/back")).unwrap();
+    symlink("../../etc", at("hub/snapshots/etc")).unwrap();
+    let scan = Scan::new(&[at("hub")], &ScanOptions::default()).unwrap();
+    let links: Vec<_> = scan
+        .manifest()
+        .entries()
+        .iter()
+        .filter_map(|entry| Some((&*entry.path, entry.link_target()?)))
+        .collect();
+    let want = [
+        ("hub/dangling", "nothing/yet"),
+        ("hub/snapshots/latest", "main"),
+        ("hub/snapshots/main/model.bin", "../../blobs/0abc"),
+        ("hub/snapshots/main/sub/config.json", "../../../blobs/1def"),
+    ];
+    assert_eq!(links, want);
+    let totals = scan.totals();
+    assert_eq!((totals.files, totals.links, totals.bytes), (2, 4, 15));
+    assert_eq!(totals.skipped, Skipped { links: 4, special: 0, excluded: 0 });
+    // Two roots are one object: a link from one into the other stays inside.
+    put(&at("other/x"), b"x");
+    let scan = Scan::new(&[at("hub"), at("other")], &ScanOptions::default()).unwrap();
+    assert_eq!(scan.manifest().find("hub/outside").unwrap().link_target(), Some("../other"));
+}
+
+#[test]
+fn links_are_followed_where_that_is_asked_for() {
+    let root = tempdir().unwrap();
+    let at = |path: &str| root.path().join(path);
+    hub(root.path());
+    symlink("nothing", at("hub/snapshots/main/dangling")).unwrap();
+    symlink("..", at("hub/snapshots/main/sub/up")).unwrap();
+    symlink("self", at("hub/snapshots/main/self")).unwrap();
+    let options = ScanOptions { links: Links::Follow, ..ScanOptions::default() };
+    let scan = Scan::new(&[at("hub/snapshots/main")], &options).unwrap();
+    assert_eq!(names(&scan), ["main", "main/model.bin", "main/sub", "main/sub/config.json"]);
+    assert_eq!((scan.totals().bytes, scan.totals().skipped.links), (15, 3));
+    let warnings = warnings(&scan);
+    assert!(warnings[0].starts_with("2 symbolic links are not sent"), "{warnings:?}");
+    assert!(warnings[1].starts_with("a symbolic link is not followed: back to"), "{warnings:?}");
+    let object = Object::read(&mut FilesSupply::new(scan).unwrap());
+    assert_eq!(object.content(), b"weightssettings");
+    // A directory may be there twice, which is no loop.
+    let scan = Scan::new(&[at("hub")], &options).unwrap();
+    assert_eq!(scan.manifest().find("hub/snapshots/latest/model.bin").unwrap().size(), 7);
+}
+
+#[test]
+fn nothing_to_send_is_an_error_that_says_why() {
+    let root = tempdir().unwrap();
+    let at = |path: &str| root.path().join(path);
+    hub(root.path());
+    let error = |path: &str, options: &ScanOptions| {
+        Scan::new(&[at(path)], options).unwrap_err().to_string()
+    };
+    let alone = error("hub/snapshots/main", &ScanOptions::default());
+    assert!(alone.contains("nothing to send: there is no file in "), "{alone}");
+    assert!(alone.contains("2 symbolic links are not sent"), "{alone}");
+    assert!(alone.contains("--links follow sends what they lead to"), "{alone}");
+    let skip = ScanOptions { links: Links::Skip, ..ScanOptions::default() };
+    assert!(error("hub/snapshots/main", &skip).contains("2 symbolic links are not sent: "));
+    let excluded = ScanOptions { exclude: vec!["*".into()], ..ScanOptions::default() };
+    assert!(error("hub", &excluded).contains("one is excluded: "));
+    fs::create_dir(at("empty")).unwrap();
+    assert!(error("empty", &ScanOptions::default()).contains("an empty directory is not sent"));
+    // Links alone are something.
+    let links = Scan::new(&[at("hub/snapshots")], &ScanOptions::default()).unwrap();
+    assert_eq!((links.totals().files, links.totals().links), (0, 1));
+}
+
+#[test]
+fn patterns_exclude_what_they_exclude_in_git() {
+    let root = tempdir().unwrap();
+    let at = |path: &str| root.path().join(path);
+    for path in
+        ["t/a.o", "t/keep.o", "t/src/a.c", "t/src/a.o", "t/target/x", "t/src/target/y", "u/a"]
+    {
+        put(&at(path), b"x");
+    }
+    symlink("a.c", at("t/src/link.o")).unwrap();
+    for (patterns, left, excluded) in [
+        (&["*.o"][..], &["t/src/a.c", "t/src/target/y", "t/target/x", "u/a"][..], 4),
+        (&["*.o", "!keep.o"], &["t/keep.o", "t/src/a.c", "t/src/target/y", "t/target/x", "u/a"], 3),
+        (&["target/", "*.o"], &["t/src/a.c", "u/a"], 6),
+        (&["/t/target", "*.o"], &["t/src/a.c", "t/src/target/y", "u/a"], 5),
+        (&["t/**/a.*"], &["t/keep.o", "t/src/link.o", "t/src/target/y", "t/target/x", "u/a"], 3),
+        (&["/t"], &["u/a"], 1),
+        (
+            &["# no pattern", "", "u"],
+            &[
+                "t/a.o",
+                "t/keep.o",
+                "t/src/a.c",
+                "t/src/a.o",
+                "t/src/link.o",
+                "t/src/target/y",
+                "t/target/x",
+            ],
+            1,
+        ),
+    ] {
+        let exclude = patterns.iter().map(ToString::to_string).collect();
+        let options = ScanOptions { exclude, ..ScanOptions::default() };
+        let scan = Scan::new(&[at("t"), at("u")], &options).unwrap();
+        let files: Vec<&str> = scan
+            .manifest()
+            .entries()
+            .iter()
+            .filter(|entry| !entry.is_directory())
+            .map(|entry| &*entry.path)
+            .collect();
+        assert_eq!(files, left, "{patterns:?}");
+        assert_eq!(scan.totals().skipped.excluded, excluded, "{patterns:?}");
+        assert_eq!(scan.warnings(), []);
+    }
+    let options = ScanOptions { exclude: vec!["[z-a]".into()], ..ScanOptions::default() };
+    let error = Scan::new(&[at("t")], &options).unwrap_err().to_string();
+    assert!(error.contains("the pattern \"[z-a]\" cannot be used"), "{error}");
+}
+
+#[test]
+fn holes_are_not_read_and_hash_to_what_they_are() {
+    use std::os::unix::fs::FileExt as _;
+    let root = tempdir().unwrap();
+    let path = root.path().join("t/disk");
+    put(&path, b"begin");
+    put(&root.path().join("t/z"), &noise(1, 5000));
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.set_len(50 * GROUP_BYTES + 9).unwrap();
+    file.write_all_at(&noise(2, 3 << 20), 20 * GROUP_BYTES + 5).unwrap();
+    let mut supply = FilesSupply::scan(&[root.path().join("t")]).unwrap();
+    let handle = supply.handle();
+    digests(&mut supply);
+    let hashes = handle.file_hashes().unwrap().unwrap();
+    for (FileHash { path, hash }, name) in hashes.iter().zip(["t/disk", "t/z"]) {
+        assert_eq!(**path, *name);
+        let bytes = fs::read(root.path().join(name)).unwrap();
+        assert_eq!(*hash, Some(*blake3::hash(&bytes).as_bytes()), "{name}");
+    }
+    // The first group, and four that 3 MiB touch.
+    let content = 5 * GROUP_BYTES + 5000;
+    let counts = handle.counts();
+    assert_eq!((counts.bytes, counts.bytes_hashed, counts.bytes_read), (content, content, content));
+    let object = Object::read(&mut supply);
+    assert_eq!((object.parts[1].len() as u64, object.parts[2].len()), (content, 6 * 32));
 }
 
 #[test]
@@ -78,12 +249,14 @@ fn what_cannot_be_sent_is_refused_by_its_name() {
     let at = |path: &str| root.path().join(path);
     put(&at("a/same"), b"a");
     put(&at("b/same"), b"b");
+    put(&at("a/.faircast/x"), b"b");
     put(&at("c/back\\slash"), b"b");
     put(&at("d").join(std::ffi::OsStr::from_bytes(b"\xff")), b"b");
     let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
     let table = [
         (vec![], "no path was given"),
         (vec![at("none")], "/none: cannot be read"),
+        (vec![at("a/.faircast")], "`.faircast`, which receivers use themselves"),
         (vec![at("a/same"), at("b/same")], "would both arrive as `same`"),
         (vec![at("c")], "it has a backslash"),
         (vec![at("d")], "not UTF-8"),
@@ -117,7 +290,7 @@ fn the_same_tree_gives_the_same_object_and_the_hashes_that_b3sum_prints() {
     assert_eq!(a, b);
     for (i, FileHash { path, hash }) in a.2.iter().enumerate() {
         assert_eq!(**path, *format!("t/{i}"));
-        assert_eq!(*hash, *blake3::hash(&noise(i as u64, sizes[i])).as_bytes(), "{path}");
+        assert_eq!(*hash, Some(*blake3::hash(&noise(i as u64, sizes[i])).as_bytes()), "{path}");
     }
 }
 

@@ -1,7 +1,11 @@
-//! Tests of receiving: `plain` for what goes well, `trouble` for what does not, `random` for both.
+//! Tests of receiving: `plain` for what goes well, `trouble` for what does not, `random` for both;
+//! `links`, `holes` and `attributes` for each of these.
 
 #![expect(clippy::single_range_in_vec_init, reason = "ranges of content are often one")]
 
+mod attributes;
+mod holes;
+mod links;
 mod plain;
 mod random;
 mod trouble;

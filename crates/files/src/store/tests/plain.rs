@@ -159,7 +159,8 @@ fn a_file_that_differs_is_replaced_at_the_end_where_that_is_allowed() {
 fn zeros_take_no_room() {
     let root = tempdir().unwrap();
     let path = root.path().join("sparse");
-    fs::File::create(&path).unwrap().set_len(64 << 20).unwrap();
+    fs::write(&path, vec![0; 64 << 20]).unwrap();
+    fs::File::open(&path).unwrap().sync_all().unwrap();
     let object = Object::of(&path);
     let to = root.path().join("to");
     let mut store = FilesStore::new(StoreOptions::new(&to));

@@ -1,5 +1,5 @@
 use std::fs;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, symlink};
 
 use faircast_proto::transfer::Store as _;
 use proptest::prelude::*;
@@ -74,6 +74,7 @@ proptest! {
         ),
         steps in prop::collection::vec(step(), 0..12),
         overwrite in any::<bool>(),
+        links in prop::collection::vec("[ab]/([cd]/[d-m]{1,2}|[s-z])", 0..3),
     ) {
         let root = tempdir().unwrap();
         let (from, to) = (root.path().join("from"), root.path().join("to"));
@@ -84,7 +85,17 @@ proptest! {
                 bytes[half..].fill(0);
             }
             put(&from.join(path), &bytes);
+            if *zeros {
+                // Whole groups of them are holes here.
+                let file = fs::File::options().write(true).open(from.join(path)).unwrap();
+                file.set_len(bytes.len() as u64 / 2).unwrap();
+                file.set_len(bytes.len() as u64).unwrap();
+                touch(&from.join(path), i as u64);
+            }
             chmod(&from.join(path), mode | 0o400);
+        }
+        for (i, target) in links.iter().enumerate() {
+            symlink(target, from.join(format!("link{i}"))).unwrap();
         }
         for directory in ["a", "b/c", "b"] {
             if from.join(directory).exists() {

@@ -1,0 +1,180 @@
+//! Owners, extended attributes, modes and times of what was received.
+
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use nix::unistd::{Group, User};
+use rustix::fs::{AtFlags, Gid, Mode, Stat, Uid, XattrFlags};
+use rustix::io::Errno;
+
+use super::StoreOptions;
+use super::state::StateFolder;
+use crate::dir;
+use crate::error::FilesError;
+use crate::layout::Layout;
+use crate::manifest::{Entry, Owner, is_acl};
+
+/// Gives entries what the sender tells of them, as far as that is wanted here.
+pub(super) struct Attributes<'a> {
+    options: &'a StoreOptions,
+    /// What owners are here.
+    owners: BTreeMap<&'a Owner, (Uid, Gid)>,
+}
+
+impl<'a> Attributes<'a> {
+    pub(super) const fn new(options: &'a StoreOptions) -> Self {
+        Self { options, owners: BTreeMap::new() }
+    }
+
+    /// Gives a file or a directory of ours everything.
+    pub(super) fn give(
+        &mut self,
+        entry: &'a Entry,
+        path: &Path,
+        fd: BorrowedFd<'_>,
+    ) -> Result<(), FilesError> {
+        // First the owner, which takes bits of the mode away; then what a mode may forbid to set.
+        self.give_owner(entry, path, fd)?;
+        self.give_xattrs(entry, path, fd, false)?;
+        let cannot = |error: Errno| FilesError::io(path, "cannot get its mode and time", error);
+        dir::set_mode(fd, entry.mode).map_err(cannot)?;
+        self.give_xattrs(entry, path, fd, true)?;
+        dir::set_mtime(fd, entry.mtime).map_err(cannot)
+    }
+
+    /// Whether a file that was there already may lack something; its time is known to be right.
+    pub(super) fn lacks(&mut self, entry: &'a Entry, there: &Stat) -> bool {
+        let owner = self.owner(entry).map(|(uid, gid)| (uid.as_raw(), gid.as_raw()));
+        owner.is_some_and(|owner| owner != (there.st_uid, there.st_gid))
+            || self.options.xattrs && !entry.xattrs.is_empty()
+            || mode_of(there) != u32::from(entry.mode)
+    }
+
+    /// Gives it what it lacks.
+    pub(super) fn renew(
+        &mut self,
+        entry: &'a Entry,
+        path: &Path,
+        fd: BorrowedFd<'_>,
+        there: &Stat,
+    ) -> Result<(), FilesError> {
+        self.give_owner(entry, path, fd)?;
+        self.give_xattrs(entry, path, fd, false)?;
+        if mode_of(there) != u32::from(entry.mode) {
+            dir::set_mode(fd, entry.mode)
+                .map_err(|error| FilesError::io(path, "cannot get its mode", error))?;
+        }
+        self.give_xattrs(entry, path, fd, true)
+    }
+
+    /// Gives a link of ours, at `name`, its owner and time.
+    pub(super) fn give_link(
+        &mut self,
+        entry: &'a Entry,
+        path: &Path,
+        parent: BorrowedFd<'_>,
+        name: &str,
+    ) -> Result<(), FilesError> {
+        if let Some((uid, gid)) = self.owner(entry) {
+            rustix::fs::chownat(parent, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
+                .map_err(|error| FilesError::io(path, "cannot get its owner", error))?;
+        }
+        dir::set_mtime_of_link(parent, name, entry.mtime)
+            .map_err(|error| FilesError::io(path, "cannot get its time", error))
+    }
+
+    fn give_owner(
+        &mut self,
+        entry: &'a Entry,
+        path: &Path,
+        fd: BorrowedFd<'_>,
+    ) -> Result<(), FilesError> {
+        let Some((uid, gid)) = self.owner(entry) else { return Ok(()) };
+        rustix::fs::fchown(fd, Some(uid), Some(gid))
+            .map_err(|error| FilesError::io(path, "cannot get its owner", error))
+    }
+
+    /// Access control lists come by themselves: they change the mode, as the mode changes them.
+    fn give_xattrs(
+        &self,
+        entry: &Entry,
+        path: &Path,
+        fd: BorrowedFd<'_>,
+        acls: bool,
+    ) -> Result<(), FilesError> {
+        let wanted = entry.xattrs.iter().filter(|_| self.options.xattrs);
+        for xattr in wanted.filter(|xattr| is_acl(&xattr.name) == acls) {
+            rustix::fs::fsetxattr(fd, &*xattr.name, &xattr.value, XattrFlags::empty()).map_err(
+                |error| FilesError::io(path, "cannot get its extended attributes", error),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Whose an entry is to be; nobody's in particular where that is not wanted or told.
+    fn owner(&mut self, entry: &'a Entry) -> Option<(Uid, Gid)> {
+        let owner = entry.owner.as_deref().filter(|_| self.options.owner)?;
+        Some(*self.owners.entry(owner).or_insert_with(|| here(owner)))
+    }
+}
+
+fn mode_of(there: &Stat) -> u32 {
+    Mode::from_raw_mode(there.st_mode).bits() & 0o777
+}
+
+/// Who an owner is here: whoever has the name, and else whoever has the number. Root is root.
+fn here(owner: &Owner) -> (Uid, Gid) {
+    let user = Some(&*owner.user).filter(|name| !name.is_empty() && owner.uid != 0);
+    let group = Some(&*owner.group).filter(|name| !name.is_empty() && owner.gid != 0);
+    let user = user.and_then(|name| User::from_name(name).ok().flatten());
+    let group = group.and_then(|name| Group::from_name(name).ok().flatten());
+    (
+        Uid::from_raw(user.map_or(owner.uid, |user| user.uid.as_raw())),
+        Gid::from_raw(group.map_or(owner.gid, |group| group.gid.as_raw())),
+    )
+}
+
+/// Finds out, before anything is received, whether it can be given at all: on a file of the state
+/// folder, which is on the same file system.
+pub(super) fn check(
+    options: &StoreOptions,
+    layout: &Layout,
+    state: &StateFolder,
+) -> Result<(), FilesError> {
+    const PROBE: &str = "probe";
+    let entries = layout.manifest.entries();
+    let mut attributes = Attributes::new(options);
+    for entry in entries {
+        attributes.owner(entry);
+    }
+    let some = entries.iter().flat_map(|entry| &entry.xattrs).next().filter(|_| options.xattrs);
+    if attributes.owners.is_empty() && some.is_none() {
+        return Ok(());
+    }
+    let probe = state.create(PROBE)?;
+    for (owner, (uid, gid)) in &attributes.owners {
+        rustix::fs::fchown(&probe, Some(*uid), Some(*gid)).map_err(|error| {
+            let (user, group) = (uid.as_raw(), gid.as_raw());
+            FilesError::refused(
+                &options.dir,
+                format!(
+                    "cannot give files to user {user} ({:?} at the sender) and group {group}: \
+                     {error}; start recv as root, or without --owner",
+                    owner.user
+                ),
+            )
+        })?;
+    }
+    if some.is_some() {
+        let set = rustix::fs::fsetxattr(&probe, "user.faircast", b"1", XattrFlags::empty());
+        set.map_err(|error| {
+            let what = format!(
+                "its file system takes no extended attributes: {error}; choose another one, or \
+                 start recv without --xattrs"
+            );
+            FilesError::refused(&options.dir, what)
+        })?;
+    }
+    state.remove_file(PROBE)
+}

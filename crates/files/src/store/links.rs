@@ -1,0 +1,80 @@
+//! The symbolic links of an object, which are put into their places at the end.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
+
+use super::attributes::Attributes;
+use super::files::Files;
+use super::finish::rename;
+use super::worker::Shared;
+use crate::dir::{self, Cursor};
+use crate::error::FilesError;
+
+/// The name under which a link is made in the state folder, before it is moved.
+const NEW: &str = "link.new";
+
+/// What is said of anything but a link in the place of one.
+pub(super) const IN_THE_WAY: &str =
+    "a link is to be received, and something else is there; move it away";
+
+/// Makes the links that are not there yet. What they lead to was checked with the manifest. Returns
+/// the directories in which links were made; the root is "".
+pub(super) fn make<'a>(
+    shared: &Shared,
+    files: &'a Files,
+    attributes: &mut Attributes<'a>,
+) -> Result<Vec<&'a str>, FilesError> {
+    let mut cursor = Cursor::new(&files.root);
+    let mut touched = Vec::new();
+    for entry in files.layout.manifest.entries() {
+        let Some(target) = entry.link_target() else { continue };
+        let (parent, name) = dir::split(&entry.path);
+        let path = files.root.path(&entry.path);
+        let cannot = |error: Errno| FilesError::io(&path, "cannot be put into its place", error);
+        let fd = cursor.enter(parent)?.ok_or(Errno::NOENT).map_err(cannot)?;
+        if let Some(there) = dir::stat(fd, name).map_err(cannot)? {
+            if is_same(fd, name, &there, target).map_err(cannot)? {
+                continue;
+            }
+            if !is_link(&there) {
+                return Err(FilesError::refused(&path, IN_THE_WAY));
+            }
+        }
+        files.state.remove_file(NEW)?;
+        let state = files.state.fd();
+        rustix::fs::symlinkat(target, state, NEW).map_err(|error| files.state.cannot(error))?;
+        attributes.give_link(entry, &path, state, NEW)?;
+        match rename(state, NEW, fd, name, shared.options.overwrite) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => {
+                return Err(FilesError::refused(
+                    &path,
+                    "has appeared while it was received; move it away, or allow overwriting",
+                ));
+            }
+            Err(error) => return Err(cannot(error)),
+        }
+        touched.push(parent.unwrap_or(""));
+    }
+    Ok(touched)
+}
+
+/// Whether what is at `name` is the link that is to be there.
+pub(super) fn is_same(
+    parent: BorrowedFd<'_>,
+    name: &str,
+    there: &Stat,
+    target: &str,
+) -> Result<bool, Errno> {
+    if !is_link(there) {
+        return Ok(false);
+    }
+    let text = rustix::fs::readlinkat(parent, name, Vec::new())?;
+    Ok(text.to_bytes() == target.as_bytes())
+}
+
+pub(super) fn is_link(there: &Stat) -> bool {
+    FileType::from_raw_mode(there.st_mode) == FileType::Symlink
+}

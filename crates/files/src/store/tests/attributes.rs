@@ -1,0 +1,175 @@
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, chown, lchown, symlink};
+
+use rustix::fs::XattrFlags;
+
+use super::*;
+use crate::supply::ScanOptions;
+use crate::testing::chmod;
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Numbers that nobody has a name for.
+const UID: u32 = 3_141_592;
+const GID: u32 = 2_718_281;
+
+fn case(options: &ScanOptions) -> Case {
+    let mut case = Case::new(&[("d/a", 10), ("d/b", 20), ("sealed", 5)]);
+    symlink("d/a", case.from.join("link")).unwrap();
+    if is_root() {
+        chown(case.from.join("d"), Some(UID), Some(0)).unwrap();
+        chown(case.from.join("d/a"), Some(UID), Some(GID)).unwrap();
+        lchown(case.from.join("link"), Some(0), Some(GID)).unwrap();
+    }
+    chmod(&case.from.join("sealed"), 0o400);
+    case.object = Object::with(&case.from, options);
+    case
+}
+
+fn owners(root: &Path) -> Vec<(u32, u32)> {
+    let paths = ["d", "d/a", "d/b", "link"];
+    let stat = |path| fs::symlink_metadata(root.join(path)).unwrap();
+    paths.map(stat).iter().map(|stat| (stat.uid(), stat.gid())).collect()
+}
+
+#[test]
+fn owners_arrive_where_both_sides_want_them() {
+    if !is_root() {
+        // Only root can give files away.
+        return;
+    }
+    for (sent, wanted) in [(false, true), (true, false), (true, true)] {
+        let case = case(&ScanOptions { owner: sent, ..ScanOptions::default() });
+        let options = StoreOptions { owner: wanted, ..case.options() };
+        assert_eq!(case.object.receive(&mut FilesStore::new(options.clone())), Ok(0));
+        case.assert_same();
+        let got = owners(&case.target(""));
+        let want = match sent && wanted {
+            true => vec![(UID, 0), (UID, GID), (0, 0), (0, GID)],
+            false => vec![(0, 0); 4],
+        };
+        assert_eq!(got, want, "sent {sent}, wanted {wanted}");
+        // A file that is there already gets its owner too.
+        chown(case.target("d/a"), Some(7), Some(7)).unwrap();
+        assert_eq!(case.object.receive(&mut FilesStore::new(options)), Ok(0));
+        let owner = fs::metadata(case.target("d/a")).unwrap().uid();
+        assert_eq!(owner, if sent && wanted { UID } else { 7 });
+    }
+}
+
+#[test]
+fn names_of_users_count_more_than_numbers() {
+    use std::sync::Arc;
+
+    use crate::manifest::{Entry, Kind, Manifest, Mtime, Owner};
+    let Ok(Some(nobody)) = nix::unistd::User::from_name("nobody") else { return };
+    if !is_root() {
+        return;
+    }
+    let to = tempfile::tempdir().unwrap();
+    let owner = |uid, user: &str| {
+        Some(Arc::new(Owner { uid, gid: 0, user: user.into(), group: "".into() }))
+    };
+    let entry = |path: &str, owner| {
+        let entry = Entry::new(path, Kind::file(0), 0o644, Mtime { seconds: 0, nanos: 0 });
+        Entry { owner, ..entry }
+    };
+    let manifest = Manifest::new(
+        "n",
+        vec![
+            entry("a", owner(UID, "nobody")),
+            entry("b", owner(UID, "who has never been")),
+            entry("c", owner(0, "nobody")),
+        ],
+    );
+    let bytes = manifest.unwrap().encode();
+    let object = blake3::hash(&bytes).into();
+    let object = Object::new([bytes, Vec::new(), Vec::new()], object, None);
+    let options = StoreOptions { owner: true, ..StoreOptions::new(to.path()) };
+    assert_eq!(object.receive(&mut FilesStore::new(options)), Ok(0));
+    let uids = ["a", "b", "c"].map(|path| fs::metadata(to.path().join(path)).unwrap().uid());
+    assert_eq!(uids, [nobody.uid.as_raw(), UID, 0]);
+}
+
+fn set(path: &Path, name: &str, value: &[u8]) -> bool {
+    rustix::fs::setxattr(path, name, value, XattrFlags::empty()).is_ok()
+}
+
+fn get(path: &Path, name: &str) -> Option<Vec<u8>> {
+    let mut value = vec![0; 1000];
+    let len = rustix::fs::getxattr(path, name, &mut value[..]).ok()?;
+    value.truncate(len);
+    Some(value)
+}
+
+/// `user::rw-, user:4242:r--, group::r--, mask::r--, other::---`, as Linux keeps it.
+fn acl() -> Vec<u8> {
+    let mut acl = vec![2, 0, 0, 0];
+    for (tag, permissions, id) in [
+        (1u16, 6u16, u32::MAX),
+        (2, 4, 4242),
+        (4, 4, u32::MAX),
+        (16, 4, u32::MAX),
+        (32, 0, u32::MAX),
+    ] {
+        acl.extend(tag.to_le_bytes());
+        acl.extend(permissions.to_le_bytes());
+        acl.extend(id.to_le_bytes());
+    }
+    acl
+}
+
+#[test]
+fn extended_attributes_arrive_where_both_sides_want_them() {
+    let place = tempfile::tempdir().unwrap();
+    let probe = place.path().join("probe");
+    fs::write(&probe, b"").unwrap();
+    if !set(&probe, "user.x", b"1") {
+        // There are none on this file system.
+        return;
+    }
+    let acls = set(&probe, "system.posix_acl_access", &acl());
+    for (sent, wanted) in [(false, true), (true, false), (true, true)] {
+        let options = ScanOptions { xattrs: sent, ..ScanOptions::default() };
+        let mut case = case(&options);
+        assert!(set(&case.from.join("d"), "user.of a directory", b"yes"));
+        assert!(set(&case.from.join("d/a"), "user.empty", b""));
+        assert!(set(&case.from.join("d/a"), "user.full", &[7; 900]));
+        chmod(&case.from.join("sealed"), 0o600);
+        assert!(set(&case.from.join("sealed"), "user.x", b"1"));
+        chmod(&case.from.join("sealed"), 0o400);
+        if acls {
+            assert!(set(&case.from.join("d/b"), "system.posix_acl_access", &acl()));
+        }
+        // Rights that files give are never sent: this one may bind ports below 1024.
+        let rights = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        set(&case.from.join("d/a"), "security.capability", &rights);
+        case.object = Object::with(&case.from, &options);
+        let options = StoreOptions { xattrs: wanted, ..case.options() };
+        for _ in 0..2 {
+            // The second time all is there already.
+            assert_eq!(case.object.receive(&mut FilesStore::new(options.clone())), Ok(0));
+            case.assert_same();
+            let both = sent && wanted;
+            let got = [
+                get(&case.target("d"), "user.of a directory"),
+                get(&case.target("d/a"), "user.empty"),
+                get(&case.target("d/a"), "user.full"),
+                get(&case.target("sealed"), "user.x"),
+                get(&case.target("d/b"), "system.posix_acl_access").filter(|_| acls),
+                get(&case.target("d/a"), "security.capability"),
+            ];
+            let want = [
+                both.then(|| b"yes".to_vec()),
+                both.then(Vec::new),
+                both.then(|| vec![7; 900]),
+                both.then(|| b"1".to_vec()),
+                (both && acls).then(acl),
+                None,
+            ];
+            assert_eq!(got, want, "sent {sent}, wanted {wanted}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, symlink};
+
+use super::*;
+use crate::manifest::{Entry, Kind, Manifest, Mtime};
+use crate::testing::tree;
+
+/// A tree with links, as hubs of models lay their caches out.
+fn hub() -> Case {
+    let mut case = Case::new(&[("blobs/0abc", 3 * MIB), ("blobs/1def", 10)]);
+    fs::create_dir_all(case.from.join("snapshots/main")).unwrap();
+    symlink("../../blobs/0abc", case.from.join("snapshots/main/model.bin")).unwrap();
+    symlink("../../blobs/1def", case.from.join("snapshots/main/config.json")).unwrap();
+    symlink("main", case.from.join("snapshots/latest")).unwrap();
+    symlink("nowhere", case.from.join("dangling")).unwrap();
+    case.object = Object::of(&case.from);
+    case
+}
+
+#[test]
+fn links_arrive_as_links() {
+    let case = hub();
+    assert_eq!(case.object.receive(&mut case.store()), Ok(0));
+    case.assert_same();
+    let through = fs::read(case.target("snapshots/latest/model.bin")).unwrap();
+    assert!(through == noise(0, 3 * MIB));
+    // A second time they are found.
+    let before = fs::symlink_metadata(case.target("snapshots/latest")).unwrap().ino();
+    assert_eq!(case.object.receive(&mut case.store()), Ok(0));
+    assert_eq!(fs::symlink_metadata(case.target("snapshots/latest")).unwrap().ino(), before);
+    case.assert_same();
+}
+
+#[test]
+fn links_are_there_once_everything_is() {
+    let case = hub();
+    let mut store = case.store();
+    case.object.open(&mut store).unwrap();
+    case.object.give(&mut store, &case.object.missing(&[])[9..]).unwrap();
+    drop(store);
+    assert!(!case.to.join("from").exists());
+    assert_eq!(case.object.receive(&mut case.store()), Ok(0));
+    case.assert_same();
+}
+
+#[test]
+fn a_link_in_the_place_of_another_is_as_a_file_is() {
+    let case = hub();
+    fs::create_dir_all(case.target("snapshots")).unwrap();
+    symlink("old", case.target("snapshots/latest")).unwrap();
+    let error = case.object.open(&mut case.store()).unwrap_err().reason;
+    assert!(error.contains("/from/snapshots/latest: is there already and differs"), "{error}");
+    assert!(!case.to.join(".faircast").exists(), "nothing was begun");
+    let overwrite = StoreOptions { overwrite: true, ..case.options() };
+    assert_eq!(case.object.receive(&mut FilesStore::new(overwrite.clone())), Ok(0));
+    assert_eq!(fs::read_link(case.target("snapshots/latest")).unwrap(), Path::new("main"));
+    // What is no link is never replaced by one, and what is one by nothing else.
+    fs::remove_file(case.target("dangling")).unwrap();
+    put(&case.target("dangling"), b"mine");
+    let error = case.object.open(&mut FilesStore::new(overwrite.clone())).unwrap_err().reason;
+    assert!(
+        error.contains("/from/dangling: a link is to be received, and something else"),
+        "{error}"
+    );
+    fs::remove_file(case.target("dangling")).unwrap();
+    fs::remove_file(case.target("blobs/1def")).unwrap();
+    symlink("0abc", case.target("blobs/1def")).unwrap();
+    let error = case.object.open(&mut FilesStore::new(overwrite)).unwrap_err().reason;
+    assert!(error.contains("/from/blobs/1def: a file is to be received, and something"), "{error}");
+}
+
+#[test]
+fn what_appears_in_the_place_of_a_link_stays() {
+    for overwrite in [false, true] {
+        let case = hub();
+        let mut store = FilesStore::new(StoreOptions { overwrite, ..case.options() });
+        case.object.open(&mut store).unwrap();
+        case.object.give(&mut store, &case.object.missing(&[])).unwrap();
+        fs::create_dir_all(case.target("snapshots")).unwrap();
+        put(&case.target("snapshots/latest"), b"mine");
+        let error = case.object.verify(&mut store).unwrap_err().reason;
+        assert!(error.contains("/from/snapshots/latest: a link is to be received"), "{error}");
+        assert_eq!(fs::read(case.target("snapshots/latest")).unwrap(), b"mine");
+        // And an equal link is none that is in the way.
+        fs::remove_file(case.target("snapshots/latest")).unwrap();
+        symlink("main", case.target("snapshots/latest")).unwrap();
+        drop(store);
+        assert_eq!(case.object.receive(&mut case.store()), Ok(0));
+        assert_eq!(tree(&case.target("blobs")), tree(&case.from.join("blobs")));
+    }
+}
+
+#[test]
+fn nothing_is_written_through_a_link_of_a_sender() {
+    let place = tempfile::tempdir().unwrap();
+    let elsewhere = place.path().join("elsewhere");
+    let dir = place.path().join("dir");
+    fs::create_dir(&elsewhere).unwrap();
+    let mtime = Mtime { seconds: 0, nanos: 0 };
+    let good = Manifest::new(
+        "n",
+        vec![
+            Entry::new("a", Kind::Directory, 0o755, mtime),
+            Entry::new("a/link", Kind::Link { target: "../a".into() }, 0, mtime),
+            Entry::new("a/none", Kind::file(0), 0o644, mtime),
+        ],
+    );
+    let good = good.unwrap().encode();
+    let replace = |from: &str, to: &str| {
+        assert_eq!(from.len(), to.len());
+        let at = good.windows(from.len()).position(|found| found == from.as_bytes()).unwrap();
+        [&good[..at], to.as_bytes(), &good[at + from.len()..]].concat()
+    };
+    for (manifest, want) in [
+        (replace("../a", "/etc"), "it is absolute"),
+        (replace("../a", "../."), "it leads out of what is sent"),
+        (replace("../a", "x/.."), "it goes back from something"),
+        (replace("a/none", "link/x"), "is not in the list of files"),
+    ] {
+        let object = blake3::hash(&manifest).into();
+        let object = Object::new([manifest, Vec::new(), Vec::new()], object, None);
+        let error = object.open(&mut FilesStore::new(StoreOptions::new(&dir))).unwrap_err().reason;
+        assert!(error.contains(want), "{error}");
+        assert_eq!((tree(&elsewhere).len(), tree(&dir).len()), (0, 0));
+    }
+}

@@ -1,0 +1,52 @@
+//! Owners and extended attributes of what a sender has.
+
+use std::path::Path;
+
+use nix::unistd::{Gid, Group, Uid, User};
+use rustix::io::Errno;
+
+use crate::error::FilesError;
+use crate::manifest::{Owner, Xattr, travels};
+
+/// The owner of these numbers, with the names that they have here.
+pub(super) fn owner((uid, gid): (u32, u32)) -> Owner {
+    let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+    let group = Group::from_gid(Gid::from_raw(gid)).ok().flatten();
+    Owner {
+        uid,
+        gid,
+        user: user.map_or("".into(), |user| user.name.into()),
+        group: group.map_or("".into(), |group| group.name.into()),
+    }
+}
+
+/// The extended attributes that are sent of a file or directory, ascending by name.
+pub(super) fn xattrs(path: &Path) -> Result<Box<[Xattr]>, FilesError> {
+    let cannot =
+        |error: Errno| FilesError::io(path, "its extended attributes cannot be read", error);
+    let mut names = Vec::with_capacity(BYTES_MAX);
+    match rustix::fs::listxattr(path, rustix::buffer::spare_capacity(&mut names)) {
+        Ok(_) => {}
+        // The file system has none.
+        Err(Errno::NOTSUP) => return Ok(Box::default()),
+        Err(error) => return Err(cannot(error)),
+    }
+    let mut xattrs = Vec::new();
+    for name in names.split(|byte| *byte == 0) {
+        let Some(name) = std::str::from_utf8(name).ok().filter(|name| travels(name)) else {
+            continue;
+        };
+        let mut value = Vec::with_capacity(BYTES_MAX);
+        match rustix::fs::getxattr(path, name, rustix::buffer::spare_capacity(&mut value)) {
+            Ok(_) => xattrs.push(Xattr { name: name.into(), value: value.into() }),
+            // Removed since.
+            Err(Errno::NODATA) => {}
+            Err(error) => return Err(cannot(error)),
+        }
+    }
+    xattrs.sort_by(|a: &Xattr, b| a.name.cmp(&b.name));
+    Ok(xattrs.into())
+}
+
+/// The most that Linux has of names, and of one value.
+const BYTES_MAX: usize = 64 << 10;

@@ -1,0 +1,233 @@
+//! A walk through directories of a sender, which makes entries of what it finds.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use super::attributes;
+use super::holes::find_holes;
+use super::scan::{Links, ScanOptions, identity, mtime};
+use super::skipped::{Skip, Skips};
+use crate::error::FilesError;
+use crate::layout::GROUP_BYTES;
+use crate::manifest::{ENTRIES_MAX, Entry, HOLES_MAX, Kind, ManifestError, Owner};
+use crate::name;
+
+/// An entry, and the device and inode of what it was made of.
+pub(super) struct Found {
+    pub(super) entry: Entry,
+    pub(super) identity: (u64, u64),
+}
+
+pub(super) struct Walk<'a> {
+    pub(super) found: Vec<Found>,
+    pub(super) skips: Skips,
+    options: &'a ScanOptions,
+    exclude: Gitignore,
+    owners: BTreeMap<(u32, u32), Arc<Owner>>,
+    /// Holes of all files so far.
+    holes: u64,
+}
+
+/// A directory that is walked, and those that it is in: by this a loop is known.
+struct Trail {
+    identity: (u64, u64),
+    above: Option<Rc<Trail>>,
+}
+
+impl Trail {
+    fn has(&self, identity: (u64, u64)) -> bool {
+        let mut at = Some(self);
+        while let Some(trail) = at {
+            if trail.identity == identity {
+                return true;
+            }
+            at = trail.above.as_deref();
+        }
+        false
+    }
+}
+
+/// A directory that is still to be read.
+struct Open {
+    at: PathBuf,
+    path: String,
+    trail: Rc<Trail>,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(options: &'a ScanOptions) -> Result<Self, FilesError> {
+        let mut patterns = GitignoreBuilder::new("");
+        let wrong = |text: &str, error: ignore::Error| FilesError::Pattern {
+            pattern: text.to_string(),
+            what: error.to_string(),
+        };
+        for text in &options.exclude {
+            patterns.add_line(None, text).map_err(|error| wrong(text, error))?;
+        }
+        let exclude = patterns.build().map_err(|error| wrong("--exclude", error))?;
+        let (found, skips) = (Vec::new(), Skips::default());
+        Ok(Self { found, skips, options, exclude, owners: BTreeMap::new(), holes: 0 })
+    }
+
+    /// Takes a file, or a directory and all that is in it. A stack of our own, so that depth costs
+    /// no more than it must; what is too deep is refused by its name.
+    pub(super) fn root(
+        &mut self,
+        at: PathBuf,
+        path: String,
+        metadata: &Metadata,
+    ) -> Result<(), FilesError> {
+        let mut open = Vec::new();
+        self.take(at, path, metadata, None, &mut open)?;
+        while let Some(Open { at, path, trail }) = open.pop() {
+            let cannot = |error| FilesError::io(&at, "cannot be read", error);
+            for found in fs::read_dir(&at).map_err(cannot)? {
+                let found = found.map_err(cannot)?;
+                let at = found.path();
+                let name = found.file_name();
+                let Some(name) = name.to_str() else {
+                    return Err(FilesError::NotUtf8 { path: at });
+                };
+                let metadata = fs::symlink_metadata(&at)
+                    .map_err(|error| FilesError::io(&at, "cannot be read", error))?;
+                self.take(at, format!("{path}/{name}"), &metadata, Some(&trail), &mut open)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one thing, or leaves it out; a directory is to be read afterwards.
+    fn take(
+        &mut self,
+        at: PathBuf,
+        path: String,
+        metadata: &Metadata,
+        above: Option<&Rc<Trail>>,
+        open: &mut Vec<Open>,
+    ) -> Result<(), FilesError> {
+        let followed = match metadata.is_symlink() {
+            true => match self.links(&at, &path, metadata, above)? {
+                Some(followed) => followed,
+                None => return Ok(()),
+            },
+            false => metadata.clone(),
+        };
+        let metadata = &followed;
+        if self.is_excluded(&path, metadata.is_dir()) {
+            self.skips.add(Skip::Excluded, || at);
+        } else if metadata.is_dir() {
+            let name = path.rsplit('/').next().unwrap_or(&path);
+            // A path that was named is what is meant, and refused by its name.
+            if above.is_some() && name.eq_ignore_ascii_case(name::STATE_FOLDER) {
+                self.skips.add(Skip::State, || at);
+                return Ok(());
+            }
+            self.push(&at, path.clone(), Kind::Directory, metadata)?;
+            let trail = Trail { identity: identity(metadata), above: above.cloned() };
+            open.push(Open { at, path, trail: Rc::new(trail) });
+        } else if metadata.is_file() {
+            let holes = self.holes(&at, metadata)?;
+            self.push(&at, path, Kind::File { size: metadata.len(), holes }, metadata)?;
+        } else {
+            self.skips.add(Skip::Special, || at);
+        }
+        Ok(())
+    }
+
+    /// Takes a link as such, or leaves it out, or tells what is where it leads to.
+    fn links(
+        &mut self,
+        at: &Path,
+        path: &str,
+        metadata: &Metadata,
+        above: Option<&Rc<Trail>>,
+    ) -> Result<Option<Metadata>, FilesError> {
+        let skip = match self.options.links {
+            _ if self.options.links != Links::Follow && self.is_excluded(path, false) => {
+                Skip::Excluded
+            }
+            Links::Skip => Skip::Unwanted,
+            Links::Keep => {
+                let target = fs::read_link(at)
+                    .map_err(|error| FilesError::io(at, "cannot be read", error))?;
+                match target.to_str() {
+                    Some(target) => {
+                        // Whether it leads outside is known when everything was found.
+                        let kind = Kind::Link { target: target.into() };
+                        self.push(at, path.to_string(), kind, metadata)?;
+                        return Ok(None);
+                    }
+                    None => Skip::Outside,
+                }
+            }
+            Links::Follow => match fs::metadata(at) {
+                Ok(followed) => {
+                    let loops = above.is_some_and(|above| above.has(identity(&followed)));
+                    if !(followed.is_dir() && loops) {
+                        return Ok(Some(followed));
+                    }
+                    Skip::Loop
+                }
+                Err(_) => Skip::Dangling,
+            },
+        };
+        self.skips.add(skip, || at.to_path_buf());
+        Ok(None)
+    }
+
+    fn push(
+        &mut self,
+        at: &Path,
+        path: String,
+        kind: Kind,
+        metadata: &Metadata,
+    ) -> Result<(), FilesError> {
+        if self.found.len() == ENTRIES_MAX as usize {
+            return Err(ManifestError::Entries(u64::from(ENTRIES_MAX) + 1).into());
+        }
+        // Now, so that a tree that is too deep is not walked to its end.
+        name::check_path(&path)
+            .map_err(|what| ManifestError::Name { path: path.as_str().into(), what })?;
+        let is_link = matches!(kind, Kind::Link { .. });
+        // The mode of a link says nothing.
+        let mode = if is_link { 0 } else { metadata.mode() & 0o777 };
+        let mode = u16::try_from(mode).expect("nine bits");
+        let mut entry = Entry::new(path, kind, mode, mtime(metadata));
+        if self.options.owner {
+            let key = (metadata.uid(), metadata.gid());
+            let owner = self.owners.entry(key).or_insert_with(|| attributes::owner(key).into());
+            entry.owner = Some(owner.clone());
+        }
+        if self.options.xattrs && !is_link {
+            entry.xattrs = attributes::xattrs(at)?;
+        }
+        self.found.push(Found { entry, identity: identity(metadata) });
+        Ok(())
+    }
+
+    /// The holes of a file. Only one that takes less room than it has bytes is looked into.
+    fn holes(
+        &mut self,
+        at: &Path,
+        metadata: &Metadata,
+    ) -> Result<Box<[crate::manifest::Hole]>, FilesError> {
+        let size = metadata.len();
+        if size < GROUP_BYTES || metadata.blocks().saturating_mul(512) >= size {
+            return Ok(Box::default());
+        }
+        let most = usize::try_from(HOLES_MAX - self.holes).unwrap_or(0);
+        let holes = find_holes(at, metadata, most)?;
+        self.holes += holes.len() as u64;
+        Ok(holes)
+    }
+
+    fn is_excluded(&self, path: &str, is_dir: bool) -> bool {
+        !self.options.exclude.is_empty() && self.exclude.matched(path, is_dir).is_ignore()
+    }
+}
