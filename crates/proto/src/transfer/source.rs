@@ -44,6 +44,8 @@ pub struct ObjectSource<C: SenderControl> {
     names: Vec<String>,
     /// Whether somebody holds the end, at the last look.
     held: bool,
+    /// When content last became longer, of what comes from a pipe.
+    grown_at: Option<Time>,
     /// When what waits besides data may leave.
     control_at: Option<Time>,
     give_up: Duration,
@@ -125,6 +127,7 @@ impl<C: SenderControl> ObjectSource<C> {
             wait_for: setup.wait_for,
             names: Vec::new(),
             held: true,
+            grown_at: None,
             control_at: None,
             give_up: setup.give_up,
             linger: setup.options.duration("linger").unwrap_or(Duration::ZERO),
@@ -267,6 +270,9 @@ impl<C: SenderControl> ObjectSource<C> {
         if grown || known {
             self.pgm.announce_now(cx.now);
         }
+        if grown {
+            self.grown_at = Some(cx.now);
+        }
         let age = cx.now.since(Time::ZERO);
         if age >= self.give_up {
             let before = Time::ZERO + age.saturating_sub(self.give_up);
@@ -276,9 +282,11 @@ impl<C: SenderControl> ObjectSource<C> {
         }
         self.check_pace(cx);
         let notice = &self.pgm.packets().notice;
-        // Nobody gets further than a pipe that gives nothing.
+        // Nobody gets further than a pipe that gives nothing, and then not at once.
+        let lately = self.grown_at.is_some_and(|at| cx.now.since(at) < self.give_up);
         self.held = !notice.begun
             || notice.announcement.growing
+            || lately
             || self.members.active() > 0
                 && self.members.hold_the_end(cx.now, self.give_up, &self.names);
         self.review(cx);
