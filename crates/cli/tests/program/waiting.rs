@@ -108,11 +108,18 @@ fn a_receiver_takes_nothing_from_others_than_whom_it_names_by_unicast_too() {
     let file = put(&folder, "file", "x");
     for (from, code) in [("127.0.0.1", 0), ("192.0.2.1", 1)] {
         // Another one each time: somebody may have taken the first since.
-        let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let free = free.local_addr().unwrap().to_string();
+        let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let free = free.to_string();
         let into = text_of(&folder.path().join(from));
         let own = ["recv", "--listen", &free, "--from", from, "--into", &into, "--once"];
-        let receiver = Running::start(&[&own[..], &["--wait-max", "3s"]].concat());
+        let receiver = Running::start(&[&own[..], &["--wait-max", "5s"]].concat());
+        // A sender to this host would take the port where nobody has it yet.
+        let port = format!(":{:04X} ", free.parse::<std::net::SocketAddr>().unwrap().port());
+        let begun = Instant::now();
+        while !std::fs::read_to_string("/proc/net/udp").unwrap().contains(&port) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "nobody hears at {free}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let sent = run_within(20, &["send", &file, "--to", &free, "--wait-max", "2s"]);
         let received = receiver.end();
         assert_eq!(
