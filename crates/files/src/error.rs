@@ -66,6 +66,18 @@ pub enum FilesError {
         /// What was left out and why, a line each.
         skipped: Vec<String>,
     },
+    /// Names that cannot be sent.
+    #[error(
+        "names that cannot be sent: {}{}; rename them, or leave them out with --skip-bad-names",
+        names.join("; "),
+        if *more > 0 { format!("; and {more} more") } else { String::new() }
+    )]
+    BadNames {
+        /// Each with what is wrong with it.
+        names: Vec<String>,
+        /// How many more there are.
+        more: u64,
+    },
     /// A pattern of what is to be left out is none.
     #[error(
         "the pattern {pattern:?} cannot be used: {what}; expected one as in a .gitignore, such as '*.tmp' or /photos/raw"

@@ -25,6 +25,10 @@ pub struct FileOptions {
     /// Leave out what fits a pattern of this file, one a line, before those of --exclude
     #[arg(long, value_name = "FILE")]
     pub exclude_from: Vec<PathBuf>,
+    /// Leave out what has a name that receivers could not have: not UTF-8, control characters,
+    /// backslashes, names of devices. Otherwise such names are an error that lists them
+    #[arg(long)]
+    pub skip_bad_names: bool,
     /// Tell receivers whose files, folders and links are; they follow it where they have --owner too
     #[arg(long)]
     pub owner: bool,
@@ -65,6 +69,13 @@ impl FileOptions {
             LinkChoice::Skip => Links::Skip,
         };
         let name = self.name.clone();
-        Ok(ScanOptions { name, links, exclude, owner: self.owner, xattrs: self.xattrs })
+        Ok(ScanOptions {
+            name,
+            links,
+            exclude,
+            owner: self.owner,
+            xattrs: self.xattrs,
+            skip_bad_names: self.skip_bad_names,
+        })
     }
 }

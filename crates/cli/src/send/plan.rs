@@ -57,6 +57,7 @@ pub(super) fn skipped_text(skipped: &Skipped) -> String {
     let parts = [
         (skipped.links, count(skipped.links, "symbolic link")),
         (skipped.special, format!("{} that are no files", skipped.special)),
+        (skipped.names, count(skipped.names, "name") + " that cannot be sent"),
         (skipped.excluded, format!("{} excluded", skipped.excluded)),
     ];
     let parts = parts.into_iter().filter(|(count, _)| *count > 0).map(|(_, text)| text);
@@ -68,6 +69,7 @@ pub(super) fn skipped_text(skipped: &Skipped) -> String {
 
 pub(super) fn skipped_json(skipped: &Skipped) -> Value {
     json!({
-        "links": skipped.links, "special": skipped.special, "excluded": skipped.excluded,
+        "links": skipped.links, "special": skipped.special, "names": skipped.names,
+        "excluded": skipped.excluded,
     })
 }

@@ -27,6 +27,8 @@ pub struct ScanOptions {
     pub owner: bool,
     /// Whether extended attributes are sent. Default: no.
     pub xattrs: bool,
+    /// Whether what has a name that cannot be sent is left out. Default: it is an error.
+    pub skip_bad_names: bool,
 }
 
 /// What becomes of symbolic links.
@@ -100,6 +102,7 @@ impl Scan {
             }
             walk.root(absolute, name, &metadata)?;
         }
+        walk.check_names()?;
         let Walk { mut found, mut skips, .. } = walk;
         // What is ordered by names must take the identities along.
         found.sort_by(|a, b| name::compare(&a.entry.path, &b.entry.path));

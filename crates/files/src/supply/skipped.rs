@@ -23,6 +23,8 @@ pub enum Skip {
     Special,
     /// A folder of a receiver's state.
     State,
+    /// A name that cannot be sent; a directory with all that is in it counts as one.
+    BadName,
     /// What a pattern excludes; a directory with all that is in it counts as one.
     Excluded,
 }
@@ -41,6 +43,8 @@ pub struct Skipped {
     pub links: u64,
     /// Devices, sockets, pipes, and folders of a receiver's state.
     pub special: u64,
+    /// Names that cannot be sent; a directory with all that is in it counts as one.
+    pub names: u64,
     /// What patterns exclude; a directory with all that is in it counts as one.
     pub excluded: u64,
 }
@@ -48,7 +52,7 @@ pub struct Skipped {
 impl Skipped {
     /// All of it.
     pub const fn total(&self) -> u64 {
-        self.links + self.special + self.excluded
+        self.links + self.special + self.names + self.excluded
     }
 }
 
@@ -108,6 +112,10 @@ impl fmt::Display for Warning {
                 "{} not sent: what faircast keeps while it receives",
                 number("a folder is", "folders are")
             ),
+            Skip::BadName => format!(
+                "{} not sent: receivers could not have it so",
+                number("a name is", "names are")
+            ),
             Skip::Excluded => format!("{} excluded", number("one is", "are")),
         };
         let names: Vec<String> = examples.iter().map(|path| path.display().to_string()).collect();
@@ -143,6 +151,7 @@ impl Skips {
         Skipped {
             links: count(&[Skip::Outside, Skip::Unwanted, Skip::Dangling, Skip::Loop]),
             special: count(&[Skip::Special, Skip::State]),
+            names: count(&[Skip::BadName]),
             excluded: count(&[Skip::Excluded]),
         }
     }

@@ -62,7 +62,7 @@ fn what_is_no_file_is_left_out_with_a_warning() {
     }
     let scan = Scan::new(&[at("t")], &ScanOptions::default()).unwrap();
     assert_eq!(names(&scan), ["t", "t/A", "t/a"]);
-    let skipped = Skipped { links: 151, special: 2, excluded: 0 };
+    let skipped = Skipped { links: 151, special: 2, ..Skipped::default() };
     assert_eq!((scan.totals().skipped, skipped.total()), (skipped, 153));
     // A line for each reason, with some names.
     let warnings = warnings(&scan);
@@ -113,7 +113,7 @@ fn links_that_lead_to_what_is_sent_are_kept() {
     assert_eq!(links, want);
     let totals = scan.totals();
     assert_eq!((totals.files, totals.links, totals.bytes), (2, 4, 15));
-    assert_eq!(totals.skipped, Skipped { links: 4, special: 0, excluded: 0 });
+    assert_eq!(totals.skipped, Skipped { links: 4, ..Skipped::default() });
     // Two roots are one object: a link from one into the other stays inside.
     put(&at("other/x"), b"x");
     let scan = Scan::new(&[at("hub"), at("other")], &ScanOptions::default()).unwrap();
@@ -458,4 +458,26 @@ proptest! {
             prop_assert!(out[3..] == all[offset as usize..][..len as usize]);
         }
     }
+}
+
+#[test]
+fn all_names_that_cannot_be_sent_are_told_at_once_or_left_out() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let root = tempdir().unwrap();
+    let tree = root.path().join("t");
+    put(&tree.join("good"), b"x");
+    for name in [&b"back\\slash"[..], b"con", b"no\xffutf8", b"line\nbreak"] {
+        put(&tree.join(std::ffi::OsStr::from_bytes(name)), b"x");
+    }
+    put(&tree.join("c:/inside"), b"x");
+    let error = Scan::new(&[&tree], &ScanOptions::default()).unwrap_err().to_string();
+    assert_eq!(error.lines().count(), 1, "{error}");
+    for want in ["slash", "con", "xFFutf8", "line\\nbreak", "c:", "--skip-bad-names"] {
+        assert!(error.contains(want), "{want}: {error}");
+    }
+    let options = ScanOptions { skip_bad_names: true, ..ScanOptions::default() };
+    let found = Scan::new(&[&tree], &options).unwrap();
+    assert_eq!((found.totals().files, found.totals().skipped.names), (1, 5));
+    let warning = found.warnings()[0].to_string();
+    assert!(warning.starts_with("5 names are not sent"), "{warning}");
 }

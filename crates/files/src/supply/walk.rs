@@ -16,7 +16,10 @@ use super::skipped::{Skip, Skips};
 use crate::error::FilesError;
 use crate::layout::GROUP_BYTES;
 use crate::manifest::{ENTRIES_MAX, Entry, HOLES_MAX, Kind, ManifestError, Owner};
-use crate::name;
+use crate::name::{self, NameError};
+
+/// Names that cannot be sent and are told; more are counted.
+const BAD_NAMES_SHOWN: usize = 20;
 
 /// An entry, and the device and inode of what it was made of.
 pub(super) struct Found {
@@ -27,6 +30,8 @@ pub(super) struct Found {
 pub(super) struct Walk<'a> {
     pub(super) found: Vec<Found>,
     pub(super) skips: Skips,
+    bad_names: Vec<String>,
+    bad_names_more: u64,
     options: &'a ScanOptions,
     exclude: Gitignore,
     owners: BTreeMap<(u32, u32), Arc<Owner>>,
@@ -72,7 +77,48 @@ impl<'a> Walk<'a> {
         }
         let exclude = patterns.build().map_err(|error| wrong("--exclude", error))?;
         let (found, skips) = (Vec::new(), Skips::default());
-        Ok(Self { found, skips, options, exclude, owners: BTreeMap::new(), holes: 0 })
+        Ok(Self {
+            found,
+            skips,
+            bad_names: Vec::new(),
+            bad_names_more: 0,
+            options,
+            exclude,
+            owners: BTreeMap::new(),
+            holes: 0,
+        })
+    }
+
+    /// Whether all names that were met can be sent, or those that cannot are left out.
+    ///
+    /// # Errors
+    /// They are not: with all of them, as far as a line has room.
+    pub(super) fn check_names(&mut self) -> Result<(), FilesError> {
+        if self.bad_names.is_empty() {
+            return Ok(());
+        }
+        let names = std::mem::take(&mut self.bad_names);
+        Err(FilesError::BadNames { names, more: self.bad_names_more })
+    }
+
+    /// A name that cannot be sent: it is left out where that is wanted, and else an error in the end,
+    /// so that all of them are told at once.
+    fn bad_name(&mut self, at: PathBuf, what: &dyn std::fmt::Display) {
+        if self.options.skip_bad_names {
+            self.skips.add(Skip::BadName, || at);
+        } else if self.bad_names.len() < BAD_NAMES_SHOWN {
+            // With what would move a terminal's cursor escaped.
+            self.bad_names.push(format!("{at:?}: {what}"));
+        } else {
+            self.bad_names_more += 1;
+        }
+    }
+
+    /// What is wrong with a path, where it would be sent.
+    fn wrong_with(&self, path: &str, metadata: &Metadata) -> Option<NameError> {
+        let wrong = name::check_path(path).err()?;
+        let state = wrong == NameError::State && metadata.is_dir();
+        (!state && !self.is_excluded(path, metadata.is_dir())).then_some(wrong)
     }
 
     /// Takes a file, or a directory and all that is in it. A stack of our own, so that depth costs
@@ -92,11 +138,16 @@ impl<'a> Walk<'a> {
                 let at = found.path();
                 let name = found.file_name();
                 let Some(name) = name.to_str() else {
-                    return Err(FilesError::NotUtf8 { path: at });
+                    self.bad_name(at, &"it is not UTF-8");
+                    continue;
                 };
                 let metadata = fs::symlink_metadata(&at)
                     .map_err(|error| FilesError::io(&at, "cannot be read", error))?;
-                self.take(at, format!("{path}/{name}"), &metadata, Some(&trail), &mut open)?;
+                let path = format!("{path}/{name}");
+                match self.wrong_with(&path, &metadata) {
+                    Some(wrong) => self.bad_name(at, &wrong),
+                    None => self.take(at, path, &metadata, Some(&trail), &mut open)?,
+                }
             }
         }
         Ok(())
