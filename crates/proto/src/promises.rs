@@ -13,6 +13,9 @@ pub struct Promises {
     /// How slow a sender becomes that hears nothing, by its settings; `None` where it never hears
     /// anything and does not mind.
     pub floor: fn(&Options) -> Option<Floor>,
+    /// How long after the last of some forged packets a session may not be at its old rate, on a
+    /// path of 2 Mbit/s. [`RECOVERY`](Self::RECOVERY) is what is wanted.
+    pub recovery: Duration,
     /// The most packets that all receivers together send under a load, by the settings, where no
     /// packet of theirs is lost.
     pub reports_max: fn(&Options, &Load) -> u64,
@@ -57,5 +60,9 @@ impl Load {
 
 impl Promises {
     /// Those of a protocol without feedback.
-    pub const SILENT: Self = Self { floor: |_| None, reports_max: |_, _| 0 };
+    pub const SILENT: Self =
+        Self { floor: |_| None, recovery: Self::RECOVERY, reports_max: |_, _| 0 };
+
+    /// How soon a session should have got over forged packets.
+    pub const RECOVERY: Duration = Duration::from_secs(3);
 }

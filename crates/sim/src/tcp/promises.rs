@@ -6,7 +6,7 @@ use faircast_proto::promises::{Floor, Load, Promises};
 use super::settings::Settings;
 
 /// What every flavour of TCP promises to the network.
-pub const PROMISES: Promises = Promises { floor, reports_max };
+pub const PROMISES: Promises = Promises { floor, recovery: Promises::RECOVERY, reports_max };
 
 /// One packet for each retransmission timeout, which doubles up to the greatest one. It is rounded
 /// up to the ticks of the clock, and a packet may wait for the random overhead.

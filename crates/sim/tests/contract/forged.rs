@@ -21,9 +21,6 @@ use crate::world::{World, plain};
 const OBJECT: u64 = 2_500_000;
 const RATE: &str = "2 Mbit/s";
 
-/// For how long a session may not be at its old rate, after the last forged packet.
-const RECOVERY_S: f64 = 3.0;
-
 /// The rate of a session goes up and down; one that loses a packet elsewhere is another one.
 const CHANCE: f64 = 1.2;
 
@@ -332,7 +329,7 @@ fn after_some_forged_packets_a_session_is_soon_what_it_was() {
             assert!(forged >= 1, "{case}");
             let lost = done.unwrap_or(f64::INFINITY) - CHANCE * quiet;
             worst = worst.max(lost);
-            if lost > RECOVERY_S {
+            if lost > case.protocol.promises.recovery.as_secs_f64() {
                 failed.push(format!("{case}, seed {seed}: {done:?} s for {quiet:.1} s"));
             }
         }
@@ -349,7 +346,7 @@ fn a_flood_of_damaged_packets_ends_and_a_session_goes_on() {
         let (done, forged) = run(case, Attack::Flood(span));
         assert!(forged > 5_000, "{case}: {forged}");
         let lost = done.unwrap_or(f64::INFINITY) - CHANCE * quiet - span.as_secs_f64();
-        if lost > RECOVERY_S {
+        if lost > case.protocol.promises.recovery.as_secs_f64() {
             failed.push(format!("{case}: {done:?} s for {quiet:.1} s"));
         }
     });

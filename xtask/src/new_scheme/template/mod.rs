@@ -39,6 +39,8 @@ impl Scheme for Aimd {
     const PROMISES: Promises = Promises {
         // 40 halvings bring any rate to the floor.
         floor: |_| Some(Floor { after: ROUND * 40, every: Duration::from_secs(1) }),
+        // What false losses have taken off comes back at 100 kbit/s each second.
+        recovery: Duration::from_secs(20),
         // Each receiver speaks once a round, where none is louder; the rest is the transport's.
         reports_max: |options, load| {
             let rounds = load.lasted.as_nanos() / ROUND.as_nanos() + 1;

@@ -7,7 +7,7 @@ use crate::options::Options;
 use crate::promises::{Floor, Load, Promises};
 
 /// What ORMCC over PGM promises to the network.
-pub const PROMISES: Promises = Promises { floor, reports_max };
+pub const PROMISES: Promises = Promises { floor, recovery: Promises::RECOVERY, reports_max };
 
 /// With the guard, silence lasts 30 s at most until the rate falls, and it halves once in a second
 /// at least. The paper's sender hears nothing where all is well, and does not mind.

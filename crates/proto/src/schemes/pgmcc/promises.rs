@@ -5,7 +5,7 @@ use crate::options::Options;
 use crate::promises::{Floor, Load, Promises};
 
 /// What pgmcc over PGM promises to the network.
-pub const PROMISES: Promises = Promises { floor, reports_max };
+pub const PROMISES: Promises = Promises { floor, recovery: Promises::RECOVERY, reports_max };
 
 /// One packet for each stall timeout, which doubles up to the greatest one, with an acker or in
 /// search of one. A fixed timeout stays where it is until the acker is given up.

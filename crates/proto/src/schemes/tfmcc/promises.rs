@@ -6,7 +6,7 @@ use crate::options::Options;
 use crate::promises::{Floor, Load, Promises};
 
 /// What TFMCC over PGM promises to the network.
-pub const PROMISES: Promises = Promises { floor, reports_max };
+pub const PROMISES: Promises = Promises { floor, recovery: Promises::RECOVERY, reports_max };
 
 /// Ten of the largest round trips halve the rate, down to one packet in 8 s. At the slow end it is
 /// the packets' distance that counts as a round trip: 40 s, 20 s, 10 s ... to the last halving but
