@@ -45,10 +45,11 @@ fn a_receiver_of_another_scheme_gets_nothing_and_the_others_everything() {
                     assert_eq!(delivery.completed.is_some(), place != 2, "{case}: {place}");
                     assert_eq!(delivery.bytes, if place == 2 { 0 } else { 1_000_000 }, "{case}");
                 }
-                // The receiver says it of packets of the source until it believes them, and of a
-                // stream the source of its own.
+                // The receiver says it of each packet until it believes it: twelve that name the other
+                // scheme, or three in a second, and a few between them that name none. Of a stream
+                // the source says it too, once.
                 let said = run.tally.bad_input.get("OtherScheme").copied();
-                assert!(said.is_some_and(|said| (3..=13).contains(&said)), "{case}: {said:?}");
+                assert!(said.is_some_and(|said| (3..=20).contains(&said)), "{case}: {said:?}");
             }
         }
     }
