@@ -159,7 +159,7 @@ impl Rate {
     pub(super) fn age(&mut self, times: u64, least: f64, doubles: bool) {
         let before = self.now;
         for _ in 0..times.min(HALVINGS_MAX) {
-            self.now = (self.now / 2.0).max(least.min(before));
+            self.now = (self.now / 2.0).max(least.min(before)).max(self.least);
         }
         if doubles && self.doubling.is_none() && self.now < before {
             self.doubling = Some(before);
