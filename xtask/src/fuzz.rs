@@ -1,5 +1,7 @@
 //! Fuzzing one target with AFL++, guided by coverage: `cargo xtask fuzz TARGET`.
 
+mod record;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -35,7 +37,8 @@ fn corpus(target: &str) -> PathBuf {
 }
 
 /// Builds the targets with AFL++'s instrumentation, fuzzes one, says what came of it, and replaces
-/// its corpus by the smallest one that covers as much. Fails where something crashed or hung.
+/// its corpus by the smallest one that covers as much, and adds the run to `fuzz/RECORD.md`. Fails
+/// where something crashed or hung.
 pub(crate) fn fuzz(options: &Options) -> ExitCode {
     match run(options) {
         Ok(0) => ExitCode::SUCCESS,
@@ -71,9 +74,12 @@ fn run(options: &Options) -> Result<usize, String> {
         ("AFL_SKIP_CPUFREQ", "1"),
         ("AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES", "1"),
     ];
-    shell::run("cargo", &[&arguments[..], &end].concat(), &env)?;
     let found = Path::new(&out).join("default");
+    let before = record::Counts::of(&found);
+    let started = record::cpu_s()?;
+    shell::run("cargo", &[&arguments[..], &end].concat(), &env)?;
     tell(&found)?;
+    let cpu_s = record::cpu_s()? - started;
     let smallest = format!("{out}/smallest");
     let _ = fs::remove_dir_all(&smallest);
     let queue = path(&found.join("queue"));
@@ -81,7 +87,10 @@ fn run(options: &Options) -> Result<usize, String> {
     shell::run("cargo", &[&arguments[..], &end].concat(), &env)?;
     replace(&corpus, Path::new(&smallest))?;
     let inputs = |folder: &str| files(&found.join(folder)).map(|files| files.len());
-    Ok(inputs("crashes")? + inputs("hangs")?)
+    let findings = inputs("crashes")? + inputs("hangs")?;
+    let after = record::Counts::of(&found).ok_or("AFL++ left no statistics")?;
+    record::add(&options.target, cpu_s, before, after, findings)?;
+    Ok(findings)
 }
 
 /// Prints what AFL++ counted.

@@ -10,7 +10,7 @@ use super::*;
 
 /// A sender whose standard input is a pipe, into which `bytes` are written, half of them at once and
 /// the rest when the caller lets them.
-fn pipe(arguments: &[&str], bytes: &[u8]) -> (Running, impl FnOnce() + use<>) {
+pub(super) fn pipe(arguments: &[&str], bytes: &[u8]) -> (Running, impl FnOnce() + use<>) {
     let mut child: Child = program(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -35,10 +35,10 @@ fn pipe(arguments: &[&str], bytes: &[u8]) -> (Running, impl FnOnce() + use<>) {
 }
 
 /// Waits until `ready`, or fails.
-fn until(what: &str, mut ready: impl FnMut() -> bool) {
+pub(super) fn until(what: &str, mut ready: impl FnMut() -> bool) {
     let started = Instant::now();
     while !ready() {
-        assert!(started.elapsed() < Duration::from_secs(30), "{what}: not within 30 s");
+        assert!(started.elapsed() < Duration::from_secs(60), "{what}: not within 60 s");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -180,10 +180,10 @@ fn what_cannot_be_written_is_refused_before_anything_is_received() {
 }
 
 /// A block device over a file, where this system lets us have one.
-struct Loop(String);
+pub(super) struct Loop(pub(super) String);
 
 impl Loop {
-    fn over(file: &Path) -> Option<Self> {
+    pub(super) fn over(file: &Path) -> Option<Self> {
         let made = Command::new("losetup").args(["-f", "--show"]).arg(file).output().ok()?;
         let name = String::from_utf8(made.stdout).ok()?.trim().to_string();
         (made.status.success() && !name.is_empty()).then_some(Self(name))

@@ -11,6 +11,8 @@ mod documents;
 mod faults;
 mod files;
 #[cfg(target_os = "linux")]
+mod full_size;
+#[cfg(target_os = "linux")]
 mod images;
 mod interrupt;
 mod lab;

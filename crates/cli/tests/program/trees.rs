@@ -6,7 +6,7 @@ use super::live::{Running, digest, event, events, group, noise};
 use super::*;
 
 /// Everything of a tree, as `find` and `sha256sum` tell it.
-fn facts(root: &Path) -> String {
+pub(super) fn facts(root: &Path) -> String {
     let script = "cd \"$1\" && find . -printf '%p %y %m %s %T@ %l\\n' | sort && \
                   find . -type f -print0 | sort -z | xargs -0 -r sha256sum";
     let said = Command::new("sh").args(["-c", script, "sh"]).arg(root).output().unwrap();
@@ -15,7 +15,7 @@ fn facts(root: &Path) -> String {
 }
 
 /// A cache of models as hubs lay it out, beside a sparse image of so many MiB.
-fn hub(root: &Path, mib: u64) {
+pub(super) fn hub(root: &Path, mib: u64) {
     std::fs::create_dir_all(root.join("blobs")).unwrap();
     std::fs::create_dir_all(root.join("snapshots/main/sub")).unwrap();
     std::fs::write(root.join("blobs/0abc"), noise(1_500_000)).unwrap();

@@ -1,0 +1,159 @@
+//! How long each target has been fuzzed and what came of it: the table `fuzz/RECORD.md`.
+
+use std::fs;
+use std::path::Path;
+
+use nix::sys::resource::{UsageWho, getrusage};
+
+use crate::shell;
+
+/// What AFL++ has counted for a target, in this run and the runs that it resumed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    executions: u64,
+    edges: u64,
+    edges_total: u64,
+}
+
+impl Counts {
+    /// Reads the statistics in a folder of results. `None` where there are none.
+    pub(crate) fn of(results: &Path) -> Option<Self> {
+        Self::parse(&fs::read_to_string(results.join("fuzzer_stats")).ok()?)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let value = |key: &str| {
+            let of_key = |line: &str| {
+                let (name, value) = line.split_once(':')?;
+                (name.trim() == key).then(|| value.trim().parse().ok())?
+            };
+            text.lines().find_map(of_key)
+        };
+        let (executions, edges) = (value("execs_done")?, value("edges_found")?);
+        Some(Self { executions, edges, edges_total: value("total_edges")? })
+    }
+}
+
+/// Processor time of all programs that have been run and have ended, in seconds.
+pub(crate) fn cpu_s() -> Result<f64, String> {
+    let usage =
+        getrusage(UsageWho::RUSAGE_CHILDREN).map_err(|error| format!("getrusage: {error}"))?;
+    let times = [usage.user_time(), usage.system_time()];
+    // Whole seconds are far below 2^52.
+    Ok(times.iter().map(|time| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6).sum())
+}
+
+/// A line of the table: sums over all runs, but for the coverage, which is that of the last one.
+#[derive(Clone, Debug, PartialEq)]
+struct Row {
+    target: String,
+    cpu_h: f64,
+    executions: u64,
+    edges: u64,
+    edges_total: u64,
+    findings: usize,
+}
+
+impl Row {
+    fn parse(line: &str) -> Option<Self> {
+        let cells: Vec<&str> = line.trim().strip_prefix('|')?.split('|').map(str::trim).collect();
+        let [target, cpu_h, executions, edges, edges_total, findings, ""] = cells[..] else {
+            return None;
+        };
+        Some(Self {
+            target: target.to_string(),
+            cpu_h: cpu_h.parse().ok()?,
+            executions: executions.parse().ok()?,
+            edges: edges.parse().ok()?,
+            edges_total: edges_total.parse().ok()?,
+            findings: findings.parse().ok()?,
+        })
+    }
+
+    fn line(&self) -> String {
+        let Self { target, cpu_h, executions, edges, edges_total, findings } = self;
+        format!("| {target} | {cpu_h:.2} | {executions} | {edges} | {edges_total} | {findings} |\n")
+    }
+}
+
+/// Adds a run to the table.
+pub(crate) fn add(
+    target: &str,
+    cpu_s: f64,
+    before: Option<Counts>,
+    after: Counts,
+    findings: usize,
+) -> Result<(), String> {
+    let path = shell::root().join("fuzz/RECORD.md");
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    let wrong = |error: std::io::Error| format!("{}: {error}", path.display());
+    fs::write(&path, added(&text, target, cpu_s, before, after, findings)).map_err(wrong)
+}
+
+fn added(
+    text: &str,
+    target: &str,
+    cpu_s: f64,
+    before: Option<Counts>,
+    after: Counts,
+    findings: usize,
+) -> String {
+    let mut rows: Vec<Row> = text.lines().filter_map(Row::parse).collect();
+    let row = Row {
+        target: target.to_string(),
+        cpu_h: 0.0,
+        executions: 0,
+        edges: 0,
+        edges_total: 0,
+        findings: 0,
+    };
+    let place = rows.iter().position(|row| row.target == target).unwrap_or_else(|| {
+        rows.push(row);
+        rows.len() - 1
+    });
+    // A run that resumes another one counts on from where that ended.
+    let executions = after.executions - before.map_or(0, |it| it.executions.min(after.executions));
+    let row = &mut rows[place];
+    row.cpu_h += cpu_s / 3600.0;
+    row.executions += executions;
+    (row.edges, row.edges_total) = (after.edges, after.edges_total);
+    row.findings = row.findings.max(findings);
+    rows.sort_by(|a, b| a.target.cmp(&b.target));
+    let lines: String = rows.iter().map(Row::line).collect();
+    format!("{HEAD}{lines}")
+}
+
+/// What stands above the rows.
+const HEAD: &str = "# How long each target was fuzzed
+
+`cargo xtask fuzz TARGET` adds to this table: processor hours and executions of all runs, the edges
+of the target's code that were reached and how many there are in the program of all targets, and
+the inputs that crashed or hung. What was found is mended, and its inputs are in `fuzz/corpus`.
+
+| target | processor hours | executions | edges reached | edges in all | crashes and hangs |
+| --- | --- | --- | --- | --- | --- |
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_a_target_are_summed_in_a_line_of_their_own() {
+        let counts = |executions, edges| Counts { executions, edges, edges_total: 900 };
+        let first = added("", "objects", 1800.0, None, counts(1000, 70), 1);
+        let other = added(&first, "element", 3600.0, None, counts(5, 6), 0);
+        let resumed = added(&other, "objects", 3600.0, Some(counts(1000, 70)), counts(4000, 90), 0);
+        let want =
+            "| element | 1.00 | 5 | 6 | 900 | 0 |\n| objects | 1.50 | 4000 | 90 | 900 | 1 |\n";
+        assert_eq!(resumed, format!("{HEAD}{want}"));
+    }
+
+    #[test]
+    fn statistics_of_afl_are_read() {
+        let text = "run_time          : 60\nexecs_done        : 12\nedges_found       : 3\n\
+                    total_edges       : 9\n";
+        assert_eq!(Counts::parse(text), Some(Counts { executions: 12, edges: 3, edges_total: 9 }));
+        assert_eq!(Counts::parse("execs_done : many"), None);
+    }
+}
