@@ -11,8 +11,12 @@ pub(crate) const NAME: &str = "aimd";
 /// What is built, which is much, and what git keeps.
 const LEFT_OUT: &[&str] = &["target", ".git"];
 
-/// Follows the guide. What it builds is kept apart: cargo takes crates of the same name and version in
-/// two copies of a workspace for the same, and would run the one's tests with the other's code.
+/// What begins the version of all crates in the workspace's manifest, and in the copy's. Cargo takes crates
+/// of the same name and version in two copies of a workspace for the same, and would run the one's tests with
+/// the other's code; with another version the two share what both use and nothing else.
+const VERSION: [&str; 2] = ["\nversion = \"", "\nversion = \"0.0.0-guide+"];
+
+/// Follows the guide.
 ///
 /// With `whole` the program is built too, runs the scheme's scenario, and shows its column of the matrix;
 /// without, only the crates that the scheme and the simulator need are.
@@ -23,6 +27,10 @@ pub(crate) fn check(target: &Path, whole: bool) -> Result<String, String> {
         fs::remove_dir_all(&copy).map_err(failed)?;
     }
     copy_all(shell::root(), &copy).map_err(failed)?;
+    let manifest = copy.join("Cargo.toml");
+    let text = fs::read_to_string(&manifest).map_err(failed)?;
+    fs::write(&manifest, text.replacen(VERSION[0], VERSION[1], 1)).map_err(failed)?;
+    let (manifest, target) = (manifest.display().to_string(), target.display().to_string());
     new_scheme::make(&copy, NAME)?;
     let own = format!("schemes::{NAME}");
     let scenario = format!("scenarios/{NAME}-beside-tcp.toml");
@@ -35,8 +43,6 @@ pub(crate) fn check(target: &Path, whole: bool) -> Result<String, String> {
     let steps = if whole { &steps[..] } else { &steps[..2] };
     for arguments in steps {
         let (command, rest) = arguments.split_first().expect("none is empty");
-        let manifest = copy.join("Cargo.toml").display().to_string();
-        let target = target.join("guide-build").display().to_string();
         let mut all = vec![*command, "--manifest-path", &manifest, "--target-dir", &target];
         all.extend(rest);
         shell::run_in(&copy, "cargo", &all)?;

@@ -3,32 +3,24 @@
 use std::path::Path;
 
 use crate::shell;
-use crate::workspace::Crate;
 
 /// Runs every command of README.md that begins with `faircast` or `cargo run`, but for those in
-/// blocks that are marked `no-run`. Returns what was done, or `None` where there is nothing to run yet.
-pub(crate) fn run(crates: &[Crate]) -> Result<Option<String>, String> {
-    let Ok(readme) = std::fs::read_to_string(shell::root().join("README.md")) else {
-        return Ok(None);
-    };
-    let commands = commands(&readme);
-    let has_program =
-        crates.iter().any(|found| found.programs.iter().any(|name| name == "faircast"));
-    if commands.is_empty() || !has_program {
-        return Ok(None);
-    }
-    shell::run("cargo", &["build", "--release", "--bin", "faircast"], &[])?;
-    let built = crate::workspace::target_directory()?.join("release");
+/// blocks that are marked `no-run`, with the program in the folder `built`. Returns what was done.
+pub(crate) fn run(built: &Path) -> Result<String, String> {
+    let readme = std::fs::read_to_string(shell::root().join("README.md"));
+    let commands = commands(&readme.map_err(|error| format!("README.md: {error}"))?);
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", built.display());
-    let count = commands.len();
-    for command in commands {
+    for command in &commands {
         println!("$ {command}");
         // A shell reads quotes and variables as the reader's would.
         let limited = ["120", "bash", "-c", command.as_str()];
         shell::run("timeout", &limited, &[("PATH", path.as_str())])?;
     }
-    Ok(Some(format!("{count} commands ran")))
+    match commands.len() {
+        0 => Err("README.md shows no command to run".to_string()),
+        count => Ok(format!("{count} commands ran")),
+    }
 }
 
 /// The commands of the page's shell blocks, lines ending in `\` joined.
@@ -52,8 +44,8 @@ fn commands(page: &str) -> Vec<String> {
             None => {
                 let command = format!("{}{line}", std::mem::take(&mut begun));
                 let program = command.split_whitespace().next().unwrap_or_default();
-                if command.starts_with("cargo run ") {
-                    commands.push(command);
+                if let Some((_, rest)) = command.split_once(CARGO_RUN) {
+                    commands.push(format!("faircast {rest}"));
                 } else if Path::new(program).file_name().is_some_and(|name| name == "faircast") {
                     let rest = command.trim_start_matches(program);
                     commands.push(format!("faircast{rest}"));
@@ -64,16 +56,19 @@ fn commands(page: &str) -> Vec<String> {
     commands
 }
 
+/// What stands for the program where it is not installed: README.md says so.
+const CARGO_RUN: &str = "cargo run --release -- ";
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn commands_are_those_of_shell_blocks() {
-        let page = "```sh\ncargo build\ncargo run -- demo\nfaircast run a.toml \\\n  --json\n```\nfaircast no\n\
+        let page = "```sh\ncargo build\ncargo run --release -- demo\nfaircast run a.toml \\\n  --json\n```\nfaircast no\n\
             ```console\n$ target/release/faircast bench # all\n```\n```toml\nfaircast = 1\n```\n\
             ```sh no-run\nfaircast run --on lab a.toml\n```\n";
-        let want = ["cargo run -- demo", "faircast run a.toml --json", "faircast bench # all"];
+        let want = ["faircast demo", "faircast run a.toml --json", "faircast bench # all"];
         assert_eq!(commands(page), want);
     }
 }

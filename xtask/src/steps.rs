@@ -144,9 +144,11 @@ impl Run {
                 let documents = ["doc", "--workspace", "--no-deps"];
                 cargo(&documents, &[("RUSTDOCFLAGS", "-D warnings")], "no warnings")
             })
-            && self.step("readme", |run| match readme::run(&run.crates)? {
-                Some(words) => Ok(Said::Done(words)),
-                None => Ok(Said::PassedOver("README.md shows no command to run".to_string())),
+            && self.step("build", |_| {
+                cargo(&["test", "--workspace", "--no-run"], &[], "the program and all tests")
+            })
+            && self.step("readme", |_| {
+                readme::run(&workspace::target_directory()?.join("debug")).map(Said::Done)
             })
             && self.step("guide", |_| {
                 guide::check(&workspace::target_directory()?, false).map(Said::Done)
@@ -175,7 +177,9 @@ impl Run {
     }
 
     fn tests(&mut self) -> Result<Said, String> {
-        let mut env = Vec::new();
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = threads.max(TEST_THREADS_MIN).to_string();
+        let mut env = vec![("RUST_TEST_THREADS", threads.as_str())];
         if !self.options.without_browser {
             env.push(("FAIRCAST_REQUIRE_BROWSER", "1"));
         }
@@ -246,6 +250,9 @@ fn licences() -> Result<Said, String> {
     }
     cargo(&["deny", "check", "licenses", "bans", "sources"], &[], "all allowed by deny.toml")
 }
+
+/// Tests that run at one time: those of programs and networks wait, most of the time, for each other.
+const TEST_THREADS_MIN: usize = 8;
 
 /// Lines of the results of tests that are shown again at the end.
 const TEST_LINES_SHOWN_MAX: usize = 60;

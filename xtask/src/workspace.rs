@@ -17,8 +17,6 @@ pub(crate) struct Crate {
     pub(crate) manifest: PathBuf,
     /// The folders of the crates that it uses when it is built or runs.
     pub(crate) uses: Vec<String>,
-    /// The names of its programs.
-    pub(crate) programs: Vec<String>,
 }
 
 /// All crates of the workspace.
@@ -36,17 +34,12 @@ fn from_metadata(package: &Value) -> Crate {
     let folder = |path: &Path| {
         path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned())
     };
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let uses = list(&package["dependencies"])
+    let dependencies = package["dependencies"].as_array().cloned().unwrap_or_default();
+    let uses = dependencies
         .iter()
         .filter(|dependency| dependency["kind"].as_str() != Some("dev"))
         .filter_map(|dependency| dependency["path"].as_str())
         .map(|path| folder(Path::new(path)))
-        .collect();
-    let programs = list(&package["targets"])
-        .iter()
-        .filter(|target| list(&target["kind"]).iter().any(|kind| kind == "bin"))
-        .map(|target| text(&target["name"]))
         .collect();
     let manifest = PathBuf::from(text(&package["manifest_path"]));
     Crate {
@@ -54,7 +47,6 @@ fn from_metadata(package: &Value) -> Crate {
         package: text(&package["name"]),
         manifest,
         uses,
-        programs,
     }
 }
 

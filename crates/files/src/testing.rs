@@ -149,13 +149,14 @@ pub(crate) fn digests(supply: &mut dyn Supply) -> [u8; 32] {
 }
 
 pub(crate) fn wait<T, E>(mut ask: impl FnMut() -> Result<StoreProgress<T>, E>) -> Result<T, E> {
-    for _ in 0..60_000 {
+    // A disk that many write to can take minutes.
+    for _ in 0..600_000 {
         match ask()? {
             StoreProgress::Done(answer) => return Ok(answer),
             StoreProgress::Pending => std::thread::sleep(Duration::from_millis(1)),
         }
     }
-    panic!("no answer within a minute");
+    panic!("no answer within ten minutes");
 }
 
 /// Bytes that repeat nowhere near.

@@ -231,7 +231,7 @@ fn a_receiver_joins_again_when_its_interface_was_taken_away_and_came_back() {
     survives(|lan| {
         run(lan.host(1), "link del e0");
         thread::sleep(Duration::from_secs(1));
-        lan.plug(1);
+        lan.plug(1..2);
     });
 }
 

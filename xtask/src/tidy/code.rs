@@ -139,7 +139,6 @@ mod tests {
                 package: format!("faircast-{name}"),
                 manifest: shell::root().join(format!("crates/{name}/Cargo.toml")),
                 uses: Vec::new(),
-                programs: Vec::new(),
             })
             .collect();
         let impure = [

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::live::{Running, digest, event, events, group, noise};
+use super::live::{Running, digest, event, events, group, noise, until};
 use super::*;
 
 /// Where Debian puts libfaketime for programs of several threads.
@@ -52,11 +52,7 @@ fn a_transfer_goes_on_where_clocks_jump_by_an_hour() {
         let receiver = with_clock(&library, &clocks[1], &receive);
         let send = [&["send", &path, "--rate-max", "20Mbit/s"], &end[..]].concat();
         let sender = with_clock(&library, &clocks[0], &send);
-        let started = Instant::now();
-        while !has_begun(&into) {
-            assert!(started.elapsed() < Duration::from_secs(LIMIT_S), "nothing comes");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        until("content comes", || has_begun(&into));
         std::fs::write(&clocks[usize::from(who == "recv")], "+1h").unwrap();
         let (sender, receiver) = (sender.end(), receiver.end());
         for (verb, ended) in [("send", &sender), ("recv", &receiver)] {

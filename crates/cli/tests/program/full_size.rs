@@ -6,8 +6,8 @@
 
 use nix::sys::signal::Signal;
 
-use super::images::{Loop, pipe, until};
-use super::live::{Running, digest, event, events, group, noise};
+use super::images::{Loop, pipe};
+use super::live::{Running, digest, event, events, group, noise, until};
 use super::trees::{facts, hub};
 use super::*;
 

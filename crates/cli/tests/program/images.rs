@@ -5,7 +5,7 @@ use std::process::Child;
 
 use nix::sys::signal::Signal;
 
-use super::live::{Running, digest, event, events, group, noise};
+use super::live::{Running, digest, event, events, group, noise, until};
 use super::*;
 
 /// A sender whose standard input is a pipe, into which `bytes` are written, half of them at once and
@@ -32,15 +32,6 @@ pub(super) fn pipe(arguments: &[&str], bytes: &[u8]) -> (Running, impl FnOnce() 
         writer.join().unwrap();
     };
     (Running::of(child), rest)
-}
-
-/// Waits until `ready`, or fails.
-pub(super) fn until(what: &str, mut ready: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !ready() {
-        assert!(started.elapsed() < Duration::from_secs(60), "{what}: not within 60 s");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]

@@ -12,8 +12,8 @@ use super::*;
 /// A running program, killed where a test ends before it does.
 pub(super) struct Running {
     child: Option<Child>,
-    /// Read all the time: a program whose pipe is full waits.
-    said: Option<[std::thread::JoinHandle<String>; 2]>,
+    out: Said,
+    err: Said,
 }
 
 impl Running {
@@ -22,10 +22,30 @@ impl Running {
         Self::of(child.unwrap())
     }
 
-    /// A program whose output goes into pipes; they are read from now on, so that it never waits.
+    /// A program whose output goes into pipes.
     pub(super) fn of(mut child: Child) -> Self {
-        let said = [reader(child.stdout.take().unwrap()), reader(child.stderr.take().unwrap())];
-        Self { child: Some(child), said: Some(said) }
+        let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        Self { child: Some(child), out: Said::of(out), err: Said::of(err) }
+    }
+
+    /// Waits until a line of its errors has these words.
+    pub(super) fn until_complained(&self, words: &str) {
+        let is_there = self.err.until(|line| line.contains(words));
+        assert!(is_there, "{words}: {}{}", self.out.so_far(), self.err.so_far());
+    }
+
+    /// Waits for an event with this name, told with `--json`, that is wanted.
+    pub(super) fn until(&self, name: &str, is_wanted: impl Fn(&Value) -> bool) {
+        let is_there = self.out.until(|line| {
+            let event = serde_json::from_str::<Value>(line).unwrap_or_default();
+            event["event"] == name && is_wanted(&event)
+        });
+        assert!(is_there, "{name}: {}{}", self.out.so_far(), self.err.so_far());
+    }
+
+    /// Waits until a receiver has so many bytes of its first object, told with `--json`.
+    pub(super) fn until_has(&self, bytes: u64) {
+        self.until("progress", |event| event["objects"][0]["bytes_done"].as_u64() >= Some(bytes));
     }
 
     pub(super) fn id(&self) -> u32 {
@@ -36,12 +56,17 @@ impl Running {
         kill(Pid::from_raw(i32::try_from(self.id()).unwrap()), signal).unwrap();
     }
 
+    /// Whether it has not ended yet.
+    pub(super) fn runs(&mut self) -> bool {
+        self.child.as_mut().unwrap().try_wait().unwrap().is_none()
+    }
+
     pub(super) fn end(self) -> Ended {
         self.end_within(60)
     }
 
     pub(super) fn end_within(mut self, limit_s: u64) -> Ended {
-        let (mut child, said) = (self.child.take().unwrap(), self.said.take().unwrap());
+        let mut child = self.child.take().unwrap();
         let started = Instant::now();
         let code = loop {
             match child.try_wait().unwrap() {
@@ -54,7 +79,7 @@ impl Running {
                 None => std::thread::sleep(Duration::from_millis(5)),
             }
         };
-        let [out, err] = said.map(|said| said.join().unwrap());
+        let (out, err) = (self.out.all(), self.err.all());
         let code = code.unwrap_or_else(|| panic!("after {limit_s} s it still ran: {out}{err}"));
         Ended { code, out, err }
     }
@@ -188,6 +213,23 @@ fn a_tree_gets_to_two_receivers_with_a_key_and_the_second_time_it_is_there_alrea
     }
 }
 
+/// Waits until `ready`, or fails.
+pub(super) fn until(what: &str, mut ready: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !ready() {
+        assert!(started.elapsed() < Duration::from_secs(LIMIT_S), "{what}: not within {LIMIT_S} s");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a later run at `into` will find something there.
+fn journal_has_something(into: &Path) -> bool {
+    let parts = std::fs::read_dir(into.join(".faircast")).into_iter().flatten().flatten();
+    let mut journals = parts.filter_map(|found| found.path().join("journal").metadata().ok());
+    // Behind its head.
+    journals.any(|journal| journal.len() > 36)
+}
+
 #[test]
 fn a_receiver_that_was_killed_goes_on_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
@@ -200,7 +242,7 @@ fn a_receiver_that_was_killed_goes_on_where_it_was() {
     let first = Running::start(&[&own[..], &common].concat());
     let slow = ["send", &text_of(&file), "--rate-max", "16Mbit/s", "--give-up", "4s", "--json"];
     let sender = Running::start(&[&slow[..], &common].concat());
-    std::thread::sleep(Duration::from_millis(2500));
+    until("something is in the journal", || journal_has_something(&into));
     first.signal(Signal::SIGKILL);
     first.end();
     assert!(!into.join("file").exists(), "it is not there before it is whole");
@@ -228,7 +270,7 @@ fn a_sender_that_was_killed_goes_on_where_it_was() {
     let receiver = Running::start(&[&own[..], &common].concat());
     let send = ["send", &text_of(&file), "--rate-max", "16Mbit/s"];
     let first = Running::start(&[&send[..], &common].concat());
-    std::thread::sleep(Duration::from_millis(2500));
+    receiver.until_has(2 << 20);
     first.signal(Signal::SIGKILL);
     first.end();
     // At once, while the receiver takes the first for no more than slow.
@@ -285,7 +327,7 @@ fn openmetrics(text: &str) -> BTreeMap<String, f64> {
 fn metrics_can_be_read_by_prometheus_while_it_runs() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
-    std::fs::write(&file, noise(6_000_000)).unwrap();
+    std::fs::write(&file, noise(4_000_000)).unwrap();
     let group = group();
     let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let [at_sender, at_receiver] = [free(), free()].map(|address| address.to_string());
@@ -294,7 +336,8 @@ fn metrics_can_be_read_by_prometheus_while_it_runs() {
     let receiver = Running::start(&[&own[..], &[&at_receiver], &common].concat());
     let own = ["send", &text_of(&file), "--rate-max", "8Mbit/s", "--metrics"];
     let sender = Running::start(&[&own[..], &[&at_sender], &common].concat());
-    std::thread::sleep(Duration::from_secs(3));
+    sender.until("progress", |event| event["bytes_least"].as_u64() > Some(0));
+    receiver.until_has(1);
     let mut all = Vec::new();
     for address in [&at_sender, &at_receiver] {
         let (head, body) = get(address, "GET", "/metrics");
@@ -305,10 +348,10 @@ fn metrics_can_be_read_by_prometheus_while_it_runs() {
         assert!(get(address, "POST", "/metrics").0.starts_with("HTTP/1.1 405"));
     }
     let [sent, received] = &all[..] else { panic!() };
-    assert_eq!((sent["faircast_receivers"], sent["faircast_content_bytes"]), (1.0, 6e6));
+    assert_eq!((sent["faircast_receivers"], sent["faircast_content_bytes"]), (1.0, 4e6));
     let (least, done) =
         (sent["faircast_content_least_bytes"], received["faircast_content_done_bytes"]);
-    assert!(least > 0.0 && done >= least && done < 6e6, "{least} {done}: it is under way");
+    assert!(least > 0.0 && done >= least && done < 4e6, "{least} {done}: it is under way");
     assert!(sent["faircast_sent_bytes_total"] > done && sent["faircast_rtt_seconds"] > 0.0);
     assert!(sent["faircast_rate_bits_per_second"] > 1e5, "what the default scheme allows");
     assert!(received["faircast_received_packets_total"] > 100.0);
@@ -320,7 +363,7 @@ fn metrics_can_be_read_by_prometheus_while_it_runs() {
     assert_eq!((sent.code, received.code), (Some(0), Some(0)), "{}{}", sent.err, received.err);
     let told = events("send", &sent.out);
     let rated = told.iter().filter(|event| event["rate_bits_per_s"].as_f64().is_some()).count();
-    assert!(rated > 2, "progress has the rate too: {}", sent.out);
+    assert!(rated > 1, "progress has the rate too: {}", sent.out);
     let summary = event(&told, "summary");
     assert_eq!(summary["limits"][0]["cause"], "rate_max", "{summary}");
     assert_eq!(summary["repairs"], 0, "nothing was lost: {summary}");
@@ -345,15 +388,14 @@ fn ctrl_c_at_the_sender_is_told_to_the_receiver_and_at_the_receiver_to_the_sende
         let receiver = Running::start(&[&["recv", "--into", &into][..], &common].concat());
         let own = ["send", &text_of(&file), "--rate-max", "10Mbit/s"];
         let sender = Running::start(&[&own[..], &common].concat());
-        std::thread::sleep(Duration::from_secs(2));
+        receiver.until_has(1);
         if at_sender { &sender } else { &receiver }.signal(Signal::SIGINT);
         if at_sender {
             let sent = sender.end();
             assert_eq!(sent.code, Some(1), "{}{}", sent.out, sent.err);
-            std::thread::sleep(Duration::from_secs(2));
+            receiver.until("gone", |_| true);
             receiver.signal(Signal::SIGINT);
-            let told = events("recv", &receiver.end().out);
-            event(&told, "gone");
+            events("recv", &receiver.end().out);
         } else {
             let received = receiver.end();
             assert_eq!(received.code, Some(1), "{}{}", received.out, received.err);
@@ -445,10 +487,10 @@ fn different_keys_are_told_at_both_ends() {
     let receiver = Running::start(&[&own[..], &common].concat());
     let own = ["send", &at("file"), "--key", &at("two.key")];
     let sender = Running::start(&[&own[..], &common].concat());
-    std::thread::sleep(Duration::from_secs(3));
     let ids =
         ["one.key", "two.key"].map(|name| succeed(&["key", "show", &at(name)])[..6].to_string());
     for end in [sender, receiver] {
+        end.until_complained("nothing can pass");
         end.signal(Signal::SIGINT);
         let ended = end.end();
         let said = ended.err.lines().find(|line| line.contains("nothing can pass")).unwrap();

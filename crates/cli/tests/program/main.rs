@@ -33,9 +33,10 @@ mod sweep;
 mod trees;
 mod waiting;
 
-use std::io::Read;
+use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// What the program said and how it ended.
@@ -56,9 +57,8 @@ fn program(arguments: &[&str]) -> Command {
 fn run_within(limit_s: u64, arguments: &[&str]) -> Ended {
     let mut child =
         program(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // Both at once: a program whose pipe is full waits for its reader.
-    let out = reader(child.stdout.take().unwrap());
-    let err = reader(child.stderr.take().unwrap());
+    let out = Said::of(child.stdout.take().unwrap());
+    let err = Said::of(child.stderr.take().unwrap());
     let started = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
@@ -70,15 +70,58 @@ fn run_within(limit_s: u64, arguments: &[&str]) -> Ended {
         }
         std::thread::sleep(Duration::from_millis(2));
     };
-    Ended { code: status.code(), out: out.join().unwrap(), err: err.join().unwrap() }
+    Ended { code: status.code(), out: out.all(), err: err.all() }
 }
 
-fn reader(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut text = String::new();
-        from.read_to_string(&mut text).unwrap();
-        text
-    })
+/// What a program says, read all the time: one whose pipe is full waits for its reader.
+struct Said {
+    text: Arc<(Mutex<Text>, Condvar)>,
+}
+
+#[derive(Default)]
+struct Text {
+    so_far: String,
+    is_all: bool,
+}
+
+impl Said {
+    fn of(from: impl Read + Send + 'static) -> Self {
+        let text = Arc::<(Mutex<Text>, Condvar)>::default();
+        let said = Self { text: text.clone() };
+        std::thread::spawn(move || {
+            let (text, more) = &*text;
+            let (mut from, mut line) = (BufReader::new(from), Vec::new());
+            while from.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+                text.lock().unwrap().so_far += &String::from_utf8_lossy(&line);
+                more.notify_all();
+                line.clear();
+            }
+            text.lock().unwrap().is_all = true;
+            more.notify_all();
+        });
+        said
+    }
+
+    /// Waits for a line that is wanted; `false` where it ends before, or nothing comes for too long.
+    fn until(&self, is_wanted: impl Fn(&str) -> bool) -> bool {
+        let (text, more) = &*self.text;
+        let is_there = |text: &Text| text.so_far.lines().any(&is_wanted);
+        let go_on = |text: &mut Text| !text.is_all && !is_there(text);
+        let limit = Duration::from_secs(LIMIT_S);
+        let waited = more.wait_timeout_while(text.lock().unwrap(), limit, go_on).unwrap();
+        is_there(&waited.0)
+    }
+
+    fn so_far(&self) -> String {
+        self.text.0.lock().unwrap().so_far.clone()
+    }
+
+    /// All of it, once it has an end.
+    fn all(&self) -> String {
+        let (text, more) = &*self.text;
+        let mut text = more.wait_while(text.lock().unwrap(), |text| !text.is_all).unwrap();
+        std::mem::take(&mut text.so_far)
+    }
 }
 
 /// Runs the program, which must succeed and say nothing on standard error.

@@ -37,7 +37,7 @@ fn each_fault_alone_loses_nothing() {
         return;
     }
     // Hosts of different rounds know nothing of each other, and mostly wait.
-    for together in FAULTS.chunks(4) {
+    for together in FAULTS.chunks(8) {
         std::thread::scope(|scope| {
             for (fault, figure) in together {
                 scope.spawn(move || alone(fault, figure));

@@ -1,6 +1,6 @@
 //! How long `send` and `recv` wait, for whom, and what ends them.
 
-use super::live::{Running, digest, event, events, group, noise};
+use super::live::{Running, digest, event, events, group, noise, until};
 use super::*;
 
 #[test]
@@ -20,8 +20,8 @@ fn a_sender_does_not_wait_for_ever_for_those_who_do_not_come() {
             let own = ["recv", "--into", &into, "--name", "left", "--json"];
             Running::start(&[&own[..], &["--group", &group, "--interface", "lo"]].concat())
         });
-        if comes.is_some() {
-            std::thread::sleep(Duration::from_millis(300));
+        if let Some(comes) = &comes {
+            comes.until("listening", |_| true);
         }
         let sent = run_within(20, &[&common[..], more].concat());
         assert_eq!(sent.code, Some(1), "{more:?}: {}{}", sent.out, sent.err);
@@ -51,7 +51,7 @@ fn a_receiver_does_not_wait_for_ever_for_a_sender() {
 #[test]
 fn a_receiver_of_one_object_ends_what_it_has_begun_when_a_small_one_comes_between() {
     let folder = tempfile::tempdir().unwrap();
-    let [large, small] = [("large", 4_000_000), ("small", 1000)].map(|(name, len)| {
+    let [large, small] = [("large", 6_000_000), ("small", 1000)].map(|(name, len)| {
         let path = folder.path().join(name);
         std::fs::write(&path, noise(len)).unwrap();
         path
@@ -62,12 +62,11 @@ fn a_receiver_of_one_object_ends_what_it_has_begun_when_a_small_one_comes_betwee
     let own = ["recv", "--into", &text_of(&into), "--once"];
     let receiver = Running::start(&[&own[..], &common].concat());
     let slow = ["send", &text_of(&large), "--rate-max", "8M"];
-    let first = Running::start(&[&slow[..], &common].concat());
-    std::thread::sleep(Duration::from_millis(1500));
-    let begun = Instant::now();
+    let mut first = Running::start(&[&slow[..], &common].concat());
+    receiver.until_has(1);
     let other = Running::start(&[&["send", &text_of(&small)][..], &common].concat()).end();
     assert_eq!(other.code, Some(0), "{}{}", other.out, other.err);
-    assert!(begun.elapsed() < Duration::from_secs(2), "the large one was under way meanwhile");
+    assert!(first.runs(), "the large one was under way meanwhile");
     let (sent, received) = (first.end(), receiver.end());
     assert_eq!(sent.code, Some(0), "{}{}", sent.out, sent.err);
     assert_eq!(received.code, Some(0), "{}{}", received.out, received.err);
@@ -115,11 +114,8 @@ fn a_receiver_takes_nothing_from_others_than_whom_it_names_by_unicast_too() {
         let receiver = Running::start(&[&own[..], &["--wait-max", "5s"]].concat());
         // A sender to this host would take the port where nobody has it yet.
         let port = format!(":{:04X} ", free.parse::<std::net::SocketAddr>().unwrap().port());
-        let begun = Instant::now();
-        while !std::fs::read_to_string("/proc/net/udp").unwrap().contains(&port) {
-            assert!(begun.elapsed() < Duration::from_secs(20), "nobody hears at {free}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let is_there = || std::fs::read_to_string("/proc/net/udp").unwrap().contains(&port);
+        until("it hears", is_there);
         let sent = run_within(20, &["send", &file, "--to", &free, "--wait-max", "2s"]);
         let received = receiver.end();
         assert_eq!(

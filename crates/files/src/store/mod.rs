@@ -103,6 +103,14 @@ impl FilesStore {
         StoreHandle::new(self.shared.counters.clone())
     }
 
+    /// With a journal that is written after each group, and not once a second.
+    #[cfg(test)]
+    fn journal_at_once(mut self) -> Self {
+        let shared = Arc::get_mut(&mut self.shared).expect("nobody else has it yet");
+        shared.journal_every = std::time::Duration::ZERO;
+        self
+    }
+
     /// Ends as a killed process does: nothing more is written.
     #[cfg(test)]
     fn kill(mut self) {

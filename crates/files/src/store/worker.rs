@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) counters: Arc<Counters>,
     pub(crate) files: OnceLock<Files>,
     pub(crate) digests: Mutex<Table>,
+    /// How long what is complete may wait until the journal says so.
+    pub(crate) journal_every: Duration,
     inner: Mutex<Inner>,
     /// A job came, or the thread is to stop.
     work: Condvar,
@@ -79,6 +81,7 @@ impl Shared {
             counters: Arc::default(),
             files: OnceLock::new(),
             digests: Mutex::new(digests),
+            journal_every: JOURNAL_EVERY,
             inner: Mutex::default(),
             work: Condvar::new(),
             done: Condvar::new(),
@@ -278,7 +281,7 @@ impl Worker {
             // So that receiving has the processor.
             _ if more => drop(self.shared.work.wait_timeout(inner, HOLE_PAUSE)),
             Some(since) => {
-                let rest = JOURNAL_EVERY.saturating_sub(since.elapsed());
+                let rest = self.shared.journal_every.saturating_sub(since.elapsed());
                 drop(self.shared.work.wait_timeout(inner, rest));
             }
             None => drop(self.shared.work.wait(inner)),
@@ -396,7 +399,9 @@ impl Worker {
     fn flush_journal_if_due(&mut self) -> Result<(), FilesError> {
         let due = self.opened.as_ref().is_some_and(|ready| {
             ready.pending_bytes >= JOURNAL_BYTES
-                || ready.pending_since.is_some_and(|since| since.elapsed() >= JOURNAL_EVERY)
+                || ready
+                    .pending_since
+                    .is_some_and(|since| since.elapsed() >= self.shared.journal_every)
         });
         if due { self.flush_journal() } else { Ok(()) }
     }

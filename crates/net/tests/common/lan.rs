@@ -1,6 +1,8 @@
 //! A network of namespaces on one bridge.
 
-use std::process::Command;
+use std::io::Write as _;
+use std::ops::Range;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Hosts on one bridge: host `i` has the addresses 10.77.0.(1+i) and fd77::(1+i) on interface `e0`.
@@ -19,24 +21,18 @@ impl Lan {
         }
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("net-{}-{number}", std::process::id());
-        let mut lan = Self { names: vec![format!("{prefix}-b")] };
-        if !ip(&format!("netns add {}", lan.bridge())) {
+        let bridge = format!("{prefix}-b");
+        let names = [bridge.clone()].into_iter();
+        let lan =
+            Self { names: names.chain((0..hosts).map(|i| format!("{prefix}-{i}"))).collect() };
+        // One process for many commands: a network of fifty hosts takes hundreds of them.
+        if !ip(&[], lan.names.iter().map(|name| format!("netns add {name}"))) {
             eprintln!("skipped: no network namespaces here");
-            lan.names.clear();
             return None;
         }
-        let bridge = lan.bridge().to_string();
         run(&bridge, "link add br0 type bridge mcast_snooping 0");
         run(&bridge, "link set br0 up");
-        for i in 0..hosts {
-            let host = format!("{prefix}-{i}");
-            assert!(ip(&format!("netns add {host}")));
-            lan.names.push(host.clone());
-            // Without a wait for other owners of link-local addresses.
-            let quick = "sysctl -q -w net.ipv6.conf.default.accept_dad=0";
-            assert!(ip(&format!("netns exec {host} {quick}")));
-            lan.plug(i);
-        }
+        lan.plug(0..hosts);
         Some(lan)
     }
 
@@ -45,18 +41,31 @@ impl Lan {
         &self.names[1 + i]
     }
 
-    /// Gives host `i` its interface.
-    pub(crate) fn plug(&self, i: usize) {
-        let (host, bridge) = (self.host(i), self.bridge());
-        let port = format!("p{i}");
-        assert!(ip(&format!("-n {bridge} link add {port} type veth peer name e0 netns {host}")));
-        run(bridge, &format!("link set {port} master br0"));
-        run(bridge, &format!("link set {port} up"));
-        run(host, &format!("addr add 10.77.0.{}/24 dev e0", 1 + i));
-        run(host, &format!("addr add fd77::{:x}/64 dev e0 nodad", 1 + i));
-        run(host, "link set lo up");
-        run(host, "link set e0 up");
-        run(host, "route add 224.0.0.0/4 dev e0");
+    /// Gives these hosts their interfaces.
+    pub(crate) fn plug(&self, hosts: Range<usize>) {
+        let bridge = self.bridge();
+        let plugs = hosts.clone().flat_map(|i| {
+            let host = self.host(i);
+            [
+                format!("link add p{i} type veth peer name e0 netns {host}"),
+                format!("link set p{i} master br0 up"),
+            ]
+        });
+        assert!(ip(&["-n", bridge], plugs), "{bridge}");
+        for i in hosts {
+            let own = 1 + i;
+            let commands = [
+                // Without a wait for other owners of the link-local address.
+                "link set e0 addrgenmode none".to_string(),
+                format!("addr add fe80::{own:x}/64 dev e0 nodad"),
+                format!("addr add 10.77.0.{own}/24 dev e0"),
+                format!("addr add fd77::{own:x}/64 dev e0 nodad"),
+                "link set lo up".to_string(),
+                "link set e0 up".to_string(),
+                "route add 224.0.0.0/4 dev e0".to_string(),
+            ];
+            assert!(ip(&["-n", self.host(i)], commands), "{}", self.host(i));
+        }
     }
 
     /// The namespace of the bridge `br0`, whose port `p<i>` leads to host `i`.
@@ -67,17 +76,21 @@ impl Lan {
 
 impl Drop for Lan {
     fn drop(&mut self) {
-        for name in &self.names {
-            ip(&format!("netns del {name}"));
-        }
+        ip(&["-force"], self.names.iter().map(|name| format!("netns del {name}")));
     }
 }
 
-/// Runs `ip` in a namespace.
+/// Runs a command of `ip` in a namespace.
 pub(crate) fn run(namespace: &str, command: &str) {
-    assert!(ip(&format!("-n {namespace} {command}")), "ip -n {namespace} {command}");
+    assert!(ip(&["-n", namespace], [command.to_string()]), "ip -n {namespace} {command}");
 }
 
-fn ip(arguments: &str) -> bool {
-    Command::new("ip").args(arguments.split(' ')).status().is_ok_and(|status| status.success())
+/// Runs commands of `ip`, all in one process, with these options.
+fn ip(options: &[&str], commands: impl IntoIterator<Item = String>) -> bool {
+    let mut command = Command::new("ip");
+    let child = command.args(options).args(["-batch", "-"]).stdin(Stdio::piped()).spawn();
+    let Ok(mut child) = child else { return false };
+    let lines: String = commands.into_iter().map(|command| command + "\n").collect();
+    let written = child.stdin.take().is_some_and(|mut to| to.write_all(lines.as_bytes()).is_ok());
+    child.wait().is_ok_and(|status| status.success()) && written
 }

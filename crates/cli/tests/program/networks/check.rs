@@ -7,10 +7,17 @@ use super::*;
 /// What two hosts of a network find of each other when they check the same group: all findings, and the
 /// names of those that are wrong. The exit status agrees with them.
 fn both(lan: &Lan, arguments: [&[&str]; 2]) -> [(Value, Vec<String>); 2] {
-    let running = [0, 1].map(|host| {
-        let own = ["check", "--group", "239.192.7.9:7500", "--json", "--rate", "5Mbit/s"];
+    told(begin(lan, "239.192.7.9:7500", arguments))
+}
+
+fn begin(lan: &Lan, group: &str, arguments: [&[&str]; 2]) -> [Running; 2] {
+    [0, 1].map(|host| {
+        let own = ["check", "--group", group, "--json", "--rate", "5Mbit/s"];
         on(lan, host, &[&own[..], arguments[host]].concat())
-    });
+    })
+}
+
+fn told(running: [Running; 2]) -> [(Value, Vec<String>); 2] {
     running.map(|host| {
         let ended = host.end();
         assert_eq!(ended.err, "", "{}", ended.out);
@@ -45,8 +52,10 @@ fn between_two_hosts_of_a_good_network_nothing_is_wrong() {
     let (Some(lan), folder) = (Lan::new(2), tempfile::tempdir().unwrap()) else { return };
     let key = text_of(&folder.path().join("group.key"));
     succeed(&["key", "new", &key]);
-    for with in [&[][..], &["--key", &key]] {
-        for (host, (document, wrong)) in both(&lan, [with, with]).into_iter().enumerate() {
+    // In two groups at one time.
+    let ways = [("239.192.7.9:7500", &[][..]), ("239.192.7.10:7501", &["--key", &key])];
+    for running in ways.map(|(group, with)| begin(&lan, group, [with, with])) {
+        for (host, (document, wrong)) in told(running).into_iter().enumerate() {
             assert_eq!(wrong, Vec::<String>::new(), "{document}");
             assert!(found(&document, "interface").contains(&format!("10.77.0.{}", host + 1)));
             assert!(found(&document, "MTU of the way").contains("to it up to 1500 bytes; from it"));

@@ -66,7 +66,7 @@ fn who_falls_silent_is_given_up_and_the_others_have_it_all() {
     let vanishes = recv(&lan, &case, 2, &[]);
     let more = ["--wait-for", "2", "--give-up", "2s", "--rate-max", "8Mbit/s"];
     let sender = send(&lan, &case, &more);
-    std::thread::sleep(Duration::from_secs(2));
+    vanishes.until_has(1);
     vanishes.signal(Signal::SIGKILL);
     let sent = sender.end();
     assert_eq!((sent.code, stays.end().code), (Some(1), Some(0)), "{}{}", sent.out, sent.err);
@@ -124,11 +124,10 @@ fn who_is_slow_is_named_and_waited_for_or_served_later() {
         eprintln!("skipped: no tbf here");
         return;
     }
-    let case = Case::new(5_000_000);
-    for (slow, want) in [("wait", false), ("drop-below 10Mbit/s", true)] {
-        for name in ["r1", "r2"] {
-            let _ = std::fs::remove_dir_all(case.at(name));
-        }
+    for (slow, want, bytes) in
+        [("wait", false, 1_500_000), ("drop-below 10Mbit/s", true, 4_500_000)]
+    {
+        let case = Case::new(bytes);
         let receivers = [1, 2].map(|host| recv(&lan, &case, host, &[]));
         let more = ["--wait-for", "2", "--slow", slow, "--rate-max", "40Mbit/s"];
         let sent = send(&lan, &case, &more).end();

@@ -1,6 +1,8 @@
 //! The ways that packets can take: IPv6, source-specific groups, unicast, large packets, a host in
 //! two networks.
 
+use serde_json::Value;
+
 use super::*;
 
 #[test]
@@ -74,13 +76,19 @@ fn without_a_route_for_multicast_each_receiver_is_sent_to() {
         transfer(&lan, &case, &[1, 2], &at, &to);
     }
     // The list says who is waited for.
+    let to = ["--to", "10.77.0.2:7500,10.77.0.3:7500", "--json"];
+    let sender = on(&lan, 0, &[&["send", &case.at("tree")][..], &to].concat());
     let receivers = [1, 2].map(|host| {
         let into = case.at(&format!("late{host}"));
-        std::thread::sleep(Duration::from_millis(1500 * (host as u64 - 1)));
-        on(&lan, host, &["recv", "--listen", "0.0.0.0:7500", "--into", &into, "--once"])
+        let own = ["recv", "--listen", "0.0.0.0:7500", "--into", &into, "--once"];
+        let receiver = on(&lan, host, &own);
+        // The next one comes when this one is there.
+        let address = format!("10.77.0.{}:", 1 + host);
+        let is_it = |event: &Value| event["address"].as_str().unwrap().starts_with(&address);
+        sender.until("joined", is_it);
+        receiver
     });
-    let to = ["--to", "10.77.0.2:7500,10.77.0.3:7500"];
-    let sent = on(&lan, 0, &[&["send", &case.at("tree")][..], &to].concat()).end();
+    let sent = sender.end();
     assert_eq!(sent.code, Some(0), "{}{}", sent.out, sent.err);
     receivers.into_iter().for_each(|receiver| assert_eq!(receiver.end().code, Some(0)));
     ["late1", "late2"].iter().for_each(|name| case.assert_arrived(name));
@@ -147,7 +155,7 @@ fn a_host_in_two_networks_uses_the_one_that_is_named() {
     lan::run(host, "link set e1 down");
     let down = ["send", &case.at("tree"), "--json", "--interface", "e1"];
     let sender = on(&lan, 0, &[&down[..], &group].concat());
-    std::thread::sleep(Duration::from_secs(4));
+    sender.until("warning", |_| true);
     sender.signal(nix::sys::signal::Signal::SIGINT);
     let told = live::events("send", &sender.end().out);
     let text = live::event(&told, "warning")["text"].as_str().unwrap();

@@ -62,7 +62,7 @@ fn damage(state: &Path, file: u8, at: u64, what: u8) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
     fn whatever_happens_the_same_tree_arrives_in_the_end(
         files in prop::collection::vec(
@@ -70,10 +70,12 @@ proptest! {
             ("[ab]/[cd]/[d-m]{1,3}|[s-z]{1,3}", prop_oneof![
                 Just(0), 1..5000usize, 1..3_000_000usize, Just(MIB), Just(2 * MIB),
             ], 0..0o1000u32, any::<bool>()),
-            1..10,
+            1..7,
         ),
         steps in prop::collection::vec(step(), 0..12),
         overwrite in any::<bool>(),
+        // What a second more or less does on a busy machine: who is killed finds much or nothing.
+        journal_at_once in any::<bool>(),
         links in prop::collection::vec("[ab]/([cd]/[d-m]{1,2}|[s-z])", 0..3),
     ) {
         let root = tempdir().unwrap();
@@ -107,6 +109,9 @@ proptest! {
         let state = state(&to, &object);
         let new = || {
             let mut store = FilesStore::new(options.clone());
+            if journal_at_once {
+                store = store.journal_at_once();
+            }
             let found = object.open(&mut store).unwrap();
             let missing = object.missing(&found);
             (store, missing)
