@@ -1,4 +1,4 @@
-//! How far something long is: a bar on a terminal, a line now and then elsewhere.
+//! How far several runs are: a bar on a terminal, a line now and then elsewhere.
 
 use std::io::IsTerminal as _;
 use std::sync::Mutex;
@@ -10,6 +10,8 @@ use crate::error::note;
 
 /// How often a line is written where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(20);
+/// Another number of seconds instead; with 0 each run that ends gets a line.
+const LINE_EVERY_VARIABLE: &str = "FAIRCAST_PROGRESS_S";
 
 /// The progress of several runs, of which some take longer than others.
 pub(crate) struct Progress {
@@ -41,9 +43,10 @@ impl Progress {
             bar
         });
         let started = Instant::now();
-        let state = State { started, line_at: started + LINE_EVERY, done: 0, weight: 0, total };
-        let (name, line_every) = (name.to_string(), LINE_EVERY);
-        Self { name, runs, line_every, state: Mutex::new(state), bar }
+        let wanted = std::env::var(LINE_EVERY_VARIABLE).ok().and_then(|text| text.parse().ok());
+        let line_every = wanted.map_or(LINE_EVERY, Duration::from_secs);
+        let state = State { started, line_at: started + line_every, done: 0, weight: 0, total };
+        Self { name: name.to_string(), runs, line_every, state: Mutex::new(state), bar }
     }
 
     /// The same with a line for each run where there is no terminal: runs are long.

@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use faircast_experiment::sweep::{
-    Axis, Job, Program, Progress as Observed, RECEIVER_ROWS_MAX, Ran, Store, SweepError, Tables,
-    for_shell, once, run,
+    Axis, Failed, Job, Program, Progress as Observed, RECEIVER_ROWS_MAX, Ran, Store, SweepError,
+    Tables, for_shell, once, run,
 };
 use faircast_experiment::{Sweep, table::Table};
-use faircast_report::{SweepAxis, sweep_page};
+use faircast_report::{SweepAxis, sweep_page, sweep_pictures};
+use faircast_trace::{On, Validity};
 
 use crate::args::SweepArgs;
 use crate::error::{Failure, note, print};
@@ -15,8 +16,8 @@ use crate::interrupt::{interrupted, listen};
 use crate::progress::Progress;
 use crate::run::write;
 
-/// Failed runs that are named, each in a line.
-const FAILED_SHOWN_MAX: usize = 20;
+/// Reasons for which runs failed that are told, each in a line.
+const REASONS_MAX: usize = 20;
 
 /// Runs what is still to be run of a sweep, keeps it, and makes tables and plots of all.
 pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
@@ -42,9 +43,8 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
         true => Ran::default(),
         false => do_all(args, &sweep, &missing, &store)?,
     };
-    for failed in ran.failed.iter().take(FAILED_SHOWN_MAX) {
-        note(&format!("failed: {}: {}", sweep.named(&failed.job), failed.why));
-    }
+    ran.notes.iter().for_each(|text| note(text));
+    reasons(&sweep, &ran.failed).iter().for_each(|text| note(text));
     let kept = runs.len() - missing.len() + ran.done;
     if ran.stopped {
         return Err(Failure::Work(format!(
@@ -54,7 +54,8 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
             args.out.display()
         )));
     }
-    if !args.part {
+    // Tables and plots of nothing help nobody.
+    if !args.part && (kept > 0 || args.collect) {
         results(args, &sweep, &jobs, &store)?;
     }
     let lacking = if args.collect { missing.len() } else { ran.failed.len() };
@@ -70,6 +71,26 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
             runs.len()
         ))),
     }
+}
+
+/// Why runs failed: a line for each reason, with the first run of which it is one.
+fn reasons(sweep: &Sweep, failed: &[Failed]) -> Vec<String> {
+    let mut reasons: Vec<(&Failed, usize)> = Vec::new();
+    for failed in failed {
+        match reasons.iter_mut().find(|(known, _)| known.why == failed.why) {
+            Some((_, times)) => *times += 1,
+            None => reasons.push((failed, 1)),
+        }
+    }
+    let line = |(failed, times): &(&Failed, usize)| {
+        let others = match times - 1 {
+            0 => String::new(),
+            1 => " and one run more".into(),
+            more => format!(" and {more} runs more"),
+        };
+        format!("failed: {}{others}: {}", sweep.named(&failed.job), failed.why)
+    };
+    reasons.iter().take(REASONS_MAX).map(line).collect()
 }
 
 /// One command line for each run that is to be done.
@@ -100,7 +121,11 @@ fn do_all(
     let pool = rayon::ThreadPoolBuilder::new().num_threads(args.jobs.map_or(0, usize::from));
     let pool = pool.build().map_err(|error| Failure::Work(format!("--jobs: {error}")))?;
     let total = missing.iter().map(|job| job.weight).sum();
-    let shown = Shown(Progress::new("sweep", missing.len(), total));
+    let progress = Progress::new("sweep", missing.len(), total);
+    let shown = Shown(match sweep.on {
+        On::Sim => progress,
+        On::Lab | On::Net => progress.for_long_runs(),
+    });
     let ran = pool.install(|| run(sweep, missing, store, args.traces, &shown));
     shown.0.finish();
     Ok(ran)
@@ -131,9 +156,12 @@ fn results(args: &SweepArgs, sweep: &Sweep, jobs: &[Job], store: &Store) -> Resu
     let axes = sweep.axes.iter().map(axis).collect();
     let scenario = sweep.file.display().to_string();
     let mut shown = faircast_report::Sweep::new(&scenario, &title, axes, sweep.seeds.len());
+    let mut doubtful = 0;
     for job in jobs {
         match store.get(job) {
             Some(summary) => {
+                let verdict = summary.lateness.and_then(|late| late.verdict);
+                doubtful += usize::from(verdict == Some(Validity::Doubtful));
                 tables.add(job, &summary);
                 shown.add(&job.choice, &summary);
             }
@@ -152,6 +180,20 @@ fn results(args: &SweepArgs, sweep: &Sweep, jobs: &[Job], store: &Store) -> Resu
         )),
     }
     write(&out.join("sweep.html"), sweep_page(&shown).as_bytes())?;
+    if args.svg {
+        let folder = out.join("svg");
+        Failure::make_folder(&folder)?;
+        for (name, text) in sweep_pictures(&shown) {
+            write(&folder.join(name), text.as_bytes())?;
+        }
+    }
+    if doubtful > 0 {
+        note(&format!(
+            "{doubtful} of {} runs in the lab are doubtful, since packets left too late: the column \
+             lateness_verdict says which",
+            jobs.len() - shown.missing
+        ));
+    }
     let others = store.others(jobs);
     if others > 0 {
         note(&format!(

@@ -63,75 +63,51 @@ pub fn until_valid<T, E>(mut run: impl FnMut() -> Result<(Done, T), E>) -> Resul
 /// Runs `scenario` where it is to run. Every record goes to `listener` too.
 ///
 /// # Errors
-/// As [`simulate`] and [`emulate`]; no scenario runs on [`On::Net`], which is taken for the lab.
+/// A file that a flow is to send cannot be read. In the lab: the machine lacks something, or the scenario
+/// asks for what the lab has not.
 pub fn execute(
     scenario: &Scenario,
     on: On,
     observer: &mut dyn Observer,
     listener: &mut dyn Sink,
 ) -> Result<Done, RunError> {
-    match on {
-        On::Sim => simulate(scenario, observer, listener),
-        On::Lab | On::Net => emulate(scenario, observer, listener),
-    }
-}
-
-/// Runs `scenario` in the simulator. Every record goes to `listener` too.
-///
-/// # Errors
-/// A file that a flow is to send cannot be read.
-pub fn simulate(
-    scenario: &Scenario,
-    observer: &mut dyn Observer,
-    listener: &mut dyn Sink,
-) -> Result<Done, RunError> {
-    let header = header(scenario, On::Sim);
+    let header = header(scenario, on);
     let mut sink = Tee(Tee(Metrics::new(&header), Hasher::new()), listener);
     let started = Instant::now();
-    let ended = Simulation::new(scenario, &Builtin, &mut sink)?.run(observer);
-    let Tee(Tee(metrics, hasher), _) = sink;
-    let outcome = Outcome {
-        at: ended.at,
-        interrupted: ended.interrupted,
-        wall_s: started.elapsed().as_secs_f64(),
-        events: ended.events,
-        intact: ended
-            .deliveries
-            .iter()
-            .map(|flow| flow.iter().map(|(got, intact)| got.has_any().then_some(*intact)).collect())
-            .collect(),
-        trace_hash: Some(hasher.hex()),
-        lateness: None,
+    let (mut outcome, packet_hops, notes) = match on {
+        On::Sim => {
+            let ended = Simulation::new(scenario, &Builtin, &mut sink)?.run(observer);
+            let intact = ended.deliveries.iter().map(|flow| {
+                flow.iter().map(|(got, intact)| got.has_any().then_some(*intact)).collect()
+            });
+            let outcome = Outcome {
+                at: ended.at,
+                interrupted: ended.interrupted,
+                events: ended.events,
+                intact: intact.collect(),
+                ..Outcome::default()
+            };
+            (outcome, ended.packet_hops, Vec::new())
+        }
+        // No scenario runs on a network of others.
+        On::Lab | On::Net => {
+            let ended = faircast_lab::run(scenario, observer, &mut sink)?;
+            let outcome = Outcome {
+                at: ended.at,
+                interrupted: ended.interrupted,
+                events: ended.events,
+                intact: ended.intact,
+                lateness: Some(ended.lateness),
+                ..Outcome::default()
+            };
+            (outcome, ended.packet_hops, ended.notes)
+        }
     };
-    let summary = metrics.finish(&outcome);
-    Ok(Done { header, outcome, summary, packet_hops: ended.packet_hops, notes: Vec::new() })
-}
-
-/// Runs `scenario` in the lab. Every record goes to `listener` too.
-///
-/// # Errors
-/// The machine lacks something, or the scenario asks for what the lab has not.
-pub fn emulate(
-    scenario: &Scenario,
-    observer: &mut dyn Observer,
-    listener: &mut dyn Sink,
-) -> Result<Done, RunError> {
-    let header = header(scenario, On::Lab);
-    let mut sink = Tee(Tee(Metrics::new(&header), Hasher::new()), listener);
-    let started = Instant::now();
-    let ended = faircast_lab::run(scenario, observer, &mut sink)?;
     let Tee(Tee(metrics, hasher), _) = sink;
-    let outcome = Outcome {
-        at: ended.at,
-        interrupted: ended.interrupted,
-        wall_s: started.elapsed().as_secs_f64(),
-        events: ended.events,
-        intact: ended.intact,
-        trace_hash: Some(hasher.hex()),
-        lateness: Some(ended.lateness),
-    };
+    outcome.wall_s = started.elapsed().as_secs_f64();
+    outcome.trace_hash = Some(hasher.hex());
     let summary = metrics.finish(&outcome);
-    Ok(Done { header, outcome, summary, packet_hops: ended.packet_hops, notes: ended.notes })
+    Ok(Done { header, outcome, summary, packet_hops, notes })
 }
 
 /// What a reader of the trace must know of a scenario.
@@ -213,7 +189,8 @@ mod tests {
         {
             let mut tries = 0;
             let last = until_valid(|| {
-                let mut done = simulate(&scenario, &mut faircast_sim::Unobserved, &mut ())?;
+                let observer = &mut faircast_sim::Unobserved;
+                let mut done = execute(&scenario, On::Sim, observer, &mut ())?;
                 let late = Lateness { mean_s: late_ms[tries] / 1e3, ..Lateness::default() };
                 done.outcome.lateness = Some(late.judged(0.02, None));
                 tries += 1;

@@ -12,5 +12,5 @@ pub mod table;
 
 mod execute;
 
-pub use execute::{Done, RunError, TRIES_MAX, emulate, execute, header, simulate, until_valid};
+pub use execute::{Done, RunError, TRIES_MAX, execute, header, until_valid};
 pub use sweep::Sweep;

@@ -35,4 +35,5 @@ pub use summary::{
     Common, Drops, Faults, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary,
     jain_index,
 };
+pub use sweep::picture::sweep_pictures;
 pub use sweep::{SWEEP_FIGURES, Sweep, SweepAxis, SweepFigure};

@@ -1,8 +1,11 @@
 //! A sweep over settings of a scenario: medians and spread over the seeds of each combination.
 
-use std::collections::BTreeMap;
+pub(crate) mod picture;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use crate::plots::Unit;
 use crate::text::{COLUMNS_MAX, Table, rate, seconds_or_dash, significant, spread, wrap};
 use crate::{FlowSummary, Summary};
 
@@ -53,6 +56,10 @@ pub struct SweepFigure {
     pub id: &'static str,
     /// Its name for people.
     pub title: &'static str,
+    /// Its name on an axis.
+    pub(crate) axis: &'static str,
+    /// What its values are in.
+    pub(crate) unit: Unit,
     /// How a value is written, unit and all.
     pub(crate) shown: fn(f64) -> String,
     value: fn(&Summary, &FlowSummary) -> Option<f64>,
@@ -63,36 +70,48 @@ pub const SWEEP_FIGURES: [SweepFigure; 6] = [
     SweepFigure {
         id: "throughput_bps",
         title: "Throughput",
+        axis: "Throughput",
+        unit: Unit::Rate,
         shown: rate,
         value: |_, flow| Some(flow.throughput_bps),
     },
     SweepFigure {
         id: "goodput_min_bps",
         title: "Goodput of the receiver that got least",
+        axis: "Least goodput",
+        unit: Unit::Rate,
         shown: rate,
         value: |_, flow| flow.receivers.iter().map(|r| r.goodput_bps).reduce(f64::min),
     },
     SweepFigure {
         id: "rate_variation",
         title: "Variation of the rate",
+        axis: "Variation",
+        unit: Unit::Count,
         shown: significant,
         value: |_, flow| flow.rate_variation,
     },
     SweepFigure {
         id: "rtt_mean_s",
         title: "Mean round trip",
+        axis: "Mean round trip",
+        unit: Unit::Span,
         shown: crate::text::seconds,
         value: |_, flow| flow.rtt_mean_s,
     },
     SweepFigure {
         id: "loss_ratio",
         title: "Loss ratio",
+        axis: "Loss ratio",
+        unit: Unit::Count,
         shown: significant,
         value: |_, flow| flow.loss_ratio,
     },
     SweepFigure {
         id: "completed_s",
         title: "Complete after",
+        axis: "Complete after",
+        unit: Unit::Span,
         shown: crate::text::seconds,
         value: |_, flow| flow.completed_s,
     },
@@ -101,8 +120,6 @@ pub const SWEEP_FIGURES: [SweepFigure; 6] = [
 /// One line of a plot: what the runs of a flow, or of all flows of a protocol, gave.
 pub(crate) struct SweepLine {
     pub(crate) name: String,
-    /// The flow's protocol in the first run that has it; empty where it is the name already.
-    pub(crate) protocol: String,
     /// By combination: the values of the runs.
     pub(crate) values: BTreeMap<Vec<usize>, Vec<f64>>,
 }
@@ -141,15 +158,16 @@ impl Sweep {
 
     /// The lines of one figure; none where no flow has it.
     pub(crate) fn lines(&self, figure: usize) -> Vec<SweepLine> {
-        let by_protocol = self.flows.len() > FLOWS_MAX;
+        // A flow whose protocol is swept is one flow.
+        let names: BTreeSet<&String> = self.flows.iter().map(|(name, _)| name).collect();
         let mut lines: Vec<SweepLine> = Vec::new();
         for (place, (name, protocol)) in self.flows.iter().enumerate() {
-            let (name, protocol) = match by_protocol {
-                true => (format!("all of {protocol}"), ""),
-                false => (name.clone(), protocol.as_str()),
+            let name = match names.len() > FLOWS_MAX {
+                true => format!("all of {protocol}"),
+                false => name.clone(),
             };
             let line = lines.iter().position(|line| line.name == name).unwrap_or_else(|| {
-                lines.push(SweepLine { name, protocol: protocol.into(), values: BTreeMap::new() });
+                lines.push(SweepLine { name, values: BTreeMap::new() });
                 lines.len() - 1
             });
             for ((choice, _), runs) in self.values.iter().filter(|((_, of), _)| *of == place) {
@@ -302,6 +320,17 @@ pub(crate) mod tests {
         assert!(text.contains("acker_bias  Flow"), "what does not vary has no column: {text}");
         assert!(text.lines().all(|line| line.chars().count() <= COLUMNS_MAX), "{text}");
         assert!(text.ends_with("Figures are medians, least and most over 3 seeds.\n"), "{text}");
+    }
+
+    #[test]
+    fn a_flow_whose_protocol_is_swept_is_one_line() {
+        let mut sweep = sweep();
+        for (place, protocol) in ["a", "b", "c", "d", "e", "f", "g"].into_iter().enumerate() {
+            sweep.add(&[1, place], &summary(&[("mcc", protocol, 1.0), ("tcp", "tcp-reno", 1.0)]));
+        }
+        let lines = sweep.lines(0);
+        let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
+        assert_eq!(names, ["mcc", "tcp"]);
     }
 
     #[test]

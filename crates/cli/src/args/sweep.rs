@@ -52,6 +52,9 @@ pub struct SweepArgs {
     /// Make tables and plots of the runs that are there, and run nothing
     #[arg(long, conflicts_with = "part")]
     pub collect: bool,
+    /// Write the plots as pictures for papers into DIR/svg; the page saves PNG too
+    #[arg(long, conflicts_with_all = ["print", "part"])]
+    pub svg: bool,
     /// Run and keep, and make neither tables nor plots: a part of a sweep, as --print writes it
     #[arg(long, conflicts_with = "json")]
     pub part: bool,

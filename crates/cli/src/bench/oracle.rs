@@ -4,11 +4,11 @@
 use std::path::Path;
 
 use faircast_base::{Event, Time};
-use faircast_experiment::simulate;
+use faircast_experiment::execute;
 use faircast_report::Row;
 use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::Unobserved;
-use faircast_trace::{Record, Sink};
+use faircast_trace::{On, Record, Sink};
 
 use super::tcp;
 use crate::error::Failure;
@@ -170,6 +170,6 @@ fn run(line: &Line<'_>) -> Result<Log, Failure> {
     let overrides = Overrides { set, seed: Some(1) };
     let scenario = Scenario::parse(&path, text, &overrides, &faircast_sim::catalog())?;
     let mut log = Log::default();
-    simulate(&scenario, &mut Unobserved, &mut log)?;
+    execute(&scenario, On::Sim, &mut Unobserved, &mut log)?;
     Ok(log)
 }

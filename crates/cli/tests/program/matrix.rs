@@ -239,3 +239,16 @@ fn the_document_is_what_the_command_writes() {
         }
     }
 }
+
+#[test]
+fn the_matrix_says_how_far_it_is_where_there_is_no_terminal() {
+    let mut matrix = program(&["bench", "matrix", "--quick", "--scheme", "pgmcc", "--json"]);
+    matrix.args(["--only", "receivers-10", "--seeds", "2"]).env("FAIRCAST_PROGRESS_S", "0");
+    let ended = matrix.output().unwrap();
+    let err = String::from_utf8(ended.stderr).unwrap();
+    let lines: Vec<&str> = err.lines().collect();
+    let is_told = |(i, line): (usize, &&str)| {
+        line.starts_with(&format!("faircast: matrix: {} of 2 runs, ", i + 1))
+    };
+    assert!(lines.len() == 2 && lines.iter().enumerate().all(is_told), "{err}");
+}

@@ -136,3 +136,35 @@ fn ctrl_c_keeps_what_is_done_and_says_how_to_go_on() {
     assert!(String::from_utf8(ended.stderr).unwrap().contains("such as duration=864000 s, seed 1"));
     assert!(std::fs::read_to_string(out.join("sweep.html")).unwrap().contains("1 of 2 runs are"));
 }
+
+#[test]
+fn runs_that_fail_for_one_reason_are_one_line_and_tables_of_nothing_are_not_made() {
+    let folder = tempfile::tempdir().unwrap();
+    // The simulator has no such TCP.
+    let file = put(&folder, "cubic.toml", &SMALL.replace("tcp-sack", "tcp-cubic"));
+    let out = folder.path().join("out");
+    let ended = run_within(LIMIT_S, &arguments(&file, &text_of(&out), &[]));
+    assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "{}", ended.err);
+    let lines: Vec<&str> = ended.err.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", ended.err);
+    let first =
+        "failed: link.0.rate=1 Mbit/s, flow.tcp.count=1, duration=6 s, seed 1 and 3 runs more: ";
+    assert!(lines[0].contains(first) && lines[1].contains("4 of 4 runs failed"), "{}", ended.err);
+    assert!(!out.join("flows.csv").exists() && !out.join("sweep.html").exists());
+}
+
+#[test]
+fn a_sweep_writes_its_plots_as_pictures() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = put(&folder, "small.toml", SMALL);
+    let out = folder.path().join("out");
+    succeed(&arguments(&file, &text_of(&out), &["--svg"]));
+    // A plot of two rates with one flow, and one with two.
+    for name in ["throughput_bps-1.svg", "throughput_bps-2.svg"] {
+        let text = std::fs::read_to_string(out.join("svg").join(name)).unwrap();
+        assert!(
+            text.contains(">link.0.rate<") && text.contains("<desc>flow.tcp.count = "),
+            "{text}"
+        );
+    }
+}

@@ -1,6 +1,7 @@
 //! The runs of a sweep, several at a time.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::BufWriter;
 use std::ops::ControlFlow;
@@ -42,11 +43,14 @@ pub struct Ran {
     pub failed: Vec<Failed>,
     /// Whether it was stopped before its end.
     pub stopped: bool,
+    /// What the reader of the figures should know, in sentences.
+    pub notes: BTreeSet<String>,
 }
 
 /// How one run ended.
 enum Ended {
-    Done,
+    /// With what the reader of its figures should know.
+    Done(Vec<String>),
     Failed(Failed),
     Stopped,
 }
@@ -80,7 +84,10 @@ pub fn run(
     let mut ran = Ran::default();
     for ended in ended {
         match ended {
-            Ended::Done => ran.done += 1,
+            Ended::Done(notes) => {
+                ran.done += 1;
+                ran.notes.extend(notes);
+            }
             Ended::Failed(failed) => ran.failed.push(failed),
             Ended::Stopped => ran.stopped = true,
         }
@@ -99,8 +106,8 @@ fn guarded(
 ) -> Ended {
     let failed = |why: String| Ended::Failed(Failed { job: job.clone(), why });
     match catch_unwind(AssertUnwindSafe(|| one(sweep, job, store, traces, progress))) {
-        Ok(Ok(true)) => Ended::Done,
-        Ok(Ok(false)) => Ended::Stopped,
+        Ok(Ok(Some(notes))) => Ended::Done(notes),
+        Ok(Ok(None)) => Ended::Stopped,
         Ok(Err(why)) => failed(why),
         Err(panic) => failed(format!("the program failed: {}", said(&*panic))),
     }
@@ -111,14 +118,14 @@ fn said(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// One run. False where it was stopped.
+/// One run, and what is to be known of it; `None` where it was stopped.
 fn one(
     sweep: &Sweep,
     job: &Job,
     store: &Store,
     traces: bool,
     progress: &dyn Progress,
-) -> Result<bool, String> {
+) -> Result<Option<Vec<String>>, String> {
     let scenario = sweep.scenario(&job.choice, job.seed).map_err(|error| error.to_string())?;
     let path = store.begun(job, "trace");
     let wrong = |error: std::io::Error| format!("{}: cannot be written: {error}", path.display());
@@ -136,7 +143,7 @@ fn one(
     });
     let refused = match &ended {
         Err(why) => Some(Err(why.clone())),
-        Ok((done, _)) if done.outcome.interrupted => Some(Ok(false)),
+        Ok((done, _)) if done.outcome.interrupted => Some(Ok(None)),
         Ok((done, _)) => done.invalid().map(|why| Err(format!("{TRIES_MAX} times in a row {why}"))),
     };
     if let Some(refused) = refused {
@@ -151,7 +158,7 @@ fn one(
         std::fs::rename(&path, store.trace(job)).map_err(wrong)?;
     }
     keep(sweep, job, store, &done.summary)?;
-    Ok(true)
+    Ok(Some(done.notes))
 }
 
 fn keep(sweep: &Sweep, job: &Job, store: &Store, summary: &Summary) -> Result<(), String> {

@@ -157,6 +157,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use faircast_trace::On;
 
     /// The keys of an object that are no lists or objects themselves.
     fn keys(value: &serde_json::Value) -> BTreeSet<String> {
@@ -174,7 +175,8 @@ mod tests {
         let sweep = crate::sweep::tests::sweep(&[], 1);
         let job = &sweep.jobs().unwrap()[0];
         let scenario = sweep.scenario(&job.choice, 1).unwrap();
-        let done = crate::simulate(&scenario, &mut faircast_sim::Unobserved, &mut ()).unwrap();
+        let done =
+            crate::execute(&scenario, On::Sim, &mut faircast_sim::Unobserved, &mut ()).unwrap();
         let summary = serde_json::to_value(&done.summary).unwrap();
         let flow = &summary["flows"][0];
         let mut own = keys(flow);

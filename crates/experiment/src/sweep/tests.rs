@@ -167,7 +167,7 @@ fn a_sweep_that_was_stopped_goes_on_where_it_was() {
     assert!(missing(&store).is_empty());
     // What was kept is what a run gives.
     let scenario = sweep.scenario(&jobs[5].choice, jobs[5].seed).unwrap();
-    let again = crate::simulate(&scenario, &mut faircast_sim::Unobserved, &mut ()).unwrap();
+    let again = crate::execute(&scenario, On::Sim, &mut faircast_sim::Unobserved, &mut ()).unwrap();
     assert_eq!(store.get(&jobs[5]).unwrap().trace_hash, again.summary.trace_hash);
     // A damaged file is as good as none.
     std::fs::write(store.path(&jobs[0]), "{").unwrap();

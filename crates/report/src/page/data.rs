@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use faircast_base::Time;
 
-use crate::plots::{COLOURS, DASHES, Line, MarkRow, Plot, Shape, Unit, Weight};
+use crate::plots::paper::{COLOURS, DASHES};
+use crate::plots::{Line, MarkRow, Plot, Shape, Unit};
 use crate::series::Series;
 
 /// One object for plots of one run: see `page.js` for its reader.
@@ -56,11 +57,7 @@ fn push_plot(out: &mut String, plot: &Plot) {
 }
 
 fn push_line(out: &mut String, line: &Line) {
-    let width = match line.weight {
-        Weight::Bold => 2.75,
-        Weight::Normal => 2.0,
-        Weight::Light => 1.25,
-    };
+    let width = line.weight.pixels();
     let _ = write!(
         out,
         "{{\"label\":{},\"owner\":{},\"kind\":\"{}\",\"step\":{},\"colour\":{},\"dash\":{},\

@@ -123,13 +123,7 @@
   function makeChart(g, spec, kind) {
     const figure = make('figure', { class: 'plot card' + (spec.full || kind !== 'run' ? ' full' : ''), 'data-key': spec.key });
     const chart = { g, spec, plot: null, start: null };
-    const save = make('span', { class: 'save' });
-    for (const [type, act] of [['SVG', saveSvg], ['PNG', savePng]]) {
-      const label = `Save ${spec.title.toLowerCase()} as ${type}, as it is shown`;
-      const b = make('button', { type: 'button', 'aria-label': label, title: label }, type);
-      b.addEventListener('click', () => act(chart));
-      save.append(b);
-    }
+    const save = saving(spec.key, `${spec.title.toLowerCase()}, as it is shown,`, () => picture(chart));
     figure.append(make('figcaption', {}, make('h3', {}, spec.title), make('p', {}, spec.about), save));
     const legend = make('ul', { class: 'legend', 'aria-label': 'Lines: press to show or hide' });
     const canvas = make('div', { class: 'canvas', role: 'img', 'aria-label': describe(spec, g) });
@@ -392,7 +386,24 @@
 
   const escaped = text => text.replace(/[&<>"]/g, c => `&#${c.charCodeAt(0)};`);
 
-  /// The same picture as `faircast report --svg` makes, of what is shown now.
+  /// Round numbers between two, about so many.
+  function rounds(low, high, number) {
+    const least = (high - low) / number, power = 10 ** Math.floor(Math.log10(least));
+    const step = [1, 2, 5, 10].map(digit => digit * power).find(s => s >= least) || 10 * power;
+    const found = [];
+    for (let i = Math.ceil(low / step - 1e-6); i * step <= high + (high - low) * 1e-6; i++) found.push(i * step);
+    return found;
+  }
+  /// By what the values of a picture are divided, and the unit that they are then in.
+  function scaled(unit, top) {
+    if (unit === 'count') return top >= 2e6 ? [1e6, 'millions'] : top >= 2e4 ? [1e3, 'thousands'] : [1, ''];
+    if (unit === 'rate') { const [s, u] = SI.find(([s]) => top >= s) || [1, '']; return [s, u + 'bit/s']; }
+    if (unit === 'span') return top >= 1 ? [1, 's'] : [1e-3, 'ms'];
+    return [1, unit === 'packets' ? 'packets' : ''];
+  }
+
+  /// The same picture as `faircast report --svg` makes, of what is shown now: zoomed, with the lines that
+  /// are on. A test compares the two, element by element.
   function picture(chart) {
     const { g, spec } = chart, { style } = g.p, lane = 8, font = 8, width = 252;
     const paint = i => style.colours[i % style.colours.length];
@@ -421,20 +432,17 @@
     const py = v => top + height * (1 - Math.min(Math.max((v - low) / (high - low), -1), 3));
     const warm = Math.min(px(g.p.warmup), right) - left;
     if (g.p.warmup > 0 && warm > 0) out += `<rect x="${n(left)}" y="${n(top)}" width="${n(warm)}" height="${n(height)}" fill="#eee"/>\n`;
-    const u = chart.plot, number = text => escaped(text || '');
-    const splits = spec.names.length ? spec.names.map((_, i) => i) : u.axes[1]._splits || [];
-    for (const v of splits) {
-      if (v < low || v > high) continue;
-      const text = spec.names.length ? spec.names[v] : ticks[spec.unit](v, high);
-      out += `<path d="M${n(left)} ${n(py(v))}H${n(right)}" stroke="#ddd" stroke-width=".4"/><text x="${n(left - 4)}" y="${n(py(v) + 2.8)}" text-anchor="end">${number(text)}</text>\n`;
+    const [scale, unit] = scaled(spec.unit, high), shown = v => trim(v.toFixed(6));
+    const levels = spec.names.length ? spec.names.map((name, i) => [i, name]) : rounds(low / scale, high / scale, 5).map(v => [v * scale, shown(v)]);
+    for (const [v, text] of levels) {
+      out += `<path d="M${n(left)} ${n(py(v))}H${n(right)}" stroke="#ddd" stroke-width=".4"/><text x="${n(left - 4)}" y="${n(py(v) + 2.8)}" text-anchor="end">${escaped(text)}</text>\n`;
     }
-    for (const t of u.axes[0]._splits || []) {
-      if (t < g.min || t > g.max) continue;
-      out += `<path d="M${n(px(t))} ${n(bottom)}v3" stroke="#000" stroke-width=".6"/><text x="${n(px(t))}" y="${n(bottom + 11)}" text-anchor="middle">${trim(t.toFixed(4))}</text>\n`;
+    for (const t of rounds(g.min, g.max, 6)) {
+      out += `<path d="M${n(px(t))} ${n(bottom)}v3" stroke="#000" stroke-width=".6"/><text x="${n(px(t))}" y="${n(bottom + 11)}" text-anchor="middle">${shown(t)}</text>\n`;
     }
     out += `<path d="M${n(left)} ${n(top)}V${n(bottom)}H${n(right)}" fill="none" stroke="#000" stroke-width=".6"/>\n` +
       `<text x="${n(left + fieldWidth / 2)}" y="${n(bottom + 23)}" text-anchor="middle">Time, s</text>\n` +
-      `<text transform="translate(9 ${n(top + height / 2)}) rotate(-90)" text-anchor="middle">${escaped(axisName(spec, high))}</text>\n`;
+      `<text transform="translate(9 ${n(top + height / 2)}) rotate(-90)" text-anchor="middle">${escaped([spec.axis, unit].filter(Boolean).join(', '))}</text>\n`;
     rows.forEach((row, i) => {
       const floor = above + lane * (i + 1);
       const d = cells(row, px, 2, left, right).map(([at, share]) => `M${n(at)} ${n(floor)}v${n(-2 - 5 * share)}`).join('');
@@ -470,16 +478,33 @@
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   }
-  const saveSvg = chart => download(`${chart.spec.key}.svg`, new Blob([picture(chart)], { type: 'image/svg+xml' }));
-  function savePng(chart) {
+  function savePng(name, text) {
     const image = new Image();
     image.onload = () => {
       // 600 points an inch, what printers ask of drawings; the picture is in points of 1/72 inch.
       const scale = 600 / 96, canvas = make('canvas', { width: Math.round(image.width * scale), height: Math.round(image.height * scale) });
       canvas.getContext('2d').drawImage(image, 0, 0, canvas.width, canvas.height);
-      canvas.toBlob(blob => download(`${chart.spec.key}.png`, blob), 'image/png');
+      canvas.toBlob(blob => download(`${name}.png`, blob), 'image/png');
     };
-    image.src = 'data:image/svg+xml;charset=utf-8,' + encodeURIComponent(picture(chart));
+    image.src = 'data:image/svg+xml;charset=utf-8,' + encodeURIComponent(text);
+  }
+
+  /// Buttons that save a picture, of which `text` gives the SVG.
+  function saving(name, what, text) {
+    const svg = () => download(`${name}.svg`, new Blob([text()], { type: 'image/svg+xml' }));
+    const buttons = [['SVG', svg], ['PNG', () => savePng(name, text())]].map(([type, act]) => {
+      const label = `Save ${what} as ${type}`;
+      const b = make('button', { type: 'button', 'aria-label': label, title: label }, type);
+      b.addEventListener('click', act);
+      return b;
+    });
+    return make('span', { class: 'save' }, ...buttons);
+  }
+
+  // Plots that came as pictures are saved with the colours of paper, which stand beside the page's.
+  for (const figure of document.querySelectorAll('figure.drawn')) {
+    const text = () => new XMLSerializer().serializeToString(figure.querySelector('svg')).replace(/var\([^,()]+,([^()]+)\)/g, '$1');
+    figure.querySelector('figcaption').append(saving(figure.dataset.key, figure.dataset.what, text));
   }
 
   /// Fingers do what the mouse does: slide sideways to zoom, tap to read.

@@ -2,11 +2,11 @@
 
 mod csv;
 mod groups;
+pub(crate) mod paper;
 mod svg;
 
 pub use csv::{Csv, csv};
 pub use svg::svg;
-pub(crate) use svg::{COLOURS, DASHES};
 
 use faircast_base::Time;
 
@@ -112,6 +112,17 @@ pub enum Weight {
     Normal,
     /// One of many, or beside another.
     Light,
+}
+
+impl Weight {
+    /// The width of a line on a page; in a picture it has half as many points.
+    pub(crate) fn pixels(self) -> f64 {
+        match self {
+            Self::Bold => 2.75,
+            Self::Normal => 2.0,
+            Self::Light => 1.25,
+        }
+    }
 }
 
 /// Marks of one kind in one lane.

@@ -3,6 +3,7 @@
 use faircast_base::{Event, FlowId, LinkCounters, LinkId, NodeId, Time};
 use faircast_trace::{FlowHeader, Header, LinkHeader, On, Record, SCHEMA_VERSION, Sink, Subject};
 
+use super::paper::COLOURS;
 use super::*;
 
 /// Flows of these protocols that send at a constant rate, over two links of which one queues.

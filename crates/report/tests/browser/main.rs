@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use chrome::Chrome;
 use faircast_report::{
-    Figure, Matrix, MatrixCase, MatrixCell, Plots, Row, RunPage, Spread, Suite, bench_page,
-    matrix_page, run_page,
+    Figure, Matrix, MatrixCase, MatrixCell, Plots, Row, RunPage, Spread, Suite, Sweep, SweepAxis,
+    bench_page, matrix_page, plots as plots_of, run_page, svg, sweep_page, sweep_pictures,
 };
 use serde_json::json;
 use synthetic::{header, run};
@@ -436,6 +436,110 @@ fn suite() -> Suite {
     }
 }
 
+/// What a page saves of a whole run is the picture that the command line writes, element by element:
+/// they are drawn by two programs.
+#[test]
+fn the_page_saves_the_pictures_that_the_command_line_writes() {
+    let Some(mut chrome) = browser() else { return };
+    for (flows, title) in [(1, "Few flows?"), (10, "Many?")] {
+        let run = run(header(title, flows, 3, 120.0), 120.0);
+        let page = run_page(&run.header, &run.summary, &run.series);
+        chrome.open(&keep("saves.html", &page), 1280, 900, false);
+        chrome.evaluate(
+            "(() => { window.saved = []; URL.createObjectURL = blob => { saved.push(blob.text()); \
+             return 'data:,'; }; HTMLAnchorElement.prototype.click = () => {}; \
+             document.querySelectorAll('.save button:first-child').forEach(b => b.click()); })()",
+        );
+        let plots = plots_of(&run.series, run.series.ended);
+        for (i, plot) in plots.iter().filter(|plot| !plot.lines.is_empty()).enumerate() {
+            let written = json!(svg(plot, &run.series));
+            let differs =
+                chrome.evaluate(&format!("saved[{i}].then(text => ({DIFFERS})(text, {written}))"));
+            assert_eq!(differs, json!([]), "{} of {title}", plot.key);
+        }
+    }
+}
+
+/// Where two pictures differ by more than what rounding makes.
+const DIFFERS: &str = "(a, b) => { \
+  const all = text => [...new DOMParser().parseFromString(text, 'image/svg+xml').querySelectorAll('*')]; \
+  const [x, y] = [all(a), all(b)], differs = []; \
+  if (x.length !== y.length) differs.push(`${x.length} and ${y.length} elements`); \
+  const words = text => text.split(/(-?\\d*\\.?\\d+)/); \
+  const alike = (p, q) => p === q || p !== '' && q !== '' && Math.abs(p - q) < .11; \
+  const same = (s, t) => { const [p, q] = [words(s), words(t)]; \
+    return p.length === q.length && p.every((word, i) => alike(word, q[i])); }; \
+  const shown = e => e.tagName + [...e.attributes].filter(a => a.name !== 'xmlns') \
+    .map(a => ` ${a.name}=${a.value}`).sort().join('') + (e.children.length ? '' : '>' + e.textContent); \
+  x.slice(0, y.length).forEach((e, i) => { if (!same(shown(e), shown(y[i]))) \
+    differs.push([shown(e).slice(0, 300), shown(y[i]).slice(0, 300)]); }); \
+  return differs.slice(0, 5); }";
+
+/// A sweep over a rate and a scheme, with four seeds of each combination.
+fn sweep() -> Sweep {
+    let axis = |key: &str, values: &[&str], numbers: Option<Vec<f64>>| SweepAxis {
+        key: key.into(),
+        values: values.iter().map(|value| (*value).to_string()).collect(),
+        numbers,
+    };
+    let rates = ["500 kbit/s", "1 Mbit/s", "20 Mbit/s"];
+    let axes = vec![
+        axis("link.0.rate", &rates, Some(vec![5e5, 1e6, 2e7])),
+        axis("flow.mcc.protocol", &["pgmcc", "tfmcc"], None),
+    ];
+    let mut sweep = Sweep::new("s.toml", "Does <rate> matter to the scheme?", axes, 4);
+    let summary = run(header("", 3, 3, 60.0), 60.0).summary;
+    for (choice, factor) in
+        [([0, 0], 1.0), ([1, 0], 2.0), ([2, 0], 40.0), ([0, 1], 0.8), ([1, 1], 1.5)]
+    {
+        for seed in 0..4 {
+            let mut summary = summary.clone();
+            for flow in &mut summary.flows {
+                flow.throughput_bps *= factor * (1.0 + 0.1 * f64::from(seed));
+            }
+            sweep.add(&choice, &summary);
+        }
+    }
+    sweep
+}
+
+/// The page of a sweep fits every screen, its text can be read there, and what it saves is the picture
+/// that the command line writes.
+#[test]
+fn a_sweep_shows_its_plots_and_saves_them_as_the_command_line_does() {
+    let Some(mut chrome) = browser() else { return };
+    let sweep = sweep();
+    let file = keep("sweep.html", &sweep_page(&sweep));
+    for (name, width, height, dark) in SCREENS {
+        chrome.open(&file, width, height, dark);
+        check(&mut chrome, width, name);
+        let least = chrome.evaluate(
+            "Math.min(...[...document.querySelectorAll('.drawn svg')].map(svg => \
+             8 * svg.getBoundingClientRect().width / 252))",
+        );
+        assert!(least.as_f64().expect("a size") >= 9.0, "{name}: text of {least} pixels");
+        chrome.screenshot(&picture(&format!("sweep-{name}.png")));
+    }
+    chrome.evaluate(
+        "(() => { window.saved = []; URL.createObjectURL = blob => { saved.push(blob); \
+         return 'data:,'; }; HTMLAnchorElement.prototype.click = () => {}; \
+         document.querySelector('[data-key=throughput_bps-2] .save button').click(); })()",
+    );
+    let text = chrome.evaluate("saved[0].text()");
+    let written = sweep_pictures(&sweep);
+    let (_, written) = written.iter().find(|(name, _)| name == "throughput_bps-2.svg").unwrap();
+    // A browser writes elements that are empty and special letters in its own way.
+    let plain = |text: &str| {
+        let text = text.replace("/>", ">").replace("></path>", ">").replace("></circle>", ">");
+        text.replace("></rect>", ">")
+            .replace("&#39;", "'")
+            .replace("&quot;", "\"")
+            .trim()
+            .to_string()
+    };
+    assert_eq!(plain(text.as_str().expect("a picture")), plain(written));
+}
+
 /// What every page owes its reader.
 fn check(chrome: &mut Chrome, width: u32, name: &str) {
     assert_eq!(chrome.complaints, Vec::<String>::new(), "{name}: the console is not silent");
@@ -452,7 +556,7 @@ fn check(chrome: &mut Chrome, width: u32, name: &str) {
          const rgb = name => { const h = style.getPropertyValue(name).trim(); \
            return [1, 3, 5].map(i => parseInt(h.slice(i, i + 2), 16)); }; \
          const lines = [...Array(8).keys()].map(i => rgb('--c' + i)); \
-         return [...document.querySelectorAll('.plot')].filter(plot => { \
+         return [...document.querySelectorAll('.plot:has(canvas)')].filter(plot => { \
            const { width, height } = plot.querySelector('canvas'); \
            const { data } = plot.querySelector('canvas').getContext('2d') \
              .getImageData(0, 0, width, height); \

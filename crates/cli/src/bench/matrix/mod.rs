@@ -6,11 +6,9 @@ mod document;
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use faircast_proto::registry;
 use faircast_report::{Matrix, MatrixCase, MatrixCell, matrix_page};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rayon::prelude::*;
 
 use self::cases::{Case, MatrixFile};
@@ -19,6 +17,7 @@ use super::runner::{Files, Plan, Scheme};
 use super::suite::{Bundled, Experiment, SuiteFile};
 use crate::args::{BenchArgs, On};
 use crate::error::{Failure, print};
+use crate::progress::Progress;
 use crate::run::write;
 
 macro_rules! bundled_file {
@@ -163,18 +162,18 @@ impl Loaded {
                 self.schemes.iter().map(cell).collect()
             })
             .collect();
-        let bar = progress(&self.file.name, &jobs);
-        let (done, total) = (AtomicUsize::new(0), jobs.len());
+        // Runs differ by a factor of a thousand, so that work is counted and not runs.
+        let total = jobs.iter().map(|job| job.weight).sum();
+        let progress = Progress::new(&self.file.name, jobs.len(), total);
         let ended: Result<(), Failure> = jobs.into_par_iter().with_max_len(1).try_for_each(|job| {
             let (plan, work) = (&plans[job.scheme], &experiments[job.case]);
             let measured = cell::measure(plan, &self.file, work, job.seed, runs.is_some())?;
             let cell = &cells[job.case][job.scheme];
             cell.lock().expect("nobody panics with it").take(job.seed, measured)?;
-            bar.set_message(format!("{} of {total}", 1 + done.fetch_add(1, Ordering::Relaxed)));
-            bar.inc(job.weight);
+            progress.ended(job.weight);
             Ok(())
         });
-        bar.finish_and_clear();
+        progress.finish();
         ended?;
         let cases = experiments.iter().zip(cells).map(|(work, cells)| {
             let cells = self.schemes.iter().zip(cells).map(|(scheme, cell)| {
@@ -316,14 +315,4 @@ fn schemes(args: &BenchArgs) -> Result<Vec<Scheme>, Failure> {
     }
     let scheme = |name: &str| Scheme { name: name.into(), options: args.options.clone() };
     Ok(names.into_iter().map(scheme).collect())
-}
-
-/// Runs differ by a factor of a thousand: the bar counts work, not runs.
-fn progress(name: &str, jobs: &[Job]) -> ProgressBar {
-    let total = jobs.iter().map(|job| job.weight).sum();
-    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(2));
-    let style = format!("{name} {{bar:40}} {{msg}} runs  {{elapsed}} gone, {{eta}} left");
-    bar.set_style(ProgressStyle::with_template(&style).expect("the template is valid"));
-    bar.set_message(format!("0 of {}", jobs.len()));
-    bar
 }

@@ -1,0 +1,283 @@
+//! The plots of a sweep, for its page and for papers: a figure over the first setting that varies, with
+//! the runs of all seeds, their median and their spread.
+
+use std::fmt::Write as _;
+
+use super::{SWEEP_FIGURES, Sweep, SweepFigure, SweepLine};
+use crate::plots::paper::{
+    BOTTOM, FIELD_HEIGHT, FONT, Frame, LEFT, Paint, RIGHT, SAMPLE, WIDTH, begin, dashes,
+    legend_height, legend_places, named, reach, text_width,
+};
+use crate::text::{escape, shorten, spread};
+
+/// Letters of a value below the axis.
+const VALUE_LETTERS: usize = 14;
+/// How far lines stand beside each other, so that none hides another.
+const ASIDE: f64 = 3.0;
+
+/// All plots of a sweep as pictures for papers, with the names of their files. Where a figure has more
+/// than one, they are numbered, and the text `desc` in each says of which settings it is.
+pub fn sweep_pictures(sweep: &Sweep) -> Vec<(String, String)> {
+    let mut pictures = Vec::new();
+    for (place, figure) in SWEEP_FIGURES.iter().enumerate() {
+        let lines = sweep.lines(place);
+        let panels = panels(sweep, &lines);
+        for (i, panel) in panels.iter().enumerate() {
+            let number = if panels.len() > 1 { format!("-{}", i + 1) } else { String::new() };
+            let text = picture(sweep, figure, &lines, panel, Paint::Paper);
+            pictures.push((format!("{}{number}.svg", figure.id), text));
+        }
+    }
+    pictures
+}
+
+/// The setting of the horizontal axis: the first that varies.
+fn across(sweep: &Sweep) -> Option<usize> {
+    sweep.axes.iter().position(|axis| axis.values.len() > 1)
+}
+
+/// The combinations of all other settings: each has a plot.
+pub(crate) fn panels(sweep: &Sweep, lines: &[SweepLine]) -> Vec<Vec<usize>> {
+    let across = across(sweep);
+    let without = |choice: &Vec<usize>| {
+        let mut choice = choice.clone();
+        if let Some(axis) = across {
+            choice[axis] = 0;
+        }
+        choice
+    };
+    let has = |choice: &&Vec<usize>| lines.iter().any(|line| line.values.contains_key(*choice));
+    let mut panels: Vec<Vec<usize>> =
+        sweep.choices().into_iter().filter(has).map(without).collect();
+    panels.sort();
+    panels.dedup();
+    panels
+}
+
+/// The settings of a panel in words; those that do not vary are left out.
+pub(crate) fn caption(sweep: &Sweep, panel: &[usize]) -> String {
+    let across = across(sweep);
+    let varied = (0..sweep.axes.len())
+        .filter(|place| Some(*place) != across && sweep.axes[*place].values.len() > 1);
+    let named = varied.map(|place| {
+        let axis = &sweep.axes[place];
+        format!("{} = {}", axis.key, axis.values[panel[place]])
+    });
+    named.collect::<Vec<_>>().join(", ")
+}
+
+/// One plot.
+pub(crate) fn picture(
+    sweep: &Sweep,
+    figure: &SweepFigure,
+    lines: &[SweepLine],
+    panel: &[usize],
+    paint: Paint,
+) -> String {
+    let across = across(sweep).map(|axis| (axis, &sweep.axes[axis]));
+    let legend = legend_places(lines.iter().map(|line| line.name.as_str()));
+    let top = legend_height(&legend);
+    let frame = Frame { left: LEFT, top, width: WIDTH - LEFT - RIGHT, height: FIELD_HEIGHT };
+    let numbers = across.and_then(|(_, axis)| axis.numbers.as_deref());
+    let values = across.map_or(1, |(_, axis)| axis.values.len());
+    let places = Places::new(frame, numbers, values, lines.len());
+    // One scale for all panels, so that they can be compared.
+    let greatest = lines.iter().flat_map(|line| line.values.values().flatten()).copied();
+    let greatest = reach(greatest.fold(0.0, f64::max));
+    let y = |value: f64| frame.bottom() - frame.height * (value / greatest).clamp(0.0, 1.0);
+    let mut out = begin(paint, frame.bottom() + BOTTOM, figure.title, &caption(sweep, panel));
+    for (place, (line, (x, y))) in lines.iter().zip(legend).enumerate() {
+        let middle = y - 2.6;
+        let _ = writeln!(
+            out,
+            "<path d=\"M{x:.1} {middle:.1}h{SAMPLE}\" fill=\"none\" stroke=\"{}\"{}/>{}\
+             <text x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
+            paint.line(place),
+            dashes(place),
+            mark(place, x + SAMPLE / 2.0, middle, paint),
+            x + SAMPLE + 3.0,
+            escape(&line.name)
+        );
+    }
+    let (levels, unit) = figure.unit.levels(greatest);
+    for (value, text) in levels {
+        frame.level(&mut out, paint, y(value), &text);
+    }
+    if let Some((_, axis)) = across {
+        for (value, text) in places.labelled(&axis.values) {
+            frame.tick(&mut out, paint, places.middle(value), &text);
+        }
+    }
+    let room = (frame.width / text_width("m")) as usize;
+    let name = across.map_or_else(String::new, |(_, axis)| shorten(&axis.key, room));
+    frame.axes(&mut out, paint, &name, &named(figure.axis, unit));
+    for (place, line) in lines.iter().enumerate() {
+        let at = |value: usize| {
+            let mut choice = panel.to_vec();
+            if let Some((axis, _)) = across {
+                choice[axis] = value;
+            }
+            line.values.get(&choice)
+        };
+        curve(&mut out, at, place, &places, &y, paint);
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
+/// A line's runs, its medians and what connects them.
+fn curve<'a>(
+    out: &mut String,
+    runs: impl Fn(usize) -> Option<&'a Vec<f64>>,
+    place: usize,
+    places: &Places,
+    y: &dyn Fn(f64) -> f64,
+    paint: Paint,
+) {
+    let colour = paint.line(place);
+    let (mut points, mut path) = (String::new(), String::new());
+    for value in 0..places.values {
+        let Some(runs) = runs(value) else { continue };
+        let Some([low, median, high]) = spread(runs.iter().copied()) else { continue };
+        let x = places.x(value, place);
+        let _ = write!(
+            points,
+            "<path d=\"M{x:.1} {:.1}V{:.1}\" stroke=\"{colour}\" opacity=\".6\"/>",
+            y(low),
+            y(high)
+        );
+        for run in runs {
+            let _ = write!(
+                points,
+                "<circle class=\"seed\" cx=\"{x:.1}\" cy=\"{:.1}\" r=\"1\" fill=\"{colour}\"/>",
+                y(*run)
+            );
+        }
+        points.push_str(&mark(place, x, y(median), paint));
+        let _ = write!(path, "{}{x:.1} {:.1}", if path.is_empty() { "M" } else { "L" }, y(median));
+    }
+    // Between names there is nothing that a line could go through.
+    if places.numbers.is_some() {
+        let _ = writeln!(
+            out,
+            "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\"{}/>",
+            dashes(place)
+        );
+    }
+    let _ = writeln!(out, "{points}");
+}
+
+/// A median: a shape for each line, so that they are told apart without colours.
+fn mark(place: usize, x: f64, y: f64, paint: Paint) -> String {
+    let r = 2.6;
+    let shape = match place % 4 {
+        0 => format!("M{:.1} {y:.1}a{r} {r} 0 1 0 {1} 0a{r} {r} 0 1 0 -{1} 0z", x - r, 2.0 * r),
+        1 => format!("M{:.1} {:.1}h{2}v{2}h-{2}z", x - 2.3, y - 2.3, 4.6),
+        2 => format!("M{x:.1} {:.1}l3 5h-6z", y - 3.0),
+        _ => format!("M{x:.1} {:.1}l3 3l-3 3l-3 -3z", y - 3.0),
+    };
+    // The second four are hollow.
+    let fill = if place % 8 < 4 { paint.line(place) } else { paint.ground() };
+    format!(
+        "<path class=\"median\" d=\"{shape}\" fill=\"{fill}\" stroke=\"{}\"/>",
+        paint.line(place)
+    )
+}
+
+/// Where values stand on the horizontal axis.
+struct Places {
+    frame: Frame,
+    /// As shares of the axis, where they are numbers.
+    numbers: Option<Vec<f64>>,
+    values: usize,
+    lines: usize,
+}
+
+impl Places {
+    fn new(frame: Frame, numbers: Option<&[f64]>, values: usize, lines: usize) -> Self {
+        let numbers = numbers.filter(|numbers| numbers.len() > 1).map(|numbers| {
+            let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
+            // What goes over more than a power of ten is read in powers.
+            match first > 0.0 && last / first >= 10.0 {
+                true => numbers.iter().map(|n| (n / first).ln() / (last / first).ln()).collect(),
+                false => numbers.iter().map(|n| (n - first) / (last - first)).collect(),
+            }
+        });
+        Self { frame, numbers, values, lines }
+    }
+
+    /// Where a value stands.
+    fn middle(&self, value: usize) -> f64 {
+        let share = match &self.numbers {
+            Some(numbers) => 0.06 + 0.88 * numbers[value],
+            None => (value as f64 + 0.5) / self.values as f64,
+        };
+        self.frame.left + self.frame.width * share
+    }
+
+    /// Where a line has it.
+    fn x(&self, value: usize, line: usize) -> f64 {
+        self.middle(value) + (line as f64 - (self.lines as f64 - 1.0) / 2.0) * ASIDE
+    }
+
+    /// The values with their labels, which are empty where there is no room.
+    fn labelled(&self, values: &[String]) -> Vec<(usize, String)> {
+        let mut free_from = f64::NEG_INFINITY;
+        let label = |(value, text): (usize, &String)| {
+            let text = shorten(text, VALUE_LETTERS);
+            let (middle, half) = (self.middle(value), text_width(&text) / 2.0);
+            if middle - half < free_from {
+                return (value, String::new());
+            }
+            free_from = middle + half + FONT / 2.0;
+            (value, text)
+        };
+        values.iter().enumerate().map(label).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::tests::{summary, sweep};
+
+    #[test]
+    fn numbers_stand_where_they_belong_and_labels_do_not_touch() {
+        let frame = Frame { left: LEFT, top: 0.0, width: 200.0, height: 100.0 };
+        let places = |numbers: &[f64]| Places::new(frame, Some(numbers), numbers.len(), 1);
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        let even = places(&[1.0, 2.0, 4.0]);
+        let x = |value| even.x(value, 0);
+        assert!(near((x(1) - x(0)) * 2.0, x(2) - x(1)), "in proportion");
+        let wide = places(&[1.0, 10.0, 100.0]);
+        assert!(near(wide.x(1, 0) * 2.0, wide.x(0, 0) + wide.x(2, 0)), "in powers");
+        let crowd: Vec<f64> = (0..100).map(f64::from).collect();
+        let texts: Vec<String> = crowd.iter().map(|n| format!("{n} Mbit/s")).collect();
+        let labelled = places(&crowd).labelled(&texts);
+        assert_eq!(labelled.len(), 100, "each has its place");
+        // 8 or 9 letters of 4.2 points and half of one on 176 points.
+        let shown = labelled.iter().filter(|(_, text)| !text.is_empty()).count();
+        assert!((4..=5).contains(&shown), "{labelled:?}");
+    }
+
+    #[test]
+    fn pictures_are_of_each_figure_and_panel_and_need_no_page() {
+        let pictures = sweep_pictures(&sweep());
+        let [(name, text)] = &pictures[..] else { panic!("{pictures:?}") };
+        assert_eq!(name, "throughput_bps.svg", "flows here have no other figure");
+        // Two values, three seeds, two flows; and a mark of each flow in the legend.
+        assert_eq!(text.matches("class=\"seed\"").count(), 12);
+        assert_eq!(text.matches("class=\"median\"").count(), 4 + 2);
+        assert!(text.contains(">Throughput, kbit/s<") && text.contains(">800<"), "{text}");
+        assert!(text.contains(">flow.mcc.options.acker_bias<") && text.contains(">0.5<"), "{text}");
+        assert!(!text.contains("var(") && !text.contains("NaN") && !text.contains("inf"), "{text}");
+
+        let mut sweep = sweep();
+        sweep.axes[1].values.push("<y>".into());
+        sweep.add(&[1, 1], &summary(&[("mcc", "pgmcc", 5.0)]));
+        let pictures = sweep_pictures(&sweep);
+        let names: Vec<&str> = pictures.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["throughput_bps-1.svg", "throughput_bps-2.svg"]);
+        assert!(pictures[1].1.contains("<desc>b = &lt;y&gt;</desc>"), "{}", pictures[1].1);
+    }
+}
