@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use faircast_files::{
     CommandOptions, CommandStore, DeviceOptions, DeviceStore, FilesError, FilesStore, StoreHandle,
-    StoreOptions, check_target, is_below_dev,
+    StoreOptions, is_below_dev,
 };
 use faircast_proto::transfer::Store;
 
@@ -27,7 +27,7 @@ impl Destination {
     pub(crate) fn probe(&self) -> Result<(), Error> {
         match self {
             Self::Folder(options) => probe_folder(&options.dir),
-            Self::Device(options) => Ok(check_target(&options.target)?),
+            Self::Device(options) => Ok(options.check()?),
             Self::Command(_) => Ok(()),
         }
     }

@@ -57,6 +57,28 @@ impl Group {
     }
 }
 
+/// A part of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) group: Group,
+    /// Where it begins and ends within the group.
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+impl Piece {
+    pub(crate) const fn len(&self) -> usize {
+        (self.end - self.start) as usize
+    }
+
+    /// Takes from the front of `bytes` those of this piece; the rest of it, so many bytes, is zeros.
+    pub(crate) fn split<'a>(&self, bytes: &mut &'a [u8]) -> (&'a [u8], usize) {
+        let (now, later) = bytes.split_at(self.len().min(bytes.len()));
+        *bytes = later;
+        (now, self.len() - now.len())
+    }
+}
+
 impl Layout {
     pub(crate) fn new(manifest: Manifest) -> Self {
         let mut files = Vec::new();
@@ -120,6 +142,28 @@ impl Layout {
         let file = self.files.partition_point(|place| place.offset <= offset) - 1;
         let within = u32::try_from((offset - self.files[file].offset) / GROUP_BYTES);
         self.group_in(file, self.files[file].group + within.expect("limited"))
+    }
+
+    /// The parts of groups that a range of content has. Asked for many small ranges, the first group is
+    /// often known, which saves a search.
+    pub(crate) fn pieces(
+        &self,
+        range: Range<u64>,
+        first: Option<Group>,
+    ) -> impl Iterator<Item = Piece> {
+        let (mut offset, end, mut first) = (range.start, range.end, first);
+        std::iter::from_fn(move || {
+            if offset >= end {
+                return None;
+            }
+            let known = first.take().filter(|group| group.range().contains(&offset));
+            let group = known.unwrap_or_else(|| self.group_at(offset));
+            let stop = end.min(group.range().end);
+            let within = |at: u64| u32::try_from(at - group.offset).expect("at most a group");
+            let piece = Piece { group, start: within(offset), end: within(stop) };
+            offset = stop;
+            Some(piece)
+        })
     }
 
     fn group_in(&self, file: usize, index: u32) -> Group {
@@ -287,6 +331,25 @@ mod tests {
             }
         }
         holes
+    }
+
+    #[test]
+    fn a_range_is_cut_where_groups_are() {
+        let layout = layout(&[(5, vec![]), (GROUP_BYTES + 7, vec![])]);
+        for first in [None, Some(layout.group(0)), Some(layout.group(2))] {
+            let pieces: Vec<Piece> = layout.pieces(3..GROUP_BYTES + 10, first).collect();
+            let parts: Vec<(u32, u32, u32)> =
+                pieces.iter().map(|piece| (piece.group.index, piece.start, piece.end)).collect();
+            assert_eq!(parts, [(0, 3, 5), (1, 0, 1 << 20), (2, 0, 5)]);
+            let mut bytes = &[7; 4][..];
+            let cut: Vec<(usize, usize)> = pieces
+                .iter()
+                .map(|piece| piece.split(&mut bytes))
+                .map(|(now, zeros)| (now.len(), zeros))
+                .collect();
+            assert_eq!(cut, [(2, 0), (2, (1 << 20) - 2), (0, 5)]);
+        }
+        assert_eq!(layout.pieces(4..4, None).count(), 0);
     }
 
     #[test]

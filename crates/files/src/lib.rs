@@ -10,11 +10,13 @@
 
 mod dir;
 mod error;
+mod guard;
 mod handles;
 mod hash;
 mod hole_hashes;
 mod image;
 mod layout;
+mod lock;
 pub mod manifest;
 pub mod name;
 mod store;
@@ -32,6 +34,6 @@ pub use layout::{DIGEST_BYTES, GROUP_BYTES};
 pub use manifest::{Manifest, ManifestError};
 pub use store::{FilesStore, StoreCounts, StoreHandle, StoreOptions, clean};
 pub use supply::{
-    FileHash, FilesSupply, Links, PipeSupply, Scan, ScanOptions, ScanTotals, Skip, Skipped,
-    SupplyCounts, SupplyHandle, Warning,
+    FileHash, FilesSupply, Links, PIPE_NAME, PipeSupply, Scan, ScanOptions, ScanTotals, Skip,
+    Skipped, SupplyCounts, SupplyHandle, Warning,
 };

@@ -15,9 +15,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::{Intake, digest_of, told};
 use crate::error::FilesError;
+use crate::guard::PanicGuard;
 use crate::hash::piece_digest;
 use crate::hole_hashes::{HoleHashes, file_hashes};
-use crate::layout::{GROUP_BYTES, Group, Layout};
+use crate::layout::{GROUP_BYTES, Group, Layout, Piece};
 use crate::store::{Counters, Ranges, StoreHandle};
 
 /// Bytes beyond what the command has taken that are asked for and kept in memory.
@@ -78,7 +79,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Inner {
-    queue: VecDeque<Piece>,
+    queue: VecDeque<Queued>,
     /// What the groups hash to that were given to the command, in order.
     digests: Vec<[u8; 32]>,
     /// Set when nothing more will come; with the zeros that follow at the end.
@@ -94,7 +95,7 @@ struct Inner {
 
 /// A group, and the zeros before it.
 #[derive(Debug)]
-struct Piece {
+struct Queued {
     group: Group,
     bytes: Arc<Vec<u8>>,
     zeros: u64,
@@ -162,14 +163,9 @@ impl CommandStore {
         self.check()?;
         let layout = self.intake.layout().map_err(told)?.clone();
         let end = self.intake.end(Part::Content, offset, bytes.len() as u64 + u64::from(zeros))?;
-        let (mut offset, mut bytes) = (offset, bytes);
-        while offset < end {
-            let group = layout.group_at(offset);
-            let stop = end.min(group.range().end);
-            let piece = usize::try_from(stop - offset).expect("at most a group");
-            let (now, later) = bytes.split_at(piece.min(bytes.len()));
-            let start = usize::try_from(offset - group.offset).expect("at most a group");
-            (bytes, offset) = (later, stop);
+        let mut bytes = bytes;
+        for piece @ Piece { group, start, end } in layout.pieces(offset..end, None) {
+            let (now, _) = piece.split(&mut bytes);
             if group.index < self.next {
                 continue;
             }
@@ -178,10 +174,10 @@ impl CommandStore {
                 .entry(group.index)
                 .or_insert_with(|| Slot::Filling(vec![0; group.len as usize], Ranges::default()));
             let Slot::Filling(all, there) = slot else { continue };
-            all[start..start + now.len()].copy_from_slice(now);
-            all[start + now.len()..start + piece].fill(0);
-            let within = |at: usize| u32::try_from(at).expect("at most a group");
-            there.insert(within(start), within(start + piece));
+            let (given, zeros) = all[start as usize..end as usize].split_at_mut(now.len());
+            given.copy_from_slice(now);
+            zeros.fill(0);
+            there.insert(start, end);
             if there.covers(0, group.len) {
                 *slot = Slot::Whole(Arc::new(std::mem::take(all)));
             }
@@ -198,7 +194,7 @@ impl CommandStore {
             let before =
                 self.next.checked_sub(1).map_or(0, |last| end_in_file(&layout.group(last)));
             let zeros = group.file_offset - before;
-            inner.queue.push_back(Piece { group, bytes: bytes.clone(), zeros });
+            inner.queue.push_back(Queued { group, bytes: bytes.clone(), zeros });
             self.next += 1;
         }
         drop(inner);
@@ -216,18 +212,13 @@ impl CommandStore {
     fn read_content(&self, offset: u64, len: u32, out: &mut Vec<u8>) -> Result<(), StoreError> {
         let layout = self.intake.layout().map_err(told)?;
         let end = self.intake.end(Part::Content, offset, len.into())?;
-        let mut offset = offset;
-        while offset < end {
-            let group = layout.group_at(offset);
-            let stop = end.min(group.range().end);
-            let at = |offset: u64| usize::try_from(offset - group.offset).expect("at most a group");
+        for Piece { group, start, end } in layout.pieces(offset..end, None) {
             let bytes = match self.groups.get(&group.index) {
                 Some(Slot::Filling(bytes, _)) => bytes,
                 Some(Slot::Whole(bytes)) => bytes,
                 None => return Err(StoreError { reason: "it is not here any more".to_string() }),
             };
-            out.extend_from_slice(&bytes[at(offset)..at(stop)]);
-            offset = stop;
+            out.extend_from_slice(&bytes[start as usize..end as usize]);
         }
         Ok(())
     }
@@ -421,7 +412,9 @@ impl Running {
 
 impl Shared {
     fn run(&self, mut input: ChildStdin, counters: &Counters) {
-        let _guard = Guard(self);
+        let _guard = PanicGuard::new("feeds the command", |fault| {
+            self.inner().failure.get_or_insert(fault);
+        });
         match self.give(&mut input, counters) {
             Ok(()) => {
                 let mut inner = self.inner();
@@ -445,9 +438,9 @@ impl Shared {
             if inner.stop {
                 return Ok(());
             }
-            let (piece, end) = (inner.queue.pop_front(), inner.end.clone());
+            let (queued, end) = (inner.queue.pop_front(), inner.end.clone());
             drop(inner);
-            let Some(Piece { group, bytes, zeros }) = piece else {
+            let Some(Queued { group, bytes, zeros }) = queued else {
                 let Some((zeros, layout)) = end else { continue };
                 write_zeros(input, zeros)?;
                 input.flush()?;
@@ -484,17 +477,4 @@ fn write_zeros(input: &mut impl Write, mut zeros: u64) -> io::Result<()> {
 /// Where a group ends in its file, holes included.
 fn end_in_file(group: &Group) -> u64 {
     group.file_offset + u64::from(group.len)
-}
-
-/// Lets nobody wait for a thread that has panicked.
-struct Guard<'a>(&'a Shared);
-
-impl Drop for Guard<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let failure =
-                "the thread that feeds the command has panicked; this is a fault of faircast";
-            self.0.inner().failure.get_or_insert(failure.to_string());
-        }
-    }
 }

@@ -12,13 +12,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use faircast_proto::transfer::{Announcement, Part, Store, StoreError, StoreProgress, Verdict};
-use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
+use rustix::fs::{Advice, FallocateFlags, OFlags};
 
 use super::{Intake, check_target, digest_of, hole_range, told};
 use crate::error::FilesError;
+use crate::guard::PanicGuard;
 use crate::hash::group_digest;
 use crate::hole_hashes::{HoleHashes, file_hashes};
-use crate::layout::{Bits, Layout, push_joined};
+use crate::layout::{Bits, Layout, Piece, push_joined};
+use crate::lock::Locked;
 use crate::manifest::Entry;
 use crate::store::{Assembly, Counters, Flight, Journal, StoreHandle};
 use crate::table::Table;
@@ -52,6 +54,19 @@ impl DeviceOptions {
     pub fn new(target: impl AsRef<Path>, object: impl Into<String>) -> Self {
         let target = target.as_ref().to_path_buf();
         Self { target, object: object.into(), journal: None, sync: true }
+    }
+
+    /// Finds out whether the target and the journal can be written, as far as that can be known before
+    /// there is an object.
+    ///
+    /// # Errors
+    /// It says what is wrong with which of them.
+    pub fn check(&self) -> Result<(), FilesError> {
+        check_target(&self.target)?;
+        if let Some(path) = &self.journal {
+            journal_file(path)?;
+        }
+        Ok(())
     }
 }
 
@@ -94,6 +109,8 @@ struct Shared {
 struct Device {
     path: PathBuf,
     file: File,
+    /// Of a file; a device is open exclusively.
+    _lock: Option<Locked>,
     /// Bytes that it has room for; `None` of a file.
     room: Option<u64>,
 }
@@ -136,6 +153,8 @@ impl DeviceStore {
     }
 
     fn begin(&mut self) -> Result<Vec<Range<u64>>, FilesError> {
+        // Again: it may have been mounted meanwhile.
+        self.options.check()?;
         let layout = self.intake.open(&self.options.object)?;
         let device = Device::open(&self.options.target)?;
         device.check_room(self.intake.size()?)?;
@@ -143,7 +162,7 @@ impl DeviceStore {
         let (journal, found) = match &self.options.journal {
             Some(path) => {
                 let (journal, found) = open_journal(path, object, layout.groups())?;
-                (Some((path.clone(), journal)), found)
+                (Some(journal), found)
             }
             None => (None, Bits::new(layout.groups())),
         };
@@ -201,14 +220,10 @@ impl DeviceStore {
             return Ok(());
         }
         let end = self.intake.end(Part::Content, offset, bytes.len() as u64 + u64::from(zeros))?;
-        let (mut offset, mut bytes) = (offset, bytes);
-        while offset < end {
-            let group = layout.group_at(offset);
-            let stop = end.min(group.range().end);
-            let piece = usize::try_from(stop - offset).expect("at most a group");
-            let (now, later) = bytes.split_at(piece.min(bytes.len()));
-            let within = u32::try_from(offset - group.offset).expect("at most a group");
-            (bytes, offset) = (later, stop);
+        let mut bytes = bytes;
+        for piece in layout.pieces(offset..end, self.assembly.current(offset)) {
+            let group = piece.group;
+            let (now, zeros) = piece.split(&mut bytes);
             if self.complete.get(group.index) {
                 continue;
             }
@@ -216,8 +231,7 @@ impl DeviceStore {
                 let flight = self.assembly.evict().expect("full");
                 self.submit(Job::Write(Arc::new(flight)))?;
             }
-            let zeros = piece - now.len();
-            let done = self.assembly.insert(&group, within, now, zeros, Vec::new);
+            let done = self.assembly.insert(&group, piece.start, now, zeros, Vec::new);
             if let Some(flight) = done {
                 self.complete.set(group.index, true);
                 self.submit(Job::Write(Arc::new(flight)))?;
@@ -230,23 +244,18 @@ impl DeviceStore {
         let layout = self.intake.layout().map_err(told)?;
         let end = self.intake.end(Part::Content, offset, len.into())?;
         let Some(device) = &self.device else { return Err(self.failed()) };
-        let mut offset = offset;
-        while offset < end {
-            let group = layout.group_at(offset);
-            let stop = end.min(group.range().end);
-            let within = u32::try_from(offset - group.offset).expect("at most a group");
-            let start = out.len();
-            out.resize(start + usize::try_from(stop - offset).expect("at most a group"), 0);
-            let piece = &mut out[start..];
+        for Piece { group, start, end } in layout.pieces(offset..end, None) {
+            let before = out.len();
+            out.resize(before + (end - start) as usize, 0);
+            let piece = &mut out[before..];
             // Asked before the device is read: what is not on its way any more is in there.
             let flights: Vec<_> =
                 self.flights.iter().filter(|it| it.group.index == group.index).collect();
-            device.read(group.file_offset + u64::from(within), piece).map_err(told)?;
-            flights.iter().for_each(|flight| flight.overlay(within, piece));
+            device.read(group.file_offset + u64::from(start), piece).map_err(told)?;
+            flights.iter().for_each(|flight| flight.overlay(start, piece));
             if let Some(slot) = self.assembly.get(group.index) {
-                slot.overlay(within, piece);
+                slot.overlay(start, piece);
             }
-            offset = stop;
         }
         Ok(())
     }
@@ -351,7 +360,6 @@ impl Drop for DeviceStore {
 
 impl Device {
     fn open(path: &Path) -> Result<Self, FilesError> {
-        check_target(path)?;
         let is_device = std::fs::metadata(path).is_ok_and(|it| it.file_type().is_block_device());
         // Of a device: nobody else has mounted or claimed it, and nobody will meanwhile.
         let exclusive = if is_device { OFlags::EXCL } else { OFlags::empty() };
@@ -372,11 +380,18 @@ impl Device {
                 _ => FilesError::io(path, "cannot be opened for writing", error),
             })?;
         let cannot = |error| FilesError::io(path, "cannot be looked at", error);
+        let lock = match is_device {
+            true => None,
+            false => Some(Locked::new(file.try_clone().map_err(cannot)?).map_err(|_| {
+                let what = "is being written by another faircast; give each a file of its own";
+                FilesError::refused(path, what)
+            })?),
+        };
         let room = match is_device {
             true => Some((&file).seek(SeekFrom::End(0)).map_err(cannot)?),
             false => None,
         };
-        Ok(Self { path: path.to_path_buf(), file, room })
+        Ok(Self { path: path.to_path_buf(), file, _lock: lock, room })
     }
 
     /// Checks that so many bytes fit.
@@ -439,34 +454,52 @@ impl Device {
     }
 }
 
-/// Opens or makes a journal; what it says of this object is complete. Locked while it is open.
-fn open_journal(path: &Path, object: [u8; 32], groups: u32) -> Result<(Journal, Bits), FilesError> {
+/// Opens or makes the file of a journal, which must be none of anything else.
+fn journal_file(path: &Path) -> Result<File, FilesError> {
     let cannot = |error: io::Error| FilesError::io(path, "cannot be used as a journal", error);
     let mut how = OpenOptions::new();
     how.read(true).write(true).create(true).truncate(false).mode(0o600);
-    let mut file = how.open(path).map_err(cannot)?;
+    let file = how.open(path).map_err(cannot)?;
     if !file.metadata().map_err(cannot)?.is_file() || !Journal::may_be(&file).map_err(cannot)? {
         let what = "is something else than a journal of faircast; name another file";
         return Err(FilesError::refused(path, what));
     }
-    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+    Ok(file)
+}
+
+/// Opens or makes a journal; what it says of this object is complete. Locked while it is open.
+fn open_journal(
+    path: &Path,
+    object: [u8; 32],
+    groups: u32,
+) -> Result<(OpenJournal, Bits), FilesError> {
+    let cannot = |error: io::Error| FilesError::io(path, "cannot be used as a journal", error);
+    let mut file = journal_file(path)?;
+    let lock = Locked::new(file.try_clone().map_err(cannot)?).map_err(|_| {
         let what =
             "is the journal of another faircast that is running; let it finish, or name another";
-        return Err(FilesError::refused(path, what));
-    }
+        FilesError::refused(path, what)
+    })?;
     let found =
         Journal::read(file.try_clone().map_err(cannot)?, &object, groups).map_err(cannot)?;
     // In place: were it to be lost here, all would be received again, and nothing worse.
     file.set_len(0).map_err(cannot)?;
     file.seek(SeekFrom::Start(0)).map_err(cannot)?;
     let journal = Journal::begin(file, object, &found, groups).map_err(cannot)?;
-    Ok((journal, found))
+    Ok((OpenJournal { path: path.to_path_buf(), journal, _lock: lock }, found))
+}
+
+/// What was written, as far as it was noted; nobody else's while this lives.
+struct OpenJournal {
+    path: PathBuf,
+    journal: Journal,
+    _lock: Locked,
 }
 
 /// The thread that writes, and compares at the end.
 struct Writer {
     device: Arc<Device>,
-    journal: Option<(PathBuf, Journal)>,
+    journal: Option<OpenJournal>,
     /// Groups that are written and not noted yet, and since when.
     pending: Vec<u32>,
     since: Option<Instant>,
@@ -477,8 +510,10 @@ struct Writer {
 
 impl Writer {
     fn run(mut self, jobs: &Receiver<Job>) {
-        // Set first, so that who waits for a thread that panics is told.
-        let _guard = Guard(self.shared.clone());
+        let shared = self.shared.clone();
+        let _guard = PanicGuard::new("writes", |fault| {
+            shared.failure.get_or_init(|| fault);
+        });
         if let Err(error) = self.work(jobs) {
             let _ = self.note();
             self.shared.failure.get_or_init(|| error.to_string());
@@ -521,7 +556,7 @@ impl Writer {
     /// Says in the journal what is written.
     fn note(&mut self) -> Result<(), FilesError> {
         self.since = None;
-        let Some((path, journal)) = &mut self.journal else { return Ok(()) };
+        let Some(OpenJournal { path, journal, .. }) = &mut self.journal else { return Ok(()) };
         let bytes = journal.append(&mut self.pending, true);
         let bytes = bytes.map_err(|error| FilesError::io(path, "cannot be written", error))?;
         if bytes > 0 {
@@ -573,7 +608,7 @@ impl Writer {
             let Some(hashes) = hashes.map_err(cannot)? else { return Ok(None) };
             self.counters.file_hashes.get_or_init(|| hashes);
             self.counters.files_done.store(1, Ordering::Relaxed);
-            if let Some((path, _)) = self.journal.take() {
+            if let Some(OpenJournal { path, .. }) = self.journal.take() {
                 // It says nothing any more that the next run could use.
                 let _ = std::fs::remove_file(path);
             }
@@ -586,7 +621,7 @@ impl Writer {
             );
             return Err(FilesError::refused(&device.path, what));
         }
-        if let Some((path, journal)) = &mut self.journal {
+        if let Some(OpenJournal { path, journal, .. }) = &mut self.journal {
             let gone = journal.append(&mut damaged.clone(), false);
             gone.map_err(|error| FilesError::io(path, "cannot be written", error))?;
         }
@@ -609,17 +644,5 @@ impl Writer {
             offset += piece;
         }
         Ok(())
-    }
-}
-
-/// Lets nobody wait for a thread that has panicked.
-struct Guard(Arc<Shared>);
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let failure = "the thread that writes has panicked; this is a fault of faircast";
-            self.0.failure.get_or_init(|| failure.to_string());
-        }
     }
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags, CWD};
 
 use crate::error::FilesError;
 
@@ -18,7 +20,8 @@ pub fn check_target(path: &Path) -> Result<(), FilesError> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound && !is_below_dev(path) => {
-            return Ok(());
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            return check_writable(path, folder.unwrap_or(Path::new(".")));
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let what = "there is no such device; `lsblk` lists those that there are";
@@ -32,11 +35,15 @@ pub fn check_target(path: &Path) -> Result<(), FilesError> {
                 let what = format!("{user}; free it first, or choose another device");
                 Err(FilesError::refused(path, what))
             }
-            None => Ok(()),
+            None => check_writable(path, path),
         };
     }
     if metadata.is_file() && !is_below_dev(path) {
-        return Ok(());
+        return check_writable(path, path);
+    }
+    if metadata.file_type().is_fifo() {
+        let how = "is a pipe, which cannot be written in place; use --to-command 'cat > PIPE'";
+        return Err(FilesError::refused(path, how));
     }
     Err(FilesError::refused(
         path,
@@ -44,12 +51,18 @@ pub fn check_target(path: &Path) -> Result<(), FilesError> {
     ))
 }
 
+/// Asks the system whether `place` may be written to, so that `path` can be.
+fn check_writable(path: &Path, place: &Path) -> Result<(), FilesError> {
+    rustix::fs::accessat(CWD, place, Access::WRITE_OK, AtFlags::EACCESS)
+        .map_err(|error| FilesError::io(path, "cannot be written", error))
+}
+
 /// Who uses a device or a partition of it, in words: a mount, swap, or what lies on top of it.
 pub fn device_user(path: &Path) -> Option<String> {
     let metadata = fs::metadata(path).ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    user_of(metadata.rdev(), &mounts, &swaps)
+    user_of(metadata.rdev(), &mounts, &swaps, Path::new("/sys"))
 }
 
 /// Whether a path names something in `/dev`, where nothing but devices belongs.
@@ -59,9 +72,9 @@ pub fn is_below_dev(path: &Path) -> bool {
     absolute.starts_with("/dev") && !absolute.starts_with("/dev/shm")
 }
 
-/// The same of a device by its number, with what the system says of mounts and swap.
-fn user_of(device: u64, mounts: &str, swaps: &str) -> Option<String> {
-    let parts = with_partitions(device);
+/// The same of a device by its number, with what the system says of mounts, swap and devices.
+fn user_of(device: u64, mounts: &str, swaps: &str, sys: &Path) -> Option<String> {
+    let parts = with_partitions(device, sys);
     let is_part = |device: u64| parts.iter().any(|(part, _)| *part == device);
     let device_of = |path: &str| {
         let metadata = fs::metadata(unescape(path)).ok()?;
@@ -90,7 +103,7 @@ fn user_of(device: u64, mounts: &str, swaps: &str) -> Option<String> {
         }
     }
     for (_, folder) in &parts {
-        let Ok(mut holders) = fs::read_dir(format!("{folder}/holders")) else { continue };
+        let Ok(mut holders) = fs::read_dir(folder.join("holders")) else { continue };
         if let Some(Ok(holder)) = holders.next() {
             let holder = holder.file_name().to_string_lossy().into_owned();
             return Some(format!("belongs to {holder} (a volume manager, a RAID or encryption)"));
@@ -100,14 +113,14 @@ fn user_of(device: u64, mounts: &str, swaps: &str) -> Option<String> {
 }
 
 /// A device and its partitions: their numbers and folders in /sys.
-fn with_partitions(device: u64) -> BTreeSet<(u64, String)> {
+fn with_partitions(device: u64, sys: &Path) -> BTreeSet<(u64, PathBuf)> {
     let number = (rustix::fs::major(device), rustix::fs::minor(device));
-    let folder = format!("/sys/dev/block/{}:{}", number.0, number.1);
+    let folder = sys.join(format!("dev/block/{}:{}", number.0, number.1));
     let mut all = BTreeSet::from([(device, folder.clone())]);
     for found in fs::read_dir(&folder).into_iter().flatten().flatten() {
-        let below = format!("{folder}/{}", found.file_name().to_string_lossy());
-        if Path::new(&below).join("partition").exists()
-            && let Ok(text) = fs::read_to_string(format!("{below}/dev"))
+        let below = found.path();
+        if below.join("partition").exists()
+            && let Ok(text) = fs::read_to_string(below.join("dev"))
             && let Some(number) = parse_number(text.trim())
         {
             all.insert((number, below));
@@ -143,6 +156,7 @@ mod tests {
         for (path, want) in [
             (at("file"), None),
             (at("new"), None),
+            (at("no/such/folder"), Some("cannot be written: No such file")),
             (folder.path().to_path_buf(), Some("neither a block device nor a file")),
             ("/dev/no-such-disk".into(), Some("no such device; `lsblk`")),
             ("/dev/../dev/no-such-disk".into(), Some("no such device")),
@@ -162,9 +176,27 @@ mod tests {
     fn a_mounted_device_is_refused_by_its_number_or_by_its_name() {
         let device = rustix::fs::makedev(7, 200);
         let line = "36 35 7:200 / /mnt/my\\040disk rw shared:1 - ext4 /dev/nothing rw\n";
-        let found = user_of(device, line, "").unwrap();
+        let sys = Path::new("/no-such-folder");
+        let found = user_of(device, line, "", sys).unwrap();
         assert!(found.contains("mounted at /mnt/my disk"), "{found}");
         let other = "36 35 7:201 / /mnt rw - ext4 none rw\n36 35 0:5 / /proc rw - proc proc rw\n";
-        assert_eq!(user_of(device, other, "Filename Type\n"), None);
+        assert_eq!(user_of(device, other, "Filename Type\n", sys), None);
+    }
+
+    #[test]
+    fn a_device_that_lies_below_another_one_is_refused_also_where_a_part_of_it_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = folder.path().join("dev/block/8:0");
+        fs::create_dir_all(disk.join("holders")).unwrap();
+        fs::create_dir_all(disk.join("sda1/holders")).unwrap();
+        fs::write(disk.join("sda1/partition"), "1\n").unwrap();
+        fs::write(disk.join("sda1/dev"), "8:1\n").unwrap();
+        let user = || user_of(rustix::fs::makedev(8, 0), "", "", folder.path());
+        assert_eq!(user(), None);
+        for (holder, part) in [("dm-0", "sda1/holders"), ("md127", "holders")] {
+            fs::create_dir(disk.join(part).join(holder)).unwrap();
+            let found = user().unwrap();
+            assert!(found.contains(&format!("belongs to {holder}")), "{found}");
+        }
     }
 }

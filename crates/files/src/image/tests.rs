@@ -85,8 +85,16 @@ fn a_run_that_was_cut_off_goes_on_where_its_journal_says() {
     let mut store = place.device();
     let found = place.object.open(&mut store).unwrap();
     assert_eq!(found, Vec::from_iter(Some(0..2 << 20)), "two groups of 1 MiB were whole");
-    let error = place.object.open(&mut place.device()).unwrap_err();
-    assert!(error.reason.contains("journal of another faircast"), "{error}");
+    let elsewhere = DeviceOptions::new(place.at("elsewhere"), "disk.img");
+    let journal = Some(place.at("journal"));
+    // Nor does one without a journal write the same file.
+    for (options, want) in [
+        (DeviceOptions { journal, ..elsewhere }, "journal of another faircast"),
+        (DeviceOptions::new(place.at("out"), "disk.img"), "being written by another faircast"),
+    ] {
+        let error = place.object.open(&mut DeviceStore::new(options)).unwrap_err();
+        assert!(error.reason.contains(want), "{error}");
+    }
     // What the disk has lost in between is found, and had again.
     let out = fs::OpenOptions::new().write(true).open(place.at("out")).unwrap();
     out.write_all_at(b"lost", 5000).unwrap();

@@ -28,7 +28,7 @@ use self::open::Request;
 pub use self::state::clean;
 use self::worker::{Job, Shared, Worker};
 use crate::error::FilesError;
-use crate::layout::{Bits, DIGEST_BYTES, GROUP_BYTES, push_joined};
+use crate::layout::{Bits, DIGEST_BYTES, GROUP_BYTES, Piece, push_joined};
 use crate::manifest::{CONTENT_BYTES_MAX, ENTRIES_MAX, MANIFEST_BYTES_MAX};
 use crate::table::Table;
 
@@ -163,16 +163,10 @@ impl FilesStore {
         let end = offset.checked_add(bytes.len() as u64 + u64::from(zeros));
         let total = files.layout.manifest.content_bytes();
         let Some(end) = end.filter(|end| *end <= total) else { return Err(beyond(Part::Content)) };
-        let (mut offset, mut bytes) = (offset, bytes);
-        while offset < end {
-            let group =
-                self.assembly.current(offset).unwrap_or_else(|| files.layout.group_at(offset));
-            let stop = end.min(group.range().end);
-            let piece = usize::try_from(stop - offset).expect("at most a group");
-            let (now, later) = bytes.split_at(piece.min(bytes.len()));
-            let within = u32::try_from(offset - group.offset).expect("at most a group");
-            bytes = later;
-            offset = stop;
+        let mut bytes = bytes;
+        for piece in files.layout.pieces(offset..end, self.assembly.current(offset)) {
+            let group = piece.group;
+            let (now, zeros) = piece.split(&mut bytes);
             if self.complete.get(group.index) {
                 continue;
             }
@@ -182,8 +176,8 @@ impl FilesStore {
             }
             let whole = u64::from(group.len) == GROUP_BYTES;
             let buffer = || if whole { shared.buffer() } else { Vec::new() };
-            let zeros = piece - now.len();
-            if let Some(flight) = self.assembly.insert(&group, within, now, zeros, buffer) {
+            let done = self.assembly.insert(&group, piece.start, now, zeros, buffer);
+            if let Some(flight) = done {
                 self.complete.set(group.index, true);
                 self.submit(Job::Write(Arc::new(flight)))?;
             }
@@ -196,29 +190,23 @@ impl FilesStore {
         let end = offset.checked_add(len.into());
         let total = files.layout.manifest.content_bytes();
         let Some(end) = end.filter(|end| *end <= total) else { return Err(beyond(Part::Content)) };
-        let mut offset = offset;
-        while offset < end {
-            let group = files.layout.group_at(offset);
-            let stop = end.min(group.range().end);
-            let within = u32::try_from(offset - group.offset).expect("at most a group");
-            let start = out.len();
-            out.resize(start + usize::try_from(stop - offset).expect("at most a group"), 0);
-            let piece = &mut out[start..];
-            let piece_end = u32::try_from(stop - group.offset).expect("at most a group");
+        for Piece { group, start, end } in files.layout.pieces(offset..end, None) {
+            let before = out.len();
+            out.resize(before + (end - start) as usize, 0);
+            let piece = &mut out[before..];
             let slot = self.assembly.get(group.index);
-            if !slot.is_some_and(|slot| slot.ranges.covers(within, piece_end)) {
+            if !slot.is_some_and(|slot| slot.ranges.covers(start, end)) {
                 // Asked before the file is read: what is not on its way any more is in there.
                 let flights = self.shared.flights(group.index);
-                let covers = |flight: &Arc<Flight>| flight.ranges.covers(within, piece_end);
+                let covers = |flight: &Arc<Flight>| flight.ranges.covers(start, end);
                 if !flights.last().is_some_and(covers) {
-                    files.read(&group, within, piece).map_err(told)?;
+                    files.read(&group, start, piece).map_err(told)?;
                 }
-                flights.iter().for_each(|flight| flight.overlay(within, piece));
+                flights.iter().for_each(|flight| flight.overlay(start, piece));
             }
             if let Some(slot) = slot {
-                slot.overlay(within, piece);
+                slot.overlay(start, piece);
             }
-            offset = stop;
         }
         Ok(())
     }

@@ -6,11 +6,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::dir::{self, Root};
 use crate::error::FilesError;
+use crate::lock::Locked;
 use crate::name::STATE_FOLDER;
 
 pub(crate) const JOURNAL: &str = "journal";
@@ -27,7 +28,7 @@ pub(crate) struct StateFolder {
     name: String,
     path: PathBuf,
     /// Holds the lock.
-    _lock: File,
+    _lock: Locked,
 }
 
 impl StateFolder {
@@ -186,10 +187,10 @@ fn own_directory(parent: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
 }
 
 /// Locks a folder; nothing where it was removed before we had the lock.
-fn lock(folder: BorrowedFd<'_>) -> Result<Option<File>, Errno> {
+fn lock(folder: BorrowedFd<'_>) -> Result<Option<Locked>, Errno> {
     let lock = dir::open_file(folder, LOCK, OFlags::RDWR | OFlags::CREATE)?;
-    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-    let ours = rustix::fs::fstat(&lock)?;
+    let lock = Locked::new(lock)?;
+    let ours = rustix::fs::fstat(&lock.0)?;
     let there = dir::stat(folder, LOCK)?;
     Ok(there.filter(|there| there.st_ino == ours.st_ino).map(|_| lock))
 }

@@ -15,6 +15,7 @@ use super::journal::Journal;
 use super::open::{self, Opened, Request};
 use super::{StoreOptions, finish};
 use crate::error::FilesError;
+use crate::guard::PanicGuard;
 use crate::hash::group_digest;
 use crate::hole_hashes::HoleHashes;
 use crate::layout::{Bits, GROUP_BYTES, Group};
@@ -183,19 +184,6 @@ pub(crate) struct Worker {
     opened: Option<Ready>,
 }
 
-/// Lets nobody wait for a thread that has panicked.
-struct Guard(Arc<Shared>);
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let failure = "the thread that writes files has panicked; this is a fault of faircast";
-            self.0.inner().failure.get_or_insert(failure.into());
-            self.0.done.notify_all();
-        }
-    }
-}
-
 /// What the thread knows once it has opened an object.
 pub(crate) struct Ready {
     pub(crate) journal: Journal,
@@ -226,7 +214,11 @@ impl Worker {
 
     /// Runs until told to stop or something fails.
     pub(crate) fn run(mut self) {
-        let _guard = Guard(self.shared.clone());
+        let shared = self.shared.clone();
+        let _guard = PanicGuard::new("writes files", |fault| {
+            shared.inner().failure.get_or_insert(fault);
+            shared.done.notify_all();
+        });
         if let Err(error) = self.work() {
             // What was received so far is kept for a later run.
             let _ = self.flush_journal();

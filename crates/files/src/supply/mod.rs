@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use faircast_proto::transfer::{Part, Supply, SupplyError};
 
-pub use self::pipe::PipeSupply;
+pub use self::pipe::{PIPE_NAME, PipeSupply};
 use self::reader::Shared;
 pub use self::scan::{Links, Scan, ScanOptions, ScanTotals};
 pub use self::skipped::{Skip, Skipped, Warning};

@@ -12,9 +12,13 @@ use faircast_proto::transfer::{Part, Supply, SupplyError};
 
 use super::{FileHash, SupplyCounts, SupplyHandle, Watched};
 use crate::error::FilesError;
+use crate::guard::PanicGuard;
 use crate::hash::{hash_of_groups, piece_digest};
 use crate::layout::{DIGEST_BYTES, GROUP_BYTES};
 use crate::manifest::{CONTENT_BYTES_MAX, Entry, Kind, Manifest, ManifestError, Mtime};
+
+/// What a pipe's content is called where nobody says.
+pub const PIPE_NAME: &str = "pipe";
 
 /// Bytes that are taken from a pipe beyond what receivers have asked for: more than a fast network
 /// takes between two announcements. A pipe that nobody takes from waits then.
@@ -99,7 +103,9 @@ impl PipeSupply {
 impl Shared {
     fn run(&self, pipe: impl Read) {
         // So that nobody waits for a thread that has panicked.
-        let _guard = Guard(self);
+        let _guard = PanicGuard::new("reads the pipe", |fault| {
+            self.state().failure.get_or_insert(fault);
+        });
         if let Err(error) = self.take(pipe) {
             self.state().failure.get_or_insert(error.to_string());
         }
@@ -263,19 +269,6 @@ impl Drop for PipeSupply {
     fn drop(&mut self) {
         self.shared.state().stop = true;
         self.shared.asked.notify_one();
-    }
-}
-
-/// Lets nobody wait for a thread that has panicked.
-struct Guard<'a>(&'a Shared);
-
-impl Drop for Guard<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let failure =
-                "the thread that reads the pipe has panicked; this is a fault of faircast";
-            self.0.state().failure.get_or_insert(failure.into());
-        }
     }
 }
 

@@ -12,6 +12,7 @@ use rustix::fs::OFlags;
 use super::chunks::Chunks;
 use super::scan::Sources;
 use crate::error::FilesError;
+use crate::guard::PanicGuard;
 use crate::handles::Handles;
 use crate::hash::group_digest;
 use crate::hole_hashes::HoleHashes;
@@ -109,7 +110,9 @@ impl Shared {
 
     /// Runs until all is hashed and nobody wants to read ahead any more, or until told to stop.
     pub(crate) fn run(&self) {
-        let _guard = Guard(self);
+        let _guard = PanicGuard::new("reads files", |fault| {
+            self.state().failure.get_or_insert(fault);
+        });
         let mut buffer = Vec::new();
         loop {
             let mut state = self.state();
@@ -344,18 +347,6 @@ impl Shared {
 
     fn handles(&self) -> MutexGuard<'_, Handles> {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Lets nobody wait for a thread that has panicked.
-struct Guard<'a>(&'a Shared);
-
-impl Drop for Guard<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let failure = "the thread that reads files has panicked; this is a fault of faircast";
-            self.0.state().failure.get_or_insert(failure.into());
-        }
     }
 }
 

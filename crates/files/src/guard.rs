@@ -1,0 +1,50 @@
+//! A word to those who wait for a thread, where it has panicked.
+
+/// Lets nobody wait for a thread that has panicked: what it is given is called with what is to be said
+/// then. Kept for as long as the thread works.
+pub(crate) struct PanicGuard<F: FnMut(String)> {
+    does: &'static str,
+    tell: F,
+}
+
+impl<F: FnMut(String)> PanicGuard<F> {
+    /// Of a thread that does this, such as "writes files".
+    pub(crate) const fn new(does: &'static str, tell: F) -> Self {
+        Self { does, tell }
+    }
+}
+
+impl<F: FnMut(String)> Drop for PanicGuard<F> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let does = self.does;
+            (self.tell)(format!(
+                "the thread that {does} has panicked; this is a fault of faircast"
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn only_a_panic_is_told() {
+        for panics in [false, true] {
+            let told = Mutex::new(None);
+            std::thread::scope(|scope| {
+                let work = || {
+                    let _guard =
+                        PanicGuard::new("works", |fault| *told.lock().unwrap() = Some(fault));
+                    assert!(!panics, "wanted here");
+                };
+                assert_eq!(scope.spawn(work).join().is_err(), panics);
+            });
+            let told = told.into_inner().unwrap();
+            assert_eq!(told.is_some_and(|told| told.contains("the thread that works")), panics);
+        }
+    }
+}
