@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration as WallDuration, Instant};
 
 use faircast::{
@@ -150,6 +150,13 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
         (None, Some(address)) => Listen::Unicast(address),
         (None, None) => unreachable!("the parser asks for one"),
     };
+    let dash = |path: &Option<PathBuf>| path.as_ref().is_some_and(|it| it.as_os_str() == "-");
+    if args.to_stdout || dash(&args.into) || dash(&args.to_device) {
+        // Who reads it could not tell the end of what was cut off from the end of it all.
+        let text = "nothing is received to standard output; use --to-command 'COMMAND', which reads it, \
+                    and is killed where it is cut off or damaged";
+        return Err(Failure::Usage(text.to_string()));
+    }
     let object = args.object.clone().unwrap_or_default();
     let builder = match (&args.to_device, &args.to_command, &args.into) {
         (Some(device), ..) => {
@@ -343,6 +350,7 @@ impl Show {
                 let speed = fresh as f64 * 8.0 / took.as_secs_f64().max(0.001);
                 let took = time(*took);
                 let how = match (last.bytes_found, fresh) {
+                    (0, 0) => format!(" in {took}"),
                     (0, _) => format!(" in {took}, {}", rate(speed)),
                     (_, 0) => ", all of it was here already".to_string(),
                     (found, _) => {
@@ -403,7 +411,7 @@ impl Show {
             "ok": good, "complete": self.complete, "failed": self.failed,
             "given_up": self.given_up,
         });
-        self.output.result("summary", &text, json)?;
+        self.output.result("summary", &text, &json)?;
         if good { Ok(()) } else { Err(Failure::Verdict) }
     }
 }

@@ -55,8 +55,8 @@ pub use envelope::KeyMismatch;
 pub use error::Error;
 pub use faircast_base::{Bitrate, Bytes, Duration};
 pub use faircast_files::{
-    CommandOptions, DeviceOptions, FileHash, FilesError, Links, Scan, ScanOptions, ScanTotals,
-    Skip, Skipped, SupplyHandle, Warning,
+    CommandOptions, DeviceOptions, FileHash, FilesError, Links, PIPE_NAME, PipeSupply, Scan,
+    ScanOptions, ScanTotals, Skip, Skipped, SupplyHandle, Warning,
 };
 pub use faircast_net::{
     Counters, Interface, Listen, Multicast, NetError, SocketSettings, Target, Upstream,

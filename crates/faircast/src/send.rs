@@ -8,7 +8,7 @@ use std::sync::PoisonError;
 
 use faircast_base::{Bytes, Duration, Event, FlowId, NodeId, Time};
 use faircast_files::{
-    FilesSupply, PipeSupply, Scan, ScanOptions, ScanTotals, SupplyHandle, Warning,
+    FilesSupply, PIPE_NAME, PipeSupply, Scan, ScanOptions, ScanTotals, SupplyHandle, Warning,
 };
 use faircast_net::{
     App, DriverSettings, Ended, Live, NetError, SessionId, SessionOptions, Sockets, Target, Waker,
@@ -602,8 +602,6 @@ fn title<P: AsRef<Path>>(paths: &[P]) -> String {
     }
 }
 
-/// What a pipe's content is called where nobody says.
-const PIPE_NAME: &str = "pipe";
 /// How long a sender that was closed waits for the last words to be said.
 const PATIENCE: Duration = Duration::from_secs(3);
 const SYMBOL_HEADER_BYTES: u32 = 8;

@@ -78,6 +78,18 @@ pub enum FilesError {
         /// How many more there are.
         more: u64,
     },
+    /// What the system does not let us read.
+    #[error(
+        "cannot be read: {}{}; look at permissions and owners, or leave them out with --exclude",
+        paths.join(", "),
+        if *more > 0 { format!(" and {more} more") } else { String::new() }
+    )]
+    Unreadable {
+        /// The paths.
+        paths: Vec<String>,
+        /// How many more there are.
+        more: u64,
+    },
     /// A pattern of what is to be left out is none.
     #[error(
         "the pattern {pattern:?} cannot be used: {what}; expected one as in a .gitignore, such as '*.tmp' or /photos/raw"

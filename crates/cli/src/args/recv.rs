@@ -12,7 +12,7 @@ use super::live::{KeyOptions, WatchOptions, address, group, silence};
 /// Arguments of `faircast recv`.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("where").required(true).args(["group", "listen"])))]
-#[command(group(ArgGroup::new("target").required(true).args(["into", "to_device", "to_command"])))]
+#[command(group(ArgGroup::new("target").required(true).args(["into", "to_device", "to_command", "to_stdout"])))]
 #[command(after_help = "\
 Examples:
   faircast recv --group 239.192.7.1:7500 --into in
@@ -49,6 +49,9 @@ pub struct RecvArgs {
     /// its exit status decides. What it prints goes to standard error
     #[arg(long, value_name = "COMMAND", requires = "object", conflicts_with_all = ["overwrite", "owner", "xattrs"])]
     pub to_command: Option<String>,
+    /// What other programs have, and is refused with what to do.
+    #[arg(long, hide = true)]
+    pub to_stdout: bool,
     /// The interface to hear on, by name or address; the system's routes choose where none is given
     #[arg(long, value_name = "IF", conflicts_with = "listen")]
     pub interface: Option<String>,

@@ -1,8 +1,9 @@
 //! What is sent and what is left out, in words and for programs.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
-use faircast::{Error, Scan, ScanTotals, Skipped};
+use faircast::{Error, FilesError, PIPE_NAME, PipeSupply, Scan, ScanTotals, Skipped};
 use serde_json::{Value, json};
 
 use crate::args::SendArgs;
@@ -10,27 +11,55 @@ use crate::error::Failure;
 use crate::live::words::{bytes, count};
 use crate::live::{self, Output};
 
-/// Says what would be sent.
+/// Says what would be sent, after all checks of it.
 pub(super) fn show(args: &SendArgs) -> Result<(), Failure> {
-    let scan = Scan::new(&args.paths, &args.files.scan()?);
-    let scan = scan.map_err(|error| live::failure(Error::from(error), false))?;
+    let failed = |error: FilesError| live::failure(Error::from(error), false);
     let mut output = Output::new(&args.watch);
-    for warning in scan.warnings() {
-        output.warn(&warning.to_string())?;
-    }
-    let (totals, name) = (scan.totals(), scan.manifest().name());
-    let mut text = format!("{}, as `{name}`\n", what(&totals));
+    let (totals, name) = if is_pipe(args) {
+        let name = args.files.name.as_deref().unwrap_or(PIPE_NAME);
+        PipeSupply::new(std::io::empty(), name, &spool(args)).map_err(failed)?;
+        (ScanTotals { files: 1, ..ScanTotals::default() }, name.to_string())
+    } else {
+        let scan = Scan::new(&args.paths, &args.files.scan()?).map_err(failed)?;
+        for warning in scan.warnings() {
+            output.warn(&warning.to_string())?;
+        }
+        (scan.totals(), scan.manifest().name().to_string())
+    };
+    let to = match place(args) {
+        to if to.is_empty() => String::new(),
+        to => format!(", to {to}"),
+    };
+    let mut text = format!("{}, as `{name}`{to}\n", what(args, &totals));
     text.push_str(&skipped_text(&totals.skipped));
     text.push_str("nothing was sent (--dry-run)\n");
-    let mut json = json(&totals, "");
+    let mut json = json(args, &totals);
     json["name"] = json!(name);
     json["directories"] = json!(totals.directories);
     json["skipped"] = skipped_json(&totals.skipped);
-    output.result("plan", &text, json)
+    output.result("plan", &text, &json)
+}
+
+/// Whether it is standard input that is sent.
+pub(super) fn is_pipe(args: &SendArgs) -> bool {
+    args.paths.iter().any(|path| path.as_os_str() == "-")
+}
+
+/// Where what comes from a pipe is kept.
+pub(super) fn spool(args: &SendArgs) -> PathBuf {
+    args.spool.clone().unwrap_or_else(std::env::temp_dir)
+}
+
+/// Where it goes: the group or the receivers.
+pub(super) fn place(args: &SendArgs) -> String {
+    args.group.map_or_else(|| args.to.join(", "), |group| group.to_string())
 }
 
 /// Files, links, bytes and holes.
-pub(super) fn what(totals: &ScanTotals) -> String {
+pub(super) fn what(args: &SendArgs, totals: &ScanTotals) -> String {
+    if is_pipe(args) {
+        return "what comes from standard input".to_string();
+    }
     let mut text = count(totals.files, "file");
     if totals.links > 0 {
         let _ = write!(text, ", {}", count(totals.links, "link"));
@@ -42,13 +71,14 @@ pub(super) fn what(totals: &ScanTotals) -> String {
     text
 }
 
-pub(super) fn json(totals: &ScanTotals, to: &str) -> Value {
+pub(super) fn json(args: &SendArgs, totals: &ScanTotals) -> Value {
     json!({
-        "to": to,
+        "to": place(args),
         "files": totals.files,
         "links": totals.links,
         "bytes": totals.bytes,
         "bytes_holes": totals.hole_bytes,
+        "growing": is_pipe(args),
     })
 }
 

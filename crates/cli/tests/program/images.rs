@@ -144,11 +144,25 @@ fn what_cannot_be_written_is_refused_before_anything_is_received() {
     let folder = tempfile::tempdir().unwrap();
     let own = ["recv", "--group", "239.192.78.1:7509", "--interface", "lo"];
     let place = text_of(folder.path());
+    let disk = text_of(&folder.path().join("disk"));
+    std::fs::write(&disk, b"what is on the disk").unwrap();
+    let fifo = text_of(&folder.path().join("fifo"));
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     for (more, want) in [
         (&["--into", "/dev/no-such-disk"][..], "--to-device"),
         (&["--to-device", "/dev/no-such-disk", "--object", "a"], "there is no such device"),
         (&["--to-device", "/dev/null", "--object", "a"], "neither a block device nor a file"),
         (&["--to-device", &place, "--object", "a"], "neither a block device nor a file"),
+        (&["--to-device", &fifo, "--object", "a"], "--to-command 'cat > PIPE'"),
+        (&["--to-device", &disk, "--object", "a", "--journal", "/no/such"], "/no/such: cannot be"),
+        (
+            &["--to-device", &disk, "--object", "a", "--journal", &disk],
+            "something else than a jour",
+        ),
+        (&["--to-device", "/no/such/disk", "--object", "a"], "/no/such/disk: cannot be written"),
+        (&["--to-stdout"], "--to-command 'COMMAND'"),
+        (&["--into", "-"], "--to-command 'COMMAND'"),
+        (&["--to-device", "-", "--object", "a"], "--to-command 'COMMAND'"),
         (&["--to-device", "/tmp/x"], "--object"),
         (&["--to-command", "cat"], "--object"),
         (&["--to-command", "cat", "--object", "a", "--into", "d"], "cannot be used with"),
@@ -163,10 +177,14 @@ fn what_cannot_be_written_is_refused_before_anything_is_received() {
         (&["-", "README.md"][..], "alone"),
         (&["README.md", "--spool", "/tmp"], "--spool"),
         (&["-", "--spool", "/no-such-folder"], "/no-such-folder"),
+        (&["-", "--name", "a/b"], "a/b"),
         (&["/dev/null"], "neither a file nor a directory"),
+        (&[&fifo], "faircast send - < PIPE"),
     ] {
-        let line = refuse(&[&sends[..], more].concat());
-        assert!(line.contains(want), "{more:?}: {line}");
+        for dry in [&[][..], &["--dry-run"]] {
+            let line = refuse(&[&sends[..], more, dry].concat());
+            assert!(line.contains(want), "{more:?}: {line}");
+        }
     }
 }
 
@@ -184,6 +202,67 @@ impl Loop {
 impl Drop for Loop {
     fn drop(&mut self) {
         let _ = Command::new("losetup").args(["-d", &self.0]).status();
+    }
+}
+
+/// A file system that is mounted from a device.
+struct Mounted(String);
+
+impl Mounted {
+    fn from(device: &str, place: &Path) -> Option<Self> {
+        std::fs::create_dir(place).unwrap();
+        let made = Command::new("mkfs.ext4").args(["-q", "-F", device]).output().ok()?;
+        let mounted = Command::new("mount").arg(device).arg(place).output().ok()?;
+        (made.status.success() && mounted.status.success()).then(|| Self(text_of(place)))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_device_that_is_mounted_or_of_which_a_part_is_is_refused_and_not_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    // One partition of 4 MiB, from 1 MiB on.
+    let mut disk = vec![0; 8 << 20];
+    disk[450] = 0x83;
+    disk[454..458].copy_from_slice(&2048_u32.to_le_bytes());
+    disk[458..462].copy_from_slice(&8192_u32.to_le_bytes());
+    disk[510..512].copy_from_slice(&[0x55, 0xaa]);
+    std::fs::write(at("disk.img"), &disk).unwrap();
+    std::fs::write(at("whole.img"), vec![0; 8 << 20]).unwrap();
+    let all = ["disk.img", "whole.img"].map(|name| Loop::over(&at(name)));
+    let [Some(disk), Some(whole)] = all else {
+        println!("no loop devices here: not tested");
+        return;
+    };
+    let part = format!("{}p1", disk.0);
+    let _ = Command::new("partx").args(["-a", &disk.0]).output();
+    let Some(_whole) = Mounted::from(&whole.0, &at("mounted whole")) else { return };
+    let mut cases = vec![(&whole.0, "mounted whole")];
+    let _part = match Mounted::from(&part, &at("mounted part")) {
+        Some(mounted) => {
+            cases.extend([(&disk.0, "mounted part"), (&part, "mounted part")]);
+            Some(mounted)
+        }
+        None => {
+            println!("no partitions of loop devices here: not tested");
+            None
+        }
+    };
+    for (device, place) in cases {
+        let own = ["recv", "--group", "239.192.78.1:7509", "--interface", "lo"];
+        let line = refuse(&[&own[..], &["--to-device", device, "--object", "a"]].concat());
+        let want = format!("is mounted at {}; free it first", text_of(&at(place)));
+        assert!(line.contains(&want), "{device}: {line}");
+        // It is sent with a warning: what is on it may change meanwhile.
+        let plan = run_within(20, &["send", device, "--dry-run"]);
+        assert_eq!(plan.code, Some(0), "{}", plan.err);
+        assert!(plan.err.contains("is mounted at"), "{device}: {}", plan.err);
     }
 }
 

@@ -128,6 +128,17 @@ fn what_would_be_sent_is_told_without_sending_it() {
     let plan = event(&told, "plan");
     assert_eq!(plan["skipped"]["excluded"], 2, "{plan}");
     assert_eq!(plan["bytes_holes"], 18 << 20, "{plan}");
+    assert!(plan["to"] == "" && plan["growing"] == false, "{plan}");
+    let group = ["--group", "239.192.7.1:7500"];
+    let pipe = ["send", "-", "--dry-run", "--name", "disk"];
+    let plan = run_within(20, &[&pipe[..], &group].concat());
+    let want = "what comes from standard input, as `disk`, to 239.192.7.1:7500\n\
+                nothing was sent (--dry-run)\n";
+    assert_eq!((plan.out.as_str(), plan.err.as_str(), plan.code), (want, "", Some(0)));
+    let told = run_within(20, &[&pipe[..], &group, &["--json"]].concat());
+    let told = events("send", &told.out);
+    let plan = event(&told, "plan");
+    assert!(plan["to"] == "239.192.7.1:7500" && plan["growing"] == true, "{plan}");
     for (pattern, want) in [("[z-a]", "the pattern \"[z-a]\" cannot be used"), ("", "")] {
         let ended = run_within(20, &[&own[..], &["--exclude", pattern]].concat());
         assert_eq!(ended.code, Some(if want.is_empty() { 0 } else { 2 }));
@@ -142,24 +153,61 @@ fn what_would_be_sent_is_told_without_sending_it() {
     );
 }
 
-#[test]
-fn owners_are_given_by_root_and_refused_to_others_before_anything_comes() {
-    // Only root can try to be somebody else.
-    if !is_root() {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    // Where everybody may go, which is not so where it is built.
-    let own = folder.path().join("faircast");
+/// The program as somebody who is not root, in `folder`, where everybody may go, which is not so where
+/// it is built; nothing where we are not root, who alone can try to be somebody else.
+fn somebody(folder: &Path) -> Option<impl Fn() -> Command> {
+    let own = folder.join("faircast");
     std::fs::copy(env!("CARGO_BIN_EXE_faircast"), &own).unwrap();
-    let somebody = || {
+    set_mode(folder, 0o777);
+    is_root().then_some(move || {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
         command.arg(&own).current_dir("/").stdin(Stdio::null());
         command
+    })
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(path, mode).unwrap();
+}
+
+#[test]
+fn what_cannot_be_read_is_told_at_once_and_before_anybody_waits_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(somebody) = somebody(folder.path()) else { return };
+    let tree = folder.path().join("tree");
+    std::fs::create_dir_all(tree.join("closed")).unwrap();
+    for (name, bits) in [("open", 0o644), ("secret", 0o600), ("other", 0o000)] {
+        std::fs::write(tree.join(name), b"x").unwrap();
+        set_mode(&tree.join(name), bits);
+    }
+    set_mode(&tree.join("closed"), 0o700);
+    let send = |more: &[&str]| {
+        let ran = somebody().arg("send").arg(&tree).arg("--dry-run").args(more).output().unwrap();
+        (ran.status.code(), String::from_utf8(ran.stderr).unwrap())
     };
-    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-    std::fs::set_permissions(folder.path(), open).unwrap();
+    let (code, said) = send(&[]);
+    assert_eq!((code, said.lines().count()), (Some(2), 1), "{said}");
+    for want in ["tree/secret", "tree/other", "tree/closed", "permissions", "--exclude"] {
+        assert!(said.contains(want), "{said}");
+    }
+    let others = ["--exclude", "secret", "--exclude", "other", "--exclude", "closed/"];
+    assert_eq!(send(&others), (Some(0), String::new()));
+    // Nor does a receiver wait for what it could not write.
+    let target = text_of(&tree.join("open"));
+    let mut recv = somebody();
+    recv.args(["recv", "--group", "239.192.78.1:7509", "--interface", "lo", "--object", "a"]);
+    let refused = recv.args(["--to-device", &target]).output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("cannot be written: Permission denied"), "{said}");
+}
+
+#[test]
+fn owners_are_given_by_root_and_refused_to_others_before_anything_comes() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(somebody) = somebody(folder.path()) else { return };
     let file = folder.path().join("file");
     std::fs::write(&file, b"mine").unwrap();
     std::os::unix::fs::chown(&file, Some(4242), Some(4343)).unwrap();

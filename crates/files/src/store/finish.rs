@@ -319,7 +319,7 @@ impl Finish<'_> {
                 Err(Errno::EXIST) => {
                     return Err(FilesError::refused(
                         &path,
-                        "has appeared while it was received; move it away, or allow overwriting",
+                        "has appeared while it was received; move it away, or start recv with --overwrite",
                     ));
                 }
                 Err(error) => return Err(cannot(error)),

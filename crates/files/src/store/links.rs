@@ -51,7 +51,7 @@ pub(super) fn make<'a>(
             Err(Errno::EXIST) => {
                 return Err(FilesError::refused(
                     &path,
-                    "has appeared while it was received; move it away, or allow overwriting",
+                    "has appeared while it was received; move it away, or start recv with --overwrite",
                 ));
             }
             Err(error) => return Err(cannot(error)),

@@ -106,10 +106,11 @@ fn check_manifest(request: &Request) -> Result<Layout, FilesError> {
     }
     let manifest = Manifest::decode(&request.manifest)?;
     if let [Entry { kind: Kind::Image { size: None }, path, .. }] = manifest.entries() {
-        return Err(FilesError::refused(
-            Path::new(&**path),
-            "comes from a pipe, of unknown length: take it with --to-device FILE or --to-command",
-        ));
+        let what = format!(
+            "comes from a pipe, of unknown length: take it with `recv --object {path}` and --to-device \
+             FILE or --to-command"
+        );
+        return Err(FilesError::refused(Path::new(&**path), what));
     }
     let layout = Layout::new(manifest);
     for (part, want) in

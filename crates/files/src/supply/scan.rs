@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use super::device;
@@ -97,12 +97,16 @@ impl Scan {
             }
             let metadata = fs::metadata(&absolute)
                 .map_err(|error| FilesError::io(path, "cannot be read", error))?;
+            if metadata.file_type().is_fifo() {
+                let how = "is a pipe, which is sent alone: `faircast send - < PIPE`";
+                return Err(FilesError::refused(path, how));
+            }
             if !metadata.is_file() && !metadata.is_dir() {
                 return Err(FilesError::Special { path: path.to_path_buf() });
             }
             walk.root(absolute, name, &metadata)?;
         }
-        walk.check_names()?;
+        walk.check()?;
         let Walk { mut found, mut skips, .. } = walk;
         // What is ordered by names must take the identities along.
         found.sort_by(|a, b| name::compare(&a.entry.path, &b.entry.path));

@@ -118,7 +118,13 @@ impl fmt::Display for Warning {
             ),
             Skip::Excluded => format!("{} excluded", number("one is", "are")),
         };
-        let names: Vec<String> = examples.iter().map(|path| path.display().to_string()).collect();
+        // What would move a terminal's cursor is written so that it does not.
+        let shown = |path: &PathBuf| {
+            let plain =
+                |c: char| if c.is_control() { c.escape_default().collect() } else { c.to_string() };
+            path.display().to_string().chars().map(plain).collect()
+        };
+        let names: Vec<String> = examples.iter().map(shown).collect();
         write!(f, "{text}: {}", names.join(", "))?;
         let more = count.saturating_sub(names.len() as u64);
         if more > 0 {

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use super::attributes;
 use super::holes::find_holes;
@@ -18,8 +20,8 @@ use crate::layout::GROUP_BYTES;
 use crate::manifest::{ENTRIES_MAX, Entry, HOLES_MAX, Kind, ManifestError, Owner};
 use crate::name::{self, NameError};
 
-/// Names that cannot be sent and are told; more are counted.
-const BAD_NAMES_SHOWN: usize = 20;
+/// Paths that cannot be sent and are told; more are counted.
+const REFUSED_SHOWN: usize = 20;
 
 /// An entry, and the device and inode of what it was made of.
 pub(super) struct Found {
@@ -30,13 +32,29 @@ pub(super) struct Found {
 pub(super) struct Walk<'a> {
     pub(super) found: Vec<Found>,
     pub(super) skips: Skips,
-    bad_names: Vec<String>,
-    bad_names_more: u64,
+    bad_names: Refused,
+    unreadable: Refused,
     options: &'a ScanOptions,
     exclude: Gitignore,
     owners: BTreeMap<(u32, u32), Arc<Owner>>,
     /// Holes of all files so far.
     holes: u64,
+}
+
+/// Paths that cannot be sent, all of which are told at once: the first ones, and how many more.
+#[derive(Default)]
+struct Refused {
+    shown: Vec<String>,
+    more: u64,
+}
+
+impl Refused {
+    fn add(&mut self, path: impl FnOnce() -> String) {
+        match self.shown.len() < REFUSED_SHOWN {
+            true => self.shown.push(path()),
+            false => self.more += 1,
+        }
+    }
 }
 
 /// A directory that is walked, and those that it is in: by this a loop is known.
@@ -80,8 +98,8 @@ impl<'a> Walk<'a> {
         Ok(Self {
             found,
             skips,
-            bad_names: Vec::new(),
-            bad_names_more: 0,
+            bad_names: Refused::default(),
+            unreadable: Refused::default(),
             options,
             exclude,
             owners: BTreeMap::new(),
@@ -89,16 +107,20 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Whether all names that were met can be sent, or those that cannot are left out.
+    /// Whether all that was met can be sent, or what cannot is left out.
     ///
     /// # Errors
-    /// They are not: with all of them, as far as a line has room.
-    pub(super) fn check_names(&mut self) -> Result<(), FilesError> {
-        if self.bad_names.is_empty() {
-            return Ok(());
+    /// It cannot: with all of that, as far as a line has room.
+    pub(super) fn check(&mut self) -> Result<(), FilesError> {
+        let Refused { shown: names, more } = std::mem::take(&mut self.bad_names);
+        if !names.is_empty() {
+            return Err(FilesError::BadNames { names, more });
         }
-        let names = std::mem::take(&mut self.bad_names);
-        Err(FilesError::BadNames { names, more: self.bad_names_more })
+        let Refused { shown: paths, more } = std::mem::take(&mut self.unreadable);
+        if !paths.is_empty() {
+            return Err(FilesError::Unreadable { paths, more });
+        }
+        Ok(())
     }
 
     /// A name that cannot be sent: it is left out where that is wanted, and else an error in the end,
@@ -106,11 +128,9 @@ impl<'a> Walk<'a> {
     fn bad_name(&mut self, at: PathBuf, what: &dyn std::fmt::Display) {
         if self.options.skip_bad_names {
             self.skips.add(Skip::BadName, || at);
-        } else if self.bad_names.len() < BAD_NAMES_SHOWN {
-            // With what would move a terminal's cursor escaped.
-            self.bad_names.push(format!("{at:?}: {what}"));
         } else {
-            self.bad_names_more += 1;
+            // With what would move a terminal's cursor escaped.
+            self.bad_names.add(|| format!("{at:?}: {what}"));
         }
     }
 
@@ -133,7 +153,14 @@ impl<'a> Walk<'a> {
         self.take(at, path, metadata, None, &mut open)?;
         while let Some(Open { at, path, trail }) = open.pop() {
             let cannot = |error| FilesError::io(&at, "cannot be read", error);
-            for found in fs::read_dir(&at).map_err(cannot)? {
+            let all = match fs::read_dir(&at) {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    self.unreadable.add(|| at.display().to_string());
+                    continue;
+                }
+                all => all.map_err(cannot)?,
+            };
+            for found in all {
                 let found = found.map_err(cannot)?;
                 let at = found.path();
                 let name = found.file_name();
@@ -183,6 +210,15 @@ impl<'a> Walk<'a> {
             let trail = Trail { identity: identity(metadata), above: above.cloned() };
             open.push(Open { at, path, trail: Rc::new(trail) });
         } else if metadata.is_file() {
+            // Now, and not when receivers wait for it.
+            let denied =
+                accessat(CWD, &at, Access::READ_OK, AtFlags::EACCESS).is_err_and(|error| {
+                    io::Error::from(error).kind() == io::ErrorKind::PermissionDenied
+                });
+            if denied {
+                self.unreadable.add(|| at.display().to_string());
+                return Ok(());
+            }
             let holes = self.holes(&at, metadata)?;
             self.push(&at, path, Kind::File { size: metadata.len(), holes }, metadata)?;
         } else {
