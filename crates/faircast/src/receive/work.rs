@@ -1,0 +1,526 @@
+//! What a receiver's thread does beside driving: its sessions, from the first packet heard to the end
+//! that is told.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, PoisonError};
+
+use faircast_base::{Duration, Seq, Time};
+use faircast_files::StoreHandle;
+use faircast_net::{App, Ended, Heard, Live, NetError, SessionId};
+use faircast_proto::AppEvent;
+use faircast_proto::Machine as _;
+use faircast_proto::registry::DEFAULT_SCHEME;
+use faircast_proto::transfer::{Stage, TransferReceiverSetup, TransferStatus};
+use faircast_proto::wire::pgm::{Body, Nla, OptionType, Packet, Tsi};
+use tokio::sync::{mpsc, watch};
+
+use crate::common::{Speaks, host_load};
+use crate::destination::Destination;
+use crate::envelope::Watched;
+use crate::machine::Receiving;
+use crate::noting::{Holders, Notes, Noting};
+use crate::session::{Worker, random};
+use crate::status::{Incoming, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile};
+use crate::trace::{About, LiveTrace};
+
+/// What it is made from.
+pub(super) struct Setup {
+    pub(super) group: Nla,
+    pub(super) speaks: Speaks,
+    pub(super) destination: Destination,
+    pub(super) name: String,
+    /// What an object must be called to be taken.
+    pub(super) object: Option<String>,
+    pub(super) once: bool,
+    pub(super) tell: watch::Sender<ReceiveStatus>,
+    pub(super) give: mpsc::Sender<Received>,
+    pub(super) watched: Watched,
+    pub(super) trace: Option<LiveTrace>,
+}
+
+/// What the thread does beside driving: which sessions there are, and which object is whose.
+pub(super) struct Work {
+    started: Time,
+    setup: Setup,
+    /// Whether an object has ended after which no other one is begun.
+    ending: bool,
+    /// Objects that were begun and whose sender went away: they are waited for. The last [`PAST_MAX`].
+    awaited: VecDeque<[u8; 32]>,
+    /// When the first object was begun.
+    begun: Option<Time>,
+    /// Which session has which object.
+    holders: Holders,
+    sessions: BTreeMap<SessionId, Session>,
+    /// A machine that was just made, whose number the driver has not told yet.
+    next_session: Option<Session>,
+    /// Sessions that are over, and heard on: the last [`PAST_MAX`]. One that had fallen silent is
+    /// begun again with a newer SPM than the last: what others repeat does not begin it.
+    past: VecDeque<(Tsi, Option<Seq>)>,
+    /// Objects that were received whole: the last [`PAST_MAX`].
+    received: VecDeque<[u8; 32]>,
+    count: u64,
+    complete: u64,
+    /// Packets that had come at the last look, and when that number last grew.
+    packets: u64,
+    heard: Option<Time>,
+    /// The scheme of the last session, for the trace.
+    spoken: &'static str,
+}
+
+/// One object that is being received.
+struct Session {
+    number: u64,
+    scheme: &'static str,
+    tsi: Tsi,
+    since: Time,
+    notes: Arc<Notes>,
+    disk: StoreHandle,
+    /// Whether its end was told.
+    told: bool,
+    /// Packets that had come at the last look, and when that number last grew.
+    packets: u64,
+    heard: Time,
+    /// How far it was at the last look, and since when it has not come further.
+    progress: (Stage, u64),
+    progressed: Time,
+    /// Answers of the sender at the last look.
+    answers: u64,
+    /// Whether it was heard when the last object had ended that is taken.
+    late: bool,
+}
+
+/// How an object ended, for the log.
+fn in_a_word(outcome: &ReceiveOutcome) -> String {
+    match outcome {
+        ReceiveOutcome::Complete { files } => format!("complete, {} files", files.len()),
+        ReceiveOutcome::SenderGone => "the sender is gone".to_string(),
+        ReceiveOutcome::Failed(reason) => reason.clone(),
+        ReceiveOutcome::OtherScheme(mismatch) => mismatch.to_string(),
+        ReceiveOutcome::Closed => "closed".to_string(),
+    }
+}
+
+/// Whether the sender of a session knows of this receiver.
+fn is_begun(live: &Live<Receiving>, id: SessionId) -> bool {
+    live.machine(id).is_some_and(|machine| machine.0.status().answers > 0)
+}
+
+impl Work {
+    pub(super) fn new(started: Time, setup: Setup) -> Self {
+        Self {
+            started,
+            setup,
+            ending: false,
+            awaited: VecDeque::new(),
+            begun: None,
+            holders: Holders::default(),
+            sessions: BTreeMap::new(),
+            next_session: None,
+            past: VecDeque::new(),
+            received: VecDeque::new(),
+            count: 0,
+            complete: 0,
+            packets: 0,
+            heard: None,
+            spoken: DEFAULT_SCHEME,
+        }
+    }
+
+    fn incoming(&self, live: &Live<Receiving>, id: SessionId) -> Option<Incoming> {
+        let session = self.sessions.get(&id)?;
+        let TransferStatus {
+            stage,
+            bytes_total,
+            growing,
+            bytes_done,
+            bytes_found,
+            symbols,
+            parity,
+            repairs,
+            requests,
+            reason,
+            ..
+        } = live.machine(id)?.0.status();
+        Some(Incoming {
+            number: session.number,
+            source: live.source(id),
+            scheme: session.scheme,
+            name: session.notes.name.get().cloned(),
+            stage,
+            since: session.since.since(self.started),
+            bytes_total,
+            growing,
+            bytes_done,
+            bytes_found,
+            symbols,
+            parity,
+            useless: repairs,
+            requests,
+            reason,
+        })
+    }
+
+    /// Tells that an object has ended, once.
+    fn end(&mut self, live: &mut Live<Receiving>, id: SessionId, outcome: ReceiveOutcome) {
+        let Some(last) = self.incoming(live, id) else { return };
+        let now = live.now();
+        let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.told) else {
+            return;
+        };
+        session.told = true;
+        let took = now.since(session.since);
+        tracing::debug!(
+            target: "faircast::session",
+            object = session.number,
+            outcome = in_a_word(&outcome),
+            "an object has ended"
+        );
+        let object = session.notes.object.get().copied();
+        let gone = matches!(outcome, ReceiveOutcome::SenderGone);
+        let begun = is_begun(live, id);
+        if matches!(outcome, ReceiveOutcome::Complete { .. }) {
+            self.complete += 1;
+            if let Some(object) = object {
+                self.received.truncate(PAST_MAX - 1);
+                self.received.push_front(object);
+            }
+        }
+        if let Some(object) = object {
+            self.awaited.retain(|other| *other != object);
+            if gone && begun && !self.received.contains(&object) {
+                self.awaited.truncate(PAST_MAX - 1);
+                self.awaited.push_front(object);
+            }
+        }
+        self.ending |= self.setup.once && !gone;
+        if self.setup.give.try_send(Received { last, took, outcome }).is_err() {
+            tracing::debug!(target: "faircast::session", "nobody takes note of the objects that were received");
+        }
+        self.end_after_last(live);
+    }
+
+    /// Ends where an object has ended that was to be the only one, and nothing else is under way.
+    fn end_after_last(&self, live: &mut Live<Receiving>) {
+        let mut open = self.sessions.iter().filter(|(_, session)| !session.told);
+        if self.ending && self.awaited.is_empty() && !open.any(|(id, _)| is_begun(live, *id)) {
+            live.close();
+        }
+    }
+
+    /// Leaves a session whose object is not for this receiver.
+    fn decline(&mut self, live: &mut Live<Receiving>, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.told = true;
+            live.close_session(id);
+        }
+    }
+
+    /// Whether the object of a session, where it is known, is one that is not wanted (any more).
+    fn is_unwanted(&self, session: &Session) -> bool {
+        let object = session.notes.object.get();
+        session.notes.unwanted.get().is_some()
+            || session.late && object.is_some_and(|object| !self.awaited.contains(object))
+    }
+
+    fn files(&self, id: SessionId) -> Vec<ReceivedFile> {
+        let files = self.sessions.get(&id).and_then(|session| session.notes.files.get());
+        let files = files.into_iter().flatten().map(|(path, bytes, blake3)| ReceivedFile {
+            path: self.setup.destination.path(path),
+            bytes: *bytes,
+            blake3: *blake3,
+        });
+        files.collect()
+    }
+
+    /// Notices machines that the driver has taken, and lets go of those that have nothing to do.
+    fn tidy(&mut self, live: &mut Live<Receiving>) {
+        self.adopt(live);
+        self.hand_over(live);
+        let now = live.now();
+        let packets = live.counters().received.packets;
+        if packets != self.packets {
+            (self.packets, self.heard) = (packets, Some(now));
+        }
+        let all: Vec<SessionId> = self.sessions.keys().copied().collect();
+        for id in all {
+            let Some(status) = live.machine(id).map(|machine| machine.0.status()) else {
+                self.sessions.remove(&id);
+                continue;
+            };
+            let idle = live.machine(id).is_none_or(|machine| machine.next_timeout().is_none());
+            let Some(session) = self.sessions.get_mut(&id) else { continue };
+            let packets = status.symbols + status.parity;
+            if packets != session.packets {
+                (session.packets, session.heard) = (packets, now);
+            }
+            let progress = (status.stage, status.bytes_done);
+            if progress.0 != session.progress.0 {
+                tracing::debug!(
+                    target: "faircast::session",
+                    object = session.number,
+                    before = ?session.progress.0,
+                    now = ?progress.0,
+                    bytes = progress.1,
+                    "an object"
+                );
+            }
+            if progress != session.progress {
+                (session.progress, session.progressed) = (progress, now);
+            }
+            let named = self.setup.object.is_none()
+                || session.notes.name.get() == self.setup.object.as_ref();
+            if status.answers > 0 && named {
+                self.begun.get_or_insert(now);
+            }
+            if status.answers != session.answers {
+                session.answers = status.answers;
+                live.confirm(id);
+            }
+            // Nobody has ever answered, and nothing new is said: somebody repeats an old session.
+            let silent = status.heard.is_none_or(|at| now.since(at) > FOREIGN_AFTER);
+            if status.answers == 0 && status.stage == Stage::Gathering && silent {
+                self.set_aside(live, id);
+                continue;
+            }
+            let Some(session) = self.sessions.get(&id) else { continue };
+            if !session.told && self.is_unwanted(session) {
+                self.decline(live, id);
+                continue;
+            }
+            // A session that is no transfer: nobody has announced an object in it.
+            let foreign = status.bytes_total.is_none()
+                && status.stage == Stage::Gathering
+                && now.since(session.heard) > FOREIGN_AFTER;
+            if session.told && idle || foreign {
+                self.forget(live, id);
+            }
+        }
+    }
+
+    /// Takes objects from sessions that have fallen silent, or that get no further, where others
+    /// wait for them; and ends the silent ones whose object has come from elsewhere. Who waits has
+    /// been answered by its sender: nobody takes anything by repeating what was sent, and nothing is
+    /// taken from a session that goes on.
+    fn hand_over(&mut self, live: &mut Live<Receiving>) {
+        let now = live.now();
+        let wanted = self.holders.wanted();
+        let mut over = Vec::new();
+        for (&id, session) in self.sessions.iter().filter(|(_, session)| !session.told) {
+            let heard = live.machine(id).and_then(|machine| machine.0.status().heard);
+            let silent = now.since(heard.unwrap_or(session.since)) >= SILENT_AFTER;
+            // Looking what is there, and comparing, take as long as they take.
+            let stalled = session.progress.0 == Stage::Sending
+                && now.since(session.progressed) >= STALLED_AFTER;
+            let here = session.notes.object.get().is_some_and(|it| self.received.contains(it));
+            if wanted.contains(&session.number) && (silent || stalled) || here && silent {
+                over.push(id);
+            }
+        }
+        for id in over {
+            tracing::debug!(target: "faircast::session", session = ?id, "another session has taken its object over");
+            self.end(live, id, ReceiveOutcome::SenderGone);
+            self.set_aside(live, id);
+        }
+    }
+
+    /// Forgets a session, which begins again should its sender say something new.
+    fn set_aside(&mut self, live: &mut Live<Receiving>, id: SessionId) {
+        let newest = live.newest_spm(id);
+        self.forget_from(live, id, newest);
+    }
+
+    /// Forgets a session for good.
+    fn forget(&mut self, live: &mut Live<Receiving>, id: SessionId) {
+        self.forget_from(live, id, None);
+    }
+
+    fn forget_from(&mut self, live: &mut Live<Receiving>, id: SessionId, newest: Option<Seq>) {
+        live.remove(id);
+        if let Some(session) = self.sessions.remove(&id) {
+            if self.past.len() == PAST_MAX {
+                self.past.pop_front();
+            }
+            self.past.push_back((session.tsi, newest));
+        }
+    }
+
+    /// Whether a session is over, as far as this packet tells.
+    fn is_past(&self, heard: &Heard<'_>) -> bool {
+        let past = self.past.iter().rev().find(|(tsi, _)| *tsi == heard.tsi);
+        let Some((_, newest)) = past else { return false };
+        let Ok(packet) = Packet::decode(heard.packet, 0) else { return true };
+        let ends = [OptionType::FIN, OptionType::RST].map(|kind| packet.options.has(kind));
+        let spm = match packet.body {
+            Body::Spm(spm) if !ends.contains(&true) => Some(spm.sequence),
+            _ => None,
+        };
+        !spm.zip(*newest).is_some_and(|(spm, newest)| spm.after(newest))
+    }
+
+    /// The driver numbers a machine after it was made.
+    fn adopt(&mut self, live: &Live<Receiving>) {
+        let Some(session) = self.next_session.take() else { return };
+        match live.sessions().find(|id| live.tsi(*id) == Some(session.tsi)) {
+            Some(id) => {
+                self.sessions.insert(id, session);
+            }
+            None => self.next_session = Some(session),
+        }
+    }
+
+    fn report(&mut self, live: &mut Live<Receiving>, ended: bool) {
+        let now = live.now();
+        let incidents = *self.setup.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = self.sessions.iter().filter(|(_, session)| !session.told);
+        let incoming = open.filter_map(|(id, _)| self.incoming(live, *id)).collect();
+        self.setup.tell.send_replace(ReceiveStatus {
+            elapsed: now.since(self.started),
+            incoming,
+            complete: self.complete,
+            heard: self.heard.map(|at| at.since(self.started)),
+            begun: self.begun.map(|at| at.since(self.started)),
+            traffic: *live.counters(),
+            refusals: incidents.refusals,
+            mismatch: incidents.mismatch,
+            ended,
+        });
+    }
+}
+
+impl App<Receiving> for Work {
+    fn heard(&mut self, live: &mut Live<Receiving>, heard: &Heard<'_>) -> Option<Receiving> {
+        self.adopt(live);
+        // Once the last object has ended only those are of interest that came to no end.
+        if self.is_past(heard) || self.ending && self.awaited.is_empty() {
+            return None;
+        }
+        self.past.retain(|(tsi, _)| *tsi != heard.tsi);
+        self.count += 1;
+        let store = self.setup.destination.store();
+        let disk = store.1.clone();
+        let (holders, wanted) = (self.holders.clone(), self.setup.object.clone());
+        let alone = self.setup.destination.only().is_some();
+        let (store, notes) = Noting::new(store, holders, wanted, self.count, alone);
+        self.heard = Some(heard.now);
+        let (scheme, options) = self.setup.speaks.after(heard.packet);
+        self.next_session = Some(Session {
+            number: self.count,
+            scheme: scheme.name,
+            tsi: heard.tsi,
+            since: heard.now,
+            notes,
+            disk,
+            told: false,
+            packets: 0,
+            heard: heard.now,
+            progress: (Stage::Gathering, 0),
+            progressed: heard.now,
+            answers: 0,
+            late: self.ending,
+        });
+        self.spoken = scheme.name;
+        tracing::debug!(
+            target: "faircast::session",
+            object = self.count,
+            session = ?heard.tsi,
+            from = %heard.from,
+            scheme = scheme.name,
+            "a sender is heard"
+        );
+        let machine = (scheme.transfer_receiver)(TransferReceiverSetup {
+            node: live.node(),
+            group: self.setup.group,
+            tsi: heard.tsi,
+            data_port: heard.data_port,
+            start: heard.now,
+            store: Box::new(store),
+            // Another one each time: an answer to an earlier machine is none to this one.
+            id: random(),
+            name: self.setup.name.clone(),
+            options: &options,
+        });
+        Some(Receiving(machine))
+    }
+
+    fn event(&mut self, live: &mut Live<Receiving>, id: SessionId, event: AppEvent) {
+        self.adopt(live);
+        match event {
+            AppEvent::Completed => {
+                let files = self.files(id);
+                self.end(live, id, ReceiveOutcome::Complete { files });
+            }
+            AppEvent::Gone => {
+                let status = live.machine(id).map(|machine| machine.0.status());
+                if let Some(mismatch) = status.and_then(|status| status.mismatch) {
+                    // It stays until the sender has been told why.
+                    self.end(live, id, ReceiveOutcome::OtherScheme(mismatch));
+                    return;
+                }
+                let reason = self.sessions.get(&id).and_then(|session| session.notes.failure.get());
+                match reason.cloned() {
+                    // It stays until the sender has been told why.
+                    Some(reason) => self.end(live, id, ReceiveOutcome::Failed(reason)),
+                    None => {
+                        self.end(live, id, ReceiveOutcome::SenderGone);
+                        // What it holds is free for the next sender of the same, and for this one
+                        // should it go on.
+                        self.set_aside(live, id);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn tick(&mut self, live: &mut Live<Receiving>) {
+        let all = self.sessions.iter().map(|(id, session)| (*id, session.disk.counts().waited));
+        for (id, waited) in all.collect::<Vec<_>>() {
+            let load = host_load(live, waited);
+            live.with(id, |machine, _| machine.0.note_host(load));
+        }
+        self.tidy(live);
+        self.report(live, false);
+    }
+}
+
+impl Worker<Receiving> for Work {
+    fn ended(mut self, live: &mut Live<Receiving>, ended: Result<Ended, NetError>) {
+        let outcome = match &ended {
+            Ok(_) => ReceiveOutcome::Closed,
+            Err(error) => ReceiveOutcome::Failed(error.to_string()),
+        };
+        let all: Vec<SessionId> = self.sessions.keys().copied().collect();
+        for id in all {
+            // Nothing is cut off of what was never sent to us.
+            if is_begun(live, id) || ended.is_err() {
+                self.end(live, id, outcome.clone());
+            }
+        }
+        if let Some(trace) = &self.setup.trace {
+            let about = About {
+                name: "transfer".to_string(),
+                title: format!("what was received into {}", self.setup.destination),
+                scheme: self.spoken.to_string(),
+                names: BTreeMap::from([(live.node(), self.setup.name.clone())]),
+                aliases: BTreeMap::new(),
+                intact: (self.complete > 0).then(|| live.node()).into_iter().collect(),
+                packet_bytes: 0,
+                interrupted: self.complete == 0,
+            };
+            if let Err(error) = trace.finish(&about) {
+                tracing::error!("{error}");
+            }
+        }
+        self.report(live, true);
+    }
+}
+
+/// Time without a new SPM after which a sender may be at another address, and loses its object to
+/// another session: it sends one each second.
+pub(super) const SILENT_AFTER: Duration = Duration::from_secs(5);
+/// Time without progress after which it loses its object to another session.
+const STALLED_AFTER: Duration = Duration::from_secs(30);
+/// Sessions that are over and that are not begun again.
+const PAST_MAX: usize = 64;
+/// How long a session may be heard without an announcement of an object.
+const FOREIGN_AFTER: Duration = Duration::from_secs(30);
