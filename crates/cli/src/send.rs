@@ -10,14 +10,14 @@ use std::os::fd::AsFd as _;
 use std::time::{Duration as WallDuration, Instant};
 
 use faircast::{
-    Fec, Member, MemberState, Multicast, SendStatus, Sender, SenderBuilder, SlowPolicy,
+    Fec, Limit, Member, MemberState, Multicast, SendStatus, Sender, SenderBuilder, SlowPolicy,
     SocketSettings, Stage, Target,
 };
 use faircast_base::Duration;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
-use self::report::{Labels, member_json, metrics, summary_json, summary_text};
+use self::report::{Labels, Summary, limited_by, member_json, metrics, summary_text};
 use crate::args::{FecChoice, SendArgs, Slow, fec};
 use crate::error::Failure;
 use crate::interrupt::{interrupted, listen};
@@ -33,17 +33,15 @@ pub(crate) fn send(args: &SendArgs) -> Result<(), Failure> {
 }
 
 async fn run(args: &SendArgs) -> Result<(), Failure> {
+    let pipe = pipe(args)?;
     if args.files.dry_run {
         return plan::show(args);
     }
     let wanted = wanted(args)?;
     let listener = live::metrics::listen(&args.watch).await?;
     let builder = builder(args, &wanted)?;
-    let sender = match pipe(args)? {
-        Some(pipe) => {
-            let spool = args.spool.clone().unwrap_or_else(std::env::temp_dir);
-            builder.send_pipe(pipe, spool)
-        }
+    let sender = match pipe {
+        Some(pipe) => builder.send_pipe(pipe, plan::spool(args)),
         None => builder.send(&args.paths),
     };
     let sender = sender.map_err(|error| live::failure(error, args.group.is_some()))?;
@@ -72,28 +70,21 @@ async fn run(args: &SendArgs) -> Result<(), Failure> {
         let status = sender.status();
         live::metrics::serve(listener, move |registry| metrics(registry, &status.borrow()));
     }
-    let what = match is_pipe(args) {
-        true => "what comes from standard input".to_string(),
-        false => plan::what(&sender.totals()),
-    };
+    let (what, place) = (plan::what(args, &sender.totals()), plan::place(args));
     output.tell(
         "waiting",
-        &format!("{what}, to {}; waiting for receivers", place(args)),
-        plan::json(&sender.totals(), &place(args)),
+        &format!("{what}, to {place}; waiting for receivers"),
+        plan::json(args, &sender.totals()),
     )?;
     let mut show = Show::new(output, wanted);
     let last = watch(&sender, &mut show).await?;
     show.finish(args, &sender, &last)
 }
 
-fn is_pipe(args: &SendArgs) -> bool {
-    args.paths.iter().any(|path| path.as_os_str() == "-")
-}
-
 /// Standard input, where it is what is to be sent.
 fn pipe(args: &SendArgs) -> Result<Option<File>, Failure> {
     let wrong = |text: &str| Err(Failure::Usage(text.to_string()));
-    match (is_pipe(args), &args.spool) {
+    match (plan::is_pipe(args), &args.spool) {
         (false, None) => return Ok(None),
         (false, Some(_)) => return wrong("--spool: keeps what comes from a pipe; expected send -"),
         (true, _) if args.paths.len() > 1 => {
@@ -258,10 +249,6 @@ fn names(file: &std::path::Path) -> Result<BTreeSet<String>, Failure> {
     Ok(names)
 }
 
-fn place(args: &SendArgs) -> String {
-    args.group.map_or_else(|| args.to.join(", "), |group| group.to_string())
-}
-
 /// Turns one status after the other into events.
 struct Show {
     output: Output,
@@ -274,6 +261,9 @@ struct Show {
     hints: Hints,
     sent: Meter,
     got: Meter,
+    /// What the rate was limited by, and when that was looked at.
+    limits: (Instant, Vec<Limit>),
+    limited: Option<&'static str>,
 }
 
 enum Wanted {
@@ -298,6 +288,8 @@ impl Show {
             hints: Hints::default(),
             sent: Meter::of_now(),
             got: Meter::of_late(),
+            limits: (Instant::now(), Vec::new()),
+            limited: None,
         }
     }
 
@@ -417,6 +409,11 @@ impl Show {
             0 => 1.0,
             total => status.bytes_least as f64 / total as f64,
         };
+        if now.duration_since(self.limits.0) >= LIMITS_EVERY {
+            self.limited = limited_by(&self.limits.1, &status.limits);
+            self.limits = (now, status.limits.clone());
+        }
+        let limited = self.limited;
         let speed = self.sent.per_s() * 8.0;
         let limiting = status.members.iter().find(|member| member.limits);
         let missing = status.bytes_total.saturating_sub(status.bytes_least);
@@ -433,7 +430,9 @@ impl Show {
                 (None, _) => String::new(),
             };
             // Before what a narrow terminal may cut off.
-            let by = limiting.map(|member| format!(" limited by {}", labels.of(member)));
+            let receiver = limiting.map(|member| labels.of(member));
+            let by = limited.map(ToString::to_string).or(receiver);
+            let by = by.map(|by| format!(" limited by {by}"));
             format!("{}{}, {done}{then}", rate(speed), by.unwrap_or_default())
         };
         let json = || {
@@ -472,9 +471,8 @@ impl Show {
         }
         let skipped = sender.totals().skipped;
         text.push_str(&plan::skipped_text(&skipped));
-        let mut json = summary_json(last, good, &hashes);
-        json["skipped"] = plan::skipped_json(&skipped);
-        self.output.result("summary", &text, json)?;
+        let summary = Summary::new(last, good, &skipped, &hashes);
+        self.output.result("summary", &text, &summary)?;
         if good { Ok(()) } else { Err(Failure::Verdict) }
     }
 }
@@ -485,6 +483,9 @@ const STALLED_AFTER: WallDuration = WallDuration::from_secs(5);
 const WORD_EACH: WallDuration = WallDuration::from_millis(60);
 
 const NAMES_SHOWN: usize = 5;
+
+/// What limits the rate is looked at so often: not what limits it by chance.
+const LIMITS_EVERY: WallDuration = WallDuration::from_secs(1);
 
 /// After so much time with nothing sent something is wrong.
 const UNSENT_AFTER: Duration = Duration::from_secs(2);

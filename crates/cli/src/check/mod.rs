@@ -273,6 +273,30 @@ fn show(args: &CheckArgs, found: &[Finding]) -> Result<(), Failure> {
     if is_ok { Ok(()) } else { Err(Failure::Verdict) }
 }
 
+/// Words after a head, in lines that a terminal shows whole, below each other.
+fn wrapped(head: &str, words: &str) -> String {
+    let indent = head.chars().count();
+    let mut text = head.to_string();
+    let mut column = indent;
+    for word in words.split(' ') {
+        let length = word.chars().count();
+        if column > indent && column + 1 + length > COLUMNS {
+            text.push_str(&format!("\n{:indent$}", ""));
+            column = indent;
+        }
+        if column > indent {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += length;
+    }
+    text + "\n"
+}
+
+/// Columns of a terminal.
+const COLUMNS: usize = 80;
+
 /// The findings for people: this host first, then each other one, what is wrong with what to do.
 fn text(found: &[Finding]) -> String {
     let mut text = String::new();
@@ -292,13 +316,31 @@ fn text(found: &[Finding]) -> String {
             State::Wrong => "WRONG",
             State::Untested => "-",
         };
-        text.push_str(&format!("  {state:<6}{:<21}{}\n", found.check, found.found));
+        let head = format!("  {state:<6}{:<21}", found.check);
+        text.push_str(&wrapped(&head, &found.found));
         if let Some(advice) = found.advice {
-            text.push_str(&format!("        do: {}\n", advice.replace('`', "")));
+            text.push_str(&wrapped("        do: ", &advice.replace('`', "")));
         }
     }
     let wrong = found.iter().filter(|found| found.state == State::Wrong).count();
     let untested = found.iter().filter(|found| found.state == State::Untested).count();
     text.push_str(&format!("\n{wrong} wrong, {untested} not tested.\n"));
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_fit_a_terminal() {
+        let speed =
+            "to it 0.0 % of 5208 lost, at 49.8 Mbit/s; from it 0.0 % of 5208 lost, at 49.7 Mbit/s";
+        let found = [Finding { peer: Some("10.9.0.2".into()), ..f::SPEED.found(false, speed) }];
+        let text = text(&found);
+        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
+        let below = format!("\n{:29}0.0 % of 5208 lost, at 49.7 Mbit/s\n", "");
+        assert!(text.contains(&below), "{text}");
+        assert!(text.contains("\n        do: a slower link"), "{text}");
+    }
 }

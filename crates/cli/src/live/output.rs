@@ -3,6 +3,7 @@
 use std::io::IsTerminal as _;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::args::WatchOptions;
@@ -97,18 +98,18 @@ impl Output {
         }
     }
 
-    /// The result, which is printed in quiet too.
+    /// The result, which is printed in quiet too. Its JSON may be long: it is made where it is printed.
     pub(crate) fn result(
         &mut self,
         event: &'static str,
         text: &str,
-        json: Value,
+        json: &impl Serialize,
     ) -> Result<(), Failure> {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
         match self.mode {
-            Mode::Json => print(&json_line(event, &json)),
+            Mode::Json => print(&json_line(event, json)),
             Mode::Text | Mode::Quiet => print(text),
         }
     }
@@ -134,8 +135,8 @@ const BAR_COLUMNS_MIN: usize = 5;
 const BAR_COLUMNS_MAX: usize = 30;
 
 /// The fields of `json` with the event's name before them, on a line.
-fn json_line(event: &'static str, json: &Value) -> String {
-    let fields = json.to_string();
+fn json_line(event: &'static str, json: &impl Serialize) -> String {
+    let fields = serde_json::to_string(json).expect("keys are texts");
     match fields.strip_prefix('{') {
         Some("}") | None => format!("{{\"event\":\"{event}\"}}\n"),
         Some(fields) => format!("{{\"event\":\"{event}\",{fields}\n"),

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use faircast::{Cause, Limit, Member, MemberState, SendStatus};
+use faircast::{Cause, FileHash, Limit, Member, MemberState, SendStatus, Skipped};
 use faircast_base::Duration;
 use prometheus_client::registry::Registry;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
+use super::plan::skipped_json;
 use crate::live::metrics::{counter, gauge, traffic};
 use crate::live::words::{bytes, count, hex, percent, rate, time};
 
@@ -36,12 +38,13 @@ pub(super) fn summary_text(status: &SendStatus) -> String {
         return "nobody came\n".to_string();
     }
     let mut text = table(&rows);
+    let all = status.members.len() + status.missing.len();
     let _ = writeln!(
         text,
         "\n{} of {} {} all {}. {} were sent, with {} and {}.",
         status.done(),
-        count((status.members.len() + status.missing.len()) as u64, "receiver"),
-        if status.done() == 1 { "has" } else { "have" },
+        count(all as u64, "receiver"),
+        if status.done() == 1 || all == 1 { "has" } else { "have" },
         bytes(status.bytes_total),
         bytes(status.traffic.sent.bytes),
         count(status.repairs, "repair packet"),
@@ -106,6 +109,25 @@ pub(super) fn limit_words(
     }
 }
 
+/// What it waited for most since `before`, where that is not the way to a receiver: in words that go
+/// after "limited by".
+pub(super) fn limited_by(before: &[Limit], now: &[Limit]) -> Option<&'static str> {
+    let time = |all: &[Limit], of: &Limit| {
+        let same = |limit: &&Limit| (limit.cause, limit.member) == (of.cause, of.member);
+        all.iter().find(same).map_or(Duration::ZERO, |limit| limit.time)
+    };
+    let grown = |limit: &Limit| limit.time.saturating_sub(time(before, limit));
+    let most = now.iter().max_by_key(|limit| grown(limit))?;
+    match most.cause {
+        _ if grown(most) == Duration::ZERO => None,
+        Cause::RateMax => Some("--rate-max"),
+        Cause::SenderDisk => Some("the disk here"),
+        Cause::SenderProcessor => Some("the processor here"),
+        Cause::SenderLink => Some("the link of this host"),
+        _ => None,
+    }
+}
+
 /// The word for programs.
 fn cause_word(cause: Cause) -> &'static str {
     match cause {
@@ -131,11 +153,43 @@ const LIMIT_SHARE: f64 = 0.1;
 const LIMITS_SHOWN: usize = 3;
 
 /// The same for programs.
-pub(super) fn summary_json(
-    status: &SendStatus,
-    good: bool,
-    hashes: &[faircast::FileHash],
-) -> Value {
+#[derive(Serialize)]
+pub(super) struct Summary<'a> {
+    #[serde(flatten)]
+    fields: Value,
+    #[serde(serialize_with = "write_files")]
+    files: &'a [FileHash],
+}
+
+impl<'a> Summary<'a> {
+    pub(super) fn new(
+        status: &SendStatus,
+        good: bool,
+        skipped: &Skipped,
+        files: &'a [FileHash],
+    ) -> Self {
+        let mut fields = summary_json(status, good);
+        fields["skipped"] = skipped_json(skipped);
+        Self { fields, files }
+    }
+}
+
+/// One by one: as values they would take a kilobyte each.
+fn write_files<S: Serializer>(files: &&[FileHash], out: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct File<'a> {
+        path: &'a str,
+        blake3: Option<String>,
+    }
+    out.collect_seq(
+        files.iter().map(|file| File {
+            path: &file.path,
+            blake3: file.hash.as_ref().map(|hash| hex(hash)),
+        }),
+    )
+}
+
+fn summary_json(status: &SendStatus, good: bool) -> Value {
     let members = status.members.iter().map(|member| {
         let mut value = member_json(member);
         let took = took(status, member);
@@ -160,9 +214,6 @@ pub(super) fn summary_json(
         })).collect::<Vec<_>>(),
         "receivers": members.collect::<Vec<_>>(),
         "missing": status.missing,
-        "files": hashes.iter().map(|file| json!({
-            "path": file.path, "blake3": file.hash.as_ref().map(|hash| hex(hash)),
-        })).collect::<Vec<_>>(),
     })
 }
 
@@ -282,4 +333,37 @@ fn table(rows: &[[String; 7]]) -> String {
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_limits_now_is_what_was_waited_for_most_of_late() {
+        let limit =
+            |cause, seconds| Limit { cause, member: None, time: Duration::from_secs_f64(seconds) };
+        let before = [limit(Cause::Path, 60.0), limit(Cause::RateMax, 1.0)];
+        for (now, want) in [
+            (vec![limit(Cause::Path, 60.1), limit(Cause::RateMax, 1.9)], Some("--rate-max")),
+            (vec![limit(Cause::Path, 60.9), limit(Cause::RateMax, 1.1)], None),
+            (vec![limit(Cause::Path, 60.0), limit(Cause::SenderDisk, 0.5)], Some("the disk here")),
+            (before.to_vec(), None),
+            (Vec::new(), None),
+        ] {
+            assert_eq!(limited_by(&before, &now), want, "{now:?}");
+        }
+    }
+
+    #[test]
+    fn a_summary_has_every_file_after_its_other_fields() {
+        let files = [("a", Some([1; 32])), ("b", None)];
+        let files = files.map(|(path, hash)| FileHash { path: path.into(), hash });
+        let fields = json!({ "ok": true, "skipped": { "links": 1 } });
+        let text = serde_json::to_string(&Summary { fields, files: &files }).unwrap();
+        let read: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read["skipped"]["links"], 1);
+        assert_eq!(read["files"][0], json!({ "path": "a", "blake3": "01".repeat(32) }));
+        assert_eq!(read["files"][1], json!({ "path": "b", "blake3": null }));
+    }
 }

@@ -69,6 +69,32 @@ fn between_two_hosts_of_a_good_network_nothing_is_wrong() {
 }
 
 #[test]
+fn groups_of_ipv6_are_checked_too() {
+    let Some(lan) = Lan::new(2) else { return };
+    // Groups of one link alone need the link's name.
+    let cases = [
+        ("[ff15::7:1]:7500", &[][..], "fd77::"),
+        ("[ff12::7:1]:7500", &["--interface", "e0"], "fe80::"),
+    ];
+    let running = cases.map(|(group, with, _)| begin(&lan, group, [with, with]));
+    for ((_, _, address), running) in cases.into_iter().zip(running) {
+        for (host, (document, wrong)) in told(running).into_iter().enumerate() {
+            assert_eq!(wrong, Vec::<String>::new(), "{document}");
+            assert!(found(&document, "interface").contains(address), "{document}");
+            let mtu = found(&document, "MTU of the way");
+            assert!(mtu.contains("to it up to 1500 bytes; from it up to 1500"), "{mtu}");
+            let peers = document["findings"].as_array().unwrap().iter();
+            let mut peers = peers.filter_map(|found| found["peer"].as_str());
+            let other = format!("fd77::{}", 2 - host);
+            assert!(peers.all(|peer| address == "fe80::" || peer == other), "{document}");
+        }
+    }
+    let nameless = on(&lan, 0, &["check", "--group", "[ff12::7:1]:7500"]).end();
+    assert_eq!(nameless.code, Some(2), "{}", nameless.err);
+    assert!(nameless.err.contains("name the network with --interface"), "{}", nameless.err);
+}
+
+#[test]
 fn a_link_that_takes_less_in_the_middle_is_found_from_both_ends() {
     let Some(lan) = Lan::new(2) else { return };
     lan::run(lan.bridge(), "link set p1 mtu 1400");
