@@ -67,7 +67,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
             sweep.named(missing[0])
         ))),
         _ => Err(Failure::Work(format!(
-            "{lacking} of {} runs failed; all others are kept, and the same command tries these again",
+            "{lacking} of {} runs failed; what was done is kept, and the same command tries these again",
             runs.len()
         ))),
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use crate::plots::Unit;
-use crate::text::{COLUMNS_MAX, Table, rate, seconds_or_dash, significant, spread, wrap};
+use crate::text::{COLUMNS_MAX, Table, rate, significant, spread, wrap};
 use crate::{FlowSummary, Summary};
 
 /// Rows of the table that is printed; what is beyond is in the files.
@@ -56,6 +56,8 @@ pub struct SweepFigure {
     pub id: &'static str,
     /// Its name for people.
     pub title: &'static str,
+    /// Its name above a column.
+    pub(crate) short: &'static str,
     /// Its name on an axis.
     pub(crate) axis: &'static str,
     /// What its values are in.
@@ -65,19 +67,27 @@ pub struct SweepFigure {
     value: fn(&Summary, &FlowSummary) -> Option<f64>,
 }
 
+// The places of some of them.
+const SLOWEST: usize = 1;
+const ROUND_TRIP: usize = 3;
+const LOSS: usize = 4;
+const DONE: usize = 5;
+
 /// The figures that a sweep shows, of flows that have them.
 pub const SWEEP_FIGURES: [SweepFigure; 6] = [
     SweepFigure {
-        id: "throughput_bps",
-        title: "Throughput",
+        id: "active_throughput_bps",
+        title: "Throughput while on",
+        short: "Throughput",
         axis: "Throughput",
         unit: Unit::Rate,
         shown: rate,
-        value: |_, flow| Some(flow.throughput_bps),
+        value: |_, flow| Some(flow.active_throughput_bps),
     },
     SweepFigure {
         id: "goodput_min_bps",
         title: "Goodput of the receiver that got least",
+        short: "Slowest gets",
         axis: "Least goodput",
         unit: Unit::Rate,
         shown: rate,
@@ -86,6 +96,7 @@ pub const SWEEP_FIGURES: [SweepFigure; 6] = [
     SweepFigure {
         id: "rate_variation",
         title: "Variation of the rate",
+        short: "Variation",
         axis: "Variation",
         unit: Unit::Count,
         shown: significant,
@@ -94,6 +105,7 @@ pub const SWEEP_FIGURES: [SweepFigure; 6] = [
     SweepFigure {
         id: "rtt_mean_s",
         title: "Mean round trip",
+        short: "Round trip",
         axis: "Mean round trip",
         unit: Unit::Span,
         shown: crate::text::seconds,
@@ -102,6 +114,7 @@ pub const SWEEP_FIGURES: [SweepFigure; 6] = [
     SweepFigure {
         id: "loss_ratio",
         title: "Loss ratio",
+        short: "Loss ratio",
         axis: "Loss ratio",
         unit: Unit::Count,
         shown: significant,
@@ -110,6 +123,7 @@ pub const SWEEP_FIGURES: [SweepFigure; 6] = [
     SweepFigure {
         id: "completed_s",
         title: "Complete after",
+        short: "Done",
         axis: "Complete after",
         unit: Unit::Span,
         shown: crate::text::seconds,
@@ -192,16 +206,24 @@ impl Sweep {
     pub fn table(&self) -> String {
         let varied: Vec<usize> =
             (0..self.axes.len()).filter(|axis| self.axes[*axis].values.len() > 1).collect();
-        let mut head: Vec<&str> = varied.iter().map(|axis| short(&self.axes[*axis].key)).collect();
-        head.push("Flow");
-        let left = head.len();
-        head.extend(["Throughput", "Least", "Most", "Slowest gets", "Round trip", "Loss ratio"]);
-        let mut table = Table::new(left, &head);
         let lines: Vec<Vec<SweepLine>> = (0..SWEEP_FIGURES.len()).map(|f| self.lines(f)).collect();
         let of = |figure: usize, name: &str, choice: &Vec<usize>| {
             let line = lines[figure].iter().find(|line| line.name == name)?;
             spread(line.values.get(choice)?.iter().copied())
         };
+        let has_spread = self.has_spread();
+        let mut head: Vec<&str> = varied.iter().map(|axis| short(&self.axes[*axis].key)).collect();
+        head.push("Flow");
+        let left = head.len();
+        head.push("Throughput");
+        if has_spread {
+            head.extend(["Least", "Most"]);
+        }
+        // There is room for one of the two.
+        let time = if lines[DONE].is_empty() { ROUND_TRIP } else { DONE };
+        let more = [SLOWEST, time, LOSS];
+        head.extend(more.iter().map(|figure| SWEEP_FIGURES[*figure].short));
+        let mut table = Table::new(left, &head);
         let mut rows = 0;
         for choice in self.choices() {
             for line in lines[0].iter().filter(|line| line.values.contains_key(choice)) {
@@ -215,16 +237,15 @@ impl Sweep {
                     .collect();
                 row.push(line.name.clone());
                 let [low, median, high] = of(0, &line.name, choice).expect("it has values");
-                row.extend([rate(median), rate(low), rate(high)]);
-                let median = |figure| of(figure, &line.name, choice).map(|[_, median, _]| median);
-                let dash = |value: Option<f64>, shown: fn(f64) -> String| {
-                    value.map_or_else(|| "–".to_string(), shown)
-                };
-                row.extend([
-                    dash(median(1), rate),
-                    seconds_or_dash(median(3)),
-                    dash(median(4), significant),
-                ]);
+                row.push(rate(median));
+                if has_spread {
+                    row.extend([rate(low), rate(high)]);
+                }
+                row.extend(more.iter().map(|figure| {
+                    let shown = SWEEP_FIGURES[*figure].shown;
+                    let median = of(*figure, &line.name, choice).map(|[_, median, _]| median);
+                    median.map_or_else(|| "–".to_string(), shown)
+                }));
                 table.push(row);
             }
         }
@@ -234,8 +255,9 @@ impl Sweep {
             let _ = writeln!(out, "… and {} rows more", rows - ROWS_MAX);
         }
         let seeds = if self.seeds == 1 { "1 seed".into() } else { format!("{} seeds", self.seeds) };
-        let what = if self.has_spread() { "medians, least and most over" } else { "of" };
-        let _ = writeln!(out, "\nFigures are {what} {seeds}.");
+        let what = if has_spread { "medians, least and most over" } else { "of" };
+        let _ =
+            writeln!(out, "\nFigures are {what} {seeds}; throughput is that while a flow was on.");
         out
     }
 }
@@ -319,7 +341,24 @@ pub(crate) mod tests {
         assert_eq!(row("0.9         tcp")[2..5], ["500.0 kbit/s", "100.0 kbit/s", "600.0 kbit/s"]);
         assert!(text.contains("acker_bias  Flow"), "what does not vary has no column: {text}");
         assert!(text.lines().all(|line| line.chars().count() <= COLUMNS_MAX), "{text}");
-        assert!(text.ends_with("Figures are medians, least and most over 3 seeds.\n"), "{text}");
+        assert!(text.contains("Figures are medians, least and most over 3 seeds; "), "{text}");
+    }
+
+    #[test]
+    fn of_one_seed_no_number_stands_twice_and_what_ends_says_when() {
+        let mut sweep = Sweep::new("s.toml", "?", Vec::new(), 1);
+        let mut summary = summary(&[("mcc", "pgmcc", 2e6)]);
+        summary.flows[0].throughput_bps = 5e5;
+        summary.flows[0].completed_s = Some(12.5);
+        sweep.add(&[], &summary);
+        let text = sweep.table();
+        let words = |line: usize| -> Vec<&str> {
+            let cells = text.lines().nth(line).unwrap().split("  ").map(str::trim);
+            cells.filter(|cell| !cell.is_empty()).collect()
+        };
+        assert_eq!(words(2), ["Flow", "Throughput", "Slowest gets", "Done", "Loss ratio"]);
+        // While it was on, and not over all of the counted time.
+        assert_eq!(words(3), ["mcc", "2.000 Mbit/s", "–", "12.50 s", "–"]);
     }
 
     #[test]

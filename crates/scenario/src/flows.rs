@@ -37,7 +37,7 @@ pub(crate) struct Flows<'a> {
 impl Flows<'_> {
     /// Reads one entry and spells out its `count`.
     pub(crate) fn flow(&mut self, entry: &Value) -> Result<(), Problem> {
-        let table = entry.table(FLOW_KEYS)?;
+        let table = entry.table(FLOW_KEYS).map_err(|problem| self.or_an_option(entry, problem))?;
         let flow_name = table.required("name", "\"mcc\"", name)?;
         let protocol = table.required("protocol", "\"pgmcc\"", |value| {
             let protocols = self.catalog.protocols.iter().map(|entry| (entry.name, entry));
@@ -84,6 +84,26 @@ impl Flows<'_> {
             self.flows.push(Flow { name, start, join, ..flow.clone() });
         }
         Ok(())
+    }
+
+    /// An unknown key may be one of the protocol's options, which stand in a table of their own.
+    fn or_an_option(&self, entry: &Value, problem: Problem) -> Problem {
+        let misplaced = || {
+            let table = entry.any_table().ok()?;
+            let entries = table.entries();
+            let (key, value) =
+                entries.iter().find(|(key, _)| !FLOW_KEYS.contains(&key.as_str()))?;
+            let named =
+                table.optional("protocol", |value| value.text().map(str::to_owned)).ok()??;
+            let protocol = self.catalog.protocols.iter().find(|entry| entry.name == named)?;
+            protocol.options.iter().find(|option| option.name == key.as_str())?;
+            let (name, protocol) = (quoted(key), quoted(protocol.name));
+            let message = format!(
+                "{name} is an option of {protocol}; expected it among them: options = {{ {key} = … }}"
+            );
+            Some(Problem::at(value.place, message).within(key))
+        };
+        misplaced().unwrap_or(problem)
     }
 
     fn receivers(

@@ -160,7 +160,7 @@ fn a_sweep_writes_its_plots_as_pictures() {
     let out = folder.path().join("out");
     succeed(&arguments(&file, &text_of(&out), &["--svg"]));
     // A plot of two rates with one flow, and one with two.
-    for name in ["throughput_bps-1.svg", "throughput_bps-2.svg"] {
+    for name in ["active_throughput_bps-1.svg", "active_throughput_bps-2.svg"] {
         let text = std::fs::read_to_string(out.join("svg").join(name)).unwrap();
         assert!(
             text.contains(">link.0.rate<") && text.contains("<desc>flow.tcp.count = "),

@@ -114,17 +114,17 @@ impl Frame {
         );
     }
 
-    /// A number of the horizontal axis.
+    /// A place on the horizontal axis, with its number where there is room for one.
     pub(crate) fn tick(&self, out: &mut String, paint: Paint, x: f64, text: &str) {
-        let bottom = self.bottom();
-        let _ = writeln!(
-            out,
-            "<path d=\"M{x:.2} {bottom:.1}v3\" stroke=\"{}\" stroke-width=\".6\"/>\
-             <text x=\"{x:.2}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            paint.ink(),
-            bottom + 11.0,
-            escape(text)
-        );
+        let (bottom, ink) = (self.bottom(), paint.ink());
+        let _ =
+            write!(out, "<path d=\"M{x:.2} {bottom:.1}v3\" stroke=\"{ink}\" stroke-width=\".6\"/>");
+        if !text.is_empty() {
+            let (y, text) = (bottom + 11.0, escape(text));
+            let _ =
+                write!(out, "<text x=\"{x:.2}\" y=\"{y:.1}\" text-anchor=\"middle\">{text}</text>");
+        }
+        out.push('\n');
     }
 
     /// Both axes with their names.

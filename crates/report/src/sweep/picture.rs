@@ -264,7 +264,7 @@ mod tests {
     fn pictures_are_of_each_figure_and_panel_and_need_no_page() {
         let pictures = sweep_pictures(&sweep());
         let [(name, text)] = &pictures[..] else { panic!("{pictures:?}") };
-        assert_eq!(name, "throughput_bps.svg", "flows here have no other figure");
+        assert_eq!(name, "active_throughput_bps.svg", "flows here have no other figure");
         // Two values, three seeds, two flows; and a mark of each flow in the legend.
         assert_eq!(text.matches("class=\"seed\"").count(), 12);
         assert_eq!(text.matches("class=\"median\"").count(), 4 + 2);
@@ -277,7 +277,7 @@ mod tests {
         sweep.add(&[1, 1], &summary(&[("mcc", "pgmcc", 5.0)]));
         let pictures = sweep_pictures(&sweep);
         let names: Vec<&str> = pictures.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["throughput_bps-1.svg", "throughput_bps-2.svg"]);
+        assert_eq!(names, ["active_throughput_bps-1.svg", "active_throughput_bps-2.svg"]);
         assert!(pictures[1].1.contains("<desc>b = &lt;y&gt;</desc>"), "{}", pictures[1].1);
     }
 }

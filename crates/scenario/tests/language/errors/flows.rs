@@ -3,6 +3,21 @@
 use super::*;
 
 #[test]
+fn an_option_that_stands_beside_the_options_is_told_where_it_belongs() {
+    check(&[(
+        "from = \"ms\"",
+        "acker_bias = 0.5\nfrom = \"ms\"",
+        "t.toml:33: flow.0.acker_bias: \"acker_bias\" is an option of \"pgmcc\"",
+        "options = { acker_bias = ",
+    )]);
+    let set = parse_with(GOOD, &["flow.mcc.acker_bias=0.5"]).unwrap_err().to_string();
+    assert!(set.contains("is an option of \"pgmcc\""), "{set}");
+    // What is none is unknown still.
+    let other = parse_with(GOOD, &["flow.mcc.aker_bias=0.5"]).unwrap_err().to_string();
+    assert!(other.contains("unknown key \"aker_bias\""), "{other}");
+}
+
+#[test]
 fn flows_are_checked() {
     check(&[
         (
