@@ -72,6 +72,23 @@ impl Hosts {
         move || setns(file, CloneFlags::CLONE_NEWNET).unwrap()
     }
 
+    /// Waits until something on a host hears the group.
+    pub(crate) fn until_member(&self, host: u8) {
+        let (namespace, group) = (self.namespace(host), Ipv4Addr::from(GROUP).to_string());
+        let start = Instant::now();
+        loop {
+            let mut command = Command::new("ip");
+            command.args(["-n", &namespace, "maddr", "show", "dev", "e0"]);
+            let output = command.output().unwrap();
+            if String::from_utf8_lossy(&output.stdout).split_whitespace().any(|word| word == group)
+            {
+                return;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "nobody on {host} hears {group}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// A file of the test.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)

@@ -39,7 +39,7 @@ fn libpgm_receives_everything_and_our_source_repairs_what_it_lacks() {
         let rest = [pgmcc, &file.to_string_lossy(), &bytes, "0"];
         receivers.push((hosts.start_peer(&libpgm, (host, "recv"), RATE, &rest), file));
     }
-    std::thread::sleep(WallDuration::from_millis(800));
+    [2, 3].map(|host| hosts.until_member(host));
     let capture = Capture::start(&hosts, 1);
     let weather = Weather { lose_sent: 37, ..Weather::default() };
     let source = ours::source(&hosts, 1, &sent, 1400, weather);
@@ -70,7 +70,7 @@ fn our_receiver_gets_everything_that_libpgm_sends_and_asks_for_what_it_lacks() {
     let capture = Capture::start(&hosts, 2);
     let weather = Weather { lose_received: 23, ..Weather::default() };
     let receiver = ours::receiver(&hosts, 2, weather);
-    std::thread::sleep(WallDuration::from_millis(300));
+    hosts.until_member(2);
     let rest = ["0", &file.to_string_lossy(), "1400", "0"];
     let sender = hosts.start_peer(&programs.join("libpgm"), (1, "send"), 2_000_000, &rest);
     let payloads = receiver.wait_for(sent.len(), PATIENCE);
@@ -98,7 +98,7 @@ fn our_window_grows_as_it_should_with_libpgm_as_the_acker() {
     let rest = ["1", &file.to_string_lossy(), &bytes, "0"];
     let libpgm = programs.join("libpgm");
     let mut receiver = hosts.start_peer(&libpgm, (2, "recv"), RATE, &rest);
-    std::thread::sleep(WallDuration::from_millis(800));
+    hosts.until_member(2);
     let weather = Weather { delay: ROUND_TRIP, ..Weather::default() };
     let source = ours::source(&hosts, 1, &sent, 1400, weather);
     assert!(receiver.wait_for(&file, PATIENCE) == sent);
@@ -118,7 +118,7 @@ fn the_window_of_libpgm_grows_as_it_should_with_us_as_the_acker() {
     let capture = Capture::start(&hosts, 2);
     let weather = Weather { delay: ROUND_TRIP, ..Weather::default() };
     let receiver = ours::receiver(&hosts, 2, weather);
-    std::thread::sleep(WallDuration::from_millis(300));
+    hosts.until_member(2);
     let rest = ["1", &file.to_string_lossy(), "1400", "4500"];
     let sender = hosts.start_peer(&programs.join("libpgm"), (1, "send"), RATE, &rest);
     let payloads = receiver.wait_for(sent.len(), PATIENCE);

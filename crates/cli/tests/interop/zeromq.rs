@@ -114,7 +114,7 @@ fn a_subscriber_gets_every_message_of_our_source_though_packets_are_lost() {
     let payload = 1400;
     let stream = framed(&messages(&sent, 900), payload);
     let acker = ours::receiver(&hosts, 3, Weather::default());
-    std::thread::sleep(WallDuration::from_millis(800));
+    [2, 3].map(|host| hosts.until_member(host));
     let capture = Capture::start(&hosts, 1);
     let weather = Weather { lose_sent: 41, ..Weather::default() };
     let source = ours::source(&hosts, 1, &stream, payload as u32, weather);
@@ -136,7 +136,7 @@ fn our_receiver_gets_every_message_of_a_publisher_though_packets_are_lost() {
     std::fs::write(&file, &sent).unwrap();
     let weather = Weather { lose_received: 29, ..Weather::default() };
     let receiver = ours::receiver(&hosts, 2, weather);
-    std::thread::sleep(WallDuration::from_millis(300));
+    hosts.until_member(2);
     let zeromq = programs.join("zeromq");
     let want = messages(&sent, 700);
     let frames: usize = want.iter().map(|message| message.len() + 2).sum();
