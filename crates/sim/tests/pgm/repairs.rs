@@ -29,7 +29,7 @@ struct Path<'a> {
 }
 
 const PATHS: [Path<'static>; 2] = [
-    Path { name: "20 ms", rate: "10 Mbit/s", delay: "2 ms", queue: 15, duration: "60 s" },
+    Path { name: "20 ms", rate: "10 Mbit/s", delay: "2 ms", queue: 15, duration: "30 s" },
     Path { name: "750 ms", rate: "500 kbit/s", delay: "50 ms", queue: 30, duration: "600 s" },
 ];
 
@@ -100,13 +100,13 @@ fn fixed_timers_repair_a_long_path_twice_and_more() {
 #[test]
 fn a_thousand_receivers_behind_one_lossy_link_do_not_bury_the_source() {
     let path =
-        Path { name: "60 ms", rate: "10 Mbit/s", delay: "20 ms", queue: 30, duration: "40 s" };
+        Path { name: "60 ms", rate: "3 Mbit/s", delay: "20 ms", queue: 15, duration: "24 s" };
     let run = run(&bottleneck(&path, 1000, false, ""), 1);
     run.assert_intact(path.name);
     let tally = &run.tally;
     assert!(tally.missed.len() > 25, "{}", tally.missed.len());
     // Evenly drawn back-offs are shorter than a round trip, so nearly all would speak. The mean is
     // over the first ten losses too, from which the crowd learns its size.
-    assert!(tally.naks_per_loss() < 250.0, "{}", tally.naks_per_loss());
+    assert!(tally.naks_per_loss() < 100.0, "{}", tally.naks_per_loss());
     assert!(tally.repairs_per_loss() < 1.1, "{}", tally.repairs_per_loss());
 }
