@@ -39,7 +39,7 @@ fn libpgm_receives_everything_and_our_source_repairs_what_it_lacks() {
         let rest = [pgmcc, &file.to_string_lossy(), &bytes, "0"];
         receivers.push((hosts.start_peer(&libpgm, (host, "recv"), RATE, &rest), file));
     }
-    [2, 3].map(|host| hosts.until_member(host));
+    [2, 3].iter().for_each(|host| hosts.until_member(*host));
     let capture = Capture::start(&hosts, 1);
     let weather = Weather { lose_sent: 37, ..Weather::default() };
     let source = ours::source(&hosts, 1, &sent, 1400, weather);

@@ -36,7 +36,7 @@ fn an_object_and_its_repairs_are_pgm_to_others() {
             ours::object_receiver(&hosts, host, 1, weather)
         })
         .collect();
-    [2, 3].map(|host| hosts.until_member(host));
+    [2, 3].iter().for_each(|host| hosts.until_member(*host));
     let source = ours::object_source(&hosts, 1, &sent, Weather::default());
     for receiver in &receivers {
         assert!(receiver.wait_for(sent.len(), PATIENCE).concat() == sent);

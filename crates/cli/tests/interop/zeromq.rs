@@ -114,7 +114,7 @@ fn a_subscriber_gets_every_message_of_our_source_though_packets_are_lost() {
     let payload = 1400;
     let stream = framed(&messages(&sent, 900), payload);
     let acker = ours::receiver(&hosts, 3, Weather::default());
-    [2, 3].map(|host| hosts.until_member(host));
+    [2, 3].iter().for_each(|host| hosts.until_member(*host));
     let capture = Capture::start(&hosts, 1);
     let weather = Weather { lose_sent: 41, ..Weather::default() };
     let source = ours::source(&hosts, 1, &stream, payload as u32, weather);
