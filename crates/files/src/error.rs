@@ -152,10 +152,8 @@ fn reasons(skipped: &[String]) -> String {
 /// What the system said, and what to do.
 fn hint(error: &io::Error) -> String {
     let advice = match error.kind() {
-        io::ErrorKind::StorageFull => "make room there and run it again: it goes on where it was",
-        io::ErrorKind::QuotaExceeded => {
-            "your quota is used up; make room and run it again: it goes on where it was"
-        }
+        io::ErrorKind::StorageFull => "make room there and run it again",
+        io::ErrorKind::QuotaExceeded => "your quota is used up; make room and run it again",
         io::ErrorKind::PermissionDenied => "look at its permissions and owner",
         io::ErrorKind::ReadOnlyFilesystem => "choose a directory that can be written to",
         io::ErrorKind::InvalidFilename => "its file system has no room for such a long name",
@@ -164,5 +162,7 @@ fn hint(error: &io::Error) -> String {
         }
         _ => return error.to_string(),
     };
-    format!("{error}; {advice}")
+    // Without its number: of what is told to others the end is kept, which has no room for all.
+    let said = error.to_string();
+    format!("{}; {advice}", said.split(" (os error").next().unwrap_or_default())
 }

@@ -268,7 +268,7 @@ fn a_device_that_is_mounted_or_of_which_a_part_is_is_refused_and_not_touched() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_device_gets_to_devices_and_a_killed_receiver_goes_on() {
+fn a_device_gets_to_devices_with_a_key_and_a_killed_receiver_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     std::fs::write(at("source.img"), noise(12_000_000 / 512 * 512)).unwrap();
@@ -280,7 +280,9 @@ fn a_device_gets_to_devices_and_a_killed_receiver_goes_on() {
         return;
     };
     let group = group();
-    let common = ["--group", &group, "--interface", "lo", "--json"];
+    let key = text_of(&at("group.key"));
+    succeed(&["key", "new", &key]);
+    let common = ["--group", &group, "--interface", "lo", "--json", "--key", &key];
     let journal = text_of(&at("journal"));
     let recv = |device: &Loop, name: &str| {
         let own = ["recv", "--to-device", &device.0, "--object", "disk", "--name", name];

@@ -157,7 +157,7 @@ impl DeviceStore {
         self.options.check()?;
         let layout = self.intake.open(&self.options.object)?;
         let device = Device::open(&self.options.target)?;
-        device.check_room(self.intake.size()?)?;
+        device.check_room(&self.intake)?;
         let object = self.intake.announced()?.object;
         let (journal, found) = match &self.options.journal {
             Some(path) => {
@@ -289,7 +289,7 @@ impl Store for DeviceStore {
     fn grow(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
         self.intake.grow(announcement).map_err(told)?;
         if let Some(device) = &self.device {
-            device.check_room(self.intake.size().map_err(told)?).map_err(told)?;
+            device.check_room(&self.intake).map_err(told)?;
             self.complete.grow(self.intake.layout().map_err(told)?.groups());
         }
         Ok(())
@@ -394,15 +394,28 @@ impl Device {
         Ok(Self { path: path.to_path_buf(), file, _lock: lock, room })
     }
 
-    /// Checks that so many bytes fit.
-    fn check_room(&self, bytes: u64) -> Result<(), FilesError> {
-        match self.room {
-            Some(room) if room < bytes => Err(FilesError::refused(
-                &self.path,
-                format!("is too small: it has {room} bytes, and the object {bytes} or more"),
-            )),
-            _ => Ok(()),
-        }
+    /// Checks that what is announced fits.
+    fn check_room(&self, intake: &Intake) -> Result<(), FilesError> {
+        let what = match self.room {
+            Some(room) => {
+                let bytes = intake.size()?;
+                let what =
+                    format!("is too small: it has {room} bytes, and the object {bytes} or more");
+                (room < bytes).then_some(what)
+            }
+            None => {
+                let bytes = intake.announced()?.len(Part::Content);
+                let cannot = |error| FilesError::io(&self.path, "cannot be looked at", error);
+                let space = rustix::fs::fstatvfs(&self.file).map_err(cannot)?;
+                let there = rustix::fs::fstat(&self.file).map_err(cannot)?.st_blocks;
+                let there = u64::try_from(there).unwrap_or(0).saturating_mul(512);
+                let free = space.f_bavail.saturating_mul(space.f_frsize).saturating_add(there);
+                let what =
+                    format!("is to get {bytes} bytes, and there is room for {free}; make room");
+                (free < bytes).then_some(what)
+            }
+        };
+        what.map_or(Ok(()), |what| Err(FilesError::refused(&self.path, what)))
     }
 
     /// Fills `out`; of a file that ends before, with zeros.

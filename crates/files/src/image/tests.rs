@@ -73,6 +73,26 @@ fn a_file_in_place_has_every_byte_in_whatever_order_they_come() {
 }
 
 #[test]
+fn a_file_in_place_is_refused_what_its_disk_has_no_room_for() {
+    let place = Place::new(b"x");
+    // As if so much had come from a pipe.
+    let supply = PipeSupply::new(std::io::empty(), "disk.img", place.folder.path()).unwrap();
+    let manifest = supply.handle().manifest().encode();
+    let announcement = Announcement {
+        lens: [manifest.len() as u64, 1 << 45, 0],
+        growing: true,
+        symbol_bytes: 1400,
+        object: supply.object(),
+        digests: None,
+    };
+    let mut store = place.device();
+    store.announce(&announcement).unwrap();
+    store.write(Part::Manifest, 0, &manifest, 0).unwrap();
+    let error = store.open().unwrap_err();
+    assert!(error.reason.contains("/out: is to get 35184372088832 bytes, and there is room for "));
+}
+
+#[test]
 fn a_run_that_was_cut_off_goes_on_where_its_journal_says() {
     let place = Place::new(&noise(1, SIZE));
     let symbols = place.object.missing(&[]);
@@ -235,7 +255,7 @@ fn pour(bytes: &[u8], store: &mut dyn Store, steps: u64) -> Result<Verdict, Stor
     let all = Announcement {
         lens,
         growing: false,
-        symbol_bytes: SYMBOL as u16,
+        symbol_bytes: 1400,
         object: supply.object(),
         digests: Some(digests),
     };

@@ -113,7 +113,14 @@ impl Shared {
 
     /// Takes all of the pipe, as fast as it is asked for.
     fn take(&self, mut pipe: impl Read) -> Result<(), FilesError> {
-        let cannot_keep = |error| FilesError::io(&self.folder, "cannot keep what comes", error);
+        let cannot_keep = |error: io::Error| match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                let what = "is full, and all that comes is kept until the end; send it again with \
+                            --spool DIR where there is room for it";
+                FilesError::refused(&self.folder, what)
+            }
+            _ => FilesError::io(&self.folder, "cannot keep what comes", error),
+        };
         let mut group = vec![0; usize::try_from(GROUP_BYTES).expect("small")];
         let (mut bytes, mut fill, mut digests) = (0, 0, 0);
         let mut of_digests = Hasher::new();
