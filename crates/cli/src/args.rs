@@ -165,12 +165,13 @@ Examples:
   faircast bench matrix --out out         in full, with a heat map and pages of the worst runs
   faircast bench speed --json             how fast the simulator is here
   sudo faircast bench wire --size 256MB   how fast files are on real sockets here
+  sudo faircast bench attack              what a host on the network can do to a transfer
   sudo faircast bench sim-vs-lab          whether the lab gives what the simulator gives
 
 Exit status: 0 every row holds, 1 one does not, 2 the arguments are wrong.")]
 pub struct BenchArgs {
-    /// The suites to run: tcp, fairness, fec, tfmcc, ormcc, speed, wire, matrix, sim-vs-lab, or the
-    /// path of a suite file; the first five where none is given
+    /// The suites to run: tcp, fairness, fec, tfmcc, ormcc, speed, wire, attack, matrix,
+    /// sim-vs-lab, or the path of a suite file; the first five where none is given
     #[arg(value_name = "SUITE")]
     pub suites: Vec<String>,
     /// Print the rows as JSON, one document a suite
@@ -188,8 +189,8 @@ pub struct BenchArgs {
     /// Run only experiments whose id contains this; in the suite matrix several with commas between
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
-    /// Judge this scheme in place of the suite's own, and print a score table; in the suite wire,
-    /// send with it; in the suite matrix compare these, with commas between, instead of all
+    /// Judge this scheme in place of the suite's own, and print a score table; in the suites wire
+    /// and attack, send with it; in the suite matrix compare these, with commas between, instead of all
     #[arg(long, value_name = "NAME")]
     pub scheme: Option<String>,
     /// An option of that scheme; may be repeated
@@ -209,6 +210,9 @@ pub struct BenchArgs {
     /// instead of moving them through the virtual network whole
     #[arg(long)]
     pub no_offload: bool,
+    /// In the suite attack, send and receive with this program, such as an older faircast
+    #[arg(long, value_name = "PATH")]
+    pub program: Option<PathBuf>,
     /// In the suite tfmcc, run UFTP and NORM too, in the lab beside ours: needs root, takes a minute
     /// and a half
     #[arg(long)]

@@ -1,9 +1,8 @@
 //! Sending files.
 
-mod restarts;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
@@ -16,12 +15,11 @@ use faircast_net::{
 };
 use faircast_proto::options::OptionValue;
 use faircast_proto::transfer::{
-    Fec, MemberState, SlowPolicy, Stage, Supply, TransferSourceSetup, TransferStatus,
+    Fec, MemberState, MemberStatus, SlowPolicy, Stage, Supply, TransferSourceSetup, TransferStatus,
 };
 use faircast_trace::{Record, Sink as _, Subject};
 use tokio::sync::watch;
 
-use self::restarts::restarts;
 use crate::Error;
 use crate::common::{Common, common_settings, family, group_to, host_load, sender_settings};
 use crate::envelope::{Watched, Wrapper};
@@ -281,18 +279,20 @@ impl SenderBuilder {
                 slow: self.slow,
                 options: &options,
             });
-            machine.wait_for_names(self.names.clone());
+            let names: BTreeSet<String> = self.names.into_iter().collect();
+            machine.wait_for_names(names.clone());
             let session =
                 live.add(Sending(machine), SessionOptions { tsi: Some(tsi), subject: None });
             Ok(Work {
                 session,
                 files,
                 started,
-                names: self.names.into_iter().collect(),
+                names,
                 start_after: self.start_after.map(|after| started + after),
                 wanted: self.wait_for,
                 wait_max: self.wait_max.or(self.start_after.map(|after| after + self.give_up)),
                 gave_up: None,
+                look_at: started,
                 expected: BTreeSet::new(),
                 takers: BTreeSet::new(),
                 begun: None,
@@ -323,6 +323,8 @@ struct Work {
     /// How long it waits for content to begin, and why it has ended where it waited in vain.
     wait_max: Option<Duration>,
     gave_up: Option<String>,
+    /// When all receivers are looked at again.
+    look_at: Time,
     /// Receivers that were there when content began.
     expected: BTreeSet<u64>,
     /// Receivers that have taken the list of files, or said why they cannot.
@@ -343,6 +345,9 @@ struct Work {
 impl Work {
     /// Begins content once it is time.
     fn begin(&mut self, live: &mut Live<Sending>, status: &TransferStatus) {
+        if status.stage != Stage::Gathering {
+            return;
+        }
         let now = live.now();
         // Who cannot take it has come nevertheless, and is told at the end.
         let come = [MemberState::Receiving, MemberState::Done, MemberState::Failed];
@@ -354,9 +359,6 @@ impl Work {
             .collect();
         let all = !self.names.is_empty() && self.names.iter().all(|name| here.contains(&**name));
         let late = self.start_after.is_some_and(|at| at <= now) && !here.is_empty();
-        if status.stage != Stage::Gathering {
-            return;
-        }
         if all || late {
             live.with(self.session, |machine, cx| machine.0.begin(cx));
         } else if let Some(limit) = self.wait_max.filter(|limit| now.since(self.started) >= *limit)
@@ -436,25 +438,36 @@ impl Work {
         }
     }
 
-    /// Lets receivers that were started again take the place of what they were before.
-    fn replace_restarted(&mut self, live: &mut Live<Sending>) {
+    /// Lets receivers that were started again take the place of what they were before. Returns whether
+    /// there were any.
+    fn replace_restarted(&mut self, live: &mut Live<Sending>, status: &TransferStatus) -> bool {
         let now = live.now();
-        let status = live.machine(self.session).map(|machine| machine.0.status());
-        let Some(status) = status else { return };
         let pairs = restarts(&status.members, now, |node| Some(live.address(node)?.ip()));
-        for (old, new) in pairs {
+        for &(old, new) in &pairs {
             if self.expected.remove(&old) {
                 self.expected.insert(new);
             }
             live.with(self.session, |machine, cx| machine.0.dismiss(cx, old));
         }
+        !pairs.is_empty()
     }
 
-    fn report(&mut self, live: &mut Live<Sending>, ended: bool, failure: Option<String>) {
-        self.replace_restarted(live);
+    fn status(&self, live: &Live<Sending>) -> Option<TransferStatus> {
+        live.machine(self.session).map(|machine| machine.0.status())
+    }
+
+    fn report(
+        &mut self,
+        live: &mut Live<Sending>,
+        mut status: TransferStatus,
+        ended: bool,
+        failure: Option<String>,
+    ) {
+        if self.replace_restarted(live, &status) {
+            let Some(without) = self.status(live) else { return };
+            status = without;
+        }
         let now = live.now();
-        let status = live.machine(self.session).map(|machine| machine.0.status());
-        let Some(status) = status else { return };
         if status.begun.is_some() && self.begun.is_none() {
             self.begun = status.begun;
             if self.names.is_empty() {
@@ -463,16 +476,18 @@ impl Work {
                 self.expected = here.map(|member| member.id).collect();
             }
         }
+        let took = |member: &&MemberStatus| match member.state {
+            MemberState::Joined => false,
+            MemberState::Left => self.takers.contains(&member.id),
+            _ => true,
+        };
+        // Of nobody else: there may be no end of those who come and leave.
+        let takers = status.members.iter().filter(took).map(|member| member.id).collect();
+        self.takers = takers;
         // Who left without having taken the list of files came for another object.
-        for member in &status.members {
-            match member.state {
-                MemberState::Joined => {}
-                MemberState::Left if !self.takers.contains(&member.id) => {
-                    self.expected.remove(&member.id);
-                }
-                _ => {
-                    self.takers.insert(member.id);
-                }
+        for member in status.members.iter().filter(|member| member.state == MemberState::Left) {
+            if !self.takers.contains(&member.id) {
+                self.expected.remove(&member.id);
             }
         }
         let incidents = *self.watched.lock().unwrap_or_else(PoisonError::into_inner);
@@ -507,28 +522,81 @@ impl Work {
     }
 }
 
+/// Members in whose place others have come: of the same name at the same host, after their last
+/// word. Two that both speak both stay, and who has everything stays too.
+fn restarts(
+    members: &[MemberStatus],
+    now: Time,
+    host: impl Fn(NodeId) -> Option<IpAddr>,
+) -> Vec<(u64, u64)> {
+    use MemberState::{Done, Failed, Left, Lost};
+    // Each speaks once in 20 ms for each member, and at least once a second.
+    let silence = (SILENCE_EACH * members.len() as u64).max(SILENCE_MIN);
+    let gone = |member: &MemberStatus| matches!(member.state, Failed | Left | Lost);
+    let mut newest: BTreeMap<(&str, IpAddr), &MemberStatus> = BTreeMap::new();
+    // Where it joined: whoever repeats its words from elsewhere makes it nobody else.
+    let key = |member: &MemberStatus| host(member.home).filter(|_| !member.name.is_empty());
+    for member in members.iter().filter(|member| !gone(member)) {
+        let Some(ip) = key(member) else { continue };
+        let newest = newest.entry((&member.name, ip)).or_insert(member);
+        if member.since > newest.since {
+            *newest = member;
+        }
+    }
+    let mut pairs = Vec::new();
+    for old in members.iter().filter(|member| member.state != Done) {
+        let Some(ip) = key(old) else { continue };
+        let Some(new) = newest.get(&(&*old.name, ip)) else { continue };
+        let replaced = gone(old) || now.since(new.since) >= silence;
+        if new.id != old.id && new.since > old.home_heard && replaced {
+            pairs.push((old.id, new.id));
+        }
+    }
+    pairs
+}
+
+/// After how long so many receivers are looked at again: some of them each tick, and of thousands, which
+/// may have been invented, about as many in each second.
+fn look_interval(receivers: usize) -> Duration {
+    (LOOK_EACH * receivers as u64).min(LOOK_MAX)
+}
+
+/// Many times what it costs to look at one of them.
+const LOOK_EACH: Duration = Duration::from_micros(100);
+const LOOK_MAX: Duration = Duration::from_secs(3);
+
+/// Time in which a member speaks several times: so much for each member, and at least.
+const SILENCE_EACH: Duration = Duration::from_millis(60);
+const SILENCE_MIN: Duration = Duration::from_secs(3);
+
 impl App<Sending> for Work {
     fn tick(&mut self, live: &mut Live<Sending>) {
         let load = host_load(live, self.files.counts().waited);
         live.with(self.session, |machine, _| machine.0.note_host(load));
-        let status = live.machine(self.session).map(|machine| machine.0.status());
-        if let Some(status) = status {
-            self.begin(live, &status);
-            self.note(live, &status);
+        if live.now() < self.look_at {
+            return;
         }
-        self.report(live, false, None);
+        let Some(mut status) = self.status(live) else { return };
+        self.look_at = live.now() + look_interval(status.members.len());
+        self.note(live, &status);
+        if self.begun.is_none() {
+            self.begin(live, &status);
+            let Some(after) = self.status(live) else { return };
+            status = after;
+        }
+        self.report(live, status, false, None);
     }
 }
 
 impl Worker<Sending> for Work {
     fn ended(mut self, live: &mut Live<Sending>, ended: Result<Ended, NetError>) {
-        if let Some(status) = live.machine(self.session).map(|machine| machine.0.status()) {
-            self.note(live, &status);
+        let status = self.status(live);
+        if let Some(status) = &status {
+            self.note(live, status);
         }
         let mut failure = ended.as_ref().err().map(ToString::to_string);
         failure = failure.or(self.gave_up.take());
         if let Some(trace) = &self.trace {
-            let status = live.machine(self.session).map(|machine| machine.0.status());
             let (mut names, mut aliases) = (BTreeMap::new(), BTreeMap::new());
             let mut intact = BTreeSet::new();
             for member in status.iter().flat_map(|status| &status.members) {
@@ -553,7 +621,9 @@ impl Worker<Sending> for Work {
             };
             failure = failure.or(trace.finish(&about).err().map(|error| error.to_string()));
         }
-        self.report(live, true, failure);
+        if let Some(status) = status {
+            self.report(live, status, true, failure);
+        }
     }
 }
 
@@ -571,3 +641,59 @@ fn title<P: AsRef<Path>>(paths: &[P]) -> String {
 const PATIENCE: Duration = Duration::from_secs(3);
 const SYMBOL_HEADER_BYTES: u32 = 8;
 const SYMBOL_BYTES_MAX: u32 = 65_408;
+
+#[cfg(test)]
+mod tests {
+    use faircast_proto::transfer::MemberLoad;
+
+    use super::*;
+
+    #[test]
+    fn thousands_are_looked_at_seldom_and_some_each_tick() {
+        for (receivers, ms) in [(0, 0), (1, 0), (1000, 100), (10_000, 1000), (65_536, 3000)] {
+            assert_eq!(look_interval(receivers).as_millis(), ms, "{receivers}");
+        }
+    }
+
+    #[test]
+    fn who_comes_back_takes_its_own_place_and_nobody_elses() {
+        use MemberState::{Done, Left, Receiving};
+        let at = |s: u64| Time::ZERO + Duration::from_secs(s);
+        let member = |id: u64, name: &str, since: u64, heard: u64, state| MemberStatus {
+            id,
+            node: NodeId(id as u32),
+            home: NodeId(id as u32),
+            home_heard: at(heard),
+            reporter: NodeId(id as u32),
+            name: name.to_string(),
+            state,
+            bytes: 0,
+            found: 0,
+            loss: 0.0,
+            since: at(since),
+            heard: at(heard),
+            done: None,
+            reason: String::new(),
+            load: MemberLoad::default(),
+        };
+        let new = |name| member(2, name, 7, 10, Receiving);
+        // Somebody repeats the last word of one that was killed.
+        let repeated =
+            MemberStatus { node: NodeId(9), heard: at(10), ..member(1, "a", 0, 5, Receiving) };
+        for (case, old, new, want) in [
+            ("repeated from elsewhere", repeated, new("a"), &[(1, 2)][..]),
+            ("killed", member(1, "a", 0, 5, Receiving), new("a"), &[(1, 2)][..]),
+            ("both alive", member(1, "a", 0, 9, Receiving), new("a"), &[]),
+            ("another name", member(1, "b", 0, 5, Receiving), new("a"), &[]),
+            ("no name", member(1, "", 0, 5, Receiving), new(""), &[]),
+            ("another host", member(9, "a", 0, 5, Receiving), new("a"), &[]),
+            ("done", member(1, "a", 0, 5, Done), new("a"), &[]),
+            ("too early", member(1, "a", 0, 5, Receiving), member(2, "a", 8, 9, Done), &[]),
+            ("left", member(1, "a", 0, 5, Left), member(2, "a", 8, 9, Done), &[(1, 2)]),
+            ("gone again", member(1, "a", 0, 5, Receiving), member(2, "a", 7, 8, Left), &[]),
+        ] {
+            let host = |node: NodeId| Some(IpAddr::from([10, 0, 0, u8::from(node.0 > 5)]));
+            assert_eq!(restarts(&[old, new], at(10), host), want, "{case}");
+        }
+    }
+}

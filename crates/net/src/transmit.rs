@@ -124,13 +124,16 @@ impl Outbox {
                 self.next_run();
                 continue;
             }
+            // Nothing waits for the way to one host: anybody can ask in a name that nobody bears, and
+            // who is there asks again.
+            let waits = !sockets.is_source || matches!(run.route, Route::Receivers);
             match self.send_some(&run, sockets, sent) {
                 Ok(()) | Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) => {
+                Err(Errno::EAGAIN) if waits || !sockets.has_own_for_one() => {
                     sent.waits += 1;
                     return Flushed::WhenWritable;
                 }
-                Err(Errno::ENOBUFS | Errno::ENOMEM) => {
+                Err(Errno::ENOBUFS | Errno::ENOMEM) if waits => {
                     // The interface's queue is full, which no readiness tells of.
                     sent.waits += 1;
                     return Flushed::At(now + QUEUE_PAUSE);
@@ -140,7 +143,7 @@ impl Outbox {
                     if run.packets > 1 && self.shorten(&run, error) {
                         continue;
                     }
-                    if let Some(at) = self.retry(now, &run, sockets, error) {
+                    if waits && let Some(at) = self.retry(now, &run, sockets, error) {
                         return Flushed::At(at);
                     }
                     self.skip_message(&run, sockets, sent);
@@ -233,7 +236,11 @@ impl Outbox {
             sockets.set_hops(run.hops).map_err(errno)?;
         }
         sent.calls += 1;
-        let fd = sockets.node.as_raw_fd();
+        let socket = |run: &Run| match run.route {
+            Route::Receivers => sockets.node.as_raw_fd(),
+            Route::Address(_) => sockets.for_one().as_raw_fd(),
+        };
+        let fd = socket(run);
         if run.packets > 1 {
             let slice = [IoSlice::new(&self.bytes[run.start..run.start + run.len])];
             let segment = u16::try_from(run.segment).map_err(|_| Errno::EMSGSIZE)?;
@@ -247,7 +254,8 @@ impl Outbox {
         let (mut slices, mut to) = (Vec::new(), Vec::new());
         let mut message = self.message;
         for run in self.runs[self.run..].iter().take_while(|other| {
-            other.packets == 1 && (other.hops == run.hops || other.route != Route::Receivers)
+            let hops = other.hops == run.hops || other.route != Route::Receivers;
+            other.packets == 1 && hops && socket(other) == fd
         }) {
             let bytes = &self.bytes[run.start..run.start + run.len];
             for message in message..messages(run, sockets) {
@@ -427,6 +435,74 @@ mod tests {
             assert_eq!(arrived(&others[0]), [packets.clone(), packets].concat());
         }
         assert_eq!((sent.unsent, sent.failures, sent.datagrams), (6, 2, 12));
+    }
+
+    /// In a network namespace of its own, where there is a right to make one: on a link on which
+    /// nobody else is.
+    #[test]
+    fn answers_to_hosts_that_are_not_there_hold_up_no_data() {
+        if !nix::unistd::Uid::effective().is_root() {
+            eprintln!("skipped: not root");
+            return;
+        }
+        let alone = std::thread::spawn(|| {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+            for command in [
+                "link set lo up",
+                "link add e0 type veth peer name e1",
+                "addr add 10.9.0.1/16 dev e0",
+                "link set e0 up",
+                "link set e1 up",
+                "route add 224.0.0.0/4 dev e0",
+            ] {
+                let done = std::process::Command::new("ip").args(command.split(' ')).status();
+                assert!(done.unwrap().success(), "{command}");
+            }
+            let group = "239.192.7.3:7500".parse().unwrap();
+            let interface = crate::Interface::Name("e0".into());
+            let group = crate::Multicast { interface, ..crate::Multicast::new(group) };
+            let (port, send_buffer) = (Some(0), faircast_base::Bytes::new(65_536));
+            let settings = SocketSettings { port, send_buffer, ..SocketSettings::default() };
+            let mut sockets = Sockets::source(Target::Multicast(group), settings).unwrap();
+            let mut outbox = Outbox::new(&sockets);
+            let mut sent = Sent::default();
+            for host in 0..2000u16 {
+                // The last of them are on no network that is known here.
+                let net = if host < 1900 { 9 } else { 10 };
+                let [high, low] = host.to_be_bytes();
+                let to = SocketAddr::from(([10, net, 100 + high, low], 7500));
+                outbox.push(Route::Address(to), 1, |out| out.extend_from_slice(&[1; 60]));
+                outbox.push(Route::Receivers, 1, |out| out.extend_from_slice(&[2; 100]));
+                let flushed = outbox.flush(Time::ZERO, &mut sockets, &mut sent);
+                assert_eq!(flushed, Flushed::All, "{host}: {sent:?}");
+            }
+            assert!(sent.unsent >= 100 && sent.datagrams >= 2000, "{sent:?}");
+            assert_eq!(sent.datagrams + sent.unsent, 4000, "{sent:?}");
+        });
+        alone.join().unwrap();
+    }
+
+    #[test]
+    fn a_source_hears_what_is_sent_to_the_address_of_its_answers() {
+        let group = crate::Multicast::new("239.192.7.3:7500".parse().unwrap());
+        let interface = crate::Interface::Address([127, 0, 0, 1].into());
+        let group = crate::Multicast { interface, ..group };
+        let settings = SocketSettings { port: Some(0), ..SocketSettings::default() };
+        let sockets = Sockets::source(Target::Multicast(group), settings).unwrap();
+        assert!(sockets.has_own_for_one());
+        let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+        other.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+        let (here, there) = (sockets.local_address(), other.local_addr().unwrap());
+        sockets.for_one().send_to(b"answer", &there.into()).unwrap();
+        let mut buffer = [0; 10];
+        assert_eq!(other.recv_from(&mut buffer).unwrap(), (6, here), "from the source's own port");
+        other.send_to(b"question", here).unwrap();
+        sockets.node.set_nonblocking(false).unwrap();
+        sockets.node.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+        let node: UdpSocket = sockets.into_parts().0;
+        assert_eq!(node.recv(&mut buffer).unwrap(), 8);
+        let taken = UdpSocket::bind(here);
+        assert!(taken.is_err(), "the port is taken all the same");
     }
 
     #[test]

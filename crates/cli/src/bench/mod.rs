@@ -1,6 +1,7 @@
 //! `faircast bench`: suites of scenarios with the figures that are expected of them.
 
 mod against_sim;
+mod attack;
 #[cfg(target_os = "linux")]
 mod beside;
 mod bundled;
@@ -40,11 +41,11 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
     if let Some(case) = &args.wire_case {
         return wire::run_case(case);
     }
-    only_in_matrix(args)?;
+    only_in_one_suite(args)?;
     let names: Vec<&str> = match (&args.suites[..], &args.scheme) {
         // A scheme can only take the place of a suite's session.
         ([], Some(_)) => vec!["fairness"],
-        ([], None) if args.list => [BUNDLED, &["speed", "wire", "matrix"]].concat(),
+        ([], None) if args.list => [BUNDLED, &["speed", "wire", "attack", "matrix"]].concat(),
         ([], None) => BUNDLED.to_vec(),
         (given, _) => given.iter().map(String::as_str).collect(),
     };
@@ -73,6 +74,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
         holds &= match chosen {
             Chosen::Speed => speed::speed(args)?,
             Chosen::Wire => wire::wire(args)?,
+            Chosen::Attack => attack::attack(args)?,
             Chosen::Matrix(matrix) => matrix.run(args).map(|()| true)?,
             Chosen::Suite(suite) => run_suite(&suite, args)?,
         };
@@ -86,6 +88,8 @@ enum Chosen {
     Speed,
     /// How fast files are on real sockets: no scenarios either.
     Wire,
+    /// What hosts that attack do to a transfer.
+    Attack,
     /// All schemes in the same cases: no expectations, but a comparison.
     Matrix(Box<matrix::Loaded>),
     Suite(Box<Loaded>),
@@ -141,18 +145,20 @@ const FROM_CODE: &[FromCode] = &[
     },
 ];
 
-/// Refuses what means nothing to any other suite.
-fn only_in_matrix(args: &BenchArgs) -> Result<(), Failure> {
+/// Refuses what means something to one suite and nothing to any other.
+fn only_in_one_suite(args: &BenchArgs) -> Result<(), Failure> {
     let given = [
-        ("--quick", args.quick),
-        ("--cases", args.cases.is_some()),
-        ("--docs", args.docs.is_some()),
+        ("--quick", "matrix", args.quick),
+        ("--cases", "matrix", args.cases.is_some()),
+        ("--docs", "matrix", args.docs.is_some()),
+        ("--program", "attack", args.program.is_some()),
     ];
-    match given.iter().find(|(_, is_given)| *is_given) {
-        Some((option, _)) if !matches!(&args.suites[..], [one] if one == "matrix") => {
-            Err(Failure::Usage(format!("{option}: belongs to the suite matrix alone")))
+    let elsewhere = |suite: &str| !matches!(&args.suites[..], [one] if one == suite);
+    match given.iter().find(|(_, suite, is_given)| *is_given && elsewhere(suite)) {
+        Some((option, suite, _)) => {
+            Err(Failure::Usage(format!("{option}: belongs to the suite {suite} alone")))
         }
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 
@@ -163,14 +169,17 @@ fn choose(name: &str, args: &BenchArgs) -> Result<Chosen, Failure> {
     let timings = match name {
         "speed" => Some(Chosen::Speed),
         "wire" => Some(Chosen::Wire),
+        "attack" => Some(Chosen::Attack),
         _ => None,
     };
     if let Some(timings) = timings {
         return match (&args.scheme, &timings) {
             (None, _) => Ok(timings),
-            // Our own rows are measured with it.
-            (Some(scheme), Chosen::Wire) if registry::scheme(scheme).is_some() => Ok(timings),
-            (Some(scheme), Chosen::Wire) => {
+            // Our own senders use it.
+            (Some(scheme), Chosen::Wire | Chosen::Attack) if registry::scheme(scheme).is_some() => {
+                Ok(timings)
+            }
+            (Some(scheme), Chosen::Wire | Chosen::Attack) => {
                 let known: Vec<&str> = registry::SCHEMES.iter().map(|entry| entry.name).collect();
                 let known = known.join(", ");
                 Err(Failure::Usage(format!("--scheme {scheme}: no such scheme; there are {known}")))
@@ -251,6 +260,7 @@ impl Chosen {
         match self {
             Self::Speed => speed::speed(args).map(|_| ()),
             Self::Wire => wire::wire(args).map(|_| ()),
+            Self::Attack => attack::attack(args).map(|_| ()),
             Self::Matrix(matrix) => matrix.list(),
             Self::Suite(loaded) => {
                 let suite = &loaded.suite;

@@ -323,12 +323,12 @@ fn word(state: MemberState) -> &'static str {
 
 /// Columns as wide as their widest cell, two spaces between them.
 fn table(rows: &[[String; 7]]) -> String {
-    let width = |column: usize| {
+    let widths: [usize; 7] = std::array::from_fn(|column| {
         rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()
-    };
+    });
     let mut text = String::new();
     for row in rows {
-        let cells = row.iter().enumerate().map(|(i, cell)| format!("{cell:<w$}", w = width(i)));
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
         let line = cells.collect::<Vec<_>>().join("  ");
         let _ = writeln!(text, "{}", line.trim_end());
     }

@@ -3,7 +3,8 @@
 //! Which socket gets which packets: a group is heard on a socket that is bound to the group's own
 //! address and port with address reuse, so that any number of receivers on a host hear it and
 //! nothing else comes there. Everything is sent from a second socket, and unicast comes to it: a
-//! source binds its own address and the target's port where nobody has it, a receiver any port.
+//! source binds its own address and the target's port where nobody has it, a receiver any port. What
+//! a source of a group answers to single hosts leaves by a third one, from the same address and port.
 
 mod options;
 
@@ -29,6 +30,9 @@ pub struct Sockets {
     pub(crate) node: Socket,
     /// Hears the group.
     pub(crate) group: Option<Socket>,
+    /// At a source of a group: sends to single hosts, and hears nothing. What waits there for the
+    /// link's address of a host, which may be nobody's, takes no room from data.
+    answers: Option<Socket>,
     /// Where packets for the group go; none at a receiver without a group.
     pub(crate) receivers: Vec<SocketAddr>,
     pub(crate) is_source: bool,
@@ -92,9 +96,10 @@ impl Sockets {
                 }
             }
         }
+        let answers = multicast.as_ref().and_then(|_| beside(&node, first.ip(), &settings).ok());
         let mut sockets = Self::new(node, None, receivers, true, multicast, at, settings)?;
         sockets.local.set_ip(address);
-        sockets.refused = refused;
+        (sockets.refused, sockets.answers) = (refused, answers);
         Ok(sockets)
     }
 
@@ -152,6 +157,7 @@ impl Sockets {
             local,
             hops,
             refused: None,
+            answers: None,
         };
         if let Some(at) = sockets.at {
             sockets.aim(at).map_err(|error| NetError::socket("choose an interface", error))?;
@@ -216,6 +222,16 @@ impl Sockets {
     /// The sockets themselves: that which sends, and that which hears the group.
     pub(crate) fn into_parts(self) -> (UdpSocket, Option<UdpSocket>) {
         (self.node.into(), self.group.map(Into::into))
+    }
+
+    /// The socket by which packets leave that are for one host alone.
+    pub(crate) fn for_one(&self) -> &Socket {
+        self.answers.as_ref().unwrap_or(&self.node)
+    }
+
+    /// Whether that is another one than the socket for all others.
+    pub(crate) const fn has_own_for_one(&self) -> bool {
+        self.answers.is_some()
     }
 
     /// Whether so much waits to be read from a socket that the next pause may cost packets.
@@ -349,6 +365,26 @@ fn open(like: IpAddr, settings: &SocketSettings) -> Result<Socket, NetError> {
     }
     Ok(socket)
 }
+
+/// Another socket with the address and the port of `node`, to which nothing comes: it is connected to a
+/// port that nobody sends from.
+fn beside(node: &Socket, like: IpAddr, settings: &SocketSettings) -> Result<Socket, NetError> {
+    let socket = open(like, settings)?;
+    let share = |share| node.set_reuse_address(share).and(socket.set_reuse_address(share));
+    let bound = share(true).and_then(|()| {
+        let address = node.local_addr()?;
+        socket.bind(&address)?;
+        let mut nobody = address.as_socket().ok_or(io::ErrorKind::Unsupported)?;
+        nobody.set_port(DISCARD_PORT);
+        socket.connect(&nobody.into())
+    });
+    // Other programs are told that the port is taken.
+    bound.and(share(false)).map_err(|error| NetError::socket("answer apart from data", error))?;
+    Ok(socket)
+}
+
+/// That of the discard service, which answers nothing.
+const DISCARD_PORT: u16 = 9;
 
 fn set_up(socket: &Socket, like: IpAddr, settings: &SocketSettings) -> io::Result<()> {
     socket.set_nonblocking(true)?;

@@ -1,6 +1,7 @@
 //! What the two ends of a transfer are told at their start.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 
 use faircast_base::{Bitrate, Cx, Duration, NodeId, Time};
@@ -101,7 +102,7 @@ pub trait TransferSource: Transfer {
 
     /// At the end only receivers of these names are waited for. By default it is those who were there
     /// when content began.
-    fn wait_for_names(&mut self, names: alloc::vec::Vec<String>);
+    fn wait_for_names(&mut self, names: BTreeSet<String>);
 
     /// Strikes the member `id` off, because the application knows that another one has taken its
     /// place. Should it speak again it is a member again.

@@ -7,7 +7,7 @@ mod pauses;
 mod repairs;
 mod slow;
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
@@ -41,7 +41,7 @@ pub struct ObjectSource<C: SenderControl> {
     host: HostLoad,
     wait_for: u32,
     /// Who is waited for at the end, where that is said.
-    names: Vec<String>,
+    names: BTreeSet<String>,
     /// Whether somebody holds the end, at the last look.
     held: bool,
     /// When content last became longer, of what comes from a pipe.
@@ -125,7 +125,7 @@ impl<C: SenderControl> ObjectSource<C> {
             pauses: Pauses::default(),
             host: HostLoad::default(),
             wait_for: setup.wait_for,
-            names: Vec::new(),
+            names: BTreeSet::new(),
             held: true,
             grown_at: None,
             control_at: None,
@@ -499,7 +499,7 @@ impl<C: SenderControl + Send> TransferSource for ObjectSource<C> {
         }
     }
 
-    fn wait_for_names(&mut self, names: Vec<String>) {
+    fn wait_for_names(&mut self, names: BTreeSet<String>) {
         self.names = names;
     }
 

@@ -7,9 +7,9 @@
 mod copies;
 mod limit;
 mod memory;
-mod network;
+pub(super) mod network;
 pub(super) mod peers;
-mod process;
+pub(super) mod process;
 mod sitting;
 mod transports;
 mod verdicts;
@@ -120,7 +120,7 @@ pub(super) fn wire(args: &BenchArgs) -> Result<bool, Failure> {
 }
 
 /// What our senders are told beside what all of them are: scheme and settings.
-fn ours(args: &BenchArgs) -> Vec<String> {
+pub(super) fn ours(args: &BenchArgs) -> Vec<String> {
     let scheme = args.scheme.iter().flat_map(|scheme| ["--scheme".to_string(), scheme.clone()]);
     let options = args.options.iter().flat_map(|option| ["--option".to_string(), option.clone()]);
     scheme.chain(options).collect()

@@ -11,35 +11,39 @@ use crate::error::Failure;
 
 /// Every namespace and folder of this suite is called so, then the process that made it, then its
 /// part.
-pub(super) const PREFIX: &str = "fcw-";
+pub(in crate::bench) const PREFIX: &str = "fcw-";
 
 /// Where `ip netns` keeps namespaces.
 const NAMESPACES: &str = "/run/netns";
 
 /// Name of the interface in every host's namespace.
-pub(super) const INTERFACE: &str = "e0";
+pub(in crate::bench) const INTERFACE: &str = "e0";
 
 /// Name of the bridge's port to the sender.
-pub(super) const SENDER_PORT: &str = "b1";
+pub(in crate::bench) const SENDER_PORT: &str = "b1";
 
 /// How a network differs from what the kernel makes by itself.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Shape {
+pub(in crate::bench) struct Shape {
     /// What the sender's interface sends at most.
-    pub(super) uplink_mbit_per_s: Option<u32>,
+    pub(in crate::bench) uplink_mbit_per_s: Option<u32>,
     /// Whether the sender's interface takes single packets alone.
-    pub(super) no_offload: bool,
+    pub(in crate::bench) no_offload: bool,
 }
 
 /// Hosts on a bridge. The sender is number 1, receivers follow. Removed when dropped.
-pub(super) struct Network {
+pub(in crate::bench) struct Network {
     prefix: String,
     receivers: u32,
 }
 
 impl Network {
     /// Makes the network.
-    pub(super) fn make(name: &str, receivers: u32, shape: Shape) -> Result<Self, Failure> {
+    pub(in crate::bench) fn make(
+        name: &str,
+        receivers: u32,
+        shape: Shape,
+    ) -> Result<Self, Failure> {
         let prefix = format!("{PREFIX}{}-{name}", std::process::id());
         // Made before the first namespace is: whatever fails below, all of them are removed.
         let network = Self { prefix, receivers };
@@ -56,7 +60,7 @@ impl Network {
                 "netns add {inside}\n\
                  -n {bridge} link add b{host} type veth peer name {INTERFACE} netns {inside}\n\
                  -n {bridge} link set b{host} master br0 up\n\
-                 -n {inside} addr add {address}/24 dev {INTERFACE}\n\
+                 -n {inside} addr add {address}/16 dev {INTERFACE}\n\
                  -n {inside} link set lo up\n\
                  -n {inside} link set {INTERFACE} up\n\
                  -n {inside} route add 224.0.0.0/4 dev {INTERFACE}\n"
@@ -79,7 +83,7 @@ impl Network {
     }
 
     /// Removes what processes that are no more have left behind.
-    pub(super) fn remove_leftovers() {
+    pub(in crate::bench) fn remove_leftovers() {
         let Ok(entries) = std::fs::read_dir(NAMESPACES) else { return };
         for entry in entries.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
@@ -91,27 +95,27 @@ impl Network {
     }
 
     /// The numbers of all hosts, the sender's first.
-    pub(super) fn hosts(&self) -> impl Iterator<Item = u32> + use<> {
+    pub(in crate::bench) fn hosts(&self) -> impl Iterator<Item = u32> + use<> {
         1..=1 + self.receivers
     }
 
     /// The numbers of the receivers.
-    pub(super) fn receivers(&self) -> impl Iterator<Item = u32> + use<> {
+    pub(in crate::bench) fn receivers(&self) -> impl Iterator<Item = u32> + use<> {
         2..=1 + self.receivers
     }
 
     /// The file that stands for the namespace of a host.
-    pub(super) fn path(&self, host: u32) -> PathBuf {
+    pub(in crate::bench) fn path(&self, host: u32) -> PathBuf {
         Path::new(NAMESPACES).join(self.namespace(host))
     }
 
     /// The file that stands for the bridge's namespace.
-    pub(super) fn bridge_path(&self) -> PathBuf {
+    pub(in crate::bench) fn bridge_path(&self) -> PathBuf {
         Path::new(NAMESPACES).join(self.bridge())
     }
 
     /// The address of a host.
-    pub(super) fn address(&self, host: u32) -> String {
+    pub(in crate::bench) fn address(&self, host: u32) -> String {
         format!("10.77.0.{host}")
     }
 
@@ -136,21 +140,21 @@ impl Drop for Network {
 }
 
 /// Whether this is the name of something that a process made which is no more.
-pub(super) fn is_leftover(name: &str) -> bool {
+pub(in crate::bench) fn is_leftover(name: &str) -> bool {
     let maker = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
     let maker = maker.and_then(|maker| maker.parse::<u32>().ok());
     maker.is_some_and(|maker| !Path::new("/proc").join(maker.to_string()).exists())
 }
 
 /// Moves this thread, and what it starts, into a namespace.
-pub(super) fn enter(namespace: &Path) -> Result<(), Failure> {
+pub(in crate::bench) fn enter(namespace: &Path) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::Work(format!("{}: {error}", namespace.display()));
     let file = File::open(namespace).map_err(failed)?;
     setns(file, CloneFlags::CLONE_NEWNET).map_err(|error| failed(error.into()))
 }
 
 /// Bytes that an interface in this thread's namespace has received.
-pub(super) fn received_bytes(interface: &str) -> Option<u64> {
+pub(in crate::bench) fn received_bytes(interface: &str) -> Option<u64> {
     let table = std::fs::read_to_string("/proc/thread-self/net/dev").ok()?;
     let line = table.lines().find_map(|line| line.trim().strip_prefix(interface))?;
     line.strip_prefix(':')?.split_whitespace().next()?.parse().ok()

@@ -23,24 +23,24 @@ use crate::error::{Failure, print};
 
 /// A program to run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Job {
+pub(in crate::bench) struct Job {
     /// The file that stands for the namespace.
-    pub(super) namespace: PathBuf,
+    pub(in crate::bench) namespace: PathBuf,
     /// The program and its arguments.
-    pub(super) command: Vec<String>,
+    pub(in crate::bench) command: Vec<String>,
     /// The file that appears when it has done its work, where it does not end then.
-    pub(super) done: Option<PathBuf>,
+    pub(in crate::bench) done: Option<PathBuf>,
     /// Where what it says goes.
-    pub(super) log: PathBuf,
+    pub(in crate::bench) log: PathBuf,
 }
 
 /// What became of a program.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Ended {
+pub(in crate::bench) struct Ended {
     /// Whether it ended by itself, well.
-    pub(super) well: bool,
+    pub(in crate::bench) well: bool,
     /// User and system time.
-    pub(super) cpu_s: f64,
+    pub(in crate::bench) cpu_s: f64,
 }
 
 /// How often the state of a program is looked at.
@@ -97,7 +97,7 @@ pub(super) fn run_job(job: &Job) -> Result<(), Failure> {
 }
 
 /// A job that was started.
-pub(super) struct Running {
+pub(in crate::bench) struct Running {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<(Instant, String)>,
@@ -108,7 +108,7 @@ pub(super) struct Running {
 
 impl Running {
     /// Starts a job.
-    pub(super) fn start(job: &Job) -> Result<Self, Failure> {
+    pub(in crate::bench) fn start(job: &Job) -> Result<Self, Failure> {
         let failed = |error: std::io::Error| Failure::Work(format!("this program: {error}"));
         let program = std::env::current_exe().map_err(failed)?;
         let case = serde_json::to_string(&Case::Job(job.clone())).expect("plain values serialise");
@@ -133,21 +133,28 @@ impl Running {
         Ok(Self { child, stdin, lines, log: job.log.clone(), done: None, ended: None })
     }
 
+    /// The number of the program's process, while it runs.
+    pub(in crate::bench) fn program_id(&self) -> Option<u32> {
+        let own = self.child.id();
+        let children = format!("/proc/{own}/task/{own}/children");
+        std::fs::read_to_string(children).ok()?.split_whitespace().next()?.parse().ok()
+    }
+
     /// When it was done with its work, waiting for that no longer than until `deadline`. `None`
     /// where it ended badly or is not done.
-    pub(super) fn wait_done(&mut self, deadline: Instant) -> Option<Instant> {
+    pub(in crate::bench) fn wait_done(&mut self, deadline: Instant) -> Option<Instant> {
         while self.done.is_none() && self.ended.is_none() && self.read(deadline) {}
         self.done
     }
 
     /// Whether it has ended, without waiting.
-    pub(super) fn has_ended(&mut self) -> bool {
+    pub(in crate::bench) fn has_ended(&mut self) -> bool {
         while self.ended.is_none() && self.read(Instant::now()) {}
         self.ended.is_some()
     }
 
     /// Ends it, after it has had until `deadline` to end by itself.
-    pub(super) fn end(mut self, deadline: Instant) -> Ended {
+    pub(in crate::bench) fn end(mut self, deadline: Instant) -> Ended {
         while self.ended.is_none() && self.read(deadline) {}
         self.stdin = None;
         let last = Instant::now() + LAST_PATIENCE;
@@ -156,7 +163,7 @@ impl Running {
     }
 
     /// The last thing that it said.
-    pub(super) fn last_words(&self) -> String {
+    pub(in crate::bench) fn last_words(&self) -> String {
         last_line(&self.log)
     }
 

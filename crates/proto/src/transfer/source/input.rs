@@ -96,10 +96,20 @@ impl<C: SenderControl> ObjectSource<C> {
         if !wants {
             return Ok(());
         }
-        if !self.members.may_want(cx.now, datagram.from) {
+        // Where nobody else waits for anything it harms nobody.
+        let packets = self.pgm.packets();
+        let limited = !packets.is_exhausted() && self.members.is_unproven(datagram.from);
+        if !limited {
+            return self.take_want(cx, packet, rtt);
+        }
+        if !self.members.has_spare(packets.sent.symbols + packets.sent.parity) {
             return Err(BadInput::TableFull);
         }
-        self.take_want(cx, packet, rtt)
+        let before = packets.repairs.waiting_symbols();
+        let outcome = self.take_want(cx, packet, rtt);
+        let after = self.pgm.packets().repairs.waiting_symbols();
+        self.members.spend_spare(after.saturating_sub(before));
+        outcome
     }
 
     fn take_member(

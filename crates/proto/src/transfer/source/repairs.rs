@@ -63,6 +63,8 @@ pub(super) struct Promise {
 #[derive(Debug)]
 pub(super) struct Repairs {
     waiting: BTreeMap<Key, Waiting>,
+    /// All that is missing of these.
+    waiting_symbols: u32,
     order: BTreeSet<(Time, Key)>,
     serving: Option<Serving>,
     sent: BTreeMap<Key, Sent>,
@@ -77,6 +79,7 @@ impl Repairs {
     pub(super) fn new(parity: bool, swept: u32) -> Self {
         Self {
             waiting: BTreeMap::new(),
+            waiting_symbols: 0,
             order: BTreeSet::new(),
             serving: None,
             sent: BTreeMap::new(),
@@ -88,6 +91,11 @@ impl Repairs {
 
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.serving.is_none()
+    }
+
+    /// Symbols that wait to be sent again, or parity in their place.
+    pub(super) const fn waiting_symbols(&self) -> u32 {
+        self.waiting_symbols
     }
 
     /// Somebody lacks the source symbols `missing` of a block. What left less than `crossing` ago
@@ -119,6 +127,7 @@ impl Repairs {
             Waiting { due, union: 0, most: 0, promised: false, confirmed: None }
         });
         let grown = missing & !waiting.union != 0 || most > waiting.most;
+        self.waiting_symbols += (missing & !waiting.union).count_ones();
         waiting.union |= missing;
         waiting.most = waiting.most.max(most);
         let room = fresh + waiting.most <= PARITY_SYMBOLS;
@@ -174,6 +183,7 @@ impl Repairs {
         let Some(&(due, key)) = self.order.first().filter(|(due, _)| *due <= now) else { return };
         self.order.remove(&(due, key));
         let Some(waiting) = self.waiting.remove(&key) else { return };
+        self.waiting_symbols -= waiting.union.count_ones();
         if !self.sent.contains_key(&key) {
             while self.sent.len() >= HISTORY_MAX
                 && let Some(oldest) = self.sent_order.pop_front()
@@ -228,6 +238,7 @@ impl Repairs {
     /// Nothing of this block needs to be repaired: it will be swept.
     pub(super) fn forget(&mut self, key: Key) {
         if let Some(waiting) = self.waiting.remove(&key) {
+            self.waiting_symbols -= waiting.union.count_ones();
             self.order.remove(&(waiting.due, key));
         }
     }
@@ -315,8 +326,10 @@ mod tests {
     fn where_parity_is_used_up_source_symbols_serve() {
         let repairs = &mut Repairs::new(true, 60);
         ask(repairs, 0, 0b0111);
-        ask(repairs, 0, 0b1000);
+        ask(repairs, 0, 0b1100);
+        assert_eq!(repairs.waiting_symbols(), 4);
         assert_eq!(served(repairs, 50), [124, 125, 126]);
+        assert_eq!(repairs.waiting_symbols(), 0);
         ask(repairs, 200, 0b0011);
         ask(repairs, 200, 0b1100);
         assert_eq!(served(repairs, 250), [0, 1, 2, 3]);

@@ -357,6 +357,43 @@ fn a_member_that_came_later_and_gets_nothing_does_not_hold_the_end() {
 }
 
 #[test]
+fn requests_of_members_that_were_invented_take_a_share_of_the_rate_and_no_more() {
+    let rate = OptionValue::Text("400 kbit/s".into());
+    let table = registry::scheme("pgmcc").unwrap().options;
+    let options = Options::checked([("rate_max".to_string(), rate)], table).unwrap();
+    let completed = |asks: bool| {
+        let choices = Choices { options: options.clone(), ..Choices::default() };
+        let mut world = World::new(400_000, 2, &choices, 2);
+        // The real ones have told that they get on.
+        world.run_until(s(3));
+        let invented = |i: u32| NodeId(500 + i % 50);
+        for step in (0..10_000u32).take_while(|_| asks) {
+            if step < 50 {
+                let node = invented(step);
+                let join = member_message(Claim::Receiving, u64::from(node.0), node);
+                inject(&mut world, node, &join);
+            }
+            let block =
+                Entry::Block { key: key(Part::Content, step % 12), missing: !0, any: false };
+            let want = upstream(&Body::Nnak(nak(3)), |encoder| {
+                write_entries(encoder, OptionType::WANT, &[block]);
+            });
+            inject(&mut world, invented(step), &want);
+            world.run_until(s(3) + ms(2 * u64::from(step)));
+        }
+        world.run_until(s(60));
+        world.assert_all_complete();
+        (0..2).map(|i| world.receivers[i].completed_at()).max().flatten().unwrap()
+    };
+    // 3.2 Mbit take 8 s; a quarter more of all that is sent, and what was saved up for it, a third
+    // and 1024 symbols of 100 bytes.
+    let (quiet, asked) = (completed(false), completed(true));
+    assert!(quiet > s(8) && quiet < s(11), "{quiet}");
+    let lost = asked.since(quiet);
+    assert!(lost > Duration::from_secs(1) && lost < Duration::from_secs(6), "{quiet} {asked}");
+}
+
+#[test]
 fn all_that_leaves_counts_against_the_ceiling() {
     let rate = OptionValue::Text("400 kbit/s".into());
     let table = registry::scheme("pgmcc").unwrap().options;
