@@ -19,6 +19,7 @@ const ENDS: u8 = 2;
 /// Hears a group and then repeats what it has heard, from another address, again and again.
 struct Repeater {
     does: Arc<AtomicU8>,
+    heard: Arc<AtomicU64>,
     sent: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
@@ -29,8 +30,11 @@ impl Repeater {
         let hears = hearing(group);
         // The address decides on the interface too.
         let says = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, 2), 0)).unwrap();
-        let (does, sent) = (Arc::new(AtomicU8::new(LISTENS)), Arc::new(AtomicU64::new(0)));
-        let (order, count) = (does.clone(), sent.clone());
+        let does = Arc::new(AtomicU8::new(LISTENS));
+        let (came, sent) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let repeater = Self { does, heard: came, sent, thread: None };
+        let (order, came, count) =
+            (repeater.does.clone(), repeater.heard.clone(), repeater.sent.clone());
         let thread = std::thread::spawn(move || {
             let mut heard: Vec<Vec<u8>> = Vec::new();
             let mut buffer = [0; 2048];
@@ -39,6 +43,7 @@ impl Repeater {
                 while let Ok((len, from)) = hears.recv_from(&mut buffer) {
                     if from != own && heard.len() < 100_000 {
                         heard.push(buffer[..len].to_vec());
+                        came.fetch_add(1, Ordering::Relaxed);
                     }
                 }
                 for _ in 0..20 {
@@ -51,7 +56,18 @@ impl Repeater {
                 std::thread::sleep(Duration::from_millis(5));
             }
         });
-        Self { does, sent, thread: Some(thread) }
+        Self { thread: Some(thread), ..repeater }
+    }
+
+    /// Waits until it has heard or said more than it had.
+    async fn more(count: &AtomicU64) {
+        let before = count.load(Ordering::Relaxed);
+        let come = async {
+            while count.load(Ordering::Relaxed) == before {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        soon(come).await;
     }
 
     fn repeat(&self) {
@@ -152,9 +168,9 @@ async fn a_recording_that_was_heard_first_is_not_in_the_way_of_its_sender() {
     drop(receiver);
     // And of the present one, which waits for receivers and says that it is there.
     let mut sender = Sender::builder(to(&group)).send(&[&file]).unwrap();
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    Repeater::more(&repeater.heard).await;
     repeater.repeat();
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    Repeater::more(&repeater.sent).await;
     let mut receiver = Receiver::builder(at(&group), folders[1].path()).receive().unwrap();
     let mut complete = next(&mut receiver).await;
     // The recording has an end.
