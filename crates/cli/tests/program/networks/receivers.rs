@@ -139,8 +139,10 @@ fn who_is_slow_is_named_and_waited_for_or_served_later() {
             let summary = live::event(&told, "summary");
             let all = summary["receivers"].as_array().unwrap();
             let slow = all.iter().find(|receiver| receiver["name"] == "r2").unwrap();
-            let limit = &summary["limits"][0];
-            assert_eq!((&limit["cause"], &limit["id"]), (&"path".into(), &slow["id"]), "{limit}");
+            // On a busy machine it also waits for receivers that do not come to speak.
+            let mut limits = summary["limits"].as_array().unwrap().iter();
+            let path = limits.find(|limit| limit["cause"] == "path").unwrap();
+            assert_eq!(path["id"], slow["id"], "{summary}");
         }
         let limited = told.iter().filter(|event| event["limiting"] == "r2").count();
         assert!(limited > 0, "{slow}: the slow one is named: {}", sent.out);
