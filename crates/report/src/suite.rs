@@ -32,6 +32,9 @@ pub struct Row {
     pub unit: String,
     /// The paper's number; `None` where it gives only words.
     pub paper: Option<f64>,
+    /// Ours is the lab's, and the simulator's number stands in the place of the paper's.
+    #[serde(skip)]
+    pub against_sim: bool,
     /// Ours: the median over all seeds.
     pub ours: f64,
     /// The least over all seeds.
@@ -116,6 +119,16 @@ pub enum Plots {
 }
 
 impl Row {
+    /// Whose number is expected, and whose is compared with it.
+    pub(crate) fn sides(&self) -> [&'static str; 2] {
+        if self.against_sim { ["Simulator", "Lab"] } else { ["Paper", "Ours"] }
+    }
+
+    /// From where to where the seeds go; `None` of one seed, whose number stands there already.
+    pub(crate) fn spread(&self) -> Option<String> {
+        (self.seeds > 1).then(|| format!("{}–{}", number(self.low), number(self.high)))
+    }
+
     /// Which values hold, in as few words as do: `± 15 %`, `≥ 0.5`, `fairer than fig-4`.
     pub(crate) fn accepts(&self) -> String {
         match &self.fairer_than {
@@ -180,10 +193,9 @@ impl Suite {
     /// The suite as text, at most 100 columns wide.
     pub fn table(&self) -> String {
         let mut out = String::new();
-        let mut table = Table::new(
-            2,
-            &["Row", "Title", "Unit", "Paper", "Ours", "Spread", "Accepted", "Holds"],
-        );
+        let [theirs, ours] = self.rows.first().map_or(["Paper", "Ours"], Row::sides);
+        let mut table =
+            Table::new(2, &["Row", "Title", "Unit", theirs, ours, "Spread", "Accepted", "Holds"]);
         for row in &self.rows {
             table.push(vec![
                 row.id.clone(),
@@ -191,7 +203,7 @@ impl Suite {
                 row.unit.clone(),
                 row.paper.map_or_else(|| "–".into(), number),
                 number(row.ours),
-                format!("{}–{}", number(row.low), number(row.high)),
+                row.spread().unwrap_or_else(|| "–".into()),
                 // Numbers alone: the name of another row would take the room of the titles.
                 row.accepted_range(),
                 match (row.measured_only, row.holds) {
@@ -331,5 +343,19 @@ mod tests {
             suite.table().ends_with("1 rows are measured only; nothing is expected of them.\n")
         );
         assert!(suite.holds());
+    }
+
+    #[test]
+    fn of_a_lab_the_simulator_stands_beside_it_and_of_one_seed_no_number_stands_twice() {
+        let mut suite = suite();
+        suite.rows.truncate(1);
+        assert!(suite.table().contains("Paper") && suite.table().contains("0.710–0.820"));
+        (suite.rows[0].against_sim, suite.rows[0].seeds) = (true, 1);
+        let text = suite.table();
+        assert!(
+            text.contains("Simulator") && text.contains("Lab") && !text.contains("Paper"),
+            "{text}"
+        );
+        assert!(!text.contains("0.710"), "{text}");
     }
 }

@@ -300,6 +300,7 @@ fn run_suite(loaded: &Loaded, args: &BenchArgs) -> Result<bool, Failure> {
     }
     let (ran, planned) = (measured.len(), loaded.plan(args, None).experiments().count());
     let mut rows = rows(expected.as_ref().unwrap_or(suite), measured);
+    rows.iter_mut().for_each(|row| row.against_sim = expected.is_some());
     for from_code in loaded.code_rows(args).filter(|_| !stopped) {
         rows.extend((from_code.rows)(args.only.as_deref())?);
     }

@@ -130,18 +130,23 @@ fn verdict(row: &Row) -> &'static str {
 }
 
 fn overview(groups: &[Group<'_>]) -> String {
-    const HEAD: [&str; 7] =
-        ["Figure", "What", "Paper", "Ours", "Accepted", "Paper and ours", "Verdict"];
+    let rows = || groups.iter().flat_map(|group| &group.experiments).flat_map(|of| &of.rows);
+    let [theirs, ours] = rows().next().map_or(["Paper", "Ours"], |row| row.sides());
+    let both = format!("{theirs} and {}", ours.to_lowercase());
+    let head = ["Figure", "What", theirs, ours, "Accepted", &both, "Verdict"];
     let mut table = HtmlTable::new(
-        "Paper against ours: the band is what is accepted, the dot our median, the line our \
-         spread over seeds, its thick part where the median lies with 95 %",
+        &format!(
+            "{theirs} against {}: the band is what is accepted, the dot our median, the line our \
+             spread over seeds, its thick part where the median lies with 95 %",
+            ours.to_lowercase()
+        ),
         2,
-        &HEAD,
+        &head,
     );
     for group in groups {
         if !group.name.is_empty() {
             let (id, name) = (anchor("group", group.name), escape(group.name));
-            table.group(&format!("<a href=\"#{id}\">{name}</a>"), HEAD.len());
+            table.group(&format!("<a href=\"#{id}\">{name}</a>"), head.len());
         }
         for row in group.experiments.iter().flat_map(|experiment| &experiment.rows) {
             table.row("", &overview_cells(row));
@@ -160,10 +165,9 @@ fn overview_cells(row: &Row) -> [String; 7] {
         format!("{} <small>{}</small>", escape(&row.title), escape(&row.unit)),
         row.paper.map_or_else(|| "–".into(), number),
         format!(
-            "<strong>{}</strong><small>{} – {}</small>",
+            "<strong>{}</strong><small>{}</small>",
             number(row.ours),
-            number(row.low),
-            number(row.high)
+            row.spread().unwrap_or_default()
         ),
         escape(&row.accepts()),
         strip(row, false),
@@ -229,10 +233,11 @@ fn section(experiment: &Experiment<'_>, group: &Group<'_>, all: &mut Vec<String>
 fn side(row: &Row, level: usize) -> String {
     let seeds =
         if row.seeds == 1 { "1 seed".into() } else { format!("median of {} seeds", row.seeds) };
+    let [theirs, ours] = row.sides();
     let mut html = format!(
         "<div class=\"side\" id=\"{}\"><h{level}>{} {}</h{level}><dl class=\"versus\"><div>\
-         <dt>Paper</dt><dd>{}<small>{}</small></dd>\
-         </div><div><dt>Ours</dt><dd>{}<small>{seeds}</small></dd></div></dl>\n{}",
+         <dt>{theirs}</dt><dd>{}<small>{}</small></dd>\
+         </div><div><dt>{ours}</dt><dd>{}<small>{seeds}</small></dd></div></dl>\n{}",
         anchor("row", &row.id),
         escape(&row.title),
         verdict(row),
@@ -294,9 +299,10 @@ fn strip(row: &Row, is_large: bool) -> String {
     let x = |value: f64| 12.0 + (WIDTH - 24.0) * ((value - min) / span).clamp(0.0, 1.0);
     let y = if is_large { 24.0 } else { 20.0 };
     let paper = row.paper.map_or_else(|| "no number".into(), number);
+    let [theirs, ours] = row.sides().map(str::to_lowercase);
     let mut svg = format!(
-        "<svg class=\"strip\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"Paper \
-         {paper}, ours {} from {} to {}\"><line class=\"axis\" x1=\"4\" x2=\"{}\" y1=\"{y}\" \
+        "<svg class=\"strip\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{theirs} \
+         {paper}, {ours} {} from {} to {}\"><line class=\"axis\" x1=\"4\" x2=\"{}\" y1=\"{y}\" \
          y2=\"{y}\"/>",
         number(row.ours),
         number(row.low),
