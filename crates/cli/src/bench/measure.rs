@@ -1,5 +1,6 @@
 //! What a row measures: a small expression over what a run gave.
 
+use faircast_proto::options::did_you_mean;
 use faircast_report::{FlowSummary, LinkSummary, Summary};
 use faircast_scenario::Scenario;
 use serde::Deserialize;
@@ -137,6 +138,21 @@ impl TryFrom<String> for Measure {
     }
 }
 
+/// Why there is no such quantity, and what there is.
+fn unknown(quantity: &str, known: impl Iterator<Item = &'static str>) -> String {
+    if quantity.contains('@') {
+        let spanned: Vec<String> =
+            SPANNED.iter().map(|(name, _)| format!("{name}60..100")).collect();
+        let spanned = spanned.join(", ");
+        return format!(
+            "no quantity \"{quantity}\"; between two moments, in whole tens of seconds, there are {spanned}"
+        );
+    }
+    let known: Vec<&str> = known.collect();
+    let hint = did_you_mean(quantity, known.iter().copied());
+    format!("no quantity \"{quantity}\"{hint}; there are {}", known.join(", "))
+}
+
 impl Term {
     fn parse(text: &str) -> Result<Self, String> {
         let words: Vec<_> = text.split_whitespace().collect();
@@ -161,8 +177,7 @@ impl Term {
             .and_then(|(what, span)| between(what, span));
         let found = known.clone().find(|(name, _)| *name == quantity).map(|(_, found)| found);
         let Some(quantity) = found.or(between) else {
-            let names: Vec<_> = known.map(|(name, _)| name).collect();
-            return Err(format!("no quantity \"{quantity}\"; there are {}", names.join(", ")));
+            return Err(unknown(quantity, known.map(|(name, _)| name)));
         };
         Ok(Self { fold, quantity, target: target.to_string() })
     }
@@ -344,6 +359,8 @@ mod tests {
         assert!(parse("switches@50..105 mcc").is_err(), "whole tens");
         for (text, problem) in [
             ("speed tcp", "no quantity \"speed\""),
+            ("throughput tcp", "no quantity \"throughput\" (did you mean \"throughput_bps\"?)"),
+            ("throughput_kbps@60..100 tcp", "there are throughput_bps@60..100, switches@60..100, "),
             ("cuts", "is not [sum|mean|min|max] QUANTITY TARGET"),
             ("cuts a / cuts b / cuts c", "more than one"),
         ] {
