@@ -429,6 +429,7 @@ fn add_flows(
         }
         push_group(plot, &group, lines, |lines| groups::mean_and_range(lines, series.ended));
     }
+    means_last(plot);
 }
 
 /// A line of each flow's bins, and mean and range where they are many.
@@ -458,6 +459,12 @@ fn add_bins(plot: &mut Plot, series: &Series, points: impl Fn(&Bins) -> Points) 
             (mean, range)
         });
     }
+    means_last(plot);
+}
+
+/// What is drawn last is seen whatever else there is, and a mean tells most.
+fn means_last(plot: &mut Plot) {
+    plot.lines.sort_by_key(|line| line.range.is_some());
 }
 
 /// Adds the lines of a group: all of them where they are few, else hidden behind their mean.

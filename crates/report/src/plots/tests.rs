@@ -121,6 +121,19 @@ fn of_many_flows_the_mean_and_the_range_of_each_protocol_are_shown() {
 }
 
 #[test]
+fn means_are_drawn_over_single_flows_of_other_protocols() {
+    let mut protocols = ["tcp-sack"; 6];
+    protocols[4..].fill("pgmcc");
+    let series = run(&protocols);
+    let plots = plots(&series, series.ended);
+    for key in ["throughput", "window"] {
+        let shown: Vec<&str> =
+            of(&plots, key).lines.iter().filter(|line| !line.hidden).map(|line| &*line.owner).collect();
+        assert_eq!(shown, ["f4", "f5", "tcp-sack flows"], "{key}");
+    }
+}
+
+#[test]
 fn few_flows_have_lines_of_their_own_and_lanes_for_their_marks() {
     let series = run(&["pgmcc", "tcp-sack"]);
     let plots = plots(&series, series.ended);
