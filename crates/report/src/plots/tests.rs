@@ -127,8 +127,12 @@ fn means_are_drawn_over_single_flows_of_other_protocols() {
     let series = run(&protocols);
     let plots = plots(&series, series.ended);
     for key in ["throughput", "window"] {
-        let shown: Vec<&str> =
-            of(&plots, key).lines.iter().filter(|line| !line.hidden).map(|line| &*line.owner).collect();
+        let shown: Vec<&str> = of(&plots, key)
+            .lines
+            .iter()
+            .filter(|line| !line.hidden)
+            .map(|line| &*line.owner)
+            .collect();
         assert_eq!(shown, ["f4", "f5", "tcp-sack flows"], "{key}");
     }
 }
