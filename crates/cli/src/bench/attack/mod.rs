@@ -531,6 +531,9 @@ fn time_of_metrics(at: SocketAddrV4) -> std::io::Result<Duration> {
     }
 }
 
+/// Characters of what a program said last; `--json` has all of it.
+const WORDS_SHOWN: usize = 120;
+
 /// What came of all attacks, a line for each, and below it what does not hold.
 fn table(outcomes: &[Outcome]) -> String {
     let mut text = format!(
@@ -562,6 +565,7 @@ fn table(outcomes: &[Outcome]) -> String {
             let _ = writeln!(text, "    {}: {}", check.what, check.seen);
         }
         if let Some(words) = &outcome.last_words {
+            let words: String = words.chars().take(WORDS_SHOWN).collect();
             let _ = writeln!(text, "    last said: {words}");
         }
     }
