@@ -169,7 +169,8 @@ pub trait SenderControl {
     /// A receiver was heard that cannot report yet, as one that has had no data.
     fn on_heard(&mut self, _cx: &mut Cx<'_>) {}
 
-    /// The application has nothing to send although a permit was there.
+    /// Nothing is sent although a permit was there: the application has nothing to send, or the upper
+    /// bound that a person has set holds it back.
     fn on_idle(&mut self, _cx: &mut Cx<'_>) {}
 
     /// Time has passed. A spurious call does nothing.

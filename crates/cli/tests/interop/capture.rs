@@ -1,19 +1,21 @@
 //! What went over a host's interface, as tshark reads it.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::PORT;
 use crate::hosts::{Hosts, Program};
+use crate::{GROUP, PORT};
 
 /// A capture that goes on.
 pub(crate) struct Capture {
     program: Program,
     file: PathBuf,
     address: Ipv4Addr,
+    /// Moves a thread onto the host.
+    enter: Box<dyn FnOnce() + Send>,
 }
 
 impl Capture {
@@ -30,15 +32,27 @@ impl Capture {
             assert!(start.elapsed() < Duration::from_secs(20), "dumpcap: {}", program.said());
             std::thread::sleep(Duration::from_millis(20));
         }
-        Self { program, file, address: hosts.address(host) }
+        let (address, enter) = (hosts.address(host), Box::new(hosts.gate(host)));
+        Self { program, file, address, enter }
     }
 
     /// Ends it, and has tshark read what this host itself has sent: nothing malformed, nothing
     /// worth a complaint, every checksum right. Returns how many packets there were by type, as
     /// PGM numbers them, and by the types of options that they carry.
     pub(crate) fn check(self) -> Seen {
-        std::thread::sleep(Duration::from_millis(200));
-        let Self { program, file, address } = self;
+        let Self { program, file, address, enter } = self;
+        // What the host has sent before this is recorded when this is.
+        let mark = std::thread::spawn(move || {
+            enter();
+            let socket = UdpSocket::bind((address, 0)).unwrap();
+            socket.send_to(MARK, (Ipv4Addr::from(GROUP), DISCARD_PORT)).unwrap();
+        });
+        mark.join().unwrap();
+        let start = Instant::now();
+        while !std::fs::read(&file).unwrap().windows(MARK.len()).any(|bytes| bytes == MARK) {
+            assert!(start.elapsed() < Duration::from_secs(60), "dumpcap: {}", program.said());
+            std::thread::sleep(Duration::from_millis(20));
+        }
         program.interrupt();
         let tshark = |filter: &str, how: &[&str]| {
             let mut command = Command::new("tshark");
@@ -68,6 +82,10 @@ impl Capture {
         seen
     }
 }
+
+/// What a host sends as the last of what is recorded, and where, so that it is no packet of the test.
+const MARK: &[u8] = b"the end of the recording";
+const DISCARD_PORT: u16 = 9;
 
 /// Packets of a host, as another program understands them.
 #[derive(Debug, Default)]

@@ -217,7 +217,8 @@ fn who_would_hold_the_group_below_the_rate_is_told_and_served_after_the_others()
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let sent = file(folder.path(), 1_500_000);
+    // More than leaves before the first losses are known.
+    let sent = file(folder.path(), 3_000_000);
     let scenario = hosts("1 Mbit/s");
     let node = |name: &str| {
         scenario.flows.iter().find(|flow| flow.name == name).map(|flow| flow.from).unwrap()

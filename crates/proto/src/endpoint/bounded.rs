@@ -59,7 +59,8 @@ impl<C: SenderControl> SenderControl for Bounded<C> {
     type Report = C::Report;
 
     fn permit(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) -> Permit {
-        let mut permit = self.control.permit(cx, len, repair);
+        let own = self.control.permit(cx, len, repair);
+        let mut permit = own;
         if let Some(min) = &self.min {
             permit = permit.min(min.permit(cx.now));
         }
@@ -67,6 +68,11 @@ impl<C: SenderControl> SenderControl for Bounded<C> {
             let bound = max.permit(cx.now);
             self.capped = bound > permit;
             permit = permit.max(bound);
+            if self.capped && own == Permit::Now {
+                // What a path was never asked for it has not granted: a window that grew on would
+                // take many losses to be felt when others come.
+                self.control.on_idle(cx);
+            }
         }
         permit
     }

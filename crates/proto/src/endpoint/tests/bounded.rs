@@ -49,6 +49,22 @@ fn rates_stay_within_their_bounds() {
 }
 
 #[test]
+fn a_control_knows_that_it_is_the_ceiling_and_not_itself_that_holds_the_sender_back() {
+    let bounds = Bounds { max: Some(Bitrate::from_bits_per_s(80_000)), min: None };
+    for (window, want) in [(1000, true), (0, false)] {
+        let mut control = Bounded::new(Window::new(window), &bounds);
+        let (mut rng, mut trace) = (Rng::new(1, NodeId(0), Purpose::Fault), NullTrace);
+        let mut cx = Cx { now: Time::ZERO, rng: &mut rng, trace: &mut trace };
+        let mut seq = Seq::new(0);
+        while control.permit(&mut cx, 1000, false) == Permit::Now {
+            control.on_sent(&mut cx, seq, 1000);
+            seq = seq.next();
+        }
+        assert_eq!(control.inner().idle > 0, want, "a window of {window}");
+    }
+}
+
+#[test]
 fn packets_without_data_count_against_the_ceiling() {
     let max = Some(Bitrate::from_bits_per_s(1_000_000));
     let mut control = Bounded::new(Window::new(1_000_000), &Bounds { min: None, max });

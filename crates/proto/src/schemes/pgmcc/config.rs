@@ -149,7 +149,7 @@ pub struct PgmccConfig {
     pub charge_repairs: bool,
     /// Whether repairs name the acker too, so that it acknowledges them at once.
     pub ack_repairs: bool,
-    /// Whether the window stands still while the application does not fill it.
+    /// Whether the window stands still while the application, or a ceiling, does not fill it.
     pub window_validation: bool,
     /// Whether the window is spread over the round trip.
     pub spread: bool,

@@ -147,7 +147,8 @@ pub const OPTIONS: &[OptionSpec] = &[
     switch(
         "window_validation",
         "true",
-        "The window stands still while the application does not fill it (paper, draft: false)",
+        "The window stands still while the application, or rate_max, does not fill it (paper, draft: \
+         false)",
     ),
     switch(
         "spread",

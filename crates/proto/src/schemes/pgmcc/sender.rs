@@ -66,7 +66,8 @@ pub struct PgmccSender {
     repairs: VecDeque<Time>,
     /// When packets that named a former acker leave flight, and before which number they are.
     ageing: VecDeque<(Time, Seq)>,
-    /// The application had nothing to send, and the window has not been the limit since.
+    /// The application had nothing to send or was held back by a ceiling, and the window has not been
+    /// the limit since.
     idle: bool,
     spread: Spread,
     /// The round trips of slow start.

@@ -88,7 +88,8 @@ pub struct TfmccSender {
     deaf: bool,
     /// When nobody's silence last began to count anew because somebody was heard.
     woken_at: Option<Time>,
-    /// The application had nothing to send, and the rate has not been the limit since.
+    /// The application had nothing to send or was held back by a ceiling, and the rate has not been
+    /// the limit since.
     idle: bool,
     /// The present moment, and how many packets have left in it.
     moment: (Time, u32),
