@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use faircast_base::Time;
 use faircast_net::Envelope;
 use faircast_seal::{KeyHint, OVERHEAD, Refusal, Refusals, Role, Salt, Seal, SealError, key_hint};
 
@@ -39,7 +40,7 @@ pub(crate) struct Wrapper {
     incidents: Incidents,
     watched: Watched,
     /// Whose datagrams could be opened, and when the last of each was.
-    opened: Vec<(IpAddr, Instant)>,
+    opened: Vec<(IpAddr, Time)>,
     /// Whose could not, and how many.
     suspects: Vec<(IpAddr, u32)>,
 }
@@ -78,8 +79,7 @@ impl Wrapper {
     }
 
     /// A datagram of `peer` could be opened: their keys agree.
-    fn note_opened(&mut self, peer: IpAddr) {
-        let now = Instant::now();
+    fn note_opened(&mut self, now: Time, peer: IpAddr) {
         if let Some((_, at)) = self.opened.iter_mut().find(|(known, _)| *known == peer) {
             *at = now;
             return;
@@ -98,8 +98,8 @@ impl Wrapper {
     /// Whether keys seem to disagree with those of `peer`, whose datagram could not be opened. While
     /// others can be one may be damaged, or nobody's: of who could be opened lately it says nothing,
     /// and of somebody else only with more.
-    fn disagrees(&mut self, peer: IpAddr) -> bool {
-        let lately = |at: &Instant| at.elapsed() < OPENED_LATELY;
+    fn disagrees(&mut self, now: Time, peer: IpAddr) -> bool {
+        let lately = |at: &Time| now.since(*at) < OPENED_LATELY;
         if self.opened.iter().any(|(known, at)| *known == peer && lately(at)) {
             return false;
         }
@@ -118,8 +118,8 @@ impl Wrapper {
     }
 
     /// Tells those who watch, and a source whose packets cannot be opened.
-    fn refused(&mut self, peer: SocketAddr, theirs: Option<Option<KeyHint>>) {
-        if let Some(theirs) = theirs.filter(|_| self.disagrees(peer.ip())) {
+    fn refused(&mut self, now: Time, peer: SocketAddr, theirs: Option<Option<KeyHint>>) {
+        if let Some(theirs) = theirs.filter(|_| self.disagrees(now, peer.ip())) {
             let ours = self.seal.as_ref().map(Seal::hint);
             self.incidents.mismatch = Some(KeyMismatch { peer, theirs, ours });
             if let Side::Receiver { notices, .. } = &mut self.side {
@@ -158,15 +158,20 @@ impl Envelope for Wrapper {
         seal.seal(salt, plain, out);
     }
 
-    fn open<'a>(&mut self, from: SocketAddr, datagram: &'a mut [u8]) -> Option<&'a [u8]> {
+    fn open<'a>(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        datagram: &'a mut [u8],
+    ) -> Option<&'a [u8]> {
         if self.seal.is_none() {
             return match (key_hint(datagram), is_notice(datagram)) {
                 (None, false) => {
-                    self.note_opened(from.ip());
+                    self.note_opened(now, from.ip());
                     Some(datagram)
                 }
                 (Some(theirs), _) => {
-                    self.refused(from, Some(Some(theirs)));
+                    self.refused(now, from, Some(Some(theirs)));
                     None
                 }
                 (None, true) => None,
@@ -176,14 +181,12 @@ impl Envelope for Wrapper {
         let opened = match seal.open(datagram) {
             Ok(opened) => opened,
             Err(refusal) => {
-                self.refused(
-                    from,
-                    match refusal {
-                        Refusal::Plain => Some(None),
-                        Refusal::OtherKey(theirs) => Some(Some(theirs)),
-                        _ => None,
-                    },
-                );
+                let theirs = match refusal {
+                    Refusal::Plain => Some(None),
+                    Refusal::OtherKey(theirs) => Some(Some(theirs)),
+                    _ => None,
+                };
+                self.refused(now, from, theirs);
                 return None;
             }
         };
@@ -194,7 +197,7 @@ impl Envelope for Wrapper {
             remember(sessions, session, opened.session);
         }
         let plain = opened.plain;
-        self.note_opened(from.ip());
+        self.note_opened(now, from.ip());
         Some(plain)
     }
 }
@@ -290,7 +293,7 @@ const SESSIONS_MAX: usize = 64;
 /// Addresses of which it is remembered whether their datagrams could be opened; for how long that
 /// tells that keys agree, and how many datagrams tell that they do not.
 const PEERS_MAX: usize = 64;
-const OPENED_LATELY: Duration = Duration::from_secs(30);
+const OPENED_LATELY: faircast_base::Duration = faircast_base::Duration::from_secs(30);
 const SUSPECT_DATAGRAMS: u32 = 3;
 const NOTICE_BYTES: usize = 16;
 const NOTICE_INTERVAL: Duration = Duration::from_secs(5);
@@ -328,12 +331,15 @@ mod tests {
         let mut receiver = Wrapper::receiver(key(1), watched.clone()).unwrap();
         for (number, source) in sources.iter_mut().enumerate() {
             let mut down = sealed(source, &packet(number as u8, false));
-            assert_eq!(receiver.open(from, &mut down), Some(&packet(number as u8, false)[..]));
+            assert_eq!(
+                receiver.open(Time::ZERO, from, &mut down),
+                Some(&packet(number as u8, false)[..])
+            );
         }
         for (number, source) in sources.iter_mut().enumerate() {
             let up = packet(number as u8, true);
             let mut sealed = sealed(&mut receiver, &up);
-            assert_eq!(source.open(from, &mut sealed), Some(&up[..]));
+            assert_eq!(source.open(Time::ZERO, from, &mut sealed), Some(&up[..]));
         }
         assert_eq!(*watched.lock().unwrap(), Incidents::default());
     }
@@ -352,17 +358,17 @@ mod tests {
             let mut source = Wrapper::source(key(ours), up.clone()).unwrap();
             let mut receiver = Wrapper::receiver(key(theirs), down.clone()).unwrap();
             let mut packet = sealed(&mut source, &packet(1, false));
-            assert_eq!(receiver.open(here, &mut packet), None);
+            assert_eq!(receiver.open(Time::ZERO, here, &mut packet), None);
             let said = down.lock().unwrap().mismatch.unwrap();
             assert!(said.to_string().contains(at_receiver), "{said}");
             let mut notice = [0; 1500];
             let (len, from) = heard.recv_from(&mut notice).unwrap();
-            assert_eq!(source.open(from, &mut notice[..len]), None);
+            assert_eq!(source.open(Time::ZERO, from, &mut notice[..len]), None);
             let said = up.lock().unwrap().mismatch.unwrap();
             assert_eq!(said.peer, from);
             assert!(said.to_string().contains(at_source), "{said}");
             // Not one for each packet.
-            assert_eq!(receiver.open(here, &mut packet), None);
+            assert_eq!(receiver.open(Time::ZERO, here, &mut packet), None);
             heard.set_nonblocking(true).unwrap();
             assert!(heard.recv_from(&mut notice).is_err());
         }
@@ -379,16 +385,20 @@ mod tests {
             let mut whole = sealed(&mut source, &packet(1, false));
             let mut damaged = whole.clone();
             damaged[number % 8] ^= 0x10;
-            assert!(receiver.open(from, &mut whole).is_some());
-            assert_eq!(receiver.open(from, &mut damaged), None);
+            assert!(receiver.open(Time::ZERO, from, &mut whole).is_some());
+            assert_eq!(receiver.open(Time::ZERO, from, &mut damaged), None);
             let mismatch = watched.lock().unwrap().mismatch;
             assert_eq!(mismatch, None, "after {number}");
         }
         // Who is somebody else and sends more of them has no key.
         for _ in 0..SUSPECT_DATAGRAMS {
-            receiver.open(other, &mut packet(2, false));
+            receiver.open(Time::ZERO, other, &mut packet(2, false));
         }
         assert!(watched.lock().unwrap().mismatch.is_some_and(|mismatch| mismatch.peer == other));
+        // Who could be opened a while ago may have another key by now.
+        let mut unkeyed = packet(1, false);
+        receiver.open(Time::ZERO + OPENED_LATELY, from, &mut unkeyed);
+        assert!(watched.lock().unwrap().mismatch.is_some_and(|mismatch| mismatch.peer == from));
     }
 
     #[test]
@@ -398,8 +408,8 @@ mod tests {
         let mut receiver = Wrapper::receiver(None, Watched::default()).unwrap();
         let mut down = sealed(&mut source, &packet(1, false));
         assert_eq!(down, packet(1, false));
-        assert_eq!(receiver.open(from, &mut down), Some(&packet(1, false)[..]));
-        assert_eq!(source.open(from, &mut [0; NOTICE_BYTES]), None);
+        assert_eq!(receiver.open(Time::ZERO, from, &mut down), Some(&packet(1, false)[..]));
+        assert_eq!(source.open(Time::ZERO, from, &mut [0; NOTICE_BYTES]), None);
     }
 
     #[test]

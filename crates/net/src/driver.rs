@@ -327,7 +327,7 @@ impl<M: Machine> Driver<M> {
         }
         let mut envelope = live.envelope.take();
         let plain = match &mut envelope {
-            Some(envelope) => envelope.open(from, datagram),
+            Some(envelope) => envelope.open(now, from, datagram),
             None => Some(&*datagram),
         };
         live.envelope = envelope;

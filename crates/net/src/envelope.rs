@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use faircast_base::Time;
+
 /// What may be wrapped around every datagram: encryption.
 ///
 /// Packets of one length must have one length when sealed, so that they can leave in one system
@@ -13,7 +15,8 @@ pub trait Envelope: Send {
     /// Appends the sealed form of `plain` to `out`, and leaves what is in `out` alone.
     fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>);
 
-    /// Opens a datagram in place; `None` where it is not for us, not intact, or not fresh. Nothing
+    /// Opens a datagram that came at `now`, in place; `None` where it is not for us, not intact, or not fresh. Nothing
     /// in it may be trusted.
-    fn open<'a>(&mut self, from: SocketAddr, datagram: &'a mut [u8]) -> Option<&'a [u8]>;
+    fn open<'a>(&mut self, now: Time, from: SocketAddr, datagram: &'a mut [u8])
+    -> Option<&'a [u8]>;
 }

@@ -293,7 +293,7 @@ impl Envelope for Mask {
         out.extend(plain.iter().map(|byte| byte ^ 0x5a));
     }
 
-    fn open<'a>(&mut self, _: SocketAddr, datagram: &'a mut [u8]) -> Option<&'a [u8]> {
+    fn open<'a>(&mut self, _: Time, _: SocketAddr, datagram: &'a mut [u8]) -> Option<&'a [u8]> {
         let (&mut len, rest) = datagram.split_first_mut()?;
         rest.iter_mut().for_each(|byte| *byte ^= 0x5a);
         (rest.len() as u8 == len).then_some(&*rest)
@@ -316,7 +316,7 @@ fn an_envelope_wraps_what_is_sent_and_what_comes() {
         let mut answer = [0; 16];
         let len = socket.recv_from(&mut answer).unwrap().0;
         let from = "127.0.0.1:1".parse().unwrap();
-        assert_eq!(Mask.open(from, &mut answer[..len]), Some(&b"answer"[..]));
+        assert_eq!(Mask.open(Time::ZERO, from, &mut answer[..len]), Some(&b"answer"[..]));
     });
     assert_eq!((seen.len(), counters.refused.sealed), (1, 1));
 }
