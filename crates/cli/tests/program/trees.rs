@@ -215,7 +215,8 @@ fn owners_are_given_by_root_and_refused_to_others_before_anything_comes() {
     let common = ["--group", &group, "--interface", "lo", "--owner"];
     let [rich, poor] = ["rich", "poor"].map(|name| text_of(&folder.path().join(name)));
     let mut other = somebody();
-    other.args(["recv", "--once", "--into", &poor]).args(common);
+    // Under one name the second would be the first, started again.
+    other.args(["recv", "--once", "--name", "poor", "--into", &poor]).args(common);
     let other = other.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let other = Running::of(other);
     let root = Running::start(&[&["recv", "--once", "--into", &rich][..], &common].concat());
