@@ -15,8 +15,8 @@ pub trait Envelope: Send {
     /// Appends the sealed form of `plain` to `out`, and leaves what is in `out` alone.
     fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>);
 
-    /// Opens a datagram that came at `now`, in place; `None` where it is not for us, not intact, or not fresh. Nothing
-    /// in it may be trusted.
+    /// Opens a datagram that came at `now`, in place; `None` where it is not for us, not intact, or not
+    /// fresh. Nothing in it may be trusted.
     fn open<'a>(&mut self, now: Time, from: SocketAddr, datagram: &'a mut [u8])
     -> Option<&'a [u8]>;
 }

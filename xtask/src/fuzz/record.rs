@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
 use crate::shell;
 
@@ -34,14 +36,28 @@ impl Counts {
     }
 }
 
-/// Processor time of all programs that have been run and have ended, in seconds.
+/// Processor time of all programs that have been run and have ended, in seconds. AFL++ kills what it
+/// fuzzes and does not wait for it: from the first call on, that is left to us.
 pub(crate) fn cpu_s() -> Result<f64, String> {
+    #[cfg(target_os = "linux")]
+    nix::sys::prctl::set_child_subreaper(true).map_err(|error| format!("prctl: {error}"))?;
+    let start = Instant::now();
+    while start.elapsed() < REAP_MAX {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) => std::thread::sleep(REAP_MAX / 100),
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
     let usage =
         getrusage(UsageWho::RUSAGE_CHILDREN).map_err(|error| format!("getrusage: {error}"))?;
     let times = [usage.user_time(), usage.system_time()];
     // Whole seconds are far below 2^52.
     Ok(times.iter().map(|time| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6).sum())
 }
+
+/// How long is waited for programs that were killed to end.
+const REAP_MAX: Duration = Duration::from_secs(2);
 
 /// A line of the table: sums over all runs, but for the coverage, which is that of the last one.
 #[derive(Clone, Debug, PartialEq)]
