@@ -32,7 +32,7 @@ pub(crate) fn check(target: &Path, whole: bool) -> Result<String, String> {
     fs::write(&manifest, text.replacen(VERSION[0], VERSION[1], 1)).map_err(failed)?;
     let (manifest, target) = (manifest.display().to_string(), target.display().to_string());
     new_scheme::make(&copy, NAME)?;
-    let own = format!("schemes::{NAME}");
+    let own = format!("congestion::{NAME}");
     let scenario = format!("scenarios/{NAME}-beside-tcp.toml");
     let steps = [
         &["test", "-p", "faircast-proto", "--lib", &own] as &[&str],

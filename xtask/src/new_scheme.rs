@@ -1,7 +1,7 @@
 //! `cargo xtask new-scheme NAME`: a small scheme that works, to be changed into one's own.
 //!
 //! What is made is the scheme of docs/your-own-scheme.md under another name: its folder with tests,
-//! its line in the registry, its page and a scenario.
+//! its line in the catalog, its page and a scenario.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,21 +11,21 @@ use crate::shell;
 
 /// A file of the template: its text, and where it goes, with NAME for the scheme's.
 const TEMPLATE: &[(&str, &str)] = &[
-    (include_str!("new_scheme/template/mod.rs"), "crates/proto/src/schemes/NAME/mod.rs"),
-    (include_str!("new_scheme/template/tests.rs"), "crates/proto/src/schemes/NAME/tests.rs"),
+    (include_str!("new_scheme/template/mod.rs"), "crates/proto/src/congestion/NAME/mod.rs"),
+    (include_str!("new_scheme/template/tests.rs"), "crates/proto/src/congestion/NAME/tests.rs"),
     (include_str!("new_scheme/template/page.md"), "docs/schemes/NAME.md"),
     (include_str!("new_scheme/template/scenario.toml"), "scenarios/NAME-beside-tcp.toml"),
 ];
 
-const MODULES: &str = "crates/proto/src/schemes/mod.rs";
-const REGISTRY: &str = "crates/proto/src/registry.rs";
-/// The registry's table, to whose end the row goes.
+const MODULES: &str = "crates/proto/src/congestion/mod.rs";
+const CATALOG_CODE: &str = "crates/proto/src/catalog.rs";
+/// The catalog's table, to whose end the row goes.
 const ROWS: &str = "pub const SCHEMES: &[SchemeEntry] =";
 /// Numbers of options that are free for schemes that are being made.
 const NUMBERS: std::ops::Range<u8> = 0x40..0x7f;
 const NAME_LEN_MAX: usize = 16;
 /// Where the names of all protocols and programs are, which no scheme may have too.
-const CATALOG: &[&str] = &["crates/sim/src/builtin.rs", REGISTRY];
+const CATALOG: &[&str] = &["crates/sim/src/builtin.rs", CATALOG_CODE];
 
 /// Makes the scheme in the repository at `root`. Returns what was written, for people.
 pub(crate) fn make(root: &Path, name: &str) -> Result<String, String> {
@@ -37,9 +37,9 @@ pub(crate) fn make(root: &Path, name: &str) -> Result<String, String> {
         }
     }
     let modules = read(root, MODULES)?;
-    let registry = read(root, REGISTRY)?;
-    let (modules, registry) = (with_module(&modules, name), with_row(&registry, name)?);
-    let number = free_number(&root.join("crates/proto/src/schemes"))?;
+    let code = read(root, CATALOG_CODE)?;
+    let (modules, code) = (with_module(&modules, name), with_row(&code, name)?);
+    let number = free_number(&root.join("crates/proto/src/congestion"))?;
     let mut written = Vec::new();
     let mut write = |path: &str, text: &str| {
         let path = path.replace("NAME", name);
@@ -55,13 +55,13 @@ pub(crate) fn make(root: &Path, name: &str) -> Result<String, String> {
         write(path, &renamed(text, name, number))?;
     }
     write(MODULES, &modules)?;
-    write(REGISTRY, &registry)?;
+    write(CATALOG_CODE, &code)?;
     format(&written, root)?;
     let mut words = String::from("written:\n");
     written.iter().for_each(|path| words.push_str(&format!("  {path}\n")));
     words.push_str(&format!(
         "\nIt works as it is; change it into yours.\n  \
-         cargo test -p faircast-proto schemes::{name}\n  \
+         cargo test -p faircast-proto congestion::{name}\n  \
          cargo test -p faircast-sim --test contract --test memory\n  \
          cargo run --release -- run scenarios/{name}-beside-tcp.toml\n  \
          cargo run --release -- bench matrix --scheme {name}\n\
@@ -98,16 +98,19 @@ fn objection(name: &str, catalog: &BTreeSet<String>) -> Option<String> {
     if KEYWORDS.contains(&name) {
         return Some("cannot be the name of a module".to_string());
     }
-    // Also the word that a family of them begins with: traces know TCP by it.
-    if catalog.iter().any(|other| other.split('-').next() == Some(name) || other == name) {
-        return Some("cannot be the name, since the simulator knows something by it".to_string());
-    }
     let (made, others): (Vec<_>, Vec<_>) =
         code_words().partition(|word| word.starts_with(TEMPLATE_TYPE));
     let made = made.iter().map(|word| word.replace(TEMPLATE_TYPE, &type_name(name)));
     let twice =
         made.into_iter().find(|word| others.contains(&&**word) || PRELUDE.contains(&&**word));
-    twice.map(|word| format!("cannot be the name, since its code has another `{word}`"))
+    if let Some(word) = twice {
+        return Some(format!("cannot be the name, since its code has another `{word}`"));
+    }
+    // Also the word that a family of them begins with: traces know TCP by it.
+    if catalog.iter().any(|other| other.split('-').next() == Some(name) || other == name) {
+        return Some("cannot be the name, since something else has it".to_string());
+    }
+    None
 }
 
 /// All that is called something in the code of the template: what it imports, what it defines, and
@@ -123,15 +126,18 @@ fn code_words() -> impl Iterator<Item = &'static str> {
 }
 
 /// The names of all protocols and programs: every quoted word of the sources that list them, and
-/// the folders of schemes.
+/// the modules beside them.
 fn catalog(root: &Path) -> Result<BTreeSet<String>, String> {
     let is_name = |word: &&str| {
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         !word.is_empty() && word.chars().all(fits)
     };
     let modules = read(root, MODULES)?;
-    let folder = |line: &str| Some(line.strip_prefix("pub mod ")?.strip_suffix(';')?.to_string());
-    let mut names: BTreeSet<String> = modules.lines().filter_map(folder).collect();
+    let module = |line: &str| {
+        let line = line.strip_prefix("pub ").unwrap_or(line);
+        Some(line.strip_prefix("mod ")?.strip_suffix(';')?.to_string())
+    };
+    let mut names: BTreeSet<String> = modules.lines().filter_map(module).collect();
     for path in CATALOG {
         let text = read(root, path)?;
         // What comes after the list itself are tests.
@@ -187,11 +193,11 @@ fn with_module(modules: &str, name: &str) -> String {
 }
 
 /// With a row at the end of the table.
-fn with_row(registry: &str, name: &str) -> Result<String, String> {
-    let row = format!("crate::scheme_entry!(crate::schemes::{name}::{})", type_name(name));
-    let start = registry.find(ROWS).ok_or(format!("{REGISTRY} has no `{ROWS}`"))?;
-    let end = registry[start..].find("];").ok_or(format!("the table in {REGISTRY} has no end"))?;
-    let (before, after) = registry.split_at(start + end);
+fn with_row(code: &str, name: &str) -> Result<String, String> {
+    let row = format!("crate::scheme_entry!(crate::congestion::{name}::{})", type_name(name));
+    let start = code.find(ROWS).ok_or(format!("{CATALOG_CODE} has no `{ROWS}`"))?;
+    let end = code[start..].find("];").ok_or(format!("the table in {CATALOG_CODE} has no end"))?;
+    let (before, after) = code.split_at(start + end);
     let comma = if before.trim_end().ends_with([',', '[']) { "" } else { ", " };
     Ok(format!("{before}{comma}{row}{after}"))
 }

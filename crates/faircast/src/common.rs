@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use faircast_base::{Bytes, Duration, Time};
 use faircast_net::{Listen, Live, SocketSettings, Target};
 use faircast_proto::Machine;
+use faircast_proto::catalog::{DEFAULT_SCHEME, SCHEMES, SchemeEntry, scheme, scheme_spoken};
+use faircast_proto::object::HostLoad;
 use faircast_proto::options::{OptionSpec, OptionValue, Options};
-use faircast_proto::registry::{DEFAULT_SCHEME, SCHEMES, SchemeEntry, scheme};
-use faircast_proto::speech::{ANNOUNCED_BYTES_MAX, Announced, spoken};
-use faircast_proto::transfer::HostLoad;
-use faircast_proto::wire::pgm::Nla;
+use faircast_proto::pgm::negotiation::{ANNOUNCED_BYTES_MAX, SchemeAnnouncement};
+use faircast_proto::pgm::wire::Nla;
 
 use crate::envelope::overhead;
 use crate::{Error, GroupKey};
@@ -52,8 +52,10 @@ impl Common {
         let announced = ("announce_scheme".to_string(), OptionValue::Bool(true));
         let all = own.chain(self.options.iter().cloned()).chain([announced]);
         let options = Options::checked(all, entry.options)?;
-        let announced =
-            Announced { scheme: entry.name.to_string(), settings: options.of(entry.own_options) };
+        let announced = SchemeAnnouncement {
+            scheme: entry.name.to_string(),
+            settings: options.of(entry.own_options),
+        };
         if announced.encode().is_none() {
             return Err(Error::Settings { max: ANNOUNCED_BYTES_MAX });
         }
@@ -132,7 +134,7 @@ impl Speaks {
     /// The scheme to begin with where this was the first packet of a session, and its settings. A
     /// sender whose scheme is not known here is refused by whatever machine is made.
     pub(crate) fn after(&self, packet: &[u8]) -> (&'static SchemeEntry, Options) {
-        let spoken = || spoken(packet).and_then(|name| scheme(&name));
+        let spoken = || scheme_spoken(packet).and_then(|name| scheme(&name));
         let entry = self.named.or_else(spoken).unwrap_or_else(default_scheme);
         let known = |option: &&(String, OptionValue)| {
             Options::checked([(*option).clone()], entry.options)

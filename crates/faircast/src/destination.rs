@@ -6,7 +6,7 @@ use faircast_files::{
     CommandOptions, CommandStore, DeviceOptions, DeviceStore, FilesError, FilesStore, StoreHandle,
     StoreOptions, is_below_dev,
 };
-use faircast_proto::transfer::Store;
+use faircast_proto::object::Store;
 
 use crate::Error;
 use crate::session::random;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use faircast_files::FilesError;
 use faircast_net::NetError;
 use faircast_proto::options::OptionError;
-use faircast_proto::speech::SchemeMismatch;
+use faircast_proto::pgm::negotiation::SchemeMismatch;
 use faircast_seal::SealError;
 
 /// Why an end could not begin or go on. Each names what, where, and what to do.

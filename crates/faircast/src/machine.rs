@@ -3,7 +3,7 @@
 use std::fmt;
 
 use faircast_base::{Cx, Time};
-use faircast_proto::transfer::{Transfer, TransferSource};
+use faircast_proto::object::{Transfer, TransferSource};
 use faircast_proto::{AppEvent, Datagram, Machine, Transmit};
 
 /// The sending end of a transfer.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use faircast_files::manifest::{Entry, Kind};
 use faircast_files::{Manifest, StoreHandle};
-use faircast_proto::transfer::{Announcement, Part, Store, StoreError, StoreProgress, Verdict};
+use faircast_proto::object::{Announcement, Part, Store, StoreError, StoreProgress, Verdict};
 
 /// Path of a file below its folder, its length in bytes and, if it has one, its BLAKE3.
 type NotedFile = (String, u64, Option<[u8; 32]>);

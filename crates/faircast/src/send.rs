@@ -13,10 +13,10 @@ use faircast_files::{
 use faircast_net::{
     App, DriverSettings, Ended, Live, NetError, SessionId, SessionOptions, Sockets, Target, Waker,
 };
-use faircast_proto::options::OptionValue;
-use faircast_proto::transfer::{
+use faircast_proto::object::{
     Fec, MemberState, MemberStatus, SlowPolicy, Stage, Supply, TransferSourceSetup, TransferStatus,
 };
+use faircast_proto::options::OptionValue;
 use faircast_trace::{Record, Sink as _, Subject};
 use tokio::sync::watch;
 
@@ -644,7 +644,7 @@ const SYMBOL_BYTES_MAX: u32 = 65_408;
 
 #[cfg(test)]
 mod tests {
-    use faircast_proto::transfer::MemberLoad;
+    use faircast_proto::object::MemberLoad;
 
     use super::*;
 

@@ -6,7 +6,7 @@ use std::thread;
 
 use faircast_net::{App, Driver, DriverSettings, Ended, Live, NetError, Sockets, Waker};
 use faircast_proto::Machine;
-use faircast_proto::wire::pgm::{Gsi, Tsi};
+use faircast_proto::pgm::wire::{Gsi, Tsi};
 use faircast_trace::Tee;
 
 use crate::Error;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use faircast_base::{Duration, NodeId, Time};
 use faircast_net::{Counters, Live};
 use faircast_proto::Machine;
-use faircast_proto::transfer::{Limit, MemberState, Stage, TransferStatus};
+use faircast_proto::object::{Limit, MemberState, Stage, TransferStatus};
 use faircast_seal::Refusals;
 
 use crate::{KeyMismatch, SchemeMismatch};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use divan::Bencher;
 use divan::counter::BytesCount;
 use faircast_files::{FilesStore, FilesSupply, StoreOptions};
-use faircast_proto::transfer::{Announcement, Part, Store, StoreProgress, Supply, Verdict};
+use faircast_proto::object::{Announcement, Part, Store, StoreProgress, Supply, Verdict};
 use tempfile::TempDir;
 
 fn main() {

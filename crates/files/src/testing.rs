@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use faircast_proto::transfer::{
+use faircast_proto::object::{
     Announcement, Part, Store, StoreError, StoreProgress, Supply, Verdict,
 };
 

@@ -7,7 +7,7 @@ use std::io::{BufWriter, Write as _};
 use std::time::Duration;
 
 use faircast_files::{FilesStore, FilesSupply, StoreOptions};
-use faircast_proto::transfer::{Announcement, Part, Store, StoreProgress, Supply, Verdict};
+use faircast_proto::object::{Announcement, Part, Store, StoreProgress, Supply, Verdict};
 
 const CONTENT: u64 = 400 << 20;
 const SYMBOL: u64 = 1400;

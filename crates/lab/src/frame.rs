@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use faircast_proto::wire::pgm;
+use faircast_proto::pgm::wire;
 
 /// Bytes of an IPv4 header without options, which is what all hosts send.
 const IP_LEN: usize = 20;
@@ -114,21 +114,21 @@ impl PgmFacts {
     /// Reads a packet; what is no packet of PGM is control traffic that no element sees.
     /// src: RFC 3208 s8 for the header, s3.6.3 and s3.7 for the packets with a router alert
     pub(crate) fn read(packet: &[u8]) -> Self {
-        if packet.len() < pgm::HEADER_LEN {
+        if packet.len() < wire::HEADER_LEN {
             return Self::default();
         }
         let kind = packet[4] & 0x0f;
-        let is = |wanted: pgm::PacketType| kind == wanted as u8;
-        let data = is(pgm::PacketType::Odata) || is(pgm::PacketType::Rdata);
+        let is = |wanted: wire::PacketType| kind == wanted as u8;
+        let data = is(wire::PacketType::Odata) || is(wire::PacketType::Rdata);
         Self {
             payload_len: if data {
                 u32::from(u16::from_be_bytes([packet[14], packet[15]]))
             } else {
                 0
             },
-            router_alert: is(pgm::PacketType::Spm)
-                || is(pgm::PacketType::Ncf)
-                || is(pgm::PacketType::Rdata),
+            router_alert: is(wire::PacketType::Spm)
+                || is(wire::PacketType::Ncf)
+                || is(wire::PacketType::Rdata),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use faircast_base::{Event, Time};
 use faircast_lab::{LabError, Outcome};
-use faircast_proto::registry::{SCHEMES, SchemeEntry};
+use faircast_proto::catalog::{SCHEMES, SchemeEntry};
 use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::Unobserved;
 use faircast_trace::{Record, Recording, Subject};

@@ -25,9 +25,9 @@ use faircast_net::{
     App, Counters, Driver, DriverSettings, Heard, Listen, Live, Multicast, SessionId,
     SessionOptions, SocketSettings, Sockets, Target,
 };
+use faircast_proto::catalog::{ReceiverSetup, SenderSetup, scheme};
 use faircast_proto::content::Zeros;
 use faircast_proto::options::{OptionValue, Options};
-use faircast_proto::registry::{ReceiverSetup, SenderSetup, scheme};
 use faircast_proto::{AppEvent, Machine};
 use faircast_trace::{Record, Sink};
 use nix::sched::{CloneFlags, setns};

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use faircast_base::{NodeId, Time};
-use faircast_proto::wire::pgm::{PacketType, Tsi};
+use faircast_proto::pgm::wire::{PacketType, Tsi};
 use faircast_proto::{AppEvent, Machine};
 
 use crate::Live;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use faircast_base::{Duration, NodeId, Time};
-use faircast_proto::wire::pgm::{Body, Packet, PacketType, Spm, Tsi, peek};
+use faircast_proto::pgm::wire::{Body, Packet, PacketType, Spm, Tsi, peek};
 use faircast_proto::{Datagram, Destination, Machine};
 use faircast_trace::Sink;
 use nix::errno::Errno;

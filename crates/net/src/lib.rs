@@ -16,7 +16,7 @@
 //! };
 //! use faircast_proto::content::InMemory;
 //! use faircast_proto::options::Options;
-//! use faircast_proto::registry::{DEFAULT_SCHEME, ReceiverSetup, SenderSetup, scheme};
+//! use faircast_proto::catalog::{DEFAULT_SCHEME, ReceiverSetup, SenderSetup, scheme};
 //! use faircast_proto::{AppEvent, Machine};
 //!
 //! type Boxed = Box<dyn Machine>;

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use faircast_base::{
     Cx, Duration, Event, FlowId, NodeId, NullTrace, Purpose, Rng, Seq, Time, Trace,
 };
-use faircast_proto::endpoint::SpmOrder;
-use faircast_proto::wire::pgm::Tsi;
+use faircast_proto::pgm::SpmOrder;
+use faircast_proto::pgm::wire::Tsi;
 use faircast_proto::{Destination, Machine, Transmit};
 use faircast_trace::{Sink, Subject, Tagged};
 

@@ -16,7 +16,7 @@ use faircast_net::{
     AddressBook, App, Counters, Driver, DriverSettings, Ended, Envelope, Listen, Live,
     SessionOptions, SocketSettings, Sockets, Target,
 };
-use faircast_proto::wire::pgm::{Body, Encoder, Gsi, Header, Nla, Spm, Tsi};
+use faircast_proto::pgm::wire::{Body, Encoder, Gsi, Header, Nla, Spm, Tsi};
 use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 use socket2::SockRef;

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, UdpSocket};
 
 use common::{Place, content, receive, send};
 use faircast_net::{Ended, Listen, Target};
-use faircast_proto::registry::{SCHEMES, SchemeEntry};
+use faircast_proto::catalog::{SCHEMES, SchemeEntry};
 
 /// Ports that nobody uses now.
 fn free_ports<const N: usize>() -> [SocketAddr; N] {

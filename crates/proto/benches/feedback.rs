@@ -5,12 +5,12 @@
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use faircast_base::{Cx, Duration, NodeId, NullTrace, Purpose, Rng, Seq, Time};
-use faircast_proto::control::{Carrier, Permit, SenderControl};
+use faircast_proto::congestion::Scheme;
+use faircast_proto::congestion::ormcc::{Ormcc, OrmccReport};
+use faircast_proto::congestion::pgmcc::{Pgmcc, PgmccReport};
+use faircast_proto::congestion::tfmcc::{Tfmcc, TfmccReport};
+use faircast_proto::congestion::{Carrier, Permit, SenderControl};
 use faircast_proto::options::Options;
-use faircast_proto::registry::Scheme;
-use faircast_proto::schemes::ormcc::{Ormcc, OrmccReport};
-use faircast_proto::schemes::pgmcc::{Pgmcc, PgmccReport};
-use faircast_proto::schemes::tfmcc::{Tfmcc, TfmccReport};
 
 fn main() {
     divan::main();

@@ -5,17 +5,17 @@ use std::ops::Range;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use faircast_base::{Cx, Duration, NodeId, NullTrace, Purpose, Rng, Seq, Time};
-use faircast_proto::control::{
+use faircast_proto::congestion::{
     Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, SenderControl, Wire,
 };
-use faircast_proto::options::Options;
-use faircast_proto::speech::Speech;
-use faircast_proto::transfer::{
+use faircast_proto::object::{
     Announcement, Fec, ObjectReceiver, ObjectSource, Part, SlowPolicy, Store, StoreError,
     StoreProgress, Supply, SupplyError, Transfer, TransferReceiverSetup, TransferSourceSetup,
     Verdict,
 };
-use faircast_proto::wire::pgm::{Nla, OptionType, Tsi};
+use faircast_proto::options::Options;
+use faircast_proto::pgm::negotiation::Negotiation;
+use faircast_proto::pgm::wire::{Nla, OptionType, Tsi};
 use faircast_proto::{Datagram, Destination, Machine, Transmit};
 
 fn main() {
@@ -110,7 +110,7 @@ impl Pair {
         };
         let mut pair = Self {
             source: ObjectSource::new(source, Free),
-            receiver: ObjectReceiver::new(receiver, Speech::of_any(|| Silent)),
+            receiver: ObjectReceiver::new(receiver, Negotiation::of_any(|| Silent)),
             now: Time::ZERO,
             rng: Rng::new(1, SOURCE, Purpose::Machine(0)),
             buf: Vec::new(),

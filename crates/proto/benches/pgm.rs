@@ -3,14 +3,14 @@
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use faircast_base::{Cx, Duration, NodeId, NullTrace, Purpose, Rng, Seq, Time};
-use faircast_proto::content::Zeros;
-use faircast_proto::control::{
+use faircast_proto::congestion::pgmcc::{PgmccConfig, PgmccReceiver, PgmccSender};
+use faircast_proto::congestion::{
     AckVector, Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, SenderControl, Wire,
 };
-use faircast_proto::endpoint::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
-use faircast_proto::schemes::pgmcc::{PgmccConfig, PgmccReceiver, PgmccSender};
-use faircast_proto::wire::pgm::Nla;
-use faircast_proto::wire::pgm::{Body, Data, Encoder, Header, OptionType, Packet, Tsi, checksum};
+use faircast_proto::content::Zeros;
+use faircast_proto::pgm::wire::Nla;
+use faircast_proto::pgm::wire::{Body, Data, Encoder, Header, OptionType, Packet, Tsi, checksum};
+use faircast_proto::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use faircast_proto::{Datagram, Destination, Machine};
 
 fn main() {

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use faircast_base::Time;
 
-use crate::wire::pgm::Encoder;
+use crate::pgm::wire::Encoder;
 
 /// The object that a sender sends: an unlimited stream, so many bytes, or real bytes. A repair may
 /// ask for any part of it again, so it is read by position and never consumed.

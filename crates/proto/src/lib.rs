@@ -9,21 +9,13 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod catalog;
+pub mod congestion;
 pub mod content;
-pub mod control;
-pub mod endpoint;
 mod machine;
+pub mod object;
 pub mod options;
-mod pace;
-mod patience;
-pub mod promises;
-pub mod registry;
+pub mod pgm;
 pub mod relay;
-pub mod schemes;
-pub mod speech;
-pub mod transfer;
-pub mod wire;
 
 pub use machine::{AppEvent, Datagram, Destination, Machine, Transmit};
-pub use pace::Pace;
-pub use patience::RepairTimers;

@@ -1,11 +1,10 @@
 //! The contract between protocol machines and the drivers that give them time and packets.
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use faircast_base::{Cx, NodeId, Time};
-
-use crate::speech::SchemeMismatch;
 
 /// Where a datagram goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,8 +78,10 @@ pub enum AppEvent {
     OtherScheme {
         /// The other end.
         node: NodeId,
-        /// Who speaks what.
-        mismatch: SchemeMismatch,
+        /// The name of the sender's; empty where it says so in a way that is newer than this build.
+        sender: String,
+        /// The name of the receiver's.
+        receiver: String,
     },
 }
 

@@ -4,15 +4,15 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Purpose, Rng, Seq, Time, Trace};
+use faircast_proto::catalog::{self, SCHEMES, SchemeEntry, StreamReceiverSetup};
 use faircast_proto::content::InMemory;
-use faircast_proto::endpoint::ReceiverConfig;
-use faircast_proto::options::Options;
-use faircast_proto::registry::{SCHEMES, SchemeEntry, StreamReceiverSetup};
-use faircast_proto::speech::{Announced, SchemeMismatch};
-use faircast_proto::transfer::{
+use faircast_proto::object::{
     ContentSupply, Fec, InOrder, SlowPolicy, Stage, TransferReceiverSetup, TransferSourceSetup,
 };
-use faircast_proto::wire::pgm::{
+use faircast_proto::options::Options;
+use faircast_proto::pgm::ReceiverConfig;
+use faircast_proto::pgm::negotiation::{SchemeAnnouncement, SchemeMismatch};
+use faircast_proto::pgm::wire::{
     Body, Encoder, Gsi, Header, Nla, OptionType, Packet, PacketType, Spm, Tsi,
 };
 use faircast_proto::{AppEvent, Datagram, Destination, Machine};
@@ -96,7 +96,7 @@ fn stream(entry: &SchemeEntry) -> Host<dyn Machine + Send> {
     Host::new((entry.stream_receiver)(setup))
 }
 
-fn transfer(entry: &SchemeEntry) -> Host<dyn faircast_proto::transfer::Transfer> {
+fn transfer(entry: &SchemeEntry) -> Host<dyn faircast_proto::object::Transfer> {
     Host::new((entry.transfer_receiver)(TransferReceiverSetup {
         node: NodeId(9),
         group: GROUP,
@@ -143,14 +143,20 @@ fn a_sender_that_is_newer_ends_a_stream_with_the_advice_to_use_a_newer_faircast(
             assert!(host.app.is_empty(), "a single packet may be anybody's");
             host.hear(second, &spm(TSI, second as u32, &[(OptionType::SCHEME, &newer())]));
         }
-        let mismatch = SchemeMismatch { sender: String::new(), receiver: entry.name.to_string() };
+        let mismatch = catalog::mismatch("", entry.name);
         assert!(mismatch.to_string().contains("use a newer faircast"), "{mismatch}");
-        assert_eq!(host.app, [AppEvent::OtherScheme { node: SOURCE, mismatch }], "{}", entry.name);
+        let SchemeMismatch { sender, receiver, .. } = mismatch;
+        assert_eq!(
+            host.app,
+            [AppEvent::OtherScheme { node: SOURCE, sender, receiver }],
+            "{}",
+            entry.name
+        );
         assert_eq!(host.log.0, [BadInput::OtherScheme; 3], "{}", entry.name);
         host.act(4, |machine, cx| machine.handle_timeout(cx));
         let said = Packet::decode(&host.sent[0], 0).unwrap();
         assert_eq!(said.kind(), PacketType::Spmr, "the source is told");
-        let said = Announced::decode(said.options.find(OptionType::SCHEME).unwrap().value);
+        let said = SchemeAnnouncement::decode(said.options.find(OptionType::SCHEME).unwrap().value);
         assert_eq!(said.unwrap().scheme, entry.name);
     }
 }

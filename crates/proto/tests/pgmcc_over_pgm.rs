@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use faircast_base::{Cx, Duration, Event, NodeId, Purpose, Rng, Time, Trace};
+use faircast_proto::congestion::pgmcc::{PgmccConfig, PgmccReceiver, PgmccSender, Profile};
 use faircast_proto::content::InMemory;
-use faircast_proto::endpoint::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
-use faircast_proto::schemes::pgmcc::{PgmccConfig, PgmccReceiver, PgmccSender, Profile};
-use faircast_proto::wire::pgm::{Gsi, Nla, Tsi};
+use faircast_proto::pgm::wire::{Gsi, Nla, Tsi};
+use faircast_proto::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
 
 const GROUP: Nla = Nla::V4([239, 192, 0, 1]);

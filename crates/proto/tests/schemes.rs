@@ -7,23 +7,21 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Purpose, Rng, Seq, Time, Trace};
+use faircast_proto::catalog::{self, SCHEMES, SchemeEntry, StreamReceiverSetup, StreamSourceSetup};
+use faircast_proto::congestion::Guarantees;
+use faircast_proto::congestion::{
+    Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, Scheme, SenderControl, Wire,
+};
 use faircast_proto::content::{InMemory, Packets};
-use faircast_proto::control::{
-    Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, SenderControl, Wire,
-};
-use faircast_proto::endpoint::{ReceiverConfig, SourceConfig};
-use faircast_proto::options::{OptionSpec, OptionValue, Options, whole};
-use faircast_proto::promises::Promises;
-use faircast_proto::registry::{
-    SCHEMES, Scheme, SchemeEntry, StreamReceiverSetup, StreamSourceSetup,
-};
-use faircast_proto::scheme_entry;
-use faircast_proto::speech::{SchemeMismatch, spoken};
-use faircast_proto::transfer::{
+use faircast_proto::object::{
     ContentSupply, Fec, InOrder, MemberState, SlowPolicy, Stage, TransferReceiverSetup,
     TransferSourceSetup,
 };
-use faircast_proto::wire::pgm::{Gsi, Nla, Packet, PacketType, Tsi};
+use faircast_proto::options::{OptionSpec, OptionValue, Options, whole};
+use faircast_proto::pgm::negotiation::SchemeMismatch;
+use faircast_proto::pgm::wire::{Gsi, Nla, Packet, PacketType, Tsi};
+use faircast_proto::pgm::{ReceiverConfig, SourceConfig};
+use faircast_proto::scheme_entry;
 use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
 
 const GROUP: Nla = Nla::V4([239, 192, 0, 1]);
@@ -64,7 +62,7 @@ impl Scheme for Metronome {
     const ABOUT: &'static str = "a packet each millisecond";
     const OPTIONS: &'static [OptionSpec] =
         &[whole("beats", (1, 9), "1", "none"), whole("bars", (1, 9), "1", "none")];
-    const PROMISES: Promises = Promises::SILENT;
+    const GUARANTEES: Guarantees = Guarantees::SILENT;
     type Control = Beat;
     type Feedback = Mute;
 
@@ -211,9 +209,11 @@ impl<M: Machine + ?Sized> Host<M> {
         delivered.collect::<Vec<_>>().concat()
     }
 
-    fn mismatches(&self) -> Vec<(NodeId, &SchemeMismatch)> {
+    fn mismatches(&self) -> Vec<(NodeId, SchemeMismatch)> {
         let all = self.app.iter().filter_map(|event| match event {
-            AppEvent::OtherScheme { node, mismatch } => Some((*node, mismatch)),
+            AppEvent::OtherScheme { node, sender, receiver } => {
+                Some((*node, catalog::mismatch(sender, receiver)))
+            }
             _ => None,
         });
         all.collect()
@@ -285,7 +285,7 @@ impl<S: Machine + ?Sized, R: Machine + ?Sized> World<S, R> {
             }
             let sent = self.source.drain(now);
             if let Some(spm) = sent.iter().find(|(t, _)| t.payload_len == 0) {
-                self.spoken = spoken(&spm.1).or(self.spoken.take());
+                self.spoken = catalog::scheme_spoken(&spm.1).or(self.spoken.take());
             }
             self.launch(SOURCE, sent);
             for i in 0..self.receivers.len() {
@@ -402,14 +402,13 @@ fn whoever_speaks_another_scheme_gets_nothing_of_a_stream_and_both_ends_say_so()
             let case = format!("{} to {}", sender.name, other.name);
             assert_all_written(&world.receivers[0], &case);
             let refused = &world.receivers[1];
-            let mismatch =
-                SchemeMismatch { sender: sender.name.into(), receiver: other.name.into() };
-            assert_eq!(refused.mismatches(), [(SOURCE, &mismatch)], "{case}");
+            let mismatch = catalog::mismatch(sender.name, other.name);
+            assert_eq!(refused.mismatches(), [(SOURCE, mismatch.clone())], "{case}");
             assert_eq!(refused.app.len(), refused.app.iter().position(is_mismatch).unwrap() + 1);
             let doubts = refused.log.refused;
             assert!(doubts >= 3, "{case}: its trace says so {doubts} times");
             assert_eq!(refused.machine.next_timeout(), None, "{case}: it has ended");
-            assert_eq!(world.source.mismatches(), [(refused.node, &mismatch)], "{case}");
+            assert_eq!(world.source.mismatches(), [(refused.node, mismatch)], "{case}");
             assert_eq!(world.source.log.refused, 1, "{case}: so does the source's, once");
             let feedback = [PacketType::Nak, PacketType::Nnak, PacketType::Ack];
             assert!(feedback.iter().all(|kind| refused.sent(*kind) == 0), "{case}");
@@ -430,10 +429,9 @@ fn data_alone_tells_a_registered_scheme() {
             let mut world = stream(sender, &settings, &[(other, Options::default())]);
             world.run(60);
             let refused = &world.receivers[0];
-            let mismatch =
-                SchemeMismatch { sender: sender.name.into(), receiver: other.name.into() };
-            assert_eq!(refused.mismatches(), [(SOURCE, &mismatch)]);
-            assert_eq!(world.source.mismatches(), [(refused.node, &mismatch)]);
+            let mismatch = catalog::mismatch(sender.name, other.name);
+            assert_eq!(refused.mismatches(), [(SOURCE, mismatch.clone())]);
+            assert_eq!(world.source.mismatches(), [(refused.node, mismatch)]);
             assert!(refused.bytes().is_empty());
             assert!(world.spoken.is_none(), "nothing was announced");
             pairs += 1;
@@ -459,7 +457,7 @@ fn receivers_follow_the_senders_settings_and_their_own_go_first() {
 }
 
 type Transfers =
-    World<dyn faircast_proto::transfer::TransferSource, dyn faircast_proto::transfer::Transfer>;
+    World<dyn faircast_proto::object::TransferSource, dyn faircast_proto::object::Transfer>;
 
 fn transfer(
     entry: &SchemeEntry,

@@ -205,7 +205,7 @@ pub struct Matrix {
     pub faircast: String,
     /// Whether cases were shortened or left out to be quick.
     pub quick: bool,
-    /// The schemes, in the order of the registry.
+    /// The schemes, in the order of the catalog.
     pub schemes: Vec<String>,
     /// The cases, in the order of their file.
     pub cases: Vec<MatrixCase>,

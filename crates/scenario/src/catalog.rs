@@ -1,7 +1,7 @@
 //! What the language may name: the protocols of flows and the programs of routers.
 
+use faircast_proto::congestion::Guarantees;
 use faircast_proto::options::OptionSpec;
-use faircast_proto::promises::Promises;
 
 /// The protocols and router programs that exist, with their settings. Whoever builds a scenario
 /// fills it from the registries of those who implement them.
@@ -29,7 +29,7 @@ pub struct ProtocolEntry {
     /// Its settings.
     pub options: &'static [OptionSpec],
     /// What it promises to the network.
-    pub promises: Promises,
+    pub guarantees: Guarantees,
 }
 
 impl ProtocolEntry {

@@ -1,11 +1,11 @@
 //! The protocols that come with faircast, by the names that scenarios use.
 
 use faircast_base::{FlowId, NodeId, Time};
+use faircast_proto::catalog::{self, PROGRAMS, ReceiverSetup, SCHEMES, SenderSetup};
+use faircast_proto::congestion::Guarantees;
 use faircast_proto::content::Content;
-use faircast_proto::endpoint::OPTIONS;
 use faircast_proto::options::Options;
-use faircast_proto::promises::Promises;
-use faircast_proto::registry::{self, PROGRAMS, ReceiverSetup, SCHEMES, SenderSetup};
+use faircast_proto::pgm::OPTIONS;
 use faircast_proto::relay::RelayProgram;
 use faircast_proto::{Destination, Machine};
 use faircast_scenario::{Catalog, Flow, Program, ProgramEntry, ProtocolEntry};
@@ -23,7 +23,7 @@ pub fn catalog() -> Catalog {
         answers: true,
         simulated: true,
         options: scheme.options,
-        promises: scheme.promises,
+        guarantees: scheme.guarantees,
     });
     let tcp = |name, about| ProtocolEntry {
         name,
@@ -32,7 +32,7 @@ pub fn catalog() -> Catalog {
         answers: true,
         simulated: true,
         options: tcp::OPTIONS,
-        promises: tcp::PROMISES,
+        guarantees: tcp::GUARANTEES,
     };
     let kernel = LAB_ONLY.map(|(name, about)| ProtocolEntry {
         simulated: false,
@@ -50,10 +50,10 @@ pub fn catalog() -> Catalog {
             answers: false,
             simulated: true,
             options: cbr::OPTIONS,
-            promises: Promises::SILENT,
+            guarantees: Guarantees::SILENT,
         },
     ];
-    let program = |entry: &registry::ProgramEntry| ProgramEntry {
+    let program = |entry: &catalog::ProgramEntry| ProgramEntry {
         name: entry.name,
         about: entry.about,
         options: entry.options,
@@ -81,7 +81,7 @@ pub struct Builtin;
 
 impl Protocols for Builtin {
     fn sender(&self, flow: &Flow, id: FlowId, content: Box<dyn Content>) -> Box<dyn Machine> {
-        if let Some(scheme) = registry::scheme(&flow.protocol) {
+        if let Some(scheme) = catalog::scheme(&flow.protocol) {
             return (scheme.sender)(SenderSetup {
                 flow: id,
                 node: flow.from,
@@ -102,7 +102,7 @@ impl Protocols for Builtin {
 
     fn receiver(&self, flow: &Flow, id: FlowId, node: NodeId, start: Time) -> Box<dyn Machine> {
         let spoken = flow.spoken_by(node);
-        if let Some(scheme) = registry::scheme(spoken) {
+        if let Some(scheme) = catalog::scheme(spoken) {
             // Of the flow's own settings another scheme knows those of the transport.
             let shared = (spoken != flow.protocol)
                 .then(|| Options::default().under(&flow.options.of(OPTIONS), OPTIONS));
@@ -119,7 +119,7 @@ impl Protocols for Builtin {
     }
 
     fn program(&self, program: &Program, node: NodeId) -> Box<dyn RelayProgram> {
-        let Some(entry) = registry::program(&program.name) else {
+        let Some(entry) = catalog::program(&program.name) else {
             unreachable!("the scenario was checked against a catalog that has \"{}\"", program.name)
         };
         (entry.program)(node, &program.options)
@@ -127,7 +127,7 @@ impl Protocols for Builtin {
 
     /// Simulated TCP and CBR have no checksum of their own: those of TCP and UDP are the kernel's.
     fn sees_corruption(&self, flow: &Flow) -> bool {
-        registry::scheme(&flow.protocol).is_some()
+        catalog::scheme(&flow.protocol).is_some()
     }
 }
 

@@ -16,7 +16,7 @@ use std::alloc::System;
 
 use faircast_base::{Duration, NodeId};
 use faircast_proto::Destination;
-use faircast_proto::registry::scheme;
+use faircast_proto::catalog::scheme;
 use faircast_sim::catalog;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 

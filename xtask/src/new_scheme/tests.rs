@@ -92,7 +92,7 @@ fn a_name_that_the_simulator_knows_is_refused() {
         [("cbr", "cbrcc"), ("tcp", "tcpcc"), ("pgm", "mypgm"), ("tfmcc", "tfmcccc")]
     {
         let error = check(name, &known).unwrap_err();
-        assert!(error.contains("the simulator knows"), "{error}");
+        assert!(error.contains("something else has it"), "{error}");
         assert!(error.contains(&format!("`{other}` could be")), "{error}");
     }
     assert!(check("tfm", &known).is_ok());
@@ -111,7 +111,7 @@ fn modules_stay_in_order_and_rows_go_to_the_end() {
         assert_eq!(with_module(modules, name), format!("//! Words.\n\n{want}"));
     }
     let table = |rows: &str| format!("x\n{ROWS} &[{rows}];\ny = [];\n");
-    let row = "crate::scheme_entry!(crate::schemes::own::Own)";
+    let row = "crate::scheme_entry!(crate::congestion::own::Own)";
     for (before, after) in [
         ("one!()", format!("one!(), {row}")),
         ("one!(),\n", format!("one!(),\n{row}")),
@@ -119,7 +119,7 @@ fn modules_stay_in_order_and_rows_go_to_the_end() {
     ] {
         assert_eq!(with_row(&table(before), "own"), Ok(table(&after)));
     }
-    assert!(with_row("nothing", "own").unwrap_err().contains("registry.rs"));
+    assert!(with_row("nothing", "own").unwrap_err().contains("catalog.rs"));
 }
 
 #[test]
@@ -136,5 +136,5 @@ fn the_template_gets_the_name_everywhere() {
 
 #[test]
 fn numbers_that_are_taken_are_passed_over() {
-    assert_eq!(free_number(&shell::root().join("crates/proto/src/schemes")), Ok(0x40));
+    assert_eq!(free_number(&shell::root().join("crates/proto/src/congestion")), Ok(0x40));
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use faircast_base::{Bitrate, Bytes, Duration, Quantity};
-use faircast_proto::registry::SCHEMES;
+use faircast_proto::catalog::SCHEMES;
 
 /// The key of the group.
 #[derive(Debug, Clone, Args)]

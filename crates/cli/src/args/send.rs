@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 use faircast_base::{Bitrate, Bytes, Duration};
-use faircast_proto::registry::DEFAULT_SCHEME;
+use faircast_proto::catalog::DEFAULT_SCHEME;
 
 use super::files::FileOptions;
 use super::live::{KeyOptions, WatchOptions, bytes, duration, group, rate, receivers, silence};

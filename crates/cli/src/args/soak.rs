@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use faircast_base::{Bytes, Duration, Quantity};
-use faircast_proto::registry::DEFAULT_SCHEME;
+use faircast_proto::catalog::DEFAULT_SCHEME;
 
 use super::live::scheme;
 

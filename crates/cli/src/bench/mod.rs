@@ -20,7 +20,7 @@ mod worked;
 use std::path::{Path, PathBuf};
 
 use faircast_experiment::TRIES_MAX;
-use faircast_proto::registry;
+use faircast_proto::catalog;
 use faircast_report::{Row, Suite, bench_page};
 
 use crate::args::{BenchArgs, On};
@@ -176,11 +176,11 @@ fn choose(name: &str, args: &BenchArgs) -> Result<Chosen, Failure> {
         return match (&args.scheme, &timings) {
             (None, _) => Ok(timings),
             // Our own senders use it.
-            (Some(scheme), Chosen::Wire | Chosen::Attack) if registry::scheme(scheme).is_some() => {
+            (Some(scheme), Chosen::Wire | Chosen::Attack) if catalog::scheme(scheme).is_some() => {
                 Ok(timings)
             }
             (Some(scheme), Chosen::Wire | Chosen::Attack) => {
-                let known: Vec<&str> = registry::SCHEMES.iter().map(|entry| entry.name).collect();
+                let known: Vec<&str> = catalog::SCHEMES.iter().map(|entry| entry.name).collect();
                 let known = known.join(", ");
                 Err(Failure::Usage(format!("--scheme {scheme}: no such scheme; there are {known}")))
             }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use faircast_proto::registry;
+use faircast_proto::catalog;
 use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::{Builtin, Simulation, Unobserved};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
@@ -85,7 +85,7 @@ fn cases() -> Vec<Case> {
             repeat: 1,
         },
     ];
-    cases.extend(registry::SCHEMES.iter().map(|entry| Case {
+    cases.extend(catalog::SCHEMES.iter().map(|entry| Case {
         id: format!("crowd-{}", entry.name).into(),
         title: format!("{} to 10 000 receivers at 1 Mbit/s, 60 s", entry.name).into(),
         scenario: Box::new(|| crowd(entry.name)),

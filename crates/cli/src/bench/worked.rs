@@ -2,8 +2,8 @@
 //! the very functions with which receivers compute their rate.
 
 use faircast_base::{Duration, Seq, Time};
-use faircast_proto::schemes::common::equation::throughput_bits_per_s;
-use faircast_proto::schemes::tfmcc::{Arrivals, FirstInterval};
+use faircast_proto::congestion::common::equation::throughput_bits_per_s;
+use faircast_proto::congestion::tfmcc::{Arrivals, FirstInterval};
 use faircast_report::Row;
 
 /// What these rows ask.

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration as WallDuration, Instant};
 
 use clap::ValueEnum as _;
-use faircast_proto::registry::DEFAULT_SCHEME;
+use faircast_proto::catalog::DEFAULT_SCHEME;
 use serde::Serialize;
 
 use crate::args::{SoakArgs, SoakFault};

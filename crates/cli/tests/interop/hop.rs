@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use faircast_base::{Cx, Duration, NodeId, Time};
-use faircast_proto::wire::pgm::{PacketType, peek};
+use faircast_proto::pgm::wire::{PacketType, peek};
 use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
 
 /// What the hop does.

@@ -3,7 +3,7 @@
 use std::time::Duration as WallDuration;
 
 use faircast_base::Duration;
-use faircast_proto::wire::pgm::PacketType;
+use faircast_proto::pgm::wire::PacketType;
 
 use crate::capture::Capture;
 use crate::hop::{Weather, rounds};

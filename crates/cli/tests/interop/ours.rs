@@ -11,15 +11,17 @@ use faircast_net::{
     App, Driver, DriverSettings, Heard, Interface, Listen, Live, Multicast, SessionId,
     SessionOptions, SocketSettings, Sockets, Target, Upstream,
 };
+use faircast_proto::catalog::scheme;
+use faircast_proto::congestion::pgmcc::{
+    PgmccConfig, PgmccReceiver, PgmccSender, Profile, SlowStart,
+};
 use faircast_proto::content::InMemory;
-use faircast_proto::endpoint::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
-use faircast_proto::options::Options;
-use faircast_proto::registry::scheme;
-use faircast_proto::schemes::pgmcc::{PgmccConfig, PgmccReceiver, PgmccSender, Profile, SlowStart};
-use faircast_proto::transfer::{
+use faircast_proto::object::{
     ContentSupply, Fec, InOrder, SlowPolicy, TransferReceiverSetup, TransferSourceSetup,
 };
-use faircast_proto::wire::pgm::{Gsi, Nla, Tsi};
+use faircast_proto::options::Options;
+use faircast_proto::pgm::wire::{Gsi, Nla, Tsi};
+use faircast_proto::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use faircast_proto::{AppEvent, Machine};
 
 use crate::hop::{Hop, Shared, Weather};

@@ -31,7 +31,7 @@ fn lines(matrix: &Value) -> Vec<String> {
 
 /// The registered schemes.
 fn schemes() -> Vec<String> {
-    faircast_proto::registry::SCHEMES.iter().map(|entry| entry.name.to_string()).collect()
+    faircast_proto::catalog::SCHEMES.iter().map(|entry| entry.name.to_string()).collect()
 }
 
 #[test]

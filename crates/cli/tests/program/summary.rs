@@ -1,6 +1,6 @@
 //! Every key of the JSON summary, against what can be worked out by hand.
 
-use faircast::{SCHEMES, SchemeMismatch};
+use faircast::SCHEMES;
 use serde_json::Value;
 
 use super::*;
@@ -240,8 +240,7 @@ fn a_receiver_of_another_scheme_is_told_in_table_and_summary() {
         let file = text_of(&file);
         let table = succeed(&["run", &file]);
         // The words of the live ends, which are here, of an end that is there.
-        let mismatch =
-            SchemeMismatch { sender: sender.name.to_string(), receiver: other.name.to_string() };
+        let mismatch = faircast_proto::catalog::mismatch(sender.name, other.name);
         let live = mismatch.to_string();
         let (who, advice) = live.split_once(": ").unwrap();
         let who = who.replace("this receiver", "b");

@@ -9,9 +9,9 @@ use faircast_files::StoreHandle;
 use faircast_net::{App, Ended, Heard, Live, NetError, SessionId};
 use faircast_proto::AppEvent;
 use faircast_proto::Machine as _;
-use faircast_proto::registry::DEFAULT_SCHEME;
-use faircast_proto::transfer::{Stage, TransferReceiverSetup, TransferStatus};
-use faircast_proto::wire::pgm::{Body, Nla, OptionType, Packet, Tsi};
+use faircast_proto::catalog::DEFAULT_SCHEME;
+use faircast_proto::object::{Stage, TransferReceiverSetup, TransferStatus};
+use faircast_proto::pgm::wire::{Body, Nla, OptionType, Packet, Tsi};
 use tokio::sync::{mpsc, watch};
 
 use crate::common::{Speaks, host_load};

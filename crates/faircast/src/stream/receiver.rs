@@ -8,10 +8,10 @@ use faircast_base::{Duration, Time};
 use faircast_net::{
     App, DriverSettings, Ended, Heard, Listen, Live, NetError, SessionId, Sockets, Waker,
 };
-use faircast_proto::AppEvent;
-use faircast_proto::endpoint::ReceiverConfig;
-use faircast_proto::registry::{DEFAULT_SCHEME, StreamReceiverSetup};
-use faircast_proto::wire::pgm::Nla;
+use faircast_proto::catalog::{DEFAULT_SCHEME, StreamReceiverSetup};
+use faircast_proto::pgm::ReceiverConfig;
+use faircast_proto::pgm::wire::Nla;
+use faircast_proto::{AppEvent, catalog};
 use tokio::sync::{mpsc, watch};
 
 use super::StreamStatus;
@@ -172,7 +172,8 @@ impl App<Streaming> for Work {
                 self.give(Err(Error::Lost { packets }));
             }
             AppEvent::Gone => self.ending = Some((live.now() + END_QUIET, true)),
-            AppEvent::OtherScheme { mismatch, .. } => {
+            AppEvent::OtherScheme { sender, receiver, .. } => {
+                let mismatch = catalog::mismatch(sender, receiver);
                 self.status.scheme_mismatch = Some(mismatch.clone());
                 self.give(Err(Error::OtherScheme(mismatch)));
                 // The sender is told first.

@@ -8,9 +8,10 @@ use faircast_net::{
     App, DriverSettings, Ended, Live, NetError, SessionId, SessionOptions, Sockets, Target, Waker,
 };
 use faircast_proto::AppEvent;
-use faircast_proto::endpoint::SourceConfig;
-use faircast_proto::registry::StreamSourceSetup;
-use faircast_proto::speech::SchemeMismatch;
+use faircast_proto::catalog;
+use faircast_proto::catalog::StreamSourceSetup;
+use faircast_proto::pgm::SourceConfig;
+use faircast_proto::pgm::negotiation::SchemeMismatch;
 use tokio::sync::watch;
 
 use super::StreamStatus;
@@ -188,14 +189,13 @@ impl Work {
 
 impl App<Streaming> for Work {
     fn event(&mut self, live: &mut Live<Streaming>, _: SessionId, event: AppEvent) {
-        if let AppEvent::OtherScheme { node, mismatch } = event {
-            let SchemeMismatch { sender, receiver } = &mismatch;
+        if let AppEvent::OtherScheme { node, sender, receiver } = event {
             let from = live.address(node);
             tracing::warn!(
                 "a receiver ({from:?}) speaks {receiver} and not {sender}: it takes nothing"
             );
             self.strangers += 1;
-            self.scheme_mismatch = Some(mismatch);
+            self.scheme_mismatch = Some(catalog::mismatch(sender, receiver));
         }
     }
 

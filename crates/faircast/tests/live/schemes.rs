@@ -4,11 +4,12 @@ use std::net::UdpSocket;
 
 use faircast::{
     ByteReceiver, ByteSender, Error, MemberState, MessageReceiver, ReceiveOutcome, Received,
-    Receiver, SCHEMES, SchemeMismatch, Sender,
+    Receiver, SCHEMES, Sender,
 };
 use faircast_base::Seq;
-use faircast_proto::speech::Announced;
-use faircast_proto::wire::pgm::{
+use faircast_proto::catalog;
+use faircast_proto::pgm::negotiation::SchemeAnnouncement;
+use faircast_proto::pgm::wire::{
     Body, Encoder, Gsi, Header, Nla, OptionType, Packet, PacketType, Spm, Tsi,
 };
 use tempfile::tempdir;
@@ -65,7 +66,7 @@ async fn who_insists_on_another_scheme_gets_no_file_and_holds_up_nobody() {
         assert_eq!(failed.state, MemberState::Failed);
         assert!(failed.reason.contains(speaks) && failed.reason.contains(other), "{failed:?}");
         assert!(matches!(ended(&mut one).await.outcome, ReceiveOutcome::Complete { .. }));
-        let want = SchemeMismatch { sender: speaks.into(), receiver: other.into() };
+        let want = catalog::mismatch(speaks, other);
         assert_eq!(ended(&mut two).await.outcome, ReceiveOutcome::OtherScheme(want));
         assert!(!folders[1].path().join("file").exists());
     }
@@ -80,7 +81,7 @@ async fn streams_say_so_at_both_ends_too() {
         let mut sender = ByteSender::builder(to(&group)).scheme(speaks).start().unwrap();
         let bytes = noise(100_000, 51);
         sender.write_all(&bytes).await.unwrap();
-        let want = SchemeMismatch { sender: speaks.into(), receiver: other.into() };
+        let want = catalog::mismatch(speaks, other);
         match soon(two.next()).await {
             Some(Err(Error::OtherScheme(mismatch))) => assert_eq!(mismatch, want),
             other => panic!("{other:?}"),
@@ -121,7 +122,7 @@ impl Stranger {
         };
         self.sent += 1;
         let tsi = Tsi { gsi: Gsi([9; 6]), port: 0x8001 };
-        let announced = Announced { scheme: "unheard-of".into(), settings: Vec::new() };
+        let announced = SchemeAnnouncement { scheme: "unheard-of".into(), settings: Vec::new() };
         let mut packet = Vec::new();
         let header = Header::downstream(tsi, self.group.port());
         let mut encoder = Encoder::new(&mut packet, &header, &Body::Spm(spm));
@@ -177,7 +178,7 @@ async fn a_sender_that_speaks_what_nobody_knows_is_told_so_and_so_is_the_applica
     let mut stream = MessageReceiver::builder(at(&group)).start().unwrap();
     let hears = tokio::task::spawn_blocking(move || stranger.hear(OptionType::SCHEME));
     let said = soon(hears).await.unwrap();
-    let own = Announced::decode(&said).unwrap();
+    let own = SchemeAnnouncement::decode(&said).unwrap();
     assert!(SCHEMES.iter().any(|entry| entry.name == own.scheme), "{own:?}");
     assert!(matches!(soon(stream.next()).await, Some(Err(Error::OtherScheme(_)))));
 }

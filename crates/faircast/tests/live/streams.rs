@@ -1,7 +1,7 @@
 //! Streams of bytes and messages.
 
 use faircast::{ByteReceiver, ByteSender, Error, GroupKey, MessageReceiver, MessageSender};
-use faircast_proto::registry::{SCHEMES, SchemeEntry};
+use faircast_proto::catalog::{SCHEMES, SchemeEntry};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;

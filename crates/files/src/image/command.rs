@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use faircast_proto::transfer::{Announcement, Part, Store, StoreError, StoreProgress, Verdict};
+use faircast_proto::object::{Announcement, Part, Store, StoreError, StoreProgress, Verdict};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::{Intake, digest_of, told};

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use faircast_proto::transfer::{Announcement, Part, Store, StoreError, StoreProgress, Verdict};
+use faircast_proto::object::{Announcement, Part, Store, StoreError, StoreProgress, Verdict};
 use rustix::fs::{Advice, FallocateFlags, OFlags};
 
 use super::{Intake, check_target, digest_of, hole_range, told};

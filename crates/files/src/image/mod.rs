@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use faircast_proto::transfer::{Announcement, Part, StoreError};
+use faircast_proto::object::{Announcement, Part, StoreError};
 
 pub use self::command::{CommandOptions, CommandStore};
 pub use self::device::{DeviceOptions, DeviceStore};

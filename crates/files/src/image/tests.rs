@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use faircast_proto::transfer::{Announcement, Part, Store, StoreError, Supply, Verdict};
+use faircast_proto::object::{Announcement, Part, Store, StoreError, Supply, Verdict};
 
 use super::*;
 use crate::supply::{FilesSupply, PipeSupply};

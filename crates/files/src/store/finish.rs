@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::Ordering;
 
-use faircast_proto::transfer::Verdict;
+use faircast_proto::object::Verdict;
 use rustix::fs::{Mode, RenameFlags, Stat};
 use rustix::io::Errno;
 

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use faircast_proto::transfer::{Announcement, Part, Store, StoreError, StoreProgress, Verdict};
+use faircast_proto::object::{Announcement, Part, Store, StoreError, StoreProgress, Verdict};
 
 pub(crate) use self::assembly::{Assembly, Flight, Ranges};
 pub(crate) use self::counts::Counters;

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use faircast_proto::transfer::{Announcement, Part};
+use faircast_proto::object::{Announcement, Part};
 use rustix::fs::{Access, AtFlags, Mode, Stat};
 use rustix::io::Errno;
 

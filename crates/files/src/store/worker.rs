@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use faircast_proto::transfer::Verdict;
+use faircast_proto::object::Verdict;
 
 use super::assembly::Flight;
 use super::counts::Counters;

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use faircast_proto::transfer::{Part, Supply, SupplyError};
+use faircast_proto::object::{Part, Supply, SupplyError};
 
 pub use self::pipe::{PIPE_NAME, PipeSupply};
 use self::reader::Shared;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use blake3::Hasher;
-use faircast_proto::transfer::{Part, Supply, SupplyError};
+use faircast_proto::object::{Part, Supply, SupplyError};
 
 use super::{FileHash, SupplyCounts, SupplyHandle, Watched};
 use crate::error::FilesError;

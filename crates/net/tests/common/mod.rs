@@ -13,9 +13,9 @@ use faircast_net::{
     App, Counters, Driver, DriverSettings, Ended, Envelope, Heard, Listen, Live, SessionId,
     SessionOptions, SocketSettings, Sockets, Target, Waker,
 };
+use faircast_proto::catalog::{DEFAULT_SCHEME, ReceiverSetup, SchemeEntry, SenderSetup, scheme};
 use faircast_proto::content::{Content, InMemory};
 use faircast_proto::options::{OptionValue, Options};
-use faircast_proto::registry::{DEFAULT_SCHEME, ReceiverSetup, SchemeEntry, SenderSetup, scheme};
 use faircast_proto::{AppEvent, Machine};
 
 pub(crate) type BoxedMachine = Box<dyn Machine>;

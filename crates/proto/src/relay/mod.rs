@@ -1,11 +1,5 @@
 //! Nodes inside the network that do more than forward.
 
-mod pgm_element;
-mod suppression;
-
-pub use pgm_element::{ElementConfig, OPTIONS as PGM_ELEMENT_OPTIONS, PgmElement};
-pub use suppression::Suppression;
-
 use alloc::vec::Vec;
 
 use faircast_base::{Cx, NodeId, Time};

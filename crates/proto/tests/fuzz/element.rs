@@ -4,8 +4,8 @@
 //! makes the element send is bounded, and it comes to rest.
 
 use faircast_base::{Cx, Duration, NodeId, NullTrace, Purpose, Rng, Time};
+use faircast_proto::catalog::PROGRAMS;
 use faircast_proto::options::Options;
-use faircast_proto::registry::PROGRAMS;
 use faircast_proto::relay::{PortId, RelayPacket, RelayTransmit};
 use faircast_proto::{Datagram, Destination};
 

@@ -6,14 +6,14 @@
 //! put in, so that not everything is refused at the first check.
 
 use faircast_base::{Cx, Duration, NodeId, NullTrace, Purpose, Rng, Time};
+use faircast_proto::catalog::{SCHEMES, SchemeEntry, StreamReceiverSetup, StreamSourceSetup};
 use faircast_proto::content::{InMemory, Packets};
-use faircast_proto::endpoint::{ReceiverConfig, SourceConfig};
-use faircast_proto::options::{OptionValue, Options};
-use faircast_proto::registry::{SCHEMES, SchemeEntry, StreamReceiverSetup, StreamSourceSetup};
-use faircast_proto::transfer::{
+use faircast_proto::object::{
     ContentSupply, Fec, InOrder, SlowPolicy, TransferReceiverSetup, TransferSourceSetup,
 };
-use faircast_proto::wire::pgm::{Gsi, HEADER_LEN, Nla, Tsi, checksum};
+use faircast_proto::options::{OptionValue, Options};
+use faircast_proto::pgm::wire::{Gsi, HEADER_LEN, Nla, Tsi, checksum};
+use faircast_proto::pgm::{ReceiverConfig, SourceConfig};
 use faircast_proto::{Datagram, Destination, Machine};
 
 pub(crate) const GROUP: Nla = Nla::V4([239, 192, 0, 1]);

@@ -1,6 +1,6 @@
 //! Fuzz target of the PGM decoder; the corpus test runs the same.
 
-use faircast_proto::wire::pgm::Packet;
+use faircast_proto::pgm::wire::Packet;
 
 /// Bytes as a packet: refused, or written again they are the same packet, and each of its options
 /// is read or refused. Returns whether they are one.

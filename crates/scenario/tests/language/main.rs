@@ -9,8 +9,8 @@ mod properties;
 
 use std::path::Path;
 
+use faircast_proto::congestion::Guarantees;
 use faircast_proto::options::{OptionKind, OptionSpec};
-use faircast_proto::promises::Promises;
 use faircast_scenario::{Catalog, Overrides, ProgramEntry, ProtocolEntry, Scenario, ScenarioError};
 
 /// A catalog like the real one in names, with a few settings of each kind.
@@ -23,7 +23,7 @@ pub(crate) fn catalog() -> Catalog {
         answers,
         simulated: true,
         options,
-        promises: Promises::SILENT,
+        guarantees: Guarantees::SILENT,
     };
     Catalog {
         protocols: vec![

@@ -8,8 +8,8 @@
 //!
 //! [`sender`] and [`receiver`] make the two ends; [`OPTIONS`] lists the settings that they share.
 
+mod guarantees;
 mod newreno;
-mod promises;
 mod ranges;
 mod receiver;
 mod reno;
@@ -22,7 +22,7 @@ mod settings;
 mod tests;
 mod wire;
 
-pub use promises::PROMISES;
+pub use guarantees::GUARANTEES;
 pub use receiver::TcpReceiver;
 pub use sender::TcpSender;
 pub use settings::{KERNEL_OPTIONS, OPTIONS, WINDOW_MAX};

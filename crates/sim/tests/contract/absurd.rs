@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use faircast_base::{Cx, Duration, Event, Time};
-use faircast_proto::registry::SchemeEntry;
-use faircast_proto::wire::pgm::{Body, Encoder, Header, Nak, Packet};
+use faircast_proto::catalog::SchemeEntry;
+use faircast_proto::pgm::wire::{Body, Encoder, Header, Nak, Packet};
 use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
 use faircast_scenario::ProtocolEntry;
 use faircast_sim::{Simulation, Unobserved};

@@ -2,8 +2,8 @@
 
 use faircast_base::{Cx, Duration, Event, FlowId, NodeId, Purpose, Rng, Time, Trace};
 use faircast_proto::content::Zeros;
+use faircast_proto::pgm::wire::checksum;
 use faircast_proto::relay::{PortId, RelayPacket, RelayProgram, RelayTransmit};
-use faircast_proto::wire::pgm::checksum;
 use faircast_proto::{Datagram, Destination, Machine};
 use faircast_scenario::{ProtocolEntry, Scenario};
 use faircast_sim::Protocols;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use faircast_base::{Cx, Duration, Event, NodeId, Purpose, Rng, Time};
-use faircast_proto::wire::pgm::{Body, Encoder, OptionType, Packet, PgmOption};
+use faircast_proto::pgm::wire::{Body, Encoder, OptionType, Packet, PgmOption};
 use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
 use faircast_scenario::ProtocolEntry;
 use faircast_sim::{Simulation, Unobserved};
@@ -144,7 +144,7 @@ impl Attacked {
             0 => spm.lead += far,
             1 => spm.sequence += far,
             2 => (spm.trail, spm.lead) = (spm.trail + far, spm.lead + far),
-            3 => spm.path = faircast_proto::wire::pgm::Nla::V4([10, 9, 8, 7]),
+            3 => spm.path = faircast_proto::pgm::wire::Nla::V4([10, 9, 8, 7]),
             _ => {}
         }
         let mut bytes = Vec::new();
@@ -329,7 +329,7 @@ fn after_some_forged_packets_a_session_is_soon_what_it_was() {
             assert!(forged >= 1, "{case}");
             let lost = done.unwrap_or(f64::INFINITY) - CHANCE * quiet;
             worst = worst.max(lost);
-            if lost > case.protocol.promises.recovery.as_secs_f64() {
+            if lost > case.protocol.guarantees.recovery.as_secs_f64() {
                 failed.push(format!("{case}, seed {seed}: {done:?} s for {quiet:.1} s"));
             }
         }
@@ -346,7 +346,7 @@ fn a_flood_of_damaged_packets_ends_and_a_session_goes_on() {
         let (done, forged) = run(case, Attack::Flood(span));
         assert!(forged > 5_000, "{case}: {forged}");
         let lost = done.unwrap_or(f64::INFINITY) - CHANCE * quiet - span.as_secs_f64();
-        if lost > case.protocol.promises.recovery.as_secs_f64() {
+        if lost > case.protocol.guarantees.recovery.as_secs_f64() {
             failed.push(format!("{case}: {done:?} s for {quiet:.1} s"));
         }
     });

@@ -5,10 +5,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use faircast_base::{Cx, FlowId, NodeId, Purpose, Rng, Time};
+use faircast_proto::catalog::{SCHEMES, SchemeEntry};
 use faircast_proto::content::Content;
-use faircast_proto::registry::{SCHEMES, SchemeEntry};
+use faircast_proto::pgm::wire::{Body, Packet};
 use faircast_proto::relay::RelayProgram;
-use faircast_proto::wire::pgm::{Body, Packet};
 use faircast_proto::{AppEvent, Datagram, Machine, Transmit};
 use faircast_scenario::{Flow, Program, ProtocolEntry};
 use faircast_sim::{Protocols, Simulation, Unobserved};

@@ -1,7 +1,7 @@
 //! Clause 8: reports per second stay below what the protocol states, for 1, 10 and 1000 receivers.
 
 use faircast_base::Time;
-use faircast_proto::promises::Load;
+use faircast_proto::congestion::Load;
 
 use crate::world::{World, protocols, reports, run};
 
@@ -22,7 +22,7 @@ fn receivers_send_no_more_than_their_protocol_states() {
                 lasted: outcome.at.since(Time::ZERO),
             };
             let (sent, most) =
-                (reports(&watched), (protocol.promises.reports_max)(&Default::default(), &load));
+                (reports(&watched), (protocol.guarantees.reports_max)(&Default::default(), &load));
             let name = protocol.name;
             println!("{name}, {receivers} receivers: {sent} reports, at most {most}; {load:?}");
             assert!(load.data_packets > seconds * 10, "{name}: {load:?}");

@@ -12,7 +12,7 @@ const WELL: Duration = Duration::from_secs(30);
 fn silence_drives_the_rate_to_its_floor_and_reports_restore_it() {
     let mut tried = 0;
     for protocol in protocols() {
-        let Some(floor) = (protocol.promises.floor)(&Default::default()) else {
+        let Some(floor) = (protocol.guarantees.floor)(&Default::default()) else {
             assert!(!protocol.answers, "{} gets reports and states no floor", protocol.name);
             continue;
         };

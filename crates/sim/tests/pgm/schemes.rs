@@ -1,6 +1,6 @@
 //! Every registered scheme carries streams and objects, and two that differ say so.
 
-use faircast_proto::registry::SCHEMES;
+use faircast_proto::catalog::SCHEMES;
 
 use super::world::run;
 

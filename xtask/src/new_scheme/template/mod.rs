@@ -5,13 +5,11 @@ use alloc::vec::Vec;
 
 use faircast_base::{Cx, Duration, NodeId, Seq, Time, math};
 
-use crate::Pace;
-use crate::control::{
-    Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, SenderControl, Wire,
+use crate::congestion::{
+    Arrival, Audience, Carrier, Floor, Gauges, Guarantees, Pace, Permit, ReceiverFeedback, Scheme,
+    SenderControl, Wire,
 };
 use crate::options::{OptionSpec, Options, rate};
-use crate::promises::{Floor, Promises};
-use crate::registry::Scheme;
 
 #[cfg(test)]
 mod tests;
@@ -36,7 +34,7 @@ impl Scheme for Aimd {
     const ABOUT: &'static str = "a rate that grows by steps and shrinks with the worst loss";
     const OPTIONS: &'static [OptionSpec] =
         &[rate("step", (1, 1_000_000_000), "\"50 kbit/s\"", "What each round adds")];
-    const PROMISES: Promises = Promises {
+    const GUARANTEES: Guarantees = Guarantees {
         // 40 halvings bring any rate to the floor.
         floor: |_| Some(Floor { after: ROUND * 40, every: Duration::from_secs(1) }),
         // What false losses have taken off comes back at 100 kbit/s each second.

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use faircast_proto::wire::pgm::{
+use faircast_proto::pgm::wire::{
     Body, Encoder, Header, Nak, Nla, OptionType, Packet, PgmOption, Spm, Tsi, checksum,
 };
 
@@ -151,7 +151,7 @@ fn with_word(packet: &[u8], place: usize, more: u32) -> Vec<u8> {
 mod tests {
     use super::*;
     use faircast_base::Seq;
-    use faircast_proto::wire::pgm::{Data, Gsi};
+    use faircast_proto::pgm::wire::{Data, Gsi};
 
     const SOURCE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 77, 0, 1), 7500);
 

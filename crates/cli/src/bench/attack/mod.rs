@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use faircast_proto::wire::pgm::PgmOption;
+use faircast_proto::pgm::wire::PgmOption;
 use nix::unistd::Uid;
 use serde::Serialize;
 

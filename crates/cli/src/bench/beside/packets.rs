@@ -3,9 +3,9 @@
 //!
 //! Formats: UFTP's protocol.txt and uftp.h, RFC 5740 and NORM's normMessage.h, docs/schemes/tfmcc.md.
 
-use faircast_proto::control::Wire;
-use faircast_proto::schemes::tfmcc::{TfmccAnnounce, TfmccReport};
-use faircast_proto::wire::pgm::{Body, Packet};
+use faircast_proto::congestion::Wire;
+use faircast_proto::congestion::tfmcc::{TfmccAnnounce, TfmccReport};
+use faircast_proto::pgm::wire::{Body, Packet};
 
 /// Whose packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

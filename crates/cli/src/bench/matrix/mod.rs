@@ -7,7 +7,7 @@ mod document;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use faircast_proto::registry;
+use faircast_proto::catalog;
 use faircast_report::{Matrix, MatrixCase, MatrixCell, matrix_page};
 use rayon::prelude::*;
 
@@ -290,7 +290,7 @@ fn choose_cases(file: &mut MatrixFile, args: &BenchArgs) -> Result<(), Failure> 
 
 /// All registered schemes, or those that `--scheme` names.
 fn schemes(args: &BenchArgs) -> Result<Vec<Scheme>, Failure> {
-    let known = || registry::SCHEMES.iter().map(|entry| entry.name);
+    let known = || catalog::SCHEMES.iter().map(|entry| entry.name);
     let Some(given) = &args.scheme else {
         return Ok(known().map(|name| Scheme { name: name.into(), options: Vec::new() }).collect());
     };

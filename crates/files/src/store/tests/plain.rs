@@ -1,7 +1,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
-use faircast_proto::transfer::{Part, Store as _, StoreProgress, Verdict};
+use faircast_proto::object::{Part, Store as _, StoreProgress, Verdict};
 
 use super::*;
 use crate::layout::GROUP_BYTES;

@@ -1,7 +1,7 @@
 use std::fs;
 use std::os::unix::fs::{FileExt as _, symlink};
 
-use faircast_proto::transfer::Store as _;
+use faircast_proto::object::Store as _;
 use proptest::prelude::*;
 
 use super::*;
@@ -154,6 +154,6 @@ proptest! {
         prop_assert_eq!(object.missing(&found), []);
         object.give_digests(&mut store).unwrap();
         let verdict = wait(|| store.verify()).unwrap();
-        prop_assert_eq!(verdict, faircast_proto::transfer::Verdict::Intact);
+        prop_assert_eq!(verdict, faircast_proto::object::Verdict::Intact);
     }
 }

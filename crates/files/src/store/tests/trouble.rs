@@ -3,7 +3,7 @@ use std::os::unix::fs::{FileExt as _, symlink};
 use std::process::Command;
 use std::time::Duration;
 
-use faircast_proto::transfer::{Part, Store as _};
+use faircast_proto::object::{Part, Store as _};
 
 use super::*;
 use crate::manifest::{Entry, Kind, Manifest, Mtime};
@@ -307,7 +307,7 @@ fn a_symbol_that_is_damaged_is_received_again_and_no_neighbour_suffers() {
     case.object.give_digests(&mut store).unwrap();
     let verdict = wait(|| store.verify()).unwrap();
     let second = MIB as u64..2 * MIB as u64;
-    assert_eq!(verdict, faircast_proto::transfer::Verdict::Damaged(vec![second.clone()]));
+    assert_eq!(verdict, faircast_proto::object::Verdict::Damaged(vec![second.clone()]));
     let symbols = case.object.touching(&[second]);
     assert!(symbols[0].start < MIB as u64);
     let inside = case.object.parts[1][MIB - 1];

@@ -1,0 +1,449 @@
+//! What can be named in a scenario: one row per scheme, one row per program for routers. Adding a
+//! scheme is its folder, its page and its row here.
+
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use faircast_base::{Duration, FlowId, NodeId, Time};
+
+use crate::Machine;
+use crate::congestion::Guarantees;
+use crate::congestion::ormcc::Ormcc;
+use crate::congestion::pgmcc::Pgmcc;
+use crate::congestion::tfmcc::Tfmcc;
+use crate::congestion::{Bounded, Bounds, Scheme, SenderControl, Wire};
+use crate::content::{Content, Packets};
+use crate::object::{
+    ContentSupply, InOrder, ObjectReceiver, ObjectSource, SYMBOL_BYTES_MAX, SYMBOL_HEADER,
+    SlowPolicy, Transfer, TransferReceiverSetup, TransferSource, TransferSourceSetup,
+};
+use crate::options::{OptionSpec, Options};
+use crate::pgm::element::{self, ElementConfig, PgmElement};
+use crate::pgm::negotiation::{
+    KnownScheme, Negotiation, SchemeAnnouncement, SchemeMismatch, scheme_on,
+};
+use crate::pgm::options::Delivery;
+use crate::pgm::wire::{Gsi, Nla, OptionType, Packet, Tsi};
+use crate::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
+use crate::relay::RelayProgram;
+
+/// A scheme: a protocol that a multicast flow can run.
+#[derive(Clone, Copy, Debug)]
+pub struct SchemeEntry {
+    /// Its name in scenario files.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub about: &'static str,
+    /// Its settings and those of the transport below it.
+    pub options: &'static [OptionSpec],
+    /// Of these, its own.
+    pub own_options: &'static [OptionSpec],
+    /// What it promises to the network.
+    pub guarantees: Guarantees,
+    /// The option by which its data is known.
+    pub announce_option: u8,
+    /// Most bytes of that option's value.
+    pub announce_bytes_max: usize,
+    /// The option that carries a receiver's report.
+    pub report_option: u8,
+    /// Makes the sending end.
+    pub sender: fn(SenderSetup<'_>) -> Box<dyn Machine>,
+    /// Makes a receiving end.
+    pub receiver: fn(ReceiverSetup<'_>) -> Box<dyn Machine>,
+    /// Makes the sending end of a stream.
+    pub stream_source: fn(StreamSourceSetup<'_>) -> Box<dyn Machine + Send>,
+    /// Makes a receiving end of a stream.
+    pub stream_receiver: fn(StreamReceiverSetup<'_>) -> Box<dyn Machine + Send>,
+    /// Makes the sending end of a transfer.
+    pub transfer_source: fn(TransferSourceSetup<'_>) -> Box<dyn TransferSource>,
+    /// Makes a receiving end of a transfer.
+    pub transfer_receiver: fn(TransferReceiverSetup<'_>) -> Box<dyn Transfer>,
+}
+
+impl SchemeEntry {
+    /// The row of scheme `S`; `options` are its own and those of the transport, as
+    /// [`scheme_entry!`](crate::scheme_entry) joins them.
+    pub const fn of<S: Scheme>(options: &'static [OptionSpec]) -> Self {
+        Self {
+            name: S::NAME,
+            about: S::ABOUT,
+            options,
+            own_options: S::OPTIONS,
+            guarantees: S::GUARANTEES,
+            announce_option: <<S::Control as SenderControl>::Announce as Wire>::OPTION,
+            announce_bytes_max: <<S::Control as SenderControl>::Announce as Wire>::BYTES_MAX,
+            report_option: <<S::Control as SenderControl>::Report as Wire>::OPTION,
+            sender: sender::<S>,
+            receiver: receiver::<S>,
+            stream_source: stream_source::<S>,
+            stream_receiver: stream_receiver::<S>,
+            transfer_source: transfer_source::<S>,
+            transfer_receiver: transfer_receiver::<S>,
+        }
+    }
+}
+
+/// What the sending end of a flow is made from.
+pub struct SenderSetup<'a> {
+    /// The flow.
+    pub flow: FlowId,
+    /// The node that it runs on.
+    pub node: NodeId,
+    /// When it begins.
+    pub start: Time,
+    /// Bytes of payload in every data packet but the last; 1 to 65535.
+    pub payload: u32,
+    /// What it sends.
+    pub content: Box<dyn Content>,
+    /// Settings, checked against the scheme's table.
+    pub options: &'a Options,
+}
+
+/// What a receiving end of a flow is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiverSetup<'a> {
+    /// The flow.
+    pub flow: FlowId,
+    /// The node that it runs on.
+    pub node: NodeId,
+    /// The node of the sending end.
+    pub source: NodeId,
+    /// When it joins.
+    pub start: Time,
+    /// Settings, checked against the scheme's table.
+    pub options: &'a Options,
+}
+
+/// What the sending end of a stream is made from: an application writes packets as they come.
+pub struct StreamSourceSetup<'a> {
+    /// Session, group and start, with the settings of PGM that `options` ask for.
+    pub config: SourceConfig,
+    /// What it sends.
+    pub packets: Box<dyn Packets + Send>,
+    /// Settings, checked against the scheme's table.
+    pub options: &'a Options,
+}
+
+/// What a receiving end of a stream is made from.
+#[derive(Clone, Debug)]
+pub struct StreamReceiverSetup<'a> {
+    /// The node that it runs on: who it is in the scheme's reports.
+    pub node: NodeId,
+    /// Session, group and start, with the settings of PGM that `options` ask for.
+    pub config: ReceiverConfig,
+    /// Settings, checked against the scheme's table.
+    pub options: &'a Options,
+}
+
+/// A program that a router can run beside forwarding.
+#[derive(Clone, Copy, Debug)]
+pub struct ProgramEntry {
+    /// Its name in scenario files.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub about: &'static str,
+    /// Its settings.
+    pub options: &'static [OptionSpec],
+    /// Makes the program of the router at a node, with settings checked against its table.
+    pub program: fn(NodeId, &Options) -> Box<dyn RelayProgram>,
+}
+
+/// The scheme of whoever names none.
+pub const DEFAULT_SCHEME: &str = Pgmcc::NAME;
+
+/// All schemes.
+pub const SCHEMES: &[SchemeEntry] =
+    &[crate::scheme_entry!(Pgmcc), crate::scheme_entry!(Tfmcc), crate::scheme_entry!(Ormcc)];
+
+/// All schemes as ends tell them apart.
+pub const KNOWN_SCHEMES: &[KnownScheme] = &known();
+
+const fn known() -> [KnownScheme; SCHEMES.len()] {
+    let mut known = [KnownScheme { name: "", announce_option: 0 }; SCHEMES.len()];
+    let mut i = 0;
+    while i < known.len() {
+        let SchemeEntry { name, announce_option, .. } = SCHEMES[i];
+        known[i] = KnownScheme { name, announce_option };
+        i += 1;
+    }
+    known
+}
+
+/// What the source of a session speaks, as far as one of its packets tells: the name on an SPM, or
+/// the registered scheme whose announcement rides on data. `None` where it tells nothing.
+pub fn scheme_spoken(packet: &[u8]) -> Option<String> {
+    let packet = Packet::decode(packet, 0).ok()?;
+    let named = packet.options.find(OptionType::SCHEME);
+    match named.and_then(|option| SchemeAnnouncement::decode(option.value)) {
+        Some(announced) => Some(announced.scheme),
+        None => scheme_on(KNOWN_SCHEMES, &packet).map(ToString::to_string),
+    }
+}
+
+/// A sender and a receiver that speak these two schemes.
+pub fn mismatch(sender: impl Into<String>, receiver: impl Into<String>) -> SchemeMismatch {
+    SchemeMismatch { sender: sender.into(), receiver: receiver.into(), known: KNOWN_SCHEMES }
+}
+
+/// All programs for routers.
+pub const PROGRAMS: &[ProgramEntry] = &[ProgramEntry {
+    name: "pgm-element",
+    about: "PGM network element: confirms and aggregates NAKs, constrains repairs",
+    options: element::OPTIONS,
+    program: pgm_element,
+}];
+
+/// The scheme of this name.
+pub fn scheme(name: &str) -> Option<&'static SchemeEntry> {
+    SCHEMES.iter().find(|entry| entry.name == name)
+}
+
+/// The program of this name.
+pub fn program(name: &str) -> Option<&'static ProgramEntry> {
+    PROGRAMS.iter().find(|entry| entry.name == name)
+}
+
+/// The row of a scheme, with its settings and those of the transport in one table.
+///
+/// ```
+/// use faircast_proto::{catalog::SchemeEntry, scheme_entry, schemes::pgmcc::Pgmcc};
+///
+/// const ENTRY: SchemeEntry = scheme_entry!(Pgmcc);
+/// assert_eq!(ENTRY.name, "pgmcc");
+/// ```
+#[macro_export]
+macro_rules! scheme_entry {
+    ($scheme:ty) => {{
+        const OWN: &[$crate::options::OptionSpec] =
+            <$scheme as $crate::congestion::Scheme>::OPTIONS;
+        const TRANSPORT: &[$crate::options::OptionSpec] = $crate::pgm::OPTIONS;
+        const ALL: [$crate::options::OptionSpec; OWN.len() + TRANSPORT.len()] =
+            $crate::catalog::joined(OWN, TRANSPORT);
+        $crate::catalog::SchemeEntry::of::<$scheme>(&ALL)
+    }};
+}
+
+/// Two tables as one; `N` is the sum of their lengths, and there is one row at least.
+///
+/// # Panics
+///
+/// Where `N` is another number, which the compiler then says.
+pub const fn joined<const N: usize>(
+    first: &[OptionSpec],
+    second: &[OptionSpec],
+) -> [OptionSpec; N] {
+    assert!(N == first.len() + second.len());
+    let mut all = [if first.is_empty() { second[0] } else { first[0] }; N];
+    let mut i = 0;
+    while i < N {
+        all[i] = if i < first.len() { first[i] } else { second[i - first.len()] };
+        i += 1;
+    }
+    all
+}
+
+fn sender<S: Scheme>(setup: SenderSetup<'_>) -> Box<dyn Machine> {
+    let (group, tsi) = (group(setup.flow), session(setup.flow, setup.node));
+    let mut config = SourceConfig::from_options(setup.node, group, tsi, setup.options);
+    config.start = setup.start;
+    config.payload = setup.payload;
+    if let Delivery::Object(fec) = Delivery::from_options(setup.options) {
+        let symbol_bytes = symbol_bytes(setup.payload);
+        let supply = Box::new(ContentSupply::new(setup.content, symbol_bytes));
+        return Box::new(
+            ObjectSource::new(
+                TransferSourceSetup {
+                    node: setup.node,
+                    group,
+                    tsi,
+                    data_port: config.data_port,
+                    start: setup.start,
+                    supply,
+                    symbol_bytes,
+                    fec,
+                    wait_for: 1,
+                    give_up: FLOW_GIVE_UP,
+                    slow: SlowPolicy::Wait,
+                    options: setup.options,
+                },
+                control::<S>(setup.options),
+            )
+            .speaking(S::NAME, announced::<S>(setup.options))
+            .staying(FLOW_STAYS),
+        );
+    }
+    let bounds = Bounds::from_options(setup.options);
+    if bounds == Bounds::default() {
+        let source = PgmSource::new(config, setup.content, S::control(setup.options));
+        return Box::new(source.speaking(S::NAME, announced::<S>(setup.options)));
+    }
+    let source = PgmSource::new(config, setup.content, control::<S>(setup.options));
+    Box::new(source.speaking(S::NAME, announced::<S>(setup.options)))
+}
+
+fn receiver<S: Scheme>(setup: ReceiverSetup<'_>) -> Box<dyn Machine> {
+    let (group, tsi) = (group(setup.flow), session(setup.flow, setup.source));
+    let config = ReceiverConfig {
+        start: setup.start,
+        tsi: Some(tsi),
+        ..ReceiverConfig::from_options(group, setup.options)
+    };
+    if let Delivery::Object(_) = Delivery::from_options(setup.options) {
+        return Box::new(object_receiver::<S>(TransferReceiverSetup {
+            node: setup.node,
+            group,
+            tsi,
+            data_port: config.data_port,
+            start: setup.start,
+            store: Box::new(InOrder::new()),
+            id: u64::from(setup.node.0),
+            name: String::new(),
+            options: setup.options,
+        }));
+    }
+    Box::new(PgmReceiver::speaking(config, negotiation::<S>(setup.options, setup.node)))
+}
+
+fn stream_source<S: Scheme>(setup: StreamSourceSetup<'_>) -> Box<dyn Machine + Send> {
+    let control = control::<S>(setup.options);
+    let source = PgmSource::of_packets(setup.config, setup.packets, control);
+    Box::new(source.speaking(S::NAME, announced::<S>(setup.options)))
+}
+
+fn stream_receiver<S: Scheme>(setup: StreamReceiverSetup<'_>) -> Box<dyn Machine + Send> {
+    Box::new(PgmReceiver::speaking(setup.config, negotiation::<S>(setup.options, setup.node)))
+}
+
+fn transfer_source<S: Scheme>(setup: TransferSourceSetup<'_>) -> Box<dyn TransferSource> {
+    let (control, announced) = (control::<S>(setup.options), announced::<S>(setup.options));
+    Box::new(ObjectSource::new(setup, control).speaking(S::NAME, announced))
+}
+
+fn transfer_receiver<S: Scheme>(setup: TransferReceiverSetup<'_>) -> Box<dyn Transfer> {
+    Box::new(object_receiver::<S>(setup))
+}
+
+fn control<S: Scheme>(options: &Options) -> Bounded<S::Control> {
+    Bounded::new(S::control(options), &Bounds::from_options(options))
+}
+
+fn object_receiver<S: Scheme>(setup: TransferReceiverSetup<'_>) -> ObjectReceiver<S::Feedback> {
+    let negotiation = negotiation::<S>(setup.options, setup.node);
+    ObjectReceiver::new(setup, negotiation)
+}
+
+/// What SPMs say of the scheme, where they are to. Settings that do not fit are left out: who is
+/// given them by hand anyway, as in a scenario, need not be told.
+fn announced<S: Scheme>(options: &Options) -> Option<SchemeAnnouncement> {
+    options.bool("announce_scheme").filter(|announce| *announce)?;
+    let name = SchemeAnnouncement { scheme: S::NAME.to_string(), settings: Vec::new() };
+    let all = SchemeAnnouncement { settings: options.of(S::OPTIONS), ..name.clone() };
+    Some(if all.encode().is_some() { all } else { name })
+}
+
+/// What a receiver of the scheme speaks: its own settings go before those that are announced.
+fn negotiation<S: Scheme>(options: &Options, node: NodeId) -> Negotiation<S::Feedback> {
+    let own = options.clone();
+    Negotiation::of(
+        S::NAME,
+        KNOWN_SCHEMES,
+        Box::new(move |announced| S::feedback(&own.under(announced, S::OPTIONS), node)),
+    )
+}
+
+/// Bytes of a symbol where packets have `payload` bytes.
+fn symbol_bytes(payload: u32) -> u16 {
+    // Even, and within what fits: a payload has at most 65535 bytes.
+    let symbol = payload.saturating_sub(SYMBOL_HEADER as u32).clamp(2, SYMBOL_BYTES_MAX) & !1;
+    symbol as u16
+}
+
+/// Silence after which a receiver of a flow counts as lost, unless it has joined anew.
+const FLOW_GIVE_UP: Duration = Duration::from_secs(120);
+
+/// How long the source of a flow waits for receivers that may still come, where `linger` does not
+/// say: as long as any run.
+const FLOW_STAYS: Duration = Duration::from_secs(1_000_000);
+
+fn pgm_element(node: NodeId, options: &Options) -> Box<dyn RelayProgram> {
+    Box::new(PgmElement::new(node, ElementConfig::from_options(options)))
+}
+
+/// The PGM session of a flow: its source by node, its port by flow. Both ends compute the same.
+fn session(flow: FlowId, source: NodeId) -> Tsi {
+    let [a, b, c, d] = source.0.to_be_bytes();
+    // "fc", for faircast: not the id that another implementation would make from a host name.
+    let gsi = Gsi([b'f', b'c', a, b, c, d]);
+    // The upper half of the port numbers, so that none is the data-destination port.
+    Tsi { gsi, port: 0x8000 | (flow.0 & 0x7fff) as u16 }
+}
+
+/// The group of a flow, in the organisation-local block 239.192.0.0/14 of RFC 2365.
+fn group(flow: FlowId) -> Nla {
+    Nla::V4((0xefc0_0001 + (flow.0 & 0x1_ffff)).to_be_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::content::Zeros;
+    use crate::options::OptionValue;
+    use crate::pgm::negotiation::SCHEME_NAME_MAX;
+
+    #[test]
+    fn names_and_keys_are_unique_and_every_row_builds() {
+        let start = Time::ZERO + Duration::from_secs(3);
+        for (i, entry) in SCHEMES.iter().enumerate() {
+            for other in &SCHEMES[..i] {
+                assert_ne!(other.name, entry.name);
+                // By it receivers know whose data it is.
+                assert_ne!(other.announce_option, entry.announce_option, "{}", entry.name);
+            }
+            assert!(entry.name.len() <= SCHEME_NAME_MAX, "{}", entry.name);
+            for (j, spec) in entry.options.iter().enumerate() {
+                let same = |other: &OptionSpec| other.name == spec.name;
+                assert!(!entry.options[..j].iter().any(same), "{}: {}", entry.name, spec.name);
+            }
+            let options = Options::default();
+            let (flow, source) = (FlowId(0), NodeId(0));
+            let content = Box::new(Zeros { len: None });
+            let (payload, options) = (1400, &options);
+            let sender = SenderSetup { flow, node: source, start, payload, content, options };
+            assert_eq!((entry.sender)(sender).next_timeout(), Some(start));
+            let receiver = ReceiverSetup { flow, node: NodeId(1), source, start, options };
+            assert_eq!((entry.receiver)(receiver).next_timeout(), Some(start));
+            assert_eq!(scheme(entry.name).map(|found| found.name), Some(entry.name));
+        }
+        for (i, entry) in PROGRAMS.iter().enumerate() {
+            assert!(PROGRAMS[..i].iter().all(|other| other.name != entry.name));
+            let program = (entry.program)(NodeId(1), &Options::default());
+            assert_eq!(program.next_timeout(), None);
+        }
+        assert!(scheme("nothing").is_none() && program("nothing").is_none());
+    }
+
+    #[test]
+    fn settings_of_scheme_and_transport_are_checked_in_one_table() {
+        let checked = |key: &str, value: OptionValue| {
+            Options::checked([(key.to_string(), value)], scheme("pgmcc").unwrap().options)
+        };
+        assert!(checked("acker_bias", OptionValue::Float(0.6666)).is_ok());
+        assert!(checked("reliable", OptionValue::Bool(false)).is_ok());
+        let error = checked("acker_bais", OptionValue::Float(0.6666)).unwrap_err();
+        assert!(error.to_string().contains("acker_bias"), "{error}");
+    }
+
+    #[test]
+    fn sessions_differ_by_source_and_flow() {
+        let all = [(0, 0), (0, 1), (1, 0), (1, 1), (70_000, 0)];
+        for (i, a) in all.iter().enumerate() {
+            for b in &all[..i] {
+                let session = |x: &(u32, u32)| session(FlowId(x.0), NodeId(x.1));
+                assert_ne!(session(a), session(b));
+            }
+        }
+        assert_ne!(group(FlowId(0)), group(FlowId(1)));
+        assert_eq!(group(FlowId(0)), Nla::V4([239, 192, 0, 1]));
+    }
+}

@@ -1,0 +1,68 @@
+//! What a protocol promises to the network that it shares. The contract tests hold every
+//! registered protocol to its own words.
+
+use faircast_base::Duration;
+
+use crate::options::Options;
+use crate::pgm::ReceiverConfig;
+use crate::pgm::wire::Nla;
+
+/// The promises of a protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct Guarantees {
+    /// How slow a sender becomes that hears nothing, by its settings; `None` where it never hears
+    /// anything and does not mind.
+    pub floor: fn(&Options) -> Option<Floor>,
+    /// How long after the last of some forged packets a session may not be at its old rate, on a
+    /// path of 2 Mbit/s. [`RECOVERY`](Self::RECOVERY) is what is wanted.
+    pub recovery: Duration,
+    /// The most packets that all receivers together send under a load, by the settings, where no
+    /// packet of theirs is lost.
+    pub reports_max: fn(&Options, &Load) -> u64,
+}
+
+/// How slow a sender becomes that hears nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Floor {
+    /// After so long without any report ...
+    pub after: Duration,
+    /// ... no more than one data packet, new or repeated, leaves in each span of this length. When
+    /// reports come through again the sender hears of it within this time.
+    pub every: Duration,
+}
+
+/// What receivers had to report on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// How many receivers there are.
+    pub receivers: u64,
+    /// Data packets sent, new and repeated.
+    pub data_packets: u64,
+    /// Packets found missing, each counted once for every receiver that missed it.
+    pub losses: u64,
+    /// How long they were missing until they were delivered or given up, or the run ended: the
+    /// sum over all of `losses`.
+    pub missing: Duration,
+    /// How long the session lasted.
+    pub lasted: Duration,
+}
+
+impl Load {
+    /// The most packets that PGM's repair makes receivers send, whatever the scheme: each loss is
+    /// asked for when it is found, and again each time that a confirmation or a repair has not come
+    /// in time; and each receiver may ask the source and its neighbours for an SPM.
+    pub fn naks_max(&self, options: &Options) -> u64 {
+        let receiver = ReceiverConfig::from_options(Nla::NULL, options);
+        let again = receiver.nak_repeat.min(receiver.nak_repair).as_nanos().max(1);
+        self.losses + self.missing.as_nanos() / again + 2 * self.receivers
+    }
+}
+
+impl Guarantees {
+    /// Those of a protocol without feedback.
+    pub const SILENT: Self =
+        Self { floor: |_| None, recovery: Self::RECOVERY, reports_max: |_, _| 0 };
+
+    /// How soon a session should have got over forged packets.
+    pub const RECOVERY: Duration = Duration::from_secs(3);
+}

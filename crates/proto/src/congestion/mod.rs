@@ -1,0 +1,21 @@
+//! Congestion control: the contract between a transport and a scheme, what schemes share, and the
+//! schemes, each a folder with a pair of [`SenderControl`] and [`ReceiverFeedback`].
+
+mod bounded;
+pub mod common;
+mod control;
+mod guarantees;
+pub mod ormcc;
+mod pace;
+pub mod pgmcc;
+mod scheme;
+pub mod tfmcc;
+
+pub use bounded::{Bounded, Bounds};
+pub use control::{
+    AckVector, Aggregate, Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, Regime,
+    SenderControl, Wire,
+};
+pub use guarantees::{Floor, Guarantees, Load};
+pub use pace::Pace;
+pub use scheme::Scheme;

@@ -1,0 +1,140 @@
+//! Each line of the choice of the representative.
+
+use super::harness::paper;
+use crate::congestion::ormcc::OrmccConfig;
+use crate::congestion::ormcc::choice::{Averages, Standing, Verdict};
+
+const OTHER: Standing = Standing { chosen: true, is_own: false, overdue: false };
+const OWN: Standing = Standing { chosen: true, is_own: true, overdue: false };
+const NOBODY: Standing = Standing { chosen: false, is_own: false, overdue: false };
+
+struct Judge {
+    averages: Averages,
+    config: OrmccConfig,
+}
+
+impl Judge {
+    /// The first indication with `rate`, and `more` of the representative.
+    fn after(rate: f64, more: &[f64]) -> Self {
+        let mut judge = Self { averages: Averages::new(), config: paper() };
+        assert_eq!(judge.hear(rate, NOBODY), Verdict::First);
+        for &rate in more {
+            assert_eq!(judge.hear(rate, OWN), Verdict::Own);
+        }
+        judge
+    }
+
+    fn hear(&mut self, rate: f64, standing: Standing) -> Verdict {
+        self.averages.judge(&self.config, rate, standing, || false)
+    }
+
+    fn hear_lucky(&mut self, rate: f64) -> Verdict {
+        self.averages.judge(&self.config, rate, OTHER, || true)
+    }
+}
+
+/// So many equal rates, after which the deviation is at its floor.
+const STEADY: [f64; 60] = [1000.0; 60];
+
+#[test]
+fn the_first_indication_chooses() {
+    assert_eq!(Judge::after(500.0, &[]).averages.own(), Some(500.0));
+}
+
+#[test]
+fn averages_move_by_an_eighth_and_the_deviation_begins_at_half() {
+    let mut judge = Judge::after(1000.0, &[]);
+    assert_eq!(judge.hear(200.0, OWN), Verdict::Own);
+    // mean 900, deviation 500 + (800 - 500) / 8 = 537.5; the representative's average is 900 too.
+    assert_eq!(judge.averages.own(), Some(900.0));
+    // The next moves the mean to 787.5 and the deviation to 582.8; four of it below is out of reach.
+    assert_eq!(judge.hear(1.0, OTHER), Verdict::Other);
+}
+
+#[test]
+fn one_that_is_far_slower_takes_over_at_once() {
+    let mut judge = Judge::after(1000.0, &STEADY);
+    // Mean 1000 - 100/8, deviation 100/8: the limit is 937.5.
+    assert_eq!(judge.hear(900.0, OTHER), Verdict::Slower);
+    assert_eq!(judge.averages.own(), Some(900.0), "its average begins at its rate");
+    // Too little below.
+    assert_eq!(Judge::after(1000.0, &STEADY).hear(965.0, OTHER), Verdict::Other);
+}
+
+#[test]
+fn one_far_below_the_average_but_above_the_representative_needs_luck() {
+    // The representative is slow, and many others, much faster, raise the average.
+    let setup = || {
+        let mut judge = Judge::after(1000.0, &STEADY);
+        judge.averages.forget_own();
+        assert_eq!(judge.hear(100.0, OTHER), Verdict::First);
+        for _ in 0..100 {
+            assert_eq!(judge.hear(1000.0, OTHER), Verdict::Other);
+        }
+        judge
+    };
+    assert_eq!(setup().hear(500.0, OTHER), Verdict::Other);
+    assert_eq!(setup().hear_lucky(500.0), Verdict::Slower);
+    assert_eq!(setup().hear(50.0, OTHER), Verdict::Slower, "and one below it does not");
+}
+
+#[test]
+fn a_rate_at_the_limit_counts_where_the_algorithm_is_read_by_the_letter() {
+    for (letter, want) in [(false, Verdict::Other), (true, Verdict::Slower)] {
+        let mut judge = Judge::after(1000.0, &STEADY);
+        judge.config.sigma_floor = 0.0;
+        judge.config.slower_sigmas = 0.0;
+        judge.config.slower_at_limit = letter;
+        assert_eq!(judge.hear_lucky(1000.0), want);
+    }
+}
+
+#[test]
+fn one_below_the_average_replaces_a_representative_that_has_recovered() {
+    let setup = || {
+        let mut judge = Judge::after(1000.0, &STEADY);
+        // Others are slower by little and often, so that the average goes down with a small deviation.
+        let mut now = 1000.0;
+        let mut others = 0;
+        while others < 40 {
+            now -= 5.0;
+            let verdict = judge.hear(now, OTHER);
+            if verdict == Verdict::Recovered {
+                return (others, judge.averages.own());
+            }
+            assert_eq!(verdict, Verdict::Other);
+            others += 1;
+        }
+        panic!("the representative, at 1000, stays though all others are at {now}");
+    };
+    let (others, own) = setup();
+    assert!((3..30).contains(&others), "{others}");
+    assert_eq!(own, Some(1000.0 - 5.0 * f64::from(others + 1)));
+}
+
+#[test]
+fn one_above_the_average_replaces_nobody() {
+    let mut judge = Judge::after(1000.0, &STEADY);
+    for rate in [1010.0, 1100.0, 5000.0, 1e9] {
+        assert_eq!(judge.hear(rate, OTHER), Verdict::Other, "{rate}");
+    }
+}
+
+#[test]
+fn a_representative_that_is_silent_for_too_long_is_replaced_by_whoever_speaks() {
+    let mut judge = Judge::after(1000.0, &STEADY);
+    let overdue = Standing { overdue: true, ..OTHER };
+    assert_eq!(judge.hear(1500.0, overdue), Verdict::Silent);
+    assert_eq!(judge.averages.own(), Some(1500.0));
+    let own = Standing { overdue: true, ..OWN };
+    assert_eq!(judge.hear(1500.0, own), Verdict::Own, "its own word ends the silence");
+}
+
+#[test]
+fn one_that_has_never_told_of_congestion_gives_way() {
+    let mut judge = Judge::after(1000.0, &STEADY);
+    judge.averages.forget_own();
+    assert_eq!(judge.hear(2000.0, OTHER), Verdict::First);
+    judge.averages.forget_own();
+    assert_eq!(judge.hear(2000.0, NOBODY), Verdict::First);
+}

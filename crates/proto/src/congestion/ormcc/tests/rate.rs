@@ -1,0 +1,123 @@
+//! Growth and cuts of the rate.
+
+use faircast_base::Time;
+
+use super::harness::{ms, paper};
+use crate::congestion::ormcc::OrmccConfig;
+use crate::congestion::ormcc::rate::Rate;
+
+const S: f64 = 1000.0;
+const RTT: f64 = 0.1;
+const NO_LIMIT: f64 = f64::INFINITY;
+
+/// So many round trips of growth, each packet at its moment.
+fn grown(rate: &mut Rate, round_trips: f64, most: f64) {
+    let mut time = 0.0;
+    while time < round_trips * RTT {
+        rate.grow(S, RTT, most);
+        time += S / rate.bytes_per_s();
+    }
+}
+
+fn near(got: f64, want: f64) {
+    assert!((got / want - 1.0).abs() < 0.02, "{got}, not {want}");
+}
+
+#[test]
+fn it_begins_at_a_packet_per_initial_round_trip_and_grows_by_one_in_each() {
+    let mut rate = Rate::new(&paper(), S);
+    assert_eq!(rate.bytes_per_s(), 5000.0); // 40 kbit/s
+    rate.raise(100_000.0); // ten packets per round trip
+    grown(&mut rate, 10.0, NO_LIMIT);
+    near(rate.bytes_per_s(), 200_000.0);
+    grown(&mut rate, 30.0, NO_LIMIT);
+    near(rate.bytes_per_s(), 500_000.0);
+}
+
+#[test]
+fn a_cut_goes_to_three_quarters_of_the_output_once_in_a_round_trip() {
+    let at = |time| Time::ZERO + ms(time);
+    let config = paper();
+    let mut rate = Rate::new(&config, S);
+    rate.raise(100_000.0);
+    assert!(rate.cut(&config, at(0), 80_000.0, RTT, S));
+    assert_eq!(rate.bytes_per_s(), 60_000.0);
+    assert!(!rate.cut(&config, at(99), 40_000.0, RTT, S), "not again in this round trip");
+    assert!(rate.cut(&config, at(100), 40_000.0, RTT, S));
+    assert_eq!(rate.bytes_per_s(), 30_000.0);
+    assert!(!rate.cut(&config, at(300), 40_000.0, RTT, S), "it is there already");
+    assert!(!rate.cut(&config, at(300), 90_000.0, RTT, S), "and never goes up");
+    assert_eq!(rate.bytes_per_s(), 30_000.0);
+}
+
+#[test]
+fn the_interval_follows_from_the_throughput_between_cuts() {
+    let at = |time| Time::ZERO + ms(time);
+    let config = OrmccConfig { interval_min: 1.0, ..paper() };
+    let mut rate = Rate::new(&config, S);
+    assert_eq!(rate.interval(), f64::INFINITY);
+    rate.raise(95_000.0);
+    rate.cut(&config, at(0), 80_000.0, RTT, S);
+    // Mean of 95000 and the initial 5000 is 50000; the average moves from 5000 to 27500 and the
+    // deviation from 0 to 22500: (27500 + 67500) * 0.1 / 1000 = 9.5 packets.
+    assert!((rate.interval() - 90.25).abs() < 1e-9);
+    rate.raise(100_000.0);
+    rate.cut(&config, at(1000), 80_000.0, RTT, S);
+    // Mean of 100000 and 60000 is 80000; 27500 -> 53750, and 22500 -> 37500.
+    let packets = (53_750.0 + 3.0 * 37_500.0) * RTT / S;
+    assert!((rate.interval() - packets * packets).abs() < 1e-9);
+    let first = OrmccConfig { throughput_first: true, ..config };
+    let mut rate = Rate::new(&first, S);
+    rate.raise(95_000.0);
+    rate.cut(&first, at(0), 80_000.0, RTT, S);
+    assert!((rate.interval() - 25.0).abs() < 1e-9, "50000 * 0.1 / 1000 = 5 packets");
+    let mut floored = Rate::new(&paper(), S);
+    floored.raise(95_000.0);
+    floored.cut(&paper(), at(0), 80_000.0, RTT, S);
+    assert_eq!(floored.interval(), 100.0);
+}
+
+#[test]
+fn it_doubles_until_the_first_cut_where_that_is_asked_for() {
+    let config = OrmccConfig { initial_doubling: true, ..paper() };
+    let mut rate = Rate::new(&config, S);
+    rate.raise(1e6);
+    grown(&mut rate, 4.0, NO_LIMIT);
+    near(rate.bytes_per_s(), 16e6);
+    let held = rate.bytes_per_s();
+    grown(&mut rate, 4.0, held);
+    near(rate.bytes_per_s(), held);
+    assert!(rate.is_doubling(), "a lead that is reached may move on");
+    rate.cut(&config, Time::ZERO, held, RTT, S);
+    assert!(!rate.is_doubling());
+    near(rate.bytes_per_s(), 0.75 * held);
+}
+
+#[test]
+fn doubling_after_silence_ends_where_it_is_told_to() {
+    let config = OrmccConfig { guard: true, ..paper() };
+    let mut rate = Rate::new(&config, S);
+    rate.raise(800_000.0);
+    for _ in 0..40 {
+        rate.halve();
+    }
+    assert_eq!(rate.bytes_per_s(), 500.0, "one packet in two seconds");
+    assert!(rate.is_least());
+    rate.restart(400_000.0);
+    grown(&mut rate, 60.0, NO_LIMIT);
+    assert!(!rate.is_doubling());
+    assert!((400_000.0..1_000_000.0).contains(&rate.bytes_per_s()), "{}", rate.bytes_per_s());
+}
+
+#[test]
+fn no_packet_more_than_doubles_it_and_no_cut_stops_it() {
+    let config = paper();
+    let mut rate = Rate::new(&config, S);
+    for _ in 0..200 {
+        let before = rate.bytes_per_s();
+        rate.grow(S, 1e-6, NO_LIMIT);
+        assert!(rate.bytes_per_s() <= 2.0 * before && rate.bytes_per_s().is_finite());
+    }
+    rate.cut(&config, Time::ZERO, 1e-3, RTT, S);
+    assert_eq!(rate.bytes_per_s(), 500.0);
+}

@@ -1,0 +1,120 @@
+//! Packets at a rate: what rate-based schemes and the bounds that a person sets have in common.
+
+use faircast_base::{Duration, Time};
+
+use crate::congestion::Permit;
+
+/// Packets at a rate that may change, each as early as the rate allows.
+///
+/// Moments are nominal: a packet that left late does not delay those after it, so the rate holds
+/// where timers wake late, as those of real systems do. What is caught up with in this way is
+/// limited to `burst`, so silence does not save up more.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    bits_per_s: f64,
+    burst: Duration,
+    /// When the next packet is due.
+    next: Time,
+}
+
+impl Pace {
+    /// A pace of `bits_per_s`, at least one, that catches up with at most `burst` and may begin
+    /// at once.
+    pub fn new(bits_per_s: f64, burst: Duration) -> Self {
+        Self { bits_per_s: bits_per_s.max(1.0), burst, next: Time::ZERO }
+    }
+
+    /// The rate in bits per second.
+    pub fn bits_per_s(&self) -> f64 {
+        self.bits_per_s
+    }
+
+    /// Changes the rate. What is left of the time until the next packet shrinks or grows with it,
+    /// so that a fast rate does not begin after a slow one's gap.
+    pub fn set(&mut self, now: Time, bits_per_s: f64) {
+        let bits_per_s = bits_per_s.max(1.0);
+        if self.next > now {
+            let left = self.next.since(now).as_secs_f64() * self.bits_per_s / bits_per_s;
+            self.next = now + span(left);
+        }
+        self.bits_per_s = bits_per_s;
+    }
+
+    /// Whether a packet may leave now, and else when.
+    pub fn permit(&self, now: Time) -> Permit {
+        if self.next <= now { Permit::Now } else { Permit::At(self.next) }
+    }
+
+    /// When the next packet is due; now where that is past.
+    pub fn ready_at(&self) -> Time {
+        self.next
+    }
+
+    /// A packet of `bytes` leaves.
+    pub fn spend(&mut self, now: Time, bytes: u32) {
+        let earliest = Time::ZERO + now.since(Time::ZERO).saturating_sub(self.burst);
+        self.next = self.next.max(earliest) + self.cost(bytes);
+    }
+
+    /// The same where earlier haste or delay does not count.
+    pub fn restart(&mut self, now: Time, bytes: u32) {
+        self.next = now + self.cost(bytes);
+    }
+
+    /// How long a packet of `bytes` takes at this rate.
+    pub fn cost(&self, bytes: u32) -> Duration {
+        span(f64::from(bytes) * 8.0 / self.bits_per_s)
+    }
+}
+
+/// The longest time between two packets, in seconds: an hour.
+const SPAN_MAX_S: f64 = 3600.0;
+
+fn span(seconds: f64) -> Duration {
+    Duration::from_nanos((seconds.min(SPAN_MAX_S) * 1e9 + 0.5) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + MS * ms
+    }
+
+    #[test]
+    fn packets_are_due_at_even_distances_even_where_they_leave_late() {
+        let mut pace = Pace::new(8_000_000.0, MS * 4);
+        pace.restart(at(100), 1000);
+        for k in 1..20u64 {
+            assert_eq!(pace.permit(at(99)), Permit::At(at(100 + k)));
+            pace.spend(at(100 + k) + Duration::from_micros(300 * (k % 3)), 1000);
+        }
+    }
+
+    #[test]
+    fn silence_saves_up_no_more_than_a_burst() {
+        let mut pace = Pace::new(8_000_000.0, MS * 4);
+        pace.restart(at(0), 1000);
+        let mut left = 0;
+        while pace.permit(at(5000)) == Permit::Now {
+            pace.spend(at(5000), 1000);
+            left += 1;
+        }
+        assert_eq!(left, 5);
+    }
+
+    #[test]
+    fn a_new_rate_counts_for_the_packet_that_waits() {
+        let mut pace = Pace::new(1000.0, Duration::ZERO);
+        pace.restart(at(0), 1000);
+        assert_eq!(pace.permit(at(0)), Permit::At(at(8000)));
+        pace.set(at(4000), 100_000.0);
+        assert_eq!(pace.permit(at(0)), Permit::At(at(4040)));
+        pace.set(at(4000), 0.0);
+        assert_eq!(pace.bits_per_s(), 1.0);
+        assert_eq!(pace.permit(at(0)), Permit::At(at(4000 + 3_600_000)));
+    }
+}

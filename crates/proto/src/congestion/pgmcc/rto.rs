@@ -1,0 +1,107 @@
+//! The stall timer's value.
+
+use faircast_base::Duration;
+
+use super::config::{PgmccConfig, TimeoutMode};
+
+/// Doublings after which the timeout grows no further; the greatest timeout binds earlier.
+const DOUBLINGS_MAX: u32 = 16;
+
+/// TCP's estimate of the retransmission timeout (src: RFC 6298 s2).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rto {
+    /// Smoothed round trip and its variation in seconds.
+    estimate: Option<(f64, f64)>,
+    doublings: u32,
+}
+
+impl Rto {
+    /// Takes a round trip to the acker.
+    pub(super) fn sample(&mut self, rtt: Duration) {
+        let r = rtt.as_secs_f64();
+        self.estimate = Some(match self.estimate {
+            None => (r, r / 2.0),
+            Some((smoothed, variation)) => {
+                let deviation = if smoothed > r { smoothed - r } else { r - smoothed };
+                (smoothed + (r - smoothed) / 8.0, variation + (deviation - variation) / 4.0)
+            }
+        });
+    }
+
+    /// The smoothed round trip, once there are samples.
+    pub(super) fn smoothed(&self) -> Option<Duration> {
+        self.estimate.map(|(smoothed, _)| Duration::from_secs_f64(smoothed))
+    }
+
+    /// The timeout now. With `searching`, where there is no acker, a fixed one backs off too.
+    pub(super) fn value(&self, config: &PgmccConfig, searching: bool) -> Duration {
+        let (base, backs_off) = match (config.timeout_mode, self.estimate) {
+            (TimeoutMode::Fixed, _) => (config.timeout, searching),
+            (_, None) => (config.timeout, true),
+            (_, Some((smoothed, variation))) => {
+                let adaptive = Duration::from_secs_f64(smoothed + 4.0 * variation);
+                (adaptive.max(config.timeout_min), true)
+            }
+        };
+        let doublings = if backs_off { self.doublings } else { 0 };
+        // A fixed timeout above the greatest one is still obeyed when it does not back off.
+        if doublings == 0 {
+            base
+        } else {
+            (base * (1 << doublings)).min(config.timeout_max.max(base))
+        }
+    }
+
+    /// The timer ran out.
+    pub(super) fn back_off(&mut self) {
+        self.doublings = (self.doublings + 1).min(DOUBLINGS_MAX);
+    }
+
+    /// The acker answers.
+    pub(super) fn answered(&mut self) {
+        self.doublings = 0;
+    }
+
+    /// Forgets all samples.
+    pub(super) fn restart(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::pgmcc::Profile;
+
+    #[test]
+    fn the_timeout_follows_rfc_6298() {
+        let config = PgmccConfig::default();
+        let mut rto = Rto::default();
+        assert_eq!(rto.value(&config, false), Duration::from_secs(3));
+        rto.sample(Duration::from_millis(100));
+        assert_eq!(rto.value(&config, false), Duration::from_millis(300));
+        for _ in 0..200 {
+            rto.sample(Duration::from_millis(100));
+        }
+        assert_eq!(rto.value(&config, false), config.timeout_min);
+        rto.back_off();
+        rto.back_off();
+        assert_eq!(rto.value(&config, false), config.timeout_min * 4);
+        for _ in 0..100 {
+            rto.back_off();
+        }
+        assert_eq!(rto.value(&config, false), config.timeout_max);
+        rto.answered();
+        assert_eq!(rto.value(&config, false), config.timeout_min);
+    }
+
+    #[test]
+    fn a_fixed_timeout_stays_fixed_except_in_search_of_an_acker() {
+        let config = PgmccConfig::profile(Profile::Paper);
+        let mut rto = Rto::default();
+        rto.sample(Duration::from_millis(100));
+        rto.back_off();
+        assert_eq!(rto.value(&config, false), Duration::from_secs(4));
+        assert_eq!(rto.value(&config, true), Duration::from_secs(8));
+    }
+}

@@ -1,0 +1,657 @@
+//! The sender's half of pgmcc: acker, window and stall timer.
+
+use alloc::collections::VecDeque;
+
+use faircast_base::{
+    BadInput, CutReason, Cx, Duration, Event, NodeId, Seq, SwitchReason, Time, TimeoutKind,
+};
+
+use super::blacklist::Blacklist;
+use super::config::{BitmapScope, LossEpoch, PgmccConfig, TimeoutMode};
+use super::hystart::HyStart;
+use super::ledger::{Fate, Ledger};
+use super::model::is_slower;
+use super::receivers::{Receivers, RttSample};
+use super::rto::Rto;
+use super::window::Window;
+use super::{PgmccAnnounce, PgmccReport};
+use crate::congestion::common::stamp::{RTT_MAX, elapsed, milliseconds};
+use crate::congestion::{AckVector, Carrier, Gauges, Permit, Regime, SenderControl};
+
+mod candidates;
+mod honesty;
+mod judge;
+mod spread;
+
+use candidates::Candidates;
+use honesty::Honesty;
+use spread::Spread;
+
+/// Clocks that count milliseconds may disagree by one.
+const CLOCK_TOLERANCE_MS: i32 = 1;
+
+/// How long an acker that lied may not be acker again.
+const LIAR_EXCLUSION: Duration = Duration::from_secs(600);
+
+/// Repairs that can take room in the window at a time. Beyond it the oldest makes room.
+const REPAIRS_MAX: usize = 4096;
+
+/// Switches whose packets can wait to be aged. Beyond it the oldest packets are aged at once.
+const AGEING_MAX: usize = 8;
+
+/// The sender: see the module's documentation.
+#[derive(Debug)]
+pub struct PgmccSender {
+    config: PgmccConfig,
+    window: Window,
+    ledger: Ledger,
+    receivers: Receivers,
+    candidates: Candidates,
+    blacklist: Blacklist,
+    acker: Option<Acker>,
+    /// Without an acker: whether a packet that calls for an election is out.
+    call_out: bool,
+    rto: Rto,
+    /// When the stall timer expires, and the value that it was given.
+    stall: Option<(Time, Duration)>,
+    /// Stall timeouts in a row.
+    expiries: u32,
+    /// The first packet that the acker lacked when the timer last started anew, where that counts.
+    cumulative: Option<Seq>,
+    /// W stands still until feedback for this packet comes.
+    suspended: Option<Seq>,
+    /// Losses of packets before this one have been answered.
+    answered: Option<Seq>,
+    /// When each charged repair leaves the window; ascending.
+    repairs: VecDeque<Time>,
+    /// When packets that named a former acker leave flight, and before which number they are.
+    ageing: VecDeque<(Time, Seq)>,
+    /// The application had nothing to send or was held back by a ceiling, and the window has not been
+    /// the limit since.
+    idle: bool,
+    spread: Spread,
+    /// The round trips of slow start.
+    hystart: HyStart,
+}
+
+/// The acker, and what belongs to its time in office.
+#[derive(Debug)]
+struct Acker {
+    id: NodeId,
+    /// Others must be far slower to replace it before this moment.
+    held_until: Time,
+    /// The oldest packet that it has shown to have; holes before it are none.
+    joined: Option<Seq>,
+    /// The latest packet that it has shown to have.
+    reported: Option<Seq>,
+    honesty: Honesty,
+}
+
+impl PgmccSender {
+    /// A sender with a window of one packet and without an acker.
+    pub fn new(config: PgmccConfig) -> Self {
+        Self {
+            window: Window::new(&config),
+            config,
+            ledger: Ledger::default(),
+            receivers: Receivers::default(),
+            candidates: Candidates::default(),
+            blacklist: Blacklist::default(),
+            acker: None,
+            call_out: false,
+            rto: Rto::default(),
+            stall: None,
+            expiries: 0,
+            cumulative: None,
+            suspended: None,
+            answered: None,
+            repairs: VecDeque::new(),
+            ageing: VecDeque::new(),
+            idle: false,
+            spread: Spread::default(),
+            hystart: HyStart::default(),
+        }
+    }
+
+    fn acker_id(&self) -> Option<NodeId> {
+        self.acker.as_ref().map(|acker| acker.id)
+    }
+
+    /// Room in the window for data and charged repairs.
+    fn room(&self) -> f64 {
+        self.window.tokens(self.ledger.flight()) - self.repairs.len() as f64
+    }
+
+    /// A round trip to the acker, as far as it is known.
+    fn round_trip(&self) -> Duration {
+        let reported = || {
+            let acker = self.receivers.get(self.acker_id()?)?;
+            acker.rtt()
+        };
+        self.rto.smoothed().or_else(reported).unwrap_or(self.config.timeout_min)
+    }
+
+    /// Ends slow start where the round trip to the acker grows.
+    fn watch_delay(&mut self, carrier: Carrier, rtt: Duration) {
+        if matches!(carrier, Carrier::Ack(_))
+            && self.window.is_opening()
+            && self.hystart.sample(rtt)
+        {
+            self.window.leave_slow_start(self.window.size());
+        }
+    }
+
+    fn timeout_value(&self) -> Duration {
+        self.rto.value(&self.config, self.acker.is_none())
+    }
+
+    fn arm_stall(&mut self, now: Time) {
+        let value = self.timeout_value();
+        self.stall = Some((now + value, value));
+    }
+
+    /// Lets go what time has settled: charged repairs, and packets to former ackers.
+    fn settle_by_time(&mut self, now: Time) {
+        while self.repairs.front().is_some_and(|&at| at <= now) {
+            self.repairs.pop_front();
+        }
+        while let Some(&(at, end)) = self.ageing.front()
+            && at <= now
+        {
+            self.ageing.pop_front();
+            self.age(end);
+        }
+    }
+
+    fn age(&mut self, end: Seq) {
+        let acker = self.acker_id();
+        let released = self.ledger.release(end, |sent| sent.acker != acker);
+        self.window.refund(released);
+    }
+
+    fn stalled(&mut self, cx: &mut Cx<'_>, after: Duration) {
+        cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns: after.as_nanos() });
+        if self.acker.is_some() && self.expiries == 0 {
+            // src: RFC 5681 s3.1; not again while the same stall lasts, and not where nobody was
+            // there to answer.
+            self.window.leave_slow_start(self.window.size() / 2.0);
+        }
+        self.window.restart();
+        self.spread.restart();
+        let unknown = self.ledger.release(self.ledger.next(), |_| true);
+        if let Some(acker) = &mut self.acker {
+            // All of them may be lost, and an acker that says so later is no liar.
+            acker.honesty.saw(cx.now, 0, unknown);
+        }
+        (self.stall, self.suspended, self.call_out) = (None, None, false);
+        self.answered = Some(self.ledger.next());
+        self.trace_cut(cx, CutReason::Timeout);
+        self.expiries += 1;
+        self.rto.back_off();
+        if let Some(id) = self.acker_id()
+            && self.expiries >= self.config.retry_max
+        {
+            if self.config.blacklist {
+                self.blacklist.add(id, cx.now + self.timeout_value() * 2);
+            }
+            self.drop_acker(cx, SwitchReason::Silent);
+        }
+    }
+
+    /// Leaves the session without an acker: the next packet calls for an election.
+    fn drop_acker(&mut self, cx: &mut Cx<'_>, reason: SwitchReason) {
+        if let Some(acker) = self.acker.take() {
+            self.receivers.forget(acker.id);
+            self.call_out = false;
+            self.expiries = 0;
+            // A call for an election must not wait for what the old acker owes.
+            self.stall = None;
+            cx.emit(Event::Representative { node: None, reason });
+        }
+    }
+
+    /// `id` becomes the acker.
+    fn appoint(&mut self, cx: &mut Cx<'_>, id: NodeId, reason: SwitchReason, nak: Option<Seq>) {
+        let next = self.ledger.next();
+        let old = self.acker_id();
+        let round_trip = |id: NodeId| self.receivers.get(id).and_then(|receiver| receiver.rtt());
+        let new_rtt = round_trip(id).unwrap_or(Duration::ZERO);
+        let longest_rtt = old.and_then(round_trip).unwrap_or(Duration::ZERO).max(new_rtt);
+        self.acker = Some(Acker {
+            id,
+            held_until: cx.now + new_rtt.mul_f64(self.config.holding_time),
+            joined: None,
+            reported: None,
+            honesty: Honesty::new(&self.config),
+        });
+        (self.call_out, self.expiries, self.cumulative) = (false, 0, None);
+        cx.emit(Event::Representative { node: Some(id), reason });
+        if old.is_none() {
+            // src: pgmcc-draft s3: the first report brings one token.
+            self.window.refund(1);
+            if self.config.switch_recover {
+                self.answered = Some(next);
+            }
+        } else if self.config.switch_recover {
+            self.close_account(cx, nak, next);
+        }
+        if self.config.switch_ageing {
+            if self.ageing.len() == AGEING_MAX
+                && let Some((_, end)) = self.ageing.pop_front()
+            {
+                self.age(end);
+            }
+            self.ageing.push_back((cx.now + longest_rtt * 2, next));
+        }
+        if self.config.timeout_restart {
+            self.rto.restart();
+        }
+        self.rto.answered();
+        self.hystart.restart();
+        if self.stall.is_some() || self.ledger.flight() > 0 {
+            self.arm_stall(cx.now);
+        }
+    }
+
+    /// Earlier losses were the old acker's and are answered, except the one that the new acker's
+    /// NAK is about, where that has not been.
+    ///
+    /// deviates: the fact that the loss is learnt from a NAK and not from a bitmap makes it no
+    /// less a loss of the representative; were it forgotten, two receivers that take turns would
+    /// keep the window from ever being cut.
+    fn close_account(&mut self, cx: &mut Cx<'_>, nak: Option<Seq>, next: Seq) {
+        let open = |seq: Seq| self.answered.is_none_or(|answered| !seq.before(answered));
+        if nak.is_some_and(open) && self.suspended.is_none() {
+            self.cut();
+            self.trace_cut(cx, CutReason::Loss);
+        }
+        (self.suspended, self.answered) = (Some(next), Some(next));
+    }
+
+    /// Halves the window; until feedback for the next packet it stands still.
+    fn cut(&mut self) {
+        self.window.cut();
+        self.spread.restart();
+        let next = self.ledger.next();
+        (self.suspended, self.answered) = (Some(next), Some(next));
+    }
+
+    fn trace_cut(&self, cx: &mut Cx<'_>, reason: CutReason) {
+        cx.emit(Event::Cut { reason, window_milli: self.window.size_milli() });
+    }
+
+    /// Whether `from` should replace the acker.
+    fn beats_acker(&self, now: Time, from: NodeId) -> bool {
+        let Some(acker) = &self.acker else { return true };
+        let slowness = |id: NodeId| self.receivers.get(id)?.slowness_squared(&self.config);
+        let (Some(candidate), Some(present)) = (slowness(from), slowness(acker.id)) else {
+            return false;
+        };
+        let held = now < acker.held_until;
+        let handicap = if held { self.config.holding_factor } else { 1.0 };
+        is_slower(candidate / (handicap * handicap), present, self.config.acker_bias)
+    }
+
+    /// The round trip that a report tells of. `Err` where the report is absurd.
+    fn measure(
+        &self,
+        now: Time,
+        carrier: Carrier,
+        report: &PgmccReport,
+    ) -> Result<Option<RttSample>, ()> {
+        let coarse = echoed_round_trip(now, report).ok_or(())?;
+        let Carrier::Ack(vector) = carrier else {
+            let packets = self.ledger.sent_after(now - coarse) + 1;
+            return Ok(Some(RttSample { time: coarse, packets }));
+        };
+        // The acknowledged packet's own record is finer than milliseconds: what the echo exceeds
+        // its timestamp by is the time for which the receiver held it.
+        let Some(sent) = self.ledger.get(vector.highest) else { return Ok(None) };
+        let held_ms = report.echo_ms.wrapping_sub(milliseconds(sent.at)) as i32;
+        if held_ms < 0 {
+            return Ok(None); // A stale timestamp, as a repair may carry.
+        }
+        let held = Duration::from_millis(held_ms as u64);
+        let time = now.since(sent.at).saturating_sub(held);
+        let packets = self.ledger.next().distance(vector.highest).max(1) as u32;
+        Ok(Some(RttSample { time, packets }))
+    }
+
+    /// Whether a report speaks of packets that were never sent, or too long ago.
+    fn check_reach(&self, carrier: Carrier) -> Result<(), BadInput> {
+        let seq = match carrier {
+            Carrier::Ack(vector) => vector.highest,
+            Carrier::Nak { first: seq } | Carrier::NullNak { latest: seq } => seq,
+        };
+        if self.ledger.is_empty() || !seq.before(self.ledger.next()) {
+            return Err(BadInput::Absurd);
+        }
+        // Repairs may be asked for as long as the endpoint keeps them; acknowledgements not.
+        if matches!(carrier, Carrier::Ack(_)) && seq.before(self.ledger.oldest()) {
+            return Err(BadInput::OutOfWindow);
+        }
+        Ok(())
+    }
+
+    /// An acknowledgement, from the acker or from a former one.
+    fn on_ack(&mut self, cx: &mut Cx<'_>, from: NodeId, vector: AckVector) {
+        let from_acker = self.acker_id() == Some(from);
+        if !from_acker && !self.config.ack_history {
+            return; // src: pgmcc-draft s3: it serves the election only.
+        }
+        let idle_room = self.idle && self.room() >= 1.0;
+        let marked = self.mark_received(from, from_acker, vector);
+        self.spread.acknowledged(cx.now, marked);
+        let lost = self.judge(cx.now, from, from_acker, vector);
+        if from_acker {
+            if self.suspended.is_some_and(|until| !vector.highest.before(until)) {
+                self.suspended = None;
+            }
+            self.check_honesty(cx, marked, lost.count + lost.unknown);
+        }
+        let growing = from_acker && lost.count == 0 && self.suspended.is_none();
+        if growing && !(self.config.window_validation && idle_room) {
+            let (before, opening) = (self.window.size(), self.window.is_opening());
+            self.window.grow(marked);
+            if !opening {
+                self.spread.grown(self.window.size() as u32 - before as u32);
+            }
+        } else {
+            self.window.refund(marked);
+        }
+        let answers = match self.config.loss_epoch {
+            LossEpoch::Feedback => lost.count > 0,
+            LossEpoch::Sent => lost
+                .latest
+                .is_some_and(|seq| self.answered.is_none_or(|answered| !seq.before(answered))),
+        };
+        let cuts = answers && self.suspended.is_none();
+        if cuts {
+            self.cut();
+            if self.config.timeout_after_cut {
+                // src: ns-2.35 tcp/tcp-reno.cc: the value that it is given is backed off still.
+                self.arm_stall(cx.now);
+            }
+        }
+        if lost.count > 0 && self.window.realign(self.ledger.flight()) || cuts {
+            self.trace_cut(cx, CutReason::Loss);
+        }
+        if from_acker {
+            self.expiries = 0;
+        }
+        if from_acker || marked > 0 {
+            self.restart_stall(cx.now, vector, marked);
+        }
+    }
+
+    /// Marks what the bitmap shows as received; returns how many packets left flight by it.
+    fn mark_received(&mut self, from: NodeId, from_acker: bool, vector: AckVector) -> u32 {
+        let all = from_acker && self.config.bitmap_scope == BitmapScope::All;
+        let mut marked = 0;
+        // Most of what a bitmap shows was shown before.
+        let unsettled = self.ledger.unsettled();
+        for offset in (0..32).filter(|offset| vector.bitmap >> offset & 1 == 1) {
+            let seq = vector.highest - offset;
+            let joined = self.acker.as_ref().and_then(|acker| acker.joined);
+            if seq.before(unsettled) && joined.is_some_and(|joined| !seq.before(joined)) {
+                continue;
+            }
+            let Some(sent) = self.ledger.get(seq) else { continue };
+            // Packets that called for an acker are in the care of whoever answered.
+            if all || sent.acker == Some(from) || from_acker && sent.acker.is_none() {
+                marked += u32::from(self.ledger.settle(seq, Fate::Acked));
+            }
+            if from_acker && let Some(acker) = &mut self.acker {
+                let earlier = acker.joined.is_none_or(|joined| seq.before(joined));
+                if earlier {
+                    acker.joined = Some(seq);
+                }
+            }
+        }
+        marked
+    }
+
+    /// Acknowledgements come: the stall timer starts anew, unless a hole holds it.
+    fn restart_stall(&mut self, now: Time, vector: AckVector, marked: u32) {
+        let restarts = match self.config.timeout_mode {
+            TimeoutMode::Fixed => true,
+            TimeoutMode::Tcp => marked > 0,
+            // src: seada-helmy s4.1: only if no packet is missing in the bitmap. What fills the last
+            // hole is a repair, which acknowledges no packet of the window.
+            TimeoutMode::Reno => self.first_hole(vector).is_none(),
+            TimeoutMode::Cumulative => {
+                let reached = self.first_hole(vector).unwrap_or(vector.highest.next());
+                let advances = self.cumulative.is_none_or(|before| reached.after(before));
+                if advances {
+                    self.cumulative = Some(reached);
+                }
+                advances
+            }
+        };
+        if restarts {
+            self.rto.answered();
+            if self.ledger.flight() > 0 || self.room() < 1.0 {
+                self.arm_stall(now);
+            } else {
+                self.stall = None;
+            }
+        }
+    }
+
+    /// The first packet missing from the acker's bitmap among those sent since it took part.
+    fn first_hole(&self, vector: AckVector) -> Option<Seq> {
+        let joined = self.acker.as_ref().and_then(|acker| acker.joined)?;
+        (0..32).rev().map(|offset| (offset, vector.highest - offset)).find_map(|(offset, seq)| {
+            let missing = vector.bitmap >> offset & 1 == 0;
+            let expected = !seq.before(joined) && self.ledger.get(seq).is_some();
+            (missing && expected).then_some(seq)
+        })
+    }
+
+    fn check_honesty(&mut self, cx: &mut Cx<'_>, received: u32, lost: u32) {
+        let now = cx.now;
+        let Some(acker) = &mut self.acker else { return };
+        acker.honesty.saw(now, received, lost);
+        if self.config.lie_check && acker.honesty.is_exposed() {
+            let id = acker.id;
+            self.blacklist.add(id, cx.now + LIAR_EXCLUSION);
+            self.drop_acker(cx, SwitchReason::Lied);
+        }
+    }
+}
+
+impl SenderControl for PgmccSender {
+    type Announce = PgmccAnnounce;
+    type Report = PgmccReport;
+
+    fn permit(&mut self, cx: &mut Cx<'_>, _len: u32, repair: bool) -> Permit {
+        self.settle_by_time(cx.now);
+        if repair && !self.config.charge_repairs {
+            return Permit::Now;
+        }
+        let free = match (&self.acker, repair) {
+            // Without an acker one packet at a time calls for an election.
+            (None, false) => !self.call_out,
+            (None, true) => self.repairs.is_empty(),
+            (Some(_), _) => self.room() >= 1.0,
+        };
+        if free {
+            if repair || self.acker.is_none() {
+                return Permit::Now;
+            }
+            return self.spread.permit(cx.now);
+        }
+        self.idle = false;
+        self.spread.blocked();
+        let by_repairs_alone =
+            !self.repairs.is_empty() && self.window.tokens(self.ledger.flight()) >= 1.0;
+        if self.stall.is_none() && !by_repairs_alone {
+            // Every report may be lost. Repairs have a timer of their own.
+            self.arm_stall(cx.now);
+        }
+        Permit::Blocked
+    }
+
+    fn on_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, _len: u32) -> PgmccAnnounce {
+        let acker = self.acker_id();
+        self.ledger.push(seq, cx.now, acker);
+        self.window.spend();
+        if let Some(rtt) = self.rto.smoothed().filter(|_| self.config.spread) {
+            self.spread.sent(cx, rtt, &self.window);
+        }
+        self.call_out = acker.is_none();
+        if self.stall.is_none() {
+            self.arm_stall(cx.now);
+        }
+        PgmccAnnounce { sent_ms: milliseconds(cx.now), acker }
+    }
+
+    fn on_repair_sent(&mut self, cx: &mut Cx<'_>, _seq: Seq, _len: u32) -> Option<PgmccAnnounce> {
+        if self.config.charge_repairs {
+            if self.repairs.len() == REPAIRS_MAX {
+                self.repairs.pop_front();
+            }
+            // No acknowledgement tells when a repair has left the network; a round trip does.
+            let until = cx.now + self.round_trip();
+            let place = self.repairs.partition_point(|&at| at <= until);
+            self.repairs.insert(place, until);
+        }
+        // deviates: OpenPGM repeats the option of the original with its stale timestamp; a fresh one
+        // can mislead nobody.
+        let acker = self.acker_id().filter(|_| self.config.ack_repairs);
+        acker.map(|id| PgmccAnnounce { sent_ms: milliseconds(cx.now), acker: Some(id) })
+    }
+
+    fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier, report: &PgmccReport) {
+        // Routers forward NAKs in their own name, so the report's word counts (src: openpgm).
+        let from = report.receiver.unwrap_or(from);
+        if let Err(reason) = self.check_reach(carrier) {
+            return cx.emit(Event::BadInput { reason });
+        }
+        let Ok(sample) = self.measure(cx.now, carrier, report) else {
+            return cx.emit(Event::BadInput { reason: BadInput::Absurd });
+        };
+        self.settle_by_time(cx.now);
+        // A call that nobody answered shows that there is no better: where losses are many all may
+        // have fallen silent in turn, and a liar's pace is better than none.
+        // Whoever was taken then is heard as every acker is, or the search would begin again.
+        let choosy = self.acker.is_some() || self.expiries == 0;
+        let chosen = self.acker_id() == Some(from);
+        if choosy && !chosen && self.blacklist.excludes(from, cx.now) {
+            return;
+        }
+        let loss = f64::from(report.loss) / 65535.0;
+        let (gain, acker) = (self.config.rtt_gain, self.acker_id());
+        self.receivers.report(cx.now, from, loss, sample, gain, acker);
+        if let Some(sample) = sample {
+            cx.emit(Event::RttSample { node: from, rtt_ns: sample.time.as_nanos() });
+        }
+        let nak = match carrier {
+            Carrier::Nak { first: seq } | Carrier::NullNak { latest: seq } => Some(seq),
+            Carrier::Ack(_) => None,
+        };
+        if acker.is_none() {
+            self.appoint(cx, from, SwitchReason::First, None);
+        } else if acker != Some(from)
+            && self.can_compare(cx.now, from, nak, sample)
+            && self.beats_acker(cx.now, from)
+        {
+            self.appoint(cx, from, SwitchReason::Slower, nak);
+        }
+        if self.acker_id() == Some(from) {
+            if let Some(sample) = sample {
+                self.rto.sample(sample.time);
+                self.watch_delay(carrier, sample.time);
+                if acker != Some(from) && self.stall.is_some() {
+                    // The wait that began with the appointment did not know this yet.
+                    self.arm_stall(cx.now);
+                }
+            }
+            if let Some(acker) = &mut self.acker {
+                acker.honesty.reports(loss);
+            }
+        }
+        if let Carrier::Ack(vector) = carrier {
+            self.on_ack(cx, from, vector);
+            if let Some(acker) = self.acker.as_mut().filter(|acker| acker.id == from) {
+                let before = acker.reported.unwrap_or(vector.highest);
+                acker.reported = Some(before.max(vector.highest));
+                self.compare_candidates(cx);
+            }
+        }
+        if acker.is_none() {
+            // Nobody was asked to acknowledge the packets that called for an acker.
+            self.ledger.release(self.ledger.next(), |sent| sent.acker.is_none());
+        }
+    }
+
+    fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId) {
+        self.receivers.forget(from);
+        if self.acker_id() == Some(from) {
+            self.drop_acker(cx, SwitchReason::Left);
+        }
+    }
+
+    /// In a search that has been in vain, whoever is heard is called at once; at most once in a
+    /// timeout that has not been doubled.
+    fn on_heard(&mut self, cx: &mut Cx<'_>) {
+        let vain = self.stall.is_some_and(|(_, value)| value > self.config.timeout);
+        if self.acker.is_none() && vain {
+            self.rto.answered();
+            self.call_out = false;
+            self.arm_stall(cx.now);
+        }
+    }
+
+    fn on_idle(&mut self, _cx: &mut Cx<'_>) {
+        self.idle = true;
+    }
+
+    fn on_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.settle_by_time(cx.now);
+        if let Some((at, value)) = self.stall
+            && at <= cx.now
+        {
+            self.stalled(cx, value);
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        let stall = self.stall.map(|(at, _)| at);
+        let repair = self.repairs.front().copied();
+        let age = self.ageing.front().map(|&(at, _)| at);
+        [stall, repair, age].into_iter().flatten().min()
+    }
+
+    fn round_trip(&self, now: Time, report: &PgmccReport) -> Option<Duration> {
+        echoed_round_trip(now, report)
+    }
+
+    fn reporter(report: &PgmccReport) -> Option<NodeId> {
+        report.receiver
+    }
+
+    fn gauges(&self) -> Gauges {
+        let repairs = self.repairs.len() as u32;
+        Gauges {
+            window: Some(self.window.size()),
+            flight: Some(self.ledger.flight() + repairs),
+            rate_bits_per_s: None,
+            representative: self.acker_id(),
+            rtt: self.rto.smoothed(),
+            regime: match () {
+                () if self.expiries > 0 => Regime::Floor,
+                () if self.window.has_met_no_limit() => Regime::Start,
+                () => Regime::Path,
+            },
+        }
+    }
+}
+
+/// The time since the packet left whose timestamp `report` echoes, without the time for which the
+/// receiver held it. `None` where that is absurd.
+fn echoed_round_trip(now: Time, report: &PgmccReport) -> Option<Duration> {
+    let max_ms = RTT_MAX.as_millis() as u32;
+    let elapsed_ms = elapsed(milliseconds(now), report.echo_ms, CLOCK_TOLERANCE_MS, max_ms)?;
+    Some(Duration::from_millis(u64::from(elapsed_ms)).min(now.since(Time::ZERO)))
+}

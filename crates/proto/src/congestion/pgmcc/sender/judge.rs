@@ -1,0 +1,106 @@
+//! Which packets an acknowledgement shows to be lost.
+
+use faircast_base::{NodeId, Seq, Time};
+
+use super::PgmccSender;
+use crate::congestion::AckVector;
+use crate::congestion::pgmcc::config::BitmapScope;
+use crate::congestion::pgmcc::ledger::Fate;
+
+/// Packets that a bitmap covers.
+const BITMAP_LEN: i32 = 32;
+
+/// What was found lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lost {
+    /// How many packets.
+    pub(super) count: u32,
+    /// Packets that may be lost or not.
+    pub(super) unknown: u32,
+    /// The latest that was found lost.
+    pub(super) latest: Option<Seq>,
+}
+
+impl Lost {
+    fn add(&mut self, seq: Seq) {
+        self.count += 1;
+        self.latest = Some(seq);
+    }
+}
+
+impl PgmccSender {
+    /// Settles the packets in flight that `vector` shows to be lost, and lets those go on which it
+    /// has nothing to say any more.
+    pub(super) fn judge(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        from_acker: bool,
+        vector: AckVector,
+    ) -> Lost {
+        if self.config.designated_loss {
+            self.judge_by_bitmap(now, from, from_acker, vector)
+        } else {
+            self.judge_by_history(vector)
+        }
+    }
+
+    /// By the reporter's own bitmap, for packets that named it or that it must have seen.
+    fn judge_by_bitmap(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        from_acker: bool,
+        vector: AckVector,
+    ) -> Lost {
+        let rtt = self.receivers.get(from).and_then(|receiver| receiver.rtt()).unwrap_or_default();
+        let mut lost = Lost::default();
+        let mut seq = self.ledger.unsettled();
+        while seq.before(vector.highest) {
+            let distance = vector.highest.distance(seq);
+            let sent = self.ledger.get(seq).filter(|sent| sent.fate == Fate::InFlight);
+            if let Some(sent) = sent {
+                let named = sent.acker == Some(from);
+                let must_have_come = from_acker && now.since(sent.at) >= rtt;
+                if distance >= BITMAP_LEN {
+                    // Out of the bitmap's sight: its acknowledgements were lost. Unknown is not
+                    // lost.
+                    if (named || must_have_come) && self.ledger.settle(seq, Fate::Released) {
+                        self.window.refund(1);
+                        lost.unknown += 1;
+                    }
+                } else if (named || must_have_come) && self.is_missing(vector, distance) {
+                    self.ledger.settle(seq, Fate::Lost);
+                    lost.add(seq);
+                }
+            }
+            seq = seq.next();
+        }
+        lost
+    }
+
+    /// Whether the packet `distance` below the highest is missing with enough later ones there.
+    fn is_missing(&self, vector: AckVector, distance: i32) -> bool {
+        let later = vector.bitmap & ((1u32 << distance) - 1);
+        vector.bitmap >> distance & 1 == 0 && later.count_ones() >= self.config.loss_threshold
+    }
+
+    /// By all acknowledgements so far, whoever sent them (src: pgmcc-draft s2.2, seada-helmy
+    /// s2.2). With a bitmap that speaks only of the acker's own time this is what takes packets
+    /// under way to and from a former acker for lost (src: seada-helmy s4.4).
+    fn judge_by_history(&mut self, vector: AckVector) -> Lost {
+        let mut lost = Lost::default();
+        let limit = self.ledger.below_acked(vector.highest, self.config.loss_threshold);
+        let mut seq = self.ledger.unsettled();
+        while seq.before(limit) {
+            let seen = vector.highest.distance(seq) < BITMAP_LEN
+                || self.config.bitmap_scope == BitmapScope::Own;
+            let fate = if seen { Fate::Lost } else { Fate::Released };
+            if self.ledger.settle(seq, fate) && seen {
+                lost.add(seq);
+            }
+            seq = seq.next();
+        }
+        lost
+    }
+}

@@ -1,0 +1,285 @@
+//! The acker switches between a near and a far receiver behind one bottleneck: the situation of
+//! Seada and Helmy's section 4.4, as a small network of its own.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::vec::Vec;
+
+use faircast_base::{
+    Cx, Duration, Event, NodeId, NullTrace, Purpose, Rng, Seq, SwitchReason, Time,
+};
+
+use super::harness::{Bench, ms, plain};
+use crate::congestion::pgmcc::{
+    LossEstimator, PgmccAnnounce, PgmccConfig, PgmccReceiver, PgmccReport, Profile,
+};
+use crate::congestion::{AckVector, Arrival, Audience, Carrier, ReceiverFeedback, SenderControl};
+
+/// Packets that wait at the bottleneck at most.
+const QUEUE: usize = 30;
+
+/// Transmission of 1400 bytes at 500 kbit/s.
+const SERVICE: Duration = Duration::from_micros(22_400);
+
+enum What {
+    Serviced,
+    Data { to: usize, seq: u32, announce: PgmccAnnounce },
+    Nak { from: usize, seq: u32 },
+    Report { from: usize, carrier: Carrier, report: PgmccReport },
+    SenderTimer,
+    ReceiverTimer(usize),
+}
+
+struct Host {
+    receiver: PgmccReceiver,
+    delay: Duration,
+    highest: Option<u32>,
+    bitmap: u32,
+    rng: Rng,
+    /// The earliest timer event on its way.
+    timer: Option<Time>,
+}
+
+struct Net {
+    bench: Bench,
+    hosts: Vec<Host>,
+    queue: VecDeque<(u32, PgmccAnnounce)>,
+    events: BTreeMap<(Time, u64), What>,
+    order: u64,
+    timer: Option<Time>,
+    /// When the bottleneck dropped packets.
+    drops: Vec<Time>,
+}
+
+impl Net {
+    fn new(config: PgmccConfig, delays: [Duration; 2]) -> Self {
+        let hosts = delays.into_iter().enumerate().map(|(index, delay)| {
+            let node = NodeId(index as u32 + 1);
+            let rng = Rng::new(7, node, Purpose::Machine(1));
+            let receiver = PgmccReceiver::new(config, node);
+            Host { receiver, delay, highest: None, bitmap: 0, rng, timer: None }
+        });
+        Self {
+            bench: Bench::new(config),
+            hosts: hosts.collect(),
+            queue: VecDeque::new(),
+            events: BTreeMap::new(),
+            order: 0,
+            timer: None,
+            drops: Vec::new(),
+        }
+    }
+
+    fn at(&mut self, at: Time, what: What) {
+        self.order += 1;
+        self.events.insert((at, self.order), what);
+    }
+
+    fn run(&mut self, duration: Duration) {
+        self.after_sender();
+        while let Some(((at, _), what)) = self.events.pop_first() {
+            if at > Time::ZERO + duration {
+                return;
+            }
+            self.bench.now = at;
+            self.handle(what);
+        }
+    }
+
+    fn handle(&mut self, what: What) {
+        let now = self.bench.now;
+        match what {
+            What::Serviced => {
+                let (seq, announce) = self.queue.pop_front().expect("the one in service");
+                for to in 0..self.hosts.len() {
+                    self.at(now + self.hosts[to].delay, What::Data { to, seq, announce });
+                }
+                if !self.queue.is_empty() {
+                    self.at(now + SERVICE, What::Serviced);
+                }
+            }
+            What::Data { to, seq, announce } => self.data(to, seq, &announce),
+            What::Nak { from, seq } => {
+                let report = self.feedback(from, |r, cx| r.report_for_nak(cx));
+                let carrier = Carrier::Nak { first: Seq::new(seq) };
+                if let Some(report) = report {
+                    let at = now + self.hosts[from].delay;
+                    self.at(at, What::Report { from, carrier, report });
+                }
+            }
+            What::Report { from, carrier, report } => {
+                let node = NodeId(from as u32 + 1);
+                self.bench.with(|s, cx| s.on_report(cx, node, carrier, &report));
+                self.after_sender();
+            }
+            What::SenderTimer => {
+                self.timer = None;
+                self.bench.with(|s, cx| s.on_timeout(cx));
+                self.after_sender();
+            }
+            What::ReceiverTimer(index) => {
+                self.hosts[index].timer = None;
+                self.feedback(index, |r, cx| r.on_timeout(cx));
+                self.after_receiver(index);
+            }
+        }
+    }
+
+    fn feedback<R>(
+        &mut self,
+        index: usize,
+        f: impl FnOnce(&mut PgmccReceiver, &mut Cx<'_>) -> R,
+    ) -> R {
+        let host = &mut self.hosts[index];
+        let mut cx = Cx { now: self.bench.now, rng: &mut host.rng, trace: &mut NullTrace };
+        f(&mut host.receiver, &mut cx)
+    }
+
+    fn data(&mut self, to: usize, seq: u32, announce: &PgmccAnnounce) {
+        let host = &mut self.hosts[to];
+        let gap = host.highest.map_or(32, |highest| seq - highest);
+        host.bitmap = host.bitmap.checked_shl(gap).unwrap_or(0) | 1;
+        let missing = host.highest.map_or(seq, |highest| highest + 1)..seq;
+        host.highest = Some(seq);
+        let backoff = host.rng.up_to(ms(30));
+        if let Some(first) = missing.clone().next() {
+            self.at(self.bench.now + backoff, What::Nak { from: to, seq: first });
+        }
+        let arrival = Arrival {
+            seq: Seq::new(seq),
+            len: 1400,
+            repair: false,
+            duplicate: false,
+            congestion_experienced: false,
+        };
+        self.feedback(to, |r, cx| r.on_data(cx, &arrival, Some(announce)));
+        self.after_receiver(to);
+    }
+
+    fn after_receiver(&mut self, index: usize) {
+        while let Some((audience, report)) = self.feedback(index, |r, cx| r.poll_report(cx)) {
+            assert_eq!(audience, Audience::SenderAck);
+            let host = &self.hosts[index];
+            let highest = Seq::new(host.highest.expect("reports follow data"));
+            let carrier = Carrier::Ack(AckVector { highest, bitmap: host.bitmap });
+            let at = self.bench.now + host.delay;
+            self.at(at, What::Report { from: index, carrier, report });
+        }
+        if let Some(at) = self.hosts[index].receiver.next_timeout()
+            && self.hosts[index].timer.is_none_or(|armed| at < armed)
+        {
+            self.hosts[index].timer = Some(at);
+            self.at(at, What::ReceiverTimer(index));
+        }
+    }
+
+    fn after_sender(&mut self) {
+        let before = self.bench.sent.len();
+        self.bench.pump(u32::MAX);
+        for index in before..self.bench.sent.len() {
+            let (seq, at, announce) = self.bench.sent[index];
+            if self.queue.len() > QUEUE {
+                self.drops.push(at);
+                continue;
+            }
+            self.queue.push_back((seq.value(), announce));
+            if self.queue.len() == 1 {
+                self.at(at + SERVICE, What::Serviced);
+            }
+        }
+        if let Some(at) = self.bench.sender.next_timeout()
+            && self.timer.is_none_or(|armed| at < armed)
+        {
+            self.timer = Some(at);
+            self.at(at, What::SenderTimer);
+        }
+    }
+
+    /// Drops more than two seconds apart: what a sender of TCP's kind answers by one cut each.
+    fn loss_events(&self) -> usize {
+        let mut events = 0;
+        let mut last = None;
+        for &at in &self.drops {
+            if last.is_none_or(|last: Time| at.since(last) > ms(2000)) {
+                events += 1;
+            }
+            last = Some(at);
+        }
+        events
+    }
+
+    fn slower_switches(&self) -> usize {
+        let slower = |(_, reason): &&(Option<u32>, SwitchReason)| *reason == SwitchReason::Slower;
+        self.bench.switches().iter().filter(slower).count()
+    }
+}
+
+fn run(config: PgmccConfig, far: Duration) -> Net {
+    let mut net = Net::new(config, [ms(52), far]);
+    net.run(Duration::from_secs(600));
+    net
+}
+
+/// Packets that the bottleneck can carry in the run.
+const CAPACITY: usize = 26_785;
+
+#[test]
+fn near_and_far_ackers_alternate_and_the_paper_profile_cuts_for_losses_that_are_none() {
+    let net = run(PgmccConfig::profile(Profile::Paper), ms(250));
+    let events = net.loss_events();
+    assert!(events > 10, "{events}");
+    assert!(net.slower_switches() > events, "there and back again: {}", net.slower_switches());
+    // More cuts than packets that were really lost.
+    let (cuts, drops) = (net.bench.loss_cuts(), net.drops.len());
+    assert!(cuts * 10 > drops * 15, "{cuts} for {drops}");
+    // The two switches follow each other within a round trip (fig. 18).
+    let switches: Vec<Time> = net
+        .bench
+        .log
+        .0
+        .iter()
+        .filter_map(|(at, event)| match event {
+            Event::Representative { reason: SwitchReason::Slower, .. } => Some(*at),
+            _ => None,
+        })
+        .collect();
+    let close = switches.windows(2).filter(|pair| pair[1].since(pair[0]) < ms(1000)).count();
+    assert!(close * 10 > events * 8, "{close} pairs for {events}");
+}
+
+#[test]
+fn the_improved_profile_cuts_once_for_each_loss_and_keeps_the_bottleneck_busy() {
+    for compare_alike in [false, true] {
+        // The low-pass filter: with loss intervals the two receivers hardly differ at any time.
+        let loss_estimator = LossEstimator::Ewma;
+        let net = run(PgmccConfig { compare_alike, loss_estimator, ..plain() }, ms(250));
+        let (events, switches) = (net.loss_events(), net.slower_switches());
+        assert!(events > 10, "{events}");
+        if compare_alike {
+            assert!(switches <= 2, "the far one stays acker: {switches} for {events}");
+        } else {
+            assert!(switches > events / 2, "ackers do switch: {switches} for {events}");
+        }
+        assert!(net.bench.loss_cuts() <= events, "{} for {events}", net.bench.loss_cuts());
+        assert_eq!(net.bench.stalls(), 0);
+        assert!(net.bench.sent.len() > CAPACITY * 98 / 100, "{}", net.bench.sent.len());
+    }
+}
+
+#[test]
+fn the_improved_profile_is_not_deaf_to_losses_while_ackers_take_turns() {
+    let at_will =
+        PgmccConfig { holding_time: 0.0, acker_bias: 1.0, compare_alike: false, ..plain() };
+    let net = run(at_will, ms(60));
+    let events = net.loss_events();
+    assert!(net.slower_switches() > events, "{} for {events}", net.slower_switches());
+    assert!(net.bench.loss_cuts() * 10 >= events * 9, "{} for {events}", net.bench.loss_cuts());
+}
+
+#[test]
+fn without_a_difference_in_delay_the_paper_profile_cuts_for_real_losses_only() {
+    let net = run(PgmccConfig::profile(Profile::Paper), ms(52));
+    let (cuts, drops) = (net.bench.loss_cuts(), net.drops.len());
+    assert!(drops > 10 && cuts <= drops, "{cuts} for {drops}");
+    assert_eq!(net.bench.stalls(), 0);
+    assert!(net.bench.sent.len() > CAPACITY * 98 / 100, "{}", net.bench.sent.len());
+}

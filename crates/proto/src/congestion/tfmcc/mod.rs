@@ -1,0 +1,76 @@
+//! TFMCC: rate-based congestion control that follows the receiver to which TCP would send slowest.
+//!
+//! Receivers measure their loss events and round trips and compute from them TCP's throughput; few
+//! of them report it, whoever has the lowest most likely. The sender goes at the rate of the
+//! *current limiting receiver* (CLR), which reports once a round trip.
+//!
+//! Source: `RFC 4654`. Constants, formats, deviations and limits: docs/schemes/tfmcc.md.
+
+mod arrivals;
+mod config;
+mod echoes;
+mod feedback_timer;
+mod guarantees;
+mod history;
+mod options;
+mod receive_rate;
+mod receiver;
+mod round_trip;
+mod rounds;
+mod sender;
+mod values;
+
+#[cfg(test)]
+mod tests;
+
+use faircast_base::NodeId;
+
+pub use arrivals::{Arrivals, FirstInterval};
+pub use config::TfmccConfig;
+pub use guarantees::GUARANTEES;
+pub use options::OPTIONS;
+pub use receiver::TfmccReceiver;
+pub use sender::TfmccSender;
+pub use values::{Echo, TfmccAnnounce, TfmccReport};
+
+use crate::congestion::Guarantees;
+use crate::congestion::Scheme;
+use crate::options::{OptionSpec, Options};
+
+/// TFMCC as a scheme that can be named.
+#[derive(Debug)]
+pub struct Tfmcc;
+
+impl Scheme for Tfmcc {
+    const NAME: &'static str = "tfmcc";
+    const ABOUT: &'static str = "smooth rate control by the receiver that TCP would be slowest to";
+    const OPTIONS: &'static [OptionSpec] = OPTIONS;
+    const GUARANTEES: Guarantees = GUARANTEES;
+    type Control = TfmccSender;
+    type Feedback = TfmccReceiver;
+
+    fn control(options: &Options) -> TfmccSender {
+        TfmccSender::new(TfmccConfig::from_options(options))
+    }
+
+    fn feedback(options: &Options, node: NodeId) -> TfmccReceiver {
+        TfmccReceiver::new(TfmccConfig::from_options(options), node)
+    }
+}
+
+/// Bytes that a data packet has beside its payload: 20 of IP, 8 of UDP, 16 and 8 of PGM's headers, 4
+/// of the options' length and 32 of TFMCC's own. Rates count them (src: RFC 4654 s4.3.4).
+const HEADER_BYTES: u32 = 88;
+
+/// Nobody may send slower than one packet in so many seconds (src: RFC 4654 s3.3).
+const SLOWEST_INTERVAL_S: f64 = 8.0;
+
+/// A packet's size before any has been seen, in bytes.
+const USUAL_BYTES: f64 = 1488.0;
+
+/// How much one packet moves the mean size.
+const SIZE_GAIN: f64 = 1.0 / 16.0;
+
+/// Timestamps of one clock, echoed by another that measures how long it held them, may seem to come
+/// back before they left by what clocks differ in speed: microseconds.
+const CLOCK_TOLERANCE_US: i32 = 2000;

@@ -1,0 +1,310 @@
+//! The receiver's half of TFMCC.
+
+use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Seq, Time};
+
+use super::arrivals::{Arrivals, FirstInterval};
+use super::feedback_timer::FeedbackTimer;
+use super::receive_rate::ReceiveRate;
+use super::round_trip::RoundTrip;
+use super::{
+    HEADER_BYTES, SIZE_GAIN, SLOWEST_INTERVAL_S, TfmccAnnounce, TfmccConfig, TfmccReport,
+    USUAL_BYTES,
+};
+use crate::congestion::common::equation::throughput_bits_per_s;
+use crate::congestion::common::stamp::microseconds;
+use crate::congestion::{Arrival, Audience, ReceiverFeedback};
+
+/// After so many of the longest round trips without data earlier losses count no more.
+const FORGET_AFTER: f64 = 10.0;
+
+/// After so long without data any packet counts as a later one: the sender's clock may have wrapped.
+const ORDER_FOR: Duration = Duration::from_secs(600);
+
+/// The same after a repair, and for one: nobody repeats a packet so late.
+const REPAIR_ORDER_FOR: Duration = Duration::from_secs(2);
+
+/// The largest rate that is reported, in bits per second (src: RFC 4654 s2.2.1: 400 Gb/s).
+const RATE_MAX: f64 = 4e11;
+
+/// A receiver: it measures loss events, receive rate and round trip, computes the rate that it could
+/// take, and reports it as CLR once a round trip, else when its timer says so.
+#[derive(Debug)]
+pub struct TfmccReceiver {
+    config: TfmccConfig,
+    node: NodeId,
+    arrivals: Arrivals,
+    receive_rate: ReceiveRate,
+    round_trip: RoundTrip,
+    /// Mean bytes of originals with headers (s).
+    packet_bytes: Option<f64>,
+    latest: Option<Latest>,
+    is_clr: bool,
+    timer: FeedbackTimer,
+    due: bool,
+    reported_at: Option<Time>,
+    leaving: bool,
+}
+
+/// What the packet that left last has said.
+#[derive(Clone, Copy, Debug)]
+struct Latest {
+    at: Time,
+    /// The latest original, and whether a repair has said this.
+    seq: Seq,
+    by_repair: bool,
+    sent_us: u32,
+    round: u8,
+    rtt_max_s: f64,
+}
+
+impl TfmccReceiver {
+    /// The receiver at `node`.
+    pub fn new(config: TfmccConfig, node: NodeId) -> Self {
+        Self {
+            arrivals: Arrivals::new(config.loss_threshold, config.discounting),
+            config,
+            node,
+            receive_rate: ReceiveRate::default(),
+            round_trip: RoundTrip::default(),
+            packet_bytes: None,
+            latest: None,
+            is_clr: false,
+            timer: FeedbackTimer::default(),
+            due: false,
+            reported_at: None,
+            leaving: false,
+        }
+    }
+
+    /// Its loss event rate in 0..=1 (p).
+    pub fn loss(&self) -> f64 {
+        self.arrivals.loss()
+    }
+
+    /// Its round trip, where it has measured one (R).
+    pub fn rtt(&self) -> Option<Duration> {
+        self.round_trip.seconds().map(Duration::from_secs_f64)
+    }
+
+    /// Whether it is the CLR, as far as it knows.
+    pub fn is_clr(&self) -> bool {
+        self.is_clr
+    }
+
+    /// The rate that it could take in bits per second, headers counted (X_r).
+    pub fn bits_per_s(&self) -> f64 {
+        let size = self.packet_bytes.unwrap_or(USUAL_BYTES);
+        let rate = if self.arrivals.has_loss() {
+            throughput_bits_per_s(size, self.rtt_s(), self.arrivals.loss())
+        } else {
+            // src: RFC 4654 s4.4, s3.6: the rate may double in a round trip.
+            2.0 * arriving_bits_per_s(&self.receive_rate, size, self.rtt_max_s())
+        };
+        rate.clamp(size * 8.0 / SLOWEST_INTERVAL_S, RATE_MAX)
+    }
+
+    /// Its round trip in seconds, or before it is measured the largest of all (src: RFC 4654 s4.4).
+    fn rtt_s(&self) -> f64 {
+        self.round_trip.seconds().unwrap_or_else(|| self.rtt_max_s())
+    }
+
+    fn rtt_max_s(&self) -> f64 {
+        let initial = self.config.rtt_max_initial.as_secs_f64();
+        self.latest.map_or(initial, |latest| latest.rtt_max_s)
+    }
+
+    /// Whether a packet left after all that have come, or with the last of them. One that a repair
+    /// overtook, or that somebody on the way repeats, has nothing new to say.
+    ///
+    /// Originals go by their numbers, which the endpoint has looked at: a time that is far ahead may
+    /// be anybody's word.
+    fn is_later(&self, now: Time, arrival: &Arrival, announce: &TfmccAnnounce) -> bool {
+        self.latest.is_none_or(|latest| {
+            let age = now.since(latest.at);
+            if !arrival.repair && !latest.by_repair {
+                return !arrival.seq.before(latest.seq) || age > ORDER_FOR;
+            }
+            announce.sent_us.wrapping_sub(latest.sent_us) as i32 >= 0 || age > REPAIR_ORDER_FOR
+        })
+    }
+
+    /// Bytes have come, whatever they are for.
+    fn on_bytes(&mut self, now: Time, arrival: &Arrival) {
+        let bytes = arrival.len + HEADER_BYTES;
+        if !arrival.repair {
+            let size = f64::from(bytes);
+            let mean = self.packet_bytes.unwrap_or(size);
+            self.packet_bytes = Some(mean + SIZE_GAIN * (size - mean));
+        }
+        let rtt = Duration::from_secs_f64(self.rtt_s());
+        let quiet = now.since(self.receive_rate.last()).as_secs_f64();
+        if quiet > FORGET_AFTER * self.rtt_s().max(self.rtt_max_s()) {
+            // src: RFC 4654 s4.3.1: what was lost so long ago says nothing of the network of now,
+            // unless packets of this silence are missing.
+            if !arrival.repair {
+                self.arrivals.forget(arrival.seq, self.config.discounting);
+            }
+            self.receive_rate = ReceiveRate::default();
+        }
+        self.receive_rate.arrived(now, bytes, rtt);
+    }
+
+    fn on_announce(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: &TfmccAnnounce) {
+        let previous = self.latest;
+        let rtt_max_s = f64::from(announce.rtt_max_us) / 1e6;
+        let seq = previous.filter(|_| arrival.repair).map_or(arrival.seq, |latest| latest.seq);
+        self.latest = Some(Latest {
+            at: cx.now,
+            seq,
+            by_repair: arrival.repair,
+            sent_us: announce.sent_us,
+            round: announce.round,
+            rtt_max_s,
+        });
+        if let Some(echo) = announce.echo {
+            let ours = echo.receiver == self.node;
+            if echo.is_clr {
+                self.is_clr = ours;
+            }
+            if ours {
+                let (sent_us, is_clr) = (announce.sent_us, echo.is_clr);
+                match self.round_trip.measure(cx.now, echo, sent_us, is_clr, &self.config) {
+                    Ok(true) => self.arrivals.correct_first_interval(self.rtt_s()),
+                    Ok(false) => {}
+                    Err(()) => cx.emit(Event::BadInput { reason: BadInput::Absurd }),
+                }
+            }
+        }
+        self.round_trip.follow(cx.now, announce.sent_us, &self.config);
+        if let Some(previous) = previous {
+            self.timer.on_data(cx.now, previous.at, rtt_max_s);
+        }
+        self.plan(cx, previous.map(|previous| previous.round), announce);
+    }
+
+    /// Whether and when to report, now that a new packet is here.
+    fn plan(&mut self, cx: &mut Cx<'_>, previous_round: Option<u8>, announce: &TfmccAnnounce) {
+        if self.is_clr {
+            self.timer.cancel();
+            // src: RFC 4654 s4.5: once a round trip, and nobody suppresses it.
+            let every = Duration::from_secs_f64(self.rtt_s()).max(self.config.report_interval_min);
+            self.due |= self.reported_at.is_none_or(|at| cx.now.since(at) >= every);
+            return;
+        }
+        let rtt_max_s = self.rtt_max_s();
+        // Serial: numbers wrap at 256.
+        let newer = |last: u8| (announce.round.wrapping_sub(last) as i8) > 0;
+        if previous_round.is_none_or(newer) {
+            let round_s = self.config.feedback_round * rtt_max_s;
+            let (group_size, rate) = (self.config.group_size, self.bits_per_s());
+            self.timer.start(cx.now, cx.rng, round_s, rtt_max_s, group_size, rate);
+        }
+        if let Some(at_start) = self.timer.rate_at_start() {
+            let limit = f64::from(announce.suppress_above);
+            // Whose round trip is longer than the sender knows must say so (src: RFC 4654 s4.5).
+            let known = self.round_trip.seconds().is_none_or(|rtt_s| rtt_s <= rtt_max_s);
+            // The rate of now is asked for last, since it costs a look at the whole history.
+            let silenced = || limit < at_start || (limit < RATE_MAX && limit < self.bits_per_s());
+            if known && silenced() {
+                self.timer.cancel();
+            }
+        }
+    }
+
+    /// A report, which may ride on a NAK; `None` before data has come.
+    fn report(&mut self, now: Time, rides: bool) -> Option<TfmccReport> {
+        let latest = self.latest?;
+        let held_us = (now.since(latest.at).as_nanos() / 1000) as u32;
+        if !rides {
+            self.timer.cancel();
+            (self.due, self.reported_at) = (false, Some(now));
+        }
+        Some(TfmccReport {
+            receiver: Some(self.node),
+            have_rtt: self.round_trip.seconds().is_some(),
+            have_loss: self.arrivals.has_loss(),
+            leaving: self.leaving,
+            rides,
+            round: latest.round,
+            sent_us: microseconds(now),
+            echo_us: latest.sent_us.wrapping_add(held_us),
+            bits_per_s: self.bits_per_s() as f32,
+        })
+    }
+}
+
+/// The receive rate; of a single packet, that the sender began with.
+fn arriving_bits_per_s(rate: &ReceiveRate, size: f64, rtt_max_s: f64) -> f64 {
+    rate.bits_per_s().unwrap_or(size * 8.0 / rtt_max_s)
+}
+
+impl ReceiverFeedback for TfmccReceiver {
+    type Announce = TfmccAnnounce;
+    type Report = TfmccReport;
+
+    fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&TfmccAnnounce>) {
+        self.on_bytes(cx.now, arrival);
+        let later = |announce: &&TfmccAnnounce| self.is_later(cx.now, arrival, announce);
+        if let Some(announce) = announce.filter(later) {
+            self.on_announce(cx, arrival, announce);
+        }
+        if arrival.repair {
+            // What it mends was a loss by congestion, and its number says nothing new.
+            return;
+        }
+        // An original after its repair is a duplicate for the endpoint, not for the history.
+        let (rtt_s, rtt_max_s) = (self.rtt_s(), self.rtt_max_s());
+        let rtt = Duration::from_secs_f64(rtt_s);
+        let size = self.packet_bytes.unwrap_or(USUAL_BYTES);
+        let (rate, guessed) = (&self.receive_rate, self.round_trip.seconds().is_none());
+        let first =
+            || FirstInterval::of(arriving_bits_per_s(rate, size, rtt_max_s), size, rtt_s, guessed);
+        // Of thousands of receivers one is the CLR; the others need no look at their history.
+        let marked = arrival.congestion_experienced;
+        let watches = self.config.report_losses && self.is_clr;
+        let before = if watches { self.arrivals.latest_event() } else { None };
+        self.arrivals.received(cx.now, arrival.seq, marked, rtt, &first);
+        // A full queue loses until the sender hears of it (src: RFC 5348 s6.1, where a rise of the loss
+        // event rate expedites feedback).
+        self.due |= watches && self.arrivals.latest_event() > before;
+    }
+
+    fn on_missing(&mut self, _cx: &mut Cx<'_>, _first: Seq, _last: Seq) {}
+
+    fn on_rewind(&mut self, cx: &mut Cx<'_>, newest: Seq) {
+        self.latest = self.latest.filter(|latest| !latest.seq.after(newest));
+        self.arrivals.rewind(cx.now, newest);
+    }
+
+    fn on_leaving(&mut self) -> bool {
+        self.leaving = true;
+        self.is_clr
+    }
+
+    fn poll_report(&mut self, cx: &mut Cx<'_>) -> Option<(Audience, TfmccReport)> {
+        if !self.due {
+            return None;
+        }
+        let report = self.report(cx.now, false)?;
+        Some((Audience::SenderNak, report))
+    }
+
+    fn report_for_nak(&mut self, cx: &mut Cx<'_>) -> Option<TfmccReport> {
+        if self.config.nak_reports || self.leaving {
+            self.report(cx.now, !self.leaving)
+        } else {
+            None
+        }
+    }
+
+    fn on_timeout(&mut self, cx: &mut Cx<'_>) {
+        if self.next_timeout().is_some_and(|at| at <= cx.now) {
+            self.timer.cancel();
+            self.due = true;
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.timer.expiry(self.latest?.at)
+    }
+}

@@ -1,0 +1,175 @@
+//! A receiver's round trip.
+
+use faircast_base::{Duration, Time};
+
+use super::values::Echo;
+use super::{CLOCK_TOLERANCE_US, TfmccConfig};
+use crate::congestion::common::stamp::{echoed_us, microseconds};
+
+/// The round trip as one receiver measures it, from its own timestamps that come back on data.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RoundTrip {
+    /// Smoothed, in seconds.
+    smoothed: Option<f64>,
+    /// What the delay of later data says, in seconds, until the next measurement.
+    adjusted: Option<f64>,
+    /// At the latest measurement: when, the timestamp that came back, and the data's time minus
+    /// that of the report (D_r), in microseconds of two clocks that need not agree.
+    measured: Option<(Time, u32, u32)>,
+    /// A sample far above the mean that no other has confirmed yet, in seconds.
+    outlier: Option<f64>,
+}
+
+/// A sample of more than so many times the mean and so many seconds more counts once the next one
+/// says so too: one echo may be damaged, or nobody's word.
+const OUTLIER_FACTOR: f64 = 4.0;
+const OUTLIER_S: f64 = 0.2;
+
+/// Round trips for which the delay of data says something: at 100 ppm two clocks are a tenth of one
+/// apart then.
+const FOLLOW_FOR: f64 = 1000.0;
+
+/// An echo that was held for longer, in microseconds, says nothing: at 100 ppm two clocks are half a
+/// millisecond apart then.
+const HELD_US_MAX: u32 = 5_000_000;
+
+impl RoundTrip {
+    /// In seconds, where it has been measured.
+    pub(super) fn seconds(&self) -> Option<f64> {
+        self.adjusted.or(self.smoothed)
+    }
+
+    /// Takes an echo of an own timestamp on data that left at `sent_us` of the sender's clock. Returns
+    /// whether it is the first measurement; `Err` where it is absurd.
+    pub(super) fn measure(
+        &mut self,
+        now: Time,
+        echo: Echo,
+        sent_us: u32,
+        is_clr: bool,
+        config: &TfmccConfig,
+    ) -> Result<bool, ()> {
+        if echo.held_us > HELD_US_MAX {
+            // Two clocks drift apart by more than what is measured.
+            return Ok(false);
+        }
+        let returned = echo.stamp_us.wrapping_add(echo.held_us);
+        let sample = echoed_us(now, returned, CLOCK_TOLERANCE_US, config.rtt_absurd).ok_or(())?;
+        // Nobody holds a timestamp from before this receiver was there.
+        if Duration::from_micros(u64::from(echo.held_us)) > now.since(Time::ZERO) {
+            return Err(());
+        }
+        if self.measured.is_some_and(|(_, stamp, _)| stamp == echo.stamp_us) {
+            // The sender repeats the CLR's latest one on every packet that has room.
+            return Ok(false);
+        }
+        let sample = sample.max(config.rtt_min).as_secs_f64();
+        let absurd = |mean: f64| sample > OUTLIER_FACTOR * mean + OUTLIER_S;
+        let sample = match self.outlier.take() {
+            None if self.smoothed.is_some_and(absurd) => {
+                self.outlier = Some(sample);
+                return Ok(false);
+            }
+            Some(outlier) => sample.min(outlier),
+            None => sample,
+        };
+        let first = self.smoothed.is_none();
+        // src: RFC 4654 s4.3.2.
+        let weight = if is_clr { config.rtt_weight_clr } else { config.rtt_weight };
+        self.smoothed = Some(match self.smoothed {
+            Some(smoothed) => weight * smoothed + (1.0 - weight) * sample,
+            None => sample,
+        });
+        self.adjusted = None;
+        self.measured = Some((now, echo.stamp_us, sent_us.wrapping_sub(returned)));
+        Ok(first)
+    }
+
+    /// Data that left at `sent_us` of the sender's clock has come: the round trip is longer by what
+    /// the way here is longer than it was at the measurement (src: RFC 4654 s4.3.3).
+    ///
+    /// deviates: only once the measurement is two round trips old. Who is measured each round trip, as
+    /// the CLR, has nothing between measurements to bridge, and the delay of a single packet would
+    /// undo the smoothing.
+    pub(super) fn follow(&mut self, now: Time, sent_us: u32, config: &TfmccConfig) {
+        let (Some(smoothed), Some((at, _, offset))) = (self.smoothed, self.measured) else {
+            return;
+        };
+        let age = now.since(at).as_secs_f64();
+        if !config.one_way_delay || age <= 2.0 * smoothed {
+            return;
+        }
+        if age > FOLLOW_FOR * smoothed {
+            self.adjusted = None;
+            return;
+        }
+        let us = offset.wrapping_add(microseconds(now)).wrapping_sub(sent_us) as i32;
+        let longest = config.rtt_absurd.as_secs_f64();
+        self.adjusted = Some((f64::from(us) / 1e6).clamp(config.rtt_min.as_secs_f64(), longest));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faircast_base::NodeId;
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Duration::from_millis(ms)
+    }
+
+    fn echo(stamp_us: u32, held_us: u32) -> Echo {
+        Echo { receiver: NodeId(1), is_clr: false, stamp_us, held_us }
+    }
+
+    #[test]
+    fn clocks_need_not_agree_and_the_time_held_does_not_count() {
+        let (mut rtt, config) = (RoundTrip::default(), TfmccConfig::default());
+        // Reported at 1000 ms; the sender, whose clock is near its wrap, held it for 25 ms.
+        let sent = u32::MAX - 10_000;
+        assert_eq!(rtt.measure(at(1065), echo(1_000_000, 25_000), sent, false, &config), Ok(true));
+        assert!((rtt.seconds().unwrap() - 0.04).abs() < 1e-9);
+        // The same timestamp says nothing new, another one half.
+        assert_eq!(rtt.measure(at(1075), echo(1_000_000, 25_000), sent, false, &config), Ok(false));
+        assert!((rtt.seconds().unwrap() - 0.04).abs() < 1e-9);
+        assert_eq!(rtt.measure(at(2060), echo(2_000_000, 0), sent, false, &config), Ok(false));
+        assert!((rtt.seconds().unwrap() - 0.05).abs() < 1e-9);
+        assert_eq!(rtt.measure(at(3100), echo(3_000_000, 0), sent, true, &config), Ok(false));
+        assert!((rtt.seconds().unwrap() - 0.055).abs() < 1e-9);
+    }
+
+    #[test]
+    fn between_measurements_it_follows_the_delay_of_data() {
+        let (mut rtt, config) = (RoundTrip::default(), TfmccConfig::default());
+        // Data sent at 7000 ms of the sender's clock comes at 1040 ms of ours; 40 ms of round trip.
+        rtt.measure(at(1040), echo(1_000_000, 0), 7_000_000, false, &config).unwrap();
+        rtt.follow(at(1080), 7_010_000, &config);
+        assert!((rtt.seconds().unwrap() - 0.04).abs() < 1e-9, "the measurement is fresh");
+        // 500 ms later the same way takes 30 ms longer.
+        rtt.follow(at(1570), 7_500_000, &config);
+        assert!((rtt.seconds().unwrap() - 0.07).abs() < 1e-9);
+        // The next measurement ends that: half of 40 and 60 ms.
+        rtt.measure(at(2060), echo(2_000_000, 0), 8_000_000, false, &config).unwrap();
+        assert!((rtt.seconds().unwrap() - 0.05).abs() < 1e-9);
+        rtt.follow(at(9000), 20_000_000, &config);
+        assert_eq!(rtt.seconds(), Some(config.rtt_min.as_secs_f64()));
+        // After a thousand round trips it is clocks that are compared.
+        rtt.follow(at(60_000), 68_000_000, &config);
+        assert!((rtt.seconds().unwrap() - 0.05).abs() < 1e-9);
+    }
+
+    #[test]
+    fn echoes_from_the_future_and_from_long_ago_are_refused() {
+        let (mut rtt, config) = (RoundTrip::default(), TfmccConfig::default());
+        for (stamp_us, held_us) in [(100_010_000, 0), (30_000_000, 0), (96_000_000, 4_500_000)] {
+            let got = rtt.measure(at(100_000), echo(stamp_us, held_us), 0, false, &config);
+            assert_eq!(got, Err(()), "{stamp_us} {held_us}");
+        }
+        // Nor do those that waited for long say anything.
+        let got = rtt.measure(at(100_000), echo(93_000_000, 6_999_000), 0, false, &config);
+        assert_eq!((got, rtt.seconds()), (Ok(false), None));
+        // Clocks that run at slightly different speeds.
+        let got = rtt.measure(at(100_000), echo(99_000_000, 1_000_500), 0, false, &config);
+        assert_eq!((got, rtt.seconds()), (Ok(true), Some(config.rtt_min.as_secs_f64())));
+    }
+}

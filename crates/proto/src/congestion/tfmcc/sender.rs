@@ -1,0 +1,660 @@
+//! The sender's half of TFMCC: the rate, and whose report sets it.
+//!
+//! All that is kept of receivers is the CLR and the timestamps that wait to go back, so a report costs
+//! the same however many there are.
+
+use faircast_base::{
+    BadInput, CutReason, Cx, Duration, Event, NodeId, Seq, SwitchReason, Time, TimeoutKind,
+};
+
+use super::echoes::{Echoes, Waiting};
+use super::rounds::Rounds;
+use super::{
+    CLOCK_TOLERANCE_US, Echo, HEADER_BYTES, SIZE_GAIN, SLOWEST_INTERVAL_S, TfmccAnnounce,
+    TfmccConfig, TfmccReport, USUAL_BYTES,
+};
+use crate::congestion::Pace;
+use crate::congestion::common::stamp::{echoed_us, microseconds};
+use crate::congestion::{Carrier, Gauges, Permit, Regime, SenderControl};
+
+/// No faster than this, in bits per second (src: RFC 4654 s2.2.1: 400 Gb/s).
+const RATE_MAX: f64 = 4e11;
+
+/// How far behind its even pace the sender catches up: timers wake some milliseconds late.
+const BURST: Duration = Duration::from_millis(4);
+
+/// No more packets leave in one moment, whatever the rate: a receiver may claim any, and a burst longer
+/// than the queues of a host is lost there.
+const MOMENT_PACKETS_MAX: u32 = 256;
+
+/// When more of them may leave.
+const MOMENT: Duration = Duration::from_micros(50);
+
+/// Round trips without a report of the CLR after which the rate is halved (src: RFC 4654 s3.3).
+const HALVE_AFTER: u64 = 4;
+
+/// Round trips without one after which the CLR counts as gone, or without any from anybody after
+/// which the rate is halved (src: RFC 4654 s3.3).
+const GONE_AFTER: u64 = 10;
+
+/// Largest round trips without a packet after which a sender begins anew (src: RFC 4654 s3.6).
+const IDLE_AFTER: u64 = 10;
+
+/// Largest round trips for which the rate of a sender that began anew stands, whatever receivers say
+/// that have lost nothing: their receive rates are those of the few packets before.
+const NEW_IDLE: u64 = 2;
+const NEW_DEAF: u64 = 6;
+
+/// Who is heard without a report wakes a sender that has lost all others at most once in this time.
+const WAKE_INTERVAL: Duration = Duration::from_secs(3);
+
+/// The sender: see the module's documentation.
+#[derive(Debug)]
+pub struct TfmccSender {
+    config: TfmccConfig,
+    pace: Pace,
+    /// X in bits per second, headers counted.
+    rate: f64,
+    /// Bytes of packets with headers (s): their mean, and before anybody has reported the largest.
+    packet_bytes: Option<f64>,
+    /// Bytes of the largest packet so far, with headers.
+    largest_bytes: f64,
+    /// Somebody has reported.
+    answered: bool,
+    slow_start: bool,
+    /// Where slow start ends: the rate before a pause (X').
+    ceiling: f64,
+    /// Until when receivers without losses do not lower the rate.
+    new_until: Time,
+    /// When a packet last left, and one that asks for reports.
+    left_at: Time,
+    asked_at: Time,
+    /// In slow start: where the rate is on its way to.
+    climb: Option<Climb>,
+    rounds: Rounds,
+    echoes: Echoes,
+    clr: Option<Clr>,
+    /// Why there is none, or the one that is there is not heard any more.
+    vacant: Option<SwitchReason>,
+    /// No increase before this moment: a new CLR after one that left.
+    held_until: Time,
+    /// When the CLR's report last changed the rate, or could have.
+    adjusted_at: Time,
+    /// What the CLR could have reported on since its latest report.
+    clr_asked: Option<Asked>,
+    /// What anybody could have reported on since the latest report of all.
+    asked: Option<Asked>,
+    /// Nobody has reported for so long that the rate was cut for it.
+    deaf: bool,
+    /// When nobody's silence last began to count anew because somebody was heard.
+    woken_at: Option<Time>,
+    /// The application had nothing to send or was held back by a ceiling, and the rate has not been
+    /// the limit since.
+    idle: bool,
+    /// The present moment, and how many packets have left in it.
+    moment: (Time, u32),
+}
+
+/// The current limiting receiver.
+#[derive(Clone, Copy, Debug)]
+struct Clr {
+    id: NodeId,
+    rtt: Duration,
+    /// Smoothed as the receiver smooths its own, by which it reports.
+    rtt_smoothed: Duration,
+    since: Time,
+    /// Its latest timestamp, and when that came.
+    stamp_us: u32,
+    stamp_at: Time,
+    have_rtt: bool,
+    /// Whether the stamp has gone back, and when one last did.
+    echoed: bool,
+    echoed_at: Option<Time>,
+    /// Whether the rate has been halved for its present silence.
+    halved: bool,
+}
+
+/// Packets that ask for a report, since when and how many.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    since: Time,
+    times: u64,
+}
+
+impl Asked {
+    /// When there has been no report for `count` round trips.
+    ///
+    /// ours: so many packets have left in them, too. At a slow rate one packet in each is little to
+    /// report on, and chance would halve it; and where nothing is sent nothing is answered.
+    fn after(&self, count: u64, rtt: Duration) -> Option<Time> {
+        (self.times >= count).then(|| self.since + rtt * count)
+    }
+}
+
+/// An even rise of the rate.
+#[derive(Clone, Copy, Debug)]
+struct Climb {
+    start: Time,
+    span: Duration,
+    from: f64,
+    to: f64,
+}
+
+impl TfmccSender {
+    /// A sender that begins with one packet in the guessed round trip.
+    pub fn new(config: TfmccConfig) -> Self {
+        let rate = USUAL_BYTES * 8.0 / config.rtt_max_initial.as_secs_f64();
+        Self {
+            pace: Pace::new(rate, BURST),
+            rate,
+            packet_bytes: None,
+            largest_bytes: 0.0,
+            answered: false,
+            slow_start: true,
+            ceiling: f64::INFINITY,
+            new_until: Time::ZERO,
+            left_at: Time::ZERO,
+            asked_at: Time::ZERO,
+            climb: None,
+            rounds: Rounds::new(&config),
+            config,
+            echoes: Echoes::default(),
+            clr: None,
+            vacant: None,
+            held_until: Time::ZERO,
+            adjusted_at: Time::ZERO,
+            clr_asked: None,
+            asked: None,
+            deaf: false,
+            woken_at: None,
+            idle: false,
+            moment: (Time::ZERO, 0),
+        }
+    }
+
+    /// X in bits per second, headers counted.
+    pub fn bits_per_s(&self) -> f64 {
+        self.rate
+    }
+
+    /// Whether no receiver has reported a loss yet.
+    pub fn in_slow_start(&self) -> bool {
+        self.slow_start
+    }
+
+    fn packet_bits(&self) -> f64 {
+        self.packet_bytes.unwrap_or(USUAL_BYTES) * 8.0
+    }
+
+    /// Time between two packets at the present rate.
+    fn gap(&self) -> Duration {
+        Duration::from_secs_f64(self.packet_bits() / self.rate)
+    }
+
+    /// R_max, which is at least the time between two packets.
+    fn rtt_max(&self) -> Duration {
+        self.rounds.rtt_max(self.gap())
+    }
+
+    /// R_max as data announces it.
+    fn announced_rtt_max(&self) -> Duration {
+        self.rounds.announced_rtt_max(self.gap())
+    }
+
+    fn announced_rtt_max_us(&self) -> u32 {
+        (self.announced_rtt_max().as_nanos() / 1000).clamp(1, u64::from(u32::MAX)) as u32
+    }
+
+    /// The rate of one full packet in the largest round trip, as at the beginning.
+    fn first_rate(&self) -> f64 {
+        self.full_bits() / self.rounds.measured_rtt_max().as_secs_f64()
+    }
+
+    fn full_bits(&self) -> f64 {
+        8.0 * if self.largest_bytes > 0.0 { self.largest_bytes } else { USUAL_BYTES }
+    }
+
+    fn set_rate(&mut self, now: Time, rate: f64) {
+        let slowest = self.packet_bits() / SLOWEST_INTERVAL_S;
+        self.rate = rate.clamp(slowest, RATE_MAX);
+        self.pace.set(now, self.rate);
+    }
+
+    fn cut(&mut self, cx: &mut Cx<'_>, rate: f64, reason: CutReason) {
+        self.climb = None;
+        if rate < self.rate {
+            self.set_rate(cx.now, rate);
+            cx.emit(Event::Cut { reason, window_milli: 0 });
+        }
+    }
+
+    /// Where a climb has brought the rate.
+    fn settle(&mut self, now: Time) {
+        let Some(Climb { start, span, from, to }) = self.climb else { return };
+        let share = now.since(start).as_secs_f64() / span.as_secs_f64();
+        if share >= 1.0 {
+            self.climb = None;
+        }
+        self.set_rate(now, from + (to - from) * share.min(1.0));
+    }
+
+    /// The CLR could take `rate`: the sender falls to it at once and rises to it by at most one packet
+    /// per largest round trip each, in slow start within one round trip (src: RFC 4654 s3.3, s3.6).
+    fn follow(&mut self, cx: &mut Cx<'_>, rate: f64, rtt: Duration) {
+        let now = cx.now;
+        let since = now.since(self.adjusted_at).as_secs_f64();
+        self.adjusted_at = now;
+        if self.idle && self.slow_start {
+            // Small messages now and then say nothing of the network; full packets after them need
+            // not wait for each other longer than at the beginning.
+            return self.set_rate(now, self.rate.max(self.first_rate()));
+        }
+        if rate <= self.rate {
+            return self.cut(cx, rate, CutReason::Report);
+        }
+        if now < self.held_until || self.idle {
+            return;
+        }
+        let rtt_max = self.rtt_max().as_secs_f64();
+        let limited = self.rate + self.packet_bits() / rtt_max * (since / rtt_max).min(1.0);
+        if self.slow_start {
+            // Twice what was received cannot be more than twice what was sent; a liar may claim it.
+            let to = rate.min(2.0 * self.rate).max(limited).min(self.ceiling.max(limited));
+            self.slow_start = to < self.ceiling;
+            self.climb = Some(Climb { start: now, span: rtt, from: self.rate, to });
+        } else {
+            self.set_rate(now, rate.min(limited));
+        }
+    }
+
+    /// `id` becomes the CLR by `report`.
+    fn appoint(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: NodeId,
+        rtt: Duration,
+        report: &TfmccReport,
+        reason: SwitchReason,
+    ) {
+        self.echoes.forget(id);
+        self.clr = Some(Clr {
+            id,
+            rtt,
+            rtt_smoothed: rtt,
+            since: cx.now,
+            stamp_us: report.sent_us,
+            stamp_at: cx.now,
+            have_rtt: report.have_rtt,
+            echoed: false,
+            echoed_at: None,
+            halved: false,
+        });
+        (self.vacant, self.clr_asked) = (None, None);
+        cx.emit(Event::Representative { node: Some(id), reason });
+    }
+
+    /// The CLR is not heard any more, or said that it leaves: the next report chooses another.
+    fn vacate(&mut self, cx: &mut Cx<'_>, reason: SwitchReason) {
+        if self.vacant.is_none() && self.clr.is_some() {
+            self.vacant = Some(reason);
+            self.clr_asked = None;
+            self.climb = None;
+            if reason == SwitchReason::Left {
+                self.clr = None;
+            }
+            cx.emit(Event::Representative { node: None, reason });
+            // deviates: a new round, so that the others answer now and not at the end of this one.
+            self.rounds.begin(cx.now, self.gap(), &self.config);
+        }
+    }
+
+    /// The round trip that a report tells of; `None` where it is absurd.
+    fn measure(&self, now: Time, report: &TfmccReport) -> Option<Duration> {
+        let longest = self.config.rtt_absurd;
+        let elapsed = echoed_us(now, report.echo_us, CLOCK_TOLERANCE_US, longest)?;
+        Some(elapsed.max(self.config.rtt_min))
+    }
+
+    /// Whether a report's rate and round are none that could be.
+    fn is_absurd(&self, report: &TfmccReport) -> bool {
+        let rate = report.bits_per_s;
+        let from_the_future = (self.rounds.number().wrapping_sub(report.round) as i8) < 0;
+        !rate.is_finite() || rate <= 0.0 || from_the_future
+    }
+
+    fn on_clr_report(&mut self, cx: &mut Cx<'_>, rate: f64, rtt: Duration, report: &TfmccReport) {
+        let Some(clr) = &mut self.clr else { return };
+        let weight = self.config.rtt_weight_clr;
+        clr.rtt_smoothed = clr.rtt_smoothed.mul_f64(weight) + rtt.mul_f64(1.0 - weight);
+        (clr.rtt, clr.have_rtt, clr.halved) = (rtt, report.have_rtt, false);
+        (clr.stamp_us, clr.stamp_at, clr.echoed) = (report.sent_us, cx.now, false);
+        self.clr_asked = None;
+        self.follow(cx, rate, rtt);
+    }
+
+    /// Somebody else reports: by cases 1 to 3 of the RFC (src: RFC 4654 s3.3).
+    fn on_other_report(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: NodeId,
+        (rate, rtt): (f64, Duration),
+        report: &TfmccReport,
+        resumed: bool,
+    ) {
+        // What suppresses others is the rate as it was reported.
+        self.rounds.heard_other(report.bits_per_s, self.config.suppression_margin);
+        if let Some(reason) = self.vacant {
+            let back = self.clr.is_some_and(|clr| clr.id == from);
+            self.appoint(cx, from, rtt, report, reason);
+            if !resumed && rate > self.rate && !back {
+                self.held_until = cx.now + self.rounds.span();
+            }
+            return self.follow(cx, rate, rtt);
+        }
+        if self.clr.is_none() {
+            self.adjusted_at = cx.now - self.rtt_max().min(cx.now.since(Time::ZERO));
+            self.appoint(cx, from, rtt, report, SwitchReason::First);
+            return self.follow(cx, rate, rtt);
+        }
+        if rate < self.rate {
+            self.appoint(cx, from, rtt, report, SwitchReason::Slower);
+            return self.follow(cx, rate, rtt);
+        }
+        self.echoes.push(Waiting::new(cx.now, from, report));
+    }
+
+    /// After a silence of all, which took the rate towards the floor, it begins where a new session
+    /// would. Returns whether there was such a silence.
+    ///
+    /// deviates: one packet more per 8 s each 8 s would take minutes.
+    fn resume(&mut self, now: Time, rate: f64, have_loss: bool) -> bool {
+        let deaf = core::mem::take(&mut self.deaf);
+        if deaf {
+            self.adjusted_at = now;
+            // Without a loss they say twice what they got, which was next to nothing.
+            let rate = if have_loss { rate } else { f64::INFINITY };
+            self.set_rate(now, rate.min(self.first_rate()).max(self.rate));
+            self.begin_anew(now, f64::INFINITY, NEW_DEAF);
+        }
+        deaf
+    }
+
+    /// Slow start begins at the present rate.
+    fn begin_anew(&mut self, now: Time, ceiling: f64, new_for: u64) {
+        self.ceiling = if self.slow_start { self.ceiling.max(ceiling) } else { ceiling };
+        (self.slow_start, self.climb) = (true, None);
+        self.new_until = now + self.rtt_max() * new_for;
+    }
+
+    /// A rate that a report asks for, while the sender is new.
+    fn at_least(&self, now: Time, rate: f64, have_loss: bool) -> f64 {
+        if !have_loss && now < self.new_until { rate.max(self.rate) } else { rate }
+    }
+
+    /// A packet leaves after so long without one, though the rate would have let one go: that is no
+    /// silence of receivers, and what the rate was worth then is not known any more. It is halved for
+    /// each ten of the largest round trips, and slow start leads back to it.
+    fn on_pause(&mut self, now: Time, idle: Duration) {
+        for asked in [&mut self.asked, &mut self.clr_asked].into_iter().flatten() {
+            asked.since += idle;
+        }
+        let patience = self.rtt_max() * IDLE_AFTER;
+        if idle < patience {
+            return;
+        }
+        let halvings = (idle.as_nanos() / patience.as_nanos().max(1)).min(64) as i32;
+        let before = self.rate;
+        let slower = (0..halvings).fold(before, |rate, _| rate / 2.0);
+        self.set_rate(now, slower.max(self.first_rate()).min(before));
+        self.begin_anew(now, before, NEW_IDLE);
+    }
+
+    /// What goes back on the packet that leaves now (src: RFC 4654 s3.5).
+    fn next_echo(&mut self, now: Time) -> Option<Echo> {
+        let round = self.rounds.span();
+        let urgent = |clr: &Clr| {
+            let due = clr.echoed_at.is_none_or(|at| now.since(at) >= round);
+            due || !clr.have_rtt && !clr.echoed
+        };
+        let other = if self.clr.as_ref().is_some_and(urgent) { None } else { self.echoes.pop() };
+        if let Some(waiting) = other {
+            let held_us = (now.since(waiting.at).as_nanos() / 1000) as u32;
+            let (receiver, stamp_us) = (waiting.receiver, waiting.stamp_us);
+            return Some(Echo { receiver, is_clr: false, stamp_us, held_us });
+        }
+        let clr = self.clr.as_mut()?;
+        (clr.echoed, clr.echoed_at) = (true, Some(now));
+        let held_us = (now.since(clr.stamp_at).as_nanos() / 1000) as u32;
+        Some(Echo { receiver: clr.id, is_clr: true, stamp_us: clr.stamp_us, held_us })
+    }
+
+    /// The round trip by which the CLR's silence is judged. At slow rates it has nothing to report on
+    /// for the time between two packets.
+    ///
+    /// The RFC says "RTTs" and not whose. What a report shows falls at once when a queue has drained,
+    /// to a fifteenth where 50 packets stood in it, while the receiver reports once in its smoothed
+    /// round trip still: by the latest alone it would be silent, and the rate halved and halved again
+    /// after each full queue.
+    fn patience(&self, clr: &Clr) -> Duration {
+        clr.rtt.max(clr.rtt_smoothed).max(self.gap()).max(self.config.silence_min)
+    }
+
+    /// When silence of the CLR has its next consequence.
+    fn clr_deadline(&self) -> Option<Time> {
+        let (clr, asked) = (self.clr.filter(|_| self.vacant.is_none())?, self.clr_asked?);
+        let rtt = self.patience(&clr);
+        let gone = asked.after(GONE_AFTER, rtt);
+        if clr.halved {
+            return gone;
+        }
+        // src: RFC 4654 s3.3: a young one may not know yet that it is the CLR.
+        let halve = asked.after(HALVE_AFTER, rtt)?.max(clr.since + rtt * GONE_AFTER);
+        Some(gone.map_or(halve, |gone| gone.min(halve)))
+    }
+
+    /// When silence of all has its next consequence.
+    fn deadline(&self) -> Option<Time> {
+        self.asked?.after(GONE_AFTER, self.announced_rtt_max().max(self.config.silence_min))
+    }
+
+    fn on_clr_silence(&mut self, cx: &mut Cx<'_>) {
+        let Some((clr, asked)) = self.clr.zip(self.clr_asked) else { return };
+        let waited = cx.now.since(asked.since);
+        let gone = asked.times >= GONE_AFTER && waited >= self.patience(&clr) * GONE_AFTER;
+        cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns: waited.as_nanos() });
+        if let Some(clr) = self.clr.as_mut().filter(|clr| !clr.halved) {
+            clr.halved = true;
+            self.cut(cx, self.rate / 2.0, CutReason::NoFeedback);
+        }
+        if gone {
+            self.vacate(cx, SwitchReason::Silent);
+        }
+    }
+
+    fn on_silence(&mut self, cx: &mut Cx<'_>) {
+        let after_ns = self.asked.map_or(0, |asked| cx.now.since(asked.since).as_nanos());
+        cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns });
+        // It begins again with the next packet.
+        (self.asked, self.deaf) = (None, true);
+        self.cut(cx, self.rate / 2.0, CutReason::NoFeedback);
+    }
+
+    fn on_leaving(&mut self, now: Time, len: u32) {
+        let bytes = len + HEADER_BYTES;
+        let size = f64::from(bytes);
+        self.largest_bytes = self.largest_bytes.max(size);
+        let idle = now.since(self.pace.ready_at().max(self.left_at));
+        if self.packet_bytes.is_some() && idle > BURST {
+            self.on_pause(now, idle);
+        }
+        self.left_at = now;
+        let mean = match self.packet_bytes {
+            Some(largest) if !self.answered && size <= largest => largest,
+            Some(mean) if self.answered => mean + SIZE_GAIN * (size - mean),
+            before => {
+                // The first rate is one packet per largest round trip, whatever its size: a transfer
+                // begins with a few words about itself, and full packets at their rate would wait
+                // for many seconds.
+                self.set_rate(now, self.rate * size / before.unwrap_or(USUAL_BYTES));
+                size
+            }
+        };
+        self.packet_bytes = Some(mean);
+        self.pace.spend(now, bytes);
+        let before = if self.moment.0 == now { self.moment.1 } else { 0 };
+        self.moment = (now, before + 1);
+    }
+}
+
+impl SenderControl for TfmccSender {
+    type Announce = TfmccAnnounce;
+    type Report = TfmccReport;
+
+    fn permit(&mut self, cx: &mut Cx<'_>, _len: u32, _repair: bool) -> Permit {
+        self.settle(cx.now);
+        let ready = self.pace.ready_at();
+        if ready <= cx.now {
+            let full = self.moment.0 == cx.now && self.moment.1 >= MOMENT_PACKETS_MAX;
+            return if full { Permit::At(cx.now + MOMENT) } else { Permit::Now };
+        }
+        self.idle = false;
+        // A climb shortens the wait.
+        let top = self.climb.map_or(ready, |climb| climb.start + climb.span);
+        Permit::At(ready.min(top))
+    }
+
+    fn on_sent(&mut self, cx: &mut Cx<'_>, _seq: Seq, len: u32) -> TfmccAnnounce {
+        self.settle(cx.now);
+        self.on_leaving(cx.now, len);
+        self.asked_at = cx.now;
+        for asked in [&mut self.asked, &mut self.clr_asked] {
+            asked.get_or_insert(Asked { since: cx.now, times: 0 }).times += 1;
+        }
+        self.rounds.advance(cx.now, self.gap(), &self.config);
+        TfmccAnnounce {
+            sent_us: microseconds(cx.now),
+            echo: self.next_echo(cx.now),
+            round: self.rounds.number(),
+            rtt_max_us: self.announced_rtt_max_us(),
+            suppress_above: self.rounds.suppress_above(),
+        }
+    }
+
+    /// A repair takes its share of the rate. It asks for reports where nothing else has for a round
+    /// trip: there may be no original for a long time, at the end of what is sent or for somebody who
+    /// came late.
+    fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32) -> Option<TfmccAnnounce> {
+        if cx.now.since(self.asked_at) >= self.rtt_max() {
+            return Some(self.on_sent(cx, seq, len));
+        }
+        self.settle(cx.now);
+        self.on_leaving(cx.now, len);
+        None
+    }
+
+    fn on_report(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: NodeId,
+        _carrier: Carrier,
+        report: &TfmccReport,
+    ) {
+        let from = report.receiver.unwrap_or(from);
+        let measured = self.measure(cx.now, report).filter(|_| !self.is_absurd(report));
+        let Some(rtt) = measured else {
+            return cx.emit(Event::BadInput { reason: BadInput::Absurd });
+        };
+        self.settle(cx.now);
+        cx.emit(Event::RttSample { node: from, rtt_ns: rtt.as_nanos() });
+        let clr = self.clr.filter(|_| self.vacant.is_none()).map(|clr| clr.id) == Some(from);
+        if report.leaving {
+            if clr {
+                self.vacate(cx, SwitchReason::Left);
+            }
+            return;
+        }
+        self.rounds.measured(cx.now, from, rtt, self.gap(), &self.config);
+        if report.rides {
+            return self.on_heard(cx);
+        }
+        (self.asked, self.answered) = (None, true);
+        if report.have_loss && self.slow_start {
+            (self.slow_start, self.climb) = (false, None);
+        }
+        let mut rate = f64::from(report.bits_per_s);
+        if report.have_loss && !report.have_rtt {
+            // It took R_max for its round trip; the true one is known here (src: RFC 4654 s3.3).
+            rate *= self.announced_rtt_max().as_secs_f64() / rtt.as_secs_f64();
+        }
+        let resumed = self.resume(cx.now, rate, report.have_loss);
+        rate = self.at_least(cx.now, rate, report.have_loss);
+        if clr {
+            self.on_clr_report(cx, rate, rtt, report);
+        } else {
+            self.on_other_report(cx, from, (rate, rtt), report, resumed);
+        }
+    }
+
+    fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId) {
+        self.echoes.forget(from);
+        if self.clr.is_some_and(|clr| clr.id == from) {
+            self.vacate(cx, SwitchReason::Left);
+        }
+    }
+
+    /// A sender that nobody answers is as slow as can be; who joins then need not wait for a feedback
+    /// round of that pace.
+    fn on_heard(&mut self, cx: &mut Cx<'_>) {
+        let alone = self.clr.is_none() || self.vacant.is_some();
+        let rested = self.woken_at.is_none_or(|at| cx.now.since(at) >= WAKE_INTERVAL);
+        // Nothing is known of the distance of whoever comes after all others have gone.
+        let first_rate =
+            self.first_rate().min(self.full_bits() / self.config.rtt_max_initial.as_secs_f64());
+        if alone && rested && self.rate < first_rate {
+            self.woken_at = Some(cx.now);
+            self.asked = None;
+            self.set_rate(cx.now, first_rate);
+            self.rounds.begin(cx.now, self.gap(), &self.config);
+        }
+    }
+
+    fn on_idle(&mut self, _cx: &mut Cx<'_>) {
+        self.idle = true;
+    }
+
+    fn on_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.settle(cx.now);
+        if self.clr_deadline().is_some_and(|at| at <= cx.now) {
+            self.on_clr_silence(cx);
+        }
+        if self.deadline().is_some_and(|at| at <= cx.now) {
+            self.on_silence(cx);
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        [self.clr_deadline(), self.deadline()].into_iter().flatten().min()
+    }
+
+    fn round_trip(&self, now: Time, report: &TfmccReport) -> Option<Duration> {
+        self.measure(now, report)
+    }
+
+    fn reporter(report: &TfmccReport) -> Option<NodeId> {
+        report.receiver
+    }
+
+    fn gauges(&self) -> Gauges {
+        let bytes = self.packet_bytes.unwrap_or(USUAL_BYTES);
+        let clr = self.clr.filter(|_| self.vacant.is_none());
+        Gauges {
+            window: None,
+            flight: None,
+            // What is left for payload.
+            rate_bits_per_s: Some(self.rate * (1.0 - f64::from(HEADER_BYTES) / bytes)),
+            representative: clr.map(|clr| clr.id),
+            rtt: clr.map(|clr| clr.rtt),
+            regime: if self.slow_start { Regime::Start } else { Regime::Path },
+        }
+    }
+}

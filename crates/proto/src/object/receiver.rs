@@ -1,0 +1,584 @@
+//! The receiving end of a transfer.
+
+mod asks;
+mod blocks;
+mod input;
+mod load;
+mod member;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use faircast_base::{Cx, Duration, Event, Time};
+
+use self::asks::Asks;
+use self::blocks::Blocks;
+use self::load::LoadMeter;
+use self::member::Membership;
+use super::layout::{Key, Layout};
+use super::source::write_entries;
+use super::wire::{Claim, Notice, REASON_MAX, encode_load, end_of};
+use super::{
+    Announcement, HostLoad, Part, Stage, Store, StoreError, StoreProgress, Transfer,
+    TransferReceiverSetup, TransferStatus, Verdict,
+};
+use crate::congestion::ReceiverFeedback;
+use crate::pgm::negotiation::Negotiation;
+use crate::pgm::receiver::dissent::Dissent;
+use crate::pgm::wire::{OptionType, Packet};
+use crate::pgm::{PgmReceiver, ReceiverConfig};
+use crate::{AppEvent, Datagram, Machine, Transmit};
+
+/// The receiver of an object: joins, asks for what it lacks, restores blocks from parity, and says
+/// when it is done.
+///
+/// Below it a PGM receiver without repair watches the sequence numbers for congestion control.
+pub struct ObjectReceiver<F: ReceiverFeedback> {
+    pgm: PgmReceiver<F>,
+    config: ReceiverConfig,
+    store: Box<dyn Store>,
+    phase: Phase,
+    object: Option<Object>,
+    blocks: Blocks,
+    asks: Asks,
+    member: Membership,
+    /// One past the last block of content that is wanted by now: how far the store takes it.
+    content_end: Key,
+    load: LoadMeter,
+    /// When the store is asked again, and how long the wait for that is.
+    poll_at: Option<Time>,
+    poll_wait: Duration,
+    /// How often a part came that was not what had been announced.
+    mismatches: u32,
+    bytes_found: u64,
+    counts: Counts,
+    /// What the measure of loss has seen.
+    seen: (u64, u64),
+    reason: Option<String>,
+    ending: Ending,
+    doubts: Doubts,
+    events: VecDeque<AppEvent>,
+}
+
+/// Whether the source has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// It has not said so.
+    Open,
+    /// It has said so, and counts as gone at this moment unless it goes on.
+    Said(Time),
+    /// It is gone.
+    Gone,
+}
+
+/// What packets say against what is believed of the source.
+#[derive(Debug)]
+struct Doubts {
+    /// That it has been started again.
+    epoch: Dissent<u32>,
+    /// That it sends another object.
+    object: Dissent<()>,
+}
+
+/// What is known of the object.
+#[derive(Clone, Copy, Debug)]
+struct Object {
+    notice: Notice,
+    layout: Layout,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    symbols: u64,
+    parity: u64,
+    useless: u64,
+}
+
+/// Where a receiver is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Before its start, or without a source.
+    Listening,
+    /// The manifest is wanted.
+    Manifest,
+    /// The store looks what is there already.
+    Opening,
+    /// Content and digests are wanted.
+    Content,
+    /// The store compares.
+    Verifying,
+    /// All is there and intact.
+    Done,
+    /// It has ended without.
+    Failed,
+}
+
+impl Phase {
+    fn is_over(self) -> bool {
+        matches!(self, Self::Done | Self::Failed)
+    }
+}
+
+impl<F: ReceiverFeedback> ObjectReceiver<F> {
+    /// A receiver as `setup` describes it, of the scheme that `negotiation` speaks.
+    pub fn new(setup: TransferReceiverSetup<'_>, negotiation: Negotiation<F>) -> Self {
+        let mut config = ReceiverConfig::from_options(setup.group, setup.options);
+        config.tsi = Some(setup.tsi);
+        config.data_port = setup.data_port;
+        config.start = setup.start;
+        Self {
+            pgm: PgmReceiver::listening(config.clone(), negotiation),
+            store: setup.store,
+            phase: Phase::Listening,
+            object: None,
+            blocks: Blocks::default(),
+            asks: Asks::new(&config),
+            member: Membership::new(setup.id, setup.node, setup.name),
+            content_end: 0,
+            load: LoadMeter::default(),
+            poll_at: None,
+            poll_wait: POLL_MIN,
+            mismatches: 0,
+            bytes_found: 0,
+            counts: Counts::default(),
+            seen: (0, 0),
+            reason: None,
+            ending: Ending::Open,
+            doubts: Doubts {
+                epoch: Dissent::of_packets(EPOCH_PACKETS),
+                object: Dissent::default(),
+            },
+            events: VecDeque::new(),
+            config,
+        }
+    }
+
+    /// Its side of the scheme, for tests and statistics.
+    pub fn feedback(&self) -> &F {
+        self.pgm.feedback()
+    }
+
+    /// Bytes of content that are here.
+    fn content_bytes(&self) -> u64 {
+        self.bytes_found + self.blocks.content_bytes
+    }
+
+    /// Goes on where something has come to its end: the manifest, the store's search, all content.
+    fn advance(&mut self, cx: &mut Cx<'_>) {
+        let outcome = match self.phase {
+            Phase::Manifest if self.has_manifest() => self.check_manifest(cx),
+            Phase::Opening => self.poll_open(cx),
+            Phase::Content if self.has_all() => self.check_digests(cx),
+            Phase::Content => self.widen(cx),
+            Phase::Verifying => self.poll_verify(cx),
+            _ => Ok(()),
+        };
+        if let Err(error) = outcome {
+            self.fail(cx, error.reason);
+        }
+    }
+
+    /// Whether the manifest is here, and came from a source that is there: what a recording of one
+    /// says must not take hold of the store. Without a manifest there is nothing to take hold of.
+    fn has_manifest(&self) -> bool {
+        let empty = self.object.is_some_and(|object| object.layout.len(Part::Manifest) == 0);
+        self.blocks.left(Part::Manifest) == 0 && (self.member.welcome || empty)
+    }
+
+    fn has_all(&self) -> bool {
+        let known = self.object.is_some_and(|object| {
+            let Announcement { growing, digests, .. } = object.notice.announcement;
+            let all_wanted = self.content_end == object.layout.keys(Part::Content).end;
+            let digests = digests.is_some() || object.layout.len(Part::Digests) == 0;
+            !growing && all_wanted && digests
+        });
+        // A recording of a session has everything but a welcome for this receiver.
+        known
+            && self.member.welcome
+            && self.blocks.left(Part::Content) == 0
+            && self.blocks.left(Part::Digests) == 0
+    }
+
+    /// Whether a part that has come whole is the one that was announced.
+    fn matches(&mut self, part: Part, wanted: &[u8; 32]) -> Result<bool, StoreError> {
+        let Some(object) = self.object else { return Ok(false) };
+        let (len, mut hasher, mut buffer) =
+            (object.layout.len(part), blake3::Hasher::new(), Vec::new());
+        let mut offset = 0;
+        while offset < len {
+            // At most as large as the piece.
+            let piece = (len - offset).min(HASHED_AT_ONCE) as u32;
+            buffer.clear();
+            self.store.read(part, offset, piece, &mut buffer)?;
+            hasher.update(&buffer);
+            offset += u64::from(piece);
+        }
+        Ok(hasher.finalize() == *wanted)
+    }
+
+    /// A part is not what was announced: it is asked for again, some times.
+    fn mismatch(&mut self, cx: &mut Cx<'_>, part: Part) -> Result<(), StoreError> {
+        self.mismatches += 1;
+        let Some(object) = self.object else { return Ok(()) };
+        if self.mismatches > MISMATCHES_MAX {
+            let what = if part == Part::Manifest { "manifest" } else { "list of digests" };
+            let reason = alloc::format!("the {what} that came is not the one that was announced");
+            return Err(StoreError { reason });
+        }
+        self.blocks.want_part(&object.layout, part);
+        self.asks.want(cx, object.layout.keys(part), false);
+        Ok(())
+    }
+
+    fn check_manifest(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
+        let Some(object) = self.object else { return Ok(()) };
+        let empty = object.layout.len(Part::Manifest) == 0;
+        let hash = object.notice.announcement.object;
+        // Without a manifest the name of an object is whatever its source chose.
+        if !empty && !self.matches(Part::Manifest, &hash)? {
+            return self.mismatch(cx, Part::Manifest);
+        }
+        self.phase = Phase::Opening;
+        self.poll_wait = POLL_MIN;
+        self.poll_open(cx)
+    }
+
+    fn poll_open(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
+        let found = match self.store.open()? {
+            StoreProgress::Pending => {
+                self.poll_later(cx.now);
+                return Ok(());
+            }
+            StoreProgress::Done(found) => found,
+        };
+        let Some(object) = self.object else { return Ok(()) };
+        self.poll_at = None;
+        self.phase = Phase::Content;
+        self.load.begin();
+        let layout = object.layout;
+        self.content_end = layout.reach(self.store.window()?);
+        self.blocks.want(layout.keys(Part::Content).start..self.content_end);
+        self.blocks.want_part(&layout, Part::Digests);
+        let before = self.blocks.content_lacking(&layout);
+        found.iter().for_each(|range| self.blocks.found(&layout, range));
+        self.bytes_found = before - self.blocks.content_lacking(&layout);
+        self.member.claim(cx, Claim::Receiving, String::new());
+        let fresh = object.notice.position.is_none();
+        self.asks.want_lacking(cx, &layout, &self.blocks, fresh);
+        self.advance(cx);
+        Ok(())
+    }
+
+    /// Wants what there is of content by now and the store can take.
+    fn widen(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
+        let Some(object) = self.object else { return Ok(()) };
+        let reach = object.layout.reach(self.store.window()?);
+        if reach > self.content_end {
+            let more = core::mem::replace(&mut self.content_end, reach)..reach;
+            self.blocks.want(more.clone());
+            self.asks.want_more(cx, more);
+        }
+        if reach < object.layout.keys(Part::Content).end && self.poll_at.is_none() {
+            self.poll_at = Some(cx.now + POLL_MAX);
+        }
+        Ok(())
+    }
+
+    /// The source speaks another scheme: nothing of it is taken.
+    fn watch_scheme(&mut self, cx: &mut Cx<'_>) {
+        if let Some(mismatch) = self.pgm.mismatch()
+            && !self.phase.is_over()
+        {
+            let (to_source, here) = (mismatch.reason(), mismatch.to_string());
+            self.fail(cx, to_source);
+            self.reason = Some(here);
+        }
+    }
+
+    fn poll_later(&mut self, now: Time) {
+        self.poll_at = Some(now + self.poll_wait);
+        self.poll_wait = (self.poll_wait * 2).min(POLL_MAX);
+    }
+
+    fn check_digests(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
+        let Some(object) = self.object else { return Ok(()) };
+        if object.layout.len(Part::Digests) > 0
+            && let Some(hash) = object.notice.announcement.digests
+            && !self.matches(Part::Digests, &hash)?
+        {
+            return self.mismatch(cx, Part::Digests);
+        }
+        self.phase = Phase::Verifying;
+        self.poll_wait = POLL_MIN;
+        self.asks.clear();
+        self.poll_verify(cx)
+    }
+
+    fn poll_verify(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
+        let verdict = self.store.verify()?;
+        self.load.compare(cx.now, verdict == StoreProgress::Pending);
+        match verdict {
+            StoreProgress::Pending => self.poll_later(cx.now),
+            StoreProgress::Done(Verdict::Intact) => {
+                self.poll_at = None;
+                self.phase = Phase::Done;
+                let bytes = self.content_bytes();
+                cx.emit(Event::Completed { bytes });
+                self.events.push_back(AppEvent::Completed);
+                self.member.claim(cx, Claim::Done, String::new());
+            }
+            StoreProgress::Done(Verdict::Damaged(ranges)) => {
+                self.poll_at = None;
+                self.phase = Phase::Content;
+                let Some(object) = self.object else { return Ok(()) };
+                let layout = object.layout;
+                let before = self.blocks.content_lacking(&layout);
+                ranges.iter().for_each(|range| self.blocks.damaged(&layout, range));
+                let lost = self.blocks.content_lacking(&layout) - before;
+                if lost == 0 {
+                    let reason = "the content is damaged, and nobody knows where".to_string();
+                    return Err(StoreError { reason });
+                }
+                self.blocks.content_bytes = self.content_bytes().saturating_sub(lost);
+                self.bytes_found = 0;
+                self.asks.want_lacking(cx, &layout, &self.blocks, false);
+            }
+        }
+        Ok(())
+    }
+
+    /// It cannot go on.
+    fn fail(&mut self, cx: &mut Cx<'_>, reason: String) {
+        if self.phase.is_over() {
+            return;
+        }
+        self.phase = Phase::Failed;
+        self.poll_at = None;
+        self.asks.clear();
+        self.member.claim(cx, Claim::Failed, end_of(&reason, REASON_MAX));
+        self.reason = Some(reason);
+        self.events.push_back(AppEvent::Gone);
+    }
+
+    /// Nothing more is to be said: the scheme's side says that it leaves.
+    fn rest(&mut self, cx: &mut Cx<'_>) {
+        if self.pgm.is_joined() {
+            self.pgm.handle_close(cx);
+        }
+    }
+
+    /// A source that has fallen silent, or said that it ends.
+    fn watch_source(&mut self, cx: &mut Cx<'_>) {
+        let gone = self.config.start <= cx.now && !self.pgm.is_joined();
+        if gone && !self.phase.is_over() {
+            self.fail(cx, "the source has fallen silent".to_string());
+        }
+        if let Ending::Said(at) = self.ending
+            && at <= cx.now
+        {
+            self.ending = Ending::Gone;
+            if self.phase.is_over() {
+                self.member.end();
+            } else if !self.has_all() {
+                self.fail(cx, "the source ended before everything was here".to_string());
+            }
+        }
+    }
+
+    /// The share of packets lost since the last message.
+    fn measure_loss(&mut self) {
+        let (all, lost) = self.pgm.extent();
+        let (new, missing) = (all.saturating_sub(self.seen.0), lost.saturating_sub(self.seen.1));
+        if new > 0 {
+            let share = (missing.min(new)) as f64 / new as f64;
+            self.member.loss += (share - self.member.loss) / 4.0;
+            self.seen = (all, lost);
+        }
+    }
+
+    fn write_message(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let bytes = self.content_bytes();
+        let message = self.member.take_due(bytes)?;
+        let mut value = Vec::new();
+        message.encode(&mut value);
+        let load = self.load.load(now, self.pgm.extent().1).map(|load| encode_load(&load));
+        self.pgm.write_request(buf, |encoder| {
+            encoder.raw_option(OptionType::MEMBER, 0, &value);
+            if let Some(load) = load {
+                encoder.raw_option(OptionType::LOAD, 0, &load);
+            }
+        })
+    }
+
+    fn write_want(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if !self.asks.has_due() || !self.may_ask() {
+            return None;
+        }
+        let entries = self.asks.take_due(&self.blocks);
+        if entries.is_empty() {
+            return None;
+        }
+        self.pgm.write_null_nak(cx, buf, |encoder| {
+            write_entries(encoder, OptionType::WANT, &entries);
+        })
+    }
+
+    /// Whether requests would be heard.
+    fn may_ask(&self) -> bool {
+        self.member.welcome && !self.member.deferred && self.pgm.source().is_some()
+    }
+}
+
+impl<F: ReceiverFeedback> Machine for ObjectReceiver<F> {
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        if !self.pgm.is_joined() {
+            return;
+        }
+        let outcome = Packet::decode(datagram.bytes, datagram.zeros)
+            .map_err(Into::into)
+            .and_then(|packet| self.take_packet(cx, &datagram, &packet));
+        if let Err(reason) = outcome {
+            cx.emit(Event::BadInput { reason });
+        }
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.pgm.handle_timeout(cx);
+        self.watch_source(cx);
+        if self.poll_at.is_some_and(|at| at <= cx.now) {
+            self.poll_at = None;
+            self.advance(cx);
+        }
+        if self.member.next_timeout().is_some_and(|at| at <= cx.now) {
+            self.measure_loss();
+            if self.member.on_timeout(cx) {
+                self.rest(cx);
+            }
+        }
+        if let Some(object) = self.object
+            && self.asks.next_timeout().is_some_and(|at| at <= cx.now)
+        {
+            let can_ask = self.may_ask();
+            self.asks.on_timeout(cx, &object.layout, &mut self.blocks, can_ask);
+        }
+    }
+
+    fn handle_close(&mut self, cx: &mut Cx<'_>) {
+        if !self.phase.is_over() {
+            self.phase = Phase::Failed;
+            self.asks.clear();
+            self.poll_at = None;
+            self.reason = Some("it was told to leave".to_string());
+            if self.member.has_joined() {
+                self.member.leave(cx);
+            }
+        }
+        self.member.hurry(cx);
+        // What it owes is said first (see `poll_transmit`), and a last word until it is noted: were it
+        // lost, the source would wait for long.
+        if !self.member.has_due() && !self.member.awaits_note() {
+            self.rest(cx);
+        }
+    }
+
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if let Some(message) = self.write_message(cx.now, buf) {
+            return Some(message);
+        }
+        let alone = self.ending == Ending::Gone && self.phase.is_over();
+        if self.member.has_left() || alone {
+            self.rest(cx);
+        }
+        if let Some(want) = self.write_want(cx, buf) {
+            return Some(want);
+        }
+        self.pgm.poll_transmit(cx, buf)
+    }
+
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        while self.pgm.poll_event().is_some() {}
+        if let Some((bytes, zeros)) = self.store.poll_delivered() {
+            return Some(AppEvent::Delivered { bytes, zeros });
+        }
+        self.events.pop_front()
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        let pgm = self.pgm.next_timeout()?;
+        let end = match self.ending {
+            Ending::Said(at) => Some(at),
+            _ => None,
+        };
+        let others = [self.poll_at, self.member.next_timeout(), self.asks.next_timeout(), end];
+        Some(others.into_iter().flatten().fold(pgm, Time::min))
+    }
+}
+
+impl<F: ReceiverFeedback<Report: Send> + Send> Transfer for ObjectReceiver<F> {
+    fn status(&self) -> TransferStatus {
+        let stage = match self.phase {
+            Phase::Listening | Phase::Manifest | Phase::Opening => Stage::Gathering,
+            Phase::Content => Stage::Sending,
+            Phase::Verifying => Stage::Verifying,
+            Phase::Done => Stage::Finished,
+            Phase::Failed => Stage::Failed,
+        };
+        TransferStatus {
+            stage,
+            begun: None,
+            bytes_total: self.object.map(|object| object.layout.len(Part::Content)),
+            growing: self.object.is_some_and(|object| object.notice.announcement.growing),
+            bytes_done: self.content_bytes(),
+            bytes_found: self.bytes_found,
+            symbols: self.counts.symbols,
+            parity: self.counts.parity,
+            repairs: self.counts.useless,
+            requests: self.asks.sent,
+            rate_bits_per_s: None,
+            rtt: self.asks.round_trip(),
+            limiting: None,
+            heard: self.pgm.heard(),
+            answers: self.member.answers,
+            mismatch: self.pgm.mismatch().cloned(),
+            members: Vec::new(),
+            limits: Vec::new(),
+            reason: self.reason.clone(),
+        }
+    }
+
+    fn note_host(&mut self, load: HostLoad) {
+        self.load.note(load);
+    }
+}
+
+/// How soon and, in the end, how often a store is asked whether it has come to its end: little is
+/// found or compared in a moment, and much takes long.
+const POLL_MIN: Duration = Duration::from_millis(1);
+const POLL_MAX: Duration = Duration::from_millis(20);
+
+/// How much of a part is hashed at once.
+const HASHED_AT_ONCE: u64 = 1 << 16;
+
+/// How often a part may come that is not the one announced: a wrong checksum is right once in 2^16,
+/// and some symbols may have been forged.
+const MISMATCHES_MAX: u32 = 16;
+
+/// A source that has said that it ends is gone where it says nothing else for so long: one that goes
+/// on says so each second.
+const END_QUIET: Duration = Duration::from_secs(3);
+
+/// SPMs in a row that must tell of a new start of the source.
+const EPOCH_PACKETS: u32 = 2;
+
+impl<F: ReceiverFeedback> fmt::Debug for ObjectReceiver<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ObjectReceiver")
+            .field("phase", &self.phase)
+            .field("asks", &self.asks)
+            .field("member", &self.member)
+            .finish_non_exhaustive()
+    }
+}

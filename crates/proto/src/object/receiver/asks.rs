@@ -1,0 +1,415 @@
+//! When a receiver asks for what.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use faircast_base::{Cx, Duration, Event, Time, TimeoutKind};
+
+use super::blocks::Blocks;
+use crate::object::Part;
+use crate::object::layout::{KEY_END, Key, Layout, block_of, key, part_of};
+use crate::object::ranges::RangeSet;
+use crate::object::wire::{ENTRIES_MAX, Entry};
+use crate::pgm::ReceiverConfig;
+use crate::pgm::receiver::naks::{Backoff, Naks, State};
+use crate::pgm::retry_timer::{Asked, RetryTimer};
+
+/// So many blocks of which nothing came are asked for one by one, as others who lack parts of them
+/// do; of a longer outage whole runs are asked for.
+const SINGLE_BLOCKS: u64 = 16;
+
+/// How far the sweep has come through a part, as seen here.
+#[derive(Clone, Copy, Debug)]
+struct Passage {
+    /// Of what lies before, all that did not come is overdue.
+    judged: Key,
+    /// The block that was last seen.
+    at: Key,
+}
+
+/// What a receiver asks for, and how patiently.
+#[derive(Debug)]
+pub(super) struct Asks {
+    config: ReceiverConfig,
+    /// Single blocks that are overdue.
+    naks: Naks,
+    /// Whole blocks that the source does not know to be wanted.
+    runs: RangeSet,
+    run_wait: Option<Time>,
+    run_asked: Asked,
+    run_due: bool,
+    run_patience: RetryTimer,
+    /// Whether the source knows all that was wanted at first, so that what the sweep passes by was
+    /// meant for us too.
+    in_hand: bool,
+    passages: [Option<Passage>; 3],
+    /// When all before this block counts as passed by, though too few later packets have come.
+    suspicion: Option<(Time, Key)>,
+    pub(super) sent: u64,
+}
+
+impl Asks {
+    pub(super) fn new(config: &ReceiverConfig) -> Self {
+        let config = ReceiverConfig {
+            // Nothing is ever given up, and what is found missing together is asked for together.
+            confirm_retries: u32::MAX,
+            repair_retries: u32::MAX,
+            nak_lists: true,
+            ..config.clone()
+        };
+        Self {
+            naks: Naks::new(&config),
+            runs: RangeSet::default(),
+            run_wait: None,
+            run_asked: Asked::default(),
+            run_due: false,
+            run_patience: RetryTimer::new(
+                config.repair_timers,
+                config.nak_repeat,
+                config.nak_backoff,
+            ),
+            in_hand: false,
+            passages: [None; 3],
+            suspicion: None,
+            sent: 0,
+            config,
+        }
+    }
+
+    /// These blocks are wanted from the start; `fresh` says that nothing of their part has been
+    /// swept yet, so that all that is will be for us.
+    pub(super) fn want(&mut self, cx: &mut Cx<'_>, blocks: Range<Key>, fresh: bool) {
+        if blocks.is_empty() {
+            return;
+        }
+        let part = part_of(blocks.start);
+        if fresh {
+            let first = key(part, 0);
+            self.passages[part as usize] = Some(Passage { judged: first, at: first });
+        }
+        self.in_hand = fresh;
+        self.runs.insert(blocks);
+        self.plan_runs(cx);
+    }
+
+    /// More is wanted, of a part that has grown or because there is room for it now.
+    pub(super) fn want_more(&mut self, cx: &mut Cx<'_>, blocks: Range<Key>) {
+        if blocks.is_empty() {
+            return;
+        }
+        // Where nothing of the part has been seen, all that is swept from there on is for us.
+        let begin = Passage { judged: blocks.start, at: blocks.start };
+        self.passages[part_of(blocks.start) as usize].get_or_insert(begin);
+        self.runs.insert(blocks);
+        self.plan_runs(cx);
+    }
+
+    /// All that is lacking of content and digests is wanted: whole blocks in runs, others at once as
+    /// those that are overdue.
+    pub(super) fn want_lacking(
+        &mut self,
+        cx: &mut Cx<'_>,
+        layout: &Layout,
+        blocks: &Blocks,
+        fresh: bool,
+    ) {
+        for part in [Part::Content, Part::Digests] {
+            let keys = layout.keys(part);
+            let absent: Vec<_> = blocks.absent().within(keys.clone()).collect();
+            for run in absent {
+                self.want(cx, run, fresh);
+            }
+            let mut backoff = Backoff::new(cx.now, &self.config);
+            for key in blocks.partial(keys) {
+                if !self.naks.has(key) {
+                    let deadline = self.naks.draw(&mut backoff, cx.rng);
+                    self.naks.begin(key, State::BackOff, deadline);
+                }
+            }
+        }
+    }
+
+    fn plan_runs(&mut self, cx: &mut Cx<'_>) {
+        if self.run_wait.is_none() && !self.runs.is_empty() {
+            self.run_asked = Asked::default();
+            let mut backoff = Backoff::new(cx.now, &self.config);
+            self.run_wait = Some(self.naks.draw(&mut backoff, cx.rng));
+        }
+    }
+
+    /// Requests are heard from now on. What has waited for that waits no longer: those who join are
+    /// welcomed one after the other, and so are spread already.
+    pub(super) fn on_welcome(&mut self, now: Time) {
+        if self.run_asked.times == 0 && self.run_wait.is_some() {
+            self.run_wait = Some(now);
+        }
+    }
+
+    /// A packet of the sweep came, sent after all that came before. Two later packets, or some time
+    /// after one, show that what has not come of a block will not.
+    pub(super) fn on_swept(
+        &mut self,
+        cx: &mut Cx<'_>,
+        layout: &Layout,
+        blocks: &mut Blocks,
+        at: Key,
+    ) {
+        let part = part_of(at);
+        let Some(passage) = &mut self.passages[part as usize] else {
+            self.passages[part as usize] = Some(Passage { judged: at, at });
+            return;
+        };
+        if !self.in_hand {
+            *passage = Passage { judged: at, at };
+            return;
+        }
+        let before = core::mem::replace(&mut passage.at, at);
+        if at < before {
+            // It has begun anew, so nothing more of the last round comes.
+            let last = core::mem::replace(&mut passage.judged, key(part, 0));
+            self.overdue(cx, layout, blocks, last..layout.keys(part).end);
+        } else if before > passage.judged || at == before && at > passage.judged {
+            let from = core::mem::replace(&mut passage.judged, before);
+            self.overdue(cx, layout, blocks, from..before);
+        }
+        let open = self.passages[part as usize].is_some_and(|passage| passage.judged < at);
+        if open && self.suspicion.is_none() {
+            self.suspicion = Some((cx.now + self.config.reorder_delay, at));
+        }
+    }
+
+    /// The source says that nothing is left to send of what was asked for.
+    pub(super) fn on_exhausted(
+        &mut self,
+        cx: &mut Cx<'_>,
+        layout: &Layout,
+        blocks: &mut Blocks,
+        sent: [bool; 3],
+    ) {
+        for part in Part::ALL {
+            if sent[part as usize] {
+                self.overdue(cx, layout, blocks, layout.keys(part));
+            }
+        }
+    }
+
+    /// What has not come of these blocks has to be asked for.
+    fn overdue(
+        &mut self,
+        cx: &mut Cx<'_>,
+        layout: &Layout,
+        blocks: &mut Blocks,
+        range: Range<Key>,
+    ) {
+        if range.is_empty() {
+            return;
+        }
+        let absent: Vec<_> = blocks.absent().within(range.clone()).collect();
+        for run in absent {
+            if run.end - run.start <= SINGLE_BLOCKS {
+                for key in run {
+                    if !self.runs.contains(key) && !blocks.open(layout, key) {
+                        self.runs.insert(key..key + 1);
+                    }
+                }
+            } else {
+                self.runs.insert(run);
+            }
+        }
+        let mut backoff = Backoff::new(cx.now, &self.config);
+        for key in blocks.partial(range) {
+            if !self.naks.has(key) && !self.runs.contains(key) {
+                cx.emit(Event::LossDetected { seq: key });
+                let deadline = self.naks.draw(&mut backoff, cx.rng);
+                self.naks.begin(key, State::BackOff, deadline);
+            }
+        }
+        self.plan_runs(cx);
+    }
+
+    /// A block is complete.
+    pub(super) fn on_complete(&mut self, now: Time, key: Key, by_repair: bool) {
+        if self.naks.is_empty() {
+            return;
+        }
+        if by_repair { self.naks.repaired(key, now) } else { self.naks.end(key) }
+    }
+
+    /// A repair of a block came that does not complete it.
+    pub(super) fn on_progress(&mut self, now: Time, key: Key) {
+        if !self.naks.is_empty() {
+            self.naks.heard(key, now);
+        }
+    }
+
+    /// The source confirms what it is going to send.
+    pub(super) fn on_confirmed(&mut self, now: Time, blocks: &Blocks, entry: Entry) {
+        match entry {
+            Entry::Run { first, count } => {
+                let run = first..first + u64::from(count);
+                if !self.runs.is_empty() {
+                    self.run_asked.answered(now, &mut self.run_patience);
+                    self.runs.remove(run.clone());
+                    self.in_hand = true;
+                    if self.runs.is_empty() {
+                        (self.run_wait, self.run_due) = (None, false);
+                    }
+                }
+                for key in blocks.partial(run) {
+                    self.naks.confirmed(key, now);
+                }
+            }
+            Entry::Block { key, missing, any } => {
+                let Some(lacks) = blocks.lacks(key) else {
+                    self.naks.confirmed_late(key);
+                    self.confirm_whole(now, key);
+                    return;
+                };
+                let covered = if any {
+                    lacks.count_ones() <= missing.count_ones()
+                } else {
+                    lacks & !missing == 0
+                };
+                if !covered {
+                    return;
+                }
+                let passed = self.passages[part_of(key) as usize].is_some_and(|p| key < p.at);
+                if !self.naks.has(key) && passed && self.in_hand {
+                    // It would have been missed in a moment.
+                    self.naks.begin(key, State::AwaitConfirmation, now);
+                }
+                self.naks.confirmed(key, now);
+                self.confirm_whole(now, key);
+            }
+        }
+    }
+
+    /// A short run is confirmed block by block.
+    fn confirm_whole(&mut self, now: Time, key: Key) {
+        if self.runs.contains(key) {
+            self.run_asked.answered(now, &mut self.run_patience);
+            self.runs.remove(key..key + 1);
+            self.in_hand = true;
+            if self.runs.is_empty() {
+                (self.run_wait, self.run_due) = (None, false);
+            }
+        }
+    }
+
+    pub(super) fn on_timeout(
+        &mut self,
+        cx: &mut Cx<'_>,
+        layout: &Layout,
+        blocks: &mut Blocks,
+        can_ask: bool,
+    ) {
+        if let Some((at, to)) = self.suspicion
+            && at <= cx.now
+        {
+            self.suspicion = None;
+            self.judge_until(cx, layout, blocks, to);
+        }
+        let expired = self.naks.expire(cx.now, cx.rng, &self.config, can_ask);
+        for (waited, kind) in [
+            (expired.unconfirmed, TimeoutKind::NakConfirmation),
+            (expired.unrepaired, TimeoutKind::NakRepair),
+        ] {
+            if let Some(wait) = waited {
+                cx.emit(Event::Timeout { kind, after_ns: wait.as_nanos() });
+            }
+        }
+        if self.run_wait.is_some_and(|at| at <= cx.now) {
+            let tries = self.run_asked.times;
+            if tries > 0 && !self.run_due {
+                self.run_patience.run_out(cx.now);
+                // However it was lost, data that passes by now may be meant for us.
+                self.in_hand = true;
+            }
+            if can_ask {
+                self.run_due = true;
+                self.run_asked.note(cx.now);
+            }
+            self.run_wait = Some(cx.now + self.run_patience.wait(tries));
+        }
+    }
+
+    fn judge_until(&mut self, cx: &mut Cx<'_>, layout: &Layout, blocks: &mut Blocks, to: Key) {
+        let Some(passage) = &mut self.passages[part_of(to) as usize] else { return };
+        if passage.judged < to && to <= passage.at {
+            let from = core::mem::replace(&mut passage.judged, to);
+            self.overdue(cx, layout, blocks, from..to);
+        }
+        let at = self.passages[part_of(to) as usize].map_or(to, |passage| passage.at);
+        if at > to {
+            self.suspicion = Some((cx.now + self.config.reorder_delay, at));
+        }
+    }
+
+    /// Whether a request is to be sent now.
+    pub(super) fn has_due(&self) -> bool {
+        self.run_due || self.naks.has_due()
+    }
+
+    /// The entries of the next request; none where none is due.
+    pub(super) fn take_due(&mut self, blocks: &Blocks) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        if core::mem::take(&mut self.run_due) {
+            let mut wanted = RangeSet::default();
+            for run in self.runs.iter().take(RUNS_LOOKED_AT) {
+                // What has begun to come is judged when the sweep has passed it.
+                blocks.absent().within(run).for_each(|run| wanted.insert(run));
+            }
+            self.runs = wanted.clone();
+            wanted.limit(ENTRIES_MAX);
+            entries.extend(wanted.iter().map(|run| Entry::Run {
+                first: run.start,
+                // A part has at most 2^32 - 1 blocks.
+                count: block_of(run.end - 1) - block_of(run.start) + 1,
+            }));
+            if entries.is_empty() {
+                self.run_wait = None;
+            }
+        }
+        let room = ENTRIES_MAX - entries.len().min(ENTRIES_MAX);
+        for key in self.naks.take_due(room) {
+            if let Some(missing) = blocks.lacks(key).filter(|missing| *missing != 0) {
+                entries.push(Entry::Block { key, missing, any: false });
+            }
+        }
+        self.sent += u64::from(!entries.is_empty());
+        entries
+    }
+
+    /// Nothing is asked for any more.
+    pub(super) fn clear(&mut self) {
+        self.naks.clear();
+        self.runs = RangeSet::default();
+        (self.run_wait, self.run_due, self.suspicion) = (None, false, None);
+        self.passages = [None; 3];
+    }
+
+    /// What was judged of the sweep is void: the source has begun anew. All that is lacking is
+    /// asked for.
+    pub(super) fn restart(&mut self, cx: &mut Cx<'_>, layout: &Layout, blocks: &Blocks) {
+        self.clear();
+        self.in_hand = false;
+        self.want(cx, layout.keys(Part::Manifest), false);
+        self.want_lacking(cx, layout, blocks, false);
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        let suspicion = self.suspicion.map(|(at, _)| at);
+        [self.naks.next_timeout(), suspicion, self.run_wait].into_iter().flatten().min()
+    }
+
+    /// Smoothed time from a request to its confirmation.
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        self.run_patience.smoothed()
+    }
+}
+
+/// Most runs that one request is made from.
+const RUNS_LOOKED_AT: usize = 4096;
+
+// Every block has a key, and every key a part.
+const _: () = assert!(KEY_END >> 32 == Part::ALL.len() as u64);

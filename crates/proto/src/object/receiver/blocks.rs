@@ -1,0 +1,353 @@
+//! What a receiver has of each block, and how it comes into the store.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::object::fec::Restorer;
+use crate::object::layout::{BLOCK_SYMBOLS, KEY_END, Key, Layout, key, part_of};
+use crate::object::ranges::RangeSet;
+use crate::object::{Part, Store, StoreError};
+
+/// Most blocks of which only a part is here. Symbols of others are dropped, and asked for later.
+pub(super) const PARTIAL_MAX: usize = 4096;
+
+/// Most bytes of parity that are held.
+const PARITY_BYTES_MAX: usize = 16 << 20;
+
+/// A block of which a part is here.
+#[derive(Debug)]
+struct Partial {
+    /// Source symbols that are not.
+    missing: u64,
+    /// Parity symbols that are, by number from 0, each number once. No bytes are zeros.
+    parity: Vec<(u8, Vec<u8>)>,
+}
+
+/// What came of a symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It is stored or held.
+    Fresh,
+    /// It is stored, and its block is complete.
+    Completed,
+    /// It was here, or is not wanted.
+    Useless,
+    /// There is no room for what it begins.
+    NoRoom,
+}
+
+/// All blocks that are not complete. What was never wanted counts as complete.
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    /// Those of which nothing is here.
+    absent: RangeSet,
+    partial: BTreeMap<Key, Partial>,
+    parity_bytes: usize,
+    /// Incomplete blocks of each part.
+    left: [u64; 3],
+    restorer: Restorer,
+    /// To read a block back.
+    scratch: Vec<u8>,
+    /// Bytes of content that came.
+    pub(super) content_bytes: u64,
+}
+
+impl Blocks {
+    /// All of a part is wanted.
+    pub(super) fn want_part(&mut self, layout: &Layout, part: Part) {
+        self.drop_part(part);
+        self.want(layout.keys(part));
+    }
+
+    /// These blocks of one part, which were not wanted before, are wanted.
+    pub(super) fn want(&mut self, keys: Range<Key>) {
+        if !keys.is_empty() {
+            self.left[part_of(keys.start) as usize] += keys.end - keys.start;
+            self.absent.insert(keys);
+        }
+    }
+
+    fn drop_part(&mut self, part: Part) {
+        let all = key(part, 0)..key(part, 0) + (1 << 32);
+        self.absent.remove(all.clone());
+        let keys: Vec<_> = self.partial.range(all).map(|(&key, _)| key).collect();
+        keys.into_iter().for_each(|key| self.close(key));
+        self.left[part as usize] = 0;
+    }
+
+    /// Of content, `bytes` are not wanted: they are here.
+    pub(super) fn found(&mut self, layout: &Layout, bytes: &Range<u64>) {
+        // A symbol of which a part is missing comes whole.
+        let symbol = u64::from(layout.symbol_bytes());
+        let len = layout.len(Part::Content);
+        let end = if bytes.end >= len { len } else { bytes.end / symbol * symbol };
+        let inner = bytes.start.div_ceil(symbol) * symbol..end;
+        let Some((keys, first, last)) = layout.touched(&inner) else { return };
+        let (from, to) = (keys.start, keys.end - 1);
+        for (at, bits) in edges(from, to, first, last) {
+            if self.absent.contains(at) && self.partial.len() < PARTIAL_MAX {
+                self.absent.remove(at..at + 1);
+                let missing = layout.mask(at);
+                self.partial.insert(at, Partial { missing, parity: Vec::new() });
+            }
+            if let Some(partial) = self.partial.get_mut(&at) {
+                partial.missing &= !bits;
+                if partial.missing == 0 {
+                    self.complete(at);
+                }
+            }
+        }
+        let inner = from + 1..to.max(from + 1);
+        let gone: u64 = self.absent.within(inner.clone()).map(|run| run.end - run.start).sum();
+        self.left[Part::Content as usize] -= gone;
+        self.absent.remove(inner.clone());
+        let partly: Vec<_> = self.partial(inner).collect();
+        partly.into_iter().for_each(|key| self.complete(key));
+    }
+
+    /// These bytes of content are damaged, and wanted again.
+    pub(super) fn damaged(&mut self, layout: &Layout, bytes: &Range<u64>) {
+        let Some((keys, first, last)) = layout.touched(bytes) else { return };
+        let (from, to) = (keys.start, keys.end - 1);
+        for (at, bits) in edges(from, to, first, last) {
+            self.lose(layout, at, bits);
+        }
+        for at in from + 1..to {
+            self.lose(layout, at, u64::MAX);
+        }
+    }
+
+    fn lose(&mut self, layout: &Layout, key: Key, bits: u64) {
+        let bits = bits & layout.mask(key);
+        if self.absent.contains(key) || bits == 0 {
+            return;
+        }
+        if let Some(partial) = self.partial.get_mut(&key) {
+            partial.missing |= bits;
+            return;
+        }
+        self.left[part_of(key) as usize] += 1;
+        if bits == layout.mask(key) || self.partial.len() >= PARTIAL_MAX {
+            self.absent.insert(key..key + 1);
+        } else {
+            self.partial.insert(key, Partial { missing: bits, parity: Vec::new() });
+        }
+    }
+
+    /// Blocks that are not complete.
+    pub(super) fn left(&self, part: Part) -> u64 {
+        self.left[part as usize]
+    }
+
+    /// Bytes of content that are not here. Takes time in proportion to the incomplete blocks.
+    pub(super) fn content_lacking(&self, layout: &Layout) -> u64 {
+        let keys = layout.keys(Part::Content);
+        let whole = |run: Range<Key>| {
+            let end = layout.extent(run.end - 1, layout.symbols(run.end - 1) - 1);
+            end.0 + u64::from(end.1) - layout.start(run.start)
+        };
+        let absent: u64 = self.absent.within(keys.clone()).map(whole).sum();
+        let partial = self.partial.range(keys).map(|(&key, partial)| {
+            let missing = (0..BLOCK_SYMBOLS).filter(|i| partial.missing >> i & 1 == 1);
+            missing.map(|symbol| u64::from(layout.extent(key, symbol).1)).sum::<u64>()
+        });
+        absent + partial.sum::<u64>()
+    }
+
+    /// Blocks of which nothing is here.
+    pub(super) fn absent(&self) -> &RangeSet {
+        &self.absent
+    }
+
+    /// Blocks of which a part is here, in a range of them.
+    pub(super) fn partial(&self, range: Range<Key>) -> impl Iterator<Item = Key> + '_ {
+        let end = range.end.max(range.start);
+        self.partial.range(range.start..end).map(|(&key, _)| key)
+    }
+
+    /// Treats a block of which nothing is here as one of which a part is. Returns whether it is one
+    /// now.
+    pub(super) fn open(&mut self, layout: &Layout, key: Key) -> bool {
+        if self.partial.contains_key(&key) {
+            return true;
+        }
+        if !self.absent.contains(key) || self.partial.len() >= PARTIAL_MAX {
+            return false;
+        }
+        self.absent.remove(key..key + 1);
+        self.partial.insert(key, Partial { missing: layout.mask(key), parity: Vec::new() });
+        true
+    }
+
+    /// What a block of which a part is here must be sent: as many of its missing source symbols as
+    /// it lacks symbols, the lowest ones.
+    pub(super) fn lacks(&self, key: Key) -> Option<u64> {
+        let partial = self.partial.get(&key)?;
+        let mut missing = partial.missing;
+        for _ in 0..partial.parity.len() {
+            missing ^= 1 << missing.checked_ilog2()?;
+        }
+        Some(missing)
+    }
+
+    /// Takes a symbol of a block that exists, with the length that it must have.
+    pub(super) fn take(
+        &mut self,
+        layout: &Layout,
+        store: &mut dyn Store,
+        (key, symbol): (Key, u32),
+        bytes: &[u8],
+        zeros: u32,
+    ) -> Result<Taken, StoreError> {
+        if !self.partial.contains_key(&key) {
+            if !self.absent.contains(key) {
+                return Ok(Taken::Useless);
+            }
+            if !self.open(layout, key) {
+                return Ok(Taken::NoRoom);
+            }
+        }
+        let partial = self.partial.get_mut(&key).expect("it was there or has been made");
+        if symbol < BLOCK_SYMBOLS {
+            if partial.missing >> symbol & 1 == 0 {
+                return Ok(Taken::Useless);
+            }
+            let (offset, len) = layout.extent(key, symbol);
+            store.write(part_of(key), offset, bytes, zeros)?;
+            partial.missing ^= 1 << symbol;
+            if part_of(key) == Part::Content {
+                self.content_bytes += u64::from(len);
+            }
+        } else {
+            let number = (symbol - BLOCK_SYMBOLS) as u8;
+            if partial.parity.iter().any(|(held, _)| *held == number) {
+                return Ok(Taken::Useless);
+            }
+            let held = if zeros as usize == layout.symbol_bytes() as usize {
+                Vec::new()
+            } else {
+                let mut held = Vec::with_capacity(bytes.len() + zeros as usize);
+                held.extend_from_slice(bytes);
+                held.resize(bytes.len() + zeros as usize, 0);
+                held
+            };
+            if self.parity_bytes + PARITY_COST + held.len() > PARITY_BYTES_MAX {
+                return Ok(Taken::NoRoom);
+            }
+            self.parity_bytes += PARITY_COST + held.len();
+            partial.parity.push((number, held));
+        }
+        if partial.missing == 0 {
+            self.complete(key);
+            return Ok(Taken::Completed);
+        }
+        if partial.missing.count_ones() as usize <= partial.parity.len() {
+            self.restore(layout, store, key)?;
+            self.complete(key);
+            return Ok(Taken::Completed);
+        }
+        Ok(Taken::Fresh)
+    }
+
+    /// Restores a block of which enough symbols are here.
+    fn restore(
+        &mut self,
+        layout: &Layout,
+        store: &mut dyn Store,
+        key: Key,
+    ) -> Result<(), StoreError> {
+        let Some(partial) = self.partial.get(&key) else { return Ok(()) };
+        let (part, symbols, size) = (part_of(key), layout.symbols(key), layout.symbol_bytes());
+        let present = layout.mask(key) & !partial.missing;
+        let block = &mut self.scratch;
+        block.clear();
+        let mut symbol = 0;
+        while symbol < symbols {
+            // What lies side by side is read at once.
+            let run = if present >> symbol & 1 == 1 {
+                let run = (present >> symbol).trailing_ones();
+                let (offset, _) = layout.extent(key, symbol);
+                let (last, last_len) = layout.extent(key, symbol + run - 1);
+                store.read(part, offset, (last - offset) as u32 + last_len, block)?;
+                run
+            } else {
+                (partial.missing >> symbol).trailing_ones()
+            };
+            symbol += run;
+            block.resize((symbol * size) as usize, 0);
+        }
+        let nothing = partial.parity.iter().all(|(_, parity)| parity.is_empty())
+            && block.iter().all(|byte| *byte == 0);
+        let mut content = 0;
+        let mut outcome = Ok(());
+        let mut put = |symbol: u32, bytes: Option<&[u8]>| {
+            let (offset, len) = layout.extent(key, symbol);
+            content += u64::from(len);
+            let written = match bytes {
+                Some(bytes) => store.write(part, offset, &bytes[..len as usize], 0),
+                None => store.write(part, offset, &[], len),
+            };
+            if outcome.is_ok() {
+                outcome = written;
+            }
+        };
+        if nothing {
+            // The code is linear: of nothing but zeros it makes zeros.
+            (0..symbols).filter(|i| partial.missing >> i & 1 == 1).for_each(|i| put(i, None));
+        } else {
+            let size = (symbols, size);
+            self.restorer.restore(size, present, block, &partial.parity, |symbol, bytes| {
+                put(symbol, Some(bytes));
+            });
+        }
+        if part == Part::Content {
+            self.content_bytes += content;
+        }
+        outcome
+    }
+
+    fn complete(&mut self, key: Key) {
+        self.close(key);
+        self.left[part_of(key) as usize] -= 1;
+    }
+
+    fn close(&mut self, key: Key) {
+        if let Some(partial) = self.partial.remove(&key) {
+            let held = partial.parity.iter().map(|(_, parity)| PARITY_COST + parity.len());
+            self.parity_bytes -= held.sum::<usize>();
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn check(&self, layout: &Layout) {
+        assert!(self.partial.len() <= PARTIAL_MAX && self.parity_bytes <= PARITY_BYTES_MAX);
+        for part in Part::ALL {
+            let keys = layout.keys(part);
+            let absent: u64 = self.absent.within(keys.clone()).map(|r| r.end - r.start).sum();
+            let partial = self.partial.range(keys).count() as u64;
+            assert_eq!(absent + partial, self.left(part), "{part:?}");
+        }
+        for (key, partial) in &self.partial {
+            assert!(partial.missing != 0 && partial.missing & !layout.mask(*key) == 0);
+            assert!(!self.absent.contains(*key) && *key < KEY_END);
+        }
+    }
+}
+
+/// The first and the last block of a range, each with the symbols of it that are meant.
+fn edges(from: Key, to: Key, first: u64, last: u64) -> impl Iterator<Item = (Key, u64)> {
+    let one = from == to;
+    let head = (from, if one { first & last } else { first });
+    [head].into_iter().chain((!one).then_some((to, last)))
+}
+
+/// What a parity symbol costs beside its bytes.
+const PARITY_COST: usize = 64;
+
+// What a receiver wants never lies beyond the last part.
+const _: () = assert!(KEY_END == 3 << 32);
+
+#[cfg(test)]
+#[path = "blocks_tests.rs"]
+mod tests;

@@ -1,0 +1,146 @@
+use super::*;
+use crate::object::fec::ParitySource;
+use crate::object::{Announcement, InOrder};
+use alloc::vec;
+use core::convert::Infallible;
+use faircast_base::{NodeId, Purpose, Rng};
+use proptest::prelude::*;
+
+fn announcement(content: u64) -> Announcement {
+    let lens = [0, content, 0];
+    Announcement { lens, growing: false, symbol_bytes: 10, object: [0; 32], digests: None }
+}
+
+fn layout(content: u64) -> Layout {
+    Layout::new(&announcement(content)).unwrap()
+}
+
+fn content(len: u64) -> Vec<u8> {
+    (0..len).map(|i| (i * 13 + i / 640) as u8).collect()
+}
+
+/// Symbol `symbol` of a block.
+fn symbol(layout: &Layout, all: &[u8], at: Key, number: u32) -> Vec<u8> {
+    let bytes = |symbol| {
+        let (offset, len) = layout.extent(at, symbol);
+        &all[offset as usize..(offset + u64::from(len)) as usize]
+    };
+    if number < BLOCK_SYMBOLS {
+        return bytes(number).to_vec();
+    }
+    let mut out = Vec::new();
+    let size = (layout.symbols(at), layout.symbol_bytes());
+    let written =
+        ParitySource::default().write(at, number - BLOCK_SYMBOLS, size, &mut out, |out| {
+            (0..layout.symbols(at)).for_each(|symbol| out.extend_from_slice(bytes(symbol)));
+            out.resize((size.0 * size.1) as usize, 0);
+            Ok::<_, Infallible>(true)
+        });
+    assert_eq!(written, Ok(0));
+    out
+}
+
+proptest! {
+    #[test]
+    fn any_order_of_symbols_gives_the_content(seed in any::<u64>(), len in 1..2500u64) {
+        let (layout, all) = (layout(len), content(len));
+        let (mut blocks, mut store) = (Blocks::default(), InOrder::new());
+        store.announce(&announcement(len)).unwrap();
+        blocks.want_part(&layout, Part::Content);
+        let mut rng = Rng::new(seed, NodeId(1), Purpose::Fault);
+        let keys = layout.keys(Part::Content);
+        let mut sent = 0;
+        while blocks.left(Part::Content) > 0 {
+            let at = keys.start + rng.below(keys.end - keys.start);
+            let number = rng.below(128) as u32;
+            if number < BLOCK_SYMBOLS && number >= layout.symbols(at) {
+                continue;
+            }
+            let bytes = symbol(&layout, &all, at, number);
+            let lacks = blocks.lacks(at).map(u64::count_ones);
+            let taken = blocks.take(&layout, &mut store, (at, number), &bytes, 0).unwrap();
+            blocks.check(&layout);
+            match taken {
+                Taken::Completed => prop_assert_eq!(blocks.lacks(at), None),
+                Taken::Fresh => {
+                    let before = lacks.unwrap_or(layout.symbols(at));
+                    prop_assert_eq!(blocks.lacks(at).map(u64::count_ones), Some(before - 1));
+                }
+                Taken::Useless => {}
+                Taken::NoRoom => prop_assert!(false, "there is room"),
+            }
+            sent += 1;
+            prop_assert!(sent < 100_000);
+        }
+        let mut got = Vec::new();
+        while let Some((bytes, zeros)) = store.poll_delivered() {
+            got.extend_from_slice(&bytes);
+            got.resize(got.len() + zeros as usize, 0);
+        }
+        prop_assert_eq!(got, all);
+        prop_assert_eq!(blocks.content_bytes, len);
+    }
+
+    #[test]
+    fn what_was_found_and_what_was_damaged_add_up(
+        len in 1..4000u64,
+        found in proptest::collection::vec((0..4000u64, 0..900u64), 0..6),
+        damaged in proptest::collection::vec((0..4000u64, 1..900u64), 0..6),
+    ) {
+        let layout = layout(len);
+        let mut blocks = Blocks::default();
+        blocks.want_part(&layout, Part::Content);
+        let mut model = vec![false; len.div_ceil(10) as usize];
+        for (start, span) in found {
+            let range = start.min(len)..(start + span).min(len);
+            blocks.found(&layout, &range);
+            blocks.check(&layout);
+            for (i, here) in model.iter_mut().enumerate() {
+                let symbol = i as u64 * 10..(i as u64 * 10 + 10).min(len);
+                *here |= range.start <= symbol.start && symbol.end <= range.end;
+            }
+        }
+        for (start, span) in damaged {
+            let range = start.min(len)..(start + span).min(len);
+            blocks.damaged(&layout, &range);
+            blocks.check(&layout);
+            for (i, here) in model.iter_mut().enumerate() {
+                let symbol = i as u64 * 10..(i as u64 * 10 + 10).min(len);
+                *here &= symbol.end <= range.start || range.end <= symbol.start || range.is_empty();
+            }
+        }
+        let lacking: u64 = model
+            .iter()
+            .enumerate()
+            .filter(|(_, here)| !**here)
+            .map(|(i, _)| (i as u64 * 10 + 10).min(len) - i as u64 * 10)
+            .sum();
+        prop_assert_eq!(blocks.content_lacking(&layout), lacking);
+    }
+}
+
+#[test]
+fn a_flood_of_beginnings_and_of_parity_fills_the_tables_and_no_more() {
+    let layout = layout(640 * 10_000);
+    let (mut blocks, mut store) = (Blocks::default(), InOrder::new());
+    blocks.want_part(&layout, Part::Content);
+    let first = layout.keys(Part::Content).start;
+    let mut refused = 0;
+    for at in 0..10_000 {
+        let taken = blocks.take(&layout, &mut store, (first + at, 0), &[7; 10], 0).unwrap();
+        refused += usize::from(taken == Taken::NoRoom);
+    }
+    assert_eq!(refused, 10_000 - PARTIAL_MAX);
+    let mut held = 0;
+    for at in 0..PARTIAL_MAX as u64 {
+        for number in 64..126 {
+            let symbol = (first + at, number);
+            let taken = blocks.take(&layout, &mut store, symbol, &[number as u8; 10], 0).unwrap();
+            held += usize::from(taken == Taken::Fresh);
+        }
+    }
+    assert_eq!(held, PARITY_BYTES_MAX / (PARITY_COST + 10));
+    blocks.check(&layout);
+    blocks.drop_part(Part::Content);
+    assert_eq!(blocks.parity_bytes, 0);
+}

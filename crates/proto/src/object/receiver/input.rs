@@ -1,0 +1,328 @@
+//! What a receiver does with packets from its source.
+
+use alloc::string::ToString;
+
+use faircast_base::{BadInput, Cx, Duration, Event, Time};
+
+use super::blocks::Taken;
+use super::member::News;
+use super::{END_QUIET, Ending, Object, ObjectReceiver, Phase};
+use crate::congestion::ReceiverFeedback;
+use crate::object::layout::{BLOCK_SYMBOLS, Layout, block_of, part_of};
+use crate::object::wire::{Answer, Entry, Notice, SymbolName};
+use crate::object::{Announcement, Part, StoreError};
+use crate::pgm::wire::{Body, OptionType, Packet, Spm};
+use crate::{Datagram, Machine};
+
+impl<F: ReceiverFeedback> ObjectReceiver<F> {
+    pub(super) fn take_packet(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+    ) -> Result<(), BadInput> {
+        let port = packet.header.data_port(packet.kind()) == self.config.data_port;
+        if !port || self.config.tsi.is_some_and(|tsi| tsi != packet.tsi()) {
+            return Err(BadInput::Foreign);
+        }
+        match packet.body {
+            Body::Odata(data) => {
+                let before = self.pgm.highest();
+                let believed = self.pgm.handle_packet(cx, datagram, packet);
+                let highest = self.pgm.highest();
+                let newest = highest != before && highest == Some(data.sequence);
+                if newest {
+                    self.ending = Ending::Open;
+                }
+                self.watch_scheme(cx);
+                // Who comes late behind a slow link may wait long for an SPM. What it reports counts
+                // once the source knows of it, whether it knows what is sent or not.
+                if self.object.is_none() && self.phase == Phase::Listening && believed {
+                    self.member.join_once(cx);
+                }
+                self.take_symbol(cx, packet, newest)
+            }
+            Body::Spm(spm) => self.take_spm(cx, datagram, packet, spm),
+            Body::Ncf(nak) if packet.options.has(OptionType::CONFIRM) => {
+                if nak.group != self.config.group {
+                    return Err(BadInput::Foreign);
+                }
+                self.take_confirmation(cx, packet)
+            }
+            _ => {
+                self.pgm.handle_packet(cx, datagram, packet);
+                Ok(())
+            }
+        }
+    }
+
+    /// The source has started anew, where more than one SPM says so.
+    fn is_new_start(&mut self, now: Time, notice: &Notice) -> bool {
+        let epoch = notice.epoch;
+        if self.object.is_none_or(|object| object.notice.epoch == epoch) {
+            self.doubts.epoch.contradict();
+            return false;
+        }
+        self.doubts.epoch.claim(now, epoch, Duration::ZERO, |other| *other == epoch)
+    }
+
+    fn take_spm(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+        spm: Spm,
+    ) -> Result<(), BadInput> {
+        self.pgm.read_announced(packet)?;
+        let notice = match packet.options.find(OptionType::OBJECT) {
+            Some(option) => Notice::decode(option.value).ok_or(BadInput::Malformed)?,
+            None => {
+                self.pgm.handle_packet(cx, datagram, packet);
+                self.watch_scheme(cx);
+                return Ok(());
+            }
+        };
+        let again = self.is_new_start(cx.now, &notice);
+        if again {
+            self.begin_again(cx);
+        } else if self.object.is_some_and(|object| object.notice.epoch != notice.epoch) {
+            return Err(BadInput::Foreign);
+        } else if self.pgm.is_contradicted_by(cx.now, &spm) {
+            // A packet of an earlier start came after the news of this one.
+            self.listen_anew(cx);
+        }
+        let fresh = self.pgm.handle_packet(cx, datagram, packet);
+        self.watch_scheme(cx);
+        let outcome = match self.object {
+            None if fresh => self.take_first_notice(cx, notice),
+            Some(object) if fresh => self.take_notice(cx, object, notice),
+            _ => Ok(()),
+        };
+        if let Some(option) = packet.options.find(OptionType::MEMBER) {
+            let answer = Answer::decode(option.value).ok_or(BadInput::Malformed)?;
+            self.take_answer(cx, answer);
+        }
+        let over = [OptionType::FIN, OptionType::RST].map(|kind| packet.options.has(kind));
+        if !over.contains(&true) && fresh {
+            self.ending = Ending::Open;
+        } else if over.contains(&true) && self.ending == Ending::Open {
+            self.ending = Ending::Said(cx.now + END_QUIET);
+        }
+        outcome
+    }
+
+    /// The source has been started again: its numbers are new, what is here stays.
+    fn begin_again(&mut self, cx: &mut Cx<'_>) {
+        self.listen_anew(cx);
+        if let Some(object) = self.object
+            && !self.phase.is_over()
+        {
+            self.asks.restart(cx, &object.layout, &self.blocks);
+            self.member.join(cx);
+        }
+    }
+
+    /// Forgets the numbers of packets.
+    fn listen_anew(&mut self, cx: &mut Cx<'_>) {
+        if let Some(anew) = self.pgm.anew() {
+            self.pgm = anew;
+            self.pgm.handle_timeout(cx);
+        }
+        self.seen = (0, 0);
+    }
+
+    fn take_first_notice(&mut self, cx: &mut Cx<'_>, notice: Notice) -> Result<(), BadInput> {
+        if self.phase != Phase::Listening {
+            return Ok(());
+        }
+        let layout = Layout::new(&notice.announcement).ok_or(BadInput::Absurd)?;
+        self.object = Some(Object { notice, layout });
+        self.member.set_interval(notice.status_interval);
+        self.member.join_once(cx);
+        if let Err(error) = self.store.announce(&notice.announcement) {
+            self.fail(cx, error.reason);
+            return Ok(());
+        }
+        self.phase = Phase::Manifest;
+        self.blocks.want_part(&layout, Part::Manifest);
+        self.asks.want(cx, layout.keys(Part::Manifest), false);
+        self.advance(cx);
+        Ok(())
+    }
+
+    fn take_notice(
+        &mut self,
+        cx: &mut Cx<'_>,
+        object: Object,
+        notice: Notice,
+    ) -> Result<(), BadInput> {
+        let (old, new) = (object.notice.announcement, notice.announcement);
+        if !continues(&old, &new) {
+            if self.doubts.object.claim(cx.now, (), Duration::ZERO, |()| true) {
+                self.fail(cx, "the source now sends something else".to_string());
+            }
+            return Err(BadInput::Foreign);
+        }
+        let layout = Layout::new(&new).ok_or(BadInput::Absurd)?;
+        self.doubts.object.contradict();
+        self.object = Some(Object { notice, layout });
+        self.member.shorten_interval(cx, notice.status_interval);
+        if self.phase.is_over() {
+            return Ok(());
+        }
+        if old.growing
+            && let Err(error) = self.grow(cx, &old, &new, &layout)
+        {
+            self.fail(cx, error.reason);
+            return Ok(());
+        }
+        if notice.exhausted && !self.member.deferred {
+            let sent = [true, notice.begun, notice.begun && new.digests.is_some()];
+            self.asks.on_exhausted(cx, &layout, &mut self.blocks, sent);
+        }
+        if new.digests.is_some() && old.digests.is_none() {
+            self.advance(cx);
+        }
+        Ok(())
+    }
+
+    /// Content that grows has become longer, or has come to its end.
+    fn grow(
+        &mut self,
+        cx: &mut Cx<'_>,
+        old: &Announcement,
+        new: &Announcement,
+        layout: &Layout,
+    ) -> Result<(), StoreError> {
+        if old.lens == new.lens && old.growing == new.growing {
+            return Ok(());
+        }
+        self.store.grow(new)?;
+        if self.phase == Phase::Content {
+            if !new.growing {
+                self.blocks.want_part(layout, Part::Digests);
+                self.asks.want_more(cx, layout.keys(Part::Digests));
+            }
+            self.advance(cx);
+        }
+        Ok(())
+    }
+
+    fn take_answer(&mut self, cx: &mut Cx<'_>, answer: Answer) {
+        let before = self.may_ask();
+        let news = self.member.take(cx, answer);
+        if self.may_ask() && !before {
+            self.asks.on_welcome(cx.now);
+        }
+        match news {
+            // Perhaps all was here, and the welcome was what was missing.
+            News::Nothing => self.advance(cx),
+            News::Recalled => {
+                if let Some(object) = self.object {
+                    self.asks.restart(cx, &object.layout, &self.blocks);
+                }
+            }
+            News::Refused => self.fail(cx, "the source has no room for more receivers".to_string()),
+            News::Noted => self.rest(cx),
+        }
+    }
+
+    fn take_confirmation(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>) -> Result<(), BadInput> {
+        let Some(object) = self.object else { return Ok(()) };
+        let options = packet.options.iter().filter(|option| option.kind == OptionType::CONFIRM);
+        for option in options {
+            for entry in Entry::decode_all(option.value).ok_or(BadInput::Malformed)? {
+                let (Entry::Run { first: key, .. } | Entry::Block { key, .. }) = entry;
+                if !object.layout.has(key) {
+                    if object.notice.announcement.growing {
+                        // Others have heard already that it is longer.
+                        continue;
+                    }
+                    return Err(BadInput::Absurd);
+                }
+                self.asks.on_confirmed(cx.now, &self.blocks, entry);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_symbol(
+        &mut self,
+        cx: &mut Cx<'_>,
+        packet: &Packet<'_>,
+        newest: bool,
+    ) -> Result<(), BadInput> {
+        let Some(object) = self.object else { return Ok(()) };
+        if self.phase.is_over() {
+            return Ok(());
+        }
+        let (name, bytes) = SymbolName::decode(packet.payload.bytes).ok_or(BadInput::Malformed)?;
+        let (layout, zeros) = (object.layout, packet.payload.zeros);
+        let parity = name.symbol >= BLOCK_SYMBOLS;
+        if object.notice.announcement.growing && !layout.has(name.key) {
+            // Others have heard already that it is longer.
+            return Ok(());
+        }
+        if !layout.has(name.key) || !parity && name.symbol >= layout.symbols(name.key) {
+            return Err(BadInput::Absurd);
+        }
+        let len = bytes.len() as u64 + u64::from(zeros);
+        if len != u64::from(layout.symbol_len(name.key, name.symbol)) {
+            return Err(BadInput::Malformed);
+        }
+        if part_of(name.key) != Part::Manifest
+            && !matches!(self.phase, Phase::Content | Phase::Verifying)
+        {
+            // Nobody knows yet where it goes.
+            return Ok(());
+        }
+        if newest && !name.repair {
+            self.asks.on_swept(cx, &layout, &mut self.blocks, name.key);
+        }
+        if part_of(name.key) == Part::Content && name.key >= self.content_end {
+            // The store cannot take it yet; others can.
+            return Ok(());
+        }
+        let before = self.blocks.content_bytes;
+        let symbol = (name.key, name.symbol);
+        let taken = self.blocks.take(&layout, self.store.as_mut(), symbol, bytes, zeros);
+        let taken = match taken {
+            Ok(taken) => taken,
+            Err(error) => {
+                self.fail(cx, error.reason);
+                return Ok(());
+            }
+        };
+        if parity {
+            self.counts.parity += 1;
+        } else {
+            self.counts.symbols += 1;
+        }
+        let fresh = self.blocks.content_bytes - before;
+        if fresh > 0 {
+            let block = u64::from(block_of(name.key)) * u64::from(BLOCK_SYMBOLS);
+            let seq = block + u64::from(name.symbol.min(BLOCK_SYMBOLS - 1));
+            // At most a block's 64 symbols of less than 2^16 bytes.
+            cx.emit(Event::Delivered { seq, bytes: fresh as u32 });
+        }
+        match taken {
+            Taken::Completed => {
+                self.asks.on_complete(cx.now, name.key, name.repair);
+                self.advance(cx);
+            }
+            Taken::Fresh if name.repair => self.asks.on_progress(cx.now, name.key),
+            Taken::Fresh => {}
+            Taken::Useless => self.counts.useless += 1,
+            Taken::NoRoom => return Err(BadInput::TableFull),
+        }
+        Ok(())
+    }
+}
+
+/// Whether what is announced now is what was announced before, or what that has grown to.
+fn continues(old: &Announcement, new: &Announcement) -> bool {
+    let [manifest, content, _] = old.lens;
+    let same = (old.symbol_bytes, old.object) == (new.symbol_bytes, new.object);
+    let grown = old.growing && manifest == new.lens[0] && content <= new.lens[1];
+    same && (grown || (old.lens, old.growing) == (new.lens, new.growing))
+}

@@ -1,0 +1,285 @@
+//! What a receiver tells its source of itself, and when.
+
+use alloc::string::String;
+
+use faircast_base::{Cx, Duration, NodeId, Time};
+
+use crate::object::wire::{Answer, Claim, MemberMessage, Status};
+
+/// Time until a message is repeated for the first time, and at most.
+const REPEAT_MIN: Duration = Duration::from_millis(500);
+const REPEAT_MAX: Duration = Duration::from_secs(8);
+
+/// Over so long the first messages of those spread who hear of the source at one moment.
+const JOIN_SPREAD: Duration = Duration::from_millis(50);
+
+/// How often the last word of a receiver is said to a source that does not answer.
+const LAST_WORDS_MAX: u32 = 10;
+
+/// So many refusals are believed.
+const REFUSALS: u32 = 2;
+
+/// Time between messages of a group of one.
+const STATUS_ALONE: Duration = Duration::from_secs(1);
+
+/// The messages of one receiver.
+#[derive(Debug)]
+pub(super) struct Membership {
+    id: u64,
+    reporter: NodeId,
+    name: String,
+    claim: Claim,
+    reason: String,
+    number: u32,
+    /// Whether the source has answered the present number.
+    answered: bool,
+    /// How often it has been said.
+    said: u32,
+    next_at: Option<Time>,
+    due: bool,
+    interval: Duration,
+    /// Whether the source has ever welcomed it, and whether it is deferred now.
+    pub(super) welcome: bool,
+    pub(super) deferred: bool,
+    pub(super) loss: f64,
+    /// How often the source has answered.
+    pub(super) answers: u64,
+    /// How often it has refused.
+    refusals: u32,
+}
+
+/// What an answer means to the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    Nothing,
+    /// It is served again after a time in which it was not.
+    Recalled,
+    Refused,
+    /// Its last word has been heard.
+    Noted,
+}
+
+impl Membership {
+    pub(super) fn new(id: u64, reporter: NodeId, name: String) -> Self {
+        Self {
+            id,
+            reporter,
+            name,
+            claim: Claim::Joined,
+            reason: String::new(),
+            number: 0,
+            answered: false,
+            said: 0,
+            next_at: None,
+            due: false,
+            interval: STATUS_ALONE,
+            welcome: false,
+            deferred: false,
+            loss: 0.0,
+            answers: 0,
+            refusals: 0,
+        }
+    }
+
+    /// The source has been heard: time to say that we are here.
+    pub(super) fn join(&mut self, cx: &mut Cx<'_>) {
+        self.change(cx, self.claim, JOIN_SPREAD);
+        self.welcome = false;
+    }
+
+    /// The same where nothing has been said yet.
+    pub(super) fn join_once(&mut self, cx: &mut Cx<'_>) {
+        if self.number == 0 {
+            self.join(cx);
+        }
+    }
+
+    /// Whether it has begun to tell the source of itself.
+    pub(super) fn has_joined(&self) -> bool {
+        self.number > 0
+    }
+
+    /// From now on `claim` is so.
+    pub(super) fn claim(&mut self, cx: &mut Cx<'_>, claim: Claim, reason: String) {
+        (self.claim, self.reason) = (claim, reason);
+        // The larger the group, the longer the interval, and the more who say the same now.
+        let spread = self.interval.saturating_sub(STATUS_ALONE) / 5;
+        self.change(cx, claim, spread);
+    }
+
+    fn change(&mut self, cx: &mut Cx<'_>, claim: Claim, spread: Duration) {
+        self.claim = claim;
+        self.number = self.number.wrapping_add(1);
+        (self.answered, self.said) = (false, 0);
+        self.next_at = Some(cx.now + cx.rng.up_to(spread));
+    }
+
+    /// The source says how often it wants to hear of each.
+    pub(super) fn set_interval(&mut self, interval: Duration) {
+        self.interval = interval.clamp(STATUS_ALONE, INTERVAL_MAX);
+    }
+
+    /// The same, where a longer interval may have been planned for.
+    pub(super) fn shorten_interval(&mut self, cx: &mut Cx<'_>, interval: Duration) {
+        self.set_interval(interval);
+        let late = self.next_at.is_some_and(|at| at > cx.now + self.interval);
+        if self.answered && late {
+            self.plan_status(cx);
+        }
+    }
+
+    fn is_last_word(&self) -> bool {
+        matches!(self.claim, Claim::Done | Claim::Failed | Claim::Leaving)
+    }
+
+    /// The source has answered.
+    pub(super) fn take(&mut self, cx: &mut Cx<'_>, answer: Answer) -> News {
+        if answer.id != self.id {
+            return News::Nothing;
+        }
+        self.answers += 1;
+        // What the source says by itself has number 0.
+        let current = answer.number == self.number;
+        match answer.status {
+            Status::Welcome | Status::Deferred if !self.is_last_word() => {
+                let deferred = answer.status == Status::Deferred;
+                let recalled = self.deferred && !deferred;
+                (self.deferred, self.welcome) = (deferred, true);
+                if current && !self.answered {
+                    self.answered = true;
+                    self.plan_status(cx);
+                }
+                if recalled { News::Recalled } else { News::Nothing }
+            }
+            Status::Refused if !self.is_last_word() && !self.welcome => {
+                self.refusals += 1;
+                // One of them may be nobody's word; who is not served asks again and is told again.
+                if self.refusals >= REFUSALS { News::Refused } else { News::Nothing }
+            }
+            Status::Done if self.claim == Claim::Done && current => self.finish(),
+            Status::Gone if current && matches!(self.claim, Claim::Failed | Claim::Leaving) => {
+                self.finish()
+            }
+            _ => News::Nothing,
+        }
+    }
+
+    /// The last word has been heard. That is said once: a source to which all have said it knows that
+    /// nobody needs it any more.
+    fn finish(&mut self) -> News {
+        (self.next_at, self.due) = (None, self.due || !self.answered);
+        self.answered = true;
+        News::Noted
+    }
+
+    /// The source ends. A last word, said or not, is said once more and not repeated.
+    pub(super) fn end(&mut self) {
+        if self.awaits_note() {
+            self.finish();
+        }
+    }
+
+    fn plan_status(&mut self, cx: &mut Cx<'_>) {
+        let half = self.interval / 2;
+        self.next_at = Some(cx.now + self.interval - half / 2 + cx.rng.up_to(half));
+    }
+
+    /// Returns whether the source has left the last word without an answer for so long that it will
+    /// never come.
+    pub(super) fn on_timeout(&mut self, cx: &mut Cx<'_>) -> bool {
+        if self.next_at.is_none_or(|at| at > cx.now) {
+            return false;
+        }
+        if self.is_last_word() && self.said >= LAST_WORDS_MAX {
+            self.next_at = None;
+            return true;
+        }
+        self.due = true;
+        if self.answered {
+            self.plan_status(cx);
+        } else {
+            // Where many answers are under way, patience grows with the group.
+            let least = REPEAT_MIN.max(self.interval.saturating_sub(STATUS_ALONE) / 4);
+            let wait = least * (1 << self.said.min(4));
+            let wait = wait.min(REPEAT_MAX.max(least));
+            self.next_at = Some(cx.now + wait + cx.rng.up_to(wait / 4));
+        }
+        self.said = self.said.saturating_add(1);
+        false
+    }
+
+    /// It is to end: a last word that is planned and was never said is said now.
+    pub(super) fn hurry(&mut self, cx: &mut Cx<'_>) {
+        if self.is_last_word() && self.said == 0 && self.next_at.is_some() {
+            self.next_at = Some(cx.now);
+            self.on_timeout(cx);
+        }
+    }
+
+    /// It goes; nobody waits for an answer.
+    pub(super) fn leave(&mut self, cx: &mut Cx<'_>) {
+        self.change(cx, Claim::Leaving, Duration::ZERO);
+        (self.next_at, self.due) = (None, true);
+    }
+
+    /// Whether it has said that it goes.
+    pub(super) fn has_left(&self) -> bool {
+        self.claim == Claim::Leaving && !self.due
+    }
+
+    /// Whether its last word is repeated until the source has noted it.
+    pub(super) fn awaits_note(&self) -> bool {
+        self.is_last_word() && self.next_at.is_some()
+    }
+
+    /// Whether a message is to be sent now.
+    pub(super) fn has_due(&self) -> bool {
+        self.due
+    }
+
+    /// A message to send now.
+    pub(super) fn take_due(&mut self, bytes: u64) -> Option<MemberMessage> {
+        core::mem::take(&mut self.due).then(|| MemberMessage {
+            claim: self.claim,
+            // Who is deferred waits for the word that it is served again.
+            ask: !self.answered || self.deferred,
+            loss: (self.loss * 65535.0 + 0.5) as u16,
+            number: self.number,
+            id: self.id,
+            reporter: self.reporter,
+            bytes,
+            name: self.name.clone(),
+            reason: self.reason.clone(),
+        })
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.next_at
+    }
+}
+
+/// A source that asks for rarer words than this is wrong.
+const INTERVAL_MAX: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faircast_base::{NullTrace, Purpose, Rng};
+
+    #[test]
+    fn who_is_closed_in_the_moment_in_which_it_is_done_says_so() {
+        let mut rng = Rng::new(1, NodeId(4), Purpose::Machine(0));
+        let mut cx = Cx { now: Time::ZERO, rng: &mut rng, trace: &mut NullTrace };
+        let mut member = Membership::new(1, NodeId(4), String::new());
+        member.join(&mut cx);
+        member.hurry(&mut cx);
+        assert!(!member.has_due(), "only what is last is said at once");
+        member.claim(&mut cx, Claim::Done, String::new());
+        member.hurry(&mut cx);
+        let message = member.take_due(10).expect("it is due");
+        assert_eq!((message.claim, message.ask), (Claim::Done, true));
+        assert!(member.next_timeout().is_some(), "and repeated until it is answered");
+        member.hurry(&mut cx);
+        assert!(!member.has_due(), "but not each time");
+    }
+}

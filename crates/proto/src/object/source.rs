@@ -1,0 +1,534 @@
+//! The sending end of a transfer.
+
+mod input;
+mod members;
+mod packets;
+mod pauses;
+mod repairs;
+mod slow;
+
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use faircast_base::{Cx, Duration, Event, Time};
+
+use self::members::Members;
+use self::packets::{ObjectPackets, announcement};
+use self::pauses::{Pauses, Wait};
+use self::slow::SlowMeter;
+use super::layout::Layout;
+use super::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry, Notice};
+use super::{
+    Announcement, Fec, HostLoad, MemberState, Part, Stage, Transfer, TransferSource,
+    TransferSourceSetup, TransferStatus,
+};
+use crate::congestion::{Permit, SenderControl};
+use crate::pgm::negotiation::SchemeAnnouncement;
+use crate::pgm::wire::{Encoder, OptionType, Packet};
+use crate::pgm::{PgmSource, Reliability, SourceConfig};
+use crate::{AppEvent, Datagram, Machine, Transmit};
+
+/// The source of an object: sends to its members what they ask for, and ends when all have it.
+///
+/// Below it runs a PGM source without repair, so that its control sees every packet once.
+pub struct ObjectSource<C: SenderControl> {
+    pgm: PgmSource<C, ObjectPackets>,
+    members: Members,
+    slow: SlowMeter,
+    pauses: Pauses,
+    host: HostLoad,
+    wait_for: u32,
+    /// Who is waited for at the end, where that is said.
+    names: BTreeSet<String>,
+    /// Whether somebody holds the end, at the last look.
+    held: bool,
+    /// When content last became longer, of what comes from a pipe.
+    grown_at: Option<Time>,
+    /// When what waits besides data may leave.
+    control_at: Option<Time>,
+    give_up: Duration,
+    /// How long it stays when all members are done.
+    linger: Duration,
+    start: Time,
+    phase: Phase,
+    /// When content began.
+    begun: Option<Time>,
+    /// What is to be confirmed to the group.
+    confirm: VecDeque<Entry>,
+    /// The run confirmed last, not to be repeated at once.
+    confirmed_run: Option<(Time, Entry)>,
+    requests: u64,
+    /// When the members, the digests and the pace are looked at again.
+    tick_at: Time,
+    /// Whether receivers have been told that nothing is left, and when that was last done.
+    told_exhausted: bool,
+    exhausted_at: Time,
+    reason: Option<String>,
+    /// The one thing that the application is told, and whether that has been decided.
+    event: Option<AppEvent>,
+    told: bool,
+}
+
+/// Where a source is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Before its start.
+    Waiting,
+    /// It serves its members.
+    Serving,
+    /// All have been done since then; it stays for who may come.
+    Lingering(Time),
+    /// It says that this is the end, or has said so.
+    Ended,
+}
+
+impl<C: SenderControl> ObjectSource<C> {
+    /// A source as `setup` describes it, under `control`. An object that has no layout (a symbol of
+    /// an odd length, more blocks than can be numbered) makes one that fails at its start.
+    pub fn new(setup: TransferSourceSetup<'_>, control: C) -> Self {
+        let mut config =
+            SourceConfig::from_options(setup.node, setup.group, setup.tsi, setup.options);
+        config.data_port = setup.data_port;
+        config.start = setup.start;
+        config.reliability = Reliability::Unrepaired;
+        // Who joins needs an SPM to know of the object, whether data is sent or not.
+        if !setup.options.has("spm_interval") {
+            config.ambient_interval = SPM_INTERVAL;
+        }
+        config.linger = FIN_TIME;
+        let announcement = announcement(setup.supply.as_ref(), setup.symbol_bytes);
+        let layout = Layout::new(&announcement);
+        let reason = layout.is_none().then(|| "the object has too many blocks, or its symbols are not of an even length: choose another".to_string());
+        let nothing =
+            Announcement { lens: [0; 3], growing: false, symbol_bytes: 2, ..announcement };
+        let layout = layout.unwrap_or_else(|| Layout::new(&nothing).expect("nothing has a layout"));
+        let notice = Notice {
+            announcement,
+            parity: setup.fec != Fec::Off,
+            begun: false,
+            exhausted: false,
+            status_interval: Members::default().status_interval(setup.give_up),
+            position: None,
+            epoch: 0,
+        };
+        let share = match setup.fec {
+            Fec::Ratio(share) if share > 0.0 => share.min(1.0),
+            _ => 0.0,
+        };
+        let packets = ObjectPackets::new(setup.supply, layout, notice, share);
+        Self {
+            pgm: PgmSource::of_packets(config, packets, control),
+            members: Members::default(),
+            slow: SlowMeter::new(setup.slow),
+            pauses: Pauses::default(),
+            host: HostLoad::default(),
+            wait_for: setup.wait_for,
+            names: BTreeSet::new(),
+            held: true,
+            grown_at: None,
+            control_at: None,
+            give_up: setup.give_up,
+            linger: setup.options.duration("linger").unwrap_or(Duration::ZERO),
+            start: setup.start,
+            phase: Phase::Waiting,
+            begun: None,
+            confirm: VecDeque::new(),
+            confirmed_run: None,
+            requests: 0,
+            tick_at: setup.start,
+            told_exhausted: true,
+            exhausted_at: Time::ZERO,
+            reason,
+            event: None,
+            told: false,
+        }
+    }
+
+    /// The same, which speaks `scheme`; its SPMs say what is `announced`.
+    #[must_use]
+    pub fn speaking(mut self, scheme: &'static str, announced: Option<SchemeAnnouncement>) -> Self {
+        self.pgm = self.pgm.speaking(scheme, announced);
+        self
+    }
+
+    /// The same, but it stays for so long after all members are done, where the options do not say.
+    pub(crate) fn staying(mut self, linger: Duration) -> Self {
+        if self.linger == Duration::ZERO {
+            self.linger = linger;
+        }
+        self
+    }
+
+    /// The control, for tests and statistics.
+    pub fn control(&self) -> &C {
+        self.pgm.control()
+    }
+
+    fn start(&mut self, cx: &mut Cx<'_>) {
+        if self.phase == Phase::Waiting && self.start <= cx.now {
+            self.phase = Phase::Serving;
+            // Of 24 bits: a receiver that has heard another number knows that this is a new start.
+            self.pgm.packets_mut().notice.epoch = cx.rng.below(1 << 24) as u32;
+        }
+    }
+
+    /// What has to be looked at from time to time, and after each word of a member.
+    fn review(&mut self, cx: &mut Cx<'_>) {
+        if !matches!(self.phase, Phase::Serving | Phase::Lingering(_)) {
+            return;
+        }
+        let packets = self.pgm.packets_mut();
+        packets.notice.status_interval = self.members.status_interval(self.give_up);
+        if let Some(reason) = packets.failed.take().or_else(|| self.reason.take()) {
+            self.fail(cx, reason);
+            return;
+        }
+        // Who has come and cannot take it is not waited for: it is told at the end.
+        let come = [MemberState::Receiving, MemberState::Done, MemberState::Failed];
+        if !packets.notice.begun && self.members.count(&come) >= self.wait_for as usize {
+            self.begin_content(cx);
+        }
+        self.end_if_done(cx);
+    }
+
+    fn begin_content(&mut self, cx: &mut Cx<'_>) {
+        let packets = self.pgm.packets_mut();
+        if !packets.notice.begun {
+            packets.notice.begun = true;
+            self.members.begin();
+            self.begun = Some(cx.now);
+            self.pgm.announce_now(cx.now);
+        }
+    }
+
+    /// Who is deferred has his turn when nobody else wants anything; and when nobody at all does,
+    /// it is over.
+    fn end_if_done(&mut self, cx: &mut Cx<'_>) {
+        if self.members.active() > 0 && self.held {
+            if let Phase::Lingering(_) = self.phase {
+                self.phase = Phase::Serving;
+            }
+            return;
+        }
+        if self.members.recall() {
+            return;
+        }
+        let done = self.members.count(&[MemberState::Done]);
+        let begun = self.pgm.packets().notice.begun;
+        if self.phase == Phase::Serving && begun && self.members.len() > 0 {
+            self.phase = Phase::Lingering(cx.now);
+            if done > 0 {
+                let bytes = self.pgm.packets().layout.len(Part::Content);
+                cx.emit(Event::Completed { bytes });
+                self.say(AppEvent::Completed);
+            }
+        }
+        if let Phase::Lingering(since) = self.phase
+            && cx.now.since(since) >= self.linger
+        {
+            if done == 0 {
+                self.fail(cx, "no receiver has got it all".to_string());
+            } else {
+                self.end(cx);
+            }
+        }
+    }
+
+    /// Tells the application how it ends, once.
+    fn say(&mut self, event: AppEvent) {
+        if !core::mem::replace(&mut self.told, true) {
+            self.event = Some(event);
+        }
+    }
+
+    fn fail(&mut self, cx: &mut Cx<'_>, reason: String) {
+        self.reason = Some(reason);
+        self.say(AppEvent::Gone);
+        self.end(cx);
+    }
+
+    fn end(&mut self, cx: &mut Cx<'_>) {
+        self.phase = Phase::Ended;
+        self.confirm.clear();
+        self.pgm.packets_mut().close();
+        self.pgm.handle_close(cx);
+    }
+
+    fn tick(&mut self, cx: &mut Cx<'_>) {
+        if self.tick_at > cx.now {
+            return;
+        }
+        self.tick_at = cx.now + TICK;
+        if self.phase == Phase::Ended {
+            return;
+        }
+        let packets = self.pgm.packets_mut();
+        // Both: the end of what grows comes with its digests.
+        let (grown, known) = (packets.poll_growth(), packets.poll_digests());
+        if grown || known {
+            self.pgm.announce_now(cx.now);
+        }
+        if grown {
+            self.grown_at = Some(cx.now);
+        }
+        let age = cx.now.since(Time::ZERO);
+        if age >= self.give_up {
+            let before = Time::ZERO + age.saturating_sub(self.give_up);
+            for reporter in self.members.lose_silent(before) {
+                self.pgm.control_mut().on_leave(cx, reporter);
+            }
+        }
+        self.check_pace(cx);
+        let notice = &self.pgm.packets().notice;
+        // Nobody gets further than a pipe that gives nothing, and then not at once.
+        let lately = self.grown_at.is_some_and(|at| cx.now.since(at) < self.give_up);
+        self.held = !notice.begun
+            || notice.announcement.growing
+            || lately
+            || self.members.active() > 0
+                && self.members.hold_the_end(cx.now, self.give_up, &self.names);
+        self.review(cx);
+    }
+
+    /// Defers the one who keeps all others below the floor.
+    fn check_pace(&mut self, cx: &mut Cx<'_>) {
+        let packets = self.pgm.packets();
+        let busy = packets.notice.begun && packets.has_work() && self.members.active() > 1;
+        let limiting = self.pgm.control().gauges().representative;
+        let slow = self.slow.who_is_too_slow(cx.now, packets.bytes, busy, limiting);
+        if let Some(reporter) = slow
+            && self.members.defer(reporter)
+        {
+            self.pgm.control_mut().on_leave(cx, reporter);
+        }
+    }
+
+    fn write_confirmation(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if self.confirm.is_empty() {
+            return None;
+        }
+        let count = self.confirm.len().min(ENTRIES_MAX);
+        let entries: Vec<Entry> = self.confirm.drain(..count).collect();
+        Some(self.pgm.write_notice(buf, |encoder| {
+            write_entries(encoder, OptionType::CONFIRM, &entries);
+        }))
+    }
+
+    fn write_answer(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let (node, answer) = self.members.poll_answer()?;
+        Some(self.pgm.write_spm_to(node, buf, |encoder| {
+            encoder.raw_option(OptionType::MEMBER, 0, &answer.encode());
+        }))
+    }
+
+    /// What it waits for now that it has nothing to send, or may not.
+    fn waits_for(&self) -> Wait {
+        let packets = self.pgm.packets();
+        if self.phase != Phase::Serving || !packets.notice.begun {
+            return Wait::Off;
+        }
+        if !packets.has_chosen() {
+            let growing = packets.notice.announcement.growing;
+            return if growing { Wait::Content } else { Wait::Asked };
+        }
+        let gauges = self.pgm.control().gauges();
+        Wait::Permit(gauges.regime, gauges.representative)
+    }
+
+    /// What the machine under it sends next, and what it waits for where that is nothing.
+    fn poll_pgm(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let transmit = self.pgm.poll_transmit(cx, buf);
+        match &transmit {
+            Some(transmit) if transmit.payload_len > 0 => self.pauses.enter(cx.now, Wait::Free),
+            Some(_) => {}
+            None => self.pauses.enter(cx.now, self.waits_for()),
+        }
+        transmit
+    }
+
+    /// Says once that nothing is left, so that who still lacks something asks; not too often, for
+    /// SPMs come by themselves too.
+    fn tell_exhausted(&mut self, now: Time) {
+        let exhausted = self.pgm.packets().is_exhausted();
+        if exhausted && !self.told_exhausted && now.since(self.exhausted_at) >= EXHAUSTED_INTERVAL {
+            self.exhausted_at = now;
+            self.pgm.announce_now(now);
+        }
+        self.told_exhausted = exhausted;
+    }
+}
+
+/// Adds as many options of `kind` as the entries need; they are at most [`ENTRIES_MAX`].
+pub(super) fn write_entries(encoder: &mut Encoder<'_>, kind: u8, entries: &[Entry]) {
+    let mut value = Vec::new();
+    for some in entries.chunks(ENTRIES_PER_OPTION) {
+        value.clear();
+        some.iter().for_each(|entry| entry.encode(&mut value));
+        encoder.raw_option(kind, 0, &value);
+    }
+}
+
+impl<C: SenderControl> Machine for ObjectSource<C> {
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        if self.phase == Phase::Waiting || self.pgm.is_over() {
+            return;
+        }
+        let outcome = Packet::decode(datagram.bytes, datagram.zeros)
+            .map_err(Into::into)
+            .and_then(|packet| self.take_packet(cx, &datagram, &packet));
+        if let Err(reason) = outcome {
+            cx.emit(Event::BadInput { reason });
+        }
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.start(cx);
+        self.pgm.handle_timeout(cx);
+        self.tick(cx);
+    }
+
+    fn handle_close(&mut self, cx: &mut Cx<'_>) {
+        match self.phase {
+            Phase::Waiting | Phase::Ended => {
+                self.phase = Phase::Ended;
+                self.pgm.handle_close(cx);
+            }
+            Phase::Lingering(_) => self.end(cx),
+            Phase::Serving => self.fail(cx, "it was told to end".to_string()),
+        }
+    }
+
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        self.control_at = None;
+        match self.pgm.control_mut().permit_overhead(cx.now) {
+            Permit::Now => {
+                let answer = self.write_answer(buf).or_else(|| self.write_confirmation(buf));
+                if answer.is_some() {
+                    self.pgm.control_mut().on_overhead(cx.now, buf.len() as u32);
+                    return answer;
+                }
+            }
+            Permit::At(at) => {
+                let waits = self.members.owes_answers() || !self.confirm.is_empty();
+                self.control_at = waits.then_some(at);
+            }
+            Permit::Blocked => {}
+        }
+        if let Some(transmit) = self.poll_pgm(cx, buf) {
+            return Some(transmit);
+        }
+        if self.phase == Phase::Serving {
+            let exhausted = self.pgm.packets().is_exhausted();
+            // When they are all that is left to send, they are not left to the next tick. The end of
+            // what grows is: its length is told first.
+            let growing = self.pgm.packets().notice.announcement.growing;
+            if exhausted && !growing && self.pgm.packets_mut().poll_digests() {
+                self.pgm.announce_now(cx.now);
+            }
+            self.tell_exhausted(cx.now);
+            return self.poll_pgm(cx, buf);
+        }
+        None
+    }
+
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        while self.pgm.poll_event().is_some() {}
+        self.event.take()
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        let pgm = self.pgm.next_timeout()?;
+        let ticks = matches!(self.phase, Phase::Serving | Phase::Lingering(_));
+        let next = pgm.min(self.control_at.unwrap_or(Time::MAX));
+        Some(if ticks { next.min(self.tick_at) } else { next })
+    }
+}
+
+impl<C: SenderControl + Send> Transfer for ObjectSource<C> {
+    fn status(&self) -> TransferStatus {
+        let packets = self.pgm.packets();
+        let gauges = self.pgm.control().gauges();
+        let total = packets.layout.len(Part::Content);
+        let growing = packets.notice.announcement.growing;
+        let members = self.members.statuses();
+        let stage = match self.phase {
+            _ if self.reason.is_some() => Stage::Failed,
+            Phase::Waiting => Stage::Gathering,
+            Phase::Serving if !packets.notice.begun => Stage::Gathering,
+            Phase::Serving if packets.is_exhausted() && !growing => Stage::Verifying,
+            Phase::Serving => Stage::Sending,
+            Phase::Lingering(_) | Phase::Ended => Stage::Finished,
+        };
+        TransferStatus {
+            stage,
+            begun: self.begun,
+            bytes_total: Some(total),
+            growing,
+            bytes_done: self.members.least_bytes().unwrap_or(0).min(total),
+            bytes_found: 0,
+            symbols: packets.sent.symbols,
+            parity: packets.sent.parity,
+            repairs: packets.sent.repairs,
+            requests: self.requests,
+            rate_bits_per_s: gauges.allowed_bits_per_s(packets.layout.symbol_bytes()),
+            rtt: gauges.rtt,
+            limiting: gauges.representative,
+            heard: None,
+            answers: 0,
+            mismatch: None,
+            limits: self.pauses.limits(&self.host, &members),
+            members,
+            reason: self.reason.clone(),
+        }
+    }
+
+    fn note_host(&mut self, load: HostLoad) {
+        self.host = load;
+    }
+}
+
+impl<C: SenderControl + Send> TransferSource for ObjectSource<C> {
+    fn begin(&mut self, cx: &mut Cx<'_>) {
+        if matches!(self.phase, Phase::Serving | Phase::Lingering(_)) {
+            self.begin_content(cx);
+        } else {
+            // At its start then.
+            self.wait_for = 0;
+        }
+    }
+
+    fn wait_for_names(&mut self, names: BTreeSet<String>) {
+        self.names = names;
+    }
+
+    fn dismiss(&mut self, cx: &mut Cx<'_>, id: u64) {
+        if let Some(reporter) = self.members.remove(id) {
+            self.pgm.control_mut().on_leave(cx, reporter);
+        }
+        self.review(cx);
+    }
+}
+
+/// Time between SPMs where the options do not say.
+const SPM_INTERVAL: Duration = Duration::from_secs(1);
+
+/// For how long it is said that this is the end.
+const FIN_TIME: Duration = Duration::from_secs(1);
+
+/// How often the members, the digests and the pace are looked at.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Least time between two SPMs that say that nothing is left.
+const EXHAUSTED_INTERVAL: Duration = Duration::from_millis(20);
+
+impl<C: SenderControl> fmt::Debug for ObjectSource<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ObjectSource")
+            .field("pgm", &self.pgm)
+            .field("phase", &self.phase)
+            .field("members", &self.members.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,244 @@
+//! What a source does with packets from its members, and from others.
+
+use faircast_base::{BadInput, Cx, Duration, NodeId, Time};
+
+use super::members::Standing;
+use super::{ObjectSource, Phase};
+use crate::Datagram;
+use crate::congestion::SenderControl;
+use crate::object::layout::{Key, part_of};
+use crate::object::wire::{ENTRIES_MAX, Entry, MemberMessage, decode_load};
+use crate::object::{MemberLoad, MemberState};
+use crate::pgm::source::input::report;
+use crate::pgm::wire::{Body, OptionType, Packet};
+
+/// From so many members on those who wait, another probably lacks another packet of a block: its
+/// loss is repaired by parity, and the group told so with the first request. Of fewer, reports are not
+/// confirmed.
+const CROWD: usize = 8;
+
+/// Runs of no more blocks are repaired as blocks, so that those who ask for the same meet.
+const SHORT_RUN: u64 = 4;
+
+/// Longest time for which requests for a block are collected.
+const COLLECT_MAX: Duration = Duration::from_millis(250);
+
+/// Most entries that wait to be confirmed; receivers ask again for what does not fit.
+const CONFIRM_MAX: usize = 16 * ENTRIES_MAX;
+
+impl<C: SenderControl> ObjectSource<C> {
+    pub(super) fn take_packet(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+    ) -> Result<(), BadInput> {
+        if !self.pgm.is_ours(packet) {
+            return Err(BadInput::Foreign);
+        }
+        let wants = packet.options.has(OptionType::WANT);
+        match packet.body {
+            Body::Spmr => match packet.options.find(OptionType::MEMBER) {
+                Some(option) => {
+                    let load = match packet.options.find(OptionType::LOAD) {
+                        Some(load) => decode_load(load.value).ok_or(BadInput::Malformed)?,
+                        None => MemberLoad::default(),
+                    };
+                    self.take_member(cx, datagram.from, option.value, load)
+                }
+                None => {
+                    self.pgm.handle_packet(cx, datagram, packet);
+                    Ok(())
+                }
+            },
+            Body::Nnak(nak) if wants && !self.pgm.is_named_by(&nak) => Err(BadInput::Foreign),
+            Body::Nak(_) | Body::Nnak(_) | Body::Ack(_) => {
+                self.take_feedback(cx, datagram, packet, wants)
+            }
+            // Our own packets, looped back, and what is for elements.
+            _ => {
+                self.pgm.handle_packet(cx, datagram, packet);
+                Ok(())
+            }
+        }
+    }
+
+    /// Reports and requests count where they come from members.
+    fn take_feedback(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+        wants: bool,
+    ) -> Result<(), BadInput> {
+        let report = report::<C>(packet)?;
+        let reporter = report.as_ref().and_then(C::reporter);
+        let through_elements = matches!(packet.body, Body::Nak(_));
+        match self.members.hear(cx.now, datagram.from, reporter, through_elements) {
+            Standing::Stranger => return Err(BadInput::Foreign),
+            // It knows: each of its messages is answered so.
+            Standing::Unserved => return Ok(()),
+            Standing::Member => {}
+        }
+        let rtt = report.as_ref().and_then(|report| self.control().round_trip(cx.now, report));
+        // A confirmation keeps others from reporting the same loss. Few need no keeping, and it would
+        // meet the queue that has just overflowed, and take a place from somebody else's packet.
+        let few = self.members.active() < CROWD && self.members.is_at(datagram.from);
+        let packet = match packet.body {
+            Body::Nak(nak) if few => &Packet { body: Body::Nnak(nak), ..*packet },
+            _ => packet,
+        };
+        if report.is_some() || !wants {
+            self.pgm.handle_packet(cx, datagram, packet);
+        } else {
+            self.pgm.control_mut().on_heard(cx);
+        }
+        if !wants {
+            return Ok(());
+        }
+        // Where nobody else waits for anything it harms nobody.
+        let packets = self.pgm.packets();
+        let limited = !packets.is_exhausted() && self.members.is_unproven(datagram.from);
+        if !limited {
+            return self.take_want(cx, packet, rtt);
+        }
+        if !self.members.has_spare(packets.sent.symbols + packets.sent.parity) {
+            return Err(BadInput::TableFull);
+        }
+        let before = packets.repairs.waiting_symbols();
+        let outcome = self.take_want(cx, packet, rtt);
+        let after = self.pgm.packets().repairs.waiting_symbols();
+        self.members.spend_spare(after.saturating_sub(before));
+        outcome
+    }
+
+    fn take_member(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: NodeId,
+        value: &[u8],
+        load: MemberLoad,
+    ) -> Result<(), BadInput> {
+        let message = MemberMessage::decode(value).ok_or(BadInput::Malformed)?;
+        let (id, reporter) = (message.id, message.reporter);
+        let changed = self.members.take(cx.now, from, message)?;
+        self.members.note_load(id, load);
+        self.pgm.control_mut().on_heard(cx);
+        let quits = [MemberState::Done, MemberState::Left, MemberState::Failed];
+        if changed.is_some_and(|state| quits.contains(&state)) {
+            self.pgm.control_mut().on_leave(cx, reporter);
+        }
+        self.review(cx);
+        if self.phase == Phase::Ended && self.members.are_settled() {
+            // Nobody is left to whom the end would have to be said again.
+            self.pgm.end_now(cx);
+        }
+        Ok(())
+    }
+
+    fn take_want(
+        &mut self,
+        cx: &mut Cx<'_>,
+        packet: &Packet<'_>,
+        rtt: Option<Duration>,
+    ) -> Result<(), BadInput> {
+        if self.phase == Phase::Ended {
+            return Ok(());
+        }
+        self.requests += 1;
+        let crossing = self.pgm.crossing_time(cx.now, rtt);
+        let mut outcome = Ok(());
+        let options = packet.options.iter().filter(|option| option.kind == OptionType::WANT);
+        for option in options {
+            let Some(entries) = Entry::decode_all(option.value) else {
+                return Err(BadInput::Malformed);
+            };
+            for entry in entries {
+                outcome = outcome.and(self.take_entry(cx.now, entry, crossing, rtt));
+            }
+        }
+        outcome
+    }
+
+    fn take_entry(
+        &mut self,
+        now: Time,
+        entry: Entry,
+        crossing: Duration,
+        rtt: Option<Duration>,
+    ) -> Result<(), BadInput> {
+        let layout = self.pgm.packets().layout;
+        let (first, blocks) = match entry {
+            Entry::Run { first, count } => (first, u64::from(count)),
+            Entry::Block { key, .. } => (key, 1),
+        };
+        if !layout.has(first) || !layout.has(first + blocks - 1) {
+            return Err(BadInput::Absurd);
+        }
+        let sends = self.pgm.packets().may_send(part_of(first));
+        match entry {
+            Entry::Block { key, missing, .. } if sends => {
+                let missing = missing & layout.mask(key);
+                if missing == 0 {
+                    return Err(BadInput::Absurd);
+                }
+                self.ask_block(now, key, missing, crossing, rtt)
+            }
+            Entry::Run { .. } if sends && blocks <= SHORT_RUN => {
+                for key in first..first + blocks {
+                    if !self.pgm.packets().was_swept(key, now, crossing) {
+                        self.ask_block(now, key, layout.mask(key), crossing, rtt)?;
+                    }
+                }
+                Ok(())
+            }
+            _ => {
+                self.pgm.packets_mut().want_run(first..first + blocks, now, crossing);
+                let interval = self.pgm.confirm_interval(now, rtt);
+                let again = self
+                    .confirmed_run
+                    .is_some_and(|(at, last)| last == entry && now.since(at) < interval);
+                if !again {
+                    self.confirmed_run = Some((now, entry));
+                    self.confirm(entry)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn ask_block(
+        &mut self,
+        now: Time,
+        key: Key,
+        missing: u64,
+        crossing: Duration,
+        rtt: Option<Duration>,
+    ) -> Result<(), BadInput> {
+        if self.pgm.packets().will_sweep(key) {
+            return self.confirm(Entry::Block { key, missing, any: false });
+        }
+        let active = self.members.active();
+        // One alone has nobody to wait for.
+        let wait = if active > 1 { self.pgm.longest_round_trip(now) } else { None };
+        let due = now + wait.unwrap_or(Duration::ZERO).min(COLLECT_MAX);
+        let interval = self.pgm.confirm_interval(now, rtt);
+        let repairs = &mut self.pgm.packets_mut().repairs;
+        let asked = repairs.ask(key, missing, (now, due), (crossing, interval), active >= CROWD);
+        match asked {
+            Ok(Some(promise)) => {
+                self.confirm(Entry::Block { key, missing: promise.missing, any: promise.any })
+            }
+            Ok(None) => Ok(()),
+            Err(()) => Err(BadInput::TableFull),
+        }
+    }
+
+    fn confirm(&mut self, entry: Entry) -> Result<(), BadInput> {
+        if self.confirm.len() >= CONFIRM_MAX {
+            return Err(BadInput::TableFull);
+        }
+        self.confirm.push_back(entry);
+        Ok(())
+    }
+}

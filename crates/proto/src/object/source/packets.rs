@@ -1,0 +1,429 @@
+//! What a source sends next: the sweep through all that was asked for, and repairs.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use faircast_base::{Duration, Time};
+
+use super::repairs::Repairs;
+use crate::content::Packets;
+use crate::object::fec::ParitySource;
+use crate::object::layout::{self, BLOCK_SYMBOLS, KEY_END, Key, Layout, part_of};
+use crate::object::ranges::RangeSet;
+use crate::object::wire::{Notice, SYMBOL_HEADER, SymbolName};
+use crate::object::{Announcement, Part, Supply, SupplyError};
+use crate::pgm::wire::{Encoder, OptionType};
+
+/// Most runs of blocks that wait. The nearest are joined: then some are sent that nobody lacks.
+pub(super) const RUNS_MAX: usize = 4096;
+
+/// How long it is remembered what was swept: the longest round trip that a report can tell of.
+const SWEPT_KEPT: Duration = Duration::from_secs(64);
+
+/// Most entries of that memory. Blocks swept within a millisecond share one.
+const SWEPT_MAX: usize = 8192;
+
+/// Packets of other than the full length whose length is remembered for acknowledgements.
+const SHORT_MAX: usize = 64;
+
+/// The packets of an object's source.
+pub(super) struct ObjectPackets {
+    supply: Box<dyn Supply>,
+    pub(super) layout: Layout,
+    pub(super) notice: Notice,
+    pub(super) repairs: Repairs,
+    /// Blocks that were asked for and have not been swept.
+    runs: RangeSet,
+    sweep: Option<Sweep>,
+    /// Where the sweep goes on.
+    position: Key,
+    /// Parity symbols that each block has in the sweep: so many for each 64 source symbols.
+    proactive: f64,
+    parity: ParitySource,
+    /// The symbol that leaves next.
+    chosen: Option<SymbolName>,
+    /// Whether a repair is to be chosen, where sweep and repair wait.
+    repair_turn: bool,
+    last_was_repair: bool,
+    /// Blocks that were swept at any time. Where they lie in more than [`RUNS_MAX`] places those
+    /// between the nearest count too.
+    swept_once: RangeSet,
+    /// When which blocks were swept, the latest last.
+    swept: VecDeque<(Time, Range<Key>)>,
+    /// Packets that are shorter than a whole symbol, the latest last.
+    short: VecDeque<(u64, u32)>,
+    /// Set when all is over.
+    end: Option<u64>,
+    next: u64,
+    /// Bytes of all payloads.
+    pub(super) bytes: u64,
+    pub(super) failed: Option<String>,
+    pub(super) sent: Counts,
+}
+
+/// What has been sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) symbols: u64,
+    pub(super) parity: u64,
+    pub(super) repairs: u64,
+}
+
+/// The block that is being swept.
+#[derive(Clone, Copy, Debug)]
+struct Sweep {
+    key: Key,
+    /// The next symbol.
+    next: u32,
+    /// Source symbols, and parity symbols.
+    source: u32,
+    parity: u32,
+}
+
+impl ObjectPackets {
+    pub(super) fn new(
+        supply: Box<dyn Supply>,
+        layout: Layout,
+        notice: Notice,
+        proactive: f64,
+    ) -> Self {
+        // At most 64 for each block.
+        let most = (proactive * f64::from(BLOCK_SYMBOLS) + 0.999) as u32;
+        Self {
+            supply,
+            layout,
+            repairs: Repairs::new(notice.parity, most),
+            notice,
+            runs: RangeSet::default(),
+            sweep: None,
+            position: 0,
+            proactive,
+            parity: ParitySource::default(),
+            chosen: None,
+            repair_turn: true,
+            last_was_repair: false,
+            swept_once: RangeSet::default(),
+            swept: VecDeque::new(),
+            short: VecDeque::new(),
+            end: None,
+            next: 0,
+            bytes: 0,
+            failed: None,
+            sent: Counts::default(),
+        }
+    }
+
+    /// Learns what the digests hash to, once the supply knows. Returns whether that is news.
+    pub(super) fn poll_digests(&mut self) -> bool {
+        if self.notice.announcement.digests.is_some() || self.failed.is_some() {
+            return false;
+        }
+        match self.supply.digests() {
+            // Those of what has ended since the last look come with its length.
+            Ok(_) if self.notice.announcement.growing => {}
+            Ok(digests) => self.notice.announcement.digests = digests,
+            Err(error) => self.fail(error),
+        }
+        self.notice.announcement.digests.is_some()
+    }
+
+    /// Learns how much there is by now of content that grows. Returns whether that is news.
+    pub(super) fn poll_growth(&mut self) -> bool {
+        let known = self.notice.announcement;
+        if !known.growing || self.failed.is_some() {
+            return false;
+        }
+        let announcement = announcement(self.supply.as_ref(), known.symbol_bytes);
+        let Some(layout) = Layout::new(&announcement) else {
+            self.failed = Some(TOO_LONG.to_string());
+            return false;
+        };
+        self.layout = layout;
+        self.notice.announcement = announcement;
+        announcement != known
+    }
+
+    fn fail(&mut self, error: SupplyError) {
+        self.failed.get_or_insert(error.reason);
+    }
+
+    /// No more packets.
+    pub(super) fn close(&mut self) {
+        self.end = Some(self.next);
+        self.chosen = None;
+    }
+
+    /// Whether this part may be sent now.
+    pub(super) fn may_send(&self, part: Part) -> bool {
+        match part {
+            Part::Manifest => true,
+            Part::Content => self.notice.begun,
+            Part::Digests => self.notice.begun && self.notice.announcement.digests.is_some(),
+        }
+    }
+
+    /// Puts `blocks`, all of which exist, into the sweep, except those that were swept less than
+    /// `crossing` ago: they are on their way to who asks.
+    pub(super) fn want_run(&mut self, blocks: Range<Key>, now: Time, crossing: Duration) {
+        let mut wanted = RangeSet::default();
+        wanted.insert(blocks);
+        for swept in self.swept_within(now, crossing) {
+            wanted.remove(swept.clone());
+        }
+        if let Some(sweep) = self.sweep {
+            // Who misses the part of it that has left asks for that.
+            wanted.remove(sweep.key..sweep.key + 1);
+        }
+        let first = self.runs.is_empty();
+        for range in wanted.iter() {
+            self.runs.insert(range);
+        }
+        self.runs.limit(RUNS_MAX);
+        if first && let Some(next) = self.runs.first_from(layout::key(Part::Content, 0)) {
+            self.supply.expect(self.layout.start(next.min(KEY_END - 1)));
+        }
+    }
+
+    /// What was swept less than `span` ago.
+    fn swept_within(&self, now: Time, span: Duration) -> impl Iterator<Item = &Range<Key>> {
+        let late = self.swept.iter().rev().take_while(move |(at, _)| now.since(*at) < span);
+        late.map(|(_, blocks)| blocks)
+    }
+
+    /// Whether a block was swept less than `span` ago.
+    pub(super) fn was_swept(&self, key: Key, now: Time, span: Duration) -> bool {
+        self.swept_within(now, span).any(|blocks| blocks.contains(&key))
+    }
+
+    /// Whether a block waits for the sweep.
+    pub(super) fn will_sweep(&self, key: Key) -> bool {
+        self.runs.contains(key)
+    }
+
+    /// Whether nothing is left that was asked for and could be sent.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.chosen.is_none()
+            && self.sweep.is_none()
+            && self.repairs.is_empty()
+            && self.next_run().is_none()
+    }
+
+    /// Whether a symbol is chosen, and waits for its permit.
+    pub(super) const fn has_chosen(&self) -> bool {
+        self.chosen.is_some()
+    }
+
+    /// Whether something waits to be sent right now.
+    pub(super) fn has_work(&self) -> bool {
+        !self.is_exhausted()
+    }
+
+    /// The block that the sweep goes to next. The manifest comes first, since nobody can use
+    /// anything else without it.
+    fn next_run(&self) -> Option<Key> {
+        let allowed = |key: &Key| self.may_send(part_of(*key));
+        let manifest = self.runs.first_from(0).filter(|key| part_of(*key) == Part::Manifest);
+        manifest
+            .or_else(|| self.next_from(self.position))
+            .or_else(|| self.next_from(0))
+            .filter(allowed)
+    }
+
+    /// The first block from `from` on that waits and may be sent.
+    fn next_from(&self, from: Key) -> Option<Key> {
+        let found = self.runs.first_from(from)?;
+        if self.may_send(part_of(found)) {
+            return Some(found);
+        }
+        let next_part = (found >> 32) + 1;
+        let found = self.runs.first_from(next_part << 32)?;
+        self.may_send(part_of(found)).then_some(found)
+    }
+
+    fn choose(&mut self, now: Time) -> Option<SymbolName> {
+        let repair = self.repairs.next(now);
+        let swept = self.next_swept(now);
+        let use_repair = repair.is_some() && (self.repair_turn || swept.is_none());
+        let (key, symbol) = if use_repair { repair? } else { swept? };
+        self.repair_turn = !use_repair;
+        Some(SymbolName { key, symbol, repair: use_repair })
+    }
+
+    fn next_swept(&mut self, now: Time) -> Option<(Key, u32)> {
+        if self.sweep.is_none() {
+            let key = self.next_run()?;
+            self.runs.remove(key..key + 1);
+            self.repairs.forget(key);
+            let source = self.layout.symbols(key);
+            let share = self.proactive * f64::from(source);
+            let parity = share as u32 + u32::from(share > f64::from(share as u32));
+            if part_of(key) != Part::Manifest {
+                self.position = key;
+                self.notice.position = Some(key);
+            }
+            self.note_swept(now, key);
+            self.sweep = Some(Sweep { key, next: 0, source, parity });
+        }
+        let sweep = self.sweep?;
+        let symbol = match sweep.next.checked_sub(sweep.source) {
+            None => sweep.next,
+            Some(parity) => BLOCK_SYMBOLS + parity,
+        };
+        Some((sweep.key, symbol))
+    }
+
+    fn note_swept(&mut self, now: Time, key: Key) {
+        self.swept_once.insert(key..key + 1);
+        self.swept_once.limit(RUNS_MAX);
+        while self.swept.len() >= SWEPT_MAX
+            || self.swept.front().is_some_and(|(at, _)| now.since(*at) >= SWEPT_KEPT)
+        {
+            self.swept.pop_front();
+        }
+        match self.swept.back_mut() {
+            Some((at, blocks))
+                if blocks.end == key && now.since(*at) < Duration::from_millis(1) =>
+            {
+                blocks.end = key + 1;
+            }
+            _ => self.swept.push_back((now, key..key + 1)),
+        }
+    }
+
+    fn payload_len(&self, name: SymbolName) -> u32 {
+        SYMBOL_HEADER as u32 + self.layout.symbol_len(name.key, name.symbol)
+    }
+
+    /// The chosen symbol leaves.
+    fn advance(&mut self, now: Time, index: u64, name: SymbolName, len: u32) {
+        self.last_was_repair = name.repair;
+        if name.repair {
+            let again = self.repairs.on_sent(now);
+            self.sent.repairs += u64::from(again || self.swept_once.contains(name.key));
+        } else if let Some(sweep) = &mut self.sweep {
+            sweep.next += 1;
+            if sweep.next == sweep.source + sweep.parity {
+                self.position = self.position.max(sweep.key + 1);
+                self.sweep = None;
+            }
+        }
+        if name.symbol < BLOCK_SYMBOLS {
+            self.sent.symbols += 1;
+        } else {
+            self.sent.parity += 1;
+        }
+        if len < self.full_len() {
+            if self.short.len() >= SHORT_MAX {
+                self.short.pop_front();
+            }
+            self.short.push_back((index, len));
+        }
+        self.next = index + 1;
+        self.bytes += u64::from(len);
+    }
+
+    fn full_len(&self) -> u32 {
+        SYMBOL_HEADER as u32 + self.layout.symbol_bytes()
+    }
+
+    fn write_symbol(&mut self, name: SymbolName, out: &mut Vec<u8>) -> Result<u32, SupplyError> {
+        let part = part_of(name.key);
+        if name.symbol < BLOCK_SYMBOLS {
+            let (offset, len) = self.layout.extent(name.key, name.symbol);
+            return self.supply.read(part, offset, len, out);
+        }
+        let (supply, layout) = (&mut self.supply, &self.layout);
+        let size = (layout.symbols(name.key), layout.symbol_bytes());
+        self.parity.write(name.key, name.symbol - BLOCK_SYMBOLS, size, out, |out| {
+            read_block(supply.as_mut(), layout, name.key, out)
+        })
+    }
+}
+
+/// What `supply` has by now.
+pub(super) fn announcement(supply: &dyn Supply, symbol_bytes: u16) -> Announcement {
+    // In this order: what has come to its end has its length.
+    let growing = supply.growing();
+    let mut lens = Part::ALL.map(|part| supply.len(part));
+    if growing {
+        let [_, content, digests] = &mut lens;
+        *content = Layout::announceable(symbol_bytes, *content);
+        *digests = 0;
+    }
+    Announcement { lens, growing, symbol_bytes, object: supply.object(), digests: None }
+}
+
+/// Why an object that grows has no layout any more.
+const TOO_LONG: &str = "the content has become too long for packets of this size";
+
+/// Appends the source symbols of a block, the last one padded. Returns false for nothing but zeros.
+fn read_block(
+    supply: &mut dyn Supply,
+    layout: &Layout,
+    key: Key,
+    out: &mut Vec<u8>,
+) -> Result<bool, SupplyError> {
+    let symbols = layout.symbols(key);
+    let (offset, _) = layout.extent(key, 0);
+    let (last, last_len) = layout.extent(key, symbols - 1);
+    // At most 64 symbols of less than 2^16 bytes.
+    let zeros = supply.read(part_of(key), offset, (last - offset) as u32 + last_len, out)?;
+    if zeros > 0 {
+        return Ok(false);
+    }
+    out.resize((symbols * layout.symbol_bytes()) as usize, 0);
+    Ok(true)
+}
+
+impl Packets for ObjectPackets {
+    fn end(&self) -> Option<u64> {
+        self.end
+    }
+
+    fn ready(&mut self, now: Time, _index: u64) -> Option<u32> {
+        if self.chosen.is_none() && self.failed.is_none() {
+            self.chosen = self.choose(now);
+        }
+        self.chosen.map(|name| self.payload_len(name))
+    }
+
+    fn len(&self, index: u64) -> u32 {
+        let short = self.short.iter().find(|(short, _)| *short == index);
+        short.map_or(self.full_len(), |&(_, len)| len)
+    }
+
+    fn read(&mut self, now: Time, index: u64, out: &mut Vec<u8>) -> u32 {
+        let name = self.chosen.take().expect("only what is ready leaves, and nothing leaves twice");
+        let len = self.payload_len(name);
+        let start = out.len();
+        out.extend_from_slice(&name.encode());
+        let zeros = self.write_symbol(name, out).unwrap_or_else(|error| {
+            // What has been promised to the control must leave; nobody takes it for a symbol.
+            self.fail(error);
+            out.truncate(start);
+            len
+        });
+        self.advance(now, index, name, len);
+        zeros
+    }
+
+    fn completed(&self, _count: u64) -> Option<u64> {
+        None
+    }
+
+    fn repairs(&self) -> bool {
+        self.last_was_repair
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.repairs.next_due()
+    }
+
+    fn announce(&self, encoder: &mut Encoder<'_>) {
+        let notice = Notice { exhausted: self.is_exhausted(), ..self.notice };
+        encoder.raw_option(OptionType::OBJECT, 0, &notice.encode());
+    }
+}

@@ -1,0 +1,354 @@
+//! What was asked for of single blocks, until it is sent; and what has been sent of late.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use faircast_base::{Duration, Time};
+
+use crate::object::layout::{Key, PARITY_SYMBOLS};
+
+/// Most blocks under repair. Receivers ask again for what does not fit.
+pub(super) const REPAIRS_MAX: usize = 1 << 16;
+
+/// Most blocks of which it is remembered what was repaired.
+const HISTORY_MAX: usize = 1 << 16;
+
+/// Requests for one block that wait to be answered together.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    due: Time,
+    /// Source symbols that somebody lacks.
+    union: u64,
+    /// The most that one receiver lacks.
+    most: u32,
+    /// Whether receivers have been told that any so many symbols will come.
+    promised: bool,
+    confirmed: Option<Time>,
+}
+
+/// What was sent in answer to requests for a block.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sent {
+    /// When the last of it left.
+    at: Time,
+    /// Source symbols.
+    source: u64,
+    /// How many parity symbols.
+    parity: u32,
+    /// The next parity symbol that nobody has seen.
+    fresh: u32,
+    /// Source symbols that ever were sent in answer to a request.
+    ever: u64,
+}
+
+/// A block that is being repaired.
+#[derive(Clone, Copy, Debug)]
+struct Serving {
+    key: Key,
+    /// Source symbols that are to leave.
+    source: u64,
+    /// How many parity symbols are.
+    parity: u32,
+}
+
+/// How a block is to be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Promise {
+    /// Source symbols that will leave; or, with `any`, one bit for each parity symbol.
+    pub(super) missing: u64,
+    /// Whether parity will.
+    pub(super) any: bool,
+}
+
+/// Blocks to repair, each once, in the order in which they are due.
+#[derive(Debug)]
+pub(super) struct Repairs {
+    waiting: BTreeMap<Key, Waiting>,
+    /// All that is missing of these.
+    waiting_symbols: u32,
+    order: BTreeSet<(Time, Key)>,
+    serving: Option<Serving>,
+    sent: BTreeMap<Key, Sent>,
+    sent_order: VecDeque<Key>,
+    /// Whether parity may be sent.
+    parity: bool,
+    /// Parity symbols that every block has had in the sweep.
+    swept: u32,
+}
+
+impl Repairs {
+    pub(super) fn new(parity: bool, swept: u32) -> Self {
+        Self {
+            waiting: BTreeMap::new(),
+            waiting_symbols: 0,
+            order: BTreeSet::new(),
+            serving: None,
+            sent: BTreeMap::new(),
+            sent_order: VecDeque::new(),
+            parity,
+            swept,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.serving.is_none()
+    }
+
+    /// Symbols that wait to be sent again, or parity in their place.
+    pub(super) const fn waiting_symbols(&self) -> u32 {
+        self.waiting_symbols
+    }
+
+    /// Somebody lacks the source symbols `missing` of a block. What left less than `crossing` ago
+    /// may be on its way to him. The answer leaves at `due`, or with those that wait already;
+    /// `crowded` says that others probably lack other symbols of the block, for all of whom parity
+    /// will do.
+    ///
+    /// Returns what to confirm, where that has not been done less than `interval` ago; `Err` where
+    /// there is no room.
+    pub(super) fn ask(
+        &mut self,
+        key: Key,
+        missing: u64,
+        (now, due): (Time, Time),
+        (crossing, interval): (Duration, Duration),
+        crowded: bool,
+    ) -> Result<Option<Promise>, ()> {
+        let missing = self.beyond_sent(key, missing, now, crossing);
+        let most = missing.count_ones();
+        if most == 0 {
+            return Ok(None);
+        }
+        let fresh = self.sent.get(&key).map_or(self.swept, |sent| sent.fresh);
+        if self.waiting.len() >= REPAIRS_MAX && !self.waiting.contains_key(&key) {
+            return Err(());
+        }
+        let waiting = self.waiting.entry(key).or_insert_with(|| {
+            self.order.insert((due, key));
+            Waiting { due, union: 0, most: 0, promised: false, confirmed: None }
+        });
+        let grown = missing & !waiting.union != 0 || most > waiting.most;
+        self.waiting_symbols += (missing & !waiting.union).count_ones();
+        waiting.union |= missing;
+        waiting.most = waiting.most.max(most);
+        let room = fresh + waiting.most <= PARITY_SYMBOLS;
+        let several = waiting.union.count_ones() > waiting.most;
+        waiting.promised = self.parity && room && (several || crowded || waiting.promised);
+        let recent = waiting.confirmed.is_some_and(|at| now.since(at) < interval);
+        if recent && !grown {
+            return Ok(None);
+        }
+        waiting.confirmed = Some(now);
+        Ok(Some(if waiting.promised {
+            Promise { missing: low_bits(waiting.most), any: true }
+        } else {
+            Promise { missing: waiting.union, any: false }
+        }))
+    }
+
+    /// What of `missing` is not on its way.
+    fn beyond_sent(&self, key: Key, missing: u64, now: Time, crossing: Duration) -> u64 {
+        let mut missing = missing;
+        let mut parity = 0;
+        if let Some(serving) = self.serving.filter(|serving| serving.key == key) {
+            missing &= !serving.source;
+            parity += serving.parity;
+        }
+        if let Some(sent) = self.sent.get(&key).filter(|sent| now.since(sent.at) < crossing) {
+            missing &= !sent.source;
+            parity += sent.parity;
+        }
+        for _ in 0..parity.min(missing.count_ones()) {
+            // The highest bit, as receivers clear those for which they hold parity.
+            missing ^= 1 << missing.ilog2();
+        }
+        missing
+    }
+
+    /// The symbol to send next, if one is due; it stays the next until it has been
+    /// [`sent`](Self::on_sent).
+    pub(super) fn next(&mut self, now: Time) -> Option<(Key, u32)> {
+        if self.serving.is_none() {
+            self.begin(now);
+        }
+        let serving = self.serving?;
+        if serving.parity > 0 {
+            let fresh = self.sent.get(&serving.key).map_or(self.swept, |sent| sent.fresh);
+            return Some((serving.key, 64 + fresh));
+        }
+        Some((serving.key, serving.source.trailing_zeros()))
+    }
+
+    /// Takes the block that has waited longest and decides how it is answered.
+    fn begin(&mut self, now: Time) {
+        let Some(&(due, key)) = self.order.first().filter(|(due, _)| *due <= now) else { return };
+        self.order.remove(&(due, key));
+        let Some(waiting) = self.waiting.remove(&key) else { return };
+        self.waiting_symbols -= waiting.union.count_ones();
+        if !self.sent.contains_key(&key) {
+            while self.sent.len() >= HISTORY_MAX
+                && let Some(oldest) = self.sent_order.pop_front()
+            {
+                self.sent.remove(&oldest);
+            }
+            self.sent_order.push_back(key);
+        }
+        let fresh = Sent { fresh: self.swept, ..Sent::default() };
+        let sent = self.sent.entry(key).or_insert(fresh);
+        (sent.source, sent.parity) = (0, 0);
+        let room = sent.fresh + waiting.most <= PARITY_SYMBOLS;
+        let fewer = waiting.most < waiting.union.count_ones() || waiting.promised;
+        let serving = if self.parity && room && fewer {
+            Serving { key, source: 0, parity: waiting.most }
+        } else {
+            Serving { key, source: waiting.union, parity: 0 }
+        };
+        self.serving = Some(serving);
+    }
+
+    /// The symbol that was next has left. Returns whether it, or what it stands for, had left before
+    /// in answer to a request.
+    pub(super) fn on_sent(&mut self, now: Time) -> bool {
+        let Some(serving) = &mut self.serving else { return false };
+        let Some(sent) = self.sent.get_mut(&serving.key) else { return false };
+        sent.at = now;
+        let again;
+        if serving.parity > 0 {
+            again = sent.ever != 0;
+            serving.parity -= 1;
+            sent.parity += 1;
+            sent.fresh += 1;
+        } else {
+            let bit = serving.source & serving.source.wrapping_neg();
+            again = sent.ever & bit != 0;
+            serving.source ^= bit;
+            sent.source |= bit;
+            sent.ever |= bit;
+        }
+        if serving.parity == 0 && serving.source == 0 {
+            self.serving = None;
+        }
+        again
+    }
+
+    /// When the next block is due.
+    pub(super) fn next_due(&self) -> Option<Time> {
+        self.order.first().map(|&(due, _)| due)
+    }
+
+    /// Nothing of this block needs to be repaired: it will be swept.
+    pub(super) fn forget(&mut self, key: Key) {
+        if let Some(waiting) = self.waiting.remove(&key) {
+            self.waiting_symbols -= waiting.union.count_ones();
+            self.order.remove(&(waiting.due, key));
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> [usize; 4] {
+        [self.waiting.len(), self.order.len(), self.sent.len(), self.sent_order.len()]
+    }
+}
+
+/// The lowest `count` bits; `count` is 1 to 64.
+fn low_bits(count: u32) -> u64 {
+    u64::MAX >> (64 - count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    const RTT: Duration = Duration::from_millis(50);
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Duration::from_millis(ms)
+    }
+
+    fn ask(repairs: &mut Repairs, now: u64, missing: u64) -> Option<Promise> {
+        let moments = (at(now), at(now) + RTT);
+        repairs.ask(7, missing, moments, (RTT, Duration::from_millis(5)), false).unwrap()
+    }
+
+    fn served(repairs: &mut Repairs, now: u64) -> Vec<u32> {
+        let mut symbols = Vec::new();
+        while let Some((_, symbol)) = repairs.next(at(now)) {
+            symbols.push(symbol);
+            repairs.on_sent(at(now));
+        }
+        symbols
+    }
+
+    #[test]
+    fn one_receiver_gets_what_it_lacks_and_several_get_parity() {
+        let repairs = &mut Repairs::new(true, 0);
+        assert_eq!(ask(repairs, 0, 0b101), Some(Promise { missing: 0b101, any: false }));
+        assert_eq!(served(repairs, 49), []);
+        assert_eq!(served(repairs, 50), [0, 2]);
+        assert_eq!(ask(repairs, 200, 0b101), Some(Promise { missing: 0b101, any: false }));
+        assert_eq!(ask(repairs, 203, 0b010), Some(Promise { missing: 0b11, any: true }));
+        assert_eq!(served(repairs, 250), [64, 65]);
+        ask(repairs, 400, 0b001);
+        ask(repairs, 400, 0b010);
+        assert_eq!(served(repairs, 500), [66], "parity is fresh each time");
+    }
+
+    #[test]
+    fn those_who_lack_the_same_get_it_once_and_without_parity() {
+        let repairs = &mut Repairs::new(true, 0);
+        ask(repairs, 0, 0b110);
+        assert_eq!(ask(repairs, 1, 0b110), None, "confirmed a moment ago");
+        assert!(ask(repairs, 20, 0b110).is_some(), "but that was long ago");
+        assert_eq!(served(repairs, 60), [1, 2]);
+        let repairs = &mut Repairs::new(false, 0);
+        ask(repairs, 0, 0b110);
+        ask(repairs, 0, 0b001);
+        assert_eq!(served(repairs, 60), [0, 1, 2], "without parity all that anybody lacks");
+    }
+
+    #[test]
+    fn a_request_that_crosses_its_repair_counts_only_for_what_goes_beyond() {
+        let repairs = &mut Repairs::new(true, 0);
+        ask(repairs, 0, 0b0011);
+        served(repairs, 50);
+        assert_eq!(ask(repairs, 99, 0b0011), None);
+        assert_eq!(ask(repairs, 99, 0b0111).unwrap().missing, 0b0100);
+        assert_eq!(served(repairs, 149), [2]);
+        ask(repairs, 300, 0b01);
+        ask(repairs, 300, 0b10);
+        assert_eq!(served(repairs, 350), [64]);
+        assert_eq!(ask(repairs, 360, 0b10), None, "one parity symbol is on its way");
+        assert_eq!(ask(repairs, 360, 0b11).unwrap().missing, 0b01);
+        assert!(ask(repairs, 500, 0b11).is_some(), "what did not come is asked for again");
+    }
+
+    #[test]
+    fn where_parity_is_used_up_source_symbols_serve() {
+        let repairs = &mut Repairs::new(true, 60);
+        ask(repairs, 0, 0b0111);
+        ask(repairs, 0, 0b1100);
+        assert_eq!(repairs.waiting_symbols(), 4);
+        assert_eq!(served(repairs, 50), [124, 125, 126]);
+        assert_eq!(repairs.waiting_symbols(), 0);
+        ask(repairs, 200, 0b0011);
+        ask(repairs, 200, 0b1100);
+        assert_eq!(served(repairs, 250), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_flood_fills_the_tables_and_no_more() {
+        let repairs = &mut Repairs::new(true, 0);
+        let moments = (at(0), at(0));
+        let mut refused = 0;
+        for key in 0..REPAIRS_MAX as u64 + 10 {
+            let answer = repairs.ask(key, 1, moments, (RTT, RTT), true);
+            refused += u32::from(answer.is_err());
+        }
+        assert_eq!(refused, 10);
+        assert_eq!(served(repairs, 1).len(), REPAIRS_MAX);
+        assert_eq!(repairs.sizes(), [0, 0, HISTORY_MAX, HISTORY_MAX]);
+        ask(repairs, 100, 1);
+        repairs.forget(7);
+        assert!(repairs.is_empty() && repairs.next_due().is_none());
+    }
+}

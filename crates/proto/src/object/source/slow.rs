@@ -1,0 +1,140 @@
+//! When the group goes slower than its application can bear.
+
+use alloc::collections::BTreeMap;
+
+use faircast_base::{Duration, NodeId, Time};
+
+use crate::object::SlowPolicy;
+
+/// Payload is counted over spans of this length.
+const SPAN: Duration = Duration::from_secs(1);
+
+/// So many spans must be below the floor on average. A change of the representative, or a cut after
+/// a loss, is over sooner; and one who is slow lets the others go for a moment now and then.
+const SPANS: usize = 5;
+
+/// Measures how fast a source sends while it has something to send.
+#[derive(Debug)]
+pub(super) struct SlowMeter {
+    floor: Option<u64>,
+    /// When the present span began, and how many bytes had been sent then.
+    span: Option<(Time, u64)>,
+    /// Bytes and nanoseconds of the latest spans, and how many there are.
+    spans: [(u64, u64); SPANS],
+    count: usize,
+    /// What has been sent when this was last asked.
+    last: Option<(Time, u64)>,
+    /// By how much of late each has kept the group below the floor. A representative that is slow
+    /// is silent now and then, and another stands in for it, with whom all goes faster.
+    limiting: BTreeMap<NodeId, u64>,
+}
+
+/// Most of those that are counted.
+const LIMITING_MAX: usize = 64;
+
+impl SlowMeter {
+    pub(super) fn new(policy: SlowPolicy) -> Self {
+        let floor = match policy {
+            SlowPolicy::Wait => None,
+            SlowPolicy::DropBelow(floor) => Some(floor.bits_per_s()),
+        };
+        let limiting = BTreeMap::new();
+        Self { floor, span: None, spans: [(0, 0); SPANS], count: 0, last: None, limiting }
+    }
+
+    /// `bytes` have been sent in all, with `busy` there is more to send, and `limiting` is the
+    /// representative. Returns who is to be deferred, and begins anew then. Asked at least each
+    /// tenth of a second.
+    pub(super) fn who_is_too_slow(
+        &mut self,
+        now: Time,
+        bytes: u64,
+        busy: bool,
+        limiting: Option<NodeId>,
+    ) -> Option<NodeId> {
+        let floor = self.floor?;
+        if !busy {
+            self.restart();
+            return None;
+        }
+        let (asked, sent) = self.last.replace((now, bytes)).unwrap_or((now, bytes));
+        let due = u128::from(floor) * u128::from(now.since(asked).as_nanos()) / 8_000_000_000;
+        let short = u64::try_from(due).unwrap_or(u64::MAX).saturating_sub(bytes - sent);
+        if let Some(node) = limiting
+            && (self.limiting.len() < LIMITING_MAX || self.limiting.contains_key(&node))
+        {
+            let total = self.limiting.entry(node).or_default();
+            *total = total.saturating_add(short);
+        }
+        let (since, before) = *self.span.get_or_insert((now, bytes));
+        let span = now.since(since);
+        if span < SPAN {
+            return None;
+        }
+        self.span = Some((now, bytes));
+        self.spans[self.count % SPANS] = (bytes - before, span.as_nanos());
+        self.count += 1;
+        let sent: u64 = self.spans.iter().map(|(bytes, _)| bytes).sum();
+        let time: u64 = self.spans.iter().map(|(_, time)| time).sum();
+        let slow = u128::from(sent) * 8 * 1_000_000_000 < u128::from(floor) * u128::from(time);
+        if self.count < SPANS || !slow {
+            // What was long ago counts little.
+            self.limiting.retain(|_, count| {
+                *count -= *count / 4 + 1.min(*count);
+                *count > 0
+            });
+            return None;
+        }
+        let most = self.limiting.iter().max_by_key(|(_, count)| **count).map(|(&node, _)| node);
+        if most.is_some() {
+            self.restart();
+        }
+        most
+    }
+
+    fn restart(&mut self) {
+        (self.span, self.last, self.count) = (None, None, 0);
+        self.limiting.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faircast_base::Bitrate;
+
+    /// Seconds until somebody is deferred, of `rates` in bytes per tenth of a second.
+    fn deferred_after(rates: impl IntoIterator<Item = u64>) -> Option<usize> {
+        let floor = Bitrate::from_bits_per_s(80_000);
+        let mut meter = SlowMeter::new(SlowPolicy::DropBelow(floor));
+        let (mut now, mut bytes) = (Time::ZERO, 0);
+        for (i, rate) in rates.into_iter().enumerate() {
+            // Another stands in now and then, and often there is nobody.
+            let limiting = [Some(7), Some(8), Some(7), None][i % 4].map(NodeId);
+            if let Some(node) = meter.who_is_too_slow(now, bytes, rate < 10_000, limiting) {
+                assert_eq!(node, NodeId(7));
+                return Some(i / 10);
+            }
+            now += Duration::from_millis(100);
+            bytes += rate;
+        }
+        None
+    }
+
+    #[test]
+    fn only_lasting_slowness_with_work_to_do_counts() {
+        let spell = |seconds: usize, rate: u64| core::iter::repeat_n(rate, seconds * 10);
+        assert_eq!(deferred_after(spell(60, 999)), Some(5));
+        assert_eq!(deferred_after(spell(60, 1001)), None);
+        assert_eq!(deferred_after(spell(60, 0)), Some(5));
+        let pausing = (0..10).flat_map(|_| spell(3, 0).chain(spell(2, 4000)));
+        assert_eq!(deferred_after(pausing), None, "it recovers in time");
+        let idle = (0..10).flat_map(|_| spell(4, 500).chain(spell(1, 10_000)));
+        assert_eq!(deferred_after(idle), None, "it has nothing to send in between");
+        let mut waits = SlowMeter::new(SlowPolicy::Wait);
+        for s in 0..100 {
+            let now = Time::ZERO + Duration::from_secs(s);
+            assert_eq!(waits.who_is_too_slow(now, 0, true, Some(NodeId(7))), None);
+        }
+    }
+}

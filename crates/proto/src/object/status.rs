@@ -1,0 +1,221 @@
+//! What a transfer shows of itself to progress displays, metrics and final tables.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use faircast_base::{Duration, NodeId, Time};
+
+use crate::pgm::negotiation::SchemeMismatch;
+
+/// Where a transfer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// A source waits for receivers; a receiver waits for a source or for the manifest.
+    Gathering,
+    /// Content is sent and received.
+    Sending,
+    /// A source has nothing more that anybody asked for and waits for the last to finish; a
+    /// receiver compares what it has with the digests.
+    Verifying,
+    /// All that was wanted is done.
+    Finished,
+    /// It ended without being done.
+    Failed,
+}
+
+/// What a source knows of one receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MemberState {
+    /// It has said that it is there, and lacks the manifest.
+    Joined,
+    /// It has the manifest and lacks content.
+    Receiving,
+    /// It has everything, compared with the digests.
+    Done,
+    /// It was too slow, is sent nothing for now, and is served when the others are done.
+    Deferred,
+    /// It cannot go on and said why.
+    Failed,
+    /// It said that it leaves.
+    Left,
+    /// It fell silent.
+    Lost,
+}
+
+/// One receiver, as the source knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemberStatus {
+    /// By which it is known for this session.
+    pub id: u64,
+    /// Its node, which a driver can turn into an address.
+    pub node: NodeId,
+    /// The node from which it joined. Somebody else may have repeated its words since, and then it
+    /// seems to have moved.
+    pub home: NodeId,
+    /// When it was last heard from there.
+    pub home_heard: Time,
+    /// By what name the scheme knows it: that of its reports, which is its own choice.
+    pub reporter: NodeId,
+    /// The name that it gave itself; may be empty. Printable, at most 64 bytes.
+    pub name: String,
+    /// How it is.
+    pub state: MemberState,
+    /// Bytes of content that it has.
+    pub bytes: u64,
+    /// Of those, bytes that it had when it was ready for content.
+    pub found: u64,
+    /// Its smoothed loss as its reports tell it, 0 to 1.
+    pub loss: f64,
+    /// When it was first heard.
+    pub since: Time,
+    /// When it was last heard.
+    pub heard: Time,
+    /// When it was done.
+    pub done: Option<Time>,
+    /// Why it failed, in its own words; printable.
+    pub reason: String,
+    /// What kept it busy, by its own word.
+    pub load: MemberLoad,
+}
+
+/// What kept a receiver busy since it began to take content, as it tells its source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemberLoad {
+    /// For how long it has taken content.
+    pub span: Duration,
+    /// Of that, how long it waited for its disk.
+    pub disk: Duration,
+    /// Of that, how long it did not sleep, and waited for no disk.
+    pub busy: Duration,
+    /// Packets that its socket had no room for.
+    pub overflowed: u32,
+    /// Packets that it lacked, those included.
+    pub lost: u32,
+}
+
+impl MemberLoad {
+    /// Its disk's share of its time, 0 to 1.
+    pub fn disk_share(&self) -> f64 {
+        share(self.disk, self.span)
+    }
+
+    /// Its processor's share of its time, 0 to 1.
+    pub fn processor_share(&self) -> f64 {
+        share(self.busy, self.span)
+    }
+}
+
+/// What a driver knows of its host and a machine cannot: how its thread has spent its time. All of it
+/// only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostLoad {
+    /// Since the thread began.
+    pub span: Duration,
+    /// Of that, how long it neither slept nor waited for the network's queue.
+    pub busy: Duration,
+    /// Of that, how long it waited for the disk.
+    pub disk: Duration,
+    /// How long it waited because the kernel's queue towards the network was full.
+    pub link: Duration,
+    /// Packets that its socket had no room for.
+    pub overflowed: u64,
+}
+
+impl HostLoad {
+    /// The processor's share of the thread's time, 0 to 1.
+    pub fn processor_share(&self) -> f64 {
+        share(self.busy.saturating_sub(self.disk), self.span)
+    }
+}
+
+fn share(part: Duration, whole: Duration) -> f64 {
+    if whole == Duration::ZERO {
+        return 0.0;
+    }
+    (part.as_secs_f64() / whole.as_secs_f64()).min(1.0)
+}
+
+/// What kept a transfer from going faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// The operator's upper bound.
+    RateMax,
+    /// The scheme had not met a limit yet: the transfer was short.
+    Start,
+    /// The scheme sent the least that it sends: a receiver's feedback did not come.
+    Floor,
+    /// Loss and round trip on the way to a receiver.
+    Path,
+    /// A receiver waited for its disk.
+    ReceiverDisk,
+    /// A receiver's processor had no time left.
+    ReceiverProcessor,
+    /// A receiver's socket had no room for what came.
+    ReceiverBuffer,
+    /// Receivers had asked for nothing more: they looked what they have, or compared it.
+    Receivers,
+    /// The source waited for its disk, or for more of what comes by a pipe.
+    SenderDisk,
+    /// The source's processor had no time left.
+    SenderProcessor,
+    /// The kernel had no room for more towards the network.
+    SenderLink,
+}
+
+/// One thing that kept a transfer from going faster, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// What.
+    pub cause: Cause,
+    /// The receiver that it was about, where it is known.
+    pub member: Option<u64>,
+    /// For how long.
+    pub time: Duration,
+}
+
+/// A transfer at one end, at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TransferStatus {
+    /// Where it is.
+    pub stage: Stage,
+    /// A source: when it began to send content.
+    pub begun: Option<Time>,
+    /// Bytes of content in all; `None` before a receiver knows.
+    pub bytes_total: Option<u64>,
+    /// Whether content may still become longer: it comes from a pipe.
+    pub growing: bool,
+    /// A receiver: bytes of content that it has. A source: the least that a member has which is
+    /// neither deferred nor gone.
+    pub bytes_done: u64,
+    /// Bytes of content that were there at the start.
+    pub bytes_found: u64,
+    /// Packets with source symbols that were sent or received.
+    pub symbols: u64,
+    /// Packets with parity that were sent or received.
+    pub parity: u64,
+    /// Of those, packets that repaired nothing (receiver), or that somebody had asked for again: what
+    /// had been sent before, and parity in its place (source).
+    pub repairs: u64,
+    /// Requests for repair that were sent or received.
+    pub requests: u64,
+    /// Payload rate that the congestion control allows now, in bits per second, where it tells.
+    pub rate_bits_per_s: Option<f64>,
+    /// Smoothed round trip to the representative.
+    pub rtt: Option<Duration>,
+    /// The receiver that limits the rate, as a [reporter](MemberStatus::reporter): pgmcc's acker,
+    /// TFMCC's CLR.
+    pub limiting: Option<NodeId>,
+    /// A receiver: when the source last said something new, an SPM or data that had not come
+    /// before; whatever came before anybody can repeat. `None` at a source, and before one is heard.
+    pub heard: Option<Time>,
+    /// A receiver: how often the source has answered it, which nobody else can.
+    pub answers: u64,
+    /// A receiver: that it and the source do not speak the same scheme, which is why it failed.
+    pub mismatch: Option<SchemeMismatch>,
+    /// A source: all receivers that it knows. A receiver: empty.
+    pub members: Vec<MemberStatus>,
+    /// A source: what kept it from going faster since content began, the longest time first.
+    pub limits: Vec<Limit>,
+    /// Why it failed; for people.
+    pub reason: Option<String>,
+}

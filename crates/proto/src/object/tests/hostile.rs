@@ -1,0 +1,531 @@
+//! What strangers and liars can do.
+
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use faircast_base::{BadInput, Duration, NodeId, Purpose, Rng, Seq, Time};
+use proptest::prelude::*;
+
+use super::world::*;
+use crate::catalog;
+use crate::congestion::AckVector;
+use crate::congestion::pgmcc::PgmccReport;
+use crate::object::layout::key;
+use crate::object::source::write_entries;
+use crate::object::wire::{Claim, ENTRIES_MAX, Entry, MemberMessage};
+use crate::object::{Part, Stage};
+use crate::options::{OptionValue, Options};
+use crate::pgm::wire::{Ack, Body, Encoder, Header, Nak, Nla, OptionType, PacketType};
+use crate::{Datagram, Destination};
+
+/// A packet for the source.
+fn upstream(body: &Body, fill: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut encoder = Encoder::new(&mut out, &Header::upstream(TSI, 7500), body);
+    fill(&mut encoder);
+    encoder.finish();
+    out
+}
+
+fn report(now: Time, node: NodeId, loss: u16, rtt: Duration) -> PgmccReport {
+    let now_ms = now.since(Time::ZERO).as_millis() as u32;
+    let echo_ms = now_ms.wrapping_sub(rtt.as_millis() as u32);
+    PgmccReport { echo_ms, loss, receiver: Some(node) }
+}
+
+fn nak(first: u32) -> Nak {
+    Nak { first: Seq::new(first), source: Nla::from_node(SOURCE), group: GROUP }
+}
+
+/// An acknowledgement, a NAK and a request with the worst of reports, as if from `node`.
+fn lies(now: Time, node: NodeId) -> Vec<Vec<u8>> {
+    let bad = report(now, node, u16::MAX, Duration::from_secs(9));
+    let vector = AckVector { highest: Seq::new(3), bitmap: 0 };
+    let everything = vec![Entry::Run { first: key(Part::Content, 0), count: 40 }; ENTRIES_MAX];
+    vec![
+        upstream(&Body::Ack(Ack { vector }), |encoder| {
+            encoder.scheme_option(&bad);
+        }),
+        upstream(&Body::Nnak(nak(3)), |encoder| {
+            encoder.scheme_option(&bad);
+        }),
+        upstream(&Body::Nak(nak(3)), |encoder| {
+            encoder.scheme_option(&bad);
+        }),
+        upstream(&Body::Nnak(nak(3)), |encoder| {
+            encoder.scheme_option(&bad);
+            write_entries(encoder, OptionType::WANT, &everything);
+        }),
+        upstream(&Body::Nnak(nak(3)), |encoder| {
+            write_entries(encoder, OptionType::WANT, &everything);
+        }),
+    ]
+}
+
+fn inject(world: &mut World, from: NodeId, bytes: &[u8]) {
+    let to = Destination::Node(SOURCE);
+    let datagram = Datagram { from, to, bytes, zeros: 0, congestion_experienced: false };
+    world.inject(SOURCE, datagram);
+}
+
+#[test]
+fn a_flood_of_strangers_changes_nothing() {
+    let outcome = |flood: bool| {
+        let mut world =
+            World::new(200_000, 3, &Choices::default(), 1).with_network(losing_data(0.02));
+        world.run_until(s(1));
+        let mut sent = 0;
+        for step in 0..400u64 {
+            world.run_until(s(1) + ms(5 * step));
+            if !flood {
+                continue;
+            }
+            let stranger = NodeId(0x9999 + step as u32 % 7);
+            // In their own name, and in that of a member.
+            for claimed in [stranger, NodeId(10)] {
+                for bytes in lies(world.now, claimed) {
+                    let through_elements =
+                        claimed != stranger && bytes[4] == crate::pgm::wire::PacketType::Nak as u8;
+                    if !through_elements {
+                        inject(&mut world, stranger, &bytes);
+                        sent += 1;
+                    }
+                }
+            }
+        }
+        world.run_until(s(100));
+        world.assert_all_complete();
+        assert_eq!(world.source.log.refused(BadInput::Foreign), sent);
+        let ends: Vec<_> = world.receivers.iter().map(|host| host.completed_at()).collect();
+        (ends, world.source.data_sent, world.source.sent)
+    };
+    let quiet = outcome(false);
+    assert_eq!(outcome(true), quiet);
+}
+
+#[test]
+fn what_a_member_has_said_does_nothing_when_somebody_else_says_it() {
+    let said = alloc::rc::Rc::new(core::cell::RefCell::new(Vec::<(Time, Vec<u8>)>::new()));
+    let heard = said.clone();
+    let mut world = World::new(400_000, 2, &Choices::default(), 5).with_network(move |hop, _| {
+        if hop.to == SOURCE && hop.has(OptionType::MEMBER) {
+            let option = hop.packet.options.find(OptionType::MEMBER).unwrap();
+            heard.borrow_mut().push((hop.now, option.value.to_vec()));
+        }
+        Fate::pass()
+    });
+    let outsider = NodeId(0x9999);
+    let mut sent = 0;
+    for step in 0..400u64 {
+        world.run_until(Time::ZERO + ms(5 * step));
+        if world.source.completed_at().is_some() {
+            // Soon it will hear nobody any more.
+            break;
+        }
+        // What has arrived: it was first.
+        let arrived = |(at, _): &&(Time, Vec<u8>)| *at + DELAY * 2 < world.now;
+        let replayed = said.borrow().iter().rfind(arrived).cloned();
+        let Some((_, value)) = replayed else { continue };
+        let message = MemberMessage::decode(&value).unwrap();
+        let ends = [Claim::Done, Claim::Failed, Claim::Leaving].map(|claim| MemberMessage {
+            claim,
+            number: message.number + 1,
+            ..message.clone()
+        });
+        for lie in [message].iter().chain(&ends) {
+            let mut value = Vec::new();
+            lie.encode(&mut value);
+            let bytes = upstream(&Body::Spmr, |encoder| {
+                encoder.raw_option(OptionType::MEMBER, 0, &value);
+            });
+            inject(&mut world, outsider, &bytes);
+            sent += 1;
+        }
+    }
+    world.run_until(s(60));
+    world.assert_all_complete();
+    let members = world.source.machine.status().members;
+    assert_eq!(members.len(), 2);
+    assert!(members.iter().all(|member| member.node != outsider));
+    let refused = world.source.log.refused(BadInput::Foreign);
+    assert!(sent > 100 && refused >= sent, "{refused} of {sent}");
+}
+
+#[test]
+fn who_was_heard_first_is_not_asked_once_the_source_itself_speaks() {
+    let mut world = World::new(60_000, 1, &Choices::default(), 7);
+    let mut bytes = Vec::new();
+    let data = crate::pgm::wire::Data { sequence: Seq::new(0), trail: Seq::new(0) };
+    let mut encoder = Encoder::new(&mut bytes, &Header::downstream(TSI, 7500), &Body::Odata(data));
+    encoder.payload(|out| {
+        out.extend_from_slice(&[1; 20]);
+        0
+    });
+    encoder.finish();
+    // Its machine begins with its first timeout.
+    world.run_until(s(0));
+    let (from, to) = (NodeId(0x9999), Destination::Group);
+    let repeated = Datagram { from, to, bytes: &bytes, zeros: 0, congestion_experienced: false };
+    world.inject(NodeId(10), repeated);
+    assert_eq!(world.receivers[0].machine.status().heard, Some(s(0)), "it believed that");
+    world.run_until(s(20));
+    world.assert_all_complete();
+    assert_eq!(world.source.log.refused(BadInput::Foreign), 0);
+}
+
+#[test]
+fn who_is_never_answered_takes_hold_of_nothing() {
+    // The second hears all that the first is sent, as from a recording: nobody answers it.
+    let deaf = NodeId(11);
+    let mut world = World::new(120_000, 2, &Choices::default(), 6).with_network(move |hop, _| {
+        let answer = hop.to == deaf && hop.has(OptionType::MEMBER);
+        if answer || hop.from == deaf { Fate::drop() } else { Fate::pass() }
+    });
+    world.run_until(s(4));
+    let status = |world: &World, i: usize| world.receivers[i].machine.status();
+    assert!(world.receivers[0].completed_at().is_some() && world.is_intact(0));
+    assert!(status(&world, 0).answers > 0);
+    let disk = world.disks[1].lock().unwrap();
+    assert!(disk.written[0].iter().all(|written| *written), "it has heard the manifest");
+    assert_eq!((disk.asked, disk.taken), (0, 0), "and opened nothing");
+    drop(disk);
+    assert_eq!(status(&world, 1).answers, 0);
+    assert!(status(&world, 1).heard.is_some_and(|at| at > s(0) + ms(200)), "it heard data");
+}
+
+/// What a member that lies says every 20 ms, of a session with so many packets so far.
+type Lie = fn(Time, u32) -> Vec<Vec<u8>>;
+
+const LIAR: NodeId = NodeId(10);
+
+/// Acknowledges `highest` and nothing before it, with the worst of reports.
+fn crawling_ack(now: Time, highest: u32) -> Vec<u8> {
+    let vector = AckVector { highest: Seq::new(highest), bitmap: 1 };
+    let bad = report(now, LIAR, u16::MAX, Duration::from_secs(9));
+    upstream(&Body::Ack(Ack { vector }), |encoder| {
+        encoder.scheme_option(&bad);
+    })
+}
+
+/// A NAK for a packet, with the worst of reports.
+fn bad_nak(now: Time, first: u32) -> Vec<u8> {
+    let bad = report(now, LIAR, u16::MAX, Duration::from_secs(9));
+    upstream(&Body::Nak(nak(first)), |encoder| {
+        encoder.scheme_option(&bad);
+    })
+}
+
+const LIES: [(&str, Lie); 5] = [
+    // It is elected, and nothing is heard of it afterwards.
+    ("says that it loses all", |now, sent| vec![bad_nak(now, sent.saturating_sub(1))]),
+    ("acknowledges one packet each second", |now, sent| {
+        let first = now.since(Time::ZERO).as_millis() % 1000 < 20;
+        let mut said = vec![bad_nak(now, sent.saturating_sub(1))];
+        said.extend(first.then(|| crawling_ack(now, sent.saturating_sub(1))));
+        said
+    }),
+    ("acknowledges the newest packet alone", |now, sent| {
+        vec![crawling_ack(now, sent.saturating_sub(1))]
+    }),
+    ("acknowledges the same packet again and again", |now, _| vec![crawling_ack(now, 5)]),
+    ("floods with all of it, and asks for everything", |now, sent| {
+        let all = (0..10).flat_map(|i| {
+            [bad_nak(now, sent.saturating_sub(i)), crawling_ack(now, sent.saturating_sub(i))]
+        });
+        let everything = [Entry::Run { first: key(Part::Content, 0), count: 62 }];
+        let wants = upstream(&Body::Nnak(nak(sent)), |encoder| {
+            write_entries(encoder, OptionType::WANT, &everything);
+        });
+        all.chain([wants]).collect()
+    }),
+];
+
+/// Seconds in which the others of a group get 400 kB of which one member lies; `None` where they
+/// have not got it after 100 s.
+fn time_with_a_liar(choices: &Choices, lie: Lie) -> Option<f64> {
+    let mut world = World::new(400_000, 3, choices, 2).with_network(|hop, _| {
+        // It takes part, and after that says nothing but lies.
+        let truth = hop.from == LIAR && hop.kind != PacketType::Spmr;
+        if truth { Fate::drop() } else { Fate::pass() }
+    });
+    for step in 0..5000u64 {
+        world.run_until(Time::ZERO + ms(20 * step));
+        let done = |i: usize| world.receivers[i].completed_at();
+        if let (Some(one), Some(other)) = (done(1), done(2)) {
+            assert!(world.is_intact(1) && world.is_intact(2));
+            return Some(one.max(other).as_secs_f64());
+        }
+        let sent = world.source.data_sent as u32;
+        for bytes in lie(world.now, sent) {
+            inject(&mut world, LIAR, &bytes);
+        }
+    }
+    None
+}
+
+#[test]
+fn a_liar_cannot_hold_the_group_below_the_floor() {
+    // 400 kB in symbols of 100 bytes with a header of 8 and repairs take 18 s at the floor.
+    let rate = OptionValue::Text("200 kbit/s".into());
+    let table = catalog::scheme("pgmcc").unwrap().options;
+    let options = Options::checked([("rate_min".to_string(), rate)], table).unwrap();
+    let wait = Choices { give_up: Duration::from_secs(600), ..Choices::default() };
+    let floors = [
+        ("rate_min", Choices { options, ..wait.clone() }, 20.0),
+        // It takes five seconds to be sure, and a moment to begin again at full speed.
+        ("drop-below", Choices { slow: floor(200_000), ..wait.clone() }, 20.0),
+    ];
+    let honest = time_with_a_liar(&wait, |_, _| Vec::new());
+    std::println!("without lies: {honest:?} s");
+    let mut held = 0;
+    for (case, lie) in LIES {
+        let unbound = time_with_a_liar(&wait, lie);
+        held += usize::from(unbound.is_none());
+        for (which, choices, most) in &floors {
+            let time = time_with_a_liar(choices, lie);
+            std::println!("{case}: {time:?} s with {which}, {unbound:?} s without");
+            assert!(time.is_some_and(|time| time < *most), "{case}, {which}: {time:?} s");
+        }
+    }
+    assert!(held > 0, "without a floor some liar holds the group up");
+}
+
+#[test]
+fn absurd_requests_of_a_member_are_refused() {
+    let mut world = World::new(200_000, 2, &Choices::default(), 3);
+    world.spacing = Duration::from_millis(2);
+    world.run_until(s(1));
+    let before = world.source.log.refused(BadInput::Absurd);
+    let member = NodeId(10);
+    let blocks = 200_000 / 6400 + 1;
+    let absurd = [
+        Entry::Run { first: key(Part::Content, 0), count: blocks + 2 },
+        Entry::Run { first: key(Part::Content, blocks + 5), count: 1 },
+        Entry::Block { key: key(Part::Manifest, 7), missing: 1, any: false },
+        Entry::Block { key: key(Part::Manifest, 0), missing: 1 << 60, any: false },
+    ];
+    for entry in absurd {
+        let bytes = upstream(&Body::Nnak(nak(0)), |encoder| {
+            write_entries(encoder, OptionType::WANT, &[entry]);
+        });
+        inject(&mut world, member, &bytes);
+    }
+    assert_eq!(world.source.log.refused(BadInput::Absurd), before + absurd.len());
+    world.run_until(s(60));
+    world.assert_all_complete();
+}
+
+/// A message of a member, with whatever numbers.
+fn member_message(claim: Claim, id: u64, node: NodeId) -> Vec<u8> {
+    let message = MemberMessage {
+        claim,
+        ask: true,
+        loss: 1,
+        number: id as u32,
+        id,
+        reporter: node,
+        bytes: u64::MAX,
+        name: Default::default(),
+        reason: Default::default(),
+    };
+    let mut value = Vec::new();
+    message.encode(&mut value);
+    upstream(&Body::Spmr, |encoder| {
+        encoder.raw_option(OptionType::MEMBER, 0, &value);
+    })
+}
+
+#[test]
+fn a_member_that_came_later_and_gets_nothing_does_not_hold_the_end() {
+    let choices = Choices { give_up: Duration::from_secs(5), ..Choices::default() };
+    let mut world = World::new(400_000, 2, &choices, 3);
+    world.spacing = Duration::from_millis(2);
+    let stage = |world: &World| world.source.machine.status().stage;
+    world.run_until(s(1));
+    assert_eq!(stage(&world), Stage::Sending);
+    let fake = member_message(Claim::Receiving, 99, NodeId(500));
+    for step in 0..100 {
+        inject(&mut world, NodeId(500), &fake);
+        world.run_until(s(1) + ms(600 * step));
+    }
+    world.assert_all_complete();
+    let all_done = (0..2).map(|i| world.receivers[i].completed_at()).max().flatten().unwrap();
+    let ended = world.source.completed_at().expect("it does not wait for who gets nothing");
+    let waited = ended.since(all_done);
+    assert!(waited < Duration::from_secs(8), "{waited:?}");
+}
+
+#[test]
+fn requests_of_members_that_were_invented_take_a_share_of_the_rate_and_no_more() {
+    let rate = OptionValue::Text("400 kbit/s".into());
+    let table = catalog::scheme("pgmcc").unwrap().options;
+    let options = Options::checked([("rate_max".to_string(), rate)], table).unwrap();
+    let completed = |asks: bool| {
+        let choices = Choices { options: options.clone(), ..Choices::default() };
+        let mut world = World::new(400_000, 2, &choices, 2);
+        // The real ones have told that they get on.
+        world.run_until(s(3));
+        let invented = |i: u32| NodeId(500 + i % 50);
+        for step in (0..10_000u32).take_while(|_| asks) {
+            if step < 50 {
+                let node = invented(step);
+                let join = member_message(Claim::Receiving, u64::from(node.0), node);
+                inject(&mut world, node, &join);
+            }
+            let block =
+                Entry::Block { key: key(Part::Content, step % 12), missing: !0, any: false };
+            let want = upstream(&Body::Nnak(nak(3)), |encoder| {
+                write_entries(encoder, OptionType::WANT, &[block]);
+            });
+            inject(&mut world, invented(step), &want);
+            world.run_until(s(3) + ms(2 * u64::from(step)));
+        }
+        world.run_until(s(60));
+        world.assert_all_complete();
+        (0..2).map(|i| world.receivers[i].completed_at()).max().flatten().unwrap()
+    };
+    // 3.2 Mbit take 8 s; a quarter more of all that is sent, and what was saved up for it, a third
+    // and 1024 symbols of 100 bytes.
+    let (quiet, asked) = (completed(false), completed(true));
+    assert!(quiet > s(8) && quiet < s(11), "{quiet}");
+    let lost = asked.since(quiet);
+    assert!(lost > Duration::from_secs(1) && lost < Duration::from_secs(6), "{quiet} {asked}");
+}
+
+#[test]
+fn all_that_leaves_counts_against_the_ceiling() {
+    let rate = OptionValue::Text("400 kbit/s".into());
+    let table = catalog::scheme("pgmcc").unwrap().options;
+    let options = Options::checked([("rate_max".to_string(), rate)], table).unwrap();
+    let sent = |asks: bool| {
+        let choices = Choices { options: options.clone(), ..Choices::default() };
+        let mut world = World::new(400_000, 2, &choices, 2);
+        world.run_until(s(1));
+        let before = world.source.bytes_sent;
+        for step in 0..2000u32 {
+            world.run_until(s(1) + ms(2 * u64::from(step)));
+            for i in 0..4 {
+                let first = key(Part::Content, (4 * step + i) % 20);
+                let run = [Entry::Run { first, count: 40 }];
+                let want = upstream(&Body::Nnak(nak(3)), |encoder| {
+                    write_entries(encoder, OptionType::WANT, &run);
+                });
+                if asks {
+                    inject(&mut world, NodeId(10), &want);
+                }
+            }
+        }
+        world.source.bytes_sent - before
+    };
+    // 200 kB of payload in four seconds, and the headers of small packets.
+    let (quiet, asked) = (sent(false), sent(true));
+    assert!(quiet > 150_000 && quiet < 340_000, "{quiet}");
+    assert!(asked < quiet + quiet / 10, "{asked} bytes, {quiet} where nobody asks");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Members may say what they like; the others get their object all the same.
+    #[test]
+    fn whatever_members_say_the_others_complete(seed in any::<u64>()) {
+        let mut world = World::new(60_000, 2, &Choices::default(), 4).with_network(|_, rng| {
+            let damage = rng.chance(0.02);
+            if rng.chance(0.03) { Fate::drop() } else { Fate { damage, ..Fate::pass() } }
+        });
+        let mut rng = Rng::new(seed, NodeId(5), Purpose::Fault);
+        let evil = [NodeId(500), NodeId(501), NodeId(502)];
+        for step in 0..300u64 {
+            world.run_until(s(1) + ms(10 * step));
+            let node = evil[rng.below(3) as usize];
+            let id = rng.below(5) + 1;
+            let bytes = match rng.below(4) {
+                0 => {
+                    let claims =
+                        [Claim::Joined, Claim::Receiving, Claim::Done, Claim::Failed, Claim::Leaving];
+                    member_message(claims[rng.below(5) as usize], id, node)
+                }
+                1 => {
+                    let part = Part::ALL[rng.below(3) as usize];
+                    let entries: Vec<_> = (0..rng.below(40)).map(|_| {
+                        let at = key(part, rng.below(20) as u32);
+                        if rng.below(2) == 0 {
+                            Entry::Run { first: at, count: 1 + rng.below(12) as u32 }
+                        } else {
+                            Entry::Block { key: at, missing: rng.bits() | 1, any: false }
+                        }
+                    }).collect();
+                    upstream(&Body::Nnak(nak(rng.below(600) as u32)), |encoder| {
+                        write_entries(encoder, OptionType::WANT, &entries);
+                    })
+                }
+                2 => {
+                    let all = lies(world.now, node);
+                    all[rng.below(all.len() as u64) as usize].clone()
+                }
+                _ => {
+                    let mut bytes = member_message(Claim::Joined, id, node);
+                    let at = rng.below(bytes.len() as u64) as usize;
+                    bytes[at] ^= 1 << rng.below(8);
+                    bytes
+                }
+            };
+            inject(&mut world, node, &bytes);
+        }
+        world.run_until(s(400));
+        world.assert_all_complete();
+        let members = world.source.machine.status().members.len();
+        prop_assert!(members <= 7, "{}", members);
+    }
+
+    /// A source may send what it likes; a receiver neither panics nor grows.
+    #[test]
+    fn whatever_a_source_sends_a_receiver_stands(seed in any::<u64>()) {
+        hear_a_mad_source(seed);
+    }
+}
+
+#[test]
+fn what_was_once_written_twice_because_of_a_mad_source_is_not() {
+    hear_a_mad_source(12_289_224_967_959_380_881);
+}
+
+/// A receiver hears what its source sends, out of order, and random symbols in its name.
+fn hear_a_mad_source(seed: u64) {
+    let mut world = World::new(60_000, 1, &Choices::default(), 5);
+    world.network = alloc::boxed::Box::new(move |_, rng| Fate {
+        delays: vec![DELAY + rng.up_to(ms(30)); 1 + rng.below(2) as usize],
+        damage: false,
+    });
+    let mut rng = Rng::new(seed, NodeId(6), Purpose::Fault);
+    for step in 0..200u64 {
+        world.run_until(Time::ZERO + ms(5 * step));
+        let number = rng.below(world.source.data_sent.max(1)) as u32;
+        let data = crate::pgm::wire::Data { sequence: Seq::new(number), trail: Seq::new(0) };
+        let mut bytes = Vec::new();
+        let header = Header::downstream(TSI, 7500);
+        let mut encoder = Encoder::new(&mut bytes, &header, &Body::Odata(data));
+        let block = rng.below(12) as u8;
+        let symbol = rng.below(140) as u8;
+        let payload: Vec<u8> = [1, rng.below(256) as u8 & 0x83, 0, symbol, 0, 0, 0, block]
+            .into_iter()
+            .chain((0..rng.below(103)).map(|i| i as u8))
+            .collect();
+        encoder.payload(|out| {
+            out.extend_from_slice(&payload);
+            0
+        });
+        encoder.finish();
+        let datagram = Datagram {
+            from: SOURCE,
+            to: Destination::Group,
+            bytes: &bytes,
+            zeros: 0,
+            congestion_experienced: false,
+        };
+        world.inject(NodeId(10), datagram);
+    }
+    world.run_until(s(60));
+    assert!(!world.receivers[0].app.is_empty(), "it has come to some end");
+}

@@ -1,0 +1,312 @@
+//! Which packets were asked for, from where, and how far the asking has come.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use faircast_base::{Cx, Duration, Seq, Time};
+
+use super::ElementConfig;
+use super::suppression::{Claim, Passed};
+use crate::congestion::pgmcc::PgmccReport;
+use crate::pgm::RepairTimers;
+use crate::pgm::retry_timer::{Asked, RetryTimer};
+use crate::pgm::wire::Nak;
+use crate::relay::PortId;
+
+/// How many packets of one session can be asked for at a time. NAKs for more are neither confirmed
+/// nor passed on; their senders repeat them.
+const REPAIRS_MAX: usize = 8192;
+
+/// How many ports one repair can be sent to; more than a router has. NAKs from further ports are
+/// confirmed and their repair does not come; their senders repeat them.
+const PORTS_MAX: usize = 256;
+
+/// The state of all repairs of one session.
+#[derive(Debug)]
+pub(super) struct Repairs {
+    /// From a NAK that went up to its confirmation, and to the repair.
+    confirmation: RetryTimer,
+    repair: RetryTimer,
+    states: BTreeMap<u32, State>,
+    /// Each state once, by when something is due.
+    timers: BTreeSet<(Time, u32)>,
+}
+
+/// One NAK for one packet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask {
+    pub(super) port: PortId,
+    pub(super) nak: Nak,
+    pub(super) report: Option<PgmccReport>,
+    pub(super) claim: Option<Claim>,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    /// By the NAKs that went up.
+    asked: Asked,
+    ports: Vec<PortId>,
+    nak: Nak,
+    report: Option<(PgmccReport, Time)>,
+    passed: Passed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// A NAK went up; it is repeated until it is confirmed.
+    Pending { repeat_at: Time, until: Time },
+    /// It was confirmed; the repair is to come.
+    Outstanding { eliminates_until: Time, until: Time },
+    /// The repair has passed, and nobody has asked since.
+    Repaired { until: Time },
+    /// The repair has passed, and others have asked since: at `at` a NAK goes up for all of them.
+    Collecting { at: Time },
+}
+
+/// How often a NAK is repeated at the least before it is given up.
+const REPETITIONS_MIN: u64 = 4;
+
+/// How long a repair may take where none has come yet (as TCP's first timeout: RFC 6298 s2.1).
+const UNKNOWN_REPAIR: Duration = Duration::from_secs(1);
+
+/// What the passing of time has brought.
+#[derive(Debug, Default)]
+pub(super) struct Expired {
+    /// Packets to ask for again, in runs that ascend.
+    pub(super) repeat: Vec<Seq>,
+    /// A NAK was given up.
+    pub(super) unconfirmed: bool,
+    /// A repair was given up.
+    pub(super) unrepaired: bool,
+}
+
+impl Phase {
+    fn due(self) -> Time {
+        match self {
+            Self::Pending { repeat_at, until } => repeat_at.min(until),
+            Self::Outstanding { until, .. } | Self::Repaired { until } => until,
+            Self::Collecting { at } => at,
+        }
+    }
+}
+
+impl Repairs {
+    pub(super) fn new(config: &ElementConfig) -> Self {
+        let patience = |least| RetryTimer::new(config.repair_timers, least, config.nak_interval);
+        Self {
+            confirmation: patience(config.nak_interval),
+            repair: patience(config.nak_interval).of_held_answers(),
+            states: BTreeMap::new(),
+            timers: BTreeSet::new(),
+        }
+    }
+
+    fn pending(&self, now: Time, config: &ElementConfig) -> Phase {
+        let interval = self.confirmation.wait(0);
+        let whole = match config.repair_timers {
+            RepairTimers::Adaptive => config.nak_repeat.max(interval * REPETITIONS_MIN),
+            RepairTimers::Fixed => config.nak_repeat,
+        };
+        Phase::Pending { repeat_at: now + interval, until: now + whole }
+    }
+
+    /// Until when NAKs for a packet that was last asked for at `asked_at`, by this element or by
+    /// others, are held back.
+    fn eliminates_until(&self, now: Time, asked_at: Time, config: &ElementConfig) -> Time {
+        if config.repair_timers == RepairTimers::Fixed {
+            return now + config.elimination;
+        }
+        // The path above may be of any length as long as no repair has shown it.
+        let overdue = if self.repair.has_estimate() { self.repair.wait(0) } else { UNKNOWN_REPAIR };
+        asked_at + overdue.min(config.elimination)
+    }
+
+    /// Takes a NAK for `seq`. Whether it passes; `None` where there is no room for it.
+    pub(super) fn ask(
+        &mut self,
+        cx: &mut Cx<'_>,
+        config: &ElementConfig,
+        seq: Seq,
+        ask: Ask,
+    ) -> Option<bool> {
+        let now = cx.now;
+        let Some(state) = self.states.get_mut(&seq.value()) else {
+            return self.begin(now, config, seq, ask);
+        };
+        if !state.ports.contains(&ask.port) && state.ports.len() < PORTS_MAX {
+            state.ports.push(ask.port);
+        }
+        let eliminated = match state.phase {
+            Phase::Repaired { until } => {
+                state.nak = ask.nak;
+                state.report = ask.report.map(|report| (report, now));
+                state.passed = Passed::default();
+                self.set(seq, Phase::Collecting { at: until });
+                return Some(false);
+            }
+            Phase::Collecting { .. } => return Some(false),
+            Phase::Pending { .. } => true,
+            Phase::Outstanding { eliminates_until, .. } => now < eliminates_until,
+        };
+        let passes = !eliminated
+            || config.suppression.lets_pass(cx.rng, &state.passed, ask.claim, config.loss_change);
+        if passes {
+            state.passed.note(ask.claim);
+            state.nak = ask.nak;
+            state.report = ask.report.map(|report| (report, now)).or(state.report);
+        }
+        if passes {
+            state.asked.note(now);
+        }
+        if !eliminated {
+            self.set(seq, self.pending(now, config));
+        }
+        Some(passes)
+    }
+
+    /// The first NAK for a packet makes its state and passes.
+    fn begin(&mut self, now: Time, config: &ElementConfig, seq: Seq, ask: Ask) -> Option<bool> {
+        if self.states.len() == REPAIRS_MAX {
+            return None;
+        }
+        let mut passed = Passed::default();
+        passed.note(ask.claim);
+        let phase = self.pending(now, config);
+        let report = ask.report.map(|report| (report, now));
+        let mut asked = Asked::default();
+        asked.note(now);
+        let state = State { phase, asked, ports: vec![ask.port], nak: ask.nak, report, passed };
+        self.states.insert(seq.value(), state);
+        self.timers.insert((phase.due(), seq.value()));
+        Some(true)
+    }
+
+    /// A confirmation has come from above; without a NAK of ours it foretells a repair. `false`
+    /// where there is no room for it.
+    pub(super) fn confirm(
+        &mut self,
+        now: Time,
+        config: &ElementConfig,
+        seq: Seq,
+        nak: Nak,
+    ) -> bool {
+        let until = now + config.repair_wait;
+        if let Some(state) = self.states.get(&seq.value()) {
+            if matches!(state.phase, Phase::Repaired { .. }) {
+                return true;
+            }
+            if matches!(state.phase, Phase::Pending { .. }) {
+                state.asked.answered(now, &mut self.confirmation);
+            }
+            let asked_at = state.asked.last().unwrap_or(now);
+            let eliminates_until = self.eliminates_until(now, asked_at, config);
+            self.set(seq, Phase::Outstanding { eliminates_until, until });
+            return true;
+        }
+        if self.states.len() == REPAIRS_MAX {
+            return false;
+        }
+        let eliminates_until = self.eliminates_until(now, now, config);
+        let phase = Phase::Outstanding { eliminates_until, until };
+        let state = State {
+            phase,
+            asked: Asked::default(),
+            ports: Vec::new(),
+            nak,
+            report: None,
+            passed: Passed::default(),
+        };
+        self.states.insert(seq.value(), state);
+        self.timers.insert((phase.due(), seq.value()));
+        true
+    }
+
+    /// The repair has come: where it goes. `None` where nobody knows of it.
+    ///
+    /// Neighbours who lost the same packet may ask a moment later, because they draw other
+    /// back-offs. deviates: their NAKs are collected for `nak_interval` before one goes up, and do
+    /// not each cause a repair of their own (RFC 3208 s7.3 has state end with the repair).
+    pub(super) fn repaired(
+        &mut self,
+        now: Time,
+        config: &ElementConfig,
+        seq: Seq,
+    ) -> Option<Vec<PortId>> {
+        let state = self.states.get_mut(&seq.value())?;
+        state.asked.answered(now, &mut self.repair);
+        if config.repair_timers == RepairTimers::Fixed {
+            return self.finish(seq);
+        }
+        let ports = core::mem::take(&mut state.ports);
+        state.asked = Asked::default();
+        if !matches!(state.phase, Phase::Repaired { .. }) {
+            self.set(seq, Phase::Repaired { until: now + config.nak_interval });
+        }
+        Some(ports)
+    }
+
+    fn finish(&mut self, seq: Seq) -> Option<Vec<PortId>> {
+        let state = self.states.remove(&seq.value())?;
+        self.timers.remove(&(state.phase.due(), seq.value()));
+        Some(state.ports)
+    }
+
+    /// The latest NAK that passed for `seq`, and its report with when it came.
+    pub(super) fn latest(&self, seq: Seq) -> Option<(Nak, Option<(PgmccReport, Time)>)> {
+        self.states.get(&seq.value()).map(|state| (state.nak, state.report))
+    }
+
+    /// Handles all timers that have run out.
+    pub(super) fn expire(&mut self, now: Time, config: &ElementConfig) -> Expired {
+        let mut expired = Expired::default();
+        while let Some(&(due, value)) = self.timers.first()
+            && due <= now
+        {
+            let seq = Seq::new(value);
+            match self.states.get(&value).expect("every timer is a state's").phase {
+                Phase::Pending { until, .. } if now < until => {
+                    expired.repeat.push(seq);
+                    self.confirmation.run_out(now);
+                    let state = self.states.get_mut(&value).expect("it was found above");
+                    let repeat_at = now + self.confirmation.wait(state.asked.times);
+                    state.asked.note(now);
+                    self.set(seq, Phase::Pending { repeat_at, until });
+                }
+                Phase::Collecting { .. } => {
+                    expired.repeat.push(seq);
+                    let pending = self.pending(now, config);
+                    self.states.get_mut(&value).expect("it was found above").asked.note(now);
+                    self.set(seq, pending);
+                }
+                Phase::Repaired { .. } => {
+                    self.finish(seq);
+                }
+                Phase::Pending { .. } => {
+                    expired.unconfirmed = true;
+                    self.finish(seq);
+                }
+                Phase::Outstanding { .. } => {
+                    expired.unrepaired = true;
+                    self.finish(seq);
+                }
+            }
+        }
+        // By value, because serial order is total only within half the number space, and NAKs may
+        // name anything.
+        expired.repeat.sort_by_key(|seq| seq.value());
+        expired
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.timers.first().map(|&(due, _)| due)
+    }
+
+    fn set(&mut self, seq: Seq, phase: Phase) {
+        let state = self.states.get_mut(&seq.value()).expect("only known states change");
+        self.timers.remove(&(state.phase.due(), seq.value()));
+        self.timers.insert((phase.due(), seq.value()));
+        state.phase = phase;
+    }
+}

@@ -1,0 +1,226 @@
+//! Which repeated NAKs an element lets pass.
+//!
+//! An element passes the first NAK for a packet and holds back those that follow, since one repair
+//! serves all. The reports on those NAKs are held back with them, and with them may go the one of
+//! the slowest receiver (src: seada-helmy s4.3). These policies let more pass.
+
+use alloc::collections::VecDeque;
+
+use faircast_base::{Duration, Rng, Time};
+
+use crate::congestion::pgmcc::{Model, PgmccReport};
+
+/// Timestamps remembered to tell round trips by. Beyond it the oldest is forgotten, and older
+/// echoes are measured from the oldest that is left.
+const STAMPS_MAX: usize = 1024;
+
+/// What decides whether a NAK for a packet that was already asked for passes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Suppression {
+    /// Nothing: all NAKs pass.
+    None,
+    /// It does not pass until the elimination interval is over (src: RFC 3208 s7.4).
+    Rfc3208,
+    /// It passes where it reports more loss than any that passed (proposed by pgmcc's first
+    /// publication, src: seada-helmy s4.3).
+    Loss,
+    /// It passes where its report means less throughput than any that passed, by loss and by the
+    /// round trip below this element (src: seada-helmy s4.3).
+    Throughput,
+    /// It passes with a probability (src: seada-helmy s4.3).
+    Random {
+        /// That probability, 0 to 1.
+        pass: f64,
+    },
+}
+
+/// What the NAKs that passed for one packet have reported.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Passed {
+    last_loss: f64,
+    worst_loss: f64,
+    worst_slowness_squared: f64,
+}
+
+/// What one NAK reports.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim {
+    /// 0 to 1.
+    loss: f64,
+    /// The square of how slow the receiver is as seen from here.
+    slowness_squared: f64,
+}
+
+impl Claim {
+    /// What `report`, received now, claims.
+    pub(super) fn new(now: Time, report: &PgmccReport, stamps: &Stamps) -> Self {
+        let loss = f64::from(report.loss) / 65535.0;
+        let rtt = stamps.round_trip(now, report.echo_ms);
+        let slowness_squared = Model::Full.slowness_squared(rtt.as_secs_f64(), loss);
+        Self { loss, slowness_squared }
+    }
+}
+
+impl Passed {
+    /// Notes a NAK that passes.
+    pub(super) fn note(&mut self, claim: Option<Claim>) {
+        let Some(claim) = claim else { return };
+        self.last_loss = claim.loss;
+        self.worst_loss = self.worst_loss.max(claim.loss);
+        self.worst_slowness_squared = self.worst_slowness_squared.max(claim.slowness_squared);
+    }
+}
+
+impl Suppression {
+    /// Whether echoed timestamps must be known to it.
+    pub(super) fn needs_stamps(self) -> bool {
+        self == Self::Throughput
+    }
+
+    /// Whether a NAK that the elimination rule holds back passes nevertheless. One without a
+    /// report passes only by chance or where nothing is held back. `loss_change`: the share by
+    /// which the reported loss must differ from the last that passed to let it pass; 0 for never.
+    pub(super) fn lets_pass(
+        self,
+        rng: &mut Rng,
+        passed: &Passed,
+        claim: Option<Claim>,
+        loss_change: f64,
+    ) -> bool {
+        let by_policy = match (self, claim) {
+            (Self::None, _) => true,
+            (Self::Random { pass }, _) => rng.chance(pass),
+            (Self::Loss, Some(claim)) => claim.loss > passed.worst_loss,
+            (Self::Throughput, Some(claim)) => {
+                claim.slowness_squared > passed.worst_slowness_squared
+            }
+            (Self::Rfc3208 | Self::Loss | Self::Throughput, _) => false,
+        };
+        // src: RFC 3208 appendix B s12.6.1, for congestion reports; pgmcc's are of that kind.
+        let by_change = claim.is_some_and(|claim| {
+            let change = claim.loss - passed.last_loss;
+            let distance = if change < 0.0 { -change } else { change };
+            loss_change > 0.0 && distance > loss_change * passed.last_loss
+        });
+        by_policy || by_change
+    }
+}
+
+/// When data with which timestamp came by, so that an echo tells a round trip without any clock
+/// but the element's own.
+#[derive(Debug, Default)]
+pub(super) struct Stamps(VecDeque<(u32, Time)>);
+
+impl Stamps {
+    /// Original data with this timestamp comes by.
+    pub(super) fn note(&mut self, now: Time, sent_ms: u32) {
+        let newest = self.0.back().map(|&(newest, _)| sent_ms.wrapping_sub(newest) as i32);
+        match newest {
+            Some(..=0) => return, // The same millisecond, or out of order.
+            _ if self.0.len() == STAMPS_MAX => {
+                self.0.pop_front();
+            }
+            _ => {}
+        }
+        self.0.push_back((sent_ms, now));
+    }
+
+    /// The time from here to the receiver that echoes `echo_ms` and back. Zero where no data has
+    /// come by.
+    fn round_trip(&self, now: Time, echo_ms: u32) -> Duration {
+        // The echo is a timestamp plus the time for which it was held, so what passed here with
+        // that timestamp passed here that much before it.
+        let age = |sent_ms: u32| echo_ms.wrapping_sub(sent_ms) as i32;
+        let index = self.0.partition_point(|&(sent_ms, _)| age(sent_ms) >= 0);
+        let Some(&(sent_ms, at)) = self.0.get(index.saturating_sub(1)) else {
+            return Duration::ZERO;
+        };
+        let held = Duration::from_millis(age(sent_ms).max(0) as u64);
+        now.since(at).saturating_sub(held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faircast_base::{NodeId, Purpose};
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Duration::from_millis(ms)
+    }
+
+    fn report(echo_ms: u32, loss: f64) -> PgmccReport {
+        PgmccReport { echo_ms, loss: (loss * 65535.0) as u16, receiver: Some(NodeId(1)) }
+    }
+
+    /// Data with timestamps 0, 100, 200 … of a clock that is 7 s ahead comes by after 20 ms each.
+    fn stamps() -> Stamps {
+        let mut stamps = Stamps::default();
+        for i in 0..50 {
+            stamps.note(at(i * 100 + 20), 7000 + i as u32 * 100);
+        }
+        stamps
+    }
+
+    #[test]
+    fn a_round_trip_needs_no_common_clock() {
+        let stamps = stamps();
+        // The packet of timestamp 8000 came by at 1020; its receiver held it 30 ms, and the NAK is
+        // here at 1130: 80 ms below this element.
+        assert_eq!(stamps.round_trip(at(1130), 8030), Duration::from_millis(80));
+        assert_eq!(Stamps::default().round_trip(at(1130), 8030), Duration::ZERO);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_survives_the_wrap_of_the_clock() {
+        let mut stamps = Stamps::default();
+        for i in 0..5000u32 {
+            let sent_ms = (u32::MAX - 2500).wrapping_add(i);
+            stamps.note(at(u64::from(i)), sent_ms);
+            stamps.note(at(u64::from(i)), sent_ms.wrapping_sub(7));
+        }
+        assert_eq!(stamps.0.len(), STAMPS_MAX);
+        let echo = (u32::MAX - 2500).wrapping_add(4990);
+        assert_eq!(stamps.round_trip(at(5050), echo), Duration::from_millis(60));
+    }
+
+    #[test]
+    fn policies_pass_what_they_say() {
+        let stamps = stamps();
+        let mut rng = Rng::new(1, NodeId(0), Purpose::Relay);
+        let near = Claim::new(at(1130), &report(8030, 0.01), &stamps);
+        let far = Claim::new(at(1430), &report(8030, 0.01), &stamps);
+        let lossy = Claim::new(at(1130), &report(8030, 0.02), &stamps);
+        let mut passed = Passed::default();
+        passed.note(Some(near));
+        for (policy, passes_far, passes_lossy) in [
+            (Suppression::None, true, true),
+            (Suppression::Rfc3208, false, false),
+            (Suppression::Loss, false, true),
+            (Suppression::Throughput, true, true),
+            (Suppression::Random { pass: 1.0 }, true, true),
+            (Suppression::Random { pass: 0.0 }, false, false),
+        ] {
+            let mut lets = |claim| policy.lets_pass(&mut rng, &passed, claim, 0.0);
+            assert_eq!(lets(Some(far)), passes_far, "{policy:?}");
+            assert_eq!(lets(Some(lossy)), passes_lossy, "{policy:?}");
+            let blind = matches!(policy, Suppression::None | Suppression::Random { pass: 1.0 });
+            assert_eq!(lets(None), blind, "{policy:?} without a report");
+            let same = lets(Some(near));
+            assert_eq!(same, blind, "{policy:?} for the same again");
+        }
+        let mut changed = |claim| Suppression::Rfc3208.lets_pass(&mut rng, &passed, claim, 0.05);
+        assert!(changed(Some(lossy)));
+        assert!(!changed(Some(far)));
+    }
+
+    #[test]
+    fn chance_passes_its_share() {
+        let mut rng = Rng::new(1, NodeId(0), Purpose::Relay);
+        let policy = Suppression::Random { pass: 0.3 };
+        let passed = Passed::default();
+        let count = (0..10_000).filter(|_| policy.lets_pass(&mut rng, &passed, None, 0.0)).count();
+        // Standard deviation 46.
+        assert!((2770..3230).contains(&count), "{count}");
+    }
+}

@@ -1,0 +1,679 @@
+//! An element with the source behind port 0 and receivers behind ports 1 to 3, as scripts of
+//! events.
+
+use std::vec;
+use std::vec::Vec;
+
+use faircast_base::{
+    BadInput, Cx, Duration, Event, NodeId, Purpose, Rng, Seq, Time, TimeoutKind, Trace,
+};
+use proptest::prelude::*;
+
+use super::Suppression;
+use super::*;
+use crate::Datagram;
+use crate::options::{OptionValue, Options};
+use crate::pgm::RepairTimers;
+use crate::pgm::wire::{Data, Gsi};
+
+const ME: NodeId = NodeId(10);
+const SOURCE: NodeId = NodeId(1);
+const RECEIVER: NodeId = NodeId(20);
+const TSI: Tsi = Tsi { gsi: Gsi([1, 2, 3, 4, 5, 6]), port: 5000 };
+const DATA_PORT: u16 = 7500;
+const GROUP: Nla = Nla::V4([239, 192, 0, 1]);
+
+#[derive(Default)]
+struct Log(Vec<Event>);
+
+impl Trace for Log {
+    fn emit(&mut self, _at: Time, event: Event) {
+        self.0.push(event);
+    }
+}
+
+struct Bench {
+    now: Time,
+    rng: Rng,
+    log: Log,
+    element: PgmElement,
+    out: Vec<RelayTransmit>,
+}
+
+/// What was sent, in short.
+#[derive(Debug, PartialEq, Eq)]
+enum Sent {
+    /// A confirmation out of a port in the source's name.
+    Confirm(u32, Vec<u32>),
+    /// A NAK to the source.
+    Ask(Vec<u32>),
+    /// A repair out of a port.
+    Repair(u32, u32),
+    /// An SPM out of a port with this path.
+    Path(u32, NodeId),
+    /// A null NAK to the source.
+    Null(u32),
+}
+
+/// The settings of ns-2, by which the moments below are computed.
+fn fixed() -> ElementConfig {
+    ElementConfig { repair_timers: RepairTimers::Fixed, ..ElementConfig::default() }
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn spm(sequence: u32, path: NodeId) -> Vec<u8> {
+    let (trail, lead) = (Seq::new(0), Seq::new(99));
+    let body = Body::Spm(Spm { sequence: Seq::new(sequence), trail, lead, path: path.into() });
+    encode(Header::downstream(TSI, DATA_PORT), &body, &[], None)
+}
+
+fn nak_body(first: u32) -> Nak {
+    Nak { first: Seq::new(first), source: SOURCE.into(), group: GROUP }
+}
+
+fn nak(seqs: &[u32], report: Option<PgmccReport>) -> Vec<u8> {
+    encode(Header::upstream(TSI, DATA_PORT), &Body::Nak(nak_body(seqs[0])), &seqs[1..], report)
+}
+
+fn ncf(seqs: &[u32]) -> Vec<u8> {
+    encode(Header::downstream(TSI, DATA_PORT), &Body::Ncf(nak_body(seqs[0])), &seqs[1..], None)
+}
+
+fn data(seq: u32, repair: bool, announce: Option<PgmccAnnounce>) -> Vec<u8> {
+    let data = Data { sequence: Seq::new(seq), trail: Seq::new(0) };
+    let body = if repair { Body::Rdata(data) } else { Body::Odata(data) };
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::new(&mut bytes, &Header::downstream(TSI, DATA_PORT), &body);
+    if let Some(announce) = announce {
+        encoder.scheme_option(&announce);
+    }
+    encoder.payload(|_| 1400);
+    encoder.finish();
+    bytes
+}
+
+fn encode(header: Header, body: &Body, list: &[u32], report: Option<PgmccReport>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::new(&mut bytes, &header, body);
+    let list: Vec<Seq> = list.iter().map(|&seq| Seq::new(seq)).collect();
+    let mut buf = [0; 4 * NAK_LIST_MAX];
+    if !list.is_empty() {
+        let list = NakList::write(&list, &mut buf).expect("the list ascends");
+        encoder.option(&PgmOption::NakList(list));
+    }
+    if let Some(report) = report {
+        encoder.scheme_option(&report);
+    }
+    encoder.finish();
+    bytes
+}
+
+fn report(echo_ms: u32, loss: u16) -> Option<PgmccReport> {
+    Some(PgmccReport { echo_ms, loss, receiver: Some(RECEIVER) })
+}
+
+impl Bench {
+    /// An element without any session.
+    fn empty(config: ElementConfig) -> Self {
+        let rng = Rng::new(1, ME, Purpose::Relay);
+        let (log, element) = (Log::default(), PgmElement::new(ME, config));
+        Self { now: Time::ZERO, rng, log, element, out: Vec::new() }
+    }
+
+    /// An element that has heard an SPM.
+    fn new(config: ElementConfig) -> Self {
+        let mut bench = Self::empty(config);
+        bench.source_sends(0, spm(0, SOURCE), 0);
+        bench.sent();
+        bench
+    }
+
+    fn packet(
+        &mut self,
+        port: u32,
+        from: NodeId,
+        to: Destination,
+        bytes: &[u8],
+        zeros: u32,
+    ) -> Verdict {
+        let ports_out: Vec<_> = (0..4).filter(|&out| out != port).map(PortId).collect();
+        let datagram = Datagram { from, to, bytes, zeros, congestion_experienced: false };
+        let packet =
+            RelayPacket { port: PortId(port), ports_out: &ports_out, datagram, time_to_live: 16 };
+        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut self.log };
+        self.element.handle_packet(&mut cx, &packet, &mut self.out)
+    }
+
+    fn source_sends(&mut self, port: u32, bytes: Vec<u8>, zeros: u32) -> Verdict {
+        self.packet(port, SOURCE, Destination::Group, &bytes, zeros)
+    }
+
+    fn nak(&mut self, port: u32, seqs: &[u32], report: Option<PgmccReport>) -> Vec<Sent> {
+        let verdict = self.packet(port, RECEIVER, Destination::Node(ME), &nak(seqs, report), 0);
+        assert_eq!(verdict, Verdict::Consume);
+        self.sent()
+    }
+
+    fn ncf(&mut self, port: u32, seqs: &[u32]) -> Vec<Sent> {
+        assert_eq!(self.source_sends(port, ncf(seqs), 0), Verdict::Consume);
+        self.sent()
+    }
+
+    fn rdata(&mut self, seq: u32) -> Vec<Sent> {
+        assert_eq!(self.source_sends(0, data(seq, true, None), 1400), Verdict::Consume);
+        self.sent()
+    }
+
+    /// Passes the time to the millisecond, calling the element when it wants to be called.
+    fn advance(&mut self, span: Duration) -> Vec<Sent> {
+        let end = self.now + span;
+        while let Some(at) = self.element.next_timeout().filter(|&at| at <= end) {
+            assert!(at >= self.now);
+            self.now = at;
+            let mut cx = Cx { now: at, rng: &mut self.rng, trace: &mut self.log };
+            self.element.handle_timeout(&mut cx, &mut self.out);
+        }
+        self.now = end;
+        self.sent()
+    }
+
+    fn sent(&mut self) -> Vec<Sent> {
+        core::mem::take(&mut self.out).iter().map(brief).collect()
+    }
+
+    fn count(&self, which: impl Fn(&Event) -> bool) -> usize {
+        self.log.0.iter().filter(|event| which(event)).count()
+    }
+
+    fn refused(&self, reason: BadInput) -> usize {
+        self.count(|event| *event == Event::BadInput { reason })
+    }
+
+    fn timeouts(&self, which: TimeoutKind) -> usize {
+        self.count(|event| matches!(event, Event::Timeout { kind, .. } if *kind == which))
+    }
+}
+
+/// Checks what all packets of a kind have in common, and shortens the rest.
+fn brief(sent: &RelayTransmit) -> Sent {
+    let packet = Packet::decode(&sent.bytes, sent.zeros).expect("an element sends good packets");
+    assert_eq!(packet.tsi(), TSI);
+    let port = sent.port.expect("an element knows the port").0;
+    let seqs = || packet.nak_sequence().map(|seq| seq.value()).collect();
+    match packet.body {
+        Body::Ncf(nak) => {
+            assert_eq!((sent.to, sent.from), (Destination::Group, SOURCE));
+            assert_eq!((nak.source.node(), nak.group), (Some(SOURCE), GROUP));
+            assert!(sent.router_alert);
+            Sent::Confirm(port, seqs())
+        }
+        Body::Nak(nak) => {
+            assert_eq!((port, sent.to, sent.from), (0, Destination::Node(SOURCE), ME));
+            assert_eq!(nak.source.node(), Some(SOURCE));
+            Sent::Ask(seqs())
+        }
+        Body::Nnak(nak) => Sent::Null(nak.first.value()),
+        Body::Rdata(data) => {
+            assert_eq!((sent.payload_len, sent.zeros, sent.time_to_live), (1400, 1400, 15));
+            assert_eq!((sent.to, sent.from), (Destination::Group, SOURCE));
+            Sent::Repair(port, data.sequence.value())
+        }
+        Body::Spm(spm) => {
+            assert!(sent.router_alert && sent.from == SOURCE);
+            Sent::Path(port, spm.path.node().expect("paths are IPv4"))
+        }
+        other => panic!("an element does not send {other:?}"),
+    }
+}
+
+fn confirm(port: u32, seqs: &[u32]) -> Sent {
+    Sent::Confirm(port, seqs.to_vec())
+}
+
+fn ask(seqs: &[u32]) -> Sent {
+    Sent::Ask(seqs.to_vec())
+}
+
+#[test]
+fn an_spm_goes_on_with_the_element_as_the_path() {
+    let mut bench = Bench::empty(ElementConfig::default());
+    assert_eq!(bench.source_sends(0, spm(5, SOURCE), 0), Verdict::Consume);
+    assert_eq!(bench.sent(), (1..4).map(|port| Sent::Path(port, ME)).collect::<Vec<_>>());
+    bench.source_sends(0, spm(5, SOURCE), 0);
+    bench.source_sends(2, spm(4, NodeId(66)), 0);
+    assert_eq!(bench.sent(), []);
+    assert_eq!(bench.refused(BadInput::Duplicate), 2);
+    // A newer one moves the way to the source.
+    bench.source_sends(2, spm(6, NodeId(66)), 0);
+    bench.sent();
+    bench.packet(1, RECEIVER, Destination::Node(ME), &nak(&[7], None), 0);
+    let up = &bench.out[1];
+    assert_eq!((up.port, up.to), (Some(PortId(2)), Destination::Node(NodeId(66))));
+}
+
+#[test]
+fn a_nak_is_confirmed_at_once_passed_on_and_repeated_until_it_is_confirmed() {
+    let mut bench = Bench::new(fixed());
+    assert_eq!(bench.nak(1, &[7], None), [confirm(1, &[7]), ask(&[7])]);
+    assert_eq!(bench.advance(ms(49)), []);
+    assert_eq!(bench.advance(ms(1)), [ask(&[7])]);
+    assert_eq!(bench.advance(ms(100)), [ask(&[7]), ask(&[7])]);
+    assert_eq!(bench.ncf(0, &[7]), []);
+    assert_eq!(bench.advance(ms(5000)), []);
+}
+
+#[test]
+fn a_nak_that_nobody_confirms_is_given_up_after_a_second() {
+    let mut bench = Bench::new(fixed());
+    bench.nak(1, &[7], None);
+    assert_eq!(bench.advance(ms(2000)).len(), 19, "after 50, 100 … 950 ms");
+    assert_eq!(bench.timeouts(TimeoutKind::NakConfirmation), 1);
+    assert_eq!(bench.element.next_timeout(), None);
+    assert_eq!(bench.nak(2, &[7], None), [confirm(2, &[7]), ask(&[7])], "all begins anew");
+}
+
+#[test]
+fn naks_for_the_same_packet_are_confirmed_but_eliminated() {
+    let mut bench = Bench::new(fixed());
+    bench.nak(1, &[7], None);
+    assert_eq!(bench.nak(2, &[7], None), [confirm(2, &[7])], "pending");
+    bench.ncf(0, &[7]);
+    assert_eq!(bench.nak(3, &[7], None), [confirm(3, &[7])], "outstanding");
+    assert_eq!(bench.nak(3, &[8], None), [confirm(3, &[8]), ask(&[8])], "another packet");
+    bench.ncf(0, &[8]);
+    bench.advance(ms(4999));
+    assert_eq!(bench.nak(2, &[7], None), [confirm(2, &[7])]);
+    bench.advance(ms(1));
+    assert_eq!(bench.nak(2, &[7], None), [confirm(2, &[7]), ask(&[7])], "after 5 s one passes");
+    assert_eq!(bench.nak(1, &[7], None), [confirm(1, &[7])], "and only one");
+    assert_eq!(bench.count(|event| matches!(event, Event::NakSuppressed { .. })), 4);
+    assert_eq!(bench.count(|event| matches!(event, Event::NakForwarded { .. })), 3);
+}
+
+#[test]
+fn a_repair_goes_only_where_it_was_asked_for_and_only_once() {
+    let mut bench = Bench::new(fixed());
+    bench.nak(3, &[7], None);
+    bench.nak(1, &[7], None);
+    bench.nak(1, &[7], None);
+    bench.ncf(0, &[7]);
+    assert_eq!(bench.rdata(7), [Sent::Repair(3, 7), Sent::Repair(1, 7)]);
+    assert_eq!(bench.rdata(7), []);
+    assert_eq!(bench.refused(BadInput::OutOfWindow), 1);
+    assert_eq!(bench.element.next_timeout(), None, "the state is gone");
+    // A repair that overtakes the confirmation serves as well.
+    bench.nak(2, &[9], None);
+    assert_eq!(bench.rdata(9), [Sent::Repair(2, 9)]);
+}
+
+#[test]
+fn state_dies_when_no_repair_comes() {
+    let mut bench = Bench::new(fixed());
+    bench.nak(1, &[7], None);
+    bench.ncf(0, &[7]);
+    bench.advance(ms(9999));
+    assert_eq!(bench.timeouts(TimeoutKind::NakRepair), 0);
+    bench.advance(ms(1));
+    assert_eq!(bench.timeouts(TimeoutKind::NakRepair), 1);
+    assert_eq!(bench.rdata(7), []);
+}
+
+#[test]
+fn an_unasked_confirmation_foretells_a_repair() {
+    let mut bench = Bench::new(fixed());
+    bench.ncf(0, &[7]);
+    assert_eq!(bench.nak(2, &[7], None), [confirm(2, &[7])], "somebody else has asked already");
+    assert_eq!(bench.rdata(7), [Sent::Repair(2, 7)]);
+    // Only those from the source's side count.
+    bench.ncf(3, &[8]);
+    assert_eq!(bench.refused(BadInput::Foreign), 1);
+    assert_eq!(bench.nak(2, &[8], None), [confirm(2, &[8]), ask(&[8])]);
+    // Nobody here wants it: the repair ends here.
+    bench.ncf(0, &[9]);
+    assert_eq!(bench.rdata(9), []);
+}
+
+#[test]
+fn a_list_passes_whole_where_any_of_it_does() {
+    let mut bench = Bench::new(fixed());
+    bench.nak(1, &[7, 9], None);
+    assert_eq!(bench.nak(2, &[7, 9], None), [confirm(2, &[7, 9])]);
+    let sent = bench.nak(2, &[7, 8, 9], None);
+    assert_eq!(sent, [confirm(2, &[7, 8, 9]), ask(&[7, 8, 9])]);
+    bench.ncf(0, &[7, 8]);
+    assert_eq!(bench.advance(ms(50)), [ask(&[9])], "only the unconfirmed is repeated");
+    assert_eq!(bench.rdata(8), [Sent::Repair(2, 8)]);
+    assert_eq!(bench.rdata(9), [Sent::Repair(1, 9), Sent::Repair(2, 9)]);
+}
+
+#[test]
+fn lists_are_repeated_as_lists_across_the_wrap_too() {
+    let mut bench = Bench::new(fixed());
+    bench.nak(1, &[u32::MAX, 0, 1], None);
+    let mut sent = bench.advance(ms(50));
+    sent.sort_by_key(|sent| std::format!("{sent:?}"));
+    assert_eq!(sent, [ask(&[0, 1]), ask(&[u32::MAX])]);
+    let many: Vec<u32> = (100..163).collect();
+    bench.nak(1, &many, None);
+    bench.nak(1, &[163], None);
+    let asked: Vec<u32> = bench
+        .advance(ms(60))
+        .into_iter()
+        .flat_map(|sent| match sent {
+            Sent::Ask(seqs) => seqs,
+            other => panic!("{other:?}"),
+        })
+        .filter(|seq| (100..200).contains(seq))
+        .collect();
+    assert_eq!(asked, (100..164).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_repeated_nak_carries_its_report_less_the_time_it_was_held() {
+    let mut bench = Bench::new(fixed());
+    bench.nak(1, &[7], report(1000, 655));
+    bench.now += ms(50);
+    let mut cx = Cx { now: bench.now, rng: &mut bench.rng, trace: &mut bench.log };
+    bench.element.handle_timeout(&mut cx, &mut bench.out);
+    let packet = Packet::decode(&bench.out[0].bytes, 0).expect("a good packet");
+    assert_eq!(report_of(&packet), report(1050, 655));
+}
+
+#[test]
+fn data_passes_by_and_touches_no_state() {
+    let mut bench = Bench::new(fixed());
+    assert!(!bench.element.wants_all_data());
+    bench.nak(1, &[7], None);
+    assert_eq!(bench.source_sends(0, data(7, false, None), 1400), Verdict::Forward);
+    assert_eq!(bench.rdata(7), [Sent::Repair(1, 7)]);
+}
+
+#[test]
+fn what_other_schemes_put_on_packets_passes_as_it_is_under_every_policy() {
+    // Numbers that neither RFC 3208 nor the element's own scheme has.
+    const UNKNOWN: [u8; 3] = [0x16, 0x24, 0x7e];
+    let with_unknown = |header: Header, body: Body| {
+        let mut bytes = Vec::new();
+        let mut encoder = Encoder::new(&mut bytes, &header, &body);
+        for kind in UNKNOWN {
+            encoder.raw_option(kind, 0, &[kind, 1, 2, 3, 4]);
+        }
+        encoder.finish();
+        bytes
+    };
+    let has_all = |bytes: &[u8]| {
+        let packet = Packet::decode(bytes, 0).expect("it is a packet");
+        UNKNOWN.iter().all(|&kind| {
+            packet.options.find(kind).is_some_and(|option| option.value == [kind, 1, 2, 3, 4])
+        })
+    };
+    let (up, down) = (Header::upstream(TSI, DATA_PORT), Header::downstream(TSI, DATA_PORT));
+    for suppression in [
+        Suppression::None,
+        Suppression::Rfc3208,
+        Suppression::Loss,
+        Suppression::Throughput,
+        Suppression::Random { pass: 0.0 },
+    ] {
+        let mut bench = Bench::new(ElementConfig { suppression, ..fixed() });
+        let nak = with_unknown(up, Body::Nak(nak_body(5)));
+        let to_me = Destination::Node(ME);
+        assert_eq!(bench.packet(1, RECEIVER, to_me, &nak, 0), Verdict::Consume);
+        let passed: Vec<_> = bench.out.iter().filter(|sent| sent.bytes == nak).collect();
+        assert_eq!(passed.len(), 1, "{suppression:?}: the first goes on, byte for byte");
+        assert_eq!(bench.sent(), [confirm(1, &[5]), ask(&[5])]);
+        // It reports nothing that a policy could weigh, and is one NAK of many.
+        bench.packet(2, RECEIVER, to_me, &nak, 0);
+        let want = if suppression == Suppression::None { 2 } else { 1 };
+        assert_eq!(bench.sent().len(), want, "{suppression:?}");
+
+        let null = with_unknown(up, Body::Nnak(nak_body(5)));
+        bench.packet(1, RECEIVER, to_me, &null, 0);
+        assert!(bench.out.iter().all(|sent| sent.bytes == null) && bench.sent().len() == 1);
+
+        let (trail, lead) = (Seq::new(0), Seq::new(99));
+        let spm = Spm { sequence: Seq::new(1), trail, lead, path: SOURCE.into() };
+        let spm = with_unknown(down, Body::Spm(spm));
+        assert_eq!(bench.source_sends(0, spm, 0), Verdict::Consume);
+        assert!(bench.out.iter().all(|sent| has_all(&sent.bytes)) && bench.sent().len() == 3);
+
+        let data = Data { sequence: Seq::new(5), trail: Seq::new(0) };
+        let verdict = bench.source_sends(0, with_unknown(down, Body::Odata(data)), 0);
+        assert_eq!((verdict, bench.sent().len()), (Verdict::Forward, 0), "a router's work");
+        bench.source_sends(0, with_unknown(down, Body::Rdata(data)), 0);
+        let repairs = core::mem::take(&mut bench.out);
+        assert!(repairs.len() == 2 && repairs.iter().all(|sent| has_all(&sent.bytes)));
+        assert_eq!(bench.count(|event| matches!(event, Event::BadInput { .. })), 0);
+    }
+}
+
+#[test]
+fn null_naks_pass_without_state() {
+    let mut bench = Bench::new(fixed());
+    let header = Header::upstream(TSI, DATA_PORT);
+    let bytes = encode(header, &Body::Nnak(nak_body(4)), &[], report(0, 1));
+    assert_eq!(bench.packet(1, RECEIVER, Destination::Node(ME), &bytes, 0), Verdict::Consume);
+    assert_eq!(bench.sent(), [Sent::Null(4)]);
+    assert_eq!(bench.element.next_timeout(), None);
+}
+
+#[test]
+fn sessions_that_are_not_known_are_forwarded_as_by_any_router() {
+    let mut bench = Bench::empty(ElementConfig::default());
+    assert_eq!(bench.source_sends(0, data(7, true, None), 1400), Verdict::Forward);
+    assert_eq!(bench.nak(1, &[7], None), []);
+    assert_eq!(bench.refused(BadInput::Foreign), 1);
+    let garbage = [1, 2, 3];
+    assert_eq!(bench.packet(1, SOURCE, Destination::Group, &garbage, 0), Verdict::Forward);
+    assert_eq!(bench.packet(1, SOURCE, Destination::Node(ME), &garbage, 0), Verdict::Consume);
+}
+
+/// Near and far receivers lose the same packet; both report the same loss. The far one's NAK comes
+/// 100 ms later, below an element that knows when the data came by.
+fn far_nak_passes(suppression: Suppression) -> bool {
+    let mut bench = Bench::new(ElementConfig { suppression, ..ElementConfig::default() });
+    assert_eq!(bench.element.wants_all_data(), suppression == Suppression::Throughput);
+    bench.now = Time::ZERO + ms(500);
+    let announce = PgmccAnnounce { sent_ms: 90_000, acker: None };
+    assert_eq!(bench.source_sends(0, data(6, false, Some(announce)), 1400), Verdict::Forward);
+    bench.now += ms(20);
+    assert_eq!(bench.nak(1, &[7], report(90_000, 600)).len(), 2);
+    bench.ncf(0, &[7]);
+    bench.now += ms(100);
+    bench.nak(2, &[7], report(90_000, 600)).contains(&ask(&[7]))
+}
+
+#[test]
+fn the_slowest_receivers_nak_passes_only_under_policies_that_see_it() {
+    for (suppression, passes) in [
+        (Suppression::None, true),
+        (Suppression::Rfc3208, false),
+        (Suppression::Loss, false),
+        (Suppression::Throughput, true),
+        (Suppression::Random { pass: 1.0 }, true),
+        (Suppression::Random { pass: 0.0 }, false),
+    ] {
+        assert_eq!(far_nak_passes(suppression), passes, "{suppression:?}");
+    }
+}
+
+#[test]
+fn higher_loss_passes_under_the_loss_policy_and_the_change_rule() {
+    let loss = ElementConfig { suppression: Suppression::Loss, ..ElementConfig::default() };
+    let change = ElementConfig { loss_change: 0.05, ..ElementConfig::default() };
+    for (config, reported, passes) in [
+        (loss, 601, true),
+        (loss, 599, false),
+        (change, 629, false),
+        (change, 640, true),
+        (change, 560, true),
+    ] {
+        let mut bench = Bench::new(config);
+        bench.nak(1, &[7], report(0, 600));
+        let sent = bench.nak(2, &[7], report(0, reported));
+        assert_eq!(sent.contains(&ask(&[7])), passes, "{:?} {reported}", config.suppression);
+    }
+}
+
+#[test]
+fn tables_have_limits_and_say_so() {
+    let mut bench = Bench::new(fixed());
+    for seq in 0..10_000 {
+        bench.nak(1, &[seq], None);
+    }
+    let refused = bench.refused(BadInput::TableFull);
+    assert_eq!(refused, 10_000 - 8192);
+    assert_eq!(bench.nak(1, &[20_000], None), [], "neither confirmed nor passed on");
+    assert_eq!(bench.nak(2, &[5], None), [confirm(2, &[5])], "what is known is still served");
+
+    let mut bench = Bench::empty(ElementConfig::default());
+    let spm_of = |port: u16| {
+        let tsi = Tsi { port, ..TSI };
+        let body = Body::Spm(Spm {
+            sequence: Seq::new(0),
+            trail: Seq::new(0),
+            lead: Seq::new(0),
+            path: SOURCE.into(),
+        });
+        encode(Header::downstream(tsi, DATA_PORT), &body, &[], None)
+    };
+    for port in 0..64 {
+        assert_eq!(bench.source_sends(0, spm_of(port), 0), Verdict::Consume);
+    }
+    assert_eq!(bench.source_sends(0, spm_of(64), 0), Verdict::Forward);
+    bench.now += Duration::from_secs(300);
+    assert_eq!(bench.source_sends(0, spm_of(65), 0), Verdict::Consume, "a silent one makes room");
+}
+
+#[test]
+fn the_table_of_settings_has_the_defaults_of_the_element() {
+    let config = |raw: &[(&str, OptionValue)]| {
+        let raw = raw.iter().map(|(key, value)| ((*key).into(), value.clone()));
+        ElementConfig::from_options(&Options::checked(raw, OPTIONS).expect("they are allowed"))
+    };
+    assert_eq!(config(&[]), ElementConfig::default());
+    for spec in OPTIONS {
+        let value = match spec.default.strip_prefix('"') {
+            Some(text) => OptionValue::Text(text.trim_end_matches('"').into()),
+            None => OptionValue::Float(spec.default.parse().expect("a number")),
+        };
+        assert_eq!(config(&[(spec.name, value)]), ElementConfig::default(), "{}", spec.name);
+    }
+    let random = config(&[
+        ("suppression", OptionValue::Text("random".into())),
+        ("pass_probability", OptionValue::Float(0.2)),
+        ("elimination", OptionValue::Text("70 ms".into())),
+    ]);
+    assert_eq!(random.suppression, Suppression::Random { pass: 0.2 });
+    assert_eq!(random.elimination, ms(70));
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Nak { port: u32, seqs: Vec<u32>, report: Option<(u32, u16)> },
+    Ncf { port: u32, seqs: Vec<u32> },
+    Rdata { port: u32, seq: u32 },
+    Odata { seq: u32, sent_ms: u32 },
+    Spm { port: u32, sequence: u32 },
+    Garbage { port: u32, bytes: Vec<u8>, for_me: bool },
+    Damage { port: u32, at: usize, value: u8 },
+    Wait(u64),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let few = 0u32..20;
+    let seqs = prop_oneof![
+        proptest::collection::btree_set(few.clone(), 1..10),
+        proptest::collection::btree_set(any::<u32>(), 1..3),
+    ]
+    .prop_map(|set| set.into_iter().collect::<Vec<u32>>());
+    let seqs = seqs.prop_map(|mut seqs| {
+        // Lists ascend in serial order, which sorted numbers do only within half the space.
+        seqs.retain(|seq| *seq < 1 << 31);
+        if seqs.is_empty() { vec![u32::MAX] } else { seqs }
+    });
+    prop_oneof![
+        5 => (0u32..4, seqs.clone(), any::<Option<(u32, u16)>>())
+            .prop_map(|(port, seqs, report)| Op::Nak { port, seqs, report }),
+        2 => (0u32..4, seqs).prop_map(|(port, seqs)| Op::Ncf { port, seqs }),
+        3 => (0u32..4, few.clone()).prop_map(|(port, seq)| Op::Rdata { port, seq }),
+        2 => (few, any::<u32>()).prop_map(|(seq, sent_ms)| Op::Odata { seq, sent_ms }),
+        1 => (0u32..4, any::<u32>()).prop_map(|(port, sequence)| Op::Spm { port, sequence }),
+        1 => (0u32..4, proptest::collection::vec(any::<u8>(), 0..80), any::<bool>())
+            .prop_map(|(port, bytes, for_me)| Op::Garbage { port, bytes, for_me }),
+        1 => (0u32..4, 0usize..44, any::<u8>())
+            .prop_map(|(port, at, value)| Op::Damage { port, at, value }),
+        3 => (0u64..3000).prop_map(Op::Wait),
+    ]
+}
+
+fn apply(bench: &mut Bench, op: Op) {
+    let me = Destination::Node(ME);
+    match op {
+        Op::Nak { port, seqs, report } => {
+            let report = report.and_then(|(echo_ms, loss)| self::report(echo_ms, loss));
+            bench.packet(port, RECEIVER, me, &nak(&seqs, report), 0);
+        }
+        Op::Ncf { port, seqs } => {
+            bench.source_sends(port, ncf(&seqs), 0);
+        }
+        Op::Rdata { port, seq } => {
+            bench.source_sends(port, data(seq, true, None), 1400);
+        }
+        Op::Odata { seq, sent_ms } => {
+            let announce = PgmccAnnounce { sent_ms, acker: None };
+            bench.source_sends(0, data(seq, false, Some(announce)), 1400);
+        }
+        Op::Spm { port, sequence } => {
+            bench.source_sends(port, spm(sequence, SOURCE), 0);
+        }
+        Op::Garbage { port, bytes, for_me } => {
+            let to = if for_me { me } else { Destination::Group };
+            bench.packet(port, RECEIVER, to, &bytes, 0);
+        }
+        Op::Damage { port, at, value } => {
+            let mut bytes = nak(&[3, 4], report(5, 6));
+            let at = at % bytes.len();
+            bytes[at] = value;
+            (bytes[6], bytes[7]) = (0, 0); // No checksum: the damage shall be seen.
+            bench.packet(port, RECEIVER, me, &bytes, 0);
+        }
+        Op::Wait(span) => bench.now += ms(span),
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_sequence_of_packets_breaks_an_element(
+        policy in 0usize..5,
+        ops in proptest::collection::vec(op(), 1..200),
+    ) {
+        let policies = [
+            Suppression::None,
+            Suppression::Rfc3208,
+            Suppression::Loss,
+            Suppression::Throughput,
+            Suppression::Random { pass: 0.5 },
+        ];
+        let config = ElementConfig { suppression: policies[policy], ..fixed() };
+        let mut bench = Bench::new(config);
+        for op in ops {
+            apply(&mut bench, op);
+            for sent in core::mem::take(&mut bench.out) {
+                prop_assert!(Packet::decode(&sent.bytes, sent.zeros).is_ok());
+                prop_assert!(sent.port.is_some());
+            }
+        }
+        // Everything ends: no timer is left after the longest wait.
+        let end = bench.now + Duration::from_secs(12);
+        while let Some(at) = bench.element.next_timeout() {
+            prop_assert!(at <= end);
+            bench.now = at.max(bench.now);
+            let mut cx = Cx { now: bench.now, rng: &mut bench.rng, trace: &mut bench.log };
+            bench.element.handle_timeout(&mut cx, &mut bench.out);
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! Scheme negotiation: which scheme an end speaks, and how the other end learns of it (the option
+//! SCHEME).
+//!
+//! A source names its scheme and the settings of it on its SPMs, so that receivers follow. A
+//! receiver of another scheme takes nothing, and says so to the source.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::options::OptionValue;
+use crate::pgm::wire::Packet;
+
+/// Most bytes of a scheme's name on the wire.
+pub const SCHEME_NAME_MAX: usize = 32;
+
+/// Most bytes of the option's value: an option has 255 with its header.
+pub const ANNOUNCED_BYTES_MAX: usize = 251;
+
+/// What an end says of its scheme: the value of the option SCHEME.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SchemeAnnouncement {
+    /// Its name.
+    pub scheme: String,
+    /// The settings that are not left as they are; empty where a receiver speaks.
+    pub settings: Vec<(String, OptionValue)>,
+}
+
+impl SchemeAnnouncement {
+    /// Writes it; `None` where it takes more than [`ANNOUNCED_BYTES_MAX`], or the name more than
+    /// [`SCHEME_NAME_MAX`].
+    pub fn encode(&self) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        out.push(VERSION);
+        put(&mut out, &self.scheme)?;
+        for (key, value) in &self.settings {
+            put(&mut out, key)?;
+            match value {
+                OptionValue::Bool(value) => out.push(u8::from(*value)),
+                OptionValue::Integer(value) => {
+                    out.push(INTEGER);
+                    out.extend_from_slice(&value.to_be_bytes());
+                }
+                OptionValue::Float(value) => {
+                    out.push(FLOAT);
+                    out.extend_from_slice(&value.to_bits().to_be_bytes());
+                }
+                OptionValue::Text(value) => {
+                    out.push(TEXT);
+                    put(&mut out, value)?;
+                }
+            }
+        }
+        let fits = self.scheme.len() <= SCHEME_NAME_MAX && out.len() <= ANNOUNCED_BYTES_MAX;
+        fits.then_some(out)
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote; `None` where it is something else. Never panics.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (&version, rest) = bytes.split_first()?;
+        let (scheme, mut rest) = take(rest)?;
+        let mut settings = Vec::new();
+        while !rest.is_empty() {
+            let (key, tail) = take(rest)?;
+            let (&kind, tail) = tail.split_first()?;
+            let (value, tail) = match kind {
+                0 | 1 => (OptionValue::Bool(kind == 1), tail),
+                INTEGER => {
+                    let (bytes, tail) = tail.split_first_chunk()?;
+                    (OptionValue::Integer(i64::from_be_bytes(*bytes)), tail)
+                }
+                FLOAT => {
+                    let (bytes, tail) = tail.split_first_chunk()?;
+                    (OptionValue::Float(f64::from_bits(u64::from_be_bytes(*bytes))), tail)
+                }
+                TEXT => {
+                    let (text, tail) = take(tail)?;
+                    (OptionValue::Text(text.to_string()), tail)
+                }
+                _ => return None,
+            };
+            settings.push((key.to_string(), value));
+            rest = tail;
+        }
+        let sound = version == VERSION && !scheme.is_empty() && scheme.len() <= SCHEME_NAME_MAX;
+        sound.then(|| Self { scheme: scheme.to_string(), settings })
+    }
+}
+
+/// What the option SCHEME on an SPM says.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Announced {
+    /// The scheme, with its settings.
+    Scheme(SchemeAnnouncement),
+    /// Something, in a version of the option that came after ours.
+    Newer,
+}
+
+impl Announced {
+    /// Reads the option's value; `None` where it is malformed. Never panics.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        match bytes.first() {
+            Some(version) if *version > VERSION => Some(Self::Newer),
+            _ => SchemeAnnouncement::decode(bytes).map(Self::Scheme),
+        }
+    }
+}
+
+/// Of the option.
+const VERSION: u8 = 1;
+
+/// Kinds of values beside `false` (0) and `true` (1).
+const INTEGER: u8 = 2;
+const FLOAT: u8 = 3;
+const TEXT: u8 = 4;
+
+/// Appends a text with its length before it.
+fn put(out: &mut Vec<u8>, text: &str) -> Option<()> {
+    out.push(u8::try_from(text.len()).ok()?);
+    out.extend_from_slice(text.as_bytes());
+    Some(())
+}
+
+/// A text with its length before it; what is not printable ASCII moves terminals' cursors.
+fn take(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let (&len, rest) = bytes.split_first()?;
+    let (text, rest) = rest.split_at_checked(usize::from(len))?;
+    let text = core::str::from_utf8(text).ok()?;
+    text.bytes().all(|byte| (0x20..0x7f).contains(&byte)).then_some((text, rest))
+}
+
+/// A scheme that this build knows: its name, and the option by which its data is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownScheme {
+    /// Its name.
+    pub name: &'static str,
+    /// The option that its announcements on data have.
+    pub announce_option: u8,
+}
+
+/// The scheme of `known` whose announcement rides on `packet`.
+pub(crate) fn scheme_on(known: &[KnownScheme], packet: &Packet<'_>) -> Option<&'static str> {
+    let rides = |scheme: &&KnownScheme| packet.options.has(scheme.announce_option);
+    known.iter().find(rides).map(|scheme| scheme.name)
+}
+
+/// Two ends that do not speak the same scheme.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchemeMismatch {
+    /// What the sender speaks; empty where it says so in a way that is newer than this build.
+    pub sender: String,
+    /// What the receiver speaks.
+    pub receiver: String,
+    /// What this build knows.
+    pub known: &'static [KnownScheme],
+}
+
+impl SchemeMismatch {
+    /// Whether the sender's announcement is of a version that is newer than this build.
+    pub fn is_newer(&self) -> bool {
+        self.sender.is_empty()
+    }
+
+    /// Whether this build knows what the sender speaks.
+    pub fn is_known(&self) -> bool {
+        self.known.iter().any(|scheme| scheme.name == self.sender)
+    }
+
+    /// What the receiver tells the sender of itself.
+    pub(crate) fn reason(&self) -> String {
+        let Self { sender, receiver, .. } = self;
+        if self.is_newer() {
+            return "it is too old to know how this sender says what it speaks".to_string();
+        }
+        match self.is_known() {
+            true => format!("it was told to speak {receiver}, and this sender speaks {sender}"),
+            false => format!("it does not know the scheme {sender}"),
+        }
+    }
+}
+
+/// As the receiver says it to people.
+impl fmt::Display for SchemeMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sender, receiver, known } = self;
+        if self.is_newer() {
+            return f.write_str(
+                "the sender says what it speaks in a way that is not known here: use a newer \
+                 faircast here",
+            );
+        }
+        if self.is_known() {
+            return write!(
+                f,
+                "the sender speaks {sender}, and this receiver was told to speak {receiver}: name \
+                 {sender} or no scheme here, or {receiver} at the sender"
+            );
+        }
+        write!(f, "the sender speaks {sender}, which is not known here: name one of ")?;
+        for (i, scheme) in known.iter().enumerate() {
+            write!(f, "{}{}", if i == 0 { "" } else { ", " }, scheme.name)?;
+        }
+        f.write_str(" at the sender, or use a version of faircast here that knows it")
+    }
+}
+
+/// Makes a receiver's side of a scheme under the settings that the source announced.
+type Make<F> = Box<dyn Fn(&[(String, OptionValue)]) -> F + Send>;
+
+/// The receiver's side of the negotiation: what it speaks, and how its half of the scheme is made.
+pub struct Negotiation<F> {
+    /// The scheme's name; `None` for a half that takes whatever comes.
+    scheme: Option<&'static str>,
+    known: &'static [KnownScheme],
+    make: Make<F>,
+    /// What the source announced last.
+    settings: Vec<(String, OptionValue)>,
+    /// Whether it has announced anything.
+    heard: bool,
+}
+
+impl<F> Negotiation<F> {
+    /// Of a receiver that speaks `scheme`, one of `known`; `make` makes its half under the announced
+    /// settings.
+    pub fn of(scheme: &'static str, known: &'static [KnownScheme], make: Make<F>) -> Self {
+        Self { scheme: Some(scheme), known, make, settings: Vec::new(), heard: false }
+    }
+
+    /// Of a receiver whose half takes whatever comes, for tests and measurements.
+    pub fn of_any(make: impl Fn() -> F + Send + 'static) -> Self {
+        let make = Box::new(move |_: &[(String, OptionValue)]| make());
+        Self { scheme: None, known: &[], make, settings: Vec::new(), heard: false }
+    }
+
+    /// Its half of the scheme, under the settings that were announced last.
+    pub(crate) fn feedback(&self) -> F {
+        (self.make)(&self.settings)
+    }
+
+    /// The mismatch where the source speaks `sender`.
+    fn compare(&self, sender: &str) -> Result<(), SchemeMismatch> {
+        match self.scheme {
+            Some(own) if own != sender => {
+                let (sender, receiver) = (sender.to_string(), own.to_string());
+                Err(SchemeMismatch { sender, receiver, known: self.known })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The mismatch where another scheme's announcement rides on a data packet.
+    pub(crate) fn compare_data(&self, packet: &Packet<'_>) -> Result<(), SchemeMismatch> {
+        scheme_on(self.known, packet).map_or(Ok(()), |scheme| self.compare(scheme))
+    }
+
+    /// Whether the source has announced its settings.
+    pub(crate) fn has_heard(&self) -> bool {
+        self.heard
+    }
+
+    /// Whether what the source announces is news; the mismatch where it is another scheme.
+    pub(crate) fn compare_announced(&self, announced: &Announced) -> Result<bool, SchemeMismatch> {
+        let Announced::Scheme(announced) = announced else {
+            self.compare("")?;
+            return Ok(false);
+        };
+        self.compare(&announced.scheme)?;
+        Ok(announced.settings != self.settings)
+    }
+
+    /// The source announces this scheme. Returns the half made anew where its settings are not those
+    /// that were known.
+    pub(crate) fn hear(&mut self, announced: Announced) -> Option<F> {
+        let Announced::Scheme(announced) = announced else { return None };
+        self.heard = true;
+        if announced.settings == self.settings {
+            return None;
+        }
+        self.settings = announced.settings;
+        Some(self.feedback())
+    }
+}
+
+impl<F> fmt::Debug for Negotiation<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Negotiation")
+            .field("scheme", &self.scheme)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn announced(settings: &[(&str, OptionValue)]) -> SchemeAnnouncement {
+        let settings = settings.iter().map(|(key, value)| ((*key).to_string(), value.clone()));
+        SchemeAnnouncement { scheme: "some-scheme".to_string(), settings: settings.collect() }
+    }
+
+    #[test]
+    fn what_is_announced_comes_back_and_no_part_of_it_does() {
+        let all = announced(&[
+            ("on", OptionValue::Bool(true)),
+            ("off", OptionValue::Bool(false)),
+            ("whole", OptionValue::Integer(-3)),
+            ("part", OptionValue::Float(0.1)),
+            ("text", OptionValue::Text("500 ms".to_string())),
+        ]);
+        let bytes = all.encode().unwrap();
+        assert_eq!(SchemeAnnouncement::decode(&bytes), Some(all));
+        let whole: Vec<usize> = (0..=bytes.len())
+            .filter(|len| SchemeAnnouncement::decode(&bytes[..*len]).is_some())
+            .collect();
+        // It may end after the name and after each setting.
+        assert_eq!(whole, [13, 17, 22, 37, 51, 64]);
+        let other = [&[2][..], &bytes[1..]].concat();
+        assert_eq!(SchemeAnnouncement::decode(&other), None, "of another version");
+        assert_eq!(Announced::decode(&other), Some(Announced::Newer));
+        assert_eq!(
+            Announced::decode(&[&[0][..], &bytes[1..]].concat()),
+            None,
+            "there was no version 0"
+        );
+        assert_eq!((Announced::decode(&[]), Announced::decode(&[1, 0])), (None, None));
+        assert_eq!(SchemeAnnouncement::decode(&[1, 0]), None, "no name");
+        assert_eq!(
+            SchemeAnnouncement::decode(&[1, 3, b'a', 27, b'c']),
+            None,
+            "what moves a cursor"
+        );
+    }
+
+    #[test]
+    fn what_is_too_long_is_not_written() {
+        let long = |len: usize| OptionValue::Text("x".repeat(len));
+        let rest = 1 + 12 + 2 + 1 + 1;
+        assert_eq!(
+            announced(&[("k", long(ANNOUNCED_BYTES_MAX - rest))]).encode().map(|b| b.len()),
+            Some(ANNOUNCED_BYTES_MAX)
+        );
+        for len in [ANNOUNCED_BYTES_MAX - rest + 1, 255, 256, 70_000] {
+            assert_eq!(announced(&[("k", long(len))]).encode(), None, "{len}");
+        }
+        let name =
+            SchemeAnnouncement { scheme: "x".repeat(SCHEME_NAME_MAX + 1), settings: Vec::new() };
+        assert_eq!(name.encode(), None);
+    }
+
+    #[test]
+    fn a_mismatch_says_what_to_do() {
+        let (known, all) =
+            ("some-scheme", &[KnownScheme { name: "some-scheme", announce_option: 0x40 }]);
+        let mismatch = |sender: &str, receiver: &str| SchemeMismatch {
+            sender: sender.to_string(),
+            receiver: receiver.to_string(),
+            known: all,
+        };
+        let text = mismatch(known, "other").to_string();
+        assert!(text.contains(&format!("name {known} or no scheme here")), "{text}");
+        let newer = mismatch("", known);
+        assert!(newer.to_string().contains("use a newer faircast"), "{newer}");
+        assert!(newer.reason().contains("too old"), "{}", newer.reason());
+        let text = mismatch("unheard-of", known).to_string();
+        assert!(text.contains("not known here") && text.contains(known), "{text}");
+        for sender in [known, &"x".repeat(SCHEME_NAME_MAX)] {
+            let reason = mismatch(sender, &"y".repeat(SCHEME_NAME_MAX)).reason();
+            assert!(reason.contains(sender) && reason.len() <= 120, "{reason}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! How long to hold back a NAK, by how many others seem to want to send the same.
+
+use faircast_base::{Duration, Rng, Time};
+
+use crate::pgm::ReceiverConfig;
+use crate::pgm::RepairTimers;
+
+/// Confirmations beyond the first that a loss may cost. A few NAKs for each loss cost less than
+/// the time that it takes to avoid them.
+const MORE_ABOVE: f64 = 3.5;
+const FAR_MORE_ABOVE: f64 = 6.0;
+const FEWER_BELOW: f64 = 3.0;
+
+/// Weight of one loss in the average.
+const GAIN: f64 = 0.25;
+
+/// Doublings of the crowd: some thousand receivers behind one lossy link.
+const DOUBLINGS_MAX: u32 = 13;
+
+/// Mean of the exponential draw in round trips. All who draw a moment within one round trip of the
+/// earliest send a NAK, which is e^(4/3) of them, about four, however large the crowd.
+const MEAN_ROUND_TRIPS: f64 = 0.75;
+
+/// How many receivers seem to miss the same packets.
+///
+/// Of N receivers that draw their back-off evenly from a span that is short beside the round trip,
+/// nearly all send a NAK, because they hear each other only by the source's confirmations. The
+/// remedy is known (src: RFC 5401 s4.3): a span of some round trips, and few early draws. But it
+/// takes the group's size, which nobody here knows. What a receiver does hear is how often a loss
+/// is confirmed; so it doubles and halves its guess by that, and one who loses alone waits no
+/// longer than it ever did.
+#[derive(Debug)]
+pub(crate) struct Crowd {
+    timers: RepairTimers,
+    backoff: Duration,
+    /// log2 of the guess.
+    doublings: u32,
+    /// Smoothed confirmations of a loss beyond the first.
+    surplus: f64,
+    changed_at: Time,
+    /// Time to a confirmation.
+    rtt: Duration,
+}
+
+impl Crowd {
+    pub(crate) fn new(config: &ReceiverConfig) -> Self {
+        Self {
+            timers: config.repair_timers,
+            backoff: config.nak_backoff,
+            doublings: 0,
+            surplus: 0.0,
+            changed_at: Time::ZERO,
+            rtt: Duration::ZERO,
+        }
+    }
+
+    /// A packet has been repaired that was confirmed so many times; `rtt` is the time to a
+    /// confirmation.
+    pub(crate) fn note(&mut self, now: Time, confirmations: u32, rtt: Option<Duration>) {
+        if self.timers == RepairTimers::Fixed || confirmations == 0 {
+            return;
+        }
+        self.rtt = rtt.unwrap_or(self.rtt);
+        self.surplus += GAIN * (f64::from(confirmations - 1) - self.surplus);
+        // What was lost together tells the same, and a change shows only in losses to come.
+        if now.since(self.changed_at) < Duration::from_secs_f64(self.shape().1) + self.rtt {
+            return;
+        }
+        let guess = if self.surplus > MORE_ABOVE {
+            let step = if self.surplus > FAR_MORE_ABOVE { 2 } else { 1 };
+            (self.doublings + step).min(DOUBLINGS_MAX)
+        } else if self.surplus < FEWER_BELOW {
+            self.doublings.saturating_sub(1)
+        } else {
+            return;
+        };
+        if guess != self.doublings {
+            (self.doublings, self.changed_at) = (guess, now);
+            self.surplus = (MORE_ABOVE + FEWER_BELOW) / 2.0;
+        }
+    }
+
+    /// Mean and span of the exponential draw in seconds.
+    fn shape(&self) -> (f64, f64) {
+        // The span is ln N + 1 means (src: RFC 5401 s4.3); ln 2 is 0.69.
+        let means = 1.0 + 0.69 * f64::from(self.doublings);
+        let shortest = self.backoff.as_secs_f64() / means;
+        let mean = MEAN_ROUND_TRIPS * self.rtt.as_secs_f64();
+        let mean = if mean > shortest { mean } else { shortest };
+        (mean, mean * means)
+    }
+
+    /// A back-off: evenly drawn by one who loses alone, towards the end of the span in a crowd.
+    pub(crate) fn draw(&self, rng: &mut Rng) -> Duration {
+        if self.doublings == 0 {
+            return rng.up_to(self.backoff);
+        }
+        let (mean, span) = self.shape();
+        for _ in 0..8 {
+            let before_end = rng.exponential(mean);
+            if before_end < span {
+                return Duration::from_secs_f64(span - before_end);
+            }
+        }
+        rng.up_to(Duration::from_secs_f64(span))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pgm::wire::Nla;
+    use alloc::vec::Vec;
+    use faircast_base::{NodeId, Purpose};
+
+    const RTT: Duration = Duration::from_millis(400);
+
+    fn at(s: u64) -> Time {
+        Time::ZERO + Duration::from_secs(s)
+    }
+
+    fn crowd() -> Crowd {
+        Crowd::new(&ReceiverConfig::new(Nla::NULL))
+    }
+
+    /// How many of `members` send a NAK when all lose the same packet, and how late the first is.
+    fn naks(crowd: &Crowd, members: u32, rng: &mut Rng) -> (usize, Duration) {
+        let draws: Vec<_> = (0..members).map(|_| crowd.draw(rng)).collect();
+        let first = *draws.iter().min().unwrap();
+        (draws.iter().filter(|&&draw| draw < first + RTT).count(), first)
+    }
+
+    #[test]
+    fn a_crowd_learns_to_let_few_speak_for_all() {
+        let mut rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
+        for members in [1, 3, 10, 100, 1000, 10_000] {
+            let mut crowd = crowd();
+            let (mut late, mut spoke) = (Duration::ZERO, 0);
+            for second in 0..400 {
+                let (naks, first) = naks(&crowd, members, &mut rng);
+                crowd.note(at(10 * second), (naks as u32).min(9), Some(RTT));
+                if second >= 200 {
+                    spoke += naks;
+                    late += first;
+                }
+            }
+            assert!(spoke <= 8 * 200, "{members}: {spoke} NAKs for 200 losses");
+            assert!(late <= RTT * 300, "{members}: {late} for 200 losses");
+            if members <= 3 {
+                assert_eq!(crowd.doublings, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_crowd_that_has_shrunk_is_not_taken_for_a_large_one_for_ever() {
+        let mut rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
+        let mut crowd = crowd();
+        for second in 0..400 {
+            let members = if second < 100 { 3000 } else { 10 };
+            let (naks, _) = naks(&crowd, members, &mut rng);
+            crowd.note(at(10 * second), (naks as u32).min(9), Some(RTT));
+        }
+        assert!(crowd.doublings <= 4, "{}", crowd.doublings);
+    }
+
+    #[test]
+    fn who_loses_alone_again_waits_no_longer_than_before() {
+        let mut crowd = crowd();
+        (0..60).for_each(|i| crowd.note(at(10 * i), 9, Some(RTT)));
+        assert!(crowd.doublings > 5);
+        (60..200).for_each(|i| crowd.note(at(10 * i), 1, Some(RTT)));
+        assert_eq!(crowd.doublings, 0);
+    }
+}

@@ -1,0 +1,512 @@
+//! What a receiver does with packets from the source, from elements and from its neighbours.
+
+use alloc::boxed::Box;
+
+use faircast_base::{BadInput, Cx, Duration, Seq};
+
+use super::naks::{Backoff, State};
+use super::reach::{Belief, Reach};
+use super::window::{Held, Place, Window};
+use super::{PgmReceiver, Phase, Requests, Session};
+use crate::congestion::{Arrival, ReceiverFeedback, Wire};
+use crate::pgm::wire::{Body, Data, Nak, OptionType, Packet, PgmOption, Spm};
+use crate::{Datagram, Destination};
+
+impl<F: ReceiverFeedback> PgmReceiver<F> {
+    pub(super) fn take_packet(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+    ) -> Result<(), BadInput> {
+        if packet.header.data_port(packet.kind()) != self.config.data_port {
+            return Err(BadInput::Foreign);
+        }
+        let adopted = self.adopt(cx, datagram, packet)?;
+        if !adopted || self.mismatch.is_some() {
+            return Ok(());
+        }
+        if self.phase != Phase::Joined && !self.goes_on(cx, packet) {
+            return Ok(());
+        }
+        match packet.body {
+            Body::Odata(data) => self.take_data(cx, datagram, packet, data, false),
+            Body::Rdata(data) => self.take_data(cx, datagram, packet, data, true),
+            Body::Spm(spm) => self.take_spm(cx, datagram, packet, spm),
+            Body::Ncf(nak) => self.take_confirmation(cx, packet, nak),
+            Body::Nak(nak) | Body::Nnak(nak) => self.take_neighbour_nak(cx, datagram, packet, nak),
+            Body::Spmr => {
+                self.postpone_request(cx, datagram);
+                Ok(())
+            }
+            // Polls are for elements and repairers; answers and ACKs are for the source.
+            Body::Poll(_) | Body::Polr(_) | Body::Ack(_) => Ok(()),
+        }
+    }
+
+    /// Joins the session of `packet` where there is none yet; only the source's own SPMs and data
+    /// can tell of one. Returns whether the packet is of our session.
+    fn adopt(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+    ) -> Result<bool, BadInput> {
+        let tsi = packet.tsi();
+        if self.config.tsi.is_some_and(|wanted| wanted != tsi) {
+            return Err(BadInput::Foreign);
+        }
+        match &mut self.session {
+            Some(session) if session.tsi == tsi => {
+                if matches!(packet.body, Body::Odata(_)) {
+                    // Elements speak for the source in everything but original data.
+                    session.source = datagram.from;
+                }
+                Ok(true)
+            }
+            Some(_) => Err(BadInput::Foreign),
+            None if matches!(packet.body, Body::Odata(_) | Body::Spm(_)) => {
+                if matches!(packet.body, Body::Spm(_)) {
+                    self.read_announced(packet)?;
+                }
+                self.session = Some(Session {
+                    tsi,
+                    source: datagram.from,
+                    path: None,
+                    heard: cx.now,
+                    advanced: cx.now,
+                });
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// After what seemed the end of the session: whether `packet` and others show that it goes on.
+    /// Then everything does.
+    fn goes_on(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>) -> bool {
+        let Some(window) = &self.window else { return false };
+        let (ended, said) = (self.end, packet.options.has(OptionType::FIN));
+        let shows = match packet.body {
+            Body::Odata(data) => {
+                let beyond = ended.or(window.highest.map(|highest| highest + 1));
+                window.index(data.sequence) >= beyond
+            }
+            Body::Spm(spm) => {
+                let over = said || packet.options.has(OptionType::RST);
+                let sound = self.read_announced(packet).is_ok();
+                !over && sound && self.doubts.spm_order.is_newer(cx.now, spm.sequence)
+            }
+            _ => false,
+        };
+        if !shows || !self.doubts.end.claim(cx.now, (), Duration::ZERO, |()| true) {
+            return false;
+        }
+        (self.phase, self.end) = (Phase::Joined, None);
+        // What was missing is looked for again.
+        self.declared = window.next;
+        if let Some(session) = &mut self.session {
+            session.heard = cx.now;
+        }
+        true
+    }
+
+    /// Begins the window at `start`, or earlier where the source lets late joiners ask.
+    fn begin_window(&mut self, packet: &Packet<'_>, start: Seq) -> &mut Window {
+        let join = packet.options.find(OptionType::JOIN).and_then(|option| option.parse().ok());
+        let from = match join {
+            // A request for more than the window could hold is not one.
+            Some(PgmOption::Join { from })
+                if from.before(start) && from + self.config.window_packets > start =>
+            {
+                from
+            }
+            _ => start,
+        };
+        let start = u64::from(from.value());
+        (self.begin, self.declared) = (start, start);
+        self.window.insert(Window::new(start, self.config.window_packets))
+    }
+
+    fn take_data(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+        data: Data,
+        repair: bool,
+    ) -> Result<(), BadInput> {
+        if data.trail.after(data.sequence) {
+            return Err(BadInput::Absurd);
+        }
+        self.check_data(cx, packet)?;
+        if self.window.is_none() {
+            // A repair is for those who were here before.
+            if repair {
+                return Ok(());
+            }
+            self.begin_window(packet, data.sequence);
+            let start = u64::from(data.sequence.value());
+            self.reach = Some(Box::new(Reach::new(cx.now, start)));
+            self.from_start = data.trail == data.sequence;
+        }
+        let index = self.believe(cx, packet, data.sequence, repair)?;
+        self.want_path(cx);
+        self.advance_trail(cx, data.trail);
+        let bytes = if self.listens_only { &[][..] } else { packet.payload.bytes };
+        let Some(window) = &mut self.window else { return Ok(()) };
+        let place = window.place(index);
+        if place == Place::Beyond {
+            window.learn(index);
+            self.find_gaps(cx);
+            return Err(BadInput::OutOfWindow);
+        }
+        let fresh = matches!(place, Place::Next | Place::Ahead);
+        // A payload has at most 65535 bytes.
+        let zeros = packet.payload.len() as u32 - bytes.len() as u32;
+        if fresh {
+            if let Some(session) = &mut self.session {
+                session.heard = cx.now;
+                if window.highest.is_none_or(|highest| index > highest) {
+                    session.advanced = cx.now;
+                }
+            }
+            window.note(index);
+            if place == Place::Ahead {
+                let held = Held { bytes: bytes.to_vec(), zeros };
+                window.hold(index, held);
+            }
+            if !self.naks.is_empty() {
+                if repair {
+                    self.naks.repaired(index, cx.now);
+                } else {
+                    self.naks.end(index);
+                }
+            }
+            if place == Place::Next {
+                self.deliver(cx, bytes.to_vec(), zeros);
+                self.advance(cx);
+            }
+            self.find_gaps(cx);
+        }
+        let malformed = self.inform(cx, datagram, packet, place, data.sequence, repair);
+        if packet.options.has(OptionType::SYN) && index == self.begin {
+            self.from_start = true;
+        }
+        if packet.options.has(OptionType::FIN) {
+            self.end = Some(index + 1);
+        } else if self.end.is_some_and(|end| index >= end) {
+            self.end = None;
+        }
+        self.finish_if_complete(cx);
+        // Repairs reach many who do not need them.
+        let repeated = place == Place::Duplicate && !repair;
+        if malformed {
+            Err(BadInput::Malformed)
+        } else if repeated {
+            Err(BadInput::Duplicate)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The packet of number `seq`, where the source can have sent it by now.
+    fn believe(
+        &mut self,
+        cx: &mut Cx<'_>,
+        packet: &Packet<'_>,
+        seq: Seq,
+        repair: bool,
+    ) -> Result<u64, BadInput> {
+        let (Some(window), Some(reach)) = (&self.window, &mut self.reach) else {
+            return Err(BadInput::OutOfWindow);
+        };
+        let index = window.index(seq).ok_or(BadInput::OutOfWindow)?;
+        if repair {
+            let can_be = reach.can_be(cx.now, index);
+            return if can_be { Ok(index) } else { Err(BadInput::OutOfWindow) };
+        }
+        let fresh = if self.config.reliability == super::Reliability::Repaired {
+            // What was delivered is not delivered again.
+            let nothing_yet = window.next == self.begin;
+            !window.received(index) || nothing_yet && index < self.begin
+        } else {
+            !window.received_lately(index)
+        };
+        let newer = index > reach.newest();
+        match reach.take(cx.now, index, fresh) {
+            // It was given up because of what somebody had said of packets to come.
+            Belief::Believed if newer && index < window.next => {
+                self.rewind(cx, packet, index, index);
+            }
+            Belief::Believed => {}
+            Belief::Doubted => return Err(BadInput::OutOfWindow),
+            Belief::Rewound(first) => self.rewind(cx, packet, first, index),
+        }
+        Ok(index)
+    }
+
+    /// Packets after `index` were none of the source, which has come from `first` to there.
+    fn rewind(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>, first: u64, index: u64) {
+        let Some(window) = &mut self.window else { return };
+        if index >= window.next {
+            window.rewind(index);
+            self.naks.end_from(index);
+            self.declared = self.declared.min(index);
+        } else {
+            let begin = self.begin;
+            self.naks.clear();
+            // Truncation is the wrap of sequence numbers.
+            self.begin_window(packet, Seq::new(first as u32));
+            self.begin = self.begin.min(begin);
+        }
+        (self.suspicion, self.end) = (None, None);
+        // Truncation is the wrap of sequence numbers.
+        self.feedback.on_rewind(cx, Seq::new(index as u32) - 1);
+    }
+
+    /// Tells the scheme of a data packet. Returns whether its option was malformed.
+    fn inform(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+        place: Place,
+        seq: Seq,
+        repair: bool,
+    ) -> bool {
+        let option = packet.options.find(F::Announce::OPTION);
+        let announce = option.and_then(|option| F::Announce::decode(option.value));
+        let arrival = Arrival {
+            seq,
+            // A payload has at most 65535 bytes.
+            len: packet.payload.len() as u32,
+            repair,
+            duplicate: place == Place::Duplicate,
+            congestion_experienced: datagram.congestion_experienced,
+        };
+        self.feedback.on_data(cx, &arrival, announce.as_ref());
+        option.is_some() && announce.is_none()
+    }
+
+    fn take_spm(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+        spm: Spm,
+    ) -> Result<(), BadInput> {
+        let order = &self.doubts.spm_order;
+        if order.newest() == Some(spm.sequence) {
+            return Err(BadInput::Duplicate);
+        }
+        if !order.is_newer(cx.now, spm.sequence) {
+            self.want_spm(cx);
+        }
+        if spm.window().is_some_and(|(trail, lead)| trail.after(lead + 1)) {
+            return Err(BadInput::Absurd);
+        }
+        let announced = self.read_announced(packet)?;
+        if !self.doubts.spm_order.take(cx.now, spm.sequence) {
+            return Err(BadInput::Duplicate);
+        }
+        let Some(session) = &mut self.session else { return Ok(()) };
+        session.heard = cx.now;
+        if let Some(announced) = announced {
+            self.take_announced(cx, announced)?;
+        }
+        self.request_at = None;
+        self.requests_due = Requests::default();
+        self.take_path(cx, datagram, spm);
+        let fin = packet.options.has(OptionType::FIN);
+        if packet.options.has(OptionType::RST) && !self.listens_only {
+            self.lose_source();
+            return Ok(());
+        }
+        let Some((trail, lead)) = spm.window() else { return Ok(()) };
+        if self.window.is_none() {
+            // What was sent so far is not for us; what comes next is.
+            self.begin_window(packet, lead + 1);
+            let start = u64::from((lead + 1).value());
+            self.reach = Some(Box::new(Reach::new(cx.now, start)));
+            self.from_start = trail == lead + 1;
+        }
+        let lead_index = self.window.as_ref().and_then(|window| window.index(lead));
+        if let (Some(lead), Some(reach)) = (lead_index, &mut self.reach)
+            && !reach.can_lead(cx.now, lead)
+        {
+            return Err(BadInput::OutOfWindow);
+        }
+        self.advance_trail(cx, trail);
+        if let (Some(lead), Some(window)) = (lead_index, &mut self.window) {
+            window.learn(lead);
+            self.find_gaps(cx);
+        }
+        if fin {
+            self.take_fin(lead)?;
+        } else if self.end.is_some_and(|end| window_end(self.window.as_ref(), lead) >= Some(end)) {
+            self.end = None;
+        }
+        self.finish_if_complete(cx);
+        Ok(())
+    }
+
+    /// The source says that `lead` is the last packet.
+    fn take_fin(&mut self, lead: Seq) -> Result<(), BadInput> {
+        let Some(window) = &self.window else { return Ok(()) };
+        // Of an empty session the lead lies just before the first packet, perhaps before number 0.
+        let end = window.index(lead + 1).ok_or(BadInput::OutOfWindow)?;
+        if end < window.next {
+            return Err(BadInput::Absurd);
+        }
+        // The receiver of an object knows by itself when it has all.
+        self.end = Some(end).filter(|_| !self.listens_only);
+        Ok(())
+    }
+
+    /// Another last hop than before is believed where others name it too.
+    fn take_path(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>, spm: Spm) {
+        let Some(session) = &mut self.session else { return };
+        let path = spm.path.node().unwrap_or(datagram.from);
+        if session.path.is_some_and(|known| known != path) {
+            if !self.doubts.path.claim(cx.now, path, Duration::ZERO, |other| *other == path) {
+                self.want_spm(cx);
+                return;
+            }
+        } else {
+            self.doubts.path.contradict();
+        }
+        // Without an element on the way it is the source that speaks. Who was heard first may have
+        // been somebody else who repeats what the source has said.
+        if path.0 == 0 || path == datagram.from {
+            session.source = datagram.from;
+        }
+        session.path = Some(path);
+    }
+
+    /// Asks for an SPM, which shows whether the one that came now is to be believed.
+    pub(super) fn want_spm(&mut self, cx: &mut Cx<'_>) {
+        if self.request_at.is_none() {
+            let backoff = cx.rng.up_to(self.config.spm_request_backoff);
+            self.request_at = Some(cx.now + backoff);
+        }
+    }
+
+    /// Packets before `trail` will not be repaired any more.
+    fn advance_trail(&mut self, cx: &mut Cx<'_>, trail: Seq) {
+        let Some(window) = &self.window else { return };
+        let Some(trail) = window.index(trail).filter(|&trail| trail > window.next) else {
+            self.doubts.trail.contradict();
+            return;
+        };
+        // What it would give up can never be had back.
+        let least = self.doubts.trail.get().map_or(trail, |claimed| trail.min(*claimed));
+        if !self.doubts.trail.claim(cx.now, least, Duration::ZERO, |_| true) {
+            return;
+        }
+        let trail = least;
+        // What was never found missing is so now, as far as the window reaches.
+        self.declare(cx, trail.min(window.end()));
+        self.naks.end_before(trail);
+        while let Some(window) = &self.window
+            && window.next < trail
+        {
+            let held = window.first_held().filter(|&index| index < trail);
+            let to = held.unwrap_or(trail);
+            if to > window.next {
+                self.lose_up_to(cx, to);
+            }
+            self.advance(cx);
+        }
+        self.declared = self.declared.max(trail);
+        self.advance(cx);
+    }
+
+    fn take_confirmation(
+        &mut self,
+        cx: &mut Cx<'_>,
+        packet: &Packet<'_>,
+        nak: Nak,
+    ) -> Result<(), BadInput> {
+        if nak.group != self.config.group {
+            return Err(BadInput::Foreign);
+        }
+        self.hear_of(cx, packet, State::AwaitRepair);
+        Ok(())
+    }
+
+    fn take_neighbour_nak(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+        nak: Nak,
+    ) -> Result<(), BadInput> {
+        if nak.group != self.config.group || datagram.to != Destination::Group {
+            return Err(BadInput::Foreign);
+        }
+        if let Some(option) = packet.options.find(F::Report::OPTION) {
+            let report = F::Report::decode(option.value).ok_or(BadInput::Malformed)?;
+            self.feedback.on_overheard(cx, datagram.from, &report);
+        }
+        if matches!(packet.body, Body::Nak(_)) {
+            self.hear_of(cx, packet, State::AwaitConfirmation);
+        }
+        Ok(())
+    }
+
+    /// Somebody asked for the packets that `packet` names, or they were confirmed: no need to ask
+    /// too, and where we did not know that they exist we know it now.
+    fn hear_of(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>, state: State) {
+        for seq in packet.nak_sequence() {
+            let Some(window) = &mut self.window else { return };
+            let Some(index) = window.index(seq) else { continue };
+            if index >= window.end() || window.received(index) {
+                if state == State::AwaitRepair {
+                    self.naks.confirmed_late(index);
+                }
+                continue;
+            }
+            let can_be = self.reach.as_ref().is_some_and(|reach| reach.can_be(cx.now, index));
+            if index >= window.next && !window.is_given_up(index) && can_be {
+                window.learn(index);
+                if !self.naks.hear(index, state, cx.now) {
+                    self.declare_one(cx, index);
+                    self.naks.hear(index, state, cx.now);
+                }
+            }
+            // Where nothing is repaired, somebody has reported this loss for us.
+            self.lone_nak = None;
+            self.lone_nak_last = Some(cx.now);
+        }
+        self.advance(cx);
+        self.find_gaps(cx);
+    }
+
+    /// Without an SPM no NAK has a way to go, and the next one may be half a minute off: who joins
+    /// late asks for it and does not wait for its first loss.
+    fn want_path(&mut self, cx: &mut Cx<'_>) {
+        if self.path().is_none() {
+            self.want_spm(cx);
+        }
+    }
+
+    /// A neighbour asks for an SPM: its answer will do for us.
+    fn postpone_request(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) {
+        if datagram.to == Destination::Group && self.request_at.is_some() {
+            let backoff = cx.rng.up_to(self.config.spm_request_backoff);
+            self.request_at = Some(cx.now + self.config.spm_request_backoff + backoff);
+        }
+    }
+
+    /// A single packet is found missing by what others say of it.
+    fn declare_one(&mut self, cx: &mut Cx<'_>, index: u64) {
+        let mut backoff = Backoff::new(cx.now, &self.config);
+        self.declare_run(cx, &mut backoff, index, index);
+    }
+}
+
+/// One past packet `lead`.
+fn window_end(window: Option<&Window>, lead: Seq) -> Option<u64> {
+    window?.index(lead + 1)
+}

@@ -1,0 +1,548 @@
+//! What a receiver does about each missing packet: the NAK state machine of RFC 3208 s6.3.
+
+use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use faircast_base::{Duration, Rng, Time};
+
+use super::crowd::Crowd;
+use crate::pgm::ReceiverConfig;
+use crate::pgm::retry_timer::{Asked, RetryTimer};
+
+/// Where the recovery of a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// A NAK will be sent unless somebody else is faster.
+    BackOff,
+    /// A NAK was sent or heard; its confirmation is to come.
+    AwaitConfirmation,
+    /// The confirmation has come; the repair is to come.
+    AwaitRepair,
+}
+
+#[derive(Debug)]
+struct Missing {
+    state: State,
+    deadline: Time,
+    /// By this receiver.
+    asked: Asked,
+    /// Confirmations heard before anything had to be repeated.
+    confirmations: u32,
+    unconfirmed: u32,
+    unrepaired: u32,
+}
+
+impl Missing {
+    /// Goes to `state`. Returns whether the deadline is another one now.
+    fn set(&mut self, state: State, deadline: Time) -> bool {
+        let moves = self.deadline != deadline;
+        (self.state, self.deadline) = (state, deadline);
+        moves
+    }
+}
+
+/// A packet that was repaired a moment ago.
+#[derive(Debug)]
+struct Recent {
+    at: Time,
+    index: u64,
+    confirmations: u32,
+}
+
+/// Most of these; of a longer burst the last tell as much as all.
+const RECENT_MAX: usize = 32;
+
+/// What the passing of time has brought.
+#[derive(Debug, Default)]
+pub(crate) struct Expired {
+    /// Packets to be given up.
+    pub(crate) give_up: Vec<u64>,
+    /// Whether NAKs are due that cannot be sent.
+    pub(crate) stuck: bool,
+    /// The wait in which a confirmation did not come.
+    pub(crate) unconfirmed: Option<Duration>,
+    /// The wait in which a repair did not come.
+    pub(crate) unrepaired: Option<Duration>,
+}
+
+/// The missing packets, each with its one timer. All operations take time logarithmic in their
+/// number.
+#[derive(Debug)]
+pub(crate) struct Naks {
+    /// From a NAK to its confirmation, and to the repair.
+    confirmation: RetryTimer,
+    repair: RetryTimer,
+    crowd: Crowd,
+    /// Packets repaired within the last round trip.
+    recent: VecDeque<Recent>,
+    missing: BTreeMap<u64, Missing>,
+    /// The deadline of each missing packet, and some that were moved since: those are left to lie
+    /// until they come to the top, which is never one of them. Deadlines move all the time, and a heap
+    /// is one piece of memory.
+    timers: BinaryHeap<Reverse<(Time, u64)>>,
+    /// Packets for which a NAK is to be sent now; all of them are missing.
+    due: BTreeSet<u64>,
+}
+
+impl Naks {
+    pub(crate) fn new(config: &ReceiverConfig) -> Self {
+        let patience = |least| RetryTimer::new(config.repair_timers, least, config.nak_backoff);
+        Self {
+            confirmation: patience(config.nak_repeat),
+            repair: patience(config.nak_repair).of_held_answers(),
+            crowd: Crowd::new(config),
+            recent: VecDeque::new(),
+            missing: BTreeMap::new(),
+            timers: BinaryHeap::new(),
+            due: BTreeSet::new(),
+        }
+    }
+
+    /// Nothing is missing any more; what was measured stays.
+    pub(crate) fn clear(&mut self) {
+        self.missing.clear();
+        self.timers.clear();
+        self.due.clear();
+    }
+
+    /// When a NAK for what is found missing now may be sent.
+    pub(crate) fn draw(&self, backoff: &mut Backoff, rng: &mut Rng) -> Time {
+        backoff.draw(&self.crowd, rng)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.missing.len()
+    }
+
+    pub(crate) fn has(&self, index: u64) -> bool {
+        self.missing.contains_key(&index)
+    }
+
+    /// A packet is missing: it waits in `state` until `deadline`.
+    pub(crate) fn begin(&mut self, index: u64, state: State, deadline: Time) {
+        let asked = Asked::default();
+        let fresh =
+            Missing { state, deadline, asked, confirmations: 0, unconfirmed: 0, unrepaired: 0 };
+        self.missing.insert(index, fresh);
+        self.arm(index, deadline);
+    }
+
+    /// A packet has come, or nobody waits for it any longer.
+    pub(crate) fn end(&mut self, index: u64) {
+        if self.missing.remove(&index).is_some() {
+            if self.missing.is_empty() {
+                self.timers = BinaryHeap::new();
+            } else {
+                self.tidy_timers(index);
+            }
+            if !self.due.is_empty() {
+                self.due.remove(&index);
+            }
+        }
+    }
+
+    /// Nobody waits any longer for packets before `trail`.
+    pub(crate) fn end_before(&mut self, trail: u64) {
+        while let Some((&index, _)) = self.missing.first_key_value()
+            && index < trail
+        {
+            self.end(index);
+        }
+    }
+
+    /// Packets from `to` on were never sent.
+    pub(crate) fn end_from(&mut self, to: u64) {
+        while let Some((&index, _)) = self.missing.last_key_value()
+            && index >= to
+        {
+            self.end(index);
+        }
+    }
+
+    /// The packet has come by a repair: how long that took is a sample.
+    pub(crate) fn repaired(&mut self, index: u64, now: Time) {
+        if let Some(missing) = self.missing.get(&index) {
+            missing.asked.answered(now, &mut self.repair);
+            let confirmations = missing.confirmations;
+            self.settle(now);
+            if self.recent.len() >= RECENT_MAX {
+                self.recent.pop_front();
+            }
+            self.recent.push_back(Recent { at: now, index, confirmations });
+        }
+        self.end(index);
+    }
+
+    /// A confirmation came for a packet that is here: others ask for it still.
+    pub(crate) fn confirmed_late(&mut self, index: u64) {
+        if let Some(recent) = self.recent.iter_mut().find(|recent| recent.index == index) {
+            recent.confirmations += 1;
+        }
+    }
+
+    /// Counts the confirmations of packets that were repaired a round trip ago: there will be no
+    /// more of them.
+    fn settle(&mut self, now: Time) {
+        let rtt = self.confirmation.expected();
+        while let Some(recent) = self.recent.front()
+            && now.since(recent.at) >= rtt.unwrap_or(Duration::ZERO)
+        {
+            self.crowd.note(now, recent.confirmations, self.confirmation.smoothed());
+            self.recent.pop_front();
+        }
+    }
+
+    /// Others' asking was heard, or its confirmation, by what is to be awaited now. False where the
+    /// packet is not missing.
+    pub(crate) fn hear(&mut self, index: u64, awaits: State, now: Time) -> bool {
+        match awaits {
+            State::AwaitRepair => self.confirmed(index, now),
+            _ => self.heard(index, now),
+        }
+    }
+
+    /// A confirmation came. False where the packet is not missing.
+    pub(crate) fn confirmed(&mut self, index: u64, now: Time) -> bool {
+        let Some(missing) = self.missing.get_mut(&index) else { return false };
+        if missing.state == State::AwaitConfirmation {
+            missing.asked.answered(now, &mut self.confirmation);
+        }
+        // Later ones may answer repetitions.
+        if missing.asked.times <= 1 && missing.unrepaired == 0 {
+            missing.confirmations += 1;
+        }
+        let deadline = repair_deadline(&self.repair, &self.confirmation, missing, now);
+        if missing.set(State::AwaitRepair, deadline) {
+            self.arm(index, deadline);
+        }
+        true
+    }
+
+    /// Another receiver's NAK was heard. It leads out of back-off to the wait for a confirmation
+    /// (src: RFC 3208 s6.3, by its diagram and not its prose), and restarts any other wait. False where
+    /// the packet is not missing.
+    pub(crate) fn heard(&mut self, index: u64, now: Time) -> bool {
+        let Some(missing) = self.missing.get_mut(&index) else { return false };
+        let (state, deadline) = match missing.state {
+            State::BackOff | State::AwaitConfirmation => {
+                (State::AwaitConfirmation, now + self.confirmation.wait(missing.unconfirmed))
+            }
+            State::AwaitRepair => {
+                let deadline = repair_deadline(&self.repair, &self.confirmation, missing, now);
+                (State::AwaitRepair, deadline)
+            }
+        };
+        if missing.set(state, deadline) {
+            self.arm(index, deadline);
+        }
+        true
+    }
+
+    /// Sets the timer of a missing packet, whose deadline it is already.
+    fn arm(&mut self, index: u64, deadline: Time) {
+        self.timers.push(Reverse((deadline, index)));
+        self.tidy_timers(index);
+        // As many may lie about as there are packets missing.
+        if self.timers.len() > 2 * self.missing.len() + TIMERS_SPARE {
+            let timer = |(&index, missing): (&u64, &Missing)| Reverse((missing.deadline, index));
+            self.timers = self.missing.iter().map(timer).collect();
+        }
+    }
+
+    /// Takes what does not count any more from the top. Only the timer of `index` has changed.
+    fn tidy_timers(&mut self, index: u64) {
+        if self.timers.peek().is_none_or(|Reverse((_, top))| *top != index) {
+            return;
+        }
+        while let Some(&Reverse((at, top))) = self.timers.peek()
+            && self.missing.get(&top).is_none_or(|missing| missing.deadline != at)
+        {
+            self.timers.pop();
+        }
+    }
+
+    /// Handles all timers that have run out. Where `can_ask` is false no NAK can be sent yet, and
+    /// back-off begins again without counting.
+    pub(crate) fn expire(
+        &mut self,
+        now: Time,
+        rng: &mut Rng,
+        config: &ReceiverConfig,
+        can_ask: bool,
+    ) -> Expired {
+        let mut expired = Expired::default();
+        let mut backoff = Backoff::new(now, config);
+        while let Some(&Reverse((deadline, index))) = self.timers.peek()
+            && deadline <= now
+        {
+            let missing = self.missing.get_mut(&index).expect("every timer is a missing packet's");
+            let (state, given_up) = match missing.state {
+                State::BackOff if can_ask => {
+                    self.due.insert(index);
+                    (State::AwaitConfirmation, false)
+                }
+                State::BackOff => {
+                    expired.stuck = true;
+                    (State::BackOff, false)
+                }
+                State::AwaitConfirmation => {
+                    expired.unconfirmed = Some(self.confirmation.wait(missing.unconfirmed));
+                    self.confirmation.run_out(now);
+                    missing.unconfirmed += 1;
+                    (State::BackOff, missing.unconfirmed > config.confirm_retries)
+                }
+                State::AwaitRepair => {
+                    expired.unrepaired = Some(self.repair.wait(missing.unrepaired));
+                    self.repair.run_out(now);
+                    missing.unrepaired += 1;
+                    (State::BackOff, missing.unrepaired > config.repair_retries)
+                }
+            };
+            if given_up {
+                self.end(index);
+                expired.give_up.push(index);
+                continue;
+            }
+            let deadline = if state == State::AwaitConfirmation {
+                missing.asked.note(now);
+                now + self.confirmation.wait(missing.unconfirmed)
+            } else {
+                backoff.draw(&self.crowd, rng)
+            };
+            if missing.set(state, deadline) {
+                self.arm(index, deadline);
+            }
+        }
+        expired
+    }
+
+    /// Whether a NAK is to be sent now.
+    pub(crate) fn has_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// The next packets for one NAK, at most `max` and ascending; empty where no NAK is due.
+    pub(crate) fn take_due(&mut self, max: usize) -> Vec<u64> {
+        let mut asked = Vec::new();
+        while asked.len() < max
+            && let Some(index) = self.due.pop_first()
+        {
+            asked.push(index);
+        }
+        asked
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.timers.peek().map(|Reverse((at, _))| *at)
+    }
+}
+
+/// Until when a repair that has just been confirmed is to come. The round trip counts from the NAK,
+/// where it was ours, and not from its confirmation.
+fn repair_deadline(
+    repair: &RetryTimer,
+    confirmation: &RetryTimer,
+    missing: &Missing,
+    now: Time,
+) -> Time {
+    // Before the first repair the confirmations tell the way; one from the source is just ahead of
+    // its repair.
+    let whole = if repair.has_estimate() { repair } else { confirmation };
+    let asked = missing.asked.last().unwrap_or(now);
+    (asked + whole.wait(missing.unrepaired)).max(now + repair.least())
+}
+
+/// Timers that do not count any more and may lie about however few packets are missing.
+const TIMERS_SPARE: usize = 16;
+
+/// Draws back-offs. Packets found missing at the same moment share one draw where a NAK can list
+/// them: one NAK instead of many.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    now: Time,
+    shared: bool,
+    drawn: Option<Time>,
+}
+
+impl Backoff {
+    pub(crate) fn new(now: Time, config: &ReceiverConfig) -> Self {
+        Self { now, shared: config.nak_lists, drawn: None }
+    }
+
+    pub(crate) fn draw(&mut self, crowd: &Crowd, rng: &mut Rng) -> Time {
+        match self.drawn {
+            Some(at) if self.shared => at,
+            _ => *self.drawn.insert(self.now + crowd.draw(rng)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pgm::RepairTimers;
+    use crate::pgm::wire::Nla;
+    use faircast_base::{NodeId, Purpose};
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Duration::from_millis(ms)
+    }
+
+    struct Bench {
+        naks: Naks,
+        rng: Rng,
+        config: ReceiverConfig,
+    }
+
+    impl Bench {
+        fn new(timers: RepairTimers) -> Self {
+            let mut config = ReceiverConfig::new(Nla::NULL);
+            config.repair_timers = timers;
+            (config.confirm_retries, config.repair_retries) = (2, 2);
+            let rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
+            Self { naks: Naks::new(&config), rng, config }
+        }
+
+        fn expire(&mut self, ms: u64) -> Expired {
+            self.naks.expire(at(ms), &mut self.rng, &self.config, true)
+        }
+
+        fn state(&self) -> (State, Time) {
+            let missing = &self.naks.missing[&7];
+            assert_eq!(self.naks.next_timeout(), Some(missing.deadline));
+            (missing.state, missing.deadline)
+        }
+    }
+
+    /// Every cell of the table of states and events.
+    #[test]
+    fn each_event_in_each_state_leads_where_the_rfc_says() {
+        use State::{AwaitConfirmation, AwaitRepair, BackOff};
+        type Event = fn(&mut Bench);
+        let confirmed: Event = |b| assert!(b.naks.confirmed(7, at(10)));
+        let heard: Event = |b| assert!(b.naks.heard(7, at(10)));
+        let cases = [
+            (BackOff, confirmed, AwaitRepair, 210),
+            (BackOff, heard, AwaitConfirmation, 210),
+            (AwaitConfirmation, confirmed, AwaitRepair, 210),
+            (AwaitConfirmation, heard, AwaitConfirmation, 210),
+            (AwaitRepair, confirmed, AwaitRepair, 210),
+            (AwaitRepair, heard, AwaitRepair, 210),
+        ];
+        for (from, event, to, deadline) in cases {
+            let mut bench = Bench::new(RepairTimers::Fixed);
+            bench.naks.begin(7, from, at(40));
+            event(&mut bench);
+            assert_eq!(bench.state(), (to, at(deadline)), "from {from:?}");
+        }
+    }
+
+    #[test]
+    fn a_silent_network_is_asked_until_retries_run_out() {
+        let mut bench = Bench::new(RepairTimers::Fixed);
+        bench.naks.begin(7, State::BackOff, at(40));
+        let mut asked = 0;
+        let mut now = 0;
+        loop {
+            now += 1;
+            assert!(now < 5000);
+            let expired = bench.expire(now);
+            let due = bench.naks.take_due(63);
+            asked += due.len();
+            if !due.is_empty() {
+                assert_eq!(bench.state(), (State::AwaitConfirmation, at(now + 200)));
+            }
+            if expired.give_up == [7] {
+                break;
+            }
+        }
+        // One NAK, and one more for each permitted retry.
+        assert_eq!(asked, 3);
+        assert!(bench.naks.is_empty() && bench.naks.next_timeout().is_none());
+        assert!(now > 40 + 3 * 200 && now <= 40 + 3 * 200 + 2 * 50 + 4, "{now}");
+    }
+
+    #[test]
+    fn confirmed_but_unrepaired_packets_are_asked_for_again_and_given_up() {
+        let mut bench = Bench::new(RepairTimers::Fixed);
+        bench.naks.begin(7, State::AwaitRepair, at(0));
+        let mut now = 0;
+        let mut asked = 0;
+        while !bench.naks.is_empty() {
+            now += 1;
+            bench.expire(now);
+            if !bench.naks.take_due(63).is_empty() {
+                asked += 1;
+                bench.naks.confirmed(7, at(now));
+            }
+        }
+        assert_eq!(asked, 2);
+    }
+
+    #[test]
+    fn without_a_path_back_off_goes_on_and_counts_nothing() {
+        let mut bench = Bench::new(RepairTimers::Fixed);
+        bench.naks.begin(7, State::BackOff, at(1));
+        for ms in 1..1000 {
+            bench.naks.expire(at(ms), &mut bench.rng, &bench.config, false);
+            assert_eq!(bench.state().0, State::BackOff);
+            assert!(bench.naks.take_due(63).is_empty());
+        }
+        bench.expire(1100);
+        assert_eq!(bench.naks.take_due(63), [7]);
+    }
+
+    #[test]
+    fn thousands_of_missing_packets_are_asked_for_in_full_lists() {
+        let mut bench = Bench::new(RepairTimers::Fixed);
+        let mut backoff = Backoff::new(at(0), &bench.config);
+        for index in 0..6300 {
+            let deadline = bench.naks.draw(&mut backoff, &mut bench.rng);
+            bench.naks.begin(index, State::BackOff, deadline);
+        }
+        bench.naks.end(5);
+        bench.expire(60);
+        let first = bench.naks.take_due(63);
+        assert_eq!((first[0], first[5], first.len()), (0, 6, 63));
+        let mut lists = 1;
+        while !bench.naks.take_due(63).is_empty() {
+            lists += 1;
+        }
+        assert_eq!(lists, 100);
+    }
+
+    proptest::proptest! {
+        /// Against the definition: the least deadline of what is missing, after anything that moves one.
+        #[test]
+        fn the_next_timeout_is_the_earliest_deadline_and_old_ones_do_not_pile_up(
+            steps in proptest::collection::vec((0u8..6, 0u64..12, 0u64..60), 1..300),
+        ) {
+            let mut bench = Bench::new(RepairTimers::Adaptive);
+            let mut now = 1;
+            for (what, index, ms) in steps {
+                match what {
+                    0 => bench.naks.begin(index, State::BackOff, at(now + ms)),
+                    1 => bench.naks.end(index),
+                    2 => bench.naks.repaired(index, at(now)),
+                    3 => drop(bench.naks.confirmed(index, at(now))),
+                    4 => drop(bench.naks.heard(index, at(now))),
+                    _ => {
+                        now += ms;
+                        bench.expire(now);
+                        bench.naks.take_due(2);
+                    }
+                }
+                let naks = &bench.naks;
+                let earliest = naks.missing.values().map(|missing| missing.deadline).min();
+                proptest::prop_assert_eq!(naks.next_timeout(), earliest);
+                proptest::prop_assert!(naks.timers.len() <= 2 * 12 + TIMERS_SPARE);
+            }
+        }
+    }
+}

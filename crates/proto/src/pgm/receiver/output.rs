@@ -1,0 +1,209 @@
+//! What a receiver sends: SPM requests, reports and NAKs.
+
+use alloc::vec::Vec;
+
+use faircast_base::{Cx, NodeId, Seq};
+
+use super::{PgmReceiver, Phase, Session};
+use crate::congestion::{AckVector, Audience, ReceiverFeedback};
+use crate::pgm::wire::{Ack, Body, Encoder, Header, NAK_LIST_MAX, Nak, NakList, Nla, PgmOption};
+use crate::{Destination, Transmit};
+
+impl<F: ReceiverFeedback> PgmReceiver<F> {
+    pub(super) fn next_packet(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let session = self.session?;
+        match self.phase {
+            Phase::Waiting => return None,
+            Phase::Joined | Phase::Finished => {}
+            Phase::Lost | Phase::Ended => {
+                let refusal = self.write_refusal(buf);
+                return refusal.or_else(|| self.write_leave(cx, &session, buf));
+            }
+        }
+        if self.mismatch.is_some() {
+            return None;
+        }
+        if core::mem::take(&mut self.requests_due.to_group) {
+            self.write(&session, &Body::Spmr, buf).finish();
+            return Some(to_neighbours());
+        }
+        if core::mem::take(&mut self.requests_due.to_source) {
+            self.write(&session, &Body::Spmr, buf).finish();
+            return Some(to_node(session.source));
+        }
+        if let Some(report) = self.next_report(cx, &session, buf) {
+            return Some(report);
+        }
+        let quiet = self.nak_copy.is_none() && self.lone_nak_due.is_none();
+        if quiet && !self.naks.has_due() {
+            return None;
+        }
+        if let Some(copy) = self.nak_copy.take() {
+            buf.extend_from_slice(&copy);
+            return Some(to_neighbours());
+        }
+        self.next_nak(cx, &session, buf)
+    }
+
+    fn ack_vector(&self) -> Option<AckVector> {
+        self.window.as_ref()?.ack_vector()
+    }
+
+    /// What a null NAK names: the latest packet found missing, so that the source knows which loss its
+    /// report speaks of. It is `highest`, the latest that came, where nothing before that was missing.
+    fn latest_missing(&self, highest: Seq) -> Seq {
+        // Truncation is the wrap of sequence numbers.
+        let missing = self.missing.map(|index| Seq::new(index as u32));
+        missing.filter(|missing| missing.before(highest)).unwrap_or(highest)
+    }
+
+    /// What the scheme wants to say now.
+    fn next_report(
+        &mut self,
+        cx: &mut Cx<'_>,
+        session: &Session,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        while let Some((audience, report)) = self.feedback.poll_report(cx) {
+            // Before the first data there is nothing to acknowledge and no number to name.
+            let Some(vector) = self.ack_vector() else { continue };
+            match audience {
+                Audience::SenderAck => {
+                    self.acknowledges = true;
+                    let vector = self.feedback.shape_vector(vector);
+                    let mut encoder = self.write(session, &Body::Ack(Ack { vector }), buf);
+                    encoder.scheme_option(&report);
+                    encoder.finish();
+                    return Some(to_node(session.source));
+                }
+                // A null NAK asks for nothing, and implementations that do not know what it is for
+                // ignore it. It goes to the source itself: elements hold back NAKs that they have
+                // seen, and this one must arrive.
+                Audience::SenderNak => {
+                    let nak = self.nak(session, self.latest_missing(vector.highest));
+                    let mut encoder = self.write(session, &Body::Nnak(nak), buf);
+                    encoder.scheme_option(&report);
+                    encoder.finish();
+                    return Some(to_node(session.source));
+                }
+                Audience::OnNak => self.nak_report = Some(report),
+            }
+        }
+        None
+    }
+
+    fn next_nak(
+        &mut self,
+        cx: &mut Cx<'_>,
+        session: &Session,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        // Where nothing is asked for, a NAK is a report, which the source itself may get.
+        let path = session.path.or(self.listens_only.then_some(session.source))?;
+        let asked = match self.lone_nak_due.take() {
+            Some(index) => [index].to_vec(),
+            None => self.naks.take_due(if self.config.nak_lists { 1 + NAK_LIST_MAX } else { 1 }),
+        };
+        // Truncation is the wrap of sequence numbers.
+        let asked: Vec<_> = asked.into_iter().map(|index| Seq::new(index as u32)).collect();
+        let (&first, rest) = asked.split_first()?;
+        let report = self.nak_report.take().or_else(|| self.feedback.report_for_nak(cx));
+        let start = buf.len();
+        let mut encoder = self.write(session, &Body::Nak(self.nak(session, first)), buf);
+        if !rest.is_empty() {
+            let mut list = [0; 4 * NAK_LIST_MAX];
+            let list = NakList::write(rest, &mut list)
+                .expect("what is due is ascending, unique and no more than a list takes");
+            encoder.option(&PgmOption::NakList(list));
+        }
+        if let Some(report) = report {
+            encoder.scheme_option(&report);
+        }
+        encoder.finish();
+        if self.config.nak_copies {
+            self.nak_copy = Some(buf[start..].to_vec());
+        }
+        Some(to_node(path))
+    }
+
+    /// A last ACK, which says that this receiver leaves.
+    fn write_leave(
+        &mut self,
+        cx: &mut Cx<'_>,
+        session: &Session,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        if !core::mem::take(&mut self.leave_due) {
+            return None;
+        }
+        let vector = self.ack_vector()?;
+        let report = self.feedback.report_for_nak(cx);
+        let mut encoder = self.write(session, &Body::Ack(Ack { vector }), buf);
+        if let Some(report) = report {
+            encoder.scheme_option(&report);
+        }
+        encoder.option(&PgmOption::AckerLeaving);
+        encoder.finish();
+        Some(to_node(session.source))
+    }
+
+    /// A null NAK to the source alone, with the scheme's report where there is one and what `fill`
+    /// adds. Where no data has come it names the packet before the first one.
+    pub(crate) fn write_null_nak(
+        &mut self,
+        cx: &mut Cx<'_>,
+        buf: &mut Vec<u8>,
+        fill: impl FnOnce(&mut Encoder<'_>),
+    ) -> Option<Transmit> {
+        let session = self.session?;
+        let highest = self.ack_vector().map(|vector| vector.highest);
+        let report = highest.and_then(|_| self.feedback.report_for_nak(cx));
+        let named = highest.map_or(Seq::new(0) - 1, |highest| self.latest_missing(highest));
+        let nak = self.nak(&session, named);
+        let mut encoder = self.write(&session, &Body::Nnak(nak), buf);
+        if let Some(report) = report {
+            encoder.scheme_option(&report);
+        }
+        fill(&mut encoder);
+        encoder.finish();
+        Some(to_node(session.source))
+    }
+
+    /// An SPM request to the source alone with what `fill` adds.
+    pub(crate) fn write_request(
+        &self,
+        buf: &mut Vec<u8>,
+        fill: impl FnOnce(&mut Encoder<'_>),
+    ) -> Option<Transmit> {
+        let session = self.session?;
+        let mut encoder = self.write(&session, &Body::Spmr, buf);
+        fill(&mut encoder);
+        encoder.finish();
+        Some(to_node(session.source))
+    }
+
+    fn write<'a>(&self, session: &Session, body: &Body, buf: &'a mut Vec<u8>) -> Encoder<'a> {
+        Encoder::new(buf, &Header::upstream(session.tsi, self.config.data_port), body)
+    }
+
+    fn nak(&self, session: &Session, first: Seq) -> Nak {
+        Nak { first, source: Nla::from_node(session.source), group: self.config.group }
+    }
+}
+
+/// A control packet for one node.
+fn to_node(node: NodeId) -> Transmit {
+    Transmit {
+        to: Destination::Node(node),
+        zeros: 0,
+        payload_len: 0,
+        time_to_live: 255,
+        router_alert: false,
+        wire_len: None,
+    }
+}
+
+/// A control packet for the members of the group on this subnet.
+fn to_neighbours() -> Transmit {
+    Transmit { to: Destination::Group, time_to_live: 1, ..to_node(NodeId(0)) }
+}

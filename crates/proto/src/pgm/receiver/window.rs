@@ -1,0 +1,373 @@
+//! What a receiver has and has not: the receive window.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use faircast_base::Seq;
+
+use super::start_over;
+use crate::congestion::AckVector;
+
+/// Payload that came out of order.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) bytes: Vec<u8>,
+    pub(super) zeros: u32,
+}
+
+/// Where a packet falls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It is the next to deliver.
+    Next,
+    /// It is to be kept for later.
+    Ahead,
+    /// It is already here, or was delivered.
+    Duplicate,
+    /// It was given up for lost and passed by.
+    TooLate,
+    /// It is too far ahead to be kept.
+    Beyond,
+}
+
+/// The receive window. Packets go by their sequence number without wrap (`index`).
+#[derive(Debug)]
+pub(super) struct Window {
+    /// Most packets from the next to deliver to the last that is kept.
+    limit: u64,
+    /// The next packet to deliver.
+    pub(super) next: u64,
+    /// One past the last packet known to exist, never beyond the limit.
+    pub(super) known: u64,
+    /// The highest packet received.
+    pub(super) highest: Option<u64>,
+    /// What came out of order: number i tells of packet `next + i`, 0 that it has not come, else one
+    /// more than the zeros of its payload. The last one has come. A confirmation names dozens of
+    /// packets, and each of thousands of receivers looks all of them up: here they are neighbours in
+    /// memory, which they are not in a tree.
+    held: VecDeque<u32>,
+    /// The bytes of what is held, where it has any.
+    bytes: BTreeMap<u64, Vec<u8>>,
+    /// What will never come, all at `next` or later.
+    given_up: BTreeSet<u64>,
+    /// Bit i: whether packet `next - 1 - i` was received. What lies before the start counts as
+    /// received, as in OpenPGM.
+    history: u64,
+}
+
+impl Window {
+    /// A window that begins with packet `start`.
+    pub(super) fn new(start: u64, limit: u32) -> Self {
+        Self {
+            limit: u64::from(limit),
+            next: start,
+            known: start,
+            highest: None,
+            held: VecDeque::new(),
+            bytes: BTreeMap::new(),
+            given_up: BTreeSet::new(),
+            history: u64::MAX,
+        }
+    }
+
+    /// The packet of number `seq` that is nearest to the next one; `None` where it would lie before
+    /// the beginning of all counting.
+    pub(super) fn index(&self, seq: Seq) -> Option<u64> {
+        // Truncation is the wrap of sequence numbers.
+        self.next.checked_add_signed(i64::from(seq.distance(Seq::new(self.next as u32))))
+    }
+
+    /// One past the last packet that can be kept.
+    pub(super) fn end(&self) -> u64 {
+        self.next + self.limit
+    }
+
+    pub(super) fn place(&self, index: u64) -> Place {
+        if index == self.next {
+            Place::Next
+        } else if index < self.next {
+            if self.received(index) { Place::Duplicate } else { Place::TooLate }
+        } else if index >= self.end() {
+            Place::Beyond
+        } else if self.holds(index) {
+            Place::Duplicate
+        } else {
+            Place::Ahead
+        }
+    }
+
+    /// Whether `index` has come. Of what was delivered long ago the answer is yes.
+    pub(super) fn received(&self, index: u64) -> bool {
+        if index < self.next {
+            let age = self.next - 1 - index;
+            age >= 64 || self.history >> age & 1 == 1
+        } else {
+            self.holds(index)
+        }
+    }
+
+    /// Whether `index` is known to have come: what was passed long ago is not.
+    pub(super) fn received_lately(&self, index: u64) -> bool {
+        self.received(index) && self.next <= index.saturating_add(64)
+    }
+
+    /// Packets from `to` on, which is at `next` or later, were none of the source: they are
+    /// forgotten.
+    pub(super) fn rewind(&mut self, to: u64) {
+        self.known = self.known.min(to);
+        self.held.truncate((to - self.next) as usize);
+        while self.held.back() == Some(&ABSENT) {
+            self.held.pop_back();
+        }
+        self.bytes.split_off(&to);
+        self.given_up.split_off(&to);
+        if self.highest.is_some_and(|highest| highest >= to) {
+            let held = self.held.len() as u64;
+            self.highest = (self.next + held).checked_sub(1);
+        }
+    }
+
+    /// Whether `index`, which is at `next` or later, is held.
+    fn holds(&self, index: u64) -> bool {
+        self.held.get((index - self.next) as usize).is_some_and(|&held| held != ABSENT)
+    }
+
+    /// Says that packets up to `index` exist.
+    pub(super) fn learn(&mut self, index: u64) {
+        self.known = self.known.max((index + 1).min(self.end()));
+    }
+
+    /// Says that `index` has come.
+    pub(super) fn note(&mut self, index: u64) {
+        self.highest = Some(self.highest.map_or(index, |highest| highest.max(index)));
+        self.learn(index);
+        if !self.given_up.is_empty() {
+            self.given_up.remove(&index);
+        }
+    }
+
+    /// Keeps what came ahead of its turn: `index` is later than `next`, and before the end.
+    pub(super) fn hold(&mut self, index: u64, held: Held) {
+        let place = (index - self.next) as usize;
+        if place >= self.held.len() {
+            self.held.resize(place + 1, ABSENT);
+        }
+        self.held[place] = 1 + held.zeros;
+        if !held.bytes.is_empty() {
+            self.bytes.insert(index, held.bytes);
+        }
+    }
+
+    /// Whether nothing was received or given up out of order.
+    pub(super) fn is_tidy(&self) -> bool {
+        self.held.is_empty() && self.given_up.is_empty()
+    }
+
+    /// Takes the next packet where it is held.
+    pub(super) fn take_next(&mut self) -> Option<Held> {
+        let zeros = core::mem::take(self.held.front_mut()?).checked_sub(1)?;
+        let bytes = if self.bytes.is_empty() { None } else { self.bytes.remove(&self.next) };
+        Some(Held { bytes: bytes.unwrap_or_default(), zeros })
+    }
+
+    /// Whether the next packet was given up.
+    pub(super) fn next_is_given_up(&mut self) -> bool {
+        self.given_up.remove(&self.next)
+    }
+
+    pub(super) fn give_up(&mut self, index: u64) {
+        if index >= self.next {
+            self.given_up.insert(index);
+        }
+    }
+
+    pub(super) fn is_given_up(&self, index: u64) -> bool {
+        self.given_up.contains(&index)
+    }
+
+    /// The next packet was delivered.
+    pub(super) fn pass_delivered(&mut self) {
+        self.history = self.history << 1 | 1;
+        self.next += 1;
+        if self.held.pop_front().is_some() && self.held.is_empty() {
+            start_over(&mut self.held);
+        }
+        self.known = self.known.max(self.next);
+    }
+
+    /// All packets before `to` will not come; none of them is held.
+    pub(super) fn pass_lost(&mut self, to: u64) {
+        let count = to - self.next;
+        self.history = if count < 64 { self.history << count } else { 0 };
+        self.next = to;
+        let places = usize::try_from(count).unwrap_or(usize::MAX);
+        self.held.drain(..places.min(self.held.len()));
+        self.known = self.known.max(to);
+        if !self.given_up.is_empty() {
+            self.given_up = self.given_up.split_off(&to);
+        }
+    }
+
+    /// The first packet that is held.
+    pub(super) fn first_held(&self) -> Option<u64> {
+        self.held.iter().position(|&held| held != ABSENT).map(|place| self.next + place as u64)
+    }
+
+    /// The packet that at least `count` packets, itself among them, show to be due: all gaps before
+    /// it have been passed by as many. `count` is at least 1.
+    pub(super) fn passed_by(&self, count: usize) -> Option<u64> {
+        let places = self.held.iter().enumerate().rev();
+        let (place, _) = places.filter(|(_, held)| **held != ABSENT).nth(count - 1)?;
+        Some(self.next + place as u64)
+    }
+
+    /// Whether anything in `from .. to` has not been received.
+    pub(super) fn has_gap(&self, from: u64, to: u64) -> bool {
+        (from.max(self.next)..to).any(|index| !self.holds(index))
+    }
+
+    /// Which of the last 32 packets are here; `None` before the first.
+    pub(super) fn ack_vector(&self) -> Option<AckVector> {
+        let highest = self.highest?;
+        let bitmap = if highest < self.next {
+            // Nothing is held; what was given up or skipped lies in the history too.
+            let above = self.next - 1 - highest;
+            if above < 64 { (self.history >> above) as u32 } else { 0 }
+        } else {
+            let mut bits = 0u32;
+            let first = highest.saturating_sub(31);
+            for index in first.max(self.next)..=highest {
+                bits |= u32::from(self.holds(index)) << (highest - index);
+            }
+            // What was delivered begins `ahead` bits up.
+            let ahead = highest + 1 - self.next;
+            if ahead < 32 { bits | (self.history << ahead) as u32 } else { bits }
+        };
+        Some(AckVector { highest: Seq::new(highest as u32), bitmap })
+    }
+}
+
+/// What stands in for a packet that has not come.
+const ABSENT: u32 = 0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receive(window: &mut Window, index: u64) {
+        window.note(index);
+        if window.place(index) == Place::Next {
+            window.pass_delivered();
+            while window.take_next().is_some() {
+                window.pass_delivered();
+            }
+        } else {
+            window.hold(index, Held { bytes: Vec::new(), zeros: 0 });
+        }
+    }
+
+    #[test]
+    fn ack_vectors_are_those_of_a_live_openpgm_receiver() {
+        let mut window = Window::new(13, 1000);
+        assert_eq!(window.ack_vector(), None);
+        for (index, want) in [
+            (13, 0xffff_ffff),
+            (14, 0xffff_ffff),
+            (15, 0xffff_ffff),
+            (17, 0xffff_fffd),
+            (18, 0xffff_fffb),
+            (19, 0xffff_fff7),
+            (20, 0xffff_ffef),
+            (21, 0xffff_ffdf),
+        ] {
+            receive(&mut window, index);
+            let vector = window.ack_vector().unwrap();
+            assert_eq!((vector.highest, vector.bitmap), (Seq::new(index as u32), want), "{index}");
+        }
+        receive(&mut window, 16);
+        let vector = window.ack_vector().unwrap();
+        assert_eq!((vector.highest, vector.bitmap), (Seq::new(21), u32::MAX));
+        for index in 22..26 {
+            receive(&mut window, index);
+        }
+        receive(&mut window, 31);
+        assert_eq!(window.ack_vector().unwrap().bitmap, 0xffff_ffc1);
+        for index in (26..31).chain(32..80) {
+            receive(&mut window, index);
+        }
+        receive(&mut window, 120);
+        assert_eq!(window.ack_vector().unwrap().bitmap, 1);
+    }
+
+    #[test]
+    fn what_was_given_up_stays_a_hole_in_the_vector() {
+        let mut window = Window::new(0, 1000);
+        receive(&mut window, 0);
+        receive(&mut window, 2);
+        window.pass_lost(2);
+        assert!(window.take_next().is_some());
+        window.pass_delivered();
+        assert_eq!(window.ack_vector().unwrap().bitmap, 0xffff_fffd);
+        assert_eq!(window.place(1), Place::TooLate);
+        assert_eq!(window.place(2), Place::Duplicate);
+        window.pass_lost(10);
+        assert_eq!(window.ack_vector().unwrap().bitmap, 0xffff_fffd);
+        assert_eq!(window.ack_vector().unwrap().highest, Seq::new(2));
+    }
+
+    #[test]
+    fn indices_survive_the_wrap_of_sequence_numbers() {
+        let mut window = Window::new(u64::from(u32::MAX) - 1, 10);
+        assert_eq!(window.index(Seq::new(1)), Some(u64::from(u32::MAX) + 2));
+        receive(&mut window, u64::from(u32::MAX) - 1);
+        receive(&mut window, u64::from(u32::MAX));
+        assert_eq!(window.index(Seq::new(0)), Some(1 << 32));
+        assert_eq!(window.place((1 << 32) + 10), Place::Beyond);
+        assert_eq!(Window::new(3, 10).index(Seq::new(u32::MAX)), None);
+    }
+
+    proptest::proptest! {
+        /// Against a set of what has come: whatever comes in whatever order, with gaps passed by.
+        #[test]
+        fn what_is_held_is_what_came_out_of_order(
+            steps in proptest::collection::vec((0u64..20, 0u8..8, 0usize..3), 1..200),
+        ) {
+            let mut window = Window::new(5, 16);
+            let mut came = BTreeSet::new();
+            for (ahead, what, len) in steps {
+                let index = window.next + ahead;
+                if what == 0 {
+                    let first = came.range(window.next..).next().copied();
+                    proptest::prop_assert_eq!(window.first_held(), first);
+                    window.pass_lost(first.unwrap_or(index));
+                } else if window.place(index) == Place::Ahead {
+                    window.note(index);
+                    came.insert(index);
+                    window.hold(index, Held { bytes: alloc::vec![7; len], zeros: index as u32 });
+                } else if window.place(index) == Place::Next {
+                    window.note(index);
+                    came.insert(index);
+                    window.pass_delivered();
+                }
+                while let Some(held) = window.take_next() {
+                    proptest::prop_assert!(came.contains(&window.next));
+                    proptest::prop_assert_eq!(u64::from(held.zeros), window.next);
+                    proptest::prop_assert!(held.bytes.iter().all(|&byte| byte == 7));
+                    window.pass_delivered();
+                }
+                let (next, end) = (window.next, window.end());
+                for index in next..end + 3 {
+                    proptest::prop_assert_eq!(window.received(index), came.contains(&index));
+                    let gap = (next..index).any(|index| !came.contains(&index));
+                    proptest::prop_assert_eq!(window.has_gap(next, index), gap);
+                }
+                for count in 1..4 {
+                    let passed = came.range(next..).rev().nth(count - 1).copied();
+                    proptest::prop_assert_eq!(window.passed_by(count), passed);
+                }
+                proptest::prop_assert_eq!(window.is_tidy(), came.range(next..).next().is_none());
+                proptest::prop_assert_eq!(window.bytes.is_empty(), window.bytes.range(next..).next().is_none());
+            }
+        }
+    }
+}

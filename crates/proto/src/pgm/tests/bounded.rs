@@ -1,0 +1,88 @@
+//! Rates that a person sets.
+
+use faircast_base::{Bitrate, Cx, Duration, NodeId, NullTrace, Purpose, Rng, Seq, Time};
+
+use super::control::Window;
+use crate::congestion::{Bounded, Bounds};
+use crate::congestion::{Permit, SenderControl};
+
+/// Bits per second that leave in ten seconds from a control of which nothing is ever
+/// acknowledged, and which permits `window` packets of 1000 bytes.
+fn rate(window: u32, bounds: &Bounds) -> u64 {
+    let mut control = Bounded::new(Window::new(window), bounds);
+    let (mut rng, mut trace) = (Rng::new(1, NodeId(0), Purpose::Fault), NullTrace);
+    let (mut now, mut sent) = (Time::ZERO, 0);
+    let end = now + Duration::from_secs(10);
+    while now < end {
+        let mut cx = Cx { now, rng: &mut rng, trace: &mut trace };
+        match control.permit(&mut cx, 1000, false) {
+            Permit::Now => {
+                control.on_sent(&mut cx, Seq::new(sent), 1000);
+                sent += 1;
+            }
+            Permit::At(at) => {
+                assert!(at > now);
+                now = at;
+            }
+            Permit::Blocked => break,
+        }
+    }
+    u64::from(sent) * 8000 / 10
+}
+
+#[test]
+fn rates_stay_within_their_bounds() {
+    let bounds = |min, max: Option<u64>| Bounds {
+        min: (min > 0).then(|| Bitrate::from_bits_per_s(min)),
+        max: max.map(Bitrate::from_bits_per_s),
+    };
+    for (case, window, bounds, want) in [
+        ("unbounded", 100, bounds(0, None), 80_000),
+        ("a ceiling", 1_000_000, bounds(0, Some(1_000_000)), 1_000_000),
+        ("a floor", 0, bounds(200_000, None), 200_000),
+        ("both", 0, bounds(300_000, Some(100_000)), 100_000),
+        ("a window above the floor", 1000, bounds(100_000, None), 900_000),
+    ] {
+        let got = rate(window, &bounds);
+        assert!(got.abs_diff(want) <= want / 50, "{case}: {got}, not {want}");
+    }
+}
+
+#[test]
+fn a_control_knows_that_it_is_the_ceiling_and_not_itself_that_holds_the_sender_back() {
+    let bounds = Bounds { max: Some(Bitrate::from_bits_per_s(80_000)), min: None };
+    for (window, want) in [(1000, true), (0, false)] {
+        let mut control = Bounded::new(Window::new(window), &bounds);
+        let (mut rng, mut trace) = (Rng::new(1, NodeId(0), Purpose::Fault), NullTrace);
+        let mut cx = Cx { now: Time::ZERO, rng: &mut rng, trace: &mut trace };
+        let mut seq = Seq::new(0);
+        while control.permit(&mut cx, 1000, false) == Permit::Now {
+            control.on_sent(&mut cx, seq, 1000);
+            seq = seq.next();
+        }
+        assert_eq!(control.inner().idle > 0, want, "a window of {window}");
+    }
+}
+
+#[test]
+fn packets_without_data_count_against_the_ceiling() {
+    let max = Some(Bitrate::from_bits_per_s(1_000_000));
+    let mut control = Bounded::new(Window::new(1_000_000), &Bounds { min: None, max });
+    let (mut rng, mut trace) = (Rng::new(1, NodeId(0), Purpose::Fault), NullTrace);
+    let (mut now, mut sent, mut bytes) = (Time::ZERO, 0, 0u64);
+    let end = now + Duration::from_secs(10);
+    while now < end {
+        let mut cx = Cx { now, rng: &mut rng, trace: &mut trace };
+        // Half of what leaves has no data.
+        if sent % 2 == 0 && control.permit_overhead(now) == Permit::Now {
+            control.on_overhead(now, 500);
+            (sent, bytes) = (sent + 1, bytes + 500);
+        } else if control.permit(&mut cx, 1000, false) == Permit::Now {
+            control.on_sent(&mut cx, Seq::new(sent), 1000);
+            (sent, bytes) = (sent + 1, bytes + 1000);
+        } else {
+            now += Duration::from_micros(100);
+        }
+    }
+    assert!(bytes.abs_diff(1_250_000) < 25_000, "{bytes}");
+}

@@ -1,0 +1,126 @@
+//! Random faults, which stop: then everything must arrive.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec;
+
+use faircast_base::{Duration, Event};
+use proptest::prelude::*;
+
+use super::world::{DELAY, Fate, GROUP, World, ms, object, source_config};
+use crate::content::InMemory;
+use crate::pgm::ReceiverConfig;
+
+#[derive(Clone, Copy, Debug)]
+struct Faults {
+    loss: f64,
+    duplication: f64,
+    damage: f64,
+    jitter_ms: u64,
+    receivers: usize,
+    packets: usize,
+    lists: bool,
+    copies: bool,
+    reorder: u32,
+    seed: u64,
+}
+
+fn faults() -> impl Strategy<Value = Faults> {
+    let network = (0.0..0.5, 0.0..0.3, 0.0..0.3, 0u64..100);
+    let session = (1usize..5, 0usize..300, any::<bool>(), any::<bool>(), 1u32..5, any::<u64>());
+    (network, session).prop_map(|((loss, duplication, damage, jitter_ms), session)| {
+        let (receivers, packets, lists, copies, reorder, seed) = session;
+        Faults {
+            loss,
+            duplication,
+            damage,
+            jitter_ms,
+            receivers,
+            packets,
+            lists,
+            copies,
+            reorder,
+            seed,
+        }
+    })
+}
+
+fn world(faults: Faults) -> World {
+    let mut receiver = ReceiverConfig::new(GROUP);
+    receiver.nak_lists = faults.lists;
+    receiver.nak_copies = faults.copies;
+    receiver.reorder_packets = faults.reorder;
+    let mut source = source_config();
+    // Nobody may miss the first SPM or data for want of which a session begins later.
+    source.linger = Duration::from_secs(20);
+    let object = object(faults.packets * 100);
+    let receivers = vec![receiver; faults.receivers];
+    let mut world =
+        World::new(source, Box::new(InMemory(Arc::from(object))), receivers, faults.seed);
+    world.network = Box::new(move |hop, rng| {
+        let calm = hop.now >= ms(3_000) || hop.now == ms(0);
+        if calm {
+            return Fate::pass();
+        }
+        if rng.chance(faults.loss) {
+            return Fate::drop();
+        }
+        let mut delay = || DELAY + Duration::from_micros(rng.below(1 + faults.jitter_ms * 1000));
+        let mut delays = vec![delay()];
+        let second = delay();
+        if rng.chance(faults.duplication) {
+            delays.push(second);
+        }
+        Fate { delays, damage: rng.chance(faults.damage) }
+    });
+    world
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn after_the_faults_stop_everything_arrives(faults in faults()) {
+        let mut world = world(faults);
+        // Four times the linger time after the last NAK.
+        world.run_until(ms(120_000));
+        let want = object(faults.packets * 100);
+        for host in &world.receivers {
+            prop_assert!(host.completed(), "{:?}", host.machine);
+            prop_assert!(host.payload == want);
+            prop_assert_eq!(host.lost(), 0);
+            let delivered = host.log.count(|e| matches!(e, Event::Delivered { .. }));
+            prop_assert_eq!(delivered, faults.packets);
+        }
+        prop_assert!(world.source.completed());
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_packets_at_the_same_times() {
+    let faults = Faults {
+        loss: 0.2,
+        duplication: 0.1,
+        damage: 0.1,
+        jitter_ms: 30,
+        receivers: 3,
+        packets: 200,
+        lists: true,
+        copies: true,
+        reorder: 2,
+        seed: 7,
+    };
+    let run = |faults| {
+        let mut world = world(faults);
+        world.run_until(ms(60_000));
+        world
+    };
+    let (a, b, c) = (run(faults), run(faults), run(Faults { seed: 8, ..faults }));
+    let same = |x: &World, y: &World| {
+        x.sent.len() == y.sent.len()
+            && x.sent.iter().zip(&y.sent).all(|(x, y)| x.at == y.at && x.bytes == y.bytes)
+    };
+    assert!(a.sent.len() > 300);
+    assert!(same(&a, &b));
+    assert!(!same(&a, &c));
+}

@@ -1,0 +1,493 @@
+//! Nothing from the network is trusted.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use faircast_base::{BadInput, Duration, Event, NodeId};
+use proptest::prelude::*;
+
+use super::world::{GROUP, SOURCE, TSI, World, losing, ms, object, seq, source_config};
+use crate::congestion::AckVector;
+use crate::content::{InMemory, Zeros};
+use crate::pgm::negotiation::SchemeAnnouncement;
+use crate::pgm::wire::{
+    Ack, Body, Data, Encoder, Gsi, Header, NAK_LIST_MAX, Nak, NakList, Nla, OptionType, PacketType,
+    PgmOption, Poll, Spm, Tsi,
+};
+use crate::pgm::{ReceiverConfig, Reliability};
+use crate::{AppEvent, Datagram, Destination, Machine};
+
+const STRANGER: NodeId = NodeId(66);
+const RECEIVER: NodeId = NodeId(10);
+
+fn nak_body(first: u32) -> Nak {
+    Nak { first: seq(first), source: Nla::from_node(SOURCE), group: GROUP }
+}
+
+/// A packet with valid form and checksum.
+fn forge(tsi: Tsi, body: &Body, options: &[PgmOption<'_>], payload: &[u8]) -> Vec<u8> {
+    let upstream = body.kind().is_upstream();
+    let header = if upstream { Header::upstream(tsi, 7500) } else { Header::downstream(tsi, 7500) };
+    let mut out = Vec::new();
+    let mut encoder = Encoder::new(&mut out, &header, body);
+    for option in options {
+        encoder.option(option);
+    }
+    if body.kind().is_data() {
+        encoder.payload(|out| {
+            out.extend_from_slice(payload);
+            0
+        });
+    }
+    encoder.finish();
+    out
+}
+
+fn send(world: &mut World, to: NodeId, destination: Destination, bytes: &[u8]) {
+    let datagram = Datagram {
+        from: STRANGER,
+        to: destination,
+        bytes,
+        zeros: 0,
+        congestion_experienced: false,
+    };
+    world.inject(to, datagram);
+}
+
+fn endless(receivers: usize) -> World {
+    let configs = vec![ReceiverConfig::new(GROUP); receivers];
+    let mut config = source_config();
+    config.window_packets = 50;
+    World::new(config, Box::new(Zeros { len: None }), configs, 1)
+}
+
+fn raw(kind: u8, value: &[u8]) -> PgmOption<'_> {
+    PgmOption::Other(crate::pgm::wire::RawOption { kind, specific: 0, value })
+}
+
+#[test]
+fn who_is_said_to_speak_another_scheme_is_repaired_like_anybody() {
+    let mut world = endless(1);
+    world.run_until(ms(300));
+    let asked = world.sent_of(PacketType::Odata) as u32 - 5;
+    let announced = SchemeAnnouncement { scheme: "another".into(), settings: Vec::new() };
+    let value = announced.encode().unwrap();
+    let from_receiver = |bytes: &[u8], world: &mut World| {
+        let (from, to) = (RECEIVER, Destination::Node(SOURCE));
+        let datagram = Datagram { from, to, bytes, zeros: 0, congestion_experienced: false };
+        world.inject(SOURCE, datagram);
+    };
+    let said = forge(TSI, &Body::Spmr, &[raw(OptionType::SCHEME, &value)], &[]);
+    from_receiver(&said, &mut world);
+    assert_eq!(world.source.log.refused(BadInput::OtherScheme), 1);
+    from_receiver(&forge(TSI, &Body::Nak(nak_body(asked)), &[], &[]), &mut world);
+    world.run_until(ms(400));
+    assert_eq!(world.repaired(), [asked]);
+}
+
+#[test]
+fn the_source_refuses_each_kind_of_nonsense_for_its_reason() {
+    let foreign = Tsi { gsi: Gsi([9; 6]), port: 5000 };
+    let other_group = Nak { group: Nla::V4([239, 0, 0, 9]), ..nak_body(90) };
+    let other_source = Nak { source: Nla::from_node(STRANGER), ..nak_body(90) };
+    let ack = |highest| Body::Ack(Ack { vector: AckVector { highest: seq(highest), bitmap: 1 } });
+    let mut list = [0; 4 * NAK_LIST_MAX];
+    let beyond = NakList::write(&[seq(91), seq(1_000_000)], &mut list).unwrap();
+    let mut wrong_port = forge(TSI, &Body::Nak(nak_body(90)), &[], &[]);
+    wrong_port[0] ^= 1;
+    wrong_port[6..8].fill(0);
+    for (case, bytes, reason) in [
+        ("no packet at all", vec![1, 2, 3], BadInput::Truncated),
+        (
+            "a foreign session",
+            forge(foreign, &Body::Nak(nak_body(90)), &[], &[]),
+            BadInput::Foreign,
+        ),
+        ("another port", wrong_port, BadInput::Foreign),
+        ("another group", forge(TSI, &Body::Nak(other_group), &[], &[]), BadInput::Foreign),
+        ("another source", forge(TSI, &Body::Nak(other_source), &[], &[]), BadInput::Foreign),
+        ("not yet sent", forge(TSI, &Body::Nak(nak_body(1_000_000)), &[], &[]), BadInput::Absurd),
+        (
+            "a list with what was not yet sent",
+            forge(TSI, &Body::Nak(nak_body(90)), &[PgmOption::NakList(beyond)], &[]),
+            BadInput::Absurd,
+        ),
+        ("long gone", forge(TSI, &Body::Nak(nak_body(0)), &[], &[]), BadInput::OutOfWindow),
+        ("before all", forge(TSI, &Body::Nak(nak_body(u32::MAX)), &[], &[]), BadInput::OutOfWindow),
+        ("an ACK of the future", forge(TSI, &ack(1_000_000), &[], &[]), BadInput::Absurd),
+        (
+            "half a report",
+            forge(TSI, &ack(90), &[raw(OptionType::PGMCC_FEEDBACK, &[1])], &[]),
+            BadInput::Malformed,
+        ),
+    ] {
+        let mut world = endless(1);
+        world.run_until(ms(300));
+        assert!(world.sent_of(PacketType::Odata) > 100, "packets 0 to 50 have left the window");
+        let before = world.sent.len();
+        send(&mut world, SOURCE, Destination::Node(SOURCE), &bytes);
+        assert_eq!(world.source.log.refused(reason), 1, "{case}");
+        assert!(world.repaired().is_empty(), "{case}");
+        let answers = world.sent[before..].iter().map(|sent| sent.packet().kind());
+        let answers: Vec<_> = answers.collect();
+        // To what is long gone the answer is where the window begins.
+        let want = if reason == BadInput::OutOfWindow && case == "long gone" {
+            vec![PacketType::Spm]
+        } else {
+            vec![]
+        };
+        assert_eq!(answers, want, "{case}");
+    }
+}
+
+#[test]
+fn own_packets_that_loop_back_are_ignored() {
+    let mut world = endless(1);
+    world.run_until(ms(300));
+    let looped: Vec<Vec<u8>> = world.sent.iter().rev().take(50).map(|s| s.bytes.clone()).collect();
+    let (before, log) = (world.sent.len(), world.source.log.0.len());
+    for bytes in looped {
+        // Only those of the source itself: ACKs look like those of a receiver.
+        if bytes[4] != PacketType::Ack as u8 {
+            let zeros = if bytes[4] & 0x0c == 4 { 100 } else { 0 };
+            let datagram = Datagram {
+                from: SOURCE,
+                to: Destination::Group,
+                bytes: &bytes,
+                zeros,
+                congestion_experienced: false,
+            };
+            world.inject(SOURCE, datagram);
+        }
+    }
+    assert_eq!((world.sent.len(), world.source.log.0.len()), (before, log));
+}
+
+#[test]
+fn a_flood_of_naks_repairs_each_packet_once_in_an_interval() {
+    let mut world = endless(1);
+    world.run_until(ms(300));
+    let sent = world.sent_of(PacketType::Odata) as u32;
+    for round in 0..200 {
+        for back in 1..=50 {
+            let nak = forge(TSI, &Body::Nak(nak_body(sent - back)), &[], &[]);
+            send(&mut world, SOURCE, Destination::Node(SOURCE), &nak);
+        }
+        if round == 100 {
+            assert_eq!(world.repaired().len(), 50);
+        }
+    }
+    let mut repaired = world.repaired();
+    assert_eq!(repaired.len(), 50);
+    repaired.sort_unstable();
+    repaired.dedup();
+    assert_eq!(repaired.len(), 50);
+    // 10 ms between confirmations that are alike: one each.
+    assert_eq!(world.sent_of(PacketType::Ncf), 50);
+    // The session goes on.
+    world.run_until(ms(600));
+    assert!(world.sent_of(PacketType::Odata) as u32 > sent + 100);
+}
+
+#[test]
+fn a_receiver_refuses_each_kind_of_nonsense_for_its_reason() {
+    let foreign = Tsi { gsi: Gsi([9; 6]), port: 5000 };
+    let data = |sequence, trail| Body::Odata(Data { sequence: seq(sequence), trail: seq(trail) });
+    let spm = |sequence, trail, lead| {
+        let path = Nla::from_node(SOURCE);
+        Body::Spm(Spm { sequence: seq(sequence), trail: seq(trail), lead: seq(lead), path })
+    };
+    for (case, bytes, reason) in [
+        ("no packet at all", vec![], BadInput::Truncated),
+        ("a foreign session", forge(foreign, &data(1, 1), &[], b"x"), BadInput::Foreign),
+        ("a trail beyond its lead", forge(TSI, &data(900, 901), &[], b"x"), BadInput::Absurd),
+        ("far ahead", forge(TSI, &data(1_000_000, 1), &[], b"x"), BadInput::OutOfWindow),
+        ("again", forge(TSI, &data(3, 1), &[], b"x"), BadInput::Duplicate),
+        (
+            "a malformed announcement",
+            forge(TSI, &data(120, 1), &[raw(OptionType::PGMCC_DATA, &[1])], b"x"),
+            BadInput::Malformed,
+        ),
+        ("an old SPM", forge(TSI, &spm(0, 0, 10), &[], &[]), BadInput::Duplicate),
+        ("an SPM against itself", forge(TSI, &spm(99, 20, 10), &[], &[]), BadInput::Absurd),
+        (
+            "an end before what is here",
+            forge(TSI, &spm(99, 0, 5), &[PgmOption::Fin], &[]),
+            BadInput::Absurd,
+        ),
+    ] {
+        let mut world = endless(1);
+        world.run_until(ms(100));
+        send(&mut world, RECEIVER, Destination::Group, &bytes);
+        let host = &world.receivers[0];
+        assert_eq!(host.log.refused(reason), 1, "{case}: {:?}", host.log.0.last());
+        assert!(!host.app.contains(&AppEvent::Gone), "{case}");
+        assert!(host.machine.missing_packets() <= 8192, "{case}");
+    }
+}
+
+/// An SPM of the source whose numbers somebody else has chosen.
+fn forged_spm(sequence: u32, trail: u32, lead: u32, options: &[PgmOption<'_>]) -> Vec<u8> {
+    let path = Nla::from_node(SOURCE);
+    let spm = Spm { sequence: seq(sequence), trail: seq(trail), lead: seq(lead), path };
+    forge(TSI, &Body::Spm(spm), options, &[])
+}
+
+#[test]
+fn a_lead_beyond_all_reason_is_not_believed_of_one_spm_and_is_of_several() {
+    let mut world = endless(1);
+    world.run_until(ms(100));
+    send(&mut world, RECEIVER, Destination::Group, &forged_spm(99, 0, 1 << 30, &[]));
+    world.run_until(ms(125));
+    assert_eq!(world.receivers[0].machine.missing_packets(), 0);
+    // Nor is anything asked for beyond the window where it is.
+    for sequence in 100..112 {
+        send(&mut world, RECEIVER, Destination::Group, &forged_spm(sequence, 0, 1 << 30, &[]));
+    }
+    world.run_until(ms(150));
+    let missing = world.receivers[0].machine.missing_packets();
+    assert!(missing > 8000 && missing <= 8192, "{missing}");
+    // What really exists comes all the same.
+    let before = world.receivers[0].payload.len();
+    world.run_until(ms(400));
+    assert!(world.receivers[0].payload.len() > before + 10_000);
+}
+
+#[test]
+fn a_trail_gives_up_nothing_until_the_source_has_said_so_for_a_while() {
+    let mut world = endless(1).with_network(losing(|hop| {
+        hop.kind == PacketType::Odata && hop.nth == 40 || hop.kind == PacketType::Rdata
+    }));
+    world.run_until(ms(90));
+    let host = &world.receivers[0];
+    let next = host.log.count(|e| matches!(e, Event::Delivered { .. })) as u32;
+    assert!(next > 30 && host.machine.missing_packets() == 1);
+    let lead = next + 10;
+    send(&mut world, RECEIVER, Destination::Group, &forged_spm(99, lead, lead + 5, &[]));
+    assert_eq!((world.receivers[0].lost(), world.receivers[0].machine.missing_packets()), (0, 1));
+    // Its own packets say so later.
+    world.run_until(ms(2000));
+    assert_eq!(world.receivers[0].lost(), 1);
+}
+
+/// Bytes that arrive from one moment to another.
+fn arrive_between(world: &mut World, from_ms: u64, to_ms: u64) -> usize {
+    world.run_until(ms(from_ms));
+    let before = world.receivers[0].payload.len();
+    world.run_until(ms(to_ms));
+    world.receivers[0].payload.len() - before
+}
+
+#[test]
+fn after_one_forged_packet_a_session_is_soon_what_it_was() {
+    let unforged = arrive_between(&mut endless(1), 4000, 5000);
+    assert!(unforged > 50_000);
+    let data = |ahead: u32, next: u32| {
+        let sequence = seq(next + ahead);
+        forge(TSI, &Body::Odata(Data { sequence, trail: seq(next) }), &[], b"x")
+    };
+    type Forged = fn(u32, &dyn Fn(u32, u32) -> Vec<u8>) -> Vec<u8>;
+    let cases: [(&str, Forged); 10] = [
+        ("data somewhat ahead", |next, data| data(50, next)),
+        ("data far ahead", |next, data| data(100_000, next)),
+        ("a lead far ahead", |next, _| forged_spm(9, 0, next + 100_000, &[])),
+        ("a trail far ahead", |next, _| forged_spm(9, next + 90_000, next + 100_000, &[])),
+        ("an SPM from the future", |next, _| forged_spm(100_000_000, 0, next, &[])),
+        ("another last hop", |next, _| {
+            let path = Nla::from_node(STRANGER);
+            let spm = Spm { sequence: seq(9), trail: seq(0), lead: seq(next), path };
+            forge(TSI, &Body::Spm(spm), &[], &[])
+        }),
+        ("an end", |next, _| forged_spm(9, 0, next - 1, &[PgmOption::Fin])),
+        ("an end ahead", |next, _| forged_spm(9, 0, next + 20, &[PgmOption::Fin])),
+        ("a reset", |next, _| {
+            forged_spm(9, 0, next, &[PgmOption::Reset { abandoned: false, code: 1 }])
+        }),
+        ("a confirmation", |next, _| forge(TSI, &Body::Ncf(nak_body(next + 5000)), &[], &[])),
+    ];
+    for (case, forged) in cases {
+        // One packet of fifty is lost, so that NAKs must find their way.
+        let configs = vec![ReceiverConfig::new(GROUP)];
+        let mut world = World::new(source_config(), Box::new(Zeros { len: None }), configs, 1)
+            .with_network(losing(|hop| hop.kind == PacketType::Odata && hop.nth % 50 == 7));
+        world.run_until(ms(1000));
+        let next = world.sent_of(PacketType::Odata) as u32;
+        let before = world.receivers[0].payload.len();
+        send(&mut world, RECEIVER, Destination::Group, &forged(next, &data));
+        let arrived = arrive_between(&mut world, 4000, 5000);
+        assert!(arrived > unforged * 3 / 4, "{case}: {arrived} bytes of {unforged}");
+        let host = &world.receivers[0];
+        assert_eq!(host.lost(), 0, "{case}");
+        let missing = world.sent_of(PacketType::Odata) * 100 - host.payload.len();
+        assert!(host.payload.len() > before && missing < 10_000, "{case}: {missing} bytes");
+    }
+}
+
+#[test]
+fn noise_and_foreign_sessions_do_not_disturb_a_transfer() {
+    let mut world = World::simple(2, 20_000)
+        .with_network(losing(|hop| hop.kind == PacketType::Odata && hop.nth % 11 == 7));
+    let foreign = Tsi { gsi: Gsi([9; 6]), port: 5000 };
+    // From then on everybody knows the session.
+    world.run_until(ms(15));
+    for step in 0..200u32 {
+        world.run_for(Duration::from_millis(2));
+        let noise: Vec<u8> = (0..step as usize).map(|i| (i as u32 * step) as u8).collect();
+        let data = Data { sequence: seq(step), trail: seq(step) };
+        let stranger = forge(foreign, &Body::Odata(data), &[PgmOption::Fin], b"foreign");
+        for to in [SOURCE, RECEIVER, NodeId(11)] {
+            send(&mut world, to, Destination::Group, &noise);
+            send(&mut world, to, Destination::Group, &stranger);
+        }
+    }
+    world.run_until(ms(20_000));
+    world.assert_all_delivered(&object(20_000));
+    let refused = world.receivers[0].log.refused(BadInput::Foreign);
+    assert!(refused > 10, "{refused}");
+}
+
+/// Any packet of our session, with numbers that are likely to matter.
+fn any_packet() -> impl Strategy<Value = Vec<u8>> {
+    let number = || prop_oneof![0u32..400, (u32::MAX - 50)..=u32::MAX, any::<u32>()];
+    let nla = || prop_oneof![Just(Nla::from_node(SOURCE)), Just(GROUP), Just(Nla::V6([7; 16]))];
+    let nak = move || {
+        (number(), nla(), prop_oneof![4 => Just(GROUP), 1 => Just(Nla::NULL)])
+            .prop_map(|(first, source, group)| Nak { first: seq(first), source, group })
+    };
+    let data =
+        move || (number(), number()).prop_map(|(s, t)| Data { sequence: seq(s), trail: seq(t) });
+    let body =
+        prop_oneof![
+            (number(), number(), number(), nla()).prop_map(|(s, trail, lead, path)| Body::Spm(
+                Spm { sequence: seq(s), trail: seq(trail), lead: seq(lead), path }
+            )),
+            data().prop_map(Body::Odata),
+            data().prop_map(Body::Rdata),
+            nak().prop_map(Body::Nak),
+            nak().prop_map(Body::Nnak),
+            nak().prop_map(Body::Ncf),
+            Just(Body::Spmr),
+            (number(), any::<u32>()).prop_map(|(highest, bitmap)| Body::Ack(Ack {
+                vector: AckVector { highest: seq(highest), bitmap }
+            })),
+            nla().prop_map(|path| Body::Poll(Poll {
+                sequence: seq(1),
+                round: 1,
+                sub_type: 0,
+                path,
+                backoff_us: 1,
+                random: 1,
+                mask: 1
+            })),
+        ];
+    let list = prop::collection::btree_set(0u32..400, 0..20);
+    let named = prop_oneof![Just(0u32), Just(10), Just(11)];
+    (body, list, named, any::<[bool; 6]>(), number(), 0usize..200).prop_map(
+        |(body, list, named, [fin, syn, join, leave, rst, bad], from, len)| {
+            let list: Vec<_> = list.into_iter().map(seq).collect();
+            let mut space = [0; 4 * NAK_LIST_MAX];
+            let list = NakList::write(&list, &mut space).unwrap();
+            let value = if bad { vec![1] } else { named.to_be_bytes().to_vec() };
+            let mut options = vec![];
+            if !list.is_empty() {
+                options.push(PgmOption::NakList(list));
+            }
+            options.push(raw(if body.kind().is_upstream() { 0x13 } else { 0x12 }, &value));
+            for (present, option) in [
+                (fin, PgmOption::Fin),
+                (syn, PgmOption::Syn),
+                (join, PgmOption::Join { from: seq(from) }),
+                (leave, PgmOption::AckerLeaving),
+                (rst && fin && syn, PgmOption::Reset { abandoned: false, code: 1 }),
+            ] {
+                if present {
+                    options.push(option);
+                }
+            }
+            forge(TSI, &body, &options, &vec![7; len])
+        },
+    )
+}
+
+/// What may happen next.
+#[derive(Clone, Debug)]
+enum Step {
+    Forged { to: u32, group: bool, bytes: Vec<u8> },
+    Noise { to: u32, bytes: Vec<u8> },
+    Wait(u64),
+    Close(u32),
+    Spurious,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (0u32..3, any::<bool>(), any_packet())
+            .prop_map(|(to, group, bytes)| Step::Forged { to, group, bytes }),
+        1 => (0u32..3, any::<Vec<u8>>()).prop_map(|(to, bytes)| Step::Noise { to, bytes }),
+        4 => (0u64..300_000).prop_map(Step::Wait),
+        1 => (0u32..30).prop_map(Step::Close),
+        1 => Just(Step::Spurious),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// No panic, no growth, time passes (which the world asserts), a drain ends.
+    #[test]
+    fn no_sequence_of_forged_packets_breaks_an_endpoint(
+        steps in prop::collection::vec(step(), 1..60),
+        unrepaired: bool,
+        lists: bool,
+        finite: bool,
+        seed: u64,
+    ) {
+        let mut source = source_config();
+        source.window_packets = 64;
+        let mut receiver = ReceiverConfig::new(GROUP);
+        (receiver.window_packets, receiver.nak_lists) = (128, lists);
+        receiver.nak_copies = !lists;
+        if unrepaired {
+            source.reliability = Reliability::Unrepaired;
+            receiver.reliability = Reliability::Unrepaired;
+        }
+        let content: Box<dyn crate::content::Content> = if finite {
+            Box::new(InMemory(Arc::from(object(20_000))))
+        } else {
+            Box::new(Zeros { len: None })
+        };
+        let mut world = World::new(source, content, vec![receiver; 2], seed);
+        world.run_until(ms(50));
+        for step in steps {
+            match step {
+                Step::Forged { to, group, bytes } => {
+                    let to = [SOURCE, RECEIVER, NodeId(11)][to as usize];
+                    let destination =
+                        if group { Destination::Group } else { Destination::Node(to) };
+                    send(&mut world, to, destination, &bytes);
+                }
+                Step::Noise { to, bytes } => {
+                    let to = [SOURCE, RECEIVER, NodeId(11)][to as usize];
+                    send(&mut world, to, Destination::Group, &bytes);
+                }
+                Step::Wait(us) => world.run_for(Duration::from_micros(us)),
+                Step::Close(0) => world.close_source(),
+                Step::Close(i @ 1..=2) => world.close_receiver(i as usize - 1),
+                Step::Close(_) => {}
+                Step::Spurious => world.time_out_all(),
+            }
+            for host in &world.receivers {
+                prop_assert!(host.machine.missing_packets() <= 128);
+            }
+        }
+        world.run_for(Duration::from_secs(3));
+        world.close_source();
+        world.run_for(Duration::from_secs(600));
+        prop_assert_eq!(world.source.machine.next_timeout(), None);
+        for host in &world.receivers {
+            prop_assert_eq!(host.machine.next_timeout(), None, "{:?}", host.machine);
+        }
+    }
+}
