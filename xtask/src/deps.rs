@@ -19,7 +19,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("net", &["base", "proto", "trace"]),
     ("faircast", &["net", "files", "seal"]),
     ("lab", &["net", "sim"]),
-    ("experiment", &["lab", "report", "sim"]),
+    ("experiment", &["lab", "report", "seal", "sim"]),
     ("relay-wasm", &["base", "proto"]),
     ("relay-sdk", &["base", "proto"]),
     ("node", &["net", "proto", "relay-wasm"]),

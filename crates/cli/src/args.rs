@@ -15,7 +15,7 @@ pub use live::{KeyOptions, WatchOptions};
 pub use recv::RecvArgs;
 pub(crate) use send::fec;
 pub use send::{FecChoice, SendArgs, Slow};
-pub use soak::{SoakArgs, SoakFault};
+pub use soak::SoakArgs;
 pub use sweep::SweepArgs;
 
 use std::path::PathBuf;

@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use faircast_experiment::files::make_folder;
 use faircast_scenario::{Overrides, Scenario};
 
 use crate::args::DemoArgs;
-use crate::error::{Failure, print};
-use crate::interrupt::listen;
+use crate::error::{Failure, print, this_program};
+use crate::progress::listen;
 use crate::run::run_into;
 
 const SCENARIO: &str = include_str!("../../../scenarios/demo.toml");
@@ -16,8 +17,7 @@ const SCENARIO: &str = include_str!("../../../scenarios/demo.toml");
 pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     let file = match &args.file {
         Some(path) => path.clone(),
-        None => std::env::current_exe()
-            .map_err(|error| Failure::Work(format!("this program cannot find itself: {error}")))?,
+        None => this_program()?,
     };
     let bytes = std::fs::metadata(&file)
         .map_err(|error| Failure::Usage(format!("--file {}: {error}", file.display())))?
@@ -36,7 +36,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     let catalog = faircast_sim::catalog();
     let scenario =
         Scenario::parse(Path::new("scenarios/demo.toml"), SCENARIO, &overrides, &catalog)?;
-    Failure::make_folder(&args.out)?;
+    make_folder(&args.out)?;
     listen();
     print(&format!(
         "Sending {} ({:.1} MB) to three receivers over a bottleneck shared with TCP ...\n\n",

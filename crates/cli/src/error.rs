@@ -1,13 +1,10 @@
 //! How the program fails.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use faircast_experiment::RunError;
-use faircast_lab::LabError;
 use faircast_scenario::ScenarioError;
-use faircast_sim::SimError;
 
 /// Why a command did not succeed. The message is one line that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -24,17 +21,6 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Makes an output folder, with all above it. That it cannot be made is a mistake in the
-    /// arguments, and found before any work is done.
-    pub(crate) fn make_folder(out: &Path) -> Result<(), Self> {
-        std::fs::create_dir_all(out).map_err(|error| {
-            Self::Usage(format!(
-                "--out {}: the folder cannot be made: {error}; expected a place to write to",
-                out.display()
-            ))
-        })
-    }
-
     /// A file that cannot be written.
     pub(crate) fn write(path: &Path, error: &io::Error) -> Self {
         Self::Work(format!("{}: cannot be written: {error}", path.display()))
@@ -84,31 +70,19 @@ impl From<ScenarioError> for Failure {
     }
 }
 
-impl From<SimError> for Failure {
-    fn from(error: SimError) -> Self {
-        match error {
-            SimError::Data { .. } | SimError::LabOnly { .. } => Self::Usage(error.to_string()),
-            _ => Self::Work(error.to_string()),
-        }
-    }
-}
-
-impl From<RunError> for Failure {
-    fn from(error: RunError) -> Self {
-        match error {
-            RunError::Sim(error) => error.into(),
-            RunError::Lab(error) => error.into(),
-        }
-    }
-}
-
-impl From<LabError> for Failure {
-    fn from(error: LabError) -> Self {
+impl From<faircast_experiment::Error> for Failure {
+    fn from(error: faircast_experiment::Error) -> Self {
         match error.is_usage() {
             true => Self::Usage(error.to_string()),
             false => Self::Work(error.to_string()),
         }
     }
+}
+
+/// The executable file of this program.
+pub(crate) fn this_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe()
+        .map_err(|error| Failure::Work(format!("this program cannot find itself: {error}")))
 }
 
 /// Says something on standard error.

@@ -4,7 +4,7 @@ use faircast_base::Duration;
 
 use crate::args::LabCheckArgs;
 use crate::error::{Failure, print};
-use crate::interrupt::{Watch, interrupted, listen};
+use crate::progress::{Watch, interrupted, listen};
 
 /// How long a check takes, for the progress line.
 const ABOUT: Duration = Duration::from_secs(13);

@@ -1,15 +1,13 @@
 //! The program `faircast`: its command line and what its verbs do.
 //!
 //! Reading order: [`args`] (the one definition of the command line), `run` (one scenario),
-//! [`mod@bench`] (suites of scenarios with expectations), `send` and `recv` (real networks).
+//! `bench` (suites of scenarios with expectations), `send` and `recv` (real networks).
 
 pub mod args;
-pub mod bench;
-
+mod bench;
 mod check;
 mod demo;
 mod error;
-mod interrupt;
 mod key;
 mod lab;
 mod live;

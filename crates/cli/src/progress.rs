@@ -1,87 +1,191 @@
-//! How far several runs are: a bar on a terminal, a line now and then elsewhere.
+//! Ctrl-C, and how far the work is: a bar on a terminal, for several runs a line now and then elsewhere.
 
 use std::io::IsTerminal as _;
-use std::sync::Mutex;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use faircast_base::Time;
+use faircast_experiment::{Monitor, Runs};
+use faircast_sim::Observer;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::error::note;
+use crate::error::{Failure, note};
+
+/// Whether Ctrl-C was pressed.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// How often a line is written where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(20);
 /// Another number of seconds instead; with 0 each run that ends gets a line.
 const LINE_EVERY_VARIABLE: &str = "FAIRCAST_PROGRESS_S";
 
-/// The progress of several runs, of which some take longer than others.
-pub(crate) struct Progress {
-    name: String,
-    runs: usize,
-    line_every: Duration,
-    state: Mutex<State>,
-    bar: Option<ProgressBar>,
+/// Makes the first Ctrl-C end the work at its next event; a second one kills the program.
+pub(crate) fn listen() {
+    let on_signal = || {
+        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    };
+    // Without a handler Ctrl-C kills the program at once, which is worse but not wrong.
+    let _ = ctrlc::set_handler(on_signal);
 }
 
-struct State {
+/// Whether Ctrl-C was pressed.
+pub(crate) fn interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// Does something with so many runs at the same time; one for each core where none is given.
+pub(crate) fn with_jobs<T: Send>(
+    jobs: Option<u16>,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, Failure> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.map_or(0, usize::from));
+    let pool = pool.build().map_err(|error| Failure::Work(format!("--jobs: {error}")))?;
+    Ok(pool.install(work))
+}
+
+/// A bar that is not seen yet, where there is a terminal.
+fn bar(style: &str, length: u64) -> Option<ProgressBar> {
+    std::io::stderr().is_terminal().then(|| {
+        let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::hidden());
+        bar.with_style(ProgressStyle::with_template(style).expect("the template is valid"))
+    })
+}
+
+/// Ends a single run on Ctrl-C, and shows on a terminal how far it is once it has taken a second.
+pub(crate) struct Watch {
     started: Instant,
-    line_at: Instant,
-    done: usize,
+    end: Time,
+    bar: Option<ProgressBar>,
+    shown: bool,
+}
+
+impl Watch {
+    /// Watches a run of this length; `show` allows the progress line.
+    pub(crate) fn new(duration: faircast_base::Duration, show: bool) -> Self {
+        let style = "{bar:40} {percent:>3} %  {msg}  {elapsed} gone, {eta} left";
+        let bar = if show { bar(style, 1000) } else { None };
+        Self { started: Instant::now(), end: Time::ZERO + duration, bar, shown: false }
+    }
+
+    /// Removes the line.
+    pub(crate) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Observer for Watch {
+    fn observe(&mut self, now: Time, _events: u64) -> ControlFlow<()> {
+        if interrupted() {
+            return ControlFlow::Break(());
+        }
+        if let Some(bar) = &self.bar {
+            if !self.shown && self.started.elapsed() > Duration::from_secs(1) {
+                bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(5));
+                self.shown = true;
+            }
+            let share = now.as_secs_f64() / self.end.as_secs_f64();
+            bar.set_position((share * 1000.0) as u64);
+            bar.set_message(format!("{:.1} s of the run", now.as_secs_f64()));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Shows how several runs go, of which some take longer than others; Ctrl-C stops them.
+#[derive(Default)]
+pub(crate) struct Terminal(Mutex<Option<Progress>>);
+
+struct Progress {
+    name: String,
+    runs: usize,
     /// Of `total`, in a unit of its own.
     weight: u64,
     total: u64,
+    done: usize,
+    started: Instant,
+    line_every: Duration,
+    line_at: Instant,
+    bar: Option<ProgressBar>,
+}
+
+impl Terminal {
+    fn change(&self, change: impl FnOnce(&mut Option<Progress>)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Monitor for Terminal {
+    fn begin(&self, runs: Runs<'_>) {
+        let Runs { name, count, weight: total, long } = runs;
+        let style = format!("{name} {{bar:40}} {{msg}} runs  {{elapsed}} gone, {{eta}} left");
+        let bar = bar(&style, total.max(1));
+        if let Some(bar) = &bar {
+            bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(2));
+            bar.set_message(format!("0 of {count}"));
+        }
+        let wanted = std::env::var(LINE_EVERY_VARIABLE).ok().and_then(|text| text.parse().ok());
+        // Of long runs each gets a line.
+        let line_every = match long {
+            true => Duration::ZERO,
+            false => wanted.map_or(LINE_EVERY, Duration::from_secs),
+        };
+        let (name, started) = (name.to_string(), Instant::now());
+        let line_at = started + line_every;
+        let (runs, weight, done) = (count, 0, 0);
+        let progress =
+            Progress { name, runs, weight, total, done, started, line_every, line_at, bar };
+        self.change(|state| *state = Some(progress));
+    }
+
+    fn ended(&self, weight: u64) {
+        self.change(|state| {
+            if let Some(progress) = state {
+                progress.ended(weight);
+            }
+        });
+    }
+
+    fn finish(&self) {
+        self.change(|state| {
+            if let Some(bar) = state.take().and_then(|progress| progress.bar) {
+                bar.finish_and_clear();
+            }
+        });
+    }
+
+    fn note(&self, text: &str) {
+        note(text);
+    }
+
+    fn is_to_stop(&self) -> bool {
+        interrupted()
+    }
 }
 
 impl Progress {
-    /// Of so many runs with so much work in all.
-    pub(crate) fn new(name: &str, runs: usize, total: u64) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let target = ProgressDrawTarget::stderr_with_hz(2);
-            let bar = ProgressBar::with_draw_target(Some(total.max(1)), target);
-            let style = format!("{name} {{bar:40}} {{msg}} runs  {{elapsed}} gone, {{eta}} left");
-            bar.set_style(ProgressStyle::with_template(&style).expect("the template is valid"));
-            bar.set_message(format!("0 of {runs}"));
-            bar
-        });
-        let started = Instant::now();
-        let wanted = std::env::var(LINE_EVERY_VARIABLE).ok().and_then(|text| text.parse().ok());
-        let line_every = wanted.map_or(LINE_EVERY, Duration::from_secs);
-        let state = State { started, line_at: started + line_every, done: 0, weight: 0, total };
-        Self { name: name.to_string(), runs, line_every, state: Mutex::new(state), bar }
-    }
-
-    /// The same with a line for each run where there is no terminal: runs are long.
-    pub(crate) fn for_long_runs(mut self) -> Self {
-        self.line_every = Duration::ZERO;
-        self.state.get_mut().expect("nobody panics with it").line_at = Instant::now();
-        self
-    }
-
-    /// One run more has ended.
-    pub(crate) fn ended(&self, weight: u64) {
-        let mut state = self.state.lock().expect("nobody panics with it");
-        state.done += 1;
-        state.weight += weight;
-        let message = format!("{} of {}", state.done, self.runs);
+    fn ended(&mut self, weight: u64) {
+        self.done += 1;
+        self.weight += weight;
+        let message = format!("{} of {}", self.done, self.runs);
         match &self.bar {
             Some(bar) => {
                 bar.set_message(message);
                 bar.inc(weight);
             }
-            None if Instant::now() >= state.line_at => {
-                state.line_at = Instant::now() + self.line_every;
-                let gone = state.started.elapsed();
-                let left = left(gone, state.weight, state.total);
+            None if Instant::now() >= self.line_at => {
+                self.line_at = Instant::now() + self.line_every;
+                let gone = self.started.elapsed();
+                let left = left(gone, self.weight, self.total);
                 let [gone, left] = [gone, left].map(|span| span.as_secs());
                 note(&format!("{}: {message} runs, {gone} s gone, about {left} s left", self.name));
             }
             None => {}
-        }
-    }
-
-    /// Removes the bar.
-    pub(crate) fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
         }
     }
 }

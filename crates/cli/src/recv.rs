@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 
 use crate::args::RecvArgs;
 use crate::error::Failure;
-use crate::interrupt::{interrupted, listen};
 use crate::live::display::{Hints, Meter};
 use crate::live::metrics::{counter, gauge, traffic};
 use crate::live::words::{bytes, count, hex, rate, time};
 use crate::live::{self, Output};
+use crate::progress::{interrupted, listen};
 
 /// Receives until one object is there, or until it is interrupted.
 pub(crate) fn recv(args: &RecvArgs) -> Result<(), Failure> {

@@ -1,11 +1,12 @@
 //! `faircast report`: summary and report again, from a trace alone.
 
+use faircast_experiment::files::{make_folder, write};
 use faircast_report::{Metrics, Series, csv, plots, run_page, svg};
 use faircast_trace::{Outcome, ReadError, Reader, Record, Sink, Tee};
 
 use crate::args::ReportArgs;
 use crate::error::{Failure, note, print};
-use crate::run::{TRACE_FILE, write};
+use crate::run::TRACE_FILE;
 
 /// The moment of the last record, for traces of runs that were killed.
 #[derive(Default)]
@@ -45,9 +46,9 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
     let summary = metrics.finish(&outcome);
     let folder = path.parent().map(ToOwned::to_owned).unwrap_or_default();
     let out = args.out.clone().unwrap_or(folder);
-    Failure::make_folder(&out)?;
-    write(&out.join("report.html"), run_page(&header, &summary, &series).as_bytes())?;
-    write(&out.join("summary.json"), (summary.to_json() + "\n").as_bytes())?;
+    make_folder(&out)?;
+    write(&out.join("report.html"), run_page(&header, &summary, &series))?;
+    write(&out.join("summary.json"), summary.to_json() + "\n")?;
     let mut more = String::new();
     if args.csv || args.svg {
         let plots = plots(&series, outcome.at);
@@ -57,8 +58,8 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
         let pictures = pictures.map(|p| ("svg", format!("{}.svg", p.key), svg(p, &series)));
         for (kind, name, text) in tables.chain(pictures) {
             let folder = out.join(kind);
-            Failure::make_folder(&folder)?;
-            write(&folder.join(name), text.as_bytes())?;
+            make_folder(&folder)?;
+            write(&folder.join(name), text)?;
         }
         let kinds = [(args.csv, "csv", "series"), (args.svg, "svg", "pictures")];
         for (_, kind, what) in kinds.into_iter().filter(|(is_wanted, ..)| *is_wanted) {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
+use faircast_experiment::files::{make_folder, write};
 use faircast_experiment::{Done, execute, header};
 use faircast_report::{Series, run_page};
 use faircast_scenario::{Overrides, Scenario};
@@ -11,7 +12,7 @@ use faircast_trace::{Header, Outcome, Record, Sink, Tee, Writer};
 
 use crate::args::{On, RunArgs};
 use crate::error::{Failure, note, print};
-use crate::interrupt::{Watch, listen};
+use crate::progress::{Watch, listen};
 
 /// The trace's name in an output folder.
 pub(crate) const TRACE_FILE: &str = "trace.jsonl.gz";
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
 
 /// Runs a scenario and writes summary, trace and report into `out`.
 pub(crate) fn run_into(scenario: &Scenario, on: On, out: &Path) -> Result<Done, Failure> {
-    Failure::make_folder(out)?;
+    make_folder(out)?;
     let header = header(scenario, on.into());
     let mut sink = Tee(Series::new(&header), TraceFile::create(&out.join(TRACE_FILE), &header)?);
     let mut watch = Watch::new(scenario.duration, true);
@@ -60,8 +61,8 @@ pub(crate) fn run_into(scenario: &Scenario, on: On, out: &Path) -> Result<Done, 
     let Tee(series, trace) = sink;
     trace.finish(&done.outcome)?;
     let page = run_page(&done.header, &done.summary, &series);
-    write(&out.join("report.html"), page.as_bytes())?;
-    write(&out.join("summary.json"), (done.summary.to_json() + "\n").as_bytes())?;
+    write(&out.join("report.html"), page)?;
+    write(&out.join("summary.json"), done.summary.to_json() + "\n")?;
     Ok(done)
 }
 
@@ -72,11 +73,6 @@ impl From<On> for faircast_trace::On {
             On::Lab => Self::Lab,
         }
     }
-}
-
-/// Writes a file whole.
-pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    std::fs::write(path, bytes).map_err(|error| Failure::write(path, &error))
 }
 
 /// A trace on disk.

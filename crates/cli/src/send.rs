@@ -20,10 +20,10 @@ use tokio::time::{sleep, timeout};
 use self::report::{Labels, Summary, limited_by, member_json, metrics, summary_text};
 use crate::args::{FecChoice, SendArgs, Slow, fec};
 use crate::error::Failure;
-use crate::interrupt::{interrupted, listen};
 use crate::live::display::{Hints, Left, Meter};
 use crate::live::words::{bytes, count, rate};
 use crate::live::{self, Output};
+use crate::progress::{interrupted, listen};
 
 /// Sends, shows who joins and how far it is, and ends with a table of who has everything.
 pub(crate) fn send(args: &SendArgs) -> Result<(), Failure> {

@@ -2,19 +2,17 @@
 
 use std::path::Path;
 
+use faircast_experiment::files::{make_folder, write};
 use faircast_experiment::sweep::{
-    Axis, Failed, Job, Program, Progress as Observed, RECEIVER_ROWS_MAX, Ran, Store, SweepError,
-    Tables, for_shell, once, run,
+    Axis, Failed, Job, Program, RECEIVER_ROWS_MAX, Ran, Store, Tables, for_shell, once, run,
 };
 use faircast_experiment::{Sweep, table::Table};
 use faircast_report::{SweepAxis, sweep_page, sweep_pictures};
-use faircast_trace::{On, Validity};
+use faircast_trace::Validity;
 
 use crate::args::SweepArgs;
 use crate::error::{Failure, note, print};
-use crate::interrupt::{interrupted, listen};
-use crate::progress::Progress;
-use crate::run::write;
+use crate::progress::{Terminal, listen, with_jobs};
 
 /// Reasons for which runs failed that are told, each in a line.
 const REASONS_MAX: usize = 20;
@@ -29,7 +27,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     let axes = axes.map_err(Failure::Usage)?;
     let sweep = Sweep::new(&args.file, axes, seeds, args.on.into(), Program::current())?;
     let jobs = sweep.jobs()?;
-    Failure::make_folder(&args.out)?;
+    make_folder(&args.out)?;
     let store =
         Store::open(&args.out).map_err(|error| Failure::write(&args.out.join("runs"), &error))?;
     // Several combinations may be the same in other words.
@@ -41,7 +39,11 @@ pub(crate) fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     }
     let ran = match args.collect {
         true => Ran::default(),
-        false => do_all(args, &sweep, &missing, &store)?,
+        false => {
+            listen();
+            let work = || run(&sweep, &missing, &store, args.traces, &Terminal::default());
+            with_jobs(args.jobs, work)?
+        }
     };
     ran.notes.iter().for_each(|text| note(text));
     reasons(&sweep, &ran.failed).iter().for_each(|text| note(text));
@@ -110,40 +112,6 @@ fn print_commands(
     Ok(())
 }
 
-/// Does the runs, and shows how far they are.
-fn do_all(
-    args: &SweepArgs,
-    sweep: &Sweep,
-    missing: &[&Job],
-    store: &Store,
-) -> Result<Ran, Failure> {
-    listen();
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(args.jobs.map_or(0, usize::from));
-    let pool = pool.build().map_err(|error| Failure::Work(format!("--jobs: {error}")))?;
-    let total = missing.iter().map(|job| job.weight).sum();
-    let progress = Progress::new("sweep", missing.len(), total);
-    let shown = Shown(match sweep.on {
-        On::Sim => progress,
-        On::Lab | On::Net => progress.for_long_runs(),
-    });
-    let ran = pool.install(|| run(sweep, missing, store, args.traces, &shown));
-    shown.0.finish();
-    Ok(ran)
-}
-
-/// The progress of a sweep, which Ctrl-C stops.
-struct Shown(Progress);
-
-impl Observed for Shown {
-    fn ended(&self, job: &Job) {
-        self.0.ended(job.weight);
-    }
-
-    fn is_to_stop(&self) -> bool {
-        interrupted()
-    }
-}
-
 /// Tables and plots of all runs that are there.
 fn results(args: &SweepArgs, sweep: &Sweep, jobs: &[Job], store: &Store) -> Result<(), Failure> {
     let mut tables = Tables::new(sweep);
@@ -152,7 +120,7 @@ fn results(args: &SweepArgs, sweep: &Sweep, jobs: &[Job], store: &Store) -> Resu
         values: axis.values.clone(),
         numbers: axis.numbers(),
     };
-    let title = sweep.title().map_err(SweepError::from)?;
+    let title = sweep.title()?;
     let axes = sweep.axes.iter().map(axis).collect();
     let scenario = sweep.file.display().to_string();
     let mut shown = faircast_report::Sweep::new(&scenario, &title, axes, sweep.seeds.len());
@@ -179,12 +147,12 @@ fn results(args: &SweepArgs, sweep: &Sweep, jobs: &[Job], store: &Store) -> Resu
             out.join("runs").display()
         )),
     }
-    write(&out.join("sweep.html"), sweep_page(&shown).as_bytes())?;
+    write(&out.join("sweep.html"), sweep_page(&shown))?;
     if args.svg {
         let folder = out.join("svg");
-        Failure::make_folder(&folder)?;
+        make_folder(&folder)?;
         for (name, text) in sweep_pictures(&shown) {
-            write(&folder.join(name), text.as_bytes())?;
+            write(&folder.join(name), text)?;
         }
     }
     if doubtful > 0 {
@@ -225,12 +193,6 @@ fn results(args: &SweepArgs, sweep: &Sweep, jobs: &[Job], store: &Store) -> Resu
 }
 
 fn write_table(out: &Path, name: &str, table: &Table) -> Result<(), Failure> {
-    write(&out.join(format!("{name}.csv")), table.csv().as_bytes())?;
-    write(&out.join(format!("{name}.parquet")), &table.parquet())
-}
-
-impl From<SweepError> for Failure {
-    fn from(error: SweepError) -> Self {
-        Self::Usage(error.to_string())
-    }
+    write(&out.join(format!("{name}.csv")), table.csv())?;
+    Ok(write(&out.join(format!("{name}.parquet")), table.parquet())?)
 }

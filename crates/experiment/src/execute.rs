@@ -10,16 +10,7 @@ use faircast_trace::{
     FlowHeader, Hasher, Header, LinkHeader, On, Outcome, SCHEMA_VERSION, Sink, SpeaksHeader, Tee,
 };
 
-/// Why a run gave nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The simulator refused the scenario, or cannot read a file that it is to send.
-    #[error("{0}")]
-    Sim(#[from] faircast_sim::SimError),
-    /// The machine lacks what the lab needs, or the scenario asks for what the lab has not.
-    #[error("{0}")]
-    Lab(#[from] faircast_lab::LabError),
-}
+use crate::Error;
 
 /// What came of a run.
 pub struct Done {
@@ -70,7 +61,7 @@ pub fn execute(
     on: On,
     observer: &mut dyn Observer,
     listener: &mut dyn Sink,
-) -> Result<Done, RunError> {
+) -> Result<Done, Error> {
     let header = header(scenario, on);
     let mut sink = Tee(Tee(Metrics::new(&header), Hasher::new()), listener);
     let started = Instant::now();
@@ -194,7 +185,7 @@ mod tests {
                 let late = Lateness { mean_s: late_ms[tries] / 1e3, ..Lateness::default() };
                 done.outcome.lateness = Some(late.judged(0.02, None));
                 tries += 1;
-                Ok::<_, RunError>((done, ()))
+                Ok::<_, Error>((done, ()))
             });
             assert_eq!(tries, runs, "{late_ms:?}");
             let invalid = last.unwrap().0.invalid();

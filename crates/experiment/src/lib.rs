@@ -1,16 +1,34 @@
-//! Experiments: single runs of a scenario, and sweeps over its settings.
+//! Experiments: runs of a scenario, sweeps over its settings, suites with published figures, the
+//! comparison of schemes, measurements on real sockets, attacks, and rounds of faults.
 //!
 //! A run is a [`Scenario`](faircast_scenario::Scenario) in the simulator or in the lab, with whatever
 //! listens to its trace ([`execute()`]). A [`Sweep`] is the product of values of its settings and of
 //! seeds: each run is kept in a file of its own that is named after what was run, so that a sweep goes
-//! on where it stopped, on one machine or on many, and its tables are made from these files.
+//! on where it stopped, on one machine or on many, and its tables are made from these files. What has
+//! a name and a verdict is a [`Bench`]; all of them are asked by one [`Request`] and give [`Results`].
+//! A [`Soak`](soak::Soak) is rounds of faults over real programs. Who watches is a [`Monitor`].
 //!
-//! Reading order: `execute`, [`sweep`], [`table`].
+//! Reading order: `execute`, [`sweep`], [`table`], `suite`, `bench`, then `host` and what uses it.
 
+pub mod files;
+#[cfg(target_os = "linux")]
+pub mod soak;
+pub mod speed;
 pub mod sweep;
 pub mod table;
+pub mod wire;
 
+mod attack;
+mod bench;
+mod error;
 mod execute;
+mod host;
+mod matrix;
+mod monitor;
+mod suite;
 
-pub use execute::{Done, RunError, TRIES_MAX, execute, header, until_valid};
+pub use bench::{Bench, Request, Results, choose};
+pub use error::Error;
+pub use execute::{Done, TRIES_MAX, execute, header, until_valid};
+pub use monitor::{Monitor, Runs};
 pub use sweep::Sweep;

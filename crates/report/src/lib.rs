@@ -37,3 +37,4 @@ pub use summary::{
 };
 pub use sweep::picture::sweep_pictures;
 pub use sweep::{SWEEP_FIGURES, Sweep, SweepAxis, SweepFigure};
+pub use text::spread;

@@ -161,7 +161,7 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 /// Least, median and greatest of the values; `None` where there are none.
-pub(crate) fn spread(values: impl Iterator<Item = f64>) -> Option<[f64; 3]> {
+pub fn spread(values: impl Iterator<Item = f64>) -> Option<[f64; 3]> {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;

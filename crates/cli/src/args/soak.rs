@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use faircast_base::{Bytes, Duration, Quantity};
+use faircast_experiment::soak::Fault;
 use faircast_proto::catalog::DEFAULT_SCHEME;
 
 use super::live::scheme;
@@ -42,8 +44,8 @@ pub struct SoakArgs {
     #[arg(long)]
     pub key: bool,
     /// Only these faults, in every round, instead of a random choice; may be repeated
-    #[arg(long, value_name = "FAULT", value_enum)]
-    pub only: Vec<SoakFault>,
+    #[arg(long, value_name = "FAULT", value_parser = faults())]
+    pub only: Vec<Fault>,
     /// Payload that is sent in a round; drawn from the seed where none is given
     #[arg(long, value_name = "BYTES", value_parser = quantity::<Bytes>)]
     pub size: Option<Bytes>,
@@ -58,41 +60,13 @@ pub struct SoakArgs {
     pub json: bool,
 }
 
-/// What can go wrong in a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub enum SoakFault {
-    /// Links lose packets independently
-    Loss,
-    /// Links lose packets in bursts
-    BurstLoss,
-    /// Links deliver packets out of order
-    Reorder,
-    /// Links deliver packets twice
-    Duplicate,
-    /// Links flip bits
-    Corrupt,
-    /// Links are down for seconds
-    Outage,
-    /// A receiver is killed (SIGKILL) and started again
-    KillReceiver,
-    /// The sender is killed and started again
-    KillSender,
-    /// A receiver is stopped (SIGSTOP) for up to 30 s
-    StopReceiver,
-    /// A receiver comes late, leaves and comes back
-    JoinLeave,
-    /// A host's interface is set down for 5 s
-    Interface,
-    /// Another sender sends other files to the same group
-    SecondSender,
-    /// One receiver more cannot write to its folder
-    ReadOnly,
-    /// One receiver more has no room on its disk
-    FullDisk,
-    /// An outsider floods sender and group with garbage, replayed and mutated packets
-    Noise,
-    /// A receiver is killed and started again with its monotonic clock days ahead (time namespace)
-    Clock,
+/// The faults by their names.
+fn faults() -> impl TypedValueParser<Value = Fault> {
+    let values = Fault::ALL.iter().map(|(_, name, help)| PossibleValue::new(name).help(help));
+    PossibleValuesParser::new(values).map(|name| {
+        let named = Fault::ALL.iter().find(|(_, known, _)| *known == name);
+        named.expect("the parser knows these names alone").0
+    })
 }
 
 fn quantity<Q: Quantity>(text: &str) -> Result<Q, String> {

@@ -20,8 +20,8 @@ use serde_json::json;
 
 use crate::args::CheckArgs;
 use crate::error::{Failure, note, print};
-use crate::interrupt::{interrupted, listen};
 use crate::live;
+use crate::progress::{interrupted, listen};
 use exchange::{Exchange, Outgoing, Plan};
 use finding::{self as f, Finding, State};
 use local::Facts;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use faircast_scenario::{Data, Scenario};
 use faircast_trace::{On, SCHEMA_VERSION};
 
-use super::SweepError;
+use crate::Error;
 
 /// The program that runs a sweep. Another build may do otherwise, so it has other keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl<'a> Keys<'a> {
     }
 
     /// The key of a run of this scenario with its seed.
-    pub(super) fn of(&mut self, scenario: &Scenario) -> Result<String, SweepError> {
+    pub(super) fn of(&mut self, scenario: &Scenario) -> Result<String, Error> {
         let mut text = Hashed(blake3::Hasher::new());
         // What the scenario's file and its text are called or look like changes no run.
         let Scenario { file: _, text: _, title: _, duration, warmup, seed, nodes, links, flows } =
@@ -66,12 +66,12 @@ impl<'a> Keys<'a> {
         Ok(short(&text.0))
     }
 
-    fn content(&mut self, path: &Path) -> Result<&str, SweepError> {
+    fn content(&mut self, path: &Path) -> Result<&str, Error> {
         if !self.files.contains_key(path) {
             let mut hasher = blake3::Hasher::new();
             let read =
                 std::fs::File::open(path).and_then(|file| hasher.update_reader(file).map(|_| ()));
-            read.map_err(|error| SweepError::Data { path: path.to_owned(), error })?;
+            read.map_err(|error| Error::read(path, error))?;
             self.files.insert(path.to_owned(), short(&hasher));
         }
         Ok(&self.files[path])

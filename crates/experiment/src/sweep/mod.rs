@@ -19,10 +19,11 @@ use faircast_trace::On;
 
 pub use axis::Axis;
 pub use key::Program;
-pub use run::{Failed, Progress, Ran, run};
+pub use run::{Failed, Ran, run};
 pub use store::{Kept, Store};
 pub use tables::{RECEIVER_ROWS_MAX, Tables};
 
+use crate::Error;
 use key::Keys;
 
 /// Most runs of one sweep.
@@ -58,34 +59,6 @@ pub struct Job {
     pub weight: u64,
 }
 
-/// Why a sweep was refused.
-#[derive(Debug, thiserror::Error)]
-pub enum SweepError {
-    /// The scenario, or a combination of values, is not accepted.
-    #[error("{0}")]
-    Scenario(#[from] ScenarioError),
-    /// There are too many runs.
-    #[error("{runs} runs; expected at most {RUNS_MAX}: give fewer values or seeds")]
-    TooMany {
-        /// How many there are.
-        runs: u128,
-    },
-    /// A setting is there twice.
-    #[error("--set {key}: is there twice; give all its values at once, with commas between")]
-    Twice {
-        /// Its key.
-        key: String,
-    },
-    /// A file that a flow sends cannot be read.
-    #[error("{path}: cannot be read: {error}")]
-    Data {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
-}
-
 impl Sweep {
     /// Reads the scenario and checks what can be checked before its combinations are made.
     ///
@@ -98,16 +71,16 @@ impl Sweep {
         seeds: Vec<u64>,
         on: On,
         program: Program,
-    ) -> Result<Self, SweepError> {
+    ) -> Result<Self, Error> {
         for (place, axis) in axes.iter().enumerate() {
             if axes[..place].iter().any(|other| other.key == axis.key) {
-                return Err(SweepError::Twice { key: axis.key.clone() });
+                return Err(Error::Twice { key: axis.key.clone() });
             }
         }
         let combinations: u128 = axes.iter().map(|axis| axis.values.len() as u128).product();
         let runs = combinations.saturating_mul(seeds.len() as u128);
         if runs > u128::from(RUNS_MAX) {
-            return Err(SweepError::TooMany { runs });
+            return Err(Error::TooMany { runs });
         }
         let mut sweep =
             Self { file: file.to_owned(), text: String::new(), axes, seeds, on, program };
@@ -115,8 +88,7 @@ impl Sweep {
         let overrides = Overrides { set: sweep.set(&first), seed: None };
         let first = Scenario::load(file, &overrides, &faircast_sim::catalog())?;
         // The scenario's text has what was changed noted at its end; the file's own is wanted.
-        sweep.text = std::fs::read_to_string(file)
-            .map_err(|error| SweepError::Data { path: file.to_owned(), error })?;
+        sweep.text = std::fs::read_to_string(file).map_err(|error| Error::read(file, error))?;
         debug_assert!(first.text.starts_with(&sweep.text), "nobody edits it just now");
         Ok(sweep)
     }
@@ -134,7 +106,7 @@ impl Sweep {
     ///
     /// # Errors
     /// A combination is no scenario; a file that a flow sends cannot be read.
-    pub fn jobs(&self) -> Result<Vec<Job>, SweepError> {
+    pub fn jobs(&self) -> Result<Vec<Job>, Error> {
         let mut keys = Keys::new(&self.program, self.on);
         let mut jobs = Vec::new();
         let mut choice = vec![0; self.axes.len()];

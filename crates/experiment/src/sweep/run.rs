@@ -4,26 +4,15 @@ use std::any::Any;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::BufWriter;
-use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use faircast_base::Time;
 use faircast_report::Summary;
-use faircast_sim::Observer;
 use faircast_trace::{Header, On, Record, Sink, Writer};
 use rayon::prelude::*;
 
 use super::{Job, Store, Sweep};
 use crate::execute::{Done, TRIES_MAX, execute, header, until_valid};
-
-/// Hears how a sweep goes, and says when it is to stop.
-pub trait Progress: Sync {
-    /// A run has ended, well or not.
-    fn ended(&self, job: &Job);
-
-    /// Whether everything is to stop.
-    fn is_to_stop(&self) -> bool;
-}
+use crate::monitor::{Monitor, Runs, Watch};
 
 /// A run that gave nothing.
 #[derive(Clone, Debug)]
@@ -63,17 +52,19 @@ pub fn run(
     jobs: &[&Job],
     store: &Store,
     traces: bool,
-    progress: &dyn Progress,
+    monitor: &dyn Monitor,
 ) -> Ran {
     let mut jobs: Vec<&Job> = jobs.to_vec();
     jobs.sort_by_key(|job| std::cmp::Reverse(job.weight));
+    let weight = jobs.iter().map(|job| job.weight).sum();
+    monitor.begin(Runs { name: "sweep", count: jobs.len(), weight, long: sweep.on != On::Sim });
     let one = |job: &&Job| {
-        let ended = match progress.is_to_stop() {
+        let ended = match monitor.is_to_stop() {
             true => Ended::Stopped,
-            false => guarded(sweep, job, store, traces, progress),
+            false => guarded(sweep, job, store, traces, monitor),
         };
         if !matches!(ended, Ended::Stopped) {
-            progress.ended(job);
+            monitor.ended(job.weight);
         }
         ended
     };
@@ -81,6 +72,7 @@ pub fn run(
         On::Sim => jobs.par_iter().with_max_len(1).map(one).collect(),
         On::Lab | On::Net => jobs.iter().map(one).collect(),
     };
+    monitor.finish();
     let mut ran = Ran::default();
     for ended in ended {
         match ended {
@@ -97,15 +89,9 @@ pub fn run(
 }
 
 /// One run; a panic in it is a failure of this run alone.
-fn guarded(
-    sweep: &Sweep,
-    job: &Job,
-    store: &Store,
-    traces: bool,
-    progress: &dyn Progress,
-) -> Ended {
+fn guarded(sweep: &Sweep, job: &Job, store: &Store, traces: bool, monitor: &dyn Monitor) -> Ended {
     let failed = |why: String| Ended::Failed(Failed { job: job.clone(), why });
-    match catch_unwind(AssertUnwindSafe(|| one(sweep, job, store, traces, progress))) {
+    match catch_unwind(AssertUnwindSafe(|| one(sweep, job, store, traces, monitor))) {
         Ok(Ok(Some(notes))) => Ended::Done(notes),
         Ok(Ok(None)) => Ended::Stopped,
         Ok(Err(why)) => failed(why),
@@ -124,7 +110,7 @@ fn one(
     job: &Job,
     store: &Store,
     traces: bool,
-    progress: &dyn Progress,
+    monitor: &dyn Monitor,
 ) -> Result<Option<Vec<String>>, String> {
     let scenario = sweep.scenario(&job.choice, job.seed).map_err(|error| error.to_string())?;
     let path = store.begun(job, "trace");
@@ -137,7 +123,7 @@ fn one(
             }
             false => None,
         };
-        let mut watch = Watch(progress);
+        let mut watch = Watch(monitor);
         let done = execute(&scenario, sweep.on, &mut watch, &mut trace);
         Ok((done.map_err(|error| error.to_string())?, trace))
     });
@@ -172,17 +158,5 @@ struct Trace(Writer<BufWriter<File>>);
 impl Sink for Trace {
     fn record(&mut self, record: &Record) {
         self.0.record(record);
-    }
-}
-
-/// Ends a run where everything is to stop.
-struct Watch<'a>(&'a dyn Progress);
-
-impl Observer for Watch<'_> {
-    fn observe(&mut self, _now: Time, _events: u64) -> ControlFlow<()> {
-        match self.0.is_to_stop() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
     }
 }

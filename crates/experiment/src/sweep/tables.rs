@@ -1,7 +1,6 @@
 //! The tables of a sweep: a row for each combination of values, seed and flow, receiver or link.
 
 use faircast_report::{FlowSummary, LinkSummary, ReceiverSummary, Summary};
-
 use faircast_trace::{Lateness, Validity};
 
 use super::{Job, Sweep};

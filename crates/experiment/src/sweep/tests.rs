@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
+use crate::Monitor;
 
 /// Two TCP flows of two seconds.
 const SMALL: &str = "title = \"Is this small?\"\nduration = \"2 s\"\n[[link]]\nbetween = [\"a\", \"b\"]\n\
@@ -16,7 +17,7 @@ fn program() -> Program {
     Program { version: "1".into(), build: "b".into() }
 }
 
-fn try_sweep(set: &[&str], seeds: u64, on: On) -> Result<Sweep, SweepError> {
+fn try_sweep(set: &[&str], seeds: u64, on: On) -> Result<Sweep, Error> {
     // A folder of its own for each, since tests run side by side.
     static FOLDERS: AtomicUsize = AtomicUsize::new(0);
     let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
@@ -135,8 +136,8 @@ impl Count {
     }
 }
 
-impl Progress for Count {
-    fn ended(&self, _job: &Job) {
+impl Monitor for Count {
+    fn ended(&self, _weight: u64) {
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -1,0 +1,91 @@
+//! `faircast bench`: suites of experiments, timings, attacks and the comparison of schemes.
+
+use faircast_experiment::files::{make_folder, write};
+use faircast_experiment::{Request, Results, choose, speed, wire};
+
+use crate::args::BenchArgs;
+use crate::error::{Failure, print, this_program};
+use crate::progress::{Terminal, listen, with_jobs};
+
+/// Runs suites, prints their rows, and writes pages where asked to.
+pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
+    if let Some(case) = &args.speed_case {
+        return print(&speed::run_case(case)?);
+    }
+    if let Some(case) = &args.wire_case {
+        return Ok(wire::run_case(case, &mut std::io::stdout())?);
+    }
+    only_in_one_suite(args)?;
+    let request = request(args)?;
+    let chosen = choose(&args.suites, args.list, &request)?;
+    if args.list {
+        return chosen.iter().try_for_each(|bench| print(&bench.list(&request)?));
+    }
+    if let Some(out) = &args.out {
+        make_folder(out)?;
+    }
+    listen();
+    let terminal = Terminal::default();
+    let holds = with_jobs(args.jobs, || {
+        chosen.iter().try_fold(true, |holds, bench| {
+            let results = bench.run(&request, &terminal)?;
+            show(args, &results)?;
+            Ok::<_, Failure>(holds & results.holds)
+        })
+    })??;
+    if holds { Ok(()) } else { Err(Failure::Verdict) }
+}
+
+fn request(args: &BenchArgs) -> Result<Request, Failure> {
+    Ok(Request {
+        only: args.only.clone(),
+        seeds: args.seeds,
+        scheme: args.scheme.clone(),
+        options: args.options.clone(),
+        out: args.out.clone(),
+        own: this_program()?,
+        program: args.program.clone(),
+        size: args.size,
+        rounds: args.rounds,
+        no_offload: args.no_offload,
+        peers: args.peers,
+        quick: args.quick,
+        cases: args.cases.clone(),
+        document: args.docs.is_some(),
+    })
+}
+
+/// Refuses what means something to one suite and nothing to any other.
+fn only_in_one_suite(args: &BenchArgs) -> Result<(), Failure> {
+    let given = [
+        ("--quick", "matrix", args.quick),
+        ("--cases", "matrix", args.cases.is_some()),
+        ("--docs", "matrix", args.docs.is_some()),
+        ("--program", "attack", args.program.is_some()),
+    ];
+    let elsewhere = |suite: &str| !matches!(&args.suites[..], [one] if one == suite);
+    match given.iter().find(|(_, suite, is_given)| *is_given && elsewhere(suite)) {
+        Some((option, suite, _)) => {
+            Err(Failure::Usage(format!("{option}: belongs to the suite {suite} alone")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Prints what came of a suite, and writes its files where asked to.
+fn show(args: &BenchArgs, results: &Results) -> Result<(), Failure> {
+    if let Some(out) = &args.out {
+        results.write(out)?;
+    }
+    if let (Some(path), Some(page)) = (&args.docs, &results.document) {
+        write(path, page)?;
+    }
+    print(if args.json { &results.json } else { &results.table })?;
+    if let (Some(out), Some(page), false) = (&args.out, &results.page, args.json) {
+        print(&format!("report: {}\n", out.join(page).display()))?;
+    }
+    match &results.stopped {
+        Some(stopped) => Err(Failure::Work(stopped.clone())),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,38 @@
+//! `faircast soak`: rounds of faults over real programs.
+
+use std::time::Duration;
+
+use faircast_experiment::soak::{Request, Soak};
+
+use crate::args::SoakArgs;
+use crate::error::{Failure, note, print, this_program};
+use crate::progress::{Terminal, interrupted, listen};
+
+/// Runs rounds until the time is over, and says what came of them.
+pub(crate) fn soak(args: &SoakArgs) -> Result<(), Failure> {
+    listen();
+    let mut soak = Soak::new(Request {
+        duration: Duration::from_nanos(args.duration.as_nanos()),
+        rounds: args.rounds,
+        seed: args.seed,
+        receivers: args.receivers,
+        scheme: args.scheme.clone(),
+        key: args.key,
+        only: args.only.clone(),
+        size: args.size,
+        out: args.out.clone(),
+        trace: args.trace,
+        own: this_program()?,
+    })?;
+    let told = |text: &str| if args.json { Ok(()) } else { print(text) };
+    told(&soak.heading())?;
+    let terminal = Terminal::default();
+    while let Some(lines) = soak.next_round(&terminal)? {
+        told(&lines)?;
+    }
+    print(&if args.json { soak.to_json() } else { soak.table() })?;
+    if interrupted() {
+        note("interrupted; the rounds above are those that were finished");
+    }
+    if soak.holds() { Ok(()) } else { Err(Failure::Verdict) }
+}

@@ -1,0 +1,354 @@
+//! A transfer to two receivers in namespaces, and what it does while time goes by.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::Error;
+use crate::host::{
+    INTERFACE, Network, Running, SENDER_PORT, enter, hash_of, make_content, make_key,
+    received_bytes, stat, text,
+};
+use crate::monitor::Monitor;
+
+/// The hosts: a sender, receivers, and who attacks.
+pub(super) const SENDER: u32 = 1;
+pub(super) const RECEIVERS: [u32; 2] = [2, 3];
+pub(super) const ATTACKER: u32 = 4;
+
+/// The group and the port of every transfer, and the port of metrics.
+pub(super) const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
+pub(super) const PORT: u16 = 7500;
+pub(super) const METRICS: u16 = 9464;
+
+/// How long a sender waits for who is silent.
+pub(super) const GIVE_UP: Duration = Duration::from_secs(5);
+
+/// How often it is looked at what programs have said.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// The file that is sent, and the key, in the folder of a transfer.
+const CONTENT: &str = "content";
+const KEY: &str = "key";
+
+/// A program that tells what it does as JSON, a line for each event.
+struct Told {
+    running: Running,
+    log: PathBuf,
+    read: u64,
+    /// The beginning of a line whose end has not come.
+    rest: String,
+    /// What it said, and when that was seen.
+    events: Vec<(Instant, Value)>,
+}
+
+impl Told {
+    /// Reads what it has said since.
+    fn poll(&mut self) {
+        let mut text = Vec::new();
+        let read = File::open(&self.log).and_then(|mut file| {
+            file.seek(SeekFrom::Start(self.read))?;
+            file.read_to_end(&mut text)
+        });
+        self.read += read.unwrap_or(0) as u64;
+        self.rest.push_str(&String::from_utf8_lossy(&text));
+        let now = Instant::now();
+        while let Some(end) = self.rest.find('\n') {
+            let line: String = self.rest.drain(..=end).collect();
+            self.events.extend(serde_json::from_str(&line).ok().map(|event| (now, event)));
+        }
+    }
+
+    fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a (Instant, Value)> {
+        self.events.iter().filter(move |(_, event)| event["event"] == name)
+    }
+}
+
+/// What has been counted by some moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Count {
+    at: Instant,
+    /// Bytes that left the sender's interface.
+    wire: u64,
+    /// Seconds of CPU time of the sender's program.
+    cpu: f64,
+}
+
+/// How a transfer went between two moments.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub(super) struct Pace {
+    /// Content, at the receiver that got less.
+    pub(super) mbit_per_s: f64,
+    /// All that left the sender's interface.
+    pub(super) wire_mbit_per_s: f64,
+    /// Cores that the sender's program took.
+    pub(super) cpu: f64,
+}
+
+/// What is sent how.
+#[derive(Clone, Debug)]
+pub(super) struct Order {
+    pub(super) program: PathBuf,
+    pub(super) bytes: u64,
+    pub(super) rate: String,
+    pub(super) key: bool,
+    pub(super) from: bool,
+    /// Scheme and its options.
+    pub(super) scheme: Vec<String>,
+}
+
+/// The programs of a transfer. All are ended when it is dropped.
+pub(super) struct Transfer<'a> {
+    network: &'a Network,
+    folder: &'a Path,
+    order: Order,
+    sender: Option<Told>,
+    receivers: Vec<Told>,
+    monitor: &'a dyn Monitor,
+}
+
+impl<'a> Transfer<'a> {
+    /// Makes what is to be sent, in an empty folder.
+    pub(super) fn new(
+        network: &'a Network,
+        folder: &'a Path,
+        order: Order,
+        monitor: &'a dyn Monitor,
+    ) -> Result<Self, Error> {
+        let path = folder.join(CONTENT);
+        make_content(&path, "faircast bench attack", order.bytes)
+            .map_err(|error| Error::write(&path, error))?;
+        if order.key {
+            make_key(&folder.join(KEY))?;
+        }
+        Ok(Self { network, folder, order, sender: None, receivers: Vec::new(), monitor })
+    }
+
+    pub(super) fn start_sender(&mut self) -> Result<(), Error> {
+        let count = RECEIVERS.len().to_string();
+        let give_up = format!("{}s", GIVE_UP.as_secs());
+        let metrics = format!("{}:{METRICS}", self.network.address(SENDER));
+        let content = text(&self.folder.join(CONTENT));
+        let words = ["send", &content, "--wait-for", &count, "--rate-max", &self.order.rate];
+        let more = ["--give-up", &give_up, "--metrics", &metrics];
+        let words = words.iter().chain(&more).map(|word| (*word).to_string());
+        let words = words.chain(self.order.scheme.iter().cloned()).collect();
+        self.sender = Some(self.start(SENDER, words)?);
+        Ok(())
+    }
+
+    pub(super) fn start_receivers(&mut self) -> Result<(), Error> {
+        for host in RECEIVERS {
+            let into = self.folder.join(host.to_string());
+            std::fs::create_dir_all(&into).map_err(|error| Error::write(&into, error))?;
+            let (into, name) = (text(&into), format!("host-{host}"));
+            let mut words: Vec<String> =
+                ["recv", "--into", &into, "--once", "--name", &name].map(str::to_string).into();
+            if self.order.from {
+                words.extend(["--from".into(), self.network.address(SENDER)]);
+            }
+            let receiver = self.start(host, words)?;
+            self.receivers.push(receiver);
+        }
+        Ok(())
+    }
+
+    fn start(&self, host: u32, words: Vec<String>) -> Result<Told, Error> {
+        let group = format!("{GROUP}:{PORT}");
+        let mut command = vec![text(&self.order.program)];
+        command.extend(words);
+        let common = ["--group", &group, "--interface", INTERFACE, "--json"];
+        command.extend(common.map(str::to_string));
+        if self.order.key {
+            command.extend(["--key".to_string(), text(&self.folder.join(KEY))]);
+        }
+        let log = self.folder.join(format!("{host}.log"));
+        let running = self.network.start(host, command, None, log.clone())?;
+        Ok(Told { running, log, read: 0, rest: String::new(), events: Vec::new() })
+    }
+
+    fn poll(&mut self) {
+        self.sender.iter_mut().chain(&mut self.receivers).for_each(Told::poll);
+    }
+
+    /// Waits until something is so, no longer than until `deadline`; whether it became so.
+    pub(super) fn wait_until(
+        &mut self,
+        deadline: Instant,
+        mut is_so: impl FnMut(&mut Self) -> bool,
+    ) -> Result<bool, Error> {
+        loop {
+            self.poll();
+            if is_so(self) {
+                return Ok(true);
+            }
+            if Instant::now() > deadline {
+                return Ok(false);
+            }
+            if self.monitor.is_to_stop() {
+                return Err(Error::Interrupted("there is no verdict"));
+            }
+            std::thread::sleep(GLANCE);
+        }
+    }
+
+    /// Lets it go on for so long.
+    pub(super) fn rest(&mut self, span: Duration) -> Result<(), Error> {
+        self.wait_until(Instant::now() + span, |_| false).map(|_| ())
+    }
+
+    /// Whether all receivers have got some of the content.
+    pub(super) fn runs(&self) -> bool {
+        self.receivers.len() == RECEIVERS.len()
+            && self.receivers.iter().all(|told| points(told).any(|(_, bytes)| bytes > 0))
+    }
+
+    /// Whether this receiver has said that all of it is there.
+    fn has_all(told: &Told) -> bool {
+        told.named("complete").next().is_some()
+    }
+
+    /// When the last receiver said that it has all.
+    pub(super) fn complete_at(&self) -> Option<Instant> {
+        let last = |told: &Told| told.named("complete").map(|(at, _)| *at).next();
+        self.receivers.iter().map(last).collect::<Option<Vec<_>>>()?.into_iter().max()
+    }
+
+    /// When the sender had heard of so many receivers.
+    pub(super) fn joined_at(&self, count: usize) -> Option<Instant> {
+        let joined = self.sender.as_ref()?.named("joined").nth(count - 1);
+        joined.map(|(at, _)| *at)
+    }
+
+    /// How many receivers the sender has heard of, invented ones too.
+    pub(super) fn joined(&self) -> usize {
+        self.sender.as_ref().map_or(0, |told| told.named("joined").count())
+    }
+
+    /// What receivers have warned of.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let warnings = self.receivers.iter().flat_map(|told| told.named("warning"));
+        warnings.map(|(_, event)| event["text"].as_str().unwrap_or_default().to_string()).collect()
+    }
+
+    pub(super) fn sender_has_ended(&mut self) -> bool {
+        self.sender.as_mut().is_some_and(|told| told.running.has_ended())
+    }
+
+    /// Ends everything; whether the sender had ended well.
+    pub(super) fn end(&mut self) -> bool {
+        for told in self.receivers.drain(..) {
+            told.running.end(Instant::now());
+        }
+        self.sender.take().is_some_and(|told| told.running.end(Instant::now()).well)
+    }
+
+    /// The last thing that somebody said who has not done its work.
+    pub(super) fn last_words(&self) -> String {
+        let open = self.receivers.iter().find(|told| !Self::has_all(told));
+        let told = open.or(self.sender.as_ref());
+        told.map(|told| told.running.last_words()).unwrap_or_default()
+    }
+
+    /// Whether every receiver's copy is what was sent.
+    pub(super) fn copies_are_whole(&self) -> bool {
+        let sent = hash_of(&self.folder.join(CONTENT));
+        let copy = |host: &u32| self.folder.join(host.to_string()).join(CONTENT);
+        RECEIVERS.iter().all(|host| hash_of(&copy(host)) == sent)
+    }
+
+    /// Counts now.
+    pub(super) fn count(&self) -> Count {
+        let bridge = self.network.bridge_path();
+        let wire = std::thread::spawn(move || {
+            enter(&bridge).ok()?;
+            received_bytes(SENDER_PORT)
+        });
+        let process = self.sender.as_ref().and_then(|told| told.running.program_id());
+        Count {
+            at: Instant::now(),
+            wire: wire.join().ok().flatten().unwrap_or(0),
+            cpu: process.and_then(cpu_s).unwrap_or(0.0),
+        }
+    }
+
+    /// How it went between two moments.
+    pub(super) fn pace(&self, from: Count, to: Count) -> Pace {
+        let span = to.at.saturating_duration_since(from.at).as_secs_f64();
+        let got = self.receivers.iter().map(|told| {
+            let points: Vec<(Instant, u64)> = points(told).collect();
+            bytes_by(&points, to.at) - bytes_by(&points, from.at)
+        });
+        let least = got.fold(f64::INFINITY, f64::min);
+        Pace {
+            mbit_per_s: least * 8e-6 / span,
+            wire_mbit_per_s: to.wire.saturating_sub(from.wire) as f64 * 8e-6 / span,
+            cpu: (to.cpu - from.cpu).max(0.0) / span,
+        }
+    }
+}
+
+/// How much a receiver had when.
+fn points(told: &Told) -> impl Iterator<Item = (Instant, u64)> {
+    told.events.iter().filter_map(|(at, event)| {
+        let done = |object: &Value| object["bytes_done"].as_u64();
+        let bytes = match event["event"].as_str()? {
+            "progress" => event["objects"].as_array()?.iter().filter_map(done).max()?,
+            "complete" => done(event)?,
+            _ => return None,
+        };
+        Some((*at, bytes))
+    })
+}
+
+/// How much it had at a moment between those at which it told.
+fn bytes_by(points: &[(Instant, u64)], at: Instant) -> f64 {
+    let next = points.iter().position(|(told, _)| *told >= at);
+    match next {
+        None => points.last().map_or(0.0, |(_, bytes)| *bytes as f64),
+        Some(0) => 0.0,
+        Some(next) => {
+            let ((before, less), (after, more)) = (points[next - 1], points[next]);
+            let span = after.duration_since(before).as_secs_f64().max(1e-9);
+            let share = at.duration_since(before).as_secs_f64() / span;
+            less as f64 + share * (more as f64 - less as f64)
+        }
+    }
+}
+
+/// CPU time of a process so far.
+fn cpu_s(process: u32) -> Option<f64> {
+    // After the state and eleven numbers.
+    let ticks = stat(process)?.into_iter().skip(11).take(2).map(|word| word.parse::<f64>());
+    let ticks: f64 = ticks.collect::<Result<Vec<_>, _>>().ok()?.iter().sum();
+    Some(ticks / TICKS_PER_S)
+}
+
+/// Of what the kernel tells programs, on every architecture.
+const TICKS_PER_S: f64 = 100.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn between_two_words_a_receiver_went_on_evenly() {
+        let begun = Instant::now();
+        let at = |ms| begun + Duration::from_millis(ms);
+        let points = [(at(1000), 100), (at(2000), 300)];
+        for (ms, want) in [(0, 0.0), (1500, 200.0), (2000, 300.0), (5000, 300.0)] {
+            assert!((bytes_by(&points, at(ms)) - want).abs() < 1e-6, "{ms}");
+        }
+        assert!(bytes_by(&[], begun).abs() < 1e-6);
+    }
+
+    #[test]
+    fn cpu_time_is_told() {
+        assert!(cpu_s(std::process::id()).is_some());
+        assert_eq!(cpu_s(u32::MAX), None);
+    }
+}

@@ -1,0 +1,235 @@
+//! Benchmarks by name: suites, the matrix, timings and attacks, chosen, listed and run.
+
+use std::path::{Path, PathBuf};
+
+use faircast_proto::catalog;
+
+use crate::monitor::Monitor;
+use crate::suite::BUNDLED;
+use crate::{Error, attack, files, matrix, speed, suite, wire};
+
+/// What is asked of benchmarks. Most of it concerns some of them alone.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// Run only what has this in its id.
+    pub only: Option<String>,
+    /// Seeds for each experiment, instead of the suite's.
+    pub seeds: Option<u32>,
+    /// The scheme to judge in place of the suite's own, or to send with; several for the matrix, with
+    /// commas between.
+    pub scheme: Option<String>,
+    /// Options of that scheme, `KEY=VALUE`.
+    pub options: Vec<String>,
+    /// Where results are to be written: what takes longer to make is made only where they are.
+    pub out: Option<PathBuf>,
+    /// The program `faircast` of this build, which is run for what takes a process of its own.
+    pub own: PathBuf,
+    /// The program that is attacked instead of it.
+    pub program: Option<PathBuf>,
+    /// Bytes that the suite `wire` sends.
+    pub size: u64,
+    /// Rounds of the suite `wire`.
+    pub rounds: u32,
+    /// Whether the senders of the suite `wire` cut batches into packets themselves.
+    pub no_offload: bool,
+    /// Whether rows that run programs of others are wanted.
+    pub peers: bool,
+    /// Whether the matrix has fewer and shorter cases.
+    pub quick: bool,
+    /// The file with the matrix's cases, instead of its own.
+    pub cases: Option<PathBuf>,
+    /// Whether the matrix is wanted as a page of the documentation.
+    pub document: bool,
+}
+
+/// Something that was asked for by its name.
+pub enum Bench {
+    /// How fast the simulator is: no scenarios with expectations, but timings.
+    Speed,
+    /// How fast files are on real sockets: no scenarios either.
+    Wire,
+    /// What hosts that attack do to a transfer.
+    Attack,
+    /// All schemes in the same cases: no expectations, but a comparison.
+    Matrix(Box<matrix::Loaded>),
+    /// Experiments with published figures.
+    Suite(Box<suite::Loaded>),
+}
+
+/// What came of a benchmark.
+#[derive(Clone, Debug, Default)]
+pub struct Results {
+    /// For people.
+    pub table: String,
+    /// For programs.
+    pub json: String,
+    /// Files to keep, by their names.
+    pub files: Vec<(String, String)>,
+    /// The name of the one that a person looks at first.
+    pub page: Option<String>,
+    /// The page of the documentation, where it was asked for.
+    pub document: Option<String>,
+    /// Why it is not all; `None` where it is.
+    pub stopped: Option<String>,
+    /// Whether every row holds.
+    pub holds: bool,
+}
+
+impl Results {
+    /// Writes the files into a folder, which is there.
+    ///
+    /// # Errors
+    /// One cannot be written.
+    pub fn write(&self, out: &Path) -> Result<(), Error> {
+        self.files.iter().try_for_each(|(name, text)| files::write(&out.join(name), text))
+    }
+}
+
+/// The benchmarks of these names; where there are none, those that judge. All of them are read before
+/// the first one runs: a mistake in the last must not cost the minutes of those before it.
+///
+/// # Errors
+/// There is no such suite, its file is wrong, or it cannot do what is asked.
+pub fn choose(names: &[String], list: bool, request: &Request) -> Result<Vec<Bench>, Error> {
+    let names: Vec<&str> = match (names, &request.scheme) {
+        // A scheme can only take the place of a suite's session.
+        ([], Some(_)) => vec!["fairness"],
+        ([], None) if list => [BUNDLED, &["speed", "wire", "attack", "matrix"]].concat(),
+        ([], None) => BUNDLED.to_vec(),
+        (given, _) => given.iter().map(String::as_str).collect(),
+    };
+    let chosen =
+        names.into_iter().map(|name| by_name(name, request)).collect::<Result<Vec<_>, _>>()?;
+    if list {
+        return Ok(chosen);
+    }
+    if request.peers && !chosen.iter().any(Bench::has_on_demand) {
+        return Err(Error::Usage(
+            "--peers: none of these suites runs programs of others on demand; tfmcc does".into(),
+        ));
+    }
+    not_empty(chosen, request)
+}
+
+fn by_name(name: &str, request: &Request) -> Result<Bench, Error> {
+    let timings = match name {
+        "matrix" => {
+            return Ok(Bench::Matrix(Box::new(matrix::Loaded::new(request)?)));
+        }
+        "speed" => Bench::Speed,
+        "wire" => Bench::Wire,
+        "attack" => Bench::Attack,
+        _ => return Ok(Bench::Suite(Box::new(suite::Loaded::new(name, request)?))),
+    };
+    match (&request.scheme, &timings) {
+        (None, _) => Ok(timings),
+        // Our own senders use it.
+        (Some(scheme), Bench::Wire | Bench::Attack) if catalog::scheme(scheme).is_some() => {
+            Ok(timings)
+        }
+        (Some(scheme), Bench::Wire | Bench::Attack) => {
+            let known: Vec<&str> = catalog::SCHEMES.iter().map(|entry| entry.name).collect();
+            let known = known.join(", ");
+            Err(Error::Usage(format!("--scheme {scheme}: no such scheme; there are {known}")))
+        }
+        (Some(scheme), _) => Err(suite::no_session(scheme, name)),
+    }
+}
+
+/// Leaves out the suites of which `only` chooses nothing, if there are others. No suite passes
+/// because it is empty.
+fn not_empty(chosen: Vec<Bench>, request: &Request) -> Result<Vec<Bench>, Error> {
+    let mut full = Vec::new();
+    for bench in chosen {
+        match &bench {
+            Bench::Suite(loaded) if loaded.is_empty(request) => {
+                if request.only.is_none() {
+                    let name = loaded.name();
+                    return Err(Error::Usage(format!(
+                        "{name}: has no experiment; expected [[experiment]] with rows"
+                    )));
+                }
+            }
+            _ => full.push(bench),
+        }
+    }
+    match &request.only {
+        Some(only) if full.is_empty() => Err(Error::Usage(format!(
+            "--only {only}: no experiment has that in its id; --list shows them"
+        ))),
+        _ => Ok(full),
+    }
+}
+
+impl Bench {
+    fn has_on_demand(&self) -> bool {
+        matches!(self, Self::Suite(loaded) if loaded.has_on_demand())
+    }
+
+    /// What there is to run, a line for each.
+    ///
+    /// # Errors
+    /// There is nothing of what was asked for.
+    pub fn list(&self, request: &Request) -> Result<String, Error> {
+        match self {
+            Self::Speed => Ok(speed::list()),
+            Self::Wire => wire::list(request),
+            Self::Attack => attack::list(request),
+            Self::Matrix(matrix) => Ok(matrix.list()),
+            Self::Suite(suite) => Ok(suite.list(request)),
+        }
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// The work failed, or was stopped with nothing to show.
+    pub fn run(&self, request: &Request, monitor: &dyn Monitor) -> Result<Results, Error> {
+        match self {
+            Self::Speed => speed::run(request),
+            Self::Wire => wire::run(request, monitor),
+            Self::Attack => attack::run(request, monitor),
+            Self::Matrix(matrix) => matrix.run(request, monitor),
+            Self::Suite(suite) => suite.run(request, monitor),
+        }
+    }
+}
+
+/// Those of `all` that have `only` in their ids.
+pub(crate) fn chosen<T>(
+    suite: &str,
+    what: &str,
+    all: impl IntoIterator<Item = T>,
+    id: impl Fn(&T) -> &str,
+    only: Option<&str>,
+) -> Result<Vec<T>, Error> {
+    let Some(only) = only else { return Ok(all.into_iter().collect()) };
+    let (chosen, others): (Vec<T>, Vec<T>) =
+        all.into_iter().partition(|one| id(one).contains(only));
+    match chosen.is_empty() {
+        true => {
+            let all: Vec<&str> = others.iter().map(id).collect();
+            let all = all.join(", ");
+            Err(Error::Usage(format!("--only {only}: {suite} has no such {what}; there are {all}")))
+        }
+        false => Ok(chosen),
+    }
+}
+
+/// What a benchmark has, by group, id and question.
+pub(crate) fn listing<'a>(
+    name: &str,
+    title: &str,
+    rows: impl IntoIterator<Item = (&'a str, &'a str, &'a str)>,
+) -> String {
+    let mut text = format!("{name}: {title}\n");
+    let mut last = "";
+    for (group, id, question) in rows {
+        if group != last {
+            last = group;
+            text.push_str(&format!("  {group}\n"));
+        }
+        text.push_str(&format!("  {id:<34} {question}\n"));
+    }
+    text
+}

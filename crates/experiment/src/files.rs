@@ -1,0 +1,39 @@
+//! Files that experiments leave: folders, pages, tables, JSON.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::Error;
+
+/// Makes an output folder, with all above it. That it cannot be made is a mistake in what was asked
+/// for, and found before any work is done.
+///
+/// # Errors
+/// It cannot be made.
+pub fn make_folder(out: &Path) -> Result<(), Error> {
+    std::fs::create_dir_all(out).map_err(|error| {
+        Error::Usage(format!(
+            "--out {}: the folder cannot be made: {error}; expected a place to write to",
+            out.display()
+        ))
+    })
+}
+
+/// Writes a file whole.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Error> {
+    std::fs::write(path, bytes).map_err(|error| Error::write(path, error))
+}
+
+/// Reads a file of text that was asked for.
+pub(crate) fn read(path: &Path) -> Result<String, Error> {
+    std::fs::read_to_string(path).map_err(|error| Error::read(path, error))
+}
+
+/// A document of JSON, with the end of its last line.
+pub(crate) fn json(value: &impl Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("plain values serialise") + "\n"
+}

@@ -1,0 +1,123 @@
+//! Hosts of experiments on real sockets: namespaces on a bridge, programs in them, what they cost, and
+//! what is needed around them.
+
+mod network;
+mod peers;
+mod process;
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use faircast_base::NodeId;
+use faircast_lab::Field;
+use faircast_seal::GroupKey;
+use nix::sys::resource::{Usage, UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
+use nix::unistd::Uid;
+
+pub(crate) use network::{
+    INTERFACE, Network, PREFIX, SENDER_PORT, Shape, enter, is_leftover, received_bytes,
+};
+pub(crate) use peers::{LIBPGM, NORM, ZEROMQ, installed};
+pub(crate) use process::{Ended, Job, Running, run_job};
+
+use crate::Error;
+
+/// Refuses what only root may do.
+pub(crate) fn need_root(suite: &str) -> Result<(), Error> {
+    match Uid::effective().is_root() {
+        true => Ok(()),
+        false => Err(Error::Usage(format!(
+            "{suite} makes network namespaces, which needs root: run it with sudo"
+        ))),
+    }
+}
+
+/// Words of a command line.
+pub(crate) fn strings(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_string()).collect()
+}
+
+/// A path as a word of a command line.
+pub(crate) fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// Writes a new key for `--key` into a file.
+pub(crate) fn make_key(file: &Path) -> Result<(), Error> {
+    GroupKey::create(file).map(|_| ()).map_err(|error| Error::Work(error.to_string()))
+}
+
+/// Writes a file that does not compress, of the same bytes for the same `name`; gives its hash.
+pub(crate) fn make_content(file: &Path, name: &str, bytes: u64) -> io::Result<blake3::Hash> {
+    let mut random = blake3::Hasher::new().update(name.as_bytes()).finalize_xof();
+    let (mut hasher, mut out) = (blake3::Hasher::new(), File::create(file)?);
+    let mut block = vec![0; 1 << 20];
+    let mut left = bytes;
+    while left > 0 {
+        let some = &mut block[..left.min(1 << 20) as usize];
+        random.fill(some);
+        hasher.update(some);
+        io::Write::write_all(&mut out, some)?;
+        left -= some.len() as u64;
+    }
+    Ok(hasher.finalize())
+}
+
+/// The hash of a file; `None` where it cannot be read.
+pub(crate) fn hash_of(file: &Path) -> Option<blake3::Hash> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(File::open(file).ok()?).ok()?;
+    Some(hasher.finalize())
+}
+
+/// Starts a program on a host of a field; what it says is added to `log`.
+pub(crate) fn spawn(
+    field: &Field,
+    node: NodeId,
+    mut command: Command,
+    log: &Path,
+) -> io::Result<Child> {
+    let log = OpenOptions::new().create(true).append(true).open(log)?;
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    field.spawn(node, command)
+}
+
+/// All that a program has said into its log.
+pub(crate) fn said(log: &Path) -> String {
+    let mut bytes = Vec::new();
+    // A program that was not started has said nothing.
+    let _ = File::open(log).and_then(|mut file| file.read_to_end(&mut bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The last thing that it said.
+pub(crate) fn last_words(log: &Path) -> String {
+    let said = said(log);
+    said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing").trim().to_string()
+}
+
+/// What this process, or those that it has waited for, have cost.
+pub(crate) fn usage(who: UsageWho) -> Result<Usage, Error> {
+    getrusage(who).map_err(|error| Error::doing("the system does not tell CPU time", error))
+}
+
+/// User and system time.
+pub(crate) fn cpu_s(usage: &Usage) -> f64 {
+    (usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as f64 / 1e6
+}
+
+/// The numbers of a process's children.
+pub(crate) fn children(process: u32) -> Vec<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
+    let children = children.unwrap_or_default();
+    children.split_whitespace().filter_map(|id| id.parse().ok()).collect()
+}
+
+/// What the kernel tells of a process after its name, which may contain anything: its state first.
+pub(crate) fn stat(process: u32) -> Option<Vec<String>> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    Some(stat.rsplit(')').next()?.split_whitespace().map(str::to_string).collect())
+}

@@ -1,0 +1,219 @@
+//! A network of hosts: one sender and some receivers, each in a network namespace, on one
+//! Linux bridge in a namespace of its own, so that nothing of the host's network is touched.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::sched::{CloneFlags, setns};
+
+use super::process::{Job, Running};
+use crate::Error;
+
+/// Every namespace and folder of these hosts is called so, then the process that made it, then its
+/// part.
+pub(crate) const PREFIX: &str = "fcw-";
+
+/// Where `ip netns` keeps namespaces.
+const NAMESPACES: &str = "/run/netns";
+
+/// Name of the interface in every host's namespace.
+pub(crate) const INTERFACE: &str = "e0";
+
+/// Name of the bridge's port to the sender.
+pub(crate) const SENDER_PORT: &str = "b1";
+
+/// How a network differs from what the kernel makes by itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Shape {
+    /// What the sender's interface sends at most.
+    pub(crate) uplink_mbit_per_s: Option<u32>,
+    /// Whether the sender's interface takes single packets alone.
+    pub(crate) no_offload: bool,
+}
+
+/// Hosts on a bridge. The sender is number 1, receivers follow. Removed when dropped.
+pub(crate) struct Network {
+    prefix: String,
+    receivers: u32,
+    /// The program `faircast` of this build, which runs programs on hosts.
+    own: PathBuf,
+}
+
+impl Network {
+    /// Makes the network.
+    pub(crate) fn make(
+        name: &str,
+        receivers: u32,
+        shape: Shape,
+        own: &Path,
+    ) -> Result<Self, Error> {
+        let prefix = format!("{PREFIX}{}-{name}", std::process::id());
+        // Made before the first namespace is: whatever fails below, all of them are removed.
+        let network = Self { prefix, receivers, own: own.to_owned() };
+        let bridge = network.bridge();
+        let mut commands = format!(
+            "netns add {bridge}\n\
+             -n {bridge} link add br0 type bridge mcast_snooping 0\n\
+             -n {bridge} link set br0 up\n"
+        );
+        for host in network.hosts() {
+            let inside = network.namespace(host);
+            let address = network.address(host);
+            commands.push_str(&format!(
+                "netns add {inside}\n\
+                 -n {bridge} link add b{host} type veth peer name {INTERFACE} netns {inside}\n\
+                 -n {bridge} link set b{host} master br0 up\n\
+                 -n {inside} addr add {address}/16 dev {INTERFACE}\n\
+                 -n {inside} link set lo up\n\
+                 -n {inside} link set {INTERFACE} up\n\
+                 -n {inside} route add 224.0.0.0/4 dev {INTERFACE}\n"
+            ));
+        }
+        commands.lines().try_for_each(|line| ip(&line.split(' ').collect::<Vec<_>>()))?;
+        let inside = network.namespace(1);
+        if shape.no_offload {
+            let off = format!("netns exec {inside} ethtool -K {INTERFACE} tx-udp-segmentation off");
+            ip(&off.split(' ').collect::<Vec<_>>())?;
+        }
+        if let Some(rate) = shape.uplink_mbit_per_s {
+            let shape = format!(
+                "-n {inside} qdisc add dev {INTERFACE} root tbf rate {rate}mbit burst 64kb \
+                 latency 50ms"
+            );
+            run("tc", &shape.split(' ').collect::<Vec<_>>())?;
+        }
+        Ok(network)
+    }
+
+    /// Removes what processes that are no more have left behind.
+    pub(crate) fn remove_leftovers() {
+        let Ok(entries) = std::fs::read_dir(NAMESPACES) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if is_leftover(&name) {
+                // It may be gone by now, and then all is well.
+                let _ = ip(&["netns", "del", &name]);
+            }
+        }
+    }
+
+    /// The numbers of all hosts, the sender's first.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = u32> + use<> {
+        1..=1 + self.receivers
+    }
+
+    /// The numbers of the receivers.
+    pub(crate) fn receivers(&self) -> impl Iterator<Item = u32> + use<> {
+        2..=1 + self.receivers
+    }
+
+    /// Starts a program on a host. `done` is the file that appears when it has done its work, where
+    /// it does not end then; what it says goes to `log`.
+    pub(crate) fn start(
+        &self,
+        host: u32,
+        command: Vec<String>,
+        done: Option<PathBuf>,
+        log: PathBuf,
+    ) -> Result<Running, Error> {
+        Running::start(&self.own, &Job { namespace: self.path(host), command, done, log })
+    }
+
+    /// The program `faircast` of this build.
+    pub(crate) fn own(&self) -> &Path {
+        &self.own
+    }
+
+    /// The file that stands for the namespace of a host.
+    pub(crate) fn path(&self, host: u32) -> PathBuf {
+        Path::new(NAMESPACES).join(self.namespace(host))
+    }
+
+    /// The file that stands for the bridge's namespace.
+    pub(crate) fn bridge_path(&self) -> PathBuf {
+        Path::new(NAMESPACES).join(self.bridge())
+    }
+
+    /// The address of a host.
+    pub(crate) fn address(&self, host: u32) -> String {
+        format!("10.77.0.{host}")
+    }
+
+    fn namespace(&self, host: u32) -> String {
+        format!("{}h{host}", self.prefix)
+    }
+
+    fn bridge(&self) -> String {
+        format!("{}br", self.prefix)
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        let hosts: Vec<String> = self.hosts().map(|host| self.namespace(host)).collect();
+        for name in hosts.into_iter().chain([self.bridge()]) {
+            if Path::new(NAMESPACES).join(&name).exists() {
+                let _ = ip(&["netns", "del", &name]);
+            }
+        }
+    }
+}
+
+/// Whether this is the name of something that a process made which is no more.
+pub(crate) fn is_leftover(name: &str) -> bool {
+    let maker = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
+    let maker = maker.and_then(|maker| maker.parse::<u32>().ok());
+    maker.is_some_and(|maker| !Path::new("/proc").join(maker.to_string()).exists())
+}
+
+/// Moves this thread, and what it starts, into a namespace.
+pub(crate) fn enter(namespace: &Path) -> Result<(), Error> {
+    let failed = |error: std::io::Error| Error::doing(namespace.display(), error);
+    let file = File::open(namespace).map_err(failed)?;
+    setns(file, CloneFlags::CLONE_NEWNET).map_err(|error| failed(error.into()))
+}
+
+/// Bytes that an interface in this thread's namespace has received.
+pub(crate) fn received_bytes(interface: &str) -> Option<u64> {
+    let table = std::fs::read_to_string("/proc/thread-self/net/dev").ok()?;
+    let line = table.lines().find_map(|line| line.trim().strip_prefix(interface))?;
+    line.strip_prefix(':')?.split_whitespace().next()?.parse().ok()
+}
+
+fn ip(words: &[&str]) -> Result<(), Error> {
+    run("ip", words)
+}
+
+fn run(program: &str, words: &[&str]) -> Result<(), Error> {
+    let failed =
+        |what: &str| Error::Work(format!("{program} {}: {}", words.join(" "), what.trim()));
+    let output = Command::new(program)
+        .args(words)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| failed(&format!("{error}; it is in the package iproute2")))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(failed(&String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leftovers_are_those_of_processes_that_are_no_more() {
+        let own = std::process::id();
+        // No process has a number beyond 2^22 on Linux.
+        for (name, want) in [
+            ("fcw-4999999-fasth1".to_string(), true),
+            (format!("fcw-{own}-fasth1"), false),
+            ("fcw-x-fasth1".to_string(), false),
+            ("fcx-4999999-fasth1".to_string(), false),
+        ] {
+            assert_eq!(is_leftover(&name), want, "{name}");
+        }
+    }
+}

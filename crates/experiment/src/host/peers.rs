@@ -1,0 +1,97 @@
+//! The programs of peers: which are there, and compiling those that we wrote against their
+//! libraries.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A program of ours on the library of a peer.
+pub(crate) struct Written {
+    /// What the program is called.
+    pub(crate) name: &'static str,
+    source: &'static str,
+    suffix: &'static str,
+    compiler: &'static str,
+    /// What `pkg-config` knows the library as; its flags are added.
+    library: &'static str,
+    flags: &'static [&'static str],
+    /// Debian's package with the library and its header.
+    package: &'static str,
+}
+
+/// NORM's sender and receiver.
+pub(crate) const NORM: Written = Written {
+    name: "norm",
+    source: include_str!("../../../../tests/interop/norm.cpp"),
+    suffix: "cpp",
+    compiler: "c++",
+    library: "norm",
+    flags: &["-lpthread"],
+    package: "libnorm-dev",
+};
+
+/// OpenPGM's sender and receiver.
+pub(crate) const LIBPGM: Written = Written {
+    name: "libpgm",
+    source: include_str!("../../../../tests/interop/libpgm.c"),
+    suffix: "c",
+    compiler: "cc",
+    library: "openpgm-5.3",
+    flags: &[],
+    package: "libpgm-dev",
+};
+
+/// ZeroMQ's publisher and subscriber.
+pub(crate) const ZEROMQ: Written = Written {
+    name: "zeromq",
+    source: include_str!("../../../../tests/interop/zeromq.c"),
+    suffix: "c",
+    compiler: "cc",
+    library: "libzmq",
+    flags: &[],
+    package: "libzmq3-dev",
+};
+
+impl Written {
+    /// Compiles it into a folder, once. The error says what to install.
+    pub(crate) fn compile(&self, folder: &Path) -> Result<(), String> {
+        let program = folder.join(self.name);
+        if program.exists() {
+            return Ok(());
+        }
+        let missing = format!("apt-get install {} pkg-config g++", self.package);
+        let source = folder.join(format!("{}.{}", self.name, self.suffix));
+        std::fs::write(&source, self.source).map_err(|error| error.to_string())?;
+        let library = output("pkg-config", &["--cflags", "--libs", self.library])
+            .ok_or_else(|| format!("{} is not installed: {missing}", self.library))?;
+        let said = Command::new(self.compiler)
+            .args(["-O2", "-w", "-o"])
+            .args([&program, &source])
+            .args(library.split_whitespace())
+            .args(self.flags)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| format!("{}: {error}: {missing}", self.compiler))?;
+        match said.status.success() {
+            true => Ok(()),
+            false => Err(format!(
+                "{} does not compile: {}",
+                self.name,
+                String::from_utf8_lossy(&said.stderr).lines().next().unwrap_or_default()
+            )),
+        }
+    }
+}
+
+/// Whether a program can be found; the error says what to install.
+pub(crate) fn installed(program: &str, package: &str) -> Result<(), String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    match std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
+        true => Ok(()),
+        false => Err(format!("{program} is not installed: apt-get install {package}")),
+    }
+}
+
+fn output(program: &str, words: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(words).stdin(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}

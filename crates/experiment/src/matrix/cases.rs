@@ -1,0 +1,282 @@
+//! The cases of a matrix, as one TOML file. A case is a scenario of any suite with a session whose
+//! protocol the matrix sets.
+//!
+//! ```toml
+//! name = "matrix"
+//! title = "How do the schemes compare?"
+//! seeds = 10
+//! session = "mcc"                      # the flow that is judged, and replaced
+//!
+//! [[case]]
+//! id = "set1-reno"
+//! group = "Beside TCP"
+//! question = "One bottleneck, three receivers alike: does TCP Reno get its share?"
+//! scenario = "../fairness/set1-one-bottleneck.toml"
+//! set = ["flow.tcp.protocol=tcp-reno"]                         # as with --set
+//! fairness = ["throughput_bps tcp / throughput_bps mcc"]       # the least of min(f, 1/f)
+//! bottlenecks = ["r1>r2"]                                      # whose utilisation counts
+//! alone = ['flow.mcc.to=["mr1"]']      # what leaves the slowest receiver alone
+//! quick = ["duration=60 s"]            # changes for --quick; without it the case is left out there
+//! objects = true                       # once more as set1-reno-object, where sessions send objects
+//! ```
+
+use std::collections::BTreeSet;
+
+use faircast_scenario::Scenario;
+use serde::Deserialize;
+
+use crate::suite::measure::Measure;
+use crate::suite::{Experiment, Plot, from_toml, plain};
+
+/// A matrix as its file has it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MatrixFile {
+    /// What files are named after.
+    pub(crate) name: String,
+    /// What it asks.
+    pub(crate) title: String,
+    /// Seeds for each case.
+    pub(crate) seeds: u32,
+    /// The flow that is judged.
+    pub(crate) session: String,
+    #[serde(rename = "case")]
+    pub(crate) cases: Vec<Case>,
+}
+
+/// One case as the file has it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Case {
+    /// Unique.
+    pub(crate) id: String,
+    /// Heading under which it stands.
+    #[serde(default)]
+    pub(crate) group: String,
+    /// What it asks, in one sentence.
+    pub(crate) question: String,
+    /// The scenario's file, from the matrix's folder.
+    pub(crate) scenario: String,
+    /// Changes to the scenario, as `--set` takes them.
+    #[serde(default)]
+    pub(crate) set: Vec<String>,
+    /// The flow that is judged, where it is another than the matrix's.
+    pub(crate) session: Option<String>,
+    /// The flows that a scheme replaces, where they are more than the one that is judged.
+    #[serde(default)]
+    pub(crate) sessions: Vec<String>,
+    /// Ratios of throughputs that are 1 where the session is fair.
+    #[serde(default)]
+    pub(crate) fairness: Vec<Measure>,
+    /// The bottlenecks, `from>to`, whose utilisation counts.
+    #[serde(default)]
+    pub(crate) bottlenecks: Vec<String>,
+    /// Changes that leave the slowest receiver alone.
+    #[serde(default)]
+    pub(crate) alone: Vec<String>,
+    /// What the slowest receiver's share is in bit/s, where that is known and needs no run.
+    pub(crate) fair_bps: Option<f64>,
+    /// From when to when settling and variation are looked at, where that is not the whole run.
+    pub(crate) span_s: Option<[u32; 2]>,
+    /// Seeds, where this case needs another number.
+    pub(crate) seeds: Option<u32>,
+    /// What a reader of the figures must know.
+    pub(crate) note: Option<String>,
+    /// Changes where it must be quick.
+    pub(crate) quick: Option<Vec<String>>,
+    /// Whether it is there once more, with objects.
+    #[serde(default)]
+    pub(crate) objects: bool,
+}
+
+impl MatrixFile {
+    /// Reads a matrix and checks what can be checked without its scenarios.
+    ///
+    /// # Errors
+    /// One line that says what is wrong and where.
+    pub(crate) fn parse(file: &str, text: &str) -> Result<Self, String> {
+        let mut matrix: Self = from_toml(file, text)?;
+        let Self { cases, session, .. } = &mut matrix;
+        *cases = std::mem::take(cases)
+            .into_iter()
+            .flat_map(|case| {
+                let twin = case.objects.then(|| case.with_objects(session));
+                std::iter::once(case).chain(twin)
+            })
+            .collect();
+        matrix.check().map_err(|problem| format!("{file}: {problem}"))?;
+        Ok(matrix)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        plain("name", &self.name)?;
+        let mut ids = BTreeSet::new();
+        for case in &self.cases {
+            let id = &case.id;
+            // Pages of runs are named after it.
+            plain("id", id)?;
+            if !ids.insert(id) {
+                return Err(format!("case \"{id}\": the id is there twice"));
+            }
+            let wrong = |problem: &str| Err(format!("case \"{id}\": {problem}"));
+            if self.seeds == 0 || case.seeds == Some(0) {
+                return wrong("seeds is 0; expected at least 1");
+            }
+            if !case.alone.is_empty() && case.fair_bps.is_some() {
+                return wrong("alone and fair_bps are two answers to one question; give one");
+            }
+            if case.fair_bps.is_some_and(|bps| !(bps > 0.0 && bps.is_finite())) {
+                return wrong("fair_bps must be more than 0");
+            }
+            if case.span_s.is_some_and(|[from, to]| from >= to) {
+                return wrong("span_s must rise");
+            }
+        }
+        if ids.is_empty() {
+            return Err("has no case; expected [[case]]".into());
+        }
+        Ok(())
+    }
+}
+
+/// What the name of a case with objects ends with.
+const OBJECTS: &str = "-object";
+
+impl Case {
+    /// The same case where sessions send an object each, as `faircast send` does, and no stream.
+    fn with_objects(&self, session: &str) -> Self {
+        let mut case = self.clone();
+        let judged = [self.session.as_deref().unwrap_or(session).to_string()];
+        let sessions = if self.sessions.is_empty() { &judged[..] } else { &self.sessions[..] };
+        let delivery = |session: &String| format!("flow.{session}.options.delivery=object");
+        case.id.push_str(OBJECTS);
+        case.question.push_str(" Sent as an object.");
+        case.set.extend(sessions.iter().map(delivery));
+        case
+    }
+
+    /// The flow that is judged.
+    pub(crate) fn session<'a>(&'a self, matrix: &'a MatrixFile) -> &'a str {
+        self.session.as_deref().unwrap_or(&matrix.session)
+    }
+
+    /// The case as an experiment of a suite, quick where that is asked for.
+    pub(crate) fn experiment(&self, matrix: &MatrixFile, quick: bool) -> Experiment {
+        let mut set = self.set.clone();
+        if quick {
+            set.extend(self.quick.iter().flatten().cloned());
+        }
+        let sessions = match self.sessions.is_empty() {
+            true => vec![self.session(matrix).to_string()],
+            false => self.sessions.clone(),
+        };
+        Experiment {
+            id: self.id.clone(),
+            group: self.group.clone(),
+            question: self.question.clone(),
+            paper_says: String::new(),
+            scenario: self.scenario.clone(),
+            set,
+            sessions,
+            seeds: self.seeds,
+            judges_schemes: true,
+            bottlenecks: self.bottlenecks.clone(),
+            plot: Plot::Sequence,
+            sample: None,
+            rows: Vec::new(),
+        }
+    }
+
+    /// The same with the slowest receiver alone, where that is a run.
+    pub(crate) fn alone(&self, matrix: &MatrixFile, quick: bool) -> Option<Experiment> {
+        let mut experiment = self.experiment(matrix, quick);
+        experiment.set.extend(self.alone.iter().cloned());
+        (!self.alone.is_empty()).then_some(experiment)
+    }
+
+    /// Checks what the case says of its scenario.
+    ///
+    /// # Errors
+    /// What is not there, with the key that names it.
+    pub(crate) fn check(&self, matrix: &MatrixFile, scenario: &Scenario) -> Result<(), String> {
+        let id = &self.id;
+        let session = self.session(matrix);
+        if !scenario.flows.iter().any(|flow| flow.name == session) {
+            let names: Vec<&str> = scenario.flows.iter().map(|flow| &*flow.name).take(20).collect();
+            let names = names.join(", ");
+            return Err(format!(
+                "case \"{id}\": session: \"{session}\" is no flow of its scenario; there are {names}"
+            ));
+        }
+        for measure in &self.fairness {
+            measure
+                .check(scenario)
+                .map_err(|problem| format!("case \"{id}\": fairness: {problem}"))?;
+        }
+        let ends_s = scenario.duration.as_secs_f64();
+        match self.span_s {
+            Some([_, to]) if f64::from(to) > ends_s => {
+                Err(format!("case \"{id}\": span_s: its scenario ends at {ends_s} s"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "name = 'm'\ntitle = 'x'\nseeds = 2\nsession = 'mcc'\n[[case]]\nid = 'a'\n\
+        question = '?'\nscenario = 's'\nset = ['x=1']\nalone = ['y=2']\nquick = ['z=3']\n";
+
+    #[test]
+    fn a_case_becomes_an_experiment_and_one_for_the_slowest_receiver_alone() {
+        let matrix = MatrixFile::parse("f", GOOD).unwrap();
+        let case = &matrix.cases[0];
+        let plain = case.experiment(&matrix, false);
+        assert_eq!((plain.set.join(" "), plain.sessions), ("x=1".into(), vec!["mcc".to_string()]));
+        assert_eq!(case.experiment(&matrix, true).set.join(" "), "x=1 z=3");
+        assert_eq!(case.alone(&matrix, true).unwrap().set.join(" "), "x=1 z=3 y=2");
+        let matrix = MatrixFile::parse("f", &GOOD.replace("alone = ['y=2']\n", "")).unwrap();
+        assert!(matrix.cases[0].alone(&matrix, false).is_none());
+    }
+
+    #[test]
+    fn a_case_with_objects_is_there_twice_and_the_second_differs_in_delivery_alone() {
+        let matrix = MatrixFile::parse("f", &GOOD.replace("id = 'a'", "id = 'a'\nobjects = true"));
+        let matrix = matrix.unwrap();
+        let ids: Vec<&str> = matrix.cases.iter().map(|case| &*case.id).collect();
+        assert_eq!(ids, ["a", "a-object"]);
+        let [stream, object] =
+            [0, 1].map(|place| matrix.cases[place].alone(&matrix, true).unwrap());
+        assert_eq!(stream.set.join(" "), "x=1 z=3 y=2");
+        assert_eq!(object.set.join(" "), "x=1 flow.mcc.options.delivery=object z=3 y=2");
+        let both = GOOD.replace("id = 'a'", "id = 'a'\nobjects = true\nsessions = ['mcc', 'b']");
+        let set = MatrixFile::parse("f", &both).unwrap().cases[1].set.join(" ");
+        assert!(set.ends_with("flow.mcc.options.delivery=object flow.b.options.delivery=object"));
+        let again = format!("{both}[[case]]\nid = 'a-object'\nquestion = '?'\nscenario = 's'\n");
+        assert!(MatrixFile::parse("f", &again).unwrap_err().contains("there twice"));
+    }
+
+    #[test]
+    fn mistakes_are_one_line() {
+        for (from, to, want) in [
+            ("seeds = 2", "seeds = 0", "f: case \"a\": seeds is 0"),
+            ("id = 'a'", "id = '../a'", "f: id: is \"../a\""),
+            ("name = 'm'", "name = ''", "f: name: is \"\""),
+            ("alone = ", "alon = ", "f:10: unknown field"),
+            ("set = ['x=1']", "fair_bps = 1.0", "two answers to one question"),
+            ("alone = ['y=2']", "fair_bps = 0.0", "more than 0"),
+            ("alone = ['y=2']", "span_s = [9, 9]", "span_s must rise"),
+            ("set = ['x=1']", "fairness = ['speed a']", "no quantity \"speed\""),
+        ] {
+            let error = MatrixFile::parse("f", &GOOD.replace(from, to)).unwrap_err();
+            assert!(error.contains(want) && !error.contains('\n'), "{to}: {error}");
+        }
+        let twice = format!("{GOOD}{}", &GOOD[GOOD.find("[[case]]").unwrap()..]);
+        assert!(MatrixFile::parse("f", &twice).unwrap_err().contains("there twice"));
+        let none = &GOOD[..GOOD.find("[[case]]").unwrap()];
+        assert!(MatrixFile::parse("f", none).is_err());
+    }
+}

@@ -1,0 +1,321 @@
+//! The comparison of schemes: all registered schemes in the same cases, judged by the same figures.
+
+mod cases;
+mod cell;
+mod document;
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use faircast_proto::catalog;
+use faircast_report::{Matrix, MatrixCase, MatrixCell, matrix_page};
+use faircast_trace::On;
+use rayon::prelude::*;
+
+use self::cases::{Case, MatrixFile};
+use self::cell::Cell;
+use crate::Error;
+use crate::bench::{Request, Results, listing};
+use crate::files::make_folder;
+use crate::monitor::{Monitor, Runs};
+use crate::suite::runner::{Files, Plan, Scheme};
+use crate::suite::{Bundled, Experiment, SuiteFile};
+
+macro_rules! bundled_file {
+    ($name:literal) => {
+        ($name, include_str!(concat!("../../../../scenarios/matrix/", $name)))
+    };
+}
+
+/// The matrix's own file, and the scenarios of its cases, which other suites may have too.
+static FILES: Bundled = Bundled {
+    folder: "scenarios/matrix",
+    suite: include_str!("../../../../scenarios/matrix/matrix.toml"),
+    files: &[
+        bundled_file!("changing-bandwidth.toml"),
+        bundled_file!("lossy-star.toml"),
+        bundled_file!("round-trips.toml"),
+        bundled_file!("tree.toml"),
+        bundled_file!("../fairness/set1-one-bottleneck.toml"),
+        bundled_file!("../fairness/set2-independent-loss.toml"),
+        bundled_file!("../fairness/set2-two-bottlenecks.toml"),
+        bundled_file!("../fairness/set3-set4-far-receiver.toml"),
+        bundled_file!("../ormcc/changing.toml"),
+        bundled_file!("../ormcc/linear.toml"),
+        bundled_file!("../ormcc/simple.toml"),
+        bundled_file!("../ormcc/star.toml"),
+        bundled_file!("../ormcc/star-tcp.toml"),
+    ],
+};
+
+/// A matrix that was asked for, with what to run of it.
+pub struct Loaded {
+    file: MatrixFile,
+    files: Files,
+    schemes: Vec<Scheme>,
+    quick: bool,
+}
+
+impl Loaded {
+    /// The matrix that comes with the program, or the one that `--cases` names.
+    ///
+    /// # Errors
+    /// A mistake in its file, a scheme that is not registered, a case that is not there.
+    pub(crate) fn new(request: &Request) -> Result<Self, Error> {
+        let (mut file, files) = match &request.cases {
+            None => {
+                let file = MatrixFile::parse("scenarios/matrix/matrix.toml", FILES.suite);
+                (file, Files::Bundled(&FILES))
+            }
+            Some(path) => {
+                let (text, files) = Files::beside(path)?;
+                (MatrixFile::parse(&path.display().to_string(), &text), files)
+            }
+        };
+        if let Ok(file) = &mut file {
+            choose_cases(file, request)?;
+        }
+        let file = file.map_err(Error::Usage)?;
+        Ok(Self { file, files, schemes: schemes(request)?, quick: request.quick })
+    }
+
+    /// What there is to run.
+    pub(crate) fn list(&self) -> String {
+        let rows = self.file.cases.iter().map(|case| (&*case.group, &*case.id, &*case.question));
+        listing(&self.file.name, &self.file.title, rows)
+    }
+
+    /// Runs everything.
+    pub(crate) fn run(&self, request: &Request, monitor: &dyn Monitor) -> Result<Results, Error> {
+        let runs = request.out.as_ref().map(|out| out.join("runs"));
+        if let Some(runs) = &runs {
+            make_folder(runs)?;
+        }
+        let matrix = self.measure(request.seeds, runs, monitor)?;
+        let json = matrix.to_json() + "\n";
+        let page = format!("{}.html", matrix.name);
+        let mut files = Vec::new();
+        if request.out.is_some() {
+            files.push((format!("{}.json", matrix.name), json.clone()));
+            files.push((page.clone(), matrix_page(&matrix)));
+        }
+        let whole = request.cases.is_none()
+            && request.scheme.is_none()
+            && request.only.is_none()
+            && !self.quick;
+        let document = request.document.then(|| document::document(&matrix, whole));
+        Ok(Results {
+            table: matrix.table(),
+            json,
+            files,
+            page: Some(page),
+            document: document.transpose().map_err(Error::Work)?,
+            holds: true,
+            ..Results::default()
+        })
+    }
+
+    fn measure(
+        &self,
+        seeds: Option<u32>,
+        runs: Option<PathBuf>,
+        monitor: &dyn Monitor,
+    ) -> Result<Matrix, Error> {
+        // What the runner needs of a suite besides its experiments.
+        let suite = SuiteFile {
+            name: self.file.name.clone(),
+            title: self.file.title.clone(),
+            seeds: self.file.seeds,
+            session: None,
+            against_sim: false,
+            experiments: Vec::new(),
+        };
+        let plans: Vec<Plan<'_>> =
+            self.schemes.iter().map(|scheme| self.plan(&suite, scheme, monitor)).collect();
+        let experiments: Vec<Work<'_>> = self.file.cases.iter().map(|c| self.work(c)).collect();
+        let seeds = |case: &Case| match (seeds, self.quick) {
+            (Some(seeds), _) => seeds,
+            (None, true) => 1,
+            (None, false) => case.seeds.unwrap_or(self.file.seeds),
+        };
+        let mut jobs = Vec::new();
+        for (place, work) in experiments.iter().enumerate() {
+            for (scheme, plan) in plans.iter().enumerate() {
+                let weight = self.check(plan, work)?;
+                let job = |seed| Job { scheme, case: place, seed, weight };
+                jobs.extend((1..=u64::from(seeds(work.case))).map(job));
+            }
+        }
+        // The longest first, so that none of them is left over when all others are done.
+        jobs.sort_by_key(|job| std::cmp::Reverse(job.weight));
+        let cells: Vec<Vec<Mutex<Cell>>> = experiments
+            .iter()
+            .map(|work| {
+                let cell = |scheme: &Scheme| {
+                    let page = format!("{}-{}", work.case.id, scheme.name);
+                    Mutex::new(Cell::new(page, runs.clone()))
+                };
+                self.schemes.iter().map(cell).collect()
+            })
+            .collect();
+        // Runs differ by a factor of a thousand, so that work is counted and not runs.
+        let total = jobs.iter().map(|job| job.weight).sum();
+        let (name, count) = (&*self.file.name, jobs.len());
+        monitor.begin(Runs { name, count, weight: total, long: false });
+        let ended: Result<(), Error> = jobs.into_par_iter().with_max_len(1).try_for_each(|job| {
+            let (plan, work) = (&plans[job.scheme], &experiments[job.case]);
+            let measured = cell::measure(plan, &self.file, work, job.seed, runs.is_some())?;
+            let cell = &cells[job.case][job.scheme];
+            cell.lock().expect("nobody panics with it").take(job.seed, measured)?;
+            monitor.ended(job.weight);
+            Ok(())
+        });
+        monitor.finish();
+        ended?;
+        let cases = experiments.iter().zip(cells).map(|(work, cells)| {
+            let cells = self.schemes.iter().zip(cells).map(|(scheme, cell)| {
+                let cell = cell.into_inner().expect("nobody panics with it");
+                let (figures, runs) = (cell.figures(), cell.pages());
+                MatrixCell { scheme: scheme.name.clone(), figures, runs }
+            });
+            MatrixCase {
+                id: work.case.id.clone(),
+                group: work.case.group.clone(),
+                question: work.case.question.clone(),
+                scenario: work.case.scenario.clone(),
+                set: work.experiment.set.clone(),
+                seeds: seeds(work.case),
+                note: work.case.note.clone(),
+                cells: cells.collect(),
+            }
+        });
+        Ok(Matrix {
+            name: self.file.name.clone(),
+            title: self.file.title.clone(),
+            faircast: env!("CARGO_PKG_VERSION").to_string(),
+            quick: self.quick,
+            schemes: self.schemes.iter().map(|scheme| scheme.name.clone()).collect(),
+            cases: cases.collect(),
+        })
+    }
+
+    fn plan<'a>(
+        &'a self,
+        suite: &'a SuiteFile,
+        scheme: &'a Scheme,
+        monitor: &'a dyn Monitor,
+    ) -> Plan<'a> {
+        Plan {
+            suite,
+            files: &self.files,
+            seeds: None,
+            scheme: Some(scheme),
+            only: None,
+            plots: false,
+            on: On::Sim,
+            monitor,
+        }
+    }
+
+    fn work<'a>(&self, case: &'a Case) -> Work<'a> {
+        Work {
+            case,
+            experiment: case.experiment(&self.file, self.quick),
+            alone: case.alone(&self.file, self.quick),
+        }
+    }
+
+    /// Finds mistakes in a case before the first minute is spent. Returns how long it will take,
+    /// in a unit of its own.
+    fn check(&self, plan: &Plan<'_>, work: &Work<'_>) -> Result<u64, Error> {
+        let mut weight = 0;
+        for experiment in std::iter::once(&work.experiment).chain(&work.alone) {
+            let scenario = plan.scenario(experiment, 1)?;
+            plan.check(experiment, &scenario)?;
+            work.case
+                .check(&self.file, &scenario)
+                .map_err(|problem| Error::Usage(format!("{}: {problem}", self.file.name)))?;
+            // Packets come over the links to every receiver.
+            let ends: usize = scenario.flows.iter().map(|flow| 10 + flow.to.len()).sum();
+            weight += 1 + (scenario.duration.as_secs_f64() * ends as f64) as u64;
+        }
+        Ok(weight)
+    }
+}
+
+/// A case with the experiments that it takes.
+struct Work<'a> {
+    case: &'a Case,
+    experiment: Experiment,
+    alone: Option<Experiment>,
+}
+
+/// One run, and the one of its slowest receiver alone.
+struct Job {
+    scheme: usize,
+    case: usize,
+    seed: u64,
+    weight: u64,
+}
+
+/// Leaves the cases that `--only` and `--quick` choose.
+fn choose_cases(file: &mut MatrixFile, request: &Request) -> Result<(), Error> {
+    if request.quick {
+        file.cases.retain(|case| case.quick.is_some());
+    }
+    if let Some(only) = &request.only {
+        // Whoever names a case in full means no other one that begins so.
+        let exact = |part: &str| file.cases.iter().any(|case| case.id == part);
+        let parts: Vec<(&str, bool)> = only.split(',').map(|part| (part, exact(part))).collect();
+        let is_meant = |case: &Case| {
+            let by = |(part, exact): &(&str, bool)| match exact {
+                true => case.id == *part,
+                false => case.id.contains(part),
+            };
+            parts.iter().any(by)
+        };
+        for (part, _) in &parts {
+            if !file.cases.iter().any(|case| case.id.contains(part)) {
+                let ids: Vec<&str> = file.cases.iter().map(|case| &*case.id).collect();
+                return Err(Error::Usage(format!(
+                    "--only {part}: no case has that in its id; there are {}",
+                    ids.join(", ")
+                )));
+            }
+        }
+        file.cases.retain(is_meant);
+    }
+    match file.cases.is_empty() {
+        true => Err(Error::Usage("--quick: no case has quick = [...]".into())),
+        false => Ok(()),
+    }
+}
+
+/// All registered schemes, or those that `--scheme` names.
+fn schemes(request: &Request) -> Result<Vec<Scheme>, Error> {
+    let known = || catalog::SCHEMES.iter().map(|entry| entry.name);
+    let Some(given) = &request.scheme else {
+        return Ok(known().map(|name| Scheme { name: name.into(), options: Vec::new() }).collect());
+    };
+    let names: Vec<&str> = given.split(',').collect();
+    if names.len() > 1 && !request.options.is_empty() {
+        return Err(Error::Usage(format!(
+            "--option {}: which of {given}? give one scheme",
+            request.options[0]
+        )));
+    }
+    for (place, name) in names.iter().enumerate() {
+        if !known().any(|known| known == *name) {
+            let known: Vec<&str> = known().collect();
+            return Err(Error::Usage(format!(
+                "--scheme {name}: there is no such scheme; there are {}",
+                known.join(", ")
+            )));
+        }
+        if names[..place].contains(name) {
+            return Err(Error::Usage(format!("--scheme {given}: {name} is there twice")));
+        }
+    }
+    let scheme = |name: &str| Scheme { name: name.into(), options: request.options.clone() };
+    Ok(names.into_iter().map(scheme).collect())
+}

@@ -1,0 +1,362 @@
+//! Rounds of faults: real programs on real sockets while everything around them goes wrong.
+//!
+//! Each round draws a [plan](plan) from its seed, makes a [field](faircast_lab::Field) of hosts,
+//! runs this build of `faircast` there as sender and receivers, does to them what is planned, leaves them
+//! in peace, and compares what every receiver has with what was sent, byte for byte.
+
+mod noise;
+mod plan;
+mod program;
+mod round;
+mod tree;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use faircast_base::Bytes;
+use faircast_proto::catalog::DEFAULT_SCHEME;
+use serde::Serialize;
+
+use crate::Error;
+use crate::files::{json, make_folder};
+use crate::monitor::Monitor;
+use plan::Plan;
+use round::{MEMORY_MAX, Round, Verdict};
+
+/// What can go wrong in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// Links lose packets independently.
+    Loss,
+    /// Links lose packets in bursts.
+    BurstLoss,
+    /// Links deliver packets out of order.
+    Reorder,
+    /// Links deliver packets twice.
+    Duplicate,
+    /// Links flip bits.
+    Corrupt,
+    /// Links are down for seconds.
+    Outage,
+    /// A receiver is killed (SIGKILL) and started again.
+    KillReceiver,
+    /// The sender is killed and started again.
+    KillSender,
+    /// A receiver is stopped (SIGSTOP) for up to 30 s.
+    StopReceiver,
+    /// A receiver comes late, leaves and comes back.
+    JoinLeave,
+    /// A host's interface is set down for 5 s.
+    Interface,
+    /// Another sender sends other files to the same group.
+    SecondSender,
+    /// One receiver more cannot write to its folder.
+    ReadOnly,
+    /// One receiver more has no room on its disk.
+    FullDisk,
+    /// An outsider floods sender and group with garbage, replayed and mutated packets.
+    Noise,
+    /// A receiver is killed and started again with its monotonic clock days ahead (time namespace).
+    Clock,
+}
+
+impl Fault {
+    /// All of them, by the names by which they are asked for, each in a few words.
+    pub const ALL: &[(Self, &str, &str)] = &[
+        (Self::Loss, "loss", "Links lose packets independently"),
+        (Self::BurstLoss, "burst-loss", "Links lose packets in bursts"),
+        (Self::Reorder, "reorder", "Links deliver packets out of order"),
+        (Self::Duplicate, "duplicate", "Links deliver packets twice"),
+        (Self::Corrupt, "corrupt", "Links flip bits"),
+        (Self::Outage, "outage", "Links are down for seconds"),
+        (Self::KillReceiver, "kill-receiver", "A receiver is killed (SIGKILL) and started again"),
+        (Self::KillSender, "kill-sender", "The sender is killed and started again"),
+        (Self::StopReceiver, "stop-receiver", "A receiver is stopped (SIGSTOP) for up to 30 s"),
+        (Self::JoinLeave, "join-leave", "A receiver comes late, leaves and comes back"),
+        (Self::Interface, "interface", "A host's interface is set down for 5 s"),
+        (Self::SecondSender, "second-sender", "Another sender sends other files to the same group"),
+        (Self::ReadOnly, "read-only", "One receiver more cannot write to its folder"),
+        (Self::FullDisk, "full-disk", "One receiver more has no room on its disk"),
+        (
+            Self::Noise,
+            "noise",
+            "An outsider floods sender and group with garbage, replayed and mutated packets",
+        ),
+        (
+            Self::Clock,
+            "clock",
+            "A receiver is killed and started again with its monotonic clock days ahead (time namespace)",
+        ),
+    ];
+
+    /// The name by which it is asked for.
+    fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(fault, ..)| *fault == self).expect("all of them are there").1
+    }
+}
+
+/// What rounds are asked for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Rounds begin for so long.
+    pub duration: Duration,
+    /// How many there are, however long they take.
+    pub rounds: Option<u32>,
+    /// Seed of the first round; drawn where there is none.
+    pub seed: Option<u64>,
+    /// Receivers that must get everything.
+    pub receivers: u32,
+    /// The scheme of the senders.
+    pub scheme: String,
+    /// Whether everything is sealed with a key of the group.
+    pub key: bool,
+    /// The faults of every round, instead of a random choice.
+    pub only: Vec<Fault>,
+    /// What is sent in a round; drawn from its seed where there is none.
+    pub size: Option<Bytes>,
+    /// Where the programs' words and files are kept, also of rounds that hold.
+    pub out: Option<PathBuf>,
+    /// Whether a trace of each program is kept too.
+    pub trace: bool,
+    /// The program `faircast` of this build.
+    pub own: PathBuf,
+}
+
+/// A round and what came of it.
+#[derive(Debug, Serialize)]
+struct Row {
+    seed: u64,
+    faults: Vec<&'static str>,
+    holds: bool,
+    #[serde(flatten)]
+    verdict: Verdict,
+    /// The command that does it again.
+    again: String,
+    /// Where its files are, where they were kept.
+    kept: Option<PathBuf>,
+}
+
+/// Everything, for programs.
+#[derive(Debug, Serialize)]
+struct Document<'a> {
+    faircast: &'static str,
+    seed: u64,
+    scheme: &'a str,
+    receivers: u32,
+    sealed: bool,
+    memory_bytes_max: u64,
+    rounds: &'a [Row],
+    holds: bool,
+}
+
+/// Rounds, one after the other.
+pub struct Soak {
+    request: Request,
+    seed: u64,
+    begun: Instant,
+    rows: Vec<Row>,
+}
+
+impl Soak {
+    /// Begins; no round has run yet.
+    ///
+    /// # Errors
+    /// Only root may make hosts.
+    pub fn new(request: Request) -> Result<Self, Error> {
+        if !nix::unistd::geteuid().is_root() {
+            let message = "soak makes network namespaces and interfaces, which needs root: sudo faircast soak";
+            return Err(Error::Work(message.into()));
+        }
+        let seed = request.seed.unwrap_or_else(drawn_seed);
+        Ok(Self { request, seed, begun: Instant::now(), rows: Vec::new() })
+    }
+
+    /// What it will do, in a line.
+    pub fn heading(&self) -> String {
+        let Request { scheme, receivers, key, .. } = &self.request;
+        let sealed = if *key { ", sealed" } else { "" };
+        format!("seed {}, {scheme}, {receivers} receivers{sealed}\n", self.seed)
+    }
+
+    /// Runs the next round, and tells of it in lines; `None` where there is no other, or it was
+    /// stopped.
+    ///
+    /// # Errors
+    /// The machine lacks something, or a file cannot be written.
+    pub fn next_round(&mut self, monitor: &dyn Monitor) -> Result<Option<String>, Error> {
+        let done = self.rows.len();
+        let goes_on = match self.request.rounds {
+            Some(rounds) => done < rounds as usize,
+            None => done == 0 || self.begun.elapsed() < self.request.duration,
+        };
+        if !goes_on || monitor.is_to_stop() {
+            return Ok(None);
+        }
+        let row = match round(&self.request, self.seed.wrapping_add(done as u64), monitor) {
+            Err(_) if monitor.is_to_stop() => return Ok(None),
+            row => row?,
+        };
+        let told = line(&row, done);
+        self.rows.push(row);
+        Ok(Some(told))
+    }
+
+    /// Whether there was a round, and all held.
+    pub fn holds(&self) -> bool {
+        !self.rows.is_empty() && self.rows.iter().all(|row| row.holds)
+    }
+
+    /// All rounds, for people.
+    pub fn table(&self) -> String {
+        table(&self.rows)
+    }
+
+    /// All rounds, for programs.
+    pub fn to_json(&self) -> String {
+        let Request { scheme, receivers, key, .. } = &self.request;
+        json(&Document {
+            faircast: env!("CARGO_PKG_VERSION"),
+            seed: self.seed,
+            scheme,
+            receivers: *receivers,
+            sealed: *key,
+            memory_bytes_max: MEMORY_MAX,
+            rounds: &self.rows,
+            holds: self.holds(),
+        })
+    }
+}
+
+/// A round of this seed.
+fn round(request: &Request, seed: u64, monitor: &dyn Monitor) -> Result<Row, Error> {
+    let bytes = request.size.map(Bytes::count);
+    let plan = Plan::new(seed, request.receivers, &request.only, bytes);
+    let folder = Folder::new(request.out.as_deref(), seed)?;
+    let verdict = Round::new(&plan, seed, folder.path(), request, monitor)?.run()?;
+    let holds = verdict.problems.is_empty();
+    Ok(Row {
+        seed,
+        faults: plan.faults.iter().map(|fault| fault.name()).collect(),
+        holds,
+        verdict,
+        again: again(request, seed),
+        kept: folder.finish(holds),
+    })
+}
+
+/// Where a round keeps its files: a folder that stays, or one that goes with the round if that
+/// holds.
+enum Folder {
+    Kept(PathBuf),
+    Temporary(tempfile::TempDir),
+}
+
+impl Folder {
+    fn new(out: Option<&Path>, seed: u64) -> Result<Self, Error> {
+        match out {
+            Some(out) => {
+                let folder = out.join(format!("round-{seed}"));
+                // What an earlier run left would be taken for received.
+                if folder.exists() {
+                    std::fs::remove_dir_all(&folder)
+                        .map_err(|error| Error::write(&folder, error))?;
+                }
+                make_folder(&folder)?;
+                let absolute = folder.canonicalize();
+                absolute.map(Self::Kept).map_err(|error| Error::write(&folder, error))
+            }
+            None => tempfile::Builder::new()
+                .prefix("faircast-soak-")
+                .tempdir()
+                .map(Self::Temporary)
+                .map_err(|error| Error::write(&std::env::temp_dir(), error)),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Kept(path) => path,
+            Self::Temporary(folder) => folder.path(),
+        }
+    }
+
+    fn finish(self, holds: bool) -> Option<PathBuf> {
+        match self {
+            Self::Kept(path) => Some(path),
+            Self::Temporary(folder) => (!holds).then(|| folder.keep()),
+        }
+    }
+}
+
+fn drawn_seed() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    // Small enough to be read out and typed.
+    since.map_or(1, |since| u64::from(since.subsec_nanos()) % 1_000_000)
+}
+
+/// The command that runs one round of `request` again.
+fn again(request: &Request, seed: u64) -> String {
+    let mut command = format!("faircast soak --seed {seed} --rounds 1");
+    if request.scheme != DEFAULT_SCHEME {
+        let _ = write!(command, " --scheme {}", request.scheme);
+    }
+    if request.receivers != 4 {
+        let _ = write!(command, " --receivers {}", request.receivers);
+    }
+    if request.key {
+        command += " --key";
+    }
+    for fault in &request.only {
+        let _ = write!(command, " --only {}", fault.name());
+    }
+    if let Some(size) = request.size {
+        let _ = write!(command, " --size {}B", size.count());
+    }
+    command
+}
+
+/// A round in a line, and its problems below where it has any.
+fn line(row: &Row, index: usize) -> String {
+    let Verdict { seconds, bytes, memory_bytes, starts, .. } = row.verdict;
+    let mut line = format!(
+        "{:>4}  seed {:<8} {:<5} {seconds:>6.1} s {:>7.1} MB {:>5} MiB {starts:>3} starts  {}\n",
+        index + 1,
+        row.seed,
+        if row.holds { "holds" } else { "FAILS" },
+        bytes as f64 / 1e6,
+        memory_bytes >> 20,
+        row.faults.join(" ")
+    );
+    for said in row.verdict.notes.iter().chain(&row.verdict.problems) {
+        let _ = writeln!(line, "      {said}");
+    }
+    if !row.holds {
+        let _ = writeln!(line, "      again: sudo {}", row.again);
+        if let Some(kept) = &row.kept {
+            let _ = writeln!(line, "      kept:  {}", kept.display());
+        }
+    }
+    line
+}
+
+/// What came of all rounds.
+fn table(rows: &[Row]) -> String {
+    let sum = |count: fn(&Verdict) -> u64| rows.iter().map(|row| count(&row.verdict)).sum::<u64>();
+    let held = rows.iter().filter(|row| row.holds).count();
+    let memory = rows.iter().map(|row| row.verdict.memory_bytes).max().unwrap_or(0);
+    let mut text = format!("\n{held} of {} rounds hold\n", rows.len());
+    let mut add = |what: &str, value: String| {
+        let _ = writeln!(text, "  {what:<34} {value:>12}");
+    };
+    add("megabytes to each receiver", format!("{:.1}", sum(|v| v.bytes) as f64 / 1e6));
+    add("starts of programs", sum(|v| v.starts.into()).to_string());
+    add("packets lost by links", sum(|v| v.lost_packets).to_string());
+    add("packets doubled", sum(|v| v.duplicated_packets).to_string());
+    add("packets corrupted", sum(|v| v.corrupted_packets).to_string());
+    add("packets delayed", sum(|v| v.delayed_packets).to_string());
+    add("packets of the outsider", sum(|v| v.noise_packets).to_string());
+    let limit = format!("{} of {} MiB", memory >> 20, MEMORY_MAX >> 20);
+    add("most memory of a program", limit);
+    text
+}

@@ -1,0 +1,357 @@
+//! What happens in a round, all of it drawn from the round's seed before it begins.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration as WallDuration;
+
+use faircast_base::{NodeId, Purpose, Rng};
+
+use super::Fault;
+
+/// How long links and programs are disturbed. Single faults may reach beyond it.
+pub(super) const FAULTY: WallDuration = WallDuration::from_secs(12);
+/// The last moment of the scenario: a round is over long before.
+const SCENARIO: &str = "1 h";
+
+/// A round.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// The faults of this round, in order.
+    pub(super) faults: Vec<Fault>,
+    /// The scenario's text: hosts, links and what goes wrong with them.
+    pub(super) scenario: String,
+    /// What is done to programs and hosts, in order of time.
+    pub(super) actions: Vec<(WallDuration, Action)>,
+    /// Bytes of the files of the first sender; the second one sends a quarter of it.
+    pub(super) bytes: u64,
+}
+
+/// Something that is done to a program or a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Starts it, where it does not run.
+    Start(Who),
+    /// Starts it with its clocks ahead.
+    StartAhead(Who),
+    /// Kills it; it is not asked.
+    Kill(Who),
+    /// Asks it to end.
+    Leave(Who),
+    /// Stops it, or lets it go on.
+    Stop(Who, bool),
+    /// Sets its host's interface up or down.
+    Interface(Who, bool),
+    /// The outsider begins or ends its flood.
+    Noise(bool),
+}
+
+/// A program and its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Who {
+    /// The sender.
+    Sender,
+    /// The second sender.
+    Second,
+    /// The outsider.
+    Outsider,
+    /// A receiver whose folder cannot be written to.
+    ReadOnly,
+    /// A receiver without room on its disk.
+    FullDisk,
+    /// A receiver that must get everything, from 0.
+    Receiver(u32),
+}
+
+impl Who {
+    /// Everybody in a round with so many receivers; each has the node of its place.
+    pub(super) fn all(receivers: u32) -> Vec<Self> {
+        let others = [Self::Sender, Self::Second, Self::Outsider, Self::ReadOnly, Self::FullDisk];
+        others.into_iter().chain((0..receivers).map(Self::Receiver)).collect()
+    }
+
+    /// Its name, which is its host's too.
+    pub(super) fn name(self) -> String {
+        match self {
+            Self::Sender => "sender".into(),
+            Self::Second => "second".into(),
+            Self::Outsider => "outsider".into(),
+            Self::ReadOnly => "read-only".into(),
+            Self::FullDisk => "full-disk".into(),
+            Self::Receiver(place) => format!("r{}", place + 1),
+        }
+    }
+
+    /// The node of its host: the router comes first.
+    pub(super) fn node(self) -> NodeId {
+        NodeId(match self {
+            Self::Sender => 1,
+            Self::Second => 2,
+            Self::Outsider => 3,
+            Self::ReadOnly => 4,
+            Self::FullDisk => 5,
+            Self::Receiver(place) => 6 + place,
+        })
+    }
+}
+
+impl Plan {
+    /// The plan of a seed. `only` replaces the random choice of faults, `bytes` the random size.
+    pub(super) fn new(seed: u64, receivers: u32, only: &[Fault], bytes: Option<u64>) -> Self {
+        let mut rng = Rng::new(seed, NodeId(0), Purpose::Fault);
+        // Swarm style: each round has each fault with even odds, so that none hides all others.
+        let drawn = Fault::ALL.iter().map(|(fault, ..)| *fault).filter(|_| rng.chance(0.5));
+        let drawn: Vec<_> = drawn.collect();
+        let mut faults = if only.is_empty() { drawn } else { only.to_vec() };
+        faults.sort_unstable();
+        faults.dedup();
+        let size = (6 + rng.below(10)) * 1_000_000 + rng.below(1_000_000);
+        let scenario = scenario(&faults, receivers, &mut rng);
+        let actions = actions(&faults, receivers, &mut rng);
+        Self { faults, scenario, actions, bytes: bytes.unwrap_or(size) }
+    }
+}
+
+impl Plan {
+    /// Whom a sender rightly ends without, once each: who leaves, or is stopped for about as long as
+    /// `give_up` or longer.
+    pub(super) fn departures(&self, give_up: WallDuration) -> Vec<Who> {
+        let mut stopped = BTreeMap::new();
+        let mut departures = Vec::new();
+        for (at, action) in &self.actions {
+            match action {
+                Action::Stop(who, true) => drop(stopped.insert(*who, *at)),
+                Action::Stop(who, false) => {
+                    let since = stopped.remove(who);
+                    if since.is_some_and(|since| *at - since + SLACK >= give_up) {
+                        departures.push(*who);
+                    }
+                }
+                Action::Leave(who) => departures.push(*who),
+                _ => {}
+            }
+        }
+        departures
+    }
+}
+
+/// Silence before a program is stopped, and after it goes on.
+const SLACK: WallDuration = WallDuration::from_secs(5);
+
+/// A moment within the disturbed time.
+fn moment(rng: &mut Rng, from_ms: u64, to_ms: u64) -> WallDuration {
+    WallDuration::from_millis(from_ms + rng.below(to_ms - from_ms))
+}
+
+fn scenario(faults: &[Fault], receivers: u32, rng: &mut Rng) -> String {
+    let everybody = Who::all(receivers);
+    let end = FAULTY.as_secs();
+    let mut text = format!(
+        "title = \"Does everything arrive whatever happens?\"\nduration = \"{SCENARIO}\"\n\
+         seed = {}\n",
+        rng.bits() >> 1
+    );
+    for who in &everybody {
+        let rate = 10 + rng.below(30);
+        let delay = 1 + rng.below(20);
+        for there in [true, false] {
+            let (router, name) = ("router".to_string(), who.name());
+            let (from, to) = if there { (&router, &name) } else { (&name, &router) };
+            // The first names of the first link give the nodes their order.
+            let ends = if there || *who != Who::Sender {
+                format!("from = \"{from}\"\nto = \"{to}\"")
+            } else {
+                format!("to = \"{to}\"\nfrom = \"{from}\"")
+            };
+            let _ = write!(
+                text,
+                "[[link]]\n{ends}\nrate = \"{rate} Mbit/s\"\ndelay = \"{delay} ms\"\n\
+                 queue = {{ kind = \"droptail\", packets = 100 }}\n{}",
+                wrong(faults, end, rng)
+            );
+        }
+    }
+    for who in &everybody {
+        let to: Vec<String> = everybody
+            .iter()
+            .filter(|to| *to != who)
+            .map(|to| format!("\"{}\"", to.name()))
+            .collect();
+        let name = who.name();
+        let _ = write!(
+            text,
+            "[[flow]]\nname = \"{name}\"\nprotocol = \"cbr\"\nfrom = \"{name}\"\nto = [{}]\n",
+            to.join(", ")
+        );
+    }
+    text
+}
+
+/// What goes wrong on one direction of a link, and that it ends.
+fn wrong(faults: &[Fault], end: u64, rng: &mut Rng) -> String {
+    let (mut text, mut calm) = (String::new(), String::new());
+    for fault in faults {
+        match fault {
+            Fault::Loss => {
+                let _ = writeln!(text, "loss = {:.4}", 0.03 * rng.unit());
+                calm += ", loss = 0.0";
+            }
+            Fault::BurstLoss => {
+                let packets = 2.0 + 8.0 * rng.unit();
+                let loss = 0.02 * rng.unit();
+                let _ =
+                    writeln!(text, "burst_loss = {{ loss = {loss:.4}, packets = {packets:.2} }}");
+                calm += ", burst_loss = { loss = 0.0, packets = 1 }";
+            }
+            Fault::Reorder => {
+                let (share, delay) = (0.05 * rng.unit(), 1 + rng.below(10));
+                let _ =
+                    writeln!(text, "reorder = {{ share = {share:.4}, delay = \"{delay} ms\" }}");
+                calm += ", reorder = { share = 0.0, delay = \"1 ms\" }";
+            }
+            Fault::Duplicate => {
+                let _ = writeln!(text, "duplicate = {:.4}", 0.1 * rng.unit());
+                calm += ", duplicate = 0.0";
+            }
+            Fault::Corrupt => {
+                let _ = writeln!(text, "corrupt = {:.4}", 0.02 * rng.unit());
+                calm += ", corrupt = 0.0";
+            }
+            Fault::Outage if rng.chance(0.3) => {
+                let from = 500 + rng.below(end * 1000 - 3500);
+                let to = from + 200 + rng.below(2800);
+                let _ =
+                    writeln!(text, "outages = [ {{ from = \"{from} ms\", to = \"{to} ms\" }} ]");
+            }
+            _ => {}
+        }
+    }
+    if !calm.is_empty() {
+        let _ = writeln!(text, "changes = [ {{ at = \"{end} s\"{calm} }} ]");
+    }
+    text
+}
+
+fn actions(faults: &[Fault], receivers: u32, rng: &mut Rng) -> Vec<(WallDuration, Action)> {
+    let mut actions = vec![(WallDuration::ZERO, Action::Start(Who::Sender))];
+    let receiver = |rng: &mut Rng| Who::Receiver(rng.below(u64::from(receivers)) as u32);
+    let late = faults.contains(&Fault::JoinLeave).then(|| receiver(rng));
+    for who in (0..receivers).map(Who::Receiver).filter(|who| Some(*who) != late) {
+        actions.push((WallDuration::ZERO, Action::Start(who)));
+    }
+    for fault in faults {
+        let (early, away) = (moment(rng, 1_500, 7_000), moment(rng, 200, 4_000));
+        let mut then = |at, action| actions.push((at, action));
+        match fault {
+            Fault::KillReceiver | Fault::Clock => {
+                let who = receiver(rng);
+                then(early, Action::Kill(who));
+                let ahead = *fault == Fault::Clock;
+                let start = if ahead { Action::StartAhead } else { Action::Start };
+                then(early + away, start(who));
+            }
+            Fault::KillSender => {
+                then(early, Action::Kill(Who::Sender));
+                then(early + away, Action::Start(Who::Sender));
+            }
+            Fault::StopReceiver => {
+                let who = receiver(rng);
+                then(early, Action::Stop(who, true));
+                // Mostly short, at times as long as a sender waits for a silent receiver.
+                let longest = if rng.chance(0.25) { 30_000 } else { 6_000 };
+                then(early + moment(rng, 1_000, longest), Action::Stop(who, false));
+            }
+            Fault::JoinLeave => {
+                let who = late.expect("drawn above");
+                let comes = moment(rng, 500, 2_000);
+                then(comes, Action::Start(who));
+                let leaves = comes + moment(rng, 1_000, 5_000);
+                then(leaves, Action::Leave(who));
+                then(leaves + away, Action::Start(who));
+            }
+            Fault::Interface => {
+                let who = if rng.chance(0.25) { Who::Sender } else { receiver(rng) };
+                then(early, Action::Interface(who, false));
+                then(early + WallDuration::from_secs(5), Action::Interface(who, true));
+            }
+            Fault::SecondSender => then(early / 2, Action::Start(Who::Second)),
+            Fault::ReadOnly => then(WallDuration::ZERO, Action::Start(Who::ReadOnly)),
+            Fault::FullDisk => then(WallDuration::ZERO, Action::Start(Who::FullDisk)),
+            Fault::Noise => {
+                then(early / 2, Action::Noise(true));
+                then(FAULTY, Action::Noise(false));
+            }
+            _ => {}
+        }
+    }
+    // Whatever the draws were, in the end everybody runs. Stable: equal times keep their order.
+    let last = actions.iter().map(|(at, _)| *at).max().unwrap_or_default().max(FAULTY);
+    for who in (0..receivers).map(Who::Receiver) {
+        actions.push((last, Action::Stop(who, false)));
+        actions.push((last, Action::Start(who)));
+    }
+    actions.sort_by_key(|(at, _)| *at);
+    actions
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use faircast_scenario::{Overrides, Scenario};
+
+    use super::*;
+
+    #[test]
+    fn every_plan_is_a_scenario_whose_nodes_are_the_hosts() {
+        for seed in 0..200 {
+            let plan = Plan::new(seed, 4, &[], None);
+            let scenario = Scenario::parse(
+                Path::new("soak.toml"),
+                &plan.scenario,
+                &Overrides::default(),
+                &faircast_sim::catalog(),
+            )
+            .unwrap_or_else(|error| panic!("{error}\n{}", plan.scenario));
+            for (who, flow) in Who::all(4).into_iter().zip(&scenario.flows) {
+                assert_eq!(scenario.nodes[who.node().index()].name, who.name());
+                assert_eq!(flow.from, who.node());
+            }
+            let last = plan.actions.last().expect("there are actions").0;
+            assert!(last >= FAULTY && last < WallDuration::from_secs(60), "{last:?}");
+            assert!(plan.actions.is_sorted_by_key(|(at, _)| *at));
+        }
+    }
+
+    #[test]
+    fn a_seed_is_a_plan_and_seeds_cover_every_fault() {
+        let text = |seed| format!("{:?}", Plan::new(seed, 3, &[], None));
+        assert_eq!(text(1), text(1));
+        assert_ne!(text(1), text(2));
+        let seen: std::collections::BTreeSet<_> =
+            (0..20).flat_map(|seed| Plan::new(seed, 3, &[], None).faults).collect();
+        assert_eq!(seen.len(), Fault::ALL.len());
+        let only = Plan::new(1, 3, &[Fault::Corrupt], Some(7));
+        assert_eq!((only.faults, only.bytes), (vec![Fault::Corrupt], 7));
+        assert!(only.scenario.contains("corrupt = ") && !only.scenario.contains("duplicate"));
+    }
+
+    #[test]
+    fn whoever_is_killed_stopped_or_cut_off_comes_back() {
+        for seed in 0..200 {
+            let plan = Plan::new(seed, 2, &[], None);
+            for who in (0..2).map(Who::Receiver).chain([Who::Sender]) {
+                let (mut runs, mut up, mut goes) = (false, true, true);
+                for (_, action) in &plan.actions {
+                    match *action {
+                        Action::Start(w) | Action::StartAhead(w) if w == who => runs = true,
+                        Action::Kill(w) | Action::Leave(w) if w == who => runs = false,
+                        Action::Stop(w, stopped) if w == who => goes = !stopped,
+                        Action::Interface(w, is_up) if w == who => up = is_up,
+                        _ => {}
+                    }
+                }
+                assert!(runs && up && goes, "seed {seed}: {who:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! A program that runs on a host: started, stopped, killed, watched.
+
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use faircast_base::NodeId;
+use faircast_lab::Field;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use crate::host::{children, said, spawn, stat};
+
+/// Seconds that clocks are ahead in a time namespace: twelve days.
+const AHEAD_S: u32 = 1_036_800;
+
+/// A program, running or not.
+pub(super) struct Program {
+    /// The program `faircast` of this build.
+    own: PathBuf,
+    node: NodeId,
+    arguments: Vec<String>,
+    log: PathBuf,
+    /// Whether each start writes a trace, beside what it says.
+    trace: bool,
+    child: Option<Child>,
+    /// How often it was started.
+    pub(super) starts: u32,
+    /// The most memory that it has had, in bytes, over all starts.
+    pub(super) memory: u64,
+}
+
+impl Program {
+    /// faircast with these arguments; what it says is added to the file `log`.
+    pub(super) fn new(
+        own: &Path,
+        node: NodeId,
+        arguments: Vec<String>,
+        log: PathBuf,
+        trace: bool,
+    ) -> Self {
+        let own = own.to_owned();
+        Self { own, node, arguments, log, trace, child: None, starts: 0, memory: 0 }
+    }
+
+    /// Starts it, where it does not run.
+    pub(super) fn start(&mut self, field: &Field, ahead: bool) -> io::Result<()> {
+        if self.child.is_some() {
+            return Ok(());
+        }
+        let mut command = match ahead {
+            false => Command::new(&self.own),
+            true => {
+                let mut command = Command::new("unshare");
+                let ahead = AHEAD_S.to_string();
+                command.args(["--time", "--monotonic", &ahead, "--boottime", &ahead, "--fork"]);
+                command.arg("--kill-child=KILL").arg(&self.own);
+                command
+            }
+        };
+        // A group of its own, so that signals reach what a wrapper has started too, and so that
+        // Ctrl-C on the terminal is for the soak alone.
+        command.args(&self.arguments);
+        if self.trace {
+            let name = format!("{}.jsonl.gz", self.starts + 1);
+            command.arg("--trace").arg(self.log.with_extension(name));
+        }
+        command.process_group(0);
+        self.child = Some(spawn(field, self.node, command, &self.log)?);
+        self.starts += 1;
+        Ok(())
+    }
+
+    /// Sends it a signal, where it runs.
+    pub(super) fn signal(&self, signal: Signal) {
+        if let Some(child) = &self.child {
+            // It may just have ended.
+            let _ = killpg(Pid::from_raw(child.id() as i32), signal);
+        }
+    }
+
+    /// Whether it is stopped, and what it has started with it.
+    pub(super) fn is_stopped(&self) -> bool {
+        let Some(child) = &self.child else { return false };
+        let stopped = |id: u32| stat(id).is_some_and(|stat| stat[..1] == ["T"]);
+        family(child.id()).all(stopped)
+    }
+
+    /// Kills it and forgets it.
+    pub(super) fn kill(&mut self) {
+        self.look();
+        self.signal(Signal::SIGKILL);
+        if let Some(mut child) = self.child.take() {
+            let _ = child.wait();
+        }
+    }
+
+    /// Whether it runs.
+    pub(super) fn runs(&self) -> bool {
+        self.child.is_some()
+    }
+
+    /// Its exit status where it has ended since it was last asked: 128 and more for a signal.
+    pub(super) fn ended(&mut self) -> Option<i32> {
+        self.look();
+        let status = self.child.as_mut()?.try_wait().ok().flatten()?;
+        self.child = None;
+        Some(status.code().unwrap_or(128))
+    }
+
+    /// Takes down how much memory it and what it has started have had.
+    fn look(&mut self) {
+        let Some(child) = &self.child else { return };
+        for id in family(child.id()) {
+            let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+            let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            let peak = peak.and_then(|text| text.trim().strip_suffix(" kB")?.trim().parse().ok());
+            self.memory = self.memory.max(peak.unwrap_or(0u64) * 1024);
+        }
+    }
+
+    /// All that it has said, over all starts.
+    pub(super) fn said(&self) -> String {
+        said(&self.log)
+    }
+
+    /// Lines that it said which no program of ours may say.
+    pub(super) fn panics(&self) -> Vec<String> {
+        let text = self.said();
+        let wrong = |line: &&str| line.contains("panicked at") || line.contains("overflowed its");
+        text.lines().filter(wrong).map(str::to_owned).collect()
+    }
+}
+
+/// A process and its children.
+fn family(own: u32) -> impl Iterator<Item = u32> {
+    children(own).into_iter().chain([own])
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

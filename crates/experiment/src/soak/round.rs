@@ -1,0 +1,532 @@
+//! One round: hosts, programs, faults, peace, comparison.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddrV4;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration as WallDuration, Instant};
+
+use faircast_lab::{Field, FieldCounts};
+use faircast_scenario::{Overrides, Scenario};
+use nix::sys::signal::Signal;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::noise::Noise;
+use super::plan::{Action, FAULTY, Plan, Who};
+use super::program::Program;
+use super::tree;
+use super::{Fault, Request};
+use crate::Error;
+use crate::files::write;
+use crate::host::{make_key, strings};
+use crate::monitor::Monitor;
+
+/// The port of the group.
+const PORT: u16 = 7500;
+/// How long everything may take to converge once it is left in peace.
+const PEACE_MAX: WallDuration = WallDuration::from_secs(180);
+/// How long a sender waits for somebody who is silent: longer than an interface is down, so that
+/// it is seldom asked to, and shorter than the peace.
+const GIVE_UP: &str = "20s";
+const GIVE_UP_TIME: WallDuration = WallDuration::from_secs(20);
+/// How long a program may take to end when it is asked to.
+const FAREWELL_MAX: WallDuration = WallDuration::from_secs(15);
+/// How long a program that has ended by itself is left alone before it is started again.
+const AGAIN: WallDuration = WallDuration::from_millis(500);
+/// How often everybody is looked after.
+const TICK: WallDuration = WallDuration::from_millis(50);
+/// The most memory that a program may have had, in bytes.
+pub(super) const MEMORY_MAX: u64 = 256 << 20;
+/// The disk of a receiver without room, in bytes: less than any round sends.
+const FULL_DISK_BYTES: u64 = 2 << 20;
+
+/// What came of a round.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Verdict {
+    /// What went wrong that may not; empty where the round holds.
+    pub(super) problems: Vec<String>,
+    /// What went on that may, but that somebody may want to know.
+    pub(super) notes: Vec<String>,
+    /// Seconds that it took, from the start of the programs until everybody had everything.
+    pub(super) seconds: f64,
+    /// Bytes that each receiver got.
+    pub(super) bytes: u64,
+    /// The most memory that any program had, in bytes.
+    pub(super) memory_bytes: u64,
+    /// How often programs were started.
+    pub(super) starts: u32,
+    /// What happened to programs while there was something to send: kills of one that ran, stops
+    /// that were seen to hold, farewells, interfaces set down, starts with other clocks, and errors
+    /// of receivers that can keep nothing.
+    pub(super) kills: u32,
+    pub(super) stops: u32,
+    pub(super) farewells: u32,
+    pub(super) interfaces_down: u32,
+    pub(super) starts_ahead: u32,
+    pub(super) refusals: u32,
+    /// Packets of the outsider.
+    pub(super) noise_packets: u64,
+    /// Packets that links lost, doubled, corrupted and delayed.
+    pub(super) lost_packets: u64,
+    pub(super) duplicated_packets: u64,
+    pub(super) corrupted_packets: u64,
+    pub(super) delayed_packets: u64,
+}
+
+/// A round while it runs.
+pub(super) struct Round<'a> {
+    plan: &'a Plan,
+    seed: u64,
+    request: &'a Request,
+    monitor: &'a dyn Monitor,
+    folder: &'a Path,
+    key: Option<PathBuf>,
+    /// What outlives a drop must be taken down before the field is, so it stands first.
+    programs: BTreeMap<Who, Program>,
+    flood: Option<Flood>,
+    field: Field,
+    mounts: Vec<Mount>,
+    verdict: Verdict,
+    /// Who ended by itself, and when it is to be started again.
+    again: Vec<(Instant, Who)>,
+    /// Senders that have ended with success.
+    done: Vec<Who>,
+    /// Whose interface is down: programs cannot start there.
+    cut_off: Vec<Who>,
+}
+
+struct Flood {
+    stop: Arc<AtomicBool>,
+    sent: Arc<AtomicU64>,
+    /// `None` once it has been waited for.
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl<'a> Round<'a> {
+    /// Makes the hosts and the files, in `folder`.
+    pub(super) fn new(
+        plan: &'a Plan,
+        seed: u64,
+        folder: &'a Path,
+        request: &'a Request,
+        monitor: &'a dyn Monitor,
+    ) -> Result<Self, Error> {
+        let receivers = request.receivers;
+        write(&folder.join("links.toml"), &plan.scenario)?;
+        let names: Vec<String> =
+            (0..receivers).map(|place| Who::Receiver(place).name() + "\n").collect();
+        write(&folder.join("names.txt"), names.concat())?;
+        let (first, second) = (folder.join("first"), folder.join("second"));
+        tree::make(&first, plan.bytes, seed).map_err(|error| Error::doing("make files", error))?;
+        if plan.faults.contains(&Fault::SecondSender) {
+            tree::make(&second, plan.bytes / 4, !seed)
+                .map_err(|error| Error::doing("make files", error))?;
+        }
+        let key = request.key.then(|| folder.join("group.key"));
+        key.as_deref().map_or(Ok(()), make_key)?;
+        let path = folder.join("links.toml");
+        let overrides = Overrides::default();
+        let scenario =
+            Scenario::parse(&path, &plan.scenario, &overrides, &faircast_sim::catalog())?;
+        let field = Field::new(scenario)?;
+        let mut round = Self {
+            plan,
+            seed,
+            request,
+            monitor,
+            folder,
+            key,
+            programs: BTreeMap::new(),
+            flood: None,
+            field,
+            mounts: Vec::new(),
+            verdict: Verdict { bytes: plan.bytes, ..Verdict::default() },
+            again: Vec::new(),
+            done: Vec::new(),
+            cut_off: Vec::new(),
+        };
+        for who in Who::all(receivers).into_iter().filter(|who| *who != Who::Outsider) {
+            let arguments = round.arguments(who);
+            let log = folder.join(format!("{}.log", who.name()));
+            round
+                .programs
+                .insert(who, Program::new(&request.own, who.node(), arguments, log, request.trace));
+        }
+        for (fault, who, options) in [
+            (Fault::ReadOnly, Who::ReadOnly, "ro".to_string()),
+            (Fault::FullDisk, Who::FullDisk, format!("size={FULL_DISK_BYTES}")),
+        ] {
+            if plan.faults.contains(&fault) {
+                let mount = Mount::new(folder.join(who.name()), &options);
+                round
+                    .mounts
+                    .push(mount.map_err(|error| Error::doing("mount a small disk", error))?);
+            }
+        }
+        Ok(round)
+    }
+
+    /// Does what is planned, waits for peace to do its work, and compares.
+    pub(super) fn run(mut self) -> Result<Verdict, Error> {
+        let begin = Instant::now();
+        let mut actions = self.plan.actions.iter().peekable();
+        let peace = self.plan.actions.last().map_or(FAULTY, |(at, _)| *at);
+        while !self.is_complete() || actions.peek().is_some() {
+            if self.monitor.is_to_stop() {
+                return Err(Error::Interrupted("the round is not finished"));
+            }
+            let now = begin.elapsed();
+            while let Some((_, action)) = actions.next_if(|(at, _)| *at <= now) {
+                self.act(*action)?;
+            }
+            self.look_after()?;
+            if now > peace + PEACE_MAX {
+                let waited = PEACE_MAX.as_secs();
+                let ended: Vec<String> = self.done.iter().map(|who| who.name()).collect();
+                let problem =
+                    format!("not done after {waited} s in peace; done are: [{}]", ended.join(" "));
+                self.verdict.problems.push(problem);
+                break;
+            }
+            std::thread::sleep(TICK);
+        }
+        self.verdict.seconds = begin.elapsed().as_secs_f64();
+        self.say_farewell();
+        self.check_refusals();
+        self.compare()?;
+        let Self { mut programs, field, mut verdict, mounts, .. } = self;
+        for (who, program) in &mut programs {
+            program.kill();
+            verdict.starts += program.starts;
+            verdict.memory_bytes = verdict.memory_bytes.max(program.memory);
+            let name = who.name();
+            verdict.problems.extend(program.panics().iter().map(|line| format!("{name}: {line}")));
+            if program.memory > MEMORY_MAX {
+                let problem = format!("{name} had {} MiB of memory", program.memory >> 20);
+                verdict.problems.push(problem);
+            }
+        }
+        drop(mounts);
+        let FieldCounts {
+            lost,
+            lost_in_bursts,
+            lost_in_outages,
+            duplicated,
+            corrupted,
+            delayed,
+            ..
+        } = field.finish()?;
+        verdict.lost_packets = lost + lost_in_bursts + lost_in_outages;
+        verdict.duplicated_packets = duplicated;
+        verdict.corrupted_packets = corrupted;
+        verdict.delayed_packets = delayed;
+        Ok(verdict)
+    }
+
+    fn arguments(&self, who: Who) -> Vec<String> {
+        let path = |name: &str| self.folder.join(name).display().to_string();
+        let group = SocketAddrV4::new(Field::group(), PORT).to_string();
+        let mut arguments: Vec<String> = match who {
+            Who::Sender | Who::Second => {
+                let what = path(if who == Who::Sender { "first" } else { "second" });
+                let names = path("names.txt");
+                strings(&[
+                    "send",
+                    "--json",
+                    &what,
+                    "--group",
+                    &group,
+                    "--receivers",
+                    &names,
+                    "--give-up",
+                    GIVE_UP,
+                    "--scheme",
+                    &self.request.scheme,
+                ])
+            }
+            _ => strings(&[
+                "recv",
+                "--group",
+                &group,
+                "--into",
+                &path(&who.name()),
+                "--name",
+                &who.name(),
+            ]),
+        };
+        if let Some(key) = &self.key {
+            arguments.extend(["--key".to_string(), key.display().to_string()]);
+        }
+        arguments
+    }
+
+    fn act(&mut self, action: Action) -> Result<(), Error> {
+        let counts = u32::from(!self.done.contains(&Who::Sender));
+        let field = &self.field;
+        let failed = |error: io::Error| Error::Work(format!("{action:?}: {error}"));
+        match action {
+            Action::Start(who) if self.done.contains(&who) => {}
+            Action::Start(who) => {
+                program(&mut self.programs, who).start(field, false).map_err(failed)?
+            }
+            Action::StartAhead(who) => {
+                program(&mut self.programs, who).start(field, true).map_err(failed)?;
+                self.verdict.starts_ahead += counts;
+            }
+            Action::Kill(who) => {
+                let program = program(&mut self.programs, who);
+                self.verdict.kills += counts * u32::from(program.runs());
+                program.kill();
+                self.again.retain(|(_, other)| *other != who);
+            }
+            Action::Leave(who) => {
+                let program = program(&mut self.programs, who);
+                // One that is stopped at the time hears nothing, and is killed.
+                let runs = program.runs() && !program.is_stopped();
+                program.signal(Signal::SIGINT);
+                let status = self.await_end(who, FAREWELL_MAX);
+                // 1: something is cut off. One that does not run has been killed.
+                if runs && !matches!(status, Some(0 | 1)) {
+                    let problem = format!("{} leaves with {status:?}", who.name());
+                    self.verdict.problems.push(problem);
+                }
+                self.verdict.farewells += counts * u32::from(runs);
+            }
+            Action::Stop(who, true) => {
+                let program = program(&mut self.programs, who);
+                program.signal(Signal::SIGSTOP);
+                std::thread::sleep(TICK);
+                self.verdict.stops += counts * u32::from(program.is_stopped());
+            }
+            Action::Stop(who, false) => program(&mut self.programs, who).signal(Signal::SIGCONT),
+            Action::Interface(who, up) => {
+                field.set_interface(who.node(), up).map_err(failed)?;
+                match up {
+                    true => self.cut_off.retain(|other| *other != who),
+                    false => {
+                        self.cut_off.push(who);
+                        self.verdict.interfaces_down += counts;
+                    }
+                }
+            }
+            Action::Noise(true) => self.flood = Some(self.start_flood().map_err(failed)?),
+            Action::Noise(false) => self.end_flood(),
+        }
+        Ok(())
+    }
+
+    /// Notices who has ended, and starts again whoever should run.
+    fn look_after(&mut self) -> Result<(), Error> {
+        let now = Instant::now();
+        // Each sender may do without each receiver that left or was stopped for so long, and nobody else.
+        let departures = self.plan.departures(GIVE_UP_TIME);
+        let excused: Vec<String> = departures.iter().map(|who| who.name()).collect();
+        for (who, program) in &mut self.programs {
+            let Some(status) = program.ended() else { continue };
+            let (who, name) = (*who, who.name());
+            match who {
+                Who::Sender | Who::Second if status == 0 => self.done.push(who),
+                // Without an interface nothing can begin; it is tried again.
+                _ if self.cut_off.contains(&who) => self.again.push((now + AGAIN, who)),
+                // A sender that has waited for somebody for too long says so with status 1, and is
+                // started again, as its owner would.
+                Who::Sender | Who::Second => {
+                    let without = without(&program.said());
+                    let said = format!(
+                        "{name} ended with status {status}, without [{}], and was started again",
+                        without.join(" ")
+                    );
+                    let told = &mut self.verdict;
+                    let right = !without.is_empty() && without.iter().all(|w| excused.contains(w));
+                    if status == 1 && right && told.notes.len() < 2 * departures.len() {
+                        told.notes.push(said);
+                    } else {
+                        told.problems.push(said);
+                    }
+                    self.again.push((now + AGAIN, who));
+                }
+                // It may end when it finds that it can keep nothing.
+                Who::ReadOnly | Who::FullDisk => {}
+                _ => {
+                    let problem = format!("{name} ended by itself with status {status}");
+                    self.verdict.problems.push(problem);
+                    self.again.push((now + AGAIN, who));
+                }
+            }
+        }
+        let due: Vec<Who> =
+            self.again.iter().filter(|(at, _)| *at <= now).map(|(_, who)| *who).collect();
+        self.again.retain(|(at, _)| *at > now);
+        due.into_iter().try_for_each(|who| self.act(Action::Start(who)))
+    }
+
+    fn is_complete(&self) -> bool {
+        let second = self.plan.faults.contains(&Fault::SecondSender);
+        self.done.contains(&Who::Sender) && (!second || self.done.contains(&Who::Second))
+    }
+
+    /// Asks all receivers to end, as Ctrl-C does. One that does not is a problem.
+    fn say_farewell(&mut self) {
+        let running: Vec<Who> = self
+            .programs
+            .iter()
+            .filter(|(_, program)| program.runs())
+            .map(|(who, _)| *who)
+            .collect();
+        for who in &running {
+            self.programs[who].signal(Signal::SIGINT);
+        }
+        for who in running {
+            let status = self.await_end(who, FAREWELL_MAX);
+            // 1: it says that something has failed.
+            let may_fail = matches!(who, Who::ReadOnly | Who::FullDisk);
+            if status != Some(0) && !(may_fail && status == Some(1)) {
+                let problem = format!("{} ends with {status:?} when asked to end", who.name());
+                self.verdict.problems.push(problem);
+            }
+        }
+    }
+
+    /// Who can keep nothing must have said so.
+    fn check_refusals(&mut self) {
+        for (fault, who, words) in [
+            (Fault::ReadOnly, Who::ReadOnly, "cannot be written to"),
+            (Fault::FullDisk, Who::FullDisk, "make room"),
+        ] {
+            if !self.plan.faults.contains(&fault) {
+                continue;
+            }
+            if self.programs[&who].said().contains(words) {
+                self.verdict.refusals += 1;
+            } else {
+                let problem = format!("{} did not say what is wrong with its folder", who.name());
+                self.verdict.problems.push(problem);
+            }
+        }
+    }
+
+    /// Waits for a program to end; kills it where it does not.
+    fn await_end(&mut self, who: Who, longest: WallDuration) -> Option<i32> {
+        let program = self.programs.get_mut(&who)?;
+        let begin = Instant::now();
+        while begin.elapsed() < longest {
+            if let Some(status) = program.ended() {
+                return Some(status);
+            }
+            if !program.runs() {
+                return None;
+            }
+            std::thread::sleep(TICK);
+        }
+        program.kill();
+        None
+    }
+
+    /// Compares what every receiver has with what was sent.
+    fn compare(&mut self) -> Result<(), Error> {
+        let second = self.plan.faults.contains(&Fault::SecondSender);
+        let sent = ["first", "second"];
+        for place in 0..self.request.receivers {
+            let name = Who::Receiver(place).name();
+            for sent in &sent[..if second { 2 } else { 1 }] {
+                let got = self.folder.join(&name).join(sent);
+                let differences = tree::differences(&self.folder.join(sent), &got)
+                    .map_err(|error| Error::Work(format!("{}: {error}", got.display())))?;
+                let problem = |difference| format!("{name}: {sent}/{difference}");
+                self.verdict.problems.extend(differences.into_iter().map(problem));
+            }
+            let left = tree::names(&self.folder.join(&name)).into_iter();
+            let left = left.filter(|left| left != "first" && !(second && left == "second"));
+            self.verdict.problems.extend(left.map(|left| format!("{name}: {left} was left there")));
+        }
+        Ok(())
+    }
+
+    fn start_flood(&self) -> io::Result<Flood> {
+        let noise = Noise {
+            seed: self.seed,
+            forges: self.key.is_some(),
+            own: Field::address(Who::Outsider.node()),
+            group: SocketAddrV4::new(Field::group(), PORT),
+            sender: SocketAddrV4::new(Field::address(Who::Sender.node()), PORT),
+        };
+        let (stop, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (noise, socket) = self.field.on(Who::Outsider.node(), move || {
+            let socket = noise.socket();
+            (noise, socket)
+        })?;
+        // A socket stays in the namespace in which it was made.
+        let socket = socket?;
+        let (stopped, count) = (Arc::clone(&stop), Arc::clone(&sent));
+        let thread = std::thread::Builder::new()
+            .name("outsider".into())
+            .spawn(move || noise.flood(&socket, &stopped, &count))?;
+        Ok(Flood { stop, sent, thread: Some(thread) })
+    }
+
+    fn end_flood(&mut self) {
+        let Some(mut flood) = self.flood.take() else { return };
+        flood.stop.store(true, Ordering::Relaxed);
+        if flood.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            self.verdict.problems.push("the outsider died".into());
+        }
+        self.verdict.noise_packets = flood.sent.load(Ordering::Relaxed);
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whom a sender says, in its last summary, that it ended without.
+fn without(said: &str) -> Vec<String> {
+    let lines = said.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let Some(summary) = lines.into_iter().find(|line| line["event"] == "summary") else {
+        return Vec::new();
+    };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+    let all = |key: &str| summary[key].as_array().cloned().unwrap_or_default();
+    let receivers = all("receivers");
+    let has = |member: &Value, name: &str| member["name"] == name && member["state"] == "done";
+    let lacking = |name: &String| !receivers.iter().any(|member| has(member, name));
+    let waited = receivers.iter().filter(|member| member["waited_for"] == true);
+    let waited = waited.map(|member| text(&member["name"]));
+    let mut without: Vec<String> = waited.filter(lacking).collect();
+    without.extend(all("missing").iter().map(text));
+    without.sort_unstable();
+    without.dedup();
+    without
+}
+
+fn program(programs: &mut BTreeMap<Who, Program>, who: Who) -> &mut Program {
+    programs.get_mut(&who).expect("everybody that acts has a program")
+}
+
+/// A file system of its own for one receiver.
+struct Mount(PathBuf);
+
+impl Mount {
+    fn new(folder: PathBuf, options: &str) -> io::Result<Self> {
+        std::fs::create_dir_all(&folder)?;
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&folder);
+        let done = command.output()?;
+        if !done.status.success() {
+            return Err(io::Error::other(String::from_utf8_lossy(&done.stderr).trim().to_string()));
+        }
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Lazily: a program that was just killed may hold it for a moment.
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}

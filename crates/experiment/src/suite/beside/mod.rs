@@ -1,0 +1,361 @@
+//! What UFTP and NORM do where TFMCC does: real programs on the hosts of a field, with the links of the
+//! lab between them.
+//!
+//! UFTP has TFMCC, with differences that it documents; NORM-CC (RFC 5740) is derived from it. Two
+//! questions to each and to ours: who limits the sender where one of two receivers is worse, and how
+//! much of a link is left to TCP. The figures of peers are what there is to compare with, and their
+//! ranges are wide: they are not ours to mend.
+
+mod packets;
+mod stage;
+
+use std::time::Duration;
+
+use faircast_report::Row;
+use nix::unistd::Uid;
+
+use crate::Error;
+use crate::bench::Request;
+use crate::monitor::{Monitor, Runs};
+use stage::{PROGRAMS, Program, SENDER, Stage, TCP_RECEIVER, TCP_SENDER, Theatre};
+
+/// What these rows ask.
+pub(crate) const QUESTION: &str =
+    "Do UFTP's and NORM's running control choose and share as ours does?";
+
+/// What all ids of these rows begin with.
+pub(crate) const ID: &str = "peers";
+
+/// How long data flows before anything counts, and how long it counts.
+const CHOICE_BEFORE: Duration = Duration::from_secs(8);
+const CHOICE: Duration = Duration::from_secs(16);
+
+/// How long a session has the link to itself, so that no slow start meets a link that TCP has filled
+/// already; how long both flow before anything counts, and how long it counts.
+const ALONE: Duration = Duration::from_secs(5);
+const SHARE_BEFORE: Duration = Duration::from_secs(5);
+const SHARE: Duration = Duration::from_secs(14);
+
+/// One receiver is near and loses little, the other far and loses much: by TCP's equation (1428 bytes;
+/// 22 ms and 0.2 %, 82 ms and 2 %) 13 and 1 Mbit/s.
+const UNEQUAL: &str = r#"
+title    = "Which of two receivers limits the sender?"
+duration = "10 min"
+
+[[link]]
+between = ["sender", "r"]
+rate    = "100 Mbit/s"
+delay   = "1 ms"
+queue   = { kind = "droptail", packets = 500 }
+
+[[link]]
+from  = "r"
+to    = "near"
+rate  = "10 Mbit/s"
+delay = "10 ms"
+loss  = 0.002
+queue = { kind = "droptail", packets = 50 }
+
+[[link]]
+from  = "near"
+to    = "r"
+rate  = "10 Mbit/s"
+delay = "10 ms"
+queue = { kind = "droptail", packets = 50 }
+
+[[link]]
+from  = "r"
+to    = "far"
+rate  = "10 Mbit/s"
+delay = "40 ms"
+loss  = 0.02
+queue = { kind = "droptail", packets = 50 }
+
+[[link]]
+from  = "far"
+to    = "r"
+rate  = "10 Mbit/s"
+delay = "40 ms"
+queue = { kind = "droptail", packets = 50 }
+
+[[flow]]
+name     = "sender"
+protocol = "cbr"
+from     = "sender"
+to       = ["near", "far"]
+
+[[flow]]
+name     = "near"
+protocol = "cbr"
+from     = "near"
+to       = ["sender", "far"]
+
+[[flow]]
+name     = "far"
+protocol = "cbr"
+from     = "far"
+to       = ["sender", "near"]
+"#;
+
+/// The bottleneck of the suite's own rows beside TCP.
+const SHARED: &str = r#"
+title    = "How much of a link is left to TCP?"
+duration = "10 min"
+
+[[link]]
+between = ["r1", "r2"]
+rate    = "20 Mbit/s"
+delay   = "8 ms"
+queue   = { kind = "droptail", packets = 50 }
+
+[[link]]
+star  = { center = "r1", leaves = ["sender", "ts"] }
+rate  = "100 Mbit/s"
+delay = "1 ms"
+queue = { kind = "droptail", packets = 500 }
+
+[[link]]
+star  = { center = "r2", leaves = ["mr", "tr"] }
+rate  = "100 Mbit/s"
+delay = "1 ms"
+queue = { kind = "droptail", packets = 500 }
+
+[[flow]]
+name     = "sender"
+protocol = "cbr"
+from     = "sender"
+to       = ["mr"]
+
+[[flow]]
+name     = "mr"
+protocol = "cbr"
+from     = "mr"
+to       = ["sender"]
+
+[[flow]]
+name     = "ts"
+protocol = "cbr"
+from     = "ts"
+to       = ["tr"]
+
+[[flow]]
+name     = "tr"
+protocol = "cbr"
+from     = "tr"
+to       = ["ts"]
+"#;
+
+/// Whether `--only` chooses any of these rows.
+pub(crate) fn is_chosen(only: Option<&str>) -> bool {
+    chosen(only).next().is_some()
+}
+
+/// The rows that `--only` chooses. What cannot be run here is passed over with a word why.
+pub(crate) fn rows(request: &Request, monitor: &dyn Monitor) -> Result<Vec<Row>, Error> {
+    let passed_over = |what: &str, why: &dyn std::fmt::Display| {
+        monitor.note(&format!("{ID}: {what}passed over: {why}"));
+    };
+    if !Uid::effective().is_root() {
+        passed_over("", &"network namespaces need root");
+        return Ok(Vec::new());
+    }
+    let folder = tempfile::tempdir().map_err(|error| Error::doing("make a folder", error))?;
+    let theatre = Theatre { tools: folder.path(), own: &request.own, monitor };
+    let mut runs = Vec::new();
+    for (question, program) in chosen(request.only.as_deref()) {
+        match program.prepare(theatre.tools) {
+            Ok(()) => runs.push((question, program)),
+            Err(why) => passed_over(&format!("{} ", id(question, program)), &why),
+        }
+    }
+    monitor.begin(Runs { name: ID, count: runs.len(), weight: runs.len() as u64, long: false });
+    let mut rows = Vec::new();
+    for (question, program, run) in run_all(&runs, theatre) {
+        match run {
+            Ok(more) => rows.extend(more),
+            // Neither a lab that cannot be made here, such as without /dev/net/tun, nor a peer that
+            // does not work here fails the suite.
+            Err(error) if !monitor.is_to_stop() && (error.is_usage() || program.is_peer()) => {
+                passed_over(&format!("{} ", id(question, program)), &error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    monitor.finish();
+    Ok(rows)
+}
+
+type Run = (Question, Program, Result<Vec<Row>, Error>);
+
+/// Runs all. Those of a choice send little, and so go at the same time.
+fn run_all(runs: &[(Question, Program)], theatre: Theatre<'_>) -> Vec<Run> {
+    let of = |wanted| runs.iter().copied().filter(move |(question, _)| *question == wanted);
+    let mut done = std::thread::scope(|scope| {
+        let start = |(question, program)| {
+            (question, program, scope.spawn(move || choice(program, theatre)))
+        };
+        let started: Vec<_> = of(Question::Choice).map(start).collect();
+        let end = |handle: std::thread::ScopedJoinHandle<'_, _>| {
+            handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        started
+            .into_iter()
+            .map(|(q, program, handle)| (q, program, end(handle)))
+            .collect::<Vec<_>>()
+    });
+    done.extend(of(Question::Share).map(|(q, program)| (q, program, share(program, theatre))));
+    done
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Question {
+    Choice,
+    Share,
+}
+
+fn chosen(only: Option<&str>) -> impl Iterator<Item = (Question, Program)> {
+    let both = [Question::Choice, Question::Share];
+    let all = both.into_iter().flat_map(|question| PROGRAMS.map(|program| (question, program)));
+    all.filter(move |(question, program)| {
+        only.is_none_or(|text| id(*question, *program).contains(text))
+    })
+}
+
+fn id(question: Question, program: Program) -> String {
+    let question = match question {
+        Question::Choice => "choice",
+        Question::Share => "share",
+    };
+    format!("{ID}.{question}.{}", program.id)
+}
+
+/// Whom the sender follows, and who reports how much.
+fn choice(program: Program, theatre: Theatre<'_>) -> Result<Vec<Row>, Error> {
+    let mut stage = Stage::new(program, UNEQUAL, &["near", "far"], theatre)?;
+    stage.wait_for_data()?;
+    stage.rest(CHOICE_BEFORE + CHOICE)?;
+    theatre.monitor.ended(1);
+    let (followed, times) = stage.limiting("far", CHOICE);
+    let (near, far) = (stage.reports("near", CHOICE), stage.reports("far", CHOICE));
+    let kbps = stage.bits_per_s(SENDER, "far", CHOICE) / 1e3;
+    let (id, title) = (id(Question::Choice, program), program.title);
+    Ok(vec![
+        row(Figure {
+            id: format!("{id}.worse"),
+            title: format!(
+                "{title}: the worse receiver's share of {times} times that one is named"
+            ),
+            unit: "share",
+            ours: followed,
+            accept: (0.8, 1.0),
+            reason: "the other could take ten times as much, but its first loss starts its history at the \
+                     present rate (RFC 4654 s5.6), so that it may be named for a second or two of 16",
+        }),
+        row(Figure {
+            id: format!("{id}.quiet"),
+            title: format!("{title}: reports of the better / the worse ({near} / {far})"),
+            unit: "ratio",
+            ours: near as f64 / far as f64,
+            accept: (0.0, 0.5),
+            reason: "the worse reports once a round trip of 82 ms, the better once a feedback round of \
+                     six, and while it is taken for the worse",
+        }),
+        row(Figure {
+            id: format!("{id}.rate"),
+            title: format!("{title}: arriving at the worse"),
+            unit: "kbit/s",
+            ours: kbps,
+            accept: (250.0, 4000.0),
+            reason: "TCP's equation gives 1000 kbit/s, and a quarter and four times it are the bounds",
+        }),
+    ])
+}
+
+/// What TCP gets beside it.
+fn share(program: Program, theatre: Theatre<'_>) -> Result<Vec<Row>, Error> {
+    let mut stage = Stage::new(program, SHARED, &["mr"], theatre)?;
+    stage.wait_for_data()?;
+    stage.rest(ALONE)?;
+    let alone = stage.bits_per_s(SENDER, "mr", ALONE / 2) / 1e6;
+    stage.start_tcp()?;
+    stage.rest(SHARE_BEFORE + SHARE)?;
+    theatre.monitor.ended(1);
+    let tcp = stage.bits_per_s(TCP_SENDER, TCP_RECEIVER, SHARE);
+    let own = stage.bits_per_s(SENDER, "mr", SHARE);
+    let (tcp_mbps, own_mbps) = (tcp / 1e6, own / 1e6);
+    let title = program.title;
+    Ok(vec![row(Figure {
+        id: id(Question::Share, program),
+        title: format!(
+            "TCP Reno / {title} ({tcp_mbps:.1} / {own_mbps:.1} Mbit/s; before TCP {alone:.1})"
+        ),
+        unit: "ratio",
+        ours: tcp / own,
+        accept: (0.2, 5.0),
+        reason: "one run of 14 s, in real time: neither is starved",
+    })])
+}
+
+/// A value and what is accepted.
+struct Figure {
+    id: String,
+    title: String,
+    unit: &'static str,
+    ours: f64,
+    accept: (f64, f64),
+    reason: &'static str,
+}
+
+fn row(figure: Figure) -> Row {
+    let Figure { id, title, unit, ours, accept: (low, high), reason } = figure;
+    Row {
+        id,
+        title,
+        unit: unit.into(),
+        ours,
+        low: ours,
+        high: ours,
+        seeds: 1,
+        accept_low: Some(low),
+        accept_high: Some(high),
+        // A value that is not a number holds nothing.
+        holds: ours >= low && ours <= high,
+        tolerance_reason: reason.into(),
+        group: "Beside running implementations".into(),
+        experiment: ID.into(),
+        question: QUESTION.into(),
+        per_seed: vec![(1, ours)],
+        ..Row::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_question_can_be_asked_alone() {
+        assert_eq!(chosen(None).count(), 6);
+        for (question, program) in chosen(None) {
+            let id = id(question, program);
+            assert_eq!(chosen(Some(&id)).count(), 1, "{id}");
+        }
+        assert!(!is_chosen(Some("beside-tcp")));
+    }
+
+    #[test]
+    fn what_is_no_number_does_not_hold() {
+        for (ours, holds) in [(0.3, true), (0.6, false), (f64::NAN, false)] {
+            let figure = Figure {
+                id: String::new(),
+                title: String::new(),
+                unit: "ratio",
+                ours,
+                accept: (0.0, 0.5),
+                reason: "",
+            };
+            assert_eq!(row(figure).holds, holds, "{ours}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The suites of TOML files that come with the program.
+
+use super::file::Bundled;
+
+/// Suites that run where none is named, in their order.
+pub(crate) const BUNDLED: &[&str] = &["tcp", "fairness", "fec", "tfmcc", "ormcc"];
+
+/// The suite in a folder of `scenarios`, with the scenarios that it names.
+macro_rules! suite {
+    ($name:literal, $folder:literal, $($file:literal)*) => {
+        ($name, Bundled {
+            folder: concat!("scenarios/", $folder),
+            suite: include_str!(concat!("../../../../scenarios/", $folder, "/suite.toml")),
+            files: &[$((
+                concat!($file, ".toml"),
+                include_str!(concat!("../../../../scenarios/", $folder, "/", $file, ".toml")),
+            )),*],
+        })
+    };
+}
+
+/// Each with the name by which it is asked for.
+static SUITES: &[(&str, Bundled)] = &[
+    // The experiments of Seada & Helmy 2002, and the cures that they propose.
+    suite!("fairness", "fairness",
+        "set1-one-bottleneck" "set2-independent-loss" "set2-two-bottlenecks"
+        "set3-set4-far-receiver"),
+    // What parity saves where each receiver loses other packets.
+    suite!("fec", "fec", "lossy-star"),
+    // Whether TFMCC does what RFC 4654 makes one expect.
+    suite!("tfmcc", "tfmcc",
+        "alone" "beside-tcp" "distances" "lossy" "smooth" "thousand"),
+    // The experiments of Li & Kalyanaraman 2002.
+    suite!("ormcc", "ormcc", "simple" "changing" "linear" "star" "star-tcp"),
+    // The same scenarios in the simulator and in the lab.
+    suite!("sim-vs-lab", "lab",
+        "alone" "beside-sack" "changing-rate" "join-leave" "tcp-alone" "transfer"
+        "two-receivers"),
+];
+
+/// The suite of this name.
+pub(super) fn find(name: &str) -> Option<&'static Bundled> {
+    SUITES.iter().find(|(known, _)| *known == name).map(|(_, suite)| suite)
+}

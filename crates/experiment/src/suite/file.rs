@@ -1,0 +1,422 @@
+//! A suite: scenarios with the figures that are measured, and what is expected of them, as one TOML
+//! file.
+//!
+//! ```toml
+//! name = "fairness"
+//! title = "Is pgmcc fair to TCP?"
+//! seeds = 10
+//! session = "mcc"                      # the flow that --scheme replaces
+//!
+//! [[experiment]]
+//! id = "fig-4"
+//! group = "Set 1: window and timeouts"
+//! question = "Does pgmcc stay fair to TCP Reno over 3000 s?"
+//! scenario = "set1.toml"               # beside the suite's file
+//! set = ["flow.tcp.protocol=tcp-reno"] # as with --set
+//!
+//! [[experiment.row]]
+//! title = "TCP / pgmcc"
+//! measure = "throughput_bps tcp / throughput_bps mcc"
+//! unit = "ratio"
+//! paper = 0.74
+//! tolerance = 0.15
+//! reason = "a share of the link, read off a plot"
+//! ```
+
+use std::collections::BTreeSet;
+
+use faircast_base::{Duration, Quantity};
+use faircast_report::{BINS_GIVEN_MAX, Plots, spread};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::measure::Measure;
+
+/// A suite as its file has it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SuiteFile {
+    /// What it is called on the command line.
+    pub(crate) name: String,
+    /// What it asks.
+    pub(crate) title: String,
+    /// Seeds for each experiment.
+    pub(crate) seeds: u32,
+    /// The flow that `--scheme` replaces; a suite without one takes no `--scheme`.
+    pub(crate) session: Option<String>,
+    /// Whether its scenarios run in the lab, and rows are compared with the simulator's medians.
+    #[serde(default)]
+    pub(crate) against_sim: bool,
+    #[serde(rename = "experiment", default)]
+    pub(crate) experiments: Vec<Experiment>,
+}
+
+/// One scenario, run with several seeds.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Experiment {
+    /// Unique within the suite.
+    pub(crate) id: String,
+    /// Heading under which it stands.
+    #[serde(default)]
+    pub(crate) group: String,
+    /// What it asks, in one sentence.
+    pub(crate) question: String,
+    /// What the source says of it, in our words.
+    #[serde(default)]
+    pub(crate) paper_says: String,
+    /// The scenario's file, beside the suite's.
+    pub(crate) scenario: String,
+    /// Changes to the scenario, as `--set` takes them.
+    #[serde(default)]
+    pub(crate) set: Vec<String>,
+    /// The flows that `--scheme` replaces, where they are others than the suite's.
+    #[serde(default)]
+    pub(crate) sessions: Vec<String>,
+    /// Seeds, where this experiment needs another number.
+    pub(crate) seeds: Option<u32>,
+    /// Whether `--scheme` runs it: experiments that compare cures of one scheme say no.
+    #[serde(default = "yes")]
+    pub(crate) judges_schemes: bool,
+    /// The bottlenecks, `from>to`, whose utilisation a score counts.
+    #[serde(default)]
+    pub(crate) bottlenecks: Vec<String>,
+    /// What the page shows of the first seed's run.
+    #[serde(default)]
+    pub(crate) plot: Plot,
+    /// The span in which throughput is counted for that, as `"2 s"`; one that suits the run's
+    /// length where none is given.
+    #[serde(default)]
+    pub(crate) sample: Option<String>,
+    #[serde(rename = "row", default)]
+    pub(crate) rows: Vec<RowFile>,
+}
+
+/// What a page shows of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Plot {
+    /// Sequence numbers, losses and cuts.
+    #[default]
+    Sequence,
+    /// Throughput over time and changes of the representative.
+    Rate,
+    /// The same, as the mean from the start to each moment.
+    Mean,
+}
+
+impl From<Plot> for Plots {
+    fn from(plot: Plot) -> Self {
+        match plot {
+            Plot::Sequence => Self::Sequence,
+            Plot::Rate => Self::Rate,
+            Plot::Mean => Self::Mean,
+        }
+    }
+}
+
+impl Experiment {
+    /// The span in which the page counts throughput in a run that lasts `duration`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn sample(&self, duration: Duration) -> Result<Option<Duration>, String> {
+        let Some(text) = &self.sample else { return Ok(None) };
+        if self.plot == Plot::Sequence {
+            return Err(
+                "has no meaning beside plot = \"sequence\"; expected \"rate\" or \"mean\"".into()
+            );
+        }
+        let sample = Duration::parse(text).map_err(|error| error.to_string())?;
+        let spans = duration.as_nanos().checked_div(sample.as_nanos()).unwrap_or(u64::MAX);
+        if !(1..BINS_GIVEN_MAX).contains(&spans) {
+            return Err(format!(
+                "is {sample}; a plot of {duration} can have from 1 to {} spans",
+                BINS_GIVEN_MAX - 1
+            ));
+        }
+        Ok(Some(sample))
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// One figure expected of an experiment.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RowFile {
+    /// Unique within the suite; the experiment's where none is given.
+    pub(crate) id: Option<String>,
+    pub(crate) title: String,
+    pub(crate) measure: Measure,
+    pub(crate) unit: String,
+    /// How the values of the seeds become one.
+    #[serde(default)]
+    pub(crate) statistic: Statistic,
+    /// The published figure.
+    pub(crate) paper: Option<f64>,
+    /// Greatest distance from it, as a share of it.
+    pub(crate) tolerance: Option<f64>,
+    /// Greatest distance from it, in the row's unit.
+    pub(crate) absolute: Option<f64>,
+    /// Least value that holds, where the source gives an ordering and no figure.
+    pub(crate) at_least: Option<f64>,
+    /// Greatest value that holds.
+    pub(crate) at_most: Option<f64>,
+    /// The row that this one must be closer to 1 than, as ratios: a cure against what it cures.
+    pub(crate) fairer_than: Option<String>,
+    /// Why the tolerance is what it is; needed where the row can fail.
+    #[serde(default)]
+    pub(crate) reason: String,
+    /// Why the row does not hold, where that is understood.
+    pub(crate) explained: Option<String>,
+    /// Whether it is the fairness figure of its experiment in a score table.
+    #[serde(default)]
+    pub(crate) fairness: bool,
+}
+
+/// How the values of the seeds become one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Statistic {
+    #[default]
+    Median,
+    Mean,
+}
+
+impl Statistic {
+    /// The statistic of `values`; NaN where there is none.
+    pub(crate) fn of(self, values: &[f64]) -> f64 {
+        match self {
+            Self::Mean => values.iter().sum::<f64>() / values.len() as f64,
+            Self::Median => {
+                spread(values.iter().copied()).map_or(f64::NAN, |[_, median, _]| median)
+            }
+        }
+    }
+}
+
+impl RowFile {
+    /// Whether nothing is expected of it: no figure, no bound.
+    pub(crate) fn is_measured_only(&self) -> bool {
+        let expected = [self.paper, self.tolerance, self.absolute, self.at_least, self.at_most];
+        expected.iter().all(Option::is_none) && self.fairer_than.is_none()
+    }
+
+    /// The closed range in which a value holds.
+    pub(crate) fn range(&self) -> (f64, f64) {
+        let (mut low, mut high) = (f64::NEG_INFINITY, f64::INFINITY);
+        let mut narrow = |from: f64, to: f64| {
+            low = low.max(from);
+            high = high.min(to);
+        };
+        if let Some(paper) = self.paper {
+            if let Some(share) = self.tolerance {
+                narrow(paper - share * paper.abs(), paper + share * paper.abs());
+            }
+            if let Some(distance) = self.absolute {
+                narrow(paper - distance, paper + distance);
+            }
+        }
+        narrow(self.at_least.unwrap_or(f64::NEG_INFINITY), self.at_most.unwrap_or(f64::INFINITY));
+        (low, high)
+    }
+}
+
+/// The suites that come with the program: the suite's file, and the files beside it.
+pub(crate) struct Bundled {
+    pub(crate) folder: &'static str,
+    pub(crate) suite: &'static str,
+    pub(crate) files: &'static [(&'static str, &'static str)],
+}
+
+impl SuiteFile {
+    /// Reads a suite and checks that every row can fail and every id is there once.
+    ///
+    /// # Errors
+    /// One line that says what is wrong and where.
+    pub(crate) fn parse(file: &str, text: &str) -> Result<Self, String> {
+        let suite: Self = from_toml(file, text)?;
+        suite.check().map_err(|problem| format!("{file}: {problem}"))?;
+        Ok(suite)
+    }
+
+    /// The experiments that have `only` in their ids; where a scheme is judged those that judge.
+    pub(crate) fn experiments(
+        &self,
+        only: Option<&str>,
+        judging: bool,
+    ) -> impl Iterator<Item = &Experiment> {
+        self.experiments.iter().filter(move |experiment| {
+            only.is_none_or(|text| experiment.id.contains(text))
+                && (!judging || experiment.judges_schemes)
+        })
+    }
+
+    fn check(&self) -> Result<(), String> {
+        plain("name", &self.name)?;
+        let (mut experiments, mut rows) = (BTreeSet::new(), BTreeSet::new());
+        for experiment in &self.experiments {
+            let id = &experiment.id;
+            if !experiments.insert(id) {
+                return Err(format!("experiment \"{id}\": the id is there twice"));
+            }
+            if self.seeds == 0 || experiment.seeds == Some(0) {
+                return Err(format!("experiment \"{id}\": seeds is 0; expected at least 1"));
+            }
+            if experiment.rows.is_empty() {
+                return Err(format!("experiment \"{id}\": has no row, and so no verdict"));
+            }
+            for row in &experiment.rows {
+                let id = row.id.as_ref().unwrap_or(id);
+                if !rows.insert(id) {
+                    return Err(format!(
+                        "row \"{id}\": the id is there twice; several rows of one experiment need \
+                         ids of their own"
+                    ));
+                }
+                let (low, high) = row.range();
+                let unbounded = low == f64::NEG_INFINITY && high == f64::INFINITY;
+                let compared = row.tolerance.or(row.absolute).is_some() && self.against_sim;
+                if row.is_measured_only() {
+                    continue;
+                }
+                if unbounded && row.fairer_than.is_none() && !compared {
+                    return Err(format!(
+                        "row \"{id}\": no value could fail it; give paper with tolerance or \
+                         absolute, or at_least, at_most or fairer_than, or nothing of all that to \
+                         measure only"
+                    ));
+                }
+                if row.reason.is_empty() {
+                    return Err(format!("row \"{id}\": has no reason; say why it must lie there"));
+                }
+                if low.is_nan() || high.is_nan() || low > high {
+                    return Err(format!(
+                        "row \"{id}\": no value could hold; it must lie from {low} to {high}"
+                    ));
+                }
+            }
+        }
+        let others = self.experiments.iter().flat_map(|experiment| &experiment.rows);
+        for other in others.filter_map(|row| row.fairer_than.as_ref()) {
+            if !rows.contains(other) {
+                return Err(format!("fairer_than = \"{other}\": there is no such row"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file of experiments from its text; the error names file and line.
+pub(crate) fn from_toml<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, String> {
+    toml::from_str(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+        format!("{file}:{line}: {}", error.message().replace('\n', " "))
+    })
+}
+
+/// Checks a name that becomes a file's.
+pub(crate) fn plain(key: &str, name: &str) -> Result<(), String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.starts_with('.') || !name.chars().all(is_plain) {
+        return Err(format!("{key}: is \"{name}\"; expected letters, digits and - _ ."));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROW: &str = "name = 'x'\ntitle = 'x'\nseeds = 1\n[[experiment]]\nid = 'a'\n\
+        question = '?'\nscenario = 's'\n[[experiment.row]]\ntitle = 't'\n\
+        measure = 'timeouts a'\nunit = 'n'\nreason = 'r'\n";
+
+    #[test]
+    fn a_row_that_cannot_fail_is_refused() {
+        for forgotten in ["paper = 2.0\n", "tolerance = 0.1\n"] {
+            let error = SuiteFile::parse("f", &format!("{ROW}{forgotten}")).unwrap_err();
+            assert!(error.contains("no value could fail it"), "{error}");
+        }
+        let suite = SuiteFile::parse("f", &format!("{ROW}paper = 2.0\ntolerance = 0.1\n")).unwrap();
+        let (low, high) = suite.experiments[0].rows[0].range();
+        assert!((low - 1.8).abs() < 1e-12 && (high - 2.2).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_suite_whose_verdict_would_mean_nothing_is_refused() {
+        let good = format!("{ROW}at_least = 1.0\n");
+        assert!(SuiteFile::parse("f", &good).is_ok());
+        for (from, to, want) in [
+            ("name = 'x'", "name = '../x'", "f: name: is \"../x\""),
+            ("seeds = 1", "seeds = 0", "expected at least 1"),
+            ("at_least = 1.0", "at_least = 1.0\nat_most = 0.5", "no value could hold"),
+            ("at_least = 1.0", "at_least = nan", "no value could fail it"),
+            ("at_least = 1.0", "paper = nan\ntolerance = 0.1", "no value could"),
+        ] {
+            let error = SuiteFile::parse("f", &good.replace(from, to)).unwrap_err();
+            assert!(error.contains(want), "{to}: {error}");
+        }
+        let row = &good[good.find("[[experiment.row]]").unwrap()..];
+        let error = SuiteFile::parse("f", &format!("{good}{row}")).unwrap_err();
+        assert!(error.contains("row \"a\": the id is there twice"), "{error}");
+        let experiment = &good[good.find("[[experiment]]").unwrap()..];
+        let error = SuiteFile::parse("f", &format!("{good}{experiment}")).unwrap_err();
+        assert!(error.contains("experiment \"a\": the id is there twice"), "{error}");
+        let bare = &good[..good.find("[[experiment.row]]").unwrap()];
+        assert!(SuiteFile::parse("f", bare).unwrap_err().contains("has no row"));
+    }
+
+    #[test]
+    fn a_row_without_any_expectation_is_measured_only_and_needs_no_reason() {
+        let bare = ROW.replace("reason = 'r'\n", "");
+        let suite = SuiteFile::parse("f", &bare).unwrap();
+        assert!(suite.experiments[0].rows[0].is_measured_only());
+        let judged = SuiteFile::parse("f", &format!("{bare}at_least = 1.0\n")).unwrap_err();
+        assert!(judged.contains("row \"a\": has no reason"), "{judged}");
+        let judged = SuiteFile::parse("f", &format!("{ROW}at_least = 1.0\n")).unwrap();
+        assert!(!judged.experiments[0].rows[0].is_measured_only());
+    }
+
+    #[test]
+    fn mistakes_name_file_and_line() {
+        let error = SuiteFile::parse("f", &format!("{ROW}papr = 2.0\n")).unwrap_err();
+        assert!(error.starts_with("f:13: "), "{error}");
+    }
+
+    #[test]
+    fn medians_and_means() {
+        assert_eq!(Statistic::Median.of(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(Statistic::Median.of(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(Statistic::Mean.of(&[4.0, 1.0]), 2.5);
+        assert!(Statistic::Median.of(&[]).is_nan());
+    }
+
+    #[test]
+    fn a_plot_says_how_often_it_samples() {
+        let read = |keys: &str| {
+            let text = ROW.replace("scenario = 's'\n", &format!("scenario = 's'\n{keys}"));
+            let suite = SuiteFile::parse("f", &format!("{text}at_least = 1.0\n"))?;
+            let experiment = &suite.experiments[0];
+            Ok::<_, String>((experiment.plot, experiment.sample(Duration::from_secs(400))?))
+        };
+        let two = Some(Duration::from_secs(2));
+        assert_eq!(read(""), Ok((Plot::Sequence, None)));
+        assert_eq!(read("plot = 'mean'\n"), Ok((Plot::Mean, None)));
+        assert_eq!(read("plot = 'rate'\nsample = '2 s'\n"), Ok((Plot::Rate, two)));
+        for (keys, want) in [
+            ("plot = 'ratio'\n", "unknown variant `ratio`"),
+            ("sample = '2 s'\n", "has no meaning beside plot = \"sequence\""),
+            ("plot = 'rate'\nsample = '2'\n", "expected a duration"),
+            ("plot = 'rate'\nsample = '0 s'\n", "from 1 to 479 spans"),
+            ("plot = 'rate'\nsample = '1 ms'\n", "is 0.001 s; a plot of 400 s can have"),
+            ("plot = 'rate'\nsample = '401 s'\n", "from 1 to 479 spans"),
+        ] {
+            let error = read(keys).unwrap_err();
+            assert!(error.contains(want), "{keys}: {error}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Suites: scenarios with the figures that are expected of them, run with several seeds and judged.
+
+mod against_sim;
+#[cfg(target_os = "linux")]
+mod beside;
+mod bundled;
+mod file;
+mod judge;
+pub(crate) mod measure;
+mod oracle;
+pub(crate) mod probe;
+pub(crate) mod runner;
+pub(crate) mod score;
+mod tcp;
+mod worked;
+
+use std::path::PathBuf;
+
+use faircast_report::{Row, Suite, bench_page};
+use faircast_trace::On;
+
+pub(crate) use bundled::BUNDLED;
+pub(crate) use file::{Bundled, Experiment, Plot, SuiteFile, from_toml, plain};
+
+use crate::Error;
+use crate::bench::{Request, Results, listing};
+use crate::monitor::Monitor;
+use runner::{Files, Plan, Ran, Scheme};
+
+/// A suite with the files beside it.
+pub struct Loaded {
+    suite: SuiteFile,
+    files: Files,
+    /// The rows without a scenario that belong to it, and of which `only` chooses any.
+    from_code: Vec<&'static FromCode>,
+}
+
+/// Rows of a suite that code gives and no scenario.
+struct FromCode {
+    suite: &'static str,
+    /// What their ids begin with.
+    id: &'static str,
+    question: &'static str,
+    /// Whether they run programs of others, and only where that is asked for.
+    on_demand: bool,
+    /// Whether `only` chooses any of them.
+    is_chosen: fn(Option<&str>) -> bool,
+    rows: fn(&Request, &dyn Monitor) -> Result<Vec<Row>, Error>,
+}
+
+/// All of them, in the order of their rows.
+const FROM_CODE: &[FromCode] = &[
+    FromCode {
+        suite: "tcp",
+        id: "droplist",
+        question: oracle::QUESTION,
+        on_demand: false,
+        is_chosen: oracle::is_chosen,
+        rows: |request, _| oracle::rows(request.only.as_deref()),
+    },
+    FromCode {
+        suite: "tfmcc",
+        id: worked::ID,
+        question: worked::QUESTION,
+        on_demand: false,
+        is_chosen: worked::is_chosen,
+        rows: |request, _| Ok(worked::rows(request.only.as_deref())),
+    },
+    #[cfg(target_os = "linux")]
+    FromCode {
+        suite: "tfmcc",
+        id: beside::ID,
+        question: beside::QUESTION,
+        on_demand: true,
+        is_chosen: beside::is_chosen,
+        rows: beside::rows,
+    },
+];
+
+pub(crate) fn no_session(scheme: &str, suite: &str) -> Error {
+    Error::Usage(format!(
+        "--scheme {scheme}: the suite \"{suite}\" has no session that a scheme could replace; try \
+         fairness"
+    ))
+}
+
+impl Loaded {
+    /// A suite that comes with the program, or one in a file.
+    ///
+    /// # Errors
+    /// There is none, its file is wrong, or it has no place for the scheme that is to be judged.
+    pub(crate) fn new(name: &str, request: &Request) -> Result<Self, Error> {
+        let (suite, files) = load(name)?;
+        if let (Some(scheme), None) = (&request.scheme, &suite.session) {
+            return Err(no_session(scheme, &suite.name));
+        }
+        let only = request.only.as_deref();
+        let from_code =
+            FROM_CODE.iter().filter(|rows| rows.suite == name && (rows.is_chosen)(only));
+        Ok(Self { suite, files, from_code: from_code.collect() })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.suite.name
+    }
+
+    /// Whether nothing of it is to be run.
+    pub(crate) fn is_empty(&self, request: &Request) -> bool {
+        self.code_rows(request).next().is_none() && self.experiments(request).next().is_none()
+    }
+
+    pub(crate) fn has_on_demand(&self) -> bool {
+        self.from_code.iter().any(|rows| rows.on_demand)
+    }
+
+    pub(crate) fn list(&self, request: &Request) -> String {
+        let experiments =
+            self.experiments(request).map(|e| (&*e.group, &*e.id, e.question.clone()));
+        let last = self.experiments(request).last().map_or("", |e| &*e.group);
+        let from_code = self.from_code.iter().map(|rows| {
+            let demand = if rows.on_demand { " (--peers)" } else { "" };
+            (last, rows.id, format!("{}{demand}", rows.question))
+        });
+        let rows: Vec<_> = experiments.chain(from_code).collect();
+        let rows = rows.iter().map(|(group, id, question)| (*group, *id, &**question));
+        listing(&self.suite.name, &self.suite.title, rows)
+    }
+
+    fn experiments<'a>(&'a self, request: &'a Request) -> impl Iterator<Item = &'a Experiment> {
+        self.suite.experiments(request.only.as_deref(), false)
+    }
+
+    fn plan<'a>(
+        &'a self,
+        request: &'a Request,
+        scheme: Option<&'a Scheme>,
+        monitor: &'a dyn Monitor,
+    ) -> Plan<'a> {
+        Plan {
+            suite: &self.suite,
+            files: &self.files,
+            seeds: request.seeds,
+            scheme,
+            only: request.only.as_deref(),
+            plots: request.out.is_some(),
+            on: if self.suite.against_sim { On::Lab } else { On::Sim },
+            monitor,
+        }
+    }
+
+    /// The rows without a scenario that are to be made.
+    fn code_rows(&self, request: &Request) -> impl Iterator<Item = &'static FromCode> {
+        self.from_code.iter().copied().filter(move |rows| request.peers || !rows.on_demand)
+    }
+
+    /// Runs the suite and judges it, or the scheme that takes its session's place.
+    pub(crate) fn run(&self, request: &Request, monitor: &dyn Monitor) -> Result<Results, Error> {
+        let suite = &self.suite;
+        let scheme = request
+            .scheme
+            .as_ref()
+            .map(|name| Scheme { name: name.clone(), options: request.options.clone() });
+        let expected = match suite.against_sim && scheme.is_none() {
+            true => Some(against_sim::expected(self, request, monitor)?),
+            false => None,
+        };
+        let plan = self.plan(request, scheme.as_ref(), monitor);
+        let Ran { measured, stopped } = plan.run(&suite.name)?;
+        if let Some(scheme) = &scheme {
+            return Ok(score::results(suite, scheme, &measured));
+        }
+        let (ran, planned) = (measured.len(), self.experiments(request).count());
+        let mut rows = judge::rows(expected.as_ref().unwrap_or(suite), measured, monitor);
+        rows.iter_mut().for_each(|row| row.against_sim = expected.is_some());
+        for from_code in self.code_rows(request).filter(|_| !stopped) {
+            rows.extend((from_code.rows)(request, monitor)?);
+        }
+        for rows in self.from_code.iter().filter(|rows| rows.on_demand && !request.peers) {
+            let (suite, id) = (rows.suite, rows.id);
+            monitor.note(&format!(
+                "{suite}: the rows {id} run programs of others, and only with --peers"
+            ));
+        }
+        let result = Suite { name: suite.name.clone(), about: suite.title.clone(), rows };
+        let page = format!("{}.html", suite.name);
+        let mut files = Vec::new();
+        if request.out.is_some() {
+            files.push((page.clone(), bench_page(&result)));
+            files.push((format!("{}.json", suite.name), result.to_json()));
+        }
+        let stopped = stopped.then(|| {
+            format!(
+                "interrupted; the rows are of {ran} of {planned} experiments, the last perhaps with \
+                 fewer seeds"
+            )
+        });
+        Ok(Results {
+            table: result.table(),
+            json: result.to_json() + "\n",
+            files,
+            page: Some(page),
+            stopped,
+            holds: result.holds(),
+            ..Results::default()
+        })
+    }
+}
+
+/// A suite that comes with the program, or one in a file.
+fn load(name: &str) -> Result<(SuiteFile, Files), Error> {
+    if name == "tcp" {
+        return Ok((tcp::suite(), Files::Bundled(&tcp::FILES)));
+    }
+    if let Some(files) = bundled::find(name) {
+        let suite = SuiteFile::parse(&format!("{}/suite.toml", files.folder), files.suite);
+        return Ok((suite.map_err(Error::Usage)?, Files::Bundled(files)));
+    }
+    let path = PathBuf::from(name);
+    if path.extension().is_none_or(|extension| extension != "toml") {
+        return Err(Error::Usage(format!(
+            "no suite is called \"{name}\"; there are {}, speed, wire, matrix, sim-vs-lab, and files that end in .toml",
+            BUNDLED.join(", ")
+        )));
+    }
+    let (text, files) = Files::beside(&path)?;
+    Ok((SuiteFile::parse(name, &text).map_err(Error::Usage)?, files))
+}

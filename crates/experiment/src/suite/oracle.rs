@@ -1,0 +1,175 @@
+//! The deterministic oracle of the suite `tcp`: ns-2's retransmissions, one by one, at the same
+//! microsecond.
+
+use std::path::Path;
+
+use faircast_base::{Event, Time};
+use faircast_report::Row;
+use faircast_scenario::{Overrides, Scenario};
+use faircast_sim::Unobserved;
+use faircast_trace::{On, Record, Sink};
+
+use super::tcp;
+use crate::Error;
+use crate::execute;
+
+const ORACLE: &str = include_str!("../../../../scenarios/tcp/droplist.txt");
+const SCENARIO: &str = "drop-list.toml";
+
+/// One line of the oracle.
+struct Line<'a> {
+    flavour: &'a str,
+    limited_transmit: bool,
+    min_rto_s: &'a str,
+    drops: &'a str,
+    finish_us: f64,
+    sent: u64,
+    timeouts: u64,
+    /// Sequence number and microsecond of each retransmission.
+    retransmissions: Vec<(u64, f64)>,
+}
+
+/// What our TCP did.
+#[derive(Default)]
+struct Log {
+    sent: u64,
+    timeouts: u64,
+    last_ack: Time,
+    retransmissions: Vec<(u64, Time)>,
+}
+
+impl Sink for Log {
+    fn record(&mut self, record: &Record) {
+        match record.event {
+            Event::DataSent { seq, repair, .. } => {
+                self.sent += 1;
+                if repair {
+                    self.retransmissions.push((seq, record.at));
+                }
+            }
+            Event::AckReceived { bytes, .. } if bytes > 0 => self.last_ack = record.at,
+            Event::Timeout { .. } => self.timeouts += 1,
+            _ => {}
+        }
+    }
+}
+
+/// What these rows ask.
+pub(crate) const QUESTION: &str =
+    "Does TCP retransmit the same packets at the same moments as ns-2?";
+
+/// Whether `--only` chooses any of these rows.
+pub(crate) fn is_chosen(only: Option<&str>) -> bool {
+    lines(only).next().is_some()
+}
+
+/// A row for each line of the oracle that `--only` chooses: the greatest distance of any moment
+/// from ns-2's.
+pub(crate) fn rows(only: Option<&str>) -> Result<Vec<Row>, Error> {
+    lines(only).map(|line| row(&line)).collect()
+}
+
+fn lines(only: Option<&str>) -> impl Iterator<Item = Line<'static>> {
+    let all = ORACLE.lines().filter(|line| line.starts_with("DROP")).map(parse);
+    all.filter(move |line| only.is_none_or(|text| line.id().contains(text)))
+}
+
+impl Line<'_> {
+    fn id(&self) -> String {
+        let Self { flavour, drops, limited_transmit, min_rto_s, .. } = self;
+        format!("droplist.{flavour}.{drops}.limtx{limited_transmit}.minrto{min_rto_s}")
+    }
+}
+
+fn parse(line: &str) -> Line<'_> {
+    let field = |key: &str| {
+        line.split_whitespace()
+            .find_map(|word| word.strip_prefix(key).and_then(|rest| rest.strip_prefix('=')))
+    };
+    let need = |key: &str| field(key).expect("every line of the oracle has all fields");
+    let number = |text: &str| text.parse::<f64>().expect("the oracle has numbers");
+    let retransmissions = need("rtx").split(',').filter(|entry| !entry.is_empty()).map(|entry| {
+        let (seq, rest) = entry.split_once('@').expect("seq@time#count");
+        let at = rest.split('#').next().unwrap_or_default();
+        (number(seq) as u64, number(at) * 1e6)
+    });
+    Line {
+        flavour: need("flavour"),
+        limited_transmit: field("limtx").is_none_or(|limtx| limtx == "1"),
+        min_rto_s: field("minrto").unwrap_or("0.2"),
+        drops: need("drops"),
+        finish_us: number(need("finish")) * 1e6,
+        sent: number(need("sent")) as u64,
+        timeouts: number(need("timeouts")) as u64,
+        retransmissions: retransmissions.collect(),
+    }
+}
+
+fn row(line: &Line<'_>) -> Result<Row, Error> {
+    let log = run(line)?;
+    let distance = |at: Time, us: f64| (at.as_nanos() as f64 / 1e3 - us).abs();
+    let same_packets = log.retransmissions.len() == line.retransmissions.len()
+        && log.retransmissions.iter().zip(&line.retransmissions).all(|(a, b)| a.0 == b.0);
+    // The SYN is a packet too, for ns-2 as for us.
+    let same_counts = log.sent == line.sent && log.timeouts == line.timeouts;
+    let times = log.retransmissions.iter().zip(&line.retransmissions);
+    let ours = times
+        .map(|((_, at), (_, us))| distance(*at, *us))
+        .fold(distance(log.last_ack, line.finish_us), f64::max);
+    let Line { flavour, drops, .. } = line;
+    let what = if *drops == "999" { "no drop".to_string() } else { format!("drops {drops}") };
+    let explained = (!same_packets || !same_counts).then(|| {
+        format!(
+            "other packets: {} sent, {} timeouts, retransmitted {:?}",
+            log.sent, log.timeouts, log.retransmissions
+        )
+    });
+    Ok(Row {
+        id: line.id(),
+        title: format!("{flavour}, {what}: greatest distance of a moment"),
+        unit: "us".into(),
+        paper: Some(0.0),
+        ours,
+        low: ours,
+        high: ours,
+        seeds: 1,
+        // The oracle gives whole microseconds.
+        accept_high: Some(1.0),
+        holds: same_packets && same_counts && ours <= 1.0,
+        explained,
+        group: "Drop lists: every retransmission of ns-2".into(),
+        experiment: "droplist".into(),
+        question: QUESTION.into(),
+        tolerance_reason: "nothing is random, and the oracle has whole microseconds".into(),
+        per_seed: vec![(1, ours)],
+        ..Row::default()
+    })
+}
+
+fn run(line: &Line<'_>) -> Result<Log, Error> {
+    let protocol = match line.flavour {
+        "Reno" => "tcp-reno",
+        "Newreno" => "tcp-newreno",
+        _ => "tcp-sack",
+    };
+    let mut set = vec![
+        format!("flow.tcp.protocol={protocol}"),
+        format!("flow.tcp.options.limited_transmit={}", line.limited_transmit),
+        format!("flow.tcp.options.min_rto={} s", line.min_rto_s),
+    ];
+    if line.drops != "999" {
+        set.push(format!("link.0.drop_list=[{}]", line.drops));
+    }
+    let text = tcp::FILES
+        .files
+        .iter()
+        .find(|(name, _)| *name == SCENARIO)
+        .map(|(_, text)| *text)
+        .expect("the suite comes with its scenario");
+    let path = Path::new(tcp::FILES.folder).join(SCENARIO);
+    let overrides = Overrides { set, seed: Some(1) };
+    let scenario = Scenario::parse(&path, text, &overrides, &faircast_sim::catalog())?;
+    let mut log = Log::default();
+    execute(&scenario, On::Sim, &mut Unobserved, &mut log)?;
+    Ok(log)
+}

@@ -1,0 +1,273 @@
+//! Runs the experiments of a suite, several at a time.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use faircast_base::Duration;
+use faircast_report::{Series, Summary};
+use faircast_scenario::{Overrides, Scenario};
+use faircast_trace::On;
+use faircast_trace::{Header, Sink, Tee};
+use rayon::prelude::*;
+
+use super::file::{Bundled, Experiment, SuiteFile};
+use super::measure::link_names;
+use super::probe::Probe;
+use crate::Error;
+use crate::files;
+use crate::monitor::{Monitor, Runs, Watch};
+use crate::{execute, header, until_valid};
+
+/// Where the files of a suite are.
+pub(crate) enum Files {
+    /// In the program.
+    Bundled(&'static Bundled),
+    /// In a folder.
+    Folder(PathBuf),
+}
+
+/// What to run, and how.
+pub(crate) struct Plan<'a> {
+    pub(crate) suite: &'a SuiteFile,
+    pub(crate) files: &'a Files,
+    pub(crate) seeds: Option<u32>,
+    /// A scheme in place of the suite's session.
+    pub(crate) scheme: Option<&'a Scheme>,
+    pub(crate) only: Option<&'a str>,
+    /// Whether plots are wanted.
+    pub(crate) plots: bool,
+    /// Where to run it.
+    pub(crate) on: On,
+    pub(crate) monitor: &'a dyn Monitor,
+}
+
+/// A scheme to judge.
+pub(crate) struct Scheme {
+    pub(crate) name: String,
+    /// `KEY=VALUE`.
+    pub(crate) options: Vec<String>,
+}
+
+/// What the seeds of one experiment gave.
+pub(crate) struct Measured<'a> {
+    pub(crate) experiment: &'a Experiment,
+    pub(crate) runs: Vec<Run>,
+    /// Seeds of which no run in the lab was valid, with why.
+    pub(crate) invalid: Vec<(u64, String)>,
+    /// The plots of the first seed, where wanted.
+    pub(crate) plot: Option<Plot>,
+}
+
+/// What came of all experiments.
+pub(crate) struct Ran<'a> {
+    pub(crate) measured: Vec<Measured<'a>>,
+    /// Whether it was stopped before its end: then only what was measured is there.
+    pub(crate) stopped: bool,
+}
+
+/// One run.
+pub(crate) struct Run {
+    pub(crate) summary: Summary,
+    pub(crate) probe: Probe,
+    /// Why its figures must not be used: it ran in the lab, which was too late each time.
+    pub(crate) invalid: Option<String>,
+}
+
+/// What a page needs to draw a run.
+pub(crate) struct Plot {
+    pub(crate) header: Header,
+    pub(crate) series: Series,
+}
+
+impl Files {
+    /// The text of a file that was named, and the files beside it.
+    pub(crate) fn beside(path: &Path) -> Result<(String, Self), Error> {
+        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+        Ok((files::read(path)?, Self::Folder(folder)))
+    }
+
+    /// The path to name in messages, and the text, of a file of the suite.
+    fn read(&self, name: &str) -> Result<(PathBuf, String), Error> {
+        match self {
+            Self::Bundled(bundled) => {
+                let path = Path::new(bundled.folder).join(name);
+                let found = bundled.files.iter().find(|(known, _)| *known == name);
+                match found {
+                    Some((_, text)) => Ok((path, (*text).to_string())),
+                    None => Err(Error::Usage(format!(
+                        "{}: the suite names \"{name}\", which does not come with the program",
+                        bundled.folder
+                    ))),
+                }
+            }
+            Self::Folder(folder) => {
+                let path = folder.join(name);
+                let text = files::read(&path)?;
+                Ok((path, text))
+            }
+        }
+    }
+}
+
+impl<'a> Plan<'a> {
+    /// The experiments that the plan chooses.
+    pub(crate) fn experiments(&self) -> impl Iterator<Item = &'a Experiment> {
+        self.suite.experiments(self.only, self.scheme.is_some())
+    }
+
+    /// The flows of an experiment that a scheme takes the place of.
+    fn sessions<'b>(&'b self, experiment: &'b Experiment) -> impl Iterator<Item = &'b String> {
+        let suites = self.suite.session.iter().filter(|_| experiment.sessions.is_empty());
+        experiment.sessions.iter().chain(suites)
+    }
+
+    /// The scenario of an experiment, with the scheme in its place.
+    pub(crate) fn scenario(&self, experiment: &Experiment, seed: u64) -> Result<Scenario, Error> {
+        let (path, text) = self.files.read(&experiment.scenario)?;
+        let mut set = experiment.set.clone();
+        if let Some(scheme) = self.scheme {
+            for session in self.sessions(experiment) {
+                // The settings of the suite's own scheme mean nothing to another one. Whether it
+                // delivers a stream or an object is no setting of a scheme.
+                let own = format!("flow.{session}.options");
+                let delivery = format!("{own}.delivery=");
+                let (mine, mut others): (Vec<_>, Vec<_>) =
+                    set.into_iter().partition(|change| change.starts_with(&own));
+                others.push(format!("flow.{session}.protocol={}", scheme.name));
+                others.push(format!("{own}={{}}"));
+                others.extend(mine.into_iter().filter(|change| change.starts_with(&delivery)));
+                set = others;
+                set.extend(scheme.options.iter().map(|option| format!("{own}.{option}")));
+            }
+        }
+        let overrides = Overrides { set, seed: Some(seed) };
+        Ok(Scenario::parse(&path, &text, &overrides, &faircast_sim::catalog())?)
+    }
+
+    /// A measure of something that is not there must not look like a figure that is wrong.
+    pub(crate) fn check(&self, experiment: &Experiment, scenario: &Scenario) -> Result<(), Error> {
+        let wrong = |key: &str, problem: String| self.wrong(experiment, key, &problem);
+        for row in &experiment.rows {
+            row.measure.check(scenario).map_err(|problem| wrong(&row.title, problem))?;
+        }
+        self.sample(experiment, scenario)?;
+        let links = link_names(scenario);
+        match experiment.bottlenecks.iter().find(|name| !links.contains(name)) {
+            Some(name) => {
+                Err(wrong("bottlenecks", format!("\"{name}\" is no link of its scenario")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn wrong(&self, experiment: &Experiment, key: &str, problem: &str) -> Error {
+        let (suite, id) = (&self.suite.name, &experiment.id);
+        Error::Usage(format!("{suite}: experiment \"{id}\": {key}: {problem}"))
+    }
+
+    /// The span in which throughput is counted for the plots.
+    fn sample(
+        &self,
+        experiment: &Experiment,
+        scenario: &Scenario,
+    ) -> Result<Option<Duration>, Error> {
+        let sample = experiment.sample(scenario.duration);
+        sample.map_err(|problem| self.wrong(experiment, "sample", &problem))
+    }
+
+    /// Runs everything, which progress calls `name`; results are in the suite's order whatever runs beside
+    /// what. In the lab, where every run takes its time, Ctrl-C leaves what is done.
+    pub(crate) fn run(&self, name: &str) -> Result<Ran<'a>, Error> {
+        let experiments: Vec<&Experiment> = self.experiments().collect();
+        let seeds = |e: &Experiment| self.seeds.or(e.seeds).unwrap_or(self.suite.seeds);
+        let mut jobs: Vec<(usize, u64)> = Vec::new();
+        let mut weights = Vec::new();
+        for (index, experiment) in experiments.iter().enumerate() {
+            // A mistake in any scenario is found before the first minute is spent.
+            let scenario = self.scenario(experiment, 1)?;
+            self.check(experiment, &scenario)?;
+            jobs.extend((1..=u64::from(seeds(experiment))).map(|seed| (index, seed)));
+            // In the lab a run takes as long as it lasts.
+            weights.push(match self.on {
+                On::Sim => 1,
+                On::Lab | On::Net => 1 + scenario.duration.as_secs_f64() as u64,
+            });
+        }
+        let total = jobs.iter().map(|(index, _)| weights[*index]).sum();
+        let long = self.on != On::Sim;
+        self.monitor.begin(Runs { name, count: jobs.len(), weight: total, long });
+        let run = |(index, seed): (usize, u64)| {
+            let plots = self.plots && seed == 1;
+            let outcome = self.run_one(experiments[index], seed, plots, &mut ())?;
+            self.monitor.ended(weights[index]);
+            Ok(((index, seed), outcome))
+        };
+        let mut stopped = false;
+        let done: Result<BTreeMap<_, _>, Error> = match self.on {
+            On::Sim => jobs.into_par_iter().map(run).collect(),
+            // One at a time: what runs beside a lab makes it late.
+            On::Lab | On::Net => {
+                let until_stopped = jobs.into_iter().map(run).map_while(|outcome| {
+                    stopped = outcome.is_err() && self.monitor.is_to_stop();
+                    (!stopped).then_some(outcome)
+                });
+                until_stopped.collect()
+            }
+        };
+        self.monitor.finish();
+        let mut measured: Vec<_> = experiments
+            .into_iter()
+            .map(|experiment| Measured {
+                experiment,
+                runs: Vec::new(),
+                invalid: Vec::new(),
+                plot: None,
+            })
+            .collect();
+        for ((index, seed), (run, plot)) in done? {
+            let measured = &mut measured[index];
+            match run.invalid {
+                Some(why) => measured.invalid.push((seed, why)),
+                None => {
+                    measured.runs.push(run);
+                    measured.plot = measured.plot.take().or(plot);
+                }
+            }
+        }
+        if stopped {
+            measured.retain(|of| !of.runs.is_empty() || !of.invalid.is_empty());
+        }
+        Ok(Ran { measured, stopped })
+    }
+
+    /// One run, with its plots where they are wanted. Every record goes to `also` too.
+    pub(crate) fn run_one(
+        &self,
+        experiment: &Experiment,
+        seed: u64,
+        plots: bool,
+        also: &mut dyn Sink,
+    ) -> Result<(Run, Option<Plot>), Error> {
+        let stopped = || Error::Interrupted("a suite that is not finished has no rows");
+        if self.monitor.is_to_stop() {
+            return Err(stopped());
+        }
+        let scenario = self.scenario(experiment, seed)?;
+        let header = header(&scenario, self.on);
+        let sample = self.sample(experiment, &scenario)?;
+        let (done, (probe, series)) = until_valid(|| {
+            let series = plots.then(|| Series::sampled(&header, sample));
+            let mut listener = Tee(Tee(Probe::new(&header), series), &mut *also);
+            let mut watch = Watch(self.monitor);
+            let done = execute(&scenario, self.on, &mut watch, &mut listener)?;
+            let Tee(Tee(probe, series), _) = listener;
+            Ok::<_, Error>((done, (probe, series)))
+        })?;
+        if done.outcome.interrupted {
+            return Err(stopped());
+        }
+        let invalid = done.invalid();
+        let plot = series.map(|series| Plot { header, series });
+        Ok((Run { summary: done.summary, probe, invalid }, plot))
+    }
+}
