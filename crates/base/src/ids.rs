@@ -1,4 +1,4 @@
-//! Identifiers of nodes, links and flows.
+//! Identifiers of nodes, links, flows and groups.
 
 use core::fmt;
 
@@ -36,3 +36,13 @@ id!(
     /// One flow: a session or connection with its sender and all its receivers.
     FlowId, "f"
 );
+id!(
+    /// A group of a flow: whoever has joined it hears what is sent to it. The driver maps it to an
+    /// address.
+    GroupId, "g"
+);
+
+impl GroupId {
+    /// The group that every session has: its receivers are in it while they are there.
+    pub const SESSION: Self = Self(0);
+}

@@ -21,7 +21,7 @@ mod time;
 
 pub use cx::{Cx, NullTrace, Trace};
 pub use event::{BadInput, CutReason, DropReason, Event, LinkCounters, SwitchReason, TimeoutKind};
-pub use ids::{FlowId, LinkId, NodeId};
+pub use ids::{FlowId, GroupId, LinkId, NodeId};
 pub use quantity::{Bitrate, Bytes, ParseQuantityError, Quantity};
 pub use rng::{Purpose, Rng};
 pub use seq::Seq;

@@ -2,13 +2,18 @@
 
 use std::net::Ipv4Addr;
 
-use faircast_base::{FlowId, NodeId};
+use faircast_base::{FlowId, GroupId, NodeId};
 
 /// Nodes start at 10.0.0.1.
 const NODES: u32 = 0x0a00_0001;
 /// Groups start at 239.192.0.1, in the organisation-local block of RFC 2365; the same as the
 /// sessions of PGM name.
 const GROUPS: u32 = 0xefc0_0001;
+/// Other groups start at 239.128.0.0, where RFC 2365 lets that block grow: 256 for each of 2^14 flows.
+const OTHER_GROUPS: u32 = 0xef80_0000;
+const OTHER_GROUPS_MAX: u32 = 256;
+const FLOW_BITS: u32 = 14;
+const FLOW_MASK: u32 = (1 << FLOW_BITS) - 1;
 /// Most nodes that have an address: a block of /8 without its ends.
 pub(crate) const NODES_MAX: u32 = (1 << 24) - 2;
 
@@ -28,9 +33,23 @@ pub(crate) fn to_node(address: Ipv4Addr) -> Option<NodeId> {
     (node < NODES_MAX).then_some(NodeId(node))
 }
 
-/// The group of a flow.
-pub(crate) fn group(flow: FlowId) -> Ipv4Addr {
-    Ipv4Addr::from_bits(GROUPS + (flow.0 & 0x1_ffff))
+/// A group of a flow.
+pub(crate) fn group(flow: FlowId, group: GroupId) -> Ipv4Addr {
+    let others = group.0.checked_sub(GroupId::SESSION.0 + 1);
+    Ipv4Addr::from_bits(match others {
+        None => GROUPS + (flow.0 & 0x1_ffff),
+        Some(place) => {
+            OTHER_GROUPS + ((place % OTHER_GROUPS_MAX) << FLOW_BITS) + (flow.0 & FLOW_MASK)
+        }
+    })
+}
+
+/// The group of a flow with an address, if it is that of one.
+pub(crate) fn to_group(flow: FlowId, address: Ipv4Addr) -> Option<GroupId> {
+    let other = address.to_bits().checked_sub(OTHER_GROUPS).map(|place| place >> FLOW_BITS);
+    let other = other.filter(|place| *place < OTHER_GROUPS_MAX);
+    let found = GroupId(other.map_or(GroupId::SESSION.0, |place| place + 1));
+    (group(flow, found) == address).then_some(found)
 }
 
 #[cfg(test)]
@@ -45,6 +64,13 @@ mod tests {
         for outside in ["9.255.255.255", "10.0.0.0", "11.0.0.1", "239.192.0.1", "127.0.0.1"] {
             assert_eq!(to_node(outside.parse().unwrap()), None, "{outside}");
         }
-        assert_eq!(group(FlowId(2)).to_string(), "239.192.0.3");
+        assert_eq!(group(FlowId(2), GroupId::SESSION).to_string(), "239.192.0.3");
+        for flow in [0, 2, 9000].map(FlowId) {
+            for id in [0, 1, 2, 256].map(GroupId) {
+                assert_eq!(to_group(flow, group(flow, id)), Some(id), "{flow:?} {id:?}");
+                assert_eq!(to_group(FlowId(1), group(flow, id)), None, "{flow:?} {id:?}");
+            }
+            assert_eq!(to_group(flow, Ipv4Addr::new(224, 0, 0, 22)), None);
+        }
     }
 }

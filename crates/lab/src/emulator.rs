@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration as WallDuration;
 
-use faircast_base::{Bytes, Duration, FlowId, NodeId, Purpose, Rng, Time};
+use faircast_base::{Bytes, Duration, FlowId, GroupId, NodeId, Purpose, Rng, Time};
 use faircast_proto::{Destination, Transmit};
 use faircast_scenario::{Flow, Scenario};
 use faircast_sim::{Builtin, Fabric, Parcel};
@@ -224,8 +224,8 @@ impl Emulator<'_> {
             self.acted += 1;
             self.step(action.at);
             match action.join {
-                true => self.fabric.join(action.flow, action.node),
-                false => self.fabric.leave(action.flow, action.node),
+                true => self.fabric.join(action.flow, GroupId::SESSION, action.node),
+                false => self.fabric.leave(action.flow, GroupId::SESSION, action.node),
             };
         }
         self.step(now);
@@ -281,8 +281,8 @@ impl Emulator<'_> {
     /// such as IGMP, is of no concern to the network.
     fn take(&mut self, port: usize, frame: &Frame<'_>) {
         let Port { flow, node, sender, .. } = self.ports[port];
-        let to = if frame.to == address::group(flow) {
-            Destination::Group
+        let to = if let Some(group) = address::to_group(flow, frame.to) {
+            Destination::Group(group)
         } else {
             match address::to_node(frame.to) {
                 Some(to) if to.index() < self.scenario.nodes.len() => Destination::Node(to),
@@ -345,7 +345,7 @@ fn write(
         return frame::write_again(out, parcel.bytes, time_to_live);
     }
     let to = match parcel.to {
-        Destination::Group => address::group(parcel.flow),
+        Destination::Group(group) => address::group(parcel.flow, group),
         Destination::Node(node) => address::of_node(node),
     };
     let ports = Ports::from_tag(parcel.tag, UDP_PORT);

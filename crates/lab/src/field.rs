@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration as WallDuration;
 
-use faircast_base::{DropReason, Event, FlowId, NodeId, Time};
+use faircast_base::{DropReason, Event, FlowId, GroupId, NodeId, Time};
 use faircast_proto::{Destination, Transmit};
 use faircast_scenario::Scenario;
 use faircast_sim::{Builtin, Fabric, Parcel};
@@ -140,7 +140,7 @@ impl Field {
 
     /// The one group that all hosts share.
     pub fn group() -> Ipv4Addr {
-        address::group(FlowId(0))
+        address::group(FlowId(0), GroupId::SESSION)
     }
 
     /// The name of the interface of every host.
@@ -266,7 +266,7 @@ impl Network {
         let mut fabric = Fabric::new(&scenario, &Builtin);
         for (flow, id) in scenario.flows.iter().zip((0..).map(FlowId)) {
             for node in &flow.to {
-                fabric.join(id, *node);
+                fabric.join(id, GroupId::SESSION, *node);
             }
         }
         // Which device an end of any flow is behind: all flows have the same hosts.
@@ -351,14 +351,14 @@ fn take(
     sink: &mut dyn Sink,
 ) {
     let to = if frame.to.is_multicast() {
-        Destination::Group
+        Destination::Group(GroupId::SESSION)
     } else {
         match address::to_node(frame.to) {
             Some(to) if to.index() < scenario.nodes.len() => Destination::Node(to),
             _ => return,
         }
     };
-    let other_group = to == Destination::Group && frame.to != Field::group();
+    let other_group = to == Destination::Group(GroupId::SESSION) && frame.to != Field::group();
     let (bytes, facts, tag) = match frame.transport {
         Transport::Udp { ports, payload } if !other_group => {
             (payload, PgmFacts::read(payload), ports.tag())
@@ -390,7 +390,7 @@ fn write(parcel: &Parcel<'_>, out: &mut Vec<u8>) {
         return frame::write_again(out, parcel.bytes, 1);
     }
     let to = match parcel.to {
-        Destination::Group => Field::group(),
+        Destination::Group(_) => Field::group(),
         Destination::Node(node) => address::of_node(node),
     };
     let ports = Ports::from_tag(parcel.tag, address::UDP_PORT);

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
-use faircast_base::{Cx, Duration, Event, FlowId, NodeId, Purpose, Rng, Time};
+use faircast_base::{Cx, Duration, Event, FlowId, GroupId, NodeId, Purpose, Rng, Time};
 use faircast_proto::content::Content;
 use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
 use faircast_scenario::Flow;
@@ -136,7 +136,8 @@ impl End<'_> {
     }
 
     fn receive(&mut self, socket: &UdpSocket, delivery: &mut Delivery) -> io::Result<()> {
-        let (group, interface) = (address::group(self.id), address::of_node(self.node));
+        let (group, interface) =
+            (address::group(self.id, GroupId::SESSION), address::of_node(self.node));
         let mut driver: Option<Driver<'_>> = None;
         for Membership { at, leave } in self.memberships() {
             match &mut driver {
@@ -309,7 +310,7 @@ impl<'s> Driver<'s> {
             self.time_to_live = Some(transmit.time_to_live);
         }
         let to = match transmit.to {
-            Destination::Group => address::group(end.id),
+            Destination::Group(group) => address::group(end.id, group),
             Destination::Node(node) => address::of_node(node),
         };
         match self.socket.send_to(packet, SocketAddrV4::new(to, UDP_PORT)) {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use faircast_base::{Duration, NodeId, Time};
+use faircast_base::{Duration, GroupId, NodeId, Time};
 use faircast_net::{
     AddressBook, App, Driver, DriverSettings, Interface, Listen, Live, Multicast, NetError,
     SessionId, SessionOptions, SocketSettings, Sockets, Target,
@@ -39,7 +39,7 @@ pub(crate) fn sockets(
     node: NodeId,
 ) -> Result<Sockets, LabError> {
     let multicast = Multicast {
-        group: SocketAddr::from((address::group(flow), UDP_PORT)),
+        group: SocketAddr::from((address::group(flow, GroupId::SESSION), UDP_PORT)),
         source: None,
         interface: Interface::Address(address::of_node(node).into()),
     };

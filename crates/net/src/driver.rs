@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-use faircast_base::{Duration, NodeId, Time};
+use faircast_base::{Duration, GroupId, NodeId, Time};
 use faircast_proto::pgm::wire::{Body, Packet, PacketType, Spm, Tsi, peek};
 use faircast_proto::{Datagram, Destination, Machine};
 use faircast_trace::Sink;
@@ -349,7 +349,11 @@ impl<M: Machine> Driver<M> {
         received.packets += 1;
         received.bytes += len as u64;
         received.marked += u64::from(marked);
-        let to = if group { Destination::Group } else { Destination::Node(self.live.node) };
+        let to = if group {
+            Destination::Group(GroupId::SESSION)
+        } else {
+            Destination::Node(self.live.node)
+        };
         let datagram =
             Datagram { from: node, to, bytes: plain, zeros: 0, congestion_experienced: marked };
         self.live.touch(index, now, |machine, cx| machine.handle_datagram(cx, datagram));

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 
 use faircast_base::{
-    Cx, Duration, Event, FlowId, NodeId, NullTrace, Purpose, Rng, Seq, Time, Trace,
+    Cx, Duration, Event, FlowId, GroupId, NodeId, NullTrace, Purpose, Rng, Seq, Time, Trace,
 };
 use faircast_proto::pgm::SpmOrder;
 use faircast_proto::pgm::wire::Tsi;
@@ -349,8 +349,10 @@ impl<M: Machine> Live<M> {
         self.counters.sent.packets += 1;
         let hops = transmit.time_to_live.min(self.sockets.settings.hops);
         let route = match transmit.to {
-            Destination::Group if self.sockets.receivers.is_empty() => None,
-            Destination::Group => Some(Route::Receivers),
+            Destination::Group(GroupId::SESSION) if self.sockets.receivers.is_empty() => None,
+            Destination::Group(GroupId::SESSION) => Some(Route::Receivers),
+            // Its sockets are of one group.
+            Destination::Group(_) => None,
             Destination::Node(node) => self.route(index, node).map(Route::Address),
         };
         let Some(route) = route else {

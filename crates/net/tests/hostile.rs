@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd;
 use std::sync::mpsc;
 use std::thread;
 
-use faircast_base::{Cx, Duration, NodeId, Seq, Time};
+use faircast_base::{Cx, Duration, GroupId, NodeId, Seq, Time};
 use faircast_net::{
     AddressBook, App, Counters, Driver, DriverSettings, Ended, Envelope, Listen, Live,
     SessionOptions, SocketSettings, Sockets, Target,
@@ -349,7 +349,8 @@ impl Machine for Metronome {
             return None;
         }
         buf.extend_from_slice(&[0; 100]);
-        let (to, zeros, payload_len, time_to_live) = (Destination::Group, 0, 0, 255);
+        let (to, zeros, payload_len, time_to_live) =
+            (Destination::Group(GroupId::SESSION), 0, 0, 255);
         Some(Transmit { to, zeros, payload_len, time_to_live, router_alert: false, wire_len: None })
     }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use faircast_base::{Cx, Duration, NodeId, NullTrace, Purpose, Rng, Seq, Time};
+use faircast_base::{Cx, Duration, GroupId, NodeId, NullTrace, Purpose, Rng, Seq, Time};
 use faircast_proto::congestion::{
     Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, SenderControl, Wire,
 };
@@ -193,7 +193,13 @@ impl Pair {
 }
 
 fn datagram(bytes: &[u8], zeros: u32) -> Datagram<'_> {
-    Datagram { from: SOURCE, to: Destination::Group, bytes, zeros, congestion_experienced: false }
+    Datagram {
+        from: SOURCE,
+        to: Destination::Group(GroupId::SESSION),
+        bytes,
+        zeros,
+        congestion_experienced: false,
+    }
 }
 
 /// An object that is the same megabyte again and again, and a store that knows this.

@@ -2,7 +2,7 @@
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use faircast_base::{Cx, Duration, NodeId, NullTrace, Purpose, Rng, Seq, Time};
+use faircast_base::{Cx, Duration, GroupId, NodeId, NullTrace, Purpose, Rng, Seq, Time};
 use faircast_proto::congestion::pgmcc::{PgmccConfig, PgmccReceiver, PgmccSender};
 use faircast_proto::congestion::{
     AckVector, Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, SenderControl, Wire,
@@ -99,7 +99,7 @@ fn endpoints(bencher: Bencher<'_, '_>, with_receiver: bool) {
         if with_receiver {
             let datagram = Datagram {
                 from: NodeId(1),
-                to: Destination::Group,
+                to: Destination::Group(GroupId::SESSION),
                 bytes: &buf,
                 zeros: transmit.zeros,
                 congestion_experienced: false,

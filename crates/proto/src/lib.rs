@@ -18,4 +18,4 @@ pub mod options;
 pub mod pgm;
 pub mod relay;
 
-pub use machine::{AppEvent, Datagram, Destination, Machine, Transmit};
+pub use machine::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};

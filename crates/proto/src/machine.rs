@@ -4,13 +4,13 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use faircast_base::{Cx, NodeId, Time};
+use faircast_base::{Cx, GroupId, NodeId, Time};
 
 /// Where a datagram goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// To every member of the session's group.
-    Group,
+    /// To every other member of a group of the flow.
+    Group(GroupId),
     /// To one node.
     Node(NodeId),
 }
@@ -53,6 +53,16 @@ pub struct Transmit {
     pub wire_len: Option<u32>,
 }
 
+/// A change of what groups a machine is in. A receiver is in [`GroupId::SESSION`] from its start to
+/// its end without asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Membership {
+    /// It wants to hear this group of its flow.
+    Join(GroupId),
+    /// It wants to hear it no longer.
+    Leave(GroupId),
+}
+
 /// What a machine tells the application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -87,8 +97,8 @@ pub enum AppEvent {
 
 /// A protocol machine: sender, receiver, repair head, relay, overlay daemon, background TCP.
 ///
-/// The one law for drivers: call `handle_*`, then [`poll_transmit`](Self::poll_transmit) until it
-/// gives `None`, then [`poll_event`](Self::poll_event) until it gives `None`, then read
+/// The one law for drivers: call `handle_*`, then [`poll_membership`](Self::poll_membership) and
+/// [`poll_transmit`](Self::poll_transmit) until each gives `None`, then [`poll_event`](Self::poll_event) until it gives `None`, then read
 /// [`next_timeout`](Self::next_timeout) and call [`handle_timeout`](Self::handle_timeout) when
 /// that moment has come. A machine is made with its start time as its first timeout.
 pub trait Machine {
@@ -103,6 +113,13 @@ pub trait Machine {
     /// receiver says that it leaves. Afterwards the driver goes on until nothing is left to do or
     /// its patience ends.
     fn handle_close(&mut self, cx: &mut Cx<'_>);
+
+    /// Gives the next group to join or leave, or `None`: a machine that stays in the group of its
+    /// session has none.
+    #[must_use]
+    fn poll_membership(&mut self) -> Option<Membership> {
+        None
+    }
 
     /// Gives the next datagram to send, written into the empty `buf`, or `None`.
     #[must_use]
@@ -130,6 +147,10 @@ impl<M: Machine + ?Sized> Machine for Box<M> {
 
     fn handle_close(&mut self, cx: &mut Cx<'_>) {
         (**self).handle_close(cx);
+    }
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        (**self).poll_membership()
     }
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {

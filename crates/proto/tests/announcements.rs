@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Purpose, Rng, Seq, Time, Trace};
+use faircast_base::{
+    BadInput, Cx, Duration, Event, GroupId, NodeId, Purpose, Rng, Seq, Time, Trace,
+};
 use faircast_proto::catalog::{self, SCHEMES, SchemeEntry, StreamReceiverSetup};
 use faircast_proto::content::InMemory;
 use faircast_proto::object::{
@@ -67,7 +69,7 @@ impl<M: Machine + ?Sized> Host<M> {
     fn hear(&mut self, second: u64, packet: &[u8]) {
         let datagram = Datagram {
             from: SOURCE,
-            to: Destination::Group,
+            to: Destination::Group(GroupId::SESSION),
             bytes: packet,
             zeros: 0,
             congestion_experienced: false,

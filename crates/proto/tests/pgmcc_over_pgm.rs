@@ -125,7 +125,7 @@ impl Net {
         let last = self.hosts.len() - 1;
         for to in 0..self.hosts.len() {
             let wanted = match transmit.to {
-                Destination::Group => to != from,
+                Destination::Group(_) => to != from,
                 Destination::Node(node) => to == node.index(),
             };
             let lost = to == last && from == 0 && self.faults.chance(self.loss_of_last);

@@ -300,7 +300,7 @@ impl<S: Machine + ?Sized, R: Machine + ?Sized> World<S, R> {
         for (transmit, bytes) in sent {
             let to = match transmit.to {
                 Destination::Node(node) => vec![node],
-                Destination::Group => nodes.iter().copied().filter(|to| *to != from).collect(),
+                Destination::Group(_) => nodes.iter().copied().filter(|to| *to != from).collect(),
             };
             for to in to {
                 if self.rng.chance(0.05) {

@@ -1,14 +1,13 @@
 //! The machines at the ends of flows, and how they are given time and packets.
 
 use faircast_base::{Cx, FlowId, NodeId, Rng, Time};
-use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
+use faircast_proto::{AppEvent, Datagram, Machine, Membership, Transmit};
 use faircast_trace::{Subject, Tagged};
 
 use crate::alarm::Alarm;
 use crate::delivery::Delivery;
 use crate::engine::Simulation;
 use crate::network::{Happening, Kind};
-use crate::packets::Route;
 
 /// A sender or receiver of a flow.
 pub(crate) struct Agent {
@@ -43,10 +42,7 @@ impl Simulation<'_> {
     #[inline]
     pub(crate) fn deliver(&mut self, index: u32, packet: u32) {
         let packet = self.fabric.network.packets.get(packet);
-        let to = match packet.route {
-            Route::Tree(_) => Destination::Group,
-            Route::Node { node, .. } => Destination::Node(node),
-        };
+        let to = self.fabric.network.destination(packet.route);
         let datagram = Datagram {
             from: packet.from,
             to,
@@ -94,6 +90,11 @@ impl Simulation<'_> {
     /// Takes everything that a machine wants to send and say, and arms its timer.
     #[inline]
     pub(crate) fn drain(&mut self, index: u32) {
+        while let Some(machine) = &mut self.agents[index as usize].machine
+            && let Some(change) = machine.poll_membership()
+        {
+            self.change_membership(index, change);
+        }
         loop {
             let agent = &mut self.agents[index as usize];
             let subject = agent.subject();
@@ -117,6 +118,16 @@ impl Simulation<'_> {
             }
         }
         self.arm(index);
+    }
+
+    /// Lets a machine join and leave groups.
+    #[cold]
+    fn change_membership(&mut self, index: u32, change: Membership) {
+        let Agent { flow, node, .. } = self.agents[index as usize];
+        match change {
+            Membership::Join(group) => self.fabric.join(flow, group, node),
+            Membership::Leave(group) => self.fabric.leave(flow, group, node),
+        };
     }
 
     /// Asks a machine for its timer, after anything has happened to it.

@@ -1,6 +1,6 @@
 //! The protocols that come with faircast, by the names that scenarios use.
 
-use faircast_base::{FlowId, NodeId, Time};
+use faircast_base::{FlowId, GroupId, NodeId, Time};
 use faircast_proto::catalog::{self, PROGRAMS, ReceiverSetup, SCHEMES, SenderSetup};
 use faircast_proto::congestion::Guarantees;
 use faircast_proto::content::Content;
@@ -145,7 +145,7 @@ fn tcp_setup(flow: &Flow, id: FlowId, peer: NodeId, start: Time) -> tcp::Setup<'
 fn cbr_setup(flow: &Flow, id: FlowId, start: Time) -> cbr::Setup<'_> {
     let to = match flow.to[..] {
         [only] => Destination::Node(only),
-        _ => Destination::Group,
+        _ => Destination::Group(GroupId::SESSION),
     };
     cbr::Setup {
         flow: id,

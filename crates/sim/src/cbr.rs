@@ -268,7 +268,7 @@ impl Machine for CbrReceiver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faircast_base::{NullTrace, Purpose, Rng};
+    use faircast_base::{GroupId, NullTrace, Purpose, Rng};
     use faircast_proto::content::{InMemory, Zeros};
     use faircast_proto::options::OptionValue;
     use proptest::prelude::*;
@@ -285,7 +285,7 @@ mod tests {
         Setup {
             flow: FlowId(3),
             source: NodeId(1),
-            to: Destination::Group,
+            to: Destination::Group(GroupId::SESSION),
             start: Time::from_nanos(500),
             payload,
             options,
@@ -312,7 +312,7 @@ mod tests {
         let mut cx = Cx { now: Time::ZERO, rng: &mut rng, trace: &mut NullTrace };
         let datagram = Datagram {
             from: NodeId(1),
-            to: Destination::Group,
+            to: Destination::Group(GroupId::SESSION),
             bytes,
             zeros,
             congestion_experienced: false,

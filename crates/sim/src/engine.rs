@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use faircast_base::{Event, FlowId, NodeId, Purpose, Rng, Time};
+use faircast_base::{Event, FlowId, GroupId, NodeId, Purpose, Rng, Time};
 use faircast_proto::Machine;
 use faircast_proto::content::{Content, InMemory, Zeros};
 use faircast_proto::relay::RelayProgram;
@@ -282,7 +282,8 @@ impl<'a> Simulation<'a> {
             Action::Leave { agent } => {
                 self.close(agent);
                 let Agent { flow, node, .. } = self.agents[agent as usize];
-                if self.fabric.leave(flow, node) {
+                self.fabric.leave_others(flow, node);
+                if self.fabric.leave(flow, GroupId::SESSION, node) {
                     self.say(agent, Event::Left);
                 }
             }
@@ -292,7 +293,7 @@ impl<'a> Simulation<'a> {
     fn join(&mut self, index: u32) {
         let Agent { flow: id, node, .. } = self.agents[index as usize];
         let flow = &self.scenario.flows[id.index()];
-        if !self.fabric.join(id, node) {
+        if !self.fabric.join(id, GroupId::SESSION, node) {
             return;
         }
         let machine = self.protocols.receiver(flow, id, node, self.fabric.now);

@@ -4,7 +4,7 @@
 //! when their moment has come. Ends are known by number: for each flow its sender, then its
 //! receivers in the scenario's order.
 
-use faircast_base::{BadInput, Duration, Event, FlowId, NodeId, Time};
+use faircast_base::{BadInput, Duration, Event, FlowId, GroupId, NodeId, Time};
 use faircast_proto::{Destination, Transmit};
 use faircast_scenario::{Flow, Scenario};
 use faircast_trace::{Record, Sink, Subject};
@@ -123,16 +123,21 @@ impl<'a> Fabric<'a> {
         Some(ends[place].1)
     }
 
-    /// Makes the receiver of a flow at `node` a member. False where it is one, or is none of the
-    /// flow's receivers.
-    pub fn join(&mut self, flow: FlowId, node: NodeId) -> bool {
+    /// Makes the end of a flow at `node` a member of a group. False where it is one, or there is no
+    /// such end.
+    pub fn join(&mut self, flow: FlowId, group: GroupId, node: NodeId) -> bool {
         let Some(end) = self.end_at(flow, node) else { return false };
-        self.network.trees[flow.index()].join(node, end)
+        self.network.groups.join(flow, group, node, end)
     }
 
     /// Ends its membership. False where it is no member.
-    pub fn leave(&mut self, flow: FlowId, node: NodeId) -> bool {
-        self.network.trees[flow.index()].leave(node)
+    pub fn leave(&mut self, flow: FlowId, group: GroupId, node: NodeId) -> bool {
+        self.network.groups.leave(flow, group, node)
+    }
+
+    /// Ends its memberships in all groups but that of the session.
+    pub fn leave_others(&mut self, flow: FlowId, node: NodeId) {
+        self.network.groups.leave_others(flow, node);
     }
 
     /// Asks for the counters of the links at the end of the warm-up and at regular moments.
@@ -220,14 +225,14 @@ impl<'a> Fabric<'a> {
             payload_len: transmit.payload_len,
             flow,
             from,
-            route: self.route(flow, transmit.to),
+            route: self.route(flow, transmit.to, (from, transmit.time_to_live)),
             time_to_live: transmit.time_to_live,
             router_alert: transmit.router_alert,
             tag,
             flipped: false,
         };
         let packet = self.network.packets.insert(bytes, about);
-        self.network.forward(self.now, from, packet, 0, sink);
+        self.network.emit(self.now, from, packet, sink);
     }
 
     /// A copy of a packet reaches the end of a link. [`send_on`](Self::send_on) must follow, once
@@ -249,8 +254,12 @@ impl<'a> Fabric<'a> {
         let flipped = info.flipped;
         let arrival = match info.route {
             Route::Tree(tree) => {
-                let agent = self.network.trees[tree as usize].member(node);
+                let agent = self.network.groups.member(tree, node);
                 Arrival { agent, ends: false, ..arrival }
+            }
+            Route::Neighbours(group) => {
+                let agent = self.network.groups.member_of(info.flow, group, node);
+                Arrival { agent, ..arrival }
             }
             Route::Node { node: destination, agent } if destination == node => {
                 Arrival { agent: agent.unwrap_or(NONE), ..arrival }
@@ -293,10 +302,7 @@ impl<'a> Fabric<'a> {
             end: arrival.agent,
             flow: packet.flow,
             from: packet.from,
-            to: match packet.route {
-                Route::Tree(_) => Destination::Group,
-                Route::Node { node, .. } => Destination::Node(node),
-            },
+            to: self.network.destination(packet.route),
             bytes: &packet.bytes,
             zeros: packet.zeros,
             payload_len: packet.payload_len,
@@ -305,9 +311,19 @@ impl<'a> Fabric<'a> {
         }
     }
 
-    pub(crate) fn route(&self, flow: FlowId, to: Destination) -> Route {
+    /// How a packet gets from a node to its destination, by the hops that it may travel.
+    pub(crate) fn route(
+        &mut self,
+        flow: FlowId,
+        to: Destination,
+        (from, time_to_live): (NodeId, u8),
+    ) -> Route {
         match to {
-            Destination::Group => Route::Tree(flow.0),
+            Destination::Group(group) => {
+                let ends = self.ends_by_node[flow.index()].iter().map(|(node, _)| *node);
+                let Network { groups, topology, .. } = &mut self.network;
+                groups.route(topology, (flow, group), (from, time_to_live), ends)
+            }
             Destination::Node(node) => Route::Node { node, agent: self.end_at(flow, node) },
         }
     }

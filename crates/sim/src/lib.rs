@@ -17,6 +17,7 @@ mod builtin;
 mod delivery;
 mod engine;
 mod fabric;
+mod groups;
 mod network;
 mod packets;
 mod paths;

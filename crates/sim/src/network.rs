@@ -2,13 +2,14 @@
 
 use faircast_base::{DropReason, Duration, Event, LinkId, NodeId, Purpose, Rng, Time};
 use faircast_link::{Copy, Link, Outcome, Streams};
-use faircast_scenario::{Flow, LinkSpec, Scenario};
+use faircast_proto::Destination;
+use faircast_scenario::{LinkSpec, Scenario};
 use faircast_trace::{Record, Sink, Subject};
 
 use crate::engine::LinkBalance;
+use crate::groups::Groups;
 use crate::packets::{Packets, Route};
 use crate::topology::{NONE, Topology};
-use crate::tree::Tree;
 use crate::wheel::Wheel;
 
 /// What happens at a moment. Twelve bytes, because a run has a hundred million of them.
@@ -66,8 +67,7 @@ struct Hop {
 pub(crate) struct Network {
     hops: Vec<Hop>,
     pub(crate) topology: Topology,
-    /// One tree a flow.
-    pub(crate) trees: Vec<Tree>,
+    pub(crate) groups: Groups,
     pub(crate) packets: Packets,
     pub(crate) wheel: Wheel<Happening>,
 }
@@ -85,9 +85,8 @@ impl Network {
             duplicated: 0,
         };
         let mut topology = Topology::new(scenario.nodes.len(), &scenario.links);
-        let tree = |flow: &Flow| Tree::new(&mut topology, flow.from, &flow.to);
         Self {
-            trees: scenario.flows.iter().map(tree).collect(),
+            groups: Groups::new(&mut topology, &scenario.flows),
             hops: scenario.links.iter().enumerate().map(hop).collect(),
             topology,
             packets: Packets::default(),
@@ -119,10 +118,11 @@ impl Network {
             Route::Tree(tree) => {
                 if hops < info.time_to_live {
                     self.fan_out(now, node, packet, tree, hops, sink);
-                } else if !self.trees[tree as usize].children(node).is_empty() {
+                } else if self.leads_on(tree, node, info.from) {
                     self.drop(now, packet, Subject::Node(node), DropReason::TimeToLive, sink);
                 }
             }
+            Route::Neighbours(_) => {}
             Route::Node { node: destination, .. } => {
                 if hops >= info.time_to_live {
                     self.drop(now, packet, Subject::Node(node), DropReason::TimeToLive, sink);
@@ -137,6 +137,47 @@ impl Network {
             }
         }
         self.packets.release(packet);
+    }
+
+    /// Puts a packet of the end of a flow at `from` on the wire. Takes the caller's copy.
+    pub(crate) fn emit(&mut self, now: Time, from: NodeId, packet: u32, sink: &mut dyn Sink) {
+        match self.packets.get(packet).route {
+            Route::Tree(tree) => match self.groups.link_to_root(&self.topology, tree, from) {
+                NONE => self.forward(now, from, packet, 0, sink),
+                link => self.send_over(now, link, packet, 0, sink),
+            },
+            Route::Neighbours(_) => {
+                for port in 0..self.topology.ports(from).len() {
+                    let link = self.topology.ports(from)[port];
+                    self.packets.copy(packet);
+                    self.send_over(now, link, packet, 0, sink);
+                }
+                self.packets.release(packet);
+            }
+            Route::Node { .. } => self.forward(now, from, packet, 0, sink),
+        }
+    }
+
+    /// Whether a packet goes on from `node` along a tree.
+    fn leads_on(&self, tree: u32, node: NodeId, from: NodeId) -> bool {
+        let shared = self.groups.is_shared(tree);
+        let back = |link: &u32| shared && self.topology.link_end(*link) == from;
+        self.groups.children(tree, node).iter().any(|link| !back(link))
+    }
+
+    /// Whether a link leads to who has sent the packet.
+    #[cold]
+    fn leads_back(&self, link: u32, packet: u32) -> bool {
+        self.topology.link_end(link) == self.packets.get(packet).from
+    }
+
+    /// Whom a packet is for.
+    pub(crate) fn destination(&self, route: Route) -> Destination {
+        match route {
+            Route::Tree(tree) => Destination::Group(self.groups.group(tree)),
+            Route::Neighbours(group) => Destination::Group(group),
+            Route::Node { node, .. } => Destination::Node(node),
+        }
     }
 
     /// Sends the caller's copy of a packet over one link.
@@ -218,9 +259,13 @@ impl Network {
         sink: &mut dyn Sink,
     ) {
         let mut run: Option<(Time, Happening, u32)> = None;
-        let children = self.trees[tree as usize].children(node).len();
+        let children = self.groups.children(tree, node).len();
+        let shared = self.groups.is_shared(tree);
         for child in 0..children {
-            let link = self.trees[tree as usize].children(node)[child];
+            let link = self.groups.children(tree, node)[child];
+            if shared && self.leads_back(link, packet) {
+                continue;
+            }
             let at = match self.offer(now, link, packet) {
                 Outcome::Arrives(at) => at,
                 Outcome::Altered { first, second } => {

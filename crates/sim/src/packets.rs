@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Deref;
 
-use faircast_base::{FlowId, NodeId};
+use faircast_base::{FlowId, GroupId, NodeId};
 use smallvec::SmallVec;
 
 /// Bytes that a packet holds in place: headers of every protocol fit, so that only packets with
@@ -15,6 +15,8 @@ const INLINE_BYTES: usize = 64;
 pub(crate) enum Route {
     /// Along the multicast tree with this index.
     Tree(u32),
+    /// Over each link of its sender, to those members of the group that are there, and no further.
+    Neighbours(GroupId),
     /// To one node, for this agent there, or for the program in that router.
     Node { node: NodeId, agent: Option<u32> },
 }

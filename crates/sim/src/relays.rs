@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use faircast_base::{Cx, FlowId, NodeId, Purpose, Rng};
+use faircast_proto::Datagram;
 use faircast_proto::relay::{PortId, RelayPacket, RelayProgram, RelayTransmit, Verdict};
-use faircast_proto::{Datagram, Destination};
 use faircast_trace::{Sink, Subject, Tagged};
 
 use crate::alarm::Alarm;
@@ -54,10 +54,7 @@ impl Fabric<'_> {
         let Some(port) = self.network.topology.port_back(link) else { return false };
         self.find_ports_out(node, packet);
         let info = self.network.packets.get(packet);
-        let to = match info.route {
-            Route::Tree(_) => Destination::Group,
-            Route::Node { node, .. } => Destination::Node(node),
-        };
+        let to = self.network.destination(info.route);
         let relays = &mut self.relays;
         let view = RelayPacket {
             port: PortId(port),
@@ -114,7 +111,8 @@ impl Fabric<'_> {
         let route = self.network.packets.get(packet).route;
         let single;
         let links = match route {
-            Route::Tree(tree) => self.network.trees[tree as usize].children(node),
+            Route::Tree(tree) => self.network.groups.children(tree, node),
+            Route::Neighbours(_) => &[],
             Route::Node { node: to, .. } if to == node => &[],
             Route::Node { node: to, .. } => {
                 single = [self.network.topology.next_link(node, to)];
@@ -151,7 +149,7 @@ impl Fabric<'_> {
     ) {
         let own_len = transmit.bytes.len() as u32 + transmit.zeros;
         let wire_len = self.wire_len(flow, own_len, transmit.payload_len);
-        let route = self.route(flow, transmit.to);
+        let route = self.route(flow, transmit.to, (transmit.from, transmit.time_to_live));
         let about = About {
             zeros: transmit.zeros,
             wire_len,

@@ -1,10 +1,12 @@
 //! The engine driven with the plainest machines there are: a sender of numbered packets at a
 //! steady pace, and receivers that count them.
 
+mod groups;
+
 use std::ops::ControlFlow;
 
 use faircast_base::{
-    Bitrate, Bytes, Cx, DropReason, Duration, Event, FlowId, LinkCounters, NodeId, Time,
+    Bitrate, Bytes, Cx, DropReason, Duration, Event, FlowId, GroupId, LinkCounters, NodeId, Time,
 };
 use faircast_link::{LinkConfig, QueueConfig};
 use faircast_proto::content::Content;
@@ -88,7 +90,7 @@ impl Protocols for Plain {
     fn sender(&self, flow: &Flow, _id: FlowId, _content: Box<dyn Content>) -> Box<dyn Machine> {
         let to = match flow.to[..] {
             [only] if flow.protocol == "unicast" => Destination::Node(only),
-            _ => Destination::Group,
+            _ => Destination::Group(GroupId::SESSION),
         };
         let time_to_live = self.time_to_live;
         Box::new(Ticker { to, time_to_live, next: flow.start, due: false, closed: false })

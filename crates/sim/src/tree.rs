@@ -4,12 +4,13 @@ use faircast_base::NodeId;
 
 use crate::topology::{NONE, Topology};
 
-/// The multicast tree of one flow: source-rooted, shortest paths, pruned to the members.
-/// Membership takes effect at once: the delays of IGMP and of a routing protocol are not modelled.
+/// A multicast tree: shortest paths from its root, pruned to the members. Membership takes effect at
+/// once: the delays of IGMP and of a routing protocol are not modelled.
 ///
-/// It holds the nodes between the source and all who may ever join, so that a thousand flows
+/// It holds the nodes between the root and all who may ever join, so that a thousand flows
 /// across a large network take memory for their paths and not for the network each.
 pub(crate) struct Tree {
+    root: NodeId,
     places: Places,
     branches: Vec<Branch>,
 }
@@ -56,10 +57,10 @@ impl Tree {
         let off =
             Branch { children: Vec::new(), member: NONE, below: 0, entry: NONE, parent: NONE };
         let mut tree = if nodes.len() * SORTED_SHARE > topology.nodes() {
-            Self { places: Places::Same, branches: vec![off; topology.nodes()] }
+            Self { root: source, places: Places::Same, branches: vec![off; topology.nodes()] }
         } else {
             let branches = vec![off; nodes.len()];
-            Self { places: Places::Sorted(nodes.into()), branches }
+            Self { root: source, places: Places::Sorted(nodes.into()), branches }
         };
         let place =
             |tree: &Self, node| tree.place(node).expect("every node of the tree has a place");
@@ -69,6 +70,12 @@ impl Tree {
             (tree.branches[at].entry, tree.branches[at].parent) = (link, parent);
         }
         tree
+    }
+
+    /// Where it begins.
+    #[inline]
+    pub(crate) fn root(&self) -> NodeId {
+        self.root
     }
 
     #[inline]
@@ -112,6 +119,15 @@ impl Tree {
                 let place = siblings.partition_point(|other| *other < entry);
                 siblings.insert(place, entry);
             }
+        }
+    }
+
+    /// The same, where the root may be a member too: of a tree that others send along.
+    pub(crate) fn join_anywhere(&mut self, node: NodeId, agent: u32) {
+        if node != self.root {
+            self.join(node, agent);
+        } else if let Some(place) = self.place(node) {
+            self.branches[place].member = agent;
         }
     }
 

@@ -13,7 +13,7 @@ mod tests;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Seq, Time, TimeoutKind};
+use faircast_base::{BadInput, Cx, Duration, Event, GroupId, NodeId, Seq, Time, TimeoutKind};
 
 use crate::Destination;
 use crate::congestion::Wire;
@@ -363,7 +363,7 @@ impl Session {
         encoder.finish();
         RelayTransmit {
             port: Some(port),
-            to: Destination::Group,
+            to: Destination::Group(GroupId::SESSION),
             from: self.source,
             bytes,
             zeros: 0,

@@ -3,7 +3,7 @@
 //! Packets made of the fuzzer's bytes come in by any port and time passes: no panic, what one packet
 //! makes the element send is bounded, and it comes to rest.
 
-use faircast_base::{Cx, Duration, NodeId, NullTrace, Purpose, Rng, Time};
+use faircast_base::{Cx, Duration, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
 use faircast_proto::catalog::PROGRAMS;
 use faircast_proto::options::Options;
 use faircast_proto::relay::{PortId, RelayPacket, RelayTransmit};
@@ -42,7 +42,7 @@ pub(crate) fn element(mut data: &[u8]) {
             let port_in = usize::from(port & 3);
             let to = match port & 4 {
                 0 => Destination::Node(ME),
-                _ => Destination::Group,
+                _ => Destination::Group(GroupId::SESSION),
             };
             let ports_out: Vec<PortId> =
                 PORTS.iter().copied().filter(|port| port.0 as usize != port_in).collect();

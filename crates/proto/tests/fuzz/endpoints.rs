@@ -5,7 +5,7 @@
 //! between, and packets on their way are changed, repeated and lost. Session, ports and checksum are
 //! put in, so that not everything is refused at the first check.
 
-use faircast_base::{Cx, Duration, NodeId, NullTrace, Purpose, Rng, Time};
+use faircast_base::{Cx, Duration, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
 use faircast_proto::catalog::{SCHEMES, SchemeEntry, StreamReceiverSetup, StreamSourceSetup};
 use faircast_proto::content::{InMemory, Packets};
 use faircast_proto::object::{
@@ -177,7 +177,7 @@ impl Session {
                     let (bytes, rest) = data.split_at(usize::from(argument).min(data.len()));
                     data = rest;
                     let destination = match operation {
-                        6 => Destination::Group,
+                        6 => Destination::Group(GroupId::SESSION),
                         _ => Destination::Node(self.hosts[usize::from(argument) % 3].node),
                     };
                     let to = usize::from(argument) % 3;
@@ -255,7 +255,7 @@ impl Session {
             let bytes = core::mem::take(&mut buf);
             for to in (0..self.hosts.len()).filter(|to| *to != i) {
                 let meant = match transmit.to {
-                    Destination::Group => true,
+                    Destination::Group(_) => true,
                     Destination::Node(node) => node == self.hosts[to].node,
                 };
                 if meant && self.flying.len() < FLYING_MAX {

@@ -1,6 +1,6 @@
 //! Packets that nobody sent: random bytes, and damage to real ones.
 
-use faircast_base::{Cx, Duration, Event, FlowId, NodeId, Purpose, Rng, Time, Trace};
+use faircast_base::{Cx, Duration, Event, FlowId, GroupId, NodeId, Purpose, Rng, Time, Trace};
 use faircast_proto::content::Zeros;
 use faircast_proto::pgm::wire::checksum;
 use faircast_proto::relay::{PortId, RelayPacket, RelayProgram, RelayTransmit};
@@ -40,7 +40,7 @@ impl<'a> Forger<'a> {
             let bytes = (0..self.rng.below(RANDOM_BYTES_MAX)).map(|_| self.byte()).collect();
             let from = NodeId(self.rng.below(8) as u32);
             let zeros = self.rng.below(ZEROS_MAX) as u32;
-            return Captured { from, to: Destination::Group, bytes, zeros };
+            return Captured { from, to: Destination::Group(GroupId::SESSION), bytes, zeros };
         }
         let mut packet = self.real[self.rng.below(self.real.len() as u64) as usize].clone();
         if way > 1 {

@@ -3,7 +3,7 @@
 //! The ends of every kind of TCP and of CBR take packets made of the fuzzer's bytes while time
 //! passes: no panic, drains end, time goes on.
 
-use faircast_base::{Cx, Duration, FlowId, NodeId, NullTrace, Purpose, Rng, Time};
+use faircast_base::{Cx, Duration, FlowId, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
 use faircast_proto::content::Zeros;
 use faircast_proto::options::Options;
 use faircast_proto::{Datagram, Destination, Machine};
@@ -61,7 +61,7 @@ fn machines() -> Vec<Box<dyn Machine>> {
     let setup = cbr::Setup {
         flow: FlowId(0),
         source: NodeId(1),
-        to: Destination::Group,
+        to: Destination::Group(GroupId::SESSION),
         start: Time::ZERO,
         payload: 1000,
         options: &options,

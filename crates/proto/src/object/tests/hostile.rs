@@ -4,7 +4,7 @@ use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Duration, NodeId, Purpose, Rng, Seq, Time};
+use faircast_base::{BadInput, Duration, GroupId, NodeId, Purpose, Rng, Seq, Time};
 use proptest::prelude::*;
 
 use super::world::*;
@@ -165,7 +165,7 @@ fn who_was_heard_first_is_not_asked_once_the_source_itself_speaks() {
     encoder.finish();
     // Its machine begins with its first timeout.
     world.run_until(s(0));
-    let (from, to) = (NodeId(0x9999), Destination::Group);
+    let (from, to) = (NodeId(0x9999), Destination::Group(GroupId::SESSION));
     let repeated = Datagram { from, to, bytes: &bytes, zeros: 0, congestion_experienced: false };
     world.inject(NodeId(10), repeated);
     assert_eq!(world.receivers[0].machine.status().heard, Some(s(0)), "it believed that");
@@ -519,7 +519,7 @@ fn hear_a_mad_source(seed: u64) {
         encoder.finish();
         let datagram = Datagram {
             from: SOURCE,
-            to: Destination::Group,
+            to: Destination::Group(GroupId::SESSION),
             bytes: &bytes,
             zeros: 0,
             congestion_experienced: false,

@@ -589,7 +589,7 @@ impl World {
             let bytes = Arc::new(bytes);
             match transmit.to {
                 Destination::Node(node) => self.fly(from, node, &transmit, &bytes, wait),
-                Destination::Group => {
+                Destination::Group(_) => {
                     let own_neighbours = transmit.time_to_live <= 1;
                     for i in 0..if own_neighbours { 0 } else { self.receivers.len() } {
                         let node = self.receivers[i].node;

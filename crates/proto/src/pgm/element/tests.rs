@@ -5,7 +5,7 @@ use std::vec;
 use std::vec::Vec;
 
 use faircast_base::{
-    BadInput, Cx, Duration, Event, NodeId, Purpose, Rng, Seq, Time, TimeoutKind, Trace,
+    BadInput, Cx, Duration, Event, GroupId, NodeId, Purpose, Rng, Seq, Time, TimeoutKind, Trace,
 };
 use proptest::prelude::*;
 
@@ -148,7 +148,7 @@ impl Bench {
     }
 
     fn source_sends(&mut self, port: u32, bytes: Vec<u8>, zeros: u32) -> Verdict {
-        self.packet(port, SOURCE, Destination::Group, &bytes, zeros)
+        self.packet(port, SOURCE, Destination::Group(GroupId::SESSION), &bytes, zeros)
     }
 
     fn nak(&mut self, port: u32, seqs: &[u32], report: Option<PgmccReport>) -> Vec<Sent> {
@@ -205,7 +205,7 @@ fn brief(sent: &RelayTransmit) -> Sent {
     let seqs = || packet.nak_sequence().map(|seq| seq.value()).collect();
     match packet.body {
         Body::Ncf(nak) => {
-            assert_eq!((sent.to, sent.from), (Destination::Group, SOURCE));
+            assert_eq!((sent.to, sent.from), (Destination::Group(GroupId::SESSION), SOURCE));
             assert_eq!((nak.source.node(), nak.group), (Some(SOURCE), GROUP));
             assert!(sent.router_alert);
             Sent::Confirm(port, seqs())
@@ -218,7 +218,7 @@ fn brief(sent: &RelayTransmit) -> Sent {
         Body::Nnak(nak) => Sent::Null(nak.first.value()),
         Body::Rdata(data) => {
             assert_eq!((sent.payload_len, sent.zeros, sent.time_to_live), (1400, 1400, 15));
-            assert_eq!((sent.to, sent.from), (Destination::Group, SOURCE));
+            assert_eq!((sent.to, sent.from), (Destination::Group(GroupId::SESSION), SOURCE));
             Sent::Repair(port, data.sequence.value())
         }
         Body::Spm(spm) => {
@@ -467,7 +467,10 @@ fn sessions_that_are_not_known_are_forwarded_as_by_any_router() {
     assert_eq!(bench.nak(1, &[7], None), []);
     assert_eq!(bench.refused(BadInput::Foreign), 1);
     let garbage = [1, 2, 3];
-    assert_eq!(bench.packet(1, SOURCE, Destination::Group, &garbage, 0), Verdict::Forward);
+    assert_eq!(
+        bench.packet(1, SOURCE, Destination::Group(GroupId::SESSION), &garbage, 0),
+        Verdict::Forward
+    );
     assert_eq!(bench.packet(1, SOURCE, Destination::Node(ME), &garbage, 0), Verdict::Consume);
 }
 
@@ -631,7 +634,7 @@ fn apply(bench: &mut Bench, op: Op) {
             bench.source_sends(port, spm(sequence, SOURCE), 0);
         }
         Op::Garbage { port, bytes, for_me } => {
-            let to = if for_me { me } else { Destination::Group };
+            let to = if for_me { me } else { Destination::Group(GroupId::SESSION) };
             bench.packet(port, RECEIVER, to, &bytes, 0);
         }
         Op::Damage { port, at, value } => {

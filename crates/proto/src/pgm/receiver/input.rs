@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use faircast_base::{BadInput, Cx, Duration, Seq};
+use faircast_base::{BadInput, Cx, Duration, GroupId, Seq};
 
 use super::naks::{Backoff, State};
 use super::reach::{Belief, Reach};
@@ -442,7 +442,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         packet: &Packet<'_>,
         nak: Nak,
     ) -> Result<(), BadInput> {
-        if nak.group != self.config.group || datagram.to != Destination::Group {
+        if nak.group != self.config.group || datagram.to != Destination::Group(GroupId::SESSION) {
             return Err(BadInput::Foreign);
         }
         if let Some(option) = packet.options.find(F::Report::OPTION) {
@@ -493,7 +493,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
 
     /// A neighbour asks for an SPM: its answer will do for us.
     fn postpone_request(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) {
-        if datagram.to == Destination::Group && self.request_at.is_some() {
+        if datagram.to == Destination::Group(GroupId::SESSION) && self.request_at.is_some() {
             let backoff = cx.rng.up_to(self.config.spm_request_backoff);
             self.request_at = Some(cx.now + self.config.spm_request_backoff + backoff);
         }

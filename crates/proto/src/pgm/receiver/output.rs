@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{Cx, NodeId, Seq};
+use faircast_base::{Cx, GroupId, NodeId, Seq};
 
 use super::{PgmReceiver, Phase, Session};
 use crate::congestion::{AckVector, Audience, ReceiverFeedback};
@@ -205,5 +205,5 @@ fn to_node(node: NodeId) -> Transmit {
 
 /// A control packet for the members of the group on this subnet.
 fn to_neighbours() -> Transmit {
-    Transmit { to: Destination::Group, time_to_live: 1, ..to_node(NodeId(0)) }
+    Transmit { to: Destination::Group(GroupId::SESSION), time_to_live: 1, ..to_node(NodeId(0)) }
 }

@@ -3,7 +3,7 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Time};
+use faircast_base::{BadInput, Cx, Duration, Event, GroupId, NodeId, Time};
 
 use super::repair::Confirmation;
 use super::{PgmSource, Phase, STRANGERS_MAX};
@@ -73,7 +73,7 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
         asks: bool,
     ) -> Result<(), BadInput> {
         // A copy for the neighbours of its sender; the NAK itself comes to this node.
-        if datagram.to == Destination::Group {
+        if datagram.to == Destination::Group(GroupId::SESSION) {
             return Ok(());
         }
         if !self.is_named_by(&nak) {

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{Cx, Duration, Event, NodeId, Time};
+use faircast_base::{Cx, Duration, Event, GroupId, NodeId, Time};
 
 use super::repair::Confirmation;
 use super::{PgmSource, Phase};
@@ -273,7 +273,7 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
     /// A packet without payload for the group, as elements on the way must see it.
     fn to_group(&self) -> Transmit {
         Transmit {
-            to: Destination::Group,
+            to: Destination::Group(GroupId::SESSION),
             zeros: 0,
             payload_len: 0,
             time_to_live: self.config.time_to_live,

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Duration, Event, NodeId};
+use faircast_base::{BadInput, Duration, Event, GroupId, NodeId};
 use proptest::prelude::*;
 
 use super::world::{GROUP, SOURCE, TSI, World, losing, ms, object, seq, source_config};
@@ -154,7 +154,7 @@ fn own_packets_that_loop_back_are_ignored() {
             let zeros = if bytes[4] & 0x0c == 4 { 100 } else { 0 };
             let datagram = Datagram {
                 from: SOURCE,
-                to: Destination::Group,
+                to: Destination::Group(GroupId::SESSION),
                 bytes: &bytes,
                 zeros,
                 congestion_experienced: false,
@@ -220,7 +220,7 @@ fn a_receiver_refuses_each_kind_of_nonsense_for_its_reason() {
     ] {
         let mut world = endless(1);
         world.run_until(ms(100));
-        send(&mut world, RECEIVER, Destination::Group, &bytes);
+        send(&mut world, RECEIVER, Destination::Group(GroupId::SESSION), &bytes);
         let host = &world.receivers[0];
         assert_eq!(host.log.refused(reason), 1, "{case}: {:?}", host.log.0.last());
         assert!(!host.app.contains(&AppEvent::Gone), "{case}");
@@ -239,12 +239,22 @@ fn forged_spm(sequence: u32, trail: u32, lead: u32, options: &[PgmOption<'_>]) -
 fn a_lead_beyond_all_reason_is_not_believed_of_one_spm_and_is_of_several() {
     let mut world = endless(1);
     world.run_until(ms(100));
-    send(&mut world, RECEIVER, Destination::Group, &forged_spm(99, 0, 1 << 30, &[]));
+    send(
+        &mut world,
+        RECEIVER,
+        Destination::Group(GroupId::SESSION),
+        &forged_spm(99, 0, 1 << 30, &[]),
+    );
     world.run_until(ms(125));
     assert_eq!(world.receivers[0].machine.missing_packets(), 0);
     // Nor is anything asked for beyond the window where it is.
     for sequence in 100..112 {
-        send(&mut world, RECEIVER, Destination::Group, &forged_spm(sequence, 0, 1 << 30, &[]));
+        send(
+            &mut world,
+            RECEIVER,
+            Destination::Group(GroupId::SESSION),
+            &forged_spm(sequence, 0, 1 << 30, &[]),
+        );
     }
     world.run_until(ms(150));
     let missing = world.receivers[0].machine.missing_packets();
@@ -265,7 +275,12 @@ fn a_trail_gives_up_nothing_until_the_source_has_said_so_for_a_while() {
     let next = host.log.count(|e| matches!(e, Event::Delivered { .. })) as u32;
     assert!(next > 30 && host.machine.missing_packets() == 1);
     let lead = next + 10;
-    send(&mut world, RECEIVER, Destination::Group, &forged_spm(99, lead, lead + 5, &[]));
+    send(
+        &mut world,
+        RECEIVER,
+        Destination::Group(GroupId::SESSION),
+        &forged_spm(99, lead, lead + 5, &[]),
+    );
     assert_eq!((world.receivers[0].lost(), world.receivers[0].machine.missing_packets()), (0, 1));
     // Its own packets say so later.
     world.run_until(ms(2000));
@@ -315,7 +330,7 @@ fn after_one_forged_packet_a_session_is_soon_what_it_was() {
         world.run_until(ms(1000));
         let next = world.sent_of(PacketType::Odata) as u32;
         let before = world.receivers[0].payload.len();
-        send(&mut world, RECEIVER, Destination::Group, &forged(next, &data));
+        send(&mut world, RECEIVER, Destination::Group(GroupId::SESSION), &forged(next, &data));
         let arrived = arrive_between(&mut world, 4000, 5000);
         assert!(arrived > unforged * 3 / 4, "{case}: {arrived} bytes of {unforged}");
         let host = &world.receivers[0];
@@ -338,8 +353,8 @@ fn noise_and_foreign_sessions_do_not_disturb_a_transfer() {
         let data = Data { sequence: seq(step), trail: seq(step) };
         let stranger = forge(foreign, &Body::Odata(data), &[PgmOption::Fin], b"foreign");
         for to in [SOURCE, RECEIVER, NodeId(11)] {
-            send(&mut world, to, Destination::Group, &noise);
-            send(&mut world, to, Destination::Group, &stranger);
+            send(&mut world, to, Destination::Group(GroupId::SESSION), &noise);
+            send(&mut world, to, Destination::Group(GroupId::SESSION), &stranger);
         }
     }
     world.run_until(ms(20_000));
@@ -465,12 +480,12 @@ proptest! {
                 Step::Forged { to, group, bytes } => {
                     let to = [SOURCE, RECEIVER, NodeId(11)][to as usize];
                     let destination =
-                        if group { Destination::Group } else { Destination::Node(to) };
+                        if group { Destination::Group(GroupId::SESSION) } else { Destination::Node(to) };
                     send(&mut world, to, destination, &bytes);
                 }
                 Step::Noise { to, bytes } => {
                     let to = [SOURCE, RECEIVER, NodeId(11)][to as usize];
-                    send(&mut world, to, Destination::Group, &bytes);
+                    send(&mut world, to, Destination::Group(GroupId::SESSION), &bytes);
                 }
                 Step::Wait(us) => world.run_for(Duration::from_micros(us)),
                 Step::Close(0) => world.close_source(),

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use faircast_base::{Duration, Event, NodeId, Time, TimeoutKind};
+use faircast_base::{Duration, Event, GroupId, NodeId, Time, TimeoutKind};
 
 use super::control::WindowFeedback;
 use super::world::{DELAY, Fate, GROUP, World, losing, ms, object, source_config};
@@ -260,7 +260,7 @@ fn a_receiver_without_spm_asks_for_one_and_then_for_its_packets() {
     assert_eq!(requests.len(), 2);
     assert_eq!(
         (requests[0].transmit.to, requests[0].transmit.time_to_live),
-        (Destination::Group, 1)
+        (Destination::Group(GroupId::SESSION), 1)
     );
     assert_eq!(requests[1].transmit.to, Destination::Node(super::world::SOURCE));
     assert!(requests[0].at <= ms(400));
@@ -508,7 +508,7 @@ fn what_a_source_has_said_before_is_no_sign_that_it_is_there() {
         for second in 20..60 {
             world.run_until(ms(second * 1000));
             for (bytes, transmit) in &said {
-                let (to, zeros) = (Destination::Group, transmit.zeros);
+                let (to, zeros) = (Destination::Group(GroupId::SESSION), transmit.zeros);
                 let datagram =
                     crate::Datagram { from, to, bytes, zeros, congestion_experienced: false };
                 world.inject(node, datagram);

@@ -333,7 +333,7 @@ impl World {
         for (transmit, bytes) in sent {
             let nodes: Vec<_> = match transmit.to {
                 Destination::Node(node) => vec![node],
-                Destination::Group => self
+                Destination::Group(_) => self
                     .receivers
                     .iter()
                     .map(|host| host.node)
