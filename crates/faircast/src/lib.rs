@@ -35,7 +35,9 @@
 //! ```
 //!
 //! Reading order: `send` and `receive` (files), `stream`, `session` (the thread below each of
-//! them), `envelope` (keys).
+//! them), `envelope` (keys); [`check`] stands for itself.
+
+pub mod check;
 
 mod common;
 mod destination;

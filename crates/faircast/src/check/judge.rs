@@ -15,7 +15,7 @@ const BURST_LOSS_MAX: f64 = 0.05;
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// What was found of all other hosts when the tests ended.
-pub(crate) fn findings(exchange: &Exchange, plan: &Plan, ended: Time) -> Vec<Finding> {
+pub(super) fn findings(exchange: &Exchange, plan: &Plan, ended: Time) -> Vec<Finding> {
     if exchange.peers.is_empty() {
         let waited = plan.wait.as_secs_f64();
         let found =

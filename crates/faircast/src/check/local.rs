@@ -9,25 +9,25 @@ use super::finding::{self as f, Finding};
 
 /// What was asked of the system.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
-    pub(crate) group: Option<SocketAddr>,
+pub(super) struct Facts {
+    pub(super) group: Option<SocketAddr>,
     /// The interface by which the group is reached; an error in words where there is none.
-    pub(crate) way: Option<Result<Way, String>>,
+    pub(super) way: Option<Result<Way, String>>,
     /// Names of other interfaces with addresses of the group's family, the loopback not counted.
-    pub(crate) others: Vec<String>,
+    pub(super) others: Vec<String>,
     /// The longest packet that leaves whole.
-    pub(crate) link_mtu: Option<u64>,
+    pub(super) link_mtu: Option<u64>,
     /// What sockets got, where some were opened.
-    pub(crate) buffers: Option<Buffers>,
+    pub(super) buffers: Option<Buffers>,
     /// `net.core.rmem_max` and `wmem_max`.
-    pub(crate) rmem_max: Option<u64>,
-    pub(crate) wmem_max: Option<u64>,
-    pub(crate) is_root: bool,
+    pub(super) rmem_max: Option<u64>,
+    pub(super) wmem_max: Option<u64>,
+    pub(super) is_root: bool,
     /// `rp_filter` and `force_igmp_version` of `all` and of the interface.
-    pub(crate) reverse_path: [Option<u64>; 2],
-    pub(crate) igmp: [Option<u64>; 2],
+    pub(super) reverse_path: [Option<u64>; 2],
+    pub(super) igmp: [Option<u64>; 2],
     /// The id of the key, where one is given.
-    pub(crate) key: Option<String>,
+    pub(super) key: Option<String>,
 }
 
 /// Bytes of the buffers below which fast transfers lose packets: a tenth of what is asked for, some
@@ -39,7 +39,7 @@ const MTU_USUAL: u64 = 1500;
 
 impl Facts {
     /// Reads what the system's files say; the rest is as it is given.
-    pub(crate) fn read_settings(&mut self) {
+    pub(super) fn read_settings(&mut self) {
         let number = |path: String| {
             std::fs::read_to_string(Path::new("/proc/sys/net").join(path)).ok()?.trim().parse().ok()
         };
@@ -55,7 +55,7 @@ impl Facts {
     }
 
     /// What of all that is wrong, and what is right.
-    pub(crate) fn findings(&self) -> Vec<Finding> {
+    pub(super) fn findings(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         findings.extend(self.interface());
         findings.extend(self.group.map(address));
@@ -160,7 +160,7 @@ impl Facts {
 }
 
 /// What is wrong with a group's address or port.
-pub(crate) fn address(group: SocketAddr) -> Finding {
+pub(super) fn address(group: SocketAddr) -> Finding {
     let shown = group.to_string();
     let wrong = |what: &str| f::ADDRESS.found(false, format!("{shown}: {what}"));
     if group.port() < 1024 {

@@ -4,17 +4,17 @@ use serde::Serialize;
 
 /// One thing that is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Check {
+pub(super) struct Check {
     /// Its name, in output and in the table of docs/operate.md.
-    pub(crate) name: &'static str,
+    pub(super) name: &'static str,
     /// What to do where it is wrong; the same words as in that table.
-    pub(crate) advice: &'static str,
+    pub(super) advice: &'static str,
 }
 
 /// How it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum State {
+pub enum State {
     /// As it should be.
     Ok,
     /// Not as it should be.
@@ -25,30 +25,31 @@ pub(crate) enum State {
 
 /// What was found of one check.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Finding {
+pub struct Finding {
     /// The name of the check.
-    pub(crate) check: &'static str,
+    pub check: &'static str,
     /// The other host that it is about, where it is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) peer: Option<String>,
-    pub(crate) state: State,
+    pub peer: Option<String>,
+    /// How it is.
+    pub state: State,
     /// What was seen.
-    pub(crate) found: String,
+    pub found: String,
     /// What to do, where it is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) advice: Option<&'static str>,
+    pub advice: Option<&'static str>,
 }
 
 impl Check {
     /// What was found, and whether that is right.
-    pub(crate) fn found(&self, is_right: bool, found: impl Into<String>) -> Finding {
+    pub(super) fn found(&self, is_right: bool, found: impl Into<String>) -> Finding {
         let state = if is_right { State::Ok } else { State::Wrong };
         let advice = (!is_right).then_some(self.advice);
         Finding { check: self.name, peer: None, state, found: found.into(), advice }
     }
 
     /// That it was not tested, and why.
-    pub(crate) fn untested(&self, why: impl Into<String>) -> Finding {
+    pub(super) fn untested(&self, why: impl Into<String>) -> Finding {
         let (state, advice) = (State::Untested, None);
         Finding { check: self.name, peer: None, state, found: why.into(), advice }
     }
@@ -56,17 +57,17 @@ impl Check {
 
 impl Finding {
     /// The same about another host.
-    pub(crate) fn of(self, peer: &str) -> Self {
+    pub(super) fn of(self, peer: &str) -> Self {
         Self { peer: Some(peer.into()), ..self }
     }
 }
 
 macro_rules! checks {
     ($($id:ident $name:literal $advice:literal)*) => {
-        $(pub(crate) const $id: Check = Check { name: $name, advice: $advice };)*
+        $(pub(super) const $id: Check = Check { name: $name, advice: $advice };)*
         /// Everything that is looked at.
         #[cfg(test)]
-        pub(crate) const CHECKS: &[Check] = &[$($id),*];
+        pub(super) const CHECKS: &[Check] = &[$($id),*];
     };
 }
 

@@ -1,7 +1,7 @@
 //! Hosts that check a made-up network: what passes, from whom to whom, is a function.
 
 use super::*;
-use crate::check::finding::State;
+use crate::check::State;
 use crate::check::judge::findings;
 
 /// Whether an IP packet of so many bytes passes from one host to another at a moment; by the group or

@@ -16,9 +16,9 @@ const PEERS_MAX: usize = 64;
 /// Most answers in a second.
 const ANSWERS_MAX: u32 = 200;
 /// The trains.
-pub(crate) const SIZES: u8 = 1;
-pub(crate) const STEADY: u8 = 2;
-pub(crate) const BURST: u8 = 3;
+pub(super) const SIZES: u8 = 1;
+pub(super) const STEADY: u8 = 2;
+pub(super) const BURST: u8 = 3;
 /// Sizes of IP packets that are tried, where the own link takes them.
 const TRIED: [u32; 11] = [576, 1000, 1280, 1400, 1420, 1450, 1472, 1492, 1500, 4000, 9000];
 /// How often each size is tried, since single packets get lost.
@@ -40,62 +40,62 @@ const SILENCE: Duration = Duration::from_secs(4);
 
 /// What is to be tested.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(super) struct Plan {
     /// A random number other than 0 by which this host is known.
-    pub(crate) id: u64,
+    pub(super) id: u64,
     /// How long to wait for others.
-    pub(crate) wait: Duration,
+    pub(super) wait: Duration,
     /// Until when to go on, to see whether memberships last.
-    pub(crate) long: Option<Duration>,
+    pub(super) long: Option<Duration>,
     /// How fast the burst is, in bits per second.
-    pub(crate) rate_bps: u64,
+    pub(super) rate_bps: u64,
     /// The longest IP packet that is tried.
-    pub(crate) mtu: u32,
+    pub(super) mtu: u32,
 }
 
 /// What came of a train.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outcome {
-    pub(crate) received: u32,
-    pub(crate) total: u32,
+pub(super) struct Outcome {
+    pub(super) received: u32,
+    pub(super) total: u32,
     /// Bytes of the longest IP packet.
-    pub(crate) longest: u32,
+    pub(super) longest: u32,
     /// Nanoseconds from the first to the last.
-    pub(crate) span_ns: u64,
+    pub(super) span_ns: u64,
 }
 
 /// Another host.
 #[derive(Clone, Debug)]
-pub(crate) struct Peer {
+pub(super) struct Peer {
     id: u64,
-    pub(crate) address: SocketAddr,
+    pub(super) address: SocketAddr,
     /// Whether what it sends to the group arrives here, and when it last did.
-    pub(crate) heard_at: Option<Time>,
+    pub(super) heard_at: Option<Time>,
     /// Whether it has said, in whatever way, that it hears this host.
-    pub(crate) hears: bool,
+    pub(super) hears: bool,
     /// When its last answer came.
-    pub(crate) answered_at: Option<Time>,
+    pub(super) answered_at: Option<Time>,
     /// When anything last came from it.
     last_at: Time,
     /// Whether it has tested all that it wanted to.
-    pub(crate) is_done: bool,
+    pub(super) is_done: bool,
     /// When it said so.
-    pub(crate) done_at: Option<Time>,
+    pub(super) done_at: Option<Time>,
     /// What came there of this host's trains.
-    pub(crate) out: [Option<Outcome>; TRAINS],
+    pub(super) out: [Option<Outcome>; TRAINS],
     /// What came here of its trains, with the moment of the first packet.
-    pub(crate) into: [Option<Outcome>; TRAINS],
+    pub(super) into: [Option<Outcome>; TRAINS],
     first_at: [Time; TRAINS],
 }
 
 /// A packet to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Outgoing {
+pub(super) struct Outgoing {
     /// Whereto; the group where there is none.
-    pub(crate) to: Option<SocketAddr>,
-    pub(crate) packet: Packet,
+    pub(super) to: Option<SocketAddr>,
+    pub(super) packet: Packet,
     /// How long the IP packet is to be; `None` for what it needs.
-    pub(crate) size: Option<u32>,
+    pub(super) size: Option<u32>,
 }
 
 /// Packets that are sent again and again.
@@ -111,9 +111,9 @@ struct Task {
 
 /// One host's side of the tests.
 #[derive(Clone, Debug)]
-pub(crate) struct Exchange {
+pub(super) struct Exchange {
     plan: Plan,
-    pub(crate) peers: Vec<Peer>,
+    pub(super) peers: Vec<Peer>,
     /// When the tests begin; none until somebody was heard.
     begin: Option<Time>,
     /// Whether they have.
@@ -128,7 +128,7 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    pub(crate) fn new(plan: Plan) -> Self {
+    pub(super) fn new(plan: Plan) -> Self {
         Self {
             plan,
             peers: Vec::new(),
@@ -143,7 +143,7 @@ impl Exchange {
     }
 
     /// The sizes of IP packets that are tried.
-    pub(crate) fn sizes(&self) -> Vec<u32> {
+    pub(super) fn sizes(&self) -> Vec<u32> {
         let mtu = self.plan.mtu;
         let mut sizes: Vec<u32> = TRIED.into_iter().filter(|size| *size < mtu).collect();
         sizes.push(mtu);
@@ -151,7 +151,7 @@ impl Exchange {
     }
 
     /// Whether there is nothing left to do.
-    pub(crate) fn is_over(&self, now: Time) -> bool {
+    pub(super) fn is_over(&self, now: Time) -> bool {
         let Some(done_at) = self.done_at else {
             return self.peers.is_empty() && now >= Time::ZERO + self.plan.wait;
         };
@@ -161,12 +161,12 @@ impl Exchange {
     }
 
     /// When there is something to do next.
-    pub(crate) fn next_at(&self) -> Time {
+    pub(super) fn next_at(&self) -> Time {
         self.tasks.iter().map(|task| task.at).fold(self.next_question, Time::min)
     }
 
     /// The next packet that is due.
-    pub(crate) fn poll(&mut self, now: Time) -> Option<Outgoing> {
+    pub(super) fn poll(&mut self, now: Time) -> Option<Outgoing> {
         self.advance(now);
         if now >= self.next_question {
             let long = self.done_at.is_none() && self.begin.is_some_and(|b| now > b + TURN * 10);
@@ -255,7 +255,7 @@ impl Exchange {
 
     /// Takes a packet that came, as an IP packet of so many bytes, to the group or to this host alone;
     /// returns what to answer.
-    pub(crate) fn receive(
+    pub(super) fn receive(
         &mut self,
         now: Time,
         packet: Packet,
@@ -338,7 +338,7 @@ impl Exchange {
     }
 
     /// How many packets this host sends in a train.
-    pub(crate) fn total(&self, train: u8) -> u32 {
+    pub(super) fn total(&self, train: u8) -> u32 {
         match train {
             SIZES => self.sizes().len() as u32 * TRIES,
             STEADY => STEADY_PACKETS,

@@ -20,27 +20,27 @@
 //! that checks its network one that sends more than it is sent.
 
 /// Bytes of a question, of an answer, and of load at least.
-pub(crate) const BYTES: usize = 48;
+pub(super) const BYTES: usize = 48;
 /// Trains are numbered from 0 to this, exclusive.
-pub(crate) const TRAINS: usize = 4;
+pub(super) const TRAINS: usize = 4;
 
 const MAGIC: [u8; 4] = *b"fcCK";
 const VERSION: u8 = 1;
 
 /// A packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Packet {
-    pub(crate) from: u64,
+pub(super) struct Packet {
+    pub(super) from: u64,
     /// Whether its sender has tested all that it wanted to.
-    pub(crate) is_done: bool,
+    pub(super) is_done: bool,
     /// Which test; below [`TRAINS`].
-    pub(crate) train: u8,
-    pub(crate) kind: Kind,
+    pub(super) train: u8,
+    pub(super) kind: Kind,
 }
 
 /// What it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(super) enum Kind {
     /// Who hears this is to answer. It names somebody whom its sender has heard.
     Question { heard: Option<u64> },
     /// What came of a train.
@@ -51,7 +51,7 @@ pub(crate) enum Kind {
 
 impl Packet {
     /// Its bytes; load is filled up with zeros by who sends it.
-    pub(crate) fn encode(&self) -> [u8; BYTES] {
+    pub(super) fn encode(&self) -> [u8; BYTES] {
         let (kind, to, a, b, span_ns) = match self.kind {
             Kind::Question { heard } => (1, heard.unwrap_or(0), 0, 0, 0),
             Kind::Answer { to, received, longest, span_ns } => (2, to, received, longest, span_ns),
@@ -69,7 +69,7 @@ impl Packet {
     }
 
     /// Reads a packet; `None` for anything else.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let (head, rest) = bytes.split_first_chunk::<BYTES>()?;
         let long = |at: usize| u64::from_be_bytes(head[at..at + 8].try_into().expect("8 bytes"));
         let short = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("4 bytes"));

@@ -1,4 +1,4 @@
-//! `faircast check`: what would keep a transfer from going well, at this host and on the way to others.
+//! A check of a host and of the network to others: what would keep a transfer from going well.
 
 mod exchange;
 mod finding;
@@ -8,52 +8,86 @@ mod wire;
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::ops::ControlFlow;
 use std::os::fd::AsFd as _;
 use std::time::Instant;
 
-use faircast::GroupKey;
-use faircast_base::{Duration, Time};
-use faircast_net::{Multicast, NetError, ProbeSockets, SocketSettings, interface_addresses};
-use faircast_seal::{OVERHEAD, Salt, Seal, key_hint};
+use faircast_base::{Bitrate, Duration, Time};
+use faircast_net::{
+    Interface, Multicast, NetError, ProbeSockets, SocketSettings, interface_addresses,
+};
+use faircast_seal::{GroupKey, OVERHEAD, Salt, Seal, key_hint};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use serde_json::json;
 
-use crate::args::CheckArgs;
-use crate::error::{Failure, note, print};
-use crate::live;
-use crate::progress::{interrupted, listen};
+pub use finding::{Finding, State};
+
+use crate::Error;
 use exchange::{Exchange, Outgoing, Plan};
-use finding::{self as f, Finding, State};
 use local::Facts;
 use wire::{BYTES, Packet};
 
 /// The longest IP packet that is tried: more than Ethernet's largest frames is only ever the loopback.
 const MTU_MAX: u64 = 9000;
 
-/// Looks at this host and, with others that do the same, at the network between them.
-pub(crate) fn check(args: &CheckArgs) -> Result<(), Failure> {
-    let key = live::read_key(&args.key)?;
-    listen();
-    let mut facts = Facts {
-        group: args.group,
-        key: key.as_ref().map(|key| key.id().to_string()),
-        ..Facts::default()
-    };
+/// Most datagrams that are taken from a socket in one go.
+const DATAGRAMS_MAX: usize = 256;
+
+/// What to check.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The group that is to be used; without one only the host itself is looked at.
+    pub group: Option<SocketAddr>,
+    /// The interface to use.
+    pub interface: Interface,
+    /// How long to wait for another host that checks the same group; zero leaves others out.
+    pub wait: Duration,
+    /// Until when to go on, to see whether memberships last.
+    pub long: Option<Duration>,
+    /// How fast to send for one second.
+    pub rate: Bitrate,
+    /// Hops that packets may travel.
+    pub hops: u8,
+    /// The key of the group.
+    pub key: Option<GroupKey>,
+}
+
+/// How far a check is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It waits for another host, for the time that the settings say.
+    Waiting,
+    /// It tests the network to this host.
+    Testing(IpAddr),
+    /// Nothing new; told often, so that it can be stopped.
+    Going,
+}
+
+/// Looks at this host and, with others that do the same, at the network between them; `None` where
+/// `watch` stopped it.
+///
+/// # Errors
+/// There is no such interface, or the system gives no randomness to seal with.
+pub fn check(
+    settings: &Settings,
+    watch: &mut dyn FnMut(Event) -> ControlFlow<()>,
+) -> Result<Option<Vec<Finding>>, Error> {
+    let key = settings.key.as_ref().map(|key| key.id().to_string());
+    let mut facts = Facts { group: settings.group, key, ..Facts::default() };
     let mut sockets = None;
-    if let Some(group) = args.group {
-        let interface = live::interface(args.interface.as_deref());
-        let multicast = Multicast { interface, ..Multicast::new(group) };
+    if let Some(group) = settings.group {
+        let multicast =
+            Multicast { interface: settings.interface.clone(), ..Multicast::new(group) };
         let way = match multicast.way() {
             // What can only be a mistake of who typed it is no finding.
             Err(error @ (NetError::Interface { .. } | NetError::NeedsInterface(_))) => {
-                return Err(live::failure(error.into(), true));
+                return Err(error.into());
             }
             way => way,
         };
         let name = way.as_ref().ok().map(|way| way.interface.clone());
         facts.others = others(group.ip(), name.as_deref());
-        let settings = SocketSettings { hops: args.ttl, ..SocketSettings::default() };
-        let joined = way.is_ok().then(|| ProbeSockets::join(multicast, settings)).transpose();
+        let hops = SocketSettings { hops: settings.hops, ..SocketSettings::default() };
+        let joined = way.is_ok().then(|| ProbeSockets::join(multicast, hops)).transpose();
         facts.way = Some(way.map_err(|error| error.to_string()));
         match joined {
             Ok(joined) => sockets = joined,
@@ -66,12 +100,13 @@ pub(crate) fn check(args: &CheckArgs) -> Result<(), Failure> {
     }
     facts.read_settings();
     let mut found = facts.findings();
-    if let (Some(sockets), Some(group)) = (sockets, args.group)
-        && args.wait > Duration::ZERO
+    if let (Some(sockets), Some(group)) = (sockets, settings.group)
+        && settings.wait > Duration::ZERO
     {
-        found.extend(with_others(args, group, key, sockets)?);
+        let Some(more) = with_others(settings, group, sockets, watch)? else { return Ok(None) };
+        found.extend(more);
     }
-    show(args, &found)
+    Ok(Some(found))
 }
 
 /// Interfaces with addresses of the family of `like` beside the one that is used.
@@ -90,34 +125,30 @@ fn others(like: IpAddr, used: Option<&str>) -> Vec<String> {
 
 /// Tests the network with others that check the same group.
 fn with_others(
-    args: &CheckArgs,
+    settings: &Settings,
     group: SocketAddr,
-    key: Option<GroupKey>,
     sockets: ProbeSockets,
-) -> Result<Vec<Finding>, Failure> {
+    watch: &mut dyn FnMut(Event) -> ControlFlow<()>,
+) -> Result<Option<Vec<Finding>>, Error> {
     let mtu = sockets.link_mtu.map_or(1500, |mtu| mtu.count()).min(MTU_MAX);
     let plan = Plan {
         id: random_id(),
-        wait: args.wait,
-        long: args.long,
-        rate_bps: args.rate.bits_per_s(),
+        wait: settings.wait,
+        long: settings.long,
+        rate_bps: settings.rate.bits_per_s(),
         mtu: u32::try_from(mtu).expect("at most MTU_MAX"),
     };
-    if !args.json {
-        let shown = args.wait.as_secs_f64();
-        note(&format!("waiting up to {shown:.0} s for another host that checks {group}"));
-    }
-    let mut wire = Wire::new(sockets, group, key)?;
+    let mut event = Event::Waiting;
+    let mut wire = Wire::new(sockets, group, settings.key.clone())?;
     let mut exchange = Exchange::new(plan.clone());
     let started = Instant::now();
     let now = || Time::ZERO + Duration::from_nanos(started.elapsed().as_nanos() as u64);
-    let mut has_told = args.json;
+    let mut has_met = false;
     while !exchange.is_over(now()) {
-        if interrupted() {
-            return Err(Failure::Work(
-                "interrupted; a check that is not finished says nothing".into(),
-            ));
+        if watch(event).is_break() {
+            return Ok(None);
         }
+        event = Event::Going;
         while let Some(sent) = exchange.poll(now()) {
             wire.send(&sent);
         }
@@ -126,14 +157,14 @@ fn with_others(
         wire.receive(|packet, from, bytes, by_group| {
             exchange.receive(now(), packet, from, bytes, by_group)
         });
-        if let (false, Some(peer)) = (has_told, exchange.peers.first()) {
-            has_told = true;
-            note(&format!("testing with {}", peer.address.ip()));
+        if let (false, Some(peer)) = (has_met, exchange.peers.first()) {
+            has_met = true;
+            event = Event::Testing(peer.address.ip());
         }
     }
     let mut found = judge::findings(&exchange, &plan, now());
     found.extend(wire.key_findings());
-    Ok(found)
+    Ok(Some(found))
 }
 
 /// A number by which this run is known to others; never 0.
@@ -157,19 +188,14 @@ struct Wire {
 }
 
 impl Wire {
-    fn new(
-        sockets: ProbeSockets,
-        group: SocketAddr,
-        key: Option<GroupKey>,
-    ) -> Result<Self, Failure> {
-        let failed = |error: faircast_seal::SealError| Failure::Work(error.to_string());
+    fn new(sockets: ProbeSockets, group: SocketAddr, key: Option<GroupKey>) -> Result<Self, Error> {
         let seal = match key {
             None => None,
             Some(key) => {
                 // All are alike, and each speaks in a session of its own.
-                let session = Seal::source(key.clone()).map_err(failed)?.session();
+                let session = Seal::source(key.clone())?.session();
                 let session = session.expect("a source has a session");
-                Some((Seal::receiver(key).map_err(failed)?, session))
+                Some((Seal::receiver(key)?, session))
             }
         };
         let headers = if group.is_ipv4() { 28 } else { 48 };
@@ -245,102 +271,12 @@ impl Wire {
         let mut found = Vec::new();
         if wrong > 0 {
             let text = format!("{wrong} packets came that this key does not open");
-            found.push(f::KEY.found(false, text));
+            found.push(finding::KEY.found(false, text));
         }
         if self.sealed > 0 {
             let text = format!("{} packets came that are sealed, and no key is given", self.sealed);
-            found.push(f::KEY.found(false, text));
+            found.push(finding::KEY.found(false, text));
         }
         found
-    }
-}
-
-/// Most datagrams that are taken from a socket in one go.
-const DATAGRAMS_MAX: usize = 256;
-
-/// Prints what was found; anything wrong makes the exit status 1.
-fn show(args: &CheckArgs, found: &[Finding]) -> Result<(), Failure> {
-    let is_ok = found.iter().all(|found| found.state != State::Wrong);
-    if args.json {
-        let group = args.group.map(|group| group.to_string());
-        let version = env!("CARGO_PKG_VERSION");
-        let document =
-            json!({ "faircast": version, "group": group, "ok": is_ok, "findings": found });
-        print(&format!("{document:#}\n"))?;
-    } else {
-        print(&text(found))?;
-    }
-    if is_ok { Ok(()) } else { Err(Failure::Verdict) }
-}
-
-/// Words after a head, in lines that a terminal shows whole, below each other.
-fn wrapped(head: &str, words: &str) -> String {
-    let indent = head.chars().count();
-    let mut text = head.to_string();
-    let mut column = indent;
-    for word in words.split(' ') {
-        let length = word.chars().count();
-        if column > indent && column + 1 + length > COLUMNS {
-            text.push_str(&format!("\n{:indent$}", ""));
-            column = indent;
-        }
-        if column > indent {
-            text.push(' ');
-            column += 1;
-        }
-        text.push_str(word);
-        column += length;
-    }
-    text + "\n"
-}
-
-/// Columns of a terminal.
-const COLUMNS: usize = 80;
-
-/// The findings for people: this host first, then each other one, what is wrong with what to do.
-fn text(found: &[Finding]) -> String {
-    let mut text = String::new();
-    let mut about: Option<Option<&str>> = None;
-    for found in found {
-        if about != Some(found.peer.as_deref()) {
-            about = Some(found.peer.as_deref());
-            let heading = match &found.peer {
-                None if text.is_empty() => "This host".to_string(),
-                None => "All".to_string(),
-                Some(peer) => format!("With {peer}"),
-            };
-            text.push_str(&format!("{}{heading}\n", if text.is_empty() { "" } else { "\n" }));
-        }
-        let state = match found.state {
-            State::Ok => "ok",
-            State::Wrong => "WRONG",
-            State::Untested => "-",
-        };
-        let head = format!("  {state:<6}{:<21}", found.check);
-        text.push_str(&wrapped(&head, &found.found));
-        if let Some(advice) = found.advice {
-            text.push_str(&wrapped("        do: ", &advice.replace('`', "")));
-        }
-    }
-    let wrong = found.iter().filter(|found| found.state == State::Wrong).count();
-    let untested = found.iter().filter(|found| found.state == State::Untested).count();
-    text.push_str(&format!("\n{wrong} wrong, {untested} not tested.\n"));
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn findings_fit_a_terminal() {
-        let speed =
-            "to it 0.0 % of 5208 lost, at 49.8 Mbit/s; from it 0.0 % of 5208 lost, at 49.7 Mbit/s";
-        let found = [Finding { peer: Some("10.9.0.2".into()), ..f::SPEED.found(false, speed) }];
-        let text = text(&found);
-        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
-        let below = format!("\n{:29}0.0 % of 5208 lost, at 49.7 Mbit/s\n", "");
-        assert!(text.contains(&below), "{text}");
-        assert!(text.contains("\n        do: a slower link"), "{text}");
     }
 }
