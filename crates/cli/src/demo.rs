@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use faircast_experiment::files::make_folder;
+use faircast_experiment::run_into;
 use faircast_scenario::{Overrides, Scenario};
+use faircast_trace::On;
 
 use crate::args::DemoArgs;
 use crate::error::{Failure, print, this_program};
-use crate::progress::listen;
-use crate::run::run_into;
+use crate::progress::{Watch, listen};
 
 const SCENARIO: &str = include_str!("../../../scenarios/demo.toml");
 
@@ -43,7 +44,9 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
         file.display(),
         bytes as f64 / 1e6
     ))?;
-    let done = run_into(&scenario, crate::args::On::Sim, &args.out)?;
+    let mut watch = Watch::new(scenario.duration, true);
+    let done = run_into(&scenario, On::Sim, &args.out, &mut watch)?;
+    watch.finish();
     let mut text = done.summary.table();
     let flow = done.summary.flows.iter().find(|flow| flow.name == "file");
     let receivers = flow.map(|flow| &flow.receivers[..]).unwrap_or_default();

@@ -1,12 +1,12 @@
 //! `faircast report`: summary and report again, from a trace alone.
 
+use faircast_experiment::TRACE_FILE;
 use faircast_experiment::files::{make_folder, write};
 use faircast_report::{Metrics, Series, csv, plots, run_page, svg};
 use faircast_trace::{Outcome, ReadError, Reader, Record, Sink, Tee};
 
 use crate::args::ReportArgs;
 use crate::error::{Failure, note, print};
-use crate::run::TRACE_FILE;
 
 /// The moment of the last record, for traces of runs that were killed.
 #[derive(Default)]

@@ -1,16 +1,19 @@
 //! From a scenario to a summary: one run, with whatever listens to its trace.
 
+use std::path::Path;
 use std::time::Instant;
 
 use faircast_link::QueueConfig;
-use faircast_report::{Metrics, Summary};
+use faircast_report::{Metrics, Series, Summary, run_page};
 use faircast_scenario::Scenario;
 use faircast_sim::{Builtin, Observer, Simulation};
 use faircast_trace::{
     FlowHeader, Hasher, Header, LinkHeader, On, Outcome, SCHEMA_VERSION, Sink, SpeaksHeader, Tee,
+    Writer,
 };
 
 use crate::Error;
+use crate::files::{make_folder, write};
 
 /// What came of a run.
 pub struct Done {
@@ -25,6 +28,9 @@ pub struct Done {
     /// What the reader of the figures should know, in sentences.
     pub notes: Vec<String>,
 }
+
+/// The trace's name in an output folder.
+pub const TRACE_FILE: &str = "trace.jsonl.gz";
 
 /// How often a run in the lab is tried that is not valid.
 pub const TRIES_MAX: u32 = 3;
@@ -101,6 +107,30 @@ pub fn execute(
     Ok(Done { header, outcome, summary, packet_hops, notes })
 }
 
+/// Runs `scenario` and leaves summary, trace and report in the folder `out`, which is made.
+///
+/// # Errors
+/// Those of [`execute()`]; a file cannot be written.
+pub fn run_into(
+    scenario: &Scenario,
+    on: On,
+    out: &Path,
+    observer: &mut dyn Observer,
+) -> Result<Done, Error> {
+    make_folder(out)?;
+    let header = header(scenario, on);
+    let path = out.join(TRACE_FILE);
+    let unwritten = |error| Error::write(&path, error);
+    let trace = Writer::create(&path, &header).map_err(unwritten)?;
+    let mut sink = Tee(Series::new(&header), trace);
+    let done = execute(scenario, on, observer, &mut sink)?;
+    let Tee(series, trace) = sink;
+    trace.finish(&done.outcome).map_err(unwritten)?;
+    write(&out.join("report.html"), run_page(&done.header, &done.summary, &series))?;
+    write(&out.join("summary.json"), done.summary.to_json() + "\n")?;
+    Ok(done)
+}
+
 /// What a reader of the trace must know of a scenario.
 pub fn header(scenario: &Scenario, on: On) -> Header {
     Header {
@@ -159,8 +189,6 @@ fn describe(queue: &QueueConfig) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use faircast_scenario::Overrides;
     use faircast_trace::Lateness;
 

@@ -29,6 +29,6 @@ mod suite;
 
 pub use bench::{Bench, Request, Results, choose};
 pub use error::Error;
-pub use execute::{Done, TRIES_MAX, execute, header, until_valid};
+pub use execute::{Done, TRACE_FILE, TRIES_MAX, execute, header, run_into, until_valid};
 pub use monitor::{Monitor, Runs};
 pub use sweep::Sweep;

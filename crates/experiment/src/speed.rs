@@ -35,63 +35,59 @@ struct Case {
     repeat: u64,
 }
 
+impl Case {
+    /// A case from which nothing is asked yet.
+    fn new(id: &'static str, title: &'static str, scenario: fn() -> String) -> Self {
+        Self {
+            id: id.into(),
+            title: title.into(),
+            scenario: Box::new(scenario),
+            at_least: None,
+            memory_max_mb: None,
+            wall_max_s: None,
+            repeat: 1,
+        }
+    }
+}
+
 /// All cases: those of the simulator, then a large group for every registered scheme.
 fn cases() -> Vec<Case> {
     let mut cases = vec![
         Case {
-            id: "a".into(),
-            title: "100 TCP SACK flows over 1 Gbit/s, 20 s".into(),
-            scenario: Box::new(heavy_tcp),
             at_least: Some((6.6e6, "5 times ns-2, twice htsim")),
             memory_max_mb: Some(100.0),
-            wall_max_s: None,
-            repeat: 1,
+            ..Case::new("a", "100 TCP SACK flows over 1 Gbit/s, 20 s", heavy_tcp)
         },
         Case {
-            id: "b".into(),
-            title: "10 Mbit/s to 1000 receivers over a tree, 60 s".into(),
-            scenario: Box::new(|| tree("cbr", "", "0.0", 60)),
             at_least: Some((9.9e6, "10 times ns-2's run part")),
             memory_max_mb: Some(100.0),
-            wall_max_s: None,
-            repeat: 1,
+            ..Case::new("b", "10 Mbit/s to 1000 receivers over a tree, 60 s", || {
+                tree("cbr", "", "0.0", 60)
+            })
         },
         Case {
-            id: "c".into(),
-            title: "two TCP SACK flows, 500 kbit/s, 3000 s, ten seeds".into(),
-            scenario: Box::new(two_flows),
             at_least: Some((8.3e6, "htsim, the fastest measured")),
-            memory_max_mb: None,
-            wall_max_s: None,
             repeat: 10,
+            ..Case::new("c", "two TCP SACK flows, 500 kbit/s, 3000 s, ten seeds", two_flows)
         },
         Case {
-            id: "c-pgmcc".into(),
-            title: "pgmcc beside TCP Reno, 500 kbit/s, 3000 s, ten seeds".into(),
-            scenario: Box::new(fairness),
-            at_least: None,
-            memory_max_mb: None,
-            wall_max_s: None,
             repeat: 10,
+            ..Case::new("c-pgmcc", "pgmcc beside TCP Reno, 500 kbit/s, 3000 s, ten seeds", fairness)
         },
         Case {
-            id: "d".into(),
-            title: "pgmcc to 1000 receivers over the tree of b, 0.1 % loss".into(),
-            scenario: Box::new(|| tree("pgmcc", "", "0.001", 10)),
             at_least: Some((4.95e6, "half of b's")),
-            memory_max_mb: None,
-            wall_max_s: None,
-            repeat: 1,
+            ..Case::new("d", "pgmcc to 1000 receivers over the tree of b, 0.1 % loss", || {
+                tree("pgmcc", "", "0.001", 10)
+            })
         },
     ];
     cases.extend(catalog::SCHEMES.iter().map(|entry| Case {
         id: format!("crowd-{}", entry.name).into(),
         title: format!("{} to 10 000 receivers at 1 Mbit/s, 60 s", entry.name).into(),
         scenario: Box::new(|| crowd(entry.name)),
-        at_least: None,
         memory_max_mb: Some(1000.0),
         wall_max_s: Some(60.0),
-        repeat: 1,
+        ..Case::new("", "", String::new)
     }));
     cases
 }

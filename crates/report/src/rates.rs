@@ -77,6 +77,17 @@ impl Rates {
         (mean > 0.0).then(|| faircast_base::math::sqrt(variance) / mean)
     }
 
+    /// The bytes of a flow in the whole spans between two moments.
+    pub fn bytes(&self, flow: usize, from: Time, to: Time) -> f64 {
+        self.between(flow, from, to).map_or(0.0, |bytes| bytes.iter().sum())
+    }
+
+    /// When the last span with payload of a flow begins.
+    pub fn last_span(&self, flow: usize) -> Time {
+        let spans = self.flows.get(flow).map_or(0, |bins| bins.bytes.len().saturating_sub(1));
+        Time::from_nanos(spans as u64 * self.span_s * 1_000_000_000)
+    }
+
     /// Seconds from `from` until a flow's rate has settled; `None` where it does not before `to`, or
     /// so little time lies between them that it could not be seen.
     pub fn settled_s(&self, flow: usize, from: Time, to: Time) -> Option<f64> {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::Error;
 use crate::host::{
     INTERFACE, Network, Running, SENDER_PORT, enter, hash_of, make_content, make_key,
-    received_bytes, stat, text,
+    received_bytes, stat, text, words,
 };
 use crate::monitor::Monitor;
 
@@ -129,15 +129,15 @@ impl<'a> Transfer<'a> {
     }
 
     pub(super) fn start_sender(&mut self) -> Result<(), Error> {
-        let count = RECEIVERS.len().to_string();
-        let give_up = format!("{}s", GIVE_UP.as_secs());
-        let metrics = format!("{}:{METRICS}", self.network.address(SENDER));
-        let content = text(&self.folder.join(CONTENT));
-        let words = ["send", &content, "--wait-for", &count, "--rate-max", &self.order.rate];
-        let more = ["--give-up", &give_up, "--metrics", &metrics];
-        let words = words.iter().chain(&more).map(|word| (*word).to_string());
-        let words = words.chain(self.order.scheme.iter().cloned()).collect();
-        self.sender = Some(self.start(SENDER, words)?);
+        let options = format!(
+            "--wait-for {} --rate-max {} --give-up {}s --metrics {}:{METRICS}",
+            RECEIVERS.len(),
+            self.order.rate,
+            GIVE_UP.as_secs(),
+            self.network.address(SENDER)
+        );
+        let sender = words(&["send", &text(&self.folder.join(CONTENT))], &options);
+        self.sender = Some(self.start(SENDER, [sender, self.order.scheme.clone()].concat())?);
         Ok(())
     }
 
@@ -145,24 +145,20 @@ impl<'a> Transfer<'a> {
         for host in RECEIVERS {
             let into = self.folder.join(host.to_string());
             std::fs::create_dir_all(&into).map_err(|error| Error::write(&into, error))?;
-            let (into, name) = (text(&into), format!("host-{host}"));
-            let mut words: Vec<String> =
-                ["recv", "--into", &into, "--once", "--name", &name].map(str::to_string).into();
+            let mut options = format!("--once --name host-{host}");
             if self.order.from {
-                words.extend(["--from".into(), self.network.address(SENDER)]);
+                options += &format!(" --from {}", self.network.address(SENDER));
             }
+            let words = words(&["recv", "--into", &text(&into)], &options);
             let receiver = self.start(host, words)?;
             self.receivers.push(receiver);
         }
         Ok(())
     }
 
-    fn start(&self, host: u32, words: Vec<String>) -> Result<Told, Error> {
-        let group = format!("{GROUP}:{PORT}");
-        let mut command = vec![text(&self.order.program)];
-        command.extend(words);
-        let common = ["--group", &group, "--interface", INTERFACE, "--json"];
-        command.extend(common.map(str::to_string));
+    fn start(&self, host: u32, more: Vec<String>) -> Result<Told, Error> {
+        let common = format!("--group {GROUP}:{PORT} --interface {INTERFACE} --json");
+        let mut command = [vec![text(&self.order.program)], more, words(&[], &common)].concat();
         if self.order.key {
             command.extend(["--key".to_string(), text(&self.folder.join(KEY))]);
         }

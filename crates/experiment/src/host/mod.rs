@@ -7,7 +7,7 @@ mod process;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use faircast_base::NodeId;
@@ -25,6 +25,32 @@ pub(crate) use process::{Ended, Job, Running, run_job};
 
 use crate::Error;
 
+/// A file system in memory over a folder, until it is dropped.
+pub(crate) struct Mount(PathBuf);
+
+impl Mount {
+    /// Mounts one; the folder is made where it is not there.
+    pub(crate) fn new(folder: &Path, options: &str) -> io::Result<Self> {
+        std::fs::create_dir_all(folder)?;
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(folder).stdin(Stdio::null());
+        let done = command.output()?;
+        match done.status.success() {
+            true => Ok(Self(folder.to_owned())),
+            false => {
+                Err(io::Error::other(String::from_utf8_lossy(&done.stderr).trim().to_string()))
+            }
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Lazily: a program that was just killed may hold it for a moment.
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).stderr(Stdio::null()).status();
+    }
+}
+
 /// Refuses what only root may do.
 pub(crate) fn need_root(suite: &str) -> Result<(), Error> {
     match Uid::effective().is_root() {
@@ -38,6 +64,11 @@ pub(crate) fn need_root(suite: &str) -> Result<(), Error> {
 /// Words of a command line.
 pub(crate) fn strings(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_string()).collect()
+}
+
+/// A command line: its first words, which may have spaces, and more with spaces between.
+pub(crate) fn words(first: &[&str], more: &str) -> Vec<String> {
+    first.iter().copied().chain(more.split(' ')).map(str::to_string).collect()
 }
 
 /// A path as a word of a command line.

@@ -26,7 +26,7 @@ use faircast_scenario::Scenario;
 use serde::Deserialize;
 
 use crate::suite::measure::Measure;
-use crate::suite::{Experiment, Plot, from_toml, plain};
+use crate::suite::{Experiment, from_toml, plain};
 
 /// A matrix as its file has it.
 #[derive(Clone, Debug, Deserialize)]
@@ -174,16 +174,13 @@ impl Case {
             id: self.id.clone(),
             group: self.group.clone(),
             question: self.question.clone(),
-            paper_says: String::new(),
             scenario: self.scenario.clone(),
             set,
             sessions,
             seeds: self.seeds,
             judges_schemes: true,
             bottlenecks: self.bottlenecks.clone(),
-            plot: Plot::Sequence,
-            sample: None,
-            rows: Vec::new(),
+            ..Experiment::default()
         }
     }
 

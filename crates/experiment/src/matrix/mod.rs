@@ -19,34 +19,14 @@ use crate::bench::{Request, Results, listing};
 use crate::files::make_folder;
 use crate::monitor::{Monitor, Runs};
 use crate::suite::runner::{Files, Plan, Scheme};
-use crate::suite::{Bundled, Experiment, SuiteFile};
-
-macro_rules! bundled_file {
-    ($name:literal) => {
-        ($name, include_str!(concat!("../../../../scenarios/matrix/", $name)))
-    };
-}
+use crate::suite::{Bundled, Experiment, SuiteFile, bundled};
 
 /// The matrix's own file, and the scenarios of its cases, which other suites may have too.
-static FILES: Bundled = Bundled {
-    folder: "scenarios/matrix",
-    suite: include_str!("../../../../scenarios/matrix/matrix.toml"),
-    files: &[
-        bundled_file!("changing-bandwidth.toml"),
-        bundled_file!("lossy-star.toml"),
-        bundled_file!("round-trips.toml"),
-        bundled_file!("tree.toml"),
-        bundled_file!("../fairness/set1-one-bottleneck.toml"),
-        bundled_file!("../fairness/set2-independent-loss.toml"),
-        bundled_file!("../fairness/set2-two-bottlenecks.toml"),
-        bundled_file!("../fairness/set3-set4-far-receiver.toml"),
-        bundled_file!("../ormcc/changing.toml"),
-        bundled_file!("../ormcc/linear.toml"),
-        bundled_file!("../ormcc/simple.toml"),
-        bundled_file!("../ormcc/star.toml"),
-        bundled_file!("../ormcc/star-tcp.toml"),
-    ],
-};
+static FILES: Bundled = bundled!("matrix", "matrix.toml",
+    "changing-bandwidth" "lossy-star" "round-trips" "tree"
+    "../fairness/set1-one-bottleneck" "../fairness/set2-independent-loss"
+    "../fairness/set2-two-bottlenecks" "../fairness/set3-set4-far-receiver"
+    "../ormcc/changing" "../ormcc/linear" "../ormcc/simple" "../ormcc/star" "../ormcc/star-tcp");
 
 /// A matrix that was asked for, with what to run of it.
 pub struct Loaded {

@@ -24,72 +24,41 @@ use crate::monitor::Monitor;
 use plan::Plan;
 use round::{MEMORY_MAX, Round, Verdict};
 
-/// What can go wrong in a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fault {
-    /// Links lose packets independently.
-    Loss,
-    /// Links lose packets in bursts.
-    BurstLoss,
-    /// Links deliver packets out of order.
-    Reorder,
-    /// Links deliver packets twice.
-    Duplicate,
-    /// Links flip bits.
-    Corrupt,
-    /// Links are down for seconds.
-    Outage,
-    /// A receiver is killed (SIGKILL) and started again.
-    KillReceiver,
-    /// The sender is killed and started again.
-    KillSender,
-    /// A receiver is stopped (SIGSTOP) for up to 30 s.
-    StopReceiver,
-    /// A receiver comes late, leaves and comes back.
-    JoinLeave,
-    /// A host's interface is set down for 5 s.
-    Interface,
-    /// Another sender sends other files to the same group.
-    SecondSender,
-    /// One receiver more cannot write to its folder.
-    ReadOnly,
-    /// One receiver more has no room on its disk.
-    FullDisk,
-    /// An outsider floods sender and group with garbage, replayed and mutated packets.
-    Noise,
-    /// A receiver is killed and started again with its monotonic clock days ahead (time namespace).
-    Clock,
+macro_rules! faults {
+    ($($id:ident $name:literal $about:literal)*) => {
+        /// What can go wrong in a round.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Fault {
+            $(#[doc = $about] $id,)*
+        }
+
+        impl Fault {
+            /// All of them, by the names by which they are asked for, each in a few words.
+            pub const ALL: &[(Self, &str, &str)] = &[$((Self::$id, $name, $about)),*];
+        }
+    };
+}
+
+faults! {
+    Loss "loss" "Links lose packets independently"
+    BurstLoss "burst-loss" "Links lose packets in bursts"
+    Reorder "reorder" "Links deliver packets out of order"
+    Duplicate "duplicate" "Links deliver packets twice"
+    Corrupt "corrupt" "Links flip bits"
+    Outage "outage" "Links are down for seconds"
+    KillReceiver "kill-receiver" "A receiver is killed (SIGKILL) and started again"
+    KillSender "kill-sender" "The sender is killed and started again"
+    StopReceiver "stop-receiver" "A receiver is stopped (SIGSTOP) for up to 30 s"
+    JoinLeave "join-leave" "A receiver comes late, leaves and comes back"
+    Interface "interface" "A host's interface is set down for 5 s"
+    SecondSender "second-sender" "Another sender sends other files to the same group"
+    ReadOnly "read-only" "One receiver more cannot write to its folder"
+    FullDisk "full-disk" "One receiver more has no room on its disk"
+    Noise "noise" "An outsider floods sender and group with garbage, replayed and mutated packets"
+    Clock "clock" "A receiver is killed and started again with its monotonic clock days ahead (time namespace)"
 }
 
 impl Fault {
-    /// All of them, by the names by which they are asked for, each in a few words.
-    pub const ALL: &[(Self, &str, &str)] = &[
-        (Self::Loss, "loss", "Links lose packets independently"),
-        (Self::BurstLoss, "burst-loss", "Links lose packets in bursts"),
-        (Self::Reorder, "reorder", "Links deliver packets out of order"),
-        (Self::Duplicate, "duplicate", "Links deliver packets twice"),
-        (Self::Corrupt, "corrupt", "Links flip bits"),
-        (Self::Outage, "outage", "Links are down for seconds"),
-        (Self::KillReceiver, "kill-receiver", "A receiver is killed (SIGKILL) and started again"),
-        (Self::KillSender, "kill-sender", "The sender is killed and started again"),
-        (Self::StopReceiver, "stop-receiver", "A receiver is stopped (SIGSTOP) for up to 30 s"),
-        (Self::JoinLeave, "join-leave", "A receiver comes late, leaves and comes back"),
-        (Self::Interface, "interface", "A host's interface is set down for 5 s"),
-        (Self::SecondSender, "second-sender", "Another sender sends other files to the same group"),
-        (Self::ReadOnly, "read-only", "One receiver more cannot write to its folder"),
-        (Self::FullDisk, "full-disk", "One receiver more has no room on its disk"),
-        (
-            Self::Noise,
-            "noise",
-            "An outsider floods sender and group with garbage, replayed and mutated packets",
-        ),
-        (
-            Self::Clock,
-            "clock",
-            "A receiver is killed and started again with its monotonic clock days ahead (time namespace)",
-        ),
-    ];
-
     /// The name by which it is asked for.
     fn name(self) -> &'static str {
         Self::ALL.iter().find(|(fault, ..)| *fault == self).expect("all of them are there").1

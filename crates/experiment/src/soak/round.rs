@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration as WallDuration, Instant};
@@ -22,7 +21,7 @@ use super::tree;
 use super::{Fault, Request};
 use crate::Error;
 use crate::files::write;
-use crate::host::{make_key, strings};
+use crate::host::{Mount, make_key, text, words};
 use crate::monitor::Monitor;
 
 /// The port of the group.
@@ -161,7 +160,7 @@ impl<'a> Round<'a> {
             (Fault::FullDisk, Who::FullDisk, format!("size={FULL_DISK_BYTES}")),
         ] {
             if plan.faults.contains(&fault) {
-                let mount = Mount::new(folder.join(who.name()), &options);
+                let mount = Mount::new(&folder.join(who.name()), &options);
                 round
                     .mounts
                     .push(mount.map_err(|error| Error::doing("mount a small disk", error))?);
@@ -228,38 +227,23 @@ impl<'a> Round<'a> {
     }
 
     fn arguments(&self, who: Who) -> Vec<String> {
-        let path = |name: &str| self.folder.join(name).display().to_string();
-        let group = SocketAddrV4::new(Field::group(), PORT).to_string();
-        let mut arguments: Vec<String> = match who {
+        let path = |name: &str| text(&self.folder.join(name));
+        let group = format!("--group {}:{PORT}", Field::group());
+        let mut arguments = match who {
             Who::Sender | Who::Second => {
                 let what = path(if who == Who::Sender { "first" } else { "second" });
-                let names = path("names.txt");
-                strings(&[
-                    "send",
-                    "--json",
-                    &what,
-                    "--group",
-                    &group,
-                    "--receivers",
-                    &names,
-                    "--give-up",
-                    GIVE_UP,
-                    "--scheme",
-                    &self.request.scheme,
-                ])
+                let scheme = &self.request.scheme;
+                let options = format!("{group} --give-up {GIVE_UP} --scheme {scheme}");
+                let files = ["send", "--json", &what, "--receivers", &path("names.txt")];
+                words(&files, &options)
             }
-            _ => strings(&[
-                "recv",
-                "--group",
-                &group,
-                "--into",
-                &path(&who.name()),
-                "--name",
-                &who.name(),
-            ]),
+            _ => {
+                let name = who.name();
+                words(&["recv", "--into", &path(&name)], &format!("{group} --name {name}"))
+            }
         };
         if let Some(key) = &self.key {
-            arguments.extend(["--key".to_string(), key.display().to_string()]);
+            arguments.extend(["--key".to_string(), text(key)]);
         }
         arguments
     }
@@ -506,27 +490,4 @@ fn without(said: &str) -> Vec<String> {
 
 fn program(programs: &mut BTreeMap<Who, Program>, who: Who) -> &mut Program {
     programs.get_mut(&who).expect("everybody that acts has a program")
-}
-
-/// A file system of its own for one receiver.
-struct Mount(PathBuf);
-
-impl Mount {
-    fn new(folder: PathBuf, options: &str) -> io::Result<Self> {
-        std::fs::create_dir_all(&folder)?;
-        let mut command = Command::new("mount");
-        command.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&folder);
-        let done = command.output()?;
-        if !done.status.success() {
-            return Err(io::Error::other(String::from_utf8_lossy(&done.stderr).trim().to_string()));
-        }
-        Ok(Self(folder))
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        // Lazily: a program that was just killed may hold it for a moment.
-        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
-    }
 }

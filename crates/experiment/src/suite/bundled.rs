@@ -5,17 +5,26 @@ use super::file::Bundled;
 /// Suites that run where none is named, in their order.
 pub(crate) const BUNDLED: &[&str] = &["tcp", "fairness", "fec", "tfmcc", "ormcc"];
 
-/// The suite in a folder of `scenarios`, with the scenarios that it names.
-macro_rules! suite {
-    ($name:literal, $folder:literal, $($file:literal)*) => {
-        ($name, Bundled {
+/// A file in a folder of `scenarios`, and scenarios that it names by their paths from there.
+macro_rules! bundled {
+    ($folder:literal, $suite:literal, $($file:literal)*) => {
+        $crate::suite::Bundled {
             folder: concat!("scenarios/", $folder),
-            suite: include_str!(concat!("../../../../scenarios/", $folder, "/suite.toml")),
+            suite: include_str!(concat!("../../../../scenarios/", $folder, "/", $suite)),
             files: &[$((
                 concat!($file, ".toml"),
                 include_str!(concat!("../../../../scenarios/", $folder, "/", $file, ".toml")),
             )),*],
-        })
+        }
+    };
+}
+
+pub(crate) use bundled;
+
+/// The suite in a folder of `scenarios`, with the scenarios that it names.
+macro_rules! suite {
+    ($name:literal, $folder:literal, $($file:literal)*) => {
+        ($name, bundled!($folder, "suite.toml", $($file)*))
     };
 }
 

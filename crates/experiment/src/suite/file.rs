@@ -52,7 +52,7 @@ pub(crate) struct SuiteFile {
 }
 
 /// One scenario, run with several seeds.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Experiment {
     /// Unique within the suite.
@@ -230,6 +230,13 @@ pub(crate) struct Bundled {
     pub(crate) folder: &'static str,
     pub(crate) suite: &'static str,
     pub(crate) files: &'static [(&'static str, &'static str)],
+}
+
+impl Bundled {
+    /// The text of a file beside the suite's.
+    pub(crate) fn find(&self, name: &str) -> Option<&'static str> {
+        self.files.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+    }
 }
 
 impl SuiteFile {

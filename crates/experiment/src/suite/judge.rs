@@ -124,6 +124,11 @@ fn judge(file: &RowFile, runs: &[Run]) -> Row {
     }
 }
 
+/// A row of a single value that nothing random decides. Whether it holds is left open.
+pub(super) fn one_value(ours: f64) -> Row {
+    Row { ours, low: ours, high: ours, seeds: 1, per_seed: vec![(1, ours)], ..Row::default() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,7 +13,7 @@ use super::probe::{BIN_S, FlowProbe, Probe};
 /// `from>to`. `throughput_bps@180..300` counts from 180 s to 300 s only, in whole tens of seconds, and so
 /// do `switches@` and `first_switch_s@`.
 /// `docs/research.md` says what each quantity means.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Measure {
     /// As it was written.
@@ -22,7 +22,7 @@ pub(crate) struct Measure {
     denominator: Option<Term>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 struct Term {
     fold: Fold,
     quantity: Quantity,
@@ -37,92 +37,85 @@ enum Fold {
     Max,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 enum Quantity {
     Flow(FlowQuantity),
+    Between {
+        what: FlowSpan,
+        from_s: u32,
+        to_s: u32,
+    },
     Link(LinkQuantity),
     /// Jain's index over the flows that match.
     Jain,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum FlowQuantity {
-    ThroughputBps,
-    ThroughputKbps,
-    SentBps,
-    Between { what: Spanned, from_s: u32, to_s: u32 },
-    ThroughputVariation,
-    PacketsPerS,
-    Packets,
-    Timeouts,
-    Cuts,
-    Switches,
-    Repairs,
-    FeedbackPackets,
-    WindowMean,
-    WindowMin,
-    WindowMax,
-    WindowAtOne,
-    WindowAbove,
-    SwitchPairs,
-    CutsPerSwitchPair,
-    SwitchPairsCutOften,
-    CompletedS,
-    GoodputMinBps,
+/// A flow of a run that was counted for so many seconds.
+#[derive(Clone, Copy)]
+struct Flow<'a> {
+    place: usize,
+    summary: &'a FlowSummary,
+    run: &'a Probe,
+    probe: &'a FlowProbe,
+    counted_s: f64,
 }
+
+/// What a quantity is of a flow.
+type FlowQuantity = fn(Flow<'_>) -> f64;
+
+/// What it is within a part of the run, between two moments.
+type FlowSpan = fn(Flow<'_>, u32, u32) -> f64;
+
+/// What a quantity is of a link.
+type LinkQuantity = fn(&LinkSummary) -> f64;
 
 /// What can be counted within a part of the run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Spanned {
-    ThroughputBps,
-    Switches,
-    FirstSwitchS,
-}
-
-const SPANNED: &[(&str, Spanned)] = &[
-    ("throughput_bps@", Spanned::ThroughputBps),
-    ("switches@", Spanned::Switches),
-    ("first_switch_s@", Spanned::FirstSwitchS),
+const SPANNED: &[(&str, FlowSpan)] = &[
+    ("throughput_bps@", |flow, from_s, to_s| flow.run.throughput_bps(flow.place, from_s, to_s)),
+    ("switches@", |flow, from_s, to_s| flow.probe.switches_between(from_s, to_s)),
+    ("first_switch_s@", |flow, from_s, to_s| flow.probe.first_switch_s(from_s, to_s)),
 ];
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum LinkQuantity {
-    LossPercent,
-    QueueMean,
-    QueueMax,
-    Utilisation,
-}
-
 const FLOW_QUANTITIES: &[(&str, FlowQuantity)] = &[
-    ("throughput_bps", FlowQuantity::ThroughputBps),
-    ("throughput_kbps", FlowQuantity::ThroughputKbps),
-    ("sent_bps", FlowQuantity::SentBps),
-    ("throughput_variation", FlowQuantity::ThroughputVariation),
-    ("packets_per_s", FlowQuantity::PacketsPerS),
-    ("packets", FlowQuantity::Packets),
-    ("timeouts", FlowQuantity::Timeouts),
-    ("cuts", FlowQuantity::Cuts),
-    ("switches", FlowQuantity::Switches),
-    ("repairs", FlowQuantity::Repairs),
-    ("feedback_packets", FlowQuantity::FeedbackPackets),
-    ("window_mean", FlowQuantity::WindowMean),
-    ("window_min", FlowQuantity::WindowMin),
-    ("window_max", FlowQuantity::WindowMax),
-    ("window_at_one", FlowQuantity::WindowAtOne),
-    ("window_above_first", FlowQuantity::WindowAbove),
-    ("switch_pairs", FlowQuantity::SwitchPairs),
-    ("cuts_per_switch_pair", FlowQuantity::CutsPerSwitchPair),
-    ("switch_pairs_cut_often", FlowQuantity::SwitchPairsCutOften),
-    ("completed_s", FlowQuantity::CompletedS),
-    ("goodput_min_bps", FlowQuantity::GoodputMinBps),
+    ("throughput_bps", |flow| flow.summary.throughput_bps),
+    ("throughput_kbps", |flow| flow.summary.throughput_bps / 1e3),
+    ("sent_bps", |flow| flow.summary.sent_bps),
+    ("throughput_variation", |flow| flow.run.variation(flow.place)),
+    ("packets_per_s", |flow| flow.packets_per_s()),
+    ("packets", |flow| flow.packets_per_s() * flow.counted_s),
+    ("timeouts", |flow| flow.probe.timeouts as f64),
+    ("cuts", |flow| flow.probe.cuts as f64),
+    // The first choice of a representative is no switch.
+    ("switches", |flow| flow.probe.switches as f64),
+    ("repairs", |flow| flow.summary.repair_packets as f64),
+    ("feedback_packets", |flow| flow.summary.feedback_packets as f64),
+    ("window_mean", |flow| flow.probe.window.mean()),
+    ("window_min", |flow| flow.probe.window.min),
+    ("window_max", |flow| flow.probe.window.max),
+    ("window_at_one", |flow| flow.probe.window.visits_to_one as f64),
+    ("window_above_first", |flow| flow.probe.above_first_share()),
+    ("switch_pairs", |flow| flow.probe.pairs.count() as f64),
+    ("cuts_per_switch_pair", |flow| flow.probe.pairs.cuts_mean()),
+    ("switch_pairs_cut_often", |flow| flow.probe.pairs.cut_often_share()),
+    ("completed_s", |flow| flow.summary.completed_s.unwrap_or(f64::INFINITY)),
+    ("goodput_min_bps", |flow| {
+        let goodputs = flow.summary.receivers.iter().map(|receiver| receiver.goodput_bps);
+        goodputs.fold(f64::INFINITY, f64::min)
+    }),
 ];
 
 const LINK_QUANTITIES: &[(&str, LinkQuantity)] = &[
-    ("loss_percent", LinkQuantity::LossPercent),
-    ("queue_mean", LinkQuantity::QueueMean),
-    ("queue_max", LinkQuantity::QueueMax),
-    ("utilisation", LinkQuantity::Utilisation),
+    ("loss_percent", |link| 100.0 * link.drop_ratio),
+    ("queue_mean", |link| link.queue_mean_packets),
+    ("queue_max", |link| f64::from(link.queue_max_packets)),
+    ("utilisation", |link| link.utilisation),
 ];
+
+impl Flow<'_> {
+    fn packets_per_s(self) -> f64 {
+        self.summary.throughput_bps / 8.0 / self.probe.packet_bytes
+    }
+}
 
 impl TryFrom<String> for Measure {
     type Error = String;
@@ -199,7 +192,7 @@ impl Term {
         }
         let duration_s = scenario.duration.as_secs_f64();
         match self.quantity {
-            Quantity::Flow(FlowQuantity::Between { to_s, .. }) if f64::from(to_s) > duration_s => {
+            Quantity::Between { to_s, .. } if f64::from(to_s) > duration_s => {
                 Err(format!("counts up to {to_s} s; its scenario ends at {duration_s} s"))
             }
             _ => Ok(()),
@@ -210,21 +203,24 @@ impl Term {
         self.target.split(',').any(|target| is_target(name, target))
     }
 
-    fn of(&self, summary: &Summary, probe: &Probe) -> f64 {
-        let flows = summary.flows.iter().zip(&probe.flows);
-        let flows = flows.filter(|(flow, _)| self.matches(&flow.name));
+    fn of(&self, summary: &Summary, run: &Probe) -> f64 {
+        let counted_s = summary.ended_s - summary.warmup_s;
+        let flows = summary.flows.iter().zip(&run.flows).enumerate();
+        let flows = flows
+            .map(|(place, (summary, probe))| Flow { place, summary, run, probe, counted_s })
+            .filter(|flow| self.matches(&flow.summary.name));
         match self.quantity {
-            Quantity::Flow(quantity) => {
-                let counted_s = summary.ended_s - summary.warmup_s;
-                self.fold.of(flows.map(|(flow, probe)| quantity.of(flow, probe, counted_s)))
+            Quantity::Flow(quantity) => self.fold.of(flows.map(quantity)),
+            Quantity::Between { what, from_s, to_s } => {
+                self.fold.of(flows.map(|flow| what(flow, from_s, to_s)))
             }
             Quantity::Link(quantity) => {
                 let name = |link: &LinkSummary| format!("{}>{}", link.from, link.to);
                 let links = summary.links.iter().filter(|link| self.matches(&name(link)));
-                self.fold.of(links.map(|link| quantity.of(link)))
+                self.fold.of(links.map(quantity))
             }
             Quantity::Jain => {
-                faircast_report::jain_index(flows.map(|(flow, _)| flow.throughput_bps))
+                faircast_report::jain_index(flows.map(|flow| flow.summary.throughput_bps))
             }
         }
     }
@@ -248,12 +244,12 @@ pub(crate) fn link_names(scenario: &Scenario) -> Vec<String> {
 const NAMES_SHOWN_MAX: usize = 20;
 
 /// `180..300`, both whole tens.
-fn between(what: Spanned, text: &str) -> Option<Quantity> {
+fn between(what: FlowSpan, text: &str) -> Option<Quantity> {
     let (from, to) = text.split_once("..")?;
     let (from_s, to_s) = (from.parse().ok()?, to.parse().ok()?);
     let whole = |s: u32| s.is_multiple_of(BIN_S);
     let valid = from_s < to_s && whole(from_s) && whole(to_s);
-    valid.then_some(Quantity::Flow(FlowQuantity::Between { what, from_s, to_s }))
+    valid.then_some(Quantity::Between { what, from_s, to_s })
 }
 
 impl Fold {
@@ -266,54 +262,6 @@ impl Fold {
             Self::Mean => values.iter().sum::<f64>() / values.len() as f64,
             Self::Min => values.iter().copied().fold(f64::INFINITY, f64::min),
             Self::Max => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-        }
-    }
-}
-
-impl FlowQuantity {
-    /// Its value, where `counted_s` seconds were counted.
-    fn of(self, flow: &FlowSummary, probe: &FlowProbe, counted_s: f64) -> f64 {
-        match self {
-            Self::ThroughputBps => flow.throughput_bps,
-            Self::ThroughputKbps => flow.throughput_bps / 1e3,
-            Self::SentBps => flow.sent_bps,
-            Self::Between { what, from_s, to_s } => match what {
-                Spanned::ThroughputBps => probe.throughput_bps(from_s, to_s),
-                Spanned::Switches => probe.switches_between(from_s, to_s),
-                Spanned::FirstSwitchS => probe.first_switch_s(from_s, to_s),
-            },
-            Self::ThroughputVariation => probe.variation(),
-            Self::PacketsPerS => flow.throughput_bps / 8.0 / probe.packet_bytes,
-            Self::Packets => flow.throughput_bps / 8.0 / probe.packet_bytes * counted_s,
-            Self::Timeouts => probe.timeouts as f64,
-            Self::Cuts => probe.cuts as f64,
-            // The first choice of a representative is no switch.
-            Self::Switches => probe.switches as f64,
-            Self::Repairs => flow.repair_packets as f64,
-            Self::FeedbackPackets => flow.feedback_packets as f64,
-            Self::WindowMean => probe.window.mean(),
-            Self::WindowMin => probe.window.min,
-            Self::WindowMax => probe.window.max,
-            Self::WindowAtOne => probe.window.visits_to_one as f64,
-            Self::WindowAbove => probe.above_first_share(),
-            Self::SwitchPairs => probe.pairs.count() as f64,
-            Self::CutsPerSwitchPair => probe.pairs.cuts_mean(),
-            Self::SwitchPairsCutOften => probe.pairs.cut_often_share(),
-            Self::CompletedS => flow.completed_s.unwrap_or(f64::INFINITY),
-            Self::GoodputMinBps => {
-                flow.receivers.iter().map(|r| r.goodput_bps).fold(f64::INFINITY, f64::min)
-            }
-        }
-    }
-}
-
-impl LinkQuantity {
-    fn of(self, link: &LinkSummary) -> f64 {
-        match self {
-            Self::LossPercent => 100.0 * link.drop_ratio,
-            Self::QueueMean => link.queue_mean_packets,
-            Self::QueueMax => f64::from(link.queue_max_packets),
-            Self::Utilisation => link.utilisation,
         }
     }
 }

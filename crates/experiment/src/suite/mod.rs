@@ -19,8 +19,8 @@ use std::path::PathBuf;
 use faircast_report::{Row, Suite, bench_page};
 use faircast_trace::On;
 
-pub(crate) use bundled::BUNDLED;
-pub(crate) use file::{Bundled, Experiment, Plot, SuiteFile, from_toml, plain};
+pub(crate) use bundled::{BUNDLED, bundled};
+pub(crate) use file::{Bundled, Experiment, SuiteFile, from_toml, plain};
 
 use crate::Error;
 use crate::bench::{Request, Results, listing};

@@ -9,6 +9,7 @@ use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::Unobserved;
 use faircast_trace::{On, Record, Sink};
 
+use super::judge::one_value;
 use super::tcp;
 use crate::Error;
 use crate::execute;
@@ -129,10 +130,6 @@ fn row(line: &Line<'_>) -> Result<Row, Error> {
         title: format!("{flavour}, {what}: greatest distance of a moment"),
         unit: "us".into(),
         paper: Some(0.0),
-        ours,
-        low: ours,
-        high: ours,
-        seeds: 1,
         // The oracle gives whole microseconds.
         accept_high: Some(1.0),
         holds: same_packets && same_counts && ours <= 1.0,
@@ -141,17 +138,12 @@ fn row(line: &Line<'_>) -> Result<Row, Error> {
         experiment: "droplist".into(),
         question: QUESTION.into(),
         tolerance_reason: "nothing is random, and the oracle has whole microseconds".into(),
-        per_seed: vec![(1, ours)],
-        ..Row::default()
+        ..one_value(ours)
     })
 }
 
 fn run(line: &Line<'_>) -> Result<Log, Error> {
-    let protocol = match line.flavour {
-        "Reno" => "tcp-reno",
-        "Newreno" => "tcp-newreno",
-        _ => "tcp-sack",
-    };
+    let protocol = tcp::protocol(line.flavour);
     let mut set = vec![
         format!("flow.tcp.protocol={protocol}"),
         format!("flow.tcp.options.limited_transmit={}", line.limited_transmit),
@@ -160,12 +152,7 @@ fn run(line: &Line<'_>) -> Result<Log, Error> {
     if line.drops != "999" {
         set.push(format!("link.0.drop_list=[{}]", line.drops));
     }
-    let text = tcp::FILES
-        .files
-        .iter()
-        .find(|(name, _)| *name == SCENARIO)
-        .map(|(_, text)| *text)
-        .expect("the suite comes with its scenario");
+    let text = tcp::FILES.find(SCENARIO).expect("the suite comes with its scenario");
     let path = Path::new(tcp::FILES.folder).join(SCENARIO);
     let overrides = Overrides { set, seed: Some(1) };
     let scenario = Scenario::parse(&path, text, &overrides, &faircast_sim::catalog())?;

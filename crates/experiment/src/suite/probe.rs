@@ -2,6 +2,7 @@
 //! counted time only.
 
 use faircast_base::{Event, NodeId, SwitchReason, Time};
+use faircast_report::Rates;
 use faircast_trace::{Header, Record, Sink, Subject};
 
 /// Two switches of the representative that follow each other within this time make a pair: there
@@ -13,13 +14,14 @@ const PAIR_TAIL_S: f64 = 1.0;
 /// Most changes of the representative whose moments are kept: the first ones.
 const SWITCHES_MAX: usize = 10_000;
 
-/// Width in seconds of the bins in which payload is counted.
+/// Spans of throughput begin and end at whole multiples of so many seconds.
 pub(crate) const BIN_S: u32 = 10;
 
 /// Listens to one run.
 pub(crate) struct Probe {
     from: Time,
     pub(crate) flows: Vec<FlowProbe>,
+    rates: Rates,
 }
 
 /// What was heard of one flow, from the end of the warm-up on.
@@ -32,13 +34,6 @@ pub(crate) struct FlowProbe {
     switched_s: Vec<f64>,
     pub(crate) window: Window,
     pub(crate) pairs: Pairs,
-    /// Whether acknowledged payload counts (TCP) or payload sent.
-    acknowledged: bool,
-    /// New payload bytes in each span of [`BIN_S`] seconds, and in each second.
-    payload_bytes: Vec<u64>,
-    second_bytes: Vec<u64>,
-    /// From when on all this counts.
-    from: Time,
     /// Seconds in which this flow's window was above the first flow's, and in which both had one.
     above_s: f64,
     both_s: f64,
@@ -84,14 +79,24 @@ impl Probe {
                 visits_to_one: 0,
             },
             pairs: Pairs::default(),
-            acknowledged: flow.counts_acknowledged(),
-            payload_bytes: Vec::new(),
-            second_bytes: Vec::new(),
-            from: header.warmup(),
             above_s: 0.0,
             both_s: 0.0,
         };
-        Self { from: header.warmup(), flows: header.flows.iter().map(flow).collect() }
+        let flows = header.flows.iter().map(flow).collect();
+        Self { from: header.warmup(), flows, rates: Rates::new(header) }
+    }
+
+    /// Standard deviation of a flow's payload of each counted second, as a share of the mean. The
+    /// last second, which may not be whole, does not count.
+    pub(crate) fn variation(&self, flow: usize) -> f64 {
+        let end = self.rates.last_span(flow);
+        self.rates.variation(flow, self.from, end).unwrap_or(f64::NAN)
+    }
+
+    /// A flow's payload per second between two moments.
+    pub(crate) fn throughput_bps(&self, flow: usize, from_s: u32, to_s: u32) -> f64 {
+        let [from, to] = [from_s, to_s].map(|s| Time::from_secs_f64(f64::from(s)));
+        self.rates.bytes(flow, from, to) * 8.0 / f64::from(to_s - from_s)
     }
 
     /// Adds the time since the last change of any window to the comparison of all with the first.
@@ -119,15 +124,10 @@ impl Probe {
 
 impl Sink for Probe {
     fn record(&mut self, record: &Record) {
+        self.rates.record(record);
         let Subject::Endpoint { flow, sender: true, .. } = record.subject else { return };
         let (index, at) = (flow.index(), record.at);
         match record.event {
-            Event::DataSent { bytes, repair: false, .. } if !self.flows[index].acknowledged => {
-                self.flows[index].count(at, bytes);
-            }
-            Event::AckReceived { bytes, .. } if self.flows[index].acknowledged => {
-                self.flows[index].count(at, bytes);
-            }
             Event::Window { window_milli, .. } => self.set_window(index, at, window_milli),
             Event::Cut { window_milli, .. } => {
                 if window_milli > 0 {
@@ -176,35 +176,6 @@ impl FlowProbe {
     /// When it changed first between two moments; infinite where it did not.
     pub(crate) fn first_switch_s(&self, from_s: u32, to_s: u32) -> f64 {
         self.switched(from_s, to_s).next().unwrap_or(f64::INFINITY)
-    }
-
-    fn count(&mut self, at: Time, bytes: u32) {
-        for (bins, width_s) in [(&mut self.payload_bytes, BIN_S), (&mut self.second_bytes, 1)] {
-            let bin = (at.as_nanos() / (u64::from(width_s) * 1_000_000_000)) as usize;
-            if bin >= bins.len() {
-                bins.resize(bin + 1, 0);
-            }
-            bins[bin] += u64::from(bytes);
-        }
-    }
-
-    /// Standard deviation of the payload of each counted second, as a share of the mean. The last
-    /// second, which may not be whole, does not count.
-    pub(crate) fn variation(&self) -> f64 {
-        let first = self.from.as_nanos().div_ceil(1_000_000_000) as usize;
-        let end = self.second_bytes.len().saturating_sub(1);
-        let seconds = self.second_bytes.get(first..end).unwrap_or_default();
-        let count = seconds.len() as f64;
-        let mean = seconds.iter().sum::<u64>() as f64 / count;
-        let squares = seconds.iter().map(|bytes| (*bytes as f64 - mean) * (*bytes as f64 - mean));
-        (squares.sum::<f64>() / count).sqrt() / mean
-    }
-
-    /// Payload per second between two moments, both whole multiples of [`BIN_S`].
-    pub(crate) fn throughput_bps(&self, from_s: u32, to_s: u32) -> f64 {
-        let bins = (from_s / BIN_S) as usize..(to_s / BIN_S) as usize;
-        let bytes: u64 = bins.map(|bin| self.payload_bytes.get(bin).copied().unwrap_or(0)).sum();
-        bytes as f64 * 8.0 / f64::from(to_s - from_s)
     }
 
     /// Share of the time in which this flow's window was above the first flow's.
@@ -345,8 +316,8 @@ mod tests {
             feed(&mut probe, 0, at, Event::DataSent { seq: 0, bytes: 1000, repair: false });
             feed(&mut probe, 0, at, Event::DataSent { seq: 0, bytes: 1000, repair: true });
         }
-        assert_eq!(probe.flows[0].throughput_bps(10, 20), 1600.0);
-        assert_eq!(probe.flows[0].throughput_bps(30, 90), 0.0);
+        assert_eq!(probe.throughput_bps(0, 10, 20), 1600.0);
+        assert_eq!(probe.throughput_bps(0, 30, 90), 0.0);
     }
 
     #[test]

@@ -91,9 +91,8 @@ impl Files {
         match self {
             Self::Bundled(bundled) => {
                 let path = Path::new(bundled.folder).join(name);
-                let found = bundled.files.iter().find(|(known, _)| *known == name);
-                match found {
-                    Some((_, text)) => Ok((path, (*text).to_string())),
+                match bundled.find(name) {
+                    Some(text) => Ok((path, text.to_string())),
                     None => Err(Error::Usage(format!(
                         "{}: the suite names \"{name}\", which does not come with the program",
                         bundled.folder

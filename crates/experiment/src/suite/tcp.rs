@@ -7,26 +7,13 @@
 
 use std::collections::BTreeMap;
 
-use super::file::{Bundled, Experiment, Plot, RowFile, Statistic, SuiteFile};
+use super::bundled::bundled;
+use super::file::{Bundled, Experiment, RowFile, Statistic, SuiteFile};
 use super::measure::Measure;
 
-macro_rules! bundled_file {
-    ($name:literal) => {
-        ($name, include_str!(concat!("../../../../scenarios/tcp/", $name)))
-    };
-}
-
 /// The suite's files.
-pub(crate) static FILES: Bundled = Bundled {
-    folder: "scenarios/tcp",
-    suite: include_str!("../../../../scenarios/tcp/ns2_reference.csv"),
-    files: &[
-        bundled_file!("one-flow.toml"),
-        bundled_file!("two-flows.toml"),
-        bundled_file!("drop-list.toml"),
-        bundled_file!("chain.toml"),
-    ],
-};
+pub(crate) static FILES: Bundled =
+    bundled!("tcp", "ns2_reference.csv", "one-flow" "two-flows" "drop-list" "chain");
 
 /// Seeds of each experiment, as many as most rows of the reference have.
 const SEEDS: u32 = 10;
@@ -53,18 +40,18 @@ pub(crate) fn suite() -> SuiteFile {
         let case = Case { set, flavour, flows };
         cases.entry(case).or_default().insert(metric, (number(mean), number(sd)));
     }
-    let (chains, others): (Vec<_>, Vec<_>) =
-        cases.iter().partition(|(case, _)| case.set.starts_with("v."));
-    let mut experiments: Vec<_> =
-        others.into_iter().map(|(case, metrics)| dumbbell(case, metrics)).collect();
-    experiments.extend(chain_experiments(&chains));
+    let dumbbells = cases.iter().filter(|(case, _)| !case.set.starts_with("v."));
+    let dumbbells = dumbbells.map(|(case, metrics)| dumbbell(case, metrics));
+    // Set v: chaotic in its shares, so only its trend is checked.
+    let chains = [("base", 50), ("base", 100), ("ovh", 50), ("ovh", 100)];
+    let chains = chains.into_iter().map(|(variant, packets)| chain(variant, packets));
     SuiteFile {
         against_sim: false,
         name: "tcp".into(),
         title: "Does our TCP do what ns-2's does?".into(),
         seeds: SEEDS,
         session: None,
-        experiments,
+        experiments: dumbbells.chain(chains).collect(),
     }
 }
 
@@ -127,16 +114,10 @@ fn dumbbell(case: &Case<'_>, metrics: &Metrics<'_>) -> Experiment {
             "{} x {} in set {}: same figures as ns-2?",
             case.flows, case.flavour, case.set
         ),
-        paper_says: String::new(),
         scenario: if case.flows == 1 { "one-flow.toml" } else { "two-flows.toml" }.into(),
         set,
-        sessions: Vec::new(),
-        seeds: None,
-        judges_schemes: false,
-        bottlenecks: Vec::new(),
-        plot: Plot::Sequence,
-        sample: None,
         rows: dumbbell_rows(case, &parts, metrics),
+        ..Experiment::default()
     }
 }
 
@@ -149,7 +130,7 @@ fn bottleneck(rate: &str, delay_ms: u32, packets: u32) -> Vec<String> {
     set
 }
 
-fn protocol(flavour: &str) -> &'static str {
+pub(super) fn protocol(flavour: &str) -> &'static str {
     match flavour {
         "Reno" => "tcp-reno",
         "Newreno" => "tcp-newreno",
@@ -341,12 +322,6 @@ fn describe(metric: &str) -> (&'static str, &'static str, &'static str) {
     }
 }
 
-/// Set v: chaotic in its shares, so only its trend is checked.
-fn chain_experiments(_chains: &[(&Case<'_>, &Metrics<'_>)]) -> Vec<Experiment> {
-    let variants = [("base", 50), ("base", 100), ("ovh", 50), ("ovh", 100)];
-    variants.into_iter().map(|(variant, packets)| chain(variant, packets)).collect()
-}
-
 fn chain(variant: &str, packets: u32) -> Experiment {
     let id = format!("v.{variant}.q{packets}");
     let mut set: Vec<String> = (0..5)
@@ -393,16 +368,10 @@ fn chain(variant: &str, packets: u32) -> Experiment {
         id,
         group: group("v").into(),
         question: format!("What is left over five links, queues of {packets}, {variant}?"),
-        paper_says: String::new(),
         scenario: "chain.toml".into(),
         set,
-        sessions: Vec::new(),
-        seeds: None,
-        judges_schemes: false,
-        bottlenecks: Vec::new(),
-        plot: Plot::Sequence,
-        sample: None,
         rows,
+        ..Experiment::default()
     }
 }
 

@@ -6,6 +6,8 @@ use faircast_proto::congestion::common::equation::throughput_bits_per_s;
 use faircast_proto::congestion::tfmcc::{Arrivals, FirstInterval};
 use faircast_report::Row;
 
+use super::judge::one_value;
+
 /// What these rows ask.
 pub(crate) const QUESTION: &str =
     "Do the equation and the loss intervals give what RFC 4654 makes of the same packets?";
@@ -57,10 +59,6 @@ impl Case {
             title,
             unit: unit.into(),
             paper: Some(worked),
-            ours,
-            low: ours,
-            high: ours,
-            seeds: 1,
             accept_low: Some(worked - within),
             accept_high: Some(worked + within),
             // A value that is not a number holds nothing.
@@ -70,8 +68,7 @@ impl Case {
             group: "Worked by hand".into(),
             experiment: ID.into(),
             question: QUESTION.into(),
-            per_seed: vec![(1, ours)],
-            ..Row::default()
+            ..one_value(ours)
         }
     }
 }

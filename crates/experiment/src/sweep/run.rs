@@ -2,16 +2,14 @@
 
 use std::any::Any;
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::BufWriter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use faircast_report::Summary;
-use faircast_trace::{Header, On, Record, Sink, Writer};
+use faircast_trace::{Header, On, Writer};
 use rayon::prelude::*;
 
 use super::{Job, Store, Sweep};
-use crate::execute::{Done, TRIES_MAX, execute, header, until_valid};
+use crate::execute::{TRIES_MAX, execute, header, until_valid};
 use crate::monitor::{Monitor, Runs, Watch};
 
 /// A run that gave nothing.
@@ -115,17 +113,17 @@ fn one(
     let scenario = sweep.scenario(&job.choice, job.seed).map_err(|error| error.to_string())?;
     let path = store.begun(job, "trace");
     let wrong = |error: std::io::Error| format!("{}: cannot be written: {error}", path.display());
-    let ended: Result<(Done, Option<Trace>), String> = until_valid(|| {
+    let ended = until_valid(|| {
         let mut trace = match traces {
             true => {
                 let header: Header = header(&scenario, sweep.on);
-                Some(Trace(Writer::create(&path, &header).map_err(wrong)?))
+                Some(Writer::create(&path, &header).map_err(wrong)?)
             }
             false => None,
         };
         let mut watch = Watch(monitor);
         let done = execute(&scenario, sweep.on, &mut watch, &mut trace);
-        Ok((done.map_err(|error| error.to_string())?, trace))
+        Ok::<_, String>((done.map_err(|error| error.to_string())?, trace))
     });
     let refused = match &ended {
         Err(why) => Some(Err(why.clone())),
@@ -139,7 +137,7 @@ fn one(
         return refused;
     }
     let (done, trace) = ended?;
-    if let Some(Trace(writer)) = trace {
+    if let Some(writer) = trace {
         writer.finish(&done.outcome).map_err(wrong)?;
         std::fs::rename(&path, store.trace(job)).map_err(wrong)?;
     }
@@ -151,12 +149,4 @@ fn keep(sweep: &Sweep, job: &Job, store: &Store, summary: &Summary) -> Result<()
     store
         .keep(sweep, job, summary)
         .map_err(|error| format!("{}: cannot be written: {error}", store.path(job).display()))
-}
-
-struct Trace(Writer<BufWriter<File>>);
-
-impl Sink for Trace {
-    fn record(&mut self, record: &Record) {
-        self.0.record(record);
-    }
 }

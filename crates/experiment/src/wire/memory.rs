@@ -11,12 +11,14 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::host::{PREFIX, is_leftover};
+use crate::host::{Mount, PREFIX, is_leftover};
 
 /// A folder in memory, removed at the end.
 pub(super) struct Memory {
+    /// Stands first, since it must be taken down before the folder is. A kernel without large pages,
+    /// or a user without the right to mount, has memory all the same.
+    _mount: Option<Mount>,
     folder: tempfile::TempDir,
-    mounted: bool,
 }
 
 impl Memory {
@@ -24,11 +26,8 @@ impl Memory {
     pub(super) fn new() -> std::io::Result<Self> {
         let prefix = format!("{PREFIX}{}-", std::process::id());
         let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(parent())?;
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "huge=always,size=100%", "tmpfs"]).arg(folder.path());
-        // A kernel without large pages, or a user without the right to mount, has memory all the same.
-        let mounted = succeeds(&mut mount);
-        Ok(Self { folder, mounted })
+        let mount = Mount::new(folder.path(), "huge=always,size=100%").ok();
+        Ok(Self { _mount: mount, folder })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -40,7 +39,10 @@ impl Memory {
         let Ok(entries) = std::fs::read_dir(parent()) else { return };
         for entry in entries.flatten() {
             if is_leftover(&entry.file_name().to_string_lossy()) {
-                succeeds(Command::new("umount").arg(entry.path()));
+                let mut unmount = Command::new("umount");
+                // Where nothing is mounted that is all right.
+                let _ =
+                    unmount.arg(entry.path()).stdin(Stdio::null()).stderr(Stdio::null()).status();
                 // Whoever else removes it does as well.
                 let _ = std::fs::remove_dir_all(entry.path());
             }
@@ -57,15 +59,6 @@ impl Memory {
             file.write_all(&block)?;
         }
         Ok(Ballast { file, path, len, copies })
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        if self.mounted {
-            // Lazily: a program that is being killed may have a file open still.
-            succeeds(Command::new("umount").arg("-l").arg(self.path()));
-        }
     }
 }
 
@@ -99,11 +92,6 @@ fn parent() -> PathBuf {
     if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() }
 }
 
-fn succeeds(command: &mut Command) -> bool {
-    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    quiet.status().is_ok_and(|status| status.success())
-}
-
 /// Bytes that are free ahead of the copies.
 const SPARE: u64 = 256 << 20;
 
@@ -116,7 +104,7 @@ mod tests {
 
     #[test]
     fn ballast_makes_room_as_copies_grow() {
-        let memory = Memory { folder: tempfile::tempdir().unwrap(), mounted: false };
+        let memory = Memory { _mount: None, folder: tempfile::tempdir().unwrap() };
         let ballast = memory.hold(100 << 20, 2).unwrap();
         let len = || ballast.file.metadata().unwrap().len();
         assert_eq!(len(), (200 << 20) + SPARE);

@@ -7,7 +7,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::{Case, copies, limit};
-use crate::host::{INTERFACE, LIBPGM, NORM, Network, ZEROMQ, installed, make_key, strings, text};
+use crate::host::{
+    INTERFACE, LIBPGM, NORM, Network, ZEROMQ, installed, make_key, strings, text, words,
+};
 
 /// What a transport is to the verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,112 +67,67 @@ enum Program {
 
 /// All that is measured, in this order within each round.
 pub(super) const TRANSPORTS: &[Transport] = &[
-    Transport {
-        id: "limit",
-        title: "bare multicast, a window of acknowledgements, GSO and GRO",
-        kind: Kind::Limit,
-        program: Program::Limit { forced: false, files: false },
-        uplink: false,
-    },
-    Transport {
-        id: "limit-forced",
-        title: "the same with socket buffers as large as those of faircast send",
-        kind: Kind::Limit,
-        program: Program::Limit { forced: true, files: false },
-        uplink: false,
-    },
-    Transport {
-        id: "limit-files",
-        title: "the same as limit, from a file into files",
-        kind: Kind::Limit,
-        program: Program::Limit { forced: false, files: true },
-        uplink: false,
-    },
-    Transport {
-        id: "faircast",
-        title: "faircast send",
-        kind: Kind::Ours,
-        program: Program::Faircast { sealed: false },
-        uplink: false,
-    },
-    Transport {
-        id: "faircast-key",
-        title: "faircast send --key",
-        kind: Kind::Ours,
-        program: Program::Faircast { sealed: true },
-        uplink: false,
-    },
-    Transport {
-        id: "norm-cc",
-        title: "NORM with NORM-CC, begun at 100 Mbit/s",
-        kind: Kind::Controlled,
-        program: Program::Norm { rate: 0 },
-        uplink: false,
-    },
-    Transport {
-        id: "uftp-tfmcc",
-        title: "UFTP with TFMCC",
-        kind: Kind::Controlled,
-        program: Program::Uftp(&["-C", "tfmcc"]),
-        uplink: false,
-    },
-    Transport {
-        id: "udpcast",
-        title: "udpcast, full duplex",
-        kind: Kind::Flow,
-        program: Program::Udpcast,
-        uplink: false,
-    },
-    Transport {
-        id: "norm-1000",
-        title: "NORM at 1000 Mbit/s",
-        kind: Kind::Fixed,
-        program: Program::Norm { rate: 1000 },
-        uplink: false,
-    },
-    Transport {
-        id: "uftp-600",
-        title: "UFTP at 600 Mbit/s",
-        kind: Kind::Fixed,
-        program: Program::Uftp(&["-R", "600000"]),
-        uplink: false,
-    },
-    Transport {
-        id: "uftp-800",
-        title: "UFTP at 800 Mbit/s",
-        kind: Kind::Fixed,
-        program: Program::Uftp(&["-R", "800000"]),
-        uplink: false,
-    },
-    Transport {
-        id: "openpgm-640",
-        title: "OpenPGM at 80 MB/s",
-        kind: Kind::Fixed,
-        program: Program::OpenPgm { rate: 80_000_000 },
-        uplink: false,
-    },
-    Transport {
-        id: "zeromq-800",
-        title: "ZeroMQ epgm at 800 Mbit/s",
-        kind: Kind::Fixed,
-        program: Program::ZeroMq { rate: 800_000 },
-        uplink: false,
-    },
-    Transport {
-        id: "uplink-faircast",
-        title: "faircast send over the uplink",
-        kind: Kind::Ours,
-        program: Program::Faircast { sealed: false },
-        uplink: true,
-    },
-    Transport {
-        id: "uplink-tcp",
-        title: "a copy over TCP for each receiver, over the uplink",
-        kind: Kind::Copies,
-        program: Program::Copies,
-        uplink: true,
-    },
+    fast(
+        "limit",
+        "bare multicast, a window of acknowledgements, GSO and GRO",
+        Kind::Limit,
+        Program::Limit { forced: false, files: false },
+    ),
+    fast(
+        "limit-forced",
+        "the same with socket buffers as large as those of faircast send",
+        Kind::Limit,
+        Program::Limit { forced: true, files: false },
+    ),
+    fast(
+        "limit-files",
+        "the same as limit, from a file into files",
+        Kind::Limit,
+        Program::Limit { forced: false, files: true },
+    ),
+    fast("faircast", "faircast send", Kind::Ours, Program::Faircast { sealed: false }),
+    fast("faircast-key", "faircast send --key", Kind::Ours, Program::Faircast { sealed: true }),
+    fast(
+        "norm-cc",
+        "NORM with NORM-CC, begun at 100 Mbit/s",
+        Kind::Controlled,
+        Program::Norm { rate: 0 },
+    ),
+    fast("uftp-tfmcc", "UFTP with TFMCC", Kind::Controlled, Program::Uftp(&["-C", "tfmcc"])),
+    fast("udpcast", "udpcast, full duplex", Kind::Flow, Program::Udpcast),
+    fast("norm-1000", "NORM at 1000 Mbit/s", Kind::Fixed, Program::Norm { rate: 1000 }),
+    fast("uftp-600", "UFTP at 600 Mbit/s", Kind::Fixed, Program::Uftp(&["-R", "600000"])),
+    fast("uftp-800", "UFTP at 800 Mbit/s", Kind::Fixed, Program::Uftp(&["-R", "800000"])),
+    fast("openpgm-640", "OpenPGM at 80 MB/s", Kind::Fixed, Program::OpenPgm { rate: 80_000_000 }),
+    fast("zeromq-800", "ZeroMQ epgm at 800 Mbit/s", Kind::Fixed, Program::ZeroMq { rate: 800_000 }),
+    over_uplink(
+        "uplink-faircast",
+        "faircast send over the uplink",
+        Kind::Ours,
+        Program::Faircast { sealed: false },
+    ),
+    over_uplink(
+        "uplink-tcp",
+        "a copy over TCP for each receiver, over the uplink",
+        Kind::Copies,
+        Program::Copies,
+    ),
 ];
+
+/// A transport over the fast network to a few receivers.
+const fn fast(id: &'static str, title: &'static str, kind: Kind, program: Program) -> Transport {
+    Transport { id, title, kind, program, uplink: false }
+}
+
+/// One over the limited uplink to many.
+const fn over_uplink(
+    id: &'static str,
+    title: &'static str,
+    kind: Kind,
+    program: Program,
+) -> Transport {
+    Transport { uplink: true, ..fast(id, title, kind, program) }
+}
 
 /// Where a run takes place.
 pub(super) struct Place<'a> {
@@ -193,8 +150,9 @@ pub(super) struct Part {
     pub(super) done: Option<PathBuf>,
 }
 
-/// The group of every run; UFTP's and udpcast's second one is the next.
+/// The group of every run, and the second one of UFTP and udpcast.
 const GROUP: &str = "239.1.2.3";
+const GROUP_2: &str = "239.1.2.4";
 
 /// The UDP port of every run.
 const PORT: u16 = 7500;
@@ -219,7 +177,11 @@ impl Place<'_> {
     /// This program, doing one end of a measurement.
     fn own(&self, case: &Case) -> Vec<String> {
         let case = serde_json::to_string(case).expect("plain values serialise");
-        strings(&[&text(self.network.own()), "bench", "wire", "--wire-case", &case])
+        strings(&[&self.this(), "bench", "wire", "--wire-case", &case])
+    }
+
+    fn this(&self) -> String {
+        text(self.network.own())
     }
 
     fn tool(&self, name: &str) -> String {
@@ -269,11 +231,8 @@ impl Transport {
 
     /// The sender's program.
     pub(super) fn sender(&self, place: &Place<'_>) -> Part {
-        let file = text(place.file);
-        let (this, here) = (text(place.network.own()), place.network.address(1));
-        let receivers = place.network.receivers().count().to_string();
-        let group = format!("{GROUP}:{PORT}");
-        let port = PORT.to_string();
+        let (file, here) = (text(place.file), place.network.address(1));
+        let receivers = place.network.receivers().count();
         let words = match self.program {
             Program::Limit { forced, files } => {
                 let file = files.then(|| place.file.to_path_buf());
@@ -281,106 +240,53 @@ impl Transport {
             }
             Program::Copies => place.own(&Case::CopySend(copy_end(place, place.file.into()))),
             Program::Faircast { sealed } => {
-                let mut words = strings(&[
-                    &this,
-                    "send",
-                    &file,
-                    "--group",
-                    &group,
-                    "--interface",
-                    INTERFACE,
-                    "--wait-for",
-                    &receivers,
-                    "--json",
-                ]);
-                words.extend_from_slice(place.ours);
-                words.extend(key(place, sealed));
-                words
+                let options = format!(
+                    "--group {GROUP}:{PORT} --interface {INTERFACE} --wait-for {receivers} --json"
+                );
+                let key = key(place, sealed);
+                [words(&[&place.this(), "send", &file], &options), place.ours.to_vec(), key]
+                    .concat()
             }
-            Program::Norm { rate } => strings(&[
-                &place.tool("norm"),
-                "send",
-                INTERFACE,
-                GROUP,
-                &port,
-                &rate.to_string(),
-                &file,
-                &receivers,
-            ]),
+            Program::Norm { rate } => [
+                words(&[&place.tool("norm")], &format!("send {INTERFACE} {GROUP} {PORT} {rate}")),
+                words(&[&file], &receivers.to_string()),
+            ]
+            .concat(),
             Program::Uftp(rate) => {
-                let hosts: Vec<String> =
-                    place.network.receivers().map(|host| format!("0x{host:08x}")).collect();
-                let mut words = strings(&[
-                    "uftp",
-                    "-B",
-                    SOCKET_BUFFER,
-                    "-b",
-                    "1400",
-                    "-M",
-                    GROUP,
-                    "-P",
-                    "239.1.2.4",
-                    "-I",
-                    INTERFACE,
-                    "-r",
-                    "0.1",
-                    "-H",
-                    &hosts.join(","),
-                ]);
-                words.extend(strings(rate));
-                words.push(file);
-                words
+                let hosts = place.network.receivers().map(|host| format!("0x{host:08x}"));
+                let hosts = hosts.collect::<Vec<_>>().join(",");
+                let options = format!(
+                    "-B {SOCKET_BUFFER} -b 1400 -M {GROUP} -P {GROUP_2} -I {INTERFACE} -r 0.1 \
+                     -H {hosts}"
+                );
+                [words(&["uftp"], &options), strings(rate), vec![file]].concat()
             }
-            Program::Udpcast => strings(&[
-                "udp-sender",
-                "--file",
-                &file,
-                "--interface",
-                INTERFACE,
-                "--full-duplex",
-                "--nokbd",
-                "--no-progress",
-                "--min-receivers",
-                &receivers,
-                "--mcast-data-address",
-                GROUP,
-                "--mcast-rdv-address",
-                "239.1.2.4",
-            ]),
-            Program::OpenPgm { rate } => strings(&[
-                &place.tool("libpgm"),
-                "send",
-                &here,
-                GROUP,
-                &port,
-                &rate.to_string(),
-                "0",
-                &file,
-                "1428",
-                "0",
-            ]),
-            Program::ZeroMq { rate } => strings(&[
-                &place.tool("zeromq"),
-                "send",
-                &here,
-                GROUP,
-                &port,
-                &rate.to_string(),
-                &file,
-                "65536",
-                "500",
-            ]),
+            Program::Udpcast => words(
+                &["udp-sender", "--file", &file],
+                &format!(
+                    "--interface {INTERFACE} --full-duplex --nokbd --no-progress --min-receivers \
+                     {receivers} --mcast-data-address {GROUP} --mcast-rdv-address {GROUP_2}"
+                ),
+            ),
+            Program::OpenPgm { rate } => [
+                words(&[&place.tool("libpgm")], &format!("send {here} {GROUP} {PORT} {rate} 0")),
+                words(&[&file], "1428 0"),
+            ]
+            .concat(),
+            Program::ZeroMq { rate } => [
+                words(&[&place.tool("zeromq")], &format!("send {here} {GROUP} {PORT} {rate}")),
+                words(&[&file], "65536 500"),
+            ]
+            .concat(),
         };
         Part { words, done: None }
     }
 
     /// A receiver's program.
     pub(super) fn receiver(&self, place: &Place<'_>, host: u32) -> Part {
-        let copy = place.copy(host);
+        let (copy, bytes) = (place.copy(host), place.bytes);
         let folder = text(copy.parent().expect("a copy lies in a folder"));
-        let (this, here) = (text(place.network.own()), place.network.address(host));
-        let group = format!("{GROUP}:{PORT}");
-        let (port, bytes) = (PORT.to_string(), place.bytes.to_string());
+        let here = place.network.address(host);
         let copy = text(&copy);
         let done = Some(place.done(host));
         let (words, done) = match self.program {
@@ -390,70 +296,38 @@ impl Transport {
             }
             Program::Copies => (place.own(&Case::CopyReceive(copy_end(place, copy.into()))), None),
             Program::Faircast { sealed } => {
-                let mut words = strings(&[
-                    &this,
-                    "recv",
-                    "--name",
-                    &format!("host-{host}"),
-                    "--group",
-                    &group,
-                    "--interface",
-                    INTERFACE,
-                    "--into",
-                    &folder,
-                    "--once",
-                ]);
-                words.extend(key(place, sealed));
-                (words, None)
+                let options = format!(
+                    "--name host-{host} --group {GROUP}:{PORT} --interface {INTERFACE} --once"
+                );
+                let words = words(&[&place.this(), "recv", "--into", &folder], &options);
+                ([words, key(place, sealed)].concat(), None)
             }
             Program::Norm { .. } => {
-                let id = host.to_string();
-                let words =
-                    [&place.tool("norm"), "recv", INTERFACE, GROUP, &port, &id, &copy, &folder];
-                (strings(&words), done)
+                let options = format!("recv {INTERFACE} {GROUP} {PORT} {host}");
+                let files = strings(&[&copy, &folder]);
+                ([words(&[&place.tool("norm")], &options), files].concat(), done)
             }
             Program::Uftp(_) => {
-                let words = [
-                    "uftpd",
-                    "-d",
-                    "-B",
-                    SOCKET_BUFFER,
-                    "-D",
-                    &folder,
-                    "-I",
-                    INTERFACE,
-                    "-M",
-                    GROUP,
-                    "-U",
-                    &format!("0x{host:08x}"),
-                    "-s",
-                    &place.tool(UFTP_DONE),
-                ];
-                (strings(&words), done)
+                let options =
+                    format!("-d -B {SOCKET_BUFFER} -I {INTERFACE} -M {GROUP} -U 0x{host:08x}");
+                let files = strings(&["-D", &folder, "-s", &place.tool(UFTP_DONE)]);
+                ([words(&["uftpd"], &options), files].concat(), done)
             }
             Program::Udpcast => {
-                let words = [
-                    "udp-receiver",
-                    "--file",
-                    &copy,
-                    "--interface",
-                    INTERFACE,
-                    "--nokbd",
-                    "--no-progress",
-                    "--mcast-rdv-address",
-                    "239.1.2.4",
-                ];
-                (strings(&words), None)
+                let options = format!(
+                    "--interface {INTERFACE} --nokbd --no-progress --mcast-rdv-address {GROUP_2}"
+                );
+                (words(&["udp-receiver", "--file", &copy], &options), None)
             }
             Program::OpenPgm { rate } => {
-                let (tool, rate) = (place.tool("libpgm"), rate.to_string());
-                let words = [&tool, "recv", &here, GROUP, &port, &rate, "0", &copy, &bytes, "0"];
-                (strings(&words), done)
+                let options = format!("recv {here} {GROUP} {PORT} {rate} 0");
+                let copy = words(&[&copy], &format!("{bytes} 0"));
+                ([words(&[&place.tool("libpgm")], &options), copy].concat(), done)
             }
             Program::ZeroMq { rate } => {
-                let (tool, rate) = (place.tool("zeromq"), rate.to_string());
-                let words = [&tool, "recv", &here, GROUP, &port, &rate, &copy, &bytes, "0"];
-                (strings(&words), done)
+                let options = format!("recv {here} {GROUP} {PORT} {rate}");
+                let copy = words(&[&copy], &format!("{bytes} 0"));
+                ([words(&[&place.tool("zeromq")], &options), copy].concat(), done)
             }
         };
         Part { words, done }

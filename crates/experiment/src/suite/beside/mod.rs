@@ -17,6 +17,7 @@ use nix::unistd::Uid;
 use crate::Error;
 use crate::bench::Request;
 use crate::monitor::{Monitor, Runs};
+use crate::suite::judge::one_value;
 use stage::{PROGRAMS, Program, SENDER, Stage, TCP_RECEIVER, TCP_SENDER, Theatre};
 
 /// What these rows ask.
@@ -41,108 +42,35 @@ const SHARE: Duration = Duration::from_secs(14);
 const UNEQUAL: &str = r#"
 title    = "Which of two receivers limits the sender?"
 duration = "10 min"
-
-[[link]]
-between = ["sender", "r"]
-rate    = "100 Mbit/s"
-delay   = "1 ms"
-queue   = { kind = "droptail", packets = 500 }
-
-[[link]]
-from  = "r"
-to    = "near"
-rate  = "10 Mbit/s"
-delay = "10 ms"
-loss  = 0.002
-queue = { kind = "droptail", packets = 50 }
-
-[[link]]
-from  = "near"
-to    = "r"
-rate  = "10 Mbit/s"
-delay = "10 ms"
-queue = { kind = "droptail", packets = 50 }
-
-[[link]]
-from  = "r"
-to    = "far"
-rate  = "10 Mbit/s"
-delay = "40 ms"
-loss  = 0.02
-queue = { kind = "droptail", packets = 50 }
-
-[[link]]
-from  = "far"
-to    = "r"
-rate  = "10 Mbit/s"
-delay = "40 ms"
-queue = { kind = "droptail", packets = 50 }
-
-[[flow]]
-name     = "sender"
-protocol = "cbr"
-from     = "sender"
-to       = ["near", "far"]
-
-[[flow]]
-name     = "near"
-protocol = "cbr"
-from     = "near"
-to       = ["sender", "far"]
-
-[[flow]]
-name     = "far"
-protocol = "cbr"
-from     = "far"
-to       = ["sender", "near"]
+link = [
+    { between = ["sender", "r"], rate = "100 Mbit/s", delay = "1 ms", queue = { kind = "droptail", packets = 500 } },
+    { from = "r", to = "near", rate = "10 Mbit/s", delay = "10 ms", loss = 0.002, queue = { kind = "droptail", packets = 50 } },
+    { from = "near", to = "r", rate = "10 Mbit/s", delay = "10 ms", queue = { kind = "droptail", packets = 50 } },
+    { from = "r", to = "far", rate = "10 Mbit/s", delay = "40 ms", loss = 0.02, queue = { kind = "droptail", packets = 50 } },
+    { from = "far", to = "r", rate = "10 Mbit/s", delay = "40 ms", queue = { kind = "droptail", packets = 50 } },
+]
+flow = [
+    { name = "sender", protocol = "cbr", from = "sender", to = ["near", "far"] },
+    { name = "near", protocol = "cbr", from = "near", to = ["sender", "far"] },
+    { name = "far", protocol = "cbr", from = "far", to = ["sender", "near"] },
+]
 "#;
 
 /// The bottleneck of the suite's own rows beside TCP.
 const SHARED: &str = r#"
 title    = "How much of a link is left to TCP?"
 duration = "10 min"
-
-[[link]]
-between = ["r1", "r2"]
-rate    = "20 Mbit/s"
-delay   = "8 ms"
-queue   = { kind = "droptail", packets = 50 }
-
-[[link]]
-star  = { center = "r1", leaves = ["sender", "ts"] }
-rate  = "100 Mbit/s"
-delay = "1 ms"
-queue = { kind = "droptail", packets = 500 }
-
-[[link]]
-star  = { center = "r2", leaves = ["mr", "tr"] }
-rate  = "100 Mbit/s"
-delay = "1 ms"
-queue = { kind = "droptail", packets = 500 }
-
-[[flow]]
-name     = "sender"
-protocol = "cbr"
-from     = "sender"
-to       = ["mr"]
-
-[[flow]]
-name     = "mr"
-protocol = "cbr"
-from     = "mr"
-to       = ["sender"]
-
-[[flow]]
-name     = "ts"
-protocol = "cbr"
-from     = "ts"
-to       = ["tr"]
-
-[[flow]]
-name     = "tr"
-protocol = "cbr"
-from     = "tr"
-to       = ["ts"]
+link = [
+    { between = ["r1", "r2"], rate = "20 Mbit/s", delay = "8 ms", queue = { kind = "droptail", packets = 50 } },
+    { star = { center = "r1", leaves = ["sender", "ts"] }, rate = "100 Mbit/s", delay = "1 ms", queue = { kind = "droptail", packets = 500 } },
+    { star = { center = "r2", leaves = ["mr", "tr"] }, rate = "100 Mbit/s", delay = "1 ms", queue = { kind = "droptail", packets = 500 } },
+]
+flow = [
+    { name = "sender", protocol = "cbr", from = "sender", to = ["mr"] },
+    { name = "mr", protocol = "cbr", from = "mr", to = ["sender"] },
+    { name = "ts", protocol = "cbr", from = "ts", to = ["tr"] },
+    { name = "tr", protocol = "cbr", from = "tr", to = ["ts"] },
+]
 "#;
 
 /// Whether `--only` chooses any of these rows.
@@ -313,10 +241,6 @@ fn row(figure: Figure) -> Row {
         id,
         title,
         unit: unit.into(),
-        ours,
-        low: ours,
-        high: ours,
-        seeds: 1,
         accept_low: Some(low),
         accept_high: Some(high),
         // A value that is not a number holds nothing.
@@ -325,8 +249,7 @@ fn row(figure: Figure) -> Row {
         group: "Beside running implementations".into(),
         experiment: ID.into(),
         question: QUESTION.into(),
-        per_seed: vec![(1, ours)],
-        ..Row::default()
+        ..one_value(ours)
     }
 }
 

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::packets::Speaker;
 use crate::Error;
-use crate::host::{NORM, installed, last_words, spawn, strings, text};
+use crate::host::{NORM, installed, last_words, spawn, text, words};
 use crate::monitor::Monitor;
 
 /// Content enough for any of these runs: nobody reaches the end.
@@ -291,53 +291,57 @@ impl<'a> Stage<'a> {
     }
 
     fn sender(&self, file: &Path) -> Vec<String> {
-        let (file, group) = (text(file), Field::group().to_string());
-        let count = self.receivers.len().to_string();
-        let (own, interface) = (text(self.theatre.own), Field::INTERFACE);
+        let (file, group, interface) = (text(file), Field::group(), Field::INTERFACE);
+        let count = self.receivers.len();
         match self.program.speaker {
-            Speaker::Faircast => {
-                let to = format!("{group}:{PORT}");
-                let wait = ["--wait-for", &count, "--scheme", "tfmcc", "--json"];
-                [&strings(&[&own, "send", &file, "--group", &to])[..], &strings(&wait)].concat()
-            }
+            Speaker::Faircast => words(
+                &[&text(self.theatre.own), "send", &file],
+                &format!("--group {group}:{PORT} --wait-for {count} --scheme tfmcc --json"),
+            ),
             Speaker::Uftp => {
-                let numbers =
-                    self.receivers.iter().map(|name| format!("0x{:08x}", self.number(name)));
-                let hosts: Vec<String> = numbers.collect();
-                let to = ["-M", &group, "-P", &group, "-I", interface, "-H", &hosts.join(",")];
-                let how = ["-b", "1400", "-r", "0.1", "-C", "tfmcc", &file];
-                [&strings(&["uftp"])[..], &strings(&to), &strings(&how)].concat()
+                let hosts = self.receivers.iter().map(|name| self.uftp_number(name));
+                let hosts = hosts.collect::<Vec<_>>().join(",");
+                let options = format!(
+                    "-M {group} -P {group} -I {interface} -H {hosts} -b 1400 -r 0.1 -C tfmcc"
+                );
+                [words(&["uftp"], &options), vec![file]].concat()
             }
-            Speaker::Norm => {
-                let tool = text(&self.theatre.tools.join(NORM.name));
-                let port = PORT.to_string();
-                // With the library's own start.
-                strings(&[&tool, "send", interface, &group, &port, "-1", &file, &count])
-            }
+            // With the library's own start.
+            Speaker::Norm => [
+                words(&[&self.norm()], &format!("send {interface} {group} {PORT} -1")),
+                words(&[&file], &count.to_string()),
+            ]
+            .concat(),
         }
     }
 
     fn receiver(&self, name: &str, into: &Path) -> Vec<String> {
-        let (folder, group) = (text(into), Field::group().to_string());
-        let (own, interface) = (text(self.theatre.own), Field::INTERFACE);
+        let (folder, group, interface) = (text(into), Field::group(), Field::INTERFACE);
         match self.program.speaker {
-            Speaker::Faircast => {
-                let to = format!("{group}:{PORT}");
-                let words = ["recv", "--name", name, "--group", &to, "--into", &folder, "--once"];
-                [&strings(&[&own])[..], &strings(&words)].concat()
-            }
+            Speaker::Faircast => words(
+                &[&text(self.theatre.own), "recv", "--into", &folder],
+                &format!("--name {name} --group {group}:{PORT} --once"),
+            ),
             Speaker::Uftp => {
-                let number = format!("0x{:08x}", self.number(name));
-                let to = ["-D", &folder, "-I", interface, "-M", &group, "-U", &number];
-                [&strings(&["uftpd", "-d"])[..], &strings(&to)].concat()
+                let number = self.uftp_number(name);
+                let options = format!("-I {interface} -M {group} -U {number}");
+                words(&["uftpd", "-d", "-D", &folder], &options)
             }
             Speaker::Norm => {
-                let tool = text(&self.theatre.tools.join(NORM.name));
-                let (port, number) = (PORT.to_string(), self.number(name).to_string());
-                let copy = text(&into.join("copy"));
-                strings(&[&tool, "recv", interface, &group, &port, &number, &copy, &folder])
+                let number = self.number(name);
+                let options = format!("recv {interface} {group} {PORT} {number}");
+                let files = vec![text(&into.join("copy")), folder];
+                [words(&[&self.norm()], &options), files].concat()
             }
         }
+    }
+
+    fn uftp_number(&self, name: &str) -> String {
+        format!("0x{:08x}", self.number(name))
+    }
+
+    fn norm(&self) -> String {
+        text(&self.theatre.tools.join(NORM.name))
     }
 }
 
