@@ -44,7 +44,6 @@ mod destination;
 mod envelope;
 mod error;
 mod log;
-mod machine;
 mod noting;
 mod receive;
 mod send;

@@ -7,6 +7,7 @@ use std::path::Path;
 use faircast_base::Duration;
 use faircast_files::{CommandOptions, DeviceOptions, StoreOptions};
 use faircast_net::{DriverSettings, Listen, Live, Sockets, Waker};
+use faircast_proto::object::ObjectReceiver;
 use faircast_proto::options::OptionValue;
 use tokio::sync::{mpsc, watch};
 
@@ -15,7 +16,6 @@ use crate::Error;
 use crate::common::{Common, common_settings, group_of};
 use crate::destination::Destination;
 use crate::envelope::{Watched, Wrapper};
-use crate::machine::Receiving;
 use crate::session::{Plan, start};
 use crate::status::{ReceiveStatus, Received};
 use crate::trace::LiveTrace;
@@ -36,7 +36,7 @@ pub struct ReceiverBuilder {
 /// own: this is by what it is watched and ended. Dropped, it ends as after [`close`](Self::close).
 #[derive(Debug)]
 pub struct Receiver {
-    waker: Waker<Receiving>,
+    waker: Waker<ObjectReceiver>,
     status: watch::Receiver<ReceiveStatus>,
     received: mpsc::Receiver<Received>,
 }
@@ -183,7 +183,7 @@ impl ReceiverBuilder {
             wrapper: Wrapper::receiver(self.common.key.clone(), watched.clone())?,
             trace: trace.clone(),
         };
-        let waker = start(plan, move |live: &mut Live<Receiving>| {
+        let waker = start(plan, move |live: &mut Live<ObjectReceiver>| {
             Ok(Work::new(
                 live.now(),
                 Setup {

@@ -14,7 +14,8 @@ use faircast_net::{
     App, DriverSettings, Ended, Live, NetError, SessionId, SessionOptions, Sockets, Target, Waker,
 };
 use faircast_proto::object::{
-    Fec, MemberState, MemberStatus, SlowPolicy, Stage, Supply, TransferSourceSetup, TransferStatus,
+    Fec, MemberState, MemberStatus, ObjectSource, ObjectSourceSetup, ObjectStatus, SlowPolicy,
+    Stage, Supply,
 };
 use faircast_proto::options::OptionValue;
 use faircast_trace::{Record, Sink as _, Subject};
@@ -23,7 +24,6 @@ use tokio::sync::watch;
 use crate::Error;
 use crate::common::{Common, common_settings, family, group_to, host_load, sender_settings};
 use crate::envelope::{Watched, Wrapper};
-use crate::machine::Sending;
 use crate::session::{self, Plan, Worker, new_tsi};
 use crate::status::{SendStatus, members};
 use crate::trace::{About, LiveTrace};
@@ -48,7 +48,7 @@ pub struct SenderBuilder {
 /// and ended. Dropped, it ends as after [`close`](Self::close).
 #[derive(Debug)]
 pub struct Sender {
-    waker: Waker<Sending>,
+    waker: Waker<ObjectSource>,
     status: watch::Receiver<SendStatus>,
     supply: SupplyHandle,
     warnings: Vec<Warning>,
@@ -109,7 +109,7 @@ impl Sender {
         self.waker.run(|live| {
             let all: Vec<SessionId> = live.sessions().collect();
             for id in all {
-                live.with(id, |machine, cx| machine.0.begin(cx));
+                live.with(id, |machine, cx| machine.begin(cx));
             }
         });
     }
@@ -261,10 +261,10 @@ impl SenderBuilder {
             trace: trace.clone(),
         };
         let files = handle.clone();
-        let waker = session::start(plan, move |live: &mut Live<Sending>| {
+        let waker = session::start(plan, move |live: &mut Live<ObjectSource>| {
             let tsi = new_tsi();
             let started = live.now();
-            let mut machine = (scheme.transfer_source)(TransferSourceSetup {
+            let mut machine = scheme.object_source(ObjectSourceSetup {
                 node: live.node(),
                 group,
                 tsi,
@@ -281,8 +281,7 @@ impl SenderBuilder {
             });
             let names: BTreeSet<String> = self.names.into_iter().collect();
             machine.wait_for_names(names.clone());
-            let session =
-                live.add(Sending(machine), SessionOptions { tsi: Some(tsi), subject: None });
+            let session = live.add(machine, SessionOptions { tsi: Some(tsi), subject: None });
             Ok(Work {
                 session,
                 files,
@@ -344,7 +343,7 @@ struct Work {
 
 impl Work {
     /// Begins content once it is time.
-    fn begin(&mut self, live: &mut Live<Sending>, status: &TransferStatus) {
+    fn begin(&mut self, live: &mut Live<ObjectSource>, status: &ObjectStatus) {
         if status.stage != Stage::Gathering {
             return;
         }
@@ -360,7 +359,7 @@ impl Work {
         let all = !self.names.is_empty() && self.names.iter().all(|name| here.contains(&**name));
         let late = self.start_after.is_some_and(|at| at <= now) && !here.is_empty();
         if all || late {
-            live.with(self.session, |machine, cx| machine.0.begin(cx));
+            live.with(self.session, |machine, cx| machine.begin(cx));
         } else if let Some(limit) = self.wait_max.filter(|limit| now.since(self.started) >= *limit)
             && self.gave_up.is_none()
         {
@@ -379,7 +378,7 @@ impl Work {
     }
 
     /// Notes in the trace and in the log what receivers have said of themselves.
-    fn note(&mut self, live: &mut Live<Sending>, status: &TransferStatus) {
+    fn note(&mut self, live: &mut Live<ObjectSource>, status: &ObjectStatus) {
         let logs = tracing::enabled!(target: "faircast::session", tracing::Level::DEBUG);
         if self.trace.is_none() && !logs {
             return;
@@ -407,7 +406,7 @@ impl Work {
     }
 
     /// Logs which receivers have come to another state, and who limits the rate now.
-    fn log_changes(&mut self, live: &Live<Sending>, status: &TransferStatus) {
+    fn log_changes(&mut self, live: &Live<ObjectSource>, status: &ObjectStatus) {
         for member in &status.members {
             let before = self.traced.get(&member.reporter);
             if before != Some(&member.state) {
@@ -440,26 +439,26 @@ impl Work {
 
     /// Lets receivers that were started again take the place of what they were before. Returns whether
     /// there were any.
-    fn replace_restarted(&mut self, live: &mut Live<Sending>, status: &TransferStatus) -> bool {
+    fn replace_restarted(&mut self, live: &mut Live<ObjectSource>, status: &ObjectStatus) -> bool {
         let now = live.now();
         let pairs = restarts(&status.members, now, |node| Some(live.address(node)?.ip()));
         for &(old, new) in &pairs {
             if self.expected.remove(&old) {
                 self.expected.insert(new);
             }
-            live.with(self.session, |machine, cx| machine.0.dismiss(cx, old));
+            live.with(self.session, |machine, cx| machine.dismiss(cx, old));
         }
         !pairs.is_empty()
     }
 
-    fn status(&self, live: &Live<Sending>) -> Option<TransferStatus> {
-        live.machine(self.session).map(|machine| machine.0.status())
+    fn status(&self, live: &Live<ObjectSource>) -> Option<ObjectStatus> {
+        live.machine(self.session).map(|machine| machine.status())
     }
 
     fn report(
         &mut self,
-        live: &mut Live<Sending>,
-        mut status: TransferStatus,
+        live: &mut Live<ObjectSource>,
+        mut status: ObjectStatus,
         ended: bool,
         failure: Option<String>,
     ) {
@@ -569,10 +568,10 @@ const LOOK_MAX: Duration = Duration::from_secs(3);
 const SILENCE_EACH: Duration = Duration::from_millis(60);
 const SILENCE_MIN: Duration = Duration::from_secs(3);
 
-impl App<Sending> for Work {
-    fn tick(&mut self, live: &mut Live<Sending>) {
+impl App<ObjectSource> for Work {
+    fn tick(&mut self, live: &mut Live<ObjectSource>) {
         let load = host_load(live, self.files.counts().waited);
-        live.with(self.session, |machine, _| machine.0.note_host(load));
+        live.with(self.session, |machine, _| machine.note_host(load));
         if live.now() < self.look_at {
             return;
         }
@@ -588,8 +587,8 @@ impl App<Sending> for Work {
     }
 }
 
-impl Worker<Sending> for Work {
-    fn ended(mut self, live: &mut Live<Sending>, ended: Result<Ended, NetError>) {
+impl Worker<ObjectSource> for Work {
+    fn ended(mut self, live: &mut Live<ObjectSource>, ended: Result<Ended, NetError>) {
         let status = self.status(live);
         if let Some(status) = &status {
             self.note(live, status);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use faircast_base::{Duration, NodeId, Time};
 use faircast_net::{Counters, Live};
 use faircast_proto::Machine;
-use faircast_proto::object::{Limit, MemberState, Stage, TransferStatus};
+use faircast_proto::object::{Limit, MemberState, ObjectStatus, Stage};
 use faircast_seal::Refusals;
 
 use crate::{KeyMismatch, SchemeMismatch};
@@ -242,7 +242,7 @@ pub struct ReceiveStatus {
 pub(crate) fn members<M: Machine>(
     live: &Live<M>,
     start: Time,
-    status: &TransferStatus,
+    status: &ObjectStatus,
     is_expected: impl Fn(u64, &str) -> bool,
 ) -> Vec<Member> {
     let limits = |node: NodeId| status.limiting == Some(node);

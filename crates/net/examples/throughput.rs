@@ -107,7 +107,7 @@ fn main() {
             content: Box::new(Zeros { len: Some(bytes) }),
             options: &source_options,
         };
-        let machine = (scheme("pgmcc").unwrap().sender)(setup);
+        let machine = scheme("pgmcc").unwrap().sender(setup);
         live.add(machine, SessionOptions::default());
         driver.run(&mut ()).unwrap();
         source_done.send(("source".into(), bytes, 0.0, cpu(), *driver.live().counters())).unwrap();
@@ -193,7 +193,7 @@ impl App<Boxed> for End {
             start: heard.now,
             options: &self.options,
         };
-        Some((scheme("pgmcc")?.receiver)(setup))
+        Some(scheme("pgmcc")?.receiver(setup))
     }
 
     fn event(&mut self, _: &mut Live<Boxed>, _: SessionId, event: AppEvent) {

@@ -51,7 +51,7 @@
 //!             start: heard.now,
 //!             options: &Options::default(),
 //!         };
-//!         Some((scheme(DEFAULT_SCHEME)?.receiver)(setup))
+//!         Some(scheme(DEFAULT_SCHEME)?.receiver(setup))
 //!     }
 //!
 //!     fn event(&mut self, _: &mut Live<Boxed>, session: SessionId, event: AppEvent) {

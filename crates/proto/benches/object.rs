@@ -7,11 +7,11 @@ use divan::counter::ItemsCount;
 use faircast_base::{Cx, Duration, GroupId, NodeId, NullTrace, Purpose, Rng, Seq, Time};
 use faircast_proto::congestion::{
     Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, SenderControl, Wire,
+    boxed_control, boxed_feedback,
 };
 use faircast_proto::object::{
-    Announcement, Fec, ObjectReceiver, ObjectSource, Part, SlowPolicy, Store, StoreError,
-    StoreProgress, Supply, SupplyError, Transfer, TransferReceiverSetup, TransferSourceSetup,
-    Verdict,
+    Announcement, Fec, ObjectReceiver, ObjectReceiverSetup, ObjectSource, ObjectSourceSetup, Part,
+    SlowPolicy, Store, StoreError, StoreProgress, Supply, SupplyError, Verdict,
 };
 use faircast_proto::options::Options;
 use faircast_proto::pgm::negotiation::Negotiation;
@@ -71,8 +71,8 @@ fn each_packet(bencher: Bencher<'_, '_>, bytes: Bytes, fec: Fec, with_receiver: 
 
 /// A source and a receiver of which the source is past its beginning.
 struct Pair {
-    source: ObjectSource<Free>,
-    receiver: ObjectReceiver<Silent>,
+    source: ObjectSource,
+    receiver: ObjectReceiver,
     now: Time,
     rng: Rng,
     buf: Vec<u8>,
@@ -83,7 +83,7 @@ impl Pair {
         let options = Options::default();
         let (group, tsi, data_port, start) = (Nla::NULL, Tsi::default(), 7500, Time::ZERO);
         let supply = Box::new(Pattern::new(bytes));
-        let source = TransferSourceSetup {
+        let source = ObjectSourceSetup {
             node: SOURCE,
             group,
             tsi,
@@ -97,7 +97,7 @@ impl Pair {
             slow: SlowPolicy::Wait,
             options: &options,
         };
-        let receiver = TransferReceiverSetup {
+        let receiver = ObjectReceiverSetup {
             node: RECEIVER,
             group,
             tsi,
@@ -109,8 +109,8 @@ impl Pair {
             options: &options,
         };
         let mut pair = Self {
-            source: ObjectSource::new(source, Free),
-            receiver: ObjectReceiver::new(receiver, Negotiation::of_any(|| Silent)),
+            source: ObjectSource::new(source, boxed_control(Free)),
+            receiver: ObjectReceiver::new(receiver, Negotiation::of_any(|| boxed_feedback(Silent))),
             now: Time::ZERO,
             rng: Rng::new(1, SOURCE, Purpose::Machine(0)),
             buf: Vec::new(),

@@ -6,6 +6,7 @@ use faircast_base::{Cx, Duration, GroupId, NodeId, NullTrace, Purpose, Rng, Seq,
 use faircast_proto::congestion::pgmcc::{PgmccConfig, PgmccReceiver, PgmccSender};
 use faircast_proto::congestion::{
     AckVector, Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, SenderControl, Wire,
+    boxed_control, boxed_feedback,
 };
 use faircast_proto::content::Zeros;
 use faircast_proto::pgm::wire::Nla;
@@ -85,8 +86,8 @@ fn endpoints(bencher: Bencher<'_, '_>, with_receiver: bool) {
     let mut rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
     let mut now = Time::ZERO;
     let config = SourceConfig::new(NodeId(1), Nla::NULL, Tsi::default());
-    let mut source = PgmSource::new(config, Box::new(Zeros { len: None }), Free);
-    let mut receiver = PgmReceiver::new(ReceiverConfig::new(Nla::NULL), Silent);
+    let mut source = PgmSource::new(config, Box::new(Zeros { len: None }), boxed_control(Free));
+    let mut receiver = PgmReceiver::new(ReceiverConfig::new(Nla::NULL), boxed_feedback(Silent));
     let mut cx = Cx { now, rng: &mut rng, trace: &mut trace };
     source.handle_timeout(&mut cx);
     receiver.handle_timeout(&mut cx);

@@ -12,11 +12,13 @@ use crate::congestion::Guarantees;
 use crate::congestion::ormcc::Ormcc;
 use crate::congestion::pgmcc::Pgmcc;
 use crate::congestion::tfmcc::Tfmcc;
-use crate::congestion::{Bounded, Bounds, Scheme, SenderControl, Wire};
+use crate::congestion::{
+    Bounded, Bounds, Control, Feedback, Scheme, SenderControl, Wire, boxed_control, boxed_feedback,
+};
 use crate::content::{Content, Packets};
 use crate::object::{
-    ContentSupply, InOrder, ObjectReceiver, ObjectSource, SYMBOL_BYTES_MAX, SYMBOL_HEADER,
-    SlowPolicy, Transfer, TransferReceiverSetup, TransferSource, TransferSourceSetup,
+    ContentSupply, InOrder, ObjectReceiver, ObjectReceiverSetup, ObjectSource, ObjectSourceSetup,
+    SYMBOL_BYTES_MAX, SYMBOL_HEADER, SlowPolicy,
 };
 use crate::options::{OptionSpec, Options};
 use crate::pgm::element::{self, ElementConfig, PgmElement};
@@ -47,18 +49,10 @@ pub struct SchemeEntry {
     pub announce_bytes_max: usize,
     /// The option that carries a receiver's report.
     pub report_option: u8,
-    /// Makes the sending end.
-    pub sender: fn(SenderSetup<'_>) -> Box<dyn Machine>,
-    /// Makes a receiving end.
-    pub receiver: fn(ReceiverSetup<'_>) -> Box<dyn Machine>,
-    /// Makes the sending end of a stream.
-    pub stream_source: fn(StreamSourceSetup<'_>) -> Box<dyn Machine + Send>,
-    /// Makes a receiving end of a stream.
-    pub stream_receiver: fn(StreamReceiverSetup<'_>) -> Box<dyn Machine + Send>,
-    /// Makes the sending end of a transfer.
-    pub transfer_source: fn(TransferSourceSetup<'_>) -> Box<dyn TransferSource>,
-    /// Makes a receiving end of a transfer.
-    pub transfer_receiver: fn(TransferReceiverSetup<'_>) -> Box<dyn Transfer>,
+    /// Makes the sender's half, within the bounds of the transport's settings.
+    pub control: fn(&Options) -> Box<dyn Control + Send>,
+    /// Makes the receiver's half at a node.
+    pub feedback: fn(&Options, NodeId) -> Box<dyn Feedback + Send>,
 }
 
 impl SchemeEntry {
@@ -74,12 +68,10 @@ impl SchemeEntry {
             announce_option: <<S::Control as SenderControl>::Announce as Wire>::OPTION,
             announce_bytes_max: <<S::Control as SenderControl>::Announce as Wire>::BYTES_MAX,
             report_option: <<S::Control as SenderControl>::Report as Wire>::OPTION,
-            sender: sender::<S>,
-            receiver: receiver::<S>,
-            stream_source: stream_source::<S>,
-            stream_receiver: stream_receiver::<S>,
-            transfer_source: transfer_source::<S>,
-            transfer_receiver: transfer_receiver::<S>,
+            control: |options| {
+                boxed_control(Bounded::new(S::control(options), &Bounds::from_options(options)))
+            },
+            feedback: |options, node| boxed_feedback(S::feedback(options, node)),
         }
     }
 }
@@ -207,7 +199,7 @@ pub fn program(name: &str) -> Option<&'static ProgramEntry> {
 /// The row of a scheme, with its settings and those of the transport in one table.
 ///
 /// ```
-/// use faircast_proto::{catalog::SchemeEntry, scheme_entry, schemes::pgmcc::Pgmcc};
+/// use faircast_proto::{catalog::SchemeEntry, scheme_entry, congestion::pgmcc::Pgmcc};
 ///
 /// const ENTRY: SchemeEntry = scheme_entry!(Pgmcc);
 /// assert_eq!(ENTRY.name, "pgmcc");
@@ -243,113 +235,99 @@ pub const fn joined<const N: usize>(
     all
 }
 
-fn sender<S: Scheme>(setup: SenderSetup<'_>) -> Box<dyn Machine> {
-    let (group, tsi) = (group(setup.flow), session(setup.flow, setup.node));
-    let mut config = SourceConfig::from_options(setup.node, group, tsi, setup.options);
-    config.start = setup.start;
-    config.payload = setup.payload;
-    if let Delivery::Object(fec) = Delivery::from_options(setup.options) {
-        let symbol_bytes = symbol_bytes(setup.payload);
-        let supply = Box::new(ContentSupply::new(setup.content, symbol_bytes));
-        return Box::new(
-            ObjectSource::new(
-                TransferSourceSetup {
-                    node: setup.node,
-                    group,
-                    tsi,
-                    data_port: config.data_port,
-                    start: setup.start,
-                    supply,
-                    symbol_bytes,
-                    fec,
-                    wait_for: 1,
-                    give_up: FLOW_GIVE_UP,
-                    slow: SlowPolicy::Wait,
-                    options: setup.options,
-                },
-                control::<S>(setup.options),
-            )
-            .speaking(S::NAME, announced::<S>(setup.options))
-            .staying(FLOW_STAYS),
-        );
+impl SchemeEntry {
+    /// The sending end of a flow.
+    pub fn sender(&self, setup: SenderSetup<'_>) -> Box<dyn Machine> {
+        let (group, tsi) = (group(setup.flow), session(setup.flow, setup.node));
+        let mut config = SourceConfig::from_options(setup.node, group, tsi, setup.options);
+        config.start = setup.start;
+        config.payload = setup.payload;
+        if let Delivery::Object(fec) = Delivery::from_options(setup.options) {
+            let symbol_bytes = symbol_bytes(setup.payload);
+            let source = self.object_source(ObjectSourceSetup {
+                node: setup.node,
+                group,
+                tsi,
+                data_port: config.data_port,
+                start: setup.start,
+                supply: Box::new(ContentSupply::new(setup.content, symbol_bytes)),
+                symbol_bytes,
+                fec,
+                wait_for: 1,
+                give_up: FLOW_GIVE_UP,
+                slow: SlowPolicy::Wait,
+                options: setup.options,
+            });
+            return Box::new(source.staying(FLOW_STAYS));
+        }
+        let source = PgmSource::new(config, setup.content, (self.control)(setup.options));
+        Box::new(source.speaking(self.name, self.announced(setup.options)))
     }
-    let bounds = Bounds::from_options(setup.options);
-    if bounds == Bounds::default() {
-        let source = PgmSource::new(config, setup.content, S::control(setup.options));
-        return Box::new(source.speaking(S::NAME, announced::<S>(setup.options)));
-    }
-    let source = PgmSource::new(config, setup.content, control::<S>(setup.options));
-    Box::new(source.speaking(S::NAME, announced::<S>(setup.options)))
-}
 
-fn receiver<S: Scheme>(setup: ReceiverSetup<'_>) -> Box<dyn Machine> {
-    let (group, tsi) = (group(setup.flow), session(setup.flow, setup.source));
-    let config = ReceiverConfig {
-        start: setup.start,
-        tsi: Some(tsi),
-        ..ReceiverConfig::from_options(group, setup.options)
-    };
-    if let Delivery::Object(_) = Delivery::from_options(setup.options) {
-        return Box::new(object_receiver::<S>(TransferReceiverSetup {
-            node: setup.node,
-            group,
-            tsi,
-            data_port: config.data_port,
+    /// A receiving end of a flow.
+    pub fn receiver(&self, setup: ReceiverSetup<'_>) -> Box<dyn Machine> {
+        let (group, tsi) = (group(setup.flow), session(setup.flow, setup.source));
+        let config = ReceiverConfig {
             start: setup.start,
-            store: Box::new(InOrder::new()),
-            id: u64::from(setup.node.0),
-            name: String::new(),
-            options: setup.options,
-        }));
+            tsi: Some(tsi),
+            ..ReceiverConfig::from_options(group, setup.options)
+        };
+        if let Delivery::Object(_) = Delivery::from_options(setup.options) {
+            return Box::new(self.object_receiver(ObjectReceiverSetup {
+                node: setup.node,
+                group,
+                tsi,
+                data_port: config.data_port,
+                start: setup.start,
+                store: Box::new(InOrder::new()),
+                id: u64::from(setup.node.0),
+                name: String::new(),
+                options: setup.options,
+            }));
+        }
+        let ReceiverSetup { node, options, .. } = setup;
+        Box::new(self.stream_receiver(StreamReceiverSetup { node, config, options }))
     }
-    Box::new(PgmReceiver::speaking(config, negotiation::<S>(setup.options, setup.node)))
-}
 
-fn stream_source<S: Scheme>(setup: StreamSourceSetup<'_>) -> Box<dyn Machine + Send> {
-    let control = control::<S>(setup.options);
-    let source = PgmSource::of_packets(setup.config, setup.packets, control);
-    Box::new(source.speaking(S::NAME, announced::<S>(setup.options)))
-}
+    /// The sending end of a stream.
+    pub fn stream_source(&self, setup: StreamSourceSetup<'_>) -> PgmSource {
+        let control = (self.control)(setup.options);
+        let source = PgmSource::of_packets(setup.config, setup.packets, control);
+        source.speaking(self.name, self.announced(setup.options))
+    }
 
-fn stream_receiver<S: Scheme>(setup: StreamReceiverSetup<'_>) -> Box<dyn Machine + Send> {
-    Box::new(PgmReceiver::speaking(setup.config, negotiation::<S>(setup.options, setup.node)))
-}
+    /// A receiving end of a stream.
+    pub fn stream_receiver(&self, setup: StreamReceiverSetup<'_>) -> PgmReceiver {
+        PgmReceiver::speaking(setup.config, self.negotiation(setup.options, setup.node))
+    }
 
-fn transfer_source<S: Scheme>(setup: TransferSourceSetup<'_>) -> Box<dyn TransferSource> {
-    let (control, announced) = (control::<S>(setup.options), announced::<S>(setup.options));
-    Box::new(ObjectSource::new(setup, control).speaking(S::NAME, announced))
-}
+    /// The sending end of a transfer.
+    pub fn object_source(&self, setup: ObjectSourceSetup<'_>) -> ObjectSource {
+        let (control, announced) = ((self.control)(setup.options), self.announced(setup.options));
+        ObjectSource::new(setup, control).speaking(self.name, announced)
+    }
 
-fn transfer_receiver<S: Scheme>(setup: TransferReceiverSetup<'_>) -> Box<dyn Transfer> {
-    Box::new(object_receiver::<S>(setup))
-}
+    /// A receiving end of a transfer.
+    pub fn object_receiver(&self, setup: ObjectReceiverSetup<'_>) -> ObjectReceiver {
+        let negotiation = self.negotiation(setup.options, setup.node);
+        ObjectReceiver::new(setup, negotiation)
+    }
 
-fn control<S: Scheme>(options: &Options) -> Bounded<S::Control> {
-    Bounded::new(S::control(options), &Bounds::from_options(options))
-}
+    /// What SPMs say of the scheme, where they are to. Settings that do not fit are left out: who is
+    /// given them by hand anyway, as in a scenario, need not be told.
+    fn announced(&self, options: &Options) -> Option<SchemeAnnouncement> {
+        options.bool("announce_scheme").filter(|announce| *announce)?;
+        let name = SchemeAnnouncement { scheme: self.name.to_string(), settings: Vec::new() };
+        let all = SchemeAnnouncement { settings: options.of(self.own_options), ..name.clone() };
+        Some(if all.encode().is_some() { all } else { name })
+    }
 
-fn object_receiver<S: Scheme>(setup: TransferReceiverSetup<'_>) -> ObjectReceiver<S::Feedback> {
-    let negotiation = negotiation::<S>(setup.options, setup.node);
-    ObjectReceiver::new(setup, negotiation)
-}
-
-/// What SPMs say of the scheme, where they are to. Settings that do not fit are left out: who is
-/// given them by hand anyway, as in a scenario, need not be told.
-fn announced<S: Scheme>(options: &Options) -> Option<SchemeAnnouncement> {
-    options.bool("announce_scheme").filter(|announce| *announce)?;
-    let name = SchemeAnnouncement { scheme: S::NAME.to_string(), settings: Vec::new() };
-    let all = SchemeAnnouncement { settings: options.of(S::OPTIONS), ..name.clone() };
-    Some(if all.encode().is_some() { all } else { name })
-}
-
-/// What a receiver of the scheme speaks: its own settings go before those that are announced.
-fn negotiation<S: Scheme>(options: &Options, node: NodeId) -> Negotiation<S::Feedback> {
-    let own = options.clone();
-    Negotiation::of(
-        S::NAME,
-        KNOWN_SCHEMES,
-        Box::new(move |announced| S::feedback(&own.under(announced, S::OPTIONS), node)),
-    )
+    /// What a receiver of the scheme speaks: its own settings go before those that are announced.
+    fn negotiation(&self, options: &Options, node: NodeId) -> Negotiation {
+        let (feedback, specs, own) = (self.feedback, self.own_options, options.clone());
+        let make = Box::new(move |announced: &[_]| feedback(&own.under(announced, specs), node));
+        Negotiation::of(self.name, KNOWN_SCHEMES, make)
+    }
 }
 
 /// Bytes of a symbol where packets have `payload` bytes.
@@ -410,9 +388,9 @@ mod tests {
             let content = Box::new(Zeros { len: None });
             let (payload, options) = (1400, &options);
             let sender = SenderSetup { flow, node: source, start, payload, content, options };
-            assert_eq!((entry.sender)(sender).next_timeout(), Some(start));
+            assert_eq!(entry.sender(sender).next_timeout(), Some(start));
             let receiver = ReceiverSetup { flow, node: NodeId(1), source, start, options };
-            assert_eq!((entry.receiver)(receiver).next_timeout(), Some(start));
+            assert_eq!(entry.receiver(receiver).next_timeout(), Some(start));
             assert_eq!(scheme(entry.name).map(|found| found.name), Some(entry.name));
         }
         for (i, entry) in PROGRAMS.iter().enumerate() {

@@ -134,8 +134,7 @@ pub trait Machine {
     fn next_timeout(&self) -> Option<Time>;
 }
 
-/// A machine in a box is one, whatever more it can do: a `Box<dyn TransferSource>` is driven as a
-/// machine and asked for its status.
+/// A machine in a box is one.
 impl<M: Machine + ?Sized> Machine for Box<M> {
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         (**self).handle_datagram(cx, datagram);

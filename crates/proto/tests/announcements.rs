@@ -9,14 +9,15 @@ use faircast_base::{
 use faircast_proto::catalog::{self, SCHEMES, SchemeEntry, StreamReceiverSetup};
 use faircast_proto::content::InMemory;
 use faircast_proto::object::{
-    ContentSupply, Fec, InOrder, SlowPolicy, Stage, TransferReceiverSetup, TransferSourceSetup,
+    ContentSupply, Fec, InOrder, ObjectReceiver, ObjectReceiverSetup, ObjectSourceSetup,
+    SlowPolicy, Stage,
 };
 use faircast_proto::options::Options;
-use faircast_proto::pgm::ReceiverConfig;
 use faircast_proto::pgm::negotiation::{SchemeAnnouncement, SchemeMismatch};
 use faircast_proto::pgm::wire::{
     Body, Encoder, Gsi, Header, Nla, OptionType, Packet, PacketType, Spm, Tsi,
 };
+use faircast_proto::pgm::{PgmReceiver, ReceiverConfig};
 use faircast_proto::{AppEvent, Datagram, Destination, Machine};
 
 const GROUP: Nla = Nla::V4([239, 192, 0, 1]);
@@ -36,16 +37,16 @@ impl Trace for Log {
 }
 
 /// A receiver, and all that it says.
-struct Host<M: ?Sized> {
-    machine: Box<M>,
+struct Host<M> {
+    machine: M,
     rng: Rng,
     log: Log,
     app: Vec<AppEvent>,
     sent: Vec<Vec<u8>>,
 }
 
-impl<M: Machine + ?Sized> Host<M> {
-    fn new(machine: Box<M>) -> Self {
+impl<M: Machine> Host<M> {
+    fn new(machine: M) -> Self {
         let rng = Rng::new(1, NodeId(9), Purpose::Machine(0));
         let mut host = Self { machine, rng, log: Log::default(), app: vec![], sent: vec![] };
         host.act(0, |machine, cx| machine.handle_timeout(cx));
@@ -91,15 +92,15 @@ fn spm(tsi: Tsi, sequence: u32, options: &[(u8, &[u8])]) -> Vec<u8> {
     packet
 }
 
-fn stream(entry: &SchemeEntry) -> Host<dyn Machine + Send> {
+fn stream(entry: &SchemeEntry) -> Host<PgmReceiver> {
     let options = Options::default();
     let config = ReceiverConfig::from_options(GROUP, &options);
     let setup = StreamReceiverSetup { node: NodeId(9), config, options: &options };
-    Host::new((entry.stream_receiver)(setup))
+    Host::new(entry.stream_receiver(setup))
 }
 
-fn transfer(entry: &SchemeEntry) -> Host<dyn faircast_proto::object::Transfer> {
-    Host::new((entry.transfer_receiver)(TransferReceiverSetup {
+fn transfer(entry: &SchemeEntry) -> Host<ObjectReceiver> {
+    Host::new(entry.object_receiver(ObjectReceiverSetup {
         node: NodeId(9),
         group: GROUP,
         tsi: TSI,
@@ -114,7 +115,7 @@ fn transfer(entry: &SchemeEntry) -> Host<dyn faircast_proto::object::Transfer> {
 
 /// What a source of ten bytes says of them on its SPMs.
 fn notice(entry: &SchemeEntry) -> Vec<u8> {
-    let source = Host::new((entry.transfer_source)(TransferSourceSetup {
+    let source = Host::new(entry.object_source(ObjectSourceSetup {
         node: SOURCE,
         group: GROUP,
         tsi: TSI,

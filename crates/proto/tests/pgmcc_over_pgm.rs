@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use faircast_base::{Cx, Duration, Event, NodeId, Purpose, Rng, Time, Trace};
 use faircast_proto::congestion::pgmcc::{PgmccConfig, PgmccReceiver, PgmccSender, Profile};
+use faircast_proto::congestion::{boxed_control, boxed_feedback};
 use faircast_proto::content::InMemory;
 use faircast_proto::pgm::wire::{Gsi, Nla, Tsi};
 use faircast_proto::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
@@ -60,11 +61,14 @@ impl Net {
         let mut config = SourceConfig::new(NodeId(0), GROUP, TSI);
         config.payload = 956;
         let content = Box::new(InMemory(Arc::from(object)));
-        let source = PgmSource::new(config, content, PgmccSender::new(pgmcc));
+        let source = PgmSource::new(config, content, boxed_control(PgmccSender::new(pgmcc)));
         let mut machines: Vec<Box<dyn Machine>> = vec![Box::new(source)];
         for i in 1..=receivers {
             let feedback = PgmccReceiver::new(pgmcc, NodeId(i));
-            machines.push(Box::new(PgmReceiver::new(ReceiverConfig::new(GROUP), feedback)));
+            machines.push(Box::new(PgmReceiver::new(
+                ReceiverConfig::new(GROUP),
+                boxed_feedback(feedback),
+            )));
         }
         let host = |(i, machine)| Host {
             machine,

@@ -14,13 +14,13 @@ use faircast_proto::congestion::{
 };
 use faircast_proto::content::{InMemory, Packets};
 use faircast_proto::object::{
-    ContentSupply, Fec, InOrder, MemberState, SlowPolicy, Stage, TransferReceiverSetup,
-    TransferSourceSetup,
+    ContentSupply, Fec, InOrder, MemberState, ObjectReceiver, ObjectReceiverSetup, ObjectSource,
+    ObjectSourceSetup, SlowPolicy, Stage,
 };
 use faircast_proto::options::{OptionSpec, OptionValue, Options, whole};
 use faircast_proto::pgm::negotiation::SchemeMismatch;
 use faircast_proto::pgm::wire::{Gsi, Nla, Packet, PacketType, Tsi};
-use faircast_proto::pgm::{ReceiverConfig, SourceConfig};
+use faircast_proto::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use faircast_proto::scheme_entry;
 use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
 
@@ -160,17 +160,17 @@ impl Trace for Log {
     }
 }
 
-struct Host<M: ?Sized> {
+struct Host<M> {
     node: NodeId,
-    machine: Box<M>,
+    machine: M,
     rng: Rng,
     log: Log,
     app: Vec<AppEvent>,
     sent: BTreeMap<u8, usize>,
 }
 
-impl<M: Machine + ?Sized> Host<M> {
-    fn new(node: NodeId, machine: Box<M>) -> Self {
+impl<M: Machine> Host<M> {
+    fn new(node: NodeId, machine: M) -> Self {
         let rng = Rng::new(1, node, Purpose::Machine(0));
         Self { node, machine, rng, log: Log::default(), app: Vec::new(), sent: BTreeMap::new() }
     }
@@ -224,7 +224,7 @@ impl<M: Machine + ?Sized> Host<M> {
 type Flying = (NodeId, NodeId, Destination, Vec<u8>);
 
 /// A source and its receivers, `DELAY` apart; one packet in 20 is lost.
-struct World<S: ?Sized, R: ?Sized> {
+struct World<S, R> {
     now: Time,
     source: Host<S>,
     receivers: Vec<Host<R>>,
@@ -235,8 +235,8 @@ struct World<S: ?Sized, R: ?Sized> {
     spoken: Option<String>,
 }
 
-impl<S: Machine + ?Sized, R: Machine + ?Sized> World<S, R> {
-    fn new(source: Box<S>, receivers: Vec<Box<R>>) -> Self {
+impl<S: Machine, R: Machine> World<S, R> {
+    fn new(source: S, receivers: Vec<R>) -> Self {
         let receivers = receivers.into_iter().zip(10..).map(|(r, i)| Host::new(NodeId(i), r));
         Self {
             now: Time::ZERO,
@@ -346,20 +346,20 @@ impl Packets for Written {
 
 const PACKETS: u64 = 400;
 
-type Stream = World<dyn Machine + Send, dyn Machine + Send>;
+type Stream = World<PgmSource, PgmReceiver>;
 
 fn stream(
     entry: &SchemeEntry,
     settings: &Options,
     receivers: &[(&SchemeEntry, Options)],
 ) -> Stream {
-    let source = (entry.stream_source)(StreamSourceSetup {
+    let source = entry.stream_source(StreamSourceSetup {
         config: SourceConfig::from_options(SOURCE, GROUP, TSI, settings),
         packets: Box::new(Written(PACKETS)),
         options: settings,
     });
     let receivers = receivers.iter().zip(10..).map(|((entry, options), i)| {
-        (entry.stream_receiver)(StreamReceiverSetup {
+        entry.stream_receiver(StreamReceiverSetup {
             node: NodeId(i),
             config: ReceiverConfig::from_options(GROUP, options),
             options,
@@ -368,7 +368,7 @@ fn stream(
     World::new(source, receivers.collect())
 }
 
-fn assert_all_written(host: &Host<dyn Machine + Send>, case: &str) {
+fn assert_all_written(host: &Host<PgmReceiver>, case: &str) {
     assert_eq!(host.app.last(), Some(&AppEvent::Completed), "{case}: {:?}", host.log.bad);
     let all: Vec<u8> = (0..PACKETS).flat_map(written).collect();
     assert!(host.bytes() == all, "{case}");
@@ -456,8 +456,7 @@ fn receivers_follow_the_senders_settings_and_their_own_go_first() {
     }
 }
 
-type Transfers =
-    World<dyn faircast_proto::object::TransferSource, dyn faircast_proto::object::Transfer>;
+type Transfers = World<ObjectSource, ObjectReceiver>;
 
 fn transfer(
     entry: &SchemeEntry,
@@ -466,7 +465,7 @@ fn transfer(
 ) -> (Transfers, Vec<u8>) {
     let content: Vec<u8> = (0..300_000_u32).map(|i| (i * 7 + i / 251) as u8).collect();
     let settings = options(entry, true, &[]);
-    let source = (entry.transfer_source)(TransferSourceSetup {
+    let source = entry.object_source(ObjectSourceSetup {
         node: SOURCE,
         group: GROUP,
         tsi: TSI,
@@ -481,7 +480,7 @@ fn transfer(
         options: &settings,
     });
     let receivers = receivers.iter().zip(10..).map(|(entry, i)| {
-        (entry.transfer_receiver)(TransferReceiverSetup {
+        entry.object_receiver(ObjectReceiverSetup {
             node: NodeId(i),
             group: GROUP,
             tsi: TSI,

@@ -82,7 +82,7 @@ pub struct Builtin;
 impl Protocols for Builtin {
     fn sender(&self, flow: &Flow, id: FlowId, content: Box<dyn Content>) -> Box<dyn Machine> {
         if let Some(scheme) = catalog::scheme(&flow.protocol) {
-            return (scheme.sender)(SenderSetup {
+            return scheme.sender(SenderSetup {
                 flow: id,
                 node: flow.from,
                 start: flow.start,
@@ -108,7 +108,7 @@ impl Protocols for Builtin {
                 .then(|| Options::default().under(&flow.options.of(OPTIONS), OPTIONS));
             let options = shared.as_ref().unwrap_or(&flow.options);
             let source = flow.from;
-            return (scheme.receiver)(ReceiverSetup { flow: id, node, source, start, options });
+            return scheme.receiver(ReceiverSetup { flow: id, node, source, start, options });
         }
         match Flavour::from_protocol(&flow.protocol) {
             Some(flavour) => {

@@ -15,9 +15,10 @@ use faircast_proto::catalog::scheme;
 use faircast_proto::congestion::pgmcc::{
     PgmccConfig, PgmccReceiver, PgmccSender, Profile, SlowStart,
 };
+use faircast_proto::congestion::{boxed_control, boxed_feedback};
 use faircast_proto::content::InMemory;
 use faircast_proto::object::{
-    ContentSupply, Fec, InOrder, SlowPolicy, TransferReceiverSetup, TransferSourceSetup,
+    ContentSupply, Fec, InOrder, ObjectReceiverSetup, ObjectSourceSetup, SlowPolicy,
 };
 use faircast_proto::options::Options;
 use faircast_proto::pgm::wire::{Gsi, Nla, Tsi};
@@ -59,7 +60,8 @@ pub(crate) fn source(
             linger: Duration::from_secs(60),
             ..SourceConfig::new(node, Nla::V4(GROUP), tsi)
         };
-        let machine = PgmSource::new(config, Box::new(content), PgmccSender::new(pgmcc()));
+        let machine =
+            PgmSource::new(config, Box::new(content), boxed_control(PgmccSender::new(pgmcc())));
         let settings = SocketSettings { loopback: false, ..Default::default() };
         let sockets = Sockets::source(Target::Multicast(group), settings).unwrap();
         let mut driver = Driver::new(sockets, driver).unwrap();
@@ -79,7 +81,7 @@ pub(crate) fn receiver(hosts: &Hosts, host: u8, weather: Weather) -> End {
             tail_delay: Duration::from_secs(4),
             ..ReceiverConfig::new(Nla::V4(GROUP))
         };
-        let machine = PgmReceiver::new(config, PgmccReceiver::new(pgmcc(), node));
+        let machine = PgmReceiver::new(config, boxed_feedback(PgmccReceiver::new(pgmcc(), node)));
         let settings = SocketSettings { upstream: Upstream::Port(PORT), ..Default::default() };
         let sockets = Sockets::receiver(Listen::Multicast(group), settings).unwrap();
         let mut driver = Driver::new(sockets, driver).unwrap();
@@ -94,7 +96,7 @@ pub(crate) fn object_source(hosts: &Hosts, host: u8, content: &[u8], weather: We
     let tsi = Tsi { gsi: Gsi([1, 2, 3, 4, 5, host]), port: 40_000 };
     let content = InMemory(content.into());
     start(hosts, host, move |group, driver, log| {
-        let setup = TransferSourceSetup {
+        let setup = ObjectSourceSetup {
             node,
             group: Nla::V4(GROUP),
             tsi,
@@ -108,7 +110,7 @@ pub(crate) fn object_source(hosts: &Hosts, host: u8, content: &[u8], weather: We
             slow: SlowPolicy::Wait,
             options: &Options::default(),
         };
-        let machine = (scheme("pgmcc").unwrap().transfer_source)(setup);
+        let machine = scheme("pgmcc").unwrap().object_source(setup);
         let settings = SocketSettings { loopback: false, ..Default::default() };
         let sockets = Sockets::source(Target::Multicast(group), settings).unwrap();
         let mut driver = Driver::new(sockets, driver).unwrap();
@@ -123,7 +125,7 @@ pub(crate) fn object_receiver(hosts: &Hosts, host: u8, source: u8, weather: Weat
     let node = NodeId(hosts.address(host).into());
     start(hosts, host, move |group, driver, log| {
         let tsi = Tsi { gsi: Gsi([1, 2, 3, 4, 5, source]), port: 40_000 };
-        let setup = TransferReceiverSetup {
+        let setup = ObjectReceiverSetup {
             node,
             group: Nla::V4(GROUP),
             tsi,
@@ -134,7 +136,7 @@ pub(crate) fn object_receiver(hosts: &Hosts, host: u8, source: u8, weather: Weat
             name: format!("host {host}"),
             options: &Options::default(),
         };
-        let machine = (scheme("pgmcc").unwrap().transfer_receiver)(setup);
+        let machine = scheme("pgmcc").unwrap().object_receiver(setup);
         let sockets = Sockets::receiver(Listen::Multicast(group), SocketSettings::default());
         let mut driver = Driver::new(sockets.unwrap(), driver).unwrap();
         let options = SessionOptions { tsi: Some(tsi), subject: None };

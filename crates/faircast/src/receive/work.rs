@@ -10,14 +10,13 @@ use faircast_net::{App, Ended, Heard, Live, NetError, SessionId};
 use faircast_proto::AppEvent;
 use faircast_proto::Machine as _;
 use faircast_proto::catalog::DEFAULT_SCHEME;
-use faircast_proto::object::{Stage, TransferReceiverSetup, TransferStatus};
+use faircast_proto::object::{ObjectReceiver, ObjectReceiverSetup, ObjectStatus, Stage};
 use faircast_proto::pgm::wire::{Body, Nla, OptionType, Packet, Tsi};
 use tokio::sync::{mpsc, watch};
 
 use crate::common::{Speaks, host_load};
 use crate::destination::Destination;
 use crate::envelope::Watched;
-use crate::machine::Receiving;
 use crate::noting::{Holders, Notes, Noting};
 use crate::session::{Worker, random};
 use crate::status::{Incoming, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile};
@@ -101,8 +100,8 @@ fn in_a_word(outcome: &ReceiveOutcome) -> String {
 }
 
 /// Whether the sender of a session knows of this receiver.
-fn is_begun(live: &Live<Receiving>, id: SessionId) -> bool {
-    live.machine(id).is_some_and(|machine| machine.0.status().answers > 0)
+fn is_begun(live: &Live<ObjectReceiver>, id: SessionId) -> bool {
+    live.machine(id).is_some_and(|machine| machine.status().answers > 0)
 }
 
 impl Work {
@@ -126,9 +125,9 @@ impl Work {
         }
     }
 
-    fn incoming(&self, live: &Live<Receiving>, id: SessionId) -> Option<Incoming> {
+    fn incoming(&self, live: &Live<ObjectReceiver>, id: SessionId) -> Option<Incoming> {
         let session = self.sessions.get(&id)?;
-        let TransferStatus {
+        let ObjectStatus {
             stage,
             bytes_total,
             growing,
@@ -140,7 +139,7 @@ impl Work {
             requests,
             reason,
             ..
-        } = live.machine(id)?.0.status();
+        } = live.machine(id)?.status();
         Some(Incoming {
             number: session.number,
             source: live.source(id),
@@ -161,7 +160,7 @@ impl Work {
     }
 
     /// Tells that an object has ended, once.
-    fn end(&mut self, live: &mut Live<Receiving>, id: SessionId, outcome: ReceiveOutcome) {
+    fn end(&mut self, live: &mut Live<ObjectReceiver>, id: SessionId, outcome: ReceiveOutcome) {
         let Some(last) = self.incoming(live, id) else { return };
         let now = live.now();
         let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.told) else {
@@ -200,7 +199,7 @@ impl Work {
     }
 
     /// Ends where an object has ended that was to be the only one, and nothing else is under way.
-    fn end_after_last(&self, live: &mut Live<Receiving>) {
+    fn end_after_last(&self, live: &mut Live<ObjectReceiver>) {
         let mut open = self.sessions.iter().filter(|(_, session)| !session.told);
         if self.ending && self.awaited.is_empty() && !open.any(|(id, _)| is_begun(live, *id)) {
             live.close();
@@ -208,7 +207,7 @@ impl Work {
     }
 
     /// Leaves a session whose object is not for this receiver.
-    fn decline(&mut self, live: &mut Live<Receiving>, id: SessionId) {
+    fn decline(&mut self, live: &mut Live<ObjectReceiver>, id: SessionId) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.told = true;
             live.close_session(id);
@@ -233,7 +232,7 @@ impl Work {
     }
 
     /// Notices machines that the driver has taken, and lets go of those that have nothing to do.
-    fn tidy(&mut self, live: &mut Live<Receiving>) {
+    fn tidy(&mut self, live: &mut Live<ObjectReceiver>) {
         self.adopt(live);
         self.hand_over(live);
         let now = live.now();
@@ -243,7 +242,7 @@ impl Work {
         }
         let all: Vec<SessionId> = self.sessions.keys().copied().collect();
         for id in all {
-            let Some(status) = live.machine(id).map(|machine| machine.0.status()) else {
+            let Some(status) = live.machine(id).map(|machine| machine.status()) else {
                 self.sessions.remove(&id);
                 continue;
             };
@@ -301,12 +300,12 @@ impl Work {
     /// wait for them; and ends the silent ones whose object has come from elsewhere. Who waits has
     /// been answered by its sender: nobody takes anything by repeating what was sent, and nothing is
     /// taken from a session that goes on.
-    fn hand_over(&mut self, live: &mut Live<Receiving>) {
+    fn hand_over(&mut self, live: &mut Live<ObjectReceiver>) {
         let now = live.now();
         let wanted = self.holders.wanted();
         let mut over = Vec::new();
         for (&id, session) in self.sessions.iter().filter(|(_, session)| !session.told) {
-            let heard = live.machine(id).and_then(|machine| machine.0.status().heard);
+            let heard = live.machine(id).and_then(|machine| machine.status().heard);
             let silent = now.since(heard.unwrap_or(session.since)) >= SILENT_AFTER;
             // Looking what is there, and comparing, take as long as they take.
             let stalled = session.progress.0 == Stage::Sending
@@ -324,17 +323,17 @@ impl Work {
     }
 
     /// Forgets a session, which begins again should its sender say something new.
-    fn set_aside(&mut self, live: &mut Live<Receiving>, id: SessionId) {
+    fn set_aside(&mut self, live: &mut Live<ObjectReceiver>, id: SessionId) {
         let newest = live.newest_spm(id);
         self.forget_from(live, id, newest);
     }
 
     /// Forgets a session for good.
-    fn forget(&mut self, live: &mut Live<Receiving>, id: SessionId) {
+    fn forget(&mut self, live: &mut Live<ObjectReceiver>, id: SessionId) {
         self.forget_from(live, id, None);
     }
 
-    fn forget_from(&mut self, live: &mut Live<Receiving>, id: SessionId, newest: Option<Seq>) {
+    fn forget_from(&mut self, live: &mut Live<ObjectReceiver>, id: SessionId, newest: Option<Seq>) {
         live.remove(id);
         if let Some(session) = self.sessions.remove(&id) {
             if self.past.len() == PAST_MAX {
@@ -358,7 +357,7 @@ impl Work {
     }
 
     /// The driver numbers a machine after it was made.
-    fn adopt(&mut self, live: &Live<Receiving>) {
+    fn adopt(&mut self, live: &Live<ObjectReceiver>) {
         let Some(session) = self.next_session.take() else { return };
         match live.sessions().find(|id| live.tsi(*id) == Some(session.tsi)) {
             Some(id) => {
@@ -368,7 +367,7 @@ impl Work {
         }
     }
 
-    fn report(&mut self, live: &mut Live<Receiving>, ended: bool) {
+    fn report(&mut self, live: &mut Live<ObjectReceiver>, ended: bool) {
         let now = live.now();
         let incidents = *self.setup.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let open = self.sessions.iter().filter(|(_, session)| !session.told);
@@ -387,8 +386,12 @@ impl Work {
     }
 }
 
-impl App<Receiving> for Work {
-    fn heard(&mut self, live: &mut Live<Receiving>, heard: &Heard<'_>) -> Option<Receiving> {
+impl App<ObjectReceiver> for Work {
+    fn heard(
+        &mut self,
+        live: &mut Live<ObjectReceiver>,
+        heard: &Heard<'_>,
+    ) -> Option<ObjectReceiver> {
         self.adopt(live);
         // Once the last object has ended only those are of interest that came to no end.
         if self.is_past(heard) || self.ending && self.awaited.is_empty() {
@@ -427,7 +430,7 @@ impl App<Receiving> for Work {
             scheme = scheme.name,
             "a sender is heard"
         );
-        let machine = (scheme.transfer_receiver)(TransferReceiverSetup {
+        let machine = scheme.object_receiver(ObjectReceiverSetup {
             node: live.node(),
             group: self.setup.group,
             tsi: heard.tsi,
@@ -439,10 +442,10 @@ impl App<Receiving> for Work {
             name: self.setup.name.clone(),
             options: &options,
         });
-        Some(Receiving(machine))
+        Some(machine)
     }
 
-    fn event(&mut self, live: &mut Live<Receiving>, id: SessionId, event: AppEvent) {
+    fn event(&mut self, live: &mut Live<ObjectReceiver>, id: SessionId, event: AppEvent) {
         self.adopt(live);
         match event {
             AppEvent::Completed => {
@@ -450,7 +453,7 @@ impl App<Receiving> for Work {
                 self.end(live, id, ReceiveOutcome::Complete { files });
             }
             AppEvent::Gone => {
-                let status = live.machine(id).map(|machine| machine.0.status());
+                let status = live.machine(id).map(|machine| machine.status());
                 if let Some(mismatch) = status.and_then(|status| status.mismatch) {
                     // It stays until the sender has been told why.
                     self.end(live, id, ReceiveOutcome::OtherScheme(mismatch));
@@ -472,19 +475,19 @@ impl App<Receiving> for Work {
         }
     }
 
-    fn tick(&mut self, live: &mut Live<Receiving>) {
+    fn tick(&mut self, live: &mut Live<ObjectReceiver>) {
         let all = self.sessions.iter().map(|(id, session)| (*id, session.disk.counts().waited));
         for (id, waited) in all.collect::<Vec<_>>() {
             let load = host_load(live, waited);
-            live.with(id, |machine, _| machine.0.note_host(load));
+            live.with(id, |machine, _| machine.note_host(load));
         }
         self.tidy(live);
         self.report(live, false);
     }
 }
 
-impl Worker<Receiving> for Work {
-    fn ended(mut self, live: &mut Live<Receiving>, ended: Result<Ended, NetError>) {
+impl Worker<ObjectReceiver> for Work {
+    fn ended(mut self, live: &mut Live<ObjectReceiver>, ended: Result<Ended, NetError>) {
         let outcome = match &ended {
             Ok(_) => ReceiveOutcome::Closed,
             Err(error) => ReceiveOutcome::Failed(error.to_string()),

@@ -9,6 +9,7 @@ use faircast_net::{
     App, DriverSettings, Ended, Heard, Listen, Live, NetError, SessionId, Sockets, Waker,
 };
 use faircast_proto::catalog::{DEFAULT_SCHEME, StreamReceiverSetup};
+use faircast_proto::pgm::PgmReceiver;
 use faircast_proto::pgm::ReceiverConfig;
 use faircast_proto::pgm::wire::Nla;
 use faircast_proto::{AppEvent, catalog};
@@ -18,14 +19,13 @@ use super::StreamStatus;
 use crate::Error;
 use crate::common::{Common, Speaks, group_of};
 use crate::envelope::{Watched, Wrapper};
-use crate::machine::Streaming;
 use crate::session::{Plan, Worker, start};
 use crate::trace::{About, LiveTrace};
 
 /// The receiving end of a stream: a thread, and what it has received.
 #[derive(Debug)]
 pub(crate) struct StreamReceiver {
-    waker: Waker<Streaming>,
+    waker: Waker<PgmReceiver>,
     status: watch::Receiver<StreamStatus>,
     items: mpsc::UnboundedReceiver<Result<Vec<u8>, Error>>,
     waiting: Arc<AtomicUsize>,
@@ -50,7 +50,7 @@ impl StreamReceiver {
             trace: trace.clone(),
         };
         let counted = waiting.clone();
-        let waker = start(plan, move |live: &mut Live<Streaming>| {
+        let waker = start(plan, move |live: &mut Live<PgmReceiver>| {
             Ok(Work {
                 group,
                 speaks,
@@ -116,7 +116,7 @@ struct Work {
 }
 
 impl Work {
-    fn report(&mut self, live: &Live<Streaming>, ended: bool) {
+    fn report(&mut self, live: &Live<PgmReceiver>, ended: bool) {
         let incidents = *self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         self.status.traffic = *live.counters();
         self.status.refusals = incidents.refusals;
@@ -131,8 +131,8 @@ impl Work {
     }
 }
 
-impl App<Streaming> for Work {
-    fn heard(&mut self, live: &mut Live<Streaming>, heard: &Heard<'_>) -> Option<Streaming> {
+impl App<PgmReceiver> for Work {
+    fn heard(&mut self, live: &mut Live<PgmReceiver>, heard: &Heard<'_>) -> Option<PgmReceiver> {
         if self.session.is_some() || live.sessions().next().is_some() {
             return None;
         }
@@ -146,10 +146,10 @@ impl App<Streaming> for Work {
         };
         let node = live.node();
         let setup = StreamReceiverSetup { node, config, options: &options };
-        Some(Streaming((scheme.stream_receiver)(setup)))
+        Some(scheme.stream_receiver(setup))
     }
 
-    fn event(&mut self, live: &mut Live<Streaming>, id: SessionId, event: AppEvent) {
+    fn event(&mut self, live: &mut Live<PgmReceiver>, id: SessionId, event: AppEvent) {
         self.session = Some(id);
         if matches!(event, AppEvent::Delivered { .. } | AppEvent::Lost { .. }) {
             self.ending = None;
@@ -184,7 +184,7 @@ impl App<Streaming> for Work {
         }
     }
 
-    fn tick(&mut self, live: &mut Live<Streaming>) {
+    fn tick(&mut self, live: &mut Live<PgmReceiver>) {
         let now = live.now();
         if let Some((_, gone)) = self.ending.take_if(|(at, _)| *at <= now) {
             if gone {
@@ -196,8 +196,8 @@ impl App<Streaming> for Work {
     }
 }
 
-impl Worker<Streaming> for Work {
-    fn ended(mut self, live: &mut Live<Streaming>, ended: Result<Ended, NetError>) {
+impl Worker<PgmReceiver> for Work {
+    fn ended(mut self, live: &mut Live<PgmReceiver>, ended: Result<Ended, NetError>) {
         if let Err(error) = ended {
             self.give(Err(error.into()));
         }

@@ -10,6 +10,7 @@ use faircast_net::{
 use faircast_proto::AppEvent;
 use faircast_proto::catalog;
 use faircast_proto::catalog::StreamSourceSetup;
+use faircast_proto::pgm::PgmSource;
 use faircast_proto::pgm::SourceConfig;
 use faircast_proto::pgm::negotiation::SchemeMismatch;
 use tokio::sync::watch;
@@ -19,7 +20,6 @@ use super::packets::Queue;
 use crate::Error;
 use crate::common::{Common, STREAM_BYTES, family, group_to};
 use crate::envelope::{Watched, Wrapper};
-use crate::machine::Streaming;
 use crate::session::{Plan, Worker, new_tsi, start};
 use crate::trace::{About, LiveTrace};
 
@@ -27,7 +27,7 @@ use crate::trace::{About, LiveTrace};
 #[derive(Debug)]
 pub(crate) struct StreamSender {
     queue: Queue,
-    waker: Waker<Streaming>,
+    waker: Waker<PgmSource>,
     status: watch::Receiver<StreamStatus>,
     shut: bool,
 }
@@ -49,7 +49,7 @@ impl StreamSender {
         let config = SourceConfig::from_options(Default::default(), group, tsi, &options);
         let queue = Queue::new(payload as usize, config.window_packets);
         let filled = queue.clone();
-        let waker = start(plan, move |live: &mut Live<Streaming>| {
+        let waker = start(plan, move |live: &mut Live<PgmSource>| {
             let started = live.now();
             let config = SourceConfig {
                 node: live.node(),
@@ -58,13 +58,12 @@ impl StreamSender {
                 payload,
                 ..config
             };
-            let machine = (scheme.stream_source)(StreamSourceSetup {
+            let machine = scheme.stream_source(StreamSourceSetup {
                 config,
                 packets: Box::new(filled.clone()),
                 options: &options,
             });
-            let session =
-                live.add(Streaming(machine), SessionOptions { tsi: Some(tsi), subject: None });
+            let session = live.add(machine, SessionOptions { tsi: Some(tsi), subject: None });
             Ok(Work {
                 session,
                 strangers: 0,
@@ -170,7 +169,7 @@ struct Work {
 }
 
 impl Work {
-    fn report(&self, live: &Live<Streaming>, ended: bool) {
+    fn report(&self, live: &Live<PgmSource>, ended: bool) {
         let (bytes, packets) = self.queue.sent();
         let incidents = *self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         self.tell.send_replace(StreamStatus {
@@ -187,8 +186,8 @@ impl Work {
     }
 }
 
-impl App<Streaming> for Work {
-    fn event(&mut self, live: &mut Live<Streaming>, _: SessionId, event: AppEvent) {
+impl App<PgmSource> for Work {
+    fn event(&mut self, live: &mut Live<PgmSource>, _: SessionId, event: AppEvent) {
         if let AppEvent::OtherScheme { node, sender, receiver } = event {
             let from = live.address(node);
             tracing::warn!(
@@ -199,13 +198,13 @@ impl App<Streaming> for Work {
         }
     }
 
-    fn tick(&mut self, live: &mut Live<Streaming>) {
+    fn tick(&mut self, live: &mut Live<PgmSource>) {
         self.report(live, false);
     }
 }
 
-impl Worker<Streaming> for Work {
-    fn ended(self, live: &mut Live<Streaming>, ended: Result<Ended, NetError>) {
+impl Worker<PgmSource> for Work {
+    fn ended(self, live: &mut Live<PgmSource>, ended: Result<Ended, NetError>) {
         self.queue.end();
         if let Some(trace) = &self.trace {
             let about = About {

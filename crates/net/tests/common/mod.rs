@@ -86,7 +86,7 @@ impl App<BoxedMachine> for Keeper {
         let (flow, node, source) = (FlowId(flow), live.node(), source_node(flow));
         let options = &quick_options();
         let setup = ReceiverSetup { flow, node, source, start: heard.now, options };
-        Some((self.scheme.unwrap_or_else(usual).receiver)(setup))
+        Some(self.scheme.unwrap_or_else(usual).receiver(setup))
     }
 
     fn event(&mut self, _: &mut Live<BoxedMachine>, session: SessionId, event: AppEvent) {
@@ -159,7 +159,7 @@ pub(crate) fn send(
         let content: Box<dyn Content> = Box::new(InMemory(bytes));
         let (flow, options) = (FlowId(flow), &quick_options());
         let setup = SenderSetup { flow, node, start, payload: 1400, content, options };
-        let machine = (place.scheme.unwrap_or_else(usual).sender)(setup);
+        let machine = place.scheme.unwrap_or_else(usual).sender(setup);
         driver.live().add(machine, SessionOptions::default());
         finish(driver, Keeper::default())
     })

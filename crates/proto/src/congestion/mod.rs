@@ -2,6 +2,7 @@
 //! schemes, each a folder with a pair of [`SenderControl`] and [`ReceiverFeedback`].
 
 mod bounded;
+mod coded;
 pub mod common;
 mod control;
 mod guarantees;
@@ -12,6 +13,7 @@ mod scheme;
 pub mod tfmcc;
 
 pub use bounded::{Bounded, Bounds};
+pub use coded::{Control, Feedback, SchemeOptions, Told, boxed_control, boxed_feedback};
 pub use control::{
     AckVector, Aggregate, Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, Regime,
     SenderControl, Wire,

@@ -23,12 +23,10 @@ pub(crate) use layout::SYMBOL_BYTES_MAX;
 pub use memory::{ContentSupply, InOrder};
 pub use part::{Announcement, Part};
 pub use receiver::ObjectReceiver;
-pub use setup::{
-    Fec, SlowPolicy, Transfer, TransferReceiverSetup, TransferSource, TransferSourceSetup,
-};
+pub use setup::{Fec, ObjectReceiverSetup, ObjectSourceSetup, SlowPolicy};
 pub use source::ObjectSource;
 pub use status::{
-    Cause, HostLoad, Limit, MemberLoad, MemberState, MemberStatus, Stage, TransferStatus,
+    Cause, HostLoad, Limit, MemberLoad, MemberState, MemberStatus, ObjectStatus, Stage,
 };
 pub use store::{Store, StoreError, StoreProgress, Verdict};
 pub use supply::{Supply, SupplyError};

@@ -22,10 +22,10 @@ use super::layout::{Key, Layout};
 use super::source::write_entries;
 use super::wire::{Claim, Notice, REASON_MAX, encode_load, end_of};
 use super::{
-    Announcement, HostLoad, Part, Stage, Store, StoreError, StoreProgress, Transfer,
-    TransferReceiverSetup, TransferStatus, Verdict,
+    Announcement, HostLoad, ObjectReceiverSetup, ObjectStatus, Part, Stage, Store, StoreError,
+    StoreProgress, Verdict,
 };
-use crate::congestion::ReceiverFeedback;
+use crate::congestion::Feedback;
 use crate::pgm::negotiation::Negotiation;
 use crate::pgm::receiver::dissent::Dissent;
 use crate::pgm::wire::{OptionType, Packet};
@@ -36,8 +36,8 @@ use crate::{AppEvent, Datagram, Machine, Transmit};
 /// when it is done.
 ///
 /// Below it a PGM receiver without repair watches the sequence numbers for congestion control.
-pub struct ObjectReceiver<F: ReceiverFeedback> {
-    pgm: PgmReceiver<F>,
+pub struct ObjectReceiver {
+    pgm: PgmReceiver,
     config: ReceiverConfig,
     store: Box<dyn Store>,
     phase: Phase,
@@ -122,9 +122,9 @@ impl Phase {
     }
 }
 
-impl<F: ReceiverFeedback> ObjectReceiver<F> {
+impl ObjectReceiver {
     /// A receiver as `setup` describes it, of the scheme that `negotiation` speaks.
-    pub fn new(setup: TransferReceiverSetup<'_>, negotiation: Negotiation<F>) -> Self {
+    pub fn new(setup: ObjectReceiverSetup<'_>, negotiation: Negotiation) -> Self {
         let mut config = ReceiverConfig::from_options(setup.group, setup.options);
         config.tsi = Some(setup.tsi);
         config.data_port = setup.data_port;
@@ -157,7 +157,7 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
     }
 
     /// Its side of the scheme, for tests and statistics.
-    pub fn feedback(&self) -> &F {
+    pub fn feedback(&self) -> &dyn Feedback {
         self.pgm.feedback()
     }
 
@@ -432,7 +432,7 @@ impl<F: ReceiverFeedback> ObjectReceiver<F> {
     }
 }
 
-impl<F: ReceiverFeedback> Machine for ObjectReceiver<F> {
+impl Machine for ObjectReceiver {
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         if !self.pgm.is_joined() {
             return;
@@ -517,8 +517,9 @@ impl<F: ReceiverFeedback> Machine for ObjectReceiver<F> {
     }
 }
 
-impl<F: ReceiverFeedback<Report: Send> + Send> Transfer for ObjectReceiver<F> {
-    fn status(&self) -> TransferStatus {
+impl ObjectReceiver {
+    /// How it stands.
+    pub fn status(&self) -> ObjectStatus {
         let stage = match self.phase {
             Phase::Listening | Phase::Manifest | Phase::Opening => Stage::Gathering,
             Phase::Content => Stage::Sending,
@@ -526,7 +527,7 @@ impl<F: ReceiverFeedback<Report: Send> + Send> Transfer for ObjectReceiver<F> {
             Phase::Done => Stage::Finished,
             Phase::Failed => Stage::Failed,
         };
-        TransferStatus {
+        ObjectStatus {
             stage,
             begun: None,
             bytes_total: self.object.map(|object| object.layout.len(Part::Content)),
@@ -549,7 +550,8 @@ impl<F: ReceiverFeedback<Report: Send> + Send> Transfer for ObjectReceiver<F> {
         }
     }
 
-    fn note_host(&mut self, load: HostLoad) {
+    /// How its thread has spent its time so far; told now and then by a driver that knows.
+    pub fn note_host(&mut self, load: HostLoad) {
         self.load.note(load);
     }
 }
@@ -573,7 +575,7 @@ const END_QUIET: Duration = Duration::from_secs(3);
 /// SPMs in a row that must tell of a new start of the source.
 const EPOCH_PACKETS: u32 = 2;
 
-impl<F: ReceiverFeedback> fmt::Debug for ObjectReceiver<F> {
+impl fmt::Debug for ObjectReceiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ObjectReceiver")
             .field("phase", &self.phase)

@@ -1,13 +1,11 @@
 //! What the two ends of a transfer are told at their start.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
 use alloc::string::String;
 
-use faircast_base::{Bitrate, Cx, Duration, NodeId, Time};
+use faircast_base::{Bitrate, Duration, NodeId, Time};
 
-use super::{HostLoad, Store, Supply, TransferStatus};
-use crate::Machine;
+use super::{Store, Supply};
 use crate::options::Options;
 use crate::pgm::wire::{Nla, Tsi};
 
@@ -34,7 +32,7 @@ pub enum SlowPolicy {
 }
 
 /// What a sending end is made from.
-pub struct TransferSourceSetup<'a> {
+pub struct ObjectSourceSetup<'a> {
     /// The node that it runs on.
     pub node: NodeId,
     /// The group that it sends to.
@@ -52,7 +50,7 @@ pub struct TransferSourceSetup<'a> {
     /// Whether losses are repaired by parity.
     pub fec: Fec,
     /// Content is sent once so many receivers have the manifest, or once
-    /// [`TransferSource::begin`] is called. Whoever comes later is served too.
+    /// [`ObjectSource::begin`](super::ObjectSource::begin) is called. Whoever comes later is served too.
     pub wait_for: u32,
     /// Silence after which a receiver counts as lost.
     pub give_up: Duration,
@@ -63,7 +61,7 @@ pub struct TransferSourceSetup<'a> {
 }
 
 /// What a receiving end is made from.
-pub struct TransferReceiverSetup<'a> {
+pub struct ObjectReceiverSetup<'a> {
     /// The node that it runs on: who it is in the scheme's reports. No two receivers of a group
     /// have the same.
     pub node: NodeId,
@@ -83,28 +81,4 @@ pub struct TransferReceiverSetup<'a> {
     pub name: String,
     /// Settings, checked against the scheme's table.
     pub options: &'a Options,
-}
-
-/// Either end of a transfer. [`Completed`](crate::AppEvent::Completed) says that it is done with
-/// everything intact, [`Gone`](crate::AppEvent::Gone) that it has ended without.
-pub trait Transfer: Machine + Send {
-    /// How it stands. Costs time in proportion to the number of members.
-    fn status(&self) -> TransferStatus;
-
-    /// How its thread has spent its time so far; told now and then by a driver that knows.
-    fn note_host(&mut self, load: HostLoad);
-}
-
-/// The sending end of a transfer.
-pub trait TransferSource: Transfer {
-    /// Begins to send content to whoever is there.
-    fn begin(&mut self, cx: &mut Cx<'_>);
-
-    /// At the end only receivers of these names are waited for. By default it is those who were there
-    /// when content began.
-    fn wait_for_names(&mut self, names: BTreeSet<String>);
-
-    /// Strikes the member `id` off, because the application knows that another one has taken its
-    /// place. Should it speak again it is a member again.
-    fn dismiss(&mut self, cx: &mut Cx<'_>, id: u64);
 }

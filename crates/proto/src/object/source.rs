@@ -7,6 +7,7 @@ mod pauses;
 mod repairs;
 mod slow;
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -21,10 +22,9 @@ use self::slow::SlowMeter;
 use super::layout::Layout;
 use super::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry, Notice};
 use super::{
-    Announcement, Fec, HostLoad, MemberState, Part, Stage, Transfer, TransferSource,
-    TransferSourceSetup, TransferStatus,
+    Announcement, Fec, HostLoad, MemberState, ObjectSourceSetup, ObjectStatus, Part, Stage,
 };
-use crate::congestion::{Permit, SenderControl};
+use crate::congestion::{Control, Permit};
 use crate::pgm::negotiation::SchemeAnnouncement;
 use crate::pgm::wire::{Encoder, OptionType, Packet};
 use crate::pgm::{PgmSource, Reliability, SourceConfig};
@@ -33,8 +33,8 @@ use crate::{AppEvent, Datagram, Machine, Transmit};
 /// The source of an object: sends to its members what they ask for, and ends when all have it.
 ///
 /// Below it runs a PGM source without repair, so that its control sees every packet once.
-pub struct ObjectSource<C: SenderControl> {
-    pgm: PgmSource<C, ObjectPackets>,
+pub struct ObjectSource {
+    pgm: PgmSource<ObjectPackets>,
     members: Members,
     slow: SlowMeter,
     pauses: Pauses,
@@ -84,10 +84,10 @@ enum Phase {
     Ended,
 }
 
-impl<C: SenderControl> ObjectSource<C> {
+impl ObjectSource {
     /// A source as `setup` describes it, under `control`. An object that has no layout (a symbol of
     /// an odd length, more blocks than can be numbered) makes one that fails at its start.
-    pub fn new(setup: TransferSourceSetup<'_>, control: C) -> Self {
+    pub fn new(setup: ObjectSourceSetup<'_>, control: Box<dyn Control + Send>) -> Self {
         let mut config =
             SourceConfig::from_options(setup.node, setup.group, setup.tsi, setup.options);
         config.data_port = setup.data_port;
@@ -162,7 +162,7 @@ impl<C: SenderControl> ObjectSource<C> {
     }
 
     /// The control, for tests and statistics.
-    pub fn control(&self) -> &C {
+    pub fn control(&self) -> &dyn Control {
         self.pgm.control()
     }
 
@@ -370,7 +370,7 @@ pub(super) fn write_entries(encoder: &mut Encoder<'_>, kind: u8, entries: &[Entr
     }
 }
 
-impl<C: SenderControl> Machine for ObjectSource<C> {
+impl Machine for ObjectSource {
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         if self.phase == Phase::Waiting || self.pgm.is_over() {
             return;
@@ -446,8 +446,9 @@ impl<C: SenderControl> Machine for ObjectSource<C> {
     }
 }
 
-impl<C: SenderControl + Send> Transfer for ObjectSource<C> {
-    fn status(&self) -> TransferStatus {
+impl ObjectSource {
+    /// How it stands. Costs time in proportion to the number of members.
+    pub fn status(&self) -> ObjectStatus {
         let packets = self.pgm.packets();
         let gauges = self.pgm.control().gauges();
         let total = packets.layout.len(Part::Content);
@@ -461,7 +462,7 @@ impl<C: SenderControl + Send> Transfer for ObjectSource<C> {
             Phase::Serving => Stage::Sending,
             Phase::Lingering(_) | Phase::Ended => Stage::Finished,
         };
-        TransferStatus {
+        ObjectStatus {
             stage,
             begun: self.begun,
             bytes_total: Some(total),
@@ -484,13 +485,13 @@ impl<C: SenderControl + Send> Transfer for ObjectSource<C> {
         }
     }
 
-    fn note_host(&mut self, load: HostLoad) {
+    /// How its thread has spent its time so far; told now and then by a driver that knows.
+    pub fn note_host(&mut self, load: HostLoad) {
         self.host = load;
     }
-}
 
-impl<C: SenderControl + Send> TransferSource for ObjectSource<C> {
-    fn begin(&mut self, cx: &mut Cx<'_>) {
+    /// Begins to send content to whoever is there.
+    pub fn begin(&mut self, cx: &mut Cx<'_>) {
         if matches!(self.phase, Phase::Serving | Phase::Lingering(_)) {
             self.begin_content(cx);
         } else {
@@ -499,11 +500,15 @@ impl<C: SenderControl + Send> TransferSource for ObjectSource<C> {
         }
     }
 
-    fn wait_for_names(&mut self, names: BTreeSet<String>) {
+    /// At the end only receivers of these names are waited for. By default it is those who were there
+    /// when content began.
+    pub fn wait_for_names(&mut self, names: BTreeSet<String>) {
         self.names = names;
     }
 
-    fn dismiss(&mut self, cx: &mut Cx<'_>, id: u64) {
+    /// Strikes the member `id` off, because the application knows that another one has taken its
+    /// place. Should it speak again it is a member again.
+    pub fn dismiss(&mut self, cx: &mut Cx<'_>, id: u64) {
         if let Some(reporter) = self.members.remove(id) {
             self.pgm.control_mut().on_leave(cx, reporter);
         }
@@ -523,7 +528,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// Least time between two SPMs that say that nothing is left.
 const EXHAUSTED_INTERVAL: Duration = Duration::from_millis(20);
 
-impl<C: SenderControl> fmt::Debug for ObjectSource<C> {
+impl fmt::Debug for ObjectSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ObjectSource")
             .field("pgm", &self.pgm)

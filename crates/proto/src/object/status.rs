@@ -175,7 +175,7 @@ pub struct Limit {
 
 /// A transfer at one end, at one moment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TransferStatus {
+pub struct ObjectStatus {
     /// Where it is.
     pub stage: Stage,
     /// A source: when it began to send content.

@@ -10,6 +10,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::congestion::Feedback;
 use crate::options::OptionValue;
 use crate::pgm::wire::Packet;
 
@@ -207,35 +208,35 @@ impl fmt::Display for SchemeMismatch {
 }
 
 /// Makes a receiver's side of a scheme under the settings that the source announced.
-type Make<F> = Box<dyn Fn(&[(String, OptionValue)]) -> F + Send>;
+type Make = Box<dyn Fn(&[(String, OptionValue)]) -> Box<dyn Feedback + Send> + Send>;
 
 /// The receiver's side of the negotiation: what it speaks, and how its half of the scheme is made.
-pub struct Negotiation<F> {
+pub struct Negotiation {
     /// The scheme's name; `None` for a half that takes whatever comes.
     scheme: Option<&'static str>,
     known: &'static [KnownScheme],
-    make: Make<F>,
+    make: Make,
     /// What the source announced last.
     settings: Vec<(String, OptionValue)>,
     /// Whether it has announced anything.
     heard: bool,
 }
 
-impl<F> Negotiation<F> {
+impl Negotiation {
     /// Of a receiver that speaks `scheme`, one of `known`; `make` makes its half under the announced
     /// settings.
-    pub fn of(scheme: &'static str, known: &'static [KnownScheme], make: Make<F>) -> Self {
+    pub fn of(scheme: &'static str, known: &'static [KnownScheme], make: Make) -> Self {
         Self { scheme: Some(scheme), known, make, settings: Vec::new(), heard: false }
     }
 
     /// Of a receiver whose half takes whatever comes, for tests and measurements.
-    pub fn of_any(make: impl Fn() -> F + Send + 'static) -> Self {
+    pub fn of_any(make: impl Fn() -> Box<dyn Feedback + Send> + Send + 'static) -> Self {
         let make = Box::new(move |_: &[(String, OptionValue)]| make());
         Self { scheme: None, known: &[], make, settings: Vec::new(), heard: false }
     }
 
     /// Its half of the scheme, under the settings that were announced last.
-    pub(crate) fn feedback(&self) -> F {
+    pub(crate) fn feedback(&self) -> Box<dyn Feedback + Send> {
         (self.make)(&self.settings)
     }
 
@@ -272,7 +273,7 @@ impl<F> Negotiation<F> {
 
     /// The source announces this scheme. Returns the half made anew where its settings are not those
     /// that were known.
-    pub(crate) fn hear(&mut self, announced: Announced) -> Option<F> {
+    pub(crate) fn hear(&mut self, announced: Announced) -> Option<Box<dyn Feedback + Send>> {
         let Announced::Scheme(announced) = announced else { return None };
         self.heard = true;
         if announced.settings == self.settings {
@@ -283,7 +284,7 @@ impl<F> Negotiation<F> {
     }
 }
 
-impl<F> fmt::Debug for Negotiation<F> {
+impl fmt::Debug for Negotiation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Negotiation")
             .field("scheme", &self.scheme)

@@ -25,7 +25,7 @@ use self::reach::Reach;
 pub use self::spm_order::SpmOrder;
 use self::window::Window;
 use super::{ReceiverConfig, Reliability};
-use crate::congestion::ReceiverFeedback;
+use crate::congestion::Feedback;
 use crate::pgm::negotiation::{Negotiation, SchemeMismatch};
 use crate::pgm::wire::{Packet, Spm, Tsi};
 use crate::{AppEvent, Datagram, Machine, Transmit};
@@ -35,13 +35,13 @@ use crate::{AppEvent, Datagram, Machine, Transmit};
 ///
 /// Packets go by their sequence number without wrap (`index`), which begins as the number on the
 /// wire.
-pub struct PgmReceiver<F: ReceiverFeedback> {
+pub struct PgmReceiver {
     config: ReceiverConfig,
     /// Whether payload is somebody else's affair: it is neither kept nor delivered.
     listens_only: bool,
-    feedback: F,
+    feedback: Box<dyn Feedback + Send>,
     /// What it speaks; `None` for whatever comes.
-    negotiation: Option<Box<Negotiation<F>>>,
+    negotiation: Option<Box<Negotiation>>,
     /// What the source speaks, where that is something else: it is taken no notice of any more.
     mismatch: Option<SchemeMismatch>,
     /// What is said about that to the source.
@@ -70,7 +70,7 @@ pub struct PgmReceiver<F: ReceiverFeedback> {
     lone_nak_due: Option<u64>,
     lone_nak_last: Option<Time>,
     /// A report that the scheme has ready for the next NAK.
-    nak_report: Option<F::Report>,
+    nak_report: Option<Vec<u8>>,
     /// A NAK that is to go to the neighbours too.
     nak_copy: Option<Vec<u8>>,
     /// Whether this receiver has acknowledged, so that it must say when it leaves.
@@ -151,10 +151,10 @@ struct Requests {
     to_source: bool,
 }
 
-impl<F: ReceiverFeedback> PgmReceiver<F> {
+impl PgmReceiver {
     /// A receiver with `feedback` as its side of the scheme. Settings out of their range are taken
     /// to its nearest end.
-    pub fn new(mut config: ReceiverConfig, feedback: F) -> Self {
+    pub fn new(mut config: ReceiverConfig, feedback: Box<dyn Feedback + Send>) -> Self {
         config.window_packets = config.window_packets.clamp(1, WINDOW_PACKETS_MAX);
         config.reorder_packets = config.reorder_packets.clamp(1, REORDER_PACKETS_MAX);
         for interval in [
@@ -203,21 +203,21 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
     /// A receiver that looks at sequence numbers alone, for its side of the scheme: it repairs
     /// nothing, and who takes the payload from the packets has asked for none of it here. It has
     /// no events for the application.
-    pub(crate) fn listening(config: ReceiverConfig, negotiation: Negotiation<F>) -> Self {
+    pub(crate) fn listening(config: ReceiverConfig, negotiation: Negotiation) -> Self {
         let config = ReceiverConfig { reliability: Reliability::Unrepaired, ..config };
         Self { listens_only: true, ..Self::speaking(config, negotiation) }
     }
 
     /// A receiver that speaks one scheme: it follows the settings that the source announces, and
     /// ends where the source speaks another.
-    pub fn speaking(config: ReceiverConfig, negotiation: Negotiation<F>) -> Self {
+    pub fn speaking(config: ReceiverConfig, negotiation: Negotiation) -> Self {
         let feedback = negotiation.feedback();
         Self { negotiation: Some(Box::new(negotiation)), ..Self::new(config, feedback) }
     }
 
     /// Its side of the scheme, for tests and statistics.
-    pub fn feedback(&self) -> &F {
-        &self.feedback
+    pub fn feedback(&self) -> &dyn Feedback {
+        self.feedback.as_ref()
     }
 
     /// How many packets it is asking for.
@@ -391,7 +391,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
     }
 }
 
-impl<F: ReceiverFeedback> Machine for PgmReceiver<F> {
+impl Machine for PgmReceiver {
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         if !self.hears() {
             return;
@@ -473,7 +473,7 @@ impl<F: ReceiverFeedback> Machine for PgmReceiver<F> {
     }
 }
 
-impl<F: ReceiverFeedback> fmt::Debug for PgmReceiver<F> {
+impl fmt::Debug for PgmReceiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PgmReceiver")
             .field("phase", &self.phase)

@@ -20,7 +20,7 @@ use self::repair::{Confirmations, Farthest, Repairs};
 use self::spm::SpmSchedule;
 use super::SourceConfig;
 use super::config::WINDOW_PACKETS_MAX;
-use crate::congestion::SenderControl;
+use crate::congestion::Control;
 use crate::content::{ByOffset, Content, Packets};
 use crate::pgm::negotiation::SchemeAnnouncement;
 use crate::pgm::wire::{Nak, Nla, Packet};
@@ -31,10 +31,12 @@ use crate::{AppEvent, Datagram, Machine, Transmit};
 ///
 /// Packets are counted from 0 within the session (`index`); the sequence number on the wire is that
 /// of the first plus the index.
-pub struct PgmSource<C, P = ByOffset> {
+pub struct PgmSource<P = Box<dyn Packets + Send>> {
     config: SourceConfig,
     packets: P,
-    control: C,
+    control: Box<dyn Control + Send>,
+    /// What the control announces on the packet that leaves now.
+    announce: Vec<u8>,
     phase: Phase,
     /// The next new packet.
     next: u64,
@@ -82,20 +84,28 @@ enum Phase {
     Done,
 }
 
-impl<C: SenderControl> PgmSource<C> {
+impl PgmSource {
     /// A source of `content` under `control`. Settings out of their range are taken to its nearest
     /// end.
-    pub fn new(mut config: SourceConfig, content: Box<dyn Content>, control: C) -> Self {
+    pub fn new(
+        mut config: SourceConfig,
+        content: Box<dyn Content>,
+        control: Box<dyn Control + Send>,
+    ) -> Self {
         config.payload = config.payload.clamp(1, u32::from(u16::MAX));
-        let packets = ByOffset::new(content, config.payload);
+        let packets = Box::new(ByOffset::new(content, config.payload));
         Self::of_packets(config, packets, control)
     }
 }
 
-impl<C: SenderControl, P: Packets> PgmSource<C, P> {
+impl<P: Packets> PgmSource<P> {
     /// A source of `packets` under `control`; how long they are is theirs to say. Settings out of
     /// their range are taken to its nearest end.
-    pub fn of_packets(mut config: SourceConfig, packets: P, control: C) -> Self {
+    pub fn of_packets(
+        mut config: SourceConfig,
+        packets: P,
+        control: Box<dyn Control + Send>,
+    ) -> Self {
         config.window_packets = config.window_packets.clamp(1, WINDOW_PACKETS_MAX);
         for interval in
             [&mut config.ambient_interval, &mut config.heartbeat_min, &mut config.heartbeat_max]
@@ -112,6 +122,7 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
             config,
             packets,
             control,
+            announce: Vec::new(),
             phase: Phase::Waiting,
             next: 0,
             trail: 0,
@@ -142,8 +153,8 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
     }
 
     /// The control, for tests and statistics.
-    pub fn control(&self) -> &C {
-        &self.control
+    pub fn control(&self) -> &dyn Control {
+        self.control.as_ref()
     }
 
     /// The sequence number of packet `index` on the wire.
@@ -189,8 +200,8 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
     }
 
     /// The control, to tell it of receivers.
-    pub(crate) fn control_mut(&mut self) -> &mut C {
-        &mut self.control
+    pub(crate) fn control_mut(&mut self) -> &mut (dyn Control + Send) {
+        self.control.as_mut()
     }
 
     /// What SPMs say has changed: one is sent now.
@@ -292,7 +303,7 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
     }
 }
 
-impl<C: SenderControl, P: Packets> Machine for PgmSource<C, P> {
+impl<P: Packets> Machine for PgmSource<P> {
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         if matches!(self.phase, Phase::Waiting | Phase::Done) {
             return;
@@ -356,7 +367,7 @@ const LINGER_BUSY: u64 = 4;
 /// moment.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 
-impl<C, P> fmt::Debug for PgmSource<C, P> {
+impl<P> fmt::Debug for PgmSource<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PgmSource")
             .field("tsi", &self.config.tsi)

@@ -9,7 +9,7 @@ use faircast_base::{Cx, Duration, GroupId, NodeId, NullTrace, Purpose, Rng, Time
 use faircast_proto::catalog::{SCHEMES, SchemeEntry, StreamReceiverSetup, StreamSourceSetup};
 use faircast_proto::content::{InMemory, Packets};
 use faircast_proto::object::{
-    ContentSupply, Fec, InOrder, SlowPolicy, TransferReceiverSetup, TransferSourceSetup,
+    ContentSupply, Fec, InOrder, ObjectReceiverSetup, ObjectSourceSetup, SlowPolicy,
 };
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::pgm::wire::{Gsi, HEADER_LEN, Nla, Tsi, checksum};
@@ -33,20 +33,20 @@ pub(crate) fn streams(data: &[u8]) {
     let window = OptionValue::Integer(128);
     let more = [("transmit_window", window.clone()), ("receive_window", window)];
     let options = settings(entry, &more);
-    let source = (entry.stream_source)(StreamSourceSetup {
+    let source = entry.stream_source(StreamSourceSetup {
         config: SourceConfig::from_options(NodeId(1), GROUP, TSI, &options),
         packets: Box::new(Endless),
         options: &options,
     });
     let receiver = |node| {
-        (entry.stream_receiver)(StreamReceiverSetup {
+        entry.stream_receiver(StreamReceiverSetup {
             node,
             config: ReceiverConfig::from_options(GROUP, &options),
             options: &options,
         })
     };
-    let [first, second] = [2, 3].map(|node| receiver(NodeId(node)));
-    Session::new([source, first, second]).run(steps);
+    let [first, second] = [2, 3].map(|node| Box::new(receiver(NodeId(node))) as Box<dyn Machine>);
+    Session::new([Box::new(source), first, second]).run(steps);
 }
 
 /// An object: the first byte chooses the scheme, the others are steps.
@@ -54,7 +54,7 @@ pub(crate) fn objects(data: &[u8]) {
     let Some((entry, steps)) = scheme(data) else { return };
     let options = settings(entry, &[("reliable", OptionValue::Bool(false))]);
     let content: Vec<u8> = (0..20_000_u32).map(|i| (i * 7 + i / 251) as u8).collect();
-    let source = (entry.transfer_source)(TransferSourceSetup {
+    let source = entry.object_source(ObjectSourceSetup {
         node: NodeId(1),
         group: GROUP,
         tsi: TSI,
@@ -69,7 +69,7 @@ pub(crate) fn objects(data: &[u8]) {
         options: &options,
     });
     let receiver = |node| {
-        (entry.transfer_receiver)(TransferReceiverSetup {
+        entry.object_receiver(ObjectReceiverSetup {
             node,
             group: GROUP,
             tsi: TSI,

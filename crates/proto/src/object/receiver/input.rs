@@ -7,14 +7,13 @@ use faircast_base::{BadInput, Cx, Duration, Event, Time};
 use super::blocks::Taken;
 use super::member::News;
 use super::{END_QUIET, Ending, Object, ObjectReceiver, Phase};
-use crate::congestion::ReceiverFeedback;
 use crate::object::layout::{BLOCK_SYMBOLS, Layout, block_of, part_of};
 use crate::object::wire::{Answer, Entry, Notice, SymbolName};
 use crate::object::{Announcement, Part, StoreError};
 use crate::pgm::wire::{Body, OptionType, Packet, Spm};
 use crate::{Datagram, Machine};
 
-impl<F: ReceiverFeedback> ObjectReceiver<F> {
+impl ObjectReceiver {
     pub(super) fn take_packet(
         &mut self,
         cx: &mut Cx<'_>,

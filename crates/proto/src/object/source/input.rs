@@ -5,11 +5,9 @@ use faircast_base::{BadInput, Cx, Duration, NodeId, Time};
 use super::members::Standing;
 use super::{ObjectSource, Phase};
 use crate::Datagram;
-use crate::congestion::SenderControl;
 use crate::object::layout::{Key, part_of};
 use crate::object::wire::{ENTRIES_MAX, Entry, MemberMessage, decode_load};
 use crate::object::{MemberLoad, MemberState};
-use crate::pgm::source::input::report;
 use crate::pgm::wire::{Body, OptionType, Packet};
 
 /// From so many members on those who wait, another probably lacks another packet of a block: its
@@ -26,7 +24,7 @@ const COLLECT_MAX: Duration = Duration::from_millis(250);
 /// Most entries that wait to be confirmed; receivers ask again for what does not fit.
 const CONFIRM_MAX: usize = 16 * ENTRIES_MAX;
 
-impl<C: SenderControl> ObjectSource<C> {
+impl ObjectSource {
     pub(super) fn take_packet(
         &mut self,
         cx: &mut Cx<'_>,
@@ -71,8 +69,8 @@ impl<C: SenderControl> ObjectSource<C> {
         packet: &Packet<'_>,
         wants: bool,
     ) -> Result<(), BadInput> {
-        let report = report::<C>(packet)?;
-        let reporter = report.as_ref().and_then(C::reporter);
+        let told = self.pgm.read_report(cx.now, packet)?;
+        let reporter = told.and_then(|told| told.reporter);
         let through_elements = matches!(packet.body, Body::Nak(_));
         match self.members.hear(cx.now, datagram.from, reporter, through_elements) {
             Standing::Stranger => return Err(BadInput::Foreign),
@@ -80,7 +78,7 @@ impl<C: SenderControl> ObjectSource<C> {
             Standing::Unserved => return Ok(()),
             Standing::Member => {}
         }
-        let rtt = report.as_ref().and_then(|report| self.control().round_trip(cx.now, report));
+        let rtt = told.and_then(|told| told.round_trip);
         // A confirmation keeps others from reporting the same loss. Few need no keeping, and it would
         // meet the queue that has just overflowed, and take a place from somebody else's packet.
         let few = self.members.active() < CROWD && self.members.is_at(datagram.from);
@@ -88,7 +86,7 @@ impl<C: SenderControl> ObjectSource<C> {
             Body::Nak(nak) if few => &Packet { body: Body::Nnak(nak), ..*packet },
             _ => packet,
         };
-        if report.is_some() || !wants {
+        if told.is_some() || !wants {
             self.pgm.handle_packet(cx, datagram, packet);
         } else {
             self.pgm.control_mut().on_heard(cx);

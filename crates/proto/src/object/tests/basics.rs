@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use super::world::*;
 use crate::AppEvent;
+use crate::Machine;
 use crate::catalog::SCHEMES;
 use crate::object::Stage;
 

@@ -7,6 +7,7 @@ use faircast_base::{Duration, Rng};
 
 use super::world::*;
 use crate::AppEvent;
+use crate::Machine;
 use crate::object::Fec;
 use crate::pgm::wire::PacketType;
 

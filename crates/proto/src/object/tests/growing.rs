@@ -10,6 +10,7 @@ use faircast_base::{Duration, Time};
 
 use super::world::*;
 use crate::AppEvent;
+use crate::Machine;
 use crate::catalog::SCHEMES;
 use crate::object::{Fec, Part, Stage, Supply, SupplyError};
 

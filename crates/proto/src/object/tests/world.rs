@@ -14,12 +14,12 @@ use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Purpose, Rng
 
 use crate::catalog::{self, SchemeEntry};
 use crate::object::{
-    Announcement, Fec, Part, SlowPolicy, Store, StoreError, StoreProgress, Supply, SupplyError,
-    Transfer, TransferReceiverSetup, TransferSource, TransferSourceSetup, Verdict,
+    Announcement, Fec, ObjectReceiver, ObjectReceiverSetup, ObjectSource, ObjectSourceSetup, Part,
+    SlowPolicy, Store, StoreError, StoreProgress, Supply, SupplyError, Verdict,
 };
 use crate::options::Options;
 use crate::pgm::wire::{Gsi, Nla, Packet, PacketType, Tsi};
-use crate::{AppEvent, Datagram, Destination, Transmit};
+use crate::{AppEvent, Datagram, Destination, Machine, Transmit};
 
 pub(crate) const GROUP: Nla = Nla::V4([239, 192, 0, 1]);
 pub(crate) const TSI: Tsi = Tsi { gsi: Gsi([1, 2, 3, 4, 5, 6]), port: 5000 };
@@ -267,9 +267,9 @@ impl Log {
     }
 }
 
-pub(crate) struct Host<M: ?Sized> {
+pub(crate) struct Host<M> {
     pub(crate) node: NodeId,
-    pub(crate) machine: Box<M>,
+    pub(crate) machine: M,
     pub(crate) log: Log,
     pub(crate) app: Vec<(Time, AppEvent)>,
     /// Packets that it sent: all, and with symbols.
@@ -281,8 +281,8 @@ pub(crate) struct Host<M: ?Sized> {
     last: Time,
 }
 
-impl<M: Transfer + ?Sized> Host<M> {
-    pub(crate) fn new(node: NodeId, machine: Box<M>, seed: u64) -> Self {
+impl<M: Machine> Host<M> {
+    pub(crate) fn new(node: NodeId, machine: M, seed: u64) -> Self {
         Self {
             node,
             machine,
@@ -355,8 +355,8 @@ pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) object: Object,
     scheme: &'static SchemeEntry,
-    pub(crate) source: Host<dyn TransferSource>,
-    pub(crate) receivers: Vec<Host<dyn Transfer>>,
+    pub(crate) source: Host<ObjectSource>,
+    pub(crate) receivers: Vec<Host<ObjectReceiver>>,
     pub(crate) disks: Vec<Arc<Mutex<Disk>>>,
     pub(crate) network: Network,
     /// Time that a data packet takes to leave the source, for a bottleneck.
@@ -652,16 +652,12 @@ impl World {
     }
 }
 
-pub(crate) fn source(object: &Object, choices: &Choices, start: Time) -> Box<dyn TransferSource> {
+pub(crate) fn source(object: &Object, choices: &Choices, start: Time) -> ObjectSource {
     source_of(Box::new(object.clone()), choices, start)
 }
 
-pub(crate) fn source_of(
-    supply: Box<dyn Supply>,
-    choices: &Choices,
-    start: Time,
-) -> Box<dyn TransferSource> {
-    (choices.scheme.transfer_source)(TransferSourceSetup {
+pub(crate) fn source_of(supply: Box<dyn Supply>, choices: &Choices, start: Time) -> ObjectSource {
+    choices.scheme.object_source(ObjectSourceSetup {
         node: SOURCE,
         group: GROUP,
         tsi: TSI,
@@ -683,8 +679,8 @@ pub(crate) fn receiver(
     id: u64,
     disk: Arc<Mutex<Disk>>,
     start: Time,
-) -> Box<dyn Transfer> {
-    (scheme.transfer_receiver)(TransferReceiverSetup {
+) -> ObjectReceiver {
+    scheme.object_receiver(ObjectReceiverSetup {
         node,
         group: GROUP,
         tsi: TSI,

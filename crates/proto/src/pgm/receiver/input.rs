@@ -8,11 +8,11 @@ use super::naks::{Backoff, State};
 use super::reach::{Belief, Reach};
 use super::window::{Held, Place, Window};
 use super::{PgmReceiver, Phase, Requests, Session};
-use crate::congestion::{Arrival, ReceiverFeedback, Wire};
+use crate::congestion::Arrival;
 use crate::pgm::wire::{Body, Data, Nak, OptionType, Packet, PgmOption, Spm};
 use crate::{Datagram, Destination};
 
-impl<F: ReceiverFeedback> PgmReceiver<F> {
+impl PgmReceiver {
     pub(super) fn take_packet(
         &mut self,
         cx: &mut Cx<'_>,
@@ -275,8 +275,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         seq: Seq,
         repair: bool,
     ) -> bool {
-        let option = packet.options.find(F::Announce::OPTION);
-        let announce = option.and_then(|option| F::Announce::decode(option.value));
+        let option = packet.options.find(self.feedback.options().announce);
         let arrival = Arrival {
             seq,
             // A payload has at most 65535 bytes.
@@ -285,8 +284,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
             duplicate: place == Place::Duplicate,
             congestion_experienced: datagram.congestion_experienced,
         };
-        self.feedback.on_data(cx, &arrival, announce.as_ref());
-        option.is_some() && announce.is_none()
+        !self.feedback.on_data(cx, &arrival, option.map(|option| option.value))
     }
 
     fn take_spm(
@@ -445,9 +443,8 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         if nak.group != self.config.group || datagram.to != Destination::Group(GroupId::SESSION) {
             return Err(BadInput::Foreign);
         }
-        if let Some(option) = packet.options.find(F::Report::OPTION) {
-            let report = F::Report::decode(option.value).ok_or(BadInput::Malformed)?;
-            self.feedback.on_overheard(cx, datagram.from, &report);
+        if let Some(option) = packet.options.find(self.feedback.options().report) {
+            self.feedback.on_overheard(cx, datagram.from, option.value)?;
         }
         if matches!(packet.body, Body::Nak(_)) {
             self.hear_of(cx, packet, State::AwaitConfirmation);

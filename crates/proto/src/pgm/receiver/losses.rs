@@ -4,9 +4,8 @@ use faircast_base::{Cx, Event, Seq, TimeoutKind};
 
 use super::naks::{Backoff, State};
 use super::{PgmReceiver, Requests};
-use crate::congestion::ReceiverFeedback;
 
-impl<F: ReceiverFeedback> PgmReceiver<F> {
+impl PgmReceiver {
     /// Looks for gaps after something came. A gap counts as missing once enough later packets have
     /// come, or some time after it showed: packets that only overtook each other cause no NAK.
     pub(super) fn find_gaps(&mut self, cx: &mut Cx<'_>) {

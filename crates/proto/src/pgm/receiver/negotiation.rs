@@ -6,12 +6,11 @@ use alloc::vec::Vec;
 use faircast_base::{BadInput, Cx, Duration, Time};
 
 use super::{PgmReceiver, Phase};
-use crate::congestion::{ReceiverFeedback, Wire};
 use crate::pgm::negotiation::{Announced, SchemeAnnouncement, SchemeMismatch};
 use crate::pgm::wire::{OptionType, Packet};
 use crate::{AppEvent, Transmit};
 
-impl<F: ReceiverFeedback> PgmReceiver<F> {
+impl PgmReceiver {
     /// What the source speaks, where that is something else.
     pub(crate) fn mismatch(&self) -> Option<&SchemeMismatch> {
         self.mismatch.as_ref()
@@ -29,7 +28,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         packet: &Packet<'_>,
     ) -> Result<(), BadInput> {
         let Some(negotiation) = &self.negotiation else { return Ok(()) };
-        if packet.options.has(F::Announce::OPTION) {
+        if packet.options.has(self.feedback.options().announce) {
             self.doubts.scheme.contradict();
             return Ok(());
         }

@@ -5,11 +5,11 @@ use alloc::vec::Vec;
 use faircast_base::{Cx, GroupId, NodeId, Seq};
 
 use super::{PgmReceiver, Phase, Session};
-use crate::congestion::{AckVector, Audience, ReceiverFeedback};
+use crate::congestion::{AckVector, Audience};
 use crate::pgm::wire::{Ack, Body, Encoder, Header, NAK_LIST_MAX, Nak, NakList, Nla, PgmOption};
 use crate::{Destination, Transmit};
 
-impl<F: ReceiverFeedback> PgmReceiver<F> {
+impl PgmReceiver {
     pub(super) fn next_packet(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         let session = self.session?;
         match self.phase {
@@ -57,6 +57,12 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         missing.filter(|missing| missing.before(highest)).unwrap_or(highest)
     }
 
+    /// The scheme's report that rides on a NAK.
+    fn report_for_nak(&mut self, cx: &mut Cx<'_>) -> Option<Vec<u8>> {
+        let mut report = Vec::new();
+        self.feedback.report_for_nak(cx, &mut report).then_some(report)
+    }
+
     /// What the scheme wants to say now.
     fn next_report(
         &mut self,
@@ -64,7 +70,10 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         session: &Session,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        while let Some((audience, report)) = self.feedback.poll_report(cx) {
+        let option = self.feedback.options().report;
+        let mut report = Vec::new();
+        while let Some(audience) = self.feedback.poll_report(cx, &mut report) {
+            let report = core::mem::take(&mut report);
             // Before the first data there is nothing to acknowledge and no number to name.
             let Some(vector) = self.ack_vector() else { continue };
             match audience {
@@ -72,7 +81,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
                     self.acknowledges = true;
                     let vector = self.feedback.shape_vector(vector);
                     let mut encoder = self.write(session, &Body::Ack(Ack { vector }), buf);
-                    encoder.scheme_option(&report);
+                    encoder.option(&PgmOption::of_scheme(option, &report));
                     encoder.finish();
                     return Some(to_node(session.source));
                 }
@@ -82,7 +91,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
                 Audience::SenderNak => {
                     let nak = self.nak(session, self.latest_missing(vector.highest));
                     let mut encoder = self.write(session, &Body::Nnak(nak), buf);
-                    encoder.scheme_option(&report);
+                    encoder.option(&PgmOption::of_scheme(option, &report));
                     encoder.finish();
                     return Some(to_node(session.source));
                 }
@@ -107,7 +116,8 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         // Truncation is the wrap of sequence numbers.
         let asked: Vec<_> = asked.into_iter().map(|index| Seq::new(index as u32)).collect();
         let (&first, rest) = asked.split_first()?;
-        let report = self.nak_report.take().or_else(|| self.feedback.report_for_nak(cx));
+        let option = self.feedback.options().report;
+        let report = self.nak_report.take().or_else(|| self.report_for_nak(cx));
         let start = buf.len();
         let mut encoder = self.write(session, &Body::Nak(self.nak(session, first)), buf);
         if !rest.is_empty() {
@@ -117,7 +127,7 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
             encoder.option(&PgmOption::NakList(list));
         }
         if let Some(report) = report {
-            encoder.scheme_option(&report);
+            encoder.option(&PgmOption::of_scheme(option, &report));
         }
         encoder.finish();
         if self.config.nak_copies {
@@ -136,11 +146,12 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
         if !core::mem::take(&mut self.leave_due) {
             return None;
         }
+        let option = self.feedback.options().report;
         let vector = self.ack_vector()?;
-        let report = self.feedback.report_for_nak(cx);
+        let report = self.report_for_nak(cx);
         let mut encoder = self.write(session, &Body::Ack(Ack { vector }), buf);
         if let Some(report) = report {
-            encoder.scheme_option(&report);
+            encoder.option(&PgmOption::of_scheme(option, &report));
         }
         encoder.option(&PgmOption::AckerLeaving);
         encoder.finish();
@@ -157,12 +168,13 @@ impl<F: ReceiverFeedback> PgmReceiver<F> {
     ) -> Option<Transmit> {
         let session = self.session?;
         let highest = self.ack_vector().map(|vector| vector.highest);
-        let report = highest.and_then(|_| self.feedback.report_for_nak(cx));
+        let option = self.feedback.options().report;
+        let report = highest.and_then(|_| self.report_for_nak(cx));
         let named = highest.map_or(Seq::new(0) - 1, |highest| self.latest_missing(highest));
         let nak = self.nak(&session, named);
         let mut encoder = self.write(&session, &Body::Nnak(nak), buf);
         if let Some(report) = report {
-            encoder.scheme_option(&report);
+            encoder.option(&PgmOption::of_scheme(option, &report));
         }
         fill(&mut encoder);
         encoder.finish();

@@ -7,7 +7,7 @@ use faircast_base::{BadInput, Cx, Duration, Event, GroupId, NodeId, Time};
 
 use super::repair::Confirmation;
 use super::{PgmSource, Phase, STRANGERS_MAX};
-use crate::congestion::{AckVector, Carrier, SenderControl, Wire};
+use crate::congestion::{AckVector, Carrier, Told};
 use crate::content::Packets;
 use crate::pgm::Reliability;
 use crate::pgm::RepairTimers;
@@ -15,7 +15,7 @@ use crate::pgm::negotiation::SchemeAnnouncement;
 use crate::pgm::wire::{Body, Nak, OptionType, Packet};
 use crate::{AppEvent, Datagram, Destination};
 
-impl<C: SenderControl, P: Packets> PgmSource<C, P> {
+impl<P: Packets> PgmSource<P> {
     pub(super) fn take_packet(
         &mut self,
         cx: &mut Cx<'_>,
@@ -85,13 +85,13 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
             return Err(BadInput::Absurd);
         }
         let mut rtt = None;
-        if let Some(report) = report::<C>(packet)? {
+        if let Some(told) = self.read_report(cx.now, packet)? {
             let carrier = match asks {
                 true => Carrier::Nak { first: nak.first },
                 false => Carrier::NullNak { latest: nak.first },
             };
-            rtt = self.control.round_trip(cx.now, &report);
-            self.control.on_report(cx, datagram.from, carrier, &report);
+            rtt = told.round_trip;
+            self.control.on_report(cx, datagram.from, carrier);
         } else {
             self.control.on_heard(cx);
         }
@@ -168,6 +168,16 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
         self.farthest.get(now).max(self.control.gauges().rtt)
     }
 
+    /// Reads the scheme's report on `packet`, where it carries one.
+    pub(crate) fn read_report(
+        &mut self,
+        now: Time,
+        packet: &Packet<'_>,
+    ) -> Result<Option<Told>, BadInput> {
+        let option = packet.options.find(self.control.options().report);
+        option.map(|option| self.control.read_report(now, option.value)).transpose()
+    }
+
     fn take_ack(
         &mut self,
         cx: &mut Cx<'_>,
@@ -187,14 +197,14 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
         // At most 32 payloads of less than 2^16 bytes.
         let (seq, bytes) = (self.traced(highest), fresh as u32);
         cx.emit(Event::AckReceived { seq, bytes, from: datagram.from });
-        let report = report::<C>(packet)?;
-        if let Some(report) = &report {
-            self.control.on_report(cx, datagram.from, Carrier::Ack(vector), report);
+        let told = self.read_report(cx.now, packet)?;
+        if told.is_some() {
+            self.control.on_report(cx, datagram.from, Carrier::Ack(vector));
         }
         if packet.options.has(OptionType::ACKER_LEAVING) {
             // A receiver on a real network may be known to schemes by another number than its
             // address is to the driver; reports name the one that was heard all along.
-            let reporter = report.as_ref().and_then(C::reporter);
+            let reporter = told.and_then(|told| told.reporter);
             self.control.on_leave(cx, reporter.unwrap_or(datagram.from));
         }
         Ok(())
@@ -206,11 +216,3 @@ const CONFIRMATIONS_PER_ROUND_TRIP: u64 = 16;
 
 /// Round trips in reports are this exact at both ends.
 const REPORT_RESOLUTION: Duration = Duration::from_millis(2);
-
-/// The scheme's report on `packet`, where it carries one.
-pub(crate) fn report<C: SenderControl>(packet: &Packet<'_>) -> Result<Option<C::Report>, BadInput> {
-    match packet.options.find(C::Report::OPTION) {
-        Some(option) => C::Report::decode(option.value).map(Some).ok_or(BadInput::Malformed),
-        None => Ok(None),
-    }
-}

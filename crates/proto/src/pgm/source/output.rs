@@ -6,7 +6,7 @@ use faircast_base::{Cx, Duration, Event, GroupId, NodeId, Time};
 
 use super::repair::Confirmation;
 use super::{PgmSource, Phase};
-use crate::congestion::{Permit, SenderControl};
+use crate::congestion::Permit;
 use crate::content::Packets;
 use crate::pgm::Reliability;
 use crate::pgm::RepairTimers;
@@ -15,7 +15,7 @@ use crate::pgm::wire::{
 };
 use crate::{Destination, Transmit};
 
-impl<C: SenderControl, P: Packets> PgmSource<C, P> {
+impl<P: Packets> PgmSource<P> {
     pub(super) fn next_packet(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         self.wake_at = None;
         if matches!(self.phase, Phase::Waiting | Phase::Done) {
@@ -123,10 +123,10 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
         self.trail =
             self.trail.max(self.next.saturating_sub(u64::from(self.config.window_packets)));
         let seq = self.seq(index);
-        let announce = self.control.on_sent(cx, seq, len);
+        self.announce.clear();
+        self.control.on_sent(cx, seq, len, &mut self.announce);
         let data = Data { sequence: seq, trail: self.seq(self.trail) };
-        let transmit =
-            self.write_payload(cx.now, Body::Odata(data), (index, len), Some(&announce), buf);
+        let transmit = self.write_payload(cx.now, Body::Odata(data), (index, len), true, buf);
         let repair = self.packets.repairs();
         cx.emit(Event::DataSent { seq: self.traced(index), bytes: len, repair });
         self.told_idle = false;
@@ -138,10 +138,10 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
 
     fn write_repair(&mut self, cx: &mut Cx<'_>, index: u64, buf: &mut Vec<u8>) -> Transmit {
         let (seq, len) = (self.seq(index), self.packets.len(index));
-        let announce = self.control.on_repair_sent(cx, seq, len);
+        self.announce.clear();
+        let announces = self.control.on_repair_sent(cx, seq, len, &mut self.announce);
         let data = Data { sequence: seq, trail: self.seq(self.trail) };
-        let transmit =
-            self.write_payload(cx.now, Body::Rdata(data), (index, len), announce.as_ref(), buf);
+        let transmit = self.write_payload(cx.now, Body::Rdata(data), (index, len), announces, buf);
         cx.emit(Event::DataSent { seq: self.traced(index), bytes: len, repair: true });
         self.told_idle = false;
         Transmit { router_alert: true, ..transmit }
@@ -152,7 +152,7 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
         now: Time,
         body: Body,
         (index, len): (u64, u32),
-        announce: Option<&C::Announce>,
+        announces: bool,
         buf: &mut Vec<u8>,
     ) -> Transmit {
         let header = Header::downstream(self.config.tsi, self.config.data_port);
@@ -166,8 +166,9 @@ impl<C: SenderControl, P: Packets> PgmSource<C, P> {
         if let Some(from) = self.late_join() {
             encoder.option(&from);
         }
-        if let Some(announce) = announce {
-            encoder.scheme_option(announce);
+        if announces {
+            let announce = self.control.options().announce;
+            encoder.option(&PgmOption::of_scheme(announce, &self.announce));
         }
         encoder.payload(|out| self.packets.read(now, index, out));
         let zeros = encoder.finish();

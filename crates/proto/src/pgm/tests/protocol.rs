@@ -11,6 +11,7 @@ use faircast_base::{Duration, Event, GroupId, NodeId, Time, TimeoutKind};
 use super::control::WindowFeedback;
 use super::world::{DELAY, Fate, GROUP, World, losing, ms, object, source_config};
 use crate::congestion::Audience;
+use crate::congestion::{boxed_control, boxed_feedback};
 use crate::content::{InMemory, Zeros};
 use crate::pgm::wire::{Body, OptionType, PacketType};
 use crate::pgm::{PgmReceiver, ReceiverConfig, Reliability, SourceConfig};
@@ -39,7 +40,7 @@ fn without_loss_everything_arrives_in_order_and_nobody_complains() {
     for host in &world.receivers {
         assert_eq!(host.log.count(is_delivered), 101);
         assert_eq!(host.log.count(|e| *e == Event::Completed { bytes: 10_050 }), 1);
-        assert_eq!(host.machine.feedback().consumed, 10_050);
+        assert_eq!(host.machine.window_feedback().consumed, 10_050);
         assert_eq!(host.log.count(|e| matches!(e, Event::BadInput { .. })), 0);
     }
     // Exactly the first packet says that it is the first, and the last that it is the last.
@@ -134,12 +135,12 @@ fn a_burst_of_losses_is_asked_for_in_one_nak_and_repaired_once_each() {
     assert_eq!(ncf.at, nak.at + DELAY, "confirmed at once");
     assert!(ncf.transmit.router_alert);
     let host = &world.receivers[0];
-    assert_eq!(host.machine.feedback().missing, [(30, 35)]);
+    assert_eq!(host.machine.window_feedback().missing, [(30, 35)]);
     assert_eq!(host.log.count(|e| matches!(e, Event::LossDetected { .. })), 6);
     let naks =
         world.source.log.count(|e| matches!(e, Event::NakReceived { seq: 30, count: 6, .. }));
     assert_eq!(naks, 1);
-    assert_eq!(world.source.machine.control().naks, 1, "its report was handed on");
+    assert_eq!(world.source.machine.window().naks, 1, "its report was handed on");
 }
 
 #[test]
@@ -179,7 +180,7 @@ fn packets_that_only_overtake_each_other_cause_no_nak() {
         });
         world.run_until(ms(5_000));
         world.assert_all_delivered(&object(5_000));
-        let missing = world.receivers[0].machine.feedback().missing.len();
+        let missing = world.receivers[0].machine.window_feedback().missing.len();
         assert_eq!(missing, naks, "found missing");
     }
 }
@@ -202,7 +203,7 @@ fn confirmations_and_copies_of_naks_silence_neighbours() {
         assert!((1..=at_most).contains(&naks), "{naks} NAKs with copies {copies}");
         assert_eq!(world.repaired(), [20]);
         let overheard: u32 =
-            world.receivers.iter().map(|host| host.machine.feedback().overheard).sum();
+            world.receivers.iter().map(|host| host.machine.window_feedback().overheard).sum();
         assert_eq!(overheard > 0, copies);
     }
 }
@@ -283,7 +284,7 @@ fn what_falls_out_of_the_window_is_lost_and_the_rest_goes_on() {
         config.window_packets = 10;
         let mut control = super::control::Window::new(4);
         control.named = 11;
-        crate::pgm::PgmSource::new(config, in_memory(50_000), control)
+        crate::pgm::PgmSource::new(config, in_memory(50_000), boxed_control(control))
     };
     world.run_until(ms(30_000));
     let (cut, whole) = (&world.receivers[0], &world.receivers[1]);
@@ -370,12 +371,12 @@ fn where_nothing_is_repaired_holes_are_skipped_and_reports_are_few() {
     let host = &world.receivers[0];
     assert_eq!(world.repaired(), []);
     assert_eq!((host.log.count(is_delivered), host.lost()), (900, 100));
-    assert_eq!(host.machine.feedback().missing.len(), 100);
+    assert_eq!(host.machine.window_feedback().missing.len(), 100);
     let naks = world.times_of(PacketType::Nak);
     assert!(naks.len() >= 3, "{naks:?}");
     assert!(naks.windows(2).all(|pair| pair[1] - pair[0] >= 200), "{naks:?}");
     assert_eq!(world.sent_of(PacketType::Ncf), naks.len(), "each is confirmed");
-    assert_eq!(world.source.machine.control().naks as usize, naks.len());
+    assert_eq!(world.source.machine.window().naks as usize, naks.len());
 }
 
 #[test]
@@ -389,11 +390,12 @@ fn elections_are_answered_by_ack_or_by_a_nak_that_asks_for_nothing() {
         let mut world = World::new(source_config(), in_memory(100), configs, 1);
         let mut feedback = super::control::WindowFeedback::new(NodeId(10));
         feedback.election = election;
-        world.receivers[0].machine = PgmReceiver::new(ReceiverConfig::new(GROUP), feedback);
+        world.receivers[0].machine =
+            PgmReceiver::new(ReceiverConfig::new(GROUP), boxed_feedback(feedback));
         world.run_until(ms(3_000));
         assert_eq!(world.sent_of(kind), answers, "{election:?}");
-        assert_eq!(world.source.machine.control().acks, u32::from(kind == PacketType::Ack));
-        assert_eq!(world.source.machine.control().naks, u32::from(kind == PacketType::Nnak));
+        assert_eq!(world.source.machine.window().acks, u32::from(kind == PacketType::Ack));
+        assert_eq!(world.source.machine.window().naks, u32::from(kind == PacketType::Nnak));
         for kind in [PacketType::Ncf, PacketType::Rdata] {
             assert_eq!(world.sent_of(kind), 0, "{election:?}");
         }
@@ -406,13 +408,14 @@ fn who_leaves_is_whom_its_reports_name_and_not_the_address_they_come_from() {
     let mut world = World::new(source_config(), Box::new(Zeros { len: None }), configs, 1);
     // A host takes a number of its own; its address is another to the driver at the source.
     let elsewhere = WindowFeedback::new(NodeId(0x7001));
-    world.receivers[0].machine = PgmReceiver::new(ReceiverConfig::new(GROUP), elsewhere);
+    world.receivers[0].machine =
+        PgmReceiver::new(ReceiverConfig::new(GROUP), boxed_feedback(elsewhere));
     world.run_until(ms(500));
-    assert_eq!(world.source.machine.control().named, 0x7001);
+    assert_eq!(world.source.machine.window().named, 0x7001);
     world.close_receiver(0);
     world.run_until(ms(1_000));
-    assert_eq!(world.source.machine.control().left, [NodeId(0x7001)]);
-    assert_eq!(world.source.machine.control().named, 11);
+    assert_eq!(world.source.machine.window().left, [NodeId(0x7001)]);
+    assert_eq!(world.source.machine.window().named, 11);
 }
 
 #[test]
@@ -420,7 +423,7 @@ fn acknowledged_bytes_are_counted_once_and_the_acker_says_when_it_leaves() {
     let configs = vec![ReceiverConfig::new(GROUP); 2];
     let mut world = World::new(source_config(), Box::new(Zeros { len: None }), configs, 1);
     world.run_until(ms(500));
-    let acker = world.source.machine.control().named;
+    let acker = world.source.machine.window().named;
     assert_eq!(acker, 10, "the first to answer");
     let acked: u64 = world
         .source
@@ -440,8 +443,8 @@ fn acknowledged_bytes_are_counted_once_and_the_acker_says_when_it_leaves() {
     assert!(last.packet().options.has(OptionType::ACKER_LEAVING));
     assert!(last.packet().options.has(0x13), "with its last report");
     world.run_until(ms(1_000));
-    assert_eq!(world.source.machine.control().left, [NodeId(10)]);
-    assert_eq!(world.source.machine.control().named, 11);
+    assert_eq!(world.source.machine.window().left, [NodeId(10)]);
+    assert_eq!(world.source.machine.window().named, 11);
     let host = &world.receivers[0];
     assert_eq!(host.machine.next_timeout(), None);
     let silent = world.sent.iter().all(|sent| sent.from != NodeId(10) || sent.at <= ms(500));
@@ -532,7 +535,8 @@ fn a_repair_and_data_that_both_wait_take_turns() {
     let mut world = World::simple(1, 100_000).with_network(losing(lost));
     let mut control = super::control::Window::new(1000);
     control.pace = Duration::from_millis(1);
-    world.source.machine = crate::pgm::PgmSource::new(source_config(), in_memory(100_000), control);
+    world.source.machine =
+        crate::pgm::PgmSource::new(source_config(), in_memory(100_000), boxed_control(control));
     world.run_until(ms(10_000));
     world.assert_all_delivered(&object(100_000));
     let mut run = 0;
@@ -569,7 +573,7 @@ fn events_of_the_window_are_sparse() {
         .collect();
     assert!(at.len() > 10);
     assert!(at.windows(2).all(|pair| pair[1].since(pair[0]) >= Duration::from_millis(10)));
-    assert_eq!(world.source.machine.control().idle, 1, "idle once, after the end");
+    assert_eq!(world.source.machine.window().idle, 1, "idle once, after the end");
 }
 
 #[test]
@@ -609,6 +613,6 @@ fn a_machine_begins_with_its_start_as_first_timeout_and_keeps_small() {
     world.run_until(ms(3_000));
     world.assert_all_delivered(&object(1_000));
     // Ten thousand of them in one simulation.
-    assert!(size_of::<PgmReceiver<super::control::WindowFeedback>>() < 1024);
+    assert!(size_of::<PgmReceiver>() < 1024);
     assert_eq!(Time::ZERO, ms(0));
 }

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Purpose, Rng, Seq, Time, Trace};
 
 use super::control::{Window, WindowFeedback};
+use crate::congestion::{boxed_control, boxed_feedback};
 use crate::content::{Content, InMemory};
 use crate::pgm::wire::{Gsi, Nla, Packet, PacketType, Tsi};
 use crate::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
@@ -176,10 +177,24 @@ impl Sent {
     }
 }
 
+impl PgmSource {
+    /// Its control, which is the tests' own.
+    pub(super) fn window(&self) -> &Window {
+        self.control().inner().downcast_ref().expect("sources of these tests have a window")
+    }
+}
+
+impl PgmReceiver {
+    /// Its half of the scheme, which is the tests' own.
+    pub(super) fn window_feedback(&self) -> &WindowFeedback {
+        self.feedback().inner().downcast_ref().expect("receivers of these tests speak of a window")
+    }
+}
+
 pub(super) struct World {
     pub(super) now: Time,
-    pub(super) source: Host<PgmSource<Window>>,
-    pub(super) receivers: Vec<Host<PgmReceiver<WindowFeedback>>>,
+    pub(super) source: Host<PgmSource>,
+    pub(super) receivers: Vec<Host<PgmReceiver>>,
     pub(super) network: Network,
     pub(super) sent: Vec<Sent>,
     flying: BTreeMap<(Time, u64), Flying>,
@@ -205,10 +220,14 @@ impl World {
         receivers: impl IntoIterator<Item = ReceiverConfig>,
         seed: u64,
     ) -> Self {
-        let source = PgmSource::new(config, content, Window::new(16));
+        let source = PgmSource::new(config, content, boxed_control(Window::new(16)));
         let receivers = receivers.into_iter().enumerate().map(|(i, config)| {
             let node = NodeId(FIRST_RECEIVER + i as u32);
-            Host::new(node, PgmReceiver::new(config, WindowFeedback::new(node)), seed)
+            Host::new(
+                node,
+                PgmReceiver::new(config, boxed_feedback(WindowFeedback::new(node))),
+                seed,
+            )
         });
         Self {
             now: Time::ZERO,

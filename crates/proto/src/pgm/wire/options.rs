@@ -390,6 +390,13 @@ pub enum PgmOption<'a> {
     Other(RawOption<'a>),
 }
 
+impl<'a> PgmOption<'a> {
+    /// A scheme's option, whose value is encoded already.
+    pub fn of_scheme(kind: u8, value: &'a [u8]) -> Self {
+        Self::Other(RawOption { kind, specific: 0, value })
+    }
+}
+
 impl PgmOption<'_> {
     /// Appends the value to `out`; returns number and specific bits for the header.
     pub(super) fn encode_value(&self, out: &mut Vec<u8>) -> (u8, u8) {

@@ -1,0 +1,279 @@
+//! The two halves of a scheme as transports hold them: what they say and hear are bytes, the values
+//! of options, so that one transport serves every scheme.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::any::Any;
+
+use faircast_base::{BadInput, Cx, Duration, NodeId, Seq, Time};
+
+use super::{
+    AckVector, Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, SenderControl, Wire,
+};
+
+/// What a report tells before it counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Who sent it, by its own word.
+    pub reporter: Option<NodeId>,
+    /// The round trip to there.
+    pub round_trip: Option<Duration>,
+}
+
+/// A [`SenderControl`] behind its encoding. The methods of both are alike; what is not is described.
+pub trait Control {
+    /// The numbers of the options of announcements and of reports.
+    fn options(&self) -> SchemeOptions;
+    /// See [`SenderControl::permit`].
+    fn permit(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) -> Permit;
+    /// See [`SenderControl::on_sent`]. Appends the announcement to `out`.
+    fn on_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>);
+    /// See [`SenderControl::on_repair_sent`]. Appends the announcement, where there is one.
+    fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>) -> bool;
+    /// See [`SenderControl::permit_overhead`].
+    fn permit_overhead(&self, now: Time) -> Permit;
+    /// See [`SenderControl::on_overhead`].
+    fn on_overhead(&mut self, now: Time, bytes: u32);
+    /// Reads a report that came at `now`, of which nothing counts before
+    /// [`on_report`](Self::on_report).
+    ///
+    /// # Errors
+    /// It is malformed.
+    fn read_report(&mut self, now: Time, report: &[u8]) -> Result<Told, BadInput>;
+    /// The report that was read last counts. See [`SenderControl::on_report`].
+    fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier);
+    /// See [`SenderControl::on_leave`].
+    fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId);
+    /// See [`SenderControl::on_heard`].
+    fn on_heard(&mut self, cx: &mut Cx<'_>);
+    /// See [`SenderControl::on_idle`].
+    fn on_idle(&mut self, cx: &mut Cx<'_>);
+    /// See [`SenderControl::on_timeout`].
+    fn on_timeout(&mut self, cx: &mut Cx<'_>);
+    /// See [`SenderControl::next_timeout`].
+    fn next_timeout(&self) -> Option<Time>;
+    /// See [`SenderControl::gauges`].
+    fn gauges(&self) -> Gauges;
+    /// The half itself, for tests and statistics.
+    fn inner(&self) -> &dyn Any;
+}
+
+/// A [`ReceiverFeedback`] behind its encoding. The methods of both are alike; what is not is described.
+pub trait Feedback {
+    /// The numbers of the options of announcements and of reports.
+    fn options(&self) -> SchemeOptions;
+    /// See [`ReceiverFeedback::on_data`]. Whether there was nothing wrong with the announcement; a
+    /// malformed one counts as none.
+    fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&[u8]>) -> bool;
+    /// See [`ReceiverFeedback::on_missing`].
+    fn on_missing(&mut self, cx: &mut Cx<'_>, first: Seq, last: Seq);
+    /// See [`ReceiverFeedback::on_rewind`].
+    fn on_rewind(&mut self, cx: &mut Cx<'_>, newest: Seq);
+    /// See [`ReceiverFeedback::on_stuck`].
+    fn on_stuck(&mut self, cx: &mut Cx<'_>);
+    /// See [`ReceiverFeedback::shape_vector`].
+    fn shape_vector(&self, vector: AckVector) -> AckVector;
+    /// See [`ReceiverFeedback::on_consumed`].
+    fn on_consumed(&mut self, cx: &mut Cx<'_>, len: u32);
+    /// See [`ReceiverFeedback::on_overheard`].
+    ///
+    /// # Errors
+    /// The report is malformed.
+    fn on_overheard(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: NodeId,
+        report: &[u8],
+    ) -> Result<(), BadInput>;
+    /// See [`ReceiverFeedback::on_leaving`].
+    fn on_leaving(&mut self) -> bool;
+    /// See [`ReceiverFeedback::poll_report`]. Appends the report to `out`.
+    fn poll_report(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<Audience>;
+    /// See [`ReceiverFeedback::report_for_nak`]. Appends the report, where there is one.
+    fn report_for_nak(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> bool;
+    /// See [`ReceiverFeedback::on_timeout`].
+    fn on_timeout(&mut self, cx: &mut Cx<'_>);
+    /// See [`ReceiverFeedback::next_timeout`].
+    fn next_timeout(&self) -> Option<Time>;
+    /// The half itself, for tests and statistics.
+    fn inner(&self) -> &dyn Any;
+}
+
+/// The numbers of a scheme's options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SchemeOptions {
+    /// On data: what the sender announces.
+    pub announce: u8,
+    /// On feedback: a receiver's report.
+    pub report: u8,
+}
+
+/// A half of a scheme behind its encoding.
+struct Coded<H, R> {
+    half: H,
+    /// The report that was read last and does not count yet.
+    report: Option<R>,
+}
+
+/// A sender's half behind its encoding.
+pub fn boxed_control<C>(half: C) -> Box<dyn Control + Send>
+where
+    C: SenderControl<Report: Send> + Send + 'static,
+{
+    Box::new(Coded::<C, C::Report> { half, report: None })
+}
+
+/// A receiver's half behind its encoding.
+pub fn boxed_feedback<F: ReceiverFeedback + Send + 'static>(half: F) -> Box<dyn Feedback + Send> {
+    Box::new(Coded::<F, ()> { half, report: None })
+}
+
+/// Appends a scheme's words to `out`.
+fn put<W: Wire>(value: &W, out: &mut Vec<u8>) {
+    let start = out.len();
+    value.encode(out);
+    assert!(out.len() - start <= W::BYTES_MAX, "senders leave no more room for it");
+}
+
+impl<C: SenderControl<Report: 'static> + 'static> Control for Coded<C, C::Report> {
+    fn options(&self) -> SchemeOptions {
+        SchemeOptions { announce: C::Announce::OPTION, report: C::Report::OPTION }
+    }
+
+    fn permit(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) -> Permit {
+        self.half.permit(cx, len, repair)
+    }
+
+    fn on_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>) {
+        put(&self.half.on_sent(cx, seq, len), out);
+    }
+
+    fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>) -> bool {
+        let announce = self.half.on_repair_sent(cx, seq, len);
+        announce.is_some_and(|announce| {
+            put(&announce, out);
+            true
+        })
+    }
+
+    fn permit_overhead(&self, now: Time) -> Permit {
+        self.half.permit_overhead(now)
+    }
+
+    fn on_overhead(&mut self, now: Time, bytes: u32) {
+        self.half.on_overhead(now, bytes);
+    }
+
+    fn read_report(&mut self, now: Time, report: &[u8]) -> Result<Told, BadInput> {
+        let report = self.report.insert(C::Report::decode(report).ok_or(BadInput::Malformed)?);
+        let round_trip = self.half.round_trip(now, report);
+        Ok(Told { reporter: C::reporter(report), round_trip })
+    }
+
+    fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier) {
+        if let Some(report) = self.report.take() {
+            self.half.on_report(cx, from, carrier, &report);
+        }
+    }
+
+    fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId) {
+        self.half.on_leave(cx, from);
+    }
+
+    fn on_heard(&mut self, cx: &mut Cx<'_>) {
+        self.half.on_heard(cx);
+    }
+
+    fn on_idle(&mut self, cx: &mut Cx<'_>) {
+        self.half.on_idle(cx);
+    }
+
+    fn on_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.half.on_timeout(cx);
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.half.next_timeout()
+    }
+
+    fn gauges(&self) -> Gauges {
+        self.half.gauges()
+    }
+
+    fn inner(&self) -> &dyn Any {
+        &self.half
+    }
+}
+
+impl<F: ReceiverFeedback + 'static> Feedback for Coded<F, ()> {
+    fn options(&self) -> SchemeOptions {
+        SchemeOptions { announce: F::Announce::OPTION, report: F::Report::OPTION }
+    }
+
+    fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&[u8]>) -> bool {
+        let read = announce.and_then(F::Announce::decode);
+        self.half.on_data(cx, arrival, read.as_ref());
+        announce.is_some() == read.is_some()
+    }
+
+    fn on_missing(&mut self, cx: &mut Cx<'_>, first: Seq, last: Seq) {
+        self.half.on_missing(cx, first, last);
+    }
+
+    fn on_rewind(&mut self, cx: &mut Cx<'_>, newest: Seq) {
+        self.half.on_rewind(cx, newest);
+    }
+
+    fn on_stuck(&mut self, cx: &mut Cx<'_>) {
+        self.half.on_stuck(cx);
+    }
+
+    fn shape_vector(&self, vector: AckVector) -> AckVector {
+        self.half.shape_vector(vector)
+    }
+
+    fn on_consumed(&mut self, cx: &mut Cx<'_>, len: u32) {
+        self.half.on_consumed(cx, len);
+    }
+
+    fn on_overheard(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: NodeId,
+        report: &[u8],
+    ) -> Result<(), BadInput> {
+        let report = F::Report::decode(report).ok_or(BadInput::Malformed)?;
+        self.half.on_overheard(cx, from, &report);
+        Ok(())
+    }
+
+    fn on_leaving(&mut self) -> bool {
+        self.half.on_leaving()
+    }
+
+    fn poll_report(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<Audience> {
+        let (audience, report) = self.half.poll_report(cx)?;
+        put(&report, out);
+        Some(audience)
+    }
+
+    fn report_for_nak(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> bool {
+        let report = self.half.report_for_nak(cx);
+        report.is_some_and(|report| {
+            put(&report, out);
+            true
+        })
+    }
+
+    fn on_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.half.on_timeout(cx);
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.half.next_timeout()
+    }
+
+    fn inner(&self) -> &dyn Any {
+        &self.half
+    }
+}
