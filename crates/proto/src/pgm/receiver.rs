@@ -25,7 +25,7 @@ use self::reach::Reach;
 pub use self::spm_order::SpmOrder;
 use self::window::Window;
 use super::{ReceiverConfig, Reliability};
-use crate::congestion::Feedback;
+use crate::congestion::{Feedback, SchemeOptions};
 use crate::pgm::negotiation::{Negotiation, SchemeMismatch};
 use crate::pgm::wire::{Packet, Spm, Tsi};
 use crate::{AppEvent, Datagram, Machine, Transmit};
@@ -40,6 +40,8 @@ pub struct PgmReceiver {
     /// Whether payload is somebody else's affair: it is neither kept nor delivered.
     listens_only: bool,
     feedback: Box<dyn Feedback + Send>,
+    /// The numbers of its options, which every packet is looked through for.
+    scheme_options: SchemeOptions,
     /// What it speaks; `None` for whatever comes.
     negotiation: Option<Box<Negotiation>>,
     /// What the source speaks, where that is something else: it is taken no notice of any more.
@@ -170,6 +172,7 @@ impl PgmReceiver {
             naks: Naks::new(&config),
             config,
             listens_only: false,
+            scheme_options: feedback.options(),
             feedback,
             negotiation: None,
             mismatch: None,

@@ -275,7 +275,7 @@ impl PgmReceiver {
         seq: Seq,
         repair: bool,
     ) -> bool {
-        let option = packet.options.find(self.feedback.options().announce);
+        let option = packet.options.find(self.scheme_options.announce);
         let arrival = Arrival {
             seq,
             // A payload has at most 65535 bytes.
@@ -443,7 +443,7 @@ impl PgmReceiver {
         if nak.group != self.config.group || datagram.to != Destination::Group(GroupId::SESSION) {
             return Err(BadInput::Foreign);
         }
-        if let Some(option) = packet.options.find(self.feedback.options().report) {
+        if let Some(option) = packet.options.find(self.scheme_options.report) {
             self.feedback.on_overheard(cx, datagram.from, option.value)?;
         }
         if matches!(packet.body, Body::Nak(_)) {

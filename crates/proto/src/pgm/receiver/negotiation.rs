@@ -28,7 +28,7 @@ impl PgmReceiver {
         packet: &Packet<'_>,
     ) -> Result<(), BadInput> {
         let Some(negotiation) = &self.negotiation else { return Ok(()) };
-        if packet.options.has(self.feedback.options().announce) {
+        if packet.options.has(self.scheme_options.announce) {
             self.doubts.scheme.contradict();
             return Ok(());
         }

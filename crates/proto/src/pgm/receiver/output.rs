@@ -70,7 +70,7 @@ impl PgmReceiver {
         session: &Session,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let option = self.feedback.options().report;
+        let option = self.scheme_options.report;
         let mut report = Vec::new();
         while let Some(audience) = self.feedback.poll_report(cx, &mut report) {
             let report = core::mem::take(&mut report);
@@ -116,7 +116,7 @@ impl PgmReceiver {
         // Truncation is the wrap of sequence numbers.
         let asked: Vec<_> = asked.into_iter().map(|index| Seq::new(index as u32)).collect();
         let (&first, rest) = asked.split_first()?;
-        let option = self.feedback.options().report;
+        let option = self.scheme_options.report;
         let report = self.nak_report.take().or_else(|| self.report_for_nak(cx));
         let start = buf.len();
         let mut encoder = self.write(session, &Body::Nak(self.nak(session, first)), buf);
@@ -146,7 +146,7 @@ impl PgmReceiver {
         if !core::mem::take(&mut self.leave_due) {
             return None;
         }
-        let option = self.feedback.options().report;
+        let option = self.scheme_options.report;
         let vector = self.ack_vector()?;
         let report = self.report_for_nak(cx);
         let mut encoder = self.write(session, &Body::Ack(Ack { vector }), buf);
@@ -168,7 +168,7 @@ impl PgmReceiver {
     ) -> Option<Transmit> {
         let session = self.session?;
         let highest = self.ack_vector().map(|vector| vector.highest);
-        let option = self.feedback.options().report;
+        let option = self.scheme_options.report;
         let report = highest.and_then(|_| self.report_for_nak(cx));
         let named = highest.map_or(Seq::new(0) - 1, |highest| self.latest_missing(highest));
         let nak = self.nak(&session, named);
