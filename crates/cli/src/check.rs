@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::args::CheckArgs;
 use crate::error::{Failure, note, print};
 use crate::live;
+use crate::live::words::wrapped;
 use crate::progress::{interrupted, listen};
 
 /// Looks at this host and, with others that do the same, at the network between them.
@@ -57,27 +58,6 @@ fn show(args: &CheckArgs, found: &[Finding]) -> Result<(), Failure> {
     if is_ok { Ok(()) } else { Err(Failure::Verdict) }
 }
 
-/// Words after a head, in lines that a terminal shows whole, below each other.
-fn wrapped(head: &str, words: &str) -> String {
-    let indent = head.chars().count();
-    let mut text = head.to_string();
-    let mut column = indent;
-    for word in words.split(' ') {
-        let length = word.chars().count();
-        if column > indent && column + 1 + length > COLUMNS {
-            text.push_str(&format!("\n{:indent$}", ""));
-            column = indent;
-        }
-        if column > indent {
-            text.push(' ');
-            column += 1;
-        }
-        text.push_str(word);
-        column += length;
-    }
-    text + "\n"
-}
-
 /// Columns of a terminal.
 const COLUMNS: usize = 80;
 
@@ -101,9 +81,9 @@ fn text(found: &[Finding]) -> String {
             State::Untested => "-",
         };
         let head = format!("  {state:<6}{:<21}", found.check);
-        text.push_str(&wrapped(&head, &found.found));
+        text.push_str(&wrapped(&head, &found.found, COLUMNS));
         if let Some(advice) = found.advice {
-            text.push_str(&wrapped("        do: ", &advice.replace('`', "")));
+            text.push_str(&wrapped("        do: ", &advice.replace('`', ""), COLUMNS));
         }
     }
     let wrong = found.iter().filter(|found| found.state == State::Wrong).count();

@@ -7,6 +7,7 @@ use faircast_scenario::Catalog;
 
 use crate::args::SchemesArgs;
 use crate::error::{Failure, print};
+use crate::live::words::wrapped;
 
 /// Something that a scenario may name.
 struct Entry {
@@ -79,9 +80,8 @@ fn details(entry: &Entry) -> String {
     for option in entry.options {
         let (name, default, allowed) = (option.name, option.default, allowed(option.kind));
         let _ = writeln!(text, "\n  {name} = {default}");
-        for line in wrap(option.doc).iter().chain(&wrap(&format!("Allowed: {allowed}."))) {
-            let _ = writeln!(text, "      {line}");
-        }
+        text.push_str(&wrapped("      ", option.doc, 96));
+        text.push_str(&wrapped("      ", &format!("Allowed: {allowed}."), 96));
     }
     let of = match entry.kind {
         "protocol" => format!("run FILE --set flow.NAME.options.{}", entry.options[0].name),
@@ -89,23 +89,6 @@ fn details(entry: &Entry) -> String {
     };
     let _ = writeln!(text, "\nIn a scenario: options = {{ ... }}, or\n`faircast {of}=...`.");
     text
-}
-
-/// Lines of at most 90 characters, but for longer words.
-fn wrap(text: &str) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let line = lines.last_mut().expect("there is one at least");
-        if line.is_empty() {
-            line.push_str(word);
-        } else if line.chars().count() + 1 + word.chars().count() <= 90 {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_string());
-        }
-    }
-    lines
 }
 
 /// The values that an option takes, in words.

@@ -62,7 +62,7 @@ fn cases() -> Vec<Case> {
             at_least: Some((9.9e6, "10 times ns-2's run part")),
             memory_max_mb: Some(100.0),
             ..Case::new("b", "10 Mbit/s to 1000 receivers over a tree, 60 s", || {
-                tree("cbr", "", "0.0", 60)
+                tree("cbr", "0.0", 60)
             })
         },
         Case {
@@ -77,7 +77,7 @@ fn cases() -> Vec<Case> {
         Case {
             at_least: Some((4.95e6, "half of b's")),
             ..Case::new("d", "pgmcc to 1000 receivers over the tree of b, 0.1 % loss", || {
-                tree("pgmcc", "", "0.001", 10)
+                tree("pgmcc", "0.001", 10)
             })
         },
     ];
@@ -254,11 +254,11 @@ fn heavy_tcp() -> String {
 }
 
 /// A source and 1000 receivers at the leaves of a tree of fan-out 10.
-fn tree(protocol: &str, options: &str, loss: &str, duration_s: u32) -> String {
+fn tree(protocol: &str, loss: &str, duration_s: u32) -> String {
     let mut text = format!(
         "title = \"How fast is a multicast tree simulated?\"\nduration = \"{duration_s} s\"\n\
          [[flow]]\nname = \"session\"\nprotocol = \"{protocol}\"\nfrom = \"s\"\n\
-         to = [\"m{{1..1000}}\"]\npacket = \"1000 B\"\nheader = \"0 B\"\n{options}"
+         to = [\"m{{1..1000}}\"]\npacket = \"1000 B\"\nheader = \"0 B\"\n"
     );
     if protocol == "cbr" {
         text.push_str("options = { rate = \"10 Mbit/s\" }\n");

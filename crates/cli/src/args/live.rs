@@ -102,6 +102,6 @@ pub(super) fn receivers(text: &str) -> Result<u32, String> {
     number.ok_or_else(|| "expected a whole number from 1 to 65536".to_string())
 }
 
-fn quantity<Q: Quantity>(text: &str) -> Result<Q, String> {
+pub(super) fn quantity<Q: Quantity>(text: &str) -> Result<Q, String> {
     Q::parse(text).map_err(|error| error.to_string())
 }

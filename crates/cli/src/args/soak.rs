@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use faircast_base::{Bytes, Duration, Quantity};
+use faircast_base::{Bytes, Duration};
 use faircast_experiment::soak::Fault;
 use faircast_proto::catalog::DEFAULT_SCHEME;
 
-use super::live::scheme;
+use super::live::{quantity, scheme};
 
 /// Arguments of `faircast soak`.
 #[derive(Debug, Args)]
@@ -67,8 +67,4 @@ fn faults() -> impl TypedValueParser<Value = Fault> {
         let named = Fault::ALL.iter().find(|(_, known, _)| *known == name);
         named.expect("the parser knows these names alone").0
     })
-}
-
-fn quantity<Q: Quantity>(text: &str) -> Result<Q, String> {
-    Q::parse(text).map_err(|error| error.to_string())
 }

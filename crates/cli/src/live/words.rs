@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers and lines as people read them.
 
 use faircast_base::Duration;
 
@@ -41,6 +41,27 @@ pub(crate) fn percent(share: f64) -> String {
 /// Hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Words after a head, below each other in lines of so many columns, but for longer words.
+pub(crate) fn wrapped(head: &str, words: &str, columns: usize) -> String {
+    let indent = head.chars().count();
+    let mut text = head.to_string();
+    let mut column = indent;
+    for word in words.split_whitespace() {
+        let length = word.chars().count();
+        if column > indent && column + 1 + length > columns {
+            text.push_str(&format!("\n{:indent$}", ""));
+            column = indent;
+        }
+        if column > indent {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += length;
+    }
+    text + "\n"
 }
 
 fn scaled(mut value: f64, units: &[&str]) -> String {

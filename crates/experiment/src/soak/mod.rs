@@ -1,6 +1,6 @@
 //! Rounds of faults: real programs on real sockets while everything around them goes wrong.
 //!
-//! Each round draws a [plan](plan) from its seed, makes a [field](faircast_lab::Field) of hosts,
+//! Each round draws a plan from its seed, makes a [field](faircast_lab::Field) of hosts,
 //! runs this build of `faircast` there as sender and receivers, does to them what is planned, leaves them
 //! in peace, and compares what every receiver has with what was sent, byte for byte.
 

@@ -251,20 +251,12 @@ impl Rows<'_> {
         };
         let Case { set, flavour, flows } = self.case;
         RowFile {
-            id: Some(format!("{set}.{flavour}.{flows}.{metric}")),
             title: format!("{set}, {flows} x {flavour}: {title}"),
-            measure: Measure::try_from(measure.to_string()).expect("the measures below are valid"),
-            unit: unit.into(),
-            statistic: Statistic::Mean,
             paper: Some(mean * scale),
             tolerance,
             absolute,
-            at_least: None,
             at_most,
-            fairer_than: None,
-            reason: reason.into(),
-            explained: None,
-            fairness: false,
+            ..mean_row(format!("{set}.{flavour}.{flows}.{metric}"), measure, unit, reason)
         }
     }
 
@@ -308,6 +300,26 @@ impl Rows<'_> {
     }
 }
 
+/// A row of the mean over the seeds, of which nothing is expected yet.
+fn mean_row(id: String, measure: &str, unit: &str, reason: &str) -> RowFile {
+    RowFile {
+        id: Some(id),
+        title: String::new(),
+        measure: Measure::try_from(measure.to_string()).expect("the measures here are valid"),
+        unit: unit.into(),
+        statistic: Statistic::Mean,
+        paper: None,
+        tolerance: None,
+        absolute: None,
+        at_least: None,
+        at_most: None,
+        fairer_than: None,
+        reason: reason.into(),
+        explained: None,
+        fairness: false,
+    }
+}
+
 /// A metric of the reference: in words, as a measure, with its unit.
 fn describe(metric: &str) -> (&'static str, &'static str, &'static str) {
     match metric {
@@ -330,23 +342,12 @@ fn chain(variant: &str, packets: u32) -> Experiment {
     for flow in ["long", "hop-1", "hop-2", "hop-3", "hop-4", "hop-5"] {
         set.extend(variant_settings(variant, 4, &format!("flow.{flow}")));
     }
-    let row =
-        |name: &str, title: String, measure: String, low: Option<f64>, high: Option<f64>| RowFile {
-            id: Some(format!("{id}.{name}")),
-            title,
-            measure: Measure::try_from(measure).expect("the measures below are valid"),
-            unit: if name.contains("falls") { "ratio" } else { "bit/s" }.into(),
-            statistic: Statistic::Mean,
-            paper: None,
-            tolerance: None,
-            absolute: None,
-            at_least: low,
-            at_most: high,
-            fairer_than: None,
-            reason: "shares on a chain are chaotic in ns-2 too: a trend and no number".into(),
-            explained: None,
-            fairness: false,
-        };
+    let reason = "shares on a chain are chaotic in ns-2 too: a trend and no number";
+    let row = |name: &str, title: String, measure: String, low: Option<f64>, high: Option<f64>| {
+        let unit = if name.contains("falls") { "ratio" } else { "bit/s" };
+        let row = mean_row(format!("{id}.{name}"), &measure, unit, reason);
+        RowFile { title, at_least: low, at_most: high, ..row }
+    };
     let window = |phase: u32| format!("{}..{}", 150 * phase + 30, 150 * phase + 150);
     let long = |phase: u32| format!("throughput_bps@{} long", window(phase));
     let mut rows = vec![

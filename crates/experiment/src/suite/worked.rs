@@ -94,17 +94,6 @@ fn equation() -> Vec<Case> {
     worked.into_iter().map(case).collect()
 }
 
-/// Losses, and the mean loss interval, 1/p, that the RFC makes of them.
-struct Losses {
-    name: &'static str,
-    title: &'static str,
-    lost: Vec<u32>,
-    /// The latest packet that arrives.
-    last: u32,
-    discounting: bool,
-    worked: f64,
-}
-
 fn intervals() -> Vec<Case> {
     // Nine events make eight closed intervals; what was made up for the time before them is gone.
     let even: Vec<u32> = (1..=9).map(|k| 100 * k).collect();
@@ -112,105 +101,89 @@ fn intervals() -> Vec<Case> {
     for step in [80, 70, 60, 50, 40, 30, 20, 10] {
         falling.push(falling.last().map_or(0, |last| last + step));
     }
-    let cases = [
-        Losses {
-            name: "even",
-            title: "a loss in each 100 packets",
-            lost: even.clone(),
-            last: 909,
-            discounting: false,
-            worked: 100.0,
-        },
+    vec![
+        losses("even", "a loss in each 100 packets", &even, 909, false, 100.0),
         // s5.4: (10 + 20 + 30 + 40 + 0.8 * 50 + 0.6 * 60 + 0.4 * 70 + 0.2 * 80) / 6 = 220 / 6.
-        Losses {
-            name: "weights",
-            title: "intervals of 80 to 10 packets, then 5",
-            lost: falling.clone(),
-            last: 464,
-            discounting: false,
-            worked: 220.0 / 6.0,
-        },
+        losses(
+            "weights",
+            "intervals of 80 to 10 packets, then 5",
+            &falling,
+            464,
+            false,
+            220.0 / 6.0,
+        ),
         // s5.4: the open interval counts where it makes the mean larger:
         // (100 + 10 + 20 + 30 + 0.8 * 40 + 0.6 * 50 + 0.4 * 60 + 0.2 * 70) / 6 = 260 / 6.
-        Losses {
-            name: "open",
-            title: "the same, then 100",
-            lost: falling,
-            last: 559,
-            discounting: false,
-            worked: 260.0 / 6.0,
-        },
+        losses("open", "the same, then 100", &falling, 559, false, 260.0 / 6.0),
         // s5.2: the second loss begins no event where it is not more than a round trip after the first:
         // 50 ms are not, and 60 ms are. Before the first are 100 packets by agreement; with two
         // intervals both weigh 1: (6 + 100) / 2. Open are 15 of 10..=24.
-        Losses {
-            name: "one-event",
-            title: "two losses 50 ms apart, round trip 50 ms",
-            lost: vec![10, 15],
-            last: 24,
-            discounting: false,
-            worked: 100.0,
-        },
-        Losses {
-            name: "two-events",
-            title: "two losses 60 ms apart, round trip 50 ms",
-            lost: vec![10, 16],
-            last: 24,
-            discounting: false,
-            worked: 53.0,
-        },
+        losses(
+            "one-event",
+            "two losses 50 ms apart, round trip 50 ms",
+            &[10, 15],
+            24,
+            false,
+            100.0,
+        ),
+        losses(
+            "two-events",
+            "two losses 60 ms apart, round trip 50 ms",
+            &[10, 16],
+            24,
+            false,
+            53.0,
+        ),
         // s5.5: I_0 = 250 is more than twice the mean of 100, so DF = 200 / 250 = 0.8, and
         // (250 + 0.8 * 5 * 100) / (1 + 0.8 * 5) = 130; the weights of the seven others sum to 5.
-        Losses {
-            name: "discount",
-            title: "a loss in each 100, then 250 without, past discounted",
-            lost: even.clone(),
-            last: 1149,
-            discounting: true,
-            worked: 130.0,
-        },
+        losses(
+            "discount",
+            "a loss in each 100, then 250 without, past discounted",
+            &even,
+            1149,
+            true,
+            130.0,
+        ),
         // s5.5: 200 / 1000 is less than the least factor, 0.5:
         // (1000 + 0.5 * 5 * 100) / (1 + 0.5 * 5) = 1250 / 3.5.
-        Losses {
-            name: "least-discount",
-            title: "then 1000 without, past discounted by half at most",
-            lost: even.clone(),
-            last: 1899,
-            discounting: true,
-            worked: 1250.0 / 3.5,
-        },
+        losses(
+            "least-discount",
+            "then 1000 without, past discounted by half at most",
+            &even,
+            1899,
+            true,
+            1250.0 / 3.5,
+        ),
         // s5.5: the next event closes the interval of 1000, and the older keep their 0.5.
-        Losses {
-            name: "kept-discount",
-            title: "then 1000 without and a loss, which keeps the discount",
-            lost: [&even[..], &[1900]].concat(),
-            last: 1903,
-            discounting: true,
-            worked: 1250.0 / 3.5,
-        },
+        losses(
+            "kept-discount",
+            "then 1000 without and a loss, which keeps the discount",
+            &[&even[..], &[1900]].concat(),
+            1903,
+            true,
+            1250.0 / 3.5,
+        ),
         // s5.4 without s5.5: (1000 + 5 * 100) / 6.
-        Losses {
-            name: "no-discount",
-            title: "then 1000 without, past not discounted",
-            lost: even,
-            last: 1899,
-            discounting: false,
-            worked: 250.0,
-        },
-    ];
-    cases.into_iter().map(Losses::case).collect()
+        losses("no-discount", "then 1000 without, past not discounted", &even, 1899, false, 250.0),
+    ]
 }
 
-impl Losses {
-    fn case(self) -> Case {
-        let first = FirstInterval { packets: 100.0, guessed_rtt_s: None };
-        let mut arrivals = Arrivals::new(THRESHOLD, self.discounting);
-        for seq in (0..=self.last).filter(|seq| !self.lost.contains(seq)) {
-            let now = Time::ZERO + GAP * u64::from(seq);
-            arrivals.received(now, Seq::new(seq), false, RTT, &|| first);
-        }
-        interval(self.name, self.title.to_string(), self.worked, &arrivals)
+/// The mean loss interval, 1/p, that the RFC makes of these losses where packets arrive up to `last`.
+fn losses(
+    name: &str,
+    title: &str,
+    lost: &[u32],
+    last: u32,
+    discounting: bool,
+    worked: f64,
+) -> Case {
+    let first = FirstInterval { packets: 100.0, guessed_rtt_s: None };
+    let mut arrivals = Arrivals::new(THRESHOLD, discounting);
+    for seq in (0..=last).filter(|seq| !lost.contains(seq)) {
+        let now = Time::ZERO + GAP * u64::from(seq);
+        arrivals.received(now, Seq::new(seq), false, RTT, &|| first);
     }
+    interval(name, title.to_string(), worked, &arrivals)
 }
 
 fn interval(name: &str, title: String, worked: f64, arrivals: &Arrivals) -> Case {
