@@ -4,7 +4,8 @@ mod record;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::shell;
 
@@ -66,7 +67,8 @@ fn run(options: &Options) -> Result<usize, String> {
     fs::create_dir_all(&out).map_err(|error| format!("{out}: {error}"))?;
     // What an earlier run has found is taken up again.
     let input = if Path::new(&out).join("default/queue").is_dir() { "-" } else { &path(&corpus) };
-    let arguments = ["afl", "fuzz", "-V", &seconds, "-t", TIMEOUT_MS, "-i", input, "-o", &out];
+    let timeout_ms = TIMEOUT.as_millis().to_string();
+    let arguments = ["afl", "fuzz", "-V", &seconds, "-t", &timeout_ms, "-i", input, "-o", &out];
     let end = ["--", &program, &options.target];
     let env = [
         ("AFL_NO_UI", "1"),
@@ -86,11 +88,34 @@ fn run(options: &Options) -> Result<usize, String> {
     let arguments = ["afl", "cmin", "-i", &queue, "-o", &smallest];
     shell::run("cargo", &[&arguments[..], &end].concat(), &env)?;
     replace(&corpus, Path::new(&smallest))?;
-    let inputs = |folder: &str| files(&found.join(folder)).map(|files| files.len());
-    let findings = inputs("crashes")? + inputs("hangs")?;
+    let mut findings = 0;
+    for folder in ["crashes", "hangs"] {
+        for input in files(&found.join(folder))? {
+            findings += usize::from(fails(Path::new(&program), &options.target, &input)?);
+        }
+    }
     let after = record::Counts::of(&found).ok_or("AFL++ left no statistics")?;
     record::add(&options.target, cpu_s, before, after, findings)?;
     Ok(findings)
+}
+
+/// Whether an input that AFL++ kept makes a target crash or hang when it is run again: on a busy machine,
+/// or where somebody has stopped it for a while, a program may take long for nothing that is its fault.
+fn fails(program: &Path, target: &str, input: &Path) -> Result<bool, String> {
+    let wrong = |error: std::io::Error| format!("{}: {error}", input.display());
+    let stdin = fs::File::open(input).map_err(wrong)?;
+    let mut command = Command::new(program);
+    command.arg(target).stdin(stdin).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(wrong)?;
+    let started = Instant::now();
+    while started.elapsed() < TIMEOUT {
+        if let Some(status) = child.try_wait().map_err(wrong)? {
+            return Ok(!status.success());
+        }
+        std::thread::sleep(TIMEOUT / 1000);
+    }
+    child.kill().and_then(|()| child.wait()).map_err(wrong)?;
+    Ok(true)
 }
 
 /// Prints what AFL++ counted.
@@ -154,7 +179,7 @@ fn path(path: &Path) -> String {
 }
 
 /// An input for which a target takes longer hangs.
-const TIMEOUT_MS: &str = "10000";
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// The most files of a corpus that the repository keeps of what was found, and their bytes.
 const FILES_MAX: usize = 200;
 const BYTES_MAX: u64 = 100_000;
@@ -170,3 +195,17 @@ const SHOWN: &[&str] = &[
     "saved_crashes",
     "saved_hangs",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_that_does_no_harm_when_run_again_is_no_finding() {
+        let input = shell::root().join("Cargo.toml");
+        for (program, want) in [("true", false), ("false", true)] {
+            assert_eq!(fails(Path::new(program), "target", &input), Ok(want), "{program}");
+        }
+        assert!(fails(Path::new("true"), "target", Path::new("nothing")).is_err());
+    }
+}
