@@ -75,7 +75,7 @@ pub(crate) fn is_lab_only(protocol: &str) -> bool {
     LAB_ONLY.iter().any(|(name, _)| *name == protocol)
 }
 
-/// Makes everything that is in the [`catalog`] and can be simulated.
+/// Makes everything that is in the catalog and can be simulated.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Builtin;
 
