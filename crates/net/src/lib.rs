@@ -33,7 +33,7 @@
 //!         content: Box::new(InMemory(bytes)),
 //!         options: &Options::default(),
 //!     };
-//!     let machine = (scheme(DEFAULT_SCHEME).ok_or("no such scheme")?.sender)(setup);
+//!     let machine = scheme(DEFAULT_SCHEME).ok_or("no such scheme")?.sender(setup);
 //!     live.add(machine, SessionOptions::default());
 //!     driver.run(&mut ())?; // Until all is sent and nobody asks for repairs any more.
 //!     Ok(())
