@@ -115,7 +115,7 @@ pub trait Machine {
     fn handle_close(&mut self, cx: &mut Cx<'_>);
 
     /// Gives the next group to join or leave, or `None`: a machine that stays in the group of its
-    /// session has none.
+    /// session has none. The simulator asks; drivers of real sockets know no other group yet.
     #[must_use]
     fn poll_membership(&mut self) -> Option<Membership> {
         None
