@@ -6,7 +6,7 @@ use std::path::Path;
 
 use faircast_base::Duration;
 use faircast_files::{CommandOptions, DeviceOptions, StoreOptions};
-use faircast_net::{DriverSettings, Listen, Live, Sockets, Waker};
+use faircast_net::{DriverSettings, Listen, Live, PgmSettings, Sockets, Waker};
 use faircast_proto::object::ObjectReceiver;
 use faircast_proto::options::OptionValue;
 use tokio::sync::{mpsc, watch};
@@ -176,9 +176,12 @@ impl ReceiverBuilder {
             settings: DriverSettings {
                 patience: PATIENCE,
                 ends_when_idle: false,
+                ..DriverSettings::default()
+            },
+            pgm: PgmSettings {
                 moves_after: SILENT_AFTER,
                 confirms: true,
-                ..DriverSettings::default()
+                ..PgmSettings::default()
             },
             wrapper: Wrapper::receiver(self.common.key.clone(), watched.clone())?,
             trace: trace.clone(),

@@ -257,6 +257,7 @@ impl SenderBuilder {
             name: "faircast-send",
             sockets,
             settings: DriverSettings { patience: PATIENCE, ..DriverSettings::default() },
+            pgm: Default::default(),
             wrapper: Wrapper::source(self.common.key.clone(), watched.clone())?,
             trace: trace.clone(),
         };
@@ -281,7 +282,7 @@ impl SenderBuilder {
             });
             let names: BTreeSet<String> = self.names.into_iter().collect();
             machine.wait_for_names(names.clone());
-            let session = live.add(machine, SessionOptions { tsi: Some(tsi), subject: None });
+            let session = live.add(machine, SessionOptions { key: Some(tsi), subject: None });
             Ok(Work {
                 session,
                 files,

@@ -4,7 +4,10 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::mpsc;
 use std::thread;
 
-use faircast_net::{App, Driver, DriverSettings, Ended, Live, NetError, Sockets, Waker};
+use faircast_net::{
+    AddressBook, App, Driver, DriverSettings, Ended, Live, NetError, PgmDemux, PgmSettings,
+    Sockets, Waker,
+};
 use faircast_proto::Machine;
 use faircast_proto::pgm::wire::{Gsi, Tsi};
 use faircast_trace::Tee;
@@ -25,6 +28,7 @@ pub(crate) struct Plan {
     pub(crate) name: &'static str,
     pub(crate) sockets: Sockets,
     pub(crate) settings: DriverSettings,
+    pub(crate) pgm: PgmSettings,
     pub(crate) wrapper: Wrapper,
     pub(crate) trace: Option<LiveTrace>,
 }
@@ -39,30 +43,32 @@ where
     W: Worker<M>,
 {
     let (tell, told) = mpsc::sync_channel(1);
-    let Plan { name, sockets, settings, wrapper, trace } = plan;
+    let Plan { name, sockets, settings, pgm, wrapper, trace } = plan;
     let work = move || {
         let made =
-            Driver::<M>::new(sockets, settings).map_err(Error::from).and_then(|mut driver| {
-                driver.set_envelope(Box::new(wrapper));
-                match (trace, EventLog::wanted()) {
-                    (Some(trace), Some(log)) => driver.set_trace(Box::new(Tee(trace, log))),
-                    (Some(trace), None) => driver.set_trace(Box::new(trace)),
-                    (None, Some(log)) => driver.set_trace(Box::new(log)),
-                    (None, None) => {}
-                }
-                let live = driver.live();
-                tracing::debug!(
-                    target: "faircast::session",
-                    node = live.node().0,
-                    local = %live.sockets().local_address(),
-                    to = ?live.sockets().targets(),
-                    receive_buffer_bytes = live.buffers().receive.count(),
-                    send_buffer_bytes = live.buffers().send.count(),
-                    "sockets are open"
-                );
-                let worker = make(driver.live())?;
-                Ok((driver, worker))
-            });
+            Driver::<M>::with_demux(sockets, AddressBook::native(), PgmDemux::new(pgm), settings)
+                .map_err(Error::from)
+                .and_then(|mut driver| {
+                    driver.set_envelope(Box::new(wrapper));
+                    match (trace, EventLog::wanted()) {
+                        (Some(trace), Some(log)) => driver.set_trace(Box::new(Tee(trace, log))),
+                        (Some(trace), None) => driver.set_trace(Box::new(trace)),
+                        (None, Some(log)) => driver.set_trace(Box::new(log)),
+                        (None, None) => {}
+                    }
+                    let live = driver.live();
+                    tracing::debug!(
+                        target: "faircast::session",
+                        node = live.node().0,
+                        local = %live.sockets().local_address(),
+                        to = ?live.sockets().targets(),
+                        receive_buffer_bytes = live.buffers().receive.count(),
+                        send_buffer_bytes = live.buffers().send.count(),
+                        "sockets are open"
+                    );
+                    let worker = make(driver.live())?;
+                    Ok((driver, worker))
+                });
         let (mut driver, mut worker) = match made {
             Ok(made) => made,
             Err(error) => {

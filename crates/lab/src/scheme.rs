@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use faircast_base::{Duration, GroupId, NodeId, Time};
 use faircast_net::{
     AddressBook, App, Driver, DriverSettings, Interface, Listen, Live, Multicast, NetError,
-    SessionId, SessionOptions, SocketSettings, Sockets, Target,
+    PgmDemux, PgmSettings, SessionId, SessionOptions, SocketSettings, Sockets, Target,
 };
 use faircast_proto::content::Content;
 use faircast_proto::{AppEvent, Machine};
@@ -132,10 +132,11 @@ impl<'a> Host<'a> {
             patience: PATIENCE,
             // A receiver may have nothing to do before it hears anything.
             ends_when_idle: sender,
-            elements: true,
             ..DriverSettings::default()
         };
-        let mut driver = Driver::<Boxed>::with_book(sockets, self.book(scenario), settings)
+        let demux = PgmDemux::new(PgmSettings { elements: true, ..PgmSettings::default() });
+        let book = self.book(scenario);
+        let mut driver = Driver::<Boxed>::with_demux(sockets, book, demux, settings)
             .map_err(failed("drive a flow"))?;
         let now = driver.live().now();
         self.zero = Time::ZERO + self.end.clock.now().since(Time::ZERO + now.since(Time::ZERO));
@@ -146,7 +147,7 @@ impl<'a> Host<'a> {
         let machine = machine(&self.end, start.max(now));
         let (flow, node) = (self.end.id, self.end.node);
         let subject = Some(Subject::Endpoint { flow, node, sender });
-        let session = driver.live().add(machine, SessionOptions { tsi: None, subject });
+        let session = driver.live().add(machine, SessionOptions { key: None, subject });
         match driver.run(self) {
             // At the end of the run interfaces go away; that is no failure.
             Err(error) if !self.end.stopped() => return Err(failed("drive a flow")(error)),

@@ -1,10 +1,9 @@
-//! Gives machines time and packets.
+//! The driver: the loop that gives machines time and packets.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-use faircast_base::{Duration, GroupId, NodeId, Time};
-use faircast_proto::pgm::wire::{Body, Packet, PacketType, Spm, Tsi, peek};
+use faircast_base::{Duration, GroupId, Time};
 use faircast_proto::{Datagram, Destination, Machine};
 use faircast_trace::Sink;
 use nix::errno::Errno;
@@ -12,13 +11,14 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::prctl;
 use nix::sys::time::TimeSpec;
 
-use crate::live::{Peer, Session, Speaker};
+use crate::demux::{Demux, Found};
+use crate::pgm::PgmDemux;
 use crate::receive::Inbox;
 use crate::transmit::Flushed;
-use crate::waker::{Orders, pair};
+use crate::waker::Orders;
 use crate::{
-    AddressBook, App, DriverSettings, Envelope, Heard, Live, NetError, SessionOptions, Sockets,
-    Upstream, Waker,
+    AddressBook, App, DriverSettings, Envelope, Live, NetError, SessionId, SessionOptions, Sockets,
+    Waker,
 };
 
 /// Drives machines of one kind over one set of sockets, in the thread that calls
@@ -26,17 +26,15 @@ use crate::{
 ///
 /// It keeps to the law of [`Machine`]: after every call it takes what the machine has to send, then
 /// what it has to tell. What is sent leaves in batches, at the latest before the thread sleeps.
-pub struct Driver<M> {
-    live: Live<M>,
+pub struct Driver<M, D: Demux = PgmDemux> {
+    live: Live<M, D>,
     inbox: Inbox,
-    orders: Orders<M>,
-    waker: Waker<M>,
+    orders: Orders<M, D>,
+    waker: Waker<M, D>,
     /// Drops that the two sockets have counted.
     overflowed: [u32; 2],
     /// Whether there is something to read: at the node's socket, and at the group's.
     readable: [bool; 2],
-    /// Sessions that the application left alone, and when.
-    declined: Vec<(Tsi, Time)>,
     tick_at: Time,
     maintain_at: Time,
 }
@@ -53,32 +51,34 @@ pub enum Ended {
 }
 
 impl<M: Machine> Driver<M> {
-    /// A driver without machines, which learns addresses as it hears them.
+    /// A driver without machines, of PGM, which learns addresses as it hears them.
     ///
     /// # Errors
     /// The system gives no more descriptors.
     pub fn new(sockets: Sockets, settings: DriverSettings) -> Result<Self, NetError> {
-        Self::with_book(sockets, AddressBook::native(), settings)
+        Self::with_demux(sockets, AddressBook::native(), PgmDemux::default(), settings)
     }
+}
 
-    /// A driver without machines, with this address book.
+impl<M: Machine, D: Demux> Driver<M, D> {
+    /// A driver without machines, with this address book, of the protocol that `demux` knows.
     ///
     /// # Errors
     /// The system gives no more descriptors.
-    pub fn with_book(
+    pub fn with_demux(
         sockets: Sockets,
         book: AddressBook,
+        demux: D,
         settings: DriverSettings,
     ) -> Result<Self, NetError> {
-        let (waker, orders) = pair()?;
+        let (waker, orders) = Orders::new()?;
         Ok(Self {
-            live: Live::new(sockets, book, settings),
+            live: Live::new(sockets, book, demux, settings),
             inbox: Inbox::new(),
             orders,
             waker,
             overflowed: [0; 2],
             readable: [false; 2],
-            declined: Vec::new(),
             tick_at: Time::ZERO,
             maintain_at: Time::ZERO + MAINTENANCE,
         })
@@ -95,12 +95,12 @@ impl<M: Machine> Driver<M> {
     }
 
     /// By which other threads reach it.
-    pub fn waker(&self) -> Waker<M> {
+    pub fn waker(&self) -> Waker<M, D> {
         self.waker.clone()
     }
 
     /// What it holds: machines, counters, addresses.
-    pub fn live(&mut self) -> &mut Live<M> {
+    pub fn live(&mut self) -> &mut Live<M, D> {
         &mut self.live
     }
 
@@ -108,7 +108,7 @@ impl<M: Machine> Driver<M> {
     ///
     /// # Errors
     /// The system refuses to wait for packets. A network that is down is no error.
-    pub fn run(&mut self, app: &mut dyn App<M>) -> Result<Ended, NetError> {
+    pub fn run(&mut self, app: &mut dyn App<M, D>) -> Result<Ended, NetError> {
         let slack = prctl::get_timerslack();
         // Timers of a thread may by default be 50 us late, so that they can be handled together.
         let _ = prctl::set_timerslack(1);
@@ -119,7 +119,7 @@ impl<M: Machine> Driver<M> {
         ended
     }
 
-    fn run_until_ended(&mut self, app: &mut dyn App<M>) -> Result<Ended, NetError> {
+    fn run_until_ended(&mut self, app: &mut dyn App<M, D>) -> Result<Ended, NetError> {
         self.live.stopped = false;
         loop {
             while let Some(order) = self.orders.next() {
@@ -136,10 +136,9 @@ impl<M: Machine> Driver<M> {
             }
             // What could not leave before goes first, and makes room.
             self.live.flush();
-            self.run_timers(app);
             self.settle_all(app);
+            self.run_timers(app);
             self.live.flush();
-            self.live.sessions.retain(|session| !session.gone);
             if let Some(ended) = self.ended() {
                 return Ok(ended);
             }
@@ -153,7 +152,7 @@ impl<M: Machine> Driver<M> {
         if live.stopped {
             return Some(Ended::Stopped);
         }
-        let busy = live.sessions.iter().any(Session::is_busy);
+        let busy = !live.ready.is_empty() || live.timeouts.first().is_some();
         let idle = live.outbox.is_empty() && !busy;
         let may = live.settings.ends_when_idle && !live.sessions.is_empty();
         if idle && (may || live.closed_at.is_some()) {
@@ -164,43 +163,43 @@ impl<M: Machine> Driver<M> {
     }
 
     /// Handles the timers that are due, and those that are due within the grain with them.
-    fn run_timers(&mut self, app: &mut dyn App<M>) {
+    fn run_timers(&mut self, app: &mut dyn App<M, D>) {
         let grain = self.live.settings.grain.min(GRAIN_MAX);
         let real = self.live.clock.real();
-        for index in 0..self.live.sessions.len() {
-            for _ in 0..BURST_MAX {
-                let Some(at) = self.live.sessions[index].machine.next_timeout() else { break };
-                if at > real + grain || self.live.blocked != Flushed::All {
-                    break;
-                }
-                if at > real {
-                    self.live.counters.timers.early += 1;
-                } else {
-                    self.live.counters.timers.fired(real.since(at));
-                }
-                let now = self.live.clock.advance_to(at.max(real));
-                self.live.touch(index, now, |machine, cx| machine.handle_timeout(cx));
-                self.settle(app, index, now);
+        for _ in 0..BURST_MAX * self.live.sessions.len() {
+            let Some((at, id)) = self.live.timeouts.first() else { break };
+            if at > real + grain || self.live.blocked != Flushed::All {
+                break;
             }
+            if at > real {
+                self.live.counters.timers.early += 1;
+            } else {
+                self.live.counters.timers.fired(real.since(at));
+            }
+            let now = self.live.clock.advance_to(at.max(real));
+            self.live.touch(id, now, |machine, cx| machine.handle_timeout(cx));
+            self.settle(app, id, now);
         }
     }
 
     /// Looks at every machine that something was done with.
-    fn settle_all(&mut self, app: &mut dyn App<M>) {
+    fn settle_all(&mut self, app: &mut dyn App<M, D>) {
         let now = self.live.now();
-        for index in 0..self.live.sessions.len() {
-            if self.live.sessions[index].dirty {
-                self.settle(app, index, now);
-            }
+        for id in self.live.ready.iter().copied().collect::<Vec<_>>() {
+            self.settle(app, id, now);
         }
     }
 
-    /// Takes what a machine has to send, and what it has to tell.
-    fn settle(&mut self, app: &mut dyn App<M>, index: usize, now: Time) {
-        self.live.collect(index, now);
-        while let Some(event) = self.live.sessions[index].machine.poll_event() {
-            let id = self.live.sessions[index].id;
-            app.event(&mut self.live, id, event);
+    /// Takes what a machine has to send, what it has to tell, and when it wants to be called.
+    fn settle(&mut self, app: &mut dyn App<M, D>, id: SessionId, now: Time) {
+        let live = &mut self.live;
+        live.collect(id, now);
+        while let Some(session) = live.sessions.get_mut(&id) {
+            let Some(event) = session.machine.poll_event() else {
+                live.timeouts.set(id, session.machine.next_timeout());
+                break;
+            };
+            app.event(live, id, event);
         }
     }
 
@@ -208,12 +207,14 @@ impl<M: Machine> Driver<M> {
     fn wait(&mut self) -> Result<(), NetError> {
         let live = &mut self.live;
         let real = live.clock.real();
-        let timers = live.sessions.iter().filter_map(|session| session.machine.next_timeout());
-        let mut until = timers.fold(self.tick_at.min(self.maintain_at), Time::min);
+        let mut until = self.tick_at.min(self.maintain_at);
+        if let Some((at, _)) = live.timeouts.first() {
+            until = until.min(at);
+        }
         let mut readable = PollFlags::POLLIN;
         match live.blocked {
             // There was no room for all that there is to send, and now there is.
-            Flushed::All if live.sessions.iter().any(|session| session.dirty) => until = real,
+            Flushed::All if !live.ready.is_empty() => until = real,
             Flushed::All => {}
             // While nothing can leave, timers that would send come round in vain.
             Flushed::WhenWritable => {
@@ -252,7 +253,7 @@ impl<M: Machine> Driver<M> {
     }
 
     /// Takes what has come to both sockets, within bounds, so that timers have their turn.
-    fn receive_all(&mut self, app: &mut dyn App<M>) -> Result<(), NetError> {
+    fn receive_all(&mut self, app: &mut dyn App<M, D>) -> Result<(), NetError> {
         for group in [true, false] {
             if !self.readable[usize::from(group)] {
                 continue;
@@ -289,7 +290,7 @@ impl<M: Machine> Driver<M> {
 
     /// Where the socket is crowded the first datagram counts as marked: one mark in a round trip is
     /// enough.
-    fn take_batch(&mut self, app: &mut dyn App<M>, count: usize, group: bool, crowded: bool) {
+    fn take_batch(&mut self, app: &mut dyn App<M, D>, count: usize, group: bool, crowded: bool) {
         let mut crowded = crowded;
         let now = self.live.now();
         // Taken out, so that machines can send while datagrams are read.
@@ -308,7 +309,7 @@ impl<M: Machine> Driver<M> {
     /// One datagram.
     fn take(
         &mut self,
-        app: &mut dyn App<M>,
+        app: &mut dyn App<M, D>,
         now: Time,
         group: bool,
         from: SocketAddr,
@@ -335,16 +336,19 @@ impl<M: Machine> Driver<M> {
             live.counters.refused.sealed += 1;
             return;
         };
-        let Some((kind, tsi)) = peek(plain) else {
-            live.counters.refused.malformed += 1;
-            return;
+        let (id, node) = match self.live.find(now, from, plain) {
+            Some(Found::Session(id, node)) => (id, node),
+            Some(Found::New(heard)) => {
+                if !self.admit(app, now, &heard) {
+                    return;
+                }
+                let Some(Found::Session(id, node)) = self.live.find(now, from, plain) else {
+                    return;
+                };
+                (id, node)
+            }
+            None => return,
         };
-        let found = if live.sockets.is_source {
-            self.find_at_source(tsi, from)
-        } else {
-            self.find_at_receiver(app, now, kind, tsi, from, plain)
-        };
-        let Some((index, node)) = found else { return };
         let received = &mut self.live.counters.received;
         received.packets += 1;
         received.bytes += len as u64;
@@ -356,161 +360,36 @@ impl<M: Machine> Driver<M> {
         };
         let datagram =
             Datagram { from: node, to, bytes: plain, zeros: 0, congestion_experienced: marked };
-        self.live.touch(index, now, |machine, cx| machine.handle_datagram(cx, datagram));
-        self.settle(app, index, now);
+        self.live.touch(id, now, |machine, cx| machine.handle_datagram(cx, datagram));
+        self.settle(app, id, now);
     }
 
-    /// The machine for a packet from a receiver, and who sent it.
-    fn find_at_source(&mut self, tsi: Tsi, from: SocketAddr) -> Option<(usize, NodeId)> {
+    /// Asks the application about a new session, and returns whether a machine takes part in it.
+    fn admit(&mut self, app: &mut dyn App<M, D>, now: Time, heard: &D::Heard<'_>) -> bool {
         let live = &mut self.live;
-        let mut sessions = live.sessions.iter();
-        let ours = |wanted: Option<Tsi>| wanted.is_none_or(|wanted| wanted == tsi);
-        let Some(index) = sessions.position(|session| ours(session.tsi) && !session.gone) else {
+        if live.closed_at.is_some() {
             live.counters.refused.foreign += 1;
-            return None;
-        };
-        let Some(node) = live.book.node(from) else {
-            live.counters.refused.unknown += 1;
-            return None;
-        };
-        Some((index, node))
-    }
-
-    /// The machine for a packet that a receiver hears, and who sent it.
-    fn find_at_receiver(
-        &mut self,
-        app: &mut dyn App<M>,
-        now: Time,
-        kind: PacketType,
-        tsi: Tsi,
-        from: SocketAddr,
-        packet: &[u8],
-    ) -> Option<(usize, NodeId)> {
-        let begins = matches!(kind, PacketType::Spm | PacketType::Odata);
-        let live = &mut self.live;
-        let known = live
-            .sessions
-            .iter()
-            .position(|session| !session.gone && session.tsi.map_or(begins, |known| known == tsi));
-        if kind.is_upstream() {
-            // From a neighbour.
-            let Some(index) = known else {
-                live.counters.refused.foreign += 1;
-                return None;
-            };
-            let Some(node) = live.book.node(from) else {
-                live.counters.refused.unknown += 1;
-                return None;
-            };
-            return Some((index, node));
+            return false;
         }
-        let from = match live.sockets.settings.upstream {
-            Upstream::FromPacket => from,
-            Upstream::Port(port) => SocketAddr::new(from.ip(), port),
-        };
-        // Data, which is nearly all, is left to the machine: its checksum is computed once.
-        let spm =
-            (kind == PacketType::Spm).then(|| Packet::decode(packet, 0).map(|packet| packet.body));
-        let spm = match spm {
-            Some(Ok(Body::Spm(spm))) => Some(spm),
-            _ => None,
-        };
-        let peer = self.source(spm, from)?;
-        let index = match known {
-            Some(index) => index,
-            None if begins => self.admit(app, now, kind, tsi, peer, packet)?,
-            None => {
-                self.live.counters.refused.foreign += 1;
-                return None;
-            }
-        };
-        let settings = &self.live.settings;
-        let session = &mut self.live.sessions[index];
-        session.tsi = Some(tsi);
-        let newest = spm.map(|spm| spm.sequence);
-        match session.speaker(now, from, newest, settings) {
-            Speaker::Source => {
-                let source = session.source.get_or_insert(peer);
-                if begins {
-                    source.address = from;
-                }
-                if kind == PacketType::Spm {
-                    source.node = peer.node;
-                }
-            }
-            Speaker::Other if settings.elements => return Some((index, peer.node)),
-            Speaker::Other => {
-                self.live.counters.refused.spoofed += 1;
-                return None;
-            }
+        if !live.has_room(now) {
+            live.counters.refused.sessions += 1;
+            return false;
         }
-        session.source.map(|source| (index, source.node))
-    }
-
-    /// Who speaks for a source. What a source calls itself in its SPMs is its number, since that is
-    /// what it wants to be called: behind address translation and with IPv6 the address does not
-    /// tell it. It says nothing about where packets go.
-    fn source(&mut self, spm: Option<Spm>, from: SocketAddr) -> Option<Peer> {
-        let live = &mut self.live;
-        let called = spm
-            .filter(|_| live.book.learns() && !live.settings.elements)
-            .and_then(|spm| spm.path.node());
-        let node = called.filter(|node| node.0 != 0).or_else(|| live.book.node(from));
-        if node.is_none() {
-            live.counters.refused.unknown += 1;
-        }
-        node.map(|node| Peer { address: from, node })
-    }
-
-    /// Asks the application about a new session.
-    fn admit(
-        &mut self,
-        app: &mut dyn App<M>,
-        now: Time,
-        kind: PacketType,
-        tsi: Tsi,
-        source: Peer,
-        packet: &[u8],
-    ) -> Option<usize> {
-        let refused = &mut self.live.counters.refused;
-        self.declined.retain(|(_, at)| now.since(*at) < DECLINED_FOR);
-        if self.declined.iter().any(|(other, _)| *other == tsi) || self.live.closed_at.is_some() {
-            refused.foreign += 1;
-            return None;
-        }
-        let Ok(decoded) = Packet::decode(packet, 0) else {
-            refused.malformed += 1;
-            return None;
+        let Some(machine) = app.heard(live, heard) else {
+            live.counters.refused.foreign += 1;
+            live.demux.decline(heard);
+            return false;
         };
-        if !self.live.sockets.hears(source.address.ip()) {
-            self.live.counters.refused.foreign += 1;
-            return None;
-        }
-        if !self.live.has_room(now) {
-            self.live.counters.refused.sessions += 1;
-            return None;
-        }
-        let data_port = decoded.header.data_port(kind);
-        let (from, source) = (source.address, source.node);
-        let heard = Heard { now, tsi, data_port, from, source, kind, packet };
-        let Some(machine) = app.heard(&mut self.live, &heard) else {
-            if self.declined.len() >= DECLINED_MAX {
-                self.declined.remove(0);
-            }
-            self.declined.push((tsi, now));
-            self.live.counters.refused.foreign += 1;
-            return None;
-        };
-        let id = self.live.add(machine, SessionOptions { tsi: Some(tsi), subject: None });
-        let index = self.live.sessions.iter().position(|session| session.id == id)?;
+        let key = live.demux.key(heard);
+        let id = live.add(machine, SessionOptions { key, subject: None });
         // Its start is its first timeout, and it hears nothing before.
-        self.live.touch(index, now, |machine, cx| machine.handle_timeout(cx));
-        self.settle(app, index, now);
-        Some(index)
+        live.touch(id, now, |machine, cx| machine.handle_timeout(cx));
+        self.settle(app, id, now);
+        true
     }
 }
 
-impl<M> std::fmt::Debug for Driver<M> {
+impl<M, D: Demux> std::fmt::Debug for Driver<M, D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Driver").field("live", &self.live).finish_non_exhaustive()
     }
@@ -525,16 +404,11 @@ const TICK_MIN: Duration = Duration::from_millis(1);
 /// Most of the time that a timer may be handled early.
 const GRAIN_MAX: Duration = Duration::from_millis(1);
 
-/// Most timers of one machine that are handled before packets are looked for.
-const BURST_MAX: u32 = 64;
+/// Most timers, for each machine, that are handled before packets are looked for.
+const BURST_MAX: usize = 64;
 
 /// How long it sleeps at least while nothing can be sent.
 const BLOCKED_PAUSE: Duration = Duration::from_millis(1);
 
 /// Most system calls for receiving from one socket before timers are looked at.
 const RECEIVE_CALLS_MAX: u32 = 16;
-
-/// How long a session that the application left alone is not asked about again, and how many of
-/// them are remembered.
-const DECLINED_FOR: Duration = Duration::from_secs(5);
-const DECLINED_MAX: usize = 64;

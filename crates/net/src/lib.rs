@@ -2,9 +2,9 @@
 //!
 //! A PGM packet is the payload of a UDP datagram, with nothing in between, as OpenPGM and ZeroMQ
 //! have it. [`Sockets`] are opened for a source or for a receiver; a [`Driver`] gives machines time
-//! and packets over them, in one thread; an [`App`] hears what machines tell. No protocol is known
-//! here but the header by which sessions are told apart: a behaviour that exists only here is a
-//! defect. Linux alone is served.
+//! and packets over them, in one thread; an [`App`] hears what machines tell. Whom a datagram is for
+//! is asked of a [`Demux`], which for PGM is [`PgmDemux`]; the driver itself knows no protocol: a
+//! behaviour that exists only here is a defect. Linux alone is served.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -77,25 +77,30 @@ mod app;
 mod book;
 mod clock;
 mod counters;
+mod demux;
 mod driver;
 mod envelope;
 mod error;
 mod live;
+mod pgm;
 mod probe;
 mod receive;
 mod settings;
 mod socket;
+mod timeouts;
 mod transmit;
 mod waker;
 
 pub use address::{DEFAULT_PORT, Interface, Listen, Multicast, RECEIVERS_MAX, Target, Upstream};
-pub use app::{App, Heard, SessionId};
+pub use app::{App, SessionId};
 pub use book::{ADDRESSES_MAX, AddressBook};
 pub use counters::{Counters, Received, Refused, Sent, Timers};
+pub use demux::{Arrival, Demux, Found};
 pub use driver::{Driver, Ended};
 pub use envelope::Envelope;
 pub use error::NetError;
 pub use live::{Live, SessionOptions};
+pub use pgm::{Heard, PgmDemux, PgmSettings};
 pub use probe::{ProbeSockets, Way, interface_addresses};
 pub use settings::{DriverSettings, SocketSettings};
 pub use socket::{Buffers, Sockets};

@@ -79,18 +79,6 @@ pub struct DriverSettings {
     /// system's timers can tell apart leave together; at most 64 of them. Default 50 us; no more
     /// than 1 ms is taken.
     pub grain: Duration,
-    /// Whether a receiver sends to network elements that name themselves in SPMs, and takes packets
-    /// in the name of the source from them. Default false: anybody could claim to be one and aim
-    /// answers at a third party.
-    pub elements: bool,
-    /// Time without a new SPM of its source after which a session at a receiver may move to another
-    /// address that sends one. Default 60 s, twice as long as sources of PGM are silent.
-    pub moves_after: Duration,
-    /// Whether sources answer their receivers, so that the application can
-    /// [confirm](crate::Live::confirm) that a session is where it is heard. One that is not
-    /// confirmed follows the newest SPM at once: whoever was heard first may only have repeated
-    /// what it had heard, and the source itself is always ahead of that. Default false.
-    pub confirms: bool,
 }
 
 impl Default for DriverSettings {
@@ -103,9 +91,6 @@ impl Default for DriverSettings {
             patience: Duration::from_secs(30),
             ends_when_idle: true,
             grain: Duration::from_micros(50),
-            elements: false,
-            moves_after: Duration::from_secs(60),
-            confirms: false,
         }
     }
 }

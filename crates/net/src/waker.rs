@@ -6,20 +6,22 @@ use std::sync::mpsc;
 use faircast_proto::Machine;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use crate::demux::Demux;
+use crate::pgm::PgmDemux;
 use crate::{Live, NetError};
 
 /// What a driver is to do in its own thread.
-pub(crate) type Command<M> = Box<dyn FnOnce(&mut Live<M>) + Send>;
+pub(crate) type Command<M, D> = Box<dyn FnOnce(&mut Live<M, D>) + Send>;
 
 /// Reaches a driver from other threads and from signal handlers' threads. Clones reach the same.
 /// Once the driver has ended it does nothing.
 #[derive(Debug)]
-pub struct Waker<M> {
-    queue: mpsc::Sender<Command<M>>,
+pub struct Waker<M, D: Demux = PgmDemux> {
+    queue: mpsc::Sender<Command<M, D>>,
     bell: Arc<EventFd>,
 }
 
-impl<M: Machine + 'static> Waker<M> {
+impl<M: Machine + 'static, D: Demux + 'static> Waker<M, D> {
     /// Closes all machines; the driver goes on until they have nothing left to do, or for its
     /// patience.
     pub fn close(&self) {
@@ -32,7 +34,7 @@ impl<M: Machine + 'static> Waker<M> {
     }
 
     /// Runs `f` in the driver's thread, soon. Returns whether the driver still takes orders.
-    pub fn run(&self, f: impl FnOnce(&mut Live<M>) + Send + 'static) -> bool {
+    pub fn run(&self, f: impl FnOnce(&mut Live<M, D>) + Send + 'static) -> bool {
         let taken = self.queue.send(Box::new(f)).is_ok();
         // It can fail only where 2^64 rings wait.
         let _ = self.bell.write(1);
@@ -40,7 +42,7 @@ impl<M: Machine + 'static> Waker<M> {
     }
 }
 
-impl<M> Clone for Waker<M> {
+impl<M, D: Demux> Clone for Waker<M, D> {
     fn clone(&self) -> Self {
         Self { queue: self.queue.clone(), bell: Arc::clone(&self.bell) }
     }
@@ -48,14 +50,25 @@ impl<M> Clone for Waker<M> {
 
 /// The driver's end.
 #[derive(Debug)]
-pub(crate) struct Orders<M> {
-    queue: mpsc::Receiver<Command<M>>,
+pub(crate) struct Orders<M, D: Demux> {
+    queue: mpsc::Receiver<Command<M, D>>,
     pub(crate) bell: Arc<EventFd>,
 }
 
-impl<M> Orders<M> {
+impl<M, D: Demux> Orders<M, D> {
+    /// With what gives them.
+    pub(crate) fn new() -> Result<(Waker<M, D>, Self), NetError> {
+        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
+        let bell = EventFd::from_value_and_flags(0, flags)
+            .map_err(|error| NetError::socket("make a waker", error))?;
+        let bell = Arc::new(bell);
+        let (sender, receiver) = mpsc::channel();
+        let waker = Waker { queue: sender, bell: Arc::clone(&bell) };
+        Ok((waker, Self { queue: receiver, bell }))
+    }
+
     /// The next order, where one waits.
-    pub(crate) fn next(&self) -> Option<Command<M>> {
+    pub(crate) fn next(&self) -> Option<Command<M, D>> {
         self.queue.try_recv().ok()
     }
 
@@ -63,14 +76,4 @@ impl<M> Orders<M> {
     pub(crate) fn hush(&self) {
         let _ = self.bell.read();
     }
-}
-
-pub(crate) fn pair<M>() -> Result<(Waker<M>, Orders<M>), NetError> {
-    let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
-    let bell = EventFd::from_value_and_flags(0, flags)
-        .map_err(|error| NetError::socket("make a waker", error))?;
-    let bell = Arc::new(bell);
-    let (sender, receiver) = mpsc::channel();
-    let waker = Waker { queue: sender, bell: Arc::clone(&bell) };
-    Ok((waker, Orders { queue: receiver, bell }))
 }

@@ -13,8 +13,8 @@ use std::thread;
 
 use faircast_base::{Cx, Duration, GroupId, NodeId, Seq, Time};
 use faircast_net::{
-    AddressBook, App, Counters, Driver, DriverSettings, Ended, Envelope, Listen, Live,
-    SessionOptions, SocketSettings, Sockets, Target,
+    AddressBook, App, Counters, Driver, DriverSettings, Ended, Envelope, Listen, Live, PgmDemux,
+    PgmSettings, SessionOptions, SocketSettings, Sockets, Target,
 };
 use faircast_proto::pgm::wire::{Body, Encoder, Gsi, Header, Nla, Spm, Tsi};
 use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
@@ -115,7 +115,7 @@ fn source(book: AddressBook) -> (Driver<Echo>, SocketAddr) {
     let settings_here = SocketSettings { port: Some(0), ..SocketSettings::default() };
     let sockets = Sockets::source(target, settings_here).unwrap();
     let address = sockets.local_address();
-    (Driver::with_book(sockets, book, settings()).unwrap(), address)
+    (Driver::with_demux(sockets, book, PgmDemux::default(), settings()).unwrap(), address)
 }
 
 fn spm(path: NodeId, tsi: Tsi) -> Vec<u8> {
@@ -229,7 +229,8 @@ fn a_session_moves_only_where_a_newer_word_of_a_silent_source_comes_from() {
         let sockets = Sockets::receiver(on, SocketSettings::default()).unwrap();
         let address = sockets.local_address();
         let moves_after = Duration::from_millis(300);
-        (Driver::new(sockets, DriverSettings { moves_after, ..settings() }).unwrap(), address)
+        let demux = PgmDemux::new(PgmSettings { moves_after, ..PgmSettings::default() });
+        (Driver::with_demux(sockets, AddressBook::native(), demux, settings()).unwrap(), address)
     };
     let (seen, counters) = attacked(5, open, |to| {
         let mut answer = [0; 16];

@@ -65,7 +65,7 @@ pub(crate) fn source(
         let settings = SocketSettings { loopback: false, ..Default::default() };
         let sockets = Sockets::source(Target::Multicast(group), settings).unwrap();
         let mut driver = Driver::new(sockets, driver).unwrap();
-        let options = SessionOptions { tsi: Some(tsi), subject: None };
+        let options = SessionOptions { key: Some(tsi), subject: None };
         driver.live().add(Hop::new(machine, weather, log), options);
         driver
     })
@@ -114,7 +114,7 @@ pub(crate) fn object_source(hosts: &Hosts, host: u8, content: &[u8], weather: We
         let settings = SocketSettings { loopback: false, ..Default::default() };
         let sockets = Sockets::source(Target::Multicast(group), settings).unwrap();
         let mut driver = Driver::new(sockets, driver).unwrap();
-        let options = SessionOptions { tsi: Some(tsi), subject: None };
+        let options = SessionOptions { key: Some(tsi), subject: None };
         driver.live().add(Hop::new(machine, weather, log), options);
         driver
     })
@@ -139,7 +139,7 @@ pub(crate) fn object_receiver(hosts: &Hosts, host: u8, source: u8, weather: Weat
         let machine = scheme("pgmcc").unwrap().object_receiver(setup);
         let sockets = Sockets::receiver(Listen::Multicast(group), SocketSettings::default());
         let mut driver = Driver::new(sockets.unwrap(), driver).unwrap();
-        let options = SessionOptions { tsi: Some(tsi), subject: None };
+        let options = SessionOptions { key: Some(tsi), subject: None };
         driver.live().add(Hop::new(machine, weather, log), options);
         driver
     })

@@ -46,6 +46,7 @@ impl StreamReceiver {
             name: "faircast-stream",
             sockets,
             settings: DriverSettings { ends_when_idle: false, ..DriverSettings::default() },
+            pgm: Default::default(),
             wrapper,
             trace: trace.clone(),
         };

@@ -42,9 +42,14 @@ impl StreamSender {
         let trace = common.trace.as_deref().map(LiveTrace::create).transpose()?;
         let (tell, status) = watch::channel(StreamStatus::default());
         let wrapper = Wrapper::source(common.key.clone(), watched.clone())?;
-        let settings = DriverSettings { ends_when_idle: true, ..DriverSettings::default() };
-        let plan =
-            Plan { name: "faircast-stream", sockets, settings, wrapper, trace: trace.clone() };
+        let plan = Plan {
+            name: "faircast-stream",
+            sockets,
+            settings: DriverSettings::default(),
+            pgm: Default::default(),
+            wrapper,
+            trace: trace.clone(),
+        };
         let tsi = new_tsi();
         let config = SourceConfig::from_options(Default::default(), group, tsi, &options);
         let queue = Queue::new(payload as usize, config.window_packets);
@@ -63,7 +68,7 @@ impl StreamSender {
                 packets: Box::new(filled.clone()),
                 options: &options,
             });
-            let session = live.add(machine, SessionOptions { tsi: Some(tsi), subject: None });
+            let session = live.add(machine, SessionOptions { key: Some(tsi), subject: None });
             Ok(Work {
                 session,
                 strangers: 0,

@@ -1,0 +1,73 @@
+//! The demultiplexer: whom a datagram is for, as the protocol's packets tell it.
+
+use std::net::SocketAddr;
+
+use faircast_base::{NodeId, Time};
+
+use crate::counters::Refused;
+use crate::{AddressBook, SessionId, Sockets};
+
+/// Knows from a protocol's packets whom they are for and where answers go; the driver that asks it knows
+/// no protocol.
+pub trait Demux {
+    /// By which sessions are told apart. The default is for a machine of which nothing is known.
+    type Key: Default;
+
+    /// A session that was heard and that no machine takes part in, for the application.
+    type Heard<'a>;
+
+    /// A machine takes part in the session of this key.
+    fn add(&mut self, now: Time, id: SessionId, key: Self::Key);
+
+    /// It does no longer.
+    fn remove(&mut self, id: SessionId);
+
+    /// Whom a datagram is for. `None` where it is refused, and counted.
+    fn find<'a>(
+        &mut self,
+        arrival: Arrival<'_>,
+        datagram: &'a [u8],
+    ) -> Option<Found<Self::Heard<'a>>>;
+
+    /// The key of a session that was heard, which a machine takes part in from now on.
+    fn key(&self, heard: &Self::Heard<'_>) -> Self::Key;
+
+    /// The application leaves a session alone: it need not hear of it again at once.
+    fn decline(&mut self, heard: &Self::Heard<'_>);
+
+    /// Where a packet of a machine to a node goes; `None` where that is not known.
+    fn route(
+        &self,
+        id: SessionId,
+        to: NodeId,
+        sockets: &Sockets,
+        book: &AddressBook,
+    ) -> Option<SocketAddr>;
+
+    /// Whether a session may be forgotten where another wants its place: anybody can invent sessions.
+    fn may_go(&self, now: Time, id: SessionId) -> bool;
+}
+
+/// What is known of a datagram beside its bytes.
+#[derive(Debug)]
+pub struct Arrival<'a> {
+    /// When it came.
+    pub now: Time,
+    /// From where.
+    pub from: SocketAddr,
+    /// The sockets to which it came.
+    pub sockets: &'a Sockets,
+    /// Who is at which address.
+    pub book: &'a mut AddressBook,
+    /// Where it is counted if it is refused.
+    pub refused: &'a mut Refused,
+}
+
+/// Whom a datagram is for.
+#[derive(Debug)]
+pub enum Found<H> {
+    /// The machine of this session, from this node.
+    Session(SessionId, NodeId),
+    /// A session that the application is asked about.
+    New(H),
+}
