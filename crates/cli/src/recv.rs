@@ -45,7 +45,9 @@ async fn run(args: &RecvArgs) -> Result<(), Failure> {
             group.ip()
         ))?;
     }
-    let place = args.group.or(args.listen).map(|place| place.to_string()).unwrap_or_default();
+    let place: Vec<_> =
+        [args.group, args.listen].iter().flatten().map(ToString::to_string).collect();
+    let place = place.join(" and ");
     output.tell(
         "listening",
         &format!("listening on {place}, {}", target(args)),
@@ -141,12 +143,11 @@ fn target(args: &RecvArgs) -> String {
 }
 
 fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
-    let listen = match (args.group, args.listen) {
-        (Some(group), _) => Listen::Multicast(Multicast {
-            group,
-            source: args.from,
-            interface: live::interface(args.interface.as_deref()),
-        }),
+    let interfaces = vec![live::interface(args.interface.as_deref())];
+    let group = args.group.map(|group| Multicast { group, source: args.from, interfaces });
+    let listen = match (group, args.listen) {
+        (Some(group), None) => Listen::Multicast(group),
+        (Some(group), Some(address)) => Listen::Both(group, address),
         (None, Some(address)) => Listen::Unicast(address),
         (None, None) => unreachable!("the parser asks for one"),
     };

@@ -6,6 +6,7 @@ mod report;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::IsTerminal as _;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd as _;
 use std::time::{Duration as WallDuration, Instant};
 
@@ -37,9 +38,11 @@ async fn run(args: &SendArgs) -> Result<(), Failure> {
     if args.files.dry_run {
         return plan::show(args);
     }
-    let wanted = wanted(args)?;
+    let to = live::receivers(&args.to, args.group)?;
+    let wanted = wanted(args, to.len())?;
     let listener = live::metrics::listen(&args.watch).await?;
-    let builder = builder(args, &wanted)?;
+    let is_for_this_host = is_for_this_host(&to);
+    let builder = builder(args, to, &wanted)?;
     let sender = match pipe {
         Some(pipe) => builder.send_pipe(pipe, plan::spool(args)),
         None => builder.send(&args.paths),
@@ -59,7 +62,7 @@ async fn run(args: &SendArgs) -> Result<(), Failure> {
         ))?;
     }
     if let (port, Some(why)) = sender.port()
-        && !is_for_this_host(args)?
+        && !is_for_this_host
     {
         output.warn(&format!(
             "{why}; so receivers answer to port {port}, which a firewall may not pass: end what has \
@@ -102,14 +105,9 @@ fn pipe(args: &SendArgs) -> Result<Option<File>, Failure> {
 }
 
 /// Whether a receiver of the list is on this host, and has the port there.
-fn is_for_this_host(args: &SendArgs) -> Result<bool, Failure> {
-    for host in &args.to {
-        // What can be bound is an address of this host.
-        if std::net::UdpSocket::bind((live::resolve(host)?.ip(), 0)).is_ok() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+fn is_for_this_host(to: &[SocketAddr]) -> bool {
+    // What can be bound is an address of this host.
+    to.iter().any(|to| UdpSocket::bind((to.ip(), 0)).is_ok())
 }
 
 /// Shows what happens until it has ended.
@@ -140,24 +138,25 @@ async fn watch(sender: &Sender, show: &mut Show) -> Result<SendStatus, Failure> 
 }
 
 /// Who must be there before content is sent.
-fn wanted(args: &SendArgs) -> Result<Wanted, Failure> {
+fn wanted(args: &SendArgs, listed: usize) -> Result<Wanted, Failure> {
     Ok(match &args.receivers {
         Some(file) => Wanted::Names(names(file)?),
         // A list of receivers says who they are.
-        None => Wanted::Count(args.wait_for.unwrap_or(args.to.len().max(1) as u32)),
+        None => Wanted::Count(args.wait_for.unwrap_or(listed.max(1) as u32)),
     })
 }
 
-fn builder(args: &SendArgs, wanted: &Wanted) -> Result<SenderBuilder, Failure> {
-    let target = match args.group {
-        Some(group) => {
-            let interface = live::interface(args.interface.as_deref());
-            Target::Multicast(Multicast { interface, ..Multicast::new(group) })
-        }
-        None => {
-            let all = args.to.iter().map(|host| live::resolve(host));
-            Target::Unicast(all.collect::<Result<_, _>>()?)
-        }
+fn builder(
+    args: &SendArgs,
+    to: Vec<SocketAddr>,
+    wanted: &Wanted,
+) -> Result<SenderBuilder, Failure> {
+    let interfaces = args.interface.iter().map(|name| live::interface(Some(name))).collect();
+    let group = args.group.map(|group| Multicast { interfaces, ..Multicast::new(group) });
+    let target = match group {
+        Some(group) if to.is_empty() => Target::Multicast(group),
+        Some(group) => Target::Both(group, to),
+        None => Target::Unicast(to),
     };
     let (fec, options) = parity(args)?;
     let mut builder = Sender::builder(target)

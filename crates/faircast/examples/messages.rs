@@ -9,7 +9,7 @@ use faircast::{GroupKey, Interface, Listen, MessageReceiver, MessageSender, Mult
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut group = Multicast::new("239.192.7.1:7512".parse()?);
-    group.interface = Interface::Name("lo".to_string());
+    group.interfaces = vec![Interface::Name("lo".to_string())];
     let key = GroupKey::random()?;
 
     let listen = || Listen::Multicast(group.clone());

@@ -14,7 +14,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let into = std::env::temp_dir().join(format!("faircast-example-{}", std::process::id()));
     let mut group = Multicast::new("239.192.7.1:7511".parse()?);
-    group.interface = Interface::Name("lo".to_string());
+    group.interfaces = vec![Interface::Name("lo".to_string())];
 
     let listen = Listen::Multicast(group.clone());
     let mut receiver = Receiver::builder(listen, &into).name("example").once(true).receive()?;

@@ -165,7 +165,7 @@ pub(crate) fn host_load<M: Machine>(live: &mut Live<M>, disk: std::time::Duratio
 /// An address of the family that packets to `target` have.
 pub(crate) fn family(target: &Target) -> SocketAddr {
     match target {
-        Target::Multicast(multicast) => multicast.group,
+        Target::Multicast(multicast) | Target::Both(multicast, _) => multicast.group,
         Target::Unicast(all) => {
             all.first().copied().unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)))
         }
@@ -175,7 +175,7 @@ pub(crate) fn family(target: &Target) -> SocketAddr {
 /// The group of packets to `target`, as PGM writes it.
 pub(crate) fn group_to(target: &Target) -> Nla {
     match target {
-        Target::Multicast(multicast) => nla(multicast.group.ip()),
+        Target::Multicast(multicast) | Target::Both(multicast, _) => nla(multicast.group.ip()),
         Target::Unicast(_) => nla(unspecified(family(target))),
     }
 }
@@ -184,7 +184,7 @@ pub(crate) fn group_to(target: &Target) -> Nla {
 /// which it hears is nobody else's business, and not known there: both ends say "unspecified".
 pub(crate) fn group_of(listen: &Listen) -> Nla {
     match listen {
-        Listen::Multicast(multicast) => nla(multicast.group.ip()),
+        Listen::Multicast(multicast) | Listen::Both(multicast, _) => nla(multicast.group.ip()),
         Listen::Unicast(address) => nla(unspecified(*address)),
     }
 }

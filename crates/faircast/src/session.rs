@@ -61,7 +61,7 @@ where
                         target: "faircast::session",
                         node = live.node().0,
                         local = %live.sockets().local_address(),
-                        to = ?live.sockets().targets(),
+                        to = ?live.sockets().targets().collect::<Vec<_>>(),
                         receive_buffer_bytes = live.buffers().receive.count(),
                         send_buffer_bytes = live.buffers().send.count(),
                         "sockets are open"

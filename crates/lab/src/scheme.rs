@@ -41,7 +41,7 @@ pub(crate) fn sockets(
     let multicast = Multicast {
         group: SocketAddr::from((address::group(flow, GroupId::SESSION), UDP_PORT)),
         source: None,
-        interface: Interface::Address(address::of_node(node).into()),
+        interfaces: vec![Interface::Address(address::of_node(node).into())],
     };
     let sender = scenario.flows[flow.index()].from == node;
     let settings = SocketSettings {

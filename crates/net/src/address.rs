@@ -1,6 +1,6 @@
 //! Where packets go and where they are heard.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -38,14 +38,15 @@ pub struct Multicast {
     /// At a receiver: hears this source alone, by a source-specific membership (IGMPv3, MLDv2);
     /// groups in 232.0.0.0/8 and ff3x::/32 need it. At a source: the address that it sends from.
     pub source: Option<IpAddr>,
-    /// Where the group is joined, and where its packets leave.
-    pub interface: Interface,
+    /// Where the group is joined, and where its packets leave, once by each; the one to which routes
+    /// lead where none is named.
+    pub interfaces: Vec<Interface>,
 }
 
 impl Multicast {
     /// A group heard from any source on the interface that routes choose.
     pub const fn new(group: SocketAddr) -> Self {
-        Self { group, source: None, interface: Interface::Any }
+        Self { group, source: None, interfaces: Vec::new() }
     }
 
     pub(crate) fn check(&self) -> Result<(), NetError> {
@@ -55,7 +56,7 @@ impl Multicast {
         }
         if let IpAddr::V6(group) = ip
             && is_link_local(group)
-            && self.interface == Interface::Any
+            && self.interfaces().contains(&Interface::Any)
         {
             return Err(NetError::NeedsInterface(ip));
         }
@@ -64,6 +65,30 @@ impl Multicast {
             _ => Ok(()),
         }
     }
+
+    fn interfaces(&self) -> &[Interface] {
+        if self.interfaces.is_empty() { &[Interface::Any] } else { &self.interfaces }
+    }
+
+    /// Finds the interfaces, each once, however often and in whatever way it is named. All that are
+    /// missing are in the error.
+    pub(crate) fn resolve(&self) -> Result<Vec<(Interface, Resolved)>, NetError> {
+        let (mut found, mut missing, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let ip = self.group.ip();
+        for interface in self.interfaces() {
+            match interface.resolve(ip) {
+                Ok(at) if seen.insert(at.index) => found.push((interface.clone(), at)),
+                Ok(_) => {}
+                Err(NetError::Interface { wanted, .. }) => missing.push(wanted),
+                Err(error) => return Err(error),
+            }
+        }
+        if missing.is_empty() {
+            return Ok(found);
+        }
+        let wanted = missing.join(", nor ");
+        Err(NetError::Interface { wanted, present: present_interfaces(ip) })
+    }
 }
 
 /// Where a source sends what is for its group.
@@ -71,8 +96,21 @@ impl Multicast {
 pub enum Target {
     /// To a group.
     Multicast(Multicast),
-    /// To each of these, where no multicast is to be had; 1 to [`RECEIVERS_MAX`], of one family.
+    /// To each of these, where no multicast is to be had; 1 to [`RECEIVERS_MAX`], of one family. Who is
+    /// named twice is sent to once.
     Unicast(Vec<SocketAddr>),
+    /// To a group, and to each of these beside it, in one session.
+    Both(Multicast, Vec<SocketAddr>),
+}
+
+impl Target {
+    pub(crate) fn into_parts(self) -> (Option<Multicast>, Vec<SocketAddr>) {
+        match self {
+            Self::Multicast(group) => (Some(group), Vec::new()),
+            Self::Unicast(receivers) => (None, receivers),
+            Self::Both(group, receivers) => (Some(group), receivers),
+        }
+    }
 }
 
 /// Where a receiver hears sources.
@@ -82,6 +120,8 @@ pub enum Listen {
     Multicast(Multicast),
     /// A local address and port that sources send to by unicast.
     Unicast(SocketAddr),
+    /// Both at once.
+    Both(Multicast, SocketAddr),
 }
 
 /// Where a receiver's answers go.
@@ -96,7 +136,7 @@ pub enum Upstream {
 }
 
 /// An interface as the system has it now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Resolved {
     /// Its number; 0 lets routes choose.
     pub(crate) index: u32,
@@ -226,6 +266,18 @@ mod tests {
     }
 
     #[test]
+    fn each_interface_counts_once_and_all_that_are_missing_are_named() {
+        let group = Multicast::new("239.1.2.3:3056".parse().unwrap());
+        let name = |text: &str| Interface::Name(text.to_string());
+        let lo = Interface::Address(Ipv4Addr::LOCALHOST.into());
+        let twice = Multicast { interfaces: vec![name("lo"), lo], ..group.clone() };
+        assert_eq!(twice.resolve().unwrap().len(), 1);
+        let interfaces = vec![name("none0"), name("lo"), name("none1")];
+        let error = Multicast { interfaces, ..group }.resolve().unwrap_err().to_string();
+        assert!(error.contains("\"none0\", nor \"none1\"; there are "), "{error}");
+    }
+
+    #[test]
     fn groups_are_checked() {
         let group = |text: &str| Multicast::new(text.parse().unwrap());
         assert!(group("239.1.2.3:3056").check().is_ok());
@@ -233,7 +285,7 @@ mod tests {
         assert!(group("10.0.0.1:3056").check().is_err());
         let link = group("[ff02::1]:3056");
         assert!(matches!(link.check(), Err(NetError::NeedsInterface(_))));
-        let named = Multicast { interface: Interface::Name("lo".into()), ..link };
+        let named = Multicast { interfaces: vec![Interface::Name("lo".into())], ..link };
         assert!(named.check().is_ok());
         let mixed = Multicast { source: Some("::1".parse().unwrap()), ..group("239.1.2.3:1") };
         assert!(matches!(mixed.check(), Err(NetError::Family(..))));

@@ -34,6 +34,8 @@ pub struct AddressBook {
 struct Entry {
     node: NodeId,
     turn: u64,
+    /// The socket by which it was last heard, where there are several.
+    way: usize,
 }
 
 impl AddressBook {
@@ -115,6 +117,18 @@ impl AddressBook {
         self.by_node.get(&node).copied()
     }
 
+    /// `address` was just heard by this socket.
+    pub(crate) fn heard_by(&mut self, address: SocketAddr, way: usize) {
+        if let Some(entry) = self.by_address.get_mut(&address) {
+            entry.way = way;
+        }
+    }
+
+    /// The socket by which `address` was last heard: it knows the source by that one's address.
+    pub(crate) fn way(&self, address: SocketAddr) -> usize {
+        self.by_address.get(&address).map_or(0, |entry| entry.way)
+    }
+
     /// How many addresses it knows.
     pub fn len(&self) -> usize {
         self.by_address.len()
@@ -131,7 +145,8 @@ impl AddressBook {
     }
 
     fn insert(&mut self, address: SocketAddr, node: NodeId) {
-        if let Some(old) = self.by_address.insert(address, Entry { node, turn: self.turn }) {
+        let entry = Entry { node, turn: self.turn, way: 0 };
+        if let Some(old) = self.by_address.insert(address, entry) {
             self.by_node.remove(&old.node);
         }
         if let Some(moved) = self.by_node.insert(node, address)

@@ -31,10 +31,8 @@ pub struct Driver<M, D: Demux = PgmDemux> {
     inbox: Inbox,
     orders: Orders<M, D>,
     waker: Waker<M, D>,
-    /// Drops that the two sockets have counted.
-    overflowed: [u32; 2],
-    /// Whether there is something to read: at the node's socket, and at the group's.
-    readable: [bool; 2],
+    /// Drops that each socket has counted, and whether there is something to read there.
+    hearing: Vec<(u32, bool)>,
     tick_at: Time,
     maintain_at: Time,
 }
@@ -77,8 +75,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             inbox: Inbox::new(),
             orders,
             waker,
-            overflowed: [0; 2],
-            readable: [false; 2],
+            hearing: Vec::new(),
             tick_at: Time::ZERO,
             maintain_at: Time::ZERO + MAINTENANCE,
         })
@@ -211,66 +208,73 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         if let Some((at, _)) = live.timeouts.first() {
             until = until.min(at);
         }
-        let mut readable = PollFlags::POLLIN;
+        let mut full = None;
         match live.blocked {
             // There was no room for all that there is to send, and now there is.
             Flushed::All if !live.ready.is_empty() => until = real,
             Flushed::All => {}
             // While nothing can leave, timers that would send come round in vain.
-            Flushed::WhenWritable => {
-                readable |= PollFlags::POLLOUT;
+            Flushed::WhenWritable(way) => {
+                full = Some(way);
                 until = until.max(real + BLOCKED_PAUSE);
             }
             Flushed::At(at) => until = at.max(real),
         }
         let bell = PollFd::new(self.orders.bell.as_fd(), PollFlags::POLLIN);
-        let node = PollFd::new(live.sockets.node.as_fd(), readable);
-        let mut all = [bell.clone(), node, bell];
-        let mut count = 2;
-        if let Some(group) = &live.sockets.group {
-            all[2] = PollFd::new(group.as_fd(), PollFlags::POLLIN);
-            count = 3;
-        }
+        let flags = |index| match full == Some(index) {
+            true => PollFlags::POLLIN | PollFlags::POLLOUT,
+            false => PollFlags::POLLIN,
+        };
+        let sockets = (0..).map_while(|index| {
+            let (socket, _) = live.sockets.hearing(index)?;
+            Some(PollFd::new(socket.as_fd(), flags(index)))
+        });
+        let mut all: Vec<_> = [bell].into_iter().chain(sockets).collect();
         let timeout = std::time::Duration::from_nanos(until.since(real).as_nanos());
-        match ppoll(&mut all[..count], Some(TimeSpec::from_duration(timeout)), None) {
+        match ppoll(&mut all, Some(TimeSpec::from_duration(timeout)), None) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(NetError::socket("wait for packets", error)),
         }
         let slept = live.clock.real().since(real);
         match live.blocked {
             Flushed::All => live.counters.asleep += slept,
-            Flushed::WhenWritable | Flushed::At(_) => live.counters.sent.waited += slept,
+            Flushed::WhenWritable(_) | Flushed::At(_) => live.counters.sent.waited += slept,
         }
         live.counters.wakeups += 1;
         // Errors too are fetched by reading.
         let other = PollFlags::POLLIN | PollFlags::POLLERR | PollFlags::POLLHUP;
         let ready = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| events.intersects(other));
-        self.readable = [ready(&all[1]), count == 3 && ready(&all[2])];
+        self.hearing.resize(all.len() - 1, (0, false));
+        for (hearing, fd) in self.hearing.iter_mut().zip(&all[1..]) {
+            hearing.1 = ready(fd);
+        }
         if all[0].any().unwrap_or(false) {
             self.orders.hush();
         }
         Ok(())
     }
 
-    /// Takes what has come to both sockets, within bounds, so that timers have their turn.
+    /// Takes what has come to the sockets, within bounds, so that timers have their turn: first what came
+    /// to the group.
     fn receive_all(&mut self, app: &mut dyn App<M, D>) -> Result<(), NetError> {
-        for group in [true, false] {
-            if !self.readable[usize::from(group)] {
+        for index in (0..self.hearing.len()).rev() {
+            if !self.hearing[index].1 {
                 continue;
             }
             for _ in 0..RECEIVE_CALLS_MAX {
                 let Live { sockets, counters, .. } = &mut self.live;
-                let socket = if group { sockets.group.as_ref() } else { Some(&sockets.node) };
-                let Some(socket) = socket else { break };
+                let Some((socket, group)) = sockets.hearing(index) else { break };
+                // Answers go back the way on which was asked.
+                let way = if group { 0 } else { index };
                 let (received, refused) = (&mut counters.received, &mut counters.refused);
-                let overflowed = &mut self.overflowed[usize::from(group)];
+                let overflowed = &mut self.hearing[index].0;
                 match self.inbox.receive(socket, overflowed, received, refused) {
                     Ok((count, more)) => {
                         // This host is a hop like others: where it cannot keep up, it says so before
                         // it loses anything.
                         let crowded = !sockets.is_source && Sockets::is_crowded(socket);
                         received.crowded += u64::from(crowded);
-                        self.take_batch(app, count, group, crowded);
+                        self.take_batch(app, count, (group, way), crowded);
                         if !more {
                             break;
                         }
@@ -290,7 +294,13 @@ impl<M: Machine, D: Demux> Driver<M, D> {
 
     /// Where the socket is crowded the first datagram counts as marked: one mark in a round trip is
     /// enough.
-    fn take_batch(&mut self, app: &mut dyn App<M, D>, count: usize, group: bool, crowded: bool) {
+    fn take_batch(
+        &mut self,
+        app: &mut dyn App<M, D>,
+        count: usize,
+        at: (bool, usize),
+        crowded: bool,
+    ) {
         let mut crowded = crowded;
         let now = self.live.now();
         // Taken out, so that machines can send while datagrams are read.
@@ -299,19 +309,19 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             let entry = inbox.entry(index);
             for datagram in inbox.datagrams(entry) {
                 let marked = std::mem::take(&mut crowded) || entry.marked;
-                self.take(app, now, group, entry.from, marked, datagram);
+                self.take(app, now, at, entry.from, marked, datagram);
             }
         }
         self.inbox = inbox;
         self.live.flush();
     }
 
-    /// One datagram.
+    /// One datagram, which came to the group or not, and by this way.
     fn take(
         &mut self,
         app: &mut dyn App<M, D>,
         now: Time,
-        group: bool,
+        (group, way): (bool, usize),
         from: SocketAddr,
         marked: bool,
         datagram: &mut [u8],
@@ -349,6 +359,9 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             }
             None => return,
         };
+        if self.live.sockets.ways.len() > 1 {
+            self.live.book.heard_by(from, way);
+        }
         let received = &mut self.live.counters.received;
         received.packets += 1;
         received.bytes += len as u64;

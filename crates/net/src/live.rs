@@ -264,12 +264,13 @@ impl<M: Machine, D: Demux> Live<M, D> {
         self.counters.sent.packets += 1;
         let hops = transmit.time_to_live.min(self.sockets.settings.hops);
         let route = match transmit.to {
-            Destination::Group(GroupId::SESSION) if self.sockets.receivers.is_empty() => None,
+            Destination::Group(GroupId::SESSION) if self.sockets.destinations.is_empty() => None,
             Destination::Group(GroupId::SESSION) => Some(Route::Receivers),
             // Its sockets are of one group.
             Destination::Group(_) => None,
             Destination::Node(node) => {
-                self.demux.route(id, node, &self.sockets, &self.book).map(Route::Address)
+                let to = self.demux.route(id, node, &self.sockets, &self.book);
+                to.map(|to| Route::Address(self.book.way(to), to))
             }
         };
         let Some(route) = route else {

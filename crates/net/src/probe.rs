@@ -30,7 +30,7 @@ impl Multicast {
     pub fn way(&self) -> Result<Way, NetError> {
         self.check()?;
         let ip = self.group.ip();
-        let mut at = self.interface.resolve(ip)?;
+        let mut at = self.resolve()?[0].1;
         if at.index == 0 {
             at = Interface::Address(crate::socket::route_to(self.group)?).resolve(ip)?;
         }

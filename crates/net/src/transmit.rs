@@ -16,15 +16,15 @@ use nix::sys::socket::{
 };
 
 use crate::counters::Sent;
-use crate::socket::Sockets;
+use crate::socket::{Health, Sockets, Way, passes};
 
 /// Where a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// To all of the target.
     Receivers,
-    /// To one address.
-    Address(SocketAddr),
+    /// To one address, by this way.
+    Address(usize, SocketAddr),
 }
 
 /// How sending went.
@@ -32,8 +32,8 @@ pub(crate) enum Route {
 pub(crate) enum Flushed {
     /// All has left, or was dropped and counted.
     All,
-    /// The socket's buffer is full: go on when it can be written.
-    WhenWritable,
+    /// The buffer of this way's socket is full: go on when it can be written.
+    WhenWritable(usize),
     /// The system refuses for now: go on at this moment.
     At(Time),
 }
@@ -51,7 +51,8 @@ pub(crate) struct Outbox {
     segment_max: usize,
     /// Since when the system has refused what is first.
     refused: Option<Time>,
-    broadcast: Vec<Option<SockaddrStorage>>,
+    /// By which way, and where, packets to the target go.
+    broadcast: Vec<(usize, SockaddrStorage)>,
 }
 
 /// Packets that can leave together.
@@ -77,7 +78,7 @@ impl Outbox {
             message: 0,
             segment_max: if sockets.settings.offload { usize::MAX } else { 0 },
             refused: None,
-            broadcast: sockets.receivers.iter().map(|&to| Some(to.into())).collect(),
+            broadcast: sockets.destinations.iter().map(|&(way, to)| (way, to.into())).collect(),
         }
     }
 
@@ -119,19 +120,26 @@ impl Outbox {
     /// Sends what waits, as far as the system takes it.
     pub(crate) fn flush(&mut self, now: Time, sockets: &mut Sockets, sent: &mut Sent) -> Flushed {
         while let Some(&run) = self.runs.get(self.run) {
-            if matches!(run.route, Route::Receivers) && sockets.receivers.is_empty() {
+            if self.messages(&run) == 0 {
                 sent.unaddressed += run.packets as u64;
                 self.next_run();
                 continue;
             }
+            let (way, _) = self.destination(&run, self.message);
+            let to_all = run.route == Route::Receivers;
+            if to_all && sockets.ways[way].health == Health::Down {
+                self.skip_message(&run, sent);
+                continue;
+            }
             // Nothing waits for the way to one host: anybody can ask in a name that nobody bears, and
             // who is there asks again.
-            let waits = !sockets.is_source || matches!(run.route, Route::Receivers);
+            let waits = !sockets.is_source || to_all;
             match self.send_some(&run, sockets, sent) {
+                Ok(()) if to_all => sockets.use_again(way),
                 Ok(()) | Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) if waits || !sockets.has_own_for_one() => {
+                Err(Errno::EAGAIN) if waits || !sockets.ways[way].has_own_for_one() => {
                     sent.waits += 1;
-                    return Flushed::WhenWritable;
+                    return Flushed::WhenWritable(way);
                 }
                 Err(Errno::ENOBUFS | Errno::ENOMEM) if waits => {
                     // The interface's queue is full, which no readiness tells of.
@@ -140,13 +148,14 @@ impl Outbox {
                 }
                 Err(error) => {
                     sent.failures += 1;
-                    if run.packets > 1 && self.shorten(&run, error) {
+                    let out = to_all && sockets.leave_out(way, error);
+                    if !out && run.packets > 1 && self.shorten(&run, error) {
                         continue;
                     }
-                    if waits && let Some(at) = self.retry(now, &run, sockets, error) {
+                    if waits && let Some(at) = self.retry(now, &run, error) {
                         return Flushed::At(at);
                     }
-                    self.skip_message(&run, sockets, sent);
+                    self.skip_message(&run, sent);
                 }
             }
         }
@@ -198,18 +207,8 @@ impl Outbox {
 
     /// Until when to wait where the network is down; `None` where that has lasted too long, or
     /// where only one of several receivers is concerned.
-    fn retry(&mut self, now: Time, run: &Run, sockets: &Sockets, error: Errno) -> Option<Time> {
-        let alone = matches!(run.route, Route::Address(_)) || sockets.receivers.len() == 1;
-        let passing = matches!(
-            error,
-            Errno::ENETDOWN
-                | Errno::ENETUNREACH
-                | Errno::EHOSTUNREACH
-                | Errno::EPERM
-                | Errno::ENODEV
-                | Errno::EADDRNOTAVAIL
-        );
-        if !alone || !passing {
+    fn retry(&mut self, now: Time, run: &Run, error: Errno) -> Option<Time> {
+        if self.messages(run) > 1 || !passes(error) {
             return None;
         }
         let since = *self.refused.get_or_insert(now);
@@ -217,10 +216,14 @@ impl Outbox {
     }
 
     /// Drops what the system refuses.
-    fn skip_message(&mut self, run: &Run, sockets: &Sockets, sent: &mut Sent) {
+    fn skip_message(&mut self, run: &Run, sent: &mut Sent) {
         sent.unsent += run.packets as u64;
+        self.next_message(run);
+    }
+
+    fn next_message(&mut self, run: &Run) {
         self.message += 1;
-        if self.message >= messages(run, sockets) {
+        if self.message >= self.messages(run) {
             self.next_run();
         }
     }
@@ -232,80 +235,79 @@ impl Outbox {
         sockets: &mut Sockets,
         sent: &mut Sent,
     ) -> Result<(), Errno> {
-        if run.hops != sockets.hops() && matches!(run.route, Route::Receivers) {
-            sockets.set_hops(run.hops).map_err(errno)?;
+        let (way, address) = self.destination(run, self.message);
+        let of = &mut sockets.ways[way];
+        if run.hops != of.hops() && run.route == Route::Receivers {
+            of.set_hops(run.hops).map_err(errno)?;
         }
         sent.calls += 1;
-        let socket = |run: &Run| match run.route {
-            Route::Receivers => sockets.node.as_raw_fd(),
-            Route::Address(_) => sockets.for_one().as_raw_fd(),
+        let socket = |run: &Run, way: &Way| match run.route {
+            Route::Receivers => way.socket.as_raw_fd(),
+            Route::Address(..) => way.for_one().as_raw_fd(),
         };
-        let fd = socket(run);
+        let fd = socket(run, of);
         if run.packets > 1 {
             let slice = [IoSlice::new(&self.bytes[run.start..run.start + run.len])];
             let segment = u16::try_from(run.segment).map_err(|_| Errno::EMSGSIZE)?;
             let cut = [ControlMessage::UdpGsoSegments(&segment)];
-            let to = self.destination(run, self.message);
-            sendmsg(fd, &slice, &cut, MsgFlags::empty(), to.as_ref())?;
+            sendmsg(fd, &slice, &cut, MsgFlags::empty(), Some(&address))?;
             sent.segmented += run.packets as u64;
-            self.left(1, sockets, sent);
+            self.left(1, sent);
             return Ok(());
         }
         let (mut slices, mut to) = (Vec::new(), Vec::new());
         let mut message = self.message;
-        for run in self.runs[self.run..].iter().take_while(|other| {
+        'batch: for run in self.runs[self.run..].iter().take_while(|other| {
             let hops = other.hops == run.hops || other.route != Route::Receivers;
-            other.packets == 1 && hops && socket(other) == fd
+            other.packets == 1 && hops
         }) {
             let bytes = &self.bytes[run.start..run.start + run.len];
-            for message in message..messages(run, sockets) {
+            for message in message..self.messages(run) {
+                let (way, address) = self.destination(run, message);
+                if slices.len() == MESSAGES_MAX || socket(run, &sockets.ways[way]) != fd {
+                    break 'batch;
+                }
                 slices.push([IoSlice::new(bytes)]);
-                to.push(self.destination(run, message));
+                to.push(Some(address));
             }
             message = 0;
-            if slices.len() >= MESSAGES_MAX {
-                break;
-            }
         }
-        slices.truncate(MESSAGES_MAX);
         let count = if let [slice] = &slices[..] {
-            sendmsg(fd, slice, &[], MsgFlags::empty(), to[0].as_ref())?;
+            sendmsg(fd, slice, &[], MsgFlags::empty(), Some(&address))?;
             1
         } else {
             let mut headers = MultiHeaders::preallocate(slices.len(), None);
             sendmmsg(fd, &mut headers, &slices, &to, [], MsgFlags::empty())?.count()
         };
-        self.left(count, sockets, sent);
+        self.left(count, sent);
         Ok(())
     }
 
     /// `count` more messages have left.
-    fn left(&mut self, count: usize, sockets: &Sockets, sent: &mut Sent) {
+    fn left(&mut self, count: usize, sent: &mut Sent) {
         self.refused = None;
         for _ in 0..count {
             let Some(&run) = self.runs.get(self.run) else { return };
             sent.datagrams += run.packets as u64;
             sent.bytes += run.len as u64;
-            self.message += 1;
-            if self.message >= messages(&run, sockets) {
-                self.next_run();
-            }
+            self.next_message(&run);
         }
     }
 
-    fn destination(&self, run: &Run, message: usize) -> Option<SockaddrStorage> {
+    /// By which way, and where, a message of a run goes.
+    fn destination(&self, run: &Run, message: usize) -> (usize, SockaddrStorage) {
         match run.route {
             Route::Receivers => self.broadcast[message],
-            Route::Address(to) => Some(to.into()),
+            Route::Address(way, to) => (way, to.into()),
         }
     }
-}
 
-/// How many messages a run is: one for each of its destinations.
-fn messages(run: &Run, sockets: &Sockets) -> usize {
-    match run.route {
-        Route::Receivers => sockets.receivers.len(),
-        Route::Address(_) => 1,
+    /// How many messages a run is: one for each of its destinations.
+    fn messages(&self, run: &Run) -> usize {
+        match run.route {
+            Route::Receivers => self.broadcast.len(),
+            Route::Address(..) => 1,
+        }
     }
 }
 
@@ -420,19 +422,19 @@ mod tests {
 
     #[test]
     fn one_receiver_that_cannot_be_reached_does_not_stop_the_others() {
-        let (_, others) = ends(1);
-        let there = others[0].local_addr().unwrap();
+        let (_, others) = ends(2);
+        let there = [0, 1].map(|i| others[i].local_addr().unwrap());
         // Broadcast is refused without permission.
         let refused = "255.255.255.255:9".parse().unwrap();
         let settings = SocketSettings { port: Some(0), ..SocketSettings::default() };
-        let target = Target::Unicast(vec![there, refused, there]);
+        let target = Target::Unicast(vec![there[0], refused, there[1], there[0]]);
         let mut sockets = Sockets::source(target, settings).unwrap();
         let mut outbox = Outbox::new(&sockets);
         let mut sent = Sent::default();
         for lens in [&[600; 5][..], &[600][..]] {
             let packets = fill(&mut outbox, lens);
             assert_eq!(outbox.flush(Time::ZERO, &mut sockets, &mut sent), Flushed::All);
-            assert_eq!(arrived(&others[0]), [packets.clone(), packets].concat());
+            others.iter().for_each(|other| assert!(arrived(other) == packets));
         }
         assert_eq!((sent.unsent, sent.failures, sent.datagrams), (6, 2, 12));
     }
@@ -460,7 +462,8 @@ mod tests {
             }
             let group = "239.192.7.3:7500".parse().unwrap();
             let interface = crate::Interface::Name("e0".into());
-            let group = crate::Multicast { interface, ..crate::Multicast::new(group) };
+            let interfaces = vec![interface];
+            let group = crate::Multicast { interfaces, ..crate::Multicast::new(group) };
             let (port, send_buffer) = (Some(0), faircast_base::Bytes::new(65_536));
             let settings = SocketSettings { port, send_buffer, ..SocketSettings::default() };
             let mut sockets = Sockets::source(Target::Multicast(group), settings).unwrap();
@@ -471,7 +474,7 @@ mod tests {
                 let net = if host < 1900 { 9 } else { 10 };
                 let [high, low] = host.to_be_bytes();
                 let to = SocketAddr::from(([10, net, 100 + high, low], 7500));
-                outbox.push(Route::Address(to), 1, |out| out.extend_from_slice(&[1; 60]));
+                outbox.push(Route::Address(0, to), 1, |out| out.extend_from_slice(&[1; 60]));
                 outbox.push(Route::Receivers, 1, |out| out.extend_from_slice(&[2; 100]));
                 let flushed = outbox.flush(Time::ZERO, &mut sockets, &mut sent);
                 assert_eq!(flushed, Flushed::All, "{host}: {sent:?}");
@@ -486,19 +489,20 @@ mod tests {
     fn a_source_hears_what_is_sent_to_the_address_of_its_answers() {
         let group = crate::Multicast::new("239.192.7.3:7500".parse().unwrap());
         let interface = crate::Interface::Address([127, 0, 0, 1].into());
-        let group = crate::Multicast { interface, ..group };
+        let group = crate::Multicast { interfaces: vec![interface], ..group };
         let settings = SocketSettings { port: Some(0), ..SocketSettings::default() };
         let sockets = Sockets::source(Target::Multicast(group), settings).unwrap();
-        assert!(sockets.has_own_for_one());
+        let way = &sockets.ways[0];
+        assert!(way.has_own_for_one());
         let other = UdpSocket::bind("127.0.0.1:0").unwrap();
         other.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
         let (here, there) = (sockets.local_address(), other.local_addr().unwrap());
-        sockets.for_one().send_to(b"answer", &there.into()).unwrap();
+        way.for_one().send_to(b"answer", &there.into()).unwrap();
         let mut buffer = [0; 10];
         assert_eq!(other.recv_from(&mut buffer).unwrap(), (6, here), "from the source's own port");
         other.send_to(b"question", here).unwrap();
-        sockets.node.set_nonblocking(false).unwrap();
-        sockets.node.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+        way.socket.set_nonblocking(false).unwrap();
+        way.socket.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
         let node: UdpSocket = sockets.into_parts().0;
         assert_eq!(node.recv(&mut buffer).unwrap(), 8);
         let taken = UdpSocket::bind(here);
@@ -512,7 +516,7 @@ mod tests {
         fill(&mut outbox, &[100]);
         let run = outbox.runs[0];
         let at = |ms| Time::ZERO + Duration::from_millis(ms);
-        let mut retry = |ms, error| outbox.retry(at(ms), &run, &sockets, error);
+        let mut retry = |ms, error| outbox.retry(at(ms), &run, error);
         assert_eq!(retry(10, Errno::ENETUNREACH), Some(at(60)));
         assert_eq!(retry(900, Errno::ENETDOWN), Some(at(950)));
         assert_eq!(retry(1010, Errno::EPERM), None);

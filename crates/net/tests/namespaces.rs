@@ -17,7 +17,8 @@ use faircast_net::{Ended, Interface, Listen, Multicast, SocketSettings, Target};
 const PORT: u16 = 3056;
 
 fn group(text: &str) -> Multicast {
-    Multicast { interface: Interface::Name("e0".into()), ..Multicast::new(text.parse().unwrap()) }
+    let interfaces = vec![Interface::Name("e0".into())];
+    Multicast { interfaces, ..Multicast::new(text.parse().unwrap()) }
 }
 
 fn listen(group: &Multicast) -> Listen {
@@ -102,6 +103,27 @@ fn a_unicast_list_of_both_families_gets_every_byte() {
         receivers.into_iter().for_each(|end| assert_whole(&end.join().unwrap(), &bytes));
         assert_eq!(source.join().unwrap().ended, Ended::Idle);
     }
+}
+
+#[test]
+fn a_group_and_a_list_beside_it_get_every_byte_once() {
+    let Some(lan) = Lan::new(4) else { return };
+    let group = group("239.192.3.7:3056");
+    let by_one = |host: usize| format!("10.77.0.{}:3056", 1 + host).parse().unwrap();
+    let bytes = content(1_000_000, 16);
+    let receivers = [
+        receive(place(&lan, 1), listen(&group), &[0]),
+        receive(place(&lan, 2), Listen::Both(group.clone(), by_one(2)), &[0]),
+        receive(place(&lan, 3), Listen::Both(group.clone(), "0.0.0.0:3056".parse().unwrap()), &[0]),
+    ];
+    // All but the first are in the list, one of them twice.
+    let target = Target::Both(group, vec![by_one(2), by_one(3), by_one(2)]);
+    let source = send(place(&lan, 0), target, 0, bytes.clone());
+    receivers.into_iter().for_each(|end| assert_whole(&end.join().unwrap(), &bytes));
+    let outcome = source.join().unwrap();
+    assert_eq!(outcome.ended, Ended::Idle);
+    let sent = outcome.counters.sent;
+    assert_eq!((sent.datagrams, sent.unsent), (3 * sent.packets, 0), "{sent:?}");
 }
 
 #[test]

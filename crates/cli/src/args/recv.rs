@@ -11,7 +11,7 @@ use super::live::{KeyOptions, WatchOptions, address, group, silence};
 
 /// Arguments of `faircast recv`.
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("where").required(true).args(["group", "listen"])))]
+#[command(group(ArgGroup::new("where").required(true).multiple(true).args(["group", "listen"])))]
 #[command(group(ArgGroup::new("target").required(true).args(["into", "to_device", "to_command", "to_stdout"])))]
 #[command(after_help = "\
 Examples:
@@ -32,7 +32,7 @@ pub struct RecvArgs {
     /// The multicast group and port to hear, IPv4 or IPv6
     #[arg(long, value_name = "GROUP:PORT", value_parser = group)]
     pub group: Option<SocketAddr>,
-    /// The address and port to hear, for senders that send to each receiver
+    /// The address and port to hear, for senders that send to each receiver; with --group both are heard
     #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     pub listen: Option<SocketAddr>,
     /// The folder to put files into; made where it does not exist
@@ -53,7 +53,7 @@ pub struct RecvArgs {
     #[arg(long, hide = true)]
     pub to_stdout: bool,
     /// The interface to hear on, by name or address; the system's routes choose where none is given
-    #[arg(long, value_name = "IF", conflicts_with = "listen")]
+    #[arg(long, value_name = "IF", requires = "group")]
     pub interface: Option<String>,
     /// Hear this sender alone, by its address; groups in 232.0.0.0/8 and ff3x::/32 need it
     #[arg(long, value_name = "SOURCE")]
@@ -126,8 +126,7 @@ mod tests {
             (&["--group", "239.1.2.3:1", "--to-command", "c"], "--object"),
             (&["--group", "239.1.2.3:1", "--into", "d", "--journal", "j"], "--to-device"),
             (&["--group", "239.1.2.3:1", "--into", "d", "--to-command", "c"], "cannot be used"),
-            (&["--group", "239.1.2.3:1", "--listen", "0.0.0.0:1", "--into", "d"], "cannot be used"),
-            (&["--listen", "0.0.0.0:1", "--interface", "lo", "--into", "d"], "cannot be used"),
+            (&["--listen", "0.0.0.0:1", "--interface", "lo", "--into", "d"], "--group"),
             (&["--listen", "0.0.0.0:0", "--into", "d"], "an address and a port, such as"),
             (&["--listen", "7500", "--into", "d"], "an address and a port, such as"),
             (&["--group", "10.0.0.1:1", "--into", "d"], "recv --listen"),

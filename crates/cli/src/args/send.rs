@@ -12,13 +12,14 @@ use super::live::{KeyOptions, WatchOptions, bytes, duration, group, rate, receiv
 
 /// Arguments of `faircast send`.
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("where").args(["group", "to"])))]
+#[command(group(ArgGroup::new("where").args(["group", "to"]).multiple(true)))]
 #[command(after_help = "\
 Examples:
   faircast send disk.img --group 239.192.7.1:7500
   faircast send photos music --group 239.192.7.1:7500 --interface eth0 --wait-for 12
   faircast send release --group '[ff15::7:1]:7500' --key group.key --receivers names.txt
   faircast send disk.img --to 10.0.0.2:7500,10.0.0.3:7500     where there is no multicast
+  faircast send disk.img --group 239.192.7.1:7500 --interface eth0 --interface eth1 --to 10.9.0.7:7500
   faircast send /dev/sdb --name win11 --group 239.192.7.1:7500
   partclone.ext4 -c -s /dev/sda1 | zstd | faircast send - --name sda1 --group 239.192.7.1:7500
   faircast send project --exclude '*.o' --exclude target/ --dry-run
@@ -40,12 +41,14 @@ pub struct SendArgs {
     /// The multicast group and port to send to, IPv4 or IPv6
     #[arg(long, value_name = "GROUP:PORT", value_parser = group, required_unless_present_any = ["to", "dry_run"])]
     pub group: Option<SocketAddr>,
-    /// Receivers to send to one by one, where there is no multicast
+    /// Receivers to send to one by one, where there is no multicast; with --group in the same session,
+    /// as for those behind Wi-Fi or a router
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', num_args = 1..)]
     pub to: Vec<String>,
-    /// The interface to send by, by name or address; the system's routes choose where none is given
-    #[arg(long, value_name = "IF", conflicts_with = "to")]
-    pub interface: Option<String>,
+    /// The interface to send to the group by, by name or address; may be repeated, to send by each; the
+    /// system's routes choose where none is given
+    #[arg(long, value_name = "IF", requires = "group")]
+    pub interface: Vec<String>,
     /// How the rate is chosen; `faircast schemes` lists them
     #[arg(long, value_name = "NAME", default_value = DEFAULT_SCHEME)]
     pub scheme: String,
@@ -58,7 +61,7 @@ pub struct SendArgs {
     /// Send at least this fast, fair or not, for paths where loss means no congestion
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub rate_min: Option<Bitrate>,
-    /// Begin once so many receivers are there [default: 1, and with --to all of them]
+    /// Begin once so many receivers are there [default: 1, and with --to as many as it lists]
     #[arg(long, value_name = "N", value_parser = receivers)]
     pub wait_for: Option<u32>,
     /// Begin once the receivers named in this file are there, one name a line; all of them must
@@ -188,6 +191,9 @@ mod tests {
         {
             let words: Vec<_> = ["file"].iter().chain(words).copied().collect();
             assert_eq!(parse(&words).unwrap().to, ["a:1", "b:2"]);
+            let beside = ["--group", "239.1.2.3:1", "--interface", "lo", "--interface", "eth1"];
+            let args = parse(&[&words[..], &beside].concat()).unwrap();
+            assert_eq!((args.to, args.interface.len()), (vec!["a:1".into(), "b:2".into()], 2));
         }
     }
 
@@ -200,7 +206,7 @@ mod tests {
             (&["a", "--group", "239.1.2.3:0"], "such as 239.192.7.1:7500"),
             (&["a", "--group", "host:7500"], "such as 239.192.7.1:7500"),
             (&["a", "--group", "10.0.0.1:7500"], "send --to"),
-            (&["a", "--to", "10.0.0.1:7500", "--interface", "lo"], "cannot be used with"),
+            (&["a", "--to", "10.0.0.1:7500", "--interface", "lo"], "--group"),
             (&["a", "--group", "239.1.2.3:1", "--wait-for", "x"], "from 1 to 65536"),
             (&["a", "--group", "239.1.2.3:1", "--wait-for", "0"], "from 1 to 65536"),
             (&["a", "--group", "239.1.2.3:1", "--give-up", "0s"], "1 s or more"),
@@ -211,7 +217,6 @@ mod tests {
                 &["a", "--group", "239.1.2.3:1", "--wait-for", "2", "--receivers", "f"],
                 "cannot be used with",
             ),
-            (&["a", "--group", "239.1.2.3:1", "--to", "a:1"], "cannot be used with"),
             (&["a", "--group", "239.1.2.3:1", "--links", "all"], "keep, follow, skip"),
             (&["a", "--group", "239.1.2.3:1", "--slow", "drop"], "'drop-below 1 Mbit/s'"),
             (&["a", "--group", "239.1.2.3:1", "--fec", "2"], "above 0 and at most 1"),

@@ -98,6 +98,23 @@ pub(crate) fn read_key(options: &KeyOptions) -> Result<Option<GroupKey>, Failure
     options.key.as_deref().map(read).transpose()
 }
 
+/// The addresses of `--to`, each once, of the family of the group where there is one. All that are wrong are
+/// in the error.
+pub(crate) fn receivers(
+    hosts: &[String],
+    group: Option<SocketAddr>,
+) -> Result<Vec<SocketAddr>, Failure> {
+    let (mut all, mut wrong) = (Vec::new(), Vec::new());
+    for host in hosts {
+        match resolve(host, group.is_some_and(|group| group.is_ipv6())) {
+            Ok(address) if all.contains(&address) => {}
+            Ok(address) => all.push(address),
+            Err(what) => wrong.push(format!("--to {host}: {what}")),
+        }
+    }
+    if wrong.is_empty() { Ok(all) } else { Err(Failure::Usage(wrong.join("; "))) }
+}
+
 /// The interface that people name or whose address they give.
 pub(crate) fn interface(given: Option<&str>) -> Interface {
     match given {
@@ -109,23 +126,21 @@ pub(crate) fn interface(given: Option<&str>) -> Interface {
     }
 }
 
-/// The address of `HOST:PORT`.
-pub(crate) fn resolve(host: &str) -> Result<SocketAddr, Failure> {
-    let found = host.to_socket_addrs().map_err(|error| {
-        Failure::Usage(format!("--to {host}: {error}; expected HOST:PORT, such as 10.0.0.2:7500"))
-    })?;
-    // IPv4 first, since all of a list must be of one family.
+/// The address of `HOST:PORT`, or what is wrong with it.
+fn resolve(host: &str, ipv6: bool) -> Result<SocketAddr, String> {
+    let found = host
+        .to_socket_addrs()
+        .map_err(|error| format!("{error}; expected HOST:PORT, such as 10.0.0.2:7500"))?;
+    // All of a list must be of one family: IPv4 unless the group says otherwise.
     let mut all: Vec<SocketAddr> = found.collect();
-    let wrong = |what: &str| Err(Failure::Usage(format!("--to {host}: {what}")));
     if all.iter().any(|address| address.ip().is_multicast()) {
-        return wrong("is a multicast group; use --group");
+        return Err("is a multicast group; use --group".to_string());
     }
     if all.iter().any(|address| address.port() == 0) {
-        return wrong("expected the port that `recv --listen` has, such as 10.0.0.2:7500");
+        return Err("expected the port that `recv --listen` has, such as 10.0.0.2:7500".to_string());
     }
-    all.sort_by_key(|address| !address.is_ipv4());
-    let first = all.first().copied();
-    first.ok_or_else(|| Failure::Usage(format!("--to {host}: has no address")))
+    all.sort_by_key(|address| address.is_ipv6() != ipv6);
+    all.first().copied().ok_or_else(|| "has no address".to_string())
 }
 
 /// Settings of the scheme, as `KEY=VALUE`.

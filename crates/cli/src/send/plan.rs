@@ -50,9 +50,10 @@ pub(super) fn spool(args: &SendArgs) -> PathBuf {
     args.spool.clone().unwrap_or_else(std::env::temp_dir)
 }
 
-/// Where it goes: the group or the receivers.
+/// Where it goes: the group and the receivers.
 pub(super) fn place(args: &SendArgs) -> String {
-    args.group.map_or_else(|| args.to.join(", "), |group| group.to_string())
+    let group = args.group.map(|group| group.to_string());
+    group.into_iter().chain(args.to.clone()).collect::<Vec<_>>().join(", ")
 }
 
 /// Files, links, bytes and holes.

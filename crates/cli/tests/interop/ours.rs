@@ -186,7 +186,7 @@ fn start<M: Machine + 'static>(
     let thread = std::thread::spawn(move || {
         enter();
         let multicast = Multicast {
-            interface: Interface::Address(IpAddr::V4(here)),
+            interfaces: vec![Interface::Address(IpAddr::V4(here))],
             ..Multicast::new(SocketAddr::from((GROUP, PORT)))
         };
         let settings = DriverSettings {

@@ -566,6 +566,8 @@ fn mistakes_are_found_at_once_and_say_what_to_do() {
         (&["send", &at("file"), "--group", &group, "--mtu", "90"], 2, "packets of 90 bytes"),
         (&["send", &at("file"), "--group", &group, "--key", &at("open.key")], 2, "chmod 600"),
         (&["send", &at("file"), "--to", "nowhere"], 2, "HOST:PORT"),
+        // All that are wrong, in one go.
+        (&["send", &at("file"), "--to", "nowhere,10.0.0.1:1,no:one"], 2, "; --to no:one: "),
         (&["key", "new", &at("open.key")], 2, "the file exists"),
         (&["key", "show", &at("file")], 2, "no key file"),
         (&["recv", "--listen", &taken, "--into", &at("in")], 1, "choose another"),

@@ -75,8 +75,8 @@ pub fn check(
     let mut facts = Facts { group: settings.group, key, ..Facts::default() };
     let mut sockets = None;
     if let Some(group) = settings.group {
-        let multicast =
-            Multicast { interface: settings.interface.clone(), ..Multicast::new(group) };
+        let interfaces = vec![settings.interface.clone()];
+        let multicast = Multicast { interfaces, ..Multicast::new(group) };
         let way = match multicast.way() {
             // What can only be a mistake of who typed it is no finding.
             Err(error @ (NetError::Interface { .. } | NetError::NeedsInterface(_))) => {

@@ -185,7 +185,7 @@ async fn what_cannot_be_is_said_at_once() {
     let error = Receiver::builder(at(&group), file.join("sub")).receive().unwrap_err();
     assert!(error.to_string().contains("sub"), "{error}");
     let nowhere = Interface::Name("none0".to_string());
-    let nowhere = Multicast { interface: nowhere, ..group };
+    let nowhere = Multicast { interfaces: vec![nowhere], ..group };
     let error = Sender::builder(to(&nowhere)).send(&[&file]).unwrap_err();
     assert!(error.to_string().contains("none0"), "{error}");
 }

@@ -18,7 +18,8 @@ use faircast::{Interface, Listen, Multicast, Target};
 fn group(number: u8) -> Multicast {
     let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
     let group = SocketAddr::from((Ipv4Addr::new(239, 192, 77, number), free));
-    Multicast { interface: Interface::Name("lo".to_string()), ..Multicast::new(group) }
+    let interfaces = vec![Interface::Name("lo".to_string())];
+    Multicast { interfaces, ..Multicast::new(group) }
 }
 
 fn to(group: &Multicast) -> Target {

@@ -1,13 +1,17 @@
-//! Opens the sockets of a source or of a receiver and keeps them on their group.
+//! The sockets of a source or of a receiver: opening them, and keeping them on their group.
 //!
 //! Which socket gets which packets: a group is heard on a socket that is bound to the group's own
 //! address and port with address reuse, so that any number of receivers on a host hear it and
-//! nothing else comes there. Everything is sent from a second socket, and unicast comes to it: a
-//! source binds its own address and the target's port where nobody has it, a receiver any port. What
-//! a source of a group answers to single hosts leaves by a third one, from the same address and port.
+//! nothing else comes there. Everything is sent from others, the *ways*, and unicast comes to them: a
+//! receiver has one with any port. A source has one for each interface of its group, bound to its own
+//! address there, and one for its list of receivers, bound to no address, so that the system's routes
+//! choose; each has the target's port where nobody has it. What a source of a group answers to single
+//! hosts leaves from the same address and port by another socket beside.
 
 mod options;
+mod upkeep;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
 
@@ -16,35 +20,53 @@ use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use self::options::{
-    GroupRequest, InterfaceRequest, JoinSourceV4, JoinSourceV6, JoinV4, JoinV6, LeaveSourceV4,
-    LeaveSourceV6, LeaveV4, LeaveV6, Memory, MulticastInterfaceV4, PathMtuV4, PathMtuV6,
-    RECEIVE_MAX, RECEIVE_USED, SourceRequest, WayMtuV4, WayMtuV6,
+    InterfaceRequest, Memory, MulticastInterfaceV4, PathMtuV4, PathMtuV6, RECEIVE_MAX,
+    RECEIVE_USED, WayMtuV4, WayMtuV6,
 };
+pub(crate) use self::upkeep::passes;
 use crate::address::{Resolved, is_link_local, unspecified};
-use crate::{Listen, Multicast, NetError, RECEIVERS_MAX, SocketSettings, Target};
+use crate::{Interface, Listen, Multicast, NetError, RECEIVERS_MAX, SocketSettings, Target};
 
 /// The open sockets of one source or one receiver.
 #[derive(Debug)]
 pub struct Sockets {
-    /// Sends everything, and hears unicast.
-    pub(crate) node: Socket,
+    /// By which everything is sent; they hear unicast.
+    pub(crate) ways: Vec<Way>,
     /// Hears the group.
     pub(crate) group: Option<Socket>,
-    /// At a source of a group: sends to single hosts, and hears nothing. What waits there for the
-    /// link's address of a host, which may be nobody's, takes no room from data.
-    answers: Option<Socket>,
-    /// Where packets for the group go; none at a receiver without a group.
-    pub(crate) receivers: Vec<SocketAddr>,
+    /// Where packets for the group go, and by which way; none at a receiver without a group.
+    pub(crate) destinations: Vec<(usize, SocketAddr)>,
     pub(crate) is_source: bool,
     pub(crate) settings: SocketSettings,
     multicast: Option<Multicast>,
-    /// The interface that the group is on, as it was last found; `None` while it is gone.
-    at: Option<Resolved>,
+    /// The interfaces that the group is on, as they were last found; `None` while one is gone. At a source
+    /// each has the way of its number.
+    interfaces: Vec<(Interface, Option<Resolved>)>,
+    /// At a source: why it does not have the port of its target.
+    refused: Option<NetError>,
+}
+
+/// A socket that sends, and hears what is sent to its address.
+#[derive(Debug)]
+pub(crate) struct Way {
+    pub(crate) socket: Socket,
+    /// At a source of a group: sends to single hosts, and hears nothing. What waits there for the
+    /// link's address of a host, which may be nobody's, takes no room from data.
+    answers: Option<Socket>,
     local: SocketAddr,
     /// The hops that the socket now gives multicast packets.
     hops: u8,
-    /// At a source: why it does not have the port of its target.
-    refused: Option<NetError>,
+    pub(crate) health: Health,
+}
+
+/// Whether multicast leaves by an interface, where there are other destinations beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    Up,
+    /// Nothing left, which was said; it is left out.
+    Down,
+    /// It was down, and may be up again.
+    Tried,
 }
 
 /// Sizes of the kernel's buffers.
@@ -56,50 +78,98 @@ pub struct Buffers {
     pub send: Bytes,
 }
 
+impl Way {
+    fn new(socket: Socket, settings: &SocketSettings) -> Result<Self, NetError> {
+        let local = local_address(&socket)?;
+        Ok(Self { socket, answers: None, local, hops: settings.hops, health: Health::Up })
+    }
+
+    /// Sets up how multicast leaves.
+    fn set_multicast(&mut self, at: Resolved, settings: &SocketSettings) -> Result<(), NetError> {
+        aim(&self.socket, self.local.ip(), at)
+            .map_err(|error| NetError::socket("choose an interface", error))?;
+        self.set_hops(settings.hops).map_err(|error| NetError::socket("set the hops", error))?;
+        let done = match self.local {
+            SocketAddr::V4(_) => self.socket.set_multicast_loop_v4(settings.loopback),
+            SocketAddr::V6(_) => self.socket.set_multicast_loop_v6(settings.loopback),
+        };
+        done.map_err(|error| NetError::socket("set loopback", error))
+    }
+
+    /// Gives the multicast packets that follow so many hops.
+    pub(crate) fn set_hops(&mut self, hops: u8) -> io::Result<()> {
+        self.hops = hops;
+        match self.local {
+            SocketAddr::V4(_) => self.socket.set_multicast_ttl_v4(hops.into()),
+            SocketAddr::V6(_) => self.socket.set_multicast_hops_v6(hops.into()),
+        }
+    }
+
+    pub(crate) const fn hops(&self) -> u8 {
+        self.hops
+    }
+
+    /// The socket by which packets leave that are for one host alone.
+    pub(crate) fn for_one(&self) -> &Socket {
+        self.answers.as_ref().unwrap_or(&self.socket)
+    }
+
+    /// Whether that is another one than the socket for all others.
+    pub(crate) const fn has_own_for_one(&self) -> bool {
+        self.answers.is_some()
+    }
+}
+
 impl Sockets {
     /// The sockets of a source.
     ///
     /// # Errors
     /// Bad addresses, an interface that is not there, and what the system refuses.
     pub fn source(target: Target, settings: SocketSettings) -> Result<Self, NetError> {
-        let (receivers, multicast) = match target {
-            Target::Multicast(multicast) => {
-                multicast.check()?;
-                (vec![multicast.group], Some(multicast))
-            }
-            Target::Unicast(receivers) => (receivers, None),
-        };
-        let first = *receivers.first().ok_or(NetError::NoReceivers)?;
+        let (multicast, mut receivers) = target.into_parts();
+        let mut seen = BTreeSet::new();
+        receivers.retain(|to| seen.insert(*to));
+        let group = multicast.as_ref().map(|multicast| multicast.group);
+        let first = group.or(receivers.first().copied()).ok_or(NetError::NoReceivers)?;
         if receivers.len() > RECEIVERS_MAX {
             return Err(NetError::TooManyReceivers(receivers.len()));
         }
         if let Some(other) = receivers.iter().find(|other| other.is_ipv4() != first.is_ipv4()) {
             return Err(NetError::Family(first.ip(), other.ip()));
         }
-        let at = multicast.as_ref().map(|group| group.interface.resolve(first.ip())).transpose()?;
-        let given = multicast.as_ref().and_then(|group| group.source);
-        let address = match given.or(at.and_then(|at| at.address)) {
-            Some(address) => address,
-            None => route_to(first)?,
-        };
-        // A list may span several networks.
-        let bound = if multicast.is_some() { address } else { unspecified(address) };
-        let zone = at.map_or(0, |at| at.index);
-        let node = open(first.ip(), &settings)?;
-        let mut refused = None;
-        match settings.port {
-            Some(port) => bind(&node, zoned(bound, port, zone))?,
-            None => {
-                if let Err(error) = bind(&node, zoned(bound, first.port(), zone)) {
-                    bind(&node, zoned(bound, 0, zone))?;
-                    refused = Some(error);
-                }
-            }
+        let mut sockets = Self::new(true, multicast, settings)?;
+        let given = sockets.multicast.as_ref().and_then(|group| group.source);
+        let given = given.filter(|_| sockets.interfaces.len() == 1);
+        for (index, at) in sockets.interfaces.iter().filter_map(|(_, at)| *at).enumerate() {
+            let address = match given.or(at.address) {
+                Some(address) => address,
+                None => route_to(first)?,
+            };
+            let socket = open(first.ip(), &sockets.settings)?;
+            let zone = |port| zoned(address, port, at.index);
+            let refused = bind_source(&socket, zone, first.port(), &[], &sockets.settings)?;
+            sockets.refused = sockets.refused.take().or(refused);
+            let mut way = Way::new(socket, &sockets.settings)?;
+            way.answers = beside(&way.socket, first.ip(), &sockets.settings).ok();
+            way.set_multicast(at, &sockets.settings)?;
+            sockets.ways.push(way);
+            sockets.destinations.push((index, first));
         }
-        let answers = multicast.as_ref().and_then(|_| beside(&node, first.ip(), &settings).ok());
-        let mut sockets = Self::new(node, None, receivers, true, multicast, at, settings)?;
-        sockets.local.set_ip(address);
-        (sockets.refused, sockets.answers) = (refused, answers);
+        if let Some(to) = receivers.first() {
+            let socket = open(first.ip(), &sockets.settings)?;
+            // A list may span several networks.
+            let any = |port| SocketAddr::new(unspecified(first.ip()), port);
+            let others = sockets.ways.iter();
+            let others = others.flat_map(|way| [Some(&way.socket), way.answers.as_ref()]);
+            let others: Vec<&Socket> = others.flatten().collect();
+            let refused = bind_source(&socket, any, first.port(), &others, &sockets.settings)?;
+            sockets.refused = sockets.refused.take().or(refused);
+            let mut way = Way::new(socket, &sockets.settings)?;
+            way.local.set_ip(route_to(*to)?);
+            let index = sockets.ways.len();
+            sockets.ways.push(way);
+            sockets.destinations.extend(receivers.into_iter().map(|to| (index, to)));
+        }
         Ok(sockets)
     }
 
@@ -108,72 +178,87 @@ impl Sockets {
     /// # Errors
     /// Bad addresses, an interface that is not there, and what the system refuses.
     pub fn receiver(listen: Listen, settings: SocketSettings) -> Result<Self, NetError> {
-        let multicast = match listen {
-            Listen::Unicast(address) => {
-                let node = open(address.ip(), &settings)?;
-                bind(&node, address)?;
-                return Self::new(node, None, Vec::new(), false, None, None, settings);
+        let (multicast, address) = match listen {
+            Listen::Unicast(address) => (None, address),
+            Listen::Both(multicast, address) => (Some(multicast), address),
+            Listen::Multicast(multicast) => {
+                let any = unspecified(multicast.group.ip());
+                (Some(multicast), SocketAddr::new(any, settings.port.unwrap_or(0)))
             }
-            Listen::Multicast(multicast) => multicast,
         };
-        multicast.check()?;
-        let ip = multicast.group.ip();
-        let at = multicast.interface.resolve(ip)?;
-        let node = open(ip, &settings)?;
-        bind(&node, SocketAddr::new(unspecified(ip), settings.port.unwrap_or(0)))?;
-        let group = open(ip, &settings)?;
-        let reuse = group.set_reuse_address(true);
-        reuse.map_err(|error| NetError::socket("share the group's port", error))?;
-        bind(&group, zoned(ip, multicast.group.port(), at.index))?;
-        let only = match ip {
-            IpAddr::V4(_) => group.set_multicast_all_v4(false),
-            IpAddr::V6(_) => group.set_multicast_all_v6(false),
+        let mut sockets = Self::new(false, multicast, settings)?;
+        let node = open(address.ip(), &sockets.settings)?;
+        let Some(multicast) = &sockets.multicast else {
+            bind(&node, address)?;
+            sockets.ways.push(Way::new(node, &sockets.settings)?);
+            return Ok(sockets);
         };
+        let (to, ip) = (multicast.group, multicast.group.ip());
+        if address.is_ipv4() != ip.is_ipv4() {
+            return Err(NetError::Family(ip, address.ip()));
+        }
+        let at = sockets.interfaces[0].1.unwrap_or_default();
+        let group = open(ip, &sockets.settings)?;
+        let share = |socket: &Socket| {
+            let shared = socket.set_reuse_address(true);
+            shared.map_err(|error| NetError::socket("share the group's port", error))
+        };
+        share(&group)?;
+        if address.port() == to.port() && address.ip().is_unspecified() {
+            share(&node)?;
+        }
+        bind(&node, address)?;
+        bind(&group, zoned(ip, to.port(), at.index))?;
+        // Not what others on this host have joined either.
+        let only = [&group, &node].into_iter().try_for_each(|socket| match ip {
+            IpAddr::V4(_) => socket.set_multicast_all_v4(false),
+            IpAddr::V6(_) => socket.set_multicast_all_v6(false),
+        });
         only.map_err(|error| NetError::socket("hear only this group", error))?;
-        let receivers = vec![multicast.group];
-        let (group, multicast, at) = (Some(group), Some(multicast), Some(at));
-        Self::new(node, group, receivers, false, multicast, at, settings)
+        let mut way = Way::new(node, &sockets.settings)?;
+        way.set_multicast(at, &sockets.settings)?;
+        sockets.ways.push(way);
+        sockets.group = Some(group);
+        sockets.destinations.push((0, to));
+        for at in sockets.interfaces.iter().filter_map(|(_, at)| *at) {
+            let joined = sockets.join(at);
+            joined.map_err(|error| NetError::Join { group: to, error: error.into() })?;
+        }
+        Ok(sockets)
     }
 
+    /// None yet, and the interfaces.
     fn new(
-        node: Socket,
-        group: Option<Socket>,
-        receivers: Vec<SocketAddr>,
         is_source: bool,
         multicast: Option<Multicast>,
-        at: Option<Resolved>,
         settings: SocketSettings,
     ) -> Result<Self, NetError> {
-        let local = local_address(&node)?;
-        let hops = settings.hops;
-        let mut sockets = Self {
-            node,
-            group,
-            receivers,
+        let interfaces = match &multicast {
+            None => Vec::new(),
+            Some(multicast) => {
+                multicast.check()?;
+                multicast.resolve()?.into_iter().map(|(it, at)| (it, Some(at))).collect()
+            }
+        };
+        Ok(Self {
+            ways: Vec::new(),
+            group: None,
+            destinations: Vec::new(),
             is_source,
             settings,
             multicast,
-            at,
-            local,
-            hops,
+            interfaces,
             refused: None,
-            answers: None,
-        };
-        if let Some(at) = sockets.at {
-            sockets.aim(at).map_err(|error| NetError::socket("choose an interface", error))?;
-            sockets.set_hops(hops).map_err(|error| NetError::socket("set the hops", error))?;
-            let loopback = sockets.settings.loopback;
-            let done = match sockets.local {
-                SocketAddr::V4(_) => sockets.node.set_multicast_loop_v4(loopback),
-                SocketAddr::V6(_) => sockets.node.set_multicast_loop_v6(loopback),
-            };
-            done.map_err(|error| NetError::socket("set loopback", error))?;
-            sockets.join(at).map_err(|error| NetError::Join {
-                group: sockets.receivers[0],
-                error: error.into(),
-            })?;
+        })
+    }
+
+    /// A socket that hears, by its number, and whether it hears the group. The ways come first.
+    pub(crate) fn hearing(&self, index: usize) -> Option<(&Socket, bool)> {
+        match self.ways.get(index) {
+            Some(way) => Some((&way.socket, false)),
+            None if index == self.ways.len() => self.group.as_ref().map(|group| (group, true)),
+            None => None,
         }
-        Ok(sockets)
     }
 
     /// Whether sessions from this address are wanted: where a source was named, its own alone.
@@ -188,50 +273,40 @@ impl Sockets {
         self.refused.as_ref()
     }
 
-    /// The address and port from which it sends. At a receiver the address is the unspecified one.
-    pub const fn local_address(&self) -> SocketAddr {
-        self.local
+    /// The address and port from which it sends, of several the first. At a receiver the address is the
+    /// unspecified one.
+    pub fn local_address(&self) -> SocketAddr {
+        self.ways[0].local
     }
 
-    /// Where packets for the group go, or the group that is heard; empty at a receiver without one.
-    pub fn targets(&self) -> &[SocketAddr] {
-        &self.receivers
+    /// Where packets for the group go, or the group that is heard; none at a receiver without one.
+    pub fn targets(&self) -> impl Iterator<Item = SocketAddr> {
+        self.destinations.iter().map(|(_, to)| *to)
     }
 
     /// The buffers that the kernel gave, which may be less than was asked for: without the
     /// privilege to do so `net.core.rmem_max` and `wmem_max` are the limits.
     pub fn buffers(&self) -> Buffers {
         let size = |size: io::Result<usize>| Bytes::new(size.unwrap_or(0) as u64);
-        let hears = self.group.as_ref().unwrap_or(&self.node);
-        Buffers {
-            receive: size(hears.recv_buffer_size()),
-            send: size(self.node.send_buffer_size()),
-        }
+        let node = &self.ways[0].socket;
+        let hears = self.group.as_ref().unwrap_or(node);
+        Buffers { receive: size(hears.recv_buffer_size()), send: size(node.send_buffer_size()) }
     }
 
-    /// From now on what is sent is not cut into pieces, whatever a link takes: it is lost instead, and
-    /// what the own link does not take is refused.
+    /// From now on what a receiver sends is not cut into pieces, whatever a link takes: it is lost
+    /// instead, and what the own link does not take is refused.
     pub(crate) fn send_whole(&self) -> Result<(), NetError> {
-        let done = match self.local {
-            SocketAddr::V4(_) => setsockopt(&self.node, PathMtuV4, &libc::IP_PMTUDISC_PROBE),
-            SocketAddr::V6(_) => setsockopt(&self.node, PathMtuV6, &libc::IPV6_PMTUDISC_PROBE),
+        let Way { socket, local, .. } = &self.ways[0];
+        let done = match local {
+            SocketAddr::V4(_) => setsockopt(socket, PathMtuV4, &libc::IP_PMTUDISC_PROBE),
+            SocketAddr::V6(_) => setsockopt(socket, PathMtuV6, &libc::IPV6_PMTUDISC_PROBE),
         };
         done.map_err(|error| NetError::socket("keep packets whole", error))
     }
 
-    /// The sockets themselves: that which sends, and that which hears the group.
-    pub(crate) fn into_parts(self) -> (UdpSocket, Option<UdpSocket>) {
-        (self.node.into(), self.group.map(Into::into))
-    }
-
-    /// The socket by which packets leave that are for one host alone.
-    pub(crate) fn for_one(&self) -> &Socket {
-        self.answers.as_ref().unwrap_or(&self.node)
-    }
-
-    /// Whether that is another one than the socket for all others.
-    pub(crate) const fn has_own_for_one(&self) -> bool {
-        self.answers.is_some()
+    /// The sockets themselves: the first that sends, and that which hears the group.
+    pub(crate) fn into_parts(mut self) -> (UdpSocket, Option<UdpSocket>) {
+        (self.ways.remove(0).socket.into(), self.group.map(Into::into))
     }
 
     /// Whether so much waits to be read from a socket that the next pause may cost packets.
@@ -244,11 +319,11 @@ impl Sockets {
     /// Bytes of the largest IP packet that leaves here whole, to each of the target's addresses;
     /// `None` where that is not known. Links further on may take less.
     pub fn link_mtu(&self) -> Option<Bytes> {
-        let of = |to: &SocketAddr| {
+        let of = |(way, to): &(usize, SocketAddr)| {
             // A connected UDP socket has been routed, and has sent nothing.
             let probe = open(to.ip(), &self.settings).ok()?;
-            if let Some(at) = self.at {
-                aim(&probe, to.ip(), at).ok()?;
+            if let Some((_, Some(at))) = self.interfaces.get(*way) {
+                aim(&probe, to.ip(), *at).ok()?;
             }
             probe.connect(&(*to).into()).ok()?;
             let mtu = match to {
@@ -257,85 +332,7 @@ impl Sockets {
             };
             u64::try_from(mtu.ok()?).ok()
         };
-        self.receivers.iter().filter_map(of).min().map(Bytes::new)
-    }
-
-    /// Gives the multicast packets that follow so many hops.
-    pub(crate) fn set_hops(&mut self, hops: u8) -> io::Result<()> {
-        self.hops = hops;
-        match self.local {
-            SocketAddr::V4(_) => self.node.set_multicast_ttl_v4(hops.into()),
-            SocketAddr::V6(_) => self.node.set_multicast_hops_v6(hops.into()),
-        }
-    }
-
-    pub(crate) const fn hops(&self) -> u8 {
-        self.hops
-    }
-
-    /// Joins again where the interface was taken away and came back. To be called now and then.
-    pub(crate) fn maintain(&mut self) {
-        let Some(multicast) = &self.multicast else { return };
-        let found = multicast.interface.resolve(multicast.group.ip()).ok();
-        let moved = found.map(|at| at.index) != self.at.map(|at| at.index);
-        if moved && let Some(old) = self.at {
-            // The kernel remembers memberships of interfaces that are gone, and allows few.
-            let _ = self.leave(old);
-        }
-        self.at = found;
-        if let Some(at) = found {
-            // Joining twice fails and changes nothing; both fail while the interface has no
-            // address, and are tried again.
-            let _ = self.join(at);
-            if moved {
-                let _ = self.aim(at);
-            }
-        }
-    }
-
-    fn aim(&self, at: Resolved) -> nix::Result<()> {
-        aim(&self.node, self.local.ip(), at)
-    }
-
-    fn join(&self, at: Resolved) -> nix::Result<()> {
-        let (Some(socket), Some(multicast)) = (&self.group, &self.multicast) else { return Ok(()) };
-        let group = multicast.group;
-        let all = GroupRequest::new(at.index, group);
-        let joined = match (multicast.source, group) {
-            (None, SocketAddr::V4(_)) => setsockopt(socket, JoinV4, &all),
-            (None, SocketAddr::V6(_)) => setsockopt(socket, JoinV6, &all),
-            (Some(source), _) => {
-                let one = SourceRequest::new(at.index, group, source);
-                if group.is_ipv4() {
-                    setsockopt(socket, JoinSourceV4, &one)
-                } else {
-                    setsockopt(socket, JoinSourceV6, &one)
-                }
-            }
-        };
-        match joined {
-            // It is a member already, of the group or of the group from this source.
-            Err(nix::Error::EADDRINUSE | nix::Error::EADDRNOTAVAIL) => Ok(()),
-            joined => joined,
-        }
-    }
-
-    fn leave(&self, at: Resolved) -> nix::Result<()> {
-        let (Some(socket), Some(multicast)) = (&self.group, &self.multicast) else { return Ok(()) };
-        let group = multicast.group;
-        let all = GroupRequest::new(at.index, group);
-        match (multicast.source, group) {
-            (None, SocketAddr::V4(_)) => setsockopt(socket, LeaveV4, &all),
-            (None, SocketAddr::V6(_)) => setsockopt(socket, LeaveV6, &all),
-            (Some(source), _) => {
-                let one = SourceRequest::new(at.index, group, source);
-                if group.is_ipv4() {
-                    setsockopt(socket, LeaveSourceV4, &one)
-                } else {
-                    setsockopt(socket, LeaveSourceV6, &one)
-                }
-            }
-        }
+        self.destinations.iter().filter_map(of).min().map(Bytes::new)
     }
 }
 
@@ -370,17 +367,43 @@ fn open(like: IpAddr, settings: &SocketSettings) -> Result<Socket, NetError> {
 /// port that nobody sends from.
 fn beside(node: &Socket, like: IpAddr, settings: &SocketSettings) -> Result<Socket, NetError> {
     let socket = open(like, settings)?;
-    let share = |share| node.set_reuse_address(share).and(socket.set_reuse_address(share));
-    let bound = share(true).and_then(|()| {
-        let address = node.local_addr()?;
-        socket.bind(&address)?;
-        let mut nobody = address.as_socket().ok_or(io::ErrorKind::Unsupported)?;
-        nobody.set_port(DISCARD_PORT);
-        socket.connect(&nobody.into())
+    let connected = local_address(node).and_then(|mut address| {
+        bind_beside(&socket, address, &[node])?;
+        address.set_port(DISCARD_PORT);
+        socket.connect(&address.into()).map_err(|error| NetError::socket("answer", error))
     });
-    // Other programs are told that the port is taken.
-    bound.and(share(false)).map_err(|error| NetError::socket("answer apart from data", error))?;
-    Ok(socket)
+    connected.map(|()| socket)
+}
+
+/// Binds a socket to a port that `others` have. Other programs are told that the port is taken.
+fn bind_beside(socket: &Socket, address: SocketAddr, others: &[&Socket]) -> Result<(), NetError> {
+    let share = |share| {
+        let mut all = others.iter().copied().chain([socket]);
+        let shared = all.try_for_each(|socket| socket.set_reuse_address(share));
+        shared.map_err(|error| NetError::socket("share a port", error))
+    };
+    if others.is_empty() {
+        return bind(socket, address);
+    }
+    let bound = share(true).and_then(|()| bind(socket, address));
+    share(false).and(bound)
+}
+
+/// Binds a socket of a source to the port that was asked for, or else to `wanted` and where that is taken
+/// to any; then it returns why.
+fn bind_source(
+    socket: &Socket,
+    address: impl Fn(u16) -> SocketAddr,
+    wanted: u16,
+    others: &[&Socket],
+    settings: &SocketSettings,
+) -> Result<Option<NetError>, NetError> {
+    let bound = bind_beside(socket, address(settings.port.unwrap_or(wanted)), others);
+    match (bound, settings.port) {
+        (Ok(()), _) => Ok(None),
+        (Err(error), Some(_)) => Err(error),
+        (Err(error), None) => bind(socket, address(0)).map(|()| Some(error)),
+    }
 }
 
 /// That of the discard service, which answers nothing.

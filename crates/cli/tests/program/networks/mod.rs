@@ -1,6 +1,7 @@
 //! `send` and `recv` between hosts: namespaces on a bridge, as root. Every option that needs more
 //! than the loopback interface.
 
+mod beside;
 mod check;
 #[path = "../../../../net/tests/common/lan.rs"]
 mod lan;

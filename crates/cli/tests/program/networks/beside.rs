@@ -1,0 +1,190 @@
+//! One session for a group on several interfaces and for receivers that are sent to one by one.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::thread;
+
+use serde_json::Value;
+
+use super::*;
+
+/// Gives a host the interface `e<net>` on a bridge. It has the same hardware address each time, so that
+/// nobody has to ask for it again.
+fn link(host: &str, bridge: &str, net: u8) {
+    let peer = format!("peer name e{net} address 02:00:00:00:00:{net} netns {host}");
+    lan::run(bridge, &format!("link add q{net} type veth {peer}"));
+    lan::run(bridge, &format!("link set q{net} master br0 up"));
+}
+
+/// Gives host 0 of `lan` the interface `e<net>` in the network of `other`, whose hosts get addresses of that
+/// network: 10.<net>.0.1 and fd<net>::1 are host 0 of `lan`, the others count from 2.
+fn plug(lan: &Lan, other: &Lan, net: u8, hosts: usize) {
+    let (host, bridge) = (lan.host(0), other.bridge());
+    link(host, bridge, net);
+    for i in 0..=hosts {
+        let (at, name) = match i {
+            0 => (host, format!("e{net}")),
+            i => (other.host(i - 1), "e0".to_string()),
+        };
+        let own = 1 + i;
+        lan::run(at, &format!("addr add 10.{net}.0.{own}/24 dev {name}"));
+        lan::run(at, &format!("addr add fd{net}::{own:x}/64 dev {name} nodad"));
+        lan::run(at, &format!("link set {name} up"));
+        if i > 0 {
+            lan::run(at, &format!("addr del 10.77.0.{i}/24 dev e0"));
+            lan::run(at, &format!("addr del fd77::{i:x}/64 dev e0"));
+        }
+    }
+}
+
+/// `recv` under a name, into a folder of that name.
+fn recv(lan: &Lan, case: &Case, host: usize, name: &str, more: &[&str]) -> Running {
+    let into = case.at(name);
+    let _ = std::fs::remove_dir_all(&into);
+    let own = ["recv", "--into", &into, "--name", name, "--once", "--json"];
+    on(lan, host, &[&own[..], more].concat())
+}
+
+/// A box on a host that forwards what comes to `own` to `receiver`, but for one packet of twenty, and what
+/// comes from there to whoever sent last.
+fn lossy_box(lan: &Lan, host: usize, own: SocketAddr, receiver: SocketAddr) {
+    let namespace = std::fs::File::open(format!("/run/netns/{}", lan.host(host))).unwrap();
+    thread::spawn(move || {
+        nix::sched::setns(namespace, nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+        let socket = UdpSocket::bind(own).unwrap();
+        // As long as no packet comes for a while the test is over.
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let (mut sender, mut buffer, mut x) = (None, [0; 2000], 1_u32);
+        while let Ok((len, from)) = socket.recv_from(&mut buffer) {
+            x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let to = if from.ip() == receiver.ip() { sender } else { Some(receiver) };
+            if from.ip() != receiver.ip() {
+                sender = Some(from);
+            }
+            if let Some(to) = to.filter(|to| *to != receiver || x >> 16 >= 65_536 / 20) {
+                let _ = socket.send_to(&buffer[..len], to);
+            }
+        }
+    });
+}
+
+fn summary(ended: &Ended) -> Value {
+    live::event(&live::events("send", &ended.out), "summary").clone()
+}
+
+#[test]
+fn one_session_serves_two_networks_and_a_list_behind_a_third_link() {
+    let (Some(near), Some(other), Some(far)) = (Lan::new(3), Lan::new(2), Lan::new(4)) else {
+        return;
+    };
+    plug(&near, &other, 78, 2);
+    plug(&near, &far, 79, 4);
+    let case = Case::new(1_500_000);
+    let key = case.at("group.key");
+    succeed(&["key", "new", &key]);
+    let ways = [
+        (
+            "239.192.7.9:7500",
+            "0.0.0.0:7500",
+            ["10.79.0.2:7500", "10.79.0.3:7500", "10.79.0.5:7500"],
+            "10.79.0.4:7500",
+        ),
+        (
+            "[ff15::7:9]:7500",
+            "[::]:7500",
+            ["[fd79::2]:7500", "[fd79::3]:7500", "[fd79::5]:7500"],
+            "[fd79::4]:7500",
+        ),
+    ];
+    for (group, any, list, behind) in ways {
+        // The third of the list is the box, behind which is the fourth host.
+        lossy_box(&far, 3, list[2].parse().unwrap(), behind.parse().unwrap());
+        for with in [&[][..], &["--key", &key]] {
+            let at = [&["--group", group][..], with].concat();
+            let by_one = [&["--listen", any, "--group", group][..], with].concat();
+            let receivers = [
+                ("a", recv(&near, &case, 1, "a", &at)),
+                ("b", recv(&near, &case, 2, "b", &at)),
+                ("c", recv(&other, &case, 0, "c", &at)),
+                ("d", recv(&other, &case, 1, "d", &at)),
+                ("e", recv(&far, &case, 0, "e", &by_one)),
+                ("f", recv(&far, &case, 1, "f", &by_one)),
+                ("g", recv(&far, &case, 2, "g", &by_one)),
+            ];
+            let tree = case.at("tree");
+            let send = ["send", &tree, "--json", "--wait-for", "7", "--group", group];
+            let ways = ["--interface", "e0", "--interface", "e78", "--interface", "e0"];
+            let to = [&["--to"][..], &list].concat();
+            let sent = on(&near, 0, &[&send[..], &ways, &to, with].concat()).end();
+            assert_eq!((sent.code, &*sent.err), (Some(0), ""), "{group}: {}", sent.out);
+            for (name, receiver) in receivers {
+                let received = receiver.end();
+                assert_eq!(received.code, Some(0), "{name}: {}{}", received.out, received.err);
+                case.assert_arrived(name);
+            }
+            let summary = summary(&sent);
+            let all = summary["receivers"].as_array().unwrap();
+            assert!(all.len() == 7 && all.iter().all(|one| one["state"] == "done"), "{summary}");
+            // By two interfaces and to three receivers.
+            let bytes = summary["bytes_sent"].as_u64().unwrap();
+            assert!((7_500_000..15_000_000).contains(&bytes), "{bytes}");
+        }
+    }
+}
+
+#[test]
+fn who_is_listed_twice_and_hears_the_group_too_is_one_receiver() {
+    let Some(lan) = Lan::new(2) else { return };
+    let case = Case::new(1_000_000);
+    let group = ["--group", "239.192.7.10:7500"];
+    for listen in ["10.77.0.2:7500", "0.0.0.0:7500"] {
+        let receiver = recv(&lan, &case, 1, "r", &[&group[..], &["--listen", listen]].concat());
+        let to = ["--to", "10.77.0.2:7500,10.77.0.2:7500", "--to", "10.77.0.2:7500"];
+        let send = ["send", &case.at("tree"), "--json"];
+        let sent = on(&lan, 0, &[&send[..], &group, &to].concat()).end();
+        assert_eq!((sent.code, &*sent.err), (Some(0), ""), "{}", sent.out);
+        let received = receiver.end();
+        assert_eq!(received.code, Some(0), "{}{}", received.out, received.err);
+        case.assert_arrived("r");
+        let summary = summary(&sent);
+        assert_eq!(summary["receivers"].as_array().unwrap().len(), 1, "{summary}");
+        let bytes = summary["bytes_sent"].as_u64().unwrap();
+        assert!((2_000_000..2_800_000).contains(&bytes), "to the group and to one: {bytes}");
+    }
+}
+
+#[test]
+fn an_interface_that_vanishes_holds_up_nobody_and_is_used_again() {
+    let (Some(near), Some(other)) = (Lan::new(2), Lan::new(1)) else { return };
+    plug(&near, &other, 78, 1);
+    let case = Case::new(4_000_000);
+    let group = ["--group", "239.192.7.11:7500"];
+    for by_deletion in [false, true] {
+        let stays = recv(&near, &case, 1, "stays", &group);
+        let cut_off = recv(&other, &case, 0, "cut", &group);
+        let send = ["send", &case.at("tree"), "--json", "--wait-for", "2", "--rate-max", "8Mbit/s"];
+        let ways = ["--interface", "e0", "--interface", "e78"];
+        let sender = on(&near, 0, &[&send[..], &group, &ways].concat());
+        cut_off.until_has(1);
+        let host = near.host(0);
+        if by_deletion {
+            lan::run(host, "link del e78");
+            sender.until_complained("nothing leaves by the interface \"e78\"");
+            stays.until_has(2_000_000);
+            link(host, other.bridge(), 78);
+            lan::run(host, "addr add 10.78.0.1/24 dev e78");
+        } else {
+            lan::run(host, "link set e78 down");
+            sender.until_complained("nothing leaves by the interface \"e78\"");
+        }
+        lan::run(host, "link set e78 up");
+        sender.until_complained("\"e78\" is used again");
+        let sent = sender.end();
+        assert_eq!(sent.code, Some(0), "{}{}", sent.out, sent.err);
+        assert_eq!(sent.err.matches("nothing leaves").count(), 1, "{}", sent.err);
+        for (name, receiver) in [("stays", stays), ("cut", cut_off)] {
+            let received = receiver.end();
+            assert_eq!(received.code, Some(0), "{name}: {}{}", received.out, received.err);
+            case.assert_arrived(name);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The interfaces of open sockets: memberships of the group, and what becomes of an interface that goes
+//! away.
+
+use std::net::SocketAddr;
+
+use nix::errno::Errno;
+use nix::sys::socket::setsockopt;
+
+use super::options::{
+    GroupRequest, JoinSourceV4, JoinSourceV6, JoinV4, JoinV6, LeaveSourceV4, LeaveSourceV6,
+    LeaveV4, LeaveV6, SourceRequest,
+};
+use super::{Health, Sockets, aim};
+use crate::address::Resolved;
+
+impl Sockets {
+    /// Finds the interfaces again, joins again where one was taken away and came back, and tries those by
+    /// which nothing left. To be called now and then.
+    pub(crate) fn maintain(&mut self) {
+        let Some(multicast) = &self.multicast else { return };
+        let ip = multicast.group.ip();
+        for index in 0..self.interfaces.len() {
+            let (interface, before) = &self.interfaces[index];
+            let (found, before) = (interface.resolve(ip).ok(), *before);
+            let moved = found.map(|at| at.index) != before.map(|at| at.index);
+            if moved && let Some(old) = before {
+                // The kernel remembers memberships of interfaces that are gone, and allows few.
+                let _ = self.leave(old);
+            }
+            self.interfaces[index].1 = found;
+            let Some(at) = found else { continue };
+            // Joining twice fails and changes nothing; both fail while the interface has no
+            // address, and are tried again.
+            let _ = self.join(at);
+            let Some(way) = self.ways.get_mut(index) else { continue };
+            if moved {
+                let _ = aim(&way.socket, way.local.ip(), at);
+            }
+            if way.health == Health::Down {
+                way.health = Health::Tried;
+            }
+        }
+    }
+
+    /// Nothing leaves by a way for this reason: whether its interface is left out for now, which is said
+    /// once. The others go on.
+    pub(crate) fn leave_out(&mut self, way: usize, error: Errno) -> bool {
+        let (Some((interface, _)), Some(of)) = (self.interfaces.get(way), self.ways.get_mut(way))
+        else {
+            return false;
+        };
+        let is_there = |at: Resolved| at.address.is_none_or(|address| address == of.local.ip());
+        // Without its address the kernel calls what is sent from there invalid.
+        let gone = || !interface.resolve(of.local.ip()).is_ok_and(is_there);
+        let passes = passes(error) || error == Errno::EINVAL && gone();
+        if self.destinations.len() < 2 || !passes {
+            return false;
+        }
+        if of.health == Health::Up {
+            tracing::warn!(
+                "nothing leaves by the interface {interface}: {error}; the others go on, and it is \
+                 used again when it is back"
+            );
+        }
+        of.health = Health::Down;
+        true
+    }
+
+    /// Something has left by a way.
+    pub(crate) fn use_again(&mut self, way: usize) {
+        let Some(of) = self.ways.get_mut(way).filter(|way| way.health != Health::Up) else {
+            return;
+        };
+        of.health = Health::Up;
+        if let Some((interface, _)) = self.interfaces.get(way) {
+            tracing::warn!("the interface {interface} is used again");
+        }
+    }
+
+    pub(super) fn join(&self, at: Resolved) -> nix::Result<()> {
+        let (Some(socket), Some(multicast)) = (&self.group, &self.multicast) else { return Ok(()) };
+        let group = multicast.group;
+        let all = GroupRequest::new(at.index, group);
+        let joined = match (multicast.source, group) {
+            (None, SocketAddr::V4(_)) => setsockopt(socket, JoinV4, &all),
+            (None, SocketAddr::V6(_)) => setsockopt(socket, JoinV6, &all),
+            (Some(source), _) => {
+                let one = SourceRequest::new(at.index, group, source);
+                if group.is_ipv4() {
+                    setsockopt(socket, JoinSourceV4, &one)
+                } else {
+                    setsockopt(socket, JoinSourceV6, &one)
+                }
+            }
+        };
+        match joined {
+            // It is a member already, of the group or of the group from this source.
+            Err(nix::Error::EADDRINUSE | nix::Error::EADDRNOTAVAIL) => Ok(()),
+            joined => joined,
+        }
+    }
+
+    fn leave(&self, at: Resolved) -> nix::Result<()> {
+        let (Some(socket), Some(multicast)) = (&self.group, &self.multicast) else { return Ok(()) };
+        let group = multicast.group;
+        let all = GroupRequest::new(at.index, group);
+        match (multicast.source, group) {
+            (None, SocketAddr::V4(_)) => setsockopt(socket, LeaveV4, &all),
+            (None, SocketAddr::V6(_)) => setsockopt(socket, LeaveV6, &all),
+            (Some(source), _) => {
+                let one = SourceRequest::new(at.index, group, source);
+                if group.is_ipv4() {
+                    setsockopt(socket, LeaveSourceV4, &one)
+                } else {
+                    setsockopt(socket, LeaveSourceV6, &one)
+                }
+            }
+        }
+    }
+}
+
+/// Whether the reason why something could not be sent is one that passes: the network is down.
+pub(crate) const fn passes(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::ENETDOWN
+            | Errno::ENETUNREACH
+            | Errno::EHOSTUNREACH
+            | Errno::EPERM
+            | Errno::ENODEV
+            | Errno::EADDRNOTAVAIL
+    )
+}
