@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 
 use faircast_base::Time;
 
-use crate::pgm::wire::Encoder;
 
 /// The object that a sender sends: an unlimited stream, so many bytes, or real bytes. A repair may
 /// ask for any part of it again, so it is read by position and never consumed.
@@ -78,54 +77,6 @@ pub trait Packets {
     /// Bytes that the application has got through when `count` packets were sent, no more will be,
     /// and all repairs have been; `None` where that does not say that it is complete.
     fn completed(&self, count: u64) -> Option<u64>;
-
-    /// Whether the packet that was sent last repeats or repairs what others carried.
-    fn repairs(&self) -> bool {
-        false
-    }
-
-    /// When there may be a new packet though nobody asks; `None` for not before something happens.
-    fn next_timeout(&self) -> Option<Time> {
-        None
-    }
-
-    /// Adds to an SPM what receivers must know of them.
-    fn announce(&self, _encoder: &mut Encoder<'_>) {}
-}
-
-/// Packets in a box are packets.
-impl<P: Packets + ?Sized> Packets for Box<P> {
-    fn end(&self) -> Option<u64> {
-        (**self).end()
-    }
-
-    fn ready(&mut self, now: Time, index: u64) -> Option<u32> {
-        (**self).ready(now, index)
-    }
-
-    fn len(&self, index: u64) -> u32 {
-        (**self).len(index)
-    }
-
-    fn read(&mut self, now: Time, index: u64, out: &mut Vec<u8>) -> u32 {
-        (**self).read(now, index, out)
-    }
-
-    fn completed(&self, count: u64) -> Option<u64> {
-        (**self).completed(count)
-    }
-
-    fn repairs(&self) -> bool {
-        (**self).repairs()
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        (**self).next_timeout()
-    }
-
-    fn announce(&self, encoder: &mut Encoder<'_>) {
-        (**self).announce(encoder);
-    }
 }
 
 /// Content cut into packets of one length; the last may be shorter.

@@ -27,17 +27,18 @@ use super::{
 };
 use crate::congestion::Feedback;
 use crate::pgm::negotiation::Negotiation;
-use crate::pgm::receiver::dissent::Dissent;
+use crate::pgm::ReceiverConfig;
+use crate::pgm::session::ReceiverSession;
+use crate::pgm::session::dissent::Dissent;
 use crate::pgm::wire::{OptionType, Packet};
-use crate::pgm::{PgmReceiver, ReceiverConfig};
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
 /// The receiver of an object: joins, asks for what it lacks, restores blocks from parity, and says
 /// when it is done.
 ///
-/// Below it a PGM receiver without repair watches the sequence numbers for congestion control.
+/// Below it the session watches the sequence numbers for congestion control.
 pub struct ObjectReceiver {
-    pgm: PgmReceiver,
+    session: ReceiverSession<()>,
     config: ReceiverConfig,
     store: Box<dyn Store>,
     phase: Phase,
@@ -130,7 +131,7 @@ impl ObjectReceiver {
         config.data_port = setup.data_port;
         config.start = setup.start;
         Self {
-            pgm: PgmReceiver::listening(config.clone(), negotiation),
+            session: ReceiverSession::speaking(config.clone(), negotiation, ()),
             store: setup.store,
             phase: Phase::Listening,
             object: None,
@@ -158,7 +159,7 @@ impl ObjectReceiver {
 
     /// Its side of the scheme, for tests and statistics.
     pub fn feedback(&self) -> &dyn Feedback {
-        self.pgm.feedback()
+        self.session.feedback()
     }
 
     /// Bytes of content that are here.
@@ -289,7 +290,7 @@ impl ObjectReceiver {
 
     /// The source speaks another scheme: nothing of it is taken.
     fn watch_scheme(&mut self, cx: &mut Cx<'_>) {
-        if let Some(mismatch) = self.pgm.mismatch()
+        if let Some(mismatch) = self.session.mismatch()
             && !self.phase.is_over()
         {
             let (to_source, here) = (mismatch.reason(), mismatch.to_string());
@@ -364,15 +365,15 @@ impl ObjectReceiver {
     }
 
     /// Nothing more is to be said: the scheme's side says that it leaves.
-    fn rest(&mut self, cx: &mut Cx<'_>) {
-        if self.pgm.is_joined() {
-            self.pgm.handle_close(cx);
+    fn rest(&mut self) {
+        if self.session.is_joined() {
+            self.session.close();
         }
     }
 
     /// A source that has fallen silent, or said that it ends.
     fn watch_source(&mut self, cx: &mut Cx<'_>) {
-        let gone = self.config.start <= cx.now && !self.pgm.is_joined();
+        let gone = self.config.start <= cx.now && !self.session.is_joined();
         if gone && !self.phase.is_over() {
             self.fail(cx, "the source has fallen silent".to_string());
         }
@@ -390,7 +391,7 @@ impl ObjectReceiver {
 
     /// The share of packets lost since the last message.
     fn measure_loss(&mut self) {
-        let (all, lost) = self.pgm.extent();
+        let (all, lost) = self.session.extent();
         let (new, missing) = (all.saturating_sub(self.seen.0), lost.saturating_sub(self.seen.1));
         if new > 0 {
             let share = (missing.min(new)) as f64 / new as f64;
@@ -404,8 +405,8 @@ impl ObjectReceiver {
         let message = self.member.take_due(bytes)?;
         let mut value = Vec::new();
         message.encode(&mut value);
-        let load = self.load.load(now, self.pgm.extent().1).map(|load| encode_load(&load));
-        self.pgm.write_request(buf, |encoder| {
+        let load = self.load.load(now, self.session.extent().1).map(|load| encode_load(&load));
+        self.session.write_request(buf, |encoder| {
             encoder.raw_option(OptionType::MEMBER, 0, &value);
             if let Some(load) = load {
                 encoder.raw_option(OptionType::LOAD, 0, &load);
@@ -421,20 +422,20 @@ impl ObjectReceiver {
         if entries.is_empty() {
             return None;
         }
-        self.pgm.write_null_nak(cx, buf, |encoder| {
+        self.session.write_null_nak(cx, buf, |encoder| {
             write_entries(encoder, OptionType::WANT, &entries);
         })
     }
 
     /// Whether requests would be heard.
     fn may_ask(&self) -> bool {
-        self.member.welcome && !self.member.deferred && self.pgm.source().is_some()
+        self.member.welcome && !self.member.deferred && self.session.source().is_some()
     }
 }
 
 impl Machine for ObjectReceiver {
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-        if !self.pgm.is_joined() {
+        if !self.session.is_joined() {
             return;
         }
         let outcome = Packet::decode(datagram.bytes, datagram.zeros)
@@ -446,7 +447,7 @@ impl Machine for ObjectReceiver {
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        self.pgm.handle_timeout(cx);
+        self.session.on_timeout(cx);
         self.watch_source(cx);
         if self.poll_at.is_some_and(|at| at <= cx.now) {
             self.poll_at = None;
@@ -455,7 +456,7 @@ impl Machine for ObjectReceiver {
         if self.member.next_timeout().is_some_and(|at| at <= cx.now) {
             self.measure_loss();
             if self.member.on_timeout(cx) {
-                self.rest(cx);
+                self.rest();
             }
         }
         if let Some(object) = self.object
@@ -480,7 +481,7 @@ impl Machine for ObjectReceiver {
         // What it owes is said first (see `poll_transmit`), and a last word until it is noted: were it
         // lost, the source would wait for long.
         if !self.member.has_due() && !self.member.awaits_note() {
-            self.rest(cx);
+            self.rest();
         }
     }
 
@@ -490,16 +491,15 @@ impl Machine for ObjectReceiver {
         }
         let alone = self.ending == Ending::Gone && self.phase.is_over();
         if self.member.has_left() || alone {
-            self.rest(cx);
+            self.rest();
         }
         if let Some(want) = self.write_want(cx, buf) {
             return Some(want);
         }
-        self.pgm.poll_transmit(cx, buf)
+        self.session.next_packet(cx, buf)
     }
 
     fn poll_event(&mut self) -> Option<AppEvent> {
-        while self.pgm.poll_event().is_some() {}
         if let Some((bytes, zeros)) = self.store.poll_delivered() {
             return Some(AppEvent::Delivered { bytes, zeros });
         }
@@ -507,13 +507,13 @@ impl Machine for ObjectReceiver {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        let pgm = self.pgm.next_timeout()?;
+        let session = self.session.next_timeout()?;
         let end = match self.ending {
             Ending::Said(at) => Some(at),
             _ => None,
         };
         let others = [self.poll_at, self.member.next_timeout(), self.asks.next_timeout(), end];
-        Some(others.into_iter().flatten().fold(pgm, Time::min))
+        Some(others.into_iter().flatten().fold(session, Time::min))
     }
 }
 
@@ -541,9 +541,9 @@ impl ObjectReceiver {
             rate_bits_per_s: None,
             rtt: self.asks.round_trip(),
             limiting: None,
-            heard: self.pgm.heard(),
+            heard: self.session.heard(),
             answers: self.member.answers,
-            mismatch: self.pgm.mismatch().cloned(),
+            mismatch: self.session.mismatch().cloned(),
             members: Vec::new(),
             limits: Vec::new(),
             reason: self.reason.clone(),

@@ -26,15 +26,18 @@ use super::{
 };
 use crate::congestion::{Control, Permit};
 use crate::pgm::negotiation::SchemeAnnouncement;
+use crate::pgm::session::{DataPacket, SourceSession};
 use crate::pgm::wire::{Encoder, OptionType, Packet};
-use crate::pgm::{PgmSource, Reliability, SourceConfig};
+use crate::pgm::{Reliability, SourceConfig};
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
 /// The source of an object: sends to its members what they ask for, and ends when all have it.
 ///
-/// Below it runs a PGM source without repair, so that its control sees every packet once.
+/// Every packet has a sequence number of its own in the session below, so that the control sees each
+/// once.
 pub struct ObjectSource {
-    pgm: PgmSource<ObjectPackets>,
+    session: SourceSession,
+    packets: ObjectPackets,
     members: Members,
     slow: SlowMeter,
     pauses: Pauses,
@@ -117,9 +120,9 @@ impl ObjectSource {
             Fec::Ratio(share) if share > 0.0 => share.min(1.0),
             _ => 0.0,
         };
-        let packets = ObjectPackets::new(setup.supply, layout, notice, share);
         Self {
-            pgm: PgmSource::of_packets(config, packets, control),
+            session: SourceSession::new(config, control),
+            packets: ObjectPackets::new(setup.supply, layout, notice, share),
             members: Members::default(),
             slow: SlowMeter::new(setup.slow),
             pauses: Pauses::default(),
@@ -149,7 +152,7 @@ impl ObjectSource {
     /// The same, which speaks `scheme`; its SPMs say what is `announced`.
     #[must_use]
     pub fn speaking(mut self, scheme: &'static str, announced: Option<SchemeAnnouncement>) -> Self {
-        self.pgm = self.pgm.speaking(scheme, announced);
+        self.session.speak(scheme, announced);
         self
     }
 
@@ -163,14 +166,14 @@ impl ObjectSource {
 
     /// The control, for tests and statistics.
     pub fn control(&self) -> &dyn Control {
-        self.pgm.control()
+        self.session.control()
     }
 
     fn start(&mut self, cx: &mut Cx<'_>) {
         if self.phase == Phase::Waiting && self.start <= cx.now {
             self.phase = Phase::Serving;
             // Of 24 bits: a receiver that has heard another number knows that this is a new start.
-            self.pgm.packets_mut().notice.epoch = cx.rng.below(1 << 24) as u32;
+            self.packets.notice.epoch = cx.rng.below(1 << 24) as u32;
         }
     }
 
@@ -179,7 +182,7 @@ impl ObjectSource {
         if !matches!(self.phase, Phase::Serving | Phase::Lingering(_)) {
             return;
         }
-        let packets = self.pgm.packets_mut();
+        let packets = &mut self.packets;
         packets.notice.status_interval = self.members.status_interval(self.give_up);
         if let Some(reason) = packets.failed.take().or_else(|| self.reason.take()) {
             self.fail(cx, reason);
@@ -194,12 +197,12 @@ impl ObjectSource {
     }
 
     fn begin_content(&mut self, cx: &mut Cx<'_>) {
-        let packets = self.pgm.packets_mut();
+        let packets = &mut self.packets;
         if !packets.notice.begun {
             packets.notice.begun = true;
             self.members.begin();
             self.begun = Some(cx.now);
-            self.pgm.announce_now(cx.now);
+            self.session.announce_now(cx.now);
         }
     }
 
@@ -216,11 +219,11 @@ impl ObjectSource {
             return;
         }
         let done = self.members.count(&[MemberState::Done]);
-        let begun = self.pgm.packets().notice.begun;
+        let begun = self.packets.notice.begun;
         if self.phase == Phase::Serving && begun && self.members.len() > 0 {
             self.phase = Phase::Lingering(cx.now);
             if done > 0 {
-                let bytes = self.pgm.packets().layout.len(Part::Content);
+                let bytes = self.packets.layout.len(Part::Content);
                 cx.emit(Event::Completed { bytes });
                 self.say(AppEvent::Completed);
             }
@@ -252,8 +255,8 @@ impl ObjectSource {
     fn end(&mut self, cx: &mut Cx<'_>) {
         self.phase = Phase::Ended;
         self.confirm.clear();
-        self.pgm.packets_mut().close();
-        self.pgm.handle_close(cx);
+        self.packets.close();
+        self.session.close(cx.now);
     }
 
     fn tick(&mut self, cx: &mut Cx<'_>) {
@@ -264,11 +267,11 @@ impl ObjectSource {
         if self.phase == Phase::Ended {
             return;
         }
-        let packets = self.pgm.packets_mut();
+        let packets = &mut self.packets;
         // Both: the end of what grows comes with its digests.
         let (grown, known) = (packets.poll_growth(), packets.poll_digests());
         if grown || known {
-            self.pgm.announce_now(cx.now);
+            self.session.announce_now(cx.now);
         }
         if grown {
             self.grown_at = Some(cx.now);
@@ -277,11 +280,11 @@ impl ObjectSource {
         if age >= self.give_up {
             let before = Time::ZERO + age.saturating_sub(self.give_up);
             for reporter in self.members.lose_silent(before) {
-                self.pgm.control_mut().on_leave(cx, reporter);
+                self.session.control_mut().on_leave(cx, reporter);
             }
         }
         self.check_pace(cx);
-        let notice = &self.pgm.packets().notice;
+        let notice = &self.packets.notice;
         // Nobody gets further than a pipe that gives nothing, and then not at once.
         let lately = self.grown_at.is_some_and(|at| cx.now.since(at) < self.give_up);
         self.held = !notice.begun
@@ -294,14 +297,14 @@ impl ObjectSource {
 
     /// Defers the one who keeps all others below the floor.
     fn check_pace(&mut self, cx: &mut Cx<'_>) {
-        let packets = self.pgm.packets();
+        let packets = &mut self.packets;
         let busy = packets.notice.begun && packets.has_work() && self.members.active() > 1;
-        let limiting = self.pgm.control().gauges().representative;
+        let limiting = self.session.control().gauges().representative;
         let slow = self.slow.who_is_too_slow(cx.now, packets.bytes, busy, limiting);
         if let Some(reporter) = slow
             && self.members.defer(reporter)
         {
-            self.pgm.control_mut().on_leave(cx, reporter);
+            self.session.control_mut().on_leave(cx, reporter);
         }
     }
 
@@ -311,21 +314,22 @@ impl ObjectSource {
         }
         let count = self.confirm.len().min(ENTRIES_MAX);
         let entries: Vec<Entry> = self.confirm.drain(..count).collect();
-        Some(self.pgm.write_notice(buf, |encoder| {
+        Some(self.session.write_notice(buf, |encoder| {
             write_entries(encoder, OptionType::CONFIRM, &entries);
         }))
     }
 
     fn write_answer(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
         let (node, answer) = self.members.poll_answer()?;
-        Some(self.pgm.write_spm_to(node, buf, |encoder| {
+        Some(self.session.write_spm_to(node, buf, |encoder| {
+            self.packets.announce(encoder);
             encoder.raw_option(OptionType::MEMBER, 0, &answer.encode());
         }))
     }
 
     /// What it waits for now that it has nothing to send, or may not.
     fn waits_for(&self) -> Wait {
-        let packets = self.pgm.packets();
+        let packets = &self.packets;
         if self.phase != Phase::Serving || !packets.notice.begun {
             return Wait::Off;
         }
@@ -333,28 +337,55 @@ impl ObjectSource {
             let growing = packets.notice.announcement.growing;
             return if growing { Wait::Content } else { Wait::Asked };
         }
-        let gauges = self.pgm.control().gauges();
+        let gauges = self.session.control().gauges();
         Wait::Permit(gauges.regime, gauges.representative)
     }
 
-    /// What the machine under it sends next, and what it waits for where that is nothing.
-    fn poll_pgm(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let transmit = self.pgm.poll_transmit(cx, buf);
-        match &transmit {
-            Some(transmit) if transmit.payload_len > 0 => self.pauses.enter(cx.now, Wait::Free),
-            Some(_) => {}
-            None => self.pauses.enter(cx.now, self.waits_for()),
+    /// What the session sends by itself, or the next symbol; and what is waited for where that is
+    /// nothing.
+    fn poll_session(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let packets = &self.packets;
+        let control = self.session.poll_control(cx.now, buf, |encoder| packets.announce(encoder));
+        if control.is_some() {
+            return control;
         }
-        transmit
+        let symbol = self.next_symbol(cx, buf);
+        let wait = if symbol.is_some() { Wait::Free } else { self.waits_for() };
+        self.pauses.enter(cx.now, wait);
+        symbol
+    }
+
+    fn next_symbol(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if !self.session.is_active() {
+            return None;
+        }
+        let sending = self.session.is_sending();
+        let ready = if sending { self.packets.choose(cx.now) } else { None };
+        if let Some((len, repair)) = ready
+            && self.session.may_send(cx, len, false)
+        {
+            let (now, index) = (cx.now, self.session.next());
+            let packet = DataPacket { len, last: false, repair };
+            let read = |out: &mut Vec<u8>| self.packets.write(now, index, out);
+            return Some(self.session.write_data(cx, packet, buf, read));
+        }
+        if ready.is_none()
+            && sending
+            && let Some(at) = self.packets.repairs.next_due().filter(|at| *at > cx.now)
+        {
+            self.session.wake_by(at);
+        }
+        self.session.rest(cx, ready.is_none());
+        None
     }
 
     /// Says once that nothing is left, so that who still lacks something asks; not too often, for
     /// SPMs come by themselves too.
     fn tell_exhausted(&mut self, now: Time) {
-        let exhausted = self.pgm.packets().is_exhausted();
+        let exhausted = self.packets.is_exhausted();
         if exhausted && !self.told_exhausted && now.since(self.exhausted_at) >= EXHAUSTED_INTERVAL {
             self.exhausted_at = now;
-            self.pgm.announce_now(now);
+            self.session.announce_now(now);
         }
         self.told_exhausted = exhausted;
     }
@@ -372,7 +403,7 @@ pub(super) fn write_entries(encoder: &mut Encoder<'_>, kind: u8, entries: &[Entr
 
 impl Machine for ObjectSource {
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-        if self.phase == Phase::Waiting || self.pgm.is_over() {
+        if self.phase == Phase::Waiting || self.session.is_over() {
             return;
         }
         let outcome = Packet::decode(datagram.bytes, datagram.zeros)
@@ -385,7 +416,10 @@ impl Machine for ObjectSource {
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         self.start(cx);
-        self.pgm.handle_timeout(cx);
+        self.session.on_timeout(cx);
+        if self.session.has_lingered(cx.now, false) {
+            self.session.finish();
+        }
         self.tick(cx);
     }
 
@@ -393,7 +427,7 @@ impl Machine for ObjectSource {
         match self.phase {
             Phase::Waiting | Phase::Ended => {
                 self.phase = Phase::Ended;
-                self.pgm.handle_close(cx);
+                self.session.close(cx.now);
             }
             Phase::Lingering(_) => self.end(cx),
             Phase::Serving => self.fail(cx, "it was told to end".to_string()),
@@ -402,11 +436,11 @@ impl Machine for ObjectSource {
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         self.control_at = None;
-        match self.pgm.control_mut().permit_overhead(cx.now) {
+        match self.session.control_mut().permit_overhead(cx.now) {
             Permit::Now => {
                 let answer = self.write_answer(buf).or_else(|| self.write_confirmation(buf));
                 if answer.is_some() {
-                    self.pgm.control_mut().on_overhead(cx.now, buf.len() as u32);
+                    self.session.control_mut().on_overhead(cx.now, buf.len() as u32);
                     return answer;
                 }
             }
@@ -416,32 +450,31 @@ impl Machine for ObjectSource {
             }
             Permit::Blocked => {}
         }
-        if let Some(transmit) = self.poll_pgm(cx, buf) {
+        if let Some(transmit) = self.poll_session(cx, buf) {
             return Some(transmit);
         }
         if self.phase == Phase::Serving {
-            let exhausted = self.pgm.packets().is_exhausted();
+            let exhausted = self.packets.is_exhausted();
             // When they are all that is left to send, they are not left to the next tick. The end of
             // what grows is: its length is told first.
-            let growing = self.pgm.packets().notice.announcement.growing;
-            if exhausted && !growing && self.pgm.packets_mut().poll_digests() {
-                self.pgm.announce_now(cx.now);
+            let growing = self.packets.notice.announcement.growing;
+            if exhausted && !growing && self.packets.poll_digests() {
+                self.session.announce_now(cx.now);
             }
             self.tell_exhausted(cx.now);
-            return self.poll_pgm(cx, buf);
+            return self.poll_session(cx, buf);
         }
         None
     }
 
     fn poll_event(&mut self) -> Option<AppEvent> {
-        while self.pgm.poll_event().is_some() {}
         self.event.take()
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        let pgm = self.pgm.next_timeout()?;
+        let session = self.session.next_timeout()?;
         let ticks = matches!(self.phase, Phase::Serving | Phase::Lingering(_));
-        let next = pgm.min(self.control_at.unwrap_or(Time::MAX));
+        let next = session.min(self.control_at.unwrap_or(Time::MAX));
         Some(if ticks { next.min(self.tick_at) } else { next })
     }
 }
@@ -449,8 +482,8 @@ impl Machine for ObjectSource {
 impl ObjectSource {
     /// How it stands. Costs time in proportion to the number of members.
     pub fn status(&self) -> ObjectStatus {
-        let packets = self.pgm.packets();
-        let gauges = self.pgm.control().gauges();
+        let packets = &self.packets;
+        let gauges = self.session.control().gauges();
         let total = packets.layout.len(Part::Content);
         let growing = packets.notice.announcement.growing;
         let members = self.members.statuses();
@@ -510,7 +543,7 @@ impl ObjectSource {
     /// place. Should it speak again it is a member again.
     pub fn dismiss(&mut self, cx: &mut Cx<'_>, id: u64) {
         if let Some(reporter) = self.members.remove(id) {
-            self.pgm.control_mut().on_leave(cx, reporter);
+            self.session.control_mut().on_leave(cx, reporter);
         }
         self.review(cx);
     }
@@ -531,7 +564,7 @@ const EXHAUSTED_INTERVAL: Duration = Duration::from_millis(20);
 impl fmt::Debug for ObjectSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ObjectSource")
-            .field("pgm", &self.pgm)
+            .field("session", &self.session)
             .field("phase", &self.phase)
             .field("members", &self.members.len())
             .finish_non_exhaustive()

@@ -223,6 +223,33 @@ impl ReceiverConfig {
     }
 }
 
+impl ReceiverConfig {
+    /// The same, with each setting that is out of its range taken to the nearest end.
+    pub(super) fn bounded(mut self) -> Self {
+        self.window_packets = self.window_packets.clamp(1, RECEIVE_WINDOW_PACKETS_MAX);
+        self.reorder_packets = self.reorder_packets.clamp(1, REORDER_PACKETS_MAX);
+        for interval in [
+            &mut self.nak_backoff,
+            &mut self.nak_repeat,
+            &mut self.nak_repair,
+            &mut self.spm_request_backoff,
+        ] {
+            // A timer of no length would run out again and again in one moment.
+            *interval = (*interval).max(INTERVAL_MIN);
+        }
+        self
+    }
+}
+
+/// Most packets of a receive window.
+const RECEIVE_WINDOW_PACKETS_MAX: u32 = 1 << 20;
+
+/// Most later packets that a receiver waits for before it calls one missing.
+const REORDER_PACKETS_MAX: u32 = 16;
+
+/// Shortest interval of a timer that repeats.
+const INTERVAL_MIN: Duration = Duration::from_micros(1);
+
 /// The data-destination port of OpenPGM's samples.
 const DATA_PORT: u16 = 7500;
 

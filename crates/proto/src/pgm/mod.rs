@@ -1,5 +1,5 @@
 //! PGM (src: RFC 3208): packets, the two ends of a session with whatever congestion control the
-//! scheme brings, and the network element.
+//! scheme brings, repair by NAK above it, and the network element.
 //!
 //! [`PgmSource`] reads its [`Content`](crate::content::Content) by position, so neither the
 //! transmit window nor repairs hold payload. [`PgmReceiver`] delivers in order and keeps only what
@@ -9,9 +9,9 @@ mod config;
 pub mod element;
 pub mod negotiation;
 pub(crate) mod options;
-pub(crate) mod receiver;
+pub(crate) mod repair;
 pub(crate) mod retry_timer;
-pub(crate) mod source;
+pub(crate) mod session;
 #[cfg(test)]
 mod tests;
 pub mod wire;
@@ -19,6 +19,6 @@ pub mod wire;
 pub use config::{ReceiverConfig, Reliability, SourceConfig};
 pub use element::PgmElement;
 pub use options::OPTIONS;
-pub use receiver::{PgmReceiver, SpmOrder};
+pub use repair::{PgmReceiver, PgmSource};
 pub use retry_timer::RepairTimers;
-pub use source::PgmSource;
+pub use session::SpmOrder;

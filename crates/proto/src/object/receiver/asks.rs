@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use faircast_base::{Cx, Duration, Event, Time, TimeoutKind};
+use faircast_base::{Cx, Duration, Event, Time};
 
 use super::blocks::Blocks;
 use crate::object::Part;
@@ -11,8 +11,9 @@ use crate::object::layout::{KEY_END, Key, Layout, block_of, key, part_of};
 use crate::object::ranges::RangeSet;
 use crate::object::wire::{ENTRIES_MAX, Entry};
 use crate::pgm::ReceiverConfig;
-use crate::pgm::receiver::naks::{Backoff, Naks, State};
+use crate::pgm::repair::naks::{Naks, State};
 use crate::pgm::retry_timer::{Asked, RetryTimer};
+use crate::pgm::session::crowd::Backoff;
 
 /// So many blocks of which nothing came are asked for one by one, as others who lack parts of them
 /// do; of a longer outage whole runs are asked for.
@@ -38,7 +39,7 @@ pub(super) struct Asks {
     run_wait: Option<Time>,
     run_asked: Asked,
     run_due: bool,
-    run_patience: RetryTimer,
+    run_retry: RetryTimer,
     /// Whether the source knows all that was wanted at first, so that what the sweep passes by was
     /// meant for us too.
     in_hand: bool,
@@ -63,7 +64,7 @@ impl Asks {
             run_wait: None,
             run_asked: Asked::default(),
             run_due: false,
-            run_patience: RetryTimer::new(
+            run_retry: RetryTimer::new(
                 config.repair_timers,
                 config.nak_repeat,
                 config.nak_backoff,
@@ -248,7 +249,7 @@ impl Asks {
             Entry::Run { first, count } => {
                 let run = first..first + u64::from(count);
                 if !self.runs.is_empty() {
-                    self.run_asked.answered(now, &mut self.run_patience);
+                    self.run_asked.answered(now, &mut self.run_retry);
                     self.runs.remove(run.clone());
                     self.in_hand = true;
                     if self.runs.is_empty() {
@@ -261,7 +262,7 @@ impl Asks {
             }
             Entry::Block { key, missing, any } => {
                 let Some(lacks) = blocks.lacks(key) else {
-                    self.naks.confirmed_late(key);
+                    self.naks.confirmed(key, now);
                     self.confirm_whole(now, key);
                     return;
                 };
@@ -287,7 +288,7 @@ impl Asks {
     /// A short run is confirmed block by block.
     fn confirm_whole(&mut self, now: Time, key: Key) {
         if self.runs.contains(key) {
-            self.run_asked.answered(now, &mut self.run_patience);
+            self.run_asked.answered(now, &mut self.run_retry);
             self.runs.remove(key..key + 1);
             self.in_hand = true;
             if self.runs.is_empty() {
@@ -309,19 +310,11 @@ impl Asks {
             self.suspicion = None;
             self.judge_until(cx, layout, blocks, to);
         }
-        let expired = self.naks.expire(cx.now, cx.rng, &self.config, can_ask);
-        for (waited, kind) in [
-            (expired.unconfirmed, TimeoutKind::NakConfirmation),
-            (expired.unrepaired, TimeoutKind::NakRepair),
-        ] {
-            if let Some(wait) = waited {
-                cx.emit(Event::Timeout { kind, after_ns: wait.as_nanos() });
-            }
-        }
+        self.naks.expire(cx, &self.config, can_ask);
         if self.run_wait.is_some_and(|at| at <= cx.now) {
             let tries = self.run_asked.times;
             if tries > 0 && !self.run_due {
-                self.run_patience.run_out(cx.now);
+                self.run_retry.run_out(cx.now);
                 // However it was lost, data that passes by now may be meant for us.
                 self.in_hand = true;
             }
@@ -329,7 +322,7 @@ impl Asks {
                 self.run_due = true;
                 self.run_asked.note(cx.now);
             }
-            self.run_wait = Some(cx.now + self.run_patience.wait(tries));
+            self.run_wait = Some(cx.now + self.run_retry.wait(tries));
         }
     }
 
@@ -404,7 +397,7 @@ impl Asks {
 
     /// Smoothed time from a request to its confirmation.
     pub(super) fn round_trip(&self) -> Option<Duration> {
-        self.run_patience.smoothed()
+        self.run_retry.smoothed()
     }
 }
 

@@ -11,7 +11,7 @@ use crate::object::layout::{BLOCK_SYMBOLS, Layout, block_of, part_of};
 use crate::object::wire::{Answer, Entry, Notice, SymbolName};
 use crate::object::{Announcement, Part, StoreError};
 use crate::pgm::wire::{Body, OptionType, Packet, Spm};
-use crate::{Datagram, Machine};
+use crate::Datagram;
 
 impl ObjectReceiver {
     pub(super) fn take_packet(
@@ -26,9 +26,9 @@ impl ObjectReceiver {
         }
         match packet.body {
             Body::Odata(data) => {
-                let before = self.pgm.highest();
-                let believed = self.pgm.handle_packet(cx, datagram, packet);
-                let highest = self.pgm.highest();
+                let before = self.session.highest();
+                let believed = self.session.handle_packet(cx, datagram, packet);
+                let highest = self.session.highest();
                 let newest = highest != before && highest == Some(data.sequence);
                 if newest {
                     self.ending = Ending::Open;
@@ -49,7 +49,7 @@ impl ObjectReceiver {
                 self.take_confirmation(cx, packet)
             }
             _ => {
-                self.pgm.handle_packet(cx, datagram, packet);
+                self.session.handle_packet(cx, datagram, packet);
                 Ok(())
             }
         }
@@ -72,11 +72,11 @@ impl ObjectReceiver {
         packet: &Packet<'_>,
         spm: Spm,
     ) -> Result<(), BadInput> {
-        self.pgm.read_announced(packet)?;
+        self.session.read_announced(packet)?;
         let notice = match packet.options.find(OptionType::OBJECT) {
             Some(option) => Notice::decode(option.value).ok_or(BadInput::Malformed)?,
             None => {
-                self.pgm.handle_packet(cx, datagram, packet);
+                self.session.handle_packet(cx, datagram, packet);
                 self.watch_scheme(cx);
                 return Ok(());
             }
@@ -86,11 +86,11 @@ impl ObjectReceiver {
             self.begin_again(cx);
         } else if self.object.is_some_and(|object| object.notice.epoch != notice.epoch) {
             return Err(BadInput::Foreign);
-        } else if self.pgm.is_contradicted_by(cx.now, &spm) {
+        } else if self.session.is_contradicted_by(cx.now, &spm) {
             // A packet of an earlier start came after the news of this one.
             self.listen_anew(cx);
         }
-        let fresh = self.pgm.handle_packet(cx, datagram, packet);
+        let fresh = self.session.handle_packet(cx, datagram, packet);
         self.watch_scheme(cx);
         let outcome = match self.object {
             None if fresh => self.take_first_notice(cx, notice),
@@ -123,10 +123,7 @@ impl ObjectReceiver {
 
     /// Forgets the numbers of packets.
     fn listen_anew(&mut self, cx: &mut Cx<'_>) {
-        if let Some(anew) = self.pgm.anew() {
-            self.pgm = anew;
-            self.pgm.handle_timeout(cx);
-        }
+        self.session.restart(cx);
         self.seen = (0, 0);
     }
 
@@ -222,7 +219,7 @@ impl ObjectReceiver {
                 }
             }
             News::Refused => self.fail(cx, "the source has no room for more receivers".to_string()),
-            News::Noted => self.rest(cx),
+            News::Noted => self.rest(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a source does with packets from its members, and from others.
 
-use faircast_base::{BadInput, Cx, Duration, NodeId, Time};
+use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Time};
 
 use super::members::Standing;
 use super::{ObjectSource, Phase};
@@ -31,7 +31,7 @@ impl ObjectSource {
         datagram: &Datagram<'_>,
         packet: &Packet<'_>,
     ) -> Result<(), BadInput> {
-        if !self.pgm.is_ours(packet) {
+        if !self.session.is_ours(packet) {
             return Err(BadInput::Foreign);
         }
         let wants = packet.options.has(OptionType::WANT);
@@ -45,19 +45,17 @@ impl ObjectSource {
                     self.take_member(cx, datagram.from, option.value, load)
                 }
                 None => {
-                    self.pgm.handle_packet(cx, datagram, packet);
-                    Ok(())
+                    let outcome = self.session.take_request(cx, datagram, packet);
+                    self.session.observe(cx);
+                    outcome
                 }
             },
-            Body::Nnak(nak) if wants && !self.pgm.is_named_by(&nak) => Err(BadInput::Foreign),
+            Body::Nnak(nak) if wants && !self.session.is_named_by(&nak) => Err(BadInput::Foreign),
             Body::Nak(_) | Body::Nnak(_) | Body::Ack(_) => {
                 self.take_feedback(cx, datagram, packet, wants)
             }
             // Our own packets, looped back, and what is for elements.
-            _ => {
-                self.pgm.handle_packet(cx, datagram, packet);
-                Ok(())
-            }
+            _ => Ok(()),
         }
     }
 
@@ -69,7 +67,7 @@ impl ObjectSource {
         packet: &Packet<'_>,
         wants: bool,
     ) -> Result<(), BadInput> {
-        let told = self.pgm.read_report(cx.now, packet)?;
+        let told = self.session.read_report(cx.now, packet)?;
         let reporter = told.and_then(|told| told.reporter);
         let through_elements = matches!(packet.body, Body::Nak(_));
         match self.members.hear(cx.now, datagram.from, reporter, through_elements) {
@@ -79,23 +77,19 @@ impl ObjectSource {
             Standing::Member => {}
         }
         let rtt = told.and_then(|told| told.round_trip);
-        // A confirmation keeps others from reporting the same loss. Few need no keeping, and it would
-        // meet the queue that has just overflowed, and take a place from somebody else's packet.
-        let few = self.members.active() < CROWD && self.members.is_at(datagram.from);
-        let packet = match packet.body {
-            Body::Nak(nak) if few => &Packet { body: Body::Nnak(nak), ..*packet },
-            _ => packet,
-        };
         if told.is_some() || !wants {
-            self.pgm.handle_packet(cx, datagram, packet);
+            if let Err(reason) = self.take_report(cx, datagram, packet) {
+                cx.emit(Event::BadInput { reason });
+            }
+            self.session.observe(cx);
         } else {
-            self.pgm.control_mut().on_heard(cx);
+            self.session.control_mut().on_heard(cx);
         }
         if !wants {
             return Ok(());
         }
         // Where nobody else waits for anything it harms nobody.
-        let packets = self.pgm.packets();
+        let packets = &self.packets;
         let limited = !packets.is_exhausted() && self.members.is_unproven(datagram.from);
         if !limited {
             return self.take_want(cx, packet, rtt);
@@ -105,9 +99,39 @@ impl ObjectSource {
         }
         let before = packets.repairs.waiting_symbols();
         let outcome = self.take_want(cx, packet, rtt);
-        let after = self.pgm.packets().repairs.waiting_symbols();
+        let after = self.packets.repairs.waiting_symbols();
         self.members.spend_spare(after.saturating_sub(before));
         outcome
+    }
+
+    /// What a member's packet says to the control, and its confirmation.
+    fn take_report(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+    ) -> Result<(), BadInput> {
+        match packet.body {
+            Body::Nak(nak) => {
+                // A confirmation keeps others from reporting the same loss. Few need no keeping, and it
+                // would meet the queue that has just overflowed, and take a place from somebody else's
+                // packet.
+                let few = self.members.active() < CROWD && self.members.is_at(datagram.from);
+                let told = self.session.take_nak(cx, datagram, packet, nak, !few)?;
+                if let Some(told) = told.filter(|_| !few)
+                    && !self.session.confirm(cx.now, packet, nak, told.round_trip)?
+                {
+                    return Err(BadInput::TableFull);
+                }
+                Ok(())
+            }
+            Body::Nnak(nak) => self.session.take_nak(cx, datagram, packet, nak, false).map(drop),
+            Body::Ack(ack) => {
+                let len = |index| self.packets.len(index);
+                self.session.take_ack(cx, datagram, packet, ack.vector, len)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn take_member(
@@ -121,15 +145,17 @@ impl ObjectSource {
         let (id, reporter) = (message.id, message.reporter);
         let changed = self.members.take(cx.now, from, message)?;
         self.members.note_load(id, load);
-        self.pgm.control_mut().on_heard(cx);
+        self.session.control_mut().on_heard(cx);
         let quits = [MemberState::Done, MemberState::Left, MemberState::Failed];
         if changed.is_some_and(|state| quits.contains(&state)) {
-            self.pgm.control_mut().on_leave(cx, reporter);
+            self.session.control_mut().on_leave(cx, reporter);
         }
         self.review(cx);
         if self.phase == Phase::Ended && self.members.are_settled() {
             // Nobody is left to whom the end would have to be said again.
-            self.pgm.end_now(cx);
+            if self.session.has_said_end() {
+                self.session.finish();
+            }
         }
         Ok(())
     }
@@ -144,7 +170,7 @@ impl ObjectSource {
             return Ok(());
         }
         self.requests += 1;
-        let crossing = self.pgm.crossing_time(cx.now, rtt);
+        let crossing = self.session.crossing_time(cx.now, rtt);
         let mut outcome = Ok(());
         let options = packet.options.iter().filter(|option| option.kind == OptionType::WANT);
         for option in options {
@@ -165,7 +191,7 @@ impl ObjectSource {
         crossing: Duration,
         rtt: Option<Duration>,
     ) -> Result<(), BadInput> {
-        let layout = self.pgm.packets().layout;
+        let layout = self.packets.layout;
         let (first, blocks) = match entry {
             Entry::Run { first, count } => (first, u64::from(count)),
             Entry::Block { key, .. } => (key, 1),
@@ -173,7 +199,7 @@ impl ObjectSource {
         if !layout.has(first) || !layout.has(first + blocks - 1) {
             return Err(BadInput::Absurd);
         }
-        let sends = self.pgm.packets().may_send(part_of(first));
+        let sends = self.packets.may_send(part_of(first));
         match entry {
             Entry::Block { key, missing, .. } if sends => {
                 let missing = missing & layout.mask(key);
@@ -184,15 +210,15 @@ impl ObjectSource {
             }
             Entry::Run { .. } if sends && blocks <= SHORT_RUN => {
                 for key in first..first + blocks {
-                    if !self.pgm.packets().was_swept(key, now, crossing) {
+                    if !self.packets.was_swept(key, now, crossing) {
                         self.ask_block(now, key, layout.mask(key), crossing, rtt)?;
                     }
                 }
                 Ok(())
             }
             _ => {
-                self.pgm.packets_mut().want_run(first..first + blocks, now, crossing);
-                let interval = self.pgm.confirm_interval(now, rtt);
+                self.packets.want_run(first..first + blocks, now, crossing);
+                let interval = self.session.confirm_interval(now, rtt);
                 let again = self
                     .confirmed_run
                     .is_some_and(|(at, last)| last == entry && now.since(at) < interval);
@@ -213,15 +239,15 @@ impl ObjectSource {
         crossing: Duration,
         rtt: Option<Duration>,
     ) -> Result<(), BadInput> {
-        if self.pgm.packets().will_sweep(key) {
+        if self.packets.will_sweep(key) {
             return self.confirm(Entry::Block { key, missing, any: false });
         }
         let active = self.members.active();
         // One alone has nobody to wait for.
-        let wait = if active > 1 { self.pgm.longest_round_trip(now) } else { None };
+        let wait = if active > 1 { self.session.longest_round_trip(now) } else { None };
         let due = now + wait.unwrap_or(Duration::ZERO).min(COLLECT_MAX);
-        let interval = self.pgm.confirm_interval(now, rtt);
-        let repairs = &mut self.pgm.packets_mut().repairs;
+        let interval = self.session.confirm_interval(now, rtt);
+        let repairs = &mut self.packets.repairs;
         let asked = repairs.ask(key, missing, (now, due), (crossing, interval), active >= CROWD);
         match asked {
             Ok(Some(promise)) => {

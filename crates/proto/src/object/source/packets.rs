@@ -9,7 +9,6 @@ use core::ops::Range;
 use faircast_base::{Duration, Time};
 
 use super::repairs::Repairs;
-use crate::content::Packets;
 use crate::object::fec::ParitySource;
 use crate::object::layout::{self, BLOCK_SYMBOLS, KEY_END, Key, Layout, part_of};
 use crate::object::ranges::RangeSet;
@@ -47,7 +46,6 @@ pub(super) struct ObjectPackets {
     chosen: Option<SymbolName>,
     /// Whether a repair is to be chosen, where sweep and repair wait.
     repair_turn: bool,
-    last_was_repair: bool,
     /// Blocks that were swept at any time. Where they lie in more than [`RUNS_MAX`] places those
     /// between the nearest count too.
     swept_once: RangeSet,
@@ -55,9 +53,6 @@ pub(super) struct ObjectPackets {
     swept: VecDeque<(Time, Range<Key>)>,
     /// Packets that are shorter than a whole symbol, the latest last.
     short: VecDeque<(u64, u32)>,
-    /// Set when all is over.
-    end: Option<u64>,
-    next: u64,
     /// Bytes of all payloads.
     pub(super) bytes: u64,
     pub(super) failed: Option<String>,
@@ -104,12 +99,9 @@ impl ObjectPackets {
             parity: ParitySource::default(),
             chosen: None,
             repair_turn: true,
-            last_was_repair: false,
             swept_once: RangeSet::default(),
             swept: VecDeque::new(),
             short: VecDeque::new(),
-            end: None,
-            next: 0,
             bytes: 0,
             failed: None,
             sent: Counts::default(),
@@ -152,7 +144,6 @@ impl ObjectPackets {
 
     /// No more packets.
     pub(super) fn close(&mut self) {
-        self.end = Some(self.next);
         self.chosen = None;
     }
 
@@ -243,7 +234,45 @@ impl ObjectPackets {
         self.may_send(part_of(found)).then_some(found)
     }
 
-    fn choose(&mut self, now: Time) -> Option<SymbolName> {
+    /// Bytes of payload of the symbol that leaves next, and whether it repairs; `None` where there is
+    /// none now. It stays the same until it is written.
+    pub(super) fn choose(&mut self, now: Time) -> Option<(u32, bool)> {
+        if self.chosen.is_none() && self.failed.is_none() {
+            self.chosen = self.next_symbol(now);
+        }
+        self.chosen.map(|name| (self.payload_len(name), name.repair))
+    }
+
+    /// Bytes of payload of packet `index`, which was sent before.
+    pub(super) fn len(&self, index: u64) -> u32 {
+        let short = self.short.iter().find(|(short, _)| *short == index);
+        short.map_or(self.full_len(), |&(_, len)| len)
+    }
+
+    /// Appends the payload of the chosen symbol, which leaves now as packet `index`, to `out`. Returns
+    /// how many zero bytes stand for the rest.
+    pub(super) fn write(&mut self, now: Time, index: u64, out: &mut Vec<u8>) -> u32 {
+        let name = self.chosen.take().expect("only what is chosen leaves, and nothing leaves twice");
+        let len = self.payload_len(name);
+        let start = out.len();
+        out.extend_from_slice(&name.encode());
+        let zeros = self.write_symbol(name, out).unwrap_or_else(|error| {
+            // What has been promised to the control must leave; nobody takes it for a symbol.
+            self.fail(error);
+            out.truncate(start);
+            len
+        });
+        self.advance(now, index, name, len);
+        zeros
+    }
+
+    /// Adds to an SPM what receivers must know of the object.
+    pub(super) fn announce(&self, encoder: &mut Encoder<'_>) {
+        let notice = Notice { exhausted: self.is_exhausted(), ..self.notice };
+        encoder.raw_option(OptionType::OBJECT, 0, &notice.encode());
+    }
+
+    fn next_symbol(&mut self, now: Time) -> Option<SymbolName> {
         let repair = self.repairs.next(now);
         let swept = self.next_swept(now);
         let use_repair = repair.is_some() && (self.repair_turn || swept.is_none());
@@ -299,7 +328,6 @@ impl ObjectPackets {
 
     /// The chosen symbol leaves.
     fn advance(&mut self, now: Time, index: u64, name: SymbolName, len: u32) {
-        self.last_was_repair = name.repair;
         if name.repair {
             let again = self.repairs.on_sent(now);
             self.sent.repairs += u64::from(again || self.swept_once.contains(name.key));
@@ -321,7 +349,6 @@ impl ObjectPackets {
             }
             self.short.push_back((index, len));
         }
-        self.next = index + 1;
         self.bytes += u64::from(len);
     }
 
@@ -376,54 +403,4 @@ fn read_block(
     }
     out.resize((symbols * layout.symbol_bytes()) as usize, 0);
     Ok(true)
-}
-
-impl Packets for ObjectPackets {
-    fn end(&self) -> Option<u64> {
-        self.end
-    }
-
-    fn ready(&mut self, now: Time, _index: u64) -> Option<u32> {
-        if self.chosen.is_none() && self.failed.is_none() {
-            self.chosen = self.choose(now);
-        }
-        self.chosen.map(|name| self.payload_len(name))
-    }
-
-    fn len(&self, index: u64) -> u32 {
-        let short = self.short.iter().find(|(short, _)| *short == index);
-        short.map_or(self.full_len(), |&(_, len)| len)
-    }
-
-    fn read(&mut self, now: Time, index: u64, out: &mut Vec<u8>) -> u32 {
-        let name = self.chosen.take().expect("only what is ready leaves, and nothing leaves twice");
-        let len = self.payload_len(name);
-        let start = out.len();
-        out.extend_from_slice(&name.encode());
-        let zeros = self.write_symbol(name, out).unwrap_or_else(|error| {
-            // What has been promised to the control must leave; nobody takes it for a symbol.
-            self.fail(error);
-            out.truncate(start);
-            len
-        });
-        self.advance(now, index, name, len);
-        zeros
-    }
-
-    fn completed(&self, _count: u64) -> Option<u64> {
-        None
-    }
-
-    fn repairs(&self) -> bool {
-        self.last_was_repair
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        self.repairs.next_due()
-    }
-
-    fn announce(&self, encoder: &mut Encoder<'_>) {
-        let notice = Notice { exhausted: self.is_exhausted(), ..self.notice };
-        encoder.raw_option(OptionType::OBJECT, 0, &notice.encode());
-    }
 }

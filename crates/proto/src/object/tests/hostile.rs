@@ -16,7 +16,7 @@ use crate::object::source::write_entries;
 use crate::object::wire::{Claim, ENTRIES_MAX, Entry, MemberMessage};
 use crate::object::{Part, Stage};
 use crate::options::{OptionValue, Options};
-use crate::pgm::wire::{Ack, Body, Encoder, Header, Nak, Nla, OptionType, PacketType};
+use crate::pgm::wire::{Ack, Body, Encoder, Header, Nak, Nla, OptionType, PacketType, PgmOption};
 use crate::{Datagram, Destination};
 
 /// A packet for the source.
@@ -102,6 +102,41 @@ fn a_flood_of_strangers_changes_nothing() {
     };
     let quiet = outcome(false);
     assert_eq!(outcome(true), quiet);
+}
+
+#[test]
+fn data_that_says_that_it_is_the_last_ends_nothing() {
+    let newest = alloc::rc::Rc::new(core::cell::RefCell::new(None));
+    let heard = newest.clone();
+    let mut world = World::new(400_000, 1, &Choices::default(), 5).with_network(move |hop, _| {
+        if let Body::Odata(data) = hop.packet.body {
+            *heard.borrow_mut() = Some((data, hop.packet.payload.bytes.to_vec()));
+        }
+        Fate::pass()
+    });
+    let mut forged = 0;
+    for _ in 0..100 {
+        world.run_until(world.now + ms(1));
+        let Some((data, payload)) = newest.borrow_mut().take() else { continue };
+        // What it has heard already.
+        world.run_until(world.now + DELAY * 2);
+        let mut bytes = Vec::new();
+        let body = Body::Odata(data);
+        let mut encoder = Encoder::new(&mut bytes, &Header::downstream(TSI, 7500), &body);
+        encoder.option(&PgmOption::Fin).payload(|out| {
+            out.extend_from_slice(&payload);
+            0
+        });
+        encoder.finish();
+        let to = Destination::Group(GroupId::SESSION);
+        let (from, bytes) = (SOURCE, &bytes[..]);
+        let datagram = Datagram { from, to, bytes, zeros: 0, congestion_experienced: false };
+        world.inject(NodeId(10), datagram);
+        forged += 1;
+    }
+    assert!(forged > 0);
+    world.run_until(s(60));
+    world.assert_all_complete();
 }
 
 #[test]

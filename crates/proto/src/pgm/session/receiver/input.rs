@@ -4,15 +4,15 @@ use alloc::boxed::Box;
 
 use faircast_base::{BadInput, Cx, Duration, GroupId, Seq};
 
-use super::naks::{Backoff, State};
+use super::crowd::Backoff;
 use super::reach::{Belief, Reach};
-use super::window::{Held, Place, Window};
-use super::{PgmReceiver, Phase, Requests, Session};
+use super::window::{Place, Window};
+use super::{Phase, ReceiverSession, RepairLayer, Requests, Source};
 use crate::congestion::Arrival;
 use crate::pgm::wire::{Body, Data, Nak, OptionType, Packet, PgmOption, Spm};
 use crate::{Datagram, Destination};
 
-impl PgmReceiver {
+impl<R: RepairLayer> ReceiverSession<R> {
     pub(super) fn take_packet(
         &mut self,
         cx: &mut Cx<'_>,
@@ -56,11 +56,11 @@ impl PgmReceiver {
         if self.config.tsi.is_some_and(|wanted| wanted != tsi) {
             return Err(BadInput::Foreign);
         }
-        match &mut self.session {
-            Some(session) if session.tsi == tsi => {
+        match &mut self.source {
+            Some(source) if source.tsi == tsi => {
                 if matches!(packet.body, Body::Odata(_)) {
                     // Elements speak for the source in everything but original data.
-                    session.source = datagram.from;
+                    source.node = datagram.from;
                 }
                 Ok(true)
             }
@@ -69,9 +69,9 @@ impl PgmReceiver {
                 if matches!(packet.body, Body::Spm(_)) {
                     self.read_announced(packet)?;
                 }
-                self.session = Some(Session {
+                self.source = Some(Source {
                     tsi,
-                    source: datagram.from,
+                    node: datagram.from,
                     path: None,
                     heard: cx.now,
                     advanced: cx.now,
@@ -105,8 +105,8 @@ impl PgmReceiver {
         (self.phase, self.end) = (Phase::Joined, None);
         // What was missing is looked for again.
         self.declared = window.next;
-        if let Some(session) = &mut self.session {
-            session.heard = cx.now;
+        if let Some(source) = &mut self.source {
+            source.heard = cx.now;
         }
         true
     }
@@ -153,7 +153,6 @@ impl PgmReceiver {
         let index = self.believe(cx, packet, data.sequence, repair)?;
         self.want_path(cx);
         self.advance_trail(cx, data.trail);
-        let bytes = if self.listens_only { &[][..] } else { packet.payload.bytes };
         let Some(window) = &mut self.window else { return Ok(()) };
         let place = window.place(index);
         if place == Place::Beyond {
@@ -162,30 +161,21 @@ impl PgmReceiver {
             return Err(BadInput::OutOfWindow);
         }
         let fresh = matches!(place, Place::Next | Place::Ahead);
-        // A payload has at most 65535 bytes.
-        let zeros = packet.payload.len() as u32 - bytes.len() as u32;
         if fresh {
-            if let Some(session) = &mut self.session {
-                session.heard = cx.now;
+            if let Some(source) = &mut self.source {
+                source.heard = cx.now;
                 if window.highest.is_none_or(|highest| index > highest) {
-                    session.advanced = cx.now;
+                    source.advanced = cx.now;
                 }
             }
             window.note(index);
-            if place == Place::Ahead {
-                let held = Held { bytes: bytes.to_vec(), zeros };
-                window.hold(index, held);
-            }
-            if !self.naks.is_empty() {
-                if repair {
-                    self.naks.repaired(index, cx.now);
-                } else {
-                    self.naks.end(index);
-                }
-            }
+            let held = self.repair.keep(&packet.payload);
+            self.repair.arrived(cx.now, index, repair);
             if place == Place::Next {
-                self.deliver(cx, bytes.to_vec(), zeros);
+                self.deliver(cx, held);
                 self.advance(cx);
+            } else {
+                window.hold(index, held);
             }
             self.find_gaps(cx);
         }
@@ -198,7 +188,6 @@ impl PgmReceiver {
         } else if self.end.is_some_and(|end| index >= end) {
             self.end = None;
         }
-        self.finish_if_complete(cx);
         // Repairs reach many who do not need them.
         let repeated = place == Place::Duplicate && !repair;
         if malformed {
@@ -226,7 +215,7 @@ impl PgmReceiver {
             let can_be = reach.can_be(cx.now, index);
             return if can_be { Ok(index) } else { Err(BadInput::OutOfWindow) };
         }
-        let fresh = if self.config.reliability == super::Reliability::Repaired {
+        let fresh = if self.repair.repairs() {
             // What was delivered is not delivered again.
             let nothing_yet = window.next == self.begin;
             !window.received(index) || nothing_yet && index < self.begin
@@ -251,11 +240,11 @@ impl PgmReceiver {
         let Some(window) = &mut self.window else { return };
         if index >= window.next {
             window.rewind(index);
-            self.naks.end_from(index);
+            self.repair.end_from(index);
             self.declared = self.declared.min(index);
         } else {
             let begin = self.begin;
-            self.naks.clear();
+            self.repair.end_from(0);
             // Truncation is the wrap of sequence numbers.
             self.begin_window(packet, Seq::new(first as u32));
             self.begin = self.begin.min(begin);
@@ -308,8 +297,8 @@ impl PgmReceiver {
         if !self.doubts.spm_order.take(cx.now, spm.sequence) {
             return Err(BadInput::Duplicate);
         }
-        let Some(session) = &mut self.session else { return Ok(()) };
-        session.heard = cx.now;
+        let Some(source) = &mut self.source else { return Ok(()) };
+        source.heard = cx.now;
         if let Some(announced) = announced {
             self.take_announced(cx, announced)?;
         }
@@ -317,10 +306,6 @@ impl PgmReceiver {
         self.requests_due = Requests::default();
         self.take_path(cx, datagram, spm);
         let fin = packet.options.has(OptionType::FIN);
-        if packet.options.has(OptionType::RST) && !self.listens_only {
-            self.lose_source();
-            return Ok(());
-        }
         let Some((trail, lead)) = spm.window() else { return Ok(()) };
         if self.window.is_none() {
             // What was sent so far is not for us; what comes next is.
@@ -345,7 +330,6 @@ impl PgmReceiver {
         } else if self.end.is_some_and(|end| window_end(self.window.as_ref(), lead) >= Some(end)) {
             self.end = None;
         }
-        self.finish_if_complete(cx);
         Ok(())
     }
 
@@ -357,16 +341,15 @@ impl PgmReceiver {
         if end < window.next {
             return Err(BadInput::Absurd);
         }
-        // The receiver of an object knows by itself when it has all.
-        self.end = Some(end).filter(|_| !self.listens_only);
+        self.end = Some(end);
         Ok(())
     }
 
     /// Another last hop than before is believed where others name it too.
     fn take_path(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>, spm: Spm) {
-        let Some(session) = &mut self.session else { return };
+        let Some(source) = &mut self.source else { return };
         let path = spm.path.node().unwrap_or(datagram.from);
-        if session.path.is_some_and(|known| known != path) {
+        if source.path.is_some_and(|known| known != path) {
             if !self.doubts.path.claim(cx.now, path, Duration::ZERO, |other| *other == path) {
                 self.want_spm(cx);
                 return;
@@ -377,9 +360,9 @@ impl PgmReceiver {
         // Without an element on the way it is the source that speaks. Who was heard first may have
         // been somebody else who repeats what the source has said.
         if path.0 == 0 || path == datagram.from {
-            session.source = datagram.from;
+            source.node = datagram.from;
         }
-        session.path = Some(path);
+        source.path = Some(path);
     }
 
     /// Asks for an SPM, which shows whether the one that came now is to be believed.
@@ -405,7 +388,7 @@ impl PgmReceiver {
         let trail = least;
         // What was never found missing is so now, as far as the window reaches.
         self.declare(cx, trail.min(window.end()));
-        self.naks.end_before(trail);
+        self.repair.end_before(trail);
         while let Some(window) = &self.window
             && window.next < trail
         {
@@ -429,7 +412,7 @@ impl PgmReceiver {
         if nak.group != self.config.group {
             return Err(BadInput::Foreign);
         }
-        self.hear_of(cx, packet, State::AwaitRepair);
+        self.hear_of(cx, packet, true);
         Ok(())
     }
 
@@ -447,34 +430,30 @@ impl PgmReceiver {
             self.feedback.on_overheard(cx, datagram.from, option.value)?;
         }
         if matches!(packet.body, Body::Nak(_)) {
-            self.hear_of(cx, packet, State::AwaitConfirmation);
+            self.hear_of(cx, packet, false);
         }
         Ok(())
     }
 
-    /// Somebody asked for the packets that `packet` names, or they were confirmed: no need to ask
+    /// Somebody asked for the packets that `packet` names, or they were `confirmed`: no need to ask
     /// too, and where we did not know that they exist we know it now.
-    fn hear_of(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>, state: State) {
+    fn hear_of(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>, confirmed: bool) {
         for seq in packet.nak_sequence() {
             let Some(window) = &mut self.window else { return };
             let Some(index) = window.index(seq) else { continue };
             if index >= window.end() || window.received(index) {
-                if state == State::AwaitRepair {
-                    self.naks.confirmed_late(index);
-                }
+                self.repair.hear(cx.now, index, confirmed);
                 continue;
             }
             let can_be = self.reach.as_ref().is_some_and(|reach| reach.can_be(cx.now, index));
             if index >= window.next && !window.is_given_up(index) && can_be {
                 window.learn(index);
-                if !self.naks.hear(index, state, cx.now) {
+                if !self.repair.hear(cx.now, index, confirmed) {
                     self.declare_one(cx, index);
-                    self.naks.hear(index, state, cx.now);
+                    self.repair.hear(cx.now, index, confirmed);
                 }
             }
-            // Where nothing is repaired, somebody has reported this loss for us.
-            self.lone_nak = None;
-            self.lone_nak_last = Some(cx.now);
+            self.lone_nak.suppress(cx.now);
         }
         self.advance(cx);
         self.find_gaps(cx);

@@ -106,6 +106,28 @@ impl Crowd {
     }
 }
 
+/// Draws back-offs. Packets found missing at the same moment share one draw where a NAK can list
+/// them: one NAK instead of many.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    now: Time,
+    shared: bool,
+    drawn: Option<Time>,
+}
+
+impl Backoff {
+    pub(crate) fn new(now: Time, config: &ReceiverConfig) -> Self {
+        Self { now, shared: config.nak_lists, drawn: None }
+    }
+
+    pub(crate) fn draw(&mut self, crowd: &Crowd, rng: &mut Rng) -> Time {
+        match self.drawn {
+            Some(at) if self.shared => at,
+            _ => *self.drawn.insert(self.now + crowd.draw(rng)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,24 +1,26 @@
 //! What a receiver does where the source speaks another scheme.
 
-use alloc::string::ToString;
-use alloc::vec::Vec;
+use faircast_base::{BadInput, Cx, Duration};
 
-use faircast_base::{BadInput, Cx, Duration, Time};
-
-use super::{PgmReceiver, Phase};
-use crate::pgm::negotiation::{Announced, SchemeAnnouncement, SchemeMismatch};
+use super::{ReceiverSession, RepairLayer};
+use crate::pgm::negotiation::{Announced, SchemeMismatch};
 use crate::pgm::wire::{OptionType, Packet};
-use crate::{AppEvent, Transmit};
 
-impl PgmReceiver {
+impl<R: RepairLayer> ReceiverSession<R> {
     /// What the source speaks, where that is something else.
     pub(crate) fn mismatch(&self) -> Option<&SchemeMismatch> {
         self.mismatch.as_ref()
     }
 
-    /// The same receiver before it has heard anything, but for the settings of the scheme.
-    pub(crate) fn anew(&mut self) -> Option<Self> {
-        Some(Self::listening(self.config.clone(), *self.negotiation.take()?))
+    /// Forgets all that it has heard, but for the settings of the scheme.
+    pub(crate) fn restart(&mut self, cx: &mut Cx<'_>)
+    where
+        R: Default,
+    {
+        if let Some(negotiation) = self.negotiation.take() {
+            *self = Self::speaking(self.config.clone(), *negotiation, R::default());
+            self.on_timeout(cx);
+        }
     }
 
     /// Data that another scheme's announcement rides on is not for us.
@@ -82,66 +84,11 @@ impl PgmReceiver {
     /// A packet speaks another scheme: where others do so too it is the source.
     fn doubt_scheme(&mut self, cx: &mut Cx<'_>, mismatch: SchemeMismatch) -> Result<(), BadInput> {
         if self.doubts.scheme.claim(cx.now, (), Duration::ZERO, |()| true) {
-            return self.refuse(cx, mismatch);
-        }
-        self.want_spm(cx);
-        Err(BadInput::OtherScheme)
-    }
-
-    /// Ends, and tells both sides. Who takes the payload from the packets tells them himself.
-    fn refuse(&mut self, cx: &mut Cx<'_>, mismatch: SchemeMismatch) -> Result<(), BadInput> {
-        self.stop_timers();
-        self.mismatch = Some(mismatch.clone());
-        if let Some(session) = self.session.filter(|_| !self.listens_only) {
-            self.phase = Phase::Ended;
-            self.refusal.begin(cx, self.config.spm_request_backoff);
-            let SchemeMismatch { sender, receiver, .. } = mismatch;
-            self.events.push_back(AppEvent::OtherScheme { node: session.source, sender, receiver });
+            self.stop_timers();
+            self.mismatch = Some(mismatch);
+        } else {
+            self.want_spm(cx);
         }
         Err(BadInput::OtherScheme)
     }
-
-    /// Tells the source what is spoken here.
-    pub(super) fn write_refusal(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let scheme = self.mismatch.as_ref()?.receiver.to_string();
-        if !core::mem::take(&mut self.refusal.due) {
-            return None;
-        }
-        let value = SchemeAnnouncement { scheme, settings: Vec::new() }.encode()?;
-        self.write_request(buf, |encoder| {
-            encoder.raw_option(OptionType::SCHEME, 0, &value);
-        })
-    }
 }
-
-/// The word to the source that another scheme is spoken here. There is no answer to it, so it is
-/// said a few times.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Refusal {
-    said: u32,
-    next_at: Option<Time>,
-    due: bool,
-}
-
-impl Refusal {
-    /// Many may find it out at one moment: each waits for up to `spread`.
-    fn begin(&mut self, cx: &mut Cx<'_>, spread: Duration) {
-        self.next_at = Some(cx.now + cx.rng.up_to(spread));
-    }
-
-    pub(super) fn on_timeout(&mut self, cx: &Cx<'_>) {
-        if self.next_at.is_some_and(|at| at <= cx.now) {
-            self.due = true;
-            self.said += 1;
-            self.next_at = (self.said < REFUSALS).then_some(cx.now + REFUSAL_INTERVAL);
-        }
-    }
-
-    pub(super) const fn next_timeout(&self) -> Option<Time> {
-        self.next_at
-    }
-}
-
-/// How often it is said, and when again: at a loss of 10 % one in a thousand goes unheard.
-const REFUSALS: u32 = 3;
-const REFUSAL_INTERVAL: Duration = Duration::from_millis(300);

@@ -1,80 +1,67 @@
-//! What a source does with packets from receivers.
+//! What a source learns from its receivers' packets: requests, reports, acknowledgements.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Cx, Duration, Event, GroupId, NodeId, Time};
 
-use super::repair::Confirmation;
-use super::{PgmSource, Phase, STRANGERS_MAX};
+use super::confirmations::Confirmation;
+use super::{MISMATCHED_MAX, Phase, SourceSession};
 use crate::congestion::{AckVector, Carrier, Told};
-use crate::content::Packets;
-use crate::pgm::Reliability;
 use crate::pgm::RepairTimers;
 use crate::pgm::negotiation::SchemeAnnouncement;
-use crate::pgm::wire::{Body, Nak, OptionType, Packet};
+use crate::pgm::wire::{Nak, OptionType, Packet};
 use crate::{AppEvent, Datagram, Destination};
 
-impl<P: Packets> PgmSource<P> {
-    pub(super) fn take_packet(
+impl SourceSession {
+    /// The control's state goes to the trace where it has changed: after each packet that was taken.
+    pub(crate) fn observe(&mut self, cx: &mut Cx<'_>) {
+        self.gauges.observe(cx, &self.control.gauges());
+    }
+
+    /// A request for an SPM.
+    pub(crate) fn take_request(
         &mut self,
         cx: &mut Cx<'_>,
         datagram: &Datagram<'_>,
         packet: &Packet<'_>,
     ) -> Result<(), BadInput> {
-        if !self.is_ours(packet) {
-            return Err(BadInput::Foreign);
+        if let Some(option) = packet.options.find(OptionType::SCHEME) {
+            return self.take_mismatched(datagram.from, option.value);
         }
-        match packet.body {
-            Body::Nak(nak) => self.take_nak(cx, datagram, packet, nak, true),
-            Body::Nnak(nak) => self.take_nak(cx, datagram, packet, nak, false),
-            Body::Ack(ack) => self.take_ack(cx, datagram, packet, ack.vector),
-            Body::Spmr => match packet.options.find(OptionType::SCHEME) {
-                Some(option) => self.take_stranger(datagram.from, option.value),
-                None => {
-                    self.control.on_heard(cx);
-                    self.spm.on_request(cx.now);
-                    Ok(())
-                }
-            },
-            // Our own packets, looped back, and confirmations by network elements; polls are not
-            // sent by this source, so nobody can answer one.
-            Body::Spm(_)
-            | Body::Odata(_)
-            | Body::Rdata(_)
-            | Body::Ncf(_)
-            | Body::Poll(_)
-            | Body::Polr(_) => Ok(()),
-        }
+        self.control.on_heard(cx);
+        self.spm.on_request(cx.now);
+        Ok(())
     }
 
     /// A receiver says that it speaks another scheme, and takes nothing. It says so several times.
-    fn take_stranger(&mut self, from: NodeId, value: &[u8]) -> Result<(), BadInput> {
+    fn take_mismatched(&mut self, from: NodeId, value: &[u8]) -> Result<(), BadInput> {
         let other = SchemeAnnouncement::decode(value).ok_or(BadInput::Malformed)?;
-        if self.strangers.contains(&from) {
+        if self.mismatched.contains(&from) {
             return Err(BadInput::Duplicate);
         }
-        if self.strangers.len() >= STRANGERS_MAX {
+        if self.mismatched.len() >= MISMATCHED_MAX {
             return Err(BadInput::TableFull);
         }
-        self.strangers.push(from);
+        self.mismatched.push(from);
         let (sender, receiver) = (self.scheme.to_string(), other.scheme);
         self.events.push_back(AppEvent::OtherScheme { node: from, sender, receiver });
         Err(BadInput::OtherScheme)
     }
 
-    /// A NAK, or with `asks` false one that only reports.
-    fn take_nak(
+    /// A NAK: its report is the control's. With `asks` false it asks for nothing. Returns the round trip
+    /// of its sender, where it is known; `None` for what is not meant for this node.
+    pub(crate) fn take_nak(
         &mut self,
         cx: &mut Cx<'_>,
         datagram: &Datagram<'_>,
         packet: &Packet<'_>,
         nak: Nak,
         asks: bool,
-    ) -> Result<(), BadInput> {
+    ) -> Result<Option<Told>, BadInput> {
         // A copy for the neighbours of its sender; the NAK itself comes to this node.
         if datagram.to == Destination::Group(GroupId::SESSION) {
-            return Ok(());
+            return Ok(None);
         }
         if !self.is_named_by(&nak) {
             return Err(BadInput::Foreign);
@@ -84,54 +71,44 @@ impl<P: Packets> PgmSource<P> {
         if packet.nak_sequence().any(|seq| self.index(seq).is_none_or(unsent)) {
             return Err(BadInput::Absurd);
         }
-        let mut rtt = None;
-        if let Some(told) = self.read_report(cx.now, packet)? {
+        let told = self.read_report(cx.now, packet)?;
+        if told.is_some() {
             let carrier = match asks {
                 true => Carrier::Nak { first: nak.first },
                 false => Carrier::NullNak { latest: nak.first },
             };
-            rtt = told.round_trip;
             self.control.on_report(cx, datagram.from, carrier);
         } else {
             self.control.on_heard(cx);
         }
         let count = if asks { packet.nak_sequence().count() as u32 } else { 0 };
         cx.emit(Event::NakReceived { seq: self.traced(first), count, from: datagram.from });
-        if asks { self.confirm_and_repair(cx, packet, nak, rtt) } else { Ok(()) }
+        Ok(Some(told.unwrap_or_default()))
     }
 
-    /// Answers a NAK whose sender has the round trip `rtt`, where it is known.
-    fn confirm_and_repair(
+    /// Confirms a NAK whose sender has the round trip `rtt`, where it is known. Returns whether there
+    /// was room for that.
+    pub(crate) fn confirm(
         &mut self,
-        cx: &mut Cx<'_>,
+        now: Time,
         packet: &Packet<'_>,
         nak: Nak,
         rtt: Option<Duration>,
-    ) -> Result<(), BadInput> {
+    ) -> Result<bool, BadInput> {
         let trail = self.trail;
         let mut wanted = packet.nak_sequence().filter_map(|seq| self.index(seq));
         if !wanted.any(|index| index >= trail) {
             // The receiver does not know the trail yet; an SPM tells it.
-            self.spm.on_request(cx.now);
+            self.spm.on_request(now);
             return Err(BadInput::OutOfWindow);
         }
         if let Phase::Lingering { busy, .. } = &mut self.phase {
-            *busy = cx.now;
+            *busy = now;
         }
         let list: Vec<_> = packet.options.nak_list().iter().collect();
         let what = Confirmation { first: nak.first, list };
-        let interval = self.confirm_interval(cx.now, rtt);
-        let mut room = self.confirmations.ask(cx.now, interval, what);
-        if self.config.reliability == Reliability::Repaired {
-            let ready = cx.now + self.config.repair_delay;
-            let crossing = self.crossing_time(cx.now, rtt);
-            for seq in packet.nak_sequence() {
-                if let Some(index) = self.index(seq).filter(|index| *index >= trail) {
-                    room &= self.repairs.ask(index, ready, cx.now, crossing);
-                }
-            }
-        }
-        if room { Ok(()) } else { Err(BadInput::TableFull) }
+        let interval = self.confirm_interval(now, rtt);
+        Ok(self.confirmations.ask(now, interval, what))
     }
 
     /// The least time between confirmations that are alike. Receivers judge by the number of
@@ -178,12 +155,14 @@ impl<P: Packets> PgmSource<P> {
         option.map(|option| self.control.read_report(now, option.value)).transpose()
     }
 
-    fn take_ack(
+    /// A positive acknowledgement; packet `i` has `len(i)` bytes of payload.
+    pub(crate) fn take_ack(
         &mut self,
         cx: &mut Cx<'_>,
         datagram: &Datagram<'_>,
         packet: &Packet<'_>,
         vector: AckVector,
+        len: impl Fn(u64) -> u32,
     ) -> Result<(), BadInput> {
         let highest = self.index(vector.highest).ok_or(BadInput::OutOfWindow)?;
         if highest >= self.next {
@@ -192,7 +171,7 @@ impl<P: Packets> PgmSource<P> {
         let fresh: u64 = self
             .acked
             .mark(highest, vector.bitmap)
-            .map(|index| u64::from(self.packets.len(index)))
+            .map(|index| u64::from(len(index)))
             .sum();
         // At most 32 payloads of less than 2^16 bytes.
         let (seq, bytes) = (self.traced(highest), fresh as u32);

@@ -5,14 +5,14 @@ use alloc::vec::Vec;
 
 use faircast_base::Seq;
 
-use super::start_over;
 use crate::congestion::AckVector;
 
 /// Payload that came out of order.
 #[derive(Debug)]
-pub(super) struct Held {
-    pub(super) bytes: Vec<u8>,
-    pub(super) zeros: u32,
+pub(crate) struct Held {
+    pub(crate) bytes: Vec<u8>,
+    /// How many zero bytes follow them.
+    pub(crate) zeros: u32,
 }
 
 /// Where a packet falls.
@@ -249,6 +249,20 @@ impl Window {
 
 /// What stands in for a packet that has not come.
 const ABSENT: u32 = 0;
+
+/// Elements that an empty queue keeps memory for.
+const KEPT_MAX: usize = 16;
+
+/// Begins an empty queue anew. One repair may release hundreds of packets: receivers, of which there
+/// may be thousands, would keep memory for that, and go round in it with every packet that comes.
+pub(crate) fn start_over<T>(queue: &mut VecDeque<T>) {
+    if queue.capacity() > KEPT_MAX {
+        *queue = VecDeque::new();
+    } else {
+        // Where the queue is empty already this takes it back to the front of its memory.
+        queue.clear();
+    }
+}
 
 #[cfg(test)]
 mod tests {

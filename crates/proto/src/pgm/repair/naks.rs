@@ -4,11 +4,11 @@ use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use faircast_base::{Duration, Rng, Time};
+use faircast_base::{Cx, Duration, Event, Rng, Time, TimeoutKind};
 
-use super::crowd::Crowd;
 use crate::pgm::ReceiverConfig;
 use crate::pgm::retry_timer::{Asked, RetryTimer};
+use crate::pgm::session::crowd::{Backoff, Crowd};
 
 /// Where the recovery of a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,10 +60,6 @@ pub(crate) struct Expired {
     pub(crate) give_up: Vec<u64>,
     /// Whether NAKs are due that cannot be sent.
     pub(crate) stuck: bool,
-    /// The wait in which a confirmation did not come.
-    pub(crate) unconfirmed: Option<Duration>,
-    /// The wait in which a repair did not come.
-    pub(crate) unrepaired: Option<Duration>,
 }
 
 /// The missing packets, each with its one timer. All operations take time logarithmic in their
@@ -179,13 +175,6 @@ impl Naks {
         self.end(index);
     }
 
-    /// A confirmation came for a packet that is here: others ask for it still.
-    pub(crate) fn confirmed_late(&mut self, index: u64) {
-        if let Some(recent) = self.recent.iter_mut().find(|recent| recent.index == index) {
-            recent.confirmations += 1;
-        }
-    }
-
     /// Counts the confirmations of packets that were repaired a round trip ago: there will be no
     /// more of them.
     fn settle(&mut self, now: Time) {
@@ -198,18 +187,15 @@ impl Naks {
         }
     }
 
-    /// Others' asking was heard, or its confirmation, by what is to be awaited now. False where the
-    /// packet is not missing.
-    pub(crate) fn hear(&mut self, index: u64, awaits: State, now: Time) -> bool {
-        match awaits {
-            State::AwaitRepair => self.confirmed(index, now),
-            _ => self.heard(index, now),
-        }
-    }
-
     /// A confirmation came. False where the packet is not missing.
     pub(crate) fn confirmed(&mut self, index: u64, now: Time) -> bool {
-        let Some(missing) = self.missing.get_mut(&index) else { return false };
+        let Some(missing) = self.missing.get_mut(&index) else {
+            // Of a packet that is here, others ask for it still.
+            if let Some(recent) = self.recent.iter_mut().find(|recent| recent.index == index) {
+                recent.confirmations += 1;
+            }
+            return false;
+        };
         if missing.state == State::AwaitConfirmation {
             missing.asked.answered(now, &mut self.confirmation);
         }
@@ -271,12 +257,14 @@ impl Naks {
     /// back-off begins again without counting.
     pub(crate) fn expire(
         &mut self,
-        now: Time,
-        rng: &mut Rng,
+        cx: &mut Cx<'_>,
         config: &ReceiverConfig,
         can_ask: bool,
     ) -> Expired {
+        let now = cx.now;
         let mut expired = Expired::default();
+        // The waits in which no confirmation came, and no repair.
+        let (mut unconfirmed, mut unrepaired) = (None, None);
         let mut backoff = Backoff::new(now, config);
         while let Some(&Reverse((deadline, index))) = self.timers.peek()
             && deadline <= now
@@ -292,13 +280,13 @@ impl Naks {
                     (State::BackOff, false)
                 }
                 State::AwaitConfirmation => {
-                    expired.unconfirmed = Some(self.confirmation.wait(missing.unconfirmed));
+                    unconfirmed = Some(self.confirmation.wait(missing.unconfirmed));
                     self.confirmation.run_out(now);
                     missing.unconfirmed += 1;
                     (State::BackOff, missing.unconfirmed > config.confirm_retries)
                 }
                 State::AwaitRepair => {
-                    expired.unrepaired = Some(self.repair.wait(missing.unrepaired));
+                    unrepaired = Some(self.repair.wait(missing.unrepaired));
                     self.repair.run_out(now);
                     missing.unrepaired += 1;
                     (State::BackOff, missing.unrepaired > config.repair_retries)
@@ -313,10 +301,19 @@ impl Naks {
                 missing.asked.note(now);
                 now + self.confirmation.wait(missing.unconfirmed)
             } else {
-                backoff.draw(&self.crowd, rng)
+                backoff.draw(&self.crowd, cx.rng)
             };
             if missing.set(state, deadline) {
                 self.arm(index, deadline);
+            }
+        }
+        let waits = [
+            (unconfirmed, TimeoutKind::NakConfirmation),
+            (unrepaired, TimeoutKind::NakRepair),
+        ];
+        for (wait, kind) in waits {
+            if let Some(wait) = wait {
+                cx.emit(Event::Timeout { kind, after_ns: wait.as_nanos() });
             }
         }
         expired
@@ -361,34 +358,12 @@ fn repair_deadline(
 /// Timers that do not count any more and may lie about however few packets are missing.
 const TIMERS_SPARE: usize = 16;
 
-/// Draws back-offs. Packets found missing at the same moment share one draw where a NAK can list
-/// them: one NAK instead of many.
-#[derive(Debug)]
-pub(crate) struct Backoff {
-    now: Time,
-    shared: bool,
-    drawn: Option<Time>,
-}
-
-impl Backoff {
-    pub(crate) fn new(now: Time, config: &ReceiverConfig) -> Self {
-        Self { now, shared: config.nak_lists, drawn: None }
-    }
-
-    pub(crate) fn draw(&mut self, crowd: &Crowd, rng: &mut Rng) -> Time {
-        match self.drawn {
-            Some(at) if self.shared => at,
-            _ => *self.drawn.insert(self.now + crowd.draw(rng)),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::pgm::RepairTimers;
     use crate::pgm::wire::Nla;
-    use faircast_base::{NodeId, Purpose};
+    use faircast_base::{NodeId, NullTrace, Purpose};
 
     fn at(ms: u64) -> Time {
         Time::ZERO + Duration::from_millis(ms)
@@ -409,8 +384,9 @@ mod tests {
             Self { naks: Naks::new(&config), rng, config }
         }
 
-        fn expire(&mut self, ms: u64) -> Expired {
-            self.naks.expire(at(ms), &mut self.rng, &self.config, true)
+        fn expire(&mut self, ms: u64, can_ask: bool) -> Expired {
+            let mut cx = Cx { now: at(ms), rng: &mut self.rng, trace: &mut NullTrace };
+            self.naks.expire(&mut cx, &self.config, can_ask)
         }
 
         fn state(&self) -> (State, Time) {
@@ -452,7 +428,7 @@ mod tests {
         loop {
             now += 1;
             assert!(now < 5000);
-            let expired = bench.expire(now);
+            let expired = bench.expire(now, true);
             let due = bench.naks.take_due(63);
             asked += due.len();
             if !due.is_empty() {
@@ -476,7 +452,7 @@ mod tests {
         let mut asked = 0;
         while !bench.naks.is_empty() {
             now += 1;
-            bench.expire(now);
+            bench.expire(now, true);
             if !bench.naks.take_due(63).is_empty() {
                 asked += 1;
                 bench.naks.confirmed(7, at(now));
@@ -490,11 +466,11 @@ mod tests {
         let mut bench = Bench::new(RepairTimers::Fixed);
         bench.naks.begin(7, State::BackOff, at(1));
         for ms in 1..1000 {
-            bench.naks.expire(at(ms), &mut bench.rng, &bench.config, false);
+            bench.expire(ms, false);
             assert_eq!(bench.state().0, State::BackOff);
             assert!(bench.naks.take_due(63).is_empty());
         }
-        bench.expire(1100);
+        bench.expire(1100, true);
         assert_eq!(bench.naks.take_due(63), [7]);
     }
 
@@ -507,7 +483,7 @@ mod tests {
             bench.naks.begin(index, State::BackOff, deadline);
         }
         bench.naks.end(5);
-        bench.expire(60);
+        bench.expire(60, true);
         let first = bench.naks.take_due(63);
         assert_eq!((first[0], first[5], first.len()), (0, 6, 63));
         let mut lists = 1;
@@ -534,7 +510,7 @@ mod tests {
                     4 => drop(bench.naks.heard(index, at(now))),
                     _ => {
                         now += ms;
-                        bench.expire(now);
+                        bench.expire(now, true);
                         bench.naks.take_due(2);
                     }
                 }

@@ -1,10 +1,11 @@
-//! The receiving end.
+//! The receiving end of a session: which packets have come and which are missing, what is believed of
+//! the source, the scheme's reports.
 
 pub(crate) mod crowd;
 pub(crate) mod dissent;
 mod input;
+mod lone_nak;
 mod losses;
-pub(crate) mod naks;
 mod negotiation;
 mod output;
 mod reach;
@@ -12,33 +13,109 @@ mod spm_order;
 mod window;
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
 
 use faircast_base::{Cx, Duration, Event, NodeId, Seq, Time, TimeoutKind};
 
+use self::crowd::Backoff;
 use self::dissent::Dissent;
-use self::naks::Naks;
-use self::negotiation::Refusal;
+use self::lone_nak::LoneNak;
 use self::reach::Reach;
 pub use self::spm_order::SpmOrder;
 use self::window::Window;
-use super::{ReceiverConfig, Reliability};
+pub(crate) use self::window::{Held, start_over};
+use crate::Datagram;
 use crate::congestion::{Feedback, SchemeOptions};
+use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::{Negotiation, SchemeMismatch};
-use crate::pgm::wire::{Packet, Spm, Tsi};
-use crate::{AppEvent, Datagram, Machine, Transmit};
+use crate::pgm::wire::{Packet, Payload, Spm, Tsi};
 
-/// A PGM receiver: joins the session that it hears, asks for what is missing, delivers in order,
-/// and sends the reports that its side of the scheme wants to send.
+/// What lies above a receiver's session: it asks for what is missing, and takes the payload in order.
+/// What does nothing of that is `()`: then each packet that is missing is passed by, and whoever wants
+/// the payload takes it from the packets.
+pub(crate) trait RepairLayer {
+    /// Whether what is lost comes again.
+    fn repairs(&self) -> bool {
+        false
+    }
+
+    /// What is kept of a payload until its turn has come.
+    fn keep(&self, payload: &Payload<'_>) -> Held {
+        // A payload has at most 65535 bytes.
+        Held { bytes: Vec::new(), zeros: payload.len() as u32 }
+    }
+
+    /// Packet `index` is the next in order, and here.
+    fn deliver(&mut self, _cx: &mut Cx<'_>, _index: u64, _held: Held) {}
+
+    /// Packets from `from` to before `to` will never come; those before `near` could have been waited
+    /// for.
+    fn lose(&mut self, _cx: &mut Cx<'_>, _from: u64, _to: u64, _near: u64) {}
+
+    /// Packet `index` is missing. Returns whether it is asked for, when `backoff` is over: otherwise it
+    /// is passed by.
+    fn ask(&mut self, _cx: &mut Cx<'_>, _backoff: &mut Backoff, _index: u64) -> bool {
+        false
+    }
+
+    /// Whether packet `index` is being asked for.
+    fn asks(&self, _index: u64) -> bool {
+        false
+    }
+
+    /// Somebody else asked for packet `index`, or it was `confirmed`. Returns whether it is being asked
+    /// for here.
+    fn hear(&mut self, _now: Time, _index: u64, _confirmed: bool) -> bool {
+        false
+    }
+
+    /// Packet `index` has come for the first time.
+    fn arrived(&mut self, _now: Time, _index: u64, _repair: bool) {}
+
+    /// Packets before `index` are not asked for any more.
+    fn end_before(&mut self, _index: u64) {}
+
+    /// Packets from `index` on are not asked for any more.
+    fn end_from(&mut self, _index: u64) {}
+
+    /// Time has passed. Without `can_ask` no NAK can be sent yet. Returns whether some are due that
+    /// cannot be sent, and which packets are given up.
+    fn on_timeout(
+        &mut self,
+        _cx: &mut Cx<'_>,
+        _config: &ReceiverConfig,
+        _can_ask: bool,
+    ) -> (bool, Vec<u64>) {
+        (false, Vec::new())
+    }
+
+    /// Whether a NAK is to be sent now.
+    fn has_due(&self) -> bool {
+        false
+    }
+
+    /// The next packets for one NAK, at most `max` and ascending; none where no NAK is due.
+    fn take_due(&mut self, _max: usize) -> Vec<u64> {
+        Vec::new()
+    }
+
+    /// When [`on_timeout`](Self::on_timeout) wants to be called.
+    fn next_timeout(&self) -> Option<Time> {
+        None
+    }
+}
+
+impl RepairLayer for () {}
+
+/// The receiving end of a session: joins the one that it hears, finds out what is missing, and sends
+/// the reports that its side of the scheme wants to send.
 ///
 /// Packets go by their sequence number without wrap (`index`), which begins as the number on the
 /// wire.
-pub struct PgmReceiver {
+pub(crate) struct ReceiverSession<R> {
     config: ReceiverConfig,
-    /// Whether payload is somebody else's affair: it is neither kept nor delivered.
-    listens_only: bool,
+    pub(crate) repair: R,
     feedback: Box<dyn Feedback + Send>,
     /// The numbers of its options, which every packet is looked through for.
     scheme_options: SchemeOptions,
@@ -46,17 +123,14 @@ pub struct PgmReceiver {
     negotiation: Option<Box<Negotiation>>,
     /// What the source speaks, where that is something else: it is taken no notice of any more.
     mismatch: Option<SchemeMismatch>,
-    /// What is said about that to the source.
-    refusal: Refusal,
     phase: Phase,
-    session: Option<Session>,
+    source: Option<Source>,
     /// What is here and what is not; `None` before it is known where to begin.
     window: Option<Window>,
     /// How far the source can have come; `None` while the window is.
     reach: Option<Box<Reach>>,
     doubts: Box<Doubts>,
-    naks: Naks,
-    /// All that is missing before this packet is in `naks` or given up.
+    /// All that is missing before this packet is being asked for or given up.
     declared: u64,
     /// The latest packet that was found missing.
     missing: Option<u64>,
@@ -66,11 +140,7 @@ pub struct PgmReceiver {
     request_at: Option<Time>,
     /// Copies of the SPM request that are to be sent now.
     requests_due: Requests,
-    /// Where nothing is repaired: the NAK that is to be sent, and when the last one was heard or
-    /// sent.
-    lone_nak: Option<(Time, u64)>,
-    lone_nak_due: Option<u64>,
-    lone_nak_last: Option<Time>,
+    lone_nak: LoneNak,
     /// A report that the scheme has ready for the next NAK.
     nak_report: Option<Vec<u8>>,
     /// A NAK that is to go to the neighbours too.
@@ -85,16 +155,14 @@ pub struct PgmReceiver {
     /// Whether it was here when the session began, or can have all that was sent before.
     from_start: bool,
     lost: u64,
-    delivered_bytes: u64,
-    events: VecDeque<AppEvent>,
 }
 
 /// What is known of the source.
 #[derive(Clone, Copy, Debug)]
-struct Session {
+struct Source {
     tsi: Tsi,
     /// The source itself: where ACKs go, and whom NAKs name.
-    source: NodeId,
+    node: NodeId,
     /// The last PGM hop, where NAKs go; known from the first SPM.
     path: Option<NodeId>,
     /// When it last said something new: what came before anybody can repeat.
@@ -105,7 +173,7 @@ struct Session {
 
 /// Where a receiver is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+pub(crate) enum Phase {
     /// Before its start.
     Waiting,
     /// Member of the group.
@@ -153,32 +221,25 @@ struct Requests {
     to_source: bool,
 }
 
-impl PgmReceiver {
-    /// A receiver with `feedback` as its side of the scheme. Settings out of their range are taken
-    /// to its nearest end.
-    pub fn new(mut config: ReceiverConfig, feedback: Box<dyn Feedback + Send>) -> Self {
-        config.window_packets = config.window_packets.clamp(1, WINDOW_PACKETS_MAX);
-        config.reorder_packets = config.reorder_packets.clamp(1, REORDER_PACKETS_MAX);
-        for interval in [
-            &mut config.nak_backoff,
-            &mut config.nak_repeat,
-            &mut config.nak_repair,
-            &mut config.spm_request_backoff,
-        ] {
-            // A timer of no length would run out again and again in one moment.
-            *interval = (*interval).max(INTERVAL_MIN);
-        }
+impl<R: RepairLayer> ReceiverSession<R> {
+    /// A session with `feedback` as its side of the scheme, and `repair` above it. Settings out of
+    /// their range are taken to its nearest end.
+    pub(crate) fn new(
+        config: ReceiverConfig,
+        feedback: Box<dyn Feedback + Send>,
+        repair: R,
+    ) -> Self {
+        let config = config.bounded();
         Self {
-            naks: Naks::new(&config),
+            lone_nak: LoneNak::new(&config),
             config,
-            listens_only: false,
+            repair,
             scheme_options: feedback.options(),
             feedback,
             negotiation: None,
             mismatch: None,
-            refusal: Refusal::default(),
             phase: Phase::Waiting,
-            session: None,
+            source: None,
             window: None,
             reach: None,
             doubts: Box::default(),
@@ -187,9 +248,6 @@ impl PgmReceiver {
             suspicion: None,
             request_at: None,
             requests_due: Requests::default(),
-            lone_nak: None,
-            lone_nak_due: None,
-            lone_nak_last: None,
             nak_report: None,
             nak_copy: None,
             acknowledges: false,
@@ -198,60 +256,52 @@ impl PgmReceiver {
             begin: 0,
             from_start: false,
             lost: 0,
-            delivered_bytes: 0,
-            events: VecDeque::new(),
         }
     }
 
-    /// A receiver that looks at sequence numbers alone, for its side of the scheme: it repairs
-    /// nothing, and who takes the payload from the packets has asked for none of it here. It has
-    /// no events for the application.
-    pub(crate) fn listening(config: ReceiverConfig, negotiation: Negotiation) -> Self {
-        let config = ReceiverConfig { reliability: Reliability::Unrepaired, ..config };
-        Self { listens_only: true, ..Self::speaking(config, negotiation) }
-    }
-
-    /// A receiver that speaks one scheme: it follows the settings that the source announces, and
-    /// ends where the source speaks another.
-    pub fn speaking(config: ReceiverConfig, negotiation: Negotiation) -> Self {
+    /// One that speaks one scheme: it follows the settings that the source announces, and takes
+    /// nothing from a source that speaks another.
+    pub(crate) fn speaking(config: ReceiverConfig, negotiation: Negotiation, repair: R) -> Self {
         let feedback = negotiation.feedback();
-        Self { negotiation: Some(Box::new(negotiation)), ..Self::new(config, feedback) }
+        Self { negotiation: Some(Box::new(negotiation)), ..Self::new(config, feedback, repair) }
     }
 
     /// Its side of the scheme, for tests and statistics.
-    pub fn feedback(&self) -> &dyn Feedback {
+    pub(crate) fn feedback(&self) -> &dyn Feedback {
         self.feedback.as_ref()
     }
 
-    /// How many packets it is asking for.
-    #[cfg(test)]
-    pub(super) fn missing_packets(&self) -> usize {
-        self.naks.len()
+    pub(crate) fn config(&self) -> &ReceiverConfig {
+        &self.config
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
     }
 
     /// Packets that were given up.
-    pub fn lost_packets(&self) -> u64 {
+    pub(crate) fn lost_packets(&self) -> u64 {
         self.lost
     }
 
     /// The source, once it has been heard.
     pub(crate) fn source(&self) -> Option<NodeId> {
-        Some(self.session.as_ref()?.source)
+        Some(self.source.as_ref()?.node)
     }
 
     /// When the source last said something new: an SPM or data that had not come before.
     pub(crate) fn heard(&self) -> Option<Time> {
-        Some(self.session.as_ref()?.heard)
+        Some(self.source.as_ref()?.heard)
     }
 
     /// Whether an SPM that is new says that the newest packet which the source has sent is older than
     /// one that has been here for a while: then that one was of an earlier life of the source, and
     /// was under way for longer than the news of the new one.
     pub(crate) fn is_contradicted_by(&self, now: Time, spm: &Spm) -> bool {
-        let (Some(session), Some((_, lead))) = (&self.session, spm.window()) else { return false };
+        let (Some(source), Some((_, lead))) = (&self.source, spm.window()) else { return false };
         self.doubts.spm_order.is_newer(now, spm.sequence)
             && self.highest().is_some_and(|highest| highest.after(lead))
-            && now.since(session.advanced) >= OVERTAKING_MAX
+            && now.since(source.advanced) >= OVERTAKING_MAX
     }
 
     /// One past the last packet known to exist, and how many of those that count as missing have
@@ -271,12 +321,19 @@ impl PgmReceiver {
         self.phase == Phase::Joined
     }
 
-    fn path(&self) -> Option<NodeId> {
-        self.session.as_ref()?.path
+    /// Whether all that there was has been delivered or passed by.
+    pub(crate) fn is_complete(&self) -> bool {
+        let next = self.window.as_ref().map(|window| window.next);
+        self.phase == Phase::Joined && self.end.is_some_and(|end| next >= Some(end))
     }
 
-    fn repairs(&self) -> bool {
-        self.config.reliability == Reliability::Repaired
+    /// Whether nothing of the session was lost.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.lost == 0 && self.from_start
+    }
+
+    fn path(&self) -> Option<NodeId> {
+        self.source.as_ref()?.path
     }
 
     /// Takes a packet that its caller has decoded. Returns whether there was nothing wrong with it.
@@ -297,22 +354,18 @@ impl PgmReceiver {
     }
 
     /// Whether packets are listened to: a session that seems over may go on.
-    fn hears(&self) -> bool {
+    pub(crate) fn hears(&self) -> bool {
         matches!(self.phase, Phase::Joined | Phase::Finished | Phase::Lost)
     }
 
-    /// Hands the next packet to the application.
-    fn deliver(&mut self, cx: &mut Cx<'_>, bytes: Vec<u8>, zeros: u32) {
+    /// Hands the next packet to the layer above.
+    fn deliver(&mut self, cx: &mut Cx<'_>, held: Held) {
         let Some(window) = &mut self.window else { return };
-        let seq = window.next;
+        let index = window.next;
         window.pass_delivered();
         // A payload has at most 65535 bytes.
-        let len = bytes.len() as u32 + zeros;
-        if !self.listens_only {
-            self.delivered_bytes += u64::from(len);
-            cx.emit(Event::Delivered { seq, bytes: len });
-            self.events.push_back(AppEvent::Delivered { bytes, zeros });
-        }
+        let len = held.bytes.len() as u32 + held.zeros;
+        self.repair.deliver(cx, index, held);
         self.feedback.on_consumed(cx, len);
     }
 
@@ -322,7 +375,7 @@ impl PgmReceiver {
             && !window.is_tidy()
         {
             if let Some(held) = window.take_next() {
-                self.deliver(cx, held.bytes, held.zeros);
+                self.deliver(cx, held);
             } else if window.next_is_given_up() {
                 let next = window.next;
                 self.lose_up_to(cx, next + 1);
@@ -335,90 +388,42 @@ impl PgmReceiver {
     /// The packets from the next one up to `to`, none of them held, will never come.
     fn lose_up_to(&mut self, cx: &mut Cx<'_>, to: u64) {
         let Some(window) = &mut self.window else { return };
-        let (from, traced_end) = (window.next, to.min(window.end()));
+        let (from, near) = (window.next, window.end());
         window.pass_lost(to);
-        if self.listens_only {
-            self.lost += to - from;
-            return;
-        }
-        // A trail may jump by 2^31; the trace names what could have been waited for.
-        for seq in from..traced_end {
-            cx.emit(Event::Abandoned { seq });
-        }
-        let count = to - from;
-        self.lost += count;
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
-        if let Some(AppEvent::Lost { packets }) = self.events.back_mut() {
-            *packets = packets.saturating_add(count);
-        } else {
-            self.events.push_back(AppEvent::Lost { packets: count });
-        }
+        self.lost += to - from;
+        self.repair.lose(cx, from, to, near);
     }
 
-    /// Ends where all that there was has been delivered or passed by.
-    fn finish_if_complete(&mut self, cx: &mut Cx<'_>) {
-        let Some(window) = &self.window else { return };
-        if self.phase != Phase::Joined || self.end.is_none_or(|end| window.next < end) {
-            return;
-        }
+    /// Its timers stop: nothing is asked for any more, for the reason that `phase` tells.
+    pub(crate) fn stop(&mut self, phase: Phase) {
+        self.phase = phase;
         self.stop_timers();
-        self.phase = Phase::Finished;
-        if self.lost == 0 && self.from_start {
-            cx.emit(Event::Completed { bytes: self.delivered_bytes });
-            self.events.push_back(AppEvent::Completed);
-        } else {
-            self.events.push_back(AppEvent::Gone);
-        }
-    }
-
-    /// The source is gone without having said that this is the end.
-    fn lose_source(&mut self) {
-        self.stop_timers();
-        self.phase = Phase::Lost;
-        if !self.listens_only {
-            self.events.push_back(AppEvent::Gone);
-        }
     }
 
     fn stop_timers(&mut self) {
-        self.naks.clear();
+        self.repair.end_from(0);
         self.suspicion = None;
         self.request_at = None;
         self.requests_due = Requests::default();
-        self.lone_nak = None;
-        self.lone_nak_due = None;
+        self.lone_nak.clear();
     }
 
     fn expires_at(&self) -> Option<Time> {
-        self.session.as_ref().map(|session| session.heard + self.config.expiry)
-    }
-}
-
-impl Machine for PgmReceiver {
-    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-        if !self.hears() {
-            return;
-        }
-        match Packet::decode(datagram.bytes, datagram.zeros) {
-            Ok(packet) => {
-                self.handle_packet(cx, &datagram, &packet);
-            }
-            Err(error) => cx.emit(Event::BadInput { reason: error.into() }),
-        }
+        self.source.as_ref().map(|source| source.heard + self.config.expiry)
     }
 
-    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+    /// Time has passed.
+    pub(crate) fn on_timeout(&mut self, cx: &mut Cx<'_>) {
         if self.phase == Phase::Waiting && self.config.start <= cx.now {
             self.phase = Phase::Joined;
         }
-        self.refusal.on_timeout(cx);
         if self.phase != Phase::Joined {
             return;
         }
         if self.expires_at().is_some_and(|at| at <= cx.now) {
             let after_ns = self.config.expiry.as_nanos();
             cx.emit(Event::Timeout { kind: TimeoutKind::SessionExpiry, after_ns });
-            self.lose_source();
+            self.stop(Phase::Lost);
             return;
         }
         self.expire_suspicion(cx);
@@ -427,35 +432,21 @@ impl Machine for PgmReceiver {
         if self.mismatch.is_none() && self.feedback.next_timeout().is_some_and(|at| at <= cx.now) {
             self.feedback.on_timeout(cx);
         }
-        self.finish_if_complete(cx);
     }
 
-    fn handle_close(&mut self, _cx: &mut Cx<'_>) {
-        // That a member comes or goes is the driver's to say: it joins the group.
+    /// It leaves. That a member comes or goes is the driver's to say: it joins the group.
+    pub(crate) fn close(&mut self) {
         if self.phase == Phase::Joined {
             self.leave_due = self.feedback.on_leaving() || self.acknowledges;
         }
-        self.stop_timers();
-        self.phase = Phase::Ended;
+        self.stop(Phase::Ended);
     }
 
-    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        self.next_packet(cx, buf)
-    }
-
-    fn poll_event(&mut self) -> Option<AppEvent> {
-        let event = self.events.pop_front();
-        if event.is_some() && self.events.is_empty() {
-            start_over(&mut self.events);
-        }
-        event
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
+    /// When [`on_timeout`](Self::on_timeout) wants to be called.
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
         match self.phase {
             Phase::Waiting => return Some(self.config.start),
-            Phase::Ended => return self.refusal.next_timeout(),
-            Phase::Finished | Phase::Lost => return None,
+            Phase::Finished | Phase::Lost | Phase::Ended => return None,
             Phase::Joined => {}
         }
         // Asked after every packet: no list is made, and what is never set costs a comparison.
@@ -463,10 +454,10 @@ impl Machine for PgmReceiver {
         let feedback = if speaks { self.feedback.next_timeout() } else { None };
         let mut next = feedback.unwrap_or(Time::MAX);
         let waits = [
-            self.naks.next_timeout(),
+            self.repair.next_timeout(),
             self.suspicion.map(|(at, _)| at),
             self.request_at,
-            self.lone_nak.map(|(at, _)| at),
+            self.lone_nak.next_timeout(),
             self.expires_at(),
         ];
         for at in waits {
@@ -476,11 +467,11 @@ impl Machine for PgmReceiver {
     }
 }
 
-impl fmt::Debug for PgmReceiver {
+impl<R> fmt::Debug for ReceiverSession<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PgmReceiver")
+        f.debug_struct("ReceiverSession")
             .field("phase", &self.phase)
-            .field("session", &self.session)
+            .field("source", &self.source)
             .field("window", &self.window)
             .finish_non_exhaustive()
     }
@@ -491,28 +482,5 @@ impl fmt::Debug for PgmReceiver {
 const PATH_PACKETS: u32 = 2;
 const RESUME_PACKETS: u32 = 3;
 
-/// Most packets of a receive window.
-const WINDOW_PACKETS_MAX: u32 = 1 << 20;
-
-/// Most later packets that a receiver waits for before it calls one missing.
-const REORDER_PACKETS_MAX: u32 = 16;
-
 /// An SPM does not arrive so much later than data that was sent after it.
 const OVERTAKING_MAX: Duration = Duration::from_secs(2);
-
-/// Elements that an empty queue keeps memory for.
-const KEPT_MAX: usize = 16;
-
-/// Begins an empty queue anew. One repair may release hundreds of packets: receivers, of which there
-/// may be thousands, would keep memory for that, and go round in it with every packet that comes.
-fn start_over<T>(queue: &mut VecDeque<T>) {
-    if queue.capacity() > KEPT_MAX {
-        *queue = VecDeque::new();
-    } else {
-        // Where the queue is empty already this takes it back to the front of its memory.
-        queue.clear();
-    }
-}
-
-/// Shortest interval of a timer that repeats.
-const INTERVAL_MIN: Duration = Duration::from_micros(1);

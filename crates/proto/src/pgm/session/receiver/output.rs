@@ -4,45 +4,43 @@ use alloc::vec::Vec;
 
 use faircast_base::{Cx, GroupId, NodeId, Seq};
 
-use super::{PgmReceiver, Phase, Session};
+use super::{Phase, ReceiverSession, RepairLayer, Source};
 use crate::congestion::{AckVector, Audience};
 use crate::pgm::wire::{Ack, Body, Encoder, Header, NAK_LIST_MAX, Nak, NakList, Nla, PgmOption};
 use crate::{Destination, Transmit};
 
-impl PgmReceiver {
-    pub(super) fn next_packet(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let session = self.session?;
+impl<R: RepairLayer> ReceiverSession<R> {
+    /// The next packet to send.
+    pub(crate) fn next_packet(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let source = self.source?;
         match self.phase {
             Phase::Waiting => return None,
             Phase::Joined | Phase::Finished => {}
-            Phase::Lost | Phase::Ended => {
-                let refusal = self.write_refusal(buf);
-                return refusal.or_else(|| self.write_leave(cx, &session, buf));
-            }
+            Phase::Lost | Phase::Ended => return self.write_leave(cx, &source, buf),
         }
         if self.mismatch.is_some() {
             return None;
         }
         if core::mem::take(&mut self.requests_due.to_group) {
-            self.write(&session, &Body::Spmr, buf).finish();
+            self.write(&source, &Body::Spmr, buf).finish();
             return Some(to_neighbours());
         }
         if core::mem::take(&mut self.requests_due.to_source) {
-            self.write(&session, &Body::Spmr, buf).finish();
-            return Some(to_node(session.source));
+            self.write(&source, &Body::Spmr, buf).finish();
+            return Some(to_node(source.node));
         }
-        if let Some(report) = self.next_report(cx, &session, buf) {
+        if let Some(report) = self.next_report(cx, &source, buf) {
             return Some(report);
         }
-        let quiet = self.nak_copy.is_none() && self.lone_nak_due.is_none();
-        if quiet && !self.naks.has_due() {
+        let quiet = self.nak_copy.is_none() && !self.lone_nak.is_due();
+        if quiet && !self.repair.has_due() {
             return None;
         }
         if let Some(copy) = self.nak_copy.take() {
             buf.extend_from_slice(&copy);
             return Some(to_neighbours());
         }
-        self.next_nak(cx, &session, buf)
+        self.next_nak(cx, &source, buf)
     }
 
     fn ack_vector(&self) -> Option<AckVector> {
@@ -67,7 +65,7 @@ impl PgmReceiver {
     fn next_report(
         &mut self,
         cx: &mut Cx<'_>,
-        session: &Session,
+        source: &Source,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let option = self.scheme_options.report;
@@ -80,20 +78,20 @@ impl PgmReceiver {
                 Audience::SenderAck => {
                     self.acknowledges = true;
                     let vector = self.feedback.shape_vector(vector);
-                    let mut encoder = self.write(session, &Body::Ack(Ack { vector }), buf);
+                    let mut encoder = self.write(source, &Body::Ack(Ack { vector }), buf);
                     encoder.option(&PgmOption::of_scheme(option, &report));
                     encoder.finish();
-                    return Some(to_node(session.source));
+                    return Some(to_node(source.node));
                 }
                 // A null NAK asks for nothing, and implementations that do not know what it is for
                 // ignore it. It goes to the source itself: elements hold back NAKs that they have
                 // seen, and this one must arrive.
                 Audience::SenderNak => {
-                    let nak = self.nak(session, self.latest_missing(vector.highest));
-                    let mut encoder = self.write(session, &Body::Nnak(nak), buf);
+                    let nak = self.nak(source, self.latest_missing(vector.highest));
+                    let mut encoder = self.write(source, &Body::Nnak(nak), buf);
                     encoder.option(&PgmOption::of_scheme(option, &report));
                     encoder.finish();
-                    return Some(to_node(session.source));
+                    return Some(to_node(source.node));
                 }
                 Audience::OnNak => self.nak_report = Some(report),
             }
@@ -104,14 +102,13 @@ impl PgmReceiver {
     fn next_nak(
         &mut self,
         cx: &mut Cx<'_>,
-        session: &Session,
+        source: &Source,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        // Where nothing is asked for, a NAK is a report, which the source itself may get.
-        let path = session.path.or(self.listens_only.then_some(session.source))?;
-        let asked = match self.lone_nak_due.take() {
+        let path = source.path?;
+        let asked = match self.lone_nak.take() {
             Some(index) => [index].to_vec(),
-            None => self.naks.take_due(if self.config.nak_lists { 1 + NAK_LIST_MAX } else { 1 }),
+            None => self.repair.take_due(if self.config.nak_lists { 1 + NAK_LIST_MAX } else { 1 }),
         };
         // Truncation is the wrap of sequence numbers.
         let asked: Vec<_> = asked.into_iter().map(|index| Seq::new(index as u32)).collect();
@@ -119,7 +116,7 @@ impl PgmReceiver {
         let option = self.scheme_options.report;
         let report = self.nak_report.take().or_else(|| self.report_for_nak(cx));
         let start = buf.len();
-        let mut encoder = self.write(session, &Body::Nak(self.nak(session, first)), buf);
+        let mut encoder = self.write(source, &Body::Nak(self.nak(source, first)), buf);
         if !rest.is_empty() {
             let mut list = [0; 4 * NAK_LIST_MAX];
             let list = NakList::write(rest, &mut list)
@@ -140,7 +137,7 @@ impl PgmReceiver {
     fn write_leave(
         &mut self,
         cx: &mut Cx<'_>,
-        session: &Session,
+        source: &Source,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         if !core::mem::take(&mut self.leave_due) {
@@ -149,13 +146,13 @@ impl PgmReceiver {
         let option = self.scheme_options.report;
         let vector = self.ack_vector()?;
         let report = self.report_for_nak(cx);
-        let mut encoder = self.write(session, &Body::Ack(Ack { vector }), buf);
+        let mut encoder = self.write(source, &Body::Ack(Ack { vector }), buf);
         if let Some(report) = report {
             encoder.option(&PgmOption::of_scheme(option, &report));
         }
         encoder.option(&PgmOption::AckerLeaving);
         encoder.finish();
-        Some(to_node(session.source))
+        Some(to_node(source.node))
     }
 
     /// A null NAK to the source alone, with the scheme's report where there is one and what `fill`
@@ -166,19 +163,19 @@ impl PgmReceiver {
         buf: &mut Vec<u8>,
         fill: impl FnOnce(&mut Encoder<'_>),
     ) -> Option<Transmit> {
-        let session = self.session?;
+        let source = self.source?;
         let highest = self.ack_vector().map(|vector| vector.highest);
         let option = self.scheme_options.report;
         let report = highest.and_then(|_| self.report_for_nak(cx));
         let named = highest.map_or(Seq::new(0) - 1, |highest| self.latest_missing(highest));
-        let nak = self.nak(&session, named);
-        let mut encoder = self.write(&session, &Body::Nnak(nak), buf);
+        let nak = self.nak(&source, named);
+        let mut encoder = self.write(&source, &Body::Nnak(nak), buf);
         if let Some(report) = report {
             encoder.option(&PgmOption::of_scheme(option, &report));
         }
         fill(&mut encoder);
         encoder.finish();
-        Some(to_node(session.source))
+        Some(to_node(source.node))
     }
 
     /// An SPM request to the source alone with what `fill` adds.
@@ -187,19 +184,19 @@ impl PgmReceiver {
         buf: &mut Vec<u8>,
         fill: impl FnOnce(&mut Encoder<'_>),
     ) -> Option<Transmit> {
-        let session = self.session?;
-        let mut encoder = self.write(&session, &Body::Spmr, buf);
+        let source = self.source?;
+        let mut encoder = self.write(&source, &Body::Spmr, buf);
         fill(&mut encoder);
         encoder.finish();
-        Some(to_node(session.source))
+        Some(to_node(source.node))
     }
 
-    fn write<'a>(&self, session: &Session, body: &Body, buf: &'a mut Vec<u8>) -> Encoder<'a> {
-        Encoder::new(buf, &Header::upstream(session.tsi, self.config.data_port), body)
+    fn write<'a>(&self, source: &Source, body: &Body, buf: &'a mut Vec<u8>) -> Encoder<'a> {
+        Encoder::new(buf, &Header::upstream(source.tsi, self.config.data_port), body)
     }
 
-    fn nak(&self, session: &Session, first: Seq) -> Nak {
-        Nak { first, source: Nla::from_node(session.source), group: self.config.group }
+    fn nak(&self, source: &Source, first: Seq) -> Nak {
+        Nak { first, source: Nla::from_node(source.node), group: self.config.group }
     }
 }
 

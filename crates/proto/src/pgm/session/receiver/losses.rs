@@ -1,11 +1,11 @@
 //! How a receiver finds out what is missing, and what it does as time passes.
 
-use faircast_base::{Cx, Event, Seq, TimeoutKind};
+use faircast_base::{Cx, Event, Seq};
 
-use super::naks::{Backoff, State};
-use super::{PgmReceiver, Requests};
+use super::crowd::Backoff;
+use super::{ReceiverSession, RepairLayer, Requests};
 
-impl PgmReceiver {
+impl<R: RepairLayer> ReceiverSession<R> {
     /// Looks for gaps after something came. A gap counts as missing once enough later packets have
     /// come, or some time after it showed: packets that only overtook each other cause no NAK.
     pub(super) fn find_gaps(&mut self, cx: &mut Cx<'_>) {
@@ -57,7 +57,7 @@ impl PgmReceiver {
         while from < to {
             let Some(window) = &self.window else { return };
             let missing = |index: &u64| {
-                !window.received(*index) && !window.is_given_up(*index) && !self.naks.has(*index)
+                !window.received(*index) && !window.is_given_up(*index) && !self.repair.asks(*index)
             };
             let Some(first) = (from..to).find(missing) else { break };
             let end = (first..to).find(|index| !missing(index)).unwrap_or(to);
@@ -75,68 +75,34 @@ impl PgmReceiver {
         first: u64,
         last: u64,
     ) {
+        let mut asked = true;
         for index in first..=last {
             cx.emit(Event::LossDetected { seq: index });
-            if self.repairs() {
-                let deadline = self.naks.draw(backoff, cx.rng);
-                self.naks.begin(index, State::BackOff, deadline);
-            } else if let Some(window) = &mut self.window {
+            asked = self.repair.ask(cx, backoff, index);
+            if let Some(window) = self.window.as_mut().filter(|_| !asked) {
                 window.give_up(index);
             }
         }
         self.missing = self.missing.max(Some(last));
-        if !self.repairs() {
-            self.want_lone_nak(cx, backoff, first);
+        if !asked {
+            self.lone_nak.plan(cx, backoff, first);
         }
         // Truncation is the wrap of sequence numbers.
         self.feedback.on_missing(cx, Seq::new(first as u32), Seq::new(last as u32));
     }
 
-    /// Where nothing is repaired, a loss still calls for a NAK with its report, at most one in an
-    /// interval: the losses within one round trip are one event.
-    fn want_lone_nak(&mut self, cx: &mut Cx<'_>, backoff: &mut Backoff, index: u64) {
-        let interval = self.config.report_interval;
-        let recent = self.lone_nak_last.is_some_and(|at| cx.now.since(at) < interval);
-        if self.lone_nak.is_none() && !recent {
-            self.lone_nak = Some((self.naks.draw(backoff, cx.rng), index));
-        }
-    }
-
     pub(super) fn expire_naks(&mut self, cx: &mut Cx<'_>) {
         let can_ask = self.path().is_some();
-        let expired = self.naks.expire(cx.now, cx.rng, &self.config, can_ask);
-        for (waited, kind) in [
-            (expired.unconfirmed, TimeoutKind::NakConfirmation),
-            (expired.unrepaired, TimeoutKind::NakRepair),
-        ] {
-            if let Some(wait) = waited {
-                cx.emit(Event::Timeout { kind, after_ns: wait.as_nanos() });
-            }
-        }
-        if let Some((at, index)) = self.lone_nak
-            && at <= cx.now
-        {
-            if can_ask {
-                self.lone_nak = None;
-                self.lone_nak_due = Some(index);
-                self.lone_nak_last = Some(cx.now);
-            } else {
-                let backoff = cx.rng.up_to(self.config.nak_backoff);
-                self.lone_nak = Some((cx.now + backoff, index));
-            }
-        }
-        let stuck = expired.stuck || (self.lone_nak.is_some() && !can_ask);
+        let (stuck, given_up) = self.repair.on_timeout(cx, &self.config, can_ask);
+        let stuck = self.lone_nak.on_timeout(cx, self.config.nak_backoff, can_ask) || stuck;
         if stuck {
             self.feedback.on_stuck(cx);
-        }
-        if stuck && self.request_at.is_none() {
-            let backoff = cx.rng.up_to(self.config.spm_request_backoff);
-            self.request_at = Some(cx.now + backoff);
+            self.want_spm(cx);
         }
         if let Some(window) = &mut self.window
-            && !expired.give_up.is_empty()
+            && !given_up.is_empty()
         {
-            expired.give_up.iter().for_each(|&index| window.give_up(index));
+            given_up.iter().for_each(|&index| window.give_up(index));
             self.advance(cx);
         }
     }

@@ -1,37 +1,52 @@
-//! What a source sends, and in which order: confirmations, SPMs, then data and repairs.
+//! What a source's session sends: confirmations, SPMs and data.
 
 use alloc::vec::Vec;
 
 use faircast_base::{Cx, Duration, Event, GroupId, NodeId, Time};
 
-use super::repair::Confirmation;
-use super::{PgmSource, Phase};
+use super::confirmations::Confirmation;
+use super::{Phase, SourceSession};
 use crate::congestion::Permit;
-use crate::content::Packets;
-use crate::pgm::Reliability;
-use crate::pgm::RepairTimers;
 use crate::pgm::wire::{
     Body, Data, Encoder, Header, NAK_LIST_MAX, Nak, OptionType, PgmOption, RawOption, Spm,
 };
+use crate::pgm::{Reliability, RepairTimers};
 use crate::{Destination, Transmit};
 
-impl<P: Packets> PgmSource<P> {
-    pub(super) fn next_packet(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+/// A data packet that leaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DataPacket {
+    /// Bytes of payload.
+    pub(crate) len: u32,
+    /// Whether no other packet will come after it.
+    pub(crate) last: bool,
+    /// Whether it repeats or repairs what others carried.
+    pub(crate) repair: bool,
+}
+
+impl SourceSession {
+    /// What goes before data: a confirmation, or an SPM with what `announce` adds. To be asked first
+    /// whenever something may be sent.
+    pub(crate) fn poll_control(
+        &mut self,
+        now: Time,
+        buf: &mut Vec<u8>,
+        announce: impl FnOnce(&mut Encoder<'_>),
+    ) -> Option<Transmit> {
         self.wake_at = None;
-        if matches!(self.phase, Phase::Waiting | Phase::Done) {
+        if !self.is_active() {
             return None;
         }
-        if let Some(confirmation) = self.next_confirmation(cx.now) {
-            let transmit = self.write_confirmation(&confirmation, buf);
-            self.control.on_overhead(cx.now, buf.len() as u32);
-            return Some(transmit);
-        }
-        if self.spm.take() {
-            let transmit = self.write_spm(buf);
-            self.control.on_overhead(cx.now, buf.len() as u32);
-            return Some(transmit);
-        }
-        self.next_payload(cx, buf)
+        let transmit = if let Some(confirmation) = self.next_confirmation(now) {
+            self.write_confirmation(&confirmation, buf)
+        } else if self.spm.take() {
+            self.write_spm(buf, announce);
+            self.to_group()
+        } else {
+            return None;
+        };
+        self.control.on_overhead(now, buf.len() as u32);
+        Some(transmit)
     }
 
     /// A confirmation that may leave now.
@@ -42,71 +57,25 @@ impl<P: Packets> PgmSource<P> {
         match self.control.permit_overhead(now) {
             Permit::Now => self.confirmations.pop(),
             Permit::At(at) => {
-                self.wake_at = Some(at);
+                self.wake_by(at);
                 None
             }
             Permit::Blocked => None,
         }
     }
 
-    /// Data or a repair. Where both wait they take turns, so that repairs have half of the
-    /// opportunities; where one may not leave the other may.
-    fn next_payload(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        self.repairs.advance(self.trail);
-        let repair = match self.repairs.first() {
-            Some((at, index)) if at <= cx.now => Some(index),
-            Some((at, _)) => {
-                self.wake_at = Some(self.wake_at.map_or(at, |other| other.min(at)));
-                None
-            }
-            None => None,
-        };
-        let ready = self.ready(cx.now);
-        if ready.is_none()
-            && self.phase == Phase::Sending
-            && let Some(at) = self.packets.next_timeout().filter(|at| *at > cx.now)
-        {
-            self.wake_at = Some(self.wake_at.map_or(at, |other| other.min(at)));
-        }
-        let data = ready.filter(|_| !self.trail_awaits_repair());
-        let both = repair.is_some() && data.is_some();
-        for turn in [self.repair_turn, !self.repair_turn] {
-            if turn {
-                let Some(index) = repair else { continue };
-                if self.may_send(cx, self.packets.len(index), true) {
-                    self.repair_turn = !both;
-                    self.repairs.pop();
-                    self.repairs.on_sent(index, cx.now);
-                    return Some(self.write_repair(cx, index, buf));
-                }
-            } else if let Some(len) = data
-                && self.may_send(cx, len, false)
-            {
-                self.repair_turn = true;
-                return Some(self.write_data(cx, len, buf));
-            }
-        }
-        if repair.is_none() && ready.is_none() && !self.told_idle {
-            self.told_idle = true;
-            self.control.on_idle(cx);
-        }
-        self.gauges.observe(cx, &self.control.gauges());
-        None
+    /// There may be something to send at `at`.
+    pub(crate) fn wake_by(&mut self, at: Time) {
+        self.wake_at = Some(self.wake_at.map_or(at, |other| other.min(at)));
     }
 
-    /// Whether new data would push out of the window what a receiver is waiting for. It waits then:
-    /// NAKs for the trail postpone its advance (src: RFC 3208 s16).
-    fn trail_awaits_repair(&self) -> bool {
-        let full = self.next - self.trail >= u64::from(self.config.window_packets);
-        full && self.repairs.has(self.trail)
-    }
-
-    fn may_send(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) -> bool {
+    /// Whether a packet with `len` bytes of payload may leave now; else it is known when to ask again.
+    pub(crate) fn may_send(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) -> bool {
         match self.control.permit(cx, len, repair) {
             Permit::Now => true,
             Permit::At(at) => {
                 assert!(at > cx.now, "a permit for a moment that has come is Permit::Now");
-                self.wake_at = Some(self.wake_at.map_or(at, |other| other.min(at)));
+                self.wake_by(at);
                 false
             }
             Permit::Blocked => {
@@ -117,50 +86,74 @@ impl<P: Packets> PgmSource<P> {
         }
     }
 
-    fn write_data(&mut self, cx: &mut Cx<'_>, len: u32, buf: &mut Vec<u8>) -> Transmit {
+    /// There is no payload to send, or it may not leave: with `idle`, there is none.
+    pub(crate) fn rest(&mut self, cx: &mut Cx<'_>, idle: bool) {
+        if idle && !self.told_idle {
+            self.told_idle = true;
+            self.control.on_idle(cx);
+        }
+        self.observe(cx);
+    }
+
+    /// A new data packet; `read` appends its bytes, and returns how many zeros stand for the rest.
+    pub(crate) fn write_data(
+        &mut self,
+        cx: &mut Cx<'_>,
+        payload: DataPacket,
+        buf: &mut Vec<u8>,
+        read: impl FnOnce(&mut Vec<u8>) -> u32,
+    ) -> Transmit {
         let index = self.next;
         self.next += 1;
         self.trail =
             self.trail.max(self.next.saturating_sub(u64::from(self.config.window_packets)));
-        let seq = self.seq(index);
+        let (seq, DataPacket { len, repair, .. }) = (self.seq(index), payload);
         self.announce.clear();
         self.control.on_sent(cx, seq, len, &mut self.announce);
         let data = Data { sequence: seq, trail: self.seq(self.trail) };
-        let transmit = self.write_payload(cx.now, Body::Odata(data), (index, len), true, buf);
-        let repair = self.packets.repairs();
+        let transmit = self.write_payload(&Body::Odata(data), index, payload, true, buf, read);
         cx.emit(Event::DataSent { seq: self.traced(index), bytes: len, repair });
         self.told_idle = false;
         self.spm.on_data(cx.now, self.pause());
-        self.gauges.observe(cx, &self.control.gauges());
-        self.end_if_all_sent(cx);
+        self.observe(cx);
         transmit
     }
 
-    fn write_repair(&mut self, cx: &mut Cx<'_>, index: u64, buf: &mut Vec<u8>) -> Transmit {
-        let (seq, len) = (self.seq(index), self.packets.len(index));
+    /// Packet `index` again.
+    pub(crate) fn write_repair(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: u64,
+        payload: DataPacket,
+        buf: &mut Vec<u8>,
+        read: impl FnOnce(&mut Vec<u8>) -> u32,
+    ) -> Transmit {
+        let (seq, len) = (self.seq(index), payload.len);
         self.announce.clear();
         let announces = self.control.on_repair_sent(cx, seq, len, &mut self.announce);
         let data = Data { sequence: seq, trail: self.seq(self.trail) };
-        let transmit = self.write_payload(cx.now, Body::Rdata(data), (index, len), announces, buf);
+        let body = Body::Rdata(data);
+        let transmit = self.write_payload(&body, index, payload, announces, buf, read);
         cx.emit(Event::DataSent { seq: self.traced(index), bytes: len, repair: true });
         self.told_idle = false;
         Transmit { router_alert: true, ..transmit }
     }
 
     fn write_payload(
-        &mut self,
-        now: Time,
-        body: Body,
-        (index, len): (u64, u32),
+        &self,
+        body: &Body,
+        index: u64,
+        payload: DataPacket,
         announces: bool,
         buf: &mut Vec<u8>,
+        read: impl FnOnce(&mut Vec<u8>) -> u32,
     ) -> Transmit {
         let header = Header::downstream(self.config.tsi, self.config.data_port);
-        let mut encoder = Encoder::new(buf, &header, &body);
+        let mut encoder = Encoder::new(buf, &header, body);
         if index == 0 {
             encoder.option(&PgmOption::Syn);
         }
-        if self.end() == Some(index + 1) {
+        if payload.last {
             encoder.option(&PgmOption::Fin);
         }
         if let Some(from) = self.late_join() {
@@ -170,28 +163,23 @@ impl<P: Packets> PgmSource<P> {
             let announce = self.control.options().announce;
             encoder.option(&PgmOption::of_scheme(announce, &self.announce));
         }
-        encoder.payload(|out| self.packets.read(now, index, out));
+        encoder.payload(read);
         let zeros = encoder.finish();
-        Transmit { zeros, payload_len: len, router_alert: false, ..self.to_group() }
+        Transmit { zeros, payload_len: payload.len, router_alert: false, ..self.to_group() }
     }
 
-    fn write_spm(&mut self, buf: &mut Vec<u8>) -> Transmit {
-        self.write_spm_with(buf, |_| {});
-        self.to_group()
-    }
-
-    /// An SPM for one node alone, with what `fill` adds.
+    /// An SPM for one node alone, with what `announce` adds.
     pub(crate) fn write_spm_to(
         &mut self,
         node: NodeId,
         buf: &mut Vec<u8>,
-        fill: impl FnOnce(&mut Encoder<'_>),
+        announce: impl FnOnce(&mut Encoder<'_>),
     ) -> Transmit {
-        self.write_spm_with(buf, fill);
+        self.write_spm(buf, announce);
         Transmit { to: Destination::Node(node), router_alert: false, ..self.to_group() }
     }
 
-    fn write_spm_with(&mut self, buf: &mut Vec<u8>, fill: impl FnOnce(&mut Encoder<'_>)) {
+    fn write_spm(&mut self, buf: &mut Vec<u8>, announce: impl FnOnce(&mut Encoder<'_>)) {
         let spm = Spm {
             sequence: self.spm_sequence,
             trail: self.seq(self.trail),
@@ -204,14 +192,13 @@ impl<P: Packets> PgmSource<P> {
         if let Some(from) = self.late_join() {
             encoder.option(&from);
         }
-        if self.is_ending() {
+        if matches!(self.phase, Phase::Lingering { .. }) {
             encoder.option(&PgmOption::Fin);
         }
-        self.packets.announce(&mut encoder);
+        announce(&mut encoder);
         if let Some(value) = &self.announced {
             encoder.raw_option(OptionType::SCHEME, 0, value);
         }
-        fill(&mut encoder);
         encoder.finish();
     }
 

@@ -1,0 +1,10 @@
+//! Repair by NAK above a session, and delivery in order: the two ends of a stream.
+
+pub(crate) mod naks;
+mod receiver;
+mod refusal;
+mod repairs;
+mod source;
+
+pub use receiver::PgmReceiver;
+pub use source::PgmSource;

@@ -1,0 +1,273 @@
+//! The receiver of a stream: it asks by NAK for what is missing, and delivers in order.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::fmt;
+
+use faircast_base::{Cx, Event, Time};
+
+use super::naks::{Naks, State};
+use super::refusal::Refusal;
+use crate::congestion::Feedback;
+use crate::pgm::negotiation::{Negotiation, SchemeAnnouncement, SchemeMismatch};
+use crate::pgm::session::crowd::Backoff;
+use crate::pgm::session::{Held, Phase, ReceiverSession, RepairLayer, start_over};
+use crate::pgm::wire::{OptionType, Packet, Payload};
+use crate::pgm::{ReceiverConfig, Reliability};
+use crate::{AppEvent, Datagram, Machine, Transmit};
+
+/// A PGM receiver: joins the session that it hears, asks for what is missing, delivers in order,
+/// and sends the reports that its side of the scheme wants to send.
+pub struct PgmReceiver {
+    session: ReceiverSession<NakRepair>,
+    refusal: Refusal,
+}
+
+/// Repair by NAK.
+struct NakRepair {
+    naks: Naks,
+    /// Whether it asks at all.
+    reliability: Reliability,
+    delivered_bytes: u64,
+    events: VecDeque<AppEvent>,
+}
+
+impl PgmReceiver {
+    /// A receiver with `feedback` as its side of the scheme. Settings out of their range are taken
+    /// to its nearest end.
+    pub fn new(config: ReceiverConfig, feedback: Box<dyn Feedback + Send>) -> Self {
+        let repair = NakRepair::new(&config);
+        Self {
+            session: ReceiverSession::new(config, feedback, repair),
+            refusal: Refusal::default(),
+        }
+    }
+
+    /// A receiver that speaks one scheme: it follows the settings that the source announces, and
+    /// ends where the source speaks another.
+    pub fn speaking(config: ReceiverConfig, negotiation: Negotiation) -> Self {
+        let repair = NakRepair::new(&config);
+        Self {
+            session: ReceiverSession::speaking(config, negotiation, repair),
+            refusal: Refusal::default(),
+        }
+    }
+
+    /// Its side of the scheme, for tests and statistics.
+    pub fn feedback(&self) -> &dyn Feedback {
+        self.session.feedback()
+    }
+
+    /// How many packets it is asking for.
+    #[cfg(test)]
+    pub(in crate::pgm) fn missing_packets(&self) -> usize {
+        self.session.repair.naks.len()
+    }
+
+    /// Packets that were given up.
+    pub fn lost_packets(&self) -> u64 {
+        self.session.lost_packets()
+    }
+
+    /// Ends where all that there was has been delivered or passed by, or where the source speaks
+    /// another scheme: then both sides are told.
+    fn end_if_over(&mut self, cx: &mut Cx<'_>) {
+        let Self { session, refusal } = self;
+        if session.is_complete() {
+            session.stop(Phase::Finished);
+            let whole = session.is_whole();
+            session.repair.end(cx, whole);
+        } else if session.is_joined()
+            && let (Some(node), Some(mismatch)) = (session.source(), session.mismatch())
+        {
+            let SchemeMismatch { sender, receiver, .. } = mismatch.clone();
+            session.stop(Phase::Ended);
+            refusal.begin(cx, session.config().spm_request_backoff);
+            session.repair.events.push_back(AppEvent::OtherScheme { node, sender, receiver });
+        }
+    }
+
+    /// The source is gone without having said that this is the end.
+    fn lose_source(&mut self) {
+        self.session.stop(Phase::Lost);
+        self.session.repair.events.push_back(AppEvent::Gone);
+    }
+
+    /// Tells the source what is spoken here.
+    fn write_refusal(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let scheme = self.session.mismatch()?.receiver.to_string();
+        if !core::mem::take(&mut self.refusal.due) {
+            return None;
+        }
+        let value = SchemeAnnouncement { scheme, settings: Vec::new() }.encode()?;
+        self.session.write_request(buf, |encoder| {
+            encoder.raw_option(OptionType::SCHEME, 0, &value);
+        })
+    }
+}
+
+impl Machine for PgmReceiver {
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        if !self.session.hears() {
+            return;
+        }
+        match Packet::decode(datagram.bytes, datagram.zeros) {
+            Ok(packet) => {
+                let taken = self.session.handle_packet(cx, &datagram, &packet);
+                if taken && self.session.is_joined() && packet.options.has(OptionType::RST) {
+                    self.lose_source();
+                }
+                self.end_if_over(cx);
+            }
+            Err(error) => cx.emit(Event::BadInput { reason: error.into() }),
+        }
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.refusal.on_timeout(cx);
+        let joined = self.session.is_joined();
+        self.session.on_timeout(cx);
+        if joined && !self.session.is_joined() {
+            self.lose_source();
+        }
+        self.end_if_over(cx);
+    }
+
+    fn handle_close(&mut self, _cx: &mut Cx<'_>) {
+        self.session.close();
+    }
+
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        self.write_refusal(buf).or_else(|| self.session.next_packet(cx, buf))
+    }
+
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        let events = &mut self.session.repair.events;
+        let event = events.pop_front();
+        if event.is_some() && events.is_empty() {
+            start_over(events);
+        }
+        event
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        match self.session.phase() {
+            Phase::Ended => self.refusal.next_timeout(),
+            _ => self.session.next_timeout(),
+        }
+    }
+}
+
+impl NakRepair {
+    fn new(config: &ReceiverConfig) -> Self {
+        Self {
+            naks: Naks::new(config),
+            reliability: config.reliability,
+            delivered_bytes: 0,
+            events: VecDeque::new(),
+        }
+    }
+
+    /// All that there was has been delivered, or passed by where it is not the `whole`.
+    fn end(&mut self, cx: &mut Cx<'_>, whole: bool) {
+        if whole {
+            cx.emit(Event::Completed { bytes: self.delivered_bytes });
+        }
+        self.events.push_back(if whole { AppEvent::Completed } else { AppEvent::Gone });
+    }
+}
+
+impl RepairLayer for NakRepair {
+    fn repairs(&self) -> bool {
+        self.reliability == Reliability::Repaired
+    }
+
+    fn keep(&self, payload: &Payload<'_>) -> Held {
+        Held { bytes: payload.bytes.to_vec(), zeros: payload.zeros }
+    }
+
+    fn deliver(&mut self, cx: &mut Cx<'_>, index: u64, held: Held) {
+        let Held { bytes, zeros } = held;
+        // A payload has at most 65535 bytes.
+        let len = bytes.len() as u32 + zeros;
+        self.delivered_bytes += u64::from(len);
+        cx.emit(Event::Delivered { seq: index, bytes: len });
+        self.events.push_back(AppEvent::Delivered { bytes, zeros });
+    }
+
+    fn lose(&mut self, cx: &mut Cx<'_>, from: u64, to: u64, near: u64) {
+        // A trail may jump by 2^31; the trace names what could have been waited for.
+        for seq in from..to.min(near) {
+            cx.emit(Event::Abandoned { seq });
+        }
+        let count = u32::try_from(to - from).unwrap_or(u32::MAX);
+        if let Some(AppEvent::Lost { packets }) = self.events.back_mut() {
+            *packets = packets.saturating_add(count);
+        } else {
+            self.events.push_back(AppEvent::Lost { packets: count });
+        }
+    }
+
+    fn ask(&mut self, cx: &mut Cx<'_>, backoff: &mut Backoff, index: u64) -> bool {
+        if self.repairs() {
+            let deadline = self.naks.draw(backoff, cx.rng);
+            self.naks.begin(index, State::BackOff, deadline);
+        }
+        self.repairs()
+    }
+
+    fn asks(&self, index: u64) -> bool {
+        self.naks.has(index)
+    }
+
+    fn hear(&mut self, now: Time, index: u64, confirmed: bool) -> bool {
+        match confirmed {
+            true => self.naks.confirmed(index, now),
+            false => self.naks.heard(index, now),
+        }
+    }
+
+    fn arrived(&mut self, now: Time, index: u64, repair: bool) {
+        if !self.naks.is_empty() {
+            if repair { self.naks.repaired(index, now) } else { self.naks.end(index) }
+        }
+    }
+
+    fn end_before(&mut self, index: u64) {
+        self.naks.end_before(index);
+    }
+
+    fn end_from(&mut self, index: u64) {
+        self.naks.end_from(index);
+    }
+
+    fn on_timeout(
+        &mut self,
+        cx: &mut Cx<'_>,
+        config: &ReceiverConfig,
+        can_ask: bool,
+    ) -> (bool, Vec<u64>) {
+        let expired = self.naks.expire(cx, config, can_ask);
+        (expired.stuck, expired.give_up)
+    }
+
+    fn has_due(&self) -> bool {
+        self.naks.has_due()
+    }
+
+    fn take_due(&mut self, max: usize) -> Vec<u64> {
+        self.naks.take_due(max)
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.naks.next_timeout()
+    }
+}
+
+impl fmt::Debug for PgmReceiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PgmReceiver").field("session", &self.session).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,273 @@
+//! The source of a stream: it sends packets once, and again what is asked for by NAK.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::fmt;
+
+use faircast_base::{BadInput, Cx, Event, Time};
+
+use super::repairs::Repairs;
+use crate::congestion::Control;
+use crate::content::{ByOffset, Content, Packets};
+use crate::pgm::negotiation::SchemeAnnouncement;
+use crate::pgm::session::{DataPacket, SourceSession};
+use crate::pgm::wire::{Body, Nak, Packet};
+use crate::pgm::{Reliability, SourceConfig};
+use crate::{AppEvent, Datagram, Machine, Transmit};
+
+/// A PGM source: sends its packets as fast as its control permits, confirms NAKs at once, repairs
+/// what is in its transmit window, and says by FIN where the end is.
+pub struct PgmSource {
+    session: SourceSession,
+    packets: Box<dyn Packets + Send>,
+    /// How many packets there will be in all, where its application has closed it.
+    closed: Option<u64>,
+    repairs: Repairs,
+    /// Whether the next opportunity is a repair's, where both wait.
+    repair_turn: bool,
+    events: VecDeque<AppEvent>,
+}
+
+impl PgmSource {
+    /// A source of `content` under `control`. Settings out of their range are taken to its nearest
+    /// end.
+    pub fn new(
+        config: SourceConfig,
+        content: Box<dyn Content>,
+        control: Box<dyn Control + Send>,
+    ) -> Self {
+        let payload = config.payload.clamp(1, u32::from(u16::MAX));
+        Self::of_packets(config, Box::new(ByOffset::new(content, payload)), control)
+    }
+
+    /// A source of `packets` under `control`; how long they are is theirs to say. Settings out of
+    /// their range are taken to its nearest end.
+    pub fn of_packets(
+        config: SourceConfig,
+        packets: Box<dyn Packets + Send>,
+        control: Box<dyn Control + Send>,
+    ) -> Self {
+        Self {
+            session: SourceSession::new(config, control),
+            packets,
+            closed: None,
+            repairs: Repairs::default(),
+            repair_turn: true,
+            events: VecDeque::new(),
+        }
+    }
+
+    /// The same, which speaks `scheme`; its SPMs say what is `announced`.
+    #[must_use]
+    pub fn speaking(mut self, scheme: &'static str, announced: Option<SchemeAnnouncement>) -> Self {
+        self.session.speak(scheme, announced);
+        self
+    }
+
+    /// The control, for tests and statistics.
+    pub fn control(&self) -> &dyn Control {
+        self.session.control()
+    }
+
+    /// How many packets there will be in all, where that is known.
+    fn end(&self) -> Option<u64> {
+        self.closed.or_else(|| self.packets.end())
+    }
+
+    /// Bytes of payload of the next new packet, where there is one to send.
+    fn ready(&mut self, now: Time) -> Option<u32> {
+        let next = self.session.next();
+        let open = self.session.is_sending() && self.end().is_none_or(|end| next < end);
+        if open { self.packets.ready(now, next) } else { None }
+    }
+
+    fn close_if_all_sent(&mut self, now: Time) {
+        if self.session.is_sending() && self.end() == Some(self.session.next()) {
+            self.session.close(now);
+        }
+    }
+
+    fn finish(&mut self, cx: &mut Cx<'_>) {
+        self.session.finish();
+        self.repairs.clear();
+        if let Some(bytes) = self.packets.completed(self.session.next()) {
+            cx.emit(Event::Completed { bytes });
+            self.events.push_back(AppEvent::Completed);
+        }
+    }
+
+    fn take_packet(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+    ) -> Result<(), BadInput> {
+        if !self.session.is_ours(packet) {
+            return Err(BadInput::Foreign);
+        }
+        match packet.body {
+            Body::Nak(nak) => self.take_nak(cx, datagram, packet, nak),
+            Body::Nnak(nak) => self.session.take_nak(cx, datagram, packet, nak, false).map(drop),
+            Body::Ack(ack) => {
+                let len = |index| self.packets.len(index);
+                self.session.take_ack(cx, datagram, packet, ack.vector, len)
+            }
+            Body::Spmr => self.session.take_request(cx, datagram, packet),
+            // Our own packets, looped back, and confirmations by network elements; polls are not
+            // sent by this source, so nobody can answer one.
+            Body::Spm(_)
+            | Body::Odata(_)
+            | Body::Rdata(_)
+            | Body::Ncf(_)
+            | Body::Poll(_)
+            | Body::Polr(_) => Ok(()),
+        }
+    }
+
+    /// Confirms a NAK, and queues the repairs that it asks for.
+    fn take_nak(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+        nak: Nak,
+    ) -> Result<(), BadInput> {
+        let Some(told) = self.session.take_nak(cx, datagram, packet, nak, true)? else {
+            return Ok(());
+        };
+        let rtt = told.round_trip;
+        let mut room = self.session.confirm(cx.now, packet, nak, rtt)?;
+        if self.session.config().reliability == Reliability::Repaired {
+            let ready = cx.now + self.session.config().repair_delay;
+            let crossing = self.session.crossing_time(cx.now, rtt);
+            for seq in packet.nak_sequence() {
+                let index = self.session.index(seq);
+                if let Some(index) = index.filter(|index| *index >= self.session.trail()) {
+                    room &= self.repairs.ask(index, ready, cx.now, crossing);
+                }
+            }
+        }
+        if room { Ok(()) } else { Err(BadInput::TableFull) }
+    }
+
+    /// Data or a repair. Where both wait they take turns, so that repairs have half of the
+    /// opportunities; where one may not leave the other may.
+    fn next_payload(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        self.repairs.advance(self.session.trail());
+        let repair = match self.repairs.first() {
+            Some((at, index)) if at <= cx.now => Some(index),
+            Some((at, _)) => {
+                self.session.wake_by(at);
+                None
+            }
+            None => None,
+        };
+        let ready = self.ready(cx.now);
+        let data = ready.filter(|_| !self.trail_awaits_repair());
+        let both = repair.is_some() && data.is_some();
+        for turn in [self.repair_turn, !self.repair_turn] {
+            if turn {
+                let Some(index) = repair else { continue };
+                let len = self.packets.len(index);
+                if self.session.may_send(cx, len, true) {
+                    self.repair_turn = !both;
+                    self.repairs.pop();
+                    self.repairs.on_sent(index, cx.now);
+                    return Some(self.write_repair(cx, index, len, buf));
+                }
+            } else if let Some(len) = data
+                && self.session.may_send(cx, len, false)
+            {
+                self.repair_turn = true;
+                return Some(self.write_data(cx, len, buf));
+            }
+        }
+        self.session.rest(cx, repair.is_none() && ready.is_none());
+        None
+    }
+
+    /// Whether new data would push out of the window what a receiver is waiting for. It waits then:
+    /// NAKs for the trail postpone its advance (src: RFC 3208 s16).
+    fn trail_awaits_repair(&self) -> bool {
+        let (trail, window) = (self.session.trail(), self.session.config().window_packets);
+        self.session.next() - trail >= u64::from(window) && self.repairs.has(trail)
+    }
+
+    fn write_data(&mut self, cx: &mut Cx<'_>, len: u32, buf: &mut Vec<u8>) -> Transmit {
+        let (now, index) = (cx.now, self.session.next());
+        let payload = DataPacket { len, last: self.end() == Some(index + 1), repair: false };
+        let read = |out: &mut Vec<u8>| self.packets.read(now, index, out);
+        let transmit = self.session.write_data(cx, payload, buf, read);
+        self.close_if_all_sent(now);
+        transmit
+    }
+
+    fn write_repair(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: u64,
+        len: u32,
+        buf: &mut Vec<u8>,
+    ) -> Transmit {
+        let now = cx.now;
+        let payload = DataPacket { len, last: self.end() == Some(index + 1), repair: true };
+        let read = |out: &mut Vec<u8>| self.packets.read(now, index, out);
+        self.session.write_repair(cx, index, payload, buf, read)
+    }
+}
+
+impl Machine for PgmSource {
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        if !self.session.is_active() {
+            return;
+        }
+        match Packet::decode(datagram.bytes, datagram.zeros) {
+            Ok(packet) => {
+                if let Err(reason) = self.take_packet(cx, &datagram, &packet) {
+                    cx.emit(Event::BadInput { reason });
+                }
+                self.session.observe(cx);
+            }
+            Err(error) => cx.emit(Event::BadInput { reason: error.into() }),
+        }
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        if self.session.on_timeout(cx) {
+            self.close_if_all_sent(cx.now);
+        }
+        let owes = self.repairs.first().is_some();
+        if self.session.has_lingered(cx.now, owes) {
+            self.finish(cx);
+        }
+    }
+
+    fn handle_close(&mut self, cx: &mut Cx<'_>) {
+        if self.session.is_sending() {
+            self.closed = Some(self.session.next());
+        }
+        self.session.close(cx.now);
+    }
+
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if let Some(transmit) = self.session.poll_control(cx.now, buf, |_| {}) {
+            return Some(transmit);
+        }
+        if self.session.is_active() { self.next_payload(cx, buf) } else { None }
+    }
+
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        self.session.poll_event().or_else(|| self.events.pop_front())
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.session.next_timeout()
+    }
+}
+
+impl fmt::Debug for PgmSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PgmSource").field("session", &self.session).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,301 @@
+//! The sending end of a session: numbering, SPMs, confirmations, the control and what it is told, the
+//! end.
+
+mod acked;
+mod confirmations;
+mod gauge;
+mod input;
+mod output;
+mod spm;
+
+pub(crate) use self::output::DataPacket;
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::fmt;
+
+use faircast_base::{Cx, Duration, NodeId, Seq, Time};
+
+use self::acked::Acked;
+use self::confirmations::{Confirmations, Farthest};
+use self::gauge::GaugeTrace;
+use self::spm::SpmSchedule;
+use crate::AppEvent;
+use crate::congestion::Control;
+use crate::pgm::SourceConfig;
+use crate::pgm::config::WINDOW_PACKETS_MAX;
+use crate::pgm::negotiation::SchemeAnnouncement;
+use crate::pgm::wire::{Nak, Nla, Packet};
+
+/// The sending end of a session: what every source does, whatever it sends and however it repairs.
+///
+/// Packets are counted from 0 within the session (`index`); the sequence number on the wire is that
+/// of the first plus the index.
+pub(crate) struct SourceSession {
+    config: SourceConfig,
+    control: Box<dyn Control + Send>,
+    /// What the control announces on the packet that leaves now.
+    announce: Vec<u8>,
+    phase: Phase,
+    /// The next new packet.
+    next: u64,
+    /// The oldest packet of the transmit window.
+    trail: u64,
+    spm: SpmSchedule,
+    spm_sequence: Seq,
+    confirmations: Confirmations,
+    farthest: Farthest,
+    /// When there may be something to send again: a later permit, a packet that is held back.
+    wake_at: Option<Time>,
+    /// Whether the control has been told that there is nothing to send.
+    told_idle: bool,
+    acked: Acked,
+    gauges: GaugeTrace,
+    /// The scheme that it speaks; empty where nobody has said so.
+    scheme: &'static str,
+    /// What SPMs say of the scheme: the option's value.
+    announced: Option<Vec<u8>>,
+    /// Who has said that it speaks another scheme: the first [`MISMATCHED_MAX`].
+    mismatched: Vec<NodeId>,
+    events: VecDeque<AppEvent>,
+}
+
+/// Where a source is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Before its start.
+    Waiting,
+    /// New data may be sent.
+    Sending,
+    /// All data has been sent; repairs go on.
+    Lingering {
+        /// Since when.
+        since: Time,
+        /// When a NAK last came.
+        busy: Time,
+    },
+    /// Nothing more will happen.
+    Done,
+}
+
+impl SourceSession {
+    /// A session under `control`. Settings out of their range are taken to its nearest end.
+    pub(crate) fn new(mut config: SourceConfig, control: Box<dyn Control + Send>) -> Self {
+        config.payload = config.payload.clamp(1, u32::from(u16::MAX));
+        config.window_packets = config.window_packets.clamp(1, WINDOW_PACKETS_MAX);
+        for interval in
+            [&mut config.ambient_interval, &mut config.heartbeat_min, &mut config.heartbeat_max]
+        {
+            *interval = (*interval).max(INTERVAL_MIN);
+        }
+        let spm = SpmSchedule::new(
+            config.start,
+            config.ambient_interval,
+            config.heartbeat_min,
+            config.heartbeat_max,
+        );
+        Self {
+            config,
+            control,
+            announce: Vec::new(),
+            phase: Phase::Waiting,
+            next: 0,
+            trail: 0,
+            spm,
+            spm_sequence: Seq::new(0),
+            confirmations: Confirmations::default(),
+            farthest: Farthest::default(),
+            wake_at: None,
+            told_idle: false,
+            acked: Acked::default(),
+            gauges: GaugeTrace::default(),
+            scheme: "",
+            announced: None,
+            mismatched: Vec::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// It speaks `scheme`; its SPMs say what is `announced`.
+    pub(crate) fn speak(&mut self, scheme: &'static str, announced: Option<SchemeAnnouncement>) {
+        self.scheme = scheme;
+        self.announced = announced.and_then(|announced| announced.encode());
+    }
+
+    pub(crate) fn config(&self) -> &SourceConfig {
+        &self.config
+    }
+
+    /// The control, for tests and statistics.
+    pub(crate) fn control(&self) -> &(dyn Control + Send) {
+        self.control.as_ref()
+    }
+
+    /// The control, to tell it of receivers.
+    pub(crate) fn control_mut(&mut self) -> &mut (dyn Control + Send) {
+        self.control.as_mut()
+    }
+
+    /// The next new packet.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// The oldest packet of the transmit window.
+    pub(crate) fn trail(&self) -> u64 {
+        self.trail
+    }
+
+    /// The sequence number of packet `index` on the wire.
+    fn seq(&self, index: u64) -> Seq {
+        // Truncation is the wrap of sequence numbers.
+        self.config.first + index as u32
+    }
+
+    /// The packet of sequence number `seq`: the one of that number nearest to the next new one.
+    pub(crate) fn index(&self, seq: Seq) -> Option<u64> {
+        self.next.checked_add_signed(i64::from(seq.distance(self.seq(self.next))))
+    }
+
+    /// How a packet is named in the trace: by its sequence number, without wrap.
+    fn traced(&self, index: u64) -> u64 {
+        u64::from(self.config.first.value()) + index
+    }
+
+    /// What SPMs say has changed: one is sent now.
+    pub(crate) fn announce_now(&mut self, now: Time) {
+        self.spm.on_change(now);
+    }
+
+    /// Whether `packet` belongs to this session.
+    pub(crate) fn is_ours(&self, packet: &Packet<'_>) -> bool {
+        let ports = packet.header.data_port(packet.kind()) == self.config.data_port;
+        packet.tsi() == self.config.tsi && ports
+    }
+
+    /// Whether a NAK names this source and group.
+    pub(crate) fn is_named_by(&self, nak: &Nak) -> bool {
+        nak.source == self.nla() && nak.group == self.config.group
+    }
+
+    fn nla(&self) -> Nla {
+        Nla::from_node(self.config.node)
+    }
+
+    /// Whether packets are taken and sent: after its start, and before nothing more happens.
+    pub(crate) fn is_active(&self) -> bool {
+        !matches!(self.phase, Phase::Waiting | Phase::Done)
+    }
+
+    /// Whether new data may be sent.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.phase == Phase::Sending
+    }
+
+    /// Whether nothing more will happen.
+    pub(crate) fn is_over(&self) -> bool {
+        self.phase == Phase::Done
+    }
+
+    /// After the last packet come FIN and the time of repairs. One that has not begun is over.
+    pub(crate) fn close(&mut self, now: Time) {
+        match self.phase {
+            Phase::Waiting => self.phase = Phase::Done,
+            Phase::Sending => {
+                self.phase = Phase::Lingering { since: now, busy: now };
+                self.spm.on_change(now);
+            }
+            Phase::Lingering { .. } | Phase::Done => {}
+        }
+    }
+
+    /// All that listen know that this is the end. Returns whether it has been said.
+    pub(crate) fn has_said_end(&self) -> bool {
+        matches!(self.phase, Phase::Lingering { .. }) && !self.spm.is_due()
+    }
+
+    /// Nothing more will happen.
+    pub(crate) fn finish(&mut self) {
+        self.phase = Phase::Done;
+    }
+
+    /// When lingering ends, where it has begun.
+    fn linger_end(&self) -> Option<Time> {
+        match self.phase {
+            Phase::Lingering { since, busy } => {
+                let linger = self.config.linger * if busy > since { LINGER_BUSY } else { 1 };
+                Some((busy + linger).min(since + self.config.linger_max))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether lingering has come to its end; with `owes` something that is owed still, and that the
+    /// control has held back for all this time, to its longest.
+    pub(crate) fn has_lingered(&mut self, now: Time, owes: bool) -> bool {
+        if self.linger_end().is_none_or(|at| at > now) {
+            return false;
+        }
+        match &mut self.phase {
+            Phase::Lingering { since, busy }
+                if owes && now.since(*since) < self.config.linger_max =>
+            {
+                *busy = now;
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// Time has passed. Returns whether the session has begun now.
+    pub(crate) fn on_timeout(&mut self, cx: &mut Cx<'_>) -> bool {
+        let begins = self.phase == Phase::Waiting && self.config.start <= cx.now;
+        if begins {
+            self.phase = Phase::Sending;
+        }
+        if self.is_active() {
+            self.spm.on_timeout(cx.now);
+            if self.control.next_timeout().is_some_and(|at| at <= cx.now) {
+                self.control.on_timeout(cx);
+                self.gauges.observe(cx, &self.control.gauges());
+            }
+        }
+        begins
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<AppEvent> {
+        self.events.pop_front()
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        match self.phase {
+            Phase::Waiting => return Some(self.config.start),
+            Phase::Done => return None,
+            Phase::Sending | Phase::Lingering { .. } => {}
+        }
+        let others = [self.control.next_timeout(), self.wake_at, self.linger_end()];
+        Some(others.into_iter().flatten().fold(self.spm.next_timeout(), Time::min))
+    }
+}
+
+/// Receivers of other schemes that are told to the application; of more it is not.
+const MISMATCHED_MAX: usize = 64;
+
+/// How many times as long a source lingers where NAKs have come since the end of data.
+const LINGER_BUSY: u64 = 4;
+
+/// Shortest interval between SPMs: a timer of no length would run out again and again in one
+/// moment.
+const INTERVAL_MIN: Duration = Duration::from_millis(1);
+
+impl fmt::Debug for SourceSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SourceSession")
+            .field("tsi", &self.config.tsi)
+            .field("phase", &self.phase)
+            .field("next", &self.next)
+            .field("trail", &self.trail)
+            .finish_non_exhaustive()
+    }
+}
