@@ -60,6 +60,11 @@ impl TcpSender {
             self.take_new_ack(cx, ack);
             self.after_timeout = false;
             self.scoreboard.clear();
+            if self.una == self.high {
+                // deviates: a window of one, halved, lets nothing go, and with nothing in flight no
+                // timer ends that in ns-2.
+                self.cwnd = self.cwnd.max(1.0);
+            }
         } else if ack > self.una {
             // The retransmission and the packet that it replaces have both left the network.
             self.pipe -= 1;
