@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 
 use faircast_base::Time;
 
-
 /// The object that a sender sends: an unlimited stream, so many bytes, or real bytes. A repair may
 /// ask for any part of it again, so it is read by position and never consumed.
 pub trait Content: Send {

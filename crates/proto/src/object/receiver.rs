@@ -26,8 +26,8 @@ use super::{
     StoreProgress, Verdict,
 };
 use crate::congestion::Feedback;
-use crate::pgm::negotiation::Negotiation;
 use crate::pgm::ReceiverConfig;
+use crate::pgm::negotiation::Negotiation;
 use crate::pgm::session::ReceiverSession;
 use crate::pgm::session::dissent::Dissent;
 use crate::pgm::wire::{OptionType, Packet};

@@ -64,11 +64,7 @@ impl Asks {
             run_wait: None,
             run_asked: Asked::default(),
             run_due: false,
-            run_retry: RetryTimer::new(
-                config.repair_timers,
-                config.nak_repeat,
-                config.nak_backoff,
-            ),
+            run_retry: RetryTimer::new(config.repair_timers, config.nak_repeat, config.nak_backoff),
             in_hand: false,
             passages: [None; 3],
             suspicion: None,

@@ -7,11 +7,11 @@ use faircast_base::{BadInput, Cx, Duration, Event, Time};
 use super::blocks::Taken;
 use super::member::News;
 use super::{END_QUIET, Ending, Object, ObjectReceiver, Phase};
+use crate::Datagram;
 use crate::object::layout::{BLOCK_SYMBOLS, Layout, block_of, part_of};
 use crate::object::wire::{Answer, Entry, Notice, SymbolName};
 use crate::object::{Announcement, Part, StoreError};
 use crate::pgm::wire::{Body, OptionType, Packet, Spm};
-use crate::Datagram;
 
 impl ObjectReceiver {
     pub(super) fn take_packet(

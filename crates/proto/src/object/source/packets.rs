@@ -252,7 +252,8 @@ impl ObjectPackets {
     /// Appends the payload of the chosen symbol, which leaves now as packet `index`, to `out`. Returns
     /// how many zero bytes stand for the rest.
     pub(super) fn write(&mut self, now: Time, index: u64, out: &mut Vec<u8>) -> u32 {
-        let name = self.chosen.take().expect("only what is chosen leaves, and nothing leaves twice");
+        let name =
+            self.chosen.take().expect("only what is chosen leaves, and nothing leaves twice");
         let len = self.payload_len(name);
         let start = out.len();
         out.extend_from_slice(&name.encode());

@@ -307,10 +307,8 @@ impl Naks {
                 self.arm(index, deadline);
             }
         }
-        let waits = [
-            (unconfirmed, TimeoutKind::NakConfirmation),
-            (unrepaired, TimeoutKind::NakRepair),
-        ];
+        let waits =
+            [(unconfirmed, TimeoutKind::NakConfirmation), (unrepaired, TimeoutKind::NakRepair)];
         for (wait, kind) in waits {
             if let Some(wait) = wait {
                 cx.emit(Event::Timeout { kind, after_ns: wait.as_nanos() });

@@ -168,11 +168,8 @@ impl SourceSession {
         if highest >= self.next {
             return Err(BadInput::Absurd);
         }
-        let fresh: u64 = self
-            .acked
-            .mark(highest, vector.bitmap)
-            .map(|index| u64::from(len(index)))
-            .sum();
+        let fresh: u64 =
+            self.acked.mark(highest, vector.bitmap).map(|index| u64::from(len(index))).sum();
         // At most 32 payloads of less than 2^16 bytes.
         let (seq, bytes) = (self.traced(highest), fresh as u32);
         cx.emit(Event::AckReceived { seq, bytes, from: datagram.from });
