@@ -43,7 +43,7 @@ impl ObjectReceiver {
             }
             Body::Spm(spm) => self.take_spm(cx, datagram, packet, spm),
             Body::Ncf(nak) if packet.options.has(OptionType::CONFIRM) => {
-                if nak.group != self.config.group {
+                if !self.config.group.is_group(nak.group) {
                     return Err(BadInput::Foreign);
                 }
                 self.take_confirmation(cx, packet)

@@ -176,7 +176,7 @@ impl SourceSession {
 
     /// Whether a NAK names this source and group.
     pub(crate) fn is_named_by(&self, nak: &Nak) -> bool {
-        nak.source == self.nla() && nak.group == self.config.group
+        nak.source == self.nla() && self.config.group.is_group(nak.group)
     }
 
     fn nla(&self) -> Nla {

@@ -37,6 +37,12 @@ impl Nla {
         self.octets().iter().all(|&octet| octet == 0)
     }
 
+    /// Whether a packet that names the group `other` is of this group. A source may send to each receiver
+    /// of a list too; they know of no group, and name the null address.
+    pub fn is_group(self, other: Self) -> bool {
+        self == other || self.is_null() || other.is_null()
+    }
+
     /// The bytes of the address alone.
     pub fn octets(&self) -> &[u8] {
         match self {

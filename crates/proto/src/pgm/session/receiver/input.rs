@@ -409,7 +409,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         packet: &Packet<'_>,
         nak: Nak,
     ) -> Result<(), BadInput> {
-        if nak.group != self.config.group {
+        if !self.config.group.is_group(nak.group) {
             return Err(BadInput::Foreign);
         }
         self.hear_of(cx, packet, true);
@@ -423,7 +423,9 @@ impl<R: RepairLayer> ReceiverSession<R> {
         packet: &Packet<'_>,
         nak: Nak,
     ) -> Result<(), BadInput> {
-        if nak.group != self.config.group || datagram.to != Destination::Group(GroupId::SESSION) {
+        if !self.config.group.is_group(nak.group)
+            || datagram.to != Destination::Group(GroupId::SESSION)
+        {
             return Err(BadInput::Foreign);
         }
         if let Some(option) = packet.options.find(self.scheme_options.report) {
