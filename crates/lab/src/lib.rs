@@ -3,7 +3,7 @@
 //!
 //! Each end of each flow is a host: a network namespace without a name, with one interface, held
 //! by the thread that runs there and by nothing else, so that it vanishes with the process however
-//! that ends. All links, routers, multicast trees and programs in routers are one
+//! that ends. All links, routers, multicast trees and relays in routers are one
 //! [`Fabric`](faircast_sim::Fabric), the same that the simulator drives; here a thread gives it
 //! the time of the clock, reads IP packets from the hosts' interfaces and writes them out when
 //! they are due. What happens becomes the same trace as in the simulator.

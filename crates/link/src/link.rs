@@ -150,6 +150,11 @@ impl Link {
         counters
     }
 
+    /// When the transmission of the last packet that was admitted ends.
+    pub fn idle_at(&self) -> Time {
+        self.busy_until
+    }
+
     /// Packets that wait or are in transmission at `now`, and their bytes.
     pub fn backlog(&mut self, now: Time) -> (u32, u64) {
         self.expire(now);

@@ -1,4 +1,4 @@
-//! What can be named in a scenario: one row per scheme, one row per program for routers. Adding a
+//! What can be named in a scenario: one row per scheme, one row per relay. Adding a
 //! scheme is its folder, its page and its row here.
 
 use alloc::boxed::Box;
@@ -13,7 +13,8 @@ use crate::congestion::ormcc::Ormcc;
 use crate::congestion::pgmcc::Pgmcc;
 use crate::congestion::tfmcc::Tfmcc;
 use crate::congestion::{
-    Bounded, Bounds, Control, Feedback, Scheme, SenderControl, Wire, boxed_control, boxed_feedback,
+    Bounded, Bounds, Control, Feedback, RouterView, Scheme, SenderControl, Wire, boxed_control,
+    boxed_feedback,
 };
 use crate::content::{Content, Packets};
 use crate::object::{
@@ -28,7 +29,7 @@ use crate::pgm::negotiation::{
 use crate::pgm::options::Delivery;
 use crate::pgm::wire::{Gsi, Nla, OptionType, Packet, Tsi};
 use crate::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
-use crate::relay::RelayProgram;
+use crate::relay::Relay;
 
 /// A scheme: a protocol that a multicast flow can run.
 #[derive(Clone, Copy, Debug)]
@@ -128,17 +129,17 @@ pub struct StreamReceiverSetup<'a> {
     pub options: &'a Options,
 }
 
-/// A program that a router can run beside forwarding.
+/// What a router can do beside forwarding.
 #[derive(Clone, Copy, Debug)]
-pub struct ProgramEntry {
+pub struct RelayEntry {
     /// Its name in scenario files.
     pub name: &'static str,
     /// What it is, in one line.
     pub about: &'static str,
     /// Its settings.
     pub options: &'static [OptionSpec],
-    /// Makes the program of the router at a node, with settings checked against its table.
-    pub program: fn(NodeId, &Options) -> Box<dyn RelayProgram>,
+    /// Makes the relay of the router at a node, with settings checked against its table.
+    pub relay: fn(NodeId, &Options) -> Box<dyn Relay>,
 }
 
 /// The scheme of whoever names none.
@@ -162,6 +163,10 @@ const fn known() -> [KnownScheme; SCHEMES.len()] {
     known
 }
 
+/// What routers can read of all schemes.
+pub const ROUTER_VIEWS: &[RouterView] =
+    &[RouterView::of::<Pgmcc>(), RouterView::of::<Tfmcc>(), RouterView::of::<Ormcc>()];
+
 /// What the source of a session speaks, as far as one of its packets tells: the name on an SPM, or
 /// the registered scheme whose announcement rides on data. `None` where it tells nothing.
 pub fn scheme_spoken(packet: &[u8]) -> Option<String> {
@@ -178,12 +183,12 @@ pub fn mismatch(sender: impl Into<String>, receiver: impl Into<String>) -> Schem
     SchemeMismatch { sender: sender.into(), receiver: receiver.into(), known: KNOWN_SCHEMES }
 }
 
-/// All programs for routers.
-pub const PROGRAMS: &[ProgramEntry] = &[ProgramEntry {
+/// All relays.
+pub const RELAYS: &[RelayEntry] = &[RelayEntry {
     name: "pgm-element",
     about: "PGM network element: confirms and aggregates NAKs, constrains repairs",
     options: element::OPTIONS,
-    program: pgm_element,
+    relay: pgm_element,
 }];
 
 /// The scheme of this name.
@@ -191,9 +196,9 @@ pub fn scheme(name: &str) -> Option<&'static SchemeEntry> {
     SCHEMES.iter().find(|entry| entry.name == name)
 }
 
-/// The program of this name.
-pub fn program(name: &str) -> Option<&'static ProgramEntry> {
-    PROGRAMS.iter().find(|entry| entry.name == name)
+/// The relay of this name.
+pub fn relay(name: &str) -> Option<&'static RelayEntry> {
+    RELAYS.iter().find(|entry| entry.name == name)
 }
 
 /// The row of a scheme, with its settings and those of the transport in one table.
@@ -344,8 +349,8 @@ const FLOW_GIVE_UP: Duration = Duration::from_secs(120);
 /// say: as long as any run.
 const FLOW_STAYS: Duration = Duration::from_secs(1_000_000);
 
-fn pgm_element(node: NodeId, options: &Options) -> Box<dyn RelayProgram> {
-    Box::new(PgmElement::new(node, ElementConfig::from_options(options)))
+fn pgm_element(node: NodeId, options: &Options) -> Box<dyn Relay> {
+    Box::new(PgmElement::new(node, ElementConfig::from_options(options), ROUTER_VIEWS))
 }
 
 /// The PGM session of a flow: its source by node, its port by flow. Both ends compute the same.
@@ -393,12 +398,12 @@ mod tests {
             assert_eq!(entry.receiver(receiver).next_timeout(), Some(start));
             assert_eq!(scheme(entry.name).map(|found| found.name), Some(entry.name));
         }
-        for (i, entry) in PROGRAMS.iter().enumerate() {
-            assert!(PROGRAMS[..i].iter().all(|other| other.name != entry.name));
-            let program = (entry.program)(NodeId(1), &Options::default());
-            assert_eq!(program.next_timeout(), None);
+        for (i, entry) in RELAYS.iter().enumerate() {
+            assert!(RELAYS[..i].iter().all(|other| other.name != entry.name));
+            let made = (entry.relay)(NodeId(1), &Options::default());
+            assert_eq!(made.next_timeout(), None);
         }
-        assert!(scheme("nothing").is_none() && program("nothing").is_none());
+        assert!(scheme("nothing").is_none() && relay("nothing").is_none());
     }
 
     #[test]

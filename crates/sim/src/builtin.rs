@@ -1,12 +1,12 @@
 //! The protocols that come with faircast, by the names that scenarios use.
 
 use faircast_base::{FlowId, GroupId, NodeId, Time};
-use faircast_proto::catalog::{self, PROGRAMS, ReceiverSetup, SCHEMES, SenderSetup};
+use faircast_proto::catalog::{self, RELAYS, ReceiverSetup, SCHEMES, SenderSetup};
 use faircast_proto::congestion::Guarantees;
 use faircast_proto::content::Content;
 use faircast_proto::options::Options;
 use faircast_proto::pgm::OPTIONS;
-use faircast_proto::relay::RelayProgram;
+use faircast_proto::relay::Relay;
 use faircast_proto::{Destination, Machine};
 use faircast_scenario::{Catalog, Flow, Program, ProgramEntry, ProtocolEntry};
 
@@ -53,14 +53,14 @@ pub fn catalog() -> Catalog {
             guarantees: Guarantees::SILENT,
         },
     ];
-    let program = |entry: &catalog::ProgramEntry| ProgramEntry {
+    let program = |entry: &catalog::RelayEntry| ProgramEntry {
         name: entry.name,
         about: entry.about,
         options: entry.options,
     };
     Catalog {
         protocols: schemes.chain(background).chain(kernel).collect(),
-        programs: PROGRAMS.iter().map(program).collect(),
+        programs: RELAYS.iter().map(program).collect(),
     }
 }
 
@@ -118,11 +118,11 @@ impl Protocols for Builtin {
         }
     }
 
-    fn program(&self, program: &Program, node: NodeId) -> Box<dyn RelayProgram> {
-        let Some(entry) = catalog::program(&program.name) else {
+    fn relay(&self, program: &Program, node: NodeId) -> Box<dyn Relay> {
+        let Some(entry) = catalog::relay(&program.name) else {
             unreachable!("the scenario was checked against a catalog that has \"{}\"", program.name)
         };
-        (entry.program)(node, &program.options)
+        (entry.relay)(node, &program.options)
     }
 
     /// Simulated TCP and CBR have no checksum of their own: those of TCP and UDP are the kernel's.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use faircast_base::{Event, FlowId, GroupId, NodeId, Purpose, Rng, Time};
 use faircast_proto::Machine;
 use faircast_proto::content::{Content, InMemory, Zeros};
-use faircast_proto::relay::RelayProgram;
+use faircast_proto::relay::Relay;
 use faircast_scenario::{Data, Flow, Join, Program, Scenario};
 use faircast_trace::{Record, Sink};
 
@@ -20,15 +20,15 @@ use crate::topology::NONE;
 /// How often an [`Observer`] is asked, in events.
 const OBSERVE_EVERY: u64 = 1 << 14;
 
-/// Makes machines and programs by the names in a scenario. The names and options were checked
+/// Makes machines and relays by the names in a scenario. The names and options were checked
 /// when the scenario was read.
 pub trait Protocols {
     /// The sender of a flow.
     fn sender(&self, flow: &Flow, id: FlowId, content: Box<dyn Content>) -> Box<dyn Machine>;
     /// The receiver of a flow at `node`, from `start` on.
     fn receiver(&self, flow: &Flow, id: FlowId, node: NodeId, start: Time) -> Box<dyn Machine>;
-    /// A program in a router.
-    fn program(&self, program: &Program, node: NodeId) -> Box<dyn RelayProgram>;
+    /// The relay of a router.
+    fn relay(&self, program: &Program, node: NodeId) -> Box<dyn Relay>;
     /// Whether the machines of a flow see themselves that a bit of a packet was flipped on the
     /// way. Where they do not, they stand for ends whose kernels do, and the packet is refused
     /// before them. By default they do.
@@ -187,6 +187,7 @@ impl<'a> Simulation<'a> {
             self.fabric.now = end;
         }
         self.fabric.sample(self.sink);
+        self.fabric.release_held();
         let balances = self.fabric.network.balances(beyond_end);
         Outcome {
             at: self.fabric.now,
@@ -211,6 +212,7 @@ impl<'a> Simulation<'a> {
             }
             Kind::Timer => self.run_timer(event.subject),
             Kind::RelayTimer => self.fabric.run_relay_timer(event.subject, self.sink),
+            Kind::Writable => self.fabric.tell_writable(event.subject, event.link, self.sink),
             Kind::Action => self.act(self.actions[event.subject as usize]),
             Kind::Sample => self.fabric.sample(self.sink),
         }
@@ -219,9 +221,9 @@ impl<'a> Simulation<'a> {
     /// A copy of a packet reaches the end of a link. What listens there gets it before it goes on.
     #[inline]
     fn arrive(&mut self, packet: u32, link: u32, hops: u8) {
-        let arrival = self.fabric.arrive(packet, link, hops, self.sink);
+        let Some(arrival) = self.fabric.arrive(packet, link, hops, self.sink) else { return };
         if arrival.agent != NONE {
-            self.deliver(arrival.agent, packet);
+            self.deliver(arrival.agent, arrival.packet);
         }
         self.fabric.send_on(arrival, self.sink);
     }

@@ -1,4 +1,4 @@
-//! Everything between the ends of flows: links, routes, trees, memberships, programs in routers.
+//! Everything between the ends of flows: links, routes, trees, memberships, relays in routers.
 //!
 //! Whoever drives it gives it time: the simulator takes its events one after the other, the lab
 //! when their moment has come. Ends are known by number: for each flow its sender, then its
@@ -28,8 +28,8 @@ pub struct Fabric<'a> {
     pub(crate) now: Time,
     pub(crate) network: Network,
     pub(crate) relays: Relays,
-    /// For each node whether a program runs there.
-    has_program: Vec<bool>,
+    /// For each node whether a relay runs there.
+    has_relay: Vec<bool>,
     /// For each flow its ends, sorted by node.
     ends_by_node: Vec<Vec<(NodeId, u32)>>,
     /// For each flow the number of its sender.
@@ -59,7 +59,7 @@ pub struct Parcel<'a> {
     pub payload_len: u32,
     /// Hops that it may still travel.
     pub time_to_live: u8,
-    /// What its sender's driver gave with it; 0 where a program in a router sent it.
+    /// What its sender's driver gave with it; 0 where a relay sent it.
     pub tag: u32,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Arrival {
 }
 
 impl<'a> Fabric<'a> {
-    /// The network of a scenario at time zero, without members. Programs in routers come from
+    /// The network of a scenario at time zero, without members. Relays come from
     /// `protocols`.
     pub fn new(scenario: &'a Scenario, protocols: &'a dyn Protocols) -> Self {
         let (mut senders, mut ends_by_node) = (Vec::new(), Vec::new());
@@ -94,7 +94,7 @@ impl<'a> Fabric<'a> {
             now: Time::ZERO,
             network: Network::new(scenario),
             relays: Relays::default(),
-            has_program: scenario.nodes.iter().map(|node| node.program.is_some()).collect(),
+            has_relay: scenario.nodes.iter().map(|node| node.program.is_some()).collect(),
             ends_by_node,
             senders,
             sees_corruption: scenario.flows.iter().map(|f| protocols.sees_corruption(f)).collect(),
@@ -190,14 +190,17 @@ impl<'a> Fabric<'a> {
                     let mut link = event.link;
                     for _ in 0..event.count {
                         let arrival = self.arrive(event.subject, link, event.hops, sink);
-                        if arrival.agent != NONE {
-                            deliver(self.parcel(&arrival));
+                        if let Some(arrival) = arrival {
+                            if arrival.agent != NONE {
+                                deliver(self.parcel(&arrival));
+                            }
+                            self.send_on(arrival, sink);
                         }
-                        self.send_on(arrival, sink);
                         link += u32::from(stride);
                     }
                 }
                 Kind::RelayTimer => self.run_relay_timer(event.subject, sink),
+                Kind::Writable => self.tell_writable(event.subject, event.link, sink),
                 Kind::Sample => self.sample(sink),
                 // The simulator's own.
                 Kind::Timer | Kind::Action => {}
@@ -236,7 +239,7 @@ impl<'a> Fabric<'a> {
     }
 
     /// A copy of a packet reaches the end of a link. [`send_on`](Self::send_on) must follow, once
-    /// whoever is to get it has it.
+    /// whoever is to get it has it; unless a relay there keeps it: then there is no arrival.
     #[inline]
     pub(crate) fn arrive(
         &mut self,
@@ -244,12 +247,13 @@ impl<'a> Fabric<'a> {
         link: u32,
         hops: u8,
         sink: &mut dyn Sink,
-    ) -> Arrival {
+    ) -> Option<Arrival> {
         let node = self.network.arrive(link);
+        let packet = match self.has_relay[node.index()] {
+            true => self.relay(node, packet, link, hops, sink)?,
+            false => packet,
+        };
         let arrival = Arrival { packet, node, hops, agent: NONE, ends: true };
-        if self.has_program[node.index()] && self.relay(node, packet, link, hops, sink) {
-            return arrival;
-        }
         let info = self.network.packets.get(packet);
         let flipped = info.flipped;
         let arrival = match info.route {
@@ -266,7 +270,7 @@ impl<'a> Fabric<'a> {
             }
             Route::Node { .. } => Arrival { ends: false, ..arrival },
         };
-        if flipped { self.refuse(arrival, sink) } else { arrival }
+        Some(if flipped { self.refuse(arrival, sink) } else { arrival })
     }
 
     /// Keeps a corrupted packet from an end that cannot see that it is, as the kernel's checksum

@@ -15,7 +15,7 @@ use crate::wheel::Wheel;
 /// What happens at a moment. Twelve bytes, because a run has a hundred million of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Happening {
-    /// The packet, agent, program or action.
+    /// The packet, agent, relay or action.
     pub(crate) subject: u32,
     /// The link over which a packet arrives; the first one of a run of links.
     pub(crate) link: u32,
@@ -38,8 +38,10 @@ pub(crate) enum Kind {
     },
     /// An agent's timer.
     Timer,
-    /// The timer of a program in a router.
+    /// The timer of a relay.
     RelayTimer,
+    /// A link that a relay waits for may have nothing to send any more.
+    Writable,
     /// Something that the scenario asks for.
     Action,
     /// Links report their counters.
@@ -305,7 +307,7 @@ impl Network {
     }
 
     #[cold]
-    fn drop(
+    pub(crate) fn drop(
         &mut self,
         now: Time,
         packet: u32,
@@ -316,6 +318,11 @@ impl Network {
         let info = self.packets.get(packet);
         let event = Event::PacketDropped { flow: info.flow, bytes: info.wire_len, reason };
         sink.record(&Record { at: now, subject, event });
+    }
+
+    /// When the last packet that a link has taken has left it.
+    pub(crate) fn idle_at(&self, link: u32) -> Time {
+        self.hops[link as usize].link.idle_at()
     }
 
     /// Records the counters of every link that has been offered anything.

@@ -17,7 +17,7 @@ pub(crate) enum Route {
     Tree(u32),
     /// Over each link of its sender, to those members of the group that are there, and no further.
     Neighbours(GroupId),
-    /// To one node, for this agent there, or for the program in that router.
+    /// To one node, for this agent there, or for the relay in that router.
     Node { node: NodeId, agent: Option<u32> },
 }
 
@@ -117,6 +117,13 @@ impl Packets {
         bytes[byte] ^= 0x80 >> (bit % 8);
         about.flipped = true;
         self.insert(&bytes, about)
+    }
+
+    /// Stores the same packet with other bytes before its zeros, with one copy held by the caller.
+    pub(crate) fn insert_altered(&mut self, index: u32, bytes: &[u8]) -> u32 {
+        let Packet { bytes: before, mut about, .. } = self.get(index).clone();
+        about.wire_len = (about.wire_len + bytes.len() as u32).saturating_sub(before.len() as u32);
+        self.insert(bytes, about)
     }
 
     /// One copy more.

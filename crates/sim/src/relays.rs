@@ -1,10 +1,12 @@
-//! Programs in routers.
+//! Relays in routers.
 
 use std::collections::BTreeMap;
 
-use faircast_base::{Cx, FlowId, NodeId, Purpose, Rng};
+use faircast_base::{Cx, DropReason, NodeId, Purpose, Rng};
 use faircast_proto::Datagram;
-use faircast_proto::relay::{PortId, RelayPacket, RelayProgram, RelayTransmit, Verdict};
+use faircast_proto::relay::{
+    Egress, Handling, Interest, PacketKey, PortId, Relay, RelayPacket, RelayTransmit,
+};
 use faircast_trace::{Sink, Subject, Tagged};
 
 use crate::alarm::Alarm;
@@ -13,28 +15,31 @@ use crate::network::{Happening, Kind};
 use crate::packets::{About, Route};
 use crate::topology::NONE;
 
-/// A program in a router, for one flow: programs of different flows share nothing.
-pub(crate) struct Relay {
+/// The relay of one router.
+struct Entry {
     node: NodeId,
-    flow: FlowId,
-    program: Box<dyn RelayProgram>,
+    relay: Box<dyn Relay>,
+    interest: Interest,
     rng: Rng,
     alarm: Alarm,
+    /// Packets that it holds, with the hops that they have travelled.
+    held: BTreeMap<PacketKey, (u32, u8)>,
+    next_key: u64,
 }
 
-/// All programs in all routers.
+/// The relays of all routers that have one.
 #[derive(Default)]
 pub(crate) struct Relays {
-    entries: Vec<Relay>,
-    /// By router and flow.
-    index: BTreeMap<(NodeId, FlowId), u32>,
-    out: Vec<RelayTransmit>,
+    entries: Vec<Entry>,
+    /// For each node its relay, made when the first packet comes by, or [`NONE`].
+    index: Vec<u32>,
     ports_out: Vec<PortId>,
+    buf: Vec<u8>,
 }
 
 impl Fabric<'_> {
-    /// Shows a packet that came in over `link` to the router's program, if it wants to see it.
-    /// True where the packet ends there.
+    /// Shows a packet that came in over `link` to the router's relay, where it wants to see it. Returns
+    /// the packet that goes on from there in its place: itself, another one, or none.
     pub(crate) fn relay(
         &mut self,
         node: NodeId,
@@ -42,23 +47,25 @@ impl Fabric<'_> {
         link: u32,
         hops: u8,
         sink: &mut dyn Sink,
-    ) -> bool {
+    ) -> Option<u32> {
         let info = self.network.packets.get(packet);
-        let (flow, alert) = (info.flow, info.router_alert);
         let addressed = matches!(info.route, Route::Node { node: to, .. } if to == node);
-        let index = self.relay_index(node, flow);
-        let program = &self.relays.entries[index as usize].program;
-        if !(alert || addressed || program.wants_all_data()) {
-            return false;
+        let asks = info.router_alert || addressed;
+        let index = self.relay_index(node);
+        if !asks && self.relays.entries[index as usize].interest == Interest::Alerted {
+            return Some(packet);
         }
-        let Some(port) = self.network.topology.port_back(link) else { return false };
+        let Some(port) = self.network.topology.port_back(link) else { return Some(packet) };
         self.find_ports_out(node, packet);
         let info = self.network.packets.get(packet);
         let to = self.network.destination(info.route);
-        let relays = &mut self.relays;
+        let Relays { entries, ports_out, buf, .. } = &mut self.relays;
+        let entry = &mut entries[index as usize];
         let view = RelayPacket {
+            key: PacketKey(entry.next_key),
+            flow: info.flow,
             port: PortId(port),
-            ports_out: &relays.ports_out,
+            ports_out,
             datagram: Datagram {
                 from: info.from,
                 to,
@@ -68,41 +75,89 @@ impl Fabric<'_> {
             },
             time_to_live: info.time_to_live.saturating_sub(hops),
         };
-        let entry = &mut relays.entries[index as usize];
+        buf.clear();
         let mut trace = Tagged { sink, subject: Subject::Node(node) };
         let mut cx = Cx { now: self.now, rng: &mut entry.rng, trace: &mut trace };
-        let verdict = entry.program.handle_packet(&mut cx, &view, &mut relays.out);
-        self.send_relay_output(index, sink);
-        verdict == Verdict::Consume
+        let goes_on = match entry.relay.handle_packet(&mut cx, &view, buf) {
+            Handling::Forward => Some(packet),
+            Handling::Alter => {
+                let altered = self.network.packets.insert_altered(packet, buf);
+                self.network.packets.release(packet);
+                Some(altered)
+            }
+            Handling::Hold => {
+                entry.held.insert(view.key, (packet, hops));
+                entry.next_key += 1;
+                None
+            }
+            Handling::Drop => {
+                self.network.packets.release(packet);
+                None
+            }
+        };
+        self.drain_relay(index, sink);
+        goes_on
     }
 
-    /// Runs a program's timer.
+    /// Runs a relay's timer.
     pub(crate) fn run_relay_timer(&mut self, index: u32, sink: &mut dyn Sink) {
         let entry = &mut self.relays.entries[index as usize];
         entry.alarm.ring(self.now);
-        if entry.program.next_timeout().is_some_and(|at| at <= self.now) {
+        if entry.relay.next_timeout().is_some_and(|at| at <= self.now) {
             let mut trace = Tagged { sink, subject: Subject::Node(entry.node) };
             let mut cx = Cx { now: self.now, rng: &mut entry.rng, trace: &mut trace };
-            entry.program.handle_timeout(&mut cx, &mut self.relays.out);
+            entry.relay.handle_timeout(&mut cx);
         }
-        self.send_relay_output(index, sink);
+        self.drain_relay(index, sink);
     }
 
-    /// The program of `node` for `flow`, made when the flow's first packet comes by.
-    fn relay_index(&mut self, node: NodeId, flow: FlowId) -> u32 {
-        if let Some(index) = self.relays.index.get(&(node, flow)) {
-            return *index;
+    /// Tells a relay that nothing waits at one of its ports, or asks again when that is.
+    pub(crate) fn tell_writable(&mut self, index: u32, link: u32, sink: &mut dyn Sink) {
+        let idle_at = self.network.idle_at(link);
+        if idle_at > self.now {
+            let event = Happening { link, ..Happening::new(Kind::Writable, index) };
+            return self.network.wheel.push(idle_at, event);
         }
-        let spec = self.scenario.nodes[node.index()].program.as_ref();
-        let spec = spec.expect("only routers with a program are asked");
-        let program = self.protocols.program(spec, node);
-        let index = self.relays.entries.len() as u32;
-        // One stream for each router and flow: flows differ in the seed.
-        let seed = self.scenario.seed ^ u64::from(flow.0) << 32;
-        let rng = Rng::new(seed, node, Purpose::Relay);
-        self.relays.entries.push(Relay { node, flow, program, rng, alarm: Alarm::default() });
-        self.relays.index.insert((node, flow), index);
-        index
+        let entry = &mut self.relays.entries[index as usize];
+        let port = PortId(self.network.topology.port_of(link));
+        let mut trace = Tagged { sink, subject: Subject::Node(entry.node) };
+        let mut cx = Cx { now: self.now, rng: &mut entry.rng, trace: &mut trace };
+        entry.relay.handle_writable(&mut cx, port);
+        self.drain_relay(index, sink);
+    }
+
+    /// Lets go of what relays hold: the run is over.
+    pub(crate) fn release_held(&mut self) {
+        for entry in &mut self.relays.entries {
+            for (packet, _) in std::mem::take(&mut entry.held).into_values() {
+                self.network.packets.release(packet);
+            }
+        }
+    }
+
+    /// The relay of a router that has one.
+    fn relay_index(&mut self, node: NodeId) -> u32 {
+        let Relays { entries, index, .. } = &mut self.relays;
+        if index.is_empty() {
+            index.resize(self.scenario.nodes.len(), NONE);
+        }
+        let place = &mut index[node.index()];
+        if *place == NONE {
+            *place = entries.len() as u32;
+            let spec = self.scenario.nodes[node.index()].program.as_ref();
+            let spec = spec.expect("only routers with a relay are asked");
+            let relay = self.protocols.relay(spec, node);
+            entries.push(Entry {
+                node,
+                interest: relay.interest(),
+                relay,
+                rng: Rng::new(self.scenario.seed, node, Purpose::Relay),
+                alarm: Alarm::default(),
+                held: BTreeMap::new(),
+                next_key: 0,
+            });
+        }
+        *place
     }
 
     /// The ports over which ordinary forwarding would send a packet.
@@ -124,15 +179,43 @@ impl Fabric<'_> {
         self.relays.ports_out.extend(links.iter().map(port));
     }
 
-    fn send_relay_output(&mut self, index: u32, sink: &mut dyn Sink) {
-        let Relay { node, flow, .. } = self.relays.entries[index as usize];
-        let mut out = std::mem::take(&mut self.relays.out);
-        for transmit in out.drain(..) {
-            self.send_from_relay(node, flow, transmit, sink);
+    /// Does what a relay asks for, and sets its timer.
+    fn drain_relay(&mut self, index: u32, sink: &mut dyn Sink) {
+        let mut buf = std::mem::take(&mut self.relays.buf);
+        loop {
+            let entry = &mut self.relays.entries[index as usize];
+            let node = entry.node;
+            let mut trace = Tagged { sink, subject: Subject::Node(node) };
+            let mut cx = Cx { now: self.now, rng: &mut entry.rng, trace: &mut trace };
+            buf.clear();
+            let Some(egress) = entry.relay.poll_transmit(&mut cx, &mut buf) else { break };
+            match egress {
+                Egress::Send(transmit) => self.send_from_relay(node, &buf, transmit, sink),
+                Egress::Copy(key, port) => {
+                    let held = entry.held.get(&key).copied();
+                    let link = self.network.topology.ports(node).get(port.0 as usize).copied();
+                    if let (Some((packet, hops)), Some(link)) = (held, link) {
+                        self.send_copy(node, (packet, hops), link, sink);
+                    }
+                }
+                Egress::Release(key) => {
+                    if let Some((packet, _)) = entry.held.remove(&key) {
+                        self.network.packets.release(packet);
+                    }
+                }
+                Egress::Await(port) => {
+                    let link = self.network.topology.ports(node).get(port.0 as usize).copied();
+                    if let Some(link) = link {
+                        let at = self.network.idle_at(link).max(self.now);
+                        let event = Happening { link, ..Happening::new(Kind::Writable, index) };
+                        self.network.wheel.push(at, event);
+                    }
+                }
+            }
         }
-        self.relays.out = out;
+        self.relays.buf = buf;
         let entry = &mut self.relays.entries[index as usize];
-        if let Some(at) = entry.program.next_timeout() {
+        if let Some(at) = entry.relay.next_timeout() {
             let at = at.max(self.now);
             if entry.alarm.set(at) {
                 self.network.wheel.push(at, Happening::new(Kind::RelayTimer, index));
@@ -140,37 +223,49 @@ impl Fabric<'_> {
         }
     }
 
+    /// A copy of a packet that a relay holds leaves over one link.
+    fn send_copy(
+        &mut self,
+        node: NodeId,
+        (packet, hops): (u32, u8),
+        link: u32,
+        sink: &mut dyn Sink,
+    ) {
+        if hops >= self.network.packets.get(packet).time_to_live {
+            let reason = DropReason::TimeToLive;
+            return self.network.drop(self.now, packet, Subject::Node(node), reason, sink);
+        }
+        self.network.packets.copy(packet);
+        self.network.send_over(self.now, link, packet, hops, sink);
+    }
+
     fn send_from_relay(
         &mut self,
         node: NodeId,
-        flow: FlowId,
+        bytes: &[u8],
         transmit: RelayTransmit,
         sink: &mut dyn Sink,
     ) {
-        let own_len = transmit.bytes.len() as u32 + transmit.zeros;
-        let wire_len = self.wire_len(flow, own_len, transmit.payload_len);
-        let route = self.route(flow, transmit.to, (transmit.from, transmit.time_to_live));
+        let RelayTransmit { flow, from, zeros, payload_len, time_to_live, .. } = transmit;
+        let own_len = bytes.len() as u32 + zeros;
         let about = About {
-            zeros: transmit.zeros,
-            wire_len,
-            payload_len: transmit.payload_len,
+            zeros,
+            wire_len: self.wire_len(flow, own_len, payload_len),
+            payload_len,
             flow,
-            from: transmit.from,
-            route,
-            time_to_live: transmit.time_to_live,
+            from,
+            route: self.route(flow, transmit.to, (from, time_to_live)),
+            time_to_live,
             router_alert: transmit.router_alert,
             tag: 0,
             flipped: false,
         };
-        let packet = self.network.packets.insert(&transmit.bytes, about);
-        match transmit.port {
+        let packet = self.network.packets.insert(bytes, about);
+        let ports = self.network.topology.ports(node);
+        match transmit.port.map(|port| ports.get(port.0 as usize).copied()) {
             None => self.network.forward(self.now, node, packet, 0, sink),
-            Some(PortId(port)) => {
-                match self.network.topology.ports(node).get(port as usize).copied() {
-                    Some(link) => self.network.send_over(self.now, link, packet, 0, sink),
-                    None => self.network.packets.release(packet),
-                }
-            }
+            Some(Some(link)) => self.network.send_over(self.now, link, packet, 0, sink),
+            Some(None) => self.network.packets.release(packet),
         }
     }
 }

@@ -1,7 +1,10 @@
 //! The engine driven with the plainest machines there are: a sender of numbered packets at a
 //! steady pace, and receivers that count them.
 
+mod credits;
+mod daemon;
 mod groups;
+mod repair_head;
 
 use std::ops::ControlFlow;
 
@@ -10,7 +13,7 @@ use faircast_base::{
 };
 use faircast_link::{LinkConfig, QueueConfig};
 use faircast_proto::content::Content;
-use faircast_proto::relay::RelayProgram;
+use faircast_proto::relay::Relay;
 use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
 use faircast_scenario::{Data, Flow, Join, LinkSpec, Node, Program, Scenario};
 use faircast_trace::{Record, Sink, Subject};
@@ -18,6 +21,12 @@ use faircast_trace::{Record, Sink, Subject};
 use crate::{Observer, Outcome, Protocols, Simulation, Unobserved};
 
 const PACKET: u32 = 1000;
+
+/// A data packet.
+fn packet(to: Destination) -> Transmit {
+    let (zeros, payload_len) = (PACKET, PACKET);
+    Transmit { to, zeros, payload_len, time_to_live: 255, router_alert: false, wire_len: None }
+}
 
 /// Sends a packet every 10 ms.
 struct Ticker {
@@ -40,14 +49,8 @@ impl Machine for Ticker {
         self.closed = true;
     }
     fn poll_transmit(&mut self, _cx: &mut Cx<'_>, _buf: &mut Vec<u8>) -> Option<Transmit> {
-        std::mem::take(&mut self.due).then_some(Transmit {
-            to: self.to,
-            zeros: PACKET,
-            payload_len: PACKET,
-            time_to_live: self.time_to_live,
-            router_alert: false,
-            wire_len: None,
-        })
+        let Self { time_to_live, .. } = *self;
+        std::mem::take(&mut self.due).then(|| Transmit { time_to_live, ..packet(self.to) })
     }
     fn poll_event(&mut self) -> Option<AppEvent> {
         None
@@ -98,7 +101,7 @@ impl Protocols for Plain {
     fn receiver(&self, _: &Flow, _: FlowId, _: NodeId, _: Time) -> Box<dyn Machine> {
         Box::new(Counter::default())
     }
-    fn program(&self, _: &Program, _: NodeId) -> Box<dyn RelayProgram> {
+    fn relay(&self, _: &Program, _: NodeId) -> Box<dyn Relay> {
         unreachable!("no router of these tests runs a program")
     }
 }

@@ -20,7 +20,7 @@ use faircast_proto::catalog::scheme;
 use faircast_sim::catalog;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
-use forge::{Forger, Victim, VictimProgram};
+use forge::{Forger, Victim, VictimRelay};
 use watch::{Captured, Watched};
 use world::{World, protocols, run};
 
@@ -84,11 +84,11 @@ fn no_flood_makes_a_machine_or_a_program_grow_without_limit() {
             let world = World { program: Some(entry.name), ..World::new(3, 10) };
             let scenario = world.scenario(protocol);
             let (_, _, heard) = run(&scenario);
-            let real = heard.notes.borrow().captured.get("program").cloned().unwrap_or_default();
+            let real = heard.notes.borrow().captured.get("relay").cloned().unwrap_or_default();
             let mut forger = Forger::new(1, &real);
             let watched = Watched::without_notes();
             let region = Region::new(MEMORY);
-            let mut victim = VictimProgram::new(&scenario, &watched);
+            let mut victim = VictimRelay::new(&scenario, &watched);
             for i in 0..PACKETS {
                 let packet = forger.forged(i);
                 victim.take(&packet, &mut forger.rng);

@@ -10,19 +10,20 @@ mod suppression;
 #[cfg(test)]
 mod tests;
 
-use alloc::vec;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, Event, GroupId, NodeId, Seq, Time, TimeoutKind};
+use faircast_base::{
+    BadInput, Cx, Duration, Event, FlowId, GroupId, NodeId, Seq, Time, TimeoutKind,
+};
 
 use crate::Destination;
-use crate::congestion::Wire;
-use crate::congestion::pgmcc::{PgmccAnnounce, PgmccReport};
+use crate::congestion::RouterView;
 use crate::pgm::wire::{
     Body, Encoder, Header, NAK_LIST_MAX, Nak, NakList, Nla, Packet, PgmOption, Spm, Tsi,
 };
-use crate::relay::{PortId, RelayPacket, RelayProgram, RelayTransmit, Verdict};
-use suppression::{Claim, Stamps};
+use crate::relay::{Egress, Handling, Interest, PortId, Relay, RelayPacket, RelayTransmit};
+use suppression::{Report, Stamps};
 
 pub use config::{ElementConfig, OPTIONS};
 use repairs::{Ask, Repairs};
@@ -38,18 +39,22 @@ const SESSION_EXPIRY: Duration = Duration::from_secs(300);
 /// The hops that an element's own packets may travel.
 const TIME_TO_LIVE: u8 = 255;
 
-/// The program. See the module's documentation.
+/// The element. See the module's documentation.
 #[derive(Debug)]
 pub struct PgmElement {
     node: NodeId,
     config: ElementConfig,
+    /// The schemes of which it can read reports.
+    views: &'static [RouterView],
     sessions: Vec<Session>,
+    out: VecDeque<(Egress, Vec<u8>)>,
 }
 
 /// What an element knows of one session.
 #[derive(Debug)]
 struct Session {
     tsi: Tsi,
+    flow: FlowId,
     data_port: u16,
     /// The source's own address, in whose name confirmations are sent.
     source: NodeId,
@@ -63,15 +68,16 @@ struct Session {
 }
 
 impl PgmElement {
-    /// The element in the router `node`. Intervals are at least a millisecond.
-    pub fn new(node: NodeId, mut config: ElementConfig) -> Self {
+    /// The element in the router `node`, which reads the reports of the schemes in `views`. Intervals
+    /// are at least a millisecond.
+    pub fn new(node: NodeId, mut config: ElementConfig, views: &'static [RouterView]) -> Self {
         // A timer of no length would run out again and again in one moment.
         config.nak_interval = config.nak_interval.max(Duration::from_millis(1));
-        Self { node, config, sessions: Vec::new() }
+        Self { node, config, views, sessions: Vec::new(), out: VecDeque::new() }
     }
 
     fn session(&mut self, tsi: Tsi) -> Option<&mut Session> {
-        self.sessions.iter_mut().find(|session| session.tsi == tsi)
+        find(&mut self.sessions, tsi)
     }
 
     /// Learns the way to the source from an SPM, and passes it on with this element as the way.
@@ -81,10 +87,10 @@ impl PgmElement {
         packet: &RelayPacket<'_>,
         pgm: &Packet<'_>,
         spm: Spm,
-        out: &mut Vec<RelayTransmit>,
-    ) -> Result<Verdict, BadInput> {
+        buf: &mut Vec<u8>,
+    ) -> Result<Handling, BadInput> {
         let Some(upstream) = spm.path.node() else {
-            return Ok(Verdict::Forward); // IPv6, which node numbers cannot stand for.
+            return Ok(Handling::Forward); // IPv6, which node numbers cannot stand for.
         };
         let (tsi, now) = (pgm.tsi(), cx.now);
         if let Some(session) = self.session(tsi) {
@@ -97,6 +103,7 @@ impl PgmElement {
             let repairs = Repairs::new(&self.config);
             self.sessions.push(Session {
                 tsi,
+                flow: packet.flow,
                 data_port: pgm.header.data_port(pgm.kind()),
                 source: packet.datagram.from,
                 spm_sequence: spm.sequence,
@@ -108,13 +115,11 @@ impl PgmElement {
             });
         } else {
             cx.emit(Event::BadInput { reason: BadInput::TableFull });
-            return Ok(Verdict::Forward);
+            return Ok(Handling::Forward);
         }
         let body = Body::Spm(Spm { path: Nla::from_node(self.node), ..spm });
-        let mut bytes = Vec::new();
-        Packet { body, ..*pgm }.encode(&mut bytes);
-        self.copy_to(packet.ports_out, packet, &bytes, 0, out);
-        Ok(Verdict::Consume)
+        Packet { body, ..*pgm }.encode(buf);
+        Ok(Handling::Alter)
     }
 
     /// Whether there is room for one session more.
@@ -130,30 +135,6 @@ impl PgmElement {
             .is_some()
     }
 
-    /// Sends `bytes` on in the name of the packet's sender, out of some of the ports.
-    fn copy_to(
-        &self,
-        ports: &[PortId],
-        packet: &RelayPacket<'_>,
-        bytes: &[u8],
-        payload_len: u32,
-        out: &mut Vec<RelayTransmit>,
-    ) {
-        let Some(time_to_live) = packet.time_to_live.checked_sub(1).filter(|&hops| hops > 0) else {
-            return;
-        };
-        out.extend(ports.iter().map(|&port| RelayTransmit {
-            port: Some(port),
-            to: packet.datagram.to,
-            from: packet.datagram.from,
-            bytes: bytes.to_vec(),
-            zeros: packet.datagram.zeros,
-            payload_len,
-            time_to_live,
-            router_alert: true,
-        }));
-    }
-
     /// Confirms a NAK on the port that it came from, and passes it on unless it is eliminated.
     fn take_nak(
         &mut self,
@@ -161,19 +142,18 @@ impl PgmElement {
         packet: &RelayPacket<'_>,
         pgm: &Packet<'_>,
         nak: Nak,
-        out: &mut Vec<RelayTransmit>,
     ) -> Result<(), BadInput> {
-        let (node, config) = (self.node, self.config);
-        let session = self.session(pgm.tsi()).ok_or(BadInput::Foreign)?;
+        let Self { node, config, views, sessions, out } = self;
+        let session = find(sessions, pgm.tsi()).ok_or(BadInput::Foreign)?;
         if packet.port == session.upstream_port {
             return Err(BadInput::Foreign); // The element above would be asking the one below.
         }
-        let report = report_of(pgm);
-        let claim = report.map(|report| Claim::new(cx.now, &report, &session.stamps));
+        let report = Report::of(cx.now, views, pgm);
+        let claim = report.and_then(|report| report.claim(&session.stamps));
         let (mut passes, mut room) = (false, false);
         for seq in pgm.nak_sequence() {
             let ask = Ask { port: packet.port, nak, report, claim };
-            match session.repairs.ask(cx, &config, seq, ask) {
+            match session.repairs.ask(cx, config, seq, ask) {
                 Some(passed) => (passes, room) = (passes || passed, true),
                 None => cx.emit(Event::BadInput { reason: BadInput::TableFull }),
             }
@@ -183,11 +163,11 @@ impl PgmElement {
             // sender will ask again.
             return Ok(());
         }
-        out.push(session.confirmation(packet.port, pgm, nak));
+        out.push_back(session.confirmation(packet.port, pgm, nak));
         let seq = u64::from(nak.first.value());
         if passes {
             cx.emit(Event::NakForwarded { seq });
-            out.push(session.towards_source(node, packet.datagram.bytes.to_vec()));
+            out.push_back(session.towards_source(*node, packet.datagram.bytes.to_vec()));
         } else {
             cx.emit(Event::NakSuppressed { seq });
         }
@@ -199,14 +179,13 @@ impl PgmElement {
         &mut self,
         packet: &RelayPacket<'_>,
         pgm: &Packet<'_>,
-        out: &mut Vec<RelayTransmit>,
     ) -> Result<(), BadInput> {
-        let node = self.node;
-        let session = self.session(pgm.tsi()).ok_or(BadInput::Foreign)?;
+        let Self { node, sessions, out, .. } = self;
+        let session = find(sessions, pgm.tsi()).ok_or(BadInput::Foreign)?;
         if packet.port == session.upstream_port {
             return Err(BadInput::Foreign);
         }
-        out.push(session.towards_source(node, packet.datagram.bytes.to_vec()));
+        out.push_back(session.towards_source(*node, packet.datagram.bytes.to_vec()));
         Ok(())
     }
 
@@ -239,25 +218,35 @@ impl PgmElement {
         packet: &RelayPacket<'_>,
         pgm: &Packet<'_>,
         seq: Seq,
-        out: &mut Vec<RelayTransmit>,
-    ) -> Verdict {
+    ) -> Handling {
         let config = self.config;
         let Some(session) = self.session(pgm.tsi()) else {
             // An element that has just started must not be a black hole.
-            return Verdict::Forward;
+            return Handling::Forward;
         };
         if packet.port != session.upstream_port {
             cx.emit(Event::BadInput { reason: BadInput::Foreign });
-            return Verdict::Consume;
+            return Handling::Drop;
         }
-        match session.repairs.repaired(cx.now, &config, seq) {
-            Some(ports) => {
-                let len = u32::try_from(pgm.payload.len()).unwrap_or(u32::MAX);
-                self.copy_to(&ports, packet, packet.datagram.bytes, len, out);
-            }
-            None => cx.emit(Event::BadInput { reason: BadInput::OutOfWindow }),
+        let Some(ports) = session.repairs.repaired(cx.now, &config, seq) else {
+            cx.emit(Event::BadInput { reason: BadInput::OutOfWindow });
+            return Handling::Drop;
+        };
+        let copies = ports.iter().map(|port| Egress::Copy(packet.key, *port));
+        let all = copies.chain([Egress::Release(packet.key)]);
+        self.out.extend(all.map(|egress| (egress, Vec::new())));
+        Handling::Hold
+    }
+
+    /// The timestamps of data tell how far away receivers are that echo them.
+    fn take_data(&mut self, now: Time, pgm: &Packet<'_>) {
+        let stamp = self.views.iter().find_map(|view| {
+            let announce = pgm.options.find(view.announce_option)?;
+            (view.stamp)(announce.value)
+        });
+        if let (Some(stamp), Some(session)) = (stamp, self.session(pgm.tsi())) {
+            session.stamps.note(now, stamp);
         }
-        Verdict::Consume
     }
 
     fn take(
@@ -265,64 +254,59 @@ impl PgmElement {
         cx: &mut Cx<'_>,
         packet: &RelayPacket<'_>,
         pgm: &Packet<'_>,
-        out: &mut Vec<RelayTransmit>,
-    ) -> Result<Verdict, BadInput> {
+        buf: &mut Vec<u8>,
+    ) -> Result<Handling, BadInput> {
         let for_me = packet.datagram.to == Destination::Node(self.node);
+        let ends = |()| Handling::Drop;
         match pgm.body {
-            Body::Spm(spm) if !for_me => self.take_spm(cx, packet, pgm, spm, out),
-            Body::Nak(nak) if for_me => {
-                self.take_nak(cx, packet, pgm, nak, out).map(|()| Verdict::Consume)
-            }
-            Body::Nnak(_) if for_me => {
-                self.take_null_nak(packet, pgm, out).map(|()| Verdict::Consume)
-            }
-            Body::Ncf(nak) if !for_me => {
-                self.take_confirmation(cx, packet, pgm, nak).map(|()| Verdict::Consume)
-            }
-            Body::Rdata(data) if !for_me => {
-                Ok(self.take_repair(cx, packet, pgm, data.sequence, out))
-            }
+            Body::Spm(spm) if !for_me => self.take_spm(cx, packet, pgm, spm, buf),
+            Body::Nak(nak) if for_me => self.take_nak(cx, packet, pgm, nak).map(ends),
+            Body::Nnak(_) if for_me => self.take_null_nak(packet, pgm).map(ends),
+            Body::Ncf(nak) if !for_me => self.take_confirmation(cx, packet, pgm, nak).map(ends),
+            Body::Rdata(data) if !for_me => Ok(self.take_repair(cx, packet, pgm, data.sequence)),
             Body::Odata(_) if !for_me => {
-                let announce = pgm.options.find(PgmccAnnounce::OPTION);
-                if let Some(announce) = announce.and_then(|o| PgmccAnnounce::decode(o.value))
-                    && let Some(session) = self.session(pgm.tsi())
-                {
-                    session.stamps.note(cx.now, announce.sent_ms);
-                }
-                Ok(Verdict::Forward)
+                self.take_data(cx.now, pgm);
+                Ok(Handling::Forward)
             }
             _ if for_me => Err(BadInput::Foreign),
-            _ => Ok(Verdict::Forward),
+            _ => Ok(Handling::Forward),
         }
     }
 }
 
-impl RelayProgram for PgmElement {
-    fn wants_all_data(&self) -> bool {
-        self.config.suppression.needs_stamps()
+fn find(sessions: &mut [Session], tsi: Tsi) -> Option<&mut Session> {
+    sessions.iter_mut().find(|session| session.tsi == tsi)
+}
+
+impl Relay for PgmElement {
+    fn interest(&self) -> Interest {
+        match self.config.suppression.needs_stamps() {
+            true => Interest::Everything,
+            false => Interest::Alerted,
+        }
     }
 
     fn handle_packet(
         &mut self,
         cx: &mut Cx<'_>,
         packet: &RelayPacket<'_>,
-        out: &mut Vec<RelayTransmit>,
-    ) -> Verdict {
-        self.handle_timeout(cx, out);
+        buf: &mut Vec<u8>,
+    ) -> Handling {
+        self.handle_timeout(cx);
         let decoded = Packet::decode(packet.datagram.bytes, packet.datagram.zeros);
-        match decoded.map_err(Into::into).and_then(|pgm| self.take(cx, packet, &pgm, out)) {
-            Ok(verdict) => verdict,
+        match decoded.map_err(Into::into).and_then(|pgm| self.take(cx, packet, &pgm, buf)) {
+            Ok(handling) => handling,
             Err(reason) => {
                 cx.emit(Event::BadInput { reason });
                 // What is no packet of ours may be somebody else's.
                 let foreign =
                     decoded.is_err() && packet.datagram.to != Destination::Node(self.node);
-                if foreign { Verdict::Forward } else { Verdict::Consume }
+                if foreign { Handling::Forward } else { Handling::Drop }
             }
         }
     }
 
-    fn handle_timeout(&mut self, cx: &mut Cx<'_>, out: &mut Vec<RelayTransmit>) {
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         for session in &mut self.sessions {
             let expired = session.repairs.expire(cx.now, &self.config);
             for (kind, after) in [
@@ -338,10 +322,16 @@ impl RelayProgram for PgmElement {
             }
             for run in expired.repeat.chunk_by(|a, b| b.after(*a)) {
                 for list in run.chunks(1 + NAK_LIST_MAX) {
-                    out.push(session.repetition(cx.now, self.node, list));
+                    self.out.push_back(session.repetition(cx.now, self.node, list));
                 }
             }
         }
+    }
+
+    fn poll_transmit(&mut self, _cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Egress> {
+        let (egress, bytes) = self.out.pop_front()?;
+        *buf = bytes;
+        Some(egress)
     }
 
     fn next_timeout(&self) -> Option<Time> {
@@ -351,7 +341,7 @@ impl RelayProgram for PgmElement {
 
 impl Session {
     /// A confirmation of `nak`, which came from `port`, in the name of the source.
-    fn confirmation(&self, port: PortId, pgm: &Packet<'_>, nak: Nak) -> RelayTransmit {
+    fn confirmation(&self, port: PortId, pgm: &Packet<'_>, nak: Nak) -> (Egress, Vec<u8>) {
         let header =
             Header { parity: pgm.header.parity, ..Header::downstream(self.tsi, self.data_port) };
         let mut bytes = Vec::new();
@@ -361,25 +351,18 @@ impl Session {
             encoder.option(&PgmOption::NakList(list));
         }
         encoder.finish();
-        RelayTransmit {
-            port: Some(port),
-            to: Destination::Group(GroupId::SESSION),
-            from: self.source,
-            bytes,
-            zeros: 0,
-            payload_len: 0,
-            time_to_live: TIME_TO_LIVE,
-            router_alert: true,
-        }
+        let to = Destination::Group(GroupId::SESSION);
+        let transmit = RelayTransmit { router_alert: true, ..self.control(port, to, self.source) };
+        (Egress::Send(transmit), bytes)
     }
 
-    /// A NAK that goes to the next hop towards the source.
-    fn towards_source(&self, node: NodeId, bytes: Vec<u8>) -> RelayTransmit {
+    /// A packet without payload.
+    fn control(&self, port: PortId, to: Destination, from: NodeId) -> RelayTransmit {
         RelayTransmit {
-            port: Some(self.upstream_port),
-            to: Destination::Node(self.upstream),
-            from: node,
-            bytes,
+            flow: self.flow,
+            port: Some(port),
+            to,
+            from,
             zeros: 0,
             payload_len: 0,
             time_to_live: TIME_TO_LIVE,
@@ -387,29 +370,28 @@ impl Session {
         }
     }
 
+    /// A NAK that goes to the next hop towards the source.
+    fn towards_source(&self, node: NodeId, bytes: Vec<u8>) -> (Egress, Vec<u8>) {
+        let to = Destination::Node(self.upstream);
+        (Egress::Send(self.control(self.upstream_port, to, node)), bytes)
+    }
+
     /// Asks again for packets whose NAKs nobody has confirmed; `list` is ascending and not empty.
-    fn repetition(&self, now: Time, node: NodeId, list: &[Seq]) -> RelayTransmit {
+    fn repetition(&self, now: Time, node: NodeId, list: &[Seq]) -> (Egress, Vec<u8>) {
         let (first, rest) = list.split_first().expect("a repetition asks for something");
         let (nak, report) = self.repairs.latest(*first).expect("what is repeated has state");
         let header = Header::upstream(self.tsi, self.data_port);
-        let mut bytes = vec![];
+        let mut bytes = Vec::new();
         let mut encoder =
             Encoder::new(&mut bytes, &header, &Body::Nak(Nak { first: *first, ..nak }));
         let mut buf = [0; 4 * NAK_LIST_MAX];
         if let Some(list) = NakList::write(rest, &mut buf).filter(|list| !list.is_empty()) {
             encoder.option(&PgmOption::NakList(list));
         }
-        if let Some((report, at)) = report {
-            // The time for which this element held the report is no part of the round trip.
-            let held_ms = now.since(at).as_millis() as u32;
-            let echo_ms = report.echo_ms.wrapping_add(held_ms);
-            encoder.scheme_option(&PgmccReport { echo_ms, ..report });
+        if let Some(report) = report {
+            report.put(now, &mut encoder);
         }
         encoder.finish();
         self.towards_source(node, bytes)
     }
-}
-
-fn report_of(pgm: &Packet<'_>) -> Option<PgmccReport> {
-    PgmccReport::decode(pgm.options.find(PgmccReport::OPTION)?.value)
 }

@@ -3,10 +3,10 @@
 //! Packets made of the fuzzer's bytes come in by any port and time passes: no panic, what one packet
 //! makes the element send is bounded, and it comes to rest.
 
-use faircast_base::{Cx, Duration, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
-use faircast_proto::catalog::PROGRAMS;
+use faircast_base::{Cx, Duration, FlowId, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
+use faircast_proto::catalog::RELAYS;
 use faircast_proto::options::Options;
-use faircast_proto::relay::{PortId, RelayPacket, RelayTransmit};
+use faircast_proto::relay::{Egress, Handling, PacketKey, PortId, Relay, RelayPacket};
 use faircast_proto::{Datagram, Destination};
 
 use super::endpoints::dress;
@@ -19,13 +19,24 @@ const TIMEOUTS_MAX: u32 = 200_000;
 /// the 63 packets that a NAK names.
 const CAUSED_MAX: usize = 2 * 64 * PORTS.len();
 
+/// Takes all that a relay asks for. Returns how much that was, of which it held as many packets less.
+fn drain(relay: &mut dyn Relay, cx: &mut Cx<'_>) -> (usize, usize) {
+    let (mut asked, mut released, mut buf) = (0, 0, Vec::new());
+    while let Some(egress) = relay.poll_transmit(cx, &mut buf) {
+        asked += 1;
+        released += usize::from(matches!(egress, Egress::Release(_)));
+        buf.clear();
+    }
+    (asked, released)
+}
+
 /// Runs the steps that `data` spells: each is a time, where the packet comes from, its bytes.
 pub(crate) fn element(mut data: &[u8]) {
-    for program in PROGRAMS {
-        let mut relay = (program.program)(ME, &Options::default());
+    for entry in RELAYS {
+        let mut relay = (entry.relay)(ME, &Options::default());
         let mut rng = Rng::new(1, ME, Purpose::Machine(0));
         let mut now = Time::ZERO;
-        let mut out: Vec<RelayTransmit> = Vec::new();
+        let (mut key, mut held) = (0, 0);
         while let Some((&[wait, port, len], rest)) = data.split_first_chunk() {
             let (bytes, rest) = rest.split_at(usize::from(len).min(rest.len()));
             data = rest;
@@ -34,10 +45,10 @@ pub(crate) fn element(mut data: &[u8]) {
                 let Some(at) = relay.next_timeout().filter(|at| *at <= end) else { break };
                 now = now.max(at);
                 let cx = &mut Cx { now, rng: &mut rng, trace: &mut NullTrace };
-                relay.handle_timeout(cx, &mut out);
+                relay.handle_timeout(cx);
+                held -= drain(relay.as_mut(), cx).1;
             }
             now = end;
-            out.clear();
             let bytes = dress(bytes.to_vec());
             let port_in = usize::from(port & 3);
             let to = match port & 4 {
@@ -54,23 +65,29 @@ pub(crate) fn element(mut data: &[u8]) {
                 congestion_experienced: false,
             };
             let packet = RelayPacket {
+                key: PacketKey(key),
+                flow: FlowId(0),
                 port: PORTS[port_in],
                 ports_out: &ports_out,
                 datagram,
                 time_to_live: 16,
             };
             let cx = &mut Cx { now, rng: &mut rng, trace: &mut NullTrace };
-            let _ = relay.handle_packet(cx, &packet, &mut out);
-            assert!(out.len() <= CAUSED_MAX, "{} packets for one", out.len());
+            let handling = relay.handle_packet(cx, &packet, &mut Vec::new());
+            (key, held) = (key + 1, held + usize::from(handling == Handling::Hold));
+            let (caused, released) = drain(relay.as_mut(), cx);
+            held -= released;
+            assert!(caused <= CAUSED_MAX, "{caused} packets for one");
         }
         for _ in 0..TIMEOUTS_MAX {
             let Some(at) = relay.next_timeout() else { break };
             now = now.max(at);
             let cx = &mut Cx { now, rng: &mut rng, trace: &mut NullTrace };
-            relay.handle_timeout(cx, &mut out);
-            out.clear();
+            relay.handle_timeout(cx);
+            held -= drain(relay.as_mut(), cx).1;
         }
         let next = relay.next_timeout();
-        assert!(next.is_none(), "{} waits for {next:?}", program.name);
+        assert!(next.is_none(), "{} waits for {next:?}", entry.name);
+        assert_eq!(held, 0, "{} holds packets for nothing", entry.name);
     }
 }

@@ -79,7 +79,7 @@ impl Protocols for Scripts<'_> {
     fn receiver(&self, _: &Flow, _: FlowId, node: NodeId, _: Time) -> Box<dyn Machine> {
         self.end(node)
     }
-    fn program(&self, _: &Program, _: NodeId) -> Box<dyn RelayProgram> {
+    fn relay(&self, _: &Program, _: NodeId) -> Box<dyn Relay> {
         unreachable!("no router of these tests runs a program")
     }
 }

@@ -3,7 +3,7 @@
 use faircast_base::Duration;
 use faircast_sim::catalog;
 
-use crate::forge::{Forger, Victim, VictimProgram, hears};
+use crate::forge::{Forger, Victim, VictimRelay, hears};
 use crate::watch::{Captured, Watched};
 use crate::world::{World, protocols, run};
 
@@ -72,19 +72,19 @@ fn torment(forger: &mut Forger<'_>, victim: &mut Victim) {
 }
 
 #[test]
-fn no_bytes_at_any_time_break_a_program() {
+fn no_bytes_at_any_time_break_a_relay() {
     for entry in catalog().programs {
         let mut tried = 0;
         for protocol in protocols().iter().filter(|protocol| protocol.multicast) {
             let world = World { program: Some(entry.name), ..World::new(3, 10) };
             let scenario = world.scenario(protocol);
             let (_, _, heard) = run(&scenario);
-            let real = captured(&heard, "program");
+            let real = captured(&heard, "relay");
             tried += real.len();
             for seed in 0..ROUNDS {
                 println!("{} with packets of {}, seed {seed}", entry.name, protocol.name);
                 let mut forger = Forger::new(seed, &real);
-                let mut victim = VictimProgram::new(&scenario, &Watched::default());
+                let mut victim = VictimRelay::new(&scenario, &Watched::default());
                 for _ in 0..STEPS {
                     if forger.rng.chance(0.1) {
                         let span = forger.rng.exponential(1.0);

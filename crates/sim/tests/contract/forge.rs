@@ -3,7 +3,7 @@
 use faircast_base::{Cx, Duration, Event, FlowId, GroupId, NodeId, Purpose, Rng, Time, Trace};
 use faircast_proto::content::Zeros;
 use faircast_proto::pgm::wire::checksum;
-use faircast_proto::relay::{PortId, RelayPacket, RelayProgram, RelayTransmit};
+use faircast_proto::relay::{PacketKey, PortId, Relay, RelayPacket};
 use faircast_proto::{Datagram, Destination, Machine};
 use faircast_scenario::{ProtocolEntry, Scenario};
 use faircast_sim::Protocols;
@@ -176,51 +176,55 @@ impl Victim {
     }
 }
 
-/// A program without a router: four ports.
-pub(crate) struct VictimProgram {
-    program: Box<dyn RelayProgram>,
+/// A relay without a router: four ports.
+pub(crate) struct VictimRelay {
+    relay: Box<dyn Relay>,
     rng: Rng,
     pub(crate) said: Said,
     pub(crate) now: Time,
+    key: u64,
 }
 
-impl VictimProgram {
+impl VictimRelay {
     pub(crate) fn new(scenario: &Scenario, watched: &Watched) -> Self {
         let place = scenario.nodes.iter().position(|node| node.program.is_some());
-        let place = place.expect("a router runs the program");
+        let place = place.expect("a router runs the relay");
         let program = scenario.nodes[place].program.as_ref().expect("just found");
         let node = NodeId(place as u32);
         let rng = Rng::new(1, node, Purpose::Relay);
-        let program = watched.program(program, node);
-        Self { program, rng, said: Said::default(), now: Time::ZERO }
+        let relay = watched.relay(program, node);
+        Self { relay, rng, said: Said::default(), now: Time::ZERO, key: 0 }
     }
 
     /// The packet comes in on any port, to go out of any others.
     pub(crate) fn take(&mut self, packet: &Captured, dice: &mut Rng) {
         let Captured { from, to, ref bytes, zeros } = *packet;
         let ports: Vec<PortId> = (0..4).filter(|_| dice.chance(0.5)).map(PortId).collect();
+        self.key += 1;
         let view = RelayPacket {
+            key: PacketKey(self.key),
+            flow: FlowId(dice.below(2) as u32),
             port: PortId(dice.below(4) as u32),
             ports_out: &ports,
             datagram: Datagram { from, to, bytes, zeros, congestion_experienced: false },
             time_to_live: dice.below(256) as u8,
         };
-        let mut out: Vec<RelayTransmit> = Vec::new();
+        self.call(|relay, cx| {
+            let _ = relay.handle_packet(cx, &view, &mut Vec::new());
+        });
+    }
+
+    fn call(&mut self, act: impl FnOnce(&mut dyn Relay, &mut Cx<'_>)) {
         let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut self.said };
-        let _ = self.program.handle_packet(&mut cx, &view, &mut out);
-        for transmit in &out {
-            assert!(!transmit.bytes.is_empty() && transmit.time_to_live > 0, "{transmit:?}");
-        }
+        act(self.relay.as_mut(), &mut cx);
+        while self.relay.poll_transmit(&mut cx, &mut Vec::new()).is_some() {}
     }
 
     pub(crate) fn pass(&mut self, span: Duration) {
         let end = self.now + span;
-        let mut out = Vec::new();
-        while let Some(at) = self.program.next_timeout().filter(|at| *at <= end) {
+        while let Some(at) = self.relay.next_timeout().filter(|at| *at <= end) {
             self.now = self.now.max(at);
-            let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut self.said };
-            self.program.handle_timeout(&mut cx, &mut out);
-            out.clear();
+            self.call(|relay, cx| relay.handle_timeout(cx));
         }
         self.now = end;
     }

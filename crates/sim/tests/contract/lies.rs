@@ -8,7 +8,7 @@ use faircast_base::{Cx, FlowId, NodeId, Purpose, Rng, Time};
 use faircast_proto::catalog::{SCHEMES, SchemeEntry};
 use faircast_proto::content::Content;
 use faircast_proto::pgm::wire::{Body, Packet};
-use faircast_proto::relay::RelayProgram;
+use faircast_proto::relay::Relay;
 use faircast_proto::{AppEvent, Datagram, Machine, Transmit};
 use faircast_scenario::{Flow, Program, ProtocolEntry};
 use faircast_sim::{Protocols, Simulation, Unobserved};
@@ -62,8 +62,8 @@ impl<S: Fn(Boxed) -> Boxed, R: Fn(NodeId, Boxed) -> Boxed> Protocols for Mixed<S
         (self.receiver)(node, self.watched.receiver(flow, id, node, start))
     }
 
-    fn program(&self, program: &Program, node: NodeId) -> Box<dyn RelayProgram> {
-        self.watched.program(program, node)
+    fn relay(&self, program: &Program, node: NodeId) -> Box<dyn Relay> {
+        self.watched.relay(program, node)
     }
 
     fn sees_corruption(&self, flow: &Flow) -> bool {

@@ -2,12 +2,12 @@
 //! of the contract that can be seen from outside.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use faircast_base::{Cx, Duration, FlowId, NodeId, Time};
 use faircast_proto::content::Content;
-use faircast_proto::relay::{RelayPacket, RelayProgram, RelayTransmit, Verdict};
+use faircast_proto::relay::{Egress, Handling, Interest, PacketKey, PortId, Relay, RelayPacket};
 use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
 use faircast_scenario::{Data, Flow, Program};
 use faircast_sim::{Builtin, Protocols};
@@ -103,10 +103,8 @@ impl Protocols for Watched {
         self.machine(Builtin.receiver(flow, id, node, start), flow, false)
     }
 
-    fn program(&self, program: &Program, node: NodeId) -> Box<dyn RelayProgram> {
-        let inner = Builtin.program(program, node);
-        let notes = self.notes.clone();
-        Box::new(WatchedProgram { inner, notes, clock: Clock::default() })
+    fn relay(&self, program: &Program, node: NodeId) -> Box<dyn Relay> {
+        Box::new(WatchedRelay::new(Builtin.relay(program, node), self.notes.clone()))
     }
 
     fn sees_corruption(&self, flow: &Flow) -> bool {
@@ -206,34 +204,74 @@ impl Machine for WatchedMachine {
     }
 }
 
-struct WatchedProgram {
-    inner: Box<dyn RelayProgram>,
+/// A relay that must keep its law: a drain ends, it copies and releases only what it holds, and what it
+/// holds is bounded.
+pub(crate) struct WatchedRelay {
+    inner: Box<dyn Relay>,
     notes: Rc<RefCell<Notes>>,
     clock: Clock,
+    polls: u32,
+    held: BTreeSet<PacketKey>,
 }
 
-impl RelayProgram for WatchedProgram {
-    fn wants_all_data(&self) -> bool {
-        self.inner.wants_all_data()
+impl WatchedRelay {
+    pub(crate) fn new(inner: Box<dyn Relay>, notes: Rc<RefCell<Notes>>) -> Self {
+        Self { inner, notes, clock: Clock::default(), polls: 0, held: BTreeSet::new() }
+    }
+}
+
+/// Most packets that a relay holds.
+const HELD_MAX: usize = 1 << 16;
+
+impl Relay for WatchedRelay {
+    fn interest(&self) -> Interest {
+        self.inner.interest()
     }
 
     fn handle_packet(
         &mut self,
         cx: &mut Cx<'_>,
         packet: &RelayPacket<'_>,
-        out: &mut Vec<RelayTransmit>,
-    ) -> Verdict {
+        buf: &mut Vec<u8>,
+    ) -> Handling {
         self.clock.check(cx.now);
-        self.notes.borrow_mut().capture("program", &packet.datagram);
-        let verdict = self.inner.handle_packet(cx, packet, out);
-        assert!(out.len() <= DRAIN_MAX as usize, "one packet became {}", out.len());
-        verdict
+        self.notes.borrow_mut().capture("relay", &packet.datagram);
+        self.polls = 0;
+        let handling = self.inner.handle_packet(cx, packet, buf);
+        assert_eq!(!buf.is_empty(), handling == Handling::Alter, "bytes are for altering");
+        if handling == Handling::Hold {
+            assert!(self.held.insert(packet.key), "no two packets have one key");
+            assert!(self.held.len() <= HELD_MAX, "a relay holds so many packets");
+        }
+        handling
     }
 
-    fn handle_timeout(&mut self, cx: &mut Cx<'_>, out: &mut Vec<RelayTransmit>) {
+    fn handle_writable(&mut self, cx: &mut Cx<'_>, port: PortId) {
         self.clock.check_timeout(cx.now);
-        self.inner.handle_timeout(cx, out);
-        assert!(out.len() <= DRAIN_MAX as usize, "one timeout became {}", out.len());
+        self.polls = 0;
+        self.inner.handle_writable(cx, port);
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.clock.check_timeout(cx.now);
+        self.polls = 0;
+        self.inner.handle_timeout(cx);
+    }
+
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Egress> {
+        self.clock.check(cx.now);
+        self.polls += 1;
+        assert!(self.polls <= DRAIN_MAX, "a drain has no end at {}", cx.now);
+        let egress = self.inner.poll_transmit(cx, buf)?;
+        match egress {
+            Egress::Copy(key, _) => assert!(self.held.contains(&key), "it holds what it copies"),
+            Egress::Release(key) => assert!(self.held.remove(&key), "it lets go what it holds"),
+            Egress::Send(transmit) => {
+                assert!(!buf.is_empty() && transmit.time_to_live > 0, "{transmit:?}");
+            }
+            Egress::Await(_) => {}
+        }
+        Some(egress)
     }
 
     fn next_timeout(&self) -> Option<Time> {

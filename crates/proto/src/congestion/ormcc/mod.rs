@@ -26,7 +26,7 @@ mod values;
 #[cfg(test)]
 mod tests;
 
-use faircast_base::NodeId;
+use faircast_base::{Duration, NodeId};
 
 pub use config::{Feedback, OrmccConfig, Profile, RttSamples};
 pub use guarantees::GUARANTEES;
@@ -35,8 +35,7 @@ pub use receiver::OrmccReceiver;
 pub use sender::OrmccSender;
 pub use values::{OrmccAnnounce, OrmccReport};
 
-use crate::congestion::Guarantees;
-use crate::congestion::Scheme;
+use crate::congestion::{Claim, Guarantees, Scheme};
 use crate::options::{OptionSpec, Options};
 
 /// Bytes that a packet counts for at least. Rates are of payload, as the paper's packets of 1000 bytes
@@ -58,6 +57,7 @@ impl Scheme for Ormcc {
     const ABOUT: &'static str = "rate control by the output rate of the slowest receiver, over PGM";
     const OPTIONS: &'static [OptionSpec] = OPTIONS;
     const GUARANTEES: Guarantees = GUARANTEES;
+    const TICK: Duration = Duration::from_micros(1);
     type Control = OrmccSender;
     type Feedback = OrmccReceiver;
 
@@ -67,5 +67,17 @@ impl Scheme for Ormcc {
 
     fn feedback(options: &Options, node: NodeId) -> OrmccReceiver {
         OrmccReceiver::new(OrmccConfig::from_options(options), node)
+    }
+
+    fn stamp(announce: &OrmccAnnounce) -> Option<u32> {
+        Some(announce.sent_us)
+    }
+
+    fn echo(report: &mut OrmccReport) -> Option<&mut u32> {
+        Some(&mut report.echo_us)
+    }
+
+    fn claim(report: &OrmccReport, _round_trip: Duration) -> Option<Claim> {
+        report.rate.map(Claim::of_rate)
     }
 }

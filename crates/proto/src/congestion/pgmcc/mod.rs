@@ -26,7 +26,7 @@ mod window;
 #[cfg(test)]
 mod tests;
 
-use faircast_base::NodeId;
+use faircast_base::{Duration, NodeId};
 
 pub use config::{
     Accounting, BitmapScope, ElectionReply, LossEpoch, LossEstimator, PgmccConfig, Profile,
@@ -39,8 +39,7 @@ pub use receiver::PgmccReceiver;
 pub use sender::PgmccSender;
 pub use values::{PgmccAnnounce, PgmccReport};
 
-use crate::congestion::Guarantees;
-use crate::congestion::Scheme;
+use crate::congestion::{Claim, Guarantees, Scheme};
 use crate::options::{OptionSpec, Options};
 
 /// pgmcc as a scheme that can be named.
@@ -53,6 +52,7 @@ impl Scheme for Pgmcc {
         "window control between the sender and the slowest receiver, over PGM";
     const OPTIONS: &'static [OptionSpec] = OPTIONS;
     const GUARANTEES: Guarantees = GUARANTEES;
+    const TICK: Duration = Duration::from_millis(1);
     type Control = PgmccSender;
     type Feedback = PgmccReceiver;
 
@@ -62,5 +62,19 @@ impl Scheme for Pgmcc {
 
     fn feedback(options: &Options, node: NodeId) -> PgmccReceiver {
         PgmccReceiver::new(PgmccConfig::from_options(options), node)
+    }
+
+    fn stamp(announce: &PgmccAnnounce) -> Option<u32> {
+        Some(announce.sent_ms)
+    }
+
+    fn echo(report: &mut PgmccReport) -> Option<&mut u32> {
+        Some(&mut report.echo_ms)
+    }
+
+    fn claim(report: &PgmccReport, round_trip: Duration) -> Option<Claim> {
+        let loss = f64::from(report.loss) / 65535.0;
+        let slowness_squared = Model::Full.slowness_squared(round_trip.as_secs_f64(), loss);
+        Some(Claim { loss, slowness_squared })
     }
 }

@@ -23,7 +23,7 @@ mod values;
 #[cfg(test)]
 mod tests;
 
-use faircast_base::NodeId;
+use faircast_base::{Duration, NodeId};
 
 pub use arrivals::{Arrivals, FirstInterval};
 pub use config::TfmccConfig;
@@ -33,8 +33,7 @@ pub use receiver::TfmccReceiver;
 pub use sender::TfmccSender;
 pub use values::{Echo, TfmccAnnounce, TfmccReport};
 
-use crate::congestion::Guarantees;
-use crate::congestion::Scheme;
+use crate::congestion::{Claim, Guarantees, Scheme};
 use crate::options::{OptionSpec, Options};
 
 /// TFMCC as a scheme that can be named.
@@ -46,6 +45,7 @@ impl Scheme for Tfmcc {
     const ABOUT: &'static str = "smooth rate control by the receiver that TCP would be slowest to";
     const OPTIONS: &'static [OptionSpec] = OPTIONS;
     const GUARANTEES: Guarantees = GUARANTEES;
+    const TICK: Duration = Duration::from_micros(1);
     type Control = TfmccSender;
     type Feedback = TfmccReceiver;
 
@@ -55,6 +55,18 @@ impl Scheme for Tfmcc {
 
     fn feedback(options: &Options, node: NodeId) -> TfmccReceiver {
         TfmccReceiver::new(TfmccConfig::from_options(options), node)
+    }
+
+    fn stamp(announce: &TfmccAnnounce) -> Option<u32> {
+        Some(announce.sent_us)
+    }
+
+    fn echo(report: &mut TfmccReport) -> Option<&mut u32> {
+        Some(&mut report.echo_us)
+    }
+
+    fn claim(report: &TfmccReport, _round_trip: Duration) -> Option<Claim> {
+        Some(Claim::of_rate(report.bits_per_s))
     }
 }
 

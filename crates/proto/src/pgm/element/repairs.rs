@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use faircast_base::{Cx, Duration, Seq, Time};
 
 use super::ElementConfig;
-use super::suppression::{Claim, Passed};
-use crate::congestion::pgmcc::PgmccReport;
+use super::suppression::{Passed, Report};
+use crate::congestion::Claim;
 use crate::pgm::RepairTimers;
 use crate::pgm::retry_timer::{Asked, RetryTimer};
 use crate::pgm::wire::Nak;
@@ -38,7 +38,7 @@ pub(super) struct Repairs {
 pub(super) struct Ask {
     pub(super) port: PortId,
     pub(super) nak: Nak,
-    pub(super) report: Option<PgmccReport>,
+    pub(super) report: Option<Report>,
     pub(super) claim: Option<Claim>,
 }
 
@@ -49,7 +49,7 @@ struct State {
     asked: Asked,
     ports: Vec<PortId>,
     nak: Nak,
-    report: Option<(PgmccReport, Time)>,
+    report: Option<Report>,
     passed: Passed,
 }
 
@@ -94,10 +94,10 @@ impl Phase {
 
 impl Repairs {
     pub(super) fn new(config: &ElementConfig) -> Self {
-        let patience = |least| RetryTimer::new(config.repair_timers, least, config.nak_interval);
+        let retry = |least| RetryTimer::new(config.repair_timers, least, config.nak_interval);
         Self {
-            confirmation: patience(config.nak_interval),
-            repair: patience(config.nak_interval).of_held_answers(),
+            confirmation: retry(config.nak_interval),
+            repair: retry(config.nak_interval).of_held_answers(),
             states: BTreeMap::new(),
             timers: BTreeSet::new(),
         }
@@ -141,7 +141,7 @@ impl Repairs {
         let eliminated = match state.phase {
             Phase::Repaired { until } => {
                 state.nak = ask.nak;
-                state.report = ask.report.map(|report| (report, now));
+                state.report = ask.report;
                 state.passed = Passed::default();
                 self.set(seq, Phase::Collecting { at: until });
                 return Some(false);
@@ -155,7 +155,7 @@ impl Repairs {
         if passes {
             state.passed.note(ask.claim);
             state.nak = ask.nak;
-            state.report = ask.report.map(|report| (report, now)).or(state.report);
+            state.report = ask.report.or(state.report);
         }
         if passes {
             state.asked.note(now);
@@ -174,10 +174,10 @@ impl Repairs {
         let mut passed = Passed::default();
         passed.note(ask.claim);
         let phase = self.pending(now, config);
-        let report = ask.report.map(|report| (report, now));
         let mut asked = Asked::default();
         asked.note(now);
-        let state = State { phase, asked, ports: vec![ask.port], nak: ask.nak, report, passed };
+        let state =
+            State { phase, asked, ports: vec![ask.port], nak: ask.nak, report: ask.report, passed };
         self.states.insert(seq.value(), state);
         self.timers.insert((phase.due(), seq.value()));
         Some(true)
@@ -253,8 +253,8 @@ impl Repairs {
         Some(state.ports)
     }
 
-    /// The latest NAK that passed for `seq`, and its report with when it came.
-    pub(super) fn latest(&self, seq: Seq) -> Option<(Nak, Option<(PgmccReport, Time)>)> {
+    /// The latest NAK that passed for `seq`, and its report.
+    pub(super) fn latest(&self, seq: Seq) -> Option<(Nak, Option<Report>)> {
         self.states.get(&seq.value()).map(|state| (state.nak, state.report))
     }
 

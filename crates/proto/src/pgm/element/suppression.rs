@@ -8,7 +8,8 @@ use alloc::collections::VecDeque;
 
 use faircast_base::{Duration, Rng, Time};
 
-use crate::congestion::pgmcc::{Model, PgmccReport};
+use crate::congestion::{Claim, RouterView};
+use crate::pgm::wire::{Encoder, Packet, PgmOption};
 
 /// Timestamps remembered to tell round trips by. Beyond it the oldest is forgotten, and older
 /// echoes are measured from the oldest that is left.
@@ -42,22 +43,46 @@ pub(super) struct Passed {
     worst_slowness_squared: f64,
 }
 
-/// What one NAK reports.
+/// A report as it came.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Claim {
-    /// 0 to 1.
-    loss: f64,
-    /// The square of how slow the receiver is as seen from here.
-    slowness_squared: f64,
+pub(super) struct Report {
+    view: &'static RouterView,
+    bytes: [u8; REPORT_BYTES_MAX],
+    len: usize,
+    at: Time,
 }
 
-impl Claim {
-    /// What `report`, received now, claims.
-    pub(super) fn new(now: Time, report: &PgmccReport, stamps: &Stamps) -> Self {
-        let loss = f64::from(report.loss) / 65535.0;
-        let rtt = stamps.round_trip(now, report.echo_ms);
-        let slowness_squared = Model::Full.slowness_squared(rtt.as_secs_f64(), loss);
-        Self { loss, slowness_squared }
+/// Most bytes of a report that an element keeps; none of today's is longer.
+const REPORT_BYTES_MAX: usize = 28;
+
+impl Report {
+    /// The report on a NAK, of one of the schemes that `views` reads, that has come now.
+    pub(super) fn of(now: Time, views: &'static [RouterView], pgm: &Packet<'_>) -> Option<Self> {
+        let (view, value) = views
+            .iter()
+            .find_map(|view| Some((view, pgm.options.find(view.report_option)?.value)))?;
+        let mut bytes = [0; REPORT_BYTES_MAX];
+        bytes.get_mut(..value.len())?.copy_from_slice(value);
+        Some(Self { view, bytes, len: value.len(), at: now })
+    }
+
+    fn value(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// How bad it is.
+    pub(super) fn claim(&self, stamps: &Stamps) -> Option<Claim> {
+        let echo = (self.view.echo)(self.value())?;
+        (self.view.claim)(self.value(), stamps.round_trip(self.at, echo, self.view.tick))
+    }
+
+    /// Its option as it goes on now: the time for which it was held here is no part of the round trip.
+    pub(super) fn put(&self, now: Time, encoder: &mut Encoder<'_>) {
+        let held = now.since(self.at).as_nanos() / self.view.tick.as_nanos();
+        // Truncation is the wrap of timestamps.
+        let value = (self.view.held)(self.value(), held as u32);
+        let value = value.as_deref().unwrap_or(self.value());
+        encoder.option(&PgmOption::of_scheme(self.view.report_option, value));
     }
 }
 
@@ -113,29 +138,29 @@ pub(super) struct Stamps(VecDeque<(u32, Time)>);
 
 impl Stamps {
     /// Original data with this timestamp comes by.
-    pub(super) fn note(&mut self, now: Time, sent_ms: u32) {
-        let newest = self.0.back().map(|&(newest, _)| sent_ms.wrapping_sub(newest) as i32);
+    pub(super) fn note(&mut self, now: Time, sent: u32) {
+        let newest = self.0.back().map(|&(newest, _)| sent.wrapping_sub(newest) as i32);
         match newest {
-            Some(..=0) => return, // The same millisecond, or out of order.
+            Some(..=0) => return, // The same tick, or out of order.
             _ if self.0.len() == STAMPS_MAX => {
                 self.0.pop_front();
             }
             _ => {}
         }
-        self.0.push_back((sent_ms, now));
+        self.0.push_back((sent, now));
     }
 
-    /// The time from here to the receiver that echoes `echo_ms` and back. Zero where no data has
-    /// come by.
-    fn round_trip(&self, now: Time, echo_ms: u32) -> Duration {
+    /// The time from here to the receiver that echoes `echo`, in ticks of so long, and back. Zero where
+    /// no data has come by.
+    fn round_trip(&self, now: Time, echo: u32, tick: Duration) -> Duration {
         // The echo is a timestamp plus the time for which it was held, so what passed here with
         // that timestamp passed here that much before it.
-        let age = |sent_ms: u32| echo_ms.wrapping_sub(sent_ms) as i32;
-        let index = self.0.partition_point(|&(sent_ms, _)| age(sent_ms) >= 0);
-        let Some(&(sent_ms, at)) = self.0.get(index.saturating_sub(1)) else {
+        let age = |sent: u32| echo.wrapping_sub(sent) as i32;
+        let index = self.0.partition_point(|&(sent, _)| age(sent) >= 0);
+        let Some(&(sent, at)) = self.0.get(index.saturating_sub(1)) else {
             return Duration::ZERO;
         };
-        let held = Duration::from_millis(age(sent_ms).max(0) as u64);
+        let held = tick * age(sent).max(0) as u64;
         now.since(at).saturating_sub(held)
     }
 }
@@ -143,14 +168,20 @@ impl Stamps {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::congestion::Scheme;
+    use crate::congestion::pgmcc::{Pgmcc, PgmccReport};
     use faircast_base::{NodeId, Purpose};
 
     fn at(ms: u64) -> Time {
         Time::ZERO + Duration::from_millis(ms)
     }
 
-    fn report(echo_ms: u32, loss: f64) -> PgmccReport {
-        PgmccReport { echo_ms, loss: (loss * 65535.0) as u16, receiver: Some(NodeId(1)) }
+    const MS: Duration = Duration::from_millis(1);
+
+    fn claim(at: Time, echo_ms: u32, loss: f64, stamps: &Stamps) -> Claim {
+        let report =
+            PgmccReport { echo_ms, loss: (loss * 65535.0) as u16, receiver: Some(NodeId(1)) };
+        Pgmcc::claim(&report, stamps.round_trip(at, echo_ms, MS)).expect("pgmcc's reports claim")
     }
 
     /// Data with timestamps 0, 100, 200 … of a clock that is 7 s ahead comes by after 20 ms each.
@@ -167,8 +198,8 @@ mod tests {
         let stamps = stamps();
         // The packet of timestamp 8000 came by at 1020; its receiver held it 30 ms, and the NAK is
         // here at 1130: 80 ms below this element.
-        assert_eq!(stamps.round_trip(at(1130), 8030), Duration::from_millis(80));
-        assert_eq!(Stamps::default().round_trip(at(1130), 8030), Duration::ZERO);
+        assert_eq!(stamps.round_trip(at(1130), 8030, MS), Duration::from_millis(80));
+        assert_eq!(Stamps::default().round_trip(at(1130), 8030, MS), Duration::ZERO);
     }
 
     #[test]
@@ -181,16 +212,16 @@ mod tests {
         }
         assert_eq!(stamps.0.len(), STAMPS_MAX);
         let echo = (u32::MAX - 2500).wrapping_add(4990);
-        assert_eq!(stamps.round_trip(at(5050), echo), Duration::from_millis(60));
+        assert_eq!(stamps.round_trip(at(5050), echo, MS), Duration::from_millis(60));
     }
 
     #[test]
     fn policies_pass_what_they_say() {
         let stamps = stamps();
         let mut rng = Rng::new(1, NodeId(0), Purpose::Relay);
-        let near = Claim::new(at(1130), &report(8030, 0.01), &stamps);
-        let far = Claim::new(at(1430), &report(8030, 0.01), &stamps);
-        let lossy = Claim::new(at(1130), &report(8030, 0.02), &stamps);
+        let near = claim(at(1130), 8030, 0.01, &stamps);
+        let far = claim(at(1430), 8030, 0.01, &stamps);
+        let lossy = claim(at(1130), 8030, 0.02, &stamps);
         let mut passed = Passed::default();
         passed.note(Some(near));
         for (policy, passes_far, passes_lossy) in [

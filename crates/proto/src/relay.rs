@@ -1,0 +1,126 @@
+//! The contract between relays, which are what a router does beside forwarding, and their drivers.
+
+use alloc::vec::Vec;
+
+use faircast_base::{Cx, FlowId, NodeId, Time};
+
+use crate::{Datagram, Destination};
+
+/// One of a router's links, numbered from 0 in the order in which the router has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortId(pub u32);
+
+/// A packet that passed by, as long as the relay holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PacketKey(pub u64);
+
+/// Which packets a relay is shown, beside those that are addressed to its router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Those with the router alert option.
+    Alerted,
+    /// All.
+    Everything,
+}
+
+/// A packet that passes by: what the router would do with it, and where it came from.
+#[derive(Clone, Copy, Debug)]
+pub struct RelayPacket<'a> {
+    /// By which the relay may send it on later, where it [holds](Handling::Hold) it.
+    pub key: PacketKey,
+    /// Whose groups its destination speaks of.
+    pub flow: FlowId,
+    /// The port that it came in on.
+    pub port: PortId,
+    /// The ports that ordinary forwarding would copy it to.
+    pub ports_out: &'a [PortId],
+    /// The packet.
+    pub datagram: Datagram<'a>,
+    /// Hops that it may still travel.
+    pub time_to_live: u8,
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handling {
+    /// The router forwards it as any router would.
+    Forward,
+    /// The same, with the bytes that the relay has written in the place of its own.
+    Alter,
+    /// The relay keeps it until it [releases](Egress::Release) it.
+    Hold,
+    /// It ends here.
+    Drop,
+}
+
+/// What a relay asks of its router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Egress {
+    /// A copy of a packet that it holds leaves through this port.
+    Copy(PacketKey, PortId),
+    /// It holds this packet no longer.
+    Release(PacketKey),
+    /// A packet of its own leaves, with the bytes that it has written.
+    Send(RelayTransmit),
+    /// It wants to be told, once, when nothing waits at this port. Who has been told asks again only
+    /// after it has sent something there.
+    Await(PortId),
+}
+
+/// A packet of a relay's own. Its bytes are what [`Relay::poll_transmit`] wrote into the buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelayTransmit {
+    /// Whose groups its destination speaks of.
+    pub flow: FlowId,
+    /// Out of this one port; `None` routes it by its destination.
+    pub port: Option<PortId>,
+    /// Whom it is addressed to.
+    pub to: Destination,
+    /// Whom it says it is from: the source of the session for confirmations.
+    pub from: NodeId,
+    /// How many zero bytes follow the bytes in the buffer.
+    pub zeros: u32,
+    /// How many of all its bytes are payload of the application; 0 for control packets.
+    pub payload_len: u32,
+    /// Hops that it may travel.
+    pub time_to_live: u8,
+    /// Whether routers further on must look at it too.
+    pub router_alert: bool,
+}
+
+/// What a router does beside forwarding, for all flows that pass it: a machine that sees packets of
+/// others. Ordinary data passes without it, unless it asks for that too.
+///
+/// The one law for drivers: call `handle_*`, then [`poll_transmit`](Self::poll_transmit) until it gives
+/// `None`, then read [`next_timeout`](Self::next_timeout). What a relay holds is bounded, for each flow
+/// and in all; a flow that stops does not stop another.
+pub trait Relay {
+    /// What it is shown. The answer never changes.
+    fn interest(&self) -> Interest {
+        Interest::Alerted
+    }
+
+    /// Takes a packet, and says what becomes of it. Bytes for [`Handling::Alter`] go to the empty
+    /// `buf`; as many zeros follow them as before.
+    fn handle_packet(
+        &mut self,
+        cx: &mut Cx<'_>,
+        packet: &RelayPacket<'_>,
+        buf: &mut Vec<u8>,
+    ) -> Handling;
+
+    /// Nothing waits at a port that was [awaited](Egress::Await).
+    fn handle_writable(&mut self, _cx: &mut Cx<'_>, _port: PortId) {}
+
+    /// Takes the passing of time. A spurious call does nothing.
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>);
+
+    /// Gives what it wants done next, with the bytes of a packet of its own written into the empty
+    /// `buf`, or `None`.
+    #[must_use]
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Egress>;
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
+    #[must_use]
+    fn next_timeout(&self) -> Option<Time>;
+}

@@ -1,0 +1,118 @@
+//! A repair head, in little: a receiver that keeps what it got, and sends it again to a group of its own
+//! for its neighbours who ask. The source hears of no loss.
+
+use std::collections::BTreeSet;
+
+use faircast_proto::Membership;
+
+use super::*;
+
+const HEAD: NodeId = NodeId(2);
+/// Where the head repairs.
+const LOCAL: GroupId = GroupId(1);
+
+/// A source of so many numbered packets, one a millisecond.
+struct Numbered {
+    next: u32,
+    sent: u32,
+    start: Time,
+}
+
+/// A member: it asks the head for what it lacks; or the head itself.
+#[derive(Default)]
+struct Member {
+    head: bool,
+    joined: bool,
+    has: BTreeSet<u32>,
+    out: Vec<(Destination, u32)>,
+}
+
+fn numbered(buf: &mut Vec<u8>, to: Destination, number: u32) -> Transmit {
+    buf.extend_from_slice(&number.to_be_bytes());
+    packet(to)
+}
+
+impl Machine for Numbered {
+    fn handle_datagram(&mut self, _cx: &mut Cx<'_>, _datagram: Datagram<'_>) {
+        panic!("all repair is local");
+    }
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        let ms = cx.now.since(self.start).as_millis() as u32;
+        self.next = (1 + ms).min(500);
+    }
+    fn handle_close(&mut self, _cx: &mut Cx<'_>) {}
+    fn poll_transmit(&mut self, _cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        (self.sent < self.next).then(|| {
+            self.sent += 1;
+            numbered(buf, Destination::Group(GroupId::SESSION), self.sent)
+        })
+    }
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        None
+    }
+    fn next_timeout(&self) -> Option<Time> {
+        let next = self.start + Duration::from_millis(u64::from(self.next));
+        (self.next < 500).then_some(next)
+    }
+}
+
+impl Machine for Member {
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        let Ok(number) = datagram.bytes.try_into().map(u32::from_be_bytes) else { return };
+        if datagram.to == Destination::Node(HEAD) {
+            if self.has.contains(&number) {
+                self.out.push((Destination::Group(LOCAL), number));
+            }
+            return;
+        }
+        let highest = self.has.last().copied().unwrap_or(0);
+        let asks = if self.head { 0..0 } else { highest + 1..number };
+        self.out.extend(asks.map(|missing| (Destination::Node(HEAD), missing)));
+        if self.has.insert(number) {
+            cx.emit(Event::Delivered { seq: u64::from(number), bytes: PACKET });
+        }
+    }
+    fn handle_timeout(&mut self, _cx: &mut Cx<'_>) {}
+    fn handle_close(&mut self, _cx: &mut Cx<'_>) {}
+    fn poll_membership(&mut self) -> Option<Membership> {
+        (!std::mem::replace(&mut self.joined, true)).then_some(Membership::Join(LOCAL))
+    }
+    fn poll_transmit(&mut self, _cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        self.out.pop().map(|(to, number)| numbered(buf, to, number))
+    }
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        None
+    }
+    fn next_timeout(&self) -> Option<Time> {
+        None
+    }
+}
+
+struct Heads;
+
+impl Protocols for Heads {
+    fn sender(&self, flow: &Flow, _: FlowId, _: Box<dyn Content>) -> Box<dyn Machine> {
+        Box::new(Numbered { next: 0, sent: 0, start: flow.start })
+    }
+    fn receiver(&self, _: &Flow, _: FlowId, node: NodeId, _: Time) -> Box<dyn Machine> {
+        Box::new(Member { head: node == HEAD, ..Member::default() })
+    }
+    fn relay(&self, _: &Program, _: NodeId) -> Box<dyn Relay> {
+        unreachable!("no router of these tests runs a program")
+    }
+}
+
+#[test]
+fn what_members_lose_their_head_repairs() {
+    let mut scenario = scenario(STAR, "multicast", &[2, 3, 4]);
+    // The branches of two members drop some of the first copies, not of the repairs.
+    scenario.links[4].config.drop_list = vec![3, 50, 51, 200];
+    scenario.links[6].config.drop_list = vec![50, 120];
+    let mut log = Log::default();
+    Simulation::new(&scenario, &Heads, &mut log).expect("no file").run(&mut Unobserved);
+    let lost = log.0.iter().filter(|r| matches!(r.event, Event::PacketDropped { .. })).count();
+    assert_eq!(lost, 6);
+    for member in [2, 3, 4] {
+        assert_eq!(log.delivered_at(member).len(), 500, "member {member} has each packet once");
+    }
+}
