@@ -179,6 +179,9 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
         .sync(!args.no_sync)
         .once(args.once)
         .name(args.name.clone().unwrap_or_else(live::host_name));
+    if let Some(rate) = args.rate_max {
+        builder = builder.rate_max(rate);
+    }
     if let Some(object) = &args.object {
         builder = builder.object(object);
     }

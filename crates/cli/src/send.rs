@@ -14,7 +14,7 @@ use faircast::{
     Fec, Limit, Member, MemberState, Multicast, SendStatus, Sender, SenderBuilder, SlowPolicy,
     SocketSettings, Stage, Target,
 };
-use faircast_base::Duration;
+use faircast_base::{Bitrate, Duration};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
@@ -79,7 +79,7 @@ async fn run(args: &SendArgs) -> Result<(), Failure> {
         &format!("{what}, to {place}; waiting for receivers"),
         plan::json(args, &sender.totals()),
     )?;
-    let mut show = Show::new(output, wanted);
+    let mut show = Show::new(output, wanted, args.rate_min);
     let last = watch(&sender, &mut show).await?;
     show.finish(args, &sender, &last)
 }
@@ -253,6 +253,8 @@ struct Show {
     output: Output,
     /// Names that are waited for, or how many receivers are.
     wanted: Wanted,
+    /// What is sent at least.
+    rate_min: Option<Bitrate>,
     states: BTreeMap<u64, MemberState>,
     begun: bool,
     /// What was said already of what is wrong.
@@ -277,10 +279,11 @@ struct Told {
 }
 
 impl Show {
-    fn new(output: Output, wanted: Wanted) -> Self {
+    fn new(output: Output, wanted: Wanted, rate_min: Option<Bitrate>) -> Self {
         Self {
             output,
             wanted,
+            rate_min,
             states: BTreeMap::new(),
             begun: false,
             told: Told::default(),
@@ -301,6 +304,7 @@ impl Show {
                 let at = member.address.map_or(String::new(), |address| format!(" ({address})"));
                 let text = format!("{}{at} joined", member.label());
                 self.output.tell("joined", &text, member_json(member))?;
+                self.overrule(member)?;
             }
             if before != Some(member.state) {
                 changed.push((before, member));
@@ -320,6 +324,18 @@ impl Show {
         others.iter().try_for_each(|(before, member)| self.state(*before, member, &labels))?;
         self.trouble(status)?;
         if self.begun { self.progress(status, &labels) } else { self.gathering(status) }
+    }
+
+    /// Says that a receiver asks for less than is sent at least.
+    fn overrule(&self, member: &Member) -> Result<(), Failure> {
+        let (Some(limit), Some(least)) = (member.rate_max, self.rate_min) else { return Ok(()) };
+        if limit >= least {
+            return Ok(());
+        }
+        self.output.warn(&format!(
+            "{} asks for no more than {limit}: --rate-min {least} is more, and holds",
+            member.label()
+        ))
     }
 
     /// A receiver has come to another state.

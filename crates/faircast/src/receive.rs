@@ -4,7 +4,7 @@ mod work;
 
 use std::path::Path;
 
-use faircast_base::Duration;
+use faircast_base::{Bitrate, Duration};
 use faircast_files::{CommandOptions, DeviceOptions, StoreOptions};
 use faircast_net::{DriverSettings, Listen, Live, PgmSettings, Sockets, Waker};
 use faircast_proto::object::ObjectReceiver;
@@ -30,6 +30,7 @@ pub struct ReceiverBuilder {
     name: String,
     object: Option<String>,
     once: bool,
+    rate_max: Option<Bitrate>,
 }
 
 /// Receives what is sent to a group, several objects at once where there are, in a thread of its
@@ -66,6 +67,7 @@ impl Receiver {
             name: String::new(),
             object: destination.only().map(ToString::to_string),
             once: destination.only().is_some(),
+            rate_max: None,
             destination,
         }
     }
@@ -156,6 +158,13 @@ impl ReceiverBuilder {
         self
     }
 
+    /// Asks senders for no more payload than this, for all receivers of their sessions. Senders have
+    /// floors of their own, and those from before this was said do not know it. Default: none.
+    pub fn rate_max(mut self, rate: Bitrate) -> Self {
+        self.rate_max = Some(rate);
+        self
+    }
+
     /// Opens sockets and begins.
     ///
     /// # Errors
@@ -196,6 +205,7 @@ impl ReceiverBuilder {
                     name: self.name,
                     object: self.object,
                     once: self.once,
+                    rate_max: self.rate_max,
                     tell,
                     give,
                     watched,

@@ -675,6 +675,7 @@ mod tests {
             done: None,
             reason: String::new(),
             load: MemberLoad::default(),
+            limit: None,
         };
         let new = |name| member(2, name, 7, 10, Receiving);
         // Somebody repeats the last word of one that was killed.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use faircast_base::{Duration, NodeId, Time};
+use faircast_base::{Bitrate, Duration, NodeId, Time};
 use faircast_net::{Counters, Live};
 use faircast_proto::Machine;
 use faircast_proto::object::{Limit, MemberState, ObjectStatus, Stage};
@@ -36,6 +36,8 @@ pub struct Member {
     pub done: Option<Duration>,
     /// Why it failed, in its own words; printable.
     pub reason: String,
+    /// The rate of payload that it asks for at most.
+    pub rate_max: Option<Bitrate>,
     /// Whether it limits the rate now.
     pub limits: bool,
     /// Whether it was there when content began, or was waited for by name.
@@ -258,6 +260,7 @@ pub(crate) fn members<M: Machine>(
         heard: member.heard.since(start),
         done: member.done.map(|at| at.since(start)),
         reason: member.reason.clone(),
+        rate_max: member.limit,
         limits: limits(member.reporter),
         expected: is_expected(member.id, &member.name),
     });
@@ -281,6 +284,7 @@ mod tests {
             heard: Duration::ZERO,
             done: None,
             reason: String::new(),
+            rate_max: None,
             limits: false,
             expected,
         }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::builder::ArgPredicate;
 use clap::{ArgGroup, Args};
-use faircast_base::Duration;
+use faircast_base::{Bitrate, Duration};
 
-use super::live::{KeyOptions, WatchOptions, address, group, silence};
+use super::live::{KeyOptions, WatchOptions, address, group, rate, silence};
 
 /// Arguments of `faircast recv`.
 #[derive(Debug, Args)]
@@ -74,6 +74,10 @@ pub struct RecvArgs {
     /// Fail once no sender was heard, or no network was there, for so long
     #[arg(long, value_name = "TIME", value_parser = silence)]
     pub give_up: Option<Duration>,
+    /// Ask the sender for no more than this, such as 10Mbit/s: it obeys for all of its receivers, though not
+    /// below its --rate-min
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub rate_max: Option<Bitrate>,
     /// Print the BLAKE3 of every file, however many there are; --json has them all
     #[arg(long)]
     pub list: bool,
@@ -128,6 +132,7 @@ mod tests {
             (&["--group", "239.1.2.3:1", "--into", "d", "--to-command", "c"], "cannot be used"),
             (&["--listen", "0.0.0.0:1", "--interface", "lo", "--into", "d"], "--group"),
             (&["--listen", "0.0.0.0:0", "--into", "d"], "an address and a port, such as"),
+            (&["--listen", "0.0.0.0:1", "--into", "d", "--rate-max", "0 bit/s"], "above zero"),
             (&["--listen", "7500", "--into", "d"], "an address and a port, such as"),
             (&["--group", "10.0.0.1:1", "--into", "d"], "recv --listen"),
             (&["--group", "239.1.2.3:1", "--from", "h", "--into", "d"], "--from"),

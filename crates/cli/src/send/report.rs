@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use faircast::{Cause, FileHash, Limit, Member, MemberState, SendStatus, Skipped};
-use faircast_base::Duration;
+use faircast_base::{Bitrate, Duration};
 use prometheus_client::registry::Registry;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
@@ -85,6 +85,11 @@ pub(super) fn limit_words(
     let who = member.map_or_else(|| "a receiver".to_string(), |member| labels.of(member));
     match cause {
         Cause::RateMax => "--rate-max".to_string(),
+        Cause::ReceiverLimit => {
+            let limit = member.and_then(|member| member.rate_max);
+            let limit = limit.map_or(String::new(), |limit| format!(" {limit}"));
+            format!("{who}, which asks for no more than{limit}")
+        }
         Cause::Start => "its start: it had not met a limit yet".to_string(),
         Cause::Floor => format!("{who}, whose answers did not come"),
         Cause::Path => {
@@ -132,6 +137,7 @@ pub(super) fn limited_by(before: &[Limit], now: &[Limit]) -> Option<&'static str
 fn cause_word(cause: Cause) -> &'static str {
     match cause {
         Cause::RateMax => "rate_max",
+        Cause::ReceiverLimit => "receiver_limit",
         Cause::Start => "start",
         Cause::Floor => "floor",
         Cause::Path => "path",
@@ -228,6 +234,7 @@ pub(super) fn member_json(member: &Member) -> Value {
         "bytes_found": member.found,
         "loss": member.loss,
         "reason": member.reason,
+        "rate_max_bits_per_s": member.rate_max.map(Bitrate::bits_per_s),
         "waited_for": member.expected,
     })
 }

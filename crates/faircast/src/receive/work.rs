@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};
 
-use faircast_base::{Duration, Seq, Time};
+use faircast_base::{Bitrate, Duration, Seq, Time};
 use faircast_files::StoreHandle;
 use faircast_net::{App, Ended, Heard, Live, NetError, SessionId};
 use faircast_proto::AppEvent;
@@ -31,6 +31,7 @@ pub(super) struct Setup {
     /// What an object must be called to be taken.
     pub(super) object: Option<String>,
     pub(super) once: bool,
+    pub(super) rate_max: Option<Bitrate>,
     pub(super) tell: watch::Sender<ReceiveStatus>,
     pub(super) give: mpsc::Sender<Received>,
     pub(super) watched: Watched,
@@ -430,7 +431,7 @@ impl App<ObjectReceiver> for Work {
             scheme = scheme.name,
             "a sender is heard"
         );
-        let machine = scheme.object_receiver(ObjectReceiverSetup {
+        let mut machine = scheme.object_receiver(ObjectReceiverSetup {
             node: live.node(),
             group: self.setup.group,
             tsi: heard.tsi,
@@ -442,6 +443,7 @@ impl App<ObjectReceiver> for Work {
             name: self.setup.name.clone(),
             options: &options,
         });
+        machine.set_limit(self.setup.rate_max);
         Some(machine)
     }
 

@@ -19,6 +19,7 @@ pub struct Bounds {
 #[derive(Clone, Debug)]
 pub struct Bounded<C> {
     control: C,
+    bounds: Bounds,
     max: Option<Pace>,
     min: Option<Pace>,
     /// Whether the upper bound, and not the control, held back what was to leave last.
@@ -30,6 +31,7 @@ impl<C> Bounded<C> {
     pub fn new(control: C, bounds: &Bounds) -> Self {
         Self {
             control,
+            bounds: *bounds,
             max: bounds.max.map(|rate| pace(rate, BURST)),
             // It is there for when the scheme says no, so nothing is saved up for it.
             min: bounds.min.map(|rate| pace(rate, Duration::ZERO)),
@@ -46,6 +48,9 @@ impl<C> Bounded<C> {
 fn pace(rate: Bitrate, burst: Duration) -> Pace {
     Pace::new(rate.bits_per_s() as f64, burst)
 }
+
+/// The least to which receivers can limit a sender: about a packet a second.
+const LIMIT_MIN: Bitrate = Bitrate::from_bits_per_s(16_000);
 
 /// How far behind an even pace is caught up with: timers of real systems wake some milliseconds
 /// late.
@@ -119,6 +124,18 @@ impl<C: SenderControl> SenderControl for Bounded<C> {
 
     fn on_idle(&mut self, cx: &mut Cx<'_>) {
         self.control.on_idle(cx);
+    }
+
+    fn set_limit(&mut self, now: Time, limit: Option<Bitrate>) -> bool {
+        // Anybody can announce one: it brings nobody below the lower bound.
+        let least = self.bounds.min.map_or(LIMIT_MIN, |min| min.max(LIMIT_MIN));
+        let limit = limit.map(|limit| limit.max(least));
+        let rate = limit.into_iter().chain(self.bounds.max).min();
+        match (&mut self.max, rate) {
+            (Some(max), Some(rate)) => max.set(now, rate.bits_per_s() as f64),
+            (max, rate) => *max = rate.map(|rate| pace(rate, BURST)),
+        }
+        limit.is_some_and(|limit| self.bounds.max.is_none_or(|max| limit < max))
     }
 
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::any::Any;
 
-use faircast_base::{BadInput, Cx, Duration, NodeId, Seq, Time};
+use faircast_base::{BadInput, Bitrate, Cx, Duration, NodeId, Seq, Time};
 
 use super::{
     AckVector, Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, SenderControl, Wire,
@@ -48,6 +48,8 @@ pub trait Control {
     fn on_heard(&mut self, cx: &mut Cx<'_>);
     /// See [`SenderControl::on_idle`].
     fn on_idle(&mut self, cx: &mut Cx<'_>);
+    /// See [`SenderControl::set_limit`].
+    fn set_limit(&mut self, now: Time, limit: Option<Bitrate>) -> bool;
     /// See [`SenderControl::on_timeout`].
     fn on_timeout(&mut self, cx: &mut Cx<'_>);
     /// See [`SenderControl::next_timeout`].
@@ -186,6 +188,10 @@ impl<C: SenderControl<Report: 'static> + 'static> Control for Coded<C, C::Report
 
     fn on_idle(&mut self, cx: &mut Cx<'_>) {
         self.half.on_idle(cx);
+    }
+
+    fn set_limit(&mut self, now: Time, limit: Option<Bitrate>) -> bool {
+        self.half.set_limit(now, limit)
     }
 
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {

@@ -7,7 +7,7 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{Cx, Duration, NodeId, Seq, Time};
+use faircast_base::{Bitrate, Cx, Duration, NodeId, Seq, Time};
 
 /// Whether a packet may leave. Ordered from free to strict, so that several controls compose by
 /// `max`.
@@ -172,6 +172,12 @@ pub trait SenderControl {
     /// Nothing is sent although a permit was there: the application has nothing to send, or the upper
     /// bound that a person has set holds it back.
     fn on_idle(&mut self, _cx: &mut Cx<'_>) {}
+
+    /// Receivers ask for no more than this, or for nothing of the kind. Returns whether it is less than
+    /// the upper bound that a person has set. [`Bounded`](super::Bounded) obeys; a scheme need not.
+    fn set_limit(&mut self, _now: Time, _limit: Option<Bitrate>) -> bool {
+        false
+    }
 
     /// Time has passed. A spurious call does nothing.
     fn on_timeout(&mut self, cx: &mut Cx<'_>);

@@ -12,7 +12,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use faircast_base::{Cx, Duration, Event, Time};
+use faircast_base::{Bitrate, Cx, Duration, Event, Time};
 
 use self::asks::Asks;
 use self::blocks::Blocks;
@@ -20,7 +20,7 @@ use self::load::LoadMeter;
 use self::member::Membership;
 use super::layout::{Key, Layout};
 use super::source::write_entries;
-use super::wire::{Claim, Notice, REASON_MAX, encode_load, end_of};
+use super::wire::{Claim, Notice, REASON_MAX, encode_limit, encode_load, end_of};
 use super::{
     Announcement, HostLoad, ObjectReceiverSetup, ObjectStatus, Part, Stage, Store, StoreError,
     StoreProgress, Verdict,
@@ -49,6 +49,8 @@ pub struct ObjectReceiver {
     /// One past the last block of content that is wanted by now: how far the store takes it.
     content_end: Key,
     load: LoadMeter,
+    /// The rate that it asks for at most.
+    limit: Option<Bitrate>,
     /// When the store is asked again, and how long the wait for that is.
     poll_at: Option<Time>,
     poll_wait: Duration,
@@ -140,6 +142,7 @@ impl ObjectReceiver {
             member: Membership::new(setup.id, setup.node, setup.name),
             content_end: 0,
             load: LoadMeter::default(),
+            limit: None,
             poll_at: None,
             poll_wait: POLL_MIN,
             mismatches: 0,
@@ -406,10 +409,14 @@ impl ObjectReceiver {
         let mut value = Vec::new();
         message.encode(&mut value);
         let load = self.load.load(now, self.session.extent().1).map(|load| encode_load(&load));
+        let limit = self.limit.map(encode_limit);
         self.session.write_request(buf, |encoder| {
             encoder.raw_option(OptionType::MEMBER, 0, &value);
             if let Some(load) = load {
                 encoder.raw_option(OptionType::LOAD, 0, &load);
+            }
+            if let Some(limit) = limit {
+                encoder.raw_option(OptionType::LIMIT, 0, &limit);
             }
         })
     }
@@ -548,6 +555,11 @@ impl ObjectReceiver {
             limits: Vec::new(),
             reason: self.reason.clone(),
         }
+    }
+
+    /// Asks its source to send no faster than this; to be said before it begins.
+    pub fn set_limit(&mut self, limit: Option<Bitrate>) {
+        self.limit = limit;
     }
 
     /// How its thread has spent its time so far; told now and then by a driver that knows.

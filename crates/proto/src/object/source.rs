@@ -13,7 +13,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use faircast_base::{Cx, Duration, Event, Time};
+use faircast_base::{Bitrate, Cx, Duration, Event, NodeId, Time};
 
 use self::members::Members;
 use self::packets::{ObjectPackets, announcement};
@@ -24,7 +24,7 @@ use super::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry, Notice};
 use super::{
     Announcement, Fec, HostLoad, MemberState, ObjectSourceSetup, ObjectStatus, Part, Stage,
 };
-use crate::congestion::{Control, Permit};
+use crate::congestion::{Control, Permit, Regime};
 use crate::pgm::negotiation::SchemeAnnouncement;
 use crate::pgm::session::{DataPacket, SourceSession};
 use crate::pgm::wire::{Encoder, OptionType, Packet};
@@ -42,6 +42,10 @@ pub struct ObjectSource {
     slow: SlowMeter,
     pauses: Pauses,
     host: HostLoad,
+    /// The least rate that a member asks for at most, and who that is in reports.
+    limit: Option<(Bitrate, NodeId)>,
+    /// Who that is, where it is the upper bound of the rate.
+    limited_by: Option<NodeId>,
     wait_for: u32,
     /// Who is waited for at the end, where that is said.
     names: BTreeSet<String>,
@@ -127,6 +131,8 @@ impl ObjectSource {
             slow: SlowMeter::new(setup.slow),
             pauses: Pauses::default(),
             host: HostLoad::default(),
+            limit: None,
+            limited_by: None,
             wait_for: setup.wait_for,
             names: BTreeSet::new(),
             held: true,
@@ -306,6 +312,33 @@ impl ObjectSource {
         {
             self.session.control_mut().on_leave(cx, reporter);
         }
+        self.obey_limits(cx);
+    }
+
+    /// Sends no faster than the least that a served member asks for. Who asks for less than the floor is
+    /// deferred.
+    fn obey_limits(&mut self, cx: &mut Cx<'_>) {
+        let mut least = self.members.least_limit();
+        while let Some((limit, reporter)) = least
+            && self.packets.notice.begun
+            && self.slow.is_below(limit)
+            && self.members.active() > 1
+            && self.members.defer(reporter)
+        {
+            self.session.control_mut().on_leave(cx, reporter);
+            least = self.members.least_limit();
+        }
+        self.obey(cx.now, least);
+    }
+
+    /// The least that a member asks for is this from now on.
+    fn obey(&mut self, now: Time, least: Option<(Bitrate, NodeId)>) {
+        if least != self.limit {
+            self.limit = least;
+            let limit = least.map(|(limit, _)| limit);
+            let binds = self.session.control_mut().set_limit(now, limit);
+            self.limited_by = least.filter(|_| binds).map(|(_, reporter)| reporter);
+        }
     }
 
     fn write_confirmation(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
@@ -338,7 +371,8 @@ impl ObjectSource {
             return if growing { Wait::Content } else { Wait::Asked };
         }
         let gauges = self.session.control().gauges();
-        Wait::Permit(gauges.regime, gauges.representative)
+        let capped = gauges.regime == Regime::Cap;
+        Wait::Permit(gauges.regime, if capped { self.limited_by } else { gauges.representative })
     }
 
     /// What the session sends by itself, or the next symbol; and what is waited for where that is
@@ -508,7 +542,10 @@ impl ObjectSource {
             requests: self.requests,
             rate_bits_per_s: gauges.allowed_bits_per_s(packets.layout.symbol_bytes()),
             rtt: gauges.rtt,
-            limiting: gauges.representative,
+            limiting: self
+                .limited_by
+                .filter(|_| gauges.regime == Regime::Cap)
+                .or(gauges.representative),
             heard: None,
             answers: 0,
             mismatch: None,

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use faircast_base::{Duration, NodeId, Time};
+use faircast_base::{Bitrate, Duration, NodeId, Time};
 
 use crate::pgm::negotiation::SchemeMismatch;
 
@@ -76,6 +76,8 @@ pub struct MemberStatus {
     pub reason: String,
     /// What kept it busy, by its own word.
     pub load: MemberLoad,
+    /// The rate of payload that it asks for at most.
+    pub limit: Option<Bitrate>,
 }
 
 /// What kept a receiver busy since it began to take content, as it tells its source.
@@ -140,6 +142,8 @@ fn share(part: Duration, whole: Duration) -> f64 {
 pub enum Cause {
     /// The operator's upper bound.
     RateMax,
+    /// The rate that a receiver asks for at most.
+    ReceiverLimit,
     /// The scheme had not met a limit yet: the transfer was short.
     Start,
     /// The scheme sent the least that it sends: a receiver's feedback did not come.

@@ -5,7 +5,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use faircast_base::{Duration, NodeId};
+use faircast_base::{Bitrate, Duration, NodeId};
 
 use super::layout::{BLOCK_SYMBOLS, Key, PARITY_SYMBOLS, block_of, key, part_of};
 use super::{Announcement, MemberLoad, Part};
@@ -302,6 +302,21 @@ pub(super) fn decode_load(bytes: &[u8]) -> Option<MemberLoad> {
         overflowed: field(3),
         lost: field(4),
     })
+}
+
+/// The rate that a receiver asks for at most: the option LIMIT beside MEMBER upstream.
+pub(super) fn encode_limit(limit: Bitrate) -> [u8; 12] {
+    let mut out = [0; 12];
+    out[0] = VERSION;
+    out[4..].copy_from_slice(&limit.bits_per_s().to_be_bytes());
+    out
+}
+
+/// Reads it.
+pub(super) fn decode_limit(bytes: &[u8]) -> Option<Bitrate> {
+    let bytes: &[u8; 12] = bytes.try_into().ok()?;
+    let rate = Bitrate::from_bits_per_s(u64::from_be_bytes(array(&bytes[4..])));
+    (bytes[..4] == [VERSION, 0, 0, 0]).then_some(rate)
 }
 
 /// The first `max` bytes of a text, or fewer, so that it stays one.

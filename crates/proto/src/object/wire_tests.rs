@@ -54,6 +54,19 @@ fn messages() -> impl Strategy<Value = MemberMessage> {
     )
 }
 
+#[test]
+fn a_limit_is_twelve_bytes() {
+    let bytes = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0x98, 0x96, 0x80];
+    assert_eq!(encode_limit(Bitrate::from_bits_per_s(10_000_000)), bytes);
+    for rate in [0, 1, u64::MAX].map(Bitrate::from_bits_per_s) {
+        assert_eq!(decode_limit(&encode_limit(rate)), Some(rate));
+    }
+    let other_version = [2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    for wrong in [&bytes[..11], &other_version, &[&bytes[..], &[0]].concat()] {
+        assert_eq!(decode_limit(wrong), None);
+    }
+}
+
 proptest! {
     #[test]
     fn everything_comes_back_as_it_was(

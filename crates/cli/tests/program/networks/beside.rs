@@ -188,3 +188,34 @@ fn an_interface_that_vanishes_holds_up_nobody_and_is_used_again() {
         }
     }
 }
+
+#[test]
+fn a_receiver_says_how_fast_it_wants_it_and_the_floor_of_the_sender_holds() {
+    let Some(lan) = Lan::new(3) else { return };
+    let case = Case::new(1_000_000);
+    let group = ["--group", "239.192.7.12:7500"];
+    let send = ["send", &case.at("tree"), "--json", "--wait-for", "2"];
+    for (limit, bounds, warned) in [
+        ("4Mbit/s", &[][..], false),
+        ("1kbit/s", &["--rate-min", "4Mbit/s", "--rate-max", "4Mbit/s"], true),
+    ] {
+        let slow = recv(&lan, &case, 1, "slow", &[&group[..], &["--rate-max", limit]].concat());
+        let fast = recv(&lan, &case, 2, "fast", &group);
+        let sent = on(&lan, 0, &[&send[..], &group, bounds].concat()).end();
+        assert_eq!((sent.code, &*sent.err), (Some(0), ""), "{}", sent.out);
+        for (name, receiver) in [("slow", slow), ("fast", fast)] {
+            assert_eq!(receiver.end().code, Some(0), "{name}");
+            case.assert_arrived(name);
+        }
+        let told = live::events("send", &sent.out);
+        let summary = live::event(&told, "summary");
+        assert!(summary["seconds"].as_f64().unwrap() >= 2.0, "1 MB at 4 Mbit/s: {summary}");
+        assert_eq!(
+            summary["limits"][0]["cause"],
+            if warned { "rate_max" } else { "receiver_limit" }
+        );
+        let warning = told.iter().find(|event| event["event"] == "warning");
+        let text = warning.map(|event| event["text"].as_str().unwrap());
+        assert_eq!(text.is_some_and(|text| text.contains("slow asks for no more than")), warned);
+    }
+}

@@ -1,12 +1,12 @@
 //! What a source does with packets from its members, and from others.
 
-use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Time};
+use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Time};
 
 use super::members::Standing;
 use super::{ObjectSource, Phase};
 use crate::Datagram;
 use crate::object::layout::{Key, part_of};
-use crate::object::wire::{ENTRIES_MAX, Entry, MemberMessage, decode_load};
+use crate::object::wire::{ENTRIES_MAX, Entry, MemberMessage, decode_limit, decode_load};
 use crate::object::{MemberLoad, MemberState};
 use crate::pgm::wire::{Body, OptionType, Packet};
 
@@ -42,7 +42,11 @@ impl ObjectSource {
                         Some(load) => decode_load(load.value).ok_or(BadInput::Malformed)?,
                         None => MemberLoad::default(),
                     };
-                    self.take_member(cx, datagram.from, option.value, load)
+                    let limit = match packet.options.find(OptionType::LIMIT) {
+                        Some(limit) => Some(decode_limit(limit.value).ok_or(BadInput::Malformed)?),
+                        None => None,
+                    };
+                    self.take_member(cx, datagram.from, option.value, (load, limit))
                 }
                 None => {
                     let outcome = self.session.take_request(cx, datagram, packet);
@@ -139,12 +143,17 @@ impl ObjectSource {
         cx: &mut Cx<'_>,
         from: NodeId,
         value: &[u8],
-        load: MemberLoad,
+        (load, limit): (MemberLoad, Option<Bitrate>),
     ) -> Result<(), BadInput> {
         let message = MemberMessage::decode(value).ok_or(BadInput::Malformed)?;
         let (id, reporter) = (message.id, message.reporter);
         let changed = self.members.take(cx.now, from, message)?;
-        self.members.note_load(id, load);
+        self.members.note(id, load, limit);
+        // Before anything is sent to it. All are looked at in the next tick.
+        let least = limit.map(|limit| (limit, reporter)).filter(|_| self.members.is_served(id));
+        if let Some(own) = least.filter(|own| self.limit.is_none_or(|least| *own < least)) {
+            self.obey(cx.now, Some(own));
+        }
         self.session.control_mut().on_heard(cx);
         let quits = [MemberState::Done, MemberState::Left, MemberState::Failed];
         if changed.is_some_and(|state| quits.contains(&state)) {

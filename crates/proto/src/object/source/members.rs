@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Duration, NodeId, Time};
+use faircast_base::{BadInput, Bitrate, Duration, NodeId, Time};
 
 use crate::object::wire::{Answer, Claim, MemberMessage, Status};
 use crate::object::{MemberLoad, MemberState, MemberStatus};
@@ -38,6 +38,7 @@ struct Member {
     /// It has said its last word, and heard that it was heard.
     settled: bool,
     load: MemberLoad,
+    limit: Option<Bitrate>,
     /// Whether it was there when content began.
     awaited: bool,
     /// When it last had more than before; `None` where it never had.
@@ -66,6 +67,8 @@ pub(super) struct Members {
     counts: [usize; 7],
     /// Whether anybody has made progress.
     proven: bool,
+    /// Whether anybody has ever asked for a rate at most.
+    limited: bool,
     /// Symbols that may be repaired now for those who have made none, and how many had been sent when
     /// that was so.
     spare: (f64, u64),
@@ -218,11 +221,28 @@ impl Members {
         Ok((before != after).then_some(after))
     }
 
-    /// A member tells what keeps it busy.
-    pub(super) fn note_load(&mut self, id: u64, load: MemberLoad) {
+    /// A member tells what keeps it busy, and the rate that it asks for at most.
+    pub(super) fn note(&mut self, id: u64, load: MemberLoad, limit: Option<Bitrate>) {
         if let Some(member) = self.members.get_mut(&id) {
-            member.load = load;
+            (member.load, member.limit) = (load, limit);
+            self.limited |= limit.is_some();
         }
+    }
+
+    /// Whether content is for it.
+    pub(super) fn is_served(&self, id: u64) -> bool {
+        let served = [MemberState::Joined, MemberState::Receiving];
+        self.members.get(&id).is_some_and(|member| served.contains(&member.state))
+    }
+
+    /// The least rate that one who is served asks for at most, and its name in reports.
+    pub(super) fn least_limit(&self) -> Option<(Bitrate, NodeId)> {
+        if !self.limited {
+            return None;
+        }
+        let served = [MemberState::Joined, MemberState::Receiving];
+        let all = self.members.values().filter(|member| served.contains(&member.state));
+        all.filter_map(|member| Some((member.limit?, member.reporter))).min()
     }
 
     /// Whether what `from` says in the name of `member` counts.
@@ -287,6 +307,7 @@ impl Members {
             reason: String::new(),
             settled: false,
             load: MemberLoad::default(),
+            limit: None,
             awaited: false,
             progressed: None,
         };
@@ -454,6 +475,7 @@ impl Members {
             done: member.done,
             reason: member.reason.clone(),
             load: member.load,
+            limit: member.limit,
         };
         self.members.iter().map(status).collect()
     }

@@ -85,6 +85,7 @@ impl Pauses {
             let member = members.iter().find(|member| Some(member.reporter) == reporter);
             let id = member.map(|member| member.id);
             match regime {
+                Regime::Cap if reporter.is_some() => add(Cause::ReceiverLimit, id, time),
                 Regime::Cap => add(Cause::RateMax, None, time),
                 Regime::Start => add(Cause::Start, None, time),
                 Regime::Path | Regime::Floor => {
@@ -170,6 +171,7 @@ mod tests {
             done: None,
             reason: String::new(),
             load,
+            limit: None,
         }
     }
 
@@ -188,7 +190,8 @@ mod tests {
             (110, path),
             (150, path),
             (210, Wait::Free),
-            (230, Wait::Permit(Regime::Cap, Some(R))),
+            (230, Wait::Permit(Regime::Cap, None)),
+            (380, Wait::Permit(Regime::Cap, Some(R))),
             (430, Wait::Permit(Regime::Start, None)),
             (433, Wait::Asked),
             (440, Wait::Content),
@@ -200,8 +203,9 @@ mod tests {
         let limits = pauses.limits(&HostLoad::default(), &[member(MemberLoad::default())]);
         let got: Vec<_> = limits.iter().map(|it| (it.cause, it.member, it.time)).collect();
         let want = vec![
-            (Cause::RateMax, None, ms(200)),
+            (Cause::RateMax, None, ms(150)),
             (Cause::Path, Some(1), ms(100)),
+            (Cause::ReceiverLimit, Some(1), ms(50)),
             (Cause::SenderProcessor, None, ms(30)),
             (Cause::SenderDisk, None, ms(13)),
             (Cause::Receivers, None, ms(7)),

@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
-use faircast_base::{Duration, NodeId, Time};
+use faircast_base::{Bitrate, Duration, NodeId, Time};
 
 use crate::object::SlowPolicy;
 
@@ -40,6 +40,11 @@ impl SlowMeter {
         };
         let limiting = BTreeMap::new();
         Self { floor, span: None, spans: [(0, 0); SPANS], count: 0, last: None, limiting }
+    }
+
+    /// Whether somebody who asks for no more than `limit` would keep the group below the floor.
+    pub(super) fn is_below(&self, limit: Bitrate) -> bool {
+        self.floor.is_some_and(|floor| limit.bits_per_s() < floor)
     }
 
     /// `bytes` have been sent in all, with `busy` there is more to send, and `limiting` is the
@@ -101,7 +106,6 @@ impl SlowMeter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faircast_base::Bitrate;
 
     /// Seconds until somebody is deferred, of `rates` in bytes per tenth of a second.
     fn deferred_after(rates: impl IntoIterator<Item = u64>) -> Option<usize> {

@@ -3,10 +3,10 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use faircast_base::{Duration, Time};
+use faircast_base::{Bitrate, Duration, Time};
 
 use super::world::*;
-use crate::object::{Cause, HostLoad, Limit};
+use crate::object::{Cause, HostLoad, Limit, SlowPolicy};
 use crate::options::{OptionValue, Options};
 
 const LEN: usize = 400_000;
@@ -83,6 +83,67 @@ fn the_operators_bound_is_the_cause_where_the_scheme_would_be_faster() {
     // 4000 symbols of 108 bytes with their headers, at 50 kB/s, are 8.64 s.
     let seconds = limits[0].time.as_secs_f64();
     assert!((8.3..9.0).contains(&seconds), "{limits:?}");
+}
+
+/// A transfer to receivers of which the first asks for no more than `limit`, with these options of the
+/// source: what the source says in the end.
+fn limited(limit: u64, receivers: usize, bounds: &[(&str, &str)], slow: SlowPolicy) -> World {
+    let bounds = bounds
+        .iter()
+        .map(|(key, rate)| ((*key).to_string(), OptionValue::Text((*rate).to_string())));
+    let choices = Choices { slow, wait_for: receivers as u32, ..Choices::default() };
+    let options = Options::checked(bounds, choices.scheme.options).unwrap();
+    let mut world = World::new(LEN, receivers, &Choices { options, ..choices }, 5);
+    let limit = Some(Bitrate::from_bits_per_s(limit));
+    world.receivers[0].act(Time::ZERO, |machine, _| machine.set_limit(limit));
+    world.run_until(s(400));
+    world.assert_all_complete();
+    world
+}
+
+#[test]
+fn a_receivers_own_limit_holds_for_the_group_and_is_told() {
+    let world = limited(800_000, 2, &[], SlowPolicy::Wait);
+    let status = world.source.machine.status();
+    let (limits, members) = (&status.limits, &status.members);
+    let who = Some(world.receivers[0].id());
+    assert_eq!((limits[0].cause, limits[0].member), (Cause::ReceiverLimit, who), "{limits:?}");
+    // 4000 symbols of 108 bytes with their headers, at 100 kB/s, are 4.32 s.
+    let seconds = limits[0].time.as_secs_f64();
+    assert!((4.1..4.6).contains(&seconds), "{limits:?}");
+    let limit = members.iter().find(|member| Some(member.id) == who).unwrap().limit;
+    assert_eq!(limit, Some(Bitrate::from_bits_per_s(800_000)));
+    // The operator's bound is the cause where it is the lower one.
+    let world = limited(800_000, 1, &[("rate_max", "400 kbit/s")], SlowPolicy::Wait);
+    assert_eq!(world.source.machine.status().limits[0].cause, Cause::RateMax);
+}
+
+#[test]
+fn an_absurd_limit_brings_nobody_below_the_floor() {
+    for limit in [0, 1, 1000] {
+        // Of the operator: 4.32 s.
+        let world = limited(limit, 1, &[("rate_min", "800 kbit/s")], SlowPolicy::Wait);
+        let status = world.source.machine.status();
+        let seconds = status.limits[0].time.as_secs_f64();
+        assert_eq!(status.limits[0].cause, Cause::ReceiverLimit, "{:?}", status.limits);
+        assert!((4.1..4.6).contains(&seconds), "{limit}: {:?}", status.limits);
+        // And where there is none, 16 kbit/s: 216 s, and what SPMs and answers take.
+        let world = limited(limit, 1, &[], SlowPolicy::Wait);
+        let seconds = world.source.machine.status().limits[0].time.as_secs_f64();
+        assert!((210.0..280.0).contains(&seconds), "{limit}: {seconds}");
+    }
+    // One that is no limit changes nothing.
+    let world = limited(u64::MAX, 1, &[], SlowPolicy::Wait);
+    let limits = world.source.machine.status().limits;
+    assert!(limits.iter().all(|limit| limit.cause != Cause::ReceiverLimit), "{limits:?}");
+}
+
+#[test]
+fn who_asks_for_less_than_the_floor_holds_up_nobody() {
+    let world = limited(160_000, 3, &[], floor(800_000));
+    let done = world.receivers[1..].iter().map(|it| it.completed_at().unwrap());
+    // At 160 kbit/s it takes 21 s.
+    assert!(done.max() < Some(s(5)));
 }
 
 #[test]

@@ -82,6 +82,8 @@ impl OptionType {
     pub const MEMBER: u8 = 0x23;
     /// What keeps a transfer's receiver busy. faircast's own: docs/transfer.md.
     pub const LOAD: u8 = 0x25;
+    /// The rate that a transfer's receiver asks for at most. faircast's own: docs/transfer.md.
+    pub const LIMIT: u8 = 0x26;
     /// Which scheme an end speaks. faircast's own: docs/pgm.md.
     pub const SCHEME: u8 = 0x24;
 
