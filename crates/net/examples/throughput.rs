@@ -25,9 +25,10 @@ use faircast_net::{
     App, Counters, Driver, DriverSettings, Heard, Listen, Live, Multicast, SessionId,
     SessionOptions, SocketSettings, Sockets, Target,
 };
-use faircast_proto::catalog::{ReceiverSetup, SenderSetup, scheme};
+use faircast_proto::catalog;
 use faircast_proto::content::Zeros;
 use faircast_proto::options::{OptionValue, Options};
+use faircast_proto::transport::{EndSetup, Role};
 use faircast_proto::{AppEvent, Machine};
 use faircast_trace::{Record, Sink};
 use nix::sched::{CloneFlags, setns};
@@ -54,7 +55,7 @@ fn main() {
         .filter(|(key, _)| !["offload", "segments", "trace", "buffer"].contains(key))
         .map(|&(key, value)| (key.to_string(), parse(value)))
         .collect();
-    let table = scheme("pgmcc").unwrap().options;
+    let table = catalog::scheme("pgmcc").unwrap().options;
     let options = move || Options::checked(options.clone(), table).unwrap();
     let Some(lan) = lan::Lan::new(1 + receivers) else { return };
     if !on("segments") {
@@ -99,15 +100,11 @@ fn main() {
         let mut driver = Driver::<Boxed>::new(sockets, DriverSettings::default()).unwrap();
         driver.set_trace(Box::new(Watch { start: Time::ZERO, next: Time::ZERO, show: trace }));
         let live = driver.live();
-        let setup = SenderSetup {
-            flow: FlowId(0),
-            node: live.node(),
-            start: live.now(),
-            payload: PAYLOAD,
-            content: Box::new(Zeros { len: Some(bytes) }),
-            options: &source_options,
-        };
-        let machine = scheme("pgmcc").unwrap().sender(setup);
+        let (node, start) = (live.node(), live.now());
+        let setup = EndSetup::new(FlowId(0), node, node, &source_options);
+        let setup = EndSetup { start, payload: PAYLOAD, ..setup };
+        let role = Role::Source(Box::new(Zeros { len: Some(bytes) }));
+        let machine = catalog::end("pgmcc", role, setup).unwrap();
         live.add(machine, SessionOptions::default());
         driver.run(&mut ()).unwrap();
         source_done.send(("source".into(), bytes, 0.0, cpu(), *driver.live().counters())).unwrap();
@@ -186,14 +183,8 @@ struct End {
 impl App<Boxed> for End {
     fn heard(&mut self, live: &mut Live<Boxed>, heard: &Heard<'_>) -> Option<Boxed> {
         self.first = Some(Instant::now());
-        let setup = ReceiverSetup {
-            flow: FlowId(0),
-            node: live.node(),
-            source: heard.source,
-            start: heard.now,
-            options: &self.options,
-        };
-        Some(scheme("pgmcc")?.receiver(setup))
+        let setup = EndSetup::new(FlowId(0), live.node(), heard.source, &self.options);
+        catalog::end("pgmcc", Role::Receiver, EndSetup { start: heard.now, ..setup })
     }
 
     fn event(&mut self, _: &mut Live<Boxed>, _: SessionId, event: AppEvent) {

@@ -16,7 +16,8 @@
 //! };
 //! use faircast_proto::content::InMemory;
 //! use faircast_proto::options::Options;
-//! use faircast_proto::catalog::{DEFAULT_SCHEME, ReceiverSetup, SenderSetup, scheme};
+//! use faircast_proto::catalog::{self, DEFAULT_SCHEME};
+//! use faircast_proto::transport::{EndSetup, Role};
 //! use faircast_proto::{AppEvent, Machine};
 //!
 //! type Boxed = Box<dyn Machine>;
@@ -25,15 +26,11 @@
 //!     let sockets = Sockets::source(Target::Multicast(group), SocketSettings::default())?;
 //!     let mut driver = Driver::<Boxed>::new(sockets, DriverSettings::default())?;
 //!     let live = driver.live();
-//!     let setup = SenderSetup {
-//!         flow: FlowId(0),
-//!         node: live.node(),
-//!         start: live.now(),
-//!         payload: 1400,
-//!         content: Box::new(InMemory(bytes)),
-//!         options: &Options::default(),
-//!     };
-//!     let machine = scheme(DEFAULT_SCHEME).ok_or("no such scheme")?.sender(setup);
+//!     let (node, options) = (live.node(), Options::default());
+//!     let setup = EndSetup::new(FlowId(0), node, node, &options);
+//!     let setup = EndSetup { start: live.now(), ..setup };
+//!     let role = Role::Source(Box::new(InMemory(bytes)));
+//!     let machine = catalog::end(DEFAULT_SCHEME, role, setup).ok_or("no such scheme")?;
 //!     live.add(machine, SessionOptions::default());
 //!     driver.run(&mut ())?; // Until all is sent and nobody asks for repairs any more.
 //!     Ok(())
@@ -44,14 +41,10 @@
 //!
 //! impl App<Boxed> for Printer {
 //!     fn heard(&mut self, live: &mut Live<Boxed>, heard: &Heard<'_>) -> Option<Boxed> {
-//!         let setup = ReceiverSetup {
-//!             flow: FlowId(0),
-//!             node: live.node(),
-//!             source: heard.source,
-//!             start: heard.now,
-//!             options: &Options::default(),
-//!         };
-//!         Some(scheme(DEFAULT_SCHEME)?.receiver(setup))
+//!         let options = Options::default();
+//!         let setup = EndSetup::new(FlowId(0), live.node(), heard.source, &options);
+//!         let setup = EndSetup { start: heard.now, ..setup };
+//!         catalog::end(DEFAULT_SCHEME, Role::Receiver, setup)
 //!     }
 //!
 //!     fn event(&mut self, _: &mut Live<Boxed>, session: SessionId, event: AppEvent) {

@@ -1,13 +1,14 @@
-//! What can be named in a scenario: one row per scheme, one row per relay. Adding a
+//! What can be named in a scenario: a table of transports, one of schemes and one of relays. Adding a
 //! scheme is its folder, its page and its row here.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use faircast_base::{Duration, FlowId, NodeId, Time};
+use faircast_base::{Duration, FlowId, NodeId};
 
 use crate::Machine;
+use crate::cbr;
 use crate::congestion::Guarantees;
 use crate::congestion::ormcc::Ormcc;
 use crate::congestion::pgmcc::Pgmcc;
@@ -16,10 +17,10 @@ use crate::congestion::{
     Bounded, Bounds, Control, Feedback, RouterView, Scheme, SenderControl, Wire, boxed_control,
     boxed_feedback,
 };
-use crate::content::{Content, Packets};
+use crate::content::Packets;
 use crate::object::{
-    ContentSupply, InOrder, ObjectReceiver, ObjectReceiverSetup, ObjectSource, ObjectSourceSetup,
-    SYMBOL_BYTES_MAX, SYMBOL_HEADER, SlowPolicy,
+    ContentSupply, Fec, InOrder, ObjectReceiver, ObjectReceiverSetup, ObjectSource,
+    ObjectSourceSetup, SYMBOL_BYTES_MAX, SYMBOL_HEADER, SlowPolicy,
 };
 use crate::options::{OptionSpec, Options};
 use crate::pgm::element::{self, ElementConfig, PgmElement};
@@ -28,8 +29,10 @@ use crate::pgm::negotiation::{
 };
 use crate::pgm::options::Delivery;
 use crate::pgm::wire::{Gsi, Nla, OptionType, Packet, Tsi};
-use crate::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
+use crate::pgm::{self, PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use crate::relay::Relay;
+use crate::tcp::{self, Flavour};
+use crate::transport::{EndSetup, Role};
 
 /// A scheme: a protocol that a multicast flow can run.
 #[derive(Clone, Copy, Debug)]
@@ -77,56 +80,40 @@ impl SchemeEntry {
     }
 }
 
-/// What the sending end of a flow is made from.
-pub struct SenderSetup<'a> {
-    /// The flow.
-    pub flow: FlowId,
-    /// The node that it runs on.
-    pub node: NodeId,
-    /// When it begins.
-    pub start: Time,
-    /// Bytes of payload in every data packet but the last; 1 to 65535.
-    pub payload: u32,
-    /// What it sends.
-    pub content: Box<dyn Content>,
-    /// Settings, checked against the scheme's table.
-    pub options: &'a Options,
-}
-
-/// What a receiving end of a flow is made from.
+/// A transport: what carries a flow.
 #[derive(Clone, Copy, Debug)]
-pub struct ReceiverSetup<'a> {
-    /// The flow.
-    pub flow: FlowId,
-    /// The node that it runs on.
-    pub node: NodeId,
-    /// The node of the sending end.
-    pub source: NodeId,
-    /// When it joins.
-    pub start: Time,
-    /// Settings, checked against the scheme's table.
-    pub options: &'a Options,
+pub struct TransportEntry {
+    /// Its name in scenario files, where it is steered by no scheme.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub about: &'static str,
+    /// Its settings.
+    pub options: &'static [OptionSpec],
+    /// Whether a flow may have more than one receiver.
+    pub multicast: bool,
+    /// How its ends are made.
+    pub ends: Ends,
 }
 
-/// What the sending end of a stream is made from: an application writes packets as they come.
-pub struct StreamSourceSetup<'a> {
-    /// Session, group and start, with the settings of PGM that `options` ask for.
-    pub config: SourceConfig,
-    /// What it sends.
-    pub packets: Box<dyn Packets + Send>,
-    /// Settings, checked against the scheme's table.
-    pub options: &'a Options,
-}
-
-/// What a receiving end of a stream is made from.
-#[derive(Clone, Debug)]
-pub struct StreamReceiverSetup<'a> {
-    /// The node that it runs on: who it is in the scheme's reports.
-    pub node: NodeId,
-    /// Session, group and start, with the settings of PGM that `options` ask for.
-    pub config: ReceiverConfig,
-    /// Settings, checked against the scheme's table.
-    pub options: &'a Options,
+/// How the ends of a transport are made.
+#[derive(Clone, Copy, Debug)]
+pub enum Ends {
+    /// With a scheme, which steers them.
+    Steered(fn(&SchemeEntry, Role, EndSetup<'_>) -> Box<dyn Machine>),
+    /// By themselves.
+    Alone {
+        /// What they promise to the network.
+        guarantees: Guarantees,
+        /// Whether receivers answer.
+        answers: bool,
+        /// Makes one.
+        end: fn(Role, EndSetup<'_>) -> Box<dyn Machine>,
+    },
+    /// They are the kernel's, and in the lab only.
+    Kernel {
+        /// What they promise to the network.
+        guarantees: Guarantees,
+    },
 }
 
 /// What a router can do beside forwarding.
@@ -148,6 +135,60 @@ pub const DEFAULT_SCHEME: &str = Pgmcc::NAME;
 /// All schemes.
 pub const SCHEMES: &[SchemeEntry] =
     &[crate::scheme_entry!(Pgmcc), crate::scheme_entry!(Tfmcc), crate::scheme_entry!(Ormcc)];
+
+/// All transports.
+pub const TRANSPORTS: &[TransportEntry] = &[
+    TransportEntry {
+        name: "pgm-stream",
+        about: "PGM with repair by NAK, delivered in order",
+        options: pgm::OPTIONS,
+        multicast: true,
+        ends: Ends::Steered(stream_end),
+    },
+    TransportEntry {
+        name: "pgm-object",
+        about: "an object over PGM, repaired by what receivers ask for",
+        options: pgm::OPTIONS,
+        multicast: true,
+        ends: Ends::Steered(object_end),
+    },
+    tcp(
+        "tcp-reno",
+        "TCP Reno: fast recovery ends with the first new acknowledgement",
+        |role, setup| tcp::end(Flavour::Reno, role, setup),
+    ),
+    tcp(
+        "tcp-newreno",
+        "TCP NewReno: fast recovery repairs all losses of a window",
+        |role, setup| tcp::end(Flavour::NewReno, role, setup),
+    ),
+    tcp("tcp-sack", "TCP with selective acknowledgements", |role, setup| {
+        tcp::end(Flavour::Sack, role, setup)
+    }),
+    TransportEntry {
+        name: "cbr",
+        about: "packets at a constant rate, without control or repair",
+        options: cbr::OPTIONS,
+        multicast: true,
+        ends: Ends::Alone { guarantees: Guarantees::SILENT, answers: false, end: cbr::end },
+    },
+    kernel_tcp("tcp-cubic", "the kernel's TCP with CUBIC; in the lab only"),
+    kernel_tcp("tcp-bbr", "the kernel's TCP with BBR; in the lab only"),
+];
+
+const fn tcp(
+    name: &'static str,
+    about: &'static str,
+    end: fn(Role, EndSetup<'_>) -> Box<dyn Machine>,
+) -> TransportEntry {
+    let ends = Ends::Alone { guarantees: tcp::GUARANTEES, answers: true, end };
+    TransportEntry { name, about, options: tcp::OPTIONS, multicast: false, ends }
+}
+
+const fn kernel_tcp(name: &'static str, about: &'static str) -> TransportEntry {
+    let ends = Ends::Kernel { guarantees: tcp::GUARANTEES };
+    TransportEntry { name, about, options: tcp::KERNEL_OPTIONS, multicast: false, ends }
+}
 
 /// All schemes as ends tell them apart.
 pub const KNOWN_SCHEMES: &[KnownScheme] = &known();
@@ -196,6 +237,23 @@ pub fn scheme(name: &str) -> Option<&'static SchemeEntry> {
     SCHEMES.iter().find(|entry| entry.name == name)
 }
 
+/// The transport of this name.
+pub fn transport(name: &str) -> Option<&'static TransportEntry> {
+    TRANSPORTS.iter().find(|entry| entry.name == name)
+}
+
+/// One end of a flow that runs `protocol`: a scheme, or a transport that needs none. `None` where there
+/// is no such protocol, or only the kernel has it.
+pub fn end(protocol: &str, role: Role, setup: EndSetup<'_>) -> Option<Box<dyn Machine>> {
+    if let Some(scheme) = scheme(protocol) {
+        return Some(scheme.end(role, setup));
+    }
+    match transport(protocol)?.ends {
+        Ends::Alone { end, .. } => Some(end(role, setup)),
+        Ends::Steered(_) | Ends::Kernel { .. } => None,
+    }
+}
+
 /// The relay of this name.
 pub fn relay(name: &str) -> Option<&'static RelayEntry> {
     RELAYS.iter().find(|entry| entry.name == name)
@@ -241,69 +299,34 @@ pub const fn joined<const N: usize>(
 }
 
 impl SchemeEntry {
-    /// The sending end of a flow.
-    pub fn sender(&self, setup: SenderSetup<'_>) -> Box<dyn Machine> {
-        let (group, tsi) = (group(setup.flow), session(setup.flow, setup.node));
-        let mut config = SourceConfig::from_options(setup.node, group, tsi, setup.options);
-        config.start = setup.start;
-        config.payload = setup.payload;
-        if let Delivery::Object(fec) = Delivery::from_options(setup.options) {
-            let symbol_bytes = symbol_bytes(setup.payload);
-            let source = self.object_source(ObjectSourceSetup {
-                node: setup.node,
-                group,
-                tsi,
-                data_port: config.data_port,
-                start: setup.start,
-                supply: Box::new(ContentSupply::new(setup.content, symbol_bytes)),
-                symbol_bytes,
-                fec,
-                wait_for: 1,
-                give_up: FLOW_GIVE_UP,
-                slow: SlowPolicy::Wait,
-                options: setup.options,
-            });
-            return Box::new(source.staying(FLOW_STAYS));
+    /// One end of a flow, over the transport that the settings ask for.
+    pub fn end(&self, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+        match Delivery::from_options(setup.options) {
+            Delivery::Object(_) => object_end(self, role, setup),
+            Delivery::Stream => stream_end(self, role, setup),
         }
-        let source = PgmSource::new(config, setup.content, (self.control)(setup.options));
-        Box::new(source.speaking(self.name, self.announced(setup.options)))
     }
 
-    /// A receiving end of a flow.
-    pub fn receiver(&self, setup: ReceiverSetup<'_>) -> Box<dyn Machine> {
-        let (group, tsi) = (group(setup.flow), session(setup.flow, setup.source));
-        let config = ReceiverConfig {
-            start: setup.start,
-            tsi: Some(tsi),
-            ..ReceiverConfig::from_options(group, setup.options)
-        };
-        if let Delivery::Object(_) = Delivery::from_options(setup.options) {
-            return Box::new(self.object_receiver(ObjectReceiverSetup {
-                node: setup.node,
-                group,
-                tsi,
-                data_port: config.data_port,
-                start: setup.start,
-                store: Box::new(InOrder::new()),
-                id: u64::from(setup.node.0),
-                name: String::new(),
-                options: setup.options,
-            }));
-        }
-        let ReceiverSetup { node, options, .. } = setup;
-        Box::new(self.stream_receiver(StreamReceiverSetup { node, config, options }))
+    /// The sending end of a stream of `packets`; `config` has the settings of PGM that `options` ask for.
+    pub fn stream_source(
+        &self,
+        config: SourceConfig,
+        packets: Box<dyn Packets + Send>,
+        options: &Options,
+    ) -> PgmSource {
+        let source = PgmSource::of_packets(config, packets, (self.control)(options));
+        source.speaking(self.name, self.announced(options))
     }
 
-    /// The sending end of a stream.
-    pub fn stream_source(&self, setup: StreamSourceSetup<'_>) -> PgmSource {
-        let control = (self.control)(setup.options);
-        let source = PgmSource::of_packets(setup.config, setup.packets, control);
-        source.speaking(self.name, self.announced(setup.options))
-    }
-
-    /// A receiving end of a stream.
-    pub fn stream_receiver(&self, setup: StreamReceiverSetup<'_>) -> PgmReceiver {
-        PgmReceiver::speaking(setup.config, self.negotiation(setup.options, setup.node))
+    /// A receiving end of a stream at `node`, which is who it is in the scheme's reports; `config` has
+    /// the settings of PGM that `options` ask for.
+    pub fn stream_receiver(
+        &self,
+        node: NodeId,
+        config: ReceiverConfig,
+        options: &Options,
+    ) -> PgmReceiver {
+        PgmReceiver::speaking(config, self.negotiation(options, node))
     }
 
     /// The sending end of a transfer.
@@ -332,6 +355,67 @@ impl SchemeEntry {
         let (feedback, specs, own) = (self.feedback, self.own_options, options.clone());
         let make = Box::new(move |announced: &[_]| feedback(&own.under(announced, specs), node));
         Negotiation::of(self.name, KNOWN_SCHEMES, make)
+    }
+}
+
+/// One end of a stream.
+fn stream_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+    let EndSetup { flow, node, source, start, payload, options, .. } = setup;
+    let (group, tsi) = (group(flow), session(flow, source));
+    match role {
+        Role::Source(content) => {
+            let config = SourceConfig::from_options(node, group, tsi, options);
+            let config = SourceConfig { start, payload, ..config };
+            let source = PgmSource::new(config, content, (scheme.control)(options));
+            Box::new(source.speaking(scheme.name, scheme.announced(options)))
+        }
+        Role::Receiver => {
+            let config = ReceiverConfig::from_options(group, options);
+            let config = ReceiverConfig { start, tsi: Some(tsi), ..config };
+            Box::new(scheme.stream_receiver(node, config, options))
+        }
+    }
+}
+
+/// One end of a transfer.
+fn object_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+    let EndSetup { flow, node, source, start, payload, options, .. } = setup;
+    let (group, tsi) = (group(flow), session(flow, source));
+    let data_port = ReceiverConfig::from_options(group, options).data_port;
+    match role {
+        Role::Source(content) => {
+            let symbol_bytes = symbol_bytes(payload);
+            let fec = match Delivery::from_options(options) {
+                Delivery::Object(fec) => fec,
+                Delivery::Stream => Fec::Auto,
+            };
+            let source = scheme.object_source(ObjectSourceSetup {
+                node,
+                group,
+                tsi,
+                data_port,
+                start,
+                supply: Box::new(ContentSupply::new(content, symbol_bytes)),
+                symbol_bytes,
+                fec,
+                wait_for: 1,
+                give_up: FLOW_GIVE_UP,
+                slow: SlowPolicy::Wait,
+                options,
+            });
+            Box::new(source.staying(FLOW_STAYS))
+        }
+        Role::Receiver => Box::new(scheme.object_receiver(ObjectReceiverSetup {
+            node,
+            group,
+            tsi,
+            data_port,
+            start,
+            store: Box::new(InOrder::new()),
+            id: u64::from(node.0),
+            name: String::new(),
+            options,
+        })),
     }
 }
 
@@ -373,6 +457,7 @@ mod tests {
     use crate::content::Zeros;
     use crate::options::OptionValue;
     use crate::pgm::negotiation::SCHEME_NAME_MAX;
+    use faircast_base::Time;
 
     #[test]
     fn names_and_keys_are_unique_and_every_row_builds() {
@@ -389,14 +474,15 @@ mod tests {
                 assert!(!entry.options[..j].iter().any(same), "{}: {}", entry.name, spec.name);
             }
             let options = Options::default();
-            let (flow, source) = (FlowId(0), NodeId(0));
-            let content = Box::new(Zeros { len: None });
-            let (payload, options) = (1400, &options);
-            let sender = SenderSetup { flow, node: source, start, payload, content, options };
-            assert_eq!(entry.sender(sender).next_timeout(), Some(start));
-            let receiver = ReceiverSetup { flow, node: NodeId(1), source, start, options };
-            assert_eq!(entry.receiver(receiver).next_timeout(), Some(start));
-            assert_eq!(scheme(entry.name).map(|found| found.name), Some(entry.name));
+            let setup = EndSetup::new(FlowId(0), NodeId(0), NodeId(0), &options);
+            for role in [Role::Source(Box::new(Zeros { len: None })), Role::Receiver] {
+                let end = end(entry.name, role, EndSetup { start, ..setup }).unwrap();
+                assert_eq!(end.next_timeout(), Some(start));
+            }
+        }
+        for (i, entry) in TRANSPORTS.iter().enumerate() {
+            assert!(TRANSPORTS[..i].iter().all(|other| other.name != entry.name));
+            assert!(scheme(entry.name).is_none(), "a scenario names either");
         }
         for (i, entry) in RELAYS.iter().enumerate() {
             assert!(RELAYS[..i].iter().all(|other| other.name != entry.name));

@@ -10,6 +10,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod catalog;
+pub mod cbr;
 pub mod congestion;
 pub mod content;
 mod machine;
@@ -17,5 +18,7 @@ pub mod object;
 pub mod options;
 pub mod pgm;
 pub mod relay;
+pub mod tcp;
+pub mod transport;
 
 pub use machine::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};

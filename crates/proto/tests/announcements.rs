@@ -6,7 +6,7 @@
 use faircast_base::{
     BadInput, Cx, Duration, Event, GroupId, NodeId, Purpose, Rng, Seq, Time, Trace,
 };
-use faircast_proto::catalog::{self, SCHEMES, SchemeEntry, StreamReceiverSetup};
+use faircast_proto::catalog::{self, SCHEMES, SchemeEntry};
 use faircast_proto::content::InMemory;
 use faircast_proto::object::{
     ContentSupply, Fec, InOrder, ObjectReceiver, ObjectReceiverSetup, ObjectSourceSetup,
@@ -95,8 +95,7 @@ fn spm(tsi: Tsi, sequence: u32, options: &[(u8, &[u8])]) -> Vec<u8> {
 fn stream(entry: &SchemeEntry) -> Host<PgmReceiver> {
     let options = Options::default();
     let config = ReceiverConfig::from_options(GROUP, &options);
-    let setup = StreamReceiverSetup { node: NodeId(9), config, options: &options };
-    Host::new(entry.stream_receiver(setup))
+    Host::new(entry.stream_receiver(NodeId(9), config, &options))
 }
 
 fn transfer(entry: &SchemeEntry) -> Host<ObjectReceiver> {

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Purpose, Rng, Seq, Time, Trace};
-use faircast_proto::catalog::{self, SCHEMES, SchemeEntry, StreamReceiverSetup, StreamSourceSetup};
+use faircast_proto::catalog::{self, SCHEMES, SchemeEntry};
 use faircast_proto::congestion::Guarantees;
 use faircast_proto::congestion::{
     Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, Scheme, SenderControl, Wire,
@@ -353,17 +353,11 @@ fn stream(
     settings: &Options,
     receivers: &[(&SchemeEntry, Options)],
 ) -> Stream {
-    let source = entry.stream_source(StreamSourceSetup {
-        config: SourceConfig::from_options(SOURCE, GROUP, TSI, settings),
-        packets: Box::new(Written(PACKETS)),
-        options: settings,
-    });
+    let config = SourceConfig::from_options(SOURCE, GROUP, TSI, settings);
+    let source = entry.stream_source(config, Box::new(Written(PACKETS)), settings);
     let receivers = receivers.iter().zip(10..).map(|((entry, options), i)| {
-        entry.stream_receiver(StreamReceiverSetup {
-            node: NodeId(i),
-            config: ReceiverConfig::from_options(GROUP, options),
-            options,
-        })
+        let config = ReceiverConfig::from_options(GROUP, options);
+        entry.stream_receiver(NodeId(i), config, options)
     });
     World::new(source, receivers.collect())
 }

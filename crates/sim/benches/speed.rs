@@ -7,11 +7,13 @@ use std::path::Path;
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
 use faircast_base::{Cx, Duration, FlowId, NodeId, NullTrace, Purpose, Rng, Time};
+use faircast_proto::catalog;
 use faircast_proto::content::Zeros;
 use faircast_proto::options::{OptionValue, Options};
+use faircast_proto::tcp;
+use faircast_proto::transport::{EndSetup, Role};
 use faircast_proto::{Datagram, Destination, Machine};
 use faircast_scenario::{Overrides, Scenario};
-use faircast_sim::tcp::{self, Flavour, Setup};
 use faircast_sim::{Builtin, Simulation, Unobserved, Wheel, catalog};
 
 fn main() {
@@ -64,22 +66,22 @@ fn std_heap_pop_push(bencher: Bencher<'_, '_>, waiting: usize) {
 /// A packet from a TCP sender to its receiver, and its acknowledgement back.
 #[divan::bench(args = ["tcp-reno", "tcp-newreno", "tcp-sack"])]
 fn packet_and_acknowledgement(bencher: Bencher<'_, '_>, protocol: &str) {
-    let flavour = Flavour::from_protocol(protocol).expect("it is registered");
     // A small window, so that nothing is ever lost.
     let window = [("window_max".to_string(), OptionValue::Integer(32))];
     let options = Options::checked(window, tcp::OPTIONS).expect("the setting is in range");
-    let setup = |peer| Setup {
+    let setup = |peer| EndSetup {
         flow: FlowId(0),
-        peer: NodeId(peer),
+        node: NodeId(1 - peer),
+        source: NodeId(peer),
+        to: Destination::Node(NodeId(peer)),
         start: Time::ZERO,
         payload: 1400,
         header: None,
         options: &options,
     };
-    let mut ends: [Box<dyn Machine>; 2] = [
-        Box::new(tcp::sender(flavour, setup(1), Box::new(Zeros { len: None }))),
-        Box::new(tcp::receiver(flavour, setup(0))),
-    ];
+    let end = |role, setup| catalog::end(protocol, role, setup).expect("it is registered");
+    let mut ends: [Box<dyn Machine>; 2] =
+        [end(Role::Source(Box::new(Zeros { len: None })), setup(1)), end(Role::Receiver, setup(0))];
     let (mut rng, mut trace, mut now) = (rng(), NullTrace, Time::ZERO);
     let mut flying = std::collections::VecDeque::new();
     let cx = Cx { now, rng: &mut rng, trace: &mut trace };

@@ -5,11 +5,7 @@
 //!
 //! Reading order: [`Simulation`] (the loop), [`Fabric`] (all between the ends, which the lab drives
 //! in real time), `network` (links, routes, trees), `agents` (machines
-//! at the ends), `relays` (relays in routers), [`Wheel`] (the event queue), then `tcp` and `cbr`
-//! (background traffic).
-
-pub mod cbr;
-pub mod tcp;
+//! at the ends), `relays` (relays in routers), [`Wheel`] (the event queue).
 
 mod agents;
 mod alarm;

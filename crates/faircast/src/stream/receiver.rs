@@ -8,7 +8,7 @@ use faircast_base::{Duration, Time};
 use faircast_net::{
     App, DriverSettings, Ended, Heard, Listen, Live, NetError, SessionId, Sockets, Waker,
 };
-use faircast_proto::catalog::{DEFAULT_SCHEME, StreamReceiverSetup};
+use faircast_proto::catalog::DEFAULT_SCHEME;
 use faircast_proto::pgm::PgmReceiver;
 use faircast_proto::pgm::ReceiverConfig;
 use faircast_proto::pgm::wire::Nla;
@@ -145,9 +145,7 @@ impl App<PgmReceiver> for Work {
             start: heard.now,
             ..ReceiverConfig::from_options(self.group, &options)
         };
-        let node = live.node();
-        let setup = StreamReceiverSetup { node, config, options: &options };
-        Some(scheme.stream_receiver(setup))
+        Some(scheme.stream_receiver(live.node(), config, &options))
     }
 
     fn event(&mut self, live: &mut Live<PgmReceiver>, id: SessionId, event: AppEvent) {

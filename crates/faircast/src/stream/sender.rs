@@ -9,7 +9,6 @@ use faircast_net::{
 };
 use faircast_proto::AppEvent;
 use faircast_proto::catalog;
-use faircast_proto::catalog::StreamSourceSetup;
 use faircast_proto::pgm::PgmSource;
 use faircast_proto::pgm::SourceConfig;
 use faircast_proto::pgm::negotiation::SchemeMismatch;
@@ -63,11 +62,7 @@ impl StreamSender {
                 payload,
                 ..config
             };
-            let machine = scheme.stream_source(StreamSourceSetup {
-                config,
-                packets: Box::new(filled.clone()),
-                options: &options,
-            });
+            let machine = scheme.stream_source(config, Box::new(filled.clone()), &options);
             let session = live.add(machine, SessionOptions { key: Some(tsi), subject: None });
             Ok(Work {
                 session,

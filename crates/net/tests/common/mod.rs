@@ -13,9 +13,10 @@ use faircast_net::{
     App, Counters, Driver, DriverSettings, Ended, Envelope, Heard, Listen, Live, SessionId,
     SessionOptions, SocketSettings, Sockets, Target, Waker,
 };
-use faircast_proto::catalog::{DEFAULT_SCHEME, ReceiverSetup, SchemeEntry, SenderSetup, scheme};
-use faircast_proto::content::{Content, InMemory};
+use faircast_proto::catalog::{DEFAULT_SCHEME, SchemeEntry, scheme};
+use faircast_proto::content::InMemory;
 use faircast_proto::options::{OptionValue, Options};
+use faircast_proto::transport::{EndSetup, Role};
 use faircast_proto::{AppEvent, Machine};
 
 pub(crate) type BoxedMachine = Box<dyn Machine>;
@@ -83,10 +84,10 @@ impl App<BoxedMachine> for Keeper {
         if !self.flows.contains(&flow) {
             return None;
         }
-        let (flow, node, source) = (FlowId(flow), live.node(), source_node(flow));
-        let options = &quick_options();
-        let setup = ReceiverSetup { flow, node, source, start: heard.now, options };
-        Some(self.scheme.unwrap_or_else(usual).receiver(setup))
+        let options = quick_options();
+        let setup = EndSetup::new(FlowId(flow), live.node(), source_node(flow), &options);
+        let setup = EndSetup { start: heard.now, ..setup };
+        Some(self.scheme.unwrap_or_else(usual).end(Role::Receiver, setup))
     }
 
     fn event(&mut self, _: &mut Live<BoxedMachine>, session: SessionId, event: AppEvent) {
@@ -156,10 +157,10 @@ pub(crate) fn send(
             driver.set_envelope(envelope);
         }
         let start = driver.live().now();
-        let content: Box<dyn Content> = Box::new(InMemory(bytes));
-        let (flow, options) = (FlowId(flow), &quick_options());
-        let setup = SenderSetup { flow, node, start, payload: 1400, content, options };
-        let machine = place.scheme.unwrap_or_else(usual).sender(setup);
+        let options = quick_options();
+        let setup = EndSetup { start, ..EndSetup::new(FlowId(flow), node, node, &options) };
+        let role = Role::Source(Box::new(InMemory(bytes)));
+        let machine = place.scheme.unwrap_or_else(usual).end(role, setup);
         driver.live().add(machine, SessionOptions::default());
         finish(driver, Keeper::default())
     })

@@ -6,7 +6,7 @@
 //! put in, so that not everything is refused at the first check.
 
 use faircast_base::{Cx, Duration, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
-use faircast_proto::catalog::{SCHEMES, SchemeEntry, StreamReceiverSetup, StreamSourceSetup};
+use faircast_proto::catalog::{SCHEMES, SchemeEntry};
 use faircast_proto::content::{InMemory, Packets};
 use faircast_proto::object::{
     ContentSupply, Fec, InOrder, ObjectReceiverSetup, ObjectSourceSetup, SlowPolicy,
@@ -33,17 +33,11 @@ pub(crate) fn streams(data: &[u8]) {
     let window = OptionValue::Integer(128);
     let more = [("transmit_window", window.clone()), ("receive_window", window)];
     let options = settings(entry, &more);
-    let source = entry.stream_source(StreamSourceSetup {
-        config: SourceConfig::from_options(NodeId(1), GROUP, TSI, &options),
-        packets: Box::new(Endless),
-        options: &options,
-    });
+    let config = SourceConfig::from_options(NodeId(1), GROUP, TSI, &options);
+    let source = entry.stream_source(config, Box::new(Endless), &options);
     let receiver = |node| {
-        entry.stream_receiver(StreamReceiverSetup {
-            node,
-            config: ReceiverConfig::from_options(GROUP, &options),
-            options: &options,
-        })
+        let config = ReceiverConfig::from_options(GROUP, &options);
+        entry.stream_receiver(node, config, &options)
     };
     let [first, second] = [2, 3].map(|node| Box::new(receiver(NodeId(node))) as Box<dyn Machine>);
     Session::new([Box::new(source), first, second]).run(steps);

@@ -4,11 +4,12 @@
 //! passes: no panic, drains end, time goes on.
 
 use faircast_base::{Cx, Duration, FlowId, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
+use faircast_proto::cbr;
 use faircast_proto::content::Zeros;
 use faircast_proto::options::Options;
+use faircast_proto::tcp::{self, Flavour};
+use faircast_proto::transport::{EndSetup, Role};
 use faircast_proto::{Datagram, Destination, Machine};
-use faircast_sim::cbr::{self, CbrReceiver, CbrSender};
-use faircast_sim::tcp::{self, Flavour};
 
 /// Packets, events or timeouts in one moment: more than the largest default window.
 const MANY: u32 = 30_000;
@@ -44,30 +45,24 @@ pub(crate) fn run(data: &[u8]) {
 
 fn machines() -> Vec<Box<dyn Machine>> {
     let options = Options::default();
-    let setup = || tcp::Setup {
+    let setup = |to| EndSetup {
         flow: FlowId(0),
-        peer: NodeId(1),
+        node: NodeId(0),
+        source: NodeId(1),
+        to,
         start: Time::ZERO,
         payload: 1000,
         header: None,
         options: &options,
     };
-    let content = || Box::new(Zeros { len: Some(50_000) });
+    let roles = || [Role::Source(Box::new(Zeros { len: Some(50_000) })), Role::Receiver];
     let mut machines: Vec<Box<dyn Machine>> = Vec::new();
     for flavour in [Flavour::Reno, Flavour::NewReno, Flavour::Sack] {
-        machines.push(Box::new(tcp::sender(flavour, setup(), content())));
-        machines.push(Box::new(tcp::receiver(flavour, setup())));
+        let setup = setup(Destination::Node(NodeId(1)));
+        machines.extend(roles().map(|role| tcp::end(flavour, role, setup)));
     }
-    let setup = cbr::Setup {
-        flow: FlowId(0),
-        source: NodeId(1),
-        to: Destination::Group(GroupId::SESSION),
-        start: Time::ZERO,
-        payload: 1000,
-        options: &options,
-    };
-    machines.push(Box::new(CbrSender::new(setup, content())));
-    machines.push(Box::new(CbrReceiver::new(setup)));
+    let setup = setup(Destination::Group(GroupId::SESSION));
+    machines.extend(roles().map(|role| cbr::end(role, setup)));
     machines
 }
 

@@ -11,8 +11,9 @@ use faircast_base::{Bitrate, Cx, Duration, Event, FlowId, NodeId, Purpose, Rng, 
 use faircast_link::{Faults, Link, LinkConfig, Outcome, QueueConfig, Streams};
 use faircast_proto::content::Content;
 use faircast_proto::options::{OptionValue, Options};
+use faircast_proto::tcp::{self, Flavour};
+use faircast_proto::transport::{EndSetup, Role};
 use faircast_proto::{AppEvent, Datagram, Destination, Machine};
-use faircast_sim::tcp::{self, Flavour, Setup};
 
 /// A flow to run: its two paths are lists of link numbers.
 pub(crate) struct FlowSpec {
@@ -143,19 +144,19 @@ impl Net {
 
     fn add(&mut self, spec: FlowSpec, seed: u64, warmup: Time) {
         let first = self.ends.len() as u32;
-        let setup = |peer| Setup {
+        let setup = |peer| EndSetup {
             flow: FlowId(first / 2),
-            peer: NodeId(peer),
+            node: NodeId(2 * first + 1 - peer),
+            source: NodeId(peer),
+            to: Destination::Node(NodeId(peer)),
             start: spec.start,
             payload: spec.payload,
             header: spec.header,
             options: &spec.options,
         };
-        let sender = tcp::sender(spec.flavour, setup(first + 1), spec.content);
-        let receiver = tcp::receiver(spec.flavour, setup(first));
-        for (machine, path) in
-            [(Box::new(sender) as Box<dyn Machine>, spec.path), (Box::new(receiver), spec.back)]
-        {
+        let sender = tcp::end(spec.flavour, Role::Source(spec.content), setup(first + 1));
+        let receiver = tcp::end(spec.flavour, Role::Receiver, setup(first));
+        for (machine, path) in [(sender, spec.path), (receiver, spec.back)] {
             let id = self.ends.len() as u32;
             self.ends.push(End {
                 machine,

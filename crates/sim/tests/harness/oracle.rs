@@ -4,7 +4,7 @@ use faircast_base::{Duration, Event, Time};
 use faircast_proto::AppEvent;
 use faircast_proto::content::Zeros;
 use faircast_proto::options::Options;
-use faircast_sim::tcp::Flavour;
+use faircast_proto::tcp::Flavour;
 
 use super::{FlowSpec, Net, link};
 

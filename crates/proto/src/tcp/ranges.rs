@@ -1,6 +1,6 @@
 //! Sets of packet numbers as runs: what a receiver holds out of order, what a sender knows of it.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
 
 /// A set of numbers, kept as disjoint runs in ascending order. Numbers mostly come in at the top
 /// and go at the bottom, which costs a few nanoseconds; elsewhere a look-up is a binary search.

@@ -98,8 +98,10 @@ impl RttEstimator {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::{OptionValue, Options};
     use crate::tcp::OPTIONS;
-    use faircast_proto::options::{OptionValue, Options};
+    use alloc::string::ToString;
+    use alloc::vec::Vec;
 
     fn estimator(pairs: &[(&str, &str)]) -> RttEstimator {
         let raw = pairs.iter().map(|(k, v)| (k.to_string(), OptionValue::Text(v.to_string())));

@@ -1,7 +1,7 @@
 //! The settings of TCP: one table of keys, ranges and defaults, and what is read from it.
 
+use crate::options::{OptionKind, OptionSpec, Options};
 use faircast_base::{Duration, Quantity};
-use faircast_proto::options::{OptionKind, OptionSpec, Options};
 
 /// Most packets that a window, and so every table of the two ends, can be set to hold.
 pub const WINDOW_MAX: u32 = 1 << 20;
@@ -269,7 +269,8 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faircast_proto::options::OptionValue;
+    use crate::options::OptionValue;
+    use alloc::string::ToString;
 
     #[test]
     fn every_default_is_within_its_own_range() {

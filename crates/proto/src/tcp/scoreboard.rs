@@ -53,6 +53,7 @@ impl Scoreboard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     #[test]
     fn each_hole_is_offered_once_from_the_bottom_up() {

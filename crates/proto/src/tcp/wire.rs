@@ -3,6 +3,8 @@
 //! Sequence and acknowledgement numbers count packets and not bytes, as in ns-2. The two port
 //! fields together carry the flow; the checksum field stays zero.
 
+use alloc::vec::Vec;
+
 use faircast_base::{BadInput, FlowId};
 
 /// Bytes of a header without options.
@@ -150,6 +152,7 @@ pub(super) fn unwrap_near(near: u64, low: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
     use proptest::prelude::*;
 
     #[test]

@@ -1,7 +1,7 @@
 //! What TCP promises to the network.
 
-use faircast_proto::congestion::{Floor, Guarantees, Load};
-use faircast_proto::options::Options;
+use crate::congestion::{Floor, Guarantees, Load};
+use crate::options::Options;
 
 use super::settings::Settings;
 

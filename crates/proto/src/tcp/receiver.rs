@@ -1,14 +1,16 @@
 //! The receiving end: reassembly, delivery and acknowledgements.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
+use crate::transport::EndSetup;
+use crate::{AppEvent, Datagram, Destination, Machine, Transmit};
 use faircast_base::{BadInput, Cx, Duration, Event, FlowId, NodeId, Time};
-use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
 
+use super::Flavour;
 use super::ranges::RangeSet;
 use super::settings::Settings;
 use super::wire::{self, SackBlocks, Segment};
-use super::{Flavour, Setup};
 
 /// The receiving end of a TCP connection.
 pub struct TcpReceiver {
@@ -44,11 +46,11 @@ struct Payload {
 }
 
 impl TcpReceiver {
-    pub(super) fn new(flavour: Flavour, setup: Setup<'_>) -> Self {
+    pub(super) fn new(flavour: Flavour, setup: EndSetup<'_>) -> Self {
         let settings = Settings::new(setup.options);
         Self {
             flow: setup.flow,
-            peer: setup.peer,
+            peer: setup.source,
             payload: setup.payload.max(1),
             header: setup.header,
             window_max: u64::from(settings.window_max),

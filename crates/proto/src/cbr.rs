@@ -3,12 +3,15 @@
 //! A load for other flows to meet, and the plainest traffic to measure the simulator with. Nothing
 //! is repaired: a receiver counts what is missing and goes on.
 
-use std::collections::VecDeque;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
+use crate::content::Content;
+use crate::options::{OptionKind, OptionSpec};
+use crate::transport::{EndSetup, Role};
+use crate::{AppEvent, Datagram, Destination, Machine, Transmit};
 use faircast_base::{BadInput, Bitrate, Cx, Event, FlowId, NodeId, Quantity, Time};
-use faircast_proto::content::Content;
-use faircast_proto::options::{OptionKind, OptionSpec, Options};
-use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
 
 /// The settings of a CBR flow.
 pub const OPTIONS: &[OptionSpec] = &[
@@ -35,21 +38,12 @@ const LAST: u8 = 1;
 /// Most missing packets that one arrival is traced for; all are counted.
 const TRACED_LOSSES_MAX: u64 = 1000;
 
-/// What both ends of a flow are made from.
-#[derive(Clone, Copy, Debug)]
-pub struct Setup<'a> {
-    /// The flow, which is written into every packet.
-    pub flow: FlowId,
-    /// The node of the sender.
-    pub source: NodeId,
-    /// Where the packets go.
-    pub to: Destination,
-    /// When the first packet leaves.
-    pub start: Time,
-    /// Payload bytes of one packet, at least 1.
-    pub payload: u32,
-    /// The settings, checked against [`OPTIONS`].
-    pub options: &'a Options,
+/// One end. Its packets go to a node or a group; a receiver hears those of the flow's source.
+pub fn end(role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+    match role {
+        Role::Source(content) => Box::new(CbrSender::new(setup, content)),
+        Role::Receiver => Box::new(CbrReceiver::new(setup)),
+    }
 }
 
 /// Sends a packet at each interval.
@@ -75,7 +69,7 @@ pub struct CbrSender {
 
 impl CbrSender {
     /// A sender of `content`.
-    pub fn new(setup: Setup<'_>, content: Box<dyn Content>) -> Self {
+    pub fn new(setup: EndSetup<'_>, content: Box<dyn Content>) -> Self {
         let default = || Bitrate::parse(DEFAULT_RATE).expect("the default is a rate");
         let rate = setup.options.rate("rate").unwrap_or_else(default).bits_per_s();
         let payload = setup.payload.max(1);
@@ -139,7 +133,7 @@ impl Machine for CbrSender {
     }
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if !std::mem::take(&mut self.pending) {
+        if !core::mem::take(&mut self.pending) {
             return None;
         }
         let seq = self.seq;
@@ -169,7 +163,7 @@ impl Machine for CbrSender {
     }
 
     fn poll_event(&mut self) -> Option<AppEvent> {
-        std::mem::take(&mut self.finished).then_some(AppEvent::Completed)
+        core::mem::take(&mut self.finished).then_some(AppEvent::Completed)
     }
 
     fn next_timeout(&self) -> Option<Time> {
@@ -192,7 +186,7 @@ pub struct CbrReceiver {
 
 impl CbrReceiver {
     /// A receiver. Where it joins late, what it hears first is its beginning.
-    pub fn new(setup: Setup<'_>) -> Self {
+    pub fn new(setup: EndSetup<'_>) -> Self {
         Self {
             flow: setup.flow,
             source: setup.source,
@@ -268,9 +262,12 @@ impl Machine for CbrReceiver {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::content::{InMemory, Zeros};
+    use crate::options::OptionValue;
+    use crate::options::Options;
+    use alloc::string::ToString;
+    use alloc::vec;
     use faircast_base::{GroupId, NullTrace, Purpose, Rng};
-    use faircast_proto::content::{InMemory, Zeros};
-    use faircast_proto::options::OptionValue;
     use proptest::prelude::*;
 
     fn options(rate: &str, jitter: f64) -> Options {
@@ -281,13 +278,15 @@ mod tests {
         Options::checked(raw, OPTIONS).unwrap()
     }
 
-    fn setup(options: &Options, payload: u32) -> Setup<'_> {
-        Setup {
+    fn setup(options: &Options, payload: u32) -> EndSetup<'_> {
+        EndSetup {
             flow: FlowId(3),
+            node: NodeId(1),
             source: NodeId(1),
             to: Destination::Group(GroupId::SESSION),
             start: Time::from_nanos(500),
             payload,
+            header: None,
             options,
         }
     }

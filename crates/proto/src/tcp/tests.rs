@@ -1,16 +1,21 @@
 //! The two ends against each other over a network that loses, reorders and duplicates, and against
 //! garbage.
 
-use std::sync::Arc;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
+use crate::content::{Content, InMemory, Zeros};
+use crate::options::{OptionValue, Options};
+use crate::{AppEvent, Datagram, Destination, Machine};
 use faircast_base::{Cx, Duration, Event, FlowId, NodeId, Purpose, Rng, Time, Trace};
-use faircast_proto::content::{Content, InMemory, Zeros};
-use faircast_proto::options::{OptionValue, Options};
-use faircast_proto::{AppEvent, Datagram, Destination, Machine};
 use proptest::prelude::*;
 
 use super::wire::{SackBlocks, Segment};
-use super::{Flavour, OPTIONS, Setup, TcpReceiver, TcpSender, receiver, sender};
+use super::{Flavour, OPTIONS, TcpReceiver, TcpSender};
+use crate::transport::EndSetup;
 
 const SENDER: NodeId = NodeId(1);
 const RECEIVER: NodeId = NodeId(2);
@@ -67,9 +72,11 @@ const NO_FAULTS: Faults = Faults { loss: 0.0, duplication: 0.0, reordering: 0.0 
 
 impl Pair {
     fn new(flavour: Flavour, options: &Options, content: Box<dyn Content>, seed: u64) -> Self {
-        let setup = |peer| Setup {
+        let setup = |node, peer| EndSetup {
             flow: FlowId(7),
-            peer,
+            node,
+            source: peer,
+            to: Destination::Node(peer),
             start: Time::ZERO,
             payload: 100,
             header: None,
@@ -77,8 +84,8 @@ impl Pair {
         };
         Self {
             now: Time::ZERO,
-            sender: sender(flavour, setup(RECEIVER), content),
-            receiver: receiver(flavour, setup(SENDER)),
+            sender: TcpSender::new(flavour, setup(SENDER, RECEIVER), content),
+            receiver: TcpReceiver::new(flavour, setup(RECEIVER, SENDER)),
             rng: Rng::new(seed, SENDER, Purpose::Machine(0)),
             faults: Rng::new(seed, SENDER, Purpose::Fault),
             trace: Counts::default(),

@@ -1,16 +1,19 @@
 //! The sending end: what all flavours share.
 
-use std::collections::VecDeque;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
+use crate::content::Content;
+use crate::transport::EndSetup;
+use crate::{AppEvent, Datagram, Destination, Machine, Transmit};
 use faircast_base::{BadInput, CutReason, Cx, Duration, Event, FlowId, NodeId, Time, TimeoutKind};
-use faircast_proto::content::Content;
-use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
 
+use super::Flavour;
 use super::rtt::RttEstimator;
 use super::scoreboard::Scoreboard;
 use super::settings::Settings;
 use super::wire::{self, Segment};
-use super::{Flavour, Setup};
 
 /// The sending end of a TCP connection.
 ///
@@ -87,7 +90,8 @@ pub(super) enum LastCut {
 }
 
 impl TcpSender {
-    pub(super) fn new(flavour: Flavour, setup: Setup<'_>, content: Box<dyn Content>) -> Self {
+    pub(super) fn new(flavour: Flavour, setup: EndSetup<'_>, content: Box<dyn Content>) -> Self {
+        let Destination::Node(peer) = setup.to else { panic!("TCP has one receiver") };
         let settings = Settings::new(setup.options);
         let payload = setup.payload.max(1);
         let object_end = content.len().map_or(u64::MAX, |len| {
@@ -98,7 +102,7 @@ impl TcpSender {
             flavour,
             settings,
             flow: setup.flow,
-            peer: setup.peer,
+            peer,
             payload,
             header: setup.header,
             object_len: content.len().unwrap_or(u64::MAX),
@@ -446,7 +450,7 @@ impl Machine for TcpSender {
     }
 
     fn poll_event(&mut self) -> Option<AppEvent> {
-        std::mem::take(&mut self.completed_untold).then_some(AppEvent::Completed)
+        core::mem::take(&mut self.completed_untold).then_some(AppEvent::Completed)
     }
 
     fn next_timeout(&self) -> Option<Time> {

@@ -1,0 +1,56 @@
+//! Background TCP that behaves as ns-2.35's one-way agents do: Reno, NewReno and SACK.
+//!
+//! Published comparisons of multicast schemes with TCP were made against these agents, so the
+//! simulator's TCP must retransmit the same packets at the same moments as they do. What differs
+//! from the RFCs is ns-2's doing and is said where it happens. Windows and sequence numbers count
+//! packets, a connection opens with a single SYN and without an answer to it, and nothing limits
+//! the sender but the congestion window and one fixed maximum.
+//!
+//! [`end`] makes the two ends; [`OPTIONS`] lists the settings that they share.
+
+mod guarantees;
+mod newreno;
+mod ranges;
+mod receiver;
+mod reno;
+mod rtt;
+mod sack;
+mod scoreboard;
+mod sender;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+pub use guarantees::GUARANTEES;
+pub use receiver::TcpReceiver;
+pub use sender::TcpSender;
+pub use settings::{KERNEL_OPTIONS, OPTIONS, WINDOW_MAX};
+
+use alloc::boxed::Box;
+
+use crate::Machine;
+use crate::transport::{EndSetup, Role};
+
+/// How a sender recovers from loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Flavour {
+    /// Fast retransmit and fast recovery that ends with the first new acknowledgement
+    /// (ns-2: `Agent/TCP/Reno`).
+    Reno,
+    /// Fast recovery that ends when the whole window is acknowledged (ns-2: `Agent/TCP/Newreno`).
+    NewReno,
+    /// Recovery led by selective acknowledgements (ns-2: `Agent/TCP/Sack1`).
+    Sack,
+}
+
+/// One end. The sending one has as its first timeout the moment of its start, the receiving one is there
+/// from the beginning. Where `setup` has a size of headers, the SYN and acknowledgements count 40 bytes and
+/// 8 more per SACK block, as ns-2 counts; else the real IPv4 and TCP headers count: 40 bytes and the
+/// options.
+pub fn end(flavour: Flavour, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+    match role {
+        Role::Source(content) => Box::new(TcpSender::new(flavour, setup, content)),
+        Role::Receiver => Box::new(TcpReceiver::new(flavour, setup)),
+    }
+}
