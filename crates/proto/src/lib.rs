@@ -19,6 +19,10 @@ pub mod options;
 pub mod pgm;
 pub mod relay;
 pub mod tcp;
+#[cfg(test)]
+mod tests;
 pub mod transport;
+#[cfg(test)]
+mod world;
 
 pub use machine::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};

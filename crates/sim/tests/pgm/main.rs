@@ -4,6 +4,7 @@
 
 mod faults;
 mod objects;
+mod profiles;
 mod quiet;
 mod repairs;
 mod schemes;

@@ -86,7 +86,7 @@ impl Flow {
     fn write_all(&self, world: &mut World, bytes: usize) {
         let mut ended = false;
         while !ended {
-            world.run_until(world.now + ms(50));
+            world.run_for(ms(50));
             let mut pipe = self.pipe.lock().unwrap();
             pipe.bytes = (pipe.bytes + bytes).min(self.content);
             pipe.ended = pipe.bytes == self.content;
@@ -168,7 +168,7 @@ fn who_comes_late_to_a_pipe_or_comes_back_gets_all() {
     }
     let pipe = flow.pipe.clone();
     while world.now < s(2) {
-        world.run_until(world.now + ms(50));
+        world.run_for(ms(50));
         pipe.lock().unwrap().bytes += 10_000;
     }
     let before = world.receivers[1].machine.status().bytes_done;
@@ -224,7 +224,7 @@ fn a_store_with_a_window_gets_all_in_time_and_nothing_beyond_it() {
         // It takes 100 kB/s, and the other one what comes.
         let mut taken = 0;
         while world.receivers[slow].app.is_empty() && world.now < s(60) {
-            world.run_until(world.now + ms(20));
+            world.run_for(ms(20));
             let disk = &mut *world.disks[slow].lock().unwrap();
             let here = disk.written[1].iter().take_while(|written| **written).count() as u64;
             taken = here.min(taken + 2000);

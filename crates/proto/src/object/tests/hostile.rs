@@ -116,10 +116,10 @@ fn data_that_says_that_it_is_the_last_ends_nothing() {
     });
     let mut forged = 0;
     for _ in 0..100 {
-        world.run_until(world.now + ms(1));
+        world.run_for(ms(1));
         let Some((data, payload)) = newest.borrow_mut().take() else { continue };
         // What it has heard already.
-        world.run_until(world.now + DELAY * 2);
+        world.run_for(DELAY * 2);
         let mut bytes = Vec::new();
         let body = Body::Odata(data);
         let mut encoder = Encoder::new(&mut bytes, &Header::downstream(TSI, 7500), &body);

@@ -146,8 +146,8 @@ fn the_source_refuses_each_kind_of_nonsense_for_its_reason() {
 fn own_packets_that_loop_back_are_ignored() {
     let mut world = endless(1);
     world.run_until(ms(300));
-    let looped: Vec<Vec<u8>> = world.sent.iter().rev().take(50).map(|s| s.bytes.clone()).collect();
-    let (before, log) = (world.sent.len(), world.source.log.0.len());
+    let looped: Vec<_> = world.sent.iter().rev().take(50).map(|s| s.bytes.clone()).collect();
+    let (before, log) = (world.sent.len(), world.source.log.events.len());
     for bytes in looped {
         // Only those of the source itself: ACKs look like those of a receiver.
         if bytes[4] != PacketType::Ack as u8 {
@@ -162,7 +162,7 @@ fn own_packets_that_loop_back_are_ignored() {
             world.inject(SOURCE, datagram);
         }
     }
-    assert_eq!((world.sent.len(), world.source.log.0.len()), (before, log));
+    assert_eq!((world.sent.len(), world.source.log.events.len()), (before, log));
 }
 
 #[test]
@@ -222,8 +222,8 @@ fn a_receiver_refuses_each_kind_of_nonsense_for_its_reason() {
         world.run_until(ms(100));
         send(&mut world, RECEIVER, Destination::Group(GroupId::SESSION), &bytes);
         let host = &world.receivers[0];
-        assert_eq!(host.log.refused(reason), 1, "{case}: {:?}", host.log.0.last());
-        assert!(!host.app.contains(&AppEvent::Gone), "{case}");
+        assert_eq!(host.log.refused(reason), 1, "{case}: {:?}", host.log.events.last());
+        assert!(!host.said(&AppEvent::Gone), "{case}");
         assert!(host.machine.missing_packets() <= 8192, "{case}");
     }
 }

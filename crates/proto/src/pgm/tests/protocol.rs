@@ -293,14 +293,14 @@ fn what_falls_out_of_the_window_is_lost_and_the_rest_goes_on() {
     assert!(lost > 20, "{lost}");
     assert_eq!(cut.log.count(|e| matches!(e, Event::Abandoned { .. })) as u32, lost);
     assert_eq!(cut.log.count(is_delivered) as u32, 500 - lost);
-    assert_eq!(cut.app.last(), Some(&AppEvent::Gone));
+    assert_eq!(cut.last_word(), Some(&AppEvent::Gone));
     // What it has is the object with a gap, in order.
-    let gaps = cut.app.iter().filter(|event| matches!(event, AppEvent::Lost { .. })).count();
+    let gaps = cut.app.iter().filter(|(_, event)| matches!(event, AppEvent::Lost { .. })).count();
     assert!(gaps >= 1);
     let object = object(50_000);
     let packets: BTreeSet<_> = cut
         .log
-        .0
+        .events
         .iter()
         .filter_map(|(_, event)| match event {
             Event::Delivered { seq, .. } => Some(*seq as usize),
@@ -344,15 +344,15 @@ fn a_late_joiner_gets_what_comes_and_with_a_join_option_what_was() {
         world.run_until(ms(30_000));
         let (early, late) = (&world.receivers[0], &world.receivers[1]);
         assert!(early.completed() && early.payload == object(50_000));
-        let begin = late.log.0.iter().find_map(|(_, event)| match event {
+        let begin = late.log.events.iter().find_map(|(_, event)| match event {
             Event::Delivered { seq, .. } => Some(*seq as usize),
             _ => None,
         });
         let begin = begin.expect("it hears something");
         assert!(first.contains(&begin), "from {begin} on");
         assert!(late.payload == object(50_000)[100 * begin..]);
-        assert_eq!(late.app.contains(&AppEvent::Gone), begin > 0);
-        assert!(late.log.0[0].0 >= ms(200), "it says nothing before its start");
+        assert_eq!(late.said(&AppEvent::Gone), begin > 0);
+        assert!(late.log.events[0].0 >= ms(200), "it says nothing before its start");
     }
 }
 
@@ -428,7 +428,7 @@ fn acknowledged_bytes_are_counted_once_and_the_acker_says_when_it_leaves() {
     let acked: u64 = world
         .source
         .log
-        .0
+        .events
         .iter()
         .map(|(_, event)| match event {
             Event::AckReceived { bytes, .. } => u64::from(*bytes),
@@ -478,10 +478,10 @@ fn a_source_that_falls_silent_is_gone_after_the_expiry() {
         .with_network(losing(|hop| hop.now > ms(100)));
     world.run_until(ms(60_000));
     let host = &world.receivers[0];
-    assert_eq!(host.app.last(), Some(&AppEvent::Gone));
+    assert_eq!(host.last_word(), Some(&AppEvent::Gone));
     let expiries: Vec<_> = host
         .log
-        .0
+        .events
         .iter()
         .filter(|(_, e)| matches!(e, Event::Timeout { kind: TimeoutKind::SessionExpiry, .. }))
         .map(|(at, _)| *at)
@@ -518,10 +518,10 @@ fn what_a_source_has_said_before_is_no_sign_that_it_is_there() {
             }
         }
         let host = &world.receivers[0];
-        assert_eq!(host.app.last(), Some(&AppEvent::Gone), "{reliability:?}");
+        assert_eq!(host.last_word(), Some(&AppEvent::Gone), "{reliability:?}");
         let expiry =
             |e: &Event| matches!(e, Event::Timeout { kind: TimeoutKind::SessionExpiry, .. });
-        let at = host.log.0.iter().find(|(_, e)| expiry(e)).map(|(at, _)| *at).unwrap();
+        let at = host.log.events.iter().find(|(_, e)| expiry(e)).map(|(at, _)| *at).unwrap();
         // The one that was lost was new when it came.
         assert!(at <= ms(50_111), "{reliability:?}: {at}");
     }
@@ -566,7 +566,7 @@ fn events_of_the_window_are_sparse() {
     let at: Vec<_> = world
         .source
         .log
-        .0
+        .events
         .iter()
         .filter(|(_, event)| matches!(event, Event::Window { .. }))
         .map(|(at, _)| *at)
@@ -588,7 +588,7 @@ fn sequence_numbers_may_wrap_in_mid_session() {
     let host = &world.receivers[0];
     let numbers: Vec<_> = host
         .log
-        .0
+        .events
         .iter()
         .filter_map(|(_, event)| match event {
             Event::Delivered { seq, .. } => Some(*seq),

@@ -1,0 +1,3 @@
+//! Tests of whatever is registered.
+
+mod schemes;

@@ -1,0 +1,438 @@
+//! A source and its receivers on a virtual clock, with a network between them that does what a
+//! test tells it to.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Purpose, Rng, Time, Trace};
+
+use crate::pgm::wire::{Body, Gsi, Nla, Packet, PacketType, Tsi};
+use crate::{AppEvent, Datagram, Destination, Machine, Transmit};
+
+pub(crate) const GROUP: Nla = Nla::V4([239, 192, 0, 1]);
+pub(crate) const TSI: Tsi = Tsi { gsi: Gsi([1, 2, 3, 4, 5, 6]), port: 5000 };
+pub(crate) const SOURCE: NodeId = NodeId(1);
+pub(crate) const FIRST_RECEIVER: u32 = 10;
+pub(crate) const DELAY: Duration = Duration::from_millis(10);
+
+/// A packet on its way to one node.
+pub(crate) struct Hop<'a> {
+    pub(crate) now: Time,
+    pub(crate) from: NodeId,
+    pub(crate) to: NodeId,
+    pub(crate) kind: PacketType,
+    pub(crate) packet: Packet<'a>,
+    /// How many of this kind have gone to this node before.
+    pub(crate) nth: u32,
+}
+
+impl Hop<'_> {
+    /// Whether it is new data.
+    pub(crate) fn is_data(&self) -> bool {
+        self.kind == PacketType::Odata
+    }
+
+    /// Whether it carries this option.
+    pub(crate) fn has(&self, option: u8) -> bool {
+        self.packet.options.has(option)
+    }
+
+    /// The sequence number of data.
+    pub(crate) fn seq(&self) -> Option<u32> {
+        match self.packet.body {
+            Body::Odata(data) | Body::Rdata(data) => Some(data.sequence.value()),
+            _ => None,
+        }
+    }
+}
+
+/// What the network makes of a packet: copies with their delays, and whether they are damaged.
+#[derive(Clone, Debug)]
+pub(crate) struct Fate {
+    pub(crate) delays: Vec<Duration>,
+    pub(crate) damage: bool,
+}
+
+impl Fate {
+    pub(crate) fn pass() -> Self {
+        Self { delays: vec![DELAY], damage: false }
+    }
+
+    pub(crate) fn drop() -> Self {
+        Self { delays: Vec::new(), damage: false }
+    }
+}
+
+pub(crate) type Network = Box<dyn FnMut(&Hop<'_>, &mut Rng) -> Fate>;
+
+/// The events of one machine.
+#[derive(Default)]
+pub(crate) struct Log {
+    /// All of them, where they are not too many to keep.
+    pub(crate) events: Vec<(Time, Event)>,
+    keeps: bool,
+    bad: BTreeMap<u8, usize>,
+    pub(crate) representatives: Vec<Option<NodeId>>,
+}
+
+impl Trace for Log {
+    fn emit(&mut self, at: Time, event: Event) {
+        match event {
+            Event::BadInput { reason } => *self.bad.entry(reason as u8).or_default() += 1,
+            Event::Representative { node, .. } => self.representatives.push(node),
+            _ => {}
+        }
+        if self.keeps {
+            self.events.push((at, event));
+        }
+    }
+}
+
+impl Log {
+    pub(crate) fn count(&self, wanted: impl Fn(&Event) -> bool) -> usize {
+        self.events.iter().filter(|(_, event)| wanted(event)).count()
+    }
+
+    pub(crate) fn refused(&self, reason: BadInput) -> usize {
+        self.bad.get(&(reason as u8)).copied().unwrap_or(0)
+    }
+}
+
+/// A machine with what it has said.
+pub(crate) struct Host<M> {
+    pub(crate) node: NodeId,
+    pub(crate) machine: M,
+    pub(crate) log: Log,
+    pub(crate) app: Vec<(Time, AppEvent)>,
+    /// All payload, in the order of delivery.
+    pub(crate) payload: Vec<u8>,
+    /// Packets that it sent: all, and with payload; and bytes.
+    pub(crate) sent: u64,
+    pub(crate) data_sent: u64,
+    pub(crate) bytes_sent: u64,
+    rng: Rng,
+    spins: u32,
+    last: Time,
+}
+
+impl<M: Machine> Host<M> {
+    pub(crate) fn new(node: NodeId, machine: M, seed: u64) -> Self {
+        Self {
+            node,
+            machine,
+            log: Log::default(),
+            app: Vec::new(),
+            payload: Vec::new(),
+            sent: 0,
+            data_sent: 0,
+            bytes_sent: 0,
+            rng: Rng::new(seed, node, Purpose::Machine(0)),
+            spins: 0,
+            last: Time::ZERO,
+        }
+    }
+
+    /// The same, which keeps all events.
+    pub(crate) fn keeping(mut self) -> Self {
+        self.log.keeps = true;
+        self
+    }
+
+    pub(crate) fn act<T>(&mut self, now: Time, act: impl FnOnce(&mut M, &mut Cx<'_>) -> T) -> T {
+        self.spins = if now == self.last { self.spins + 1 } else { 0 };
+        self.last = now;
+        assert!(self.spins < 200_000, "{:?} does not let time pass at {now}", self.node);
+        let mut cx = Cx { now, rng: &mut self.rng, trace: &mut self.log };
+        act(&mut self.machine, &mut cx)
+    }
+
+    /// All that it wants to send now.
+    fn drain(&mut self, now: Time) -> Vec<(Transmit, Vec<u8>)> {
+        let mut sent = Vec::new();
+        loop {
+            let mut buf = Vec::new();
+            match self.act(now, |machine, cx| machine.poll_transmit(cx, &mut buf)) {
+                Some(transmit) => sent.push((transmit, buf)),
+                None => break,
+            }
+        }
+        while let Some(event) = self.machine.poll_event() {
+            if let AppEvent::Delivered { bytes, zeros } = &event {
+                self.payload.extend_from_slice(bytes);
+                self.payload.resize(self.payload.len() + *zeros as usize, 0);
+            }
+            self.app.push((now, event));
+        }
+        let at = self.machine.next_timeout();
+        assert!(at.is_none_or(|at| at > now || self.spins < 1000), "{:?}: {at:?}", self.node);
+        self.sent += sent.len() as u64;
+        for (transmit, bytes) in &sent {
+            self.data_sent += u64::from(transmit.payload_len > 0);
+            self.bytes_sent += bytes.len() as u64 + u64::from(transmit.zeros);
+        }
+        sent
+    }
+
+    pub(crate) fn said(&self, event: &AppEvent) -> bool {
+        self.app.iter().any(|(_, said)| said == event)
+    }
+
+    /// What it said last.
+    pub(crate) fn last_word(&self) -> Option<&AppEvent> {
+        self.app.last().map(|(_, event)| event)
+    }
+
+    /// Whether the last that it said is that it is complete.
+    pub(crate) fn completed(&self) -> bool {
+        self.last_word() == Some(&AppEvent::Completed)
+    }
+
+    /// When it said that it is complete.
+    pub(crate) fn completed_at(&self) -> Option<Time> {
+        let found = self.app.iter().find(|(_, event)| *event == AppEvent::Completed);
+        found.map(|(at, _)| *at)
+    }
+
+    /// How many packets the application was told to be lost.
+    pub(crate) fn lost(&self) -> u32 {
+        let lost = |(_, event): &(Time, AppEvent)| match event {
+            AppEvent::Lost { packets } => *packets,
+            _ => 0,
+        };
+        self.app.iter().map(lost).sum()
+    }
+}
+
+struct Flying {
+    to: NodeId,
+    from: NodeId,
+    destination: Destination,
+    bytes: Arc<Vec<u8>>,
+    zeros: u32,
+}
+
+/// A packet that some machine sent, for checks.
+pub(crate) struct Sent {
+    pub(crate) at: Time,
+    pub(crate) from: NodeId,
+    pub(crate) transmit: Transmit,
+    pub(crate) bytes: Arc<Vec<u8>>,
+}
+
+impl Sent {
+    pub(crate) fn packet(&self) -> Packet<'_> {
+        Packet::decode(&self.bytes, self.transmit.zeros).expect("machines send valid packets")
+    }
+}
+
+/// A source and its receivers.
+pub(crate) struct World<S, R> {
+    pub(crate) now: Time,
+    pub(crate) source: Host<S>,
+    pub(crate) receivers: Vec<Host<R>>,
+    pub(crate) network: Network,
+    /// Time that a data packet takes to leave the source, for a bottleneck.
+    pub(crate) spacing: Duration,
+    /// All that was sent, where all live in one subnet.
+    pub(crate) sent: Vec<Sent>,
+    /// Whether all live in one subnet, so that each hears what is for its neighbours.
+    subnet: bool,
+    free_at: Time,
+    flying: BTreeMap<(Time, u64), Flying>,
+    launched: u64,
+    counts: BTreeMap<(u8, u32), u32>,
+    rng: Rng,
+}
+
+impl<S: Machine, R: Machine> World<S, R> {
+    /// A source without receivers, on a network that delays by [`DELAY`].
+    pub(crate) fn of(source: Host<S>, subnet: bool, seed: u64) -> Self {
+        Self {
+            now: Time::ZERO,
+            source,
+            receivers: Vec::new(),
+            network: Box::new(|_, _| Fate::pass()),
+            spacing: Duration::ZERO,
+            sent: Vec::new(),
+            subnet,
+            free_at: Time::ZERO,
+            flying: BTreeMap::new(),
+            launched: 0,
+            counts: BTreeMap::new(),
+            rng: Rng::new(seed, NodeId(0), Purpose::Fault),
+        }
+    }
+
+    /// Runs until `end` or until nothing will happen any more.
+    pub(crate) fn run_until(&mut self, end: Time) {
+        self.run_while(end, |_| true);
+    }
+
+    pub(crate) fn run_for(&mut self, span: Duration) {
+        self.run_until(self.now + span);
+    }
+
+    /// Runs until all receivers have said how it ended for them, or `end`.
+    pub(crate) fn run_to_end(&mut self, end: Time) {
+        self.run_while(end, |world| world.receivers.iter().any(|host| host.app.is_empty()));
+    }
+
+    fn run_while(&mut self, end: Time, go_on: impl Fn(&Self) -> bool) {
+        let mut steps = 0u64;
+        loop {
+            // Looking at all receivers after each packet would take the longest.
+            steps += 1;
+            if steps.is_multiple_of(64) && !go_on(self) {
+                return;
+            }
+            let timers = self.receivers.iter().filter_map(|host| host.machine.next_timeout());
+            let timer = timers.chain(self.source.machine.next_timeout()).min();
+            let arrival = self.flying.first_key_value().map(|(&(at, _), _)| at);
+            let Some(next) = timer.into_iter().chain(arrival).min() else { break };
+            let next = next.max(self.now);
+            if next > end {
+                break;
+            }
+            self.now = next;
+            // All that happens at one moment before the clocks are asked again.
+            while self.flying.first_key_value().is_some_and(|(&(at, _), _)| at <= next) {
+                self.arrive();
+            }
+            if timer.is_some_and(|at| at <= next) {
+                self.time_out(|at| at.is_some_and(|at| at <= next));
+            }
+        }
+        self.now = end;
+    }
+
+    fn arrive(&mut self) {
+        let (_, flying) = self.flying.pop_first().expect("something is on its way");
+        let datagram = Datagram {
+            from: flying.from,
+            to: flying.destination,
+            bytes: &flying.bytes,
+            zeros: flying.zeros,
+            congestion_experienced: false,
+        };
+        self.inject(flying.to, datagram);
+    }
+
+    /// Hands a datagram to a node, as if it came from the network.
+    pub(crate) fn inject(&mut self, to: NodeId, datagram: Datagram<'_>) {
+        if to == SOURCE {
+            self.at_source(|machine, cx| machine.handle_datagram(cx, datagram));
+        } else if let Some(i) = to.0.checked_sub(FIRST_RECEIVER) {
+            self.at_receiver(i as usize, |machine, cx| machine.handle_datagram(cx, datagram));
+        }
+    }
+
+    fn at_source(&mut self, act: impl FnOnce(&mut S, &mut Cx<'_>)) {
+        self.source.act(self.now, act);
+        let sent = self.source.drain(self.now);
+        self.launch(SOURCE, sent);
+    }
+
+    fn at_receiver(&mut self, i: usize, act: impl FnOnce(&mut R, &mut Cx<'_>)) {
+        let Some(host) = self.receivers.get_mut(i) else { return };
+        host.act(self.now, act);
+        let (node, sent) = (host.node, host.drain(self.now));
+        self.launch(node, sent);
+    }
+
+    fn time_out(&mut self, due: impl Fn(Option<Time>) -> bool) {
+        if due(self.source.machine.next_timeout()) {
+            self.at_source(|machine, cx| machine.handle_timeout(cx));
+        }
+        for i in 0..self.receivers.len() {
+            if due(self.receivers[i].machine.next_timeout()) {
+                self.at_receiver(i, |machine, cx| machine.handle_timeout(cx));
+            }
+        }
+    }
+
+    /// Calls every machine's timeout handler now, asked for or not.
+    pub(crate) fn time_out_all(&mut self) {
+        self.time_out(|_| true);
+    }
+
+    pub(crate) fn close_source(&mut self) {
+        self.at_source(|machine, cx| machine.handle_close(cx));
+    }
+
+    pub(crate) fn close_receiver(&mut self, i: usize) {
+        self.at_receiver(i, |machine, cx| machine.handle_close(cx));
+    }
+
+    fn launch(&mut self, from: NodeId, sent: Vec<(Transmit, Vec<u8>)>) {
+        for (transmit, bytes) in sent {
+            let mut wait = Duration::ZERO;
+            if transmit.payload_len > 0 && self.spacing > Duration::ZERO {
+                self.free_at = self.free_at.max(self.now) + self.spacing;
+                wait = self.free_at.since(self.now);
+            }
+            let bytes = Arc::new(bytes);
+            let near = transmit.time_to_live <= 1;
+            match transmit.to {
+                Destination::Node(node) => self.fly(from, node, &transmit, &bytes, wait),
+                Destination::Group(_) if near && !self.subnet => {}
+                Destination::Group(_) => {
+                    for i in 0..self.receivers.len() {
+                        let node = self.receivers[i].node;
+                        if node != from {
+                            self.fly(from, node, &transmit, &bytes, wait);
+                        }
+                    }
+                    if from != SOURCE && self.subnet {
+                        self.fly(from, SOURCE, &transmit, &bytes, wait);
+                    }
+                }
+            }
+            if self.subnet {
+                self.sent.push(Sent { at: self.now, from, transmit, bytes });
+            }
+        }
+    }
+
+    fn fly(
+        &mut self,
+        from: NodeId,
+        to: NodeId,
+        transmit: &Transmit,
+        bytes: &Arc<Vec<u8>>,
+        wait: Duration,
+    ) {
+        let packet = Packet::decode(bytes, transmit.zeros).expect("machines send valid packets");
+        assert_eq!(packet.payload.len(), u64::from(transmit.payload_len));
+        let kind = packet.kind();
+        let count = self.counts.entry((kind as u8, to.0)).or_insert(0);
+        let hop = Hop { now: self.now, from, to, kind, packet, nth: *count };
+        *count += 1;
+        let fate = (self.network)(&hop, &mut self.rng);
+        for delay in fate.delays {
+            let mut bytes = bytes.clone();
+            if fate.damage {
+                let copy = Arc::make_mut(&mut bytes);
+                let at = self.rng.below(copy.len() as u64) as usize;
+                copy[at] ^= 1 << self.rng.below(8);
+            }
+            let flying =
+                Flying { to, from, destination: transmit.to, bytes, zeros: transmit.zeros };
+            self.launched += 1;
+            self.flying.insert((self.now + wait + delay, self.launched), flying);
+        }
+    }
+
+    /// How many packets of `kind` were sent, by anybody.
+    pub(crate) fn sent_of(&self, kind: PacketType) -> usize {
+        self.sent.iter().filter(|sent| sent.packet().kind() == kind).count()
+    }
+
+    /// When packets of `kind` were sent, in milliseconds.
+    pub(crate) fn times_of(&self, kind: PacketType) -> Vec<u64> {
+        let sent = self.sent.iter().filter(|sent| sent.packet().kind() == kind);
+        sent.map(|sent| sent.at.as_nanos() / 1_000_000).collect()
+    }
+}
