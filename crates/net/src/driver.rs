@@ -149,7 +149,8 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         if live.stopped {
             return Some(Ended::Stopped);
         }
-        let busy = !live.ready.is_empty() || live.timeouts.first().is_some();
+        live.arm();
+        let busy = !live.touched.is_empty() || live.timeouts.first().is_some();
         let idle = live.outbox.is_empty() && !busy;
         let may = live.settings.ends_when_idle && !live.sessions.is_empty();
         if idle && (may || live.closed_at.is_some()) {
@@ -164,6 +165,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         let grain = self.live.settings.grain.min(GRAIN_MAX);
         let real = self.live.clock.real();
         for _ in 0..BURST_MAX * self.live.sessions.len() {
+            self.live.arm();
             let Some((at, id)) = self.live.timeouts.first() else { break };
             if at > real + grain || self.live.blocked != Flushed::All {
                 break;
@@ -182,20 +184,19 @@ impl<M: Machine, D: Demux> Driver<M, D> {
     /// Looks at every machine that something was done with.
     fn settle_all(&mut self, app: &mut dyn App<M, D>) {
         let now = self.live.now();
-        for id in self.live.ready.iter().copied().collect::<Vec<_>>() {
-            self.settle(app, id, now);
+        for id in self.live.touched.clone() {
+            if self.live.sessions.get(&id).is_some_and(|session| session.ready) {
+                self.settle(app, id, now);
+            }
         }
     }
 
-    /// Takes what a machine has to send, what it has to tell, and when it wants to be called.
+    /// Takes what a machine has to send, and what it has to tell.
     fn settle(&mut self, app: &mut dyn App<M, D>, id: SessionId, now: Time) {
         let live = &mut self.live;
         live.collect(id, now);
         while let Some(session) = live.sessions.get_mut(&id) {
-            let Some(event) = session.machine.poll_event() else {
-                live.timeouts.set(id, session.machine.next_timeout());
-                break;
-            };
+            let Some(event) = session.machine.poll_event() else { break };
             app.event(live, id, event);
         }
     }
@@ -211,7 +212,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         let mut full = None;
         match live.blocked {
             // There was no room for all that there is to send, and now there is.
-            Flushed::All if !live.ready.is_empty() => until = real,
+            Flushed::All if !live.touched.is_empty() => until = real,
             Flushed::All => {}
             // While nothing can leave, timers that would send come round in vain.
             Flushed::WhenWritable(way) => {

@@ -1,6 +1,6 @@
 //! What a driver holds: sessions, sockets, time. Applications reach it from callbacks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 
@@ -19,8 +19,8 @@ use crate::{AddressBook, Buffers, Counters, DriverSettings, Envelope, SessionId,
 /// What a driver holds, as its application sees it.
 pub struct Live<M, D: Demux = PgmDemux> {
     pub(crate) sessions: BTreeMap<SessionId, Session<M>>,
-    /// Sessions that may have something to send or to tell.
-    pub(crate) ready: BTreeSet<SessionId>,
+    /// Sessions whose timeouts may have changed, each once.
+    pub(crate) touched: Vec<SessionId>,
     pub(crate) timeouts: Timeouts,
     pub(crate) demux: D,
     pub(crate) sockets: Sockets,
@@ -46,6 +46,10 @@ pub(crate) struct Session<M> {
     pub(crate) machine: M,
     rng: Rng,
     subject: Subject,
+    /// Whether it may have something to send or to tell.
+    pub(crate) ready: bool,
+    /// Whether it is among those that were touched.
+    touched: bool,
 }
 
 /// What a driver is told about a machine.
@@ -71,7 +75,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
         book.keep_for(node);
         Self {
             sessions: BTreeMap::new(),
-            ready: BTreeSet::new(),
+            touched: Vec::new(),
             timeouts: Timeouts::default(),
             demux,
             node,
@@ -140,8 +144,9 @@ impl<M: Machine, D: Demux> Live<M, D> {
         let subject = options.subject.unwrap_or(Subject::Endpoint { flow, node, sender });
         self.demux.add(self.clock.now(), id, options.key);
         let rng = Rng::new(self.seed, node, Purpose::Machine(id.0));
-        self.sessions.insert(id, Session { machine, rng, subject });
-        self.ready.insert(id);
+        let session = Session { machine, rng, subject, ready: true, touched: true };
+        self.sessions.insert(id, session);
+        self.touched.push(id);
         if !sender {
             self.with(id, |_, cx| cx.emit(Event::Joined));
         }
@@ -182,7 +187,6 @@ impl<M: Machine, D: Demux> Live<M, D> {
 
     fn forget(&mut self, id: SessionId) {
         self.sessions.remove(&id);
-        self.ready.remove(&id);
         self.timeouts.set(id, None);
         self.demux.remove(id);
     }
@@ -197,11 +201,11 @@ impl<M: Machine, D: Demux> Live<M, D> {
     pub(crate) fn has_room(&mut self, now: Time) -> bool {
         let max = self.settings.sessions_max;
         if self.sessions.len() >= max {
-            let over = |id: &SessionId| {
-                let machine = self.machine(*id);
-                !self.ready.contains(id) && machine.is_some_and(|it| it.next_timeout().is_none())
-            };
-            let over: Vec<_> = self.sessions().filter(over).collect();
+            let over = self
+                .sessions
+                .iter()
+                .filter(|(_, session)| !session.ready && session.machine.next_timeout().is_none());
+            let over: Vec<_> = over.map(|(id, _)| *id).collect();
             let idle = self.sessions().find(|id| self.demux.may_go(now, *id));
             let gone = if over.is_empty() { idle.into_iter().collect() } else { over };
             gone.into_iter().for_each(|id| self.forget(id));
@@ -228,8 +232,11 @@ impl<M: Machine, D: Demux> Live<M, D> {
         now: Time,
         f: impl FnOnce(&mut M, &mut Cx<'_>) -> R,
     ) -> Option<R> {
-        let Session { machine, rng, subject } = self.sessions.get_mut(&id)?;
-        self.ready.insert(id);
+        let Session { machine, rng, subject, ready, touched } = self.sessions.get_mut(&id)?;
+        *ready = true;
+        if !std::mem::replace(touched, true) {
+            self.touched.push(id);
+        }
         Some(match &mut self.sink {
             None => f(machine, &mut Cx { now, rng, trace: &mut NullTrace }),
             Some(sink) => {
@@ -240,6 +247,18 @@ impl<M: Machine, D: Demux> Live<M, D> {
         })
     }
 
+    /// Asks those that were touched when they want to be called: not after each packet, since that is work
+    /// for a machine. Those that are still ready stay.
+    pub(crate) fn arm(&mut self) {
+        let Self { touched, sessions, timeouts, .. } = self;
+        touched.retain(|id| {
+            let Some(session) = sessions.get_mut(id) else { return false };
+            timeouts.set(*id, session.machine.next_timeout());
+            session.touched = session.ready;
+            session.ready
+        });
+    }
+
     /// Collects what a machine has to send, as far as there is room.
     pub(crate) fn collect(&mut self, id: SessionId, mut now: Time) {
         let mut packet = std::mem::take(&mut self.packet);
@@ -247,7 +266,9 @@ impl<M: Machine, D: Demux> Live<M, D> {
             packet.clear();
             let next = self.touch(id, now, |machine, cx| machine.poll_transmit(cx, &mut packet));
             let Some(transmit) = next.flatten() else {
-                self.ready.remove(&id);
+                if let Some(session) = self.sessions.get_mut(&id) {
+                    session.ready = false;
+                }
                 break;
             };
             self.post(id, &transmit, &mut packet);
@@ -270,7 +291,8 @@ impl<M: Machine, D: Demux> Live<M, D> {
             Destination::Group(_) => None,
             Destination::Node(node) => {
                 let to = self.demux.route(id, node, &self.sockets, &self.book);
-                to.map(|to| Route::Address(self.book.way(to), to))
+                let several = self.sockets.ways.len() > 1;
+                to.map(|to| Route::Address(if several { self.book.way(to) } else { 0 }, to))
             }
         };
         let Some(route) = route else {
