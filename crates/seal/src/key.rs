@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use aws_lc_rs::{digest, hkdf};
+use ring::{digest, hkdf};
 use zeroize::Zeroizing;
 
 use crate::random::fill_random;

@@ -1,8 +1,8 @@
 //! The keys by which datagrams are sealed.
 
-use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use aws_lc_rs::error::Unspecified;
-use aws_lc_rs::hkdf::{self, Prk};
+use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use ring::error::Unspecified;
+use ring::hkdf::{self, Prk};
 use zeroize::Zeroizing;
 
 use crate::header::{HEADER_BYTES, OVERHEAD, Role, Salt, TAG_BYTES};
