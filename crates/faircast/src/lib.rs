@@ -44,13 +44,13 @@ mod destination;
 mod envelope;
 mod error;
 mod log;
-mod noting;
 mod receive;
 mod send;
 mod session;
 mod status;
 mod stream;
 mod trace;
+mod watched_store;
 
 pub use envelope::KeyMismatch;
 pub use error::Error;

@@ -221,7 +221,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             }
             Flushed::At(at) => until = at.max(real),
         }
-        let bell = PollFd::new(self.orders.bell.as_fd(), PollFlags::POLLIN);
+        let wake_up = PollFd::new(self.orders.wake_up.as_fd(), PollFlags::POLLIN);
         let flags = |index| match full == Some(index) {
             true => PollFlags::POLLIN | PollFlags::POLLOUT,
             false => PollFlags::POLLIN,
@@ -230,7 +230,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             let (socket, _) = live.sockets.hearing(index)?;
             Some(PollFd::new(socket.as_fd(), flags(index)))
         });
-        let mut all: Vec<_> = [bell].into_iter().chain(sockets).collect();
+        let mut all: Vec<_> = [wake_up].into_iter().chain(sockets).collect();
         let timeout = std::time::Duration::from_nanos(until.since(real).as_nanos());
         match ppoll(&mut all, Some(TimeSpec::from_duration(timeout)), None) {
             Ok(_) | Err(Errno::EINTR) => {}
@@ -250,7 +250,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             hearing.1 = ready(fd);
         }
         if all[0].any().unwrap_or(false) {
-            self.orders.hush();
+            self.orders.clear();
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ pub(crate) type Command<M, D> = Box<dyn FnOnce(&mut Live<M, D>) + Send>;
 #[derive(Debug)]
 pub struct Waker<M, D: Demux = PgmDemux> {
     queue: mpsc::Sender<Command<M, D>>,
-    bell: Arc<EventFd>,
+    wake_up: Arc<EventFd>,
 }
 
 impl<M: Machine + 'static, D: Demux + 'static> Waker<M, D> {
@@ -36,15 +36,15 @@ impl<M: Machine + 'static, D: Demux + 'static> Waker<M, D> {
     /// Runs `f` in the driver's thread, soon. Returns whether the driver still takes orders.
     pub fn run(&self, f: impl FnOnce(&mut Live<M, D>) + Send + 'static) -> bool {
         let taken = self.queue.send(Box::new(f)).is_ok();
-        // It can fail only where 2^64 rings wait.
-        let _ = self.bell.write(1);
+        // It can fail only where 2^64 signals wait.
+        let _ = self.wake_up.write(1);
         taken
     }
 }
 
 impl<M, D: Demux> Clone for Waker<M, D> {
     fn clone(&self) -> Self {
-        Self { queue: self.queue.clone(), bell: Arc::clone(&self.bell) }
+        Self { queue: self.queue.clone(), wake_up: Arc::clone(&self.wake_up) }
     }
 }
 
@@ -52,19 +52,19 @@ impl<M, D: Demux> Clone for Waker<M, D> {
 #[derive(Debug)]
 pub(crate) struct Orders<M, D: Demux> {
     queue: mpsc::Receiver<Command<M, D>>,
-    pub(crate) bell: Arc<EventFd>,
+    pub(crate) wake_up: Arc<EventFd>,
 }
 
 impl<M, D: Demux> Orders<M, D> {
     /// With what gives them.
     pub(crate) fn new() -> Result<(Waker<M, D>, Self), NetError> {
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
-        let bell = EventFd::from_value_and_flags(0, flags)
+        let wake_up = EventFd::from_value_and_flags(0, flags)
             .map_err(|error| NetError::socket("make a waker", error))?;
-        let bell = Arc::new(bell);
+        let wake_up = Arc::new(wake_up);
         let (sender, receiver) = mpsc::channel();
-        let waker = Waker { queue: sender, bell: Arc::clone(&bell) };
-        Ok((waker, Self { queue: receiver, bell }))
+        let waker = Waker { queue: sender, wake_up: Arc::clone(&wake_up) };
+        Ok((waker, Self { queue: receiver, wake_up }))
     }
 
     /// The next order, where one waits.
@@ -72,8 +72,8 @@ impl<M, D: Demux> Orders<M, D> {
         self.queue.try_recv().ok()
     }
 
-    /// The bell was heard.
-    pub(crate) fn hush(&self) {
-        let _ = self.bell.read();
+    /// Takes the signal that an order waits.
+    pub(crate) fn clear(&self) {
+        let _ = self.wake_up.read();
     }
 }

@@ -7,7 +7,7 @@ use faircast_trace::{Subject, Tagged};
 use crate::alarm::Alarm;
 use crate::delivery::Delivery;
 use crate::engine::Simulation;
-use crate::network::{Happening, Kind};
+use crate::network::{EventKind, ScheduledEvent};
 
 /// A sender or receiver of a flow.
 pub(crate) struct Agent {
@@ -146,7 +146,7 @@ impl Simulation<'_> {
         if let Some(at) = agent.wants {
             let at = if at < self.fabric.now { self.fabric.now } else { at };
             if agent.alarm.set(at) {
-                self.fabric.network.wheel.push(at, Happening::new(Kind::Timer, index));
+                self.fabric.network.wheel.push(at, ScheduledEvent::new(EventKind::Timer, index));
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::agents::Agent;
 use crate::builtin::is_lab_only;
 use crate::delivery::{Delivery, Sent};
 use crate::fabric::Fabric;
-use crate::network::{Happening, Kind};
+use crate::network::{EventKind, ScheduledEvent};
 use crate::topology::NONE;
 
 /// How often an [`Observer`] is asked, in events.
@@ -201,20 +201,20 @@ impl<'a> Simulation<'a> {
     }
 
     #[inline]
-    fn happen(&mut self, event: Happening) {
+    fn happen(&mut self, event: ScheduledEvent) {
         match event.kind {
-            Kind::Arrival { stride } => {
+            EventKind::Arrival { stride } => {
                 let mut link = event.link;
                 for _ in 0..event.count {
                     self.arrive(event.subject, link, event.hops);
                     link += u32::from(stride);
                 }
             }
-            Kind::Timer => self.run_timer(event.subject),
-            Kind::RelayTimer => self.fabric.run_relay_timer(event.subject, self.sink),
-            Kind::Writable => self.fabric.tell_writable(event.subject, event.link, self.sink),
-            Kind::Action => self.act(self.actions[event.subject as usize]),
-            Kind::Sample => self.fabric.sample(self.sink),
+            EventKind::Timer => self.run_timer(event.subject),
+            EventKind::RelayTimer => self.fabric.run_relay_timer(event.subject, self.sink),
+            EventKind::Writable => self.fabric.tell_writable(event.subject, event.link, self.sink),
+            EventKind::Action => self.act(self.actions[event.subject as usize]),
+            EventKind::Sample => self.fabric.sample(self.sink),
         }
     }
 
@@ -274,7 +274,7 @@ impl<'a> Simulation<'a> {
     fn schedule(&mut self, at: Time, action: Action) {
         let index = self.actions.len() as u32;
         self.actions.push(action);
-        self.fabric.network.wheel.push(at, Happening::new(Kind::Action, index));
+        self.fabric.network.wheel.push(at, ScheduledEvent::new(EventKind::Action, index));
     }
 
     fn act(&mut self, action: Action) {
@@ -346,7 +346,7 @@ pub fn content_of(flow: &Flow) -> Result<(Box<dyn Content>, Sent), SimError> {
 
 /// Adds an event to the hash of a run.
 #[inline]
-fn fold(hash: u64, at: Time, event: Happening) -> u64 {
+fn fold(hash: u64, at: Time, event: ScheduledEvent) -> u64 {
     let what =
         u64::from(event.subject) << 32 | u64::from(event.link) ^ u64::from(event.count) << 20;
     (hash.rotate_left(5) ^ at.as_nanos() ^ what.rotate_left(17)).wrapping_mul(0x9e37_79b9_7f4a_7c15)

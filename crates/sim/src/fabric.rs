@@ -10,7 +10,7 @@ use faircast_scenario::{Flow, Scenario};
 use faircast_trace::{Record, Sink, Subject};
 
 use crate::engine::Protocols;
-use crate::network::{Happening, Kind, Network};
+use crate::network::{EventKind, Network, ScheduledEvent};
 use crate::packets::{About, Route};
 use crate::relays::Relays;
 use crate::topology::NONE;
@@ -148,12 +148,12 @@ impl<'a> Fabric<'a> {
         let every = Duration::from_nanos((end.as_nanos() / samples).max(1));
         let mut at = Time::ZERO + every;
         while at < Time::ZERO + end {
-            self.network.wheel.push(at, Happening::new(Kind::Sample, 0));
+            self.network.wheel.push(at, ScheduledEvent::new(EventKind::Sample, 0));
             at += every;
         }
         // Averages begin at the end of the warm-up, so the counters of that moment are needed.
         let warm = Time::ZERO + self.scenario.warmup;
-        self.network.wheel.push(warm, Happening::new(Kind::Sample, 0));
+        self.network.wheel.push(warm, ScheduledEvent::new(EventKind::Sample, 0));
     }
 
     /// Records the counters of every link that has been offered anything.
@@ -186,7 +186,7 @@ impl<'a> Fabric<'a> {
             self.now = at;
             events += 1;
             match event.kind {
-                Kind::Arrival { stride } => {
+                EventKind::Arrival { stride } => {
                     let mut link = event.link;
                     for _ in 0..event.count {
                         let arrival = self.arrive(event.subject, link, event.hops, sink);
@@ -199,11 +199,11 @@ impl<'a> Fabric<'a> {
                         link += u32::from(stride);
                     }
                 }
-                Kind::RelayTimer => self.run_relay_timer(event.subject, sink),
-                Kind::Writable => self.tell_writable(event.subject, event.link, sink),
-                Kind::Sample => self.sample(sink),
+                EventKind::RelayTimer => self.run_relay_timer(event.subject, sink),
+                EventKind::Writable => self.tell_writable(event.subject, event.link, sink),
+                EventKind::Sample => self.sample(sink),
                 // The simulator's own.
-                Kind::Timer | Kind::Action => {}
+                EventKind::Timer | EventKind::Action => {}
             }
         }
         self.now = self.now.max(now);

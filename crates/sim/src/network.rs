@@ -14,7 +14,7 @@ use crate::wheel::Wheel;
 
 /// What happens at a moment. Twelve bytes, because a run has a hundred million of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Happening {
+pub(crate) struct ScheduledEvent {
     /// The packet, agent, relay or action.
     pub(crate) subject: u32,
     /// The link over which a packet arrives; the first one of a run of links.
@@ -23,12 +23,12 @@ pub(crate) struct Happening {
     pub(crate) count: u16,
     /// Hops that the packet has travelled.
     pub(crate) hops: u8,
-    pub(crate) kind: Kind,
+    pub(crate) kind: EventKind,
 }
 
 /// What kind of thing happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum EventKind {
     /// A packet arrives over links `link`, `link + stride` ... at once: the copies of one
     /// multicast packet that left one node over alike links. The run stands for as many events
     /// that would follow one another.
@@ -48,8 +48,8 @@ pub(crate) enum Kind {
     Sample,
 }
 
-impl Happening {
-    pub(crate) fn new(kind: Kind, subject: u32) -> Self {
+impl ScheduledEvent {
+    pub(crate) fn new(kind: EventKind, subject: u32) -> Self {
         Self { subject, link: 0, count: 0, hops: 0, kind }
     }
 }
@@ -71,7 +71,7 @@ pub(crate) struct Network {
     pub(crate) topology: Topology,
     pub(crate) groups: Groups,
     pub(crate) packets: Packets,
-    pub(crate) wheel: Wheel<Happening>,
+    pub(crate) wheel: Wheel<ScheduledEvent>,
 }
 
 impl Network {
@@ -194,8 +194,9 @@ impl Network {
     ) {
         match self.offer(now, link, packet) {
             Outcome::Arrives(at) => {
-                let kind = Kind::Arrival { stride: 0 };
-                let event = Happening { subject: packet, link, count: 1, hops: hops + 1, kind };
+                let kind = EventKind::Arrival { stride: 0 };
+                let event =
+                    ScheduledEvent { subject: packet, link, count: 1, hops: hops + 1, kind };
                 self.wheel.push(at, event);
             }
             Outcome::Altered { first, second } => {
@@ -243,8 +244,8 @@ impl Network {
                     packet
                 }
             };
-            let kind = Kind::Arrival { stride: 0 };
-            let event = Happening { subject, link, count: 1, hops: hops + 1, kind };
+            let kind = EventKind::Arrival { stride: 0 };
+            let event = ScheduledEvent { subject, link, count: 1, hops: hops + 1, kind };
             self.wheel.push(copy.at, event);
         }
     }
@@ -260,7 +261,7 @@ impl Network {
         hops: u8,
         sink: &mut dyn Sink,
     ) {
-        let mut run: Option<(Time, Happening, u32)> = None;
+        let mut run: Option<(Time, ScheduledEvent, u32)> = None;
         let children = self.groups.children(tree, node).len();
         let shared = self.groups.is_shared(tree);
         for child in 0..children {
@@ -287,10 +288,10 @@ impl Network {
                 }
                 self.wheel.push(*run_at, *event);
             }
-            let kind = Kind::Arrival { stride: 0 };
+            let kind = EventKind::Arrival { stride: 0 };
             run = Some((
                 at,
-                Happening { subject: packet, link, count: 1, hops: hops + 1, kind },
+                ScheduledEvent { subject: packet, link, count: 1, hops: hops + 1, kind },
                 link,
             ));
         }
@@ -338,7 +339,7 @@ impl Network {
 
     /// Where the packets of each link are at the end of a run: takes all events that wait. `first`
     /// is one that was taken already.
-    pub(crate) fn balances(&mut self, first: Option<Happening>) -> Vec<LinkBalance> {
+    pub(crate) fn balances(&mut self, first: Option<ScheduledEvent>) -> Vec<LinkBalance> {
         let balance = |hop: &Hop| LinkBalance {
             arrived: hop.arrived,
             under_way: 0,
@@ -348,7 +349,7 @@ impl Network {
         let mut next = first;
         while let Some(event) = next.or_else(|| self.wheel.pop().map(|(_, event)| event)) {
             next = None;
-            if let Kind::Arrival { stride } = event.kind {
+            if let EventKind::Arrival { stride } = event.kind {
                 for copy in 0..u32::from(event.count) {
                     balances[(event.link + copy * u32::from(stride)) as usize].under_way += 1;
                     self.packets.release(event.subject);
@@ -367,8 +368,8 @@ impl Network {
 
 /// Adds a link `distance` after the last one to a run, where that is possible.
 #[inline]
-fn extend(run: &mut Happening, distance: u32) -> bool {
-    let Kind::Arrival { stride } = &mut run.kind else { return false };
+fn extend(run: &mut ScheduledEvent, distance: u32) -> bool {
+    let EventKind::Arrival { stride } = &mut run.kind else { return false };
     if run.count == 1 {
         let Ok(distance) = u8::try_from(distance) else { return false };
         *stride = distance;

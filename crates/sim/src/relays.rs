@@ -11,7 +11,7 @@ use faircast_trace::{Sink, Subject, Tagged};
 
 use crate::alarm::Alarm;
 use crate::fabric::Fabric;
-use crate::network::{Happening, Kind};
+use crate::network::{EventKind, ScheduledEvent};
 use crate::packets::{About, Route};
 use crate::topology::NONE;
 
@@ -115,7 +115,7 @@ impl Fabric<'_> {
     pub(crate) fn tell_writable(&mut self, index: u32, link: u32, sink: &mut dyn Sink) {
         let idle_at = self.network.idle_at(link);
         if idle_at > self.now {
-            let event = Happening { link, ..Happening::new(Kind::Writable, index) };
+            let event = ScheduledEvent { link, ..ScheduledEvent::new(EventKind::Writable, index) };
             return self.network.wheel.push(idle_at, event);
         }
         let entry = &mut self.relays.entries[index as usize];
@@ -207,7 +207,10 @@ impl Fabric<'_> {
                     let link = self.network.topology.ports(node).get(port.0 as usize).copied();
                     if let Some(link) = link {
                         let at = self.network.idle_at(link).max(self.now);
-                        let event = Happening { link, ..Happening::new(Kind::Writable, index) };
+                        let event = ScheduledEvent {
+                            link,
+                            ..ScheduledEvent::new(EventKind::Writable, index)
+                        };
                         self.network.wheel.push(at, event);
                     }
                 }
@@ -218,7 +221,7 @@ impl Fabric<'_> {
         if let Some(at) = entry.relay.next_timeout() {
             let at = at.max(self.now);
             if entry.alarm.set(at) {
-                self.network.wheel.push(at, Happening::new(Kind::RelayTimer, index));
+                self.network.wheel.push(at, ScheduledEvent::new(EventKind::RelayTimer, index));
             }
         }
     }

@@ -17,10 +17,10 @@ use tokio::sync::{mpsc, watch};
 use crate::common::{Speaks, host_load};
 use crate::destination::Destination;
 use crate::envelope::Watched;
-use crate::noting::{Holders, Notes, Noting};
 use crate::session::{Worker, random};
 use crate::status::{Incoming, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile};
 use crate::trace::{About, LiveTrace};
+use crate::watched_store::{Holders, Notes, WatchedStore};
 
 /// What it is made from.
 pub(super) struct Setup {
@@ -404,7 +404,7 @@ impl App<ObjectReceiver> for Work {
         let disk = store.1.clone();
         let (holders, wanted) = (self.holders.clone(), self.setup.object.clone());
         let alone = self.setup.destination.only().is_some();
-        let (store, notes) = Noting::new(store, holders, wanted, self.count, alone);
+        let (store, notes) = WatchedStore::new(store, holders, wanted, self.count, alone);
         self.heard = Some(heard.now);
         let (scheme, options) = self.setup.speaks.after(heard.packet);
         self.next_session = Some(Session {

@@ -31,7 +31,7 @@ pub struct StreamStatus {
     pub mismatch: Option<crate::KeyMismatch>,
     /// At a sender: receivers that have said that they speak another scheme, and so take nothing;
     /// of the first 64.
-    pub strangers: u64,
+    pub mismatched: u64,
     /// Who speaks what, where the two ends do not speak the same: at a sender the last of such
     /// receivers, at a receiver why it has ended.
     pub scheme_mismatch: Option<crate::SchemeMismatch>,

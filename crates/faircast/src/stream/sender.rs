@@ -66,7 +66,7 @@ impl StreamSender {
             let session = live.add(machine, SessionOptions { key: Some(tsi), subject: None });
             Ok(Work {
                 session,
-                strangers: 0,
+                mismatched: 0,
                 scheme_mismatch: None,
                 started,
                 queue: filled,
@@ -157,7 +157,7 @@ impl Drop for StreamSender {
 struct Work {
     session: SessionId,
     /// Receivers of other schemes, and the last of them.
-    strangers: u64,
+    mismatched: u64,
     scheme_mismatch: Option<SchemeMismatch>,
     started: Time,
     queue: Queue,
@@ -179,7 +179,7 @@ impl Work {
             traffic: *live.counters(),
             refusals: incidents.refusals,
             mismatch: incidents.mismatch,
-            strangers: self.strangers,
+            mismatched: self.mismatched,
             scheme_mismatch: self.scheme_mismatch.clone(),
             ended,
         });
@@ -193,7 +193,7 @@ impl App<PgmSource> for Work {
             tracing::warn!(
                 "a receiver ({from:?}) speaks {receiver} and not {sender}: it takes nothing"
             );
-            self.strangers += 1;
+            self.mismatched += 1;
             self.scheme_mismatch = Some(catalog::mismatch(sender, receiver));
         }
     }

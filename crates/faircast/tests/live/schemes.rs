@@ -89,8 +89,8 @@ async fn streams_say_so_at_both_ends_too() {
         assert!(soon(two.next()).await.is_none(), "nothing follows");
         assert_eq!(two.status().borrow().scheme_mismatch.as_ref(), Some(&want));
         let mut status = sender.status();
-        let told = soon(status.wait_for(|status| status.strangers > 0)).await.unwrap().clone();
-        assert_eq!((told.strangers, told.scheme_mismatch), (1, Some(want)));
+        let told = soon(status.wait_for(|status| status.mismatched > 0)).await.unwrap().clone();
+        assert_eq!((told.mismatched, told.scheme_mismatch), (1, Some(want)));
         sender.shutdown().await.unwrap();
         let mut got = Vec::new();
         soon(one.read_to_end(&mut got)).await.unwrap();

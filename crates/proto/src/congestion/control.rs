@@ -253,12 +253,6 @@ pub trait ReceiverFeedback {
     fn next_timeout(&self) -> Option<Time>;
 }
 
-/// A receiver's half that stands for others below it: a repair head.
-pub trait Aggregate: ReceiverFeedback {
-    /// A child's report has come.
-    fn on_child_report(&mut self, cx: &mut Cx<'_>, child: NodeId, report: &Self::Report);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

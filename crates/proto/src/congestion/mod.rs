@@ -15,8 +15,8 @@ pub mod tfmcc;
 pub use bounded::{Bounded, Bounds};
 pub use coded::{Control, Feedback, SchemeOptions, Told, boxed_control, boxed_feedback};
 pub use control::{
-    AckVector, Aggregate, Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, Regime,
-    SenderControl, Wire,
+    AckVector, Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, Regime, SenderControl,
+    Wire,
 };
 pub use guarantees::{Floor, Guarantees, Load};
 pub use pace::Pace;

@@ -1,10 +1,10 @@
 //! The receiving end of a transfer.
 
-mod asks;
 mod blocks;
 mod input;
 mod load;
 mod member;
+mod requests;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -14,10 +14,10 @@ use core::fmt;
 
 use faircast_base::{Bitrate, Cx, Duration, Event, Time};
 
-use self::asks::Asks;
 use self::blocks::Blocks;
 use self::load::LoadMeter;
 use self::member::Membership;
+use self::requests::Requests;
 use super::layout::{Key, Layout};
 use super::source::write_entries;
 use super::wire::{Claim, Notice, REASON_MAX, encode_limit, encode_load, end_of};
@@ -44,7 +44,7 @@ pub struct ObjectReceiver {
     phase: Phase,
     object: Option<Object>,
     blocks: Blocks,
-    asks: Asks,
+    requests: Requests,
     member: Membership,
     /// One past the last block of content that is wanted by now: how far the store takes it.
     content_end: Key,
@@ -138,7 +138,7 @@ impl ObjectReceiver {
             phase: Phase::Listening,
             object: None,
             blocks: Blocks::default(),
-            asks: Asks::new(&config),
+            requests: Requests::new(&config),
             member: Membership::new(setup.id, setup.node, setup.name),
             content_end: 0,
             load: LoadMeter::default(),
@@ -233,7 +233,7 @@ impl ObjectReceiver {
             return Err(StoreError { reason });
         }
         self.blocks.want_part(&object.layout, part);
-        self.asks.want(cx, object.layout.keys(part), false);
+        self.requests.want(cx, object.layout.keys(part), false);
         Ok(())
     }
 
@@ -271,7 +271,7 @@ impl ObjectReceiver {
         self.bytes_found = before - self.blocks.content_lacking(&layout);
         self.member.claim(cx, Claim::Receiving, String::new());
         let fresh = object.notice.position.is_none();
-        self.asks.want_lacking(cx, &layout, &self.blocks, fresh);
+        self.requests.want_lacking(cx, &layout, &self.blocks, fresh);
         self.advance(cx);
         Ok(())
     }
@@ -283,7 +283,7 @@ impl ObjectReceiver {
         if reach > self.content_end {
             let more = core::mem::replace(&mut self.content_end, reach)..reach;
             self.blocks.want(more.clone());
-            self.asks.want_more(cx, more);
+            self.requests.want_more(cx, more);
         }
         if reach < object.layout.keys(Part::Content).end && self.poll_at.is_none() {
             self.poll_at = Some(cx.now + POLL_MAX);
@@ -317,7 +317,7 @@ impl ObjectReceiver {
         }
         self.phase = Phase::Verifying;
         self.poll_wait = POLL_MIN;
-        self.asks.clear();
+        self.requests.clear();
         self.poll_verify(cx)
     }
 
@@ -348,7 +348,7 @@ impl ObjectReceiver {
                 }
                 self.blocks.content_bytes = self.content_bytes().saturating_sub(lost);
                 self.bytes_found = 0;
-                self.asks.want_lacking(cx, &layout, &self.blocks, false);
+                self.requests.want_lacking(cx, &layout, &self.blocks, false);
             }
         }
         Ok(())
@@ -361,7 +361,7 @@ impl ObjectReceiver {
         }
         self.phase = Phase::Failed;
         self.poll_at = None;
-        self.asks.clear();
+        self.requests.clear();
         self.member.claim(cx, Claim::Failed, end_of(&reason, REASON_MAX));
         self.reason = Some(reason);
         self.events.push_back(AppEvent::Gone);
@@ -422,10 +422,10 @@ impl ObjectReceiver {
     }
 
     fn write_want(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if !self.asks.has_due() || !self.may_ask() {
+        if !self.requests.has_due() || !self.may_ask() {
             return None;
         }
-        let entries = self.asks.take_due(&self.blocks);
+        let entries = self.requests.take_due(&self.blocks);
         if entries.is_empty() {
             return None;
         }
@@ -467,17 +467,17 @@ impl Machine for ObjectReceiver {
             }
         }
         if let Some(object) = self.object
-            && self.asks.next_timeout().is_some_and(|at| at <= cx.now)
+            && self.requests.next_timeout().is_some_and(|at| at <= cx.now)
         {
             let can_ask = self.may_ask();
-            self.asks.on_timeout(cx, &object.layout, &mut self.blocks, can_ask);
+            self.requests.on_timeout(cx, &object.layout, &mut self.blocks, can_ask);
         }
     }
 
     fn handle_close(&mut self, cx: &mut Cx<'_>) {
         if !self.phase.is_over() {
             self.phase = Phase::Failed;
-            self.asks.clear();
+            self.requests.clear();
             self.poll_at = None;
             self.reason = Some("it was told to leave".to_string());
             if self.member.has_joined() {
@@ -519,7 +519,7 @@ impl Machine for ObjectReceiver {
             Ending::Said(at) => Some(at),
             _ => None,
         };
-        let others = [self.poll_at, self.member.next_timeout(), self.asks.next_timeout(), end];
+        let others = [self.poll_at, self.member.next_timeout(), self.requests.next_timeout(), end];
         Some(others.into_iter().flatten().fold(session, Time::min))
     }
 }
@@ -544,9 +544,9 @@ impl ObjectReceiver {
             symbols: self.counts.symbols,
             parity: self.counts.parity,
             repairs: self.counts.useless,
-            requests: self.asks.sent,
+            requests: self.requests.sent,
             rate_bits_per_s: None,
-            rtt: self.asks.round_trip(),
+            rtt: self.requests.round_trip(),
             limiting: None,
             heard: self.session.heard(),
             answers: self.member.answers,
@@ -557,7 +557,7 @@ impl ObjectReceiver {
         }
     }
 
-    /// Asks its source to send no faster than this; to be said before it begins.
+    /// Requests its source to send no faster than this; to be said before it begins.
     pub fn set_limit(&mut self, limit: Option<Bitrate>) {
         self.limit = limit;
     }
@@ -591,7 +591,7 @@ impl fmt::Debug for ObjectReceiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ObjectReceiver")
             .field("phase", &self.phase)
-            .field("asks", &self.asks)
+            .field("requests", &self.requests)
             .field("member", &self.member)
             .finish_non_exhaustive()
     }

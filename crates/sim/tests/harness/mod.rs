@@ -77,7 +77,7 @@ struct Packet {
     wire_len: u32,
 }
 
-enum Happening {
+enum ScheduledEvent {
     Timer,
     Arrival { hop: usize, packet: Packet },
 }
@@ -88,7 +88,7 @@ pub(crate) struct Net {
     links: Vec<(Link, Rng)>,
     ends: Vec<End>,
     queue: BinaryHeap<Reverse<(Time, u64, usize)>>,
-    happenings: Vec<Option<(usize, Happening)>>,
+    happenings: Vec<Option<(usize, ScheduledEvent)>>,
     free: Vec<usize>,
     order: u64,
     pub(crate) hops: u64,
@@ -192,7 +192,7 @@ impl Net {
             let (end, happening) = self.happenings[index].take().unwrap();
             self.free.push(index);
             match happening {
-                Happening::Timer => {
+                ScheduledEvent::Timer => {
                     if self.ends[end].timer == Some(at) {
                         self.ends[end].timer = None;
                         if self.ends[end].machine.next_timeout().is_some_and(|t| t <= at) {
@@ -201,13 +201,13 @@ impl Net {
                         self.arm(end);
                     }
                 }
-                Happening::Arrival { hop, packet } => self.arrive(end, hop, packet),
+                ScheduledEvent::Arrival { hop, packet } => self.arrive(end, hop, packet),
             }
         }
         self.now = until;
     }
 
-    fn schedule(&mut self, at: Time, end: usize, happening: Happening) {
+    fn schedule(&mut self, at: Time, end: usize, happening: ScheduledEvent) {
         let index = self.free.pop().unwrap_or_else(|| {
             self.happenings.push(None);
             self.happenings.len() - 1
@@ -222,7 +222,7 @@ impl Net {
         let want = want.max(self.now);
         if self.ends[end].timer.is_none_or(|at| want < at) {
             self.ends[end].timer = Some(want);
-            self.schedule(want, end, Happening::Timer);
+            self.schedule(want, end, ScheduledEvent::Timer);
         }
     }
 
@@ -234,7 +234,7 @@ impl Net {
             // Drop lists count all packets here, as ns-2's do.
             let outcome = link.offer(self.now, packet.wire_len, true, rng);
             if let Outcome::Arrives(at) = outcome {
-                self.schedule(at, end, Happening::Arrival { hop: hop + 1, packet });
+                self.schedule(at, end, ScheduledEvent::Arrival { hop: hop + 1, packet });
             }
             return;
         }

@@ -116,7 +116,7 @@ impl ObjectReceiver {
         if let Some(object) = self.object
             && !self.phase.is_over()
         {
-            self.asks.restart(cx, &object.layout, &self.blocks);
+            self.requests.restart(cx, &object.layout, &self.blocks);
             self.member.join(cx);
         }
     }
@@ -141,7 +141,7 @@ impl ObjectReceiver {
         }
         self.phase = Phase::Manifest;
         self.blocks.want_part(&layout, Part::Manifest);
-        self.asks.want(cx, layout.keys(Part::Manifest), false);
+        self.requests.want(cx, layout.keys(Part::Manifest), false);
         self.advance(cx);
         Ok(())
     }
@@ -174,7 +174,7 @@ impl ObjectReceiver {
         }
         if notice.exhausted && !self.member.deferred {
             let sent = [true, notice.begun, notice.begun && new.digests.is_some()];
-            self.asks.on_exhausted(cx, &layout, &mut self.blocks, sent);
+            self.requests.on_exhausted(cx, &layout, &mut self.blocks, sent);
         }
         if new.digests.is_some() && old.digests.is_none() {
             self.advance(cx);
@@ -197,7 +197,7 @@ impl ObjectReceiver {
         if self.phase == Phase::Content {
             if !new.growing {
                 self.blocks.want_part(layout, Part::Digests);
-                self.asks.want_more(cx, layout.keys(Part::Digests));
+                self.requests.want_more(cx, layout.keys(Part::Digests));
             }
             self.advance(cx);
         }
@@ -208,14 +208,14 @@ impl ObjectReceiver {
         let before = self.may_ask();
         let news = self.member.take(cx, answer);
         if self.may_ask() && !before {
-            self.asks.on_welcome(cx.now);
+            self.requests.on_welcome(cx.now);
         }
         match news {
             // Perhaps all was here, and the welcome was what was missing.
             News::Nothing => self.advance(cx),
             News::Recalled => {
                 if let Some(object) = self.object {
-                    self.asks.restart(cx, &object.layout, &self.blocks);
+                    self.requests.restart(cx, &object.layout, &self.blocks);
                 }
             }
             News::Refused => self.fail(cx, "the source has no room for more receivers".to_string()),
@@ -236,7 +236,7 @@ impl ObjectReceiver {
                     }
                     return Err(BadInput::Absurd);
                 }
-                self.asks.on_confirmed(cx.now, &self.blocks, entry);
+                self.requests.on_confirmed(cx.now, &self.blocks, entry);
             }
         }
         Ok(())
@@ -273,7 +273,7 @@ impl ObjectReceiver {
             return Ok(());
         }
         if newest && !name.repair {
-            self.asks.on_swept(cx, &layout, &mut self.blocks, name.key);
+            self.requests.on_swept(cx, &layout, &mut self.blocks, name.key);
         }
         if part_of(name.key) == Part::Content && name.key >= self.content_end {
             // The store cannot take it yet; others can.
@@ -303,10 +303,10 @@ impl ObjectReceiver {
         }
         match taken {
             Taken::Completed => {
-                self.asks.on_complete(cx.now, name.key, name.repair);
+                self.requests.on_complete(cx.now, name.key, name.repair);
                 self.advance(cx);
             }
-            Taken::Fresh if name.repair => self.asks.on_progress(cx.now, name.key),
+            Taken::Fresh if name.repair => self.requests.on_progress(cx.now, name.key),
             Taken::Fresh => {}
             Taken::Useless => self.counts.useless += 1,
             Taken::NoRoom => return Err(BadInput::TableFull),

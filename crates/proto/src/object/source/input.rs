@@ -75,7 +75,7 @@ impl ObjectSource {
         let reporter = told.and_then(|told| told.reporter);
         let through_elements = matches!(packet.body, Body::Nak(_));
         match self.members.hear(cx.now, datagram.from, reporter, through_elements) {
-            Standing::Stranger => return Err(BadInput::Foreign),
+            Standing::Unknown => return Err(BadInput::Foreign),
             // It knows: each of its messages is answered so.
             Standing::Unserved => return Ok(()),
             Standing::Member => {}

@@ -49,7 +49,7 @@ struct Member {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// It does not: nobody knows it.
-    Stranger,
+    Unknown,
     /// It is served.
     Member,
     /// It is sent nothing, and what it reports does not count: it is deferred, or done.
@@ -381,9 +381,9 @@ impl Members {
             (Some(id), None) => id,
             (Some(id), Some(Some(reported))) if id == reported || through_elements => reported,
             (None, Some(Some(id))) if through_elements => id,
-            _ => return Standing::Stranger,
+            _ => return Standing::Unknown,
         };
-        let Some(member) = self.members.get_mut(id) else { return Standing::Stranger };
+        let Some(member) = self.members.get_mut(id) else { return Standing::Unknown };
         if node == member.home {
             member.home_heard = now;
         }
@@ -395,7 +395,7 @@ impl Members {
                 return Standing::Unserved;
             }
             MemberState::Failed | MemberState::Left | MemberState::Lost => {
-                return Standing::Stranger;
+                return Standing::Unknown;
             }
         }
         member.heard = now;
@@ -520,7 +520,7 @@ mod tests {
     fn only_who_joined_is_heard_and_only_in_its_own_name() {
         let mut members = Members::default();
         let (node, reporter) = (NodeId(1), Some(NodeId(101)));
-        assert_eq!(members.hear(at(0), node, reporter, false), Standing::Stranger);
+        assert_eq!(members.hear(at(0), node, reporter, false), Standing::Unknown);
         for id in [1, 2] {
             let joined = members.take(at(0), NodeId(id as u32), message(id, Claim::Joined));
             assert_eq!(joined, Ok(None), "joined is where it begins");
@@ -528,11 +528,11 @@ mod tests {
         for (case, from, reporter, element, want) in [
             ("itself", 1, Some(101), false, Standing::Member),
             ("without a report", 1, None, false, Standing::Member),
-            ("in another's name", 1, Some(102), false, Standing::Stranger),
-            ("in nobody's name", 1, Some(9), false, Standing::Stranger),
-            ("a stranger in its name", 7, Some(101), false, Standing::Stranger),
+            ("in another's name", 1, Some(102), false, Standing::Unknown),
+            ("in nobody's name", 1, Some(9), false, Standing::Unknown),
+            ("a stranger in its name", 7, Some(101), false, Standing::Unknown),
             ("through an element", 7, Some(101), true, Standing::Member),
-            ("a stranger", 7, None, true, Standing::Stranger),
+            ("a stranger", 7, None, true, Standing::Unknown),
         ] {
             let got = members.hear(at(1), NodeId(from), reporter.map(NodeId), element);
             assert_eq!(got, want, "{case}");
@@ -541,7 +541,7 @@ mod tests {
         assert_eq!(members.hear(at(1), node, reporter, false), Standing::Unserved);
         assert!(members.recall());
         members.take(at(2), node, message(1, Claim::Leaving)).unwrap();
-        assert_eq!(members.hear(at(2), node, reporter, false), Standing::Stranger);
+        assert_eq!(members.hear(at(2), node, reporter, false), Standing::Unknown);
     }
 
     #[test]

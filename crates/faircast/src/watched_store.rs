@@ -1,5 +1,5 @@
-//! A store whose failure can be told from a sender's, that tells what it has received, and of which
-//! one at a time has an object.
+//! The store of a receiver as its application sees it: its failure is told from a sender's, what it has received
+//! is told, and one session at a time has an object.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -72,7 +72,7 @@ impl Holders {
 }
 
 /// A store of files that notes how it ended: a machine says only that it has.
-pub(crate) struct Noting {
+pub(crate) struct WatchedStore {
     /// `None` once it has failed: others may want the object.
     store: Option<Box<dyn Store>>,
     handle: StoreHandle,
@@ -87,7 +87,7 @@ pub(crate) struct Noting {
     alone: bool,
 }
 
-impl Noting {
+impl WatchedStore {
     /// A store of session number `session`; with `wanted` it takes only an object of that name.
     pub(crate) fn new(
         (store, handle): (Box<dyn Store>, StoreHandle),
@@ -171,7 +171,7 @@ impl Noting {
     }
 }
 
-impl Store for Noting {
+impl Store for WatchedStore {
     fn announce(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
         self.notes.object.get_or_init(|| announcement.object);
         self.manifest_bytes = announcement.len(Part::Manifest);
@@ -235,7 +235,7 @@ impl Store for Noting {
     }
 }
 
-impl Drop for Noting {
+impl Drop for WatchedStore {
     fn drop(&mut self) {
         self.let_go();
     }

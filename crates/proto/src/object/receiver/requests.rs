@@ -30,7 +30,7 @@ struct Passage {
 
 /// What a receiver asks for, and how patiently.
 #[derive(Debug)]
-pub(super) struct Asks {
+pub(super) struct Requests {
     config: ReceiverConfig,
     /// Single blocks that are overdue.
     naks: Naks,
@@ -42,14 +42,14 @@ pub(super) struct Asks {
     run_retry: RetryTimer,
     /// Whether the source knows all that was wanted at first, so that what the sweep passes by was
     /// meant for us too.
-    in_hand: bool,
+    source_knows: bool,
     passages: [Option<Passage>; 3],
     /// When all before this block counts as passed by, though too few later packets have come.
     suspicion: Option<(Time, Key)>,
     pub(super) sent: u64,
 }
 
-impl Asks {
+impl Requests {
     pub(super) fn new(config: &ReceiverConfig) -> Self {
         let config = ReceiverConfig {
             // Nothing is ever given up, and what is found missing together is asked for together.
@@ -65,7 +65,7 @@ impl Asks {
             run_asked: Asked::default(),
             run_due: false,
             run_retry: RetryTimer::new(config.repair_timers, config.nak_repeat, config.nak_backoff),
-            in_hand: false,
+            source_knows: false,
             passages: [None; 3],
             suspicion: None,
             sent: 0,
@@ -84,7 +84,7 @@ impl Asks {
             let first = key(part, 0);
             self.passages[part as usize] = Some(Passage { judged: first, at: first });
         }
-        self.in_hand = fresh;
+        self.source_knows = fresh;
         self.runs.insert(blocks);
         self.plan_runs(cx);
     }
@@ -156,7 +156,7 @@ impl Asks {
             self.passages[part as usize] = Some(Passage { judged: at, at });
             return;
         };
-        if !self.in_hand {
+        if !self.source_knows {
             *passage = Passage { judged: at, at };
             return;
         }
@@ -247,7 +247,7 @@ impl Asks {
                 if !self.runs.is_empty() {
                     self.run_asked.answered(now, &mut self.run_retry);
                     self.runs.remove(run.clone());
-                    self.in_hand = true;
+                    self.source_knows = true;
                     if self.runs.is_empty() {
                         (self.run_wait, self.run_due) = (None, false);
                     }
@@ -271,7 +271,7 @@ impl Asks {
                     return;
                 }
                 let passed = self.passages[part_of(key) as usize].is_some_and(|p| key < p.at);
-                if !self.naks.has(key) && passed && self.in_hand {
+                if !self.naks.has(key) && passed && self.source_knows {
                     // It would have been missed in a moment.
                     self.naks.begin(key, State::AwaitConfirmation, now);
                 }
@@ -286,7 +286,7 @@ impl Asks {
         if self.runs.contains(key) {
             self.run_asked.answered(now, &mut self.run_retry);
             self.runs.remove(key..key + 1);
-            self.in_hand = true;
+            self.source_knows = true;
             if self.runs.is_empty() {
                 (self.run_wait, self.run_due) = (None, false);
             }
@@ -312,7 +312,7 @@ impl Asks {
             if tries > 0 && !self.run_due {
                 self.run_retry.run_out(cx.now);
                 // However it was lost, data that passes by now may be meant for us.
-                self.in_hand = true;
+                self.source_knows = true;
             }
             if can_ask {
                 self.run_due = true;
@@ -381,7 +381,7 @@ impl Asks {
     /// asked for.
     pub(super) fn restart(&mut self, cx: &mut Cx<'_>, layout: &Layout, blocks: &Blocks) {
         self.clear();
-        self.in_hand = false;
+        self.source_knows = false;
         self.want(cx, layout.keys(Part::Manifest), false);
         self.want_lacking(cx, layout, blocks, false);
     }
