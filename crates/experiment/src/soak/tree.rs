@@ -57,8 +57,8 @@ pub(super) fn differences(sent: &Path, got: &Path) -> io::Result<Vec<String>> {
             }
         }
     }
-    let mismatched = have.keys().filter(|name| !want.contains_key(*name));
-    differences.extend(mismatched.map(|name| format!("{} was never sent", name.display())));
+    let unsent = have.keys().filter(|name| !want.contains_key(*name));
+    differences.extend(unsent.map(|name| format!("{} was never sent", name.display())));
     differences.truncate(10);
     Ok(differences)
 }
