@@ -66,7 +66,7 @@ pub struct Arrival<'a> {
 /// Whom a datagram is for.
 #[derive(Debug)]
 pub enum Found<H> {
-    /// The machine of this session, from this node.
+    /// The machine that takes part in the session of this number, from this node.
     Session(SessionId, NodeId),
     /// A session that the application is asked about.
     New(H),

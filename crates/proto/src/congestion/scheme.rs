@@ -47,7 +47,7 @@ pub trait Scheme: 'static {
     }
 
     /// How bad a report is, of a receiver that is this round trip away from who asks.
-    fn claim(_report: &ReportOf<Self>, _round_trip: Duration) -> Option<Claim> {
+    fn reported(_report: &ReportOf<Self>, _round_trip: Duration) -> Option<Reported> {
         None
     }
 }
@@ -60,14 +60,14 @@ pub type ReportOf<S> = <<S as Scheme>::Control as SenderControl>::Report;
 
 /// How bad a report is. Both numbers are for comparing receivers of one session with each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Claim {
+pub struct Reported {
     /// How much its receiver loses.
     pub loss: f64,
     /// The square of how slow its receiver is.
     pub slowness_squared: f64,
 }
 
-impl Claim {
+impl Reported {
     /// Of a receiver of which the rate is known that it can take; what is no such rate claims nothing.
     pub(crate) fn of_rate(bits_per_s: f32) -> Self {
         let slowness = if bits_per_s > 0.0 { 1.0 / f64::from(bits_per_s) } else { 0.0 };
@@ -89,7 +89,7 @@ pub struct RouterView {
     /// The timestamp that a report echoes, plus the time for which it was held on its way.
     pub echo: fn(&[u8]) -> Option<u32>,
     /// How bad a report is, of a receiver that is this round trip away.
-    pub claim: fn(&[u8], Duration) -> Option<Claim>,
+    pub reported: fn(&[u8], Duration) -> Option<Reported>,
     /// A report as it is after so many ticks more.
     pub held: fn(&[u8], u32) -> Option<Vec<u8>>,
 }
@@ -103,7 +103,7 @@ impl RouterView {
             tick: S::TICK,
             stamp: |announce| S::stamp(&AnnounceOf::<S>::decode(announce)?),
             echo: |report| S::echo(&mut ReportOf::<S>::decode(report)?).copied(),
-            claim: |report, rtt| S::claim(&ReportOf::<S>::decode(report)?, rtt),
+            reported: |report, rtt| S::reported(&ReportOf::<S>::decode(report)?, rtt),
             held: |report, ticks| {
                 let mut report = ReportOf::<S>::decode(report)?;
                 let echo = S::echo(&mut report)?;

@@ -28,7 +28,7 @@ use crate::congestion::{Control, Permit, Regime};
 use crate::pgm::negotiation::SchemeAnnouncement;
 use crate::pgm::session::{DataPacket, SourceSession};
 use crate::pgm::wire::{Encoder, OptionType, Packet};
-use crate::pgm::{Reliability, SourceConfig};
+use crate::pgm::SourceConfig;
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
 /// The source of an object: sends to its members what they ask for, and ends when all have it.
@@ -99,7 +99,6 @@ impl ObjectSource {
             SourceConfig::from_options(setup.node, setup.group, setup.tsi, setup.options);
         config.data_port = setup.data_port;
         config.start = setup.start;
-        config.reliability = Reliability::Unrepaired;
         // Who joins needs an SPM to know of the object, whether data is sent or not.
         if !setup.options.has("spm_interval") {
             config.ambient_interval = SPM_INTERVAL;
@@ -125,7 +124,7 @@ impl ObjectSource {
             _ => 0.0,
         };
         Self {
-            session: SourceSession::new(config, control),
+            session: SourceSession::new(config, control, false),
             packets: ObjectPackets::new(setup.supply, layout, notice, share),
             members: Members::default(),
             slow: SlowMeter::new(setup.slow),

@@ -149,10 +149,10 @@ impl PgmElement {
             return Err(BadInput::Foreign); // The element above would be asking the one below.
         }
         let report = Report::of(cx.now, views, pgm);
-        let claim = report.and_then(|report| report.claim(&session.stamps));
+        let reported = report.and_then(|report| report.reported(&session.stamps));
         let (mut passes, mut room) = (false, false);
         for seq in pgm.nak_sequence() {
-            let ask = Ask { port: packet.port, nak, report, claim };
+            let ask = Ask { port: packet.port, nak, report, reported };
             match session.repairs.ask(cx, config, seq, ask) {
                 Some(passed) => (passes, room) = (passes || passed, true),
                 None => cx.emit(Event::BadInput { reason: BadInput::TableFull }),

@@ -35,7 +35,7 @@ pub use receiver::OrmccReceiver;
 pub use sender::OrmccSender;
 pub use values::{OrmccAnnounce, OrmccReport};
 
-use crate::congestion::{Claim, Guarantees, Scheme};
+use crate::congestion::{Reported, Guarantees, Scheme};
 use crate::options::{OptionSpec, Options};
 
 /// Bytes that a packet counts for at least. Rates are of payload, as the paper's packets of 1000 bytes
@@ -77,7 +77,7 @@ impl Scheme for Ormcc {
         Some(&mut report.echo_us)
     }
 
-    fn claim(report: &OrmccReport, _round_trip: Duration) -> Option<Claim> {
-        report.rate.map(Claim::of_rate)
+    fn reported(report: &OrmccReport, _round_trip: Duration) -> Option<Reported> {
+        report.rate.map(Reported::of_rate)
     }
 }

@@ -39,7 +39,7 @@ pub use receiver::PgmccReceiver;
 pub use sender::PgmccSender;
 pub use values::{PgmccAnnounce, PgmccReport};
 
-use crate::congestion::{Claim, Guarantees, Scheme};
+use crate::congestion::{Reported, Guarantees, Scheme};
 use crate::options::{OptionSpec, Options};
 
 /// pgmcc as a scheme that can be named.
@@ -72,9 +72,9 @@ impl Scheme for Pgmcc {
         Some(&mut report.echo_ms)
     }
 
-    fn claim(report: &PgmccReport, round_trip: Duration) -> Option<Claim> {
+    fn reported(report: &PgmccReport, round_trip: Duration) -> Option<Reported> {
         let loss = f64::from(report.loss) / 65535.0;
         let slowness_squared = Model::Full.slowness_squared(round_trip.as_secs_f64(), loss);
-        Some(Claim { loss, slowness_squared })
+        Some(Reported { loss, slowness_squared })
     }
 }

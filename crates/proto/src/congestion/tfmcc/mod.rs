@@ -33,7 +33,7 @@ pub use receiver::TfmccReceiver;
 pub use sender::TfmccSender;
 pub use values::{Echo, TfmccAnnounce, TfmccReport};
 
-use crate::congestion::{Claim, Guarantees, Scheme};
+use crate::congestion::{Reported, Guarantees, Scheme};
 use crate::options::{OptionSpec, Options};
 
 /// TFMCC as a scheme that can be named.
@@ -65,8 +65,8 @@ impl Scheme for Tfmcc {
         Some(&mut report.echo_us)
     }
 
-    fn claim(report: &TfmccReport, _round_trip: Duration) -> Option<Claim> {
-        Some(Claim::of_rate(report.bits_per_s))
+    fn reported(report: &TfmccReport, _round_trip: Duration) -> Option<Reported> {
+        Some(Reported::of_rate(report.bits_per_s))
     }
 }
 

@@ -1,4 +1,4 @@
-//! When a receiver asks for what.
+//! The requests of an object's receiver: which blocks it asks for, and when again.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -31,7 +31,8 @@ struct Passage {
 /// What a receiver asks for, and how patiently.
 #[derive(Debug)]
 pub(super) struct Requests {
-    config: ReceiverConfig,
+    /// After how long a gap that one later packet has shown counts as missing.
+    reorder_delay: Duration,
     /// Single blocks that are overdue.
     naks: Naks,
     /// Whole blocks that the source does not know to be wanted.
@@ -51,15 +52,8 @@ pub(super) struct Requests {
 
 impl Requests {
     pub(super) fn new(config: &ReceiverConfig) -> Self {
-        let config = ReceiverConfig {
-            // Nothing is ever given up, and what is found missing together is asked for together.
-            confirm_retries: u32::MAX,
-            repair_retries: u32::MAX,
-            nak_lists: true,
-            ..config.clone()
-        };
         Self {
-            naks: Naks::new(&config),
+            naks: Naks::without_end(config),
             runs: RangeSet::default(),
             run_wait: None,
             run_asked: Asked::default(),
@@ -69,7 +63,7 @@ impl Requests {
             passages: [None; 3],
             suspicion: None,
             sent: 0,
-            config,
+            reorder_delay: config.reorder_delay,
         }
     }
 
@@ -116,7 +110,7 @@ impl Requests {
             for run in absent {
                 self.want(cx, run, fresh);
             }
-            let mut backoff = Backoff::new(cx.now, &self.config);
+            let mut backoff = Backoff::new(cx.now, true);
             for key in blocks.partial(keys) {
                 if !self.naks.has(key) {
                     let deadline = self.naks.draw(&mut backoff, cx.rng);
@@ -129,7 +123,7 @@ impl Requests {
     fn plan_runs(&mut self, cx: &mut Cx<'_>) {
         if self.run_wait.is_none() && !self.runs.is_empty() {
             self.run_asked = Asked::default();
-            let mut backoff = Backoff::new(cx.now, &self.config);
+            let mut backoff = Backoff::new(cx.now, true);
             self.run_wait = Some(self.naks.draw(&mut backoff, cx.rng));
         }
     }
@@ -171,7 +165,7 @@ impl Requests {
         }
         let open = self.passages[part as usize].is_some_and(|passage| passage.judged < at);
         if open && self.suspicion.is_none() {
-            self.suspicion = Some((cx.now + self.config.reorder_delay, at));
+            self.suspicion = Some((cx.now + self.reorder_delay, at));
         }
     }
 
@@ -213,7 +207,7 @@ impl Requests {
                 self.runs.insert(run);
             }
         }
-        let mut backoff = Backoff::new(cx.now, &self.config);
+        let mut backoff = Backoff::new(cx.now, true);
         for key in blocks.partial(range) {
             if !self.naks.has(key) && !self.runs.contains(key) {
                 cx.emit(Event::LossDetected { seq: key });
@@ -306,7 +300,7 @@ impl Requests {
             self.suspicion = None;
             self.judge_until(cx, layout, blocks, to);
         }
-        self.naks.expire(cx, &self.config, can_ask);
+        self.naks.expire(cx, can_ask);
         if self.run_wait.is_some_and(|at| at <= cx.now) {
             let tries = self.run_asked.times;
             if tries > 0 && !self.run_due {
@@ -330,7 +324,7 @@ impl Requests {
         }
         let at = self.passages[part_of(to) as usize].map_or(to, |passage| passage.at);
         if at > to {
-            self.suspicion = Some((cx.now + self.config.reorder_delay, at));
+            self.suspicion = Some((cx.now + self.reorder_delay, at));
         }
     }
 

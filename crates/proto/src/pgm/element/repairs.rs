@@ -8,7 +8,7 @@ use faircast_base::{Cx, Duration, Seq, Time};
 
 use super::ElementConfig;
 use super::suppression::{Passed, Report};
-use crate::congestion::Claim;
+use crate::congestion::Reported;
 use crate::pgm::RepairTimers;
 use crate::pgm::retry_timer::{Asked, RetryTimer};
 use crate::pgm::wire::Nak;
@@ -39,7 +39,7 @@ pub(super) struct Ask {
     pub(super) port: PortId,
     pub(super) nak: Nak,
     pub(super) report: Option<Report>,
-    pub(super) claim: Option<Claim>,
+    pub(super) reported: Option<Reported>,
 }
 
 #[derive(Debug)]
@@ -151,9 +151,9 @@ impl Repairs {
             Phase::Outstanding { eliminates_until, .. } => now < eliminates_until,
         };
         let passes = !eliminated
-            || config.suppression.lets_pass(cx.rng, &state.passed, ask.claim, config.loss_change);
+            || config.suppression.lets_pass(cx.rng, &state.passed, ask.reported, config.loss_change);
         if passes {
-            state.passed.note(ask.claim);
+            state.passed.note(ask.reported);
             state.nak = ask.nak;
             state.report = ask.report.or(state.report);
         }
@@ -172,7 +172,7 @@ impl Repairs {
             return None;
         }
         let mut passed = Passed::default();
-        passed.note(ask.claim);
+        passed.note(ask.reported);
         let phase = self.pending(now, config);
         let mut asked = Asked::default();
         asked.note(now);

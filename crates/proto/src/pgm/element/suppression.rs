@@ -8,7 +8,7 @@ use alloc::collections::VecDeque;
 
 use faircast_base::{Duration, Rng, Time};
 
-use crate::congestion::{Claim, RouterView};
+use crate::congestion::{Reported, RouterView};
 use crate::pgm::wire::{Encoder, Packet, PgmOption};
 
 /// Timestamps remembered to tell round trips by. Beyond it the oldest is forgotten, and older
@@ -71,9 +71,9 @@ impl Report {
     }
 
     /// How bad it is.
-    pub(super) fn claim(&self, stamps: &Stamps) -> Option<Claim> {
+    pub(super) fn reported(&self, stamps: &Stamps) -> Option<Reported> {
         let echo = (self.view.echo)(self.value())?;
-        (self.view.claim)(self.value(), stamps.round_trip(self.at, echo, self.view.tick))
+        (self.view.reported)(self.value(), stamps.round_trip(self.at, echo, self.view.tick))
     }
 
     /// Its option as it goes on now: the time for which it was held here is no part of the round trip.
@@ -88,7 +88,7 @@ impl Report {
 
 impl Passed {
     /// Notes a NAK that passes.
-    pub(super) fn note(&mut self, claim: Option<Claim>) {
+    pub(super) fn note(&mut self, claim: Option<Reported>) {
         let Some(claim) = claim else { return };
         self.last_loss = claim.loss;
         self.worst_loss = self.worst_loss.max(claim.loss);
@@ -109,7 +109,7 @@ impl Suppression {
         self,
         rng: &mut Rng,
         passed: &Passed,
-        claim: Option<Claim>,
+        claim: Option<Reported>,
         loss_change: f64,
     ) -> bool {
         let by_policy = match (self, claim) {
@@ -178,10 +178,10 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn claim(at: Time, echo_ms: u32, loss: f64, stamps: &Stamps) -> Claim {
+    fn reported(at: Time, echo_ms: u32, loss: f64, stamps: &Stamps) -> Reported {
         let report =
             PgmccReport { echo_ms, loss: (loss * 65535.0) as u16, receiver: Some(NodeId(1)) };
-        Pgmcc::claim(&report, stamps.round_trip(at, echo_ms, MS)).expect("pgmcc's reports claim")
+        Pgmcc::reported(&report, stamps.round_trip(at, echo_ms, MS)).expect("pgmcc's reports claim")
     }
 
     /// Data with timestamps 0, 100, 200 … of a clock that is 7 s ahead comes by after 20 ms each.

@@ -79,6 +79,11 @@ pub(crate) struct Naks {
     timers: BinaryHeap<Reverse<(Time, u64)>>,
     /// Packets for which a NAK is to be sent now; all of them are missing.
     due: BTreeSet<u64>,
+    /// NAKs without confirmation, and confirmations without repair, until a packet is given up.
+    confirm_retries: u32,
+    repair_retries: u32,
+    /// Whether one NAK may ask for several packets.
+    lists: bool,
 }
 
 impl Naks {
@@ -92,7 +97,17 @@ impl Naks {
             missing: BTreeMap::new(),
             timers: BinaryHeap::new(),
             due: BTreeSet::new(),
+            confirm_retries: config.confirm_retries,
+            repair_retries: config.repair_retries,
+            lists: config.nak_lists,
         }
+    }
+
+    /// The same where nothing is ever given up, and what is found missing together is asked for
+    /// together.
+    pub(crate) fn without_end(config: &ReceiverConfig) -> Self {
+        let (confirm_retries, repair_retries) = (u32::MAX, u32::MAX);
+        Self { confirm_retries, repair_retries, lists: true, ..Self::new(config) }
     }
 
     /// Nothing is missing any more; what was measured stays.
@@ -255,17 +270,12 @@ impl Naks {
 
     /// Handles all timers that have run out. Where `can_ask` is false no NAK can be sent yet, and
     /// back-off begins again without counting.
-    pub(crate) fn expire(
-        &mut self,
-        cx: &mut Cx<'_>,
-        config: &ReceiverConfig,
-        can_ask: bool,
-    ) -> Expired {
+    pub(crate) fn expire(&mut self, cx: &mut Cx<'_>, can_ask: bool) -> Expired {
         let now = cx.now;
         let mut expired = Expired::default();
         // The waits in which no confirmation came, and no repair.
         let (mut unconfirmed, mut unrepaired) = (None, None);
-        let mut backoff = Backoff::new(now, config);
+        let mut backoff = Backoff::new(now, self.lists);
         while let Some(&Reverse((deadline, index))) = self.timers.peek()
             && deadline <= now
         {
@@ -283,13 +293,13 @@ impl Naks {
                     unconfirmed = Some(self.confirmation.wait(missing.unconfirmed));
                     self.confirmation.run_out(now);
                     missing.unconfirmed += 1;
-                    (State::BackOff, missing.unconfirmed > config.confirm_retries)
+                    (State::BackOff, missing.unconfirmed > self.confirm_retries)
                 }
                 State::AwaitRepair => {
                     unrepaired = Some(self.repair.wait(missing.unrepaired));
                     self.repair.run_out(now);
                     missing.unrepaired += 1;
-                    (State::BackOff, missing.unrepaired > config.repair_retries)
+                    (State::BackOff, missing.unrepaired > self.repair_retries)
                 }
             };
             if given_up {
@@ -370,7 +380,6 @@ mod tests {
     struct Bench {
         naks: Naks,
         rng: Rng,
-        config: ReceiverConfig,
     }
 
     impl Bench {
@@ -379,12 +388,12 @@ mod tests {
             config.repair_timers = timers;
             (config.confirm_retries, config.repair_retries) = (2, 2);
             let rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
-            Self { naks: Naks::new(&config), rng, config }
+            Self { naks: Naks::new(&config), rng }
         }
 
         fn expire(&mut self, ms: u64, can_ask: bool) -> Expired {
             let mut cx = Cx { now: at(ms), rng: &mut self.rng, trace: &mut NullTrace };
-            self.naks.expire(&mut cx, &self.config, can_ask)
+            self.naks.expire(&mut cx, can_ask)
         }
 
         fn state(&self) -> (State, Time) {
@@ -475,7 +484,7 @@ mod tests {
     #[test]
     fn thousands_of_missing_packets_are_asked_for_in_full_lists() {
         let mut bench = Bench::new(RepairTimers::Fixed);
-        let mut backoff = Backoff::new(at(0), &bench.config);
+        let mut backoff = Backoff::new(at(0), true);
         for index in 0..6300 {
             let deadline = bench.naks.draw(&mut backoff, &mut bench.rng);
             bench.naks.begin(index, State::BackOff, deadline);

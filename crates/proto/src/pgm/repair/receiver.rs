@@ -243,13 +243,8 @@ impl RepairLayer for NakRepair {
         self.naks.end_from(index);
     }
 
-    fn on_timeout(
-        &mut self,
-        cx: &mut Cx<'_>,
-        config: &ReceiverConfig,
-        can_ask: bool,
-    ) -> (bool, Vec<u64>) {
-        let expired = self.naks.expire(cx, config, can_ask);
+    fn on_timeout(&mut self, cx: &mut Cx<'_>, can_ask: bool) -> (bool, Vec<u64>) {
+        let expired = self.naks.expire(cx, can_ask);
         (expired.stuck, expired.give_up)
     }
 

@@ -1,4 +1,4 @@
-//! The word of a receiver to a source that speaks another scheme.
+//! The refusal by which a receiver tells a source of another scheme what it speaks.
 
 use faircast_base::{Cx, Duration, Time};
 

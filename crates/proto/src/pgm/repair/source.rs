@@ -48,8 +48,9 @@ impl PgmSource {
         packets: Box<dyn Packets + Send>,
         control: Box<dyn Control + Send>,
     ) -> Self {
+        let repaired = config.reliability == Reliability::Repaired;
         Self {
-            session: SourceSession::new(config, control),
+            session: SourceSession::new(config, control, repaired),
             packets,
             closed: None,
             repairs: Repairs::default(),

@@ -81,12 +81,7 @@ pub(crate) trait RepairLayer {
 
     /// Time has passed. Without `can_ask` no NAK can be sent yet. Returns whether some are due that
     /// cannot be sent, and which packets are given up.
-    fn on_timeout(
-        &mut self,
-        _cx: &mut Cx<'_>,
-        _config: &ReceiverConfig,
-        _can_ask: bool,
-    ) -> (bool, Vec<u64>) {
+    fn on_timeout(&mut self, _cx: &mut Cx<'_>, _can_ask: bool) -> (bool, Vec<u64>) {
         (false, Vec::new())
     }
 

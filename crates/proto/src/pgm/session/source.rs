@@ -35,6 +35,8 @@ use crate::pgm::wire::{Nak, Nla, Packet};
 pub(crate) struct SourceSession {
     config: SourceConfig,
     control: Box<dyn Control + Send>,
+    /// Whether packets are repaired by their numbers.
+    repairs: bool,
     /// What the control announces on the packet that leaves now.
     announce: Vec<u8>,
     phase: Phase,
@@ -80,8 +82,14 @@ enum Phase {
 }
 
 impl SourceSession {
-    /// A session under `control`. Settings out of their range are taken to its nearest end.
-    pub(crate) fn new(mut config: SourceConfig, control: Box<dyn Control + Send>) -> Self {
+    /// A session under `control`; `repairs` says whether the layer above repairs by number, so that who
+    /// comes late may ask for what was sent before. Settings out of their range are taken to its nearest
+    /// end.
+    pub(crate) fn new(
+        mut config: SourceConfig,
+        control: Box<dyn Control + Send>,
+        repairs: bool,
+    ) -> Self {
         config.payload = config.payload.clamp(1, u32::from(u16::MAX));
         config.window_packets = config.window_packets.clamp(1, WINDOW_PACKETS_MAX);
         for interval in
@@ -98,6 +106,7 @@ impl SourceSession {
         Self {
             config,
             control,
+            repairs,
             announce: Vec::new(),
             phase: Phase::Waiting,
             next: 0,

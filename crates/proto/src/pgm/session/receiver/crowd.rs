@@ -116,8 +116,9 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    pub(crate) fn new(now: Time, config: &ReceiverConfig) -> Self {
-        Self { now, shared: config.nak_lists, drawn: None }
+    /// Those of now, with one draw for all where a request can list several.
+    pub(crate) fn new(now: Time, lists: bool) -> Self {
+        Self { now, shared: lists, drawn: None }
     }
 
     pub(crate) fn draw(&mut self, crowd: &Crowd, rng: &mut Rng) -> Time {

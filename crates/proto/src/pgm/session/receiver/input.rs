@@ -479,7 +479,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
     /// A single packet is found missing by what others say of it.
     fn declare_one(&mut self, cx: &mut Cx<'_>, index: u64) {
-        let mut backoff = Backoff::new(cx.now, &self.config);
+        let mut backoff = Backoff::new(cx.now, self.config.nak_lists);
         self.declare_run(cx, &mut backoff, index, index);
     }
 }

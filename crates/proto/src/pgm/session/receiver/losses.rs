@@ -53,7 +53,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             return;
         }
         self.declared = to;
-        let mut backoff = Backoff::new(cx.now, &self.config);
+        let mut backoff = Backoff::new(cx.now, self.config.nak_lists);
         while from < to {
             let Some(window) = &self.window else { return };
             let missing = |index: &u64| {
@@ -93,7 +93,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
     pub(super) fn expire_naks(&mut self, cx: &mut Cx<'_>) {
         let can_ask = self.path().is_some();
-        let (stuck, given_up) = self.repair.on_timeout(cx, &self.config, can_ask);
+        let (stuck, given_up) = self.repair.on_timeout(cx, can_ask);
         let stuck = self.lone_nak.on_timeout(cx, self.config.nak_backoff, can_ask) || stuck;
         if stuck {
             self.feedback.on_stuck(cx);

@@ -10,7 +10,7 @@ use crate::congestion::Permit;
 use crate::pgm::wire::{
     Body, Data, Encoder, Header, NAK_LIST_MAX, Nak, OptionType, PgmOption, RawOption, Spm,
 };
-use crate::pgm::{Reliability, RepairTimers};
+use crate::pgm::RepairTimers;
 use crate::{Destination, Transmit};
 
 /// A data packet that leaves.
@@ -246,7 +246,7 @@ impl SourceSession {
     /// From where on a late joiner may ask for repairs.
     fn late_join(&self) -> Option<PgmOption<'static>> {
         let starting = self.next <= u64::from(self.config.open_start);
-        if self.config.reliability == Reliability::Unrepaired {
+        if !self.repairs {
             return None;
         }
         let from = match self.config.late_join {
