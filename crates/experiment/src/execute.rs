@@ -161,7 +161,7 @@ pub fn header(scenario: &Scenario, on: On) -> Header {
             .map(|flow| FlowHeader {
                 name: flow.name.clone(),
                 protocol: flow.protocol.clone(),
-                from: flow.from,
+                from: flow.sender(),
                 to: flow.to.clone(),
                 packet_bytes: flow.packet.count(),
                 start_s: flow.start.as_secs_f64(),

@@ -362,7 +362,7 @@ fn kind((index, flow): (usize, &Flow)) -> Kind {
         // A file that cannot be read was refused before.
         faircast_scenario::Data::File(path) => path.metadata().ok().map(|data| data.len()),
     };
-    let (ends, packet) = ((flow.from, flow.to[0]), flow.packet.count());
+    let (ends, packet) = ((flow.sender(), flow.to[0]), flow.packet.count());
     let tap = Tap::new(FlowId(index as u32), ends, packet, object_len);
     Kind::Tcp { tap, overhead: plan.overhead }
 }

@@ -16,7 +16,7 @@ use std::time::Duration as WallDuration;
 
 use faircast_base::{DropReason, Event, FlowId, GroupId, NodeId, Time};
 use faircast_proto::{Destination, Transmit};
-use faircast_scenario::Scenario;
+use faircast_scenario::{Flow, Scenario};
 use faircast_sim::{Builtin, Fabric, Parcel};
 use faircast_trace::{Record, Sink};
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -118,7 +118,7 @@ impl Field {
     ) -> Result<Self, LabError> {
         let (mut hosts, mut devices) = (Vec::new(), Vec::new());
         for flow in &scenario.flows {
-            let (host, device) = Host::new(flow.from)?;
+            let (host, device) = Host::new(flow.sender())?;
             hosts.push(host);
             devices.push(device);
         }
@@ -270,11 +270,8 @@ impl Network {
             }
         }
         // Which device an end of any flow is behind: all flows have the same hosts.
-        let place = |node| scenario.flows.iter().position(|flow| flow.from == node);
-        let ends = scenario
-            .flows
-            .iter()
-            .flat_map(|flow| std::iter::once(flow.from).chain(flow.to.iter().copied()));
+        let place = |node| scenario.flows.iter().position(|flow| flow.sender() == node);
+        let ends = scenario.flows.iter().flat_map(Flow::ends);
         let device_of: Vec<Option<usize>> = ends.map(place).collect();
         let (mut buffer, mut out) = (vec![0; usize::from(u16::MAX)], Vec::new());
         let mut tally = Tally::default();
@@ -287,7 +284,7 @@ impl Network {
                     let Ok(len) = self.devices[index].recv(&mut buffer) else { break };
                     self.step(&mut fabric, &device_of, &mut tally, &mut out);
                     if let Some(frame) = Frame::read(&buffer[..len]) {
-                        self.tell(scenario.flows[index].from, None, &frame);
+                        self.tell(scenario.flows[index].sender(), None, &frame);
                         take(&mut fabric, &scenario, index, &frame, &mut tally);
                     }
                 }
@@ -315,7 +312,7 @@ impl Network {
             }
             delivered += 1;
             if let Some(frame) = Frame::read(out) {
-                self.tell(parcel.from, Some(self.scenario.flows[device].from), &frame);
+                self.tell(parcel.from, Some(self.scenario.flows[device].sender()), &frame);
             }
         });
         tally.0.delivered += delivered;
@@ -380,7 +377,7 @@ fn take(
         wire_len: Some(frame.bytes.len() as u32),
     };
     let flow = FlowId(host as u32);
-    fabric.transmit((flow, scenario.flows[host].from), bytes, transmit, tag, sink);
+    fabric.transmit((flow, scenario.flows[host].sender()), bytes, transmit, tag, sink);
 }
 
 /// Writes a packet for a host. The UDP checksum of a datagram is left out, so that no kernel spares

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use faircast_base::{Cx, Duration, Event, FlowId, GroupId, NodeId, Purpose, Rng, Time};
 use faircast_proto::content::Content;
+use faircast_proto::transport::Role;
 use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
 use faircast_scenario::Flow;
 use faircast_sim::{Builtin, Delivery, Protocols};
@@ -74,7 +75,8 @@ pub(crate) fn send(
     content: Box<dyn Content>,
 ) -> Result<(), LabError> {
     be_exact(HOST_PRIORITY);
-    let machine = Builtin.sender(end.flow, end.id, content);
+    let (node, role) = (end.node, Role::Source(content));
+    let machine = Builtin.end(end.flow, end.id, node, role, end.flow.start);
     let mut delivery = Delivery::new(false);
     let stop = end.flow.stop;
     let mut driver = Driver::new(machine, &socket);
@@ -151,7 +153,7 @@ impl End<'_> {
             socket.join_multicast_v4(&group, &interface)?;
             let now = self.clock.now();
             let mut joined = {
-                let machine = Builtin.receiver(self.flow, self.id, self.node, now);
+                let machine = Builtin.end(self.flow, self.id, self.node, Role::Receiver, now);
                 Driver::new(machine, socket)
             };
             self.say(now, Event::Joined);
@@ -181,7 +183,11 @@ impl End<'_> {
     }
 
     fn subject(&self) -> Subject {
-        Subject::Endpoint { flow: self.id, node: self.node, sender: self.node == self.flow.from }
+        Subject::Endpoint {
+            flow: self.id,
+            node: self.node,
+            sender: self.node == self.flow.sender(),
+        }
     }
 
     fn say(&mut self, at: Time, event: Event) {

@@ -10,7 +10,7 @@ use faircast_base::{FlowId, NodeId};
 use faircast_net::Sockets;
 use faircast_proto::content::Content;
 use faircast_scenario::{Flow, Scenario};
-use faircast_sim::{Delivery, Observer, Sent, content_of, shortest_round_trip};
+use faircast_sim::{Delivery, Observer, Sent, shortest_round_trip};
 use faircast_trace::{Record, Sink};
 use socket2::Socket;
 use tun_rs::SyncDevice;
@@ -41,15 +41,14 @@ pub(crate) fn run(
     sink: &mut dyn Sink,
 ) -> Result<Outcome, LabError> {
     plan::check(scenario)?;
-    let contents = scenario.flows.iter().map(content_of).collect::<Result<Vec<_>, _>>()?;
-    let (contents, sent): (Vec<_>, Vec<Sent>) = contents.into_iter().unzip();
+    let sent = scenario.flows.iter().map(Sent::of).collect::<Result<Vec<_>, _>>()?;
     let shared = Shared::default();
     let (to, records) = mpsc::channel();
     std::thread::scope(|scope| {
         let lab = Lab { scenario, shared: &shared, to };
         let mut hosts = Vec::new();
-        for (flow, content) in contents.into_iter().enumerate() {
-            hosts.extend(lab.start_flow(scope, flow, content, &sent[flow])?);
+        for (flow, sent) in sent.iter().enumerate() {
+            hosts.extend(lab.start_flow(scope, flow, sent)?);
         }
         let mut ports = Vec::new();
         for host in &hosts {
@@ -137,7 +136,7 @@ fn outcome(
     let mut receivers = ended.iter().flatten();
     let intact = |(flow, sent): (&Flow, &Sent)| {
         let of_flow = receivers.by_ref().take(flow.to.len());
-        of_flow.map(|got| got.has_any().then(|| got.intact(sent))).collect()
+        of_flow.map(|got| got.has_any().then(|| got.intact(sent, 1))).collect()
     };
     let intact = scenario.flows.iter().zip(sent).map(intact).collect();
     let mut notes = plan::warnings(scenario);
@@ -221,14 +220,14 @@ impl<'env> Lab<'env> {
         &self,
         scope: &'scope Scope<'scope, 'env>,
         index: usize,
-        content: Box<dyn Content>,
         sent: &Sent,
     ) -> Result<Vec<Host<'scope>>, LabError> {
         let flow = &self.scenario.flows[index];
         let id = FlowId(index as u32);
         let first: usize = self.scenario.flows[..index].iter().map(|flow| 1 + flow.to.len()).sum();
-        let real = matches!(sent, Sent::Real { .. });
-        let mut hosts = vec![self.start(scope, (id, first), flow.from, Role::Sender(content))?];
+        let real = sent.is_real();
+        let role = Role::Sender(sent.content());
+        let mut hosts = vec![self.start(scope, (id, first), flow.sender(), role)?];
         for (place, node) in flow.to.iter().enumerate() {
             let end = (id, first + 1 + place);
             hosts.push(self.start(scope, end, *node, Role::Receiver { real })?);

@@ -12,6 +12,7 @@ use faircast_net::{
     PgmDemux, PgmSettings, SessionId, SessionOptions, SocketSettings, Sockets, Target,
 };
 use faircast_proto::content::Content;
+use faircast_proto::transport::Role;
 use faircast_proto::{AppEvent, Machine};
 use faircast_scenario::Scenario;
 use faircast_sim::{Builtin, Delivery, Protocols};
@@ -43,7 +44,7 @@ pub(crate) fn sockets(
         source: None,
         interfaces: vec![Interface::Address(address::of_node(node).into())],
     };
-    let sender = scenario.flows[flow.index()].from == node;
+    let sender = scenario.flows[flow.index()].sender() == node;
     let settings = SocketSettings {
         // What a machine asks for is less or as much.
         hops: u8::MAX,
@@ -72,9 +73,8 @@ pub(crate) fn send(
     let close_at = host.end.flow.stop;
     let content = std::cell::Cell::new(Some(content));
     host.drive(scenario, sockets, close_at, |end, start| {
-        let flow = faircast_scenario::Flow { start, ..end.flow.clone() };
         let content = content.take().expect("one machine is made");
-        Builtin.sender(&flow, end.id, content)
+        Builtin.end(end.flow, end.id, end.node, Role::Source(content), start)
     })?;
     host.finish();
     Ok(())
@@ -92,7 +92,7 @@ pub(crate) fn receive(end: End<'_>, scenario: &Scenario, real: bool) -> Result<D
         }
         let sockets = sockets(scenario, host.end.id, host.end.node)?;
         host.drive(scenario, sockets, leave, |end, start| {
-            Builtin.receiver(end.flow, end.id, end.node, start)
+            Builtin.end(end.flow, end.id, end.node, Role::Receiver, start)
         })?;
     }
     Ok(host.finish())
@@ -122,7 +122,7 @@ impl<'a> Host<'a> {
         close_at: Option<Time>,
         machine: impl FnOnce(&End<'_>, Time) -> Boxed,
     ) -> Result<(), LabError> {
-        let sender = self.end.node == self.end.flow.from;
+        let sender = self.end.node == self.end.flow.sender();
         // The clock of the run stands still until it begins.
         self.end.sleep_until(Time::from_nanos(1));
         let settings = DriverSettings {

@@ -308,7 +308,7 @@ impl Monitor {
     fn sample(&mut self, end: &mut End<'_>, now: Time) {
         // A connection that is closed has nothing to tell.
         let Ok(info) = self.diagnosis.ask() else { return };
-        let (from, to) = (end.flow.from, end.flow.to[0]);
+        let (from, to) = (end.flow.sender(), end.flow.to[0]);
         let last = std::mem::replace(&mut self.last, info);
         let timeouts = match (info.timeouts, last.timeouts) {
             (Some(count), before) => u32::from(count.wrapping_sub(before.unwrap_or(0))),

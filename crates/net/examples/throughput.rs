@@ -101,7 +101,7 @@ fn main() {
         driver.set_trace(Box::new(Watch { start: Time::ZERO, next: Time::ZERO, show: trace }));
         let live = driver.live();
         let (node, start) = (live.node(), live.now());
-        let setup = EndSetup::new(FlowId(0), node, node, &source_options);
+        let setup = EndSetup::new(FlowId(0), node, std::slice::from_ref(&node), &source_options);
         let setup = EndSetup { start, payload: PAYLOAD, ..setup };
         let role = Role::Source(Box::new(Zeros { len: Some(bytes) }));
         let machine = catalog::end("pgmcc", role, setup).unwrap();
@@ -183,7 +183,12 @@ struct End {
 impl App<Boxed> for End {
     fn heard(&mut self, live: &mut Live<Boxed>, heard: &Heard<'_>) -> Option<Boxed> {
         self.first = Some(Instant::now());
-        let setup = EndSetup::new(FlowId(0), live.node(), heard.source, &self.options);
+        let setup = EndSetup::new(
+            FlowId(0),
+            live.node(),
+            std::slice::from_ref(&heard.source),
+            &self.options,
+        );
         catalog::end("pgmcc", Role::Receiver, EndSetup { start: heard.now, ..setup })
     }
 

@@ -27,7 +27,7 @@
 //!     let mut driver = Driver::<Boxed>::new(sockets, DriverSettings::default())?;
 //!     let live = driver.live();
 //!     let (node, options) = (live.node(), Options::default());
-//!     let setup = EndSetup::new(FlowId(0), node, node, &options);
+//!     let setup = EndSetup::new(FlowId(0), node, std::slice::from_ref(&node), &options);
 //!     let setup = EndSetup { start: live.now(), ..setup };
 //!     let role = Role::Source(Box::new(InMemory(bytes)));
 //!     let machine = catalog::end(DEFAULT_SCHEME, role, setup).ok_or("no such scheme")?;
@@ -42,7 +42,7 @@
 //! impl App<Boxed> for Printer {
 //!     fn heard(&mut self, live: &mut Live<Boxed>, heard: &Heard<'_>) -> Option<Boxed> {
 //!         let options = Options::default();
-//!         let setup = EndSetup::new(FlowId(0), live.node(), heard.source, &options);
+//!         let setup = EndSetup::new(FlowId(0), live.node(), std::slice::from_ref(&heard.source), &options);
 //!         let setup = EndSetup { start: heard.now, ..setup };
 //!         catalog::end(DEFAULT_SCHEME, Role::Receiver, setup)
 //!     }

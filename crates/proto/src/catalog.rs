@@ -91,6 +91,8 @@ pub struct TransportEntry {
     pub options: &'static [OptionSpec],
     /// Whether a flow may have more than one receiver.
     pub multicast: bool,
+    /// Whether a flow may have more than one source, and ends that are source and receiver at once.
+    pub many_to_many: bool,
     /// How its ends are made.
     pub ends: Ends,
 }
@@ -143,6 +145,7 @@ pub const TRANSPORTS: &[TransportEntry] = &[
         about: "PGM with repair by NAK, delivered in order",
         options: pgm::OPTIONS,
         multicast: true,
+        many_to_many: false,
         ends: Ends::Steered(stream_end),
     },
     TransportEntry {
@@ -150,6 +153,7 @@ pub const TRANSPORTS: &[TransportEntry] = &[
         about: "an object over PGM, repaired by what receivers ask for",
         options: pgm::OPTIONS,
         multicast: true,
+        many_to_many: false,
         ends: Ends::Steered(object_end),
     },
     tcp(
@@ -170,6 +174,7 @@ pub const TRANSPORTS: &[TransportEntry] = &[
         about: "packets at a constant rate, without control or repair",
         options: cbr::OPTIONS,
         multicast: true,
+        many_to_many: true,
         ends: Ends::Alone { guarantees: Guarantees::SILENT, answers: false, end: cbr::end },
     },
     kernel_tcp("tcp-cubic", "the kernel's TCP with CUBIC; in the lab only"),
@@ -182,12 +187,26 @@ const fn tcp(
     end: fn(Role, EndSetup<'_>) -> Box<dyn Machine>,
 ) -> TransportEntry {
     let ends = Ends::Alone { guarantees: tcp::GUARANTEES, answers: true, end };
-    TransportEntry { name, about, options: tcp::OPTIONS, multicast: false, ends }
+    TransportEntry {
+        name,
+        about,
+        options: tcp::OPTIONS,
+        multicast: false,
+        many_to_many: false,
+        ends,
+    }
 }
 
 const fn kernel_tcp(name: &'static str, about: &'static str) -> TransportEntry {
     let ends = Ends::Kernel { guarantees: tcp::GUARANTEES };
-    TransportEntry { name, about, options: tcp::KERNEL_OPTIONS, multicast: false, ends }
+    TransportEntry {
+        name,
+        about,
+        options: tcp::KERNEL_OPTIONS,
+        multicast: false,
+        many_to_many: false,
+        ends,
+    }
 }
 
 /// All schemes as ends tell them apart.
@@ -243,14 +262,16 @@ pub fn transport(name: &str) -> Option<&'static TransportEntry> {
 }
 
 /// One end of a flow that runs `protocol`: a scheme, or a transport that needs none. `None` where there
-/// is no such protocol, or only the kernel has it.
+/// is no such protocol, only the kernel has it, or it has no ends of this role.
 pub fn end(protocol: &str, role: Role, setup: EndSetup<'_>) -> Option<Box<dyn Machine>> {
+    let both = matches!(role, Role::Both(_));
     if let Some(scheme) = scheme(protocol) {
-        return Some(scheme.end(role, setup));
+        return (!both).then(|| scheme.end(role, setup));
     }
-    match transport(protocol)?.ends {
-        Ends::Alone { end, .. } => Some(end(role, setup)),
-        Ends::Steered(_) | Ends::Kernel { .. } => None,
+    let transport = transport(protocol)?;
+    match transport.ends {
+        Ends::Alone { end, .. } if transport.many_to_many || !both => Some(end(role, setup)),
+        _ => None,
     }
 }
 
@@ -300,6 +321,9 @@ pub const fn joined<const N: usize>(
 
 impl SchemeEntry {
     /// One end of a flow, over the transport that the settings ask for.
+    ///
+    /// # Panics
+    /// The role is both: PGM's sessions have one source.
     pub fn end(&self, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
         match Delivery::from_options(setup.options) {
             Delivery::Object(_) => object_end(self, role, setup),
@@ -360,8 +384,8 @@ impl SchemeEntry {
 
 /// One end of a stream.
 fn stream_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
-    let EndSetup { flow, node, source, start, payload, options, .. } = setup;
-    let (group, tsi) = (group(flow), session(flow, source));
+    let EndSetup { flow, node, start, payload, options, .. } = setup;
+    let (group, tsi) = (group(flow), session(flow, setup.source()));
     match role {
         Role::Source(content) => {
             let config = SourceConfig::from_options(node, group, tsi, options);
@@ -374,13 +398,14 @@ fn stream_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> Box<dyn 
             let config = ReceiverConfig { start, tsi: Some(tsi), ..config };
             Box::new(scheme.stream_receiver(node, config, options))
         }
+        Role::Both(_) => unreachable!("{ONE_SOURCE}"),
     }
 }
 
 /// One end of a transfer.
 fn object_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
-    let EndSetup { flow, node, source, start, payload, options, .. } = setup;
-    let (group, tsi) = (group(flow), session(flow, source));
+    let EndSetup { flow, node, start, payload, options, .. } = setup;
+    let (group, tsi) = (group(flow), session(flow, setup.source()));
     let data_port = ReceiverConfig::from_options(group, options).data_port;
     match role {
         Role::Source(content) => {
@@ -416,8 +441,11 @@ fn object_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> Box<dyn 
             name: String::new(),
             options,
         })),
+        Role::Both(_) => unreachable!("{ONE_SOURCE}"),
     }
 }
+
+const ONE_SOURCE: &str = "a session of PGM has one source, which receives nothing";
 
 /// Bytes of a symbol where packets have `payload` bytes.
 fn symbol_bytes(payload: u32) -> u16 {
@@ -474,7 +502,7 @@ mod tests {
                 assert!(!entry.options[..j].iter().any(same), "{}: {}", entry.name, spec.name);
             }
             let options = Options::default();
-            let setup = EndSetup::new(FlowId(0), NodeId(0), NodeId(0), &options);
+            let setup = EndSetup::new(FlowId(0), NodeId(0), &[NodeId(0)], &options);
             for role in [Role::Source(Box::new(Zeros { len: None })), Role::Receiver] {
                 let end = end(entry.name, role, EndSetup { start, ..setup }).unwrap();
                 assert_eq!(end.next_timeout(), Some(start));

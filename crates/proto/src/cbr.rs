@@ -1,10 +1,11 @@
-//! Constant bit rate: packets at fixed intervals to one node or a group, without any feedback.
+//! Constant bit rate: packets at fixed intervals to one node or a group, without any feedback, from one
+//! source or many.
 //!
 //! A load for other flows to meet, and the plainest traffic to measure the simulator with. Nothing
 //! is repaired: a receiver counts what is missing and goes on.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use crate::content::Content;
@@ -38,11 +39,15 @@ const LAST: u8 = 1;
 /// Most missing packets that one arrival is traced for; all are counted.
 const TRACED_LOSSES_MAX: u64 = 1000;
 
-/// One end. Its packets go to a node or a group; a receiver hears those of the flow's source.
+/// One end. Its packets go to a node or a group; a receiver hears those of the flow's other sources.
 pub fn end(role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
     match role {
         Role::Source(content) => Box::new(CbrSender::new(setup, content)),
         Role::Receiver => Box::new(CbrReceiver::new(setup)),
+        Role::Both(content) => Box::new(CbrPeer {
+            sender: CbrSender { says_when_done: false, ..CbrSender::new(setup, content) },
+            receiver: CbrReceiver::new(setup),
+        }),
     }
 }
 
@@ -65,6 +70,8 @@ pub struct CbrSender {
     seq: u64,
     pending: bool,
     finished: bool,
+    /// Whether the trace and the application hear that all has been sent.
+    says_when_done: bool,
 }
 
 impl CbrSender {
@@ -90,6 +97,7 @@ impl CbrSender {
             seq: 0,
             pending: false,
             finished: false,
+            says_when_done: true,
         }
     }
 
@@ -148,7 +156,7 @@ impl Machine for CbrSender {
         buf.extend_from_slice(&header);
         let zeros = if bytes == 0 { 0 } else { self.content.read(offset, bytes, buf) };
         cx.emit(Event::DataSent { seq, bytes, repair: false });
-        if last {
+        if last && self.says_when_done {
             self.finished = true;
             cx.emit(Event::Completed { bytes: end });
         }
@@ -171,28 +179,34 @@ impl Machine for CbrSender {
     }
 }
 
-/// Delivers what comes in order and counts what does not come.
+/// Delivers what comes of each source in order and counts what does not come.
 pub struct CbrReceiver {
     flow: FlowId,
-    source: NodeId,
     payload: u32,
-    /// The packet that comes next; `None` before the first.
-    next: Option<u64>,
-    /// Whether everything from the very first packet on has come.
-    whole: bool,
+    sources: BTreeMap<NodeId, Heard>,
     delivered_bytes: u64,
     events: VecDeque<AppEvent>,
 }
 
+/// What a receiver has of one source.
+#[derive(Clone, Copy, Default)]
+struct Heard {
+    /// The packet that comes next; `None` before the first.
+    next: Option<u64>,
+    /// Whether something before that has not come.
+    has_holes: bool,
+    /// Whether the last packet has come.
+    ended: bool,
+}
+
 impl CbrReceiver {
-    /// A receiver. Where it joins late, what it hears first is its beginning.
+    /// A receiver. Where it joins late, what it hears first of a source is its beginning.
     pub fn new(setup: EndSetup<'_>) -> Self {
+        let others = setup.sources.iter().filter(|source| **source != setup.node);
         Self {
             flow: setup.flow,
-            source: setup.source,
             payload: setup.payload.max(1),
-            next: None,
-            whole: true,
+            sources: others.map(|source| (*source, Heard::default())).collect(),
             delivered_bytes: 0,
             events: VecDeque::new(),
         }
@@ -203,17 +217,19 @@ impl CbrReceiver {
         let flow = u32::from_be_bytes(header[..4].try_into().expect("four bytes"));
         let seq = u64::from_be_bytes(header[8..].try_into().expect("eight bytes"));
         let payload = &datagram.bytes[HEADER_LEN..];
-        if FlowId(flow) != self.flow || datagram.from != self.source {
+        if FlowId(flow) != self.flow {
             return Err(BadInput::Foreign);
         }
+        let heard = self.sources.get_mut(&datagram.from).ok_or(BadInput::Foreign)?;
         let bytes = payload.len() as u64 + u64::from(datagram.zeros);
         if bytes > u64::from(self.payload) || seq == u64::MAX {
             return Err(BadInput::Malformed);
         }
-        let next = self.next.unwrap_or(seq);
-        let Some(missing) = seq.checked_sub(next) else { return Err(BadInput::Duplicate) };
-        self.whole &= missing == 0 && (self.next.is_some() || seq == 0);
-        self.next = Some(seq + 1);
+        let next = heard.next.unwrap_or(seq);
+        let missing = seq.checked_sub(next).ok_or(BadInput::Duplicate)?;
+        heard.has_holes |= missing > 0 || (heard.next.is_none() && seq > 0);
+        heard.next = Some(seq + 1);
+        heard.ended |= header[4] & LAST != 0;
         if missing > 0 {
             for seq in (next..seq).take(TRACED_LOSSES_MAX as usize) {
                 cx.emit(Event::LossDetected { seq });
@@ -227,7 +243,8 @@ impl CbrReceiver {
             let (bytes, zeros) = (payload.to_vec(), datagram.zeros);
             self.events.push_back(AppEvent::Delivered { bytes, zeros });
         }
-        if header[4] & LAST != 0 && self.whole {
+        let is_whole = |heard: &Heard| heard.ended && !heard.has_holes;
+        if header[4] & LAST != 0 && self.sources.values().all(is_whole) {
             cx.emit(Event::Completed { bytes: self.delivered_bytes });
             self.events.push_back(AppEvent::Completed);
         }
@@ -259,6 +276,38 @@ impl Machine for CbrReceiver {
     }
 }
 
+/// A sender and a receiver of the same flow at one node. It is complete when the receiver is.
+struct CbrPeer {
+    sender: CbrSender,
+    receiver: CbrReceiver,
+}
+
+impl Machine for CbrPeer {
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        self.receiver.handle_datagram(cx, datagram);
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.sender.handle_timeout(cx);
+    }
+
+    fn handle_close(&mut self, cx: &mut Cx<'_>) {
+        self.sender.handle_close(cx);
+    }
+
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        self.sender.poll_transmit(cx, buf)
+    }
+
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        self.receiver.poll_event()
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.sender.next_timeout()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,8 +330,8 @@ mod tests {
     fn setup(options: &Options, payload: u32) -> EndSetup<'_> {
         EndSetup {
             flow: FlowId(3),
-            node: NodeId(1),
-            source: NodeId(1),
+            node: NodeId(2),
+            sources: &[NodeId(1)],
             to: Destination::Group(GroupId::SESSION),
             start: Time::from_nanos(500),
             payload,
@@ -385,6 +434,42 @@ mod tests {
         ] {
             let (_, bytes, zeros) = &packets[packet];
             assert_eq!(received(&mut receiver, bytes, *zeros), want, "packet {packet}");
+        }
+    }
+
+    #[test]
+    fn whoever_sends_too_hears_all_others_and_is_complete_with_them() {
+        let options = options("8 Mbit/s", 0.0);
+        let sources = &[NodeId(1), NodeId(2), NodeId(3)];
+        let of = |node| EndSetup { node, sources, ..setup(&options, 10) };
+        let mut peer = end(Role::Both(Box::new(Zeros { len: Some(10) })), of(NodeId(2)));
+        let (mut rng, mut trace) = (Rng::new(1, NodeId(2), Purpose::Machine(0)), NullTrace);
+        let start = Time::from_nanos(500);
+        let cx = &mut Cx { now: start, rng: &mut rng, trace: &mut trace };
+        assert_eq!(peer.next_timeout(), Some(start));
+        peer.handle_timeout(cx);
+        let mut own = Vec::new();
+        let transmit = peer.poll_transmit(cx, &mut own).unwrap();
+        assert_eq!(transmit.to, Destination::Group(GroupId::SESSION));
+        assert_eq!((peer.next_timeout(), peer.poll_event()), (None, None));
+        let delivered = AppEvent::Delivered { bytes: Vec::new(), zeros: 10 };
+        for (from, want) in [
+            (1, vec![delivered.clone()]),
+            // Its own packet, a repetition and a stranger's.
+            (2, vec![]),
+            (1, vec![]),
+            (4, vec![]),
+            (3, vec![delivered, AppEvent::Completed]),
+        ] {
+            let to = Destination::Group(GroupId::SESSION);
+            let (from, bytes) = (NodeId(from), &own[..]);
+            let marked = false;
+            peer.handle_datagram(
+                cx,
+                Datagram { from, to, bytes, zeros: 10, congestion_experienced: marked },
+            );
+            let events: Vec<_> = std::iter::from_fn(|| peer.poll_event()).collect();
+            assert_eq!(events, want, "from {from:?}");
         }
     }
 

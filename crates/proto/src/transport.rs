@@ -12,8 +12,10 @@ use crate::options::Options;
 pub enum Role {
     /// It sends this.
     Source(Box<dyn Content>),
-    /// It receives.
+    /// It receives what the sources send.
     Receiver,
+    /// It sends this and receives what the other sources send, where the transport has such ends.
+    Both(Box<dyn Content>),
 }
 
 /// What one end of a flow is made from, beside its role.
@@ -23,8 +25,8 @@ pub struct EndSetup<'a> {
     pub flow: FlowId,
     /// The node that it runs on.
     pub node: NodeId,
-    /// The node of the flow's source.
-    pub source: NodeId,
+    /// The nodes of the flow's sources: one, but where the transport takes more.
+    pub sources: &'a [NodeId],
     /// Whom the flow goes to.
     pub to: Destination,
     /// When a source begins, or a receiver joins.
@@ -38,18 +40,26 @@ pub struct EndSetup<'a> {
 }
 
 impl<'a> EndSetup<'a> {
-    /// An end at `node` of a multicast flow from `source`, that starts at once, with 1400 bytes of
+    /// An end at `node` of a multicast flow from `sources`, that starts at once, with 1400 bytes of
     /// payload a packet.
-    pub fn new(flow: FlowId, node: NodeId, source: NodeId, options: &'a Options) -> Self {
+    pub fn new(flow: FlowId, node: NodeId, sources: &'a [NodeId], options: &'a Options) -> Self {
         Self {
             flow,
             node,
-            source,
+            sources,
             to: Destination::Group(GroupId::SESSION),
             start: Time::ZERO,
             payload: 1400,
             header: None,
             options,
         }
+    }
+
+    /// The node of the only source.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn source(&self) -> NodeId {
+        *self.sources.first().expect("a flow has a source")
     }
 }

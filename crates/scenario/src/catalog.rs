@@ -22,6 +22,8 @@ pub struct ProtocolEntry {
     pub about: &'static str,
     /// Whether it takes many receivers that come and go; otherwise a flow has exactly one.
     pub multicast: bool,
+    /// Whether it takes many senders, which may be receivers too; otherwise a flow has exactly one.
+    pub many_to_many: bool,
     /// Whether receivers answer, so that a path back must exist.
     pub answers: bool,
     /// Whether the simulator runs it; what it does not run the lab does.

@@ -9,6 +9,7 @@ use crate::catalog::{Catalog, ProtocolEntry};
 use crate::error::{Problem, quoted};
 use crate::limits::{
     DATA_BYTES_MAX, FLOWS_MAX, HEADER_BYTES_MAX, NAME_CHARS_MAX, PACKET_BYTES_MAX, RECEIVERS_MAX,
+    SENDERS_MAX,
 };
 use crate::link_config::{moment, size};
 use crate::names::{name, names};
@@ -44,16 +45,17 @@ impl Flows<'_> {
             registered(value, "protocol", protocols)
         })?;
         let (options, raw_options) = options(&table, protocol.name, protocol.options)?;
-        let from =
-            table.required("from", "\"ms\"", |value| self.topology.find(value, name(value)?))?;
+        let from = table.required("from", "\"ms\"", |value| self.senders(value, protocol))?;
         let to =
-            table.required("to", "[\"mr1\"]", |value| self.receivers(value, from, protocol))?;
+            table.required("to", "[\"mr1\"]", |value| self.receivers(value, &from, protocol))?;
         let start = table.optional("start", |value| self.moment(value))?.unwrap_or_default();
         let stop = table.optional("stop", |value| self.stop(value, start))?;
         let joins = self.joins(&table, protocol, &to)?;
         let speaks = self.speaks(&table, protocol, &to)?;
         let count = table.optional("count", |value| value.integer(1..=FLOWS_MAX as u64))?;
-        let copies = self.copies(&table, flow_name, count.unwrap_or(1), to.len() + joins.len())?;
+        let receivers = from.len() * to.len() + joins.len();
+        let copies = self.copies(&table, flow_name, count.unwrap_or(1), receivers)?;
+        let several = from.len() > 1;
         let flow = Flow {
             name: String::new(),
             protocol: protocol.name.to_string(),
@@ -68,7 +70,12 @@ impl Flows<'_> {
             start: Time::ZERO,
             stop,
             data: table
-                .optional("data", |value| data(value, self.folder))?
+                .optional("data", |value| match data(value, self.folder)? {
+                    Data::File(_) if several => Err(value.wrong(
+                        "\"unlimited\" or a size: nobody could compare what several senders sent",
+                    )),
+                    data => Ok(data),
+                })?
                 .unwrap_or(Data::Unlimited),
             join: Vec::new(),
             speaks,
@@ -106,32 +113,65 @@ impl Flows<'_> {
         misplaced().unwrap_or(problem)
     }
 
+    fn senders(&self, value: &Value, protocol: &ProtocolEntry) -> Result<Vec<NodeId>, Problem> {
+        let mut from = Vec::new();
+        for named in names(value)? {
+            let node = self.topology.find_named(&named)?;
+            if from.contains(&node) {
+                let sender = quoted(&named.name);
+                let message = format!("{sender} is named twice; allowed: each sender once");
+                return Err(named.problem(message));
+            }
+            from.push(node);
+            if from.len() > SENDERS_MAX {
+                return Err(value.wrong(format!("at most {SENDERS_MAX} senders")));
+            }
+        }
+        if !protocol.many_to_many && from.len() > 1 {
+            let message =
+                format!("names {} senders; {} takes exactly one", from.len(), protocol.name);
+            return Err(Problem::at(value.place, message));
+        }
+        Ok(from)
+    }
+
     fn receivers(
         &mut self,
         value: &Value,
-        from: NodeId,
+        from: &[NodeId],
         protocol: &ProtocolEntry,
     ) -> Result<Vec<NodeId>, Problem> {
-        let sender = quoted(&self.topology.nodes[from.index()].name);
-        let mut to = Vec::new();
-        let mut seen = BTreeSet::new();
-        for named in names(value)? {
+        let (mut to, mut seen) = (Vec::new(), BTreeSet::new());
+        let names = names(value)?;
+        if from.len() * names.len() > RECEIVERS_MAX {
+            let most = RECEIVERS_MAX / from.len();
+            return Err(value.wrong(format!("at most {most} receivers of {} senders", from.len())));
+        }
+        for named in names {
             let node = self.topology.find_named(&named)?;
             let receiver = quoted(&named.name);
-            let answered = self.reach.both_ways(from, node);
-            let problem = if node == from {
-                format!("{receiver} is the sender too; allowed: other nodes than from")
-            } else if !seen.insert(node) {
-                format!("{receiver} is named twice; allowed: each receiver once")
-            } else if !answered && !self.reach.one_way(from, node) {
-                format!("no path of links leads from {sender} to {receiver}; {PATH_RULE}")
-            } else if !answered && protocol.answers {
-                format!("no path of links leads back from {receiver} to {sender}; {PATH_RULE}")
-            } else {
-                to.push(node);
-                continue;
-            };
-            return Err(named.problem(problem));
+            if from == [node] {
+                let message =
+                    format!("{receiver} is the sender too; allowed: other nodes than from");
+                return Err(named.problem(message));
+            }
+            if !seen.insert(node) {
+                let message = format!("{receiver} is named twice; allowed: each receiver once");
+                return Err(named.problem(message));
+            }
+            for sender in from {
+                let answered = self.reach.both_ways(*sender, node);
+                let sender_name = || quoted(&self.topology.nodes[sender.index()].name);
+                let problem = if !answered && !self.reach.one_way(*sender, node) {
+                    format!("no path of links leads from {} to {receiver}", sender_name())
+                } else if !answered && protocol.answers {
+                    format!("no path of links leads back from {receiver} to {}", sender_name())
+                } else {
+                    continue;
+                };
+                return Err(named.problem(format!("{problem}; {PATH_RULE}")));
+            }
+            to.push(node);
         }
         if !protocol.multicast && to.len() > 1 {
             let message =

@@ -11,7 +11,9 @@ pub const NODES_MAX: usize = 200_000;
 pub const LINKS_MAX: usize = 200_000;
 /// Flows of one scenario, each `count` spelled out.
 pub const FLOWS_MAX: usize = 100_000;
-/// Receivers and memberships over all flows.
+/// Senders of one flow.
+pub const SENDERS_MAX: usize = 1_000;
+/// Receivers and memberships over all flows; a receiver counts once for each sender.
 pub const RECEIVERS_MAX: usize = 1_000_000;
 /// Packets of the mean burst of losses.
 pub const BURST_PACKETS_MAX: f64 = 1e6;

@@ -66,9 +66,9 @@ pub struct Flow {
     pub name: String,
     /// Its protocol: a registered scheme, `tcp-reno`, `tcp-newreno`, `tcp-sack` or `cbr`.
     pub protocol: String,
-    /// Where it starts.
-    pub from: NodeId,
-    /// Its receivers. Those that join later are here too.
+    /// Its senders: one, but where the protocol takes more.
+    pub from: Vec<NodeId>,
+    /// Its receivers. Those that join later are here too, and senders that receive.
     pub to: Vec<NodeId>,
     /// Payload of one data packet.
     pub packet: Bytes,
@@ -101,6 +101,25 @@ pub struct Speaks {
 }
 
 impl Flow {
+    /// The only sender, or the first of many.
+    ///
+    /// # Panics
+    /// There is none, which no checked scenario has.
+    pub fn sender(&self) -> NodeId {
+        self.from[0]
+    }
+
+    /// How many senders the receiver at `node` hears: all but itself.
+    pub fn heard_at(&self, node: NodeId) -> u64 {
+        self.from.iter().filter(|sender| **sender != node).count() as u64
+    }
+
+    /// Its ends: the senders, then the receivers that send nothing.
+    pub fn ends(&self) -> impl Iterator<Item = NodeId> {
+        let receivers = self.to.iter().filter(|node| !self.from.contains(node));
+        self.from.iter().chain(receivers).copied()
+    }
+
     /// The protocol that the receiver at `node` speaks.
     pub fn spoken_by(&self, node: NodeId) -> &str {
         let other = self.speaks.iter().find(|speaks| speaks.node == node);

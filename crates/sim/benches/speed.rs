@@ -69,11 +69,12 @@ fn packet_and_acknowledgement(bencher: Bencher<'_, '_>, protocol: &str) {
     // A small window, so that nothing is ever lost.
     let window = [("window_max".to_string(), OptionValue::Integer(32))];
     let options = Options::checked(window, tcp::OPTIONS).expect("the setting is in range");
-    let setup = |peer| EndSetup {
+    let nodes = [NodeId(0), NodeId(1)];
+    let setup = |own: usize| EndSetup {
         flow: FlowId(0),
-        node: NodeId(1 - peer),
-        source: NodeId(peer),
-        to: Destination::Node(NodeId(peer)),
+        node: nodes[own],
+        sources: &nodes[1 - own..][..1],
+        to: Destination::Node(nodes[1 - own]),
         start: Time::ZERO,
         payload: 1400,
         header: None,
@@ -81,7 +82,7 @@ fn packet_and_acknowledgement(bencher: Bencher<'_, '_>, protocol: &str) {
     };
     let end = |role, setup| catalog::end(protocol, role, setup).expect("it is registered");
     let mut ends: [Box<dyn Machine>; 2] =
-        [end(Role::Source(Box::new(Zeros { len: None })), setup(1)), end(Role::Receiver, setup(0))];
+        [end(Role::Source(Box::new(Zeros { len: None })), setup(0)), end(Role::Receiver, setup(1))];
     let (mut rng, mut trace, mut now) = (rng(), NullTrace, Time::ZERO);
     let mut flying = std::collections::VecDeque::new();
     let cx = Cx { now, rng: &mut rng, trace: &mut trace };

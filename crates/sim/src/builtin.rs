@@ -2,7 +2,6 @@
 
 use faircast_base::{FlowId, GroupId, NodeId, Time};
 use faircast_proto::catalog::{self, Ends, RELAYS, SCHEMES, TRANSPORTS};
-use faircast_proto::content::Content;
 use faircast_proto::options::Options;
 use faircast_proto::pgm::OPTIONS;
 use faircast_proto::relay::Relay;
@@ -18,6 +17,7 @@ pub fn catalog() -> Catalog {
         name: scheme.name,
         about: scheme.about,
         multicast: true,
+        many_to_many: false,
         answers: true,
         simulated: true,
         options: scheme.options,
@@ -29,8 +29,18 @@ pub fn catalog() -> Catalog {
             Ends::Alone { guarantees, answers, .. } => (true, answers, guarantees),
             Ends::Kernel { guarantees } => (false, true, guarantees),
         };
-        let catalog::TransportEntry { name, about, multicast, options, .. } = *transport;
-        Some(ProtocolEntry { name, about, multicast, answers, simulated, options, guarantees })
+        let catalog::TransportEntry { name, about, multicast, many_to_many, options, .. } =
+            *transport;
+        Some(ProtocolEntry {
+            name,
+            about,
+            multicast,
+            many_to_many,
+            answers,
+            simulated,
+            options,
+            guarantees,
+        })
     });
     let relay = |entry: &catalog::RelayEntry| ProgramEntry {
         name: entry.name,
@@ -54,18 +64,35 @@ pub(crate) fn is_lab_only(protocol: &str) -> bool {
 pub struct Builtin;
 
 impl Protocols for Builtin {
-    fn sender(&self, flow: &Flow, id: FlowId, content: Box<dyn Content>) -> Box<dyn Machine> {
-        let setup = setup(flow, id, (flow.from, flow.start), &flow.options);
-        end(&flow.protocol, Role::Source(content), setup)
-    }
-
-    fn receiver(&self, flow: &Flow, id: FlowId, node: NodeId, start: Time) -> Box<dyn Machine> {
+    fn end(
+        &self,
+        flow: &Flow,
+        id: FlowId,
+        node: NodeId,
+        role: Role,
+        start: Time,
+    ) -> Box<dyn Machine> {
         let spoken = flow.spoken_by(node);
         // Of the flow's own settings another scheme knows those of the transport.
         let shared = (spoken != flow.protocol)
             .then(|| Options::default().under(&flow.options.of(OPTIONS), OPTIONS));
-        let options = shared.as_ref().unwrap_or(&flow.options);
-        end(spoken, Role::Receiver, setup(flow, id, (node, start), options))
+        let setup = EndSetup {
+            flow: id,
+            node,
+            sources: &flow.from,
+            to: match flow.to[..] {
+                [only] if flow.from.len() == 1 => Destination::Node(only),
+                _ => Destination::Group(GroupId::SESSION),
+            },
+            start,
+            payload: flow.packet.count() as u32,
+            header: flow.header.map(|bytes| bytes.count() as u32),
+            options: shared.as_ref().unwrap_or(&flow.options),
+        };
+        let Some(end) = catalog::end(spoken, role, setup) else {
+            unreachable!("the scenario was checked against a catalog that has \"{spoken}\"")
+        };
+        end
     }
 
     fn relay(&self, program: &Program, node: NodeId) -> Box<dyn Relay> {
@@ -78,33 +105,5 @@ impl Protocols for Builtin {
     /// Simulated TCP and CBR have no checksum of their own: those of TCP and UDP are the kernel's.
     fn sees_corruption(&self, flow: &Flow) -> bool {
         catalog::scheme(&flow.protocol).is_some()
-    }
-}
-
-fn end(protocol: &str, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
-    let Some(end) = catalog::end(protocol, role, setup) else {
-        unreachable!("the scenario was checked against a catalog that has \"{protocol}\"")
-    };
-    end
-}
-
-fn setup<'a>(
-    flow: &Flow,
-    id: FlowId,
-    (node, start): (NodeId, Time),
-    options: &'a Options,
-) -> EndSetup<'a> {
-    EndSetup {
-        flow: id,
-        node,
-        source: flow.from,
-        to: match flow.to[..] {
-            [only] => Destination::Node(only),
-            _ => Destination::Group(GroupId::SESSION),
-        },
-        start,
-        payload: flow.packet.count() as u32,
-        header: flow.header.map(|bytes| bytes.count() as u32),
-        options,
     }
 }

@@ -3,6 +3,10 @@
 use std::sync::Arc;
 
 use faircast_base::Time;
+use faircast_proto::content::{Content, InMemory, Zeros};
+use faircast_scenario::{Data, Flow};
+
+use crate::engine::SimError;
 
 /// What one receiver delivered to its application.
 #[derive(Clone, Debug)]
@@ -59,14 +63,16 @@ impl Delivery {
     }
 
     /// Whether what was delivered is exactly a prefix of what was sent, and all of it where the
-    /// transfer is finished.
-    pub fn intact(&self, sent: &Sent) -> bool {
+    /// transfer is finished. So many `senders` have sent it; of real bytes there is one.
+    pub fn intact(&self, sent: &Sent, senders: u64) -> bool {
         if self.lost_packets > 0 {
             return false;
         }
         let whole = |len: u64| self.bytes <= len && (self.completed.is_none() || self.bytes == len);
         match sent {
-            Sent::Zeros(len) => self.only_zeros && len.is_none_or(whole),
+            Sent::Zeros(len) => {
+                self.only_zeros && len.is_none_or(|len| whole(len.saturating_mul(senders)))
+            }
             Sent::Real { bytes, digest } => {
                 whole(bytes.len() as u64)
                     && if self.bytes == bytes.len() as u64 {
@@ -80,7 +86,7 @@ impl Delivery {
     }
 }
 
-/// What a flow sends.
+/// What each sender of a flow sends.
 #[derive(Clone, Debug)]
 pub enum Sent {
     /// Zeros, so many or without end.
@@ -92,6 +98,41 @@ pub enum Sent {
         /// Their BLAKE3 digest.
         digest: [u8; 32],
     },
+}
+
+impl Sent {
+    /// What the senders of `flow` send.
+    ///
+    /// # Errors
+    /// A file to send cannot be read.
+    pub fn of(flow: &Flow) -> Result<Self, SimError> {
+        let path = match &flow.data {
+            Data::Unlimited => return Ok(Self::Zeros(None)),
+            Data::Size(bytes) => return Ok(Self::Zeros(Some(bytes.count()))),
+            Data::File(path) => path,
+        };
+        let failed = |source| SimError::Data {
+            flow: flow.name.clone(),
+            path: path.display().to_string(),
+            source,
+        };
+        let bytes: Arc<[u8]> = std::fs::read(path).map_err(failed)?.into();
+        let digest = *blake3::hash(&bytes).as_bytes();
+        Ok(Self::Real { bytes, digest })
+    }
+
+    /// Whether there are real bytes.
+    pub fn is_real(&self) -> bool {
+        matches!(self, Self::Real { .. })
+    }
+
+    /// The same for a machine.
+    pub fn content(&self) -> Box<dyn Content> {
+        match self {
+            Self::Zeros(len) => Box::new(Zeros { len: *len }),
+            Self::Real { bytes, .. } => Box::new(InMemory(bytes.clone())),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -116,23 +157,24 @@ mod tests {
             let mut delivery = Delivery::new(true);
             delivery.take(delivered, 0);
             delivery.completed = completed.then_some(Time::ZERO);
-            assert_eq!(delivery.intact(&sent), intact, "{case}");
+            assert_eq!(delivery.intact(&sent, 1), intact, "{case}");
         }
         let mut gap = Delivery::new(true);
         gap.take(b"hello", 0);
         gap.lost_packets = 1;
-        assert!(!gap.intact(&sent));
+        assert!(!gap.intact(&sent, 1));
     }
 
     #[test]
     fn data_that_stands_for_zeros_must_be_zeros() {
         let mut delivery = Delivery::new(false);
         delivery.take(&[0, 0], 5);
-        assert!(delivery.intact(&Sent::Zeros(Some(10))));
+        assert!(delivery.intact(&Sent::Zeros(Some(10)), 1));
         delivery.take(&[], 4);
-        assert!(!delivery.intact(&Sent::Zeros(Some(10))));
+        assert!(!delivery.intact(&Sent::Zeros(Some(10)), 1));
+        assert!(delivery.intact(&Sent::Zeros(Some(10)), 2));
         let mut wrong = Delivery::new(false);
         wrong.take(&[1], 0);
-        assert!(!wrong.intact(&Sent::Zeros(None)));
+        assert!(!wrong.intact(&Sent::Zeros(None), 1));
     }
 }

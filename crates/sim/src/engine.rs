@@ -1,13 +1,12 @@
 //! The loop: take the earliest event, let it happen.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use faircast_base::{Event, FlowId, GroupId, NodeId, Purpose, Rng, Time};
 use faircast_proto::Machine;
-use faircast_proto::content::{Content, InMemory, Zeros};
 use faircast_proto::relay::Relay;
-use faircast_scenario::{Data, Flow, Join, Program, Scenario};
+use faircast_proto::transport::Role;
+use faircast_scenario::{Flow, Join, Program, Scenario};
 use faircast_trace::{Record, Sink};
 
 use crate::agents::Agent;
@@ -23,10 +22,15 @@ const OBSERVE_EVERY: u64 = 1 << 14;
 /// Makes machines and relays by the names in a scenario. The names and options were checked
 /// when the scenario was read.
 pub trait Protocols {
-    /// The sender of a flow.
-    fn sender(&self, flow: &Flow, id: FlowId, content: Box<dyn Content>) -> Box<dyn Machine>;
-    /// The receiver of a flow at `node`, from `start` on.
-    fn receiver(&self, flow: &Flow, id: FlowId, node: NodeId, start: Time) -> Box<dyn Machine>;
+    /// The end of a flow at `node`, from `start` on.
+    fn end(
+        &self,
+        flow: &Flow,
+        id: FlowId,
+        node: NodeId,
+        role: Role,
+        start: Time,
+    ) -> Box<dyn Machine>;
     /// The relay of a router.
     fn relay(&self, program: &Program, node: NodeId) -> Box<dyn Relay>;
     /// Whether the machines of a flow see themselves that a bit of a packet was flipped on the
@@ -229,28 +233,29 @@ impl<'a> Simulation<'a> {
     }
 
     fn add_flow(&mut self, id: FlowId, flow: &'a Flow) -> Result<(), SimError> {
-        let (content, sent) = content_of(flow)?;
-        let real = matches!(sent, Sent::Real { .. });
-        self.sent.push(sent);
-        let first = self.agents.len() as u32;
-        let rng = |node, index| Rng::new(self.scenario.seed, node, Purpose::Machine(index));
-        let mut sender = Agent::new(id, flow.from, true, rng(flow.from, first), false);
-        sender.machine = Some(self.protocols.sender(flow, id, content));
-        let mut agents = vec![sender];
-        for (place, node) in flow.to.iter().enumerate() {
-            let index = first + 1 + place as u32;
-            agents.push(Agent::new(id, *node, false, rng(*node, index), real));
+        let sent = Sent::of(flow)?;
+        let senders = self.fabric.senders(id);
+        for (index, node) in (senders.start..).zip(flow.ends()) {
+            let rng = Rng::new(self.scenario.seed, node, Purpose::Machine(index));
+            let only_sends = senders.contains(&index) && !flow.to.contains(&node);
+            let mut agent = Agent::new(id, node, only_sends, rng, sent.is_real());
+            if only_sends {
+                let role = Role::Source(sent.content());
+                agent.machine = Some(self.protocols.end(flow, id, node, role, flow.start));
+            }
+            self.agents.push(agent);
         }
-        self.agents.append(&mut agents);
+        self.sent.push(sent);
         let mut joins: Vec<&Join> = flow.join.iter().collect();
         joins.sort_by_key(|join| join.node);
-        for place in 0..flow.to.len() {
-            self.add_membership(&joins, first + 1 + place as u32);
+        for node in &flow.to {
+            let agent = self.fabric.end_at(id, *node).expect("a receiver is an end");
+            self.add_membership(&joins, agent);
         }
         if let Some(stop) = flow.stop {
             self.schedule(stop, Action::Stop(id));
         }
-        self.arm(first);
+        senders.for_each(|sender| self.arm(sender));
         Ok(())
     }
 
@@ -279,7 +284,7 @@ impl<'a> Simulation<'a> {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Stop(flow) => self.close(self.fabric.sender(flow)),
+            Action::Stop(flow) => self.fabric.senders(flow).for_each(|sender| self.close(sender)),
             Action::Join { agent } => self.join(agent),
             Action::Leave { agent } => {
                 self.close(agent);
@@ -298,7 +303,12 @@ impl<'a> Simulation<'a> {
         if !self.fabric.join(id, GroupId::SESSION, node) {
             return;
         }
-        let machine = self.protocols.receiver(flow, id, node, self.fabric.now);
+        let now = self.fabric.now;
+        let (role, start) = match flow.from.contains(&node) {
+            true => (Role::Both(self.sent[id.index()].content()), now.max(flow.start)),
+            false => (Role::Receiver, now),
+        };
+        let machine = self.protocols.end(flow, id, node, role, start);
         self.agents[index as usize].machine = Some(machine);
         self.say(index, Event::Joined);
         self.drain(index);
@@ -310,38 +320,17 @@ impl<'a> Simulation<'a> {
     }
 
     fn deliveries(&self) -> Vec<Vec<(Delivery, bool)>> {
-        let of_flow = |(flow, first): (usize, &u32)| {
-            let receivers = self.scenario.flows[flow].to.len();
-            let agents = &self.agents[*first as usize + 1..][..receivers];
-            let checked =
-                |agent: &Agent| (agent.delivery.clone(), agent.delivery.intact(&self.sent[flow]));
-            agents.iter().map(checked).collect()
+        let of_flow = |(flow, id): (&Flow, FlowId)| {
+            let checked = |node: &NodeId| {
+                let end = self.fabric.end_at(id, *node).expect("a receiver is an end");
+                let delivery = &self.agents[end as usize].delivery;
+                let intact = delivery.intact(&self.sent[id.index()], flow.heard_at(*node));
+                (delivery.clone(), intact)
+            };
+            flow.to.iter().map(checked).collect()
         };
-        self.fabric.senders().iter().enumerate().map(of_flow).collect()
+        self.scenario.flows.iter().zip((0..).map(FlowId)).map(of_flow).collect()
     }
-}
-
-/// What a flow sends, for its machine and for the comparison at the end.
-///
-/// # Errors
-/// A file to send cannot be read.
-pub fn content_of(flow: &Flow) -> Result<(Box<dyn Content>, Sent), SimError> {
-    let zeros = |len| (Box::new(Zeros { len }) as Box<dyn Content>, Sent::Zeros(len));
-    Ok(match &flow.data {
-        Data::Unlimited => zeros(None),
-        Data::Size(bytes) => zeros(Some(bytes.count())),
-        Data::File(path) => {
-            let bytes: Arc<[u8]> = std::fs::read(path)
-                .map_err(|source| SimError::Data {
-                    flow: flow.name.clone(),
-                    path: path.display().to_string(),
-                    source,
-                })?
-                .into();
-            let digest = *blake3::hash(&bytes).as_bytes();
-            (Box::new(InMemory(bytes.clone())), Sent::Real { bytes, digest })
-        }
-    })
 }
 
 /// Adds an event to the hash of a run.

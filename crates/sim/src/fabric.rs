@@ -1,12 +1,12 @@
 //! Everything between the ends of flows: links, routes, trees, memberships, relays in routers.
 //!
 //! Whoever drives it gives it time: the simulator takes its events one after the other, the lab
-//! when their moment has come. Ends are known by number: for each flow its sender, then its
-//! receivers in the scenario's order.
+//! when their moment has come. Ends are known by number: for each flow its senders, then its
+//! other receivers, in the scenario's order.
 
 use faircast_base::{BadInput, Duration, Event, FlowId, GroupId, NodeId, Time};
 use faircast_proto::{Destination, Transmit};
-use faircast_scenario::{Flow, Scenario};
+use faircast_scenario::Scenario;
 use faircast_trace::{Record, Sink, Subject};
 
 use crate::engine::Protocols;
@@ -32,8 +32,8 @@ pub struct Fabric<'a> {
     has_relay: Vec<bool>,
     /// For each flow its ends, sorted by node.
     ends_by_node: Vec<Vec<(NodeId, u32)>>,
-    /// For each flow the number of its sender.
-    senders: Vec<u32>,
+    /// For each flow the number of its first end.
+    firsts: Vec<u32>,
     /// For each flow whether its ends see that a packet was corrupted.
     sees_corruption: Vec<bool>,
 }
@@ -79,11 +79,11 @@ impl<'a> Fabric<'a> {
     /// The network of a scenario at time zero, without members. Relays come from
     /// `protocols`.
     pub fn new(scenario: &'a Scenario, protocols: &'a dyn Protocols) -> Self {
-        let (mut senders, mut ends_by_node) = (Vec::new(), Vec::new());
+        let (mut firsts, mut ends_by_node) = (Vec::new(), Vec::new());
         let mut next = 0;
         for flow in &scenario.flows {
-            senders.push(next);
-            let mut by_node: Vec<_> = ends_of(flow).zip(next..).collect();
+            firsts.push(next);
+            let mut by_node: Vec<_> = flow.ends().zip(next..).collect();
             next += by_node.len() as u32;
             by_node.sort_unstable();
             ends_by_node.push(by_node);
@@ -96,7 +96,7 @@ impl<'a> Fabric<'a> {
             relays: Relays::default(),
             has_relay: scenario.nodes.iter().map(|node| node.program.is_some()).collect(),
             ends_by_node,
-            senders,
+            firsts,
             sees_corruption: scenario.flows.iter().map(|f| protocols.sees_corruption(f)).collect(),
         }
     }
@@ -106,18 +106,14 @@ impl<'a> Fabric<'a> {
         self.now
     }
 
-    /// For each flow the number of its sender; its receivers follow in the scenario's order.
-    pub fn senders(&self) -> &[u32] {
-        &self.senders
-    }
-
-    /// The number of a flow's sender.
-    pub(crate) fn sender(&self, flow: FlowId) -> u32 {
-        self.senders[flow.index()]
+    /// The numbers of a flow's senders.
+    pub(crate) fn senders(&self, flow: FlowId) -> std::ops::Range<u32> {
+        let first = self.firsts[flow.index()];
+        first..first + self.scenario.flows[flow.index()].from.len() as u32
     }
 
     /// The number of the end of a flow at a node.
-    pub(crate) fn end_at(&self, flow: FlowId, node: NodeId) -> Option<u32> {
+    pub fn end_at(&self, flow: FlowId, node: NodeId) -> Option<u32> {
         let ends = &self.ends_by_node[flow.index()];
         let place = ends.binary_search_by_key(&node, |(node, _)| *node).ok()?;
         Some(ends[place].1)
@@ -282,7 +278,8 @@ impl<'a> Fabric<'a> {
         if agent == NONE || self.sees_corruption[flow.index()] {
             return arrival;
         }
-        let subject = Subject::Endpoint { flow, node, sender: agent == self.sender(flow) };
+        let sender = !self.scenario.flows[flow.index()].to.contains(&node);
+        let subject = Subject::Endpoint { flow, node, sender };
         let event = Event::BadInput { reason: BadInput::Checksum };
         sink.record(&Record { at: self.now, subject, event });
         Arrival { agent: NONE, ..arrival }
@@ -342,9 +339,4 @@ impl<'a> Fabric<'a> {
             Some(_) => own_len,
         }
     }
-}
-
-/// The nodes of a flow's ends, in the order of their numbers.
-fn ends_of(flow: &Flow) -> impl Iterator<Item = NodeId> {
-    std::iter::once(flow.from).chain(flow.to.iter().copied())
 }

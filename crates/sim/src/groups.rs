@@ -11,7 +11,7 @@ use crate::tree::Tree;
 
 /// Members and trees. Membership takes effect at once.
 pub(crate) struct Groups {
-    /// For each flow the tree from its sender to the group of the session; then those that other
+    /// For each flow the tree from its first sender to the group of the session; then those that other
     /// senders and other groups have needed, which are made when the first packet goes there.
     trees: Vec<Tree>,
     flows: usize,
@@ -25,7 +25,7 @@ pub(crate) struct Groups {
 
 impl Groups {
     pub(crate) fn new(topology: &mut Topology, flows: &[Flow]) -> Self {
-        let tree = |flow: &Flow| Tree::new(topology, flow.from, &flow.to);
+        let tree = |flow: &Flow| Tree::new(topology, flow.sender(), &flow.to);
         Self {
             trees: flows.iter().map(tree).collect(),
             flows: flows.len(),
@@ -36,7 +36,7 @@ impl Groups {
     }
 
     /// Makes the agent at `node` a member. False where it is one already, or no path leads there
-    /// from the session's sender.
+    /// from the session's first sender.
     pub(crate) fn join(&mut self, flow: FlowId, group: GroupId, node: NodeId, agent: u32) -> bool {
         if self.members.contains_key(&(flow, group, node)) {
             return false;

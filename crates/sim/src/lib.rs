@@ -26,9 +26,7 @@ mod wheel;
 
 pub use builtin::{Builtin, catalog};
 pub use delivery::{Delivery, Sent};
-pub use engine::{
-    LinkBalance, Observer, Outcome, Protocols, SimError, Simulation, Unobserved, content_of,
-};
+pub use engine::{LinkBalance, Observer, Outcome, Protocols, SimError, Simulation, Unobserved};
 pub use fabric::{Fabric, Parcel};
 pub use paths::shortest_round_trip;
 pub use wheel::Wheel;

@@ -12,12 +12,11 @@ pub fn shortest_round_trip(scenario: &Scenario) -> Option<Duration> {
     let mut topology = Topology::new(scenario.nodes.len(), &scenario.links);
     let mut round_trips = Vec::new();
     for flow in &scenario.flows {
-        for to in &flow.to {
-            let Some(there) = path(scenario, &mut topology, flow.from, *to, flow.packet.count())
-            else {
-                continue;
-            };
-            let back = path(scenario, &mut topology, *to, flow.from, 0).unwrap_or(there);
+        let pairs = flow.from.iter().flat_map(|from| flow.to.iter().map(move |to| (*from, *to)));
+        for (from, to) in pairs.filter(|(from, to)| from != to) {
+            let there = path(scenario, &mut topology, from, to, flow.packet.count());
+            let Some(there) = there else { continue };
+            let back = path(scenario, &mut topology, to, from, 0).unwrap_or(there);
             round_trips.push(there.as_nanos().saturating_add(back.as_nanos()));
         }
     }

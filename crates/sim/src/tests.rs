@@ -4,6 +4,7 @@
 mod credits;
 mod daemon;
 mod groups;
+mod many_to_many;
 mod repair_head;
 
 use std::ops::ControlFlow;
@@ -12,8 +13,8 @@ use faircast_base::{
     Bitrate, Bytes, Cx, DropReason, Duration, Event, FlowId, GroupId, LinkCounters, NodeId, Time,
 };
 use faircast_link::{LinkConfig, QueueConfig};
-use faircast_proto::content::Content;
 use faircast_proto::relay::Relay;
+use faircast_proto::transport::Role;
 use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
 use faircast_scenario::{Data, Flow, Join, LinkSpec, Node, Program, Scenario};
 use faircast_trace::{Record, Sink, Subject};
@@ -90,16 +91,16 @@ struct Plain {
 }
 
 impl Protocols for Plain {
-    fn sender(&self, flow: &Flow, _id: FlowId, _content: Box<dyn Content>) -> Box<dyn Machine> {
+    fn end(&self, flow: &Flow, _: FlowId, _: NodeId, role: Role, _: Time) -> Box<dyn Machine> {
+        if let Role::Receiver = role {
+            return Box::new(Counter::default());
+        }
         let to = match flow.to[..] {
             [only] if flow.protocol == "unicast" => Destination::Node(only),
             _ => Destination::Group(GroupId::SESSION),
         };
         let time_to_live = self.time_to_live;
         Box::new(Ticker { to, time_to_live, next: flow.start, due: false, closed: false })
-    }
-    fn receiver(&self, _: &Flow, _: FlowId, _: NodeId, _: Time) -> Box<dyn Machine> {
-        Box::new(Counter::default())
     }
     fn relay(&self, _: &Program, _: NodeId) -> Box<dyn Relay> {
         unreachable!("no router of these tests runs a program")
@@ -169,7 +170,7 @@ fn scenario(edges: &[(u32, u32, u64)], protocol: &str, to: &[u32]) -> Scenario {
         flows: vec![Flow {
             name: "flow".into(),
             protocol: protocol.into(),
-            from: NodeId(0),
+            from: vec![NodeId(0)],
             to: to.iter().map(|node| NodeId(*node)).collect(),
             packet: Bytes::new(u64::from(PACKET)),
             header: Some(Bytes::new(0)),

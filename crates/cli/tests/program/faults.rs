@@ -221,7 +221,7 @@ fn who_would_hold_the_group_below_the_rate_is_told_and_served_after_the_others()
     let sent = file(folder.path(), 3_000_000);
     let scenario = hosts("1 Mbit/s");
     let node = |name: &str| {
-        scenario.flows.iter().find(|flow| flow.name == name).map(|flow| flow.from).unwrap()
+        scenario.flows.iter().find(|flow| flow.name == name).map(|flow| flow.sender()).unwrap()
     };
     let names = ["one", "two", "slow"];
     let [sender, one, two, slow] = ["sender", "one", "two", "slow"].map(node);

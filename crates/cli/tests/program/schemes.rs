@@ -50,7 +50,7 @@ fn a_file_gets_to_four_hosts_over_every_scheme_though_each_loses_one_packet_in_2
         std::fs::write(&sent, noise(700_000)).unwrap();
         let scenario = hosts();
         let nodes = HOSTS.map(|name| {
-            scenario.flows.iter().find(|flow| flow.name == name).map(|flow| flow.from).unwrap()
+            scenario.flows.iter().find(|flow| flow.name == name).map(|flow| flow.sender()).unwrap()
         });
         let field = Field::new(scenario).unwrap();
         let group = format!("{}:7500", Field::group());

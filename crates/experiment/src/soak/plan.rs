@@ -314,7 +314,7 @@ mod tests {
             .unwrap_or_else(|error| panic!("{error}\n{}", plan.scenario));
             for (who, flow) in Who::all(4).into_iter().zip(&scenario.flows) {
                 assert_eq!(scenario.nodes[who.node().index()].name, who.name());
-                assert_eq!(flow.from, who.node());
+                assert_eq!(flow.sender(), who.node());
             }
             let last = plan.actions.last().expect("there are actions").0;
             assert!(last >= FAULTY && last < WallDuration::from_secs(60), "{last:?}");

@@ -85,7 +85,8 @@ impl App<BoxedMachine> for Keeper {
             return None;
         }
         let options = quick_options();
-        let setup = EndSetup::new(FlowId(flow), live.node(), source_node(flow), &options);
+        let sources = [source_node(flow)];
+        let setup = EndSetup::new(FlowId(flow), live.node(), &sources, &options);
         let setup = EndSetup { start: heard.now, ..setup };
         Some(self.scheme.unwrap_or_else(usual).end(Role::Receiver, setup))
     }
@@ -158,7 +159,8 @@ pub(crate) fn send(
         }
         let start = driver.live().now();
         let options = quick_options();
-        let setup = EndSetup { start, ..EndSetup::new(FlowId(flow), node, node, &options) };
+        let setup = EndSetup::new(FlowId(flow), node, std::slice::from_ref(&node), &options);
+        let setup = EndSetup { start, ..setup };
         let role = Role::Source(Box::new(InMemory(bytes)));
         let machine = place.scheme.unwrap_or_else(usual).end(role, setup);
         driver.live().add(machine, SessionOptions::default());

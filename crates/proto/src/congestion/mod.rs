@@ -20,4 +20,4 @@ pub use control::{
 };
 pub use guarantees::{Floor, Guarantees, Load};
 pub use pace::Pace;
-pub use scheme::{AnnounceOf, Reported, ReportOf, RouterView, Scheme};
+pub use scheme::{AnnounceOf, ReportOf, Reported, RouterView, Scheme};

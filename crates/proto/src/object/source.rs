@@ -25,10 +25,10 @@ use super::{
     Announcement, Fec, HostLoad, MemberState, ObjectSourceSetup, ObjectStatus, Part, Stage,
 };
 use crate::congestion::{Control, Permit, Regime};
+use crate::pgm::SourceConfig;
 use crate::pgm::negotiation::SchemeAnnouncement;
 use crate::pgm::session::{DataPacket, SourceSession};
 use crate::pgm::wire::{Encoder, OptionType, Packet};
-use crate::pgm::SourceConfig;
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
 /// The source of an object: sends to its members what they ask for, and ends when all have it.

@@ -48,9 +48,13 @@ pub enum Flavour {
 /// from the beginning. Where `setup` has a size of headers, the SYN and acknowledgements count 40 bytes and
 /// 8 more per SACK block, as ns-2 counts; else the real IPv4 and TCP headers count: 40 bytes and the
 /// options.
+///
+/// # Panics
+/// The sending end is to send to a group, or the role is both.
 pub fn end(flavour: Flavour, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
     match role {
         Role::Source(content) => Box::new(TcpSender::new(flavour, setup, content)),
         Role::Receiver => Box::new(TcpReceiver::new(flavour, setup)),
+        Role::Both(_) => unreachable!("a connection here has one sending end"),
     }
 }

@@ -50,7 +50,7 @@ impl TcpReceiver {
         let settings = Settings::new(setup.options);
         Self {
             flow: setup.flow,
-            peer: setup.source,
+            peer: setup.source(),
             payload: setup.payload.max(1),
             header: setup.header,
             window_max: u64::from(settings.window_max),

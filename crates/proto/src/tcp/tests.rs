@@ -72,11 +72,11 @@ const NO_FAULTS: Faults = Faults { loss: 0.0, duplication: 0.0, reordering: 0.0 
 
 impl Pair {
     fn new(flavour: Flavour, options: &Options, content: Box<dyn Content>, seed: u64) -> Self {
-        let setup = |node, peer| EndSetup {
+        let setup = |node, peer: &'static NodeId| EndSetup {
             flow: FlowId(7),
             node,
-            source: peer,
-            to: Destination::Node(peer),
+            sources: std::slice::from_ref(peer),
+            to: Destination::Node(*peer),
             start: Time::ZERO,
             payload: 100,
             header: None,
@@ -84,8 +84,8 @@ impl Pair {
         };
         Self {
             now: Time::ZERO,
-            sender: TcpSender::new(flavour, setup(SENDER, RECEIVER), content),
-            receiver: TcpReceiver::new(flavour, setup(RECEIVER, SENDER)),
+            sender: TcpSender::new(flavour, setup(SENDER, &RECEIVER), content),
+            receiver: TcpReceiver::new(flavour, setup(RECEIVER, &SENDER)),
             rng: Rng::new(seed, SENDER, Purpose::Machine(0)),
             faults: Rng::new(seed, SENDER, Purpose::Fault),
             trace: Counts::default(),

@@ -67,7 +67,7 @@ fn every_value_of_the_good_scenario_arrives() {
     assert_eq!(mcc.options.duration("timeout"), Some(Duration::from_secs(4)));
     assert_eq!(mcc.raw_options.len(), 2);
     assert_eq!((first.name.as_str(), second.name.as_str()), ("tcp-1", "tcp-2"));
-    assert_eq!((first.from, &first.to), (second.from, &second.to));
+    assert_eq!((&first.from, &first.to), (&second.from, &second.to));
     assert_eq!(first.data, Data::Size(Bytes::new(30_000_000)));
     assert_eq!((first.header, first.stop, first.join.len()), (None, None, 0));
 }

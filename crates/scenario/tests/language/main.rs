@@ -16,10 +16,11 @@ use faircast_scenario::{Catalog, Overrides, ProgramEntry, ProtocolEntry, Scenari
 /// A catalog like the real one in names, with a few settings of each kind.
 pub(crate) fn catalog() -> Catalog {
     let about = "Only for tests.";
-    let protocol = |name, multicast, answers, options| ProtocolEntry {
+    let protocol = |name, multicast: bool, answers: bool, options| ProtocolEntry {
         name,
         about,
         multicast,
+        many_to_many: multicast && !answers,
         answers,
         simulated: true,
         options,

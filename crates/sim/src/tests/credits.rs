@@ -118,11 +118,11 @@ impl Relay for CreditRelay {
 struct Credits;
 
 impl Protocols for Credits {
-    fn sender(&self, _: &Flow, _: FlowId, _: Box<dyn Content>) -> Box<dyn Machine> {
-        Box::new(Source(HELD_MAX))
-    }
-    fn receiver(&self, _: &Flow, _: FlowId, _: NodeId, _: Time) -> Box<dyn Machine> {
-        Box::new(Counter::default())
+    fn end(&self, _: &Flow, _: FlowId, _: NodeId, role: Role, _: Time) -> Box<dyn Machine> {
+        match role {
+            Role::Source(_) => Box::new(Source(HELD_MAX)),
+            _ => Box::new(Counter::default()),
+        }
     }
     fn relay(&self, _: &Program, node: NodeId) -> Box<dyn Relay> {
         Box::new(CreditRelay { node, ..CreditRelay::default() })

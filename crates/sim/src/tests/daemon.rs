@@ -31,11 +31,11 @@ impl Machine for Daemon {
 struct Overlay;
 
 impl Protocols for Overlay {
-    fn sender(&self, flow: &Flow, _: FlowId, _: Box<dyn Content>) -> Box<dyn Machine> {
-        let (to, next) = (Destination::Node(flow.to[0]), flow.start);
-        Box::new(Ticker { to, time_to_live: 255, next, due: false, closed: false })
-    }
-    fn receiver(&self, flow: &Flow, _: FlowId, node: NodeId, _: Time) -> Box<dyn Machine> {
+    fn end(&self, flow: &Flow, _: FlowId, node: NodeId, role: Role, _: Time) -> Box<dyn Machine> {
+        if let Role::Source(_) = role {
+            let (to, next) = (Destination::Node(flow.to[0]), flow.start);
+            return Box::new(Ticker { to, time_to_live: 255, next, due: false, closed: false });
+        }
         let next = flow.to.iter().skip_while(|to| **to != node).nth(1).copied();
         Box::new(Daemon { next, out: 0 })
     }

@@ -63,21 +63,12 @@ impl Machine for Scripted {
 /// Makes ends that follow a script: node, milliseconds, and what it does then.
 struct Scripts<'a>(&'a [(u32, u64, Act)], Heard);
 
-impl Scripts<'_> {
-    fn end(&self, node: NodeId) -> Box<dyn Machine> {
+impl Protocols for Scripts<'_> {
+    fn end(&self, _: &Flow, _: FlowId, node: NodeId, _: Role, _: Time) -> Box<dyn Machine> {
         let own = self.0.iter().filter(|script| script.0 == node.0);
         let mut script: Vec<_> = own.map(|(_, ms, act)| (*ms, *act)).collect();
         script.sort_by_key(|(ms, _)| *ms);
         Box::new(Scripted { node, script, out: Vec::new(), heard: Rc::clone(&self.1) })
-    }
-}
-
-impl Protocols for Scripts<'_> {
-    fn sender(&self, flow: &Flow, _: FlowId, _: Box<dyn Content>) -> Box<dyn Machine> {
-        self.end(flow.from)
-    }
-    fn receiver(&self, _: &Flow, _: FlowId, node: NodeId, _: Time) -> Box<dyn Machine> {
-        self.end(node)
     }
     fn relay(&self, _: &Program, _: NodeId) -> Box<dyn Relay> {
         unreachable!("no router of these tests runs a program")

@@ -91,11 +91,11 @@ impl Machine for Member {
 struct Heads;
 
 impl Protocols for Heads {
-    fn sender(&self, flow: &Flow, _: FlowId, _: Box<dyn Content>) -> Box<dyn Machine> {
-        Box::new(Numbered { next: 0, sent: 0, start: flow.start })
-    }
-    fn receiver(&self, _: &Flow, _: FlowId, node: NodeId, _: Time) -> Box<dyn Machine> {
-        Box::new(Member { head: node == HEAD, ..Member::default() })
+    fn end(&self, flow: &Flow, _: FlowId, node: NodeId, role: Role, _: Time) -> Box<dyn Machine> {
+        match role {
+            Role::Source(_) => Box::new(Numbered { next: 0, sent: 0, start: flow.start }),
+            _ => Box::new(Member { head: node == HEAD, ..Member::default() }),
+        }
     }
     fn relay(&self, _: &Program, _: NodeId) -> Box<dyn Relay> {
         unreachable!("no router of these tests runs a program")

@@ -4,6 +4,7 @@ use faircast_base::{Cx, Duration, Event, FlowId, GroupId, NodeId, Purpose, Rng, 
 use faircast_proto::content::Zeros;
 use faircast_proto::pgm::wire::checksum;
 use faircast_proto::relay::{PacketKey, PortId, Relay, RelayPacket};
+use faircast_proto::transport::Role;
 use faircast_proto::{Datagram, Destination, Machine};
 use faircast_scenario::{ProtocolEntry, Scenario};
 use faircast_sim::Protocols;
@@ -131,11 +132,12 @@ impl Victim {
     /// One end of a scenario's only flow.
     pub(crate) fn new(scenario: &Scenario, watched: &Watched, sender: bool) -> Self {
         let (flow, id) = (&scenario.flows[0], FlowId(0));
-        let (machine, node) = if sender {
-            (watched.sender(flow, id, Box::new(Zeros { len: None })), flow.from)
+        let (role, node) = if sender {
+            (Role::Source(Box::new(Zeros { len: None })), flow.sender())
         } else {
-            (watched.receiver(flow, id, flow.to[0], Time::ZERO), flow.to[0])
+            (Role::Receiver, flow.to[0])
         };
+        let machine = watched.end(flow, id, node, role, Time::ZERO);
         let rng = Rng::new(1, node, Purpose::Machine(1));
         Self { machine, rng, said: Said::default(), now: Time::ZERO }
     }

@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use faircast_base::{Cx, FlowId, NodeId, Purpose, Rng, Time};
 use faircast_proto::catalog::{SCHEMES, SchemeEntry};
-use faircast_proto::content::Content;
 use faircast_proto::pgm::wire::{Body, Packet};
 use faircast_proto::relay::Relay;
+use faircast_proto::transport::Role;
 use faircast_proto::{AppEvent, Datagram, Machine, Transmit};
 use faircast_scenario::{Flow, Program, ProtocolEntry};
 use faircast_sim::{Protocols, Simulation, Unobserved};
@@ -54,12 +54,10 @@ pub(crate) struct Mixed<S, R> {
 pub(crate) type Boxed = Box<dyn Machine>;
 
 impl<S: Fn(Boxed) -> Boxed, R: Fn(NodeId, Boxed) -> Boxed> Protocols for Mixed<S, R> {
-    fn sender(&self, flow: &Flow, id: FlowId, content: Box<dyn Content>) -> Boxed {
-        (self.sender)(self.watched.sender(flow, id, content))
-    }
-
-    fn receiver(&self, flow: &Flow, id: FlowId, node: NodeId, start: Time) -> Boxed {
-        (self.receiver)(node, self.watched.receiver(flow, id, node, start))
+    fn end(&self, flow: &Flow, id: FlowId, node: NodeId, role: Role, start: Time) -> Boxed {
+        let sends = matches!(role, Role::Source(_));
+        let end = self.watched.end(flow, id, node, role, start);
+        if sends { (self.sender)(end) } else { (self.receiver)(node, end) }
     }
 
     fn relay(&self, program: &Program, node: NodeId) -> Box<dyn Relay> {

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use faircast_base::{Cx, Duration, FlowId, NodeId, Time};
-use faircast_proto::content::Content;
 use faircast_proto::relay::{Egress, Handling, Interest, PacketKey, PortId, Relay, RelayPacket};
+use faircast_proto::transport::Role;
 use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
 use faircast_scenario::{Data, Flow, Program};
 use faircast_sim::{Builtin, Protocols};
@@ -95,12 +95,16 @@ impl Watched {
 }
 
 impl Protocols for Watched {
-    fn sender(&self, flow: &Flow, id: FlowId, content: Box<dyn Content>) -> Box<dyn Machine> {
-        self.machine(Builtin.sender(flow, id, content), flow, true)
-    }
-
-    fn receiver(&self, flow: &Flow, id: FlowId, node: NodeId, start: Time) -> Box<dyn Machine> {
-        self.machine(Builtin.receiver(flow, id, node, start), flow, false)
+    fn end(
+        &self,
+        flow: &Flow,
+        id: FlowId,
+        node: NodeId,
+        role: Role,
+        start: Time,
+    ) -> Box<dyn Machine> {
+        let sender = !matches!(role, Role::Receiver);
+        self.machine(Builtin.end(flow, id, node, role, start), flow, sender)
     }
 
     fn relay(&self, program: &Program, node: NodeId) -> Box<dyn Relay> {

@@ -48,7 +48,7 @@ fn machines() -> Vec<Box<dyn Machine>> {
     let setup = |to| EndSetup {
         flow: FlowId(0),
         node: NodeId(0),
-        source: NodeId(1),
+        sources: &[NodeId(1)],
         to,
         start: Time::ZERO,
         payload: 1000,

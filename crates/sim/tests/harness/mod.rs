@@ -144,18 +144,19 @@ impl Net {
 
     fn add(&mut self, spec: FlowSpec, seed: u64, warmup: Time) {
         let first = self.ends.len() as u32;
-        let setup = |peer| EndSetup {
+        let nodes = [NodeId(first), NodeId(first + 1)];
+        let setup = |own: usize| EndSetup {
             flow: FlowId(first / 2),
-            node: NodeId(2 * first + 1 - peer),
-            source: NodeId(peer),
-            to: Destination::Node(NodeId(peer)),
+            node: nodes[own],
+            sources: &nodes[1 - own..][..1],
+            to: Destination::Node(nodes[1 - own]),
             start: spec.start,
             payload: spec.payload,
             header: spec.header,
             options: &spec.options,
         };
-        let sender = tcp::end(spec.flavour, Role::Source(spec.content), setup(first + 1));
-        let receiver = tcp::end(spec.flavour, Role::Receiver, setup(first));
+        let sender = tcp::end(spec.flavour, Role::Source(spec.content), setup(0));
+        let receiver = tcp::end(spec.flavour, Role::Receiver, setup(1));
         for (machine, path) in [(sender, spec.path), (receiver, spec.back)] {
             let id = self.ends.len() as u32;
             self.ends.push(End {

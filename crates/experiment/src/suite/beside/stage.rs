@@ -141,7 +141,7 @@ impl<'a> Stage<'a> {
         let path = Path::new("peers.toml");
         let catalog = faircast_sim::catalog();
         let scenario = Scenario::parse(path, text, &Overrides::default(), &catalog)?;
-        let hosts = scenario.flows.iter().map(|flow| (flow.name.clone(), flow.from)).collect();
+        let hosts = scenario.flows.iter().map(|flow| (flow.name.clone(), flow.sender())).collect();
         let tally: Arc<Mutex<Tally>> = Arc::default();
         let told = Arc::clone(&tally);
         let watch = move |seen: &Seen<'_>| {

@@ -35,7 +35,7 @@ pub use receiver::OrmccReceiver;
 pub use sender::OrmccSender;
 pub use values::{OrmccAnnounce, OrmccReport};
 
-use crate::congestion::{Reported, Guarantees, Scheme};
+use crate::congestion::{Guarantees, Reported, Scheme};
 use crate::options::{OptionSpec, Options};
 
 /// Bytes that a packet counts for at least. Rates are of payload, as the paper's packets of 1000 bytes

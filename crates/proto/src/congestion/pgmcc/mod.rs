@@ -39,7 +39,7 @@ pub use receiver::PgmccReceiver;
 pub use sender::PgmccSender;
 pub use values::{PgmccAnnounce, PgmccReport};
 
-use crate::congestion::{Reported, Guarantees, Scheme};
+use crate::congestion::{Guarantees, Reported, Scheme};
 use crate::options::{OptionSpec, Options};
 
 /// pgmcc as a scheme that can be named.

@@ -33,7 +33,7 @@ pub use receiver::TfmccReceiver;
 pub use sender::TfmccSender;
 pub use values::{Echo, TfmccAnnounce, TfmccReport};
 
-use crate::congestion::{Reported, Guarantees, Scheme};
+use crate::congestion::{Guarantees, Reported, Scheme};
 use crate::options::{OptionSpec, Options};
 
 /// TFMCC as a scheme that can be named.

@@ -151,7 +151,12 @@ impl Repairs {
             Phase::Outstanding { eliminates_until, .. } => now < eliminates_until,
         };
         let passes = !eliminated
-            || config.suppression.lets_pass(cx.rng, &state.passed, ask.reported, config.loss_change);
+            || config.suppression.lets_pass(
+                cx.rng,
+                &state.passed,
+                ask.reported,
+                config.loss_change,
+            );
         if passes {
             state.passed.note(ask.reported);
             state.nak = ask.nak;

@@ -88,11 +88,11 @@ impl Report {
 
 impl Passed {
     /// Notes a NAK that passes.
-    pub(super) fn note(&mut self, claim: Option<Reported>) {
-        let Some(claim) = claim else { return };
-        self.last_loss = claim.loss;
-        self.worst_loss = self.worst_loss.max(claim.loss);
-        self.worst_slowness_squared = self.worst_slowness_squared.max(claim.slowness_squared);
+    pub(super) fn note(&mut self, reported: Option<Reported>) {
+        let Some(reported) = reported else { return };
+        self.last_loss = reported.loss;
+        self.worst_loss = self.worst_loss.max(reported.loss);
+        self.worst_slowness_squared = self.worst_slowness_squared.max(reported.slowness_squared);
     }
 }
 
@@ -109,21 +109,21 @@ impl Suppression {
         self,
         rng: &mut Rng,
         passed: &Passed,
-        claim: Option<Reported>,
+        reported: Option<Reported>,
         loss_change: f64,
     ) -> bool {
-        let by_policy = match (self, claim) {
+        let by_policy = match (self, reported) {
             (Self::None, _) => true,
             (Self::Random { pass }, _) => rng.chance(pass),
-            (Self::Loss, Some(claim)) => claim.loss > passed.worst_loss,
-            (Self::Throughput, Some(claim)) => {
-                claim.slowness_squared > passed.worst_slowness_squared
+            (Self::Loss, Some(reported)) => reported.loss > passed.worst_loss,
+            (Self::Throughput, Some(reported)) => {
+                reported.slowness_squared > passed.worst_slowness_squared
             }
             (Self::Rfc3208 | Self::Loss | Self::Throughput, _) => false,
         };
         // src: RFC 3208 appendix B s12.6.1, for congestion reports; pgmcc's are of that kind.
-        let by_change = claim.is_some_and(|claim| {
-            let change = claim.loss - passed.last_loss;
+        let by_change = reported.is_some_and(|reported| {
+            let change = reported.loss - passed.last_loss;
             let distance = if change < 0.0 { -change } else { change };
             loss_change > 0.0 && distance > loss_change * passed.last_loss
         });
@@ -181,7 +181,7 @@ mod tests {
     fn reported(at: Time, echo_ms: u32, loss: f64, stamps: &Stamps) -> Reported {
         let report =
             PgmccReport { echo_ms, loss: (loss * 65535.0) as u16, receiver: Some(NodeId(1)) };
-        Pgmcc::reported(&report, stamps.round_trip(at, echo_ms, MS)).expect("pgmcc's reports claim")
+        Pgmcc::reported(&report, stamps.round_trip(at, echo_ms, MS)).expect("a loss rate is in it")
     }
 
     /// Data with timestamps 0, 100, 200 … of a clock that is 7 s ahead comes by after 20 ms each.
@@ -219,9 +219,9 @@ mod tests {
     fn policies_pass_what_they_say() {
         let stamps = stamps();
         let mut rng = Rng::new(1, NodeId(0), Purpose::Relay);
-        let near = claim(at(1130), 8030, 0.01, &stamps);
-        let far = claim(at(1430), 8030, 0.01, &stamps);
-        let lossy = claim(at(1130), 8030, 0.02, &stamps);
+        let near = reported(at(1130), 8030, 0.01, &stamps);
+        let far = reported(at(1430), 8030, 0.01, &stamps);
+        let lossy = reported(at(1130), 8030, 0.02, &stamps);
         let mut passed = Passed::default();
         passed.note(Some(near));
         for (policy, passes_far, passes_lossy) in [
@@ -232,7 +232,7 @@ mod tests {
             (Suppression::Random { pass: 1.0 }, true, true),
             (Suppression::Random { pass: 0.0 }, false, false),
         ] {
-            let mut lets = |claim| policy.lets_pass(&mut rng, &passed, claim, 0.0);
+            let mut lets = |reported| policy.lets_pass(&mut rng, &passed, reported, 0.0);
             assert_eq!(lets(Some(far)), passes_far, "{policy:?}");
             assert_eq!(lets(Some(lossy)), passes_lossy, "{policy:?}");
             let blind = matches!(policy, Suppression::None | Suppression::Random { pass: 1.0 });
@@ -240,7 +240,8 @@ mod tests {
             let same = lets(Some(near));
             assert_eq!(same, blind, "{policy:?} for the same again");
         }
-        let mut changed = |claim| Suppression::Rfc3208.lets_pass(&mut rng, &passed, claim, 0.05);
+        let mut changed =
+            |reported| Suppression::Rfc3208.lets_pass(&mut rng, &passed, reported, 0.05);
         assert!(changed(Some(lossy)));
         assert!(!changed(Some(far)));
     }

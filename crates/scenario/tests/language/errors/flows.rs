@@ -70,6 +70,19 @@ fn flows_are_checked() {
             "exactly one",
         ),
         (
+            "from = \"ms\"",
+            "from = [\"ms\", \"ts\"]",
+            "t.toml:33: flow.0.from: names 2 senders",
+            "exactly one",
+        ),
+        (
+            "from = \"ms\"",
+            "from = [\"ms\", \"ms\"]",
+            "t.toml:33: flow.0.from.1: \"ms\" is named twice",
+            "each sender once",
+        ),
+        ("from = \"ms\"", "from = []", "t.toml:33: flow.0.from: ", "at least one name"),
+        (
             "name = \"mcc\"",
             "name = \"tcp-2\"",
             "t.toml:44: flow.1.name: \"tcp-2\" is the name",
@@ -264,4 +277,33 @@ fn receivers_must_be_reachable_and_able_to_answer() {
     let text = text.replacen("protocol = \"pgmcc\"", "protocol = \"cbr\"", 1);
     let text = text.replacen("options = { acker_bias = 0.6666, timeout = \"4 s\" }", "", 1);
     parse(&text).unwrap();
+}
+
+#[test]
+fn many_senders_are_checked() {
+    let talk = |from: &str, to: &str, more: &str| {
+        let flow = format!(
+            "[[flow]]\nname = \"talk\"\nprotocol = \"cbr\"\nfrom = {from}\nto = {to}\n{more}"
+        );
+        parse(&format!("{GOOD}\n{flow}")).map(|scenario| scenario.flows[3].clone())
+    };
+    let all = "[\"mr{1..3}\", \"tr\"]";
+    let flow = talk("[\"mr1\", \"ms\", \"mr2\"]", all, "data = \"1 kB\"").unwrap();
+    let name = |node: faircast_base::NodeId| parse(GOOD).unwrap().nodes[node.index()].name.clone();
+    let ends: Vec<_> = flow.ends().map(name).collect();
+    assert_eq!(ends, ["mr1", "ms", "mr2", "mr3", "tr"]);
+    assert_eq!(flow.to.iter().map(|to| flow.heard_at(*to)).collect::<Vec<_>>(), [2, 2, 3, 3]);
+    for (from, to, more, complaint) in [
+        ("\"mr1\"", "[\"mr1\", \"mr2\"]", "", "\"mr1\" is the sender too"),
+        ("[\"mr1\", \"nobody\"]", all, "", "there is no node \"nobody\""),
+        ("[\"mr1\", \"mr2\"]", all, "data = { file = \"Cargo.toml\" }", "several senders"),
+    ] {
+        let error = talk(from, to, more).unwrap_err().to_string();
+        assert!(error.contains(complaint), "{error}");
+    }
+    // A path must lead from each of them.
+    let one_way = "[[link]]\nfrom = \"tr\"\nto = \"deaf\"\nrate = \"1 Mbit/s\"\ndelay = \"1 ms\"\n\
+        [[flow]]\nname = \"talk\"\nprotocol = \"cbr\"\nfrom = [\"mr1\", \"deaf\"]\nto = [\"mr1\", \"mr2\"]";
+    let error = parse(&format!("{GOOD}\n{one_way}")).unwrap_err().to_string();
+    assert!(error.contains("no path of links leads from \"deaf\" to \"mr1\""), "{error}");
 }

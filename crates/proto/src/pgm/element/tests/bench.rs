@@ -7,13 +7,13 @@ use faircast_base::{
     Trace,
 };
 
+use crate::Datagram;
 use crate::catalog::ROUTER_VIEWS;
 use crate::congestion::pgmcc::{PgmccAnnounce, PgmccReport};
 use crate::pgm::RepairTimers;
 use crate::pgm::element::*;
 use crate::pgm::wire::{Data, Gsi};
 use crate::relay::PacketKey;
-use crate::Datagram;
 
 pub(super) const ME: NodeId = NodeId(10);
 pub(super) const SOURCE: NodeId = NodeId(1);
@@ -96,7 +96,12 @@ pub(super) fn data(seq: u32, repair: bool, announce: Option<PgmccAnnounce>) -> V
     bytes
 }
 
-pub(super) fn encode(header: Header, body: &Body, list: &[u32], report: Option<PgmccReport>) -> Vec<u8> {
+pub(super) fn encode(
+    header: Header,
+    body: &Body,
+    list: &[u32],
+    report: Option<PgmccReport>,
+) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut encoder = Encoder::new(&mut bytes, &header, body);
     let list: Vec<Seq> = list.iter().map(|&seq| Seq::new(seq)).collect();
@@ -164,7 +169,12 @@ impl Bench {
         self.packet(port, SOURCE, Destination::Group(GroupId::SESSION), &bytes, zeros)
     }
 
-    pub(super) fn nak(&mut self, port: u32, seqs: &[u32], report: Option<PgmccReport>) -> Vec<Sent> {
+    pub(super) fn nak(
+        &mut self,
+        port: u32,
+        seqs: &[u32],
+        report: Option<PgmccReport>,
+    ) -> Vec<Sent> {
         let handling = self.packet(port, RECEIVER, Destination::Node(ME), &nak(seqs, report), 0);
         assert_eq!(handling, Handling::Drop);
         self.sent()

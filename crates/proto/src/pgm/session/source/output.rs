@@ -7,10 +7,10 @@ use faircast_base::{Cx, Duration, Event, GroupId, NodeId, Time};
 use super::confirmations::Confirmation;
 use super::{Phase, SourceSession};
 use crate::congestion::Permit;
+use crate::pgm::RepairTimers;
 use crate::pgm::wire::{
     Body, Data, Encoder, Header, NAK_LIST_MAX, Nak, OptionType, PgmOption, RawOption, Spm,
 };
-use crate::pgm::RepairTimers;
 use crate::{Destination, Transmit};
 
 /// A data packet that leaves.
