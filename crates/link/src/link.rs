@@ -42,25 +42,41 @@ struct Slot {
 #[derive(Clone, Debug)]
 pub struct Link {
     serialiser: Serialiser,
-    delay: Duration,
-    loss: f64,
+    wire: Wire,
     packets_max: u32,
     bytes_max: u64,
+    /// The admitted packet in transmission.
+    first: Option<Slot>,
+    /// Those that wait behind it.
+    waiting: VecDeque<Slot>,
+    /// Bytes of all of them.
+    backlog_bytes: u64,
+    busy_until: Time,
+    /// Here `busy_ns` and `queue_packet_ns` are sums over all admitted packets, also of what lies ahead,
+    /// from which the counters of any moment follow.
+    counters: LinkCounters,
+    /// What most links have not, out of their way: of a crowd's links no more should have to come to the
+    /// processor with each packet than what it needs.
+    special: Option<Box<Special>>,
+}
+
+/// What happens to a packet behind the serialiser.
+#[derive(Clone, Copy, Debug)]
+struct Wire {
+    delay: Duration,
+    loss: f64,
+}
+
+/// What a link can have beside a rate, a delay, a limit and independent loss.
+#[derive(Clone, Debug)]
+struct Special {
     red: Option<Red>,
     /// Changes of delay, loss and rate that still lie ahead, in order of time.
     changes: VecDeque<LinkChange>,
-    drop_list: VecDeque<u64>,
-    faults: Option<Box<FaultyWire>>,
-    data_packets: u64,
     rate_bits_per_s: u64,
-    /// Admitted packets whose transmission has not ended, the first one in transmission.
-    system: VecDeque<Slot>,
-    system_bytes: u64,
-    busy_until: Time,
-    /// Sums over all admitted packets, from which the counters of any moment follow.
-    busy_total_ns: u64,
-    wait_total_ns: u64,
-    counters: LinkCounters,
+    drop_list: VecDeque<u64>,
+    data_packets: u64,
+    faults: Option<FaultyWire>,
 }
 
 impl Link {
@@ -72,24 +88,25 @@ impl Link {
             QueueConfig::DropTailBytes { bytes_max } => (u32::MAX, bytes_max, None),
             QueueConfig::Red(red) => (u32::MAX, u64::MAX, Some(Red::new(red))),
         };
-        Self {
-            serialiser: Serialiser::new(config),
-            delay: config.delay,
-            loss: config.loss,
-            packets_max,
-            bytes_max,
+        let special = Special {
             red,
             changes: config.changes.iter().copied().collect(),
-            drop_list: config.drop_list.iter().copied().collect(),
-            faults: FaultyWire::new(config, streams).map(Box::new),
-            data_packets: 0,
             rate_bits_per_s: config.rate.bits_per_s(),
-            system: VecDeque::new(),
-            system_bytes: 0,
+            drop_list: config.drop_list.iter().copied().collect(),
+            data_packets: 0,
+            faults: FaultyWire::new(config, streams),
+        };
+        Self {
+            serialiser: Serialiser::new(config),
+            wire: Wire { delay: config.delay, loss: config.loss },
+            packets_max,
+            bytes_max,
+            first: None,
+            waiting: VecDeque::new(),
+            backlog_bytes: 0,
             busy_until: Time::ZERO,
-            busy_total_ns: 0,
-            wait_total_ns: 0,
             counters: LinkCounters::default(),
+            special: special.is_any().then(|| Box::new(special)),
         }
     }
 
@@ -99,30 +116,20 @@ impl Link {
     pub fn offer(&mut self, now: Time, bytes: u32, data: bool, rng: &mut Rng) -> Outcome {
         self.expire(now);
         self.counters.offered_packets += 1;
-        if self.red.is_some() && !self.changes.is_empty() {
-            // RED turns idle time into packets by the rate that the link has now.
-            self.apply_changes(now);
-        }
-        if let Some(faults) = &mut self.faults
-            && let Err(reason) = faults.enter(now)
-        {
-            self.counters.dropped_packets += 1;
-            return Outcome::Dropped(reason);
-        }
         if let Err(reason) = self.admit(now, bytes, rng) {
             self.counters.dropped_packets += 1;
             return Outcome::Dropped(reason);
         }
         let ends = self.transmit(now, bytes);
-        if !self.changes.is_empty() {
-            self.apply_changes(ends);
+        if let Some(special) = &mut self.special {
+            special.apply_changes(ends, &mut self.wire);
         }
         if let Err(reason) = self.cross_wire(ends, data, rng) {
             self.counters.dropped_packets += 1;
             return Outcome::Dropped(reason);
         }
-        let at = ends + self.delay;
-        match &mut self.faults {
+        let at = ends + self.wire.delay;
+        match self.special.as_mut().and_then(|special| special.faults.as_mut()) {
             None => Outcome::Arrives(at),
             Some(faults) => match faults.cross(at) {
                 (Copy { at, extra: Duration::ZERO, flip: None }, None) => Outcome::Arrives(at),
@@ -136,17 +143,14 @@ impl Link {
     pub fn sample(&mut self, now: Time) -> LinkCounters {
         self.expire(now);
         let mut counters = self.counters;
-        counters.busy_ns = self.busy_total_ns - self.busy_until.since(now).as_nanos();
+        counters.busy_ns -= self.busy_until.since(now).as_nanos();
         // Each waiting packet's transmission starts when that of the one before it ends.
-        let ahead: u64 = self
-            .system
-            .iter()
-            .take(self.system.len().saturating_sub(1))
-            .map(|slot| slot.ends.since(now).as_nanos())
-            .sum();
-        counters.queue_packet_ns = self.wait_total_ns - ahead;
-        counters.queue_packets = self.system.len().saturating_sub(1) as u32;
-        self.counters.queue_max_packets = self.system.len() as u32;
+        let before_last = self.waiting.len().saturating_sub(1);
+        let starts = self.first.iter().chain(self.waiting.iter().take(before_last));
+        let ahead = starts.take(self.waiting.len()).map(|slot| slot.ends.since(now).as_nanos());
+        counters.queue_packet_ns -= ahead.sum::<u64>();
+        counters.queue_packets = self.waiting.len() as u32;
+        self.counters.queue_max_packets = self.backlog_packets();
         counters
     }
 
@@ -158,89 +162,119 @@ impl Link {
     /// Packets that wait or are in transmission at `now`, and their bytes.
     pub fn backlog(&mut self, now: Time) -> (u32, u64) {
         self.expire(now);
-        (self.system.len() as u32, self.system_bytes)
+        (self.backlog_packets(), self.backlog_bytes)
+    }
+
+    #[inline]
+    fn backlog_packets(&self) -> u32 {
+        self.waiting.len() as u32 + u32::from(self.first.is_some())
     }
 
     /// Removes packets whose transmission has ended. One that ends exactly now makes room for one
     /// that arrives now.
     #[inline]
     fn expire(&mut self, now: Time) {
-        while let Some(slot) = self.system.front() {
-            if slot.ends > now {
-                break;
-            }
-            self.system_bytes -= u64::from(slot.bytes);
+        while let Some(slot) = self.first.filter(|slot| slot.ends <= now) {
+            self.backlog_bytes -= u64::from(slot.bytes);
             self.counters.sent_packets += 1;
             self.counters.sent_bytes += u64::from(slot.bytes);
-            self.system.pop_front();
+            self.first = self.waiting.pop_front();
         }
     }
 
     #[inline]
     fn admit(&mut self, now: Time, bytes: u32, rng: &mut Rng) -> Result<(), DropReason> {
-        let held = self.system.len() as u32;
-        if let Some(red) = &mut self.red {
-            let idle = (held == 0).then_some(self.busy_until);
-            return red.admit(now, held.saturating_sub(1), idle, self.rate_bits_per_s, rng);
+        let held = self.backlog_packets();
+        if let Some(special) = &mut self.special {
+            special.admit(now, (held, self.busy_until), &mut self.wire, rng)?;
         }
         let full = held >= self.packets_max
-            || (held > 0 && self.system_bytes + u64::from(bytes) > self.bytes_max);
+            || (held > 0 && self.backlog_bytes + u64::from(bytes) > self.bytes_max);
         if full { Err(DropReason::QueueFull) } else { Ok(()) }
     }
 
     /// Puts an admitted packet behind all others; returns when its transmission ends.
     #[inline]
     fn transmit(&mut self, now: Time, bytes: u32) -> Time {
-        let idle = self.busy_until < now || self.system.is_empty();
+        let idle = self.busy_until < now || self.first.is_none();
         let starts = if idle { now } else { self.busy_until };
         // Remainders are carried over back-to-back packets, also where the queue was just empty.
         let ends = self.serialiser.end(starts, self.busy_until < now, bytes);
-        self.busy_total_ns += ends.since(starts).as_nanos();
-        self.wait_total_ns += starts.since(now).as_nanos();
+        self.counters.busy_ns += ends.since(starts).as_nanos();
+        self.counters.queue_packet_ns += starts.since(now).as_nanos();
         self.busy_until = ends;
-        self.system.push_back(Slot { ends, bytes });
-        self.system_bytes += u64::from(bytes);
-        let held = self.system.len() as u32;
-        if held > self.counters.queue_max_packets {
-            self.counters.queue_max_packets = held;
+        let slot = Slot { ends, bytes };
+        match self.first {
+            None => self.first = Some(slot),
+            Some(_) => self.waiting.push_back(slot),
         }
+        self.backlog_bytes += u64::from(bytes);
+        let held = self.backlog_packets();
+        self.counters.queue_max_packets = self.counters.queue_max_packets.max(held);
         ends
-    }
-
-    /// Delay and loss are those of the moment at which the packet leaves the serialiser.
-    #[cold]
-    fn apply_changes(&mut self, ends: Time) {
-        while let Some(change) = self.changes.front() {
-            if change.at > ends {
-                break;
-            }
-            self.delay = change.delay.unwrap_or(self.delay);
-            self.loss = change.loss.unwrap_or(self.loss);
-            self.rate_bits_per_s = change.rate.map_or(self.rate_bits_per_s, |r| r.bits_per_s());
-            if let (Some(faults), Some(change)) = (&mut self.faults, &change.faults) {
-                faults.change(change);
-            }
-            self.changes.pop_front();
-        }
     }
 
     #[inline]
     fn cross_wire(&mut self, ends: Time, data: bool, rng: &mut Rng) -> Result<(), DropReason> {
-        if !self.drop_list.is_empty() && data {
-            self.data_packets += 1;
-            if self.drop_list.front() == Some(&self.data_packets) {
-                self.drop_list.pop_front();
-                return Err(DropReason::Listed);
-            }
+        if self.special.as_mut().is_some_and(|special| special.is_listed(data)) {
+            return Err(DropReason::Listed);
         }
         // Drawn before the faults have their say, so that faults move no independent loss.
-        if self.loss > 0.0 && rng.chance(self.loss) {
+        if self.wire.loss > 0.0 && rng.chance(self.wire.loss) {
             return Err(DropReason::Loss);
         }
-        match &mut self.faults {
+        match self.special.as_mut().and_then(|special| special.faults.as_mut()) {
             None => Ok(()),
             Some(faults) => faults.leave(ends),
         }
+    }
+}
+
+impl Special {
+    fn is_any(&self) -> bool {
+        let Self { red, changes, drop_list, faults, .. } = self;
+        red.is_some() || !changes.is_empty() || !drop_list.is_empty() || faults.is_some()
+    }
+
+    /// An outage may refuse a packet, and then RED.
+    fn admit(
+        &mut self,
+        now: Time,
+        (held, busy_until): (u32, Time),
+        wire: &mut Wire,
+        rng: &mut Rng,
+    ) -> Result<(), DropReason> {
+        if self.red.is_some() {
+            // It turns idle time into packets by the rate that the link has now.
+            self.apply_changes(now, wire);
+        }
+        if let Some(faults) = &mut self.faults {
+            faults.enter(now)?;
+        }
+        let Some(red) = &mut self.red else { return Ok(()) };
+        let idle = (held == 0).then_some(busy_until);
+        red.admit(now, held.saturating_sub(1), idle, self.rate_bits_per_s, rng)
+    }
+
+    /// Delay and loss are those of the moment at which the packet leaves the serialiser.
+    fn apply_changes(&mut self, ends: Time, wire: &mut Wire) {
+        while let Some(change) = self.changes.pop_front_if(|change| change.at <= ends) {
+            wire.delay = change.delay.unwrap_or(wire.delay);
+            wire.loss = change.loss.unwrap_or(wire.loss);
+            self.rate_bits_per_s = change.rate.map_or(self.rate_bits_per_s, |r| r.bits_per_s());
+            if let (Some(faults), Some(change)) = (&mut self.faults, &change.faults) {
+                faults.change(change);
+            }
+        }
+    }
+
+    /// Whether the packet is one of those to drop.
+    fn is_listed(&mut self, data: bool) -> bool {
+        if self.drop_list.is_empty() || !data {
+            return false;
+        }
+        self.data_packets += 1;
+        self.drop_list.pop_front_if(|listed| *listed == self.data_packets).is_some()
     }
 }
 

@@ -1,10 +1,10 @@
 //! The serialiser: how long the transmission of a packet takes.
 
-use alloc::vec::Vec;
+use alloc::collections::VecDeque;
 
 use faircast_base::Time;
 
-use crate::LinkConfig;
+use crate::{LinkChange, LinkConfig};
 
 const NS_PER_S_TIMES_8: u64 = 8_000_000_000;
 
@@ -20,10 +20,10 @@ struct Step {
 /// link that is never idle carries its exact rate.
 #[derive(Clone, Debug)]
 pub(crate) struct Serialiser {
-    /// Rates over time; never empty, the first from 0 on.
-    steps: Vec<Step>,
-    /// The step in force at the end of the last transmission.
-    step: usize,
+    /// The rate at the end of the last transmission.
+    bits_per_s: u64,
+    /// The rates that follow it.
+    steps: VecDeque<Step>,
     /// What the last transmission lacked of a whole nanosecond, in units of 1 / rate ns.
     remainder: u64,
     /// The last packet size with its whole nanoseconds and remainder, to spare the division.
@@ -34,18 +34,13 @@ pub(crate) struct Serialiser {
 
 impl Serialiser {
     pub(crate) fn new(config: &LinkConfig) -> Self {
-        let mut steps = alloc::vec![Step { from: 0, bits_per_s: config.rate.bits_per_s().max(1) }];
-        for change in &config.changes {
-            if let Some(rate) = change.rate {
-                steps.push(Step {
-                    from: change.at.as_nanos(),
-                    bits_per_s: rate.bits_per_s().max(1),
-                });
-            }
-        }
+        let step = |change: &LinkChange| {
+            let bits_per_s = change.rate?.bits_per_s().max(1);
+            Some(Step { from: change.at.as_nanos(), bits_per_s })
+        };
         Self {
-            steps,
-            step: 0,
+            bits_per_s: config.rate.bits_per_s().max(1),
+            steps: config.changes.iter().filter_map(step).collect(),
             remainder: 0,
             // No packet has this size, so the first look-up misses.
             cached_bytes: u32::MAX,
@@ -62,10 +57,10 @@ impl Serialiser {
         if idle {
             self.remainder = 0;
         }
-        if self.step + 1 < self.steps.len() {
+        if !self.steps.is_empty() {
             return Time::from_nanos(self.end_over_steps(start, bytes));
         }
-        let rate = self.steps[self.step].bits_per_s;
+        let rate = self.bits_per_s;
         if self.cached_bytes != bytes {
             let total = u64::from(bytes) * NS_PER_S_TIMES_8;
             self.cached_bytes = bytes;
@@ -88,14 +83,14 @@ impl Serialiser {
         let mut left = u128::from(bytes) * u128::from(NS_PER_S_TIMES_8);
         let mut now = start;
         loop {
-            while self.step + 1 < self.steps.len() && self.steps[self.step + 1].from <= now {
-                self.step += 1;
+            while let Some(step) = self.steps.pop_front_if(|step| step.from <= now) {
+                self.bits_per_s = step.bits_per_s;
                 self.remainder = 0;
             }
-            let rate = u128::from(self.steps[self.step].bits_per_s);
+            let rate = u128::from(self.bits_per_s);
             left += u128::from(self.remainder);
             self.remainder = 0;
-            let next = self.steps.get(self.step + 1).map_or(u64::MAX, |step| step.from);
+            let next = self.steps.front().map_or(u64::MAX, |step| step.from);
             let room = u128::from(next - now) * rate;
             if left <= room || next == u64::MAX {
                 self.cached_bytes = u32::MAX;

@@ -9,18 +9,20 @@ use crate::delivery::Delivery;
 use crate::engine::Simulation;
 use crate::network::{EventKind, ScheduledEvent};
 
-/// A sender or receiver of a flow.
+/// A sender or receiver of a flow. What every packet needs stands first and together: a crowd of agents
+/// fits in no cache.
+#[repr(C)]
 pub(crate) struct Agent {
+    /// `None` before it joins.
+    pub(crate) machine: Option<Box<dyn Machine>>,
+    /// When the machine wants its next timer, [`Time::MAX`] for never, so that it need not be asked when
+    /// an event for an earlier wish comes: most such events are too early.
+    wants: Time,
+    alarm: Alarm,
     pub(crate) flow: FlowId,
     pub(crate) node: NodeId,
     pub(crate) sender: bool,
-    /// `None` before it joins.
-    pub(crate) machine: Option<Box<dyn Machine>>,
     pub(crate) rng: Rng,
-    alarm: Alarm,
-    /// When the machine wants its next timer, so that it need not be asked when an event for an
-    /// earlier wish comes: most such events are too early, and a crowd's machines fit in no cache.
-    wants: Option<Time>,
     /// What a receiver delivered.
     pub(crate) delivery: Delivery,
 }
@@ -29,7 +31,7 @@ impl Agent {
     pub(crate) fn new(flow: FlowId, node: NodeId, sender: bool, rng: Rng, real: bool) -> Self {
         let delivery = Delivery::new(real);
         let alarm = Alarm::default();
-        Self { flow, node, sender, machine: None, rng, alarm, wants: None, delivery }
+        Self { machine: None, wants: Time::MAX, alarm, flow, node, sender, rng, delivery }
     }
 
     pub(crate) fn subject(&self) -> Subject {
@@ -65,7 +67,7 @@ impl Simulation<'_> {
         let agent = &mut self.agents[index as usize];
         agent.alarm.ring(self.fabric.now);
         let subject = agent.subject();
-        if agent.wants.is_some_and(|at| at <= self.fabric.now) {
+        if agent.wants <= self.fabric.now {
             let Some(machine) = &mut agent.machine else { return };
             let mut trace = Tagged { sink: self.sink, subject };
             let mut cx = Cx { now: self.fabric.now, rng: &mut agent.rng, trace: &mut trace };
@@ -135,7 +137,7 @@ impl Simulation<'_> {
     pub(crate) fn arm(&mut self, index: u32) {
         let agent = &mut self.agents[index as usize];
         let Some(machine) = &agent.machine else { return };
-        agent.wants = machine.next_timeout();
+        agent.wants = machine.next_timeout().unwrap_or(Time::MAX);
         self.set_alarm(index);
     }
 
@@ -143,11 +145,10 @@ impl Simulation<'_> {
     #[inline]
     fn set_alarm(&mut self, index: u32) {
         let agent = &mut self.agents[index as usize];
-        if let Some(at) = agent.wants {
-            let at = if at < self.fabric.now { self.fabric.now } else { at };
-            if agent.alarm.set(at) {
-                self.fabric.network.wheel.push(at, ScheduledEvent::new(EventKind::Timer, index));
-            }
+        // Where it wants none, no event is earlier than that.
+        let at = agent.wants.max(self.fabric.now);
+        if agent.alarm.set(at) {
+            self.fabric.network.wheel.push(at, ScheduledEvent::new(EventKind::Timer, index));
         }
     }
 

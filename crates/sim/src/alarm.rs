@@ -1,23 +1,33 @@
 //! When a machine's timer events are due.
 
 use faircast_base::Time;
-use smallvec::SmallVec;
 
 /// The timer events of one machine in the event queue. Events cannot be taken back, and a machine
 /// asks again and again: one event is enough for all wishes that are not earlier than it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Alarm {
-    /// The moments of the events in the queue, the next one last; all different.
-    scheduled: SmallVec<[Time; 2]>,
+    /// The moment of the next event in the queue; [`Time::MAX`] for none.
+    next: Time,
+    /// The moments of those behind it, the last one first; all different.
+    later: Vec<Time>,
+}
+
+impl Default for Alarm {
+    fn default() -> Self {
+        Self { next: Time::MAX, later: Vec::new() }
+    }
 }
 
 impl Alarm {
     /// Asks for an event at `at`. True where one must be scheduled: none is due by then.
     #[inline]
     pub(crate) fn set(&mut self, at: Time) -> bool {
-        let earlier = self.scheduled.last().is_none_or(|next| at < *next);
+        let earlier = at < self.next;
         if earlier {
-            self.scheduled.push(at);
+            if self.next != Time::MAX {
+                self.later.push(self.next);
+            }
+            self.next = at;
         }
         earlier
     }
@@ -25,8 +35,8 @@ impl Alarm {
     /// The next event has happened.
     #[inline]
     pub(crate) fn ring(&mut self, now: Time) {
-        let next = self.scheduled.pop();
-        debug_assert_eq!(next, Some(now), "events happen in the order of their times");
+        debug_assert_eq!(self.next, now, "events happen in the order of their times");
+        self.next = self.later.pop().unwrap_or(Time::MAX);
     }
 }
 

@@ -173,15 +173,15 @@ impl<'a> Simulation<'a> {
         self.fabric.schedule_samples();
         let (mut events, mut hash, mut interrupted) = (0u64, 0u64, false);
         let mut beyond_end = None;
-        while let Some((at, happening)) = self.fabric.network.wheel.pop() {
+        while let Some((at, event)) = self.fabric.network.wheel.pop() {
             if at > end {
-                beyond_end = Some(happening);
+                beyond_end = Some(event);
                 break;
             }
             events += 1;
-            hash = fold(hash, at, happening);
+            hash = fold(hash, at, event);
             self.fabric.now = at;
-            self.happen(happening);
+            self.handle(event);
             if events.is_multiple_of(OBSERVE_EVERY) && observer.observe(at, events).is_break() {
                 interrupted = true;
                 break;
@@ -205,7 +205,7 @@ impl<'a> Simulation<'a> {
     }
 
     #[inline]
-    fn happen(&mut self, event: ScheduledEvent) {
+    fn handle(&mut self, event: ScheduledEvent) {
         match event.kind {
             EventKind::Arrival { stride } => {
                 let mut link = event.link;

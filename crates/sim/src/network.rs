@@ -54,20 +54,25 @@ impl ScheduledEvent {
     }
 }
 
-/// One direction of one link in its place.
+/// The beginning of one direction of one link.
 struct Hop {
     link: Link,
     rng: Rng,
-    to: NodeId,
-    /// Packets that reached the end.
-    arrived: u64,
     /// Packets that the link made of others.
     duplicated: u64,
+}
+
+/// Its end, apart, since packets arrive when the beginning is not in the processor's cache any more.
+struct LinkEnd {
+    node: NodeId,
+    /// Packets that reached it.
+    arrived: u64,
 }
 
 /// Links, routes, trees, the packets on them and the events to come.
 pub(crate) struct Network {
     hops: Vec<Hop>,
+    ends: Vec<LinkEnd>,
     pub(crate) topology: Topology,
     pub(crate) groups: Groups,
     pub(crate) packets: Packets,
@@ -82,14 +87,14 @@ impl Network {
                 Streams { seed: scenario.seed, node: spec.from, link: index as u32 },
             ),
             rng: Rng::new(scenario.seed, spec.from, Purpose::Link(index as u32)),
-            to: spec.to,
-            arrived: 0,
             duplicated: 0,
         };
+        let end = |spec: &LinkSpec| LinkEnd { node: spec.to, arrived: 0 };
         let mut topology = Topology::new(scenario.nodes.len(), &scenario.links);
         Self {
             groups: Groups::new(&mut topology, &scenario.flows),
             hops: scenario.links.iter().enumerate().map(hop).collect(),
+            ends: scenario.links.iter().map(end).collect(),
             topology,
             packets: Packets::default(),
             wheel: Wheel::new(),
@@ -99,9 +104,9 @@ impl Network {
     /// Counts a packet that reaches the end of a link, and says where that is.
     #[inline]
     pub(crate) fn arrive(&mut self, link: u32) -> NodeId {
-        let hop = &mut self.hops[link as usize];
-        hop.arrived += 1;
-        hop.to
+        let end = &mut self.ends[link as usize];
+        end.arrived += 1;
+        end.node
     }
 
     /// Sends the caller's copy of a packet on from `node`, as any router would. Who listens at
@@ -340,12 +345,12 @@ impl Network {
     /// Where the packets of each link are at the end of a run: takes all events that wait. `first`
     /// is one that was taken already.
     pub(crate) fn balances(&mut self, first: Option<ScheduledEvent>) -> Vec<LinkBalance> {
-        let balance = |hop: &Hop| LinkBalance {
-            arrived: hop.arrived,
+        let balance = |(hop, end): (&Hop, &LinkEnd)| LinkBalance {
+            arrived: end.arrived,
             under_way: 0,
             duplicated: hop.duplicated,
         };
-        let mut balances: Vec<_> = self.hops.iter().map(balance).collect();
+        let mut balances: Vec<_> = self.hops.iter().zip(&self.ends).map(balance).collect();
         let mut next = first;
         while let Some(event) = next.or_else(|| self.wheel.pop().map(|(_, event)| event)) {
             next = None;

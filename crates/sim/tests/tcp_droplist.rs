@@ -232,9 +232,10 @@ fn run(case: &Case, seed: u64) -> Outcome {
     let done = Simulation::new(&scenario, case, &mut heard).unwrap().run(&mut Unobserved);
     let (delivery, intact) = &done.deliveries[0][0];
     assert!(*intact && delivery.completed.is_some());
-    let of_sender = heard.records.iter().filter(|record| {
-        matches!(record.subject, Subject::Endpoint { sender: true, .. })
-    });
+    let of_sender = heard
+        .records
+        .iter()
+        .filter(|record| matches!(record.subject, Subject::Endpoint { sender: true, .. }));
     outcome(of_sender.map(|record| (record.at, record.event)))
 }
 
