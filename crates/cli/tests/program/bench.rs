@@ -46,21 +46,9 @@ fn a_suite_of_ones_own_runs_and_its_rows_decide_the_exit_status() {
     assert_eq!(document["suite"], "mine");
     let rows = document["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2);
-    for key in [
-        "id",
-        "title",
-        "unit",
-        "paper",
-        "ours",
-        "low",
-        "high",
-        "seeds",
-        "tolerance",
-        "accept_low",
-        "accept_high",
-        "holds",
-        "explained",
-    ] {
+    let keys =
+        "id title unit paper ours low high seeds tolerance accept_low accept_high holds explained";
+    for key in keys.split(' ') {
         assert!(rows[0].get(key).is_some(), "{key}: {}", rows[0]);
     }
     assert_eq!(
@@ -70,15 +58,14 @@ fn a_suite_of_ones_own_runs_and_its_rows_decide_the_exit_status() {
     assert_eq!((rows[0]["seeds"].as_u64(), rows[0]["explained"].is_null()), (Some(2), true));
     let number = |key: &str| rows[0][key].as_f64().unwrap();
     assert!(number("low") <= number("ours") && number("ours") <= number("high"), "{}", rows[0]);
-    let written = std::fs::read_to_string(out.join("mine.json")).unwrap();
-    assert_eq!(serde_json::from_str::<serde_json::Value>(&written).unwrap(), document);
+    assert_eq!(read_json(&out.join("mine.json")), document);
     let page = std::fs::read_to_string(out.join("mine.html")).unwrap();
     assert!(page.ends_with("</html>\n") && page.contains("share.sum"));
 
     let missed = SUITE.replace("paper = 960.0", "paper = 500.0\nexplained = \"Wrong by design.\"");
     let path = suite(&folder, &missed);
-    let ended = run_within(LIMIT_S, &["bench", &path]);
-    assert_eq!((ended.code, ended.err.as_str()), (Some(1), ""), "{}", ended.out);
+    let ended = Running::start(&["bench", &path]).end_with(1);
+    assert_eq!(ended.err, "");
     assert!(ended.out.contains("Wrong by design.") && ended.out.contains("NO"), "{}", ended.out);
     assert!(ended.out.ends_with("1 of 2 rows hold.\n"), "{}", ended.out);
     // Only what was asked for.
@@ -183,7 +170,7 @@ fn a_scheme_can_be_judged_by_a_suite() {
         json(&[&["bench", &suite, "--scheme", scheme, "--json"][..], more].concat())
     };
     let scores = judge("pgmcc", &["--option", "profile=draft"]);
-    let share = |scores: &serde_json::Value, key: &str| scores[key].as_f64().unwrap();
+    let share = |scores: &Value, key: &str| scores[key].as_f64().unwrap();
     assert_eq!(
         (&scores["scheme"], &scores["options"][0]),
         (&"pgmcc".into(), &"profile=draft".into())

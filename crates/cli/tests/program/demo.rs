@@ -18,8 +18,7 @@ fn the_demo_delivers_three_whole_copies_and_a_report() {
     let row = |name: &str| said.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
     let share =
         |name: &str| -> f64 { row(name).split_whitespace().nth(2).unwrap().parse().unwrap() };
-    let summary = std::fs::read_to_string(out.join("summary.json")).unwrap();
-    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+    let summary = read_json(&out.join("summary.json"));
     let receivers = summary["flows"][0]["receivers"].as_array().unwrap();
     assert_eq!(receivers.len(), 3);
     for receiver in receivers {

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-
 use super::*;
 
 /// The rows of all tables of the page, as cells.
@@ -120,8 +118,7 @@ fn the_page_has_every_table_of_a_report_with_its_columns() {
     documented.sort();
     assert_eq!(documented, found);
     // The series add up to the summary: payload per span, over the counted time.
-    let summary = std::fs::read_to_string(format!("{out}/summary.json")).unwrap();
-    let summary: Value = serde_json::from_str(&summary).unwrap();
+    let summary = read_json(&Path::new(&out).join("summary.json"));
     let throughput = std::fs::read_to_string(format!("{out}/csv/throughput.csv")).unwrap();
     let rates: Vec<(f64, f64)> = throughput
         .lines()

@@ -38,7 +38,7 @@ fn out_has_summary_trace_and_report_and_the_trace_gives_them_again() {
 fn what_is_printed_does_not_depend_on_what_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let file = put(&folder, "small.toml", SMALL);
-    let hash = |summary: &serde_json::Value| summary["trace_hash"].as_str().unwrap().to_string();
+    let hash = |summary: &Value| summary["trace_hash"].as_str().unwrap().to_string();
     let plain = json(&["run", &file, "--json"]);
     let out = text_of(&folder.path().join("out"));
     let written = json(&["run", &file, "--json", "--out", &out]);
@@ -57,16 +57,15 @@ fn the_trace_of_a_run_that_was_killed_has_a_report_as_far_as_it_goes() {
     let trace = folder.path().join("out/trace.jsonl.gz");
     let bytes = std::fs::read(&trace).unwrap();
     std::fs::write(&trace, &bytes[..bytes.len() / 2]).unwrap();
-    let ended = run_within(LIMIT_S, &["report", &text_of(&trace), "--json"]);
-    assert_eq!(ended.code, Some(0));
+    let ended = Running::start(&["report", &text_of(&trace), "--json"]).end_with(0);
     let note = "the file ends in the middle of a line; the run seems to have been killed";
     assert!(ended.err.contains(note) && ended.err.lines().count() == 1, "{}", ended.err);
-    let half: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
+    let half = ended.document();
     assert_eq!(half["interrupted"], true);
     assert!(half["ended_s"].as_f64().unwrap() < whole["ended_s"].as_f64().unwrap());
     assert!(half["flows"][0]["sent_packets"].as_u64().unwrap() > 0, "{half}");
     // Nobody can say so any more.
-    assert_eq!(half["flows"][0]["receivers"][0]["intact"], serde_json::Value::Null);
+    assert_eq!(half["flows"][0]["receivers"][0]["intact"], Value::Null);
 }
 
 #[test]

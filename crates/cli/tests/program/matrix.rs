@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-
 use super::*;
 
 /// What the quick cases gave with one seed. A change of a scheme, of a case or of a figure changes
@@ -102,36 +100,15 @@ fn cases_of_ones_own_run_and_every_run_has_a_page_that_is_led_to() {
     let cases = put(&folder, "cases.toml", CASES);
     let out = folder.path().join("out");
     let docs = folder.path().join("comparison.md");
-    let matrix = json(&[
-        "bench",
-        "matrix",
-        "--cases",
-        &cases,
-        "--scheme",
-        "pgmcc",
-        "--jobs",
-        "2",
-        "--json",
-        "--out",
-        &text_of(&out),
-        "--docs",
-        &text_of(&docs),
-    ]);
+    let own = ["bench", "matrix", "--cases", &cases, "--scheme", "pgmcc", "--json"];
+    let (out_text, docs_text) = (text_of(&out), text_of(&docs));
+    let more = ["--jobs", "2", "--out", &out_text, "--docs", &docs_text];
+    let matrix = json(&[&own[..], &more].concat());
     assert_eq!(matrix["suite"], "mine");
     let figures = matrix["cases"][0]["cells"][0]["figures"].as_array().unwrap();
     let names: Vec<&str> = figures.iter().map(|f| f["figure"].as_str().unwrap()).collect();
-    assert_eq!(
-        names,
-        [
-            "fairness",
-            "utilisation",
-            "settled_s",
-            "rate_variation",
-            "feedback_per_s",
-            "slowest_share",
-            "repairs"
-        ]
-    );
+    let want = "fairness utilisation settled_s rate_variation feedback_per_s slowest_share repairs";
+    assert_eq!(names.join(" "), want);
     let page = std::fs::read_to_string(out.join("mine.html")).unwrap();
     for figure in figures {
         assert_eq!(figure["per_seed"].as_array().unwrap().len(), 2, "{figure}");
@@ -150,14 +127,12 @@ fn cases_of_ones_own_run_and_every_run_has_a_page_that_is_led_to() {
     }
     let kept = std::fs::read_dir(out.join("runs")).unwrap().count();
     assert_eq!(kept, runs.len(), "no page is left that nothing leads to");
-    let written = std::fs::read_to_string(out.join("mine.json")).unwrap();
-    assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), matrix);
+    assert_eq!(read_json(&out.join("mine.json")), matrix);
     let docs = std::fs::read_to_string(docs).unwrap();
     assert!(docs.contains("| case | pgmcc |\n| --- | --- |\n| `short` | "), "{docs}");
     assert!(!docs.contains("Which one to choose"), "that is said of the whole matrix: {docs}");
     // As many runs beside each other as one likes: the figures are the same.
-    let alone =
-        json(&["bench", "matrix", "--cases", &cases, "--scheme", "pgmcc", "--jobs", "1", "--json"]);
+    let alone = json(&[&own[..], &["--jobs", "1"]].concat());
     assert_eq!(lines(&alone), lines(&matrix));
 }
 
@@ -244,8 +219,7 @@ fn the_document_is_what_the_command_writes() {
 fn the_matrix_says_how_far_it_is_where_there_is_no_terminal() {
     let mut matrix = program(&["bench", "matrix", "--quick", "--scheme", "pgmcc", "--json"]);
     matrix.args(["--only", "receivers-10", "--seeds", "2"]).env("FAIRCAST_PROGRESS_S", "0");
-    let ended = matrix.output().unwrap();
-    let err = String::from_utf8(ended.stderr).unwrap();
+    let err = Running::spawn(matrix).end().err;
     let lines: Vec<&str> = err.lines().collect();
     let is_told = |(i, line): (usize, &&str)| {
         line.starts_with(&format!("faircast: matrix: {} of 2 runs, ", i + 1))

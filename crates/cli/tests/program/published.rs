@@ -10,30 +10,29 @@ const GOLDEN: &str = include_str!("fairness.txt");
 const TFMCC: &str = include_str!("tfmcc.txt");
 const ORMCC: &str = include_str!("ormcc.txt");
 
-fn rows(arguments: &[&str]) -> Vec<serde_json::Value> {
+fn rows(arguments: &[&str]) -> Vec<Value> {
     let ended = run_within(600, arguments);
     assert!(matches!(ended.code, Some(0 | 1)), "{arguments:?}: {}", ended.err);
-    let document: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
-    document["rows"].as_array().unwrap().clone()
+    ended.document()["rows"].as_array().unwrap().clone()
+}
+
+/// How many rows of the suite `tcp` these options choose, all of which hold.
+fn held(options: &[&str]) -> usize {
+    let rows = rows(&[&["bench", "tcp", "--json", "--only"], options].concat());
+    rows.iter().for_each(|row| assert_eq!(row["holds"], true, "{row}"));
+    rows.len()
 }
 
 #[test]
 fn every_retransmission_of_ns_2_comes_at_its_microsecond() {
-    let rows = rows(&["bench", "tcp", "--only", "droplist", "--json"]);
-    assert_eq!(rows.len(), 93);
-    for row in rows {
-        assert_eq!(row["holds"], true, "{row}");
-    }
+    assert_eq!(held(&["droplist"]), 93);
 }
 
 #[test]
 fn a_lone_flow_does_what_it_does_in_ns_2() {
     for case in ["i.base.Reno.1", "iii.base.low-rtt200.Sack1.1", "iv.base.dt.0.9Mb.Newreno.1"] {
-        let rows = rows(&["bench", "tcp", "--only", case, "--seeds", "2", "--json"]);
-        assert!(rows.len() >= 4, "{case}: {} rows", rows.len());
-        for row in rows {
-            assert_eq!(row["holds"], true, "{row}");
-        }
+        let rows = held(&[case, "--seeds", "2"]);
+        assert!(rows >= 4, "{case}: {rows} rows");
     }
 }
 

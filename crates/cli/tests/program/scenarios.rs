@@ -1,7 +1,6 @@
 //! Every scenario file of the repository.
 
 use faircast_scenario::{Overrides, Scenario};
-use serde_json::Value;
 
 use super::*;
 

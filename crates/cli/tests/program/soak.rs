@@ -1,33 +1,20 @@
 //! Real programs while everything around them goes wrong: a short soak, each fault alone, and the
 //! words of the verb. What needs root says so where it has none.
 
-use std::os::unix::fs::MetadataExt as _;
-
-use serde_json::Value;
-
-use super::{Ended, run_within};
-
-pub(super) fn is_root() -> bool {
-    let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
-    if !root {
-        eprintln!("skipped: network namespaces need root");
-    }
-    root
-}
+use super::*;
 
 /// Runs rounds and checks what every one of them says.
 fn soak(limit_s: u64, arguments: &[&str]) -> Vec<Value> {
     let all: Vec<&str> = ["soak", "--json"].iter().chain(arguments).copied().collect();
-    let Ended { code, out, err } = run_within(limit_s, &all);
-    let document: Value =
-        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}\n{err}"));
+    let ended = run_within(limit_s, &all);
+    let document = ended.document();
     let rounds = document["rounds"].as_array().unwrap().clone();
     for round in &rounds {
         let problems = &round["problems"];
         assert_eq!(round["holds"], true, "sudo {}\n{problems:#}", round["again"]);
         assert!(round["starts"].as_u64() > Some(2), "programs ran: {round:#}");
     }
-    assert_eq!((code, &document["holds"]), (Some(0), &Value::Bool(true)), "{err}");
+    assert_eq!(ended.with(0).document()["holds"], true);
     rounds
 }
 
@@ -97,9 +84,7 @@ fn mistakes_say_what_is_allowed() {
         (&["--rounds", "0"], "1.."),
         (&["--size", "much"], "a size"),
     ] {
-        let all: Vec<&str> = ["soak"].iter().chain(arguments).copied().collect();
-        let Ended { code, err, .. } = run_within(10, &all);
-        assert_eq!(code, Some(2), "{arguments:?}: {err}");
-        assert!(err.contains(want), "{arguments:?}: {err}");
+        let line = refuse(&[&["soak"], arguments].concat());
+        assert!(line.contains(want), "{arguments:?}: {line}");
     }
 }

@@ -1,7 +1,6 @@
 //! Every key of the JSON summary, against what can be worked out by hand.
 
 use faircast::SCHEMES;
-use serde_json::Value;
 
 use super::*;
 
@@ -228,7 +227,6 @@ fn settings_and_seed_from_the_command_line_replace_the_files() {
 fn a_receiver_of_another_scheme_is_told_in_table_and_summary() {
     let folder = tempfile::tempdir().unwrap();
     for (sender, other) in SCHEMES.iter().zip(SCHEMES.iter().skip(1)) {
-        let file = folder.path().join("speaks.toml");
         let text = format!(
             "title = \"Who speaks what?\"\nduration = \"20 s\"\n\
              [[link]]\nstar = {{ center = \"s\", leaves = [\"a\", \"b\"] }}\nrate = \"1 Mbit/s\"\n\
@@ -236,8 +234,7 @@ fn a_receiver_of_another_scheme_is_told_in_table_and_summary() {
              to = [\"a\", \"b\"]\nspeaks = [ {{ node = \"b\", protocol = \"{}\" }} ]\n",
             sender.name, other.name
         );
-        std::fs::write(&file, text).unwrap();
-        let file = text_of(&file);
+        let file = put(&folder, "speaks.toml", &text);
         let table = succeed(&["run", &file]);
         // The words of the live ends, which are here, of an end that is there.
         let mismatch = faircast_proto::catalog::mismatch(sender.name, other.name);
@@ -250,7 +247,7 @@ fn a_receiver_of_another_scheme_is_told_in_table_and_summary() {
         assert!(words.contains(&want), "{words}, and not {want}");
         let row = table.lines().find(|line| line.starts_with("f") && line.contains(" b "));
         assert!(row.unwrap().ends_with('–'), "nothing is not intact: {table}");
-        let summary: Value = serde_json::from_str(&succeed(&["run", &file, "--json"])).unwrap();
+        let summary = json(&["run", &file, "--json"]);
         let receivers = &summary["flows"][0]["receivers"];
         assert!(receivers[0]["delivered_packets"].as_u64() > Some(10), "{receivers}");
         assert_eq!(receivers[0].get("other_scheme"), None);

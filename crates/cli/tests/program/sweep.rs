@@ -1,22 +1,13 @@
 //! `faircast sweep`: its tables, going on, parts for a cluster, Ctrl-C.
 
-use std::time::{Duration, Instant};
-
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
 use super::*;
 
 const SET: [&str; 4] = ["--set", "link.0.rate=1 Mbit/s,2 Mbit/s", "--set", "flow.tcp.count=1,2"];
 
 fn arguments<'a>(file: &'a str, out: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let set = SET.iter().copied().chain(["--set", "duration=6 s"]);
-    ["sweep", file]
-        .into_iter()
-        .chain(set)
-        .chain(["--out", out])
-        .chain(more.iter().copied())
-        .collect()
+    [&["sweep", file][..], &SET, &["--set", "duration=6 s", "--out", out], more].concat()
 }
 
 /// The runs in a folder, with when they were made.
@@ -101,39 +92,25 @@ fn ctrl_c_keeps_what_is_done_and_says_how_to_go_on() {
     let out = folder.path().join("out");
     let out_text = text_of(&out);
     // The second one takes hours.
-    let arguments = |more: &[&'static str]| {
-        let mut all = vec!["sweep", &file, "--set", "duration=6 s,864000 s", "--out", &out_text];
-        all.extend(more);
-        all.into_iter().map(str::to_string).collect::<Vec<_>>()
+    let sweep = |more: &[&str]| {
+        let own = ["sweep", &file, "--set", "duration=6 s,864000 s", "--out", &out_text];
+        Running::start(&[&own[..], more].concat())
     };
-    let with = |more: &[&'static str]| {
-        let all = arguments(more);
-        program(&all.iter().map(String::as_str).collect::<Vec<_>>())
-    };
-    let mut child =
-        with(&["--jobs", "2"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let started = Instant::now();
-    let is_there = || {
+    let mut running = sweep(&["--jobs", "2"]);
+    running::until("a run appears", || {
+        assert!(running.runs(), "it ended by itself");
         let files = std::fs::read_dir(out.join("runs")).into_iter().flatten().flatten();
         files.into_iter().any(|file| file.path().extension().is_some_and(|kind| kind == "json"))
-    };
-    while !is_there() {
-        assert!(started.elapsed() < Duration::from_secs(LIMIT_S), "no run appears");
-        assert_eq!(child.try_wait().unwrap(), None, "it ended by itself");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
-    let ended = child.wait_with_output().unwrap();
-    let err = String::from_utf8(ended.stderr).unwrap();
-    assert_eq!(ended.status.code(), Some(1), "{err}");
+    });
+    running.signal(Signal::SIGINT);
+    let err = running.end_with(1).err;
     assert!(
         err.contains("interrupted; 1 of 2 runs are done and kept in") && err.contains("goes on"),
         "{err}"
     );
     assert_eq!(kept(&out).len(), 1, "and nothing half done");
-    let ended = with(&["--collect"]).output().unwrap();
-    assert_eq!(ended.status.code(), Some(1));
-    assert!(String::from_utf8(ended.stderr).unwrap().contains("such as duration=864000 s, seed 1"));
+    let err = sweep(&["--collect"]).end_with(1).err;
+    assert!(err.contains("such as duration=864000 s, seed 1"), "{err}");
     assert!(std::fs::read_to_string(out.join("sweep.html")).unwrap().contains("1 of 2 runs are"));
 }
 

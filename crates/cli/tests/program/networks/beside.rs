@@ -3,8 +3,6 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 
-use serde_json::Value;
-
 use super::*;
 
 /// Gives a host the interface `e<net>` on a bridge. It has the same hardware address each time, so that
@@ -17,7 +15,7 @@ fn link(host: &str, bridge: &str, net: u8) {
 
 /// Gives host 0 of `lan` the interface `e<net>` in the network of `other`, whose hosts get addresses of that
 /// network: 10.<net>.0.1 and fd<net>::1 are host 0 of `lan`, the others count from 2.
-fn plug(lan: &Lan, other: &Lan, net: u8, hosts: usize) {
+pub(super) fn plug(lan: &Lan, other: &Lan, net: u8, hosts: usize) {
     let (host, bridge) = (lan.host(0), other.bridge());
     link(host, bridge, net);
     for i in 0..=hosts {
@@ -34,14 +32,6 @@ fn plug(lan: &Lan, other: &Lan, net: u8, hosts: usize) {
             lan::run(at, &format!("addr del fd77::{i:x}/64 dev e0"));
         }
     }
-}
-
-/// `recv` under a name, into a folder of that name.
-fn recv(lan: &Lan, case: &Case, host: usize, name: &str, more: &[&str]) -> Running {
-    let into = case.at(name);
-    let _ = std::fs::remove_dir_all(&into);
-    let own = ["recv", "--into", &into, "--name", name, "--once", "--json"];
-    on(lan, host, &[&own[..], more].concat())
 }
 
 /// A box on a host that forwards what comes to `own` to `receiver`, but for one packet of twenty, and what
@@ -67,10 +57,6 @@ fn lossy_box(lan: &Lan, host: usize, own: SocketAddr, receiver: SocketAddr) {
     });
 }
 
-fn summary(ended: &Ended) -> Value {
-    live::event(&live::events("send", &ended.out), "summary").clone()
-}
-
 #[test]
 fn one_session_serves_two_networks_and_a_list_behind_a_third_link() {
     let (Some(near), Some(other), Some(far)) = (Lan::new(3), Lan::new(2), Lan::new(4)) else {
@@ -78,9 +64,8 @@ fn one_session_serves_two_networks_and_a_list_behind_a_third_link() {
     };
     plug(&near, &other, 78, 2);
     plug(&near, &far, 79, 4);
-    let case = Case::new(1_500_000);
-    let key = case.at("group.key");
-    succeed(&["key", "new", &key]);
+    let site = with_a_tree(1_500_000);
+    site.key("group.key");
     let ways = [
         (
             "239.192.7.9:7500",
@@ -98,30 +83,28 @@ fn one_session_serves_two_networks_and_a_list_behind_a_third_link() {
     for (group, any, list, behind) in ways {
         // The third of the list is the box, behind which is the fourth host.
         lossy_box(&far, 3, list[2].parse().unwrap(), behind.parse().unwrap());
-        for with in [&[][..], &["--key", &key]] {
-            let at = [&["--group", group][..], with].concat();
-            let by_one = [&["--listen", any][..], with].concat();
+        for key in ["", "--key group.key"] {
+            let at = format!("--group {group} {key}");
+            let by_one = format!("--listen {any} {key}");
             let receivers = [
-                ("a", recv(&near, &case, 1, "a", &at)),
-                ("b", recv(&near, &case, 2, "b", &at)),
-                ("c", recv(&other, &case, 0, "c", &at)),
-                ("d", recv(&other, &case, 1, "d", &at)),
-                ("e", recv(&far, &case, 0, "e", &by_one)),
-                ("f", recv(&far, &case, 1, "f", &by_one)),
-                ("g", recv(&far, &case, 2, "g", &by_one)),
-            ];
-            let tree = case.at("tree");
-            let send = ["send", &tree, "--json", "--wait-for", "7", "--group", group];
-            let ways = ["--interface", "e0", "--interface", "e78", "--interface", "e0"];
-            let to = [&["--to"][..], &list].concat();
-            let sent = on(&near, 0, &[&send[..], &ways, &to, with].concat()).end();
-            assert_eq!((sent.code, &*sent.err), (Some(0), ""), "{group}: {}", sent.out);
+                ("a", &near, 1, &at),
+                ("b", &near, 2, &at),
+                ("c", &other, 0, &at),
+                ("d", &other, 1, &at),
+                ("e", &far, 0, &by_one),
+                ("f", &far, 1, &by_one),
+                ("g", &far, 2, &by_one),
+            ]
+            .map(|(name, lan, host, at)| (name, recv(&site, lan, host, name, at)));
+            let ways = "--interface e0 --interface e78 --interface e0";
+            let to = list.join(" ");
+            let send = format!("send tree --wait-for 7 {at} {ways} --to {to}");
+            let sent = on(&site, &near, 0, &send).end_with(0);
+            assert_eq!(sent.err, "", "{group}");
             for (name, receiver) in receivers {
-                let received = receiver.end();
-                assert_eq!(received.code, Some(0), "{name}: {}{}", received.out, received.err);
-                case.assert_arrived(name);
+                assert_received(&site, receiver, name);
             }
-            let summary = summary(&sent);
+            let summary = sent.summary();
             let all = summary["receivers"].as_array().unwrap();
             assert!(all.len() == 7 && all.iter().all(|one| one["state"] == "done"), "{summary}");
             // By two interfaces and to three receivers.
@@ -134,18 +117,15 @@ fn one_session_serves_two_networks_and_a_list_behind_a_third_link() {
 #[test]
 fn who_is_listed_twice_and_hears_the_group_too_is_one_receiver() {
     let Some(lan) = Lan::new(2) else { return };
-    let case = Case::new(1_000_000);
-    let group = ["--group", "239.192.7.10:7500"];
+    let site = with_a_tree(1_000_000);
+    let group = "--group 239.192.7.10:7500";
     for listen in ["10.77.0.2:7500", "0.0.0.0:7500"] {
-        let receiver = recv(&lan, &case, 1, "r", &[&group[..], &["--listen", listen]].concat());
-        let to = ["--to", "10.77.0.2:7500,10.77.0.2:7500", "--to", "10.77.0.2:7500"];
-        let send = ["send", &case.at("tree"), "--json"];
-        let sent = on(&lan, 0, &[&send[..], &group, &to].concat()).end();
-        assert_eq!((sent.code, &*sent.err), (Some(0), ""), "{}", sent.out);
-        let received = receiver.end();
-        assert_eq!(received.code, Some(0), "{}{}", received.out, received.err);
-        case.assert_arrived("r");
-        let summary = summary(&sent);
+        let receiver = recv(&site, &lan, 1, "r", &format!("{group} --listen {listen}"));
+        let to = "--to 10.77.0.2:7500,10.77.0.2:7500 --to 10.77.0.2:7500";
+        let sent = on(&site, &lan, 0, &format!("send tree {group} {to}")).end_with(0);
+        assert_eq!(sent.err, "");
+        assert_received(&site, receiver, "r");
+        let summary = sent.summary();
         assert_eq!(summary["receivers"].as_array().unwrap().len(), 1, "{summary}");
         let bytes = summary["bytes_sent"].as_u64().unwrap();
         assert!((2_000_000..2_800_000).contains(&bytes), "to the group and to one: {bytes}");
@@ -156,14 +136,14 @@ fn who_is_listed_twice_and_hears_the_group_too_is_one_receiver() {
 fn an_interface_that_vanishes_holds_up_nobody_and_is_used_again() {
     let (Some(near), Some(other)) = (Lan::new(2), Lan::new(1)) else { return };
     plug(&near, &other, 78, 1);
-    let case = Case::new(4_000_000);
-    let group = ["--group", "239.192.7.11:7500"];
+    let site = with_a_tree(4_000_000);
+    let group = "--group 239.192.7.11:7500";
     for by_deletion in [false, true] {
-        let stays = recv(&near, &case, 1, "stays", &group);
-        let cut_off = recv(&other, &case, 0, "cut", &group);
-        let send = ["send", &case.at("tree"), "--json", "--wait-for", "2", "--rate-max", "8Mbit/s"];
-        let ways = ["--interface", "e0", "--interface", "e78"];
-        let sender = on(&near, 0, &[&send[..], &group, &ways].concat());
+        let stays = recv(&site, &near, 1, "stays", group);
+        let cut_off = recv(&site, &other, 0, "cut", group);
+        let ways = "--interface e0 --interface e78";
+        let send = format!("send tree --wait-for 2 --rate-max 8Mbit/s {group} {ways}");
+        let sender = on(&site, &near, 0, &send);
         cut_off.until_has(1);
         let host = near.host(0);
         if by_deletion {
@@ -178,42 +158,33 @@ fn an_interface_that_vanishes_holds_up_nobody_and_is_used_again() {
         }
         lan::run(host, "link set e78 up");
         sender.until_complained("\"e78\" is used again");
-        let sent = sender.end();
-        assert_eq!(sent.code, Some(0), "{}{}", sent.out, sent.err);
+        let sent = sender.end_with(0);
         assert_eq!(sent.err.matches("nothing leaves").count(), 1, "{}", sent.err);
-        for (name, receiver) in [("stays", stays), ("cut", cut_off)] {
-            let received = receiver.end();
-            assert_eq!(received.code, Some(0), "{name}: {}{}", received.out, received.err);
-            case.assert_arrived(name);
-        }
+        assert_received(&site, stays, "stays");
+        assert_received(&site, cut_off, "cut");
     }
 }
 
 #[test]
 fn a_receiver_says_how_fast_it_wants_it_and_the_floor_of_the_sender_holds() {
     let Some(lan) = Lan::new(3) else { return };
-    let case = Case::new(1_000_000);
-    let group = ["--group", "239.192.7.12:7500"];
-    let send = ["send", &case.at("tree"), "--json", "--wait-for", "2"];
-    for (limit, bounds, warned) in [
-        ("4Mbit/s", &[][..], false),
-        ("1kbit/s", &["--rate-min", "4Mbit/s", "--rate-max", "4Mbit/s"], true),
+    let site = with_a_tree(1_000_000);
+    let group = "--group 239.192.7.12:7500";
+    for (limit, bounds, cause, warned) in [
+        ("4Mbit/s", "", "receiver_limit", false),
+        ("1kbit/s", "--rate-min 4Mbit/s --rate-max 4Mbit/s", "rate_max", true),
     ] {
-        let slow = recv(&lan, &case, 1, "slow", &[&group[..], &["--rate-max", limit]].concat());
-        let fast = recv(&lan, &case, 2, "fast", &group);
-        let sent = on(&lan, 0, &[&send[..], &group, bounds].concat()).end();
-        assert_eq!((sent.code, &*sent.err), (Some(0), ""), "{}", sent.out);
-        for (name, receiver) in [("slow", slow), ("fast", fast)] {
-            assert_eq!(receiver.end().code, Some(0), "{name}");
-            case.assert_arrived(name);
-        }
-        let told = live::events("send", &sent.out);
-        let summary = live::event(&told, "summary");
+        let slow = recv(&site, &lan, 1, "slow", &format!("{group} --rate-max {limit}"));
+        let fast = recv(&site, &lan, 2, "fast", group);
+        let send = format!("send tree --wait-for 2 {group} {bounds}");
+        let sent = on(&site, &lan, 0, &send).end_with(0);
+        assert_eq!(sent.err, "");
+        assert_received(&site, slow, "slow");
+        assert_received(&site, fast, "fast");
+        let summary = sent.summary();
         assert!(summary["seconds"].as_f64().unwrap() >= 2.0, "1 MB at 4 Mbit/s: {summary}");
-        assert_eq!(
-            summary["limits"][0]["cause"],
-            if warned { "rate_max" } else { "receiver_limit" }
-        );
+        assert_eq!(summary["limits"][0]["cause"], cause);
+        let told = sent.events();
         let warning = told.iter().find(|event| event["event"] == "warning");
         let text = warning.map(|event| event["text"].as_str().unwrap());
         assert_eq!(text.is_some_and(|text| text.contains("slow asks for no more than")), warned);

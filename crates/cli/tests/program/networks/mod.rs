@@ -11,55 +11,56 @@ mod ways;
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 
-use super::live::{Running, noise};
+use super::site::{Site, noise};
 use super::*;
 use lan::Lan;
 
 /// The program on a host.
-fn on(lan: &Lan, host: usize, arguments: &[&str]) -> Running {
+fn on(site: &Site, lan: &Lan, host: usize, words: &str) -> Running {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", lan.host(host), env!("CARGO_BIN_EXE_faircast")]);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    Running::of(command.spawn().unwrap())
+    command.args(site.arguments(words, &[])).current_dir(site.path("")).stdin(Stdio::null());
+    Running::spawn(command)
+}
+
+/// `recv` on a host, under a name, into an empty folder of that name.
+fn recv(site: &Site, lan: &Lan, host: usize, name: &str, more: &str) -> Running {
+    let _ = std::fs::remove_dir_all(site.path(name));
+    on(site, lan, host, &format!("recv --into {name} --name {name} --once {more}"))
 }
 
 /// A folder with one of everything that is sent, and a place for what arrives.
-struct Case {
-    folder: tempfile::TempDir,
+fn with_a_tree(bytes: usize) -> Site {
+    let site = Site::with("--json");
+    let tree = site.path("tree");
+    site.put("tree/large", noise(bytes));
+    site.put("tree/empty", "");
+    site.put("tree/a/deep/er/program", "#!/bin/sh\n");
+    std::fs::create_dir(tree.join("hollow")).unwrap();
+    for (path, mode) in [("a/deep/er/program", 0o755), ("empty", 0o600), ("hollow", 0o700)] {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(tree.join(path), mode).unwrap();
+    }
+    for (path, time) in [("large", "2001-02-03 04:05:06.789"), ("a/deep", "2002-03-04 05:06")] {
+        let done = Command::new("touch").args(["-d", time]).arg(tree.join(path)).status();
+        assert!(done.unwrap().success());
+    }
+    site
 }
 
-impl Case {
-    fn new(bytes: usize) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let tree = folder.path().join("tree");
-        std::fs::create_dir_all(tree.join("a/deep/er")).unwrap();
-        std::fs::create_dir(tree.join("hollow")).unwrap();
-        std::fs::write(tree.join("large"), noise(bytes)).unwrap();
-        std::fs::write(tree.join("empty"), b"").unwrap();
-        std::fs::write(tree.join("a/deep/er/program"), b"#!/bin/sh\n").unwrap();
-        for (path, mode) in [("a/deep/er/program", 0o755), ("empty", 0o600), ("hollow", 0o700)] {
-            let mode = std::fs::Permissions::from_mode(mode);
-            std::fs::set_permissions(tree.join(path), mode).unwrap();
-        }
-        for (path, time) in [("large", "2001-02-03 04:05:06.789"), ("a/deep", "2002-03-04 05:06")] {
-            let done = Command::new("touch").args(["-d", time]).arg(tree.join(path)).status();
-            assert!(done.unwrap().success());
-        }
-        Self { folder }
-    }
+/// What arrived at `name` is what was sent: digests by another program, modes, times.
+fn assert_arrived(site: &Site, name: &str) {
+    let want = listing(&site.path("tree"));
+    assert_eq!(want.len(), 8, "{want:?}");
+    assert_eq!(listing(&site.path(name).join("tree")), want, "{name}");
+    let kept = site.path(name).join(".faircast");
+    assert!(!kept.exists(), "nothing of the work stays at {name}");
+}
 
-    fn at(&self, name: &str) -> String {
-        text_of(&self.folder.path().join(name))
-    }
-
-    /// What arrived at `name` is what was sent: digests by another program, modes, times.
-    fn assert_arrived(&self, name: &str) {
-        let want = listing(&self.folder.path().join("tree"));
-        assert_eq!(want.len(), 8, "{want:?}");
-        assert_eq!(listing(&self.folder.path().join(name).join("tree")), want, "{name}");
-        let kept = self.folder.path().join(name).join(".faircast");
-        assert!(!kept.exists(), "nothing of the work stays at {name}");
-    }
+/// A receiver has got what was sent, and has ended well.
+fn assert_received(site: &Site, receiver: Running, name: &str) {
+    receiver.end_with(0);
+    assert_arrived(site, name);
 }
 
 /// Of each path below a folder its mode and the time of its last change, and of files the digest.
@@ -83,28 +84,15 @@ fn listing(folder: &Path) -> BTreeMap<String, String> {
     all
 }
 
-/// Sends the tree of `case` from host 0 to all others, and compares everything. `to` and `from` are
-/// the arguments that say where. Returns how the sender ended.
-fn transfer(lan: &Lan, case: &Case, hosts: &[usize], at: &[&str], to: &[&str]) -> Ended {
-    let receivers: Vec<_> = hosts
-        .iter()
-        .map(|host| {
-            let name = format!("r{host}");
-            let into = case.at(&name);
-            let _ = std::fs::remove_dir_all(&into);
-            let own = ["recv", "--into", &into, "--once", "--name", &name, "--json"];
-            let receiver = on(lan, *host, &[&own[..], at].concat());
-            (name, receiver)
-        })
-        .collect();
-    let (tree, count) = (case.at("tree"), hosts.len().to_string());
-    let own = ["send", &tree, "--wait-for", &count, "--json"];
-    let sent = on(lan, 0, &[&own[..], to].concat()).end();
-    assert_eq!(sent.code, Some(0), "{to:?}: {}{}", sent.out, sent.err);
-    for (name, receiver) in receivers {
-        let received = receiver.end();
-        assert_eq!(received.code, Some(0), "{at:?}: {}{}", received.out, received.err);
-        case.assert_arrived(&name);
+/// Sends the tree from host 0 to others, and compares everything. `to` and `at` are the arguments that
+/// say where. Returns how the sender ended.
+fn transfer(site: &Site, lan: &Lan, hosts: &[usize], at: &str, to: &str) -> Ended {
+    let name = |host: &usize| format!("r{host}");
+    let receivers: Vec<_> =
+        hosts.iter().map(|host| recv(site, lan, *host, &name(host), at)).collect();
+    let sent = on(site, lan, 0, &format!("send tree --wait-for {} {to}", hosts.len())).end_with(0);
+    for (receiver, host) in receivers.into_iter().zip(hosts) {
+        assert_received(site, receiver, &name(host));
     }
     sent
 }
@@ -112,16 +100,15 @@ fn transfer(lan: &Lan, case: &Case, hosts: &[usize], at: &[&str], to: &[&str]) -
 #[test]
 fn a_tree_gets_to_all_hosts_of_a_network_whole() {
     let Some(lan) = Lan::new(21) else { return };
-    let case = Case::new(1_500_000);
-    let key = case.at("group.key");
-    succeed(&["key", "new", &key]);
-    for (count, port, sealed) in [(4, "7501", false), (4, "7502", true), (20, "7503", true)] {
+    let site = with_a_tree(1_500_000);
+    site.key("group.key");
+    for (count, with) in [
+        (4, "--group 239.192.7.1:7501"),
+        (4, "--group 239.192.7.1:7502 --key group.key"),
+        (20, "--group 239.192.7.1:7503 --key group.key"),
+    ] {
         let hosts: Vec<usize> = (1..=count).collect();
-        let group = format!("239.192.7.1:{port}");
-        let with = ["--group", &group, "--key", &key];
-        let with = if sealed { &with[..] } else { &with[..2] };
-        let sent = transfer(&lan, &case, &hosts, with, with);
-        let summary = live::event(&live::events("send", &sent.out), "summary").clone();
+        let summary = transfer(&site, &lan, &hosts, with, with).summary();
         assert_eq!(summary["ok"], true);
         assert_eq!(summary["receivers"].as_array().unwrap().len(), count);
         let bytes = summary["bytes_sent"].as_u64().unwrap();

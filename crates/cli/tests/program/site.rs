@@ -1,0 +1,119 @@
+//! A folder with what is sent and what arrives, and the programs that run in it.
+
+use super::running::{Running, until};
+use super::*;
+
+/// A folder, and what all programs there are told: over the loopback interface, the group.
+pub(super) struct Site {
+    folder: tempfile::TempDir,
+    common: Vec<String>,
+}
+
+impl Site {
+    /// With a group of its own, whose programs tell their events as JSON.
+    pub(super) fn new() -> Self {
+        Self::with(&format!("--group {} --interface lo --json", group()))
+    }
+
+    /// The same; where it is `sealed`, with a key.
+    pub(super) fn keyed(sealed: bool) -> Self {
+        let mut site = Self::new();
+        if sealed {
+            let key = site.key("group.key");
+            site.common.extend(["--key".to_string(), key]);
+        }
+        site
+    }
+
+    /// With other words for all programs.
+    pub(super) fn with(common: &str) -> Self {
+        let common = common.split_whitespace().map(str::to_string).collect();
+        Self { folder: tempfile::tempdir().unwrap(), common }
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A path as an argument.
+    pub(super) fn at(&self, name: &str) -> String {
+        text_of(&self.path(name))
+    }
+
+    /// Writes a file.
+    pub(super) fn put(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    /// Makes a key.
+    pub(super) fn key(&self, name: &str) -> String {
+        succeed(&["key", "new", &self.at(name)]);
+        self.at(name)
+    }
+
+    /// The words of a program's arguments, `more` as they are, and what all programs here are told.
+    pub(super) fn arguments(&self, words: &str, more: &[&str]) -> Vec<String> {
+        let more = more.iter().map(ToString::to_string);
+        let words = words.split_whitespace().map(str::to_string).chain(more);
+        words.chain(self.common.iter().cloned()).collect()
+    }
+
+    /// The program, in the folder.
+    pub(super) fn command(&self, words: &str, more: &[&str]) -> Command {
+        let arguments = self.arguments(words, more);
+        let mut command = program(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        command.current_dir(&self.folder);
+        command
+    }
+
+    pub(super) fn start(&self, words: &str) -> Running {
+        self.start_with(words, &[])
+    }
+
+    pub(super) fn start_with(&self, words: &str, more: &[&str]) -> Running {
+        Running::spawn(self.command(words, more))
+    }
+
+    /// What arrived is what was sent.
+    #[track_caller]
+    pub(super) fn assert_same(&self, arrived: &str, sent: &str) {
+        assert_eq!(digest(&self.path(arrived)), digest(&self.path(sent)), "{arrived}");
+    }
+
+    /// Waits until a later run that finds the journal at this path, or one below it, finds content there.
+    pub(super) fn until_kept(&self, journal: &str) {
+        // Behind its head.
+        let keeps = |path: &Path| path.metadata().is_ok_and(|it| it.is_file() && it.len() > 36);
+        until(&format!("content is in {journal}"), || {
+            let below = std::fs::read_dir(self.path(journal)).into_iter().flatten().flatten();
+            keeps(&self.path(journal))
+                || below.into_iter().any(|it| keeps(&it.path().join("journal")))
+        });
+    }
+}
+
+/// A group at a port that was free a moment ago.
+pub(super) fn group() -> String {
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    format!("239.192.78.1:{}", free.local_addr().unwrap().port())
+}
+
+/// Bytes that are no zeros and do not compress.
+pub(super) fn noise(len: usize) -> Vec<u8> {
+    let mut x = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x
+    };
+    (0..len.div_ceil(8)).flat_map(|_| next().to_le_bytes()).take(len).collect()
+}
+
+pub(super) fn digest(path: &Path) -> String {
+    let said = Command::new("sha256sum").arg(path).output().unwrap();
+    String::from_utf8(said.stdout).unwrap()[..64].to_string()
+}
