@@ -156,7 +156,7 @@ impl Interface {
             Self::Address(address) => (0, Some(*address)),
         };
         let mut found: Option<Resolved> = None;
-        for entry in getifaddrs().map_err(|error| NetError::socket("list interfaces", error))? {
+        for entry in getifaddrs().map_err(NetError::doing("list interfaces"))? {
             let Some(address) = entry.address.and_then(ip_of) else { continue };
             let Ok(at) = if_nametoindex(entry.interface_name.as_str()) else { continue };
             let chosen = wanted.map_or(at == index, |wanted| wanted == address);

@@ -86,6 +86,15 @@ pub struct Refused {
     pub sessions: u64,
 }
 
+impl Refused {
+    /// All of them.
+    pub const fn total(&self) -> u64 {
+        let Self { empty, oversized, truncated, sealed, malformed, .. } = *self;
+        let Self { foreign, spoofed, unknown, sessions, .. } = *self;
+        empty + oversized + truncated + sealed + malformed + foreign + spoofed + unknown + sessions
+    }
+}
+
 /// How well timers were met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timers {

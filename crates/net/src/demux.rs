@@ -33,19 +33,25 @@ pub trait Demux {
     fn key(&self, heard: &Self::Heard<'_>) -> Self::Key;
 
     /// The application leaves a session alone: it need not hear of it again at once.
-    fn decline(&mut self, heard: &Self::Heard<'_>);
+    fn decline(&mut self, _heard: &Self::Heard<'_>) {}
 
-    /// Where a packet of a machine to a node goes; `None` where that is not known.
+    /// Where a packet of a machine to a node goes; `None` where that is not known. By default where the
+    /// address book says.
     fn route(
         &self,
-        id: SessionId,
+        _id: SessionId,
         to: NodeId,
-        sockets: &Sockets,
+        _sockets: &Sockets,
         book: &AddressBook,
-    ) -> Option<SocketAddr>;
+    ) -> Option<SocketAddr> {
+        book.address(to)
+    }
 
-    /// Whether a session may be forgotten where another wants its place: anybody can invent sessions.
-    fn may_go(&self, now: Time, id: SessionId) -> bool;
+    /// Whether a session may be forgotten where another wants its place: anybody can invent sessions. By
+    /// default none.
+    fn may_go(&self, _now: Time, _id: SessionId) -> bool {
+        false
+    }
 }
 
 /// What is known of a datagram beside its bytes.

@@ -66,4 +66,9 @@ impl NetError {
     pub(crate) fn socket(what: &'static str, error: impl Into<io::Error>) -> Self {
         Self::Socket { what, error: error.into() }
     }
+
+    /// Turns the failure of a step into an error that names it.
+    pub(crate) fn doing<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
+        move |error| Self::socket(what, error)
+    }
 }

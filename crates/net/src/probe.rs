@@ -35,7 +35,7 @@ impl Multicast {
             at = Interface::Address(crate::socket::route_to(self.group)?).resolve(ip)?;
         }
         let mut way = None;
-        for entry in getifaddrs().map_err(|error| NetError::socket("list interfaces", error))? {
+        for entry in getifaddrs().map_err(NetError::doing("list interfaces"))? {
             if if_nametoindex(entry.interface_name.as_str()).ok() == Some(at.index) {
                 let flags = entry.flags;
                 way = Some(Way {
@@ -57,7 +57,7 @@ impl Multicast {
 /// # Errors
 /// The system does not tell.
 pub fn interface_addresses() -> Result<Vec<(String, IpAddr)>, NetError> {
-    let all = getifaddrs().map_err(|error| NetError::socket("list interfaces", error))?;
+    let all = getifaddrs().map_err(NetError::doing("list interfaces"))?;
     let up = all.filter(|entry| entry.flags.contains(InterfaceFlags::IFF_UP));
     Ok(up
         .filter_map(|entry| Some((entry.interface_name, entry.address.and_then(ip_of)?)))

@@ -59,8 +59,8 @@ impl<M, D: Demux> Orders<M, D> {
     /// With what gives them.
     pub(crate) fn new() -> Result<(Waker<M, D>, Self), NetError> {
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
-        let wake_up = EventFd::from_value_and_flags(0, flags)
-            .map_err(|error| NetError::socket("make a waker", error))?;
+        let wake_up =
+            EventFd::from_value_and_flags(0, flags).map_err(NetError::doing("make a waker"))?;
         let wake_up = Arc::new(wake_up);
         let (sender, receiver) = mpsc::channel();
         let waker = Waker { queue: sender, wake_up: Arc::clone(&wake_up) };

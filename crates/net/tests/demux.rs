@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::thread;
 
 use faircast_base::{Cx, NodeId, Time};
@@ -38,22 +38,6 @@ impl Demux for Numbers {
 
     fn key(&self, heard: &u8) -> u8 {
         *heard
-    }
-
-    fn decline(&mut self, _: &u8) {}
-
-    fn route(
-        &self,
-        _: SessionId,
-        to: NodeId,
-        _: &Sockets,
-        book: &AddressBook,
-    ) -> Option<SocketAddr> {
-        book.address(to)
-    }
-
-    fn may_go(&self, _: Time, _: SessionId) -> bool {
-        false
     }
 }
 

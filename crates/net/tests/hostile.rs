@@ -63,16 +63,7 @@ struct Until(u64);
 impl App<Echo> for Until {
     fn tick(&mut self, live: &mut Live<Echo>) {
         let counters = live.counters();
-        let refused = counters.refused;
-        let all = counters.received.packets
-            + refused.empty
-            + refused.oversized
-            + refused.truncated
-            + refused.sealed
-            + refused.malformed
-            + refused.foreign
-            + refused.spoofed
-            + refused.unknown;
+        let all = counters.received.packets + counters.refused.total();
         if all >= self.0 || live.now() > Time::ZERO + Duration::from_secs(20) {
             live.stop();
         }

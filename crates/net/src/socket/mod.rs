@@ -21,7 +21,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use self::options::{
     InterfaceRequest, Memory, MulticastInterfaceV4, PathMtuV4, PathMtuV6, RECEIVE_MAX,
-    RECEIVE_USED, WayMtuV4, WayMtuV6,
+    RECEIVE_USED, WayMtuV6,
 };
 pub(crate) use self::upkeep::passes;
 use crate::address::{Resolved, is_link_local, unspecified};
@@ -86,14 +86,13 @@ impl Way {
 
     /// Sets up how multicast leaves.
     fn set_multicast(&mut self, at: Resolved, settings: &SocketSettings) -> Result<(), NetError> {
-        aim(&self.socket, self.local.ip(), at)
-            .map_err(|error| NetError::socket("choose an interface", error))?;
-        self.set_hops(settings.hops).map_err(|error| NetError::socket("set the hops", error))?;
+        aim(&self.socket, self.local.ip(), at).map_err(NetError::doing("choose an interface"))?;
+        self.set_hops(settings.hops).map_err(NetError::doing("set the hops"))?;
         let done = match self.local {
             SocketAddr::V4(_) => self.socket.set_multicast_loop_v4(settings.loopback),
             SocketAddr::V6(_) => self.socket.set_multicast_loop_v6(settings.loopback),
         };
-        done.map_err(|error| NetError::socket("set loopback", error))
+        done.map_err(NetError::doing("set loopback"))
     }
 
     /// Gives the multicast packets that follow so many hops.
@@ -201,7 +200,7 @@ impl Sockets {
         let group = open(ip, &sockets.settings)?;
         let share = |socket: &Socket| {
             let shared = socket.set_reuse_address(true);
-            shared.map_err(|error| NetError::socket("share the group's port", error))
+            shared.map_err(NetError::doing("share the group's port"))
         };
         share(&group)?;
         if address.port() == to.port() && address.ip().is_unspecified() {
@@ -214,7 +213,7 @@ impl Sockets {
             IpAddr::V4(_) => socket.set_multicast_all_v4(false),
             IpAddr::V6(_) => socket.set_multicast_all_v6(false),
         });
-        only.map_err(|error| NetError::socket("hear only this group", error))?;
+        only.map_err(NetError::doing("hear only this group"))?;
         let mut way = Way::new(node, &sockets.settings)?;
         way.set_multicast(at, &sockets.settings)?;
         sockets.ways.push(way);
@@ -222,7 +221,7 @@ impl Sockets {
         sockets.destinations.push((0, to));
         for at in sockets.interfaces.iter().filter_map(|(_, at)| *at) {
             let joined = sockets.join(at);
-            joined.map_err(|error| NetError::Join { group: to, error: error.into() })?;
+            joined.map_err(|error| NetError::Join { group: to, error })?;
         }
         Ok(sockets)
     }
@@ -301,7 +300,7 @@ impl Sockets {
             SocketAddr::V4(_) => setsockopt(socket, PathMtuV4, &libc::IP_PMTUDISC_PROBE),
             SocketAddr::V6(_) => setsockopt(socket, PathMtuV6, &libc::IPV6_PMTUDISC_PROBE),
         };
-        done.map_err(|error| NetError::socket("keep packets whole", error))
+        done.map_err(NetError::doing("keep packets whole"))
     }
 
     /// The sockets themselves: the first that sends, and that which hears the group.
@@ -327,7 +326,7 @@ impl Sockets {
             }
             probe.connect(&(*to).into()).ok()?;
             let mtu = match to {
-                SocketAddr::V4(_) => getsockopt(&probe, WayMtuV4),
+                SocketAddr::V4(_) => getsockopt(&probe, sockopt::IpMtu),
                 SocketAddr::V6(_) => getsockopt(&probe, WayMtuV6),
             };
             u64::try_from(mtu.ok()?).ok()
@@ -353,8 +352,8 @@ fn aim(socket: &Socket, like: IpAddr, at: Resolved) -> nix::Result<()> {
 fn open(like: IpAddr, settings: &SocketSettings) -> Result<Socket, NetError> {
     let domain = if like.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
     let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))
-        .map_err(|error| NetError::socket("open a socket", error))?;
-    set_up(&socket, like, settings).map_err(|error| NetError::socket("set up a socket", error))?;
+        .map_err(NetError::doing("open a socket"))?;
+    set_up(&socket, like, settings).map_err(NetError::doing("set up a socket"))?;
     grow_buffers(&socket, settings);
     if settings.offload {
         // A kernel without it gives packets one by one.
@@ -370,7 +369,7 @@ fn beside(node: &Socket, like: IpAddr, settings: &SocketSettings) -> Result<Sock
     let connected = local_address(node).and_then(|mut address| {
         bind_beside(&socket, address, &[node])?;
         address.set_port(DISCARD_PORT);
-        socket.connect(&address.into()).map_err(|error| NetError::socket("answer", error))
+        socket.connect(&address.into()).map_err(NetError::doing("answer"))
     });
     connected.map(|()| socket)
 }
@@ -380,7 +379,7 @@ fn bind_beside(socket: &Socket, address: SocketAddr, others: &[&Socket]) -> Resu
     let share = |share| {
         let mut all = others.iter().copied().chain([socket]);
         let shared = all.try_for_each(|socket| socket.set_reuse_address(share));
-        shared.map_err(|error| NetError::socket("share a port", error))
+        shared.map_err(NetError::doing("share a port"))
     };
     if others.is_empty() {
         return bind(socket, address);
@@ -463,8 +462,7 @@ fn zoned(ip: IpAddr, port: u16, zone: u32) -> SocketAddr {
 }
 
 fn local_address(socket: &Socket) -> Result<SocketAddr, NetError> {
-    let address =
-        socket.local_addr().map_err(|error| NetError::socket("read an address", error))?;
+    let address = socket.local_addr().map_err(NetError::doing("read an address"))?;
     address.as_socket().ok_or_else(|| {
         NetError::socket("read an address", io::Error::other("it is no internet address"))
     })
@@ -478,7 +476,7 @@ pub(crate) fn route_to(to: SocketAddr) -> Result<IpAddr, NetError> {
         socket.connect(to)?;
         Ok(socket.local_addr()?.ip())
     };
-    probe().map_err(|error| NetError::socket("find a route to the target", error))
+    probe().map_err(NetError::doing("find a route to the target"))
 }
 
 /// ECN-capable, in the two low bits of the traffic class (src: RFC 3168 s5).

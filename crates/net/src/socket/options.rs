@@ -9,15 +9,6 @@ use std::net::{IpAddr, SocketAddr};
 
 use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 
-/// `struct group_req` of RFC 3678: a group on an interface.
-#[derive(Clone, Copy)]
-#[repr(C, align(8))]
-pub struct GroupRequest {
-    interface: u32,
-    pad: u32,
-    group: [u8; STORAGE],
-}
-
 /// `struct group_source_req` of RFC 3678: a group on an interface, from one source.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
@@ -37,22 +28,6 @@ pub struct InterfaceRequest {
     interface: i32,
 }
 
-sockopt_impl!(
-    /// Joins an IPv4 group.
-    JoinV4, SetOnly, libc::IPPROTO_IP, libc::MCAST_JOIN_GROUP, GroupRequest
-);
-sockopt_impl!(
-    /// Joins an IPv6 group.
-    JoinV6, SetOnly, libc::IPPROTO_IPV6, libc::MCAST_JOIN_GROUP, GroupRequest
-);
-sockopt_impl!(
-    /// Leaves an IPv4 group.
-    LeaveV4, SetOnly, libc::IPPROTO_IP, libc::MCAST_LEAVE_GROUP, GroupRequest
-);
-sockopt_impl!(
-    /// Leaves an IPv6 group.
-    LeaveV6, SetOnly, libc::IPPROTO_IPV6, libc::MCAST_LEAVE_GROUP, GroupRequest
-);
 sockopt_impl!(
     /// Joins one source of an IPv4 group.
     JoinSourceV4, SetOnly, libc::IPPROTO_IP, libc::MCAST_JOIN_SOURCE_GROUP, SourceRequest
@@ -74,11 +49,7 @@ sockopt_impl!(
     MulticastInterfaceV4, SetOnly, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, InterfaceRequest
 );
 sockopt_impl!(
-    /// Bytes of the largest IPv4 packet on the way of a connected socket, as far as is known.
-    WayMtuV4, GetOnly, libc::IPPROTO_IP, libc::IP_MTU, libc::c_int
-);
-sockopt_impl!(
-    /// The same of IPv6 packets.
+    /// Bytes of the largest IPv6 packet on the way of a connected socket, as far as is known.
     WayMtuV6, GetOnly, libc::IPPROTO_IPV6, libc::IPV6_MTU, libc::c_int
 );
 sockopt_impl!(
@@ -99,12 +70,6 @@ sockopt_impl!(
 pub(crate) const RECEIVE_USED: usize = 0;
 /// How many there may be.
 pub(crate) const RECEIVE_MAX: usize = 1;
-
-impl GroupRequest {
-    pub(crate) fn new(interface: u32, group: SocketAddr) -> Self {
-        Self { interface, pad: 0, group: storage(group) }
-    }
-}
 
 impl SourceRequest {
     pub(crate) fn new(interface: u32, group: SocketAddr, source: IpAddr) -> Self {
@@ -147,7 +112,6 @@ mod tests {
 
     #[test]
     fn the_layouts_are_those_of_the_system() {
-        assert_eq!(size_of::<GroupRequest>(), size_of::<libc::group_req>());
         assert_eq!(size_of::<SourceRequest>(), size_of::<libc::group_source_req>());
         assert_eq!(align_of::<SourceRequest>(), align_of::<libc::group_source_req>());
         assert_eq!(size_of::<InterfaceRequest>(), size_of::<libc::ip_mreqn>());

@@ -1,15 +1,14 @@
 //! The interfaces of open sockets: memberships of the group, and what becomes of an interface that goes
 //! away.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::IpAddr;
 
 use nix::errno::Errno;
 use nix::sys::socket::setsockopt;
+use socket2::InterfaceIndexOrAddress;
 
-use super::options::{
-    GroupRequest, JoinSourceV4, JoinSourceV6, JoinV4, JoinV6, LeaveSourceV4, LeaveSourceV6,
-    LeaveV4, LeaveV6, SourceRequest,
-};
+use super::options::{JoinSourceV4, JoinSourceV6, LeaveSourceV4, LeaveSourceV6, SourceRequest};
 use super::{Health, Sockets, aim};
 use crate::address::Resolved;
 
@@ -25,7 +24,7 @@ impl Sockets {
             let moved = found.map(|at| at.index) != before.map(|at| at.index);
             if moved && let Some(old) = before {
                 // The kernel remembers memberships of interfaces that are gone, and allows few.
-                let _ = self.leave(old);
+                let _ = self.change_membership(old, false);
             }
             self.interfaces[index].1 = found;
             let Some(at) = found else { continue };
@@ -77,44 +76,39 @@ impl Sockets {
         }
     }
 
-    pub(super) fn join(&self, at: Resolved) -> nix::Result<()> {
-        let (Some(socket), Some(multicast)) = (&self.group, &self.multicast) else { return Ok(()) };
-        let group = multicast.group;
-        let all = GroupRequest::new(at.index, group);
-        let joined = match (multicast.source, group) {
-            (None, SocketAddr::V4(_)) => setsockopt(socket, JoinV4, &all),
-            (None, SocketAddr::V6(_)) => setsockopt(socket, JoinV6, &all),
-            (Some(source), _) => {
-                let one = SourceRequest::new(at.index, group, source);
-                if group.is_ipv4() {
-                    setsockopt(socket, JoinSourceV4, &one)
-                } else {
-                    setsockopt(socket, JoinSourceV6, &one)
-                }
-            }
-        };
-        match joined {
+    pub(super) fn join(&self, at: Resolved) -> io::Result<()> {
+        match self.change_membership(at, true) {
             // It is a member already, of the group or of the group from this source.
-            Err(nix::Error::EADDRINUSE | nix::Error::EADDRNOTAVAIL) => Ok(()),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable
+                ) =>
+            {
+                Ok(())
+            }
             joined => joined,
         }
     }
 
-    fn leave(&self, at: Resolved) -> nix::Result<()> {
+    fn change_membership(&self, at: Resolved, join: bool) -> io::Result<()> {
         let (Some(socket), Some(multicast)) = (&self.group, &self.multicast) else { return Ok(()) };
-        let group = multicast.group;
-        let all = GroupRequest::new(at.index, group);
-        match (multicast.source, group) {
-            (None, SocketAddr::V4(_)) => setsockopt(socket, LeaveV4, &all),
-            (None, SocketAddr::V6(_)) => setsockopt(socket, LeaveV6, &all),
-            (Some(source), _) => {
-                let one = SourceRequest::new(at.index, group, source);
-                if group.is_ipv4() {
-                    setsockopt(socket, LeaveSourceV4, &one)
-                } else {
-                    setsockopt(socket, LeaveSourceV6, &one)
-                }
-            }
+        let ip = multicast.group.ip();
+        if let Some(source) = multicast.source {
+            let one = SourceRequest::new(at.index, multicast.group, source);
+            return Ok(match (ip, join) {
+                (IpAddr::V4(_), true) => setsockopt(socket, JoinSourceV4, &one),
+                (IpAddr::V4(_), false) => setsockopt(socket, LeaveSourceV4, &one),
+                (IpAddr::V6(_), true) => setsockopt(socket, JoinSourceV6, &one),
+                (IpAddr::V6(_), false) => setsockopt(socket, LeaveSourceV6, &one),
+            }?);
+        }
+        let interface = InterfaceIndexOrAddress::Index(at.index);
+        match (ip, join) {
+            (IpAddr::V4(ip), true) => socket.join_multicast_v4_n(&ip, &interface),
+            (IpAddr::V4(ip), false) => socket.leave_multicast_v4_n(&ip, &interface),
+            (IpAddr::V6(ip), true) => socket.join_multicast_v6(&ip, at.index),
+            (IpAddr::V6(ip), false) => socket.leave_multicast_v6(&ip, at.index),
         }
     }
 }
