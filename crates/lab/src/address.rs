@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 
 use faircast_base::{FlowId, GroupId, NodeId};
+use faircast_proto::Destination;
 
 /// Nodes start at 10.0.0.1.
 const NODES: u32 = 0x0a00_0001;
@@ -50,6 +51,20 @@ pub(crate) fn to_group(flow: FlowId, address: Ipv4Addr) -> Option<GroupId> {
     let other = other.filter(|place| *place < OTHER_GROUPS_MAX);
     let found = GroupId(other.map_or(GroupId::SESSION.0, |place| place + 1));
     (group(flow, found) == address).then_some(found)
+}
+
+/// Where packets of a flow to a destination go.
+pub(crate) fn of(flow: FlowId, to: Destination) -> Ipv4Addr {
+    match to {
+        Destination::Group(to) => group(flow, to),
+        Destination::Node(node) => of_node(node),
+    }
+}
+
+/// Whom packets of a flow to an address are for, among so many nodes.
+pub(crate) fn to(flow: FlowId, address: Ipv4Addr, nodes: usize) -> Option<Destination> {
+    let node = to_node(address).filter(|node| node.index() < nodes);
+    to_group(flow, address).map(Destination::Group).or(node.map(Destination::Node))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use faircast_trace::{Lateness, Record, Sink};
 use serde::Serialize;
 
 use crate::LabError;
+use crate::tcp::congestion_controls;
 
 /// Rates that are tried, in bits per second.
 const RATES: [f64; 3] = [1e6, 10e6, 100e6];
@@ -195,10 +196,4 @@ impl Sink for Delivered {
         let counts = matches!(record.event, Event::Delivered { .. });
         self.packets += u64::from(counts && record.at.as_secs_f64() >= self.from_s);
     }
-}
-
-fn congestion_controls() -> Vec<String> {
-    let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-    let known = std::fs::read_to_string(path).unwrap_or_default();
-    known.split_whitespace().map(str::to_string).collect()
 }

@@ -36,7 +36,6 @@ pub(crate) const fn wall(span: Duration) -> WallDuration {
 
 /// Asks for exact timers and, where `priority` is given and permitted, for the processor whenever
 /// this thread can run. True where it was permitted.
-#[cfg(target_os = "linux")]
 pub(crate) fn be_exact(priority: u8) -> bool {
     use thread_priority::unix::{
         RealtimeThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy,

@@ -6,12 +6,13 @@
 use std::io;
 use std::net::SocketAddrV4;
 
+use netlink_packet_core::{Emitable as _, NLM_F_REQUEST, NetlinkHeader, NlasIterator};
+use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
-use netlink_sys::{Socket, SocketAddr};
+
+use crate::netlink;
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-const NLMSG_ERROR: u16 = 2;
-const NLM_F_REQUEST: u16 = 1;
 const INET_DIAG_INFO: u16 = 2;
 const AF_INET: u8 = 2;
 const TCP: u8 = 6;
@@ -32,7 +33,6 @@ pub(crate) struct TcpInfo {
     pub(crate) threshold: u32,
     /// Packets in flight.
     pub(crate) flight: u32,
-    pub(crate) retransmissions: u32,
     pub(crate) bytes_acked: u64,
     /// Timeouts in all, where the kernel counts them (from 6.7 on).
     pub(crate) timeouts: Option<u16>,
@@ -48,14 +48,13 @@ pub(crate) struct Diagnosis {
 impl Diagnosis {
     /// Prepares to ask for a connection of the calling thread's namespace.
     pub(crate) fn new(local: SocketAddrV4, peer: SocketAddrV4) -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
+        let socket = netlink::open(NETLINK_SOCK_DIAG)?;
         let mut request = [0; HEADER_LEN + 56];
-        let len = request.len() as u32;
-        request[..4].copy_from_slice(&len.to_ne_bytes());
-        request[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-        request[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
+        let mut header = NetlinkHeader::default();
+        header.length = request.len() as u32;
+        header.message_type = SOCK_DIAG_BY_FAMILY;
+        header.flags = NLM_F_REQUEST;
+        header.emit(&mut request);
         let body = &mut request[HEADER_LEN..];
         body[0] = AF_INET;
         body[1] = TCP;
@@ -80,20 +79,10 @@ impl Diagnosis {
     }
 }
 
-/// Finds TCP_INFO in an answer.
+/// Finds TCP_INFO in an answer; an error is shorter than what it stands behind.
 fn read(answer: &[u8]) -> Option<TcpInfo> {
-    let short = |at: usize| Some(u16::from_ne_bytes(answer.get(at..at + 2)?.try_into().ok()?));
-    if short(4)? == NLMSG_ERROR {
-        return None;
-    }
-    let mut at = HEADER_LEN + MESSAGE_LEN;
-    loop {
-        let (len, kind) = (usize::from(short(at)?), short(at + 2)?);
-        if kind == INET_DIAG_INFO {
-            return info(answer.get(at + 4..at + len)?);
-        }
-        at += len.max(4).next_multiple_of(4);
-    }
+    let mut attributes = NlasIterator::new(answer.get(HEADER_LEN + MESSAGE_LEN..)?).flatten();
+    info(attributes.find(|attribute| attribute.kind() == INET_DIAG_INFO)?.value())
 }
 
 fn info(bytes: &[u8]) -> Option<TcpInfo> {
@@ -108,7 +97,6 @@ fn info(bytes: &[u8]) -> Option<TcpInfo> {
         threshold: word(76)?,
         window: word(80)?,
         flight: (unacked + resent).saturating_sub(sacked + lost),
-        retransmissions: word(100)?,
         bytes_acked: long(120)?,
         timeouts: bytes
             .get(240..242)

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration as WallDuration;
 
 use faircast_base::{Bytes, Duration, FlowId, GroupId, NodeId, Purpose, Rng, Time};
-use faircast_proto::{Destination, Transmit};
+use faircast_proto::Transmit;
 use faircast_scenario::{Flow, Scenario};
 use faircast_sim::{Builtin, Fabric, Parcel};
-use faircast_trace::Lateness;
+use hdrhistogram::Histogram;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{
@@ -18,17 +18,18 @@ use nix::sys::timerfd::{
 use nix::time::{ClockId, clock_gettime};
 use tun_rs::SyncDevice;
 
-use crate::address::{self, UDP_PORT};
+use crate::Outcome;
+use crate::address;
 use crate::clock::{Clock, EMULATOR_PRIORITY, be_exact};
 use crate::error::LabError;
-use crate::frame::{self, Frame, PgmFacts, Ports, Transport};
-use crate::lateness::Histogram;
+use crate::frame::{self, Frame, PgmFacts, Transport};
+use crate::lateness::{histogram, lateness};
 use crate::merge::Outbox;
-use crate::plan::TcpPlan;
+use crate::plan::{TcpPlan, data_len};
 use crate::tap::Tap;
 
 /// Packets that are read from one host before others have their turn.
-const READS_MAX: usize = 16;
+pub(crate) const READS_MAX: usize = 16;
 /// Bytes of the largest IP packet.
 const PACKET_MAX: usize = 65_535;
 /// Spans to wait that are shorter than this are spent looking for packets: to sleep and wake
@@ -46,19 +47,6 @@ pub(crate) struct Shared {
     pub(crate) stop: AtomicBool,
     /// Events that the emulator has handled.
     pub(crate) events: AtomicU64,
-}
-
-/// What the emulator did.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Emulated {
-    pub(crate) at: Time,
-    pub(crate) events: u64,
-    pub(crate) packet_hops: u64,
-    pub(crate) lateness: Lateness,
-    /// Packets that a host's kernel did not take.
-    pub(crate) refused: u64,
-    /// Seconds of a processor that it took.
-    pub(crate) cpu_s: f64,
 }
 
 /// A host as the emulator sees it: an end of a flow.
@@ -94,7 +82,7 @@ struct Emulator<'a> {
     rng: Rng,
     network_out: Outbox,
     tap_out: Outbox,
-    late: Histogram,
+    late: Histogram<u64>,
     refused: u64,
     events: u64,
     scratch: Vec<u8>,
@@ -120,16 +108,18 @@ enum Kind {
 /// Bytes of the header of a CBR packet.
 const CBR_HEADER_LEN: u32 = 16;
 
-/// Runs the network until the scenario ends or everything is to stop.
+/// Runs the network until the scenario ends or everything is to stop. What the hosts' applications got is
+/// not in the outcome.
 pub(crate) fn run(
     scenario: &Scenario,
     ports: Vec<Port>,
     clock: Clock,
     (network_out, tap_out): (Outbox, Outbox),
     shared: &Shared,
-) -> Result<Emulated, LabError> {
+) -> Result<Outcome, LabError> {
     let realtime = be_exact(EMULATOR_PRIORITY);
-    let waiter = Waiter::new(&ports).map_err(LabError::doing("wait for packets"))?;
+    let waiter = Waiter::new(ports.iter().map(|port| &port.device))
+        .map_err(LabError::doing("wait for packets"))?;
     let mut fabric = Fabric::new(scenario, &Builtin);
     fabric.schedule_samples();
     let mut emulator = Emulator {
@@ -144,7 +134,7 @@ pub(crate) fn run(
         rng: Rng::new(scenario.seed, NodeId(0), Purpose::Scenario),
         network_out,
         tap_out,
-        late: Histogram::default(),
+        late: histogram(),
         refused: 0,
         events: 0,
         scratch: Vec::new(),
@@ -158,14 +148,26 @@ pub(crate) fn run(
     emulator.fabric.sample(&mut emulator.network_out);
     emulator.network_out.flush(at);
     emulator.tap_out.flush(at);
-    Ok(Emulated {
+    let mut notes = Vec::new();
+    if !realtime {
+        notes.push(
+            "the emulator may not have real-time priority (CAP_SYS_NICE): packets are later"
+                .to_string(),
+        );
+    }
+    if emulator.refused > 0 {
+        notes.push(format!("hosts refused {} packets of the emulator", emulator.refused));
+    }
+    Ok(Outcome {
         at,
+        interrupted: false,
         events: emulator.events,
         packet_hops: emulator.fabric.packet_hops(),
-        lateness: emulator.late.lateness(realtime),
-        refused: emulator.refused,
+        lateness: lateness(&emulator.late, realtime),
         cpu_s: clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
             .map_or(0.0, |used| WallDuration::from(used).as_secs_f64()),
+        intact: Vec::new(),
+        notes,
     })
 }
 
@@ -173,7 +175,7 @@ impl Emulator<'_> {
     fn run(&mut self, waiter: &Waiter, shared: &Shared) -> Result<(), LabError> {
         let end = Time::ZERO + self.scenario.duration;
         let mut buffer = vec![0; PACKET_MAX];
-        let mut ready = [EpollEvent::empty(); 64];
+        let mut ready = Waiter::ready();
         loop {
             let now = self.clock.now();
             self.advance(now.min(end));
@@ -186,13 +188,8 @@ impl Emulator<'_> {
             let held = self.next_held().map(|(at, _)| at);
             let next = [self.fabric.next_time(), self.next_action(), held, Some(end)];
             let next = next.into_iter().flatten().min().unwrap_or(end);
-            let count = waiter
-                .wait(self.clock.until(next), &mut ready)
-                .map_err(LabError::doing("wait for packets"))?;
-            for event in &ready[..count] {
-                if event.data() != TIMER {
-                    self.read(event.data() as usize, end, &mut buffer);
-                }
+            for port in waiter.wait(self.clock.until(next), &mut ready)? {
+                self.read(port, end, &mut buffer);
             }
         }
     }
@@ -237,7 +234,7 @@ impl Emulator<'_> {
         let mut deliver = |parcel: Parcel<'_>| {
             let port = &ports[parcel.end as usize];
             write(port, &parcel, &mut kinds[parcel.flow.index()], tap_out, scratch);
-            late.add(clock.now().since(parcel.at).as_nanos());
+            late.saturating_record(clock.now().since(parcel.at).as_nanos());
             if port.device.send(scratch).is_err() {
                 *refused += 1;
             }
@@ -281,14 +278,7 @@ impl Emulator<'_> {
     /// such as IGMP, is of no concern to the network.
     fn take(&mut self, port: usize, frame: &Frame<'_>) {
         let Port { flow, node, sender, .. } = self.ports[port];
-        let to = if let Some(group) = address::to_group(flow, frame.to) {
-            Destination::Group(group)
-        } else {
-            match address::to_node(frame.to) {
-                Some(to) if to.index() < self.scenario.nodes.len() => Destination::Node(to),
-                _ => return,
-            }
-        };
+        let Some(to) = address::to(flow, frame.to, self.scenario.nodes.len()) else { return };
         let at = self.fabric.now();
         let mut transmit = Transmit {
             to,
@@ -344,26 +334,15 @@ fn write(
         }
         return frame::write_again(out, parcel.bytes, time_to_live);
     }
-    let to = match parcel.to {
-        Destination::Group(group) => address::group(parcel.flow, group),
-        Destination::Node(node) => address::of_node(node),
-    };
-    let ports = Ports::from_tag(parcel.tag, UDP_PORT);
-    frame::write_udp(out, address::of_node(parcel.from), to, ports, time_to_live, parcel.bytes);
+    frame::write_udp(out, parcel, address::of(parcel.flow, parcel.to), time_to_live);
 }
 
 fn kind((index, flow): (usize, &Flow)) -> Kind {
     let Some(plan) = TcpPlan::of(flow) else {
         return if flow.protocol == "cbr" { Kind::Cbr } else { Kind::Pgm };
     };
-    let object_len = match &flow.data {
-        faircast_scenario::Data::Unlimited => None,
-        faircast_scenario::Data::Size(bytes) => Some(bytes.count()),
-        // A file that cannot be read was refused before.
-        faircast_scenario::Data::File(path) => path.metadata().ok().map(|data| data.len()),
-    };
     let (ends, packet) = ((flow.sender(), flow.to[0]), flow.packet.count());
-    let tap = Tap::new(FlowId(index as u32), ends, packet, object_len);
+    let tap = Tap::new(FlowId(index as u32), ends, packet, data_len(flow));
     Kind::Tcp { tap, overhead: plan.overhead }
 }
 
@@ -389,35 +368,48 @@ fn actions(scenario: &Scenario) -> Vec<Action> {
 }
 
 /// Waits for packets and for moments.
-struct Waiter {
+pub(crate) struct Waiter {
     epoll: Epoll,
     timer: TimerFd,
 }
 
 impl Waiter {
-    fn new(ports: &[Port]) -> std::io::Result<Self> {
+    pub(crate) fn new<'a>(devices: impl Iterator<Item = &'a SyncDevice>) -> std::io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
         let timer = TimerFd::new(TimerClock::CLOCK_MONOTONIC, flags)?;
         epoll.add(timer.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, TIMER))?;
-        for (index, port) in (0..).zip(ports) {
-            epoll.add(port.device.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, index))?;
+        for (index, device) in (0..).zip(devices) {
+            epoll.add(device.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, index))?;
         }
         Ok(Self { epoll, timer })
     }
 
-    /// Waits for packets, so long at the most. Returns how many ports are `ready`.
-    fn wait(&self, span: WallDuration, ready: &mut [EpollEvent]) -> std::io::Result<usize> {
-        let sleep = if span < SPIN {
-            0
-        } else {
-            let expiration = Expiration::OneShot(TimeSpec::from_duration(span));
-            self.timer.set(expiration, TimerSetTimeFlags::empty())?;
-            SLEEP_MAX_MS
+    /// Room for what is ready at a time.
+    pub(crate) fn ready() -> [EpollEvent; 64] {
+        [EpollEvent::empty(); 64]
+    }
+
+    /// Waits for packets, so long at the most. Gives the places of devices that have some.
+    pub(crate) fn wait<'a>(
+        &self,
+        span: WallDuration,
+        ready: &'a mut [EpollEvent],
+    ) -> Result<impl Iterator<Item = usize> + use<'a>, LabError> {
+        let mut wait = || {
+            let mut sleep = 0;
+            if span >= SPIN {
+                let expiration = Expiration::OneShot(TimeSpec::from_duration(span));
+                self.timer.set(expiration, TimerSetTimeFlags::empty())?;
+                sleep = SLEEP_MAX_MS;
+            }
+            match self.epoll.wait(ready, sleep) {
+                Err(nix::errno::Errno::EINTR) => Ok(0),
+                result => result,
+            }
         };
-        match self.epoll.wait(ready, sleep) {
-            Err(nix::errno::Errno::EINTR) => Ok(0),
-            result => Ok(result?),
-        }
+        let count = wait().map_err(|error| LabError::doing("wait for packets")(error.into()))?;
+        let places = ready[..count].iter().map(EpollEvent::data);
+        Ok(places.filter(|place| *place != TIMER).map(|place| place as usize))
     }
 }

@@ -6,9 +6,6 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// The system has no network namespaces.
-    #[error("the lab needs Linux (network namespaces and TUN devices); --on sim runs everywhere")]
-    NotLinux,
     /// A namespace cannot be made.
     #[error(
         "the lab may not make network namespaces (unshare: {0}); it needs CAP_SYS_ADMIN: run it \

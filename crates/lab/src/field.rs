@@ -6,7 +6,6 @@
 
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::fd::AsFd;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
@@ -19,26 +18,20 @@ use faircast_proto::{Destination, Transmit};
 use faircast_scenario::{Flow, Scenario};
 use faircast_sim::{Builtin, Fabric, Parcel};
 use faircast_trace::{Record, Sink};
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::time::TimeSpec;
 use tun_rs::SyncDevice;
 
 use crate::address;
 use crate::clock::{Clock, EMULATOR_PRIORITY, be_exact};
+use crate::emulator::{READS_MAX, Waiter};
 use crate::error::LabError;
-use crate::frame::{self, Frame, PgmFacts, Ports, Transport};
+use crate::frame::{self, Frame, PgmFacts, Transport};
 use crate::host;
 use crate::netlink::Routing;
 
 /// Bytes of the largest packet on the links of a field.
 const MTU: u16 = 1500;
-/// Packets that are read from one host before others have their turn.
-const READS_MAX: usize = 16;
 /// The tag of packets that travel whole, with their headers: no datagram has both of these ports.
 const WHOLE: u32 = u32::MAX;
-/// How long the network sleeps at the most, so that a stop is seen.
-const SLEEP_MAX: WallDuration = WallDuration::from_millis(20);
-
 /// What links have done to packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FieldCounts {
@@ -186,7 +179,7 @@ impl Field {
             let routing = Routing::new()?;
             match up {
                 true => host::connect(&routing, index, node, Vec::new()),
-                false => routing.set_down(index),
+                false => routing.set(index, false),
             }
         })?
     }
@@ -274,11 +267,13 @@ impl Network {
         let ends = scenario.flows.iter().flat_map(Flow::ends);
         let device_of: Vec<Option<usize>> = ends.map(place).collect();
         let (mut buffer, mut out) = (vec![0; usize::from(u16::MAX)], Vec::new());
-        let mut tally = Tally::default();
+        let (mut tally, mut ready) = (Tally::default(), Waiter::ready());
+        let waiter =
+            Waiter::new(self.devices.iter()).map_err(LabError::doing("wait for packets"))?;
         while !self.stop.load(Ordering::Relaxed) {
             self.step(&mut fabric, &device_of, &mut tally, &mut out);
-            self.wait(fabric.next_time())?;
-            for index in 0..self.devices.len() {
+            let next = fabric.next_time().unwrap_or(Time::MAX);
+            for index in waiter.wait(self.clock.until(next), &mut ready)? {
                 for _ in 0..READS_MAX {
                     // An interface that is down has nothing to read.
                     let Ok(len) = self.devices[index].recv(&mut buffer) else { break };
@@ -326,16 +321,6 @@ impl Network {
         let (at, len) = (self.clock.now(), frame.bytes.len() as u32);
         (self.watch)(&Seen { at, from, reached, len, datagram });
     }
-
-    fn wait(&self, next: Option<Time>) -> Result<(), LabError> {
-        let span = next.map_or(SLEEP_MAX, |at| self.clock.until(at).min(SLEEP_MAX));
-        let readable = |device| PollFd::new(device, PollFlags::POLLIN);
-        let mut fds: Vec<_> = self.devices.iter().map(|d| readable(d.as_fd())).collect();
-        match ppoll(&mut fds, Some(TimeSpec::from_duration(span)), None) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-            Err(error) => Err(LabError::doing("wait for packets")(error.into())),
-        }
-    }
 }
 
 /// Puts a host's packet on its first link. What is neither UDP nor TCP, such as IGMP, is of no concern
@@ -347,15 +332,13 @@ fn take(
     frame: &Frame<'_>,
     sink: &mut dyn Sink,
 ) {
-    let to = if frame.to.is_multicast() {
-        Destination::Group(GroupId::SESSION)
-    } else {
-        match address::to_node(frame.to) {
-            Some(to) if to.index() < scenario.nodes.len() => Destination::Node(to),
-            _ => return,
-        }
+    let session = Destination::Group(GroupId::SESSION);
+    let to = match address::to(FlowId(0), frame.to, scenario.nodes.len()) {
+        _ if frame.to.is_multicast() => session,
+        Some(to) => to,
+        None => return,
     };
-    let other_group = to == Destination::Group(GroupId::SESSION) && frame.to != Field::group();
+    let other_group = to == session && frame.to != Field::group();
     let (bytes, facts, tag) = match frame.transport {
         Transport::Udp { ports, payload } if !other_group => {
             (payload, PgmFacts::read(payload), ports.tag())
@@ -380,18 +363,12 @@ fn take(
     fabric.transmit((flow, scenario.flows[host].sender()), bytes, transmit, tag, sink);
 }
 
-/// Writes a packet for a host. The UDP checksum of a datagram is left out, so that no kernel spares
-/// the programs what was corrupted.
+/// Writes a packet for a host.
 fn write(parcel: &Parcel<'_>, out: &mut Vec<u8>) {
-    if parcel.tag == WHOLE {
-        return frame::write_again(out, parcel.bytes, 1);
+    match parcel.tag {
+        WHOLE => frame::write_again(out, parcel.bytes, 1),
+        _ => frame::write_udp(out, parcel, address::of(FlowId(0), parcel.to), 1),
     }
-    let to = match parcel.to {
-        Destination::Group(_) => Field::group(),
-        Destination::Node(node) => address::of_node(node),
-    };
-    let ports = Ports::from_tag(parcel.tag, address::UDP_PORT);
-    frame::write_udp(out, address::of_node(parcel.from), to, ports, 1, parcel.bytes);
 }
 
 /// Counts what links say.

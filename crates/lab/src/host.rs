@@ -61,7 +61,7 @@ pub(crate) fn connect(
     metrics: Vec<RouteMetric>,
 ) -> std::io::Result<()> {
     let address = address::of_node(node);
-    routing.set_up(index)?;
+    routing.set(index, true)?;
     routing.add_route(index, (Ipv4Addr::new(10, 0, 0, 0), 8), address, metrics)?;
     routing.add_route(index, (Ipv4Addr::new(224, 0, 0, 0), 4), address, Vec::new())
 }

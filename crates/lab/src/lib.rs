@@ -9,57 +9,36 @@
 //! they are due. What happens becomes the same trace as in the simulator.
 //!
 //! Reading order: [`run`] (a scenario from start to end), `emulator` (the loop), `host` (a
-//! namespace), `tcp`, `scheme` and `machine` (what runs
-//! in one), `tap` (what packets tell), [`check`] (what
+//! namespace), `endpoint` and `tcp` (what runs in
+//! one), `tap` (what packets tell), [`check`] (what
 //! this machine can do).
-
-#![cfg_attr(
-    not(target_os = "linux"),
-    allow(dead_code, reason = "only Linux has a lab; elsewhere there is an error that says so")
-)]
 
 mod address;
 mod check;
-
 mod clock;
+mod diag;
+mod emulator;
+mod endpoint;
 mod error;
+mod field;
+mod frame;
+mod host;
 mod lateness;
 mod merge;
-mod plan;
-
-#[cfg(target_os = "linux")]
-mod diag;
-#[cfg(target_os = "linux")]
-mod emulator;
-#[cfg(target_os = "linux")]
-mod field;
-#[cfg(target_os = "linux")]
-mod frame;
-#[cfg(target_os = "linux")]
-mod host;
-#[cfg(target_os = "linux")]
-mod machine;
-#[cfg(target_os = "linux")]
 mod netlink;
-#[cfg(target_os = "linux")]
+mod plan;
 mod run;
-#[cfg(target_os = "linux")]
-mod scheme;
-#[cfg(target_os = "linux")]
 mod tap;
-#[cfg(target_os = "linux")]
 mod tcp;
 
 pub use check::{Check, RateCheck, check};
 pub use error::LabError;
-#[cfg(target_os = "linux")]
 pub use field::{Field, FieldCounts, Seen};
 pub use plan::warnings;
+pub use run::run;
 
 use faircast_base::Time;
-use faircast_scenario::Scenario;
-use faircast_sim::Observer;
-use faircast_trace::{Lateness, Sink};
+use faircast_trace::Lateness;
 
 /// What a run did.
 #[derive(Clone, Debug)]
@@ -81,30 +60,4 @@ pub struct Outcome {
     pub intact: Vec<Vec<Option<bool>>>,
     /// What the reader of the figures should know, in sentences.
     pub notes: Vec<String>,
-}
-
-/// Runs a scenario in the lab, in real time. Events go to `sink` in the order of their times.
-///
-/// # Errors
-/// The machine lacks something, or the scenario asks for what the lab has not.
-#[cfg(target_os = "linux")]
-pub fn run(
-    scenario: &Scenario,
-    observer: &mut dyn Observer,
-    sink: &mut dyn Sink,
-) -> Result<Outcome, LabError> {
-    run::run(scenario, observer, sink)
-}
-
-/// Runs a scenario in the lab: not on this system.
-///
-/// # Errors
-/// Always: the lab needs Linux.
-#[cfg(not(target_os = "linux"))]
-pub fn run(
-    _scenario: &Scenario,
-    _observer: &mut dyn Observer,
-    _sink: &mut dyn Sink,
-) -> Result<Outcome, LabError> {
-    Err(LabError::NotLinux)
 }

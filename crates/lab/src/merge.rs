@@ -66,11 +66,6 @@ impl Outbox {
         Self { records: Vec::new(), to, sent: Time::ZERO }
     }
 
-    /// Another one to the same place.
-    pub(crate) fn fork(&self) -> Self {
-        Self::new(self.to.clone())
-    }
-
     /// Sends what waits, if there is much or it has waited for long.
     pub(crate) fn flush_if_due(&mut self, now: Time) {
         if self.records.len() >= BATCH_MAX || now.since(self.sent) >= BATCH_SPAN {

@@ -16,6 +16,14 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
+/// Opens a socket to a part of the kernel, for the namespace of the calling thread.
+pub(crate) fn open(protocol: isize) -> io::Result<Socket> {
+    let mut socket = Socket::new(protocol)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    Ok(socket)
+}
+
 /// A connection to the routing part of the kernel, for the namespace of the calling thread.
 pub(crate) struct Routing {
     socket: Socket,
@@ -23,25 +31,14 @@ pub(crate) struct Routing {
 
 impl Routing {
     pub(crate) fn new() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(Self { socket })
+        Ok(Self { socket: open(NETLINK_ROUTE)? })
     }
 
-    /// Sets an interface up.
-    pub(crate) fn set_up(&self, interface: u32) -> io::Result<()> {
+    /// Sets an interface up or down.
+    pub(crate) fn set(&self, interface: u32, up: bool) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = interface;
-        message.header.flags = LinkFlags::Up;
-        message.header.change_mask = LinkFlags::Up;
-        self.ask(RouteNetlinkMessage::SetLink(message))
-    }
-
-    /// Sets an interface down.
-    pub(crate) fn set_down(&self, interface: u32) -> io::Result<()> {
-        let mut message = LinkMessage::default();
-        message.header.index = interface;
+        message.header.flags = if up { LinkFlags::Up } else { LinkFlags::empty() };
         message.header.change_mask = LinkFlags::Up;
         self.ask(RouteNetlinkMessage::SetLink(message))
     }

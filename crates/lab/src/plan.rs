@@ -1,7 +1,7 @@
 //! What the lab makes of a scenario's flows, and what it cannot do.
 
 use faircast_base::Duration;
-use faircast_scenario::{Flow, Scenario};
+use faircast_scenario::{Data, Flow, Scenario};
 
 use crate::address;
 use crate::error::LabError;
@@ -128,6 +128,16 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), LabError> {
         }
     }
     Ok(())
+}
+
+/// Bytes of what a sender of a flow sends, where that has an end.
+pub(crate) fn data_len(flow: &Flow) -> Option<u64> {
+    match &flow.data {
+        Data::Unlimited => None,
+        Data::Size(bytes) => Some(bytes.count()),
+        // A file that cannot be read was refused before.
+        Data::File(path) => path.metadata().ok().map(|data| data.len()),
+    }
 }
 
 /// The largest packet on any interface, headers counted.

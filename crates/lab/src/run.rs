@@ -1,14 +1,14 @@
 //! A run: hosts, the network between them, and one trace of it all.
 
-use std::net::{TcpListener, UdpSocket};
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration as WallDuration;
 
 use faircast_base::{FlowId, NodeId};
-use faircast_net::Sockets;
-use faircast_proto::content::Content;
+use faircast_proto::transport::Role;
 use faircast_scenario::{Flow, Scenario};
 use faircast_sim::{Delivery, Observer, Sent, shortest_round_trip};
 use faircast_trace::{Record, Sink};
@@ -17,12 +17,13 @@ use tun_rs::SyncDevice;
 
 use crate::Outcome;
 use crate::clock::Clock;
-use crate::emulator::{self, Emulated, Port, Shared};
+use crate::emulator::{self, Port, Shared};
+use crate::endpoint::End;
 use crate::error::LabError;
 use crate::lateness::ProcessorTime;
 use crate::merge::{Merge, Outbox};
 use crate::plan::{self, TcpPlan};
-use crate::{host, machine, scheme, tcp};
+use crate::{endpoint, host, tcp};
 
 /// Between the moment when all hosts stand and the beginning of the run.
 const LEAD: WallDuration = WallDuration::from_millis(100);
@@ -34,8 +35,11 @@ const STACK: usize = 512 * 1024;
 /// What an end's thread gives back: what a receiver delivered.
 type Ended = Result<Option<Delivery>, LabError>;
 
-/// Runs a scenario.
-pub(crate) fn run(
+/// Runs a scenario in the lab, in real time. Events go to `sink` in the order of their times.
+///
+/// # Errors
+/// The machine lacks something, or the scenario asks for what the lab has not.
+pub fn run(
     scenario: &Scenario,
     observer: &mut dyn Observer,
     sink: &mut dyn Sink,
@@ -47,8 +51,8 @@ pub(crate) fn run(
     std::thread::scope(|scope| {
         let lab = Lab { scenario, shared: &shared, to };
         let mut hosts = Vec::new();
-        for (flow, sent) in sent.iter().enumerate() {
-            hosts.extend(lab.start_flow(scope, flow, sent)?);
+        for (id, sent) in (0..).map(FlowId).zip(&sent) {
+            hosts.extend(lab.start_flow(scope, id, sent)?);
         }
         let mut ports = Vec::new();
         for host in &hosts {
@@ -73,27 +77,50 @@ pub(crate) fn run(
         let mut merge = Merge::default();
         let interrupted = watch(&clock, &records, &emulator, &shared, (observer, &mut merge), sink);
         shared.stop.store(true, Ordering::Relaxed);
-        let emulated = emulator.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let mut outcome =
+            emulator.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         let ended: Result<Vec<_>, _> = hosts.into_iter().map(Host::join).collect();
         for mut batch in records.try_iter() {
             merge.take(&mut batch);
         }
-        merge.finish(emulated.at, sink);
+        merge.finish(outcome.at, sink);
         let stolen = before.and_then(|before| ProcessorTime::now()?.stolen_since(&before));
         // Where nobody sends nothing is late.
         let round_trip_s =
             shortest_round_trip(scenario).map_or(f64::INFINITY, |rtt| rtt.as_secs_f64());
-        let lateness = emulated.lateness.judged(round_trip_s, stolen);
-        let emulated = Emulated { lateness, ..emulated };
-        Ok(outcome(scenario, emulated, interrupted, &ended?, &sent, &merge))
+        outcome.interrupted = interrupted;
+        outcome.lateness = outcome.lateness.judged(round_trip_s, stolen);
+        outcome.intact = intact(scenario, &ended?, &sent);
+        outcome.notes.splice(..0, plan::warnings(scenario));
+        if merge.moved > 0 {
+            let moved = merge.moved;
+            outcome
+                .notes
+                .push(format!("{moved} records came too late for their place in the trace"));
+        }
+        Ok(outcome)
     })
+}
+
+/// For each flow, for each of its receivers: whether what was delivered is intact.
+fn intact(
+    scenario: &Scenario,
+    ended: &[Option<Delivery>],
+    sent: &[Sent],
+) -> Vec<Vec<Option<bool>>> {
+    let mut receivers = ended.iter().flatten();
+    let intact = |(flow, sent): (&Flow, &Sent)| {
+        let of_flow = receivers.by_ref().take(flow.to.len());
+        of_flow.map(|got| got.has_any().then(|| got.intact(sent, 1))).collect()
+    };
+    scenario.flows.iter().zip(sent).map(intact).collect()
 }
 
 /// Orders records until the emulator has ended. True where the observer ended the run.
 fn watch(
     clock: &Clock,
     records: &Receiver<Vec<Record>>,
-    emulator: &ScopedJoinHandle<'_, Result<Emulated, LabError>>,
+    emulator: &ScopedJoinHandle<'_, Result<Outcome, LabError>>,
     shared: &Shared,
     (observer, merge): (&mut dyn Observer, &mut Merge),
     sink: &mut dyn Sink,
@@ -123,45 +150,6 @@ fn watch(
         }
     }
     interrupted
-}
-
-fn outcome(
-    scenario: &Scenario,
-    emulated: Emulated,
-    interrupted: bool,
-    ended: &[Option<Delivery>],
-    sent: &[Sent],
-    merge: &Merge,
-) -> Outcome {
-    let mut receivers = ended.iter().flatten();
-    let intact = |(flow, sent): (&Flow, &Sent)| {
-        let of_flow = receivers.by_ref().take(flow.to.len());
-        of_flow.map(|got| got.has_any().then(|| got.intact(sent, 1))).collect()
-    };
-    let intact = scenario.flows.iter().zip(sent).map(intact).collect();
-    let mut notes = plan::warnings(scenario);
-    if !emulated.lateness.realtime {
-        notes.push(
-            "the emulator may not have real-time priority (CAP_SYS_NICE): packets are later"
-                .to_string(),
-        );
-    }
-    if emulated.refused > 0 {
-        notes.push(format!("hosts refused {} packets of the emulator", emulated.refused));
-    }
-    if merge.moved > 0 {
-        notes.push(format!("{} records came too late for their place in the trace", merge.moved));
-    }
-    Outcome {
-        at: emulated.at,
-        interrupted,
-        events: emulated.events,
-        packet_hops: emulated.packet_hops,
-        lateness: emulated.lateness,
-        cpu_s: emulated.cpu_s,
-        intact,
-        notes,
-    }
 }
 
 /// An end of a flow and its thread.
@@ -196,63 +184,37 @@ struct Lab<'env> {
     to: Sender<Vec<Record>>,
 }
 
-/// What an end does, once it has a socket.
-enum Role {
-    Sender(Box<dyn Content>),
-    Receiver {
-        /// Whether the flow sends real bytes.
-        real: bool,
-    },
-}
-
-/// The sockets of an end.
-enum Ready {
-    Udp(UdpSocket),
-    /// A scheme's sender has its sockets from the beginning, a receiver with its membership.
-    Scheme(Option<Box<Sockets>>),
-    Connects(Socket),
-    Listens(TcpListener),
-}
-
 impl<'env> Lab<'env> {
     /// Starts the threads of all ends of a flow: the sender, then the receivers.
     fn start_flow<'scope>(
         &self,
         scope: &'scope Scope<'scope, 'env>,
-        index: usize,
-        sent: &Sent,
+        id: FlowId,
+        sent: &'env Sent,
     ) -> Result<Vec<Host<'scope>>, LabError> {
-        let flow = &self.scenario.flows[index];
-        let id = FlowId(index as u32);
-        let first: usize = self.scenario.flows[..index].iter().map(|flow| 1 + flow.to.len()).sum();
-        let real = sent.is_real();
-        let role = Role::Sender(sent.content());
-        let mut hosts = vec![self.start(scope, (id, first), flow.sender(), role)?];
-        for (place, node) in flow.to.iter().enumerate() {
-            let end = (id, first + 1 + place);
-            hosts.push(self.start(scope, end, *node, Role::Receiver { real })?);
-        }
-        Ok(hosts)
+        let flow = &self.scenario.flows[id.index()];
+        let ends = std::iter::once(flow.sender()).chain(flow.to.iter().copied());
+        ends.map(|node| self.start(scope, id, node, sent)).collect()
     }
 
     fn start<'scope>(
         &self,
         scope: &'scope Scope<'scope, 'env>,
-        (id, end): (FlowId, usize),
+        id: FlowId,
         node: NodeId,
-        role: Role,
+        sent: &'env Sent,
     ) -> Result<Host<'scope>, LabError> {
         let (ready_to, ready) = mpsc::channel();
         let (go, wait) = mpsc::channel();
         let (scenario, shared) = (self.scenario, self.shared);
         let out = Outbox::new(self.to.clone());
-        let sender = matches!(role, Role::Sender(_));
+        let flow = &scenario.flows[id.index()];
+        let sender = node == flow.sender();
         let body = move || {
-            let flow = &scenario.flows[id.index()];
-            let sockets = match prepare(scenario, id, node, sender) {
-                Ok((device, sockets)) => {
+            let socket = match prepare(flow, node, sender) {
+                Ok((device, socket)) => {
                     let _ = ready_to.send(Ok(device));
-                    sockets
+                    socket
                 }
                 Err(error) => {
                     let _ = ready_to.send(Err(error));
@@ -261,30 +223,13 @@ impl<'env> Lab<'env> {
             };
             // Where another host could not be made there is no run.
             let Ok(clock) = wait.recv() else { return Ok(None) };
-            let rng = machine::random(scenario.seed, node, end as u32);
-            let udp = |out| machine::End { flow, id, node, clock, shared, out, rng };
-            let ended = match (sockets, role) {
-                (Ready::Udp(socket), Role::Sender(content)) => {
-                    machine::send(udp(out), socket, content).map(|()| None)
-                }
-                (Ready::Udp(socket), Role::Receiver { real }) => {
-                    machine::receive(udp(out), socket, real).map(Some)
-                }
-                (Ready::Scheme(Some(sockets)), Role::Sender(content)) => {
-                    scheme::send(udp(out), scenario, *sockets, content).map(|()| None)
-                }
-                (Ready::Scheme(_), Role::Receiver { real }) => {
-                    scheme::receive(udp(out), scenario, real).map(Some)
-                }
-                (Ready::Connects(socket), Role::Sender(content)) => {
-                    let end = tcp::End { flow, id, clock, shared, out };
-                    tcp::send(end, socket, content).map(|()| None)
-                }
-                (Ready::Listens(listener), Role::Receiver { real }) => {
-                    let end = tcp::End { flow, id, clock, shared, out };
-                    Ok(Some(tcp::receive(end, listener, real)))
-                }
-                _ => unreachable!("senders connect and receivers listen"),
+            let out = Rc::new(RefCell::new(out));
+            let end = End { scenario, flow, id, node, clock, shared, out };
+            let ended = match socket {
+                Some(socket) if sender => tcp::send(end, socket, sent.content()).map(|()| None),
+                Some(listener) => Ok(Some(tcp::receive(end, listener, sent.is_real()))),
+                None if sender => endpoint::send(end, Role::Source(sent.content())).map(|()| None),
+                None => endpoint::receive(end, sent.is_real()).map(Some),
             };
             if ended.is_err() {
                 // The figures would be of another scenario.
@@ -301,22 +246,14 @@ impl<'env> Lab<'env> {
     }
 }
 
-/// Makes the namespace of the calling thread and what is in it.
+/// Makes the namespace of the calling thread and what is in it: its interface, and the socket of TCP.
 fn prepare(
-    scenario: &Scenario,
-    id: FlowId,
+    flow: &Flow,
     node: NodeId,
     sender: bool,
-) -> Result<(SyncDevice, Ready), LabError> {
-    let flow = &scenario.flows[id.index()];
+) -> Result<(SyncDevice, Option<Socket>), LabError> {
     let plan = TcpPlan::of(flow);
     let device = host::make(node, plan::mtu(flow), plan.as_ref())?;
-    let sockets = match plan {
-        None if flow.protocol == "cbr" => Ready::Udp(machine::socket(node)?),
-        None if sender => Ready::Scheme(Some(Box::new(scheme::sockets(scenario, id, node)?))),
-        None => Ready::Scheme(None),
-        Some(plan) if sender => Ready::Connects(tcp::socket(flow, &plan)?),
-        Some(plan) => Ready::Listens(tcp::listen(flow, &plan)?),
-    };
-    Ok((device, sockets))
+    let socket = plan.map(|plan| tcp::socket(flow, &plan, sender)).transpose()?;
+    Ok((device, socket))
 }

@@ -1,101 +1,82 @@
 //! A TCP connection of the kernel between two hosts.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, SocketAddrV4, TcpStream};
 use std::os::fd::AsFd;
-use std::sync::atomic::Ordering;
 
-use faircast_base::{CutReason, Duration, Event, FlowId, NodeId, Time, TimeoutKind};
+use faircast_base::{CutReason, Duration, Event, Time, TimeoutKind};
 use faircast_proto::content::Content;
 use faircast_scenario::Flow;
 use faircast_sim::Delivery;
-use faircast_trace::{Record, Sink, Subject};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::address::{self, TCP_PORT};
-use crate::clock::{Clock, HOST_PRIORITY, RECEIVER_PRIORITY, be_exact, wall};
+use crate::clock::{HOST_PRIORITY, RECEIVER_PRIORITY, be_exact, wall};
 use crate::diag::{Diagnosis, TcpInfo};
-use crate::emulator::Shared;
+use crate::endpoint::End;
 use crate::error::LabError;
-use crate::merge::Outbox;
-use crate::plan::TcpPlan;
+use crate::plan::{TcpPlan, data_len};
 
 /// How often the kernel is asked how a connection stands.
 const SAMPLE_SPAN: Duration = Duration::from_millis(10);
 /// Bytes that are written or read at once.
 const CHUNK: usize = 64 * 1024;
 
-/// One end of a connection, in its own namespace.
-pub(crate) struct End<'a> {
-    pub(crate) flow: &'a Flow,
-    pub(crate) id: FlowId,
-
-    pub(crate) clock: Clock,
-    pub(crate) shared: &'a Shared,
-    pub(crate) out: Outbox,
-}
-
-/// A socket that behaves as the plan says. The namespace's settings are those of the plan already.
-pub(crate) fn socket(flow: &Flow, plan: &TcpPlan) -> Result<Socket, LabError> {
+/// A socket that behaves as the plan says, and waits for the connection where it is a receiver's. The
+/// namespace's settings are those of the plan already.
+pub(crate) fn socket(flow: &Flow, plan: &TcpPlan, sender: bool) -> Result<Socket, LabError> {
     let made = || {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
         socket.set_tcp_nodelay(true)?;
         socket.set_tcp_mss(plan.packet)?;
+        socket.set_nonblocking(true)?;
         Ok(socket)
     };
     let socket = made().map_err(LabError::doing("make a TCP socket"))?;
     let wanted = plan.congestion_control;
     socket.set_tcp_congestion(wanted.as_bytes()).map_err(|_| {
-        let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-        let available = std::fs::read_to_string(path).unwrap_or_default();
-        let available = available.split_whitespace().collect::<Vec<_>>().join(", ");
+        let available = congestion_controls().join(", ");
         LabError::NoCongestionControl { flow: flow.name.clone(), wanted, available }
     })?;
+    if !sender {
+        let any = SocketAddr::from(([0, 0, 0, 0], TCP_PORT)).into();
+        let bound = socket.bind(&any).and_then(|()| socket.listen(1));
+        bound.map_err(LabError::doing("listen for a TCP connection"))?;
+    }
     Ok(socket)
 }
 
-/// A socket that waits for the connection.
-pub(crate) fn listen(flow: &Flow, plan: &TcpPlan) -> Result<TcpListener, LabError> {
-    let socket = socket(flow, plan)?;
-    let bound = || {
-        socket.bind(&SocketAddr::from(([0, 0, 0, 0], TCP_PORT)).into())?;
-        socket.listen(1)?;
-        socket.set_nonblocking(true)
-    };
-    bound().map_err(LabError::doing("listen for a TCP connection"))?;
-    Ok(socket.into())
+/// The congestion controls that the kernel has.
+pub(crate) fn congestion_controls() -> Vec<String> {
+    let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let known = std::fs::read_to_string(path).unwrap_or_default();
+    known.split_whitespace().map(str::to_string).collect()
 }
 
 /// Sends everything that the flow sends.
 pub(crate) fn send(
-    mut end: End<'_>,
+    end: End<'_>,
     socket: Socket,
     content: Box<dyn Content>,
 ) -> Result<(), LabError> {
     be_exact(HOST_PRIORITY);
     end.sleep_until(end.flow.start);
     let mut sender = Sender { content, offset: 0, chunk: Vec::new(), written: 0 };
-    match end.send(&socket, &mut sender) {
-        Ok(()) => Ok(()),
-        // At the end of the run connections break; nobody needs to know.
-        Err(_) if end.stopped() => Ok(()),
-        Err(error) => {
-            Err(LabError::doing(format!("send flow \"{}\" over TCP", end.flow.name))(error))
-        }
-    }
+    let sent = end.send(&socket, &mut sender);
+    end.out.borrow_mut().flush(end.clock.now());
+    end.failed(sent)
 }
 
 /// Receives everything, and says what it was.
-pub(crate) fn receive(mut end: End<'_>, listener: TcpListener, real: bool) -> Delivery {
+pub(crate) fn receive(end: End<'_>, listener: Socket, real: bool) -> Delivery {
     be_exact(RECEIVER_PRIORITY);
     let mut delivery = Delivery::new(real);
     let mut receiver = Receiver { packet: end.flow.packet.count().max(1), bytes: 0 };
     // A broken connection delivers what came until then.
     let _ = end.receive(&listener, &mut receiver, &mut delivery);
-    let now = end.clock.now();
-    end.out.flush(now);
+    end.out.borrow_mut().flush(end.clock.now());
     delivery
 }
 
@@ -131,28 +112,8 @@ struct Receiver {
 }
 
 impl End<'_> {
-    fn stopped(&self) -> bool {
-        self.shared.stop.load(Ordering::Relaxed)
-    }
-
-    fn sleep_until(&self, at: Time) {
-        while !self.stopped() {
-            let left = self.clock.until(at);
-            if left.is_zero() {
-                return;
-            }
-            std::thread::sleep(left.min(wall(SAMPLE_SPAN)));
-        }
-    }
-
-    fn say(&mut self, node: NodeId, sender: bool, at: Time, event: Event) {
-        let subject = Subject::Endpoint { flow: self.id, node, sender };
-        self.out.record(&Record { at, subject, event });
-    }
-
-    fn send(&mut self, socket: &Socket, sender: &mut Sender) -> io::Result<()> {
+    fn send(&self, socket: &Socket, sender: &mut Sender) -> io::Result<()> {
         let peer = SocketAddrV4::new(address::of_node(self.flow.to[0]), TCP_PORT);
-        socket.set_nonblocking(true)?;
         match socket.connect(&SocketAddr::from(peer).into()) {
             Err(error) if error.raw_os_error() != Some(nix::libc::EINPROGRESS) => {
                 return Err(error);
@@ -169,7 +130,7 @@ impl End<'_> {
             if now >= next_sample {
                 monitor.sample(self, now);
                 next_sample = now + SAMPLE_SPAN;
-                self.out.flush_if_due(now);
+                self.out.borrow_mut().flush_if_due(now);
             }
             let wanted = if open { PollFlags::POLLOUT } else { PollFlags::empty() };
             let ready = wait(socket, wanted, next_sample.since(now))?;
@@ -191,25 +152,22 @@ impl End<'_> {
                 stream.shutdown(Shutdown::Write)?;
             }
         }
-        let now = self.clock.now();
-        self.out.flush(now);
         Ok(())
     }
 
     fn receive(
-        &mut self,
-        listener: &TcpListener,
+        &self,
+        listener: &Socket,
         receiver: &mut Receiver,
         delivery: &mut Delivery,
     ) -> io::Result<()> {
-        let node = self.flow.to[0];
-        self.say(node, false, Time::ZERO, Event::Joined);
-        let mut stream = loop {
+        self.say(Time::ZERO, Event::Joined);
+        let mut stream: TcpStream = loop {
             if self.stopped() {
                 return Ok(());
             }
             match listener.accept() {
-                Ok((stream, _)) => break stream,
+                Ok((stream, _)) => break stream.into(),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
@@ -219,7 +177,7 @@ impl End<'_> {
         let mut buffer = vec![0; CHUNK];
         while !self.stopped() {
             let now = self.clock.now();
-            self.out.flush_if_due(now);
+            self.out.borrow_mut().flush_if_due(now);
             if !wait(&stream, PollFlags::POLLIN, SAMPLE_SPAN)? {
                 continue;
             }
@@ -237,30 +195,25 @@ impl End<'_> {
     }
 
     /// Tells of every packet that is delivered, whole or with its last byte.
-    fn deliver(&mut self, receiver: &mut Receiver, bytes: &[u8], delivery: &mut Delivery) {
-        let (now, node) = (self.clock.now(), self.flow.to[0]);
+    fn deliver(&self, receiver: &mut Receiver, bytes: &[u8], delivery: &mut Delivery) {
+        let now = self.clock.now();
         delivery.take(bytes, 0);
         let end = receiver.bytes + bytes.len() as u64;
         while receiver.bytes < end {
             let seq = receiver.bytes / receiver.packet;
             let upto = ((seq + 1) * receiver.packet).min(end);
             let bytes = (upto - receiver.bytes) as u32;
-            self.say(node, false, now, Event::Delivered { seq, bytes });
+            self.say(now, Event::Delivered { seq, bytes });
             receiver.bytes = upto;
         }
     }
 
     /// The stream has ended: where all of a finite object has come, it is complete.
-    fn finish(&mut self, receiver: &Receiver, delivery: &mut Delivery) {
-        let len = match &self.flow.data {
-            faircast_scenario::Data::Unlimited => return,
-            faircast_scenario::Data::Size(bytes) => Some(bytes.count()),
-            faircast_scenario::Data::File(path) => path.metadata().ok().map(|data| data.len()),
-        };
-        if len == Some(receiver.bytes) {
+    fn finish(&self, receiver: &Receiver, delivery: &mut Delivery) {
+        if data_len(self.flow) == Some(receiver.bytes) {
             let now = self.clock.now();
             delivery.completed = Some(now);
-            self.say(self.flow.to[0], false, now, Event::Completed { bytes: receiver.bytes });
+            self.say(now, Event::Completed { bytes: receiver.bytes });
         }
     }
 }
@@ -305,10 +258,9 @@ impl Monitor {
         Self { diagnosis, last: TcpInfo::default() }
     }
 
-    fn sample(&mut self, end: &mut End<'_>, now: Time) {
+    fn sample(&mut self, end: &End<'_>, now: Time) {
         // A connection that is closed has nothing to tell.
         let Ok(info) = self.diagnosis.ask() else { return };
-        let (from, to) = (end.flow.sender(), end.flow.to[0]);
         let last = std::mem::replace(&mut self.last, info);
         let timeouts = match (info.timeouts, last.timeouts) {
             (Some(count), before) => u32::from(count.wrapping_sub(before.unwrap_or(0))),
@@ -318,20 +270,20 @@ impl Monitor {
         for _ in 0..timeouts {
             let after_ns = u64::from(info.rto_us) * 1000;
             let kind = TimeoutKind::Retransmission;
-            end.say(from, true, now, Event::Timeout { kind, after_ns });
+            end.say(now, Event::Timeout { kind, after_ns });
         }
         if timeouts > 0 {
-            end.say(from, true, now, Event::Cut { reason: CutReason::Timeout, window_milli: 1000 });
+            end.say(now, Event::Cut { reason: CutReason::Timeout, window_milli: 1000 });
         } else if info.state == RECOVERY && last.state != RECOVERY {
-            end.say(from, true, now, Event::Cut { reason: CutReason::Loss, window_milli });
+            end.say(now, Event::Cut { reason: CutReason::Loss, window_milli });
         }
         if info.rtt_us > 0 && info.bytes_acked > last.bytes_acked {
             let rtt_ns = u64::from(info.rtt_us) * 1000;
-            end.say(from, true, now, Event::RttSample { node: to, rtt_ns });
+            end.say(now, Event::RttSample { node: end.flow.to[0], rtt_ns });
         }
         if (info.window, info.flight) != (last.window, last.flight) {
             let window_milli = u64::from(info.window) * 1000;
-            end.say(from, true, now, Event::Window { window_milli, flight: info.flight });
+            end.say(now, Event::Window { window_milli, flight: info.flight });
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Short runs in the lab. They need root; without it they say so and prove nothing.
 
-#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::path::Path;
