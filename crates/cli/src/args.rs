@@ -13,8 +13,8 @@ pub use check::CheckArgs;
 pub use key::{KeyArgs, KeyVerb};
 pub use live::{KeyOptions, WatchOptions};
 pub use recv::RecvArgs;
+pub use send::SendArgs;
 pub(crate) use send::fec;
-pub use send::{FecChoice, SendArgs, Slow};
 pub use soak::SoakArgs;
 pub use sweep::SweepArgs;
 

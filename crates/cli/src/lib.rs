@@ -18,7 +18,6 @@ mod report;
 mod run;
 mod schemes;
 mod send;
-#[cfg(target_os = "linux")]
 mod soak;
 mod sweep;
 
@@ -47,10 +46,7 @@ pub fn main() -> ExitCode {
         Verb::Sweep(sweep) => sweep::sweep(sweep),
         Verb::Bench(bench) => bench::bench(bench),
         Verb::Lab { verb: LabVerb::Check(check) } => lab::check(check),
-        #[cfg(target_os = "linux")]
         Verb::Soak(soak) => soak::soak(soak),
-        #[cfg(not(target_os = "linux"))]
-        Verb::Soak(_) => Err(Failure::Work("soak needs Linux (network namespaces)".into())),
         Verb::Demo(demo) => demo::demo(demo),
         Verb::Report(report) => report::report(report),
         Verb::Schemes(schemes) => schemes::schemes(schemes),

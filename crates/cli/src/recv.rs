@@ -19,7 +19,7 @@ use crate::error::Failure;
 use crate::live::display::{Hints, Meter};
 use crate::live::metrics::{counter, gauge, traffic};
 use crate::live::words::{bytes, count, hex, rate, time};
-use crate::live::{self, Output};
+use crate::live::{self, Output, with};
 use crate::progress::{interrupted, listen};
 
 /// Receives until one object is there, or until it is interrupted.
@@ -179,25 +179,14 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
         .sync(!args.no_sync)
         .once(args.once)
         .name(args.name.clone().unwrap_or_else(live::host_name));
-    if let Some(rate) = args.rate_max {
-        builder = builder.rate_max(rate);
-    }
-    if let Some(object) = &args.object {
-        builder = builder.object(object);
-    }
     for (key, value) in live::options(&args.options)? {
         builder = builder.option(key, value);
     }
-    if let Some(scheme) = &args.scheme {
-        builder = builder.scheme(scheme);
-    }
-    if let Some(key) = live::read_key(&args.key)? {
-        builder = builder.key(key);
-    }
-    if let Some(file) = &args.watch.trace {
-        builder = builder.trace(file);
-    }
-    Ok(builder)
+    builder = with(builder, args.rate_max, ReceiverBuilder::rate_max);
+    builder = with(builder, args.object.as_ref(), ReceiverBuilder::object);
+    builder = with(builder, args.scheme.as_ref(), ReceiverBuilder::scheme);
+    builder = with(builder, live::read_key(&args.key)?, ReceiverBuilder::key);
+    Ok(with(builder, args.watch.trace.as_ref(), ReceiverBuilder::trace))
 }
 
 /// Turns one status after the other into events.

@@ -11,19 +11,19 @@ use std::os::fd::AsFd as _;
 use std::time::{Duration as WallDuration, Instant};
 
 use faircast::{
-    Fec, Limit, Member, MemberState, Multicast, SendStatus, Sender, SenderBuilder, SlowPolicy,
-    SocketSettings, Stage, Target,
+    Fec, Limit, Member, MemberState, Multicast, SendStatus, Sender, SenderBuilder, SocketSettings,
+    Stage, Target,
 };
 use faircast_base::{Bitrate, Duration};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use self::report::{Labels, Summary, limited_by, member_json, metrics, summary_text};
-use crate::args::{FecChoice, SendArgs, Slow, fec};
+use crate::args::{SendArgs, fec};
 use crate::error::Failure;
 use crate::live::display::{Hints, Left, Meter};
 use crate::live::words::{bytes, count, rate};
-use crate::live::{self, Output};
+use crate::live::{self, Output, with};
 use crate::progress::{interrupted, listen};
 
 /// Sends, shows who joins and how far it is, and ends with a table of who has everything.
@@ -165,28 +165,15 @@ fn builder(
         .mtu(args.mtu)
         .give_up(args.give_up)
         .fec(fec)
-        .slow(match args.slow {
-            Slow::Wait => SlowPolicy::Wait,
-            Slow::DropBelow(rate) => SlowPolicy::DropBelow(rate),
-        });
+        .slow(args.slow);
     for (key, value) in live::options(&options)? {
         builder = builder.option(key, value);
     }
-    builder = builder.scan(args.files.scan()?);
     if let (Some(least), Some(most)) = (args.rate_min, args.rate_max)
         && least > most
     {
         let text = "--rate-min is more than --rate-max; expected no more than that";
         return Err(Failure::Usage(text.to_string()));
-    }
-    if let Some(rate) = args.rate_max {
-        builder = builder.rate_max(rate);
-    }
-    if let Some(rate) = args.rate_min {
-        builder = builder.rate_min(rate);
-    }
-    if let Some(key) = live::read_key(&args.key)? {
-        builder = builder.key(key);
     }
     if let (Some(after), Some(max)) = (args.start_after, args.wait_max)
         && max < after
@@ -194,20 +181,17 @@ fn builder(
         let text = "--wait-max is less than --start-after; expected no less than that";
         return Err(Failure::Usage(text.to_string()));
     }
-    if let Some(after) = args.start_after {
-        builder = builder.start_after(after);
-    }
-    if let Some(max) = args.wait_max {
-        builder = builder.wait_max(max);
-    }
-    builder = match wanted {
+    builder = builder.scan(args.files.scan()?);
+    builder = with(builder, args.rate_max, SenderBuilder::rate_max);
+    builder = with(builder, args.rate_min, SenderBuilder::rate_min);
+    builder = with(builder, live::read_key(&args.key)?, SenderBuilder::key);
+    builder = with(builder, args.start_after, SenderBuilder::start_after);
+    builder = with(builder, args.wait_max, SenderBuilder::wait_max);
+    builder = with(builder, args.watch.trace.as_ref(), SenderBuilder::trace);
+    Ok(match wanted {
         Wanted::Count(count) => builder.wait_for(*count),
         Wanted::Names(names) => builder.wait_for_names(names.iter().cloned()),
-    };
-    if let Some(file) = &args.watch.trace {
-        builder = builder.trace(file);
-    }
-    Ok(builder)
+    })
 }
 
 /// Whether to repair with parity, which may be said as a setting of the scheme too, and the other
@@ -215,7 +199,7 @@ fn builder(
 fn parity(args: &SendArgs) -> Result<(Fec, Vec<String>), Failure> {
     let is_parity = |text: &&String| text.split('=').next().is_some_and(|key| key.trim() == "fec");
     let (named, others): (Vec<_>, Vec<_>) = args.options.iter().partition(is_parity);
-    let mut said: Vec<FecChoice> = args.fec.into_iter().collect();
+    let mut said: Vec<Fec> = args.fec.into_iter().collect();
     for text in named {
         let value = text.split_once('=').map_or("", |(_, value)| value.trim().trim_matches('"'));
         let choice =
@@ -226,11 +210,7 @@ fn parity(args: &SendArgs) -> Result<(Fec, Vec<String>), Failure> {
         let text = "--fec and --option fec say different things; expected one of them";
         return Err(Failure::Usage(text.to_string()));
     }
-    let fec = match said.first() {
-        None | Some(FecChoice::Auto) => Fec::Auto,
-        Some(FecChoice::Off) => Fec::Off,
-        Some(FecChoice::Ratio(ratio)) => Fec::Ratio(*ratio),
-    };
+    let fec = said.first().copied().unwrap_or(Fec::Auto);
     Ok((fec, others.into_iter().cloned().collect()))
 }
 

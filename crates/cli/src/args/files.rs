@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use faircast::{Links, ScanOptions};
 
 use crate::error::Failure;
@@ -16,8 +17,8 @@ pub struct FileOptions {
     pub name: Option<String>,
     /// What to do about symbolic links inside folders: `keep` those that lead to something in what
     /// is sent, and leave out others; `follow` them and send what they lead to; `skip` them
-    #[arg(long, value_name = "WHAT", default_value = "keep", hide_possible_values = true)]
-    pub links: LinkChoice,
+    #[arg(long, value_name = "WHAT", default_value = "keep", value_parser = links(), hide_possible_values = true)]
+    pub links: Links,
     /// Leave out what fits this pattern, as in a .gitignore: '*.tmp', 'cache/' (folders), '/photos/raw'
     /// (as it arrives), '!keep.tmp' (do not leave out); may be repeated, the last that fits counts
     #[arg(long, value_name = "PATTERN")]
@@ -41,15 +42,13 @@ pub struct FileOptions {
     pub dry_run: bool,
 }
 
-/// What to do about symbolic links.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LinkChoice {
-    /// Those that lead to something in what is sent stay links, others are left out.
-    Keep,
-    /// What they lead to is sent.
-    Follow,
-    /// They are left out.
-    Skip,
+/// What to do about symbolic links, by name.
+fn links() -> impl TypedValueParser<Value = Links> {
+    PossibleValuesParser::new(["keep", "follow", "skip"]).map(|name| match &*name {
+        "follow" => Links::Follow,
+        "skip" => Links::Skip,
+        _ => Links::Keep,
+    })
 }
 
 impl FileOptions {
@@ -63,15 +62,9 @@ impl FileOptions {
             exclude.extend(text.lines().map(ToString::to_string));
         }
         exclude.extend(self.exclude.iter().cloned());
-        let links = match self.links {
-            LinkChoice::Keep => Links::Keep,
-            LinkChoice::Follow => Links::Follow,
-            LinkChoice::Skip => Links::Skip,
-        };
-        let name = self.name.clone();
         Ok(ScanOptions {
-            name,
-            links,
+            name: self.name.clone(),
+            links: self.links,
             exclude,
             owner: self.owner,
             xattrs: self.xattrs,

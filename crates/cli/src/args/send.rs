@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
+use faircast::{Fec, SlowPolicy};
 use faircast_base::{Bitrate, Bytes, Duration};
 use faircast_proto::catalog::DEFAULT_SCHEME;
 
@@ -81,11 +82,11 @@ pub struct SendArgs {
     /// What to do about slow receivers: `wait` for them, or `drop-below RATE`: serve who would hold
     /// the group below this rate after the others
     #[arg(long, value_name = "WHAT", default_value = "wait", value_parser = slow)]
-    pub slow: Slow,
+    pub slow: SlowPolicy,
     /// Repair with parity: `auto` where it pays, `off`, or a share such as 10% or 0.1: so much of it
     /// for each packet of content, before anybody asks [default: auto]
     #[arg(long, value_name = "WHAT", value_parser = fec)]
-    pub fec: Option<FecChoice>,
+    pub fec: Option<Fec>,
     /// Routers that packets may pass: 1 keeps them in this network
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
     pub ttl: u8,
@@ -103,46 +104,27 @@ pub struct SendArgs {
     pub watch: WatchOptions,
 }
 
-/// What to do about slow receivers.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Slow {
-    /// Wait for them.
-    Wait,
-    /// Serve who would hold the group below this rate after the others.
-    DropBelow(Bitrate),
-}
-
-/// Whether to repair with parity.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum FecChoice {
-    /// Where it pays.
-    Auto,
-    /// Never.
-    Off,
-    /// This share of it unasked.
-    Ratio(f64),
-}
-
-fn slow(text: &str) -> Result<Slow, String> {
+/// Reads what to do about slow receivers.
+fn slow(text: &str) -> Result<SlowPolicy, String> {
     if text == "wait" {
-        return Ok(Slow::Wait);
+        return Ok(SlowPolicy::Wait);
     }
     match text.strip_prefix("drop-below").map(|rest| rest.trim_start_matches(['=', ':', ' '])) {
-        Some(text) if !text.is_empty() => rate(text).map(Slow::DropBelow),
+        Some(text) if !text.is_empty() => rate(text).map(SlowPolicy::DropBelow),
         _ => Err("expected wait, or drop-below and a rate: 'drop-below 1 Mbit/s'".to_string()),
     }
 }
 
 /// Reads whether to repair with parity.
-pub(crate) fn fec(text: &str) -> Result<FecChoice, String> {
+pub(crate) fn fec(text: &str) -> Result<Fec, String> {
     let ratio = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse().map(|percent: f64| percent / 100.0),
         None => text.parse(),
     };
     match (text, ratio) {
-        ("auto", _) => Ok(FecChoice::Auto),
-        ("off", _) => Ok(FecChoice::Off),
-        (_, Ok(ratio)) if ratio > 0.0 && ratio <= 1.0 => Ok(FecChoice::Ratio(ratio)),
+        ("auto", _) => Ok(Fec::Auto),
+        ("off", _) => Ok(Fec::Off),
+        (_, Ok(ratio)) if ratio > 0.0 && ratio <= 1.0 => Ok(Fec::Ratio(ratio)),
         _ => {
             Err("expected auto, off, or a share above 0 and at most 1, such as 10% or 0.1"
                 .to_string())
@@ -153,9 +135,9 @@ pub(crate) fn fec(text: &str) -> Result<FecChoice, String> {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
+    use faircast::Links;
 
     use super::*;
-    use crate::args::files::LinkChoice;
     use crate::args::{Args, Verb};
 
     fn parse(words: &[&str]) -> Result<SendArgs, String> {
@@ -171,9 +153,9 @@ mod tests {
         let args = parse(&["a", "b", "--group", "239.1.2.3:7500"]).unwrap();
         assert_eq!(args.paths.len(), 2);
         assert_eq!((args.ttl, args.wait_for, args.mtu), (1, None, Bytes::new(1500)));
-        assert_eq!((args.slow, args.fec), (Slow::Wait, None));
+        assert_eq!((args.slow, args.fec), (SlowPolicy::Wait, None));
         assert_eq!(args.give_up, Duration::from_secs(30));
-        assert_eq!(args.files.links, LinkChoice::Keep);
+        assert_eq!(args.files.links, Links::Keep);
     }
 
     #[test]
@@ -181,7 +163,7 @@ mod tests {
         let args = parse(&["a", "--dry-run", "--exclude", "x", "--exclude=!y", "--links=follow"]);
         let args = args.unwrap();
         assert_eq!((args.group, args.files.exclude), (None, vec!["x".into(), "!y".into()]));
-        assert_eq!(args.files.links, LinkChoice::Follow);
+        assert_eq!(args.files.links, Links::Follow);
         assert!(parse(&["a", "--dry-run", "--group", "239.1.2.3:1", "--links", "keep"]).is_ok());
     }
 
@@ -238,12 +220,12 @@ mod tests {
         };
         let mbit = |count: u64| Bitrate::from_bits_per_s(count * 1_000_000);
         for text in ["drop-below 1 Mbit/s", "drop-below 1M", "drop-below=1m"] {
-            assert_eq!(with("--slow", text).slow, Slow::DropBelow(mbit(1)), "{text}");
+            assert_eq!(with("--slow", text).slow, SlowPolicy::DropBelow(mbit(1)), "{text}");
         }
         assert_eq!(with("--rate-max", "100M").rate_max, Some(mbit(100)));
         assert_eq!(with("--rate-min", "1G").rate_min, Some(mbit(1000)));
         for text in ["10%", "0.1", "10 %"] {
-            assert_eq!(with("--fec", text).fec, Some(FecChoice::Ratio(0.1)), "{text}");
+            assert_eq!(with("--fec", text).fec, Some(Fec::Ratio(0.1)), "{text}");
         }
     }
 }

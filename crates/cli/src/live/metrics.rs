@@ -112,14 +112,7 @@ pub(crate) fn gauge(registry: &mut Registry, name: &str, help: &str, value: f64)
 /// What sockets and seals have done.
 pub(crate) fn traffic(registry: &mut Registry, traffic: &Counters, refusals: &Refusals) {
     let Counters { received, sent, refused, timers, .. } = traffic;
-    let refused = refused.empty
-        + refused.oversized
-        + refused.truncated
-        + refused.malformed
-        + refused.foreign
-        + refused.spoofed
-        + refused.unknown
-        + refused.sessions;
+    let refused = refused.total() - refused.sealed;
     for (name, help, value) in [
         ("received_packets", "Datagrams that came and were of use", received.packets),
         ("received_bytes", "Bytes of those, without UDP and IP headers", received.bytes),

@@ -79,6 +79,14 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(|error| Failure::Work(format!("the system gives no timers: {error}")))
 }
 
+/// Sets what was given.
+pub(crate) fn with<B, T>(builder: B, given: Option<T>, set: impl FnOnce(B, T) -> B) -> B {
+    match given {
+        Some(given) => set(builder, given),
+        None => builder,
+    }
+}
+
 /// The key of the group, where one is used.
 pub(crate) fn read_key(options: &KeyOptions) -> Result<Option<GroupKey>, Failure> {
     let read = |path| {

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use crate::hosts::{Hosts, Program};
-use crate::{GROUP, PORT};
+use crate::{GROUP, PORT, until};
 
 /// A capture that goes on.
 pub(crate) struct Capture {
@@ -26,12 +25,11 @@ impl Capture {
         let words =
             ["dumpcap", "-q", "-i", "e0", "-s", "0", "-B", "16", "-P", "-w", &path, "-f", "udp"];
         let mut program = hosts.start(host, &words);
-        let start = Instant::now();
-        while !program.said().contains("File:") {
+        let begins = || {
             program.assert_alive();
-            assert!(start.elapsed() < Duration::from_secs(20), "dumpcap: {}", program.said());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            program.said().contains("File:").then_some(())
+        };
+        until(begins, || "dumpcap does not begin".to_string());
         let (address, enter) = (hosts.address(host), Box::new(hosts.gate(host)));
         Self { program, file, address, enter }
     }
@@ -48,11 +46,9 @@ impl Capture {
             socket.send_to(MARK, (Ipv4Addr::from(GROUP), DISCARD_PORT)).unwrap();
         });
         mark.join().unwrap();
-        let start = Instant::now();
-        while !std::fs::read(&file).unwrap().windows(MARK.len()).any(|bytes| bytes == MARK) {
-            assert!(start.elapsed() < Duration::from_secs(60), "dumpcap: {}", program.said());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let is_mark = |bytes: &[u8]| bytes == MARK;
+        let has_mark = || std::fs::read(&file).unwrap().windows(MARK.len()).any(is_mark);
+        until(|| has_mark().then_some(()), || format!("dumpcap: {}", program.said()));
         program.interrupt();
         let tshark = |filter: &str, how: &[&str]| {
             let mut command = Command::new("tshark");

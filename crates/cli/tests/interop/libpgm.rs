@@ -1,7 +1,5 @@
 //! With OpenPGM's library: data, repairs and pgmcc's control loop, both ways.
 
-use std::time::Duration as WallDuration;
-
 use faircast_base::Duration;
 use faircast_proto::pgm::wire::PacketType;
 
@@ -9,8 +7,6 @@ use crate::capture::Capture;
 use crate::hop::{Weather, rounds};
 use crate::hosts::Hosts;
 use crate::{content, ours, programs};
-
-const PATIENCE: WallDuration = WallDuration::from_secs(60);
 
 /// One-way delay of the hop at our end, and so the round trip.
 const ROUND_TRIP: Duration = Duration::from_millis(300);
@@ -28,7 +24,7 @@ const RATE: u32 = 50_000_000;
 #[test]
 fn libpgm_receives_everything_and_our_source_repairs_what_it_lacks() {
     let Some(programs) = programs() else { return };
-    let hosts = Hosts::new("to-libpgm", 3);
+    let hosts = Hosts::new(3);
     let libpgm = programs.join("libpgm");
     let sent = content(2_000_000);
     let bytes = sent.len().to_string();
@@ -44,7 +40,7 @@ fn libpgm_receives_everything_and_our_source_repairs_what_it_lacks() {
     let weather = Weather { lose_sent: 37, ..Weather::default() };
     let source = ours::source(&hosts, 1, &sent, 1400, weather);
     for (receiver, file) in &mut receivers {
-        assert!(receiver.wait_for(file, PATIENCE) == sent, "{}", file.display());
+        assert!(receiver.wait_for(file) == sent, "{}", file.display());
     }
     let log = source.log.lock().unwrap();
     let asked = log.received(PacketType::Nak);
@@ -63,7 +59,7 @@ fn libpgm_receives_everything_and_our_source_repairs_what_it_lacks() {
 #[test]
 fn our_receiver_gets_everything_that_libpgm_sends_and_asks_for_what_it_lacks() {
     let Some(programs) = programs() else { return };
-    let hosts = Hosts::new("from-libpgm", 2);
+    let hosts = Hosts::new(2);
     let sent = content(2_000_000);
     let file = hosts.file("content");
     std::fs::write(&file, &sent).unwrap();
@@ -73,7 +69,7 @@ fn our_receiver_gets_everything_that_libpgm_sends_and_asks_for_what_it_lacks() {
     hosts.until_member(2);
     let rest = ["0", &file.to_string_lossy(), "1400", "0"];
     let sender = hosts.start_peer(&programs.join("libpgm"), (1, "send"), 2_000_000, &rest);
-    let payloads = receiver.wait_for(sent.len(), PATIENCE);
+    let payloads = receiver.wait_for(sent.len());
     assert!(payloads.concat() == sent);
     let log = receiver.log.lock().unwrap();
     assert!(log.lost >= 50, "only {} packets were lost", log.lost);
@@ -91,7 +87,7 @@ fn our_receiver_gets_everything_that_libpgm_sends_and_asks_for_what_it_lacks() {
 #[test]
 fn our_window_grows_as_it_should_with_libpgm_as_the_acker() {
     let Some(programs) = programs() else { return };
-    let hosts = Hosts::new("acker", 2);
+    let hosts = Hosts::new(2);
     let sent = content(1400 * 150);
     let bytes = sent.len().to_string();
     let file = hosts.file("copy");
@@ -101,7 +97,7 @@ fn our_window_grows_as_it_should_with_libpgm_as_the_acker() {
     hosts.until_member(2);
     let weather = Weather { delay: ROUND_TRIP, ..Weather::default() };
     let source = ours::source(&hosts, 1, &sent, 1400, weather);
-    assert!(receiver.wait_for(&file, PATIENCE) == sent);
+    assert!(receiver.wait_for(&file) == sent);
     let log = source.log.lock().unwrap();
     let rounds = rounds(&log.sent, ROUND_GAP);
     assert_eq!(rounds[..GROWTH.len()], GROWTH, "{rounds:?}");
@@ -111,7 +107,7 @@ fn our_window_grows_as_it_should_with_libpgm_as_the_acker() {
 #[test]
 fn the_window_of_libpgm_grows_as_it_should_with_us_as_the_acker() {
     let Some(programs) = programs() else { return };
-    let hosts = Hosts::new("acked", 2);
+    let hosts = Hosts::new(2);
     let sent = content(1400 * 150);
     let file = hosts.file("content");
     std::fs::write(&file, &sent).unwrap();
@@ -121,7 +117,7 @@ fn the_window_of_libpgm_grows_as_it_should_with_us_as_the_acker() {
     hosts.until_member(2);
     let rest = ["1", &file.to_string_lossy(), "1400", "4500"];
     let sender = hosts.start_peer(&programs.join("libpgm"), (1, "send"), RATE, &rest);
-    let payloads = receiver.wait_for(sent.len(), PATIENCE);
+    let payloads = receiver.wait_for(sent.len());
     assert!(payloads.concat() == sent);
     let log = receiver.log.lock().unwrap();
     // The first message, which libpgm does not count as acknowledged, is a round of its own.

@@ -10,6 +10,8 @@
 mod capture;
 mod hop;
 mod hosts;
+#[path = "../../../net/tests/common/lan.rs"]
+mod lan;
 mod libpgm;
 mod objects;
 mod ours;
@@ -18,6 +20,7 @@ mod zeromq;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// The multicast group of all tests; each has a network of its own.
 const GROUP: [u8; 4] = [239, 192, 0, 1];
@@ -80,6 +83,20 @@ fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
+
+/// Waits until something is found. Where that takes too long it fails with what is `known`.
+fn until<T>(mut found: impl FnMut() -> Option<T>, known: impl Fn() -> String) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "after {PATIENCE:?}: {}", known());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Bytes that look like nothing in particular.
 fn content(bytes: usize) -> Vec<u8> {

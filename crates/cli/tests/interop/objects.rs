@@ -8,8 +8,6 @@ use crate::hop::Weather;
 use crate::hosts::Hosts;
 use crate::{GROUP, PORT, content, ours, programs};
 
-const PATIENCE: WallDuration = WallDuration::from_secs(60);
-
 /// Types of packets and of options, as they are numbered on the wire.
 const SPM: u8 = 0x00;
 const ODATA: u8 = 0x04;
@@ -26,7 +24,7 @@ fn an_object_and_its_repairs_are_pgm_to_others() {
     if programs().is_none() {
         return;
     }
-    let hosts = Hosts::new("object", 3);
+    let hosts = Hosts::new(3);
     let sent = content(3_000_000);
     let captures = [Capture::start(&hosts, 1), Capture::start(&hosts, 2)];
     let receivers: Vec<_> = [(2, 31), (3, 47)]
@@ -39,7 +37,7 @@ fn an_object_and_its_repairs_are_pgm_to_others() {
     [2, 3].iter().for_each(|host| hosts.until_member(*host));
     let source = ours::object_source(&hosts, 1, &sent, Weather::default());
     for receiver in &receivers {
-        assert!(receiver.wait_for(sent.len(), PATIENCE).concat() == sent);
+        assert!(receiver.wait_for(sent.len()).concat() == sent);
         assert!(receiver.log.lock().unwrap().lost > 30);
     }
     // What they say at the end is worth a look too.
@@ -58,7 +56,7 @@ fn a_transfer_of_files_is_pgm_to_others() {
     if programs().is_none() {
         return;
     }
-    let hosts = Hosts::new("objects", 3);
+    let hosts = Hosts::new(3);
     let faircast = env!("CARGO_BIN_EXE_faircast");
     let sent = content(1_000_000);
     let file = hosts.file("content");
@@ -68,17 +66,8 @@ fn a_transfer_of_files_is_pgm_to_others() {
     for host in [2, 3] {
         let into = hosts.file(&format!("into-{host}"));
         std::fs::create_dir(&into).unwrap();
-        let words = [
-            faircast,
-            "recv",
-            "--group",
-            &group,
-            "--interface",
-            "e0",
-            "--into",
-            &into.to_string_lossy(),
-            "--once",
-        ];
+        let own = [faircast, "recv", "--into", &into.to_string_lossy(), "--once"];
+        let words = [&own[..], &["--group", &group, "--interface", "e0"]].concat();
         receivers.push((hosts.start(host, &words), into));
     }
     let captures = [Capture::start(&hosts, 1), Capture::start(&hosts, 2)];
@@ -87,10 +76,10 @@ fn a_transfer_of_files_is_pgm_to_others() {
         [faircast, "send", &path, "--group", &group, "--interface", "e0", "--wait-for", "2"];
     let mut sender = hosts.start(1, &words);
     for (receiver, into) in &mut receivers {
-        receiver.wait_for_success(PATIENCE);
+        receiver.wait_for_success();
         assert!(std::fs::read(into.join("content")).unwrap() == sent, "{}", into.display());
     }
-    sender.wait_for_success(PATIENCE);
+    sender.wait_for_success();
     let [source, receiver]: [Seen; 2] = captures.map(Capture::check);
     assert!(source.of(ODATA) > 600 && source.with(SPM, OBJECT) > 0, "{source:?}");
     assert!(source.with(SPM, MEMBER) > 0, "members are answered: {source:?}");

@@ -1,15 +1,13 @@
 //! Our ends: a source and a receiver of pgmcc on a host, each in a thread of its own.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
-use std::time::{Duration as WallDuration, Instant};
 
 use faircast_base::{Duration, NodeId, Time};
 use faircast_net::{
-    App, Driver, DriverSettings, Heard, Interface, Listen, Live, Multicast, SessionId,
-    SessionOptions, SocketSettings, Sockets, Target, Upstream,
+    App, Driver, DriverSettings, Interface, Listen, Live, Multicast, SessionId, SessionOptions,
+    SocketSettings, Sockets, Target, Upstream,
 };
 use faircast_proto::catalog::scheme;
 use faircast_proto::congestion::pgmcc::{
@@ -27,11 +25,11 @@ use faircast_proto::{AppEvent, Machine};
 
 use crate::hop::{Hop, Shared, Weather};
 use crate::hosts::Hosts;
-use crate::{GROUP, PORT};
+use crate::{GROUP, PORT, until};
 
 /// One of our ends, ended when dropped.
 pub(crate) struct End {
-    stop: Arc<AtomicBool>,
+    stop: Box<dyn Fn()>,
     thread: Option<JoinHandle<()>>,
     /// Packets that were sent and received.
     pub(crate) log: Shared,
@@ -49,57 +47,44 @@ pub(crate) fn source(
     payload: u32,
     weather: Weather,
 ) -> End {
-    let node = NodeId(hosts.address(host).into());
-    let tsi = Tsi { gsi: Gsi([1, 2, 3, 4, 5, host]), port: 40_000 };
     let content = InMemory(content.into());
-    start(hosts, host, move |group, driver, log| {
+    start(hosts, host, weather, source_sockets, Some(tsi(host)), move |node| {
         let config = SourceConfig {
             data_port: PORT,
             payload,
             ambient_interval: Duration::from_secs(1),
             linger: Duration::from_secs(60),
-            ..SourceConfig::new(node, Nla::V4(GROUP), tsi)
+            ..SourceConfig::new(node, Nla::V4(GROUP), tsi(host))
         };
-        let machine =
-            PgmSource::new(config, Box::new(content), boxed_control(PgmccSender::new(pgmcc())));
-        let settings = SocketSettings { loopback: false, ..Default::default() };
-        let sockets = Sockets::source(Target::Multicast(group), settings).unwrap();
-        let mut driver = Driver::new(sockets, driver).unwrap();
-        let options = SessionOptions { key: Some(tsi), subject: None };
-        driver.live().add(Hop::new(machine, weather, log), options);
-        driver
+        PgmSource::new(config, Box::new(content), boxed_control(PgmccSender::new(pgmcc())))
     })
 }
 
 /// Starts a receiver. The source's packets name its address; what it wants to hear goes to `PORT`.
 pub(crate) fn receiver(hosts: &Hosts, host: u8, weather: Weather) -> End {
-    let node = NodeId(hosts.address(host).into());
-    start(hosts, host, move |group, driver, log| {
+    let sockets = |group| {
+        let settings = SocketSettings { upstream: Upstream::Port(PORT), ..Default::default() };
+        Sockets::receiver(Listen::Multicast(group), settings).unwrap()
+    };
+    start(hosts, host, weather, sockets, None, |node| {
         let config = ReceiverConfig {
             data_port: PORT,
             // libpgm tells of packets before it may send them.
             tail_delay: Duration::from_secs(4),
             ..ReceiverConfig::new(Nla::V4(GROUP))
         };
-        let machine = PgmReceiver::new(config, boxed_feedback(PgmccReceiver::new(pgmcc(), node)));
-        let settings = SocketSettings { upstream: Upstream::Port(PORT), ..Default::default() };
-        let sockets = Sockets::receiver(Listen::Multicast(group), settings).unwrap();
-        let mut driver = Driver::new(sockets, driver).unwrap();
-        driver.live().add(Hop::new(machine, weather, log), SessionOptions::default());
-        driver
+        PgmReceiver::new(config, boxed_feedback(PgmccReceiver::new(pgmcc(), node)))
     })
 }
 
 /// Starts the source of an object, once two receivers are there.
 pub(crate) fn object_source(hosts: &Hosts, host: u8, content: &[u8], weather: Weather) -> End {
-    let node = NodeId(hosts.address(host).into());
-    let tsi = Tsi { gsi: Gsi([1, 2, 3, 4, 5, host]), port: 40_000 };
     let content = InMemory(content.into());
-    start(hosts, host, move |group, driver, log| {
-        let setup = ObjectSourceSetup {
+    start(hosts, host, weather, source_sockets, Some(tsi(host)), move |node| {
+        scheme("pgmcc").unwrap().object_source(ObjectSourceSetup {
             node,
             group: Nla::V4(GROUP),
-            tsi,
+            tsi: tsi(host),
             data_port: PORT,
             start: Time::ZERO,
             supply: Box::new(ContentSupply::new(Box::new(content), SYMBOL_BYTES)),
@@ -109,40 +94,37 @@ pub(crate) fn object_source(hosts: &Hosts, host: u8, content: &[u8], weather: We
             give_up: Duration::from_secs(30),
             slow: SlowPolicy::Wait,
             options: &Options::default(),
-        };
-        let machine = scheme("pgmcc").unwrap().object_source(setup);
-        let settings = SocketSettings { loopback: false, ..Default::default() };
-        let sockets = Sockets::source(Target::Multicast(group), settings).unwrap();
-        let mut driver = Driver::new(sockets, driver).unwrap();
-        let options = SessionOptions { key: Some(tsi), subject: None };
-        driver.live().add(Hop::new(machine, weather, log), options);
-        driver
+        })
     })
 }
 
 /// Starts a receiver of the object that `source` sends.
 pub(crate) fn object_receiver(hosts: &Hosts, host: u8, source: u8, weather: Weather) -> End {
-    let node = NodeId(hosts.address(host).into());
-    start(hosts, host, move |group, driver, log| {
-        let tsi = Tsi { gsi: Gsi([1, 2, 3, 4, 5, source]), port: 40_000 };
-        let setup = ObjectReceiverSetup {
+    let sockets =
+        |group| Sockets::receiver(Listen::Multicast(group), SocketSettings::default()).unwrap();
+    start(hosts, host, weather, sockets, Some(tsi(source)), move |node| {
+        scheme("pgmcc").unwrap().object_receiver(ObjectReceiverSetup {
             node,
             group: Nla::V4(GROUP),
-            tsi,
+            tsi: tsi(source),
             data_port: PORT,
             start: Time::ZERO,
             store: Box::new(InOrder::new()),
             id: u64::from(host),
             name: format!("host {host}"),
             options: &Options::default(),
-        };
-        let machine = scheme("pgmcc").unwrap().object_receiver(setup);
-        let sockets = Sockets::receiver(Listen::Multicast(group), SocketSettings::default());
-        let mut driver = Driver::new(sockets.unwrap(), driver).unwrap();
-        let options = SessionOptions { key: Some(tsi), subject: None };
-        driver.live().add(Hop::new(machine, weather, log), options);
-        driver
+        })
     })
+}
+
+/// The session of the source on a host.
+fn tsi(source: u8) -> Tsi {
+    Tsi { gsi: Gsi([1, 2, 3, 4, 5, source]), port: 40_000 }
+}
+
+fn source_sockets(group: Multicast) -> Sockets {
+    let settings = SocketSettings { loopback: false, ..Default::default() };
+    Sockets::source(Target::Multicast(group), settings).unwrap()
 }
 
 /// As many as an Ethernet packet has room for.
@@ -163,66 +145,60 @@ fn pgmcc() -> PgmccConfig {
     }
 }
 
+/// Starts a machine behind a hop, in the session `key` where that is known.
 fn start<M: Machine + 'static>(
     hosts: &Hosts,
     host: u8,
-    make: impl FnOnce(Multicast, DriverSettings, Shared) -> Driver<M> + Send + 'static,
+    weather: Weather,
+    sockets: impl FnOnce(Multicast) -> Sockets + Send + 'static,
+    key: Option<Tsi>,
+    machine: impl FnOnce(NodeId) -> M + Send + 'static,
 ) -> End {
-    let mut end = End {
-        stop: Arc::new(AtomicBool::new(false)),
-        thread: None,
-        log: Shared::default(),
-        payloads: Arc::default(),
-        lost: Arc::default(),
-    };
-    let mut listener = Listener {
-        stop: Arc::clone(&end.stop),
-        payloads: Arc::clone(&end.payloads),
-        lost: Arc::clone(&end.lost),
-    };
-    let log = Arc::clone(&end.log);
-    let here = hosts.address(host);
-    let enter = hosts.gate(host);
+    let (log, listener) = (Shared::default(), Listener::default());
+    let (payloads, lost) = (Arc::clone(&listener.payloads), Arc::clone(&listener.lost));
+    let (here, enter) = (hosts.address(host), hosts.gate(host));
+    let (ready, is_ready) = mpsc::channel();
+    let hop_log = Arc::clone(&log);
     let thread = std::thread::spawn(move || {
         enter();
         let multicast = Multicast {
             interfaces: vec![Interface::Address(IpAddr::V4(here))],
             ..Multicast::new(SocketAddr::from((GROUP, PORT)))
         };
+        let node = NodeId(here.into());
         let settings = DriverSettings {
-            node: Some(NodeId(here.into())),
+            node: Some(node),
             seed: Some(1),
             ends_when_idle: false,
-            tick: Duration::from_millis(20),
             ..DriverSettings::default()
         };
-        make(multicast, settings, log).run(&mut listener).unwrap();
+        let mut driver = Driver::new(sockets(multicast), settings).unwrap();
+        let machine = Hop::new(machine(node), weather, hop_log);
+        driver.live().add(machine, SessionOptions { key, subject: None });
+        ready.send(driver.waker()).unwrap();
+        let mut listener = listener;
+        driver.run(&mut listener).unwrap();
     });
-    end.thread = Some(thread);
-    end
+    let waker = is_ready.recv().unwrap();
+    End { stop: Box::new(move || waker.stop()), thread: Some(thread), log, payloads, lost }
 }
 
 impl End {
     /// Waits until as many bytes as this were delivered.
-    pub(crate) fn wait_for(&self, bytes: usize, patience: WallDuration) -> Vec<Vec<u8>> {
-        let start = Instant::now();
-        loop {
-            let payloads = self.payloads.lock().unwrap();
-            let got: usize = payloads.iter().map(Vec::len).sum();
-            if got >= bytes {
-                return payloads.clone();
-            }
-            drop(payloads);
+    pub(crate) fn wait_for(&self, bytes: usize) -> Vec<Vec<u8>> {
+        let got = || self.payloads.lock().unwrap().iter().map(Vec::len).sum::<usize>();
+        let has_all = || {
             assert!(!self.thread.as_ref().is_some_and(JoinHandle::is_finished), "it has ended");
-            assert!(start.elapsed() < patience, "{got} of {bytes} bytes after {patience:?}");
-            std::thread::sleep(WallDuration::from_millis(10));
-        }
+            (got() >= bytes).then_some(())
+        };
+        until(has_all, || format!("{} of {bytes} bytes", got()));
+        self.payloads.lock().unwrap().clone()
     }
 }
 
 impl Drop for End {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        (self.stop)();
         if let Some(thread) = self.thread.take() {
             let ended = thread.join();
             assert!(std::thread::panicking() || ended.is_ok(), "our end failed");
@@ -230,28 +206,18 @@ impl Drop for End {
     }
 }
 
+#[derive(Default)]
 struct Listener {
-    stop: Arc<AtomicBool>,
     payloads: Arc<Mutex<Vec<Vec<u8>>>>,
     lost: Arc<Mutex<u32>>,
 }
 
 impl<M: Machine> App<M> for Listener {
-    fn heard(&mut self, _live: &mut Live<M>, _heard: &Heard<'_>) -> Option<M> {
-        None
-    }
-
     fn event(&mut self, _live: &mut Live<M>, _session: SessionId, event: AppEvent) {
         match event {
             AppEvent::Delivered { bytes, .. } => self.payloads.lock().unwrap().push(bytes),
             AppEvent::Lost { packets } => *self.lost.lock().unwrap() += packets,
             _ => {}
-        }
-    }
-
-    fn tick(&mut self, live: &mut Live<M>) {
-        if self.stop.load(Ordering::Relaxed) {
-            live.stop();
         }
     }
 }
