@@ -13,8 +13,6 @@ pub struct Counters {
     pub refused: Refused,
     /// How well timers were met.
     pub timers: Timers,
-    /// Times that the thread woke up.
-    pub wakeups: u64,
     /// For how long it slept because there was nothing to do.
     pub asleep: Duration,
 }
@@ -100,10 +98,6 @@ impl Refused {
 pub struct Timers {
     /// Timers of machines that came due.
     pub fired: u64,
-    /// Sum of how late they were handled.
-    pub late: Duration,
-    /// The latest.
-    pub late_max: Duration,
     /// How many were later than 1 ms.
     pub late_over_1ms: u64,
     /// How many were handled early, together with one that was due.
@@ -113,8 +107,6 @@ pub struct Timers {
 impl Timers {
     pub(crate) fn fired(&mut self, late: Duration) {
         self.fired += 1;
-        self.late += late;
-        self.late_max = self.late_max.max(late);
         self.late_over_1ms += u64::from(late > Duration::from_millis(1));
     }
 }

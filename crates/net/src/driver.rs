@@ -241,7 +241,6 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             Flushed::All => live.counters.asleep += slept,
             Flushed::WhenWritable(_) | Flushed::At(_) => live.counters.sent.waited += slept,
         }
-        live.counters.wakeups += 1;
         // Errors too are fetched by reading.
         let other = PollFlags::POLLIN | PollFlags::POLLERR | PollFlags::POLLHUP;
         let ready = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| events.intersects(other));

@@ -3,15 +3,19 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[path = "common/echo.rs"]
+mod echo;
+
 use std::net::UdpSocket;
 use std::thread;
 
-use faircast_base::{Cx, NodeId, Time};
+use faircast_base::Time;
 use faircast_net::{
     AddressBook, App, Arrival, Demux, Driver, DriverSettings, Ended, Found, Listen, Live,
     SessionId, SocketSettings, Sockets,
 };
-use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
+
+use echo::Echo;
 
 /// Sessions by their numbers.
 #[derive(Default)]
@@ -41,48 +45,13 @@ impl Demux for Numbers {
     }
 }
 
-/// Says what it hears with its own number before it, to whoever said it, until it hears a full stop.
-struct Echo {
-    number: u8,
-    answer: Option<(NodeId, Vec<u8>)>,
-    over: bool,
-}
-
-impl Machine for Echo {
-    fn handle_datagram(&mut self, _: &mut Cx<'_>, datagram: Datagram<'_>) {
-        self.answer = Some((datagram.from, datagram.bytes.to_vec()));
-        self.over = datagram.bytes.ends_with(b".");
-    }
-
-    fn handle_timeout(&mut self, _: &mut Cx<'_>) {}
-
-    fn handle_close(&mut self, _: &mut Cx<'_>) {}
-
-    fn poll_transmit(&mut self, _: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let (to, bytes) = self.answer.take()?;
-        buf.push(self.number);
-        buf.extend_from_slice(&bytes);
-        let to = Destination::Node(to);
-        let (zeros, payload_len, time_to_live) = (0, 0, 1);
-        Some(Transmit { to, zeros, payload_len, time_to_live, router_alert: false, wire_len: None })
-    }
-
-    fn poll_event(&mut self) -> Option<AppEvent> {
-        None
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        (!self.over).then_some(Time::MAX)
-    }
-}
-
 /// Takes part in sessions with even numbers.
 struct Even;
 
 impl App<Echo, Numbers> for Even {
     fn heard(&mut self, _: &mut Live<Echo, Numbers>, heard: &u8) -> Option<Echo> {
         let even = heard.is_multiple_of(2);
-        even.then_some(Echo { number: *heard, answer: None, over: false })
+        even.then(|| Echo::new(&[*heard]))
     }
 }
 

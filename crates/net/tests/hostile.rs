@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod common;
+#[path = "common/echo.rs"]
+mod echo;
 
 use std::collections::BTreeSet;
 use std::io::IoSlice;
@@ -21,41 +22,9 @@ use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 use socket2::SockRef;
 
+use echo::Echo;
+
 const TSI: Tsi = Tsi { gsi: Gsi([1, 2, 3, 4, 5, 6]), port: 0x8000 };
-
-/// A machine that answers each datagram to whoever sent it, and keeps what it saw.
-#[derive(Default)]
-struct Echo {
-    seen: Vec<(NodeId, usize, bool)>,
-    answers: Vec<NodeId>,
-}
-
-impl Machine for Echo {
-    fn handle_datagram(&mut self, _: &mut Cx<'_>, datagram: Datagram<'_>) {
-        let (from, marked) = (datagram.from, datagram.congestion_experienced);
-        self.seen.push((from, datagram.bytes.len(), marked));
-        self.answers.push(from);
-    }
-
-    fn handle_timeout(&mut self, _: &mut Cx<'_>) {}
-
-    fn handle_close(&mut self, _: &mut Cx<'_>) {}
-
-    fn poll_transmit(&mut self, _: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let to = Destination::Node(self.answers.pop()?);
-        buf.extend_from_slice(b"answer");
-        let (zeros, payload_len, time_to_live) = (0, 0, 255);
-        Some(Transmit { to, zeros, payload_len, time_to_live, router_alert: false, wire_len: None })
-    }
-
-    fn poll_event(&mut self) -> Option<AppEvent> {
-        None
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        Some(Time::MAX)
-    }
-}
 
 /// Stops once so many datagrams have been handled or refused.
 struct Until(u64);
@@ -80,7 +49,7 @@ fn attacked(
     let (ready, is_ready) = mpsc::channel();
     let driver = thread::spawn(move || {
         let (mut driver, address) = open();
-        let id = driver.live().add(Echo::default(), SessionOptions::default());
+        let id = driver.live().add(Echo::new(b""), SessionOptions::default());
         ready.send(address).unwrap();
         driver.run(&mut Until(count)).unwrap();
         let seen = driver.live().machine(id).unwrap().seen.clone();
@@ -110,9 +79,13 @@ fn source(book: AddressBook) -> (Driver<Echo>, SocketAddr) {
 }
 
 fn spm(path: NodeId, tsi: Tsi) -> Vec<u8> {
+    spm_of(0, path, tsi)
+}
+
+fn spm_of(number: u32, path: NodeId, tsi: Tsi) -> Vec<u8> {
     let mut out = Vec::new();
     let spm = Spm {
-        sequence: Default::default(),
+        sequence: Seq::new(number),
         trail: Default::default(),
         lead: Default::default(),
         path: Nla::from_node(path),
@@ -203,17 +176,7 @@ fn a_receiver_answers_to_where_packets_come_from_whatever_they_claim() {
 fn a_session_moves_only_where_a_newer_word_of_a_silent_source_comes_from() {
     let speaker = UdpSocket::bind("127.0.0.1:0").unwrap();
     let other = UdpSocket::bind("127.0.0.3:0").unwrap();
-    let numbered = |number| {
-        let mut out = Vec::new();
-        let spm = Spm {
-            sequence: Seq::new(number),
-            trail: Default::default(),
-            lead: Default::default(),
-            path: Nla::from_node(NodeId(7)),
-        };
-        Encoder::new(&mut out, &Header::downstream(TSI, 7500), &Body::Spm(spm)).finish();
-        out
-    };
+    let numbered = |number| spm_of(number, NodeId(7), TSI);
     let silence = std::time::Duration::from_millis(400);
     let open = || {
         let on = Listen::Unicast("127.0.0.1:0".parse().unwrap());
@@ -248,7 +211,7 @@ fn a_source_answers_each_of_several_receivers_on_one_host() {
             for socket in &sockets {
                 socket.send_to(&spm_request(), to).unwrap();
                 let mut answer = [0; 16];
-                assert_eq!(socket.recv_from(&mut answer).unwrap().0, b"answer".len());
+                assert_eq!(socket.recv_from(&mut answer).unwrap().0, spm_request().len());
             }
         },
     );
@@ -305,10 +268,10 @@ fn an_envelope_wraps_what_is_sent_and_what_comes() {
         Mask.seal(&spm_request(), &mut sealed);
         socket.send_to(&spm_request(), to).unwrap();
         socket.send_to(&sealed, to).unwrap();
-        let mut answer = [0; 16];
+        let mut answer = [0; 20];
         let len = socket.recv_from(&mut answer).unwrap().0;
         let from = "127.0.0.1:1".parse().unwrap();
-        assert_eq!(Mask.open(Time::ZERO, from, &mut answer[..len]), Some(&b"answer"[..]));
+        assert_eq!(Mask.open(Time::ZERO, from, &mut answer[..len]), Some(&spm_request()[..]));
     });
     assert_eq!((seen.len(), counters.refused.sealed), (1, 1));
 }

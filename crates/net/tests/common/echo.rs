@@ -1,0 +1,50 @@
+//! A machine that says what it hears, for tests of drivers.
+
+use faircast_base::{Cx, NodeId, Time};
+use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
+
+/// Says what it hears, behind bytes of its own, to whoever said it, until it hears a full stop.
+pub(crate) struct Echo {
+    head: Vec<u8>,
+    /// From whom each datagram came, how long it was and whether it was marked.
+    #[allow(dead_code, reason = "not every test looks at it")]
+    pub(crate) seen: Vec<(NodeId, usize, bool)>,
+    answers: Vec<(NodeId, Vec<u8>)>,
+    over: bool,
+}
+
+impl Echo {
+    pub(crate) fn new(head: &[u8]) -> Self {
+        Self { head: head.to_vec(), seen: Vec::new(), answers: Vec::new(), over: false }
+    }
+}
+
+impl Machine for Echo {
+    fn handle_datagram(&mut self, _: &mut Cx<'_>, datagram: Datagram<'_>) {
+        let Datagram { from, bytes, congestion_experienced, .. } = datagram;
+        self.seen.push((from, bytes.len(), congestion_experienced));
+        self.answers.push((from, bytes.to_vec()));
+        self.over |= bytes.ends_with(b".");
+    }
+
+    fn handle_timeout(&mut self, _: &mut Cx<'_>) {}
+
+    fn handle_close(&mut self, _: &mut Cx<'_>) {}
+
+    fn poll_transmit(&mut self, _: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let (to, bytes) = self.answers.pop()?;
+        buf.extend_from_slice(&self.head);
+        buf.extend_from_slice(&bytes);
+        let to = Destination::Node(to);
+        let (zeros, payload_len, time_to_live) = (0, 0, 255);
+        Some(Transmit { to, zeros, payload_len, time_to_live, router_alert: false, wire_len: None })
+    }
+
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        None
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        (!self.over).then_some(Time::MAX)
+    }
+}
