@@ -42,18 +42,11 @@ pub(crate) fn schemes(args: &SchemesArgs) -> Result<(), Failure> {
 }
 
 fn entries(catalog: &Catalog) -> Vec<Entry> {
-    let protocols = catalog.protocols.iter().map(|entry| Entry {
-        kind: "protocol",
-        name: entry.name,
-        about: entry.about,
-        options: entry.options,
-    });
-    let programs = catalog.programs.iter().map(|entry| Entry {
-        kind: "router program",
-        name: entry.name,
-        about: entry.about,
-        options: entry.options,
-    });
+    let entry = |kind, name, about, options| Entry { kind, name, about, options };
+    let protocols = catalog.protocols.iter();
+    let protocols = protocols.map(|it| entry("protocol", it.name, it.about, it.options));
+    let programs = catalog.programs.iter();
+    let programs = programs.map(|it| entry("router program", it.name, it.about, it.options));
     protocols.chain(programs).collect()
 }
 

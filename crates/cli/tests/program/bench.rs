@@ -1,5 +1,6 @@
 //! Suites, those that come with the program and one's own.
 
+use super::site::Site;
 use super::*;
 
 const SUITE: &str = r#"name = "mine"
@@ -32,17 +33,17 @@ reason = "two flows of which one is always on"
 fairness = false
 "#;
 
-fn suite(folder: &tempfile::TempDir, text: &str) -> String {
-    put(folder, "small.toml", SMALL);
-    put(folder, "my-suite.toml", text)
+/// A folder with a suite.
+fn suite(text: &str) -> Site {
+    let site = Site::of("small.toml", SMALL);
+    site.put("my-suite.toml", text);
+    site
 }
 
 #[test]
 fn a_suite_of_ones_own_runs_and_its_rows_decide_the_exit_status() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = suite(&folder, SUITE);
-    let out = folder.path().join("out");
-    let document = json(&["bench", &path, "--json", "--out", &text_of(&out)]);
+    let site = suite(SUITE);
+    let document = site.json("bench my-suite.toml --json --out out");
     assert_eq!(document["suite"], "mine");
     let rows = document["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2);
@@ -58,25 +59,23 @@ fn a_suite_of_ones_own_runs_and_its_rows_decide_the_exit_status() {
     assert_eq!((rows[0]["seeds"].as_u64(), rows[0]["explained"].is_null()), (Some(2), true));
     let number = |key: &str| rows[0][key].as_f64().unwrap();
     assert!(number("low") <= number("ours") && number("ours") <= number("high"), "{}", rows[0]);
-    assert_eq!(read_json(&out.join("mine.json")), document);
-    let page = std::fs::read_to_string(out.join("mine.html")).unwrap();
+    assert_eq!(read_json(&site.path("out/mine.json")), document);
+    let page = site.read("out/mine.html");
     assert!(page.ends_with("</html>\n") && page.contains("share.sum"));
 
     let missed = SUITE.replace("paper = 960.0", "paper = 500.0\nexplained = \"Wrong by design.\"");
-    let path = suite(&folder, &missed);
-    let ended = Running::start(&["bench", &path]).end_with(1);
+    let ended = suite(&missed).start("bench my-suite.toml").end_with(1);
     assert_eq!(ended.err, "");
     assert!(ended.out.contains("Wrong by design.") && ended.out.contains("NO"), "{}", ended.out);
     assert!(ended.out.ends_with("1 of 2 rows hold.\n"), "{}", ended.out);
     // Only what was asked for.
-    assert!(succeed(&["bench", &path, "--list"]).contains("share"));
-    let seeds = json(&["bench", &suite(&folder, SUITE), "--json", "--seeds", "3", "--jobs", "1"]);
+    assert!(site.succeed("bench my-suite.toml --list").contains("share"));
+    let seeds = site.json("bench my-suite.toml --json --seeds 3 --jobs 1");
     assert_eq!(seeds["rows"][0]["seeds"], 3);
 }
 
 #[test]
 fn a_mistake_in_a_suite_is_one_line_and_found_before_anything_runs() {
-    let folder = tempfile::tempdir().unwrap();
     for (from, to, want) in [
         ("unit = \"kbit/s\"\n", "", "my-suite.toml:"),
         ("tolerance", "tolerence", "tolerence"),
@@ -94,20 +93,20 @@ fn a_mistake_in_a_suite_is_one_line_and_found_before_anything_runs() {
         ("[\"a>b\"]", "[\"a>c\"]", "bottlenecks: \"a>c\" is no link"),
     ] {
         assert!(SUITE.contains(from), "{from}");
-        let line = refuse(&["bench", &suite(&folder, &SUITE.replacen(from, to, 1))]);
+        let line = suite(&SUITE.replacen(from, to, 1)).start("bench my-suite.toml").refuse();
         assert!(line.contains(want), "{to}: wanted {want}: {line}");
     }
 }
 
 #[test]
 fn the_suites_that_come_with_the_program_are_listed_and_can_be_chosen_from() {
-    let list = succeed(&["bench", "--list"]);
+    let list = succeed("bench --list");
     for suite in ["tcp", "fairness", "fec", "tfmcc", "ormcc", "speed"] {
         assert!(list.lines().any(|line| line.starts_with(&format!("{suite}: "))), "{list}");
     }
     assert!(list.contains("droplist"), "{list}");
     // One of the suites has such an experiment, which is enough.
-    let rows = json(&["bench", "--only", "droplist.Reno", "--json"]);
+    let rows = json("bench --only droplist.Reno --json");
     let rows = rows["rows"].as_array().unwrap();
     assert!(!rows.is_empty() && rows.iter().all(|row| row["holds"] == true), "{rows:?}");
     assert!(rows.iter().all(|row| row["id"].as_str().unwrap().starts_with("droplist.Reno")));
@@ -116,7 +115,7 @@ fn the_suites_that_come_with_the_program_are_listed_and_can_be_chosen_from() {
 #[test]
 fn parity_saves_what_follows_from_the_loss_alone() {
     for only in ["10-", "100-"] {
-        let rows = json(&["bench", "fec", "--seeds", "1", "--only", only, "--json"]);
+        let rows = json(&format!("bench fec --seeds 1 --only {only} --json"));
         let rows = rows["rows"].as_array().unwrap();
         assert!(!rows.is_empty() && rows.iter().all(|row| row["holds"] == true), "{rows:?}");
     }
@@ -163,13 +162,10 @@ to = ["b"]
 
 #[test]
 fn a_scheme_can_be_judged_by_a_suite() {
-    let folder = tempfile::tempdir().unwrap();
-    put(&folder, "judge.toml", JUDGED);
-    let suite = put(&folder, "judge-suite.toml", JUDGE);
-    let judge = |scheme: &str, more: &[&str]| {
-        json(&[&["bench", &suite, "--scheme", scheme, "--json"][..], more].concat())
-    };
-    let scores = judge("pgmcc", &["--option", "profile=draft"]);
+    let site = Site::of("judge.toml", JUDGED);
+    site.put("suite.toml", JUDGE);
+    let judge = |scheme: &str| site.json(&format!("bench suite.toml --json --scheme {scheme}"));
+    let scores = judge("pgmcc --option profile=draft");
     let share = |scores: &Value, key: &str| scores[key].as_f64().unwrap();
     assert_eq!(
         (&scores["scheme"], &scores["options"][0]),
@@ -178,17 +174,16 @@ fn a_scheme_can_be_judged_by_a_suite() {
     assert!(share(&scores, "fairness") > 0.1 && share(&scores, "fairness") <= 1.0, "{scores}");
     assert!(share(&scores, "utilisation") > 0.8 && share(&scores, "utilisation") <= 1.0);
     // A flow that takes all and listens to nobody is found out.
-    let greedy = judge("cbr", &["--option", "rate=950 kbit/s"]);
+    let greedy = judge("cbr --option 'rate=950 kbit/s'");
     assert!(share(&greedy, "fairness") < share(&scores, "fairness") / 2.0, "{greedy}");
-    let line = refuse(&["bench", &suite, "--scheme", "nosuch"]);
+    let line = site.start("bench suite.toml --scheme nosuch").refuse();
     assert!(line.contains("unknown protocol \"nosuch\""), "{line}");
-    let line = refuse(&["bench", &suite, "--scheme", "pgmcc", "--option", "nosuch=1"]);
+    let line = site.start("bench suite.toml --scheme pgmcc --option nosuch=1").refuse();
     assert!(line.contains("nosuch"), "{line}");
 }
 
 #[test]
 fn a_suite_without_experiments_holds_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = suite(&folder, "name = \"none\"\ntitle = \"?\"\nseeds = 1\n");
-    assert!(refuse(&["bench", &path]).contains("none: has no experiment"));
+    let site = suite("name = \"none\"\ntitle = \"?\"\nseeds = 1\n");
+    assert!(site.start("bench my-suite.toml").refuse().contains("none: has no experiment"));
 }

@@ -15,7 +15,7 @@ fn library() -> Option<PathBuf> {
 /// A program whose clocks are ahead by what the file `clock` says.
 fn with_clock(library: &Path, site: &Site, clock: &str, words: &str) -> Running {
     let clock = site.put(clock, "+0");
-    let mut command = site.command(words, &[]);
+    let mut command = site.command(words);
     command.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", clock);
     command.env("FAKETIME_NO_CACHE", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "0");
     command.env("FAIRCAST_LOG", "debug");

@@ -4,21 +4,21 @@ use super::*;
 
 #[test]
 fn the_demo_delivers_three_whole_copies_and_a_report() {
-    let folder = tempfile::tempdir().unwrap();
+    let site = site::Site::with("");
     // Not zeros, and no multiple of a packet's length.
     let bytes: Vec<u8> =
         (0..1_234_567_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    let file = folder.path().join("it's a \"file\".bin");
-    std::fs::write(&file, &bytes).unwrap();
-    let out = folder.path().join("out");
-    let said = succeed(&["demo", "--file", &text_of(&file), "--out", &text_of(&out)]);
+    let file = site.put("it's a \"file\".bin", bytes);
+    let mut demo = site.command("demo --out out --file");
+    demo.arg(file);
+    let said = Running::spawn(demo).succeed();
     assert!(said.contains("3 of 3 copies arrived whole"), "{said}");
-    assert!(said.contains(&text_of(&out.join("report.html"))), "{said}");
-    assert!(std::fs::read_to_string(out.join("report.html")).unwrap().ends_with("</html>\n"));
+    assert!(said.contains("report: out/report.html"), "{said}");
+    assert!(site.read("out/report.html").ends_with("</html>\n"));
     let row = |name: &str| said.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
     let share =
         |name: &str| -> f64 { row(name).split_whitespace().nth(2).unwrap().parse().unwrap() };
-    let summary = read_json(&out.join("summary.json"));
+    let summary = read_json(&site.path("out/summary.json"));
     let receivers = summary["flows"][0]["receivers"].as_array().unwrap();
     assert_eq!(receivers.len(), 3);
     for receiver in receivers {

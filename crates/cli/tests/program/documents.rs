@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::site::Site;
 use super::*;
 
 /// The rows of all tables of the page, as cells.
@@ -67,15 +68,13 @@ fn paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
 
 #[test]
 fn the_page_has_every_key_of_the_summary_and_of_a_suites_row() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = put(&folder, "small.toml", SMALL);
     let mut found = BTreeSet::new();
-    paths(&json(&["run", &file, "--json"]), "", &mut found);
+    paths(&Site::of("small.toml", SMALL).json("run small.toml --json"), "", &mut found);
     let documented: BTreeSet<String> =
         table("key").iter().map(|row| quoted(&row[0])[0].to_string()).collect();
     assert_eq!(documented, found);
 
-    let suite = json(&["bench", "tcp", "--only", "droplist.Reno", "--json"]);
+    let suite = json("bench tcp --only droplist.Reno --json");
     let found = suite["rows"][0].as_object().unwrap().keys().cloned().collect();
     let documented: BTreeSet<String> =
         table("key of a row").iter().map(|row| quoted(&row[0])[0].to_string()).collect();
@@ -84,8 +83,6 @@ fn the_page_has_every_key_of_the_summary_and_of_a_suites_row() {
 
 #[test]
 fn the_page_has_every_table_of_a_report_with_its_columns() {
-    let folder = tempfile::tempdir().unwrap();
-    let out = text_of(&folder.path().join("out"));
     // Schemes by windows and by rates, losses, and more flows of one protocol than are shown singly.
     let crowd = "title = \"Does a report have all tables?\"\nduration = \"30 s\"\nwarmup = \"5 s\"\n\
         [[link]]\nbetween = [\"a\", \"b\"]\nrate = \"4 Mbit/s\"\ndelay = \"20 ms\"\n\
@@ -98,12 +95,12 @@ fn the_page_has_every_table_of_a_report_with_its_columns() {
         )
     };
     let text = format!("{crowd}{}{}{}", flow("pgmcc", 1), flow("tfmcc", 1), flow("tcp-sack", 5));
-    let file = put(&folder, "crowd.toml", &text);
-    succeed(&["run", &file, "--out", &out]);
-    let said = succeed(&["report", &out, "--csv", "--svg"]);
-    assert!(said.ends_with(&format!("series: {out}/csv\npictures: {out}/svg\n")), "{said}");
+    let site = Site::of("crowd.toml", &text);
+    site.succeed("run crowd.toml --out out");
+    let said = site.succeed("report out --csv --svg");
+    assert!(said.ends_with("series: out/csv\npictures: out/svg\n"), "{said}");
     let mut found: Vec<(String, String)> = Vec::new();
-    for entry in std::fs::read_dir(format!("{out}/csv")).unwrap() {
+    for entry in std::fs::read_dir(site.path("out/csv")).unwrap() {
         let path = entry.unwrap().path();
         let table = std::fs::read_to_string(&path).unwrap();
         assert!(table.lines().count() > 1, "{path:?}");
@@ -118,8 +115,8 @@ fn the_page_has_every_table_of_a_report_with_its_columns() {
     documented.sort();
     assert_eq!(documented, found);
     // The series add up to the summary: payload per span, over the counted time.
-    let summary = read_json(&Path::new(&out).join("summary.json"));
-    let throughput = std::fs::read_to_string(format!("{out}/csv/throughput.csv")).unwrap();
+    let summary = read_json(&site.path("out/summary.json"));
+    let throughput = site.read("out/csv/throughput.csv");
     let rates: Vec<(f64, f64)> = throughput
         .lines()
         .map(|line| line.split(',').collect::<Vec<_>>())
@@ -132,7 +129,7 @@ fn the_page_has_every_table_of_a_report_with_its_columns() {
     let want = summary["flows"][0]["throughput_bps"].as_f64().unwrap();
     assert!((mean / want - 1.0).abs() < 0.02, "{mean} {want}");
     // A picture for each plot, which other programs read.
-    let pictures: Vec<_> = std::fs::read_dir(format!("{out}/svg")).unwrap().collect();
+    let pictures: Vec<_> = std::fs::read_dir(site.path("out/svg")).unwrap().collect();
     assert_eq!(pictures.len(), found.len() - 1, "events are in the pictures of their plots");
     for picture in pictures {
         let text = std::fs::read_to_string(picture.unwrap().path()).unwrap();
@@ -145,12 +142,11 @@ fn the_page_has_every_table_of_a_report_with_its_columns() {
 fn the_example_of_a_suite_is_one() {
     let page = std::fs::read_to_string(root().join("docs/research.md")).unwrap();
     let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let path = put(&folder, "my-suite.toml", example);
+    let site = Site::of("my-suite.toml", example);
     let scenario = std::fs::read_to_string(root().join("scenarios/pgmcc-beside-tcp.toml")).unwrap();
-    put(&folder, "slow.toml", &scenario.replace("300 s", "20 s"));
-    assert!(succeed(&["bench", &path, "--list"]).contains("Slow links"));
+    site.put("slow.toml", scenario.replace("300 s", "20 s"));
+    assert!(site.succeed("bench my-suite.toml --list").contains("Slow links"));
     // Whether it holds is not the question here; that it gives a verdict is.
-    let ended = run_within(LIMIT_S, &["bench", &path, "--seeds", "1"]);
+    let ended = site.start("bench my-suite.toml --seeds 1").end();
     assert!(ended.out.contains("slow.share") && ended.err.is_empty(), "{}{}", ended.out, ended.err);
 }

@@ -40,7 +40,7 @@ impl Hosts {
     /// Starts the program on a host.
     pub(super) fn start(&self, name: &str, words: &str) -> Running {
         let (_, node) = self.nodes.iter().find(|(known, _)| known == name).unwrap();
-        let mut command = self.site.command(words, &[]);
+        let mut command = self.site.command(words);
         command.process_group(0);
         Running::spawn_by(command, |command| self.field.spawn(*node, command))
     }

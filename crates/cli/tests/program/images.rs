@@ -31,13 +31,12 @@ pub(super) fn pipe(mut command: Command, bytes: &[u8]) -> (Running, impl FnOnce(
 /// again in between; compares everything.
 pub(super) fn pipe_to_command_and_file(site: &Site, bytes: &[u8], give_up: &str) {
     site.put("image", bytes);
-    let command = ["tee copy | sha256sum > sum"];
-    let by_command = "recv --object disk --name command --to-command";
-    let by_command = site.start_with(by_command, &command);
+    let recv = "recv --object disk --name command --to-command 'tee copy | sha256sum > sum'";
+    let by_command = site.start(recv);
     let recv = "recv --to-device out --object disk --name device --journal journal";
     let killed = site.start(recv);
     let send = format!("send - --name disk --wait-for 2 --give-up {give_up}");
-    let (sender, rest) = pipe(site.command(&send, &[]), bytes);
+    let (sender, rest) = pipe(site.command(&send), bytes);
     site.until_kept("journal");
     killed.kill();
     let again = site.start(recv);
@@ -91,7 +90,7 @@ fn a_command_that_fails_or_ends_early_is_no_success_for_anybody() {
     ] {
         let site = Site::new();
         site.put("image", noise(300_000));
-        let receiver = site.start_with("recv --object image", &["--to-command", command]);
+        let receiver = site.start(&format!("recv --object image --to-command '{command}'"));
         let sent = site.start("send image").end_with(1);
         let received = receiver.end_with(1);
         assert!(received.out.contains(want), "{}", received.out);

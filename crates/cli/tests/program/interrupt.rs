@@ -2,6 +2,7 @@
 
 use nix::sys::signal::Signal;
 
+use super::site::Site;
 use super::*;
 
 /// Ten days of simulated time: far more than anyone waits for.
@@ -20,15 +21,14 @@ to = [\"b\"]
 
 #[test]
 fn an_interrupted_run_ends_with_status_1_and_whole_files_that_say_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = put(&folder, "long.toml", LONG);
+    let site = Site::of("long.toml", LONG);
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
-        let out = folder.path().join(signal.as_str());
-        let trace = out.join("trace.jsonl.gz");
-        let mut run = Running::start(&["run", &file, "--json", "--out", &text_of(&out)]);
+        let out = signal.as_str();
+        let trace = format!("{out}/trace.jsonl.gz");
+        let mut run = site.start(&format!("run long.toml --json --out {out}"));
         running::until("some of the trace is on disk: the run is under way", || {
             assert!(run.runs(), "it ended by itself");
-            std::fs::metadata(&trace).is_ok_and(|found| found.len() > 100_000)
+            std::fs::metadata(site.path(&trace)).is_ok_and(|found| found.len() > 100_000)
         });
         run.signal(signal);
         let ended = run.end_with(1);
@@ -40,9 +40,8 @@ fn an_interrupted_run_ends_with_status_1_and_whole_files_that_say_so() {
         assert!(ended_s > 0.0 && ended_s < 864_000.0, "{ended_s}");
         // Averages are over the time that ran: the link was full in it.
         assert!(summary["links"][0]["utilisation"].as_f64().unwrap() > 0.9, "{printed}");
-        let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
-        assert_eq!(read("summary.json"), *printed);
-        assert!(read("report.html").ends_with("</html>\n"));
-        assert_eq!(succeed(&["report", &text_of(&trace), "--json"]), *printed);
+        assert_eq!(site.read(&format!("{out}/summary.json")), *printed);
+        assert!(site.read(&format!("{out}/report.html")).ends_with("</html>\n"));
+        assert_eq!(site.succeed(&format!("report {trace} --json")), *printed);
     }
 }

@@ -5,9 +5,10 @@ use std::os::unix::process::CommandExt as _;
 
 use nix::sys::signal::Signal;
 
+use super::site::Site;
 use super::*;
 
-const SCENARIO: &str = "scenarios/lab/tcp-alone.toml";
+const RUN: &str = "run scenarios/lab/tcp-alone.toml --on lab";
 
 fn folders(path: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path())
@@ -24,7 +25,7 @@ fn a_run_that_is_killed_leaves_nothing() {
     if !is_root() {
         return;
     }
-    let run = Running::start(&["run", SCENARIO, "--on", "lab"]);
+    let run = Running::start(RUN);
     let own = PathBuf::from(format!("/proc/{}", run.id()));
     running::until("the hosts are there", || namespaces(&own).len() >= 3);
     let mut made = namespaces(&own);
@@ -44,7 +45,7 @@ fn who_may_not_is_told_what_is_missing() {
     if !is_root() {
         return;
     }
-    let mut command = program(&["run", SCENARIO, "--on", "lab"]);
+    let mut command = program(RUN);
     let Ok(output) = command.uid(65_534).gid(65_534).output() else {
         eprintln!("skipped: the program is where another user cannot run it");
         return;
@@ -56,7 +57,7 @@ fn who_may_not_is_told_what_is_missing() {
 
 #[test]
 fn the_simulator_refuses_what_only_the_lab_has() {
-    let line = refuse(&["run", "scenarios/lab/beside-cubic.toml"]);
+    let line = refuse("run scenarios/lab/beside-cubic.toml");
     assert!(line.contains("tcp-cubic") && line.contains("--on lab"), "{line}");
 }
 
@@ -65,12 +66,10 @@ fn a_run_in_the_lab_gives_the_same_three_files() {
     if !is_root() {
         return;
     }
-    let out = tempfile::tempdir().unwrap();
-    let folder = out.path().to_str().unwrap();
-    let set = ["--set", "duration=2 s", "--set", "warmup=0 s"];
-    let arguments =
-        [&["run", SCENARIO, "--on", "lab", "--json", "--out", folder], &set[..]].concat();
-    let ended = run_within(60, &arguments);
+    let site = Site::with("");
+    let out = site.at("out");
+    let set = "--set 'duration=2 s' --set 'warmup=0 s'";
+    let ended = run_within(60, &format!("{RUN} {set} --json --out {out}"));
     let summary = ended.document();
     assert_eq!(summary["on"], "lab");
     // On a machine that is busy the run may not be valid, and must say so then.
@@ -83,10 +82,10 @@ fn a_run_in_the_lab_gives_the_same_three_files() {
     assert!(summary["lateness"]["packets"].as_u64().unwrap() > 0);
     assert!(summary["flows"][0]["throughput_bps"].as_f64().unwrap() > 1e6);
     for file in ["summary.json", "trace.jsonl.gz", "report.html"] {
-        assert!(out.path().join(file).exists(), "{file}");
+        assert!(site.path("out").join(file).exists(), "{file}");
     }
     assert_eq!(
-        json(&["report", folder, "--json"]),
+        site.json("report out --json"),
         summary,
         "the trace has everything that the summary is made from"
     );
@@ -115,21 +114,17 @@ fn a_run_that_is_not_valid_says_so_everywhere_and_fails() {
     if !is_root() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let file = put(&folder, "short.toml", TOO_SHORT);
-    let out = text_of(&folder.path().join("out"));
-    let ended = Running::start(&["run", &file, "--on", "lab", "--out", &out]).end_with(1);
+    let site = Site::of("short.toml", TOO_SHORT);
+    let ended = site.start("run short.toml --on lab --out out").end_with(1);
     assert!(ended.out.contains("NOT VALID: packets left "), "{}", ended.out);
     assert!(ended.err.contains("the figures are not those of the scenario"), "{}", ended.err);
-    let out = Path::new(&out);
-    let summary = read_json(&out.join("summary.json"));
+    let summary = read_json(&site.path("out/summary.json"));
     assert_eq!(summary["lateness"]["verdict"], "invalid");
     assert!(summary["lateness"]["round_trip_s"].as_f64().unwrap() < 3e-6);
-    let report = std::fs::read_to_string(out.join("report.html")).unwrap();
-    assert!(report.contains("NOT VALID: packets left "));
+    assert!(site.read("out/report.html").contains("NOT VALID: packets left "));
     // A suite tries again, and then judges nothing by it.
-    let suite = put(&folder, "suite.toml", &suite(&[("a", "short.toml", "1 s")]));
-    let ended = Running::start(&["bench", &suite, "--json"]).end_with(1);
+    site.put("suite.toml", suite(&[("a", "short.toml", "1 s")]));
+    let ended = site.start("bench suite.toml --json").end_with(1);
     assert!(ended.err.contains("a, seed 1: left out after 3 tries: NOT VALID"), "{}", ended.err);
     let row = &ended.document()["rows"][0];
     assert_eq!((&row["holds"], &row["seeds"]), (&false.into(), &0.into()), "{row}");
@@ -141,15 +136,14 @@ fn an_interrupted_suite_in_the_lab_shows_the_rows_that_it_has() {
     if !is_root() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
     let link = "[[link]]\nbetween = [\"a\", \"b\"]\nrate = \"1 Mbit/s\"\ndelay = \"500 ms\"\n";
     let flow = "[[flow]]\nname = \"f\"\nprotocol = \"cbr\"\nfrom = \"a\"\nto = [\"b\"]\n\
         options = { rate = \"100 kbit/s\" }\n";
-    put(&folder, "s.toml", &format!("duration = \"2 s\"\n{link}{flow}"));
+    let site = Site::of("s.toml", &format!("duration = \"2 s\"\n{link}{flow}"));
     // The second one would take an hour.
     let experiments = [("short", "s.toml", "2 s"), ("long", "s.toml", "3600 s")];
-    let suite = put(&folder, "suite.toml", &suite(&experiments));
-    let bench = Running::start(&["bench", &suite, "--json"]);
+    site.put("suite.toml", suite(&experiments));
+    let bench = site.start("bench suite.toml --json");
     bench.until_complained("1 of 2 runs");
     bench.signal(Signal::SIGINT);
     let ended = bench.end_with(1);

@@ -205,7 +205,7 @@ fn the_log_tells_what_happens_and_refuses_what_it_does_not_know() {
     let site = Site::with(&format!("--group {group} --interface lo"));
     site.put("file", "some bytes");
     let logged = |log: &str, words: &str| {
-        let mut command = site.command(words, &[]);
+        let mut command = site.command(words);
         command.env("FAIRCAST_LOG", log);
         Running::spawn(command)
     };
@@ -242,7 +242,7 @@ fn the_log_tells_what_happens_and_refuses_what_it_does_not_know() {
 fn different_keys_are_told_at_both_ends() {
     let site = Site::with(&format!("--group {} --interface lo", group()));
     let ids = ["one.key", "two.key"]
-        .map(|name| succeed(&["key", "show", &site.key(name)])[..6].to_string());
+        .map(|name| succeed(&format!("key show {}", site.key(name)))[..6].to_string());
     site.put("file", "x");
     let receiver = site.start("recv --into in --key one.key");
     let sender = site.start("send file --key two.key");

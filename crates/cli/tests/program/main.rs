@@ -36,40 +36,37 @@ use std::time::{Duration, Instant};
 use running::{Ended, Running};
 use serde_json::Value;
 
-/// The program with these arguments, at the root of the repository.
-fn program(arguments: &[&str]) -> Command {
+/// The program with these words, at the root of the repository; those in single quotes may have spaces.
+fn program(words: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_faircast"));
-    command.args(arguments).current_dir(root()).stdin(Stdio::null());
+    command.args(site::words(words)).current_dir(root()).stdin(Stdio::null());
     command
 }
 
 /// Runs the program to its end. Longer than `limit_s` means that it hangs.
-fn run_within(limit_s: u64, arguments: &[&str]) -> Ended {
-    Running::start(arguments).end_within(limit_s)
+fn run_within(limit_s: u64, words: &str) -> Ended {
+    Running::start(words).end_within(limit_s)
 }
 
 /// Runs the program, which must succeed and say nothing on standard error.
-fn succeed(arguments: &[&str]) -> String {
-    let ended = Running::start(arguments).end_with(0);
-    assert_eq!(ended.err, "", "faircast {arguments:?}: {}", ended.out);
-    ended.out
+fn succeed(words: &str) -> String {
+    Running::start(words).succeed()
 }
 
-/// Runs the program with `--json` among its arguments: exactly one document.
-fn json(arguments: &[&str]) -> Value {
-    let out = succeed(arguments);
-    serde_json::from_str(&out).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {out}"))
+/// Runs the program with `--json` among its words: exactly one document.
+fn json(words: &str) -> Value {
+    Running::start(words).document()
+}
+
+/// Runs the program, which must refuse its arguments with one line on standard error and nothing
+/// else. Returns the line.
+fn refuse(words: &str) -> String {
+    Running::start(words).refuse()
 }
 
 /// A file that is one JSON document.
 fn read_json(path: &Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
-}
-
-/// Runs the program, which must refuse its arguments with one line on standard error and nothing
-/// else. Returns the line.
-fn refuse(arguments: &[&str]) -> String {
-    Running::start(arguments).refuse()
 }
 
 /// Whether this is root, without whom there are no network namespaces; says so where it is not.
@@ -84,13 +81,6 @@ fn is_root() -> bool {
 /// The root of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
-
-/// Puts a file into a folder and gives its path.
-fn put(folder: &tempfile::TempDir, name: &str, text: &str) -> String {
-    let path = folder.path().join(name);
-    std::fs::write(&path, text).unwrap();
-    text_of(&path)
 }
 
 /// A path as an argument.

@@ -8,45 +8,44 @@ const VERBS: &[&str] =
 #[test]
 fn completions_and_man_pages_know_every_verb() {
     for shell in ["bash", "zsh", "fish"] {
-        let text = succeed(&["completions", shell]);
+        let text = succeed(&format!("completions {shell}"));
         let missing: Vec<_> = VERBS.iter().filter(|verb| !text.contains(**verb)).collect();
         assert!(missing.is_empty() && text.contains("seed"), "{shell}: {missing:?}");
     }
-    let page = succeed(&["man"]);
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("man1");
-    succeed(&["man", "--out", &text_of(&out)]);
+    let page = succeed("man");
+    let site = site::Site::with("");
+    site.succeed("man --out man1");
     for verb in VERBS {
         assert!(page.contains(&format!("faircast\\-{verb}(1)")), "{verb}: {page}");
-        let page = std::fs::read_to_string(out.join(format!("faircast-{verb}.1"))).unwrap();
+        let page = site.read(&format!("man1/faircast-{verb}.1"));
         assert!(page.contains(".TH") && page.contains("SYNOPSIS"), "{verb}: {page}");
     }
-    assert!(out.join("faircast.1").is_file());
+    assert!(site.path("man1/faircast.1").is_file());
 }
 
 #[test]
 fn every_verb_explains_itself() {
-    let help = succeed(&["--help"]);
+    let help = succeed("--help");
     for verb in VERBS {
         assert!(help.contains(&format!("\n  {verb} ")), "{verb}: {help}");
-        let help = succeed(&[verb, "--help"]);
+        let help = succeed(&format!("{verb} --help"));
         assert!(help.starts_with(|c: char| c.is_uppercase()) && help.contains("Usage:"), "{help}");
         assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
     }
-    assert_eq!(succeed(&["--version"]), format!("faircast {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(succeed("--version"), format!("faircast {}\n", env!("CARGO_PKG_VERSION")));
 }
 
 #[test]
 fn schemes_lists_everything_that_a_scenario_may_name() {
     let catalog = faircast_sim::catalog();
-    let overview = succeed(&["schemes"]);
-    let rows = json(&["schemes", "--json"]);
+    let overview = succeed("schemes");
+    let rows = json("schemes --json");
     let protocols = catalog.protocols.iter().map(|entry| (entry.name, entry.options));
     let programs = catalog.programs.iter().map(|entry| (entry.name, entry.options));
     for (index, (name, options)) in protocols.chain(programs).enumerate() {
         assert!(overview.contains(&format!("\n  {name} ")), "{name}: {overview}");
         assert_eq!(rows[index]["name"], name);
-        let details = succeed(&["schemes", name]);
+        let details = succeed(&format!("schemes {name}"));
         for (place, option) in options.iter().enumerate() {
             assert!(details.contains(&format!("\n  {} = ", option.name)), "{name}: {details}");
             let row = &rows[index]["options"][place];

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::site::Site;
 use super::*;
 
 /// What the quick cases gave with one seed. A change of a scheme, of a case or of a figure changes
@@ -34,7 +35,7 @@ fn schemes() -> Vec<String> {
 
 #[test]
 fn the_quick_matrix_has_every_scheme_and_gives_what_it_gave() {
-    let matrix = json(&["bench", "matrix", "--quick", "--json"]);
+    let matrix = json("bench matrix --quick --json");
     let listed: Vec<&str> =
         matrix["schemes"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
     assert_eq!(listed, schemes());
@@ -95,21 +96,16 @@ to = ["c"]
 
 #[test]
 fn cases_of_ones_own_run_and_every_run_has_a_page_that_is_led_to() {
-    let folder = tempfile::tempdir().unwrap();
-    put(&folder, "short.toml", SHORT);
-    let cases = put(&folder, "cases.toml", CASES);
-    let out = folder.path().join("out");
-    let docs = folder.path().join("comparison.md");
-    let own = ["bench", "matrix", "--cases", &cases, "--scheme", "pgmcc", "--json"];
-    let (out_text, docs_text) = (text_of(&out), text_of(&docs));
-    let more = ["--jobs", "2", "--out", &out_text, "--docs", &docs_text];
-    let matrix = json(&[&own[..], &more].concat());
+    let site = Site::of("short.toml", SHORT);
+    site.put("cases.toml", CASES);
+    let own = "bench matrix --cases cases.toml --scheme pgmcc --json";
+    let matrix = site.json(&format!("{own} --jobs 2 --out out --docs comparison.md"));
     assert_eq!(matrix["suite"], "mine");
     let figures = matrix["cases"][0]["cells"][0]["figures"].as_array().unwrap();
     let names: Vec<&str> = figures.iter().map(|f| f["figure"].as_str().unwrap()).collect();
     let want = "fairness utilisation settled_s rate_variation feedback_per_s slowest_share repairs";
     assert_eq!(names.join(" "), want);
-    let page = std::fs::read_to_string(out.join("mine.html")).unwrap();
+    let page = site.read("out/mine.html");
     for figure in figures {
         assert_eq!(figure["per_seed"].as_array().unwrap().len(), 2, "{figure}");
         // The heat map leads to the worst.
@@ -122,24 +118,24 @@ fn cases_of_ones_own_run_and_every_run_has_a_page_that_is_led_to() {
     for run in runs {
         let (seed, file) = (run["seed"].as_u64().unwrap(), run["page"].as_str().unwrap());
         assert!(page.contains(&format!("<a href=\"{file}\">seed {seed}</a>")), "{file}");
-        let run = std::fs::read_to_string(out.join(file)).unwrap();
+        let run = site.read(&format!("out/{file}"));
         assert!(run.contains(&format!("seed {seed}")), "the page is that seed's");
     }
-    let kept = std::fs::read_dir(out.join("runs")).unwrap().count();
+    let kept = std::fs::read_dir(site.path("out/runs")).unwrap().count();
     assert_eq!(kept, runs.len(), "no page is left that nothing leads to");
-    assert_eq!(read_json(&out.join("mine.json")), matrix);
-    let docs = std::fs::read_to_string(docs).unwrap();
+    assert_eq!(read_json(&site.path("out/mine.json")), matrix);
+    let docs = site.read("comparison.md");
     assert!(docs.contains("| case | pgmcc |\n| --- | --- |\n| `short` | "), "{docs}");
     assert!(!docs.contains("Which one to choose"), "that is said of the whole matrix: {docs}");
     // As many runs beside each other as one likes: the figures are the same.
-    let alone = json(&[&own[..], &["--jobs", "1"]].concat());
+    let alone = site.json(&format!("{own} --jobs 1"));
     assert_eq!(lines(&alone), lines(&matrix));
 }
 
 #[test]
 fn mistakes_in_a_matrix_are_one_line_and_found_before_anything_runs() {
-    let folder = tempfile::tempdir().unwrap();
-    put(&folder, "short.toml", SHORT);
+    let site = Site::of("short.toml", SHORT);
+    let bench = "bench matrix --cases cases.toml";
     for (from, to, want) in [
         ("short.toml", "none.toml", "none.toml: cannot be read"),
         ("session = \"mcc\"", "session = \"mc\"", "flow.mc: is no entry"),
@@ -149,22 +145,22 @@ fn mistakes_in_a_matrix_are_one_line_and_found_before_anything_runs() {
         ("alone = ", "span_s = [0, 30] #", "span_s: its scenario ends at 20 s"),
     ] {
         assert!(CASES.contains(from), "{from}");
-        let cases = put(&folder, "cases.toml", &CASES.replace(from, to));
-        let line = refuse(&["bench", "matrix", "--cases", &cases]);
+        site.put("cases.toml", CASES.replace(from, to));
+        let line = site.start(bench).refuse();
         assert!(line.contains(want), "{to}: {line}");
     }
-    let cases = put(&folder, "cases.toml", CASES);
-    for (arguments, want) in [
-        (&["--scheme", "pgmc"][..], "--scheme pgmc: there is no such scheme; there are pgmcc"),
-        (&["--scheme", "pgmcc,pgmcc"], "pgmcc is there twice"),
-        (&["--only", "short,nosuch"], "--only nosuch: no case has that in its id; there are short"),
-        (&["--quick"], "no case has quick"),
+    site.put("cases.toml", CASES);
+    for (more, want) in [
+        ("--scheme pgmc", "--scheme pgmc: there is no such scheme; there are pgmcc"),
+        ("--scheme pgmcc,pgmcc", "pgmcc is there twice"),
+        ("--only short,nosuch", "--only nosuch: no case has that in its id; there are short"),
+        ("--quick", "no case has quick"),
     ] {
-        let line = refuse(&[&["bench", "matrix", "--cases", &cases], arguments].concat());
-        assert!(line.contains(want), "{arguments:?}: {line}");
+        let line = site.start(&format!("{bench} {more}")).refuse();
+        assert!(line.contains(want), "{more}: {line}");
     }
-    for option in [&["--quick"][..], &["--cases", "x.toml"], &["--docs", "x.md"]] {
-        let line = refuse(&[&["bench", "fec"], option].concat());
+    for option in ["--quick", "--cases x.toml", "--docs x.md"] {
+        let line = refuse(&format!("bench fec {option}"));
         assert!(line.contains("belongs to the suite matrix alone"), "{line}");
     }
 }
@@ -217,8 +213,9 @@ fn the_document_is_what_the_command_writes() {
 
 #[test]
 fn the_matrix_says_how_far_it_is_where_there_is_no_terminal() {
-    let mut matrix = program(&["bench", "matrix", "--quick", "--scheme", "pgmcc", "--json"]);
-    matrix.args(["--only", "receivers-10", "--seeds", "2"]).env("FAIRCAST_PROGRESS_S", "0");
+    let words = "bench matrix --quick --scheme pgmcc --json --only receivers-10 --seeds 2";
+    let mut matrix = program(words);
+    matrix.env("FAIRCAST_PROGRESS_S", "0");
     let err = Running::spawn(matrix).end().err;
     let lines: Vec<&str> = err.lines().collect();
     let is_told = |(i, line): (usize, &&str)| {

@@ -1,5 +1,6 @@
 //! Every mistake is one line that names what is wrong, where, and what is allowed.
 
+use super::site::Site;
 use super::*;
 
 const GOOD: &str = r#"title = "Is a good file accepted?"
@@ -23,8 +24,8 @@ data = "10 kB"
 
 #[test]
 fn a_mistake_in_the_file_is_named_with_file_line_key_value_and_what_is_allowed() {
-    let folder = tempfile::tempdir().unwrap();
-    succeed(&["run", &put(&folder, "good.toml", GOOD)]);
+    let site = Site::of("good.toml", GOOD);
+    site.succeed("run good.toml");
     for (name, from, to, want) in [
         (
             "broken TOML",
@@ -106,85 +107,81 @@ fn a_mistake_in_the_file_is_named_with_file_line_key_value_and_what_is_allowed()
         ),
     ] {
         assert!(GOOD.contains(from), "{name}");
-        let path = put(&folder, "bad.toml", &GOOD.replacen(from, to, 1));
-        let line = refuse(&["run", &path]);
-        for part in want {
+        site.put("bad.toml", GOOD.replacen(from, to, 1));
+        let line = site.start("run bad.toml").refuse();
+        for part in want.iter().chain(&["bad.toml"]) {
             assert!(line.contains(part), "{name}: wanted {part}: {line}");
         }
-        assert!(line.contains(&path), "{name}: {line}");
     }
 }
 
 #[test]
 fn a_mistake_in_the_arguments_is_named_with_what_is_allowed() {
-    let folder = tempfile::tempdir().unwrap();
-    let good = put(&folder, "good.toml", GOOD);
-    let file = put(&folder, "a-file", "x");
-    let empty = put(&folder, "empty", "");
-    let below = format!("{file}/out");
-    let good = good.as_str();
-    for (arguments, want) in [
-        (&["run", "none.toml"][..], "none.toml: cannot be read: No such file"),
-        (&["run", good, "--set", "flow.g.start=1 s"], "flow.g: is no entry of the list"),
-        (&["run", good, "--set", "link.0.rat=1 Mbit/s"], "unknown key \"rat\" (did you mean"),
-        (&["run", good, "--set", "link.0.rate"], "expected KEY=VALUE"),
-        (&["run", good, "--set", "flow.f.options.acker_bias=7"], "flow.f.options.acker_bias"),
+    let site = Site::of("good.toml", GOOD);
+    site.put("a-file", "x");
+    site.put("empty", "");
+    for (words, want) in [
+        ("run none.toml", "none.toml: cannot be read: No such file"),
+        ("run good.toml --set 'flow.g.start=1 s'", "flow.g: is no entry of the list"),
+        ("run good.toml --set 'link.0.rat=1 Mbit/s'", "unknown key \"rat\" (did you mean"),
+        ("run good.toml --set link.0.rate", "expected KEY=VALUE"),
+        ("run good.toml --set flow.f.options.acker_bias=7", "flow.f.options.acker_bias"),
         (
-            &["run", good, "--set", "flow.f.options.bias=1"],
+            "run good.toml --set flow.f.options.bias=1",
             "(did you mean \"acker_bias\"?); \"faircast schemes pgmcc\" lists all ",
         ),
-        (&["run", good, "--set", "link.0.rate=500 Kbps"], "(did you mean \"500 kbit/s\"?)"),
-        (&["run", good, "--seed", "-1"], "--seed"),
-        (&["run", good, "--seed", "one"], "expected a whole number from 0 to"),
-        (&["run", good, "--on", "mars"], "possible values: sim, lab"),
-        (&["run", good, "--out", &below], "a-file/out: the folder cannot be made"),
-        (&["run"], "<FILE>"),
-        (&["sweep", good], "--out <DIR>"),
-        (&["sweep", good, "--out", "o", "--set", "duration=1 s,1 parsec"], "\"1 parsec\" has an"),
-        (&["sweep", good, "--out", "o", "--set", "duration=1 s,,"], "has an empty value"),
-        (&["sweep", good, "--out", "o", "--set", "seed=1,2"], "seeds are given by --seeds"),
-        (&["sweep", good, "--out", "o", "--seeds", "0"], "0 is not in 1..=100000"),
-        (&["sweep", good, "--out", &below], "cannot be made"),
+        ("run good.toml --set 'link.0.rate=500 Kbps'", "(did you mean \"500 kbit/s\"?)"),
+        ("run good.toml --seed -1", "--seed"),
+        ("run good.toml --seed one", "expected a whole number from 0 to"),
+        ("run good.toml --on mars", "possible values: sim, lab"),
+        ("run good.toml --out a-file/out", "a-file/out: the folder cannot be made"),
+        ("run", "<FILE>"),
+        ("sweep good.toml", "--out <DIR>"),
+        ("sweep good.toml --out o --set 'duration=1 s,1 parsec'", "\"1 parsec\" has an"),
+        ("sweep good.toml --out o --set 'duration=1 s,,'", "has an empty value"),
+        ("sweep good.toml --out o --set seed=1,2", "seeds are given by --seeds"),
+        ("sweep good.toml --out o --seeds 0", "0 is not in 1..=100000"),
+        ("sweep good.toml --out a-file/out", "cannot be made"),
         (
-            &["bench", "nosuch"],
+            "bench nosuch",
             "no suite is called \"nosuch\"; there are tcp, fairness, fec, tfmcc, ormcc, speed",
         ),
-        (&["bench", "none.toml"], "none.toml: cannot be read"),
+        ("bench none.toml", "none.toml: cannot be read"),
         // Not after the minutes of the suite before it.
-        (&["bench", "tcp", "nosuch"], "no suite is called \"nosuch\""),
-        (&["bench", "tcp", "--only", "nosuch"], "--only nosuch: no experiment has that"),
-        (&["bench", "tcp", "--only", "droplist", "--out", &below], "cannot be made"),
-        (&["bench", "tcp", "--scheme", "pgmcc"], "\"tcp\" has no session"),
-        (&["bench", "wire", "--only", "nosuch"], "wire has no such row; there are limit, "),
-        (&["bench", "speed", "--scheme", "pgmcc"], "\"speed\" has no session"),
-        (&["bench", "attack", "--only", "nosuch"], "attack has no such row; there are nothing, "),
-        (&["bench", "attack", "--scheme", "pgmc"], "no such scheme; there are pgmcc"),
-        (&["bench", "wire", "--program", "x"], "--program: belongs to the suite attack alone"),
-        (&["bench", "wire", "--scheme", "pgmc"], "no such scheme; there are pgmcc"),
-        (&["soak", "--scheme", "pgmc"], "there are pgmcc"),
-        (&["bench", "wire", "--size", "1 TB"], "expected 1MB to 1000GB"),
-        (&["bench", "wire", "--wire-case", "{}"], "--wire-case: "),
-        (&["bench", "--seeds", "0"], "0 is not in 1..=100000"),
-        (&["bench", "--option", "a=1"], "--scheme"),
-        (&["demo", "--file", "none.bin"], "none.bin: No such file"),
-        (&["demo", "--file", &empty], "is empty"),
-        (&["demo", "--out", &below], "cannot be made"),
-        (&["report", "none"], "none: there is no such file; expected a trace"),
-        (&["report", good], "good.toml:1"),
-        (&["schemes", "nosuch"], "no protocol or router program is called \"nosuch\"; there are"),
-        (&["completions", "cobol"], "possible values: bash"),
-        (&["man", "--out", &below], "cannot be made"),
-        (&["dance"], "unrecognized subcommand 'dance'"),
+        ("bench tcp nosuch", "no suite is called \"nosuch\""),
+        ("bench tcp --only nosuch", "--only nosuch: no experiment has that"),
+        ("bench tcp --only droplist --out a-file/out", "cannot be made"),
+        ("bench tcp --scheme pgmcc", "\"tcp\" has no session"),
+        ("bench wire --only nosuch", "wire has no such row; there are limit, "),
+        ("bench speed --scheme pgmcc", "\"speed\" has no session"),
+        ("bench attack --only nosuch", "attack has no such row; there are nothing, "),
+        ("bench attack --scheme pgmc", "no such scheme; there are pgmcc"),
+        ("bench wire --program x", "--program: belongs to the suite attack alone"),
+        ("bench wire --scheme pgmc", "no such scheme; there are pgmcc"),
+        ("soak --scheme pgmc", "there are pgmcc"),
+        ("bench wire --size '1 TB'", "expected 1MB to 1000GB"),
+        ("bench wire --wire-case {}", "--wire-case: "),
+        ("bench --seeds 0", "0 is not in 1..=100000"),
+        ("bench --option a=1", "--scheme"),
+        ("demo --file none.bin", "none.bin: No such file"),
+        ("demo --file empty", "is empty"),
+        ("demo --out a-file/out", "cannot be made"),
+        ("report none", "none: there is no such file; expected a trace"),
+        ("report good.toml", "good.toml:1"),
+        ("schemes nosuch", "no protocol or router program is called \"nosuch\"; there are"),
+        ("completions cobol", "possible values: bash"),
+        ("man --out a-file/out", "cannot be made"),
+        ("dance", "unrecognized subcommand 'dance'"),
     ] {
-        let line = refuse(arguments);
-        assert!(line.contains(want), "{arguments:?}: wanted {want}: {line}");
+        let line = site.start(words).refuse();
+        assert!(line.contains(want), "{words}: wanted {want}: {line}");
     }
-    assert!(!Path::new("none.toml").exists());
+    assert!(!site.path("none.toml").exists());
 }
 
 #[test]
 fn no_argument_at_all_gets_the_help_and_status_2() {
-    let ended = run_within(HANG_S, &[]);
+    let ended = run_within(HANG_S, "");
     assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""));
     assert!(ended.err.contains("faircast demo"), "{}", ended.err);
 }

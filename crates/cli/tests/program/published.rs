@@ -10,28 +10,28 @@ const GOLDEN: &str = include_str!("fairness.txt");
 const TFMCC: &str = include_str!("tfmcc.txt");
 const ORMCC: &str = include_str!("ormcc.txt");
 
-fn rows(arguments: &[&str]) -> Vec<Value> {
-    let ended = run_within(600, arguments);
-    assert!(matches!(ended.code, Some(0 | 1)), "{arguments:?}: {}", ended.err);
+fn rows(words: &str) -> Vec<Value> {
+    let ended = run_within(600, words);
+    assert!(matches!(ended.code, Some(0 | 1)), "{words}: {}", ended.err);
     ended.document()["rows"].as_array().unwrap().clone()
 }
 
 /// How many rows of the suite `tcp` these options choose, all of which hold.
-fn held(options: &[&str]) -> usize {
-    let rows = rows(&[&["bench", "tcp", "--json", "--only"], options].concat());
+fn held(options: &str) -> usize {
+    let rows = rows(&format!("bench tcp --json --only {options}"));
     rows.iter().for_each(|row| assert_eq!(row["holds"], true, "{row}"));
     rows.len()
 }
 
 #[test]
 fn every_retransmission_of_ns_2_comes_at_its_microsecond() {
-    assert_eq!(held(&["droplist"]), 93);
+    assert_eq!(held("droplist"), 93);
 }
 
 #[test]
 fn a_lone_flow_does_what_it_does_in_ns_2() {
     for case in ["i.base.Reno.1", "iii.base.low-rtt200.Sack1.1", "iv.base.dt.0.9Mb.Newreno.1"] {
-        let rows = held(&[case, "--seeds", "2"]);
+        let rows = held(&format!("{case} --seeds 2"));
         assert!(rows >= 4, "{case}: {rows} rows");
     }
 }
@@ -52,7 +52,7 @@ fn the_experiments_of_li_and_kalyanaraman_give_what_is_recorded() {
 }
 
 fn compare(suite: &str, recorded: &str) {
-    let rows = rows(&["bench", suite, "--seeds", "1", "--json"]);
+    let rows = rows(&format!("bench {suite} --seeds 1 --json"));
     let mut lines = String::new();
     for row in rows {
         // What never happened is at no moment, which JSON has no number for.

@@ -30,8 +30,8 @@ pub(super) struct Ended {
 }
 
 impl Running {
-    pub(super) fn start(arguments: &[&str]) -> Self {
-        Self::spawn(program(arguments))
+    pub(super) fn start(words: &str) -> Self {
+        Self::spawn(program(words))
     }
 
     pub(super) fn spawn(command: Command) -> Self {
@@ -102,6 +102,21 @@ impl Running {
     #[track_caller]
     pub(super) fn end_with(self, code: i32) -> Ended {
         self.end().with(code)
+    }
+
+    /// Waits until it has succeeded, with nothing on standard error. Returns its output.
+    #[track_caller]
+    pub(super) fn succeed(self) -> String {
+        let ended = self.end_with(0);
+        assert_eq!(ended.err, "", "{}: {}", ended.words, ended.out);
+        ended.out
+    }
+
+    /// The same, where its output is one JSON document.
+    #[track_caller]
+    pub(super) fn document(self) -> Value {
+        let out = self.succeed();
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
     }
 
     /// Waits until it has refused its arguments, with one line on standard error and nothing else.

@@ -27,8 +27,14 @@ impl Site {
 
     /// With other words for all programs.
     pub(super) fn with(common: &str) -> Self {
-        let common = common.split_whitespace().map(str::to_string).collect();
-        Self { folder: tempfile::tempdir().unwrap(), common }
+        Self { folder: tempfile::tempdir().unwrap(), common: words(common) }
+    }
+
+    /// For programs of all kinds, with this file.
+    pub(super) fn of(name: &str, text: &str) -> Self {
+        let site = Self::with("");
+        site.put(name, text);
+        site
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -50,31 +56,36 @@ impl Site {
 
     /// Makes a key.
     pub(super) fn key(&self, name: &str) -> String {
-        succeed(&["key", "new", &self.at(name)]);
+        succeed(&format!("key new '{}'", self.at(name)));
         self.at(name)
     }
 
-    /// The words of a program's arguments, `more` as they are, and what all programs here are told.
-    pub(super) fn arguments(&self, words: &str, more: &[&str]) -> Vec<String> {
-        let more = more.iter().map(ToString::to_string);
-        let words = words.split_whitespace().map(str::to_string).chain(more);
-        words.chain(self.common.iter().cloned()).collect()
+    /// The words of a program's arguments, and what all programs here are told.
+    pub(super) fn arguments(&self, text: &str) -> Vec<String> {
+        words(text).into_iter().chain(self.common.iter().cloned()).collect()
     }
 
     /// The program, in the folder.
-    pub(super) fn command(&self, words: &str, more: &[&str]) -> Command {
-        let arguments = self.arguments(words, more);
-        let mut command = program(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
-        command.current_dir(&self.folder);
+    pub(super) fn command(&self, words: &str) -> Command {
+        let mut command = program(words);
+        command.args(&self.common).current_dir(&self.folder);
         command
     }
 
     pub(super) fn start(&self, words: &str) -> Running {
-        self.start_with(words, &[])
+        Running::spawn(self.command(words))
     }
 
-    pub(super) fn start_with(&self, words: &str, more: &[&str]) -> Running {
-        Running::spawn(self.command(words, more))
+    pub(super) fn succeed(&self, words: &str) -> String {
+        self.start(words).succeed()
+    }
+
+    pub(super) fn json(&self, words: &str) -> Value {
+        self.start(words).document()
+    }
+
+    pub(super) fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap()
     }
 
     /// What arrived is what was sent.
@@ -93,6 +104,15 @@ impl Site {
                 || below.into_iter().any(|it| keeps(&it.path().join("journal")))
         });
     }
+}
+
+/// The words of a text; those in single quotes may have spaces.
+pub(super) fn words(text: &str) -> Vec<String> {
+    let parts = text.split('\'').enumerate().flat_map(|(place, part)| match place % 2 {
+        0 => part.split_whitespace().collect(),
+        _ => vec![part],
+    });
+    parts.map(str::to_string).collect()
 }
 
 /// A group at a port that was free a moment ago.

@@ -4,9 +4,8 @@
 use super::*;
 
 /// Runs rounds and checks what every one of them says.
-fn soak(limit_s: u64, arguments: &[&str]) -> Vec<Value> {
-    let all: Vec<&str> = ["soak", "--json"].iter().chain(arguments).copied().collect();
-    let ended = run_within(limit_s, &all);
+fn soak(words: &str) -> Vec<Value> {
+    let ended = Running::start(&format!("soak --json {words}")).end();
     let document = ended.document();
     let rounds = document["rounds"].as_array().unwrap().clone();
     for round in &rounds {
@@ -35,8 +34,8 @@ fn each_fault_alone_loses_nothing() {
 
 /// One round with one fault.
 fn alone(fault: &str, figure: &str) {
-    let small = ["--seed", "1", "--rounds", "1", "--receivers", "2", "--size", "8 MB"];
-    let rounds = soak(300, &[&["--only", fault], &small[..]].concat());
+    let small = "--seed 1 --rounds 1 --receivers 2 --size '8 MB'";
+    let rounds = soak(&format!("--only {fault} {small}"));
     let happened = rounds[0][figure].as_u64().unwrap();
     // Two receivers and a sender run in every round.
     let without = if figure == "starts" { 3 } else { 0 };
@@ -69,22 +68,21 @@ fn a_short_soak_loses_nothing_sealed_or_not() {
     if !is_root() {
         return;
     }
-    for key in [&[][..], &["--key"]] {
-        let arguments = ["--seed", "1", "--rounds", "1", "--receivers", "3", "--size", "6 MB"];
-        soak(300, &[&arguments[..], key].concat());
+    for key in ["", "--key"] {
+        soak(&format!("--seed 1 --rounds 1 --receivers 3 --size '6 MB' {key}"));
     }
 }
 
 #[test]
 fn mistakes_say_what_is_allowed() {
-    for (arguments, want) in [
-        (&["--only", "fire"][..], "kill-receiver"),
-        (&["--duration", "10"], "has no unit"),
-        (&["--receivers", "0"], "1..=32"),
-        (&["--rounds", "0"], "1.."),
-        (&["--size", "much"], "a size"),
+    for (words, want) in [
+        ("soak --only fire", "kill-receiver"),
+        ("soak --duration 10", "has no unit"),
+        ("soak --receivers 0", "1..=32"),
+        ("soak --rounds 0", "1.."),
+        ("soak --size much", "a size"),
     ] {
-        let line = refuse(&[&["soak"], arguments].concat());
-        assert!(line.contains(want), "{arguments:?}: {line}");
+        let line = refuse(words);
+        assert!(line.contains(want), "{words}: {line}");
     }
 }

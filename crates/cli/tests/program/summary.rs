@@ -2,6 +2,7 @@
 
 use faircast::SCHEMES;
 
+use super::site::Site;
 use super::*;
 
 /// Nothing here is random but the seed's use: each number below follows from this text.
@@ -80,14 +81,12 @@ use Want::{Between, Is, Near};
 
 #[test]
 fn every_key_means_what_it_says() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = put(&folder, "by-hand.toml", BY_HAND);
-    let summary = json(&["run", &file, "--json"]);
+    let summary = Site::of("by-hand.toml", BY_HAND).json("run by-hand.toml --json");
     let is = |value: &str| Is(value.into());
     let number = |value: f64| Near(value, 1e-9);
     for (key, want) in [
         ("/faircast", is(env!("CARGO_PKG_VERSION"))),
-        ("/scenario", is(&file)),
+        ("/scenario", is("by-hand.toml")),
         ("/title", is("Does every key mean what it says?")),
         ("/on", is("sim")),
         ("/seed", Is(7.into())),
@@ -177,7 +176,7 @@ fn every_key_means_what_it_says() {
 
 #[test]
 fn a_multicast_session_has_its_losses_repairs_and_copies_in_the_summary() {
-    let summary = json(&["run", "scenarios/lossy-links.toml", "--json"]);
+    let summary = json("run scenarios/lossy-links.toml --json");
     let session = &summary["flows"][0];
     let number = |key: &str| session[key].as_f64().unwrap();
     assert_eq!(session["protocol"], "pgmcc");
@@ -194,29 +193,27 @@ fn a_multicast_session_has_its_losses_repairs_and_copies_in_the_summary() {
 
 #[test]
 fn equal_seeds_give_equal_runs_and_other_seeds_others() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = put(&folder, "small.toml", SMALL);
-    let run = |seed: &str| {
-        let mut summary = json(&["run", &file, "--json", "--seed", seed]);
+    let site = Site::of("small.toml", SMALL);
+    let run = |seed: u32| {
+        let mut summary = site.json(&format!("run small.toml --json --seed {seed}"));
         // The one thing that depends on the machine.
         summary.as_object_mut().unwrap().remove("wall_s").unwrap();
         summary
     };
-    let (first, again, other) = (run("1"), run("1"), run("2"));
+    let (first, again, other) = (run(1), run(1), run(2));
     assert_eq!(first, again);
     assert!(first["trace_hash"].as_str().is_some_and(|hash| hash.len() == 32), "{first}");
     assert_ne!(first["trace_hash"], other["trace_hash"]);
-    let of_file = json(&["run", &file, "--json"]);
+    let of_file = site.json("run small.toml --json");
     assert_eq!(of_file["seed"], 7);
-    assert_eq!(of_file["trace_hash"], json(&["run", &file, "--json"])["trace_hash"]);
+    assert_eq!(of_file["trace_hash"], site.json("run small.toml --json")["trace_hash"]);
 }
 
 #[test]
 fn settings_and_seed_from_the_command_line_replace_the_files() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = put(&folder, "small.toml", SMALL);
-    let set = ["--set", "link.0.rate=2 Mbit/s", "--set", "warmup=0 s", "--set", "flow.tcp.count=1"];
-    let summary = json(&[&["run", &file, "--json", "--seed", "3"][..], &set].concat());
+    let set = "--set 'link.0.rate=2 Mbit/s' --set 'warmup=0 s' --set flow.tcp.count=1";
+    let run = format!("run small.toml --json --seed 3 {set}");
+    let summary = Site::of("small.toml", SMALL).json(&run);
     assert_eq!((summary["seed"].as_u64(), summary["warmup_s"].as_f64()), (Some(3), Some(0.0)));
     assert_eq!(summary["flows"].as_array().unwrap().len(), 1);
     let throughput = summary["flows"][0]["throughput_bps"].as_f64().unwrap();
@@ -225,7 +222,6 @@ fn settings_and_seed_from_the_command_line_replace_the_files() {
 
 #[test]
 fn a_receiver_of_another_scheme_is_told_in_table_and_summary() {
-    let folder = tempfile::tempdir().unwrap();
     for (sender, other) in SCHEMES.iter().zip(SCHEMES.iter().skip(1)) {
         let text = format!(
             "title = \"Who speaks what?\"\nduration = \"20 s\"\n\
@@ -234,8 +230,8 @@ fn a_receiver_of_another_scheme_is_told_in_table_and_summary() {
              to = [\"a\", \"b\"]\nspeaks = [ {{ node = \"b\", protocol = \"{}\" }} ]\n",
             sender.name, other.name
         );
-        let file = put(&folder, "speaks.toml", &text);
-        let table = succeed(&["run", &file]);
+        let site = Site::of("speaks.toml", &text);
+        let table = site.succeed("run speaks.toml");
         // The words of the live ends, which are here, of an end that is there.
         let mismatch = faircast_proto::catalog::mismatch(sender.name, other.name);
         let live = mismatch.to_string();
@@ -247,7 +243,7 @@ fn a_receiver_of_another_scheme_is_told_in_table_and_summary() {
         assert!(words.contains(&want), "{words}, and not {want}");
         let row = table.lines().find(|line| line.starts_with("f") && line.contains(" b "));
         assert!(row.unwrap().ends_with('–'), "nothing is not intact: {table}");
-        let summary = json(&["run", &file, "--json"]);
+        let summary = site.json("run speaks.toml --json");
         let receivers = &summary["flows"][0]["receivers"];
         assert!(receivers[0]["delivered_packets"].as_u64() > Some(10), "{receivers}");
         assert_eq!(receivers[0].get("other_scheme"), None);

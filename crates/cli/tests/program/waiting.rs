@@ -62,10 +62,10 @@ fn a_receiver_of_one_object_by_name_leaves_others_alone() {
     let site = Site::new();
     site.put("wanted", "wanted");
     site.put("other", "other");
-    let receiver = site.start_with("recv --into in --once", &["--object", "image 7"]);
+    let receiver = site.start("recv --into in --once --object 'image 7'");
     let sent = site.start("send other --wait-max 2s").end_with(1);
     assert_eq!(sent.event("left")["waited_for"], false);
-    site.start_with("send wanted", &["--name", "image 7"]).end_with(0);
+    site.start("send wanted --name 'image 7'").end_with(0);
     receiver.end_with(0);
     assert_eq!(std::fs::read(site.path("in/wanted")).unwrap(), b"wanted");
     assert!(!site.path("in/other").exists(), "nothing of the other one was written");

@@ -19,7 +19,7 @@ use lan::Lan;
 fn on(site: &Site, lan: &Lan, host: usize, words: &str) -> Running {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", lan.host(host), env!("CARGO_BIN_EXE_faircast")]);
-    command.args(site.arguments(words, &[])).current_dir(site.path("")).stdin(Stdio::null());
+    command.args(site.arguments(words)).current_dir(site.path("")).stdin(Stdio::null());
     Running::spawn(command)
 }
 
