@@ -1,6 +1,8 @@
 //! Open files, not more than a limit: a tree can have more files than a process may open.
 
 use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 /// Files that are open at once.
@@ -50,6 +52,22 @@ impl Handles {
     pub(crate) const fn opened(&self) -> u64 {
         self.opened
     }
+}
+
+/// Fills `out` from a place in a file. Returns whether the file has so much; what lacks is zero.
+pub(crate) fn read_or_zero(file: &File, mut at: u64, mut out: &mut [u8]) -> io::Result<bool> {
+    while !out.is_empty() {
+        match file.read_at(out, at) {
+            Ok(0) => {
+                out.fill(0);
+                return Ok(false);
+            }
+            Ok(count) => (at, out) = (at + count as u64, &mut out[count..]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
 }
 
 #[cfg(test)]

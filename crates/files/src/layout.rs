@@ -3,10 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+pub use crate::manifest::GROUP_BYTES;
 use crate::manifest::{Entry, Manifest};
 
-/// Bytes that are hashed, kept and claimed as one: 1 MiB, of which each file has its own.
-pub const GROUP_BYTES: u64 = 1 << 20;
 /// Bytes of the digest of a group.
 pub const DIGEST_BYTES: u64 = 32;
 
@@ -14,7 +13,7 @@ pub const DIGEST_BYTES: u64 = 32;
 /// manifest's order, and the digests are those of all files' groups in the same order. Groups of
 /// holes are counted nowhere.
 #[derive(Debug)]
-pub(crate) struct Layout {
+pub struct Layout {
     pub(crate) manifest: Arc<Manifest>,
     files: Vec<Place>,
     groups: u32,
@@ -40,7 +39,7 @@ struct Jump {
 
 /// A group of content: its file, where it lies in that, and where in the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Group {
+pub struct Group {
     pub(crate) index: u32,
     pub(crate) file: u32,
     pub(crate) file_offset: u64,
@@ -197,8 +196,8 @@ pub(crate) fn groups_in(size: u64) -> u32 {
 }
 
 /// So many bits.
-#[derive(Debug)]
-pub(crate) struct Bits {
+#[derive(Clone, Debug)]
+pub struct Bits {
     words: Vec<u64>,
     ones: u32,
 }
@@ -260,8 +259,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::manifest::Hole;
-    use crate::testing::layout;
+    use crate::testing::{holes, layout};
 
     #[test]
     fn every_byte_lies_in_one_group_of_its_file() {
@@ -296,7 +294,7 @@ mod tests {
                 0 => 0,
                 groups => (groups - 1) * GROUP_BYTES + short,
             };
-            let described: Vec<(u64, Vec<Hole>)> =
+            let described: Vec<(u64, Vec<_>)> =
                 files.iter().map(|groups| (size(groups), holes(groups))).collect();
             let layout = layout(&described);
             let (mut index, mut offset) = (0, 0);
@@ -320,17 +318,6 @@ mod tests {
             prop_assert_eq!(layout.groups(), index);
             prop_assert_eq!(layout.manifest.content_bytes(), offset);
         }
-    }
-
-    fn holes(groups: &[bool]) -> Vec<Hole> {
-        let mut holes: Vec<Hole> = Vec::new();
-        for (first, _) in (0..).zip(groups).filter(|(_, hole)| **hole) {
-            match holes.last_mut() {
-                Some(last) if last.end() == first => last.groups += 1,
-                _ => holes.push(Hole { first, groups: 1 }),
-            }
-        }
-        holes
     }
 
     #[test]

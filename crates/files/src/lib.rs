@@ -10,6 +10,7 @@
 
 mod dir;
 mod error;
+mod folder;
 mod guard;
 mod handles;
 mod hash;
@@ -26,13 +27,14 @@ mod table;
 mod testing;
 
 pub use error::FilesError;
+pub use folder::{FilesStore, StoreOptions, clean};
 pub use image::{
     CommandOptions, CommandStore, DeviceOptions, DeviceStore, check_target, device_user,
     is_below_dev,
 };
 pub use layout::{DIGEST_BYTES, GROUP_BYTES};
 pub use manifest::{Manifest, ManifestError};
-pub use store::{FilesStore, StoreCounts, StoreHandle, StoreOptions, clean};
+pub use store::{GroupStore, StoreCounts, StoreHandle};
 pub use supply::{
     FileHash, FilesSupply, Links, PIPE_NAME, PipeSupply, Scan, ScanOptions, ScanTotals, Skip,
     Skipped, SupplyCounts, SupplyHandle, Warning,

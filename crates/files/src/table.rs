@@ -1,70 +1,47 @@
 //! Tables of digests: in memory where they are small, in a file without a name where not.
 
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt as _;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
+
+use tempfile::SpooledTempFile;
 
 use crate::layout::DIGEST_BYTES;
 
 /// Bytes up to which a table stays in memory: the digests of 256 GiB.
-const IN_MEMORY_MAX: u64 = 8 << 20;
+const IN_MEMORY_MAX: usize = 8 << 20;
 
 /// So many bytes, zero at first.
 #[derive(Debug)]
-pub(crate) enum Table {
-    Memory(Vec<u8>),
-    Spilled { file: File, len: u64 },
-}
+pub(crate) struct Table(SpooledTempFile);
 
 impl Table {
     /// A table of `len` bytes; if it is large, on the file system of `folder`.
     pub(crate) fn new(len: u64, folder: &Path) -> io::Result<Self> {
-        if let Some(small) = usize::try_from(len).ok().filter(|_| len <= IN_MEMORY_MAX) {
-            return Ok(Self::Memory(vec![0; small]));
-        }
-        let file = tempfile::tempfile_in(folder)?;
+        let mut file = tempfile::spooled_tempfile_in(IN_MEMORY_MAX, folder);
         file.set_len(len)?;
-        Ok(Self::Spilled { file, len })
+        Ok(Self(file))
     }
 
-    pub(crate) fn len(&self) -> u64 {
-        match self {
-            Self::Memory(bytes) => bytes.len() as u64,
-            Self::Spilled { len, .. } => *len,
-        }
+    pub(crate) fn empty() -> Self {
+        Self(tempfile::spooled_tempfile(0))
     }
 
     /// The range must be within the table.
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Memory(all) => {
-                let start = usize::try_from(offset).expect("within what is in memory");
-                all[start..start + bytes.len()].copy_from_slice(bytes);
-                Ok(())
-            }
-            Self::Spilled { file, .. } => file.write_all_at(bytes, offset),
-        }
+        self.0.seek(SeekFrom::Start(offset))?;
+        self.0.write_all(bytes)
     }
 
     /// Appends `len` bytes to `out`. The range must be within the table.
-    pub(crate) fn read(&self, offset: u64, len: usize, out: &mut Vec<u8>) -> io::Result<()> {
-        match self {
-            Self::Memory(all) => {
-                let start = usize::try_from(offset).expect("within what is in memory");
-                out.extend_from_slice(&all[start..start + len]);
-                Ok(())
-            }
-            Self::Spilled { file, .. } => {
-                let start = out.len();
-                out.resize(start + len, 0);
-                file.read_exact_at(&mut out[start..], offset)
-            }
-        }
+    pub(crate) fn read(&mut self, offset: u64, len: usize, out: &mut Vec<u8>) -> io::Result<()> {
+        let start = out.len();
+        out.resize(start + len, 0);
+        self.0.seek(SeekFrom::Start(offset))?;
+        self.0.read_exact(&mut out[start..])
     }
 
     /// The digest of a group.
-    pub(crate) fn digest(&self, group: u32) -> io::Result<[u8; 32]> {
+    pub(crate) fn digest(&mut self, group: u32) -> io::Result<[u8; 32]> {
         let mut digest = Vec::with_capacity(32);
         self.read(u64::from(group) * DIGEST_BYTES, 32, &mut digest)?;
         Ok(digest.try_into().expect("32 bytes were read"))
@@ -75,17 +52,10 @@ impl Table {
     }
 
     /// BLAKE3 of all of it.
-    pub(crate) fn hash(&self) -> io::Result<[u8; 32]> {
+    pub(crate) fn hash(&mut self) -> io::Result<[u8; 32]> {
+        self.0.rewind()?;
         let mut hasher = blake3::Hasher::new();
-        let mut piece = Vec::new();
-        let mut offset = 0;
-        while offset < self.len() {
-            let len = (self.len() - offset).min(1 << 16);
-            piece.clear();
-            self.read(offset, usize::try_from(len).expect("a small piece"), &mut piece)?;
-            hasher.update(&piece);
-            offset += len;
-        }
+        hasher.update_reader(&mut self.0)?;
         Ok(hasher.finalize().into())
     }
 }
@@ -96,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_large_table_is_the_same_as_a_small_one() {
-        for len in [0, 320, IN_MEMORY_MAX + 32] {
+        for len in [0, 320, IN_MEMORY_MAX as u64 + 32] {
             let mut table = Table::new(len, &std::env::temp_dir()).unwrap();
             let mut want = vec![0; len as usize];
             if len > 0 {

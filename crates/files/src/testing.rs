@@ -1,36 +1,36 @@
 //! What the tests of both ends share.
 
+mod object;
+
 use std::collections::BTreeMap;
 use std::fs;
-use std::ops::Range;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use faircast_proto::object::{
-    Announcement, Part, Store, StoreError, StoreProgress, Supply, Verdict,
-};
-
+pub(crate) use self::object::{Object, SYMBOL, digests, noise, wait};
 use crate::layout::Layout;
 use crate::manifest::{Entry, Hole, Kind, Manifest, Mtime};
 use crate::supply::{FilesSupply, Scan, ScanOptions};
 
-/// Bytes of a symbol, which is no divisor of a group.
-pub(crate) const SYMBOL: u64 = 1400;
-
 /// Files of these sizes and holes, one after the other.
 pub(crate) fn layout(files: &[(u64, Vec<Hole>)]) -> Layout {
     let entries = files.iter().enumerate().map(|(i, (size, holes))| {
-        let kind = Kind::File { size: *size, holes: holes.as_slice().into() };
-        Entry::new(format!("{i:03}"), kind, 0, Mtime { seconds: 0, nanos: 0 })
+        entry(&format!("{i:03}"), Kind::File { size: *size, holes: holes.as_slice().into() }, 0)
     });
     Layout::new(Manifest::new("files", entries.collect()).unwrap())
 }
 
-/// All of an object, in memory.
-pub(crate) struct Object {
-    pub(crate) announcement: Announcement,
-    pub(crate) parts: [Vec<u8>; 3],
+/// Groups of holes, joined where they touch.
+pub(crate) fn holes(groups: &[bool]) -> Vec<Hole> {
+    let mut holes: Vec<Hole> = Vec::new();
+    for (first, _) in (0..).zip(groups).filter(|(_, hole)| **hole) {
+        match holes.last_mut() {
+            Some(last) if last.end() == first => last.groups += 1,
+            _ => holes.push(Hole { first, groups: 1 }),
+        }
+    }
+    holes
 }
 
 impl Object {
@@ -41,129 +41,31 @@ impl Object {
     pub(crate) fn with(path: &Path, options: &ScanOptions) -> Self {
         Self::read(&mut FilesSupply::new(Scan::new(&[path], options).unwrap()).unwrap())
     }
-
-    pub(crate) fn read(supply: &mut dyn Supply) -> Self {
-        let digests = Some(digests(supply));
-        let parts = Part::ALL.map(|part| {
-            let len = supply.len(part);
-            let mut out = Vec::new();
-            for offset in (0..len).step_by(SYMBOL as usize) {
-                let piece = SYMBOL.min(len - offset) as u32;
-                assert_eq!(supply.read(part, offset, piece, &mut out), Ok(0));
-            }
-            out
-        });
-        Self::new(parts, supply.object(), digests)
-    }
-
-    pub(crate) fn new(parts: [Vec<u8>; 3], object: [u8; 32], digests: Option<[u8; 32]>) -> Self {
-        let lens = [0, 1, 2].map(|part| parts[part].len() as u64);
-        let symbol_bytes = SYMBOL as u16;
-        Self {
-            announcement: Announcement { lens, growing: false, symbol_bytes, object, digests },
-            parts,
-        }
-    }
-
-    pub(crate) fn content(&self) -> &[u8] {
-        &self.parts[1]
-    }
-
-    /// Announces, gives the manifest, and waits for what is found.
-    pub(crate) fn open(&self, store: &mut dyn Store) -> Result<Vec<Range<u64>>, StoreError> {
-        store.announce(&self.announcement)?;
-        store.write(Part::Manifest, 0, &self.parts[0], 0)?;
-        wait(|| store.open())
-    }
-
-    /// The symbols that lie, if only in part, outside of `found`.
-    pub(crate) fn missing(&self, found: &[Range<u64>]) -> Vec<Range<u64>> {
-        let len = self.content().len() as u64;
-        let symbols = (0..len).step_by(SYMBOL as usize);
-        let symbols = symbols.map(|start| start..(start + SYMBOL).min(len));
-        let inside = |symbol: &Range<u64>| {
-            found.iter().any(|range| range.start <= symbol.start && symbol.end <= range.end)
-        };
-        symbols.filter(|symbol| !inside(symbol)).collect()
-    }
-
-    /// The symbols that lie, if only in part, inside of `ranges`.
-    pub(crate) fn touching(&self, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
-        let mut symbols = self.missing(&[]);
-        symbols.retain(|symbol| {
-            ranges.iter().any(|range| range.start < symbol.end && symbol.start < range.end)
-        });
-        symbols
-    }
-
-    pub(crate) fn give(
-        &self,
-        store: &mut dyn Store,
-        symbols: &[Range<u64>],
-    ) -> Result<(), StoreError> {
-        for symbol in symbols {
-            let bytes = &self.content()[symbol.start as usize..symbol.end as usize];
-            // As a machine does with a payload whose end is known to be zero.
-            let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
-            let some = &bytes[..bytes.len() - zeros];
-            store.write(Part::Content, symbol.start, some, zeros as u32)?;
-        }
-        Ok(())
-    }
-
-    pub(crate) fn give_digests(&self, store: &mut dyn Store) -> Result<(), StoreError> {
-        for (at, piece) in self.parts[2].chunks(SYMBOL as usize).enumerate() {
-            store.write(Part::Digests, at as u64 * SYMBOL, piece, 0)?;
-        }
-        Ok(())
-    }
-
-    /// Compares, gives again what is damaged, and so on. Returns how many times.
-    pub(crate) fn verify(&self, store: &mut dyn Store) -> Result<u32, StoreError> {
-        self.give_digests(store)?;
-        for round in 0.. {
-            match wait(|| store.verify())? {
-                Verdict::Intact => return Ok(round),
-                Verdict::Damaged(ranges) => self.give(store, &self.touching(&ranges))?,
-            }
-        }
-        unreachable!("a store gives up before that")
-    }
-
-    /// Receives all that lacks.
-    pub(crate) fn receive(&self, store: &mut dyn Store) -> Result<u32, StoreError> {
-        let found = self.open(store)?;
-        self.give(store, &self.missing(&found))?;
-        self.verify(store)
-    }
 }
 
-pub(crate) fn digests(supply: &mut dyn Supply) -> [u8; 32] {
-    wait(|| {
-        supply.digests().map(|known| match known {
-            Some(digests) => StoreProgress::Done(digests),
-            None => StoreProgress::Pending,
-        })
-    })
-    .unwrap()
+/// An entry of the time 0.
+pub(crate) fn entry(path: &str, kind: Kind, mode: u16) -> Entry {
+    Entry::new(path, kind, mode, Mtime { seconds: 0, nanos: 0 })
 }
 
-pub(crate) fn wait<T, E>(mut ask: impl FnMut() -> Result<StoreProgress<T>, E>) -> Result<T, E> {
-    // A disk that many write to can take minutes.
-    for _ in 0..600_000 {
-        match ask()? {
-            StoreProgress::Done(answer) => return Ok(answer),
-            StoreProgress::Pending => std::thread::sleep(Duration::from_millis(1)),
-        }
+/// Writes into a file, of which neither length nor time tell that it was changed.
+pub(crate) fn tamper(path: &Path, bytes: &[u8], at: u64) {
+    let file = fs::File::options().write(true).open(path).unwrap();
+    let time = file.metadata().unwrap().modified().unwrap();
+    file.write_all_at(bytes, at).unwrap();
+    file.set_modified(time).unwrap();
+}
+
+/// A file of so many bytes with something at these places, and holes around it.
+pub(crate) fn sparse(path: &Path, len: u64, writes: &[(u64, usize)]) {
+    put(path, b"");
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_len(len).unwrap();
+    for (at, len) in writes {
+        file.write_all_at(&noise(*at, *len), *at).unwrap();
     }
-    panic!("no answer within ten minutes");
-}
-
-/// Bytes that repeat nowhere near.
-pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    blake3::Hasher::new().update(&seed.to_be_bytes()).finalize_xof().fill(&mut bytes);
-    bytes
+    file.sync_all().unwrap();
+    touch(path, 1_500_000_000);
 }
 
 /// Writes a file with a time of its own, in directories that it makes.

@@ -4,28 +4,23 @@
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
-use std::time::Duration;
 
 use faircast_files::{FilesStore, FilesSupply, StoreOptions};
-use faircast_proto::object::{Announcement, Part, Store, StoreProgress, Supply, Verdict};
+use faircast_proto::object::{Announcement, Part, Store, Supply, Verdict};
+
+use self::object::{SYMBOL, digests, wait};
+
+#[path = "../src/testing/object.rs"]
+#[allow(dead_code, reason = "this needs a part of it")]
+mod object;
 
 const CONTENT: u64 = 400 << 20;
-const SYMBOL: u64 = 1400;
 
 /// The most memory that this process has had, in bytes.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("Linux has it");
     line.split_whitespace().nth(1).and_then(|kb| kb.parse::<u64>().ok()).expect("a number") << 10
-}
-
-fn wait<T>(mut ask: impl FnMut() -> StoreProgress<T>) -> T {
-    loop {
-        match ask() {
-            StoreProgress::Done(answer) => return answer,
-            StoreProgress::Pending => std::thread::sleep(Duration::from_millis(1)),
-        }
-    }
 }
 
 /// 400 MiB go from files to files, with every 9th symbol coming when all others are there, so that
@@ -64,7 +59,7 @@ fn both_ends_together_stay_within_the_memory_that_they_promise() {
         store.write(part, offset, &symbol, 0).expect("taken");
     };
     give(&mut supply, &mut store, Part::Manifest, 0, lens[0]);
-    assert_eq!(wait(|| store.open().expect("opened")), []);
+    assert_eq!(wait(|| store.open()), Ok(Vec::new()));
     for late in [false, true] {
         for (i, offset) in (0..CONTENT).step_by(SYMBOL as usize).enumerate() {
             if (i % 9 == 4) == late {
@@ -74,13 +69,10 @@ fn both_ends_together_stay_within_the_memory_that_they_promise() {
             }
         }
     }
-    let digests = wait(|| match supply.digests().expect("hashed") {
-        Some(digests) => StoreProgress::Done(digests),
-        None => StoreProgress::Pending,
-    });
+    let digests = digests(&mut supply);
     store.announce(&Announcement { digests: Some(digests), ..announcement }).expect("the same");
     give(&mut supply, &mut store, Part::Digests, 0, lens[2]);
-    assert_eq!(wait(|| store.verify().expect("compared")), Verdict::Intact);
+    assert_eq!(wait(|| store.verify()), Ok(Verdict::Intact));
     let grown = peak() - before;
     assert!(grown < (32 + 48) << 20, "{} MiB", grown >> 20);
     // It did hold the groups that it put together.

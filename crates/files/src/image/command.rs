@@ -13,13 +13,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use faircast_proto::object::{Announcement, Part, Store, StoreError, StoreProgress, Verdict};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::{Intake, digest_of, told};
+use super::single::Single;
 use crate::error::FilesError;
 use crate::guard::PanicGuard;
 use crate::hash::piece_digest;
 use crate::hole_hashes::{HoleHashes, file_hashes};
 use crate::layout::{GROUP_BYTES, Group, Layout, Piece};
-use crate::store::{Counters, Ranges, StoreHandle};
+use crate::store::{Counters, Intake, Ranges, StoreHandle, told, too_early};
 
 /// Bytes beyond what the command has taken that are asked for and kept in memory.
 const WINDOW_BYTES: u64 = 32 << 20;
@@ -43,6 +43,9 @@ pub struct CommandOptions {
 pub struct CommandStore {
     options: CommandOptions,
     intake: Intake,
+    object: Option<Single>,
+    /// Of what is announced by now; once the object is there.
+    layout: Option<Arc<Layout>>,
     shared: Arc<Shared>,
     running: Option<Running>,
     /// Groups that have begun to come, and the last ones that were handed over: a block that is
@@ -107,6 +110,8 @@ impl CommandStore {
         Self {
             options,
             intake: Intake::new(),
+            object: None,
+            layout: None,
             shared: Arc::default(),
             running: None,
             groups: BTreeMap::new(),
@@ -121,7 +126,11 @@ impl CommandStore {
     }
 
     fn begin(&mut self) -> Result<(), FilesError> {
-        self.intake.open(&self.options.object)?;
+        let announced = self.intake.announced()?;
+        let (manifest, counters) = (self.intake.manifest(), &self.intake.counters);
+        let object = Single::open(manifest, announced, &self.options.object, counters)?;
+        self.layout = Some(object.layout(announced)?);
+        self.object = Some(object);
         let cannot = |error| FilesError::io(Path::new("/bin/sh"), "cannot be started", error);
         // What it prints must not get between what this program prints.
         let prints = io::stderr().as_fd().try_clone_to_owned().map_err(cannot)?;
@@ -144,6 +153,10 @@ impl CommandStore {
         Ok(())
     }
 
+    fn layout(&self) -> Result<&Arc<Layout>, FilesError> {
+        self.layout.as_ref().ok_or_else(too_early)
+    }
+
     /// Why it cannot go on, if it cannot.
     fn check(&mut self) -> Result<(), StoreError> {
         let failure = self.shared.inner().failure.clone();
@@ -161,7 +174,7 @@ impl CommandStore {
 
     fn write_content(&mut self, offset: u64, bytes: &[u8], zeros: u32) -> Result<(), StoreError> {
         self.check()?;
-        let layout = self.intake.layout().map_err(told)?.clone();
+        let layout = self.layout().map_err(told)?.clone();
         let end = self.intake.end(Part::Content, offset, bytes.len() as u64 + u64::from(zeros))?;
         let mut bytes = bytes;
         for piece @ Piece { group, start, end } in layout.pieces(offset..end, None) {
@@ -187,7 +200,7 @@ impl CommandStore {
 
     /// Gives the command what is there without a gap.
     fn hand_over(&mut self) -> Result<(), FilesError> {
-        let layout = self.intake.layout()?.clone();
+        let layout = self.layout()?.clone();
         let mut inner = self.shared.inner();
         while let Some(Slot::Whole(bytes)) = self.groups.get(&self.next) {
             let group = layout.group(self.next);
@@ -210,7 +223,7 @@ impl CommandStore {
     }
 
     fn read_content(&self, offset: u64, len: u32, out: &mut Vec<u8>) -> Result<(), StoreError> {
-        let layout = self.intake.layout().map_err(told)?;
+        let layout = self.layout().map_err(told)?;
         let end = self.intake.end(Part::Content, offset, len.into())?;
         for Piece { group, start, end } in layout.pieces(offset..end, None) {
             let bytes = match self.groups.get(&group.index) {
@@ -225,7 +238,7 @@ impl CommandStore {
 
     /// The last group has its length now, with which it may be whole.
     fn shorten(&mut self) -> Result<(), FilesError> {
-        let layout = self.intake.layout()?.clone();
+        let layout = self.layout()?.clone();
         if let Some(last) = layout.groups().checked_sub(1) {
             let len = layout.group(last).len;
             if let Some(slot) = self.groups.get_mut(&last)
@@ -242,16 +255,17 @@ impl CommandStore {
 
     /// Compares what was given to the command with the digests.
     fn compare(&self) -> Result<(), FilesError> {
-        let layout = self.intake.layout()?;
+        let layout = self.layout()?;
+        let lost = |error| FilesError::io(&std::env::temp_dir(), "lost digests", error);
         let mut inner = self.shared.inner();
         let (given, holes) = (std::mem::take(&mut inner.digests), inner.holes.take());
         drop(inner);
-        let digests = self.intake.shared_digests();
+        let mut digests = self.intake.digests();
         let one = layout.groups() == 1 && layout.group(0).alone;
         let skip = if one { 0 } else { 1 };
         // The first hash is that of the first group were it the only one.
         for (index, digest) in (0..layout.groups()).zip(given.iter().skip(skip)) {
-            if *digest != digest_of(&digests, index)? {
+            if *digest != digests.digest(index).map_err(lost)? {
                 let at = layout.group(index).file_offset;
                 return Err(FilesError::Sender(format!(
                     "what the command `{}` was given is damaged within 1 MiB from byte {at} on, and \
@@ -261,10 +275,10 @@ impl CommandStore {
             }
         }
         if let Some(mut holes) = holes {
-            let cannot = |error| FilesError::io(&std::env::temp_dir(), "lost digests", error);
             let given = |group: u32| Ok(given[group as usize + skip]);
-            let hashes = file_hashes(&mut holes, layout, || false, given).map_err(cannot)?;
-            self.intake.counters.file_hashes.get_or_init(|| hashes.unwrap_or_default());
+            let go_on = || Ok::<_, FilesError>(());
+            let hashes = file_hashes(&mut holes, layout, go_on, given).map_err(lost)??;
+            self.intake.counters.file_hashes.get_or_init(|| hashes);
         }
         Ok(())
     }
@@ -272,11 +286,14 @@ impl CommandStore {
 
 impl Store for CommandStore {
     fn announce(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
-        self.intake.announce(announcement).map_err(told)
+        self.intake.announce(announcement, 1, || Ok(std::env::temp_dir())).map_err(told)
     }
 
     fn grow(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
         self.intake.grow(announcement).map_err(told)?;
+        if let Some(object) = &self.object {
+            self.layout = Some(object.layout(announcement).map_err(told)?);
+        }
         if !announcement.growing && self.running.is_some() {
             self.shorten().map_err(told)?;
         }
@@ -325,8 +342,9 @@ impl Store for CommandStore {
             return Ok(StoreProgress::Done(Verdict::Intact));
         }
         self.check()?;
-        let size = self.intake.size().map_err(told)?;
-        let layout = self.intake.layout().map_err(told)?;
+        let layout = self.layout().map_err(told)?;
+        let announced = self.intake.announced().map_err(told)?;
+        let size = self.object.as_ref().map_or(0, |object| object.size(announced));
         let last =
             layout.groups().checked_sub(1).map_or(0, |last| end_in_file(&layout.group(last)));
         let mut inner = self.shared.inner();
@@ -350,7 +368,7 @@ impl Store for CommandStore {
             None => Ok(StoreProgress::Pending),
             Some(status) if status.success() => {
                 self.intact = true;
-                self.intake.counters.files_done.store(1, Ordering::Relaxed);
+                self.intake.counters.update(|counts| counts.files_done = 1);
                 Ok(StoreProgress::Done(Verdict::Intact))
             }
             Some(status) => {
@@ -454,7 +472,7 @@ impl Shared {
             let alone = (group.index == 0).then(|| piece_digest(true, 0, &bytes));
             self.inner().digests.extend(alone.into_iter().chain([digest]));
             input.write_all(&bytes)?;
-            counters.written(bytes.len() as u64);
+            counters.update(|counts| counts.bytes_written += bytes.len() as u64);
             self.taken.store(group.range().end, Ordering::Relaxed);
         }
     }

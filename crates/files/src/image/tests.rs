@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use faircast_proto::object::{Announcement, Part, Store, StoreError, Supply, Verdict};
 
 use super::*;
+use crate::manifest::{Kind, Manifest};
 use crate::supply::{FilesSupply, PipeSupply};
-use crate::testing::{Object, SYMBOL, digests, noise, put, wait};
+use crate::testing::{Object, SYMBOL, digests, entry, noise, put, sparse, wait};
 
 const SIZE: usize = (3 << 20) + 12_345;
 
@@ -88,7 +89,7 @@ fn a_file_in_place_is_refused_what_its_disk_has_no_room_for() {
     let mut store = place.device();
     store.announce(&announcement).unwrap();
     store.write(Part::Manifest, 0, &manifest, 0).unwrap();
-    let error = store.open().unwrap_err();
+    let error = wait(|| store.open()).unwrap_err();
     assert!(error.reason.contains("/out: is to get 35184372088832 bytes, and there is room for "));
 }
 
@@ -154,9 +155,7 @@ fn parity_can_read_back_whatever_has_come() {
 #[test]
 fn holes_of_a_file_are_zeros_wherever_it_goes() {
     let place = Place::new(b"");
-    let file = fs::File::create(place.at("disk.img")).unwrap();
-    file.set_len(6 << 20).unwrap();
-    file.write_all_at(&noise(1, 1000), (2 << 20) + 17).unwrap();
+    sparse(&place.at("disk.img"), 6 << 20, &[((2 << 20) + 17, 1000)]);
     let object = Object::of(&place.at("disk.img"));
     let place = Place { object, ..place };
     fs::write(place.at("out"), noise(9, 7 << 20)).unwrap();
@@ -224,8 +223,7 @@ fn a_slow_command_holds_no_more_than_a_window_of_memory_and_is_killed_in_the_mid
     assert!(started.elapsed() < Duration::from_secs(30), "it waits for the command");
     // Nobody is left who could take the end of its input for the end of the content.
     let mut store = place.command("cat > OUT; touch OUT.done");
-    place.object.open(&mut store).unwrap();
-    place.object.give(&mut store, &place.object.missing(&[])).unwrap();
+    place.object.fill(&mut store).unwrap();
     drop(store);
     std::thread::sleep(Duration::from_millis(50));
     assert!(!place.at("out.done").exists());
@@ -326,7 +324,7 @@ fn an_absurd_sender_is_refused() {
         let mut store = place.device();
         let outcome = store.announce(&object.announcement).and_then(|()| {
             store.write(Part::Manifest, 0, &place.object.parts[0], 0)?;
-            store.open()
+            wait(|| store.open())
         });
         assert!(outcome.unwrap_err().reason.contains("sender is at fault"), "{case}");
     }
@@ -339,8 +337,7 @@ fn an_absurd_sender_is_refused() {
 #[test]
 fn what_a_device_has_is_a_file_in_a_folder() {
     let place = Place::new(&noise(1, SIZE));
-    let mtime = crate::manifest::Mtime { seconds: 0, nanos: 0 };
-    let entry = Entry::new("disk", Kind::Image { size: Some(SIZE as u64) }, 0o600, mtime);
+    let entry = entry("disk", Kind::Image { size: Some(SIZE as u64) }, 0o600);
     let manifest = Manifest::new("disk", vec![entry]).unwrap().encode();
     let object = *blake3::hash(&manifest).as_bytes();
     let [_, content, digests] = place.object.parts.clone();

@@ -15,9 +15,10 @@ pub(crate) use attributes::{is_acl, travels};
 pub use decode::ManifestError;
 pub use links::LinkError;
 
-use crate::layout::GROUP_BYTES;
 use crate::name;
 
+/// Bytes that are hashed, kept and claimed as one, a group: 1 MiB, of which each file has its own.
+pub const GROUP_BYTES: u64 = 1 << 20;
 /// Bytes of an encoded manifest.
 pub const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 /// Entries of an object: files, directories and links.

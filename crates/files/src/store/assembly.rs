@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::counts::Counters;
 use crate::layout::Group;
 
 /// Bytes of groups that are put together at once.
@@ -52,7 +53,7 @@ impl Ranges {
 
 /// Bytes of a group on their way to a file.
 #[derive(Debug)]
-pub(crate) struct Flight {
+pub struct Flight {
     pub(crate) group: Group,
     /// Of the group's length; what is not in `ranges` means nothing.
     pub(crate) bytes: Vec<u8>,
@@ -65,6 +66,19 @@ impl Flight {
     /// Whether all of the group is in memory.
     pub(crate) fn whole(&self) -> bool {
         self.ranges.covers(0, self.group.len)
+    }
+
+    /// Writes all ranges, each with where it begins in the group.
+    pub(crate) fn write<E>(
+        &self,
+        counters: &Counters,
+        mut write: impl FnMut(u32, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for (start, end) in self.ranges.iter() {
+            write(start, &self.bytes[start as usize..end as usize])?;
+            counters.update(|counts| counts.bytes_written += u64::from(end - start));
+        }
+        Ok(())
     }
 
     /// Copies what this has of `start..` over `out`.
@@ -164,11 +178,6 @@ impl Assembly {
     /// What is in memory of a group.
     pub(crate) fn get(&self, group: u32) -> Option<&Flight> {
         self.find(group).map(|index| &self.slots[index].flight)
-    }
-
-    /// Takes everything out.
-    pub(crate) fn drain(&mut self) -> Option<Flight> {
-        self.evict()
     }
 
     /// Forgets what was written of a group.

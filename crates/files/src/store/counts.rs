@@ -1,40 +1,21 @@
 //! How far a store is, for those who watch.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::manifest::Manifest;
 
-/// Counted by the store and its thread.
+/// What a store and its thread tell.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) manifest: OnceLock<Arc<Manifest>>,
     pub(crate) file_hashes: OnceLock<Vec<Option<[u8; 32]>>>,
-    pub(crate) files: AtomicU32,
-    pub(crate) files_done: AtomicU32,
-    pub(crate) bytes: AtomicU64,
-    pub(crate) bytes_found: AtomicU64,
-    bytes_written: AtomicU64,
-    pub(crate) bytes_damaged: AtomicU64,
-    journal_writes: AtomicU64,
-    journal_bytes: AtomicU64,
-    waited_ns: AtomicU64,
+    counts: Mutex<StoreCounts>,
 }
 
 impl Counters {
-    pub(crate) fn waited(&self, time: Duration) {
-        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.waited_ns.fetch_add(ns, Ordering::Relaxed);
-    }
-
-    pub(crate) fn written(&self, bytes: u64) {
-        self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    pub(crate) fn journal(&self, bytes: u64) {
-        self.journal_writes.fetch_add(1, Ordering::Relaxed);
-        self.journal_bytes.fetch_add(bytes, Ordering::Relaxed);
+    pub(crate) fn update(&self, change: impl FnOnce(&mut StoreCounts)) {
+        change(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -51,19 +32,7 @@ impl StoreHandle {
 
     /// How far it is.
     pub fn counts(&self) -> StoreCounts {
-        let counters = &self.counters;
-        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        StoreCounts {
-            files: counters.files.load(Ordering::Relaxed),
-            files_done: counters.files_done.load(Ordering::Relaxed),
-            bytes: load(&counters.bytes),
-            bytes_found: load(&counters.bytes_found),
-            bytes_written: load(&counters.bytes_written),
-            bytes_damaged: load(&counters.bytes_damaged),
-            journal_writes: load(&counters.journal_writes),
-            journal_bytes: load(&counters.journal_bytes),
-            waited: Duration::from_nanos(load(&counters.waited_ns)),
-        }
+        *self.counters.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is received, once the list of files is there and taken.

@@ -6,9 +6,17 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use crate::layout::Bits;
+use super::counts::Counters;
+use crate::error::FilesError;
+use crate::layout::{Bits, Group};
 
+/// A journal is written so often, or after so many bytes of content.
+pub(super) const EVERY: Duration = Duration::from_secs(1);
+const CONTENT_BYTES: u64 = 64 << 20;
 const MAGIC: [u8; 4] = *b"FCJ\x01";
 const HEAD_BYTES: usize = 36;
 const RECORD_BYTES: usize = 16;
@@ -68,16 +76,15 @@ impl Journal {
             complete.push(group);
             // So that a list of all groups takes no memory.
             if complete.len() == 1 << 16 {
-                journal.append(&mut complete, true)?;
+                journal.append(std::mem::take(&mut complete), true)?;
             }
         }
-        journal.append(&mut complete, true)?;
+        journal.append(complete, true)?;
         Ok(journal)
     }
 
-    /// Says that these groups are complete, or are no longer, and empties the list. Returns the
-    /// bytes that were written.
-    pub(crate) fn append(&mut self, groups: &mut Vec<u32>, complete: bool) -> io::Result<u64> {
+    /// Says that these groups are complete, or are no longer. Returns the bytes that were written.
+    fn append(&mut self, mut groups: Vec<u32>, complete: bool) -> io::Result<u64> {
         groups.sort_unstable();
         groups.dedup();
         let mut out = Vec::new();
@@ -92,10 +99,7 @@ impl Journal {
             out.extend_from_slice(&checksum(&self.object, first, count));
             rest = &rest[len..];
         }
-        groups.clear();
-        if !out.is_empty() {
-            self.file.write_all(&out)?;
-        }
+        self.file.write_all(&out)?;
         Ok(out.len() as u64)
     }
 
@@ -104,6 +108,70 @@ impl Journal {
         head[..4].copy_from_slice(&MAGIC);
         head[4..].copy_from_slice(object);
         head
+    }
+}
+
+/// A journal that is written now and then, and what it does not say yet.
+#[derive(Debug)]
+pub struct JournalWriter {
+    journal: Journal,
+    /// Named where it cannot be written.
+    path: PathBuf,
+    counters: Arc<Counters>,
+    every: Duration,
+    pending: Vec<u32>,
+    pending_bytes: u64,
+    pending_since: Option<Instant>,
+}
+
+impl JournalWriter {
+    pub(crate) fn new(
+        journal: Journal,
+        path: PathBuf,
+        counters: Arc<Counters>,
+        every: Duration,
+    ) -> Self {
+        let (pending, pending_bytes, pending_since) = (Vec::new(), 0, None);
+        Self { journal, path, counters, every, pending, pending_bytes, pending_since }
+    }
+
+    /// Notes that a group is complete.
+    pub(crate) fn complete(&mut self, group: &Group) {
+        self.pending.push(group.index);
+        self.pending_bytes += u64::from(group.len);
+        self.pending_since.get_or_insert_with(Instant::now);
+    }
+
+    /// Says that groups are no longer complete.
+    pub(crate) fn gone(&mut self, groups: &[u32]) -> Result<(), FilesError> {
+        self.flush()?;
+        self.append(groups.to_vec(), false)
+    }
+
+    /// How long what is to be noted may still wait; `None` where there is nothing.
+    pub(crate) fn due_in(&self) -> Option<Duration> {
+        let rest = self.every.saturating_sub(self.pending_since?.elapsed());
+        Some(if self.pending_bytes >= CONTENT_BYTES { Duration::ZERO } else { rest })
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), FilesError> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        (self.pending_bytes, self.pending_since) = (0, None);
+        let pending = std::mem::take(&mut self.pending);
+        self.append(pending, true)
+    }
+
+    fn append(&mut self, groups: Vec<u32>, complete: bool) -> Result<(), FilesError> {
+        let bytes = self.journal.append(groups, complete);
+        let bytes =
+            bytes.map_err(|error| FilesError::io(&self.path, "cannot be written", error))?;
+        self.counters.update(|counts| {
+            counts.journal_writes += 1;
+            counts.journal_bytes += bytes;
+        });
+        Ok(())
     }
 }
 
@@ -145,9 +213,9 @@ mod tests {
         let mut have = Bits::new(100);
         have.set(50, true);
         let mut journal = Journal::begin(file.try_clone().unwrap(), OBJECT, &have, 100).unwrap();
-        assert_eq!(journal.append(&mut vec![3, 1, 2, 7], true).unwrap(), 32);
-        assert_eq!(journal.append(&mut vec![2], false).unwrap(), 16);
-        assert_eq!(journal.append(&mut Vec::new(), true).unwrap(), 0);
+        assert_eq!(journal.append(vec![3, 1, 2, 7], true).unwrap(), 32);
+        assert_eq!(journal.append(vec![2], false).unwrap(), 16);
+        assert_eq!(journal.append(Vec::new(), true).unwrap(), 0);
         file
     }
 

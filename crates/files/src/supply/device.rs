@@ -3,18 +3,26 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Seek as _, SeekFrom};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-use super::scan::{Scan, Sources, totals};
-use super::skipped::{Skipped, Warning};
+use super::skipped::Warning;
+use super::sources::{Sources, identity};
 use crate::error::FilesError;
 use crate::image::device_user;
 use crate::layout::Layout;
 use crate::manifest::{Entry, Kind, Manifest, Mtime};
 
+/// What a device is sent as.
+pub(super) struct Found {
+    pub(super) layout: Layout,
+    pub(super) sources: Sources,
+    /// Who uses it.
+    pub(super) warning: Option<Warning>,
+}
+
 /// The device that `paths` is, as an object called `name`; nothing where it is none.
-pub(super) fn scan(paths: &[&Path], name: &str) -> Result<Option<Scan>, FilesError> {
+pub(super) fn find(paths: &[&Path], name: &str) -> Result<Option<Found>, FilesError> {
     let is_device = |path: &&&Path| {
         fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
     };
@@ -30,15 +38,11 @@ pub(super) fn scan(paths: &[&Path], name: &str) -> Result<Option<Scan>, FilesErr
     // It has no time of change: sent again, it is the same object.
     let entry = Entry::new(name, Kind::Image { size }, 0o600, Mtime { seconds: 0, nanos: 0 });
     let absolute = std::path::absolute(path).map_err(cannot)?;
-    let used = device_user(path).map(|user| Warning::InUse(path.to_path_buf(), user));
+    let warning = device_user(path).map(|user| Warning::InUse(path.to_path_buf(), user));
+    let sources = Sources {
+        roots: BTreeMap::from([(name.to_string(), absolute)]),
+        identities: vec![identity(&metadata)],
+    };
     let layout = Layout::new(Manifest::new(name, vec![entry])?);
-    Ok(Some(Scan {
-        totals: totals(&layout, Skipped::default()),
-        layout,
-        sources: Sources {
-            roots: BTreeMap::from([(name.to_string(), absolute)]),
-            identities: vec![(metadata.dev(), metadata.ino())],
-        },
-        warnings: used.into_iter().collect(),
-    }))
+    Ok(Some(Found { layout, sources, warning }))
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::Errno;
 
-use super::scan::{identity, mtime};
+use super::sources::{identity, mtime};
 use crate::error::FilesError;
 use crate::layout::{GROUP_BYTES, groups_in};
 use crate::manifest::Hole;

@@ -3,11 +3,14 @@
 mod attributes;
 mod chunks;
 mod device;
+mod handle;
 mod holes;
+mod options;
 mod pipe;
 mod reader;
 mod scan;
 mod skipped;
+mod sources;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -15,15 +18,17 @@ mod walk;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use faircast_proto::object::{Part, Supply, SupplyError};
 
+use self::handle::Watched;
+pub use self::handle::{FileHash, SupplyCounts, SupplyHandle};
+pub use self::options::{Links, ScanOptions};
 pub use self::pipe::{PIPE_NAME, PipeSupply};
 use self::reader::Shared;
-pub use self::scan::{Links, Scan, ScanOptions, ScanTotals};
+pub use self::scan::{Scan, ScanTotals};
 pub use self::skipped::{Skip, Skipped, Warning};
 use crate::error::FilesError;
 use crate::manifest::Manifest;
@@ -88,7 +93,7 @@ impl FilesSupply {
 
     /// For those who watch.
     pub fn handle(&self) -> SupplyHandle {
-        SupplyHandle { of: Watched::Files(self.shared.clone()) }
+        SupplyHandle(self.shared.clone())
     }
 
     fn read_content(&mut self, offset: u64, len: u32, out: &mut Vec<u8>) -> Result<(), FilesError> {
@@ -120,8 +125,7 @@ impl FilesSupply {
                     let piece = usize::try_from(end.min(stop) - offset).expect("at most len");
                     let since = Instant::now();
                     let read = self.shared.read_direct(offset, piece, out);
-                    let waited = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
-                    self.shared.waited_ns.fetch_add(waited, Ordering::Relaxed);
+                    self.shared.counts().waited += since.elapsed();
                     read?;
                     if self.follow(offset, piece as u64) {
                         self.shared.move_to(chunk);
@@ -220,90 +224,25 @@ impl Drop for FilesSupply {
     }
 }
 
-/// A view of a supply for those who watch, usable while a transfer has it.
-#[derive(Clone, Debug)]
-pub struct SupplyHandle {
-    of: Watched,
-}
-
-#[derive(Clone, Debug)]
-enum Watched {
-    Files(Arc<Shared>),
-    Pipe(Arc<pipe::Shared>),
-}
-
-impl SupplyHandle {
-    /// How far it is.
-    pub fn counts(&self) -> SupplyCounts {
-        match &self.of {
-            Watched::Files(shared) => SupplyCounts {
-                files: shared.layout.files(),
-                bytes: shared.layout.manifest.content_bytes(),
-                bytes_hashed: shared.bytes_hashed.load(Ordering::Relaxed),
-                bytes_read: shared.bytes_read.load(Ordering::Relaxed),
-                waited: Duration::from_nanos(shared.waited_ns.load(Ordering::Relaxed)),
-            },
-            Watched::Pipe(shared) => shared.counts(),
-        }
+impl Watched for Shared {
+    fn counts(&self) -> SupplyCounts {
+        *Self::counts(self)
     }
 
-    /// What will be, or is, sent.
-    pub fn manifest(&self) -> &Manifest {
-        match &self.of {
-            Watched::Files(shared) => &shared.layout.manifest,
-            Watched::Pipe(shared) => shared.manifest(),
-        }
+    fn manifest(&self) -> &Manifest {
+        &self.layout.manifest
     }
 
-    /// Path and hash of each file, in order; `None` before all are known.
-    ///
-    /// # Errors
-    /// Digests that were too many for memory cannot be read back.
-    pub fn file_hashes(&self) -> io::Result<Option<Vec<FileHash>>> {
-        match &self.of {
-            Watched::Files(shared) => shared.file_hashes(),
-            Watched::Pipe(shared) => shared.file_hashes(),
-        }
-    }
-}
-
-impl Shared {
     fn file_hashes(&self) -> io::Result<Option<Vec<FileHash>>> {
         if self.digests.get().is_none() {
             return Ok(None);
         }
         let layout = &self.layout;
-        let mut hashes = Vec::with_capacity(layout.files() as usize);
         self.hash_holes()?;
-        for file in 0..layout.files() {
+        let hash = |file: u32| {
             let path = layout.entry(file).path.clone();
-            hashes.push(FileHash { path, hash: self.file_hash(file)? });
-        }
-        Ok(Some(hashes))
+            Ok(FileHash { path, hash: self.file_hash(file)? })
+        };
+        (0..layout.files()).map(hash).collect::<io::Result<_>>().map(Some)
     }
-}
-
-/// What a file hashes to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileHash {
-    /// Its path in the object.
-    pub path: Box<str>,
-    /// Its BLAKE3, as `b3sum` prints it; `None` where the object has more than 64 GiB of holes, and
-    /// this file those beyond.
-    pub hash: Option<[u8; 32]>,
-}
-
-/// How far a supply is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SupplyCounts {
-    /// Files of the object.
-    pub files: u32,
-    /// Bytes of content.
-    pub bytes: u64,
-    /// Of those, bytes whose digests are known.
-    pub bytes_hashed: u64,
-    /// Bytes that were read from files so far, those read twice counted twice.
-    pub bytes_read: u64,
-    /// For how long whoever asked for content had to wait until it was read.
-    pub waited: Duration,
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use blake3::Hasher;
 use faircast_proto::object::{Part, Supply, SupplyError};
 
-use super::{FileHash, SupplyCounts, SupplyHandle, Watched};
+use super::handle::{FileHash, SupplyCounts, SupplyHandle, Watched};
 use crate::error::FilesError;
 use crate::guard::PanicGuard;
 use crate::hash::{hash_of_groups, piece_digest};
@@ -36,7 +36,7 @@ pub struct PipeSupply {
 
 /// What the supply, its thread and those who watch share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+struct Shared {
     manifest: Manifest,
     folder: PathBuf,
     content: File,
@@ -96,7 +96,7 @@ impl PipeSupply {
 
     /// For those who watch.
     pub fn handle(&self) -> SupplyHandle {
-        SupplyHandle { of: Watched::Pipe(self.shared.clone()) }
+        SupplyHandle(self.shared.clone())
     }
 }
 
@@ -187,20 +187,21 @@ impl Shared {
     fn lost(&self, error: io::Error) -> FilesError {
         FilesError::io(&self.folder, "lost what was kept", error)
     }
+}
 
-    /// How far it is.
-    pub(super) fn counts(&self) -> SupplyCounts {
+impl Watched for Shared {
+    fn counts(&self) -> SupplyCounts {
         let bytes = self.state().bytes;
         // Nobody waits for a pipe: what has not come from it is not announced.
         let waited = Duration::ZERO;
         SupplyCounts { files: 1, bytes, bytes_hashed: bytes, bytes_read: bytes, waited }
     }
 
-    pub(super) const fn manifest(&self) -> &Manifest {
+    fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    pub(super) fn file_hashes(&self) -> io::Result<Option<Vec<FileHash>>> {
+    fn file_hashes(&self) -> io::Result<Option<Vec<FileHash>>> {
         let Some((count, _)) = self.state().ended else { return Ok(None) };
         let count = usize::try_from(count).expect("limited");
         let mut digests = vec![[0; 32]; count];
@@ -281,9 +282,10 @@ impl Drop for PipeSupply {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use faircast_proto::object::StoreProgress;
 
     use super::*;
+    use crate::testing::{digests, noise, wait};
 
     /// A pipe that gives what a test lets through, so much at a time.
     struct Stuttering {
@@ -301,38 +303,32 @@ mod tests {
         }
     }
 
-    fn noise(len: u64) -> Vec<u8> {
-        (0..len).map(|i| (i * 31 + (i >> 11) * 7 + 3) as u8).collect()
-    }
-
     fn supply(pipe: impl Read + Send + 'static) -> PipeSupply {
         PipeSupply::new(pipe, "image", &std::env::temp_dir()).unwrap()
     }
 
-    fn until<T>(mut ready: impl FnMut() -> Option<T>) -> T {
-        let started = Instant::now();
-        loop {
-            if let Some(value) = ready() {
-                return value;
-            }
-            assert!(started.elapsed() < Duration::from_secs(30), "it hangs");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+    /// Waits until so many bytes are there.
+    fn until(supply: &PipeSupply, bytes: u64) {
+        let there = || match Supply::len(supply, Part::Content) >= bytes {
+            true => StoreProgress::Done(()),
+            false => StoreProgress::Pending,
+        };
+        wait(|| Ok::<_, ()>(there())).unwrap();
     }
 
     #[test]
     fn a_pipe_hashes_to_what_its_bytes_hash_to() {
         for len in [0, 1, GROUP_BYTES - 1, GROUP_BYTES, GROUP_BYTES + 1, 2 * GROUP_BYTES + 77] {
             for most in [70_001, usize::MAX] {
-                let bytes = noise(len);
+                let bytes = noise(1, len as usize);
                 let mut supply = supply(Stuttering { bytes: bytes.clone(), at: 0, most });
-                let hash = until(|| supply.digests().unwrap());
+                let hash = digests(&mut supply);
                 assert!(!supply.growing() && Supply::len(&supply, Part::Content) == len);
-                let mut digests = Vec::new();
+                let mut all = Vec::new();
                 let digest_bytes = Supply::len(&supply, Part::Digests);
                 assert_eq!(digest_bytes, len.div_ceil(GROUP_BYTES) * 32);
-                supply.read(Part::Digests, 0, digest_bytes as u32, &mut digests).unwrap();
-                assert_eq!(hash, *blake3::hash(&digests).as_bytes(), "{len} bytes");
+                supply.read(Part::Digests, 0, digest_bytes as u32, &mut all).unwrap();
+                assert_eq!(hash, *blake3::hash(&all).as_bytes(), "{len} bytes");
                 let files = supply.handle().file_hashes().unwrap().unwrap();
                 assert_eq!(files[0].hash, Some(*blake3::hash(&bytes).as_bytes()), "{len} bytes");
                 let mut content = Vec::new();
@@ -345,13 +341,13 @@ mod tests {
     #[test]
     fn a_pipe_from_which_nobody_takes_waits() {
         let mut supply = supply(io::repeat(7));
-        until(|| (Supply::len(&supply, Part::Content) >= AHEAD_BYTES).then_some(()));
+        until(&supply, AHEAD_BYTES);
         std::thread::sleep(Duration::from_millis(20));
         let here = Supply::len(&supply, Part::Content);
         assert!(here < AHEAD_BYTES + GROUP_BYTES, "{here} bytes were taken");
         let mut out = Vec::new();
         supply.read(Part::Content, 5 << 20, 1 << 20, &mut out).unwrap();
-        until(|| (Supply::len(&supply, Part::Content) >= AHEAD_BYTES + (6 << 20)).then_some(()));
+        until(&supply, AHEAD_BYTES + (6 << 20));
         assert!(supply.growing() && supply.digests().unwrap().is_none());
     }
 
@@ -364,7 +360,7 @@ mod tests {
             }
         }
         let mut one = supply(Broken);
-        let error = until(|| one.digests().err());
+        let error = wait(|| one.digests().map(|_| StoreProgress::<()>::Pending)).unwrap_err();
         assert_eq!(error.reason, "the pipe: cannot be read: the disk behind it is gone");
         assert!(one.growing());
         assert_ne!(one.object(), supply(io::empty()).object());

@@ -3,14 +3,14 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 
 use super::chunks::Chunks;
-use super::scan::Sources;
+use super::handle::SupplyCounts;
+use super::sources::Sources;
 use crate::error::FilesError;
 use crate::guard::PanicGuard;
 use crate::handles::Handles;
@@ -37,9 +37,7 @@ pub(crate) struct Shared {
     pub(crate) layout: Layout,
     pub(crate) chunks: Chunks,
     pub(crate) digests: OnceLock<[u8; 32]>,
-    pub(crate) bytes_hashed: AtomicU64,
-    pub(crate) bytes_read: AtomicU64,
-    pub(crate) waited_ns: AtomicU64,
+    counts: Mutex<SupplyCounts>,
     sources: Sources,
     handles: Mutex<Handles>,
     state: Mutex<State>,
@@ -92,14 +90,14 @@ impl Shared {
             failure: None,
             stop: false,
         };
+        let (files, bytes) = (layout.files(), layout.manifest.content_bytes());
+        let counts = SupplyCounts { files, bytes, ..SupplyCounts::default() };
         let holes = Mutex::new(HoleHashes::new(&layout, &std::env::temp_dir())?);
         Ok(Self {
             layout,
             chunks,
             digests: OnceLock::new(),
-            bytes_hashed: AtomicU64::new(0),
-            bytes_read: AtomicU64::new(0),
-            waited_ns: AtomicU64::new(0),
+            counts: Mutex::new(counts),
             sources,
             handles: Mutex::default(),
             state: Mutex::new(state),
@@ -264,7 +262,7 @@ impl Shared {
             let cannot = |error| FilesError::io(&temporary, "cannot keep digests", error);
             state.table.write(at, &digests).map_err(cannot)?;
             state.hashed.set(chunk, true);
-            self.bytes_hashed.fetch_add(start as u64, Ordering::Relaxed);
+            self.counts().bytes_hashed += start as u64;
             if state.hashed.ones() == self.chunks.count() {
                 let hash = state.table.hash().map_err(cannot)?;
                 self.digests.get_or_init(|| hash);
@@ -329,12 +327,16 @@ impl Shared {
         if !self.unchanged(group.file, &handle).map_err(cannot)? {
             return Err(FilesError::Changed { path: path() });
         }
-        self.bytes_read.fetch_add(out.len() as u64, Ordering::Relaxed);
+        self.counts().bytes_read += out.len() as u64;
         read.map_err(cannot)
     }
 
     fn unchanged(&self, file: u32, handle: &File) -> io::Result<bool> {
         Ok(self.sources.same(&self.layout, file, &handle.metadata()?))
+    }
+
+    pub(crate) fn counts(&self) -> MutexGuard<'_, SupplyCounts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -1,48 +1,19 @@
 //! What is sent: from paths to a list of files, by `stat` and a look at where holes are.
 
 use std::collections::BTreeMap;
-use std::fs::{self, Metadata};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::fs;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use super::device;
+use super::options::ScanOptions;
 use super::skipped::{Skip, Skipped, Skips, Warning};
+use super::sources::Sources;
 use super::walk::Walk;
 use crate::error::FilesError;
 use crate::layout::Layout;
-use crate::manifest::{self, Entry, Manifest, Mtime};
+use crate::manifest::{self, Entry, Manifest};
 use crate::name;
-
-/// What is taken of paths, and what it is called.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ScanOptions {
-    /// What the object is called. Default: the last component of the first path.
-    pub name: Option<String>,
-    /// What becomes of symbolic links that are met inside directories. Default: they are kept.
-    pub links: Links,
-    /// What is left out: patterns as in a `.gitignore`, of paths as they arrive; the last one that
-    /// fits counts, and what begins with `!` takes in again. Default: nothing.
-    pub exclude: Vec<String>,
-    /// Whether it is told whose everything is. Default: no.
-    pub owner: bool,
-    /// Whether extended attributes are sent. Default: no.
-    pub xattrs: bool,
-    /// Whether what has a name that cannot be sent is left out. Default: it is an error.
-    pub skip_bad_names: bool,
-}
-
-/// What becomes of symbolic links.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Links {
-    /// They arrive as links where they lead to something in what is sent, and are left out where
-    /// not.
-    #[default]
-    Keep,
-    /// What they lead to arrives in their place.
-    Follow,
-    /// They are left out.
-    Skip,
-}
 
 /// What was found in paths, and can be sent.
 #[derive(Debug)]
@@ -84,8 +55,9 @@ impl Scan {
             Some(name) => name.clone(),
             None => root(first)?.0,
         };
-        if let Some(found) = device::scan(&paths, &object)? {
-            return Ok(found);
+        if let Some(device::Found { layout, sources, warning }) = device::find(&paths, &object)? {
+            let totals = totals(&layout, Skipped::default());
+            return Ok(Self { layout, sources, warnings: Vec::from_iter(warning), totals });
         }
         let mut walk = Walk::new(options)?;
         let mut roots: BTreeMap<String, PathBuf> = BTreeMap::new();
@@ -147,7 +119,7 @@ impl Scan {
 /// Warnings of names that differ in case alone.
 const CASE_WARNINGS_MAX: usize = 10;
 
-pub(super) fn totals(layout: &Layout, skipped: Skipped) -> ScanTotals {
+fn totals(layout: &Layout, skipped: Skipped) -> ScanTotals {
     let mut totals = ScanTotals { skipped, ..ScanTotals::default() };
     for entry in layout.manifest.entries() {
         totals.files += u32::from(entry.has_content());
@@ -178,36 +150,6 @@ fn keep_links(entries: Vec<Entry>, sources: &Sources, skips: &mut Skips) -> Vec<
     kept
 }
 
-/// Where files come from.
-#[derive(Debug)]
-pub(crate) struct Sources {
-    /// First component of an entry's path to where that is.
-    pub(super) roots: BTreeMap<String, PathBuf>,
-    /// Device and inode of each file, in the layout's order.
-    pub(super) identities: Vec<(u64, u64)>,
-}
-
-impl Sources {
-    pub(crate) fn path(&self, layout: &Layout, file: u32) -> PathBuf {
-        self.at(&layout.entry(file).path)
-    }
-
-    fn at(&self, path: &str) -> PathBuf {
-        match path.split_once('/') {
-            Some((root, rest)) => self.roots[root].join(rest),
-            None => self.roots[path].clone(),
-        }
-    }
-
-    /// Whether a file is still the one that was scanned.
-    pub(crate) fn same(&self, layout: &Layout, file: u32, now: &Metadata) -> bool {
-        let entry = layout.entry(file);
-        // What is written to a device leaves no trace on its name.
-        let changed = entry.is_file() && (entry.size() != now.len() || entry.mtime != mtime(now));
-        self.identities[file as usize] == identity(now) && !changed
-    }
-}
-
 /// The name under which a path arrives, and where it is.
 fn root(path: &Path) -> Result<(String, PathBuf), FilesError> {
     let cannot = |error| FilesError::io(path, "cannot be found", error);
@@ -225,14 +167,4 @@ fn root(path: &Path) -> Result<(String, PathBuf), FilesError> {
         Some(name) => Ok((name.to_owned(), absolute)),
         None => Err(FilesError::NotUtf8 { path: path.to_path_buf() }),
     }
-}
-
-/// Device and inode.
-pub(super) fn identity(metadata: &Metadata) -> (u64, u64) {
-    (metadata.dev(), metadata.ino())
-}
-
-pub(super) fn mtime(metadata: &Metadata) -> Mtime {
-    let nanos = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
-    Mtime { seconds: metadata.mtime(), nanos }
 }

@@ -6,7 +6,7 @@ use tempfile::tempdir;
 
 use super::*;
 use crate::layout::GROUP_BYTES;
-use crate::testing::{Object, SYMBOL, digests, noise, put, touch};
+use crate::testing::{Object, SYMBOL, digests, noise, put, sparse, touch};
 
 #[test]
 fn a_file_arrives_under_its_name_and_a_directory_with_all_that_is_in_it() {
@@ -217,14 +217,10 @@ fn patterns_exclude_what_they_exclude_in_git() {
 
 #[test]
 fn holes_are_not_read_and_hash_to_what_they_are() {
-    use std::os::unix::fs::FileExt as _;
     let root = tempdir().unwrap();
-    let path = root.path().join("t/disk");
-    put(&path, b"begin");
+    let writes = [(0, 5), (20 * GROUP_BYTES + 5, 3 << 20)];
+    sparse(&root.path().join("t/disk"), 50 * GROUP_BYTES + 9, &writes);
     put(&root.path().join("t/z"), &noise(1, 5000));
-    let file = fs::File::options().write(true).open(&path).unwrap();
-    file.set_len(50 * GROUP_BYTES + 9).unwrap();
-    file.write_all_at(&noise(2, 3 << 20), 20 * GROUP_BYTES + 5).unwrap();
     let mut supply = FilesSupply::scan(&[root.path().join("t")]).unwrap();
     let handle = supply.handle();
     digests(&mut supply);

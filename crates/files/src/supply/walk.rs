@@ -13,8 +13,9 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use super::attributes;
 use super::holes::find_holes;
-use super::scan::{Links, ScanOptions, identity, mtime};
+use super::options::{Links, ScanOptions};
 use super::skipped::{Skip, Skips};
+use super::sources::{identity, mtime};
 use crate::error::FilesError;
 use crate::layout::GROUP_BYTES;
 use crate::manifest::{ENTRIES_MAX, Entry, HOLES_MAX, Kind, ManifestError, Owner};

@@ -25,8 +25,7 @@ pub trait Store: Send {
     /// # Errors
     /// So much is not wanted or cannot be kept.
     fn grow(&mut self, _announcement: &Announcement) -> Result<(), StoreError> {
-        let reason = "content whose length is not known beforehand cannot be taken here".into();
-        Err(StoreError { reason })
+        Err(StoreError::growing())
     }
 
     /// Up to which byte content can be taken now. What lies beyond is not asked for, and comes to
@@ -111,6 +110,14 @@ pub enum Verdict {
 pub struct StoreError {
     /// For people: what, where, and what to do. Its last 120 bytes are told to the sender.
     pub reason: String,
+}
+
+impl StoreError {
+    /// Of a store that takes no content whose length is not known beforehand.
+    pub fn growing() -> Self {
+        let reason = "content whose length is not known beforehand cannot be taken here".into();
+        Self { reason }
+    }
 }
 
 impl fmt::Display for StoreError {

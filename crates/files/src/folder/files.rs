@@ -1,19 +1,21 @@
 //! The files of an object at a receiver, wherever each of them is at the moment.
 
 use std::fs::File;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{OFlags, SeekFrom};
+use faircast_proto::object::Announcement;
+use rustix::fs::{OFlags, RenameFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use super::state::StateFolder;
 use crate::dir::{self, Cursor, Root};
 use crate::error::FilesError;
-use crate::handles::Handles;
+use crate::handles::{Handles, read_or_zero};
 use crate::layout::{GROUP_BYTES, Group, Layout};
+use crate::store::Written;
 
 /// Where the content of a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +32,27 @@ pub(crate) enum Place {
     Done,
 }
 
+/// By which it is known that a file is the same as before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+    size: i64,
+    changed: (i64, i64),
+}
+
+impl Identity {
+    pub(crate) fn of(stat: &Stat) -> Self {
+        let nanos = i64::try_from(stat.st_ctime_nsec).unwrap_or(0);
+        let changed = (stat.st_ctime, nanos);
+        Self { device: stat.st_dev, inode: stat.st_ino, size: stat.st_size, changed }
+    }
+}
+
 /// All of them; shared between the store and its thread.
 #[derive(Debug)]
-pub(crate) struct Files {
-    pub(crate) layout: Layout,
+pub struct Files {
+    pub(crate) layout: Arc<Layout>,
     pub(crate) root: Root,
     pub(crate) state: StateFolder,
     inner: Mutex<Inner>,
@@ -48,7 +67,7 @@ struct Inner {
 impl Files {
     pub(crate) fn new(layout: Layout, root: Root, state: StateFolder, places: Vec<Place>) -> Self {
         let inner = Mutex::new(Inner { handles: Handles::default(), places });
-        Self { layout, root, state, inner }
+        Self { layout: Arc::new(layout), root, state, inner }
     }
 
     pub(crate) fn place(&self, file: u32) -> Place {
@@ -86,43 +105,16 @@ impl Files {
         })
     }
 
-    /// Fills `out` from a group; zeros where nothing is.
-    pub(crate) fn read(
-        &self,
-        group: &Group,
-        within: u32,
-        out: &mut [u8],
-    ) -> Result<(), FilesError> {
-        self.read_at(group.file, group.file_offset + u64::from(within), out)
-    }
-
-    /// The same, from a place in a file.
+    /// Fills `out` from a place in a file; with zeros where nothing is.
     fn read_at(&self, file: u32, offset: u64, out: &mut [u8]) -> Result<(), FilesError> {
         let Some(handle) = self.handle(file)? else {
             out.fill(0);
             return Ok(());
         };
-        let mut at = offset;
-        let mut rest = out;
-        while !rest.is_empty() {
-            match handle.read_at(rest, at) {
-                // Somebody cut it off: what lacks shows when it is compared with the digests.
-                Ok(0) => {
-                    rest.fill(0);
-                    break;
-                }
-                Ok(read) => {
-                    at += read as u64;
-                    rest = &mut rest[read..];
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    let path = self.target_path(file);
-                    return Err(FilesError::io(&path, "cannot be read back", error));
-                }
-            }
-        }
-        Ok(())
+        // Where somebody cut it off: what lacks shows when it is compared with the digests.
+        let read = read_or_zero(&handle, offset, out);
+        read.map(drop)
+            .map_err(|error| FilesError::io(&self.target_path(file), "cannot be read back", error))
     }
 
     /// Whether a file has nothing but zeros where its holes are.
@@ -180,6 +172,25 @@ impl Files {
         }
     }
 
+    /// Moves a file or a link of the state folder to `name` in the directory `to`, which is `path`;
+    /// unless `overwrite`, only where nothing is.
+    pub(crate) fn put_into_place(
+        &self,
+        part: &str,
+        path: &Path,
+        to: BorrowedFd<'_>,
+        name: &str,
+        overwrite: bool,
+    ) -> Result<(), FilesError> {
+        rename(self.state.fd(), part, to, name, overwrite).map_err(|error| match error {
+            Errno::EXIST => FilesError::refused(
+                path,
+                "has appeared while it was received; move it away, or start recv with --overwrite",
+            ),
+            error => FilesError::io(path, "cannot be put into its place", error),
+        })
+    }
+
     /// Wherever it is; nothing where nothing is.
     pub(crate) fn handle(&self, file: u32) -> Result<Option<Arc<File>>, FilesError> {
         let mut inner = self.inner();
@@ -217,4 +228,37 @@ impl Files {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Written for Files {
+    fn layout(&self, _announced: &Announcement) -> Result<Arc<Layout>, FilesError> {
+        Ok(self.layout.clone())
+    }
+
+    /// Zeros where nothing is.
+    fn read(&self, group: &Group, within: u32, out: &mut [u8]) -> Result<(), FilesError> {
+        self.read_at(group.file, group.file_offset + u64::from(within), out)
+    }
+}
+
+/// Moves a file or a link into its place; unless `overwrite`, only where nothing is.
+fn rename(
+    from: BorrowedFd<'_>,
+    part: &str,
+    to: BorrowedFd<'_>,
+    name: &str,
+    overwrite: bool,
+) -> Result<(), Errno> {
+    if !overwrite {
+        match rustix::fs::renameat_with(from, part, to, name, RenameFlags::NOREPLACE) {
+            // Some file systems cannot; then we look, which leaves a moment in between.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                if dir::stat(to, name)?.is_some() {
+                    return Err(Errno::EXIST);
+                }
+            }
+            done => return done,
+        }
+    }
+    rustix::fs::renameat(from, part, to, name)
 }

@@ -3,19 +3,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
 use super::*;
 use crate::layout::GROUP_BYTES;
-use crate::testing::{touch, tree};
-
-/// A file of so many bytes with something at these places, and holes around it.
-fn sparse(path: &Path, len: u64, writes: &[(u64, usize)]) {
-    put(path, b"");
-    let file = fs::File::options().write(true).open(path).unwrap();
-    file.set_len(len).unwrap();
-    for (at, len) in writes {
-        file.write_all_at(&noise(*at, *len), *at).unwrap();
-    }
-    file.sync_all().unwrap();
-    touch(path, 1_500_000_000);
-}
+use crate::testing::{sparse, tamper, tree};
 
 fn case() -> Case {
     let mut case = Case::new(&[("small", 10)]);
@@ -97,11 +85,7 @@ fn what_only_looks_the_same_is_found_in_holes_too() {
     case.object.receive(&mut case.store()).unwrap();
     let old = fs::File::open(case.target("several")).unwrap();
     for (name, at) in [("all", 9 * GROUP_BYTES - 1), ("several", 0), ("middle", 7 * GROUP_BYTES)] {
-        let path = case.target(name);
-        let time = fs::metadata(&path).unwrap().modified().unwrap();
-        let file = fs::File::options().write(true).open(&path).unwrap();
-        file.write_all_at(b"x", at).unwrap();
-        file.set_modified(time).unwrap();
+        tamper(&case.target(name), b"x", at);
     }
     assert_ne!(tree(&case.to.join("from")), tree(&case.from));
     // The content is there, so nothing is asked for.

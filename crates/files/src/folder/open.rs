@@ -2,35 +2,25 @@
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
-use faircast_proto::object::{Announcement, Part};
+use faircast_proto::object::Part;
 use rustix::fs::{Access, AtFlags, Mode, Stat};
 use rustix::io::Errno;
 
-use super::StoreOptions;
-use super::attributes;
-use super::files::{Files, Place};
-use super::finish::Identity;
-use super::journal::Journal;
-use super::links;
+use super::files::{Files, Identity, Place};
+use super::options::StoreOptions;
 use super::state::{JOURNAL, MANIFEST, StateFolder};
-use super::worker::Shared;
+use super::work::Folder;
+use super::{attributes, links};
 use crate::dir::{self, Cursor, Root};
 use crate::error::FilesError;
 use crate::layout::{Bits, Layout};
 use crate::manifest::{Entry, Kind, Manifest};
 use crate::name::STATE_FOLDER;
+use crate::store::{Journal, Request, Shared};
 
 /// What is said of a file or a link in the place of another one.
 const DIFFERS: &str = "is there already and differs; move it away, or start recv with --overwrite";
-
-/// What is asked for.
-#[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) announcement: Announcement,
-    pub(crate) manifest: Vec<u8>,
-}
 
 /// What came of it.
 pub(crate) struct Opened {
@@ -42,7 +32,7 @@ pub(crate) struct Opened {
 
 /// Opens the state of an object. Everything that can be known to be in the way is found here,
 /// before anything is received.
-pub(crate) fn open(shared: &Shared, request: &Request) -> Result<Opened, FilesError> {
+pub(crate) fn open(shared: &Shared<Folder>, request: &Request) -> Result<Opened, FilesError> {
     let layout = check_manifest(request)?;
     let options = &shared.options;
     let root = Root::open(&options.dir)?;
@@ -66,7 +56,7 @@ pub(crate) fn open(shared: &Shared, request: &Request) -> Result<Opened, FilesEr
 type Found = (Vec<Place>, Journal, Bits, Vec<(u32, Identity)>);
 
 fn look(
-    shared: &Shared,
+    shared: &Shared<Folder>,
     request: &Request,
     layout: &Layout,
     root: &Root,
@@ -91,11 +81,13 @@ fn look(
     }
     let counters = &shared.counters;
     counters.manifest.get_or_init(|| layout.manifest.clone());
-    counters.files.store(layout.files(), Ordering::Relaxed);
-    counters.bytes.store(layout.manifest.content_bytes(), Ordering::Relaxed);
     let found = (0..groups).filter(|group| have.get(*group));
     let found = found.map(|group| u64::from(layout.group(group).len)).sum();
-    counters.bytes_found.store(found, Ordering::Relaxed);
+    counters.update(|counts| {
+        counts.files = layout.files();
+        counts.bytes = layout.manifest.content_bytes();
+        counts.bytes_found = found;
+    });
     Ok((places, journal, have, targets))
 }
 
@@ -153,7 +145,7 @@ fn save_manifest(state: &StateFolder, manifest: &[u8]) -> Result<(), FilesError>
 
 struct Survey<'a> {
     options: &'a StoreOptions,
-    shared: &'a Shared,
+    shared: &'a Shared<Folder>,
     layout: &'a Layout,
     root: &'a Root,
     state: &'a StateFolder,
@@ -167,7 +159,12 @@ struct Survey<'a> {
 }
 
 impl<'a> Survey<'a> {
-    fn new(shared: &'a Shared, layout: &'a Layout, root: &'a Root, state: &'a StateFolder) -> Self {
+    fn new(
+        shared: &'a Shared<Folder>,
+        layout: &'a Layout,
+        root: &'a Root,
+        state: &'a StateFolder,
+    ) -> Self {
         let places = vec![Place::Nowhere; layout.files() as usize];
         let targets = Vec::new();
         let options = &shared.options;
@@ -186,9 +183,7 @@ impl<'a> Survey<'a> {
         // The directory that was last seen to be one in which files can be made.
         let mut writable: Option<Option<&str>> = None;
         for entry in self.layout.manifest.entries() {
-            if self.shared.stopping() {
-                return Err(FilesError::refused(&self.options.dir, "was given up"));
-            }
+            self.shared.go_on()?;
             let (parent, name) = dir::split(&entry.path);
             if name.len() as u64 > space.f_namemax {
                 let path = self.root.path(&entry.path);

@@ -1,154 +1,114 @@
 //! The end of a transfer: what came is compared with its digests, and put into its place.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
-use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::FileExt as _;
-use std::sync::atomic::Ordering;
 
-use faircast_proto::object::Verdict;
-use rustix::fs::{Mode, RenameFlags, Stat};
+use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use super::attributes::Attributes;
-use super::files::{Files, Place};
+use super::files::{Files, Identity, Place};
 use super::links;
-use super::worker::{Ready, Shared};
+use super::work::Folder;
 use crate::dir::{self, Cursor};
 use crate::error::FilesError;
 use crate::hole_hashes::file_hashes;
-use crate::layout::push_joined;
 use crate::manifest::Entry;
+use crate::store::{Shared, Written as _};
 
-/// Times that content may be found damaged until the source is at fault.
-const ROUNDS_MAX: u32 = 8;
 /// Files and directories from which on a whole file system is synced at once.
 const SYNC_ONE_BY_ONE_MAX: usize = 32;
 
-/// By which it is known that a file is the same as before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    device: u64,
-    inode: u64,
-    size: i64,
-    changed: (i64, i64),
-}
-
-impl Identity {
-    pub(crate) fn of(stat: &Stat) -> Self {
-        let nanos = i64::try_from(stat.st_ctime_nsec).unwrap_or(0);
-        let changed = (stat.st_ctime, nanos);
-        Self { device: stat.st_dev, inode: stat.st_ino, size: stat.st_size, changed }
-    }
-}
-
-/// Compares, and where all is intact puts it into its place. Returns the damaged groups too.
-pub(crate) fn verify(
-    shared: &Shared,
-    files: &Files,
-    ready: &mut Ready,
+/// The groups that are not what their digests say, which are the ones that were announced.
+pub(super) fn compare(
+    folder: &mut Folder,
     announced: Option<&[u8; 32]>,
-) -> Result<(Verdict, Vec<u32>), FilesError> {
-    check_digests(shared, files, announced)?;
-    check_holes(files, ready)?;
-    let damaged = compare(shared, files, ready)?;
-    ready.flush(shared, files)?;
-    if damaged.is_empty() {
-        let hashes = hash_files(shared, files, ready)?;
-        let attributes = Attributes::new(&shared.options);
-        Finish { shared, files, attributes, made: Vec::new(), touched: BTreeSet::new() }
-            .run(ready)?;
-        shared.counters.file_hashes.get_or_init(|| hashes);
-        return Ok((Verdict::Intact, damaged));
-    }
-    ready.rounds += 1;
-    if ready.rounds > ROUNDS_MAX {
-        let path = files.target_path(files.layout.group(damaged[0]).file);
-        return Err(FilesError::Sender(format!(
-            "{} does not become what its digests say, after {ROUNDS_MAX} times; send it again",
-            path.display()
-        )));
-    }
-    ready.gone(shared, files, &damaged)?;
-    let mut ranges: Vec<Range<u64>> = Vec::new();
-    for index in &damaged {
-        let group = files.layout.group(*index);
-        shared.counters.bytes_damaged.fetch_add(group.len.into(), Ordering::Relaxed);
-        push_joined(&mut ranges, group.range());
-        match files.place(group.file) {
-            Place::Target => take_over(files, ready, group.file)?,
-            _ => files.not_fresh(group.file),
-        }
-    }
-    ready.flush(shared, files)?;
-    Ok((Verdict::Damaged(ranges), damaged))
-}
-
-fn check_digests(
-    shared: &Shared,
-    files: &Files,
-    announced: Option<&[u8; 32]>,
-) -> Result<(), FilesError> {
-    let Some(announced) = announced else { return Ok(()) };
-    let hash = shared.digests().hash().map_err(|error| files.state.cannot(error))?;
-    match hash == *announced {
-        true => Ok(()),
-        false => Err(FilesError::Sender("the digests are not the ones it announced".into())),
-    }
-}
-
-/// The groups that are not what their digests say.
-fn compare(shared: &Shared, files: &Files, ready: &mut Ready) -> Result<Vec<u32>, FilesError> {
+) -> Result<Vec<u32>, FilesError> {
+    check_digests(folder, announced)?;
+    check_holes(folder)?;
+    let files = folder.files.clone();
+    let cannot = |error| files.state.cannot(error);
     let mut damaged = Vec::new();
     for index in 0..files.layout.groups() {
-        if shared.stopping() {
-            return Err(FilesError::refused(&shared.options.dir, "was given up"));
+        folder.shared.go_on()?;
+        let group = files.layout.group(index);
+        if !folder.hashed.get(index) {
+            folder.hash(&group)?;
         }
-        let cannot = |error| files.state.cannot(error);
-        if !ready.hashed.get(index) {
-            ready.hash(files, &files.layout.group(index))?;
-        }
-        let want = shared.digests().digest(index).map_err(cannot)?;
-        if ready.chain.digest(index).map_err(cannot)? != want {
+        let want = folder.shared.digests().digest(index).map_err(cannot)?;
+        if folder.chain.digest(index).map_err(cannot)? != want {
             damaged.push(index);
-        } else if !ready.have.get(index) {
-            ready.complete(&files.layout.group(index));
+        } else if !folder.have.get(index) {
+            folder.complete(&group);
         }
     }
     Ok(damaged)
 }
 
+/// Puts everything into its place.
+pub(super) fn finish(folder: &mut Folder) -> Result<(), FilesError> {
+    let hashes = hash_files(folder)?;
+    let Folder { shared, files, targets, replaced, .. } = folder;
+    let attributes = Attributes::new(&shared.options);
+    Finish { shared, files, attributes, made: Vec::new(), touched: BTreeSet::new() }
+        .run(targets, replaced)?;
+    shared.counters.file_hashes.get_or_init(|| hashes);
+    Ok(())
+}
+
+/// Makes ready to write these groups again.
+pub(super) fn reopen(folder: &mut Folder, damaged: &[u32]) -> Result<(), FilesError> {
+    let files = folder.files.clone();
+    for index in damaged {
+        folder.have.set(*index, false);
+        folder.hashed.set(*index, false);
+    }
+    for file in damaged.iter().map(|index| files.layout.group(*index).file) {
+        match files.place(file) {
+            Place::Target => take_over(folder, file)?,
+            _ => files.not_fresh(file),
+        }
+    }
+    Ok(())
+}
+
+fn check_digests(folder: &Folder, announced: Option<&[u8; 32]>) -> Result<(), FilesError> {
+    let Some(announced) = announced else { return Ok(()) };
+    let hash = folder.shared.digests().hash();
+    match hash.map_err(|error| folder.files.state.cannot(error))? == *announced {
+        true => Ok(()),
+        false => Err(FilesError::Sender("the digests are not the ones it announced".into())),
+    }
+}
+
 /// Where something else than zeros is in a hole of a file that was there before, or of one of an
 /// earlier run, all of its content is taken over into a file with that hole.
-fn check_holes(files: &Files, ready: &mut Ready) -> Result<(), FilesError> {
+fn check_holes(folder: &mut Folder) -> Result<(), FilesError> {
+    let files = folder.files.clone();
     for file in 0..files.layout.files() {
         let written = matches!(files.place(file), Place::Target | Place::Part);
         if written && !files.layout.entry(file).holes().is_empty() && !files.holes_are_zero(file)? {
-            take_over(files, ready, file)?;
+            take_over(folder, file)?;
         }
     }
     Ok(())
 }
 
 /// What every file hashes to, from the digests that all were compared with.
-fn hash_files(
-    shared: &Shared,
-    files: &Files,
-    ready: &mut Ready,
-) -> Result<Vec<Option<[u8; 32]>>, FilesError> {
-    let Ready { hole_hashes, chain, .. } = ready;
-    let hashes =
-        file_hashes(hole_hashes, &files.layout, || shared.stopping(), |group| chain.digest(group));
-    hashes
+fn hash_files(folder: &mut Folder) -> Result<Vec<Option<[u8; 32]>>, FilesError> {
+    let Folder { shared, files, hole_hashes, chain, .. } = folder;
+    let go_on = || shared.go_on();
+    file_hashes(hole_hashes, &files.layout, go_on, |group| chain.digest(group))
         .map_err(|error| files.state.cannot(error))?
-        .ok_or_else(|| FilesError::refused(&shared.options.dir, "was given up"))
 }
 
 /// Copies a file that was there before, and of which something must be had anew, so that what is
 /// there stays as it is until the end. Of one from an earlier run the copy takes the place.
-fn take_over(files: &Files, ready: &mut Ready, file: u32) -> Result<(), FilesError> {
+fn take_over(folder: &mut Folder, file: u32) -> Result<(), FilesError> {
     const COPY: &str = "copy";
+    let files = folder.files.clone();
     let Some(old) = files.handle(file)? else { return Ok(()) };
     let path = files.target_path(file);
     let cannot = |error| FilesError::io(&path, "cannot be copied", error);
@@ -170,24 +130,25 @@ fn take_over(files: &Files, ready: &mut Ready, file: u32) -> Result<(), FilesErr
     files.state.rename(COPY, &Files::part_name(file))?;
     files.set_place(file, Place::Part);
     // They ascend by file.
-    if let Ok(at) = ready.targets.binary_search_by_key(&file, |(of, _)| *of) {
-        let (_, identity) = ready.targets.remove(at);
-        ready.replaced.insert(file, identity);
+    if let Ok(at) = folder.targets.binary_search_by_key(&file, |(of, _)| *of) {
+        let (_, identity) = folder.targets.remove(at);
+        folder.replaced.insert(file, identity);
     }
     for index in files.layout.groups_of(file) {
         // What was copied is hashed again: it may have changed in between.
-        ready.hashed.set(index, false);
-        if ready.have.get(index) {
-            ready.complete(&files.layout.group(index));
+        folder.hashed.set(index, false);
+        if folder.have.get(index) {
+            folder.complete(&files.layout.group(index));
         }
     }
-    ready.rehash();
+    // It is looked once more for groups without digest.
+    folder.cursor = 0;
     Ok(())
 }
 
 /// Putting everything into its place.
 struct Finish<'a> {
-    shared: &'a Shared,
+    shared: &'a Shared<Folder>,
     files: &'a Files,
     attributes: Attributes<'a>,
     /// Entries of directories that were made.
@@ -197,12 +158,16 @@ struct Finish<'a> {
 }
 
 impl Finish<'_> {
-    fn run(mut self, ready: &Ready) -> Result<(), FilesError> {
-        self.check_unchanged(ready)?;
+    fn run(
+        mut self,
+        targets: &[(u32, Identity)],
+        replaced: &BTreeMap<u32, Identity>,
+    ) -> Result<(), FilesError> {
+        self.check_unchanged(targets)?;
         self.prepare()?;
         self.make_directories()?;
-        self.rename(ready)?;
-        let touched = links::make(self.shared, self.files, &mut self.attributes)?;
+        self.rename(replaced)?;
+        let touched = links::make(&self.shared.options, self.files, &mut self.attributes)?;
         self.touched.extend(touched);
         self.files.close();
         self.finish_directories()?;
@@ -211,9 +176,9 @@ impl Finish<'_> {
     }
 
     /// What was there before and was compared must be what is there now.
-    fn check_unchanged(&mut self, ready: &Ready) -> Result<(), FilesError> {
+    fn check_unchanged(&mut self, targets: &[(u32, Identity)]) -> Result<(), FilesError> {
         let mut cursor = Cursor::new(&self.files.root);
-        for (file, identity) in &ready.targets {
+        for (file, identity) in targets {
             let entry = self.files.layout.entry(*file);
             let path = self.files.target_path(*file);
             let cannot = |error| FilesError::io(&path, "cannot be looked at", error);
@@ -234,7 +199,7 @@ impl Finish<'_> {
             {
                 self.attributes.renew(entry, &path, handle.as_fd(), &there)?;
             }
-            self.shared.counters.files_done.fetch_add(1, Ordering::Relaxed);
+            self.shared.counters.update(|counts| counts.files_done += 1);
         }
         Ok(())
     }
@@ -246,9 +211,7 @@ impl Finish<'_> {
         let count = (0..files.layout.files()).filter(own).count();
         let one_by_one = count <= SYNC_ONE_BY_ONE_MAX || !CAN_SYNC_ALL;
         for file in (0..files.layout.files()).filter(own) {
-            if self.shared.stopping() {
-                return Err(FilesError::refused(&self.shared.options.dir, "was given up"));
-            }
+            self.shared.go_on()?;
             let entry = files.layout.entry(file);
             let part = files.part(file)?;
             let path = files.target_path(file);
@@ -292,7 +255,7 @@ impl Finish<'_> {
         Ok(())
     }
 
-    fn rename(&mut self, ready: &Ready) -> Result<(), FilesError> {
+    fn rename(&mut self, replaced: &BTreeMap<u32, Identity>) -> Result<(), FilesError> {
         let files = self.files;
         let mut cursor = Cursor::new(&files.root);
         for file in 0..files.layout.files() {
@@ -306,7 +269,7 @@ impl Finish<'_> {
             let fd = cursor.enter(parent)?.ok_or(Errno::NOENT).map_err(cannot)?;
             let part = Files::part_name(file);
             let overwrite = self.shared.options.overwrite
-                || match ready.replaced.get(&file) {
+                || match replaced.get(&file) {
                     // What was damaged may be replaced, and nothing that came since.
                     Some(old) => {
                         let there = dir::stat(fd, name).map_err(cannot)?;
@@ -314,19 +277,10 @@ impl Finish<'_> {
                     }
                     None => false,
                 };
-            match rename(files.state.fd(), &part, fd, name, overwrite) {
-                Ok(()) => {}
-                Err(Errno::EXIST) => {
-                    return Err(FilesError::refused(
-                        &path,
-                        "has appeared while it was received; move it away, or start recv with --overwrite",
-                    ));
-                }
-                Err(error) => return Err(cannot(error)),
-            }
+            files.put_into_place(&part, &path, fd, name, overwrite)?;
             files.set_place(file, Place::Done);
             self.touched.insert(parent.unwrap_or(""));
-            self.shared.counters.files_done.fetch_add(1, Ordering::Relaxed);
+            self.shared.counters.update(|counts| counts.files_done += 1);
         }
         Ok(())
     }
@@ -366,28 +320,6 @@ impl Finish<'_> {
         }
         Ok(())
     }
-}
-
-/// Moves a file or a link into its place; unless `overwrite`, only where nothing is.
-pub(super) fn rename(
-    from: BorrowedFd<'_>,
-    part: &str,
-    to: BorrowedFd<'_>,
-    name: &str,
-    overwrite: bool,
-) -> Result<(), Errno> {
-    if !overwrite {
-        match rustix::fs::renameat_with(from, part, to, name, RenameFlags::NOREPLACE) {
-            // Some file systems cannot; then we look, which leaves a moment in between.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-                if dir::stat(to, name)?.is_some() {
-                    return Err(Errno::EXIST);
-                }
-            }
-            done => return done,
-        }
-    }
-    rustix::fs::renameat(from, part, to, name)
 }
 
 #[cfg(target_os = "linux")]

@@ -26,7 +26,7 @@ pub(crate) struct StateFolder {
     parent: OwnedFd,
     fd: OwnedFd,
     name: String,
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     /// Holds the lock.
     _lock: Locked,
 }

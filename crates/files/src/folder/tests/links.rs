@@ -2,8 +2,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 
 use super::*;
-use crate::manifest::{Entry, Kind, Manifest, Mtime};
-use crate::testing::tree;
+use crate::manifest::{Kind, Manifest};
+use crate::testing::{entry, tree};
 
 /// A tree with links, as hubs of models lay their caches out.
 fn hub() -> Case {
@@ -74,8 +74,7 @@ fn what_appears_in_the_place_of_a_link_stays() {
     for overwrite in [false, true] {
         let case = hub();
         let mut store = FilesStore::new(StoreOptions { overwrite, ..case.options() });
-        case.object.open(&mut store).unwrap();
-        case.object.give(&mut store, &case.object.missing(&[])).unwrap();
+        case.object.fill(&mut store).unwrap();
         fs::create_dir_all(case.target("snapshots")).unwrap();
         put(&case.target("snapshots/latest"), b"mine");
         let error = case.object.verify(&mut store).unwrap_err().reason;
@@ -96,13 +95,12 @@ fn nothing_is_written_through_a_link_of_a_sender() {
     let elsewhere = place.path().join("elsewhere");
     let dir = place.path().join("dir");
     fs::create_dir(&elsewhere).unwrap();
-    let mtime = Mtime { seconds: 0, nanos: 0 };
     let good = Manifest::new(
         "n",
         vec![
-            Entry::new("a", Kind::Directory, 0o755, mtime),
-            Entry::new("a/link", Kind::Link { target: "../a".into() }, 0, mtime),
-            Entry::new("a/none", Kind::file(0), 0o644, mtime),
+            entry("a", Kind::Directory, 0o755),
+            entry("a/link", Kind::Link { target: "../a".into() }, 0),
+            entry("a/none", Kind::file(0), 0o644),
         ],
     );
     let good = good.unwrap().encode();
@@ -117,8 +115,7 @@ fn nothing_is_written_through_a_link_of_a_sender() {
         (replace("../a", "x/.."), "it goes back from something"),
         (replace("a/none", "link/x"), "is not in the list of files"),
     ] {
-        let object = blake3::hash(&manifest).into();
-        let object = Object::new([manifest, Vec::new(), Vec::new()], object, None);
+        let object = Object::of_manifest(manifest);
         let error = object.open(&mut FilesStore::new(StoreOptions::new(&dir))).unwrap_err().reason;
         assert!(error.contains(want), "{error}");
         assert_eq!((tree(&elsewhere).len(), tree(&dir).len()), (0, 0));

@@ -7,8 +7,7 @@ use rustix::io::Errno;
 
 use super::attributes::Attributes;
 use super::files::Files;
-use super::finish::rename;
-use super::worker::Shared;
+use super::options::StoreOptions;
 use crate::dir::{self, Cursor};
 use crate::error::FilesError;
 
@@ -22,7 +21,7 @@ pub(super) const IN_THE_WAY: &str =
 /// Makes the links that are not there yet. What they lead to was checked with the manifest. Returns
 /// the directories in which links were made; the root is "".
 pub(super) fn make<'a>(
-    shared: &Shared,
+    options: &StoreOptions,
     files: &'a Files,
     attributes: &mut Attributes<'a>,
 ) -> Result<Vec<&'a str>, FilesError> {
@@ -46,16 +45,7 @@ pub(super) fn make<'a>(
         let state = files.state.fd();
         rustix::fs::symlinkat(target, state, NEW).map_err(|error| files.state.cannot(error))?;
         attributes.give_link(entry, &path, state, NEW)?;
-        match rename(state, NEW, fd, name, shared.options.overwrite) {
-            Ok(()) => {}
-            Err(Errno::EXIST) => {
-                return Err(FilesError::refused(
-                    &path,
-                    "has appeared while it was received; move it away, or start recv with --overwrite",
-                ));
-            }
-            Err(error) => return Err(cannot(error)),
-        }
+        files.put_into_place(NEW, &path, fd, name, options.overwrite)?;
         touched.push(parent.unwrap_or(""));
     }
     Ok(touched)

@@ -6,7 +6,7 @@ use faircast_proto::object::{Part, Store as _, StoreProgress, Verdict};
 use super::*;
 use crate::layout::GROUP_BYTES;
 use crate::manifest::Manifest;
-use crate::testing::{chmod, touch, tree, wait};
+use crate::testing::{chmod, tamper, touch, tree, wait};
 
 const FILES: [(&str, usize); 6] = [
     ("a", 0),
@@ -110,14 +110,10 @@ fn a_second_time_nothing_is_received_again() {
 
 #[test]
 fn a_file_that_is_there_and_only_looks_the_same_is_repaired_by_groups() {
-    use std::os::unix::fs::FileExt as _;
     let case = Case::new(&FILES);
     case.object.receive(&mut case.store()).unwrap();
     let path = case.target("large");
-    let time = fs::metadata(&path).unwrap().modified().unwrap();
-    let file = fs::File::options().write(true).open(&path).unwrap();
-    file.write_all_at(b"damage", 2 * GROUP_BYTES + 5).unwrap();
-    file.set_modified(time).unwrap();
+    tamper(&path, b"damage", 2 * GROUP_BYTES + 5);
     let damaged = fs::read(&path).unwrap();
 
     let mut store = case.store();
@@ -148,8 +144,7 @@ fn a_file_that_differs_is_replaced_at_the_end_where_that_is_allowed() {
     assert!(!case.to.join(".faircast").exists(), "nothing was begun");
 
     let mut store = FilesStore::new(StoreOptions { overwrite: true, ..case.options() });
-    case.object.open(&mut store).unwrap();
-    case.object.give(&mut store, &case.object.missing(&[])).unwrap();
+    case.object.fill(&mut store).unwrap();
     assert_eq!(fs::read(case.target("z")).unwrap(), b"old");
     case.object.verify(&mut store).unwrap();
     case.assert_same();
@@ -199,12 +194,12 @@ fn a_tree_of_many_small_files_opens_each_a_few_times() {
     object.receive(&mut store).unwrap();
     assert_eq!(tree(&to.join("from")), tree(&from));
     // Once to write it, once to give it its mode and time.
-    let opened = store.shared.files.get().unwrap().opened();
+    let opened = store.written().opened();
     assert!((count..=2 * count).contains(&opened), "{opened}");
     // Again: once to hash it.
     let mut store = FilesStore::new(StoreOptions { sync: false, ..StoreOptions::new(&to) });
     object.receive(&mut store).unwrap();
-    let opened = store.shared.files.get().unwrap().opened();
+    let opened = store.written().opened();
     assert_eq!(opened, count);
     assert_eq!(Manifest::decode(&object.parts[0]).unwrap().entries().len(), count as usize + 51);
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use faircast_proto::object::{Part, Store as _};
 
 use super::*;
-use crate::manifest::{Entry, Kind, Manifest, Mtime};
-use crate::store::clean;
-use crate::testing::{SYMBOL, tree, wait};
+use crate::clean;
+use crate::manifest::{Entry, Kind, Manifest};
+use crate::testing::{SYMBOL, entry, tree, wait};
 
 /// Runs until everything is given and the thread has taken it, then dies.
 fn interrupt(case: &Case, share: usize) {
@@ -151,8 +151,7 @@ fn a_link_that_appears_in_between_is_not_followed() {
         let _ = fs::remove_dir_all(&case.to);
         fs::create_dir_all(case.target("d")).unwrap();
         let mut store = FilesStore::new(StoreOptions { overwrite: true, ..case.options() });
-        case.object.open(&mut store).unwrap();
-        case.object.give(&mut store, &case.object.missing(&[])).unwrap();
+        case.object.fill(&mut store).unwrap();
         fs::remove_dir_all(case.to.join(link)).unwrap();
         symlink(elsewhere.path(), case.to.join(link)).unwrap();
         let error = case.object.verify(&mut store).unwrap_err().reason;
@@ -170,8 +169,7 @@ fn a_link_that_appears_in_between_is_not_followed() {
 fn a_file_that_appears_in_between_is_not_replaced() {
     let case = Case::new(&[("d/f", 10), ("e", 5)]);
     let mut store = case.store();
-    case.object.open(&mut store).unwrap();
-    case.object.give(&mut store, &case.object.missing(&[])).unwrap();
+    case.object.fill(&mut store).unwrap();
     put(&case.target("e"), b"mine");
     let error = case.object.verify(&mut store).unwrap_err().reason;
     assert!(error.contains("/from/e: has appeared"), "{error}");
@@ -217,23 +215,17 @@ fn only_one_receives_an_object_into_a_directory() {
 
 fn crafted(entries: Vec<Entry>) -> Object {
     let manifest = Manifest::new("crafted", entries).unwrap();
-    let bytes = manifest.encode();
-    let object = blake3::hash(&bytes).into();
-    let mut crafted = Object::new([bytes, Vec::new(), Vec::new()], object, None);
+    let mut crafted = Object::of_manifest(manifest.encode());
     crafted.announcement.lens[1] = manifest.content_bytes();
     crafted.announcement.lens[2] =
         manifest.entries().iter().map(|e| e.size().div_ceil(1 << 20) * 32).sum();
     crafted
 }
 
-fn entry(path: &str, size: u64) -> Entry {
-    Entry::new(path, Kind::file(size), 0o644, Mtime { seconds: 0, nanos: 0 })
-}
-
 #[test]
 fn what_has_no_room_is_refused_at_once() {
     let to = tempdir().unwrap();
-    let object = crafted(vec![entry("huge", 60 << 40)]);
+    let object = crafted(vec![entry("huge", Kind::file(60 << 40), 0o644)]);
     let error = object.open(&mut FilesStore::new(StoreOptions::new(to.path()))).unwrap_err().reason;
     assert!(error.contains("its file system has room for"), "{error}");
     assert_eq!(tree(to.path()).len(), 0);

@@ -63,7 +63,7 @@ fn owners_arrive_where_both_sides_want_them() {
 fn names_of_users_count_more_than_numbers() {
     use std::sync::Arc;
 
-    use crate::manifest::{Entry, Kind, Manifest, Mtime, Owner};
+    use crate::manifest::{Entry, Kind, Manifest, Owner};
     let Ok(Some(nobody)) = nix::unistd::User::from_name("nobody") else { return };
     if !is_root() {
         return;
@@ -72,10 +72,8 @@ fn names_of_users_count_more_than_numbers() {
     let owner = |uid, user: &str| {
         Some(Arc::new(Owner { uid, gid: 0, user: user.into(), group: "".into() }))
     };
-    let entry = |path: &str, owner| {
-        let entry = Entry::new(path, Kind::file(0), 0o644, Mtime { seconds: 0, nanos: 0 });
-        Entry { owner, ..entry }
-    };
+    let entry =
+        |path: &str, owner| Entry { owner, ..crate::testing::entry(path, Kind::file(0), 0o644) };
     let manifest = Manifest::new(
         "n",
         vec![
@@ -84,9 +82,7 @@ fn names_of_users_count_more_than_numbers() {
             entry("c", owner(0, "nobody")),
         ],
     );
-    let bytes = manifest.unwrap().encode();
-    let object = blake3::hash(&bytes).into();
-    let object = Object::new([bytes, Vec::new(), Vec::new()], object, None);
+    let object = Object::of_manifest(manifest.unwrap().encode());
     let options = StoreOptions { owner: true, ..StoreOptions::new(to.path()) };
     assert_eq!(object.receive(&mut FilesStore::new(options)), Ok(0));
     let uids = ["a", "b", "c"].map(|path| fs::metadata(to.path().join(path)).unwrap().uid());

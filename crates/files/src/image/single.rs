@@ -1,0 +1,88 @@
+//! The object of a store that takes one file or one image alone.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use faircast_proto::object::{Announcement, Part};
+
+use crate::error::FilesError;
+use crate::layout::{GROUP_BYTES, Layout};
+use crate::manifest::{Entry, Kind, Manifest};
+use crate::store::Counters;
+
+/// An object of one file or image.
+#[derive(Debug)]
+pub(super) struct Single {
+    entry: Entry,
+}
+
+impl Single {
+    /// Reads the manifest, which is the one that was announced, and must be that of the object `name`.
+    pub(super) fn open(
+        manifest: &[u8],
+        announcement: &Announcement,
+        name: &str,
+        counters: &Counters,
+    ) -> Result<Self, FilesError> {
+        let manifest = Manifest::decode(manifest)?;
+        if manifest.name() != name {
+            let (wanted, sent) = (name.into(), manifest.name().into());
+            return Err(FilesError::OtherObject { wanted, sent });
+        }
+        let entry = match manifest.entries() {
+            [entry] if entry.has_content() => entry.clone(),
+            _ => return Err(several(&manifest)),
+        };
+        let known = !matches!(entry.kind, Kind::Image { size: None });
+        let object = Self { entry };
+        let layout = object.layout(announcement)?;
+        let said = (announcement.len(Part::Content), announcement.len(Part::Digests));
+        let is = (layout.manifest.content_bytes(), layout.digest_bytes());
+        if known && (announcement.growing || said != is) {
+            return Err(FilesError::Sender(format!(
+                "it announces {} bytes of content and {} of digests, and `{}` has {} and {}",
+                said.0, said.1, object.entry.path, is.0, is.1
+            )));
+        }
+        counters.manifest.get_or_init(|| Arc::new(manifest));
+        counters.update(|counts| (counts.files, counts.bytes) = (1, said.0));
+        Ok(object)
+    }
+
+    /// Bytes of all of it, holes included, as far as they are announced.
+    pub(super) fn size(&self, announced: &Announcement) -> u64 {
+        match self.entry.kind {
+            Kind::Image { size: None } => announced.len(Part::Content),
+            _ => self.entry.size(),
+        }
+    }
+
+    /// The bytes of its holes, where it has so many.
+    pub(super) fn holes(&self, size: u64) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.entry.holes().iter().map(move |hole| {
+            let start = u64::from(hole.first) * GROUP_BYTES;
+            start..(u64::from(hole.end()) * GROUP_BYTES).min(size)
+        })
+    }
+
+    /// Where its groups lie, of which so much is announced. While it may still grow, its last group
+    /// counts as whole.
+    pub(super) fn layout(&self, announced: &Announcement) -> Result<Arc<Layout>, FilesError> {
+        let mut entry = self.entry.clone();
+        if let Kind::Image { size: size @ None } = &mut entry.kind {
+            let bytes = announced.len(Part::Content);
+            *size =
+                Some(if announced.growing { bytes.next_multiple_of(GROUP_BYTES) } else { bytes });
+        }
+        let name = entry.path.clone();
+        Ok(Arc::new(Layout::new(Manifest::new(&name, vec![entry])?)))
+    }
+}
+
+fn several(manifest: &Manifest) -> FilesError {
+    FilesError::Sender(format!(
+        "`{}` is no single file or image, which is all that a device or a command can take; receive \
+         it into a folder",
+        manifest.name()
+    ))
+}

@@ -1,0 +1,291 @@
+//! A store that takes content in any order, puts it together in memory by groups, and has a thread
+//! write them.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use faircast_proto::object::{Announcement, Part, Store, StoreError, StoreProgress, Verdict};
+
+use super::assembly::{Assembly, Flight};
+use super::counts::StoreHandle;
+use super::intake::{Intake, told, too_early};
+use super::thread::{Job, Medium, Request, Shared, Worker, Written as _};
+use crate::error::FilesError;
+use crate::layout::{Bits, GROUP_BYTES, Layout, Piece, push_joined};
+
+/// A folder or a device as a store. What comes is put together in memory by groups of 1 MiB; a thread
+/// hashes and writes them.
+#[derive(Debug)]
+pub struct GroupStore<M: Medium> {
+    shared: Arc<Shared<M>>,
+    thread: Option<JoinHandle<()>>,
+    intake: Intake,
+    stage: Stage,
+    /// Where groups lie, of what is announced by now; once it is open.
+    layout: Option<Arc<Layout>>,
+    assembly: Assembly,
+    /// Groups that are complete, as far as is known: what comes for them is not needed.
+    complete: Bits,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Manifest,
+    Opening,
+    Open,
+    Verifying,
+    Intact,
+}
+
+impl<M: Medium> GroupStore<M> {
+    /// A store that has not seen an object yet. Nothing is made or opened before one is announced that
+    /// may be.
+    pub fn new(options: M::Options) -> Self {
+        let intake = Intake::new();
+        Self {
+            shared: Arc::new(Shared::new(options, &intake)),
+            thread: None,
+            intake,
+            stage: Stage::Manifest,
+            layout: None,
+            assembly: Assembly::default(),
+            complete: Bits::new(0),
+        }
+    }
+
+    /// For those who watch.
+    pub fn handle(&self) -> StoreHandle {
+        StoreHandle::new(self.shared.counters.clone())
+    }
+
+    /// With a journal that is written after each group, and not once a second.
+    #[cfg(test)]
+    pub(crate) fn journal_at_once(mut self) -> Self {
+        let shared = Arc::get_mut(&mut self.shared).expect("nobody else has it yet");
+        shared.journal_every = std::time::Duration::ZERO;
+        self
+    }
+
+    /// Ends as a killed process does: nothing more is written.
+    #[cfg(test)]
+    pub(crate) fn kill(mut self) {
+        self.end(false);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn written(&self) -> &M::Written {
+        self.shared.written.get().expect("opened")
+    }
+
+    fn start(&mut self) -> Result<(), FilesError> {
+        let worker = Worker::new(self.shared.clone());
+        let thread = std::thread::Builder::new()
+            .name("faircast-write".into())
+            .spawn(move || worker.run())
+            .map_err(|error| {
+                FilesError::io(M::path(&self.shared.options), "cannot start", error)
+            })?;
+        self.thread = Some(thread);
+        Ok(())
+    }
+
+    fn submit(&self, job: Job) -> Result<(), StoreError> {
+        self.shared.submit(job).map_err(|reason| StoreError { reason })
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        self.shared.failure().map_or(Ok(()), |reason| Err(StoreError { reason }))
+    }
+
+    fn layout(&self) -> Result<&Arc<Layout>, StoreError> {
+        self.layout.as_ref().ok_or_else(|| told(too_early()))
+    }
+
+    fn write_content(&mut self, offset: u64, bytes: &[u8], zeros: u32) -> Result<(), StoreError> {
+        let layout = self.layout()?.clone();
+        if self.stage != Stage::Open {
+            // It was complete, and nothing is needed while it is compared.
+            return Ok(());
+        }
+        let end = self.intake.end(Part::Content, offset, bytes.len() as u64 + u64::from(zeros))?;
+        let mut bytes = bytes;
+        for piece in layout.pieces(offset..end, self.assembly.current(offset)) {
+            let group = piece.group;
+            let (now, zeros) = piece.split(&mut bytes);
+            if self.complete.get(group.index) {
+                continue;
+            }
+            while self.assembly.must_evict(&group) {
+                let flight = self.assembly.evict().expect("full");
+                self.submit(Job::Write(Arc::new(flight)))?;
+            }
+            let whole = u64::from(group.len) == GROUP_BYTES;
+            let buffer = || if whole { self.shared.buffer() } else { Vec::new() };
+            let done = self.assembly.insert(&group, piece.start, now, zeros, buffer);
+            if let Some(flight) = done {
+                self.complete.set(group.index, true);
+                self.submit(Job::Write(Arc::new(flight)))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_content(&self, offset: u64, len: u32, out: &mut Vec<u8>) -> Result<(), StoreError> {
+        let layout = self.layout()?;
+        let end = self.intake.end(Part::Content, offset, len.into())?;
+        for Piece { group, start, end } in layout.pieces(offset..end, None) {
+            let before = out.len();
+            out.resize(before + (end - start) as usize, 0);
+            let piece = &mut out[before..];
+            let slot = self.assembly.get(group.index);
+            if !slot.is_some_and(|slot| slot.ranges.covers(start, end)) {
+                // Asked before what is written is read: what is not on its way any more is in there.
+                let flights = self.shared.flights(group.index);
+                let covers = |flight: &Arc<Flight>| flight.ranges.covers(start, end);
+                if !flights.last().is_some_and(covers) {
+                    let written = self.shared.written.get().expect("opened");
+                    written.read(&group, start, piece).map_err(told)?;
+                }
+                flights.iter().for_each(|flight| flight.overlay(start, piece));
+            }
+            if let Some(slot) = slot {
+                slot.overlay(start, piece);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns what is there, once it is open.
+    fn opened(&mut self, found: Bits) -> Result<Vec<Range<u64>>, FilesError> {
+        let announced = self.intake.announced()?;
+        let layout = self.shared.written.get().expect("opened").layout(announced)?;
+        let mut ranges = Vec::new();
+        self.complete = found;
+        self.complete.grow(layout.groups());
+        for index in 0..layout.groups() {
+            let range = layout.group(index).range();
+            // Of what may still grow the last group is not all there.
+            if range.end > announced.len(Part::Content) {
+                self.complete.set(index, false);
+            } else if self.complete.get(index) {
+                push_joined(&mut ranges, range);
+            }
+        }
+        self.layout = Some(layout);
+        self.stage = Stage::Open;
+        Ok(ranges)
+    }
+
+    fn end(&mut self, flush: bool) {
+        let Some(thread) = self.thread.take() else { return };
+        self.shared.stop(flush);
+        // Its failures are in what is shared.
+        let _ = thread.join();
+        if flush
+            && self.stage != Stage::Intact
+            && let Some(written) = self.shared.written.get()
+        {
+            M::abandon(&self.shared.options, written);
+        }
+    }
+}
+
+impl<M: Medium> Store for GroupStore<M> {
+    fn announce(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
+        let folder = || M::folder(&self.shared.options);
+        self.intake.announce(announcement, M::FILES_MAX, folder).map_err(told)
+    }
+
+    fn grow(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
+        if !M::GROWS {
+            return Err(StoreError::growing());
+        }
+        self.intake.grow(announcement).map_err(told)?;
+        if self.layout.is_some() {
+            let written = self.shared.written.get().expect("opened");
+            let layout = written.layout(announcement).map_err(told)?;
+            self.complete.grow(layout.groups());
+            self.layout = Some(layout);
+        }
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        part: Part,
+        offset: u64,
+        bytes: &[u8],
+        zeros: u32,
+    ) -> Result<(), StoreError> {
+        match part {
+            Part::Content => self.write_content(offset, bytes, zeros),
+            // Once opened it is not needed any more.
+            Part::Manifest if self.stage != Stage::Manifest => Ok(()),
+            _ => self.intake.write(part, offset, bytes, zeros),
+        }
+    }
+
+    fn read(
+        &mut self,
+        part: Part,
+        offset: u64,
+        len: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        self.check()?;
+        match part {
+            Part::Content => self.read_content(offset, len, out),
+            _ => self.intake.read(part, offset, len, out),
+        }
+    }
+
+    fn open(&mut self) -> Result<StoreProgress<Vec<Range<u64>>>, StoreError> {
+        if self.stage == Stage::Manifest {
+            let announcement = *self.intake.announced().map_err(told)?;
+            self.start().map_err(told)?;
+            let manifest = self.intake.manifest().to_vec();
+            self.submit(Job::Open(Request { announcement, manifest }))?;
+            self.stage = Stage::Opening;
+        }
+        self.check()?;
+        match self.shared.take_found() {
+            Some(found) => self.opened(found).map(StoreProgress::Done).map_err(told),
+            None => Ok(StoreProgress::Pending),
+        }
+    }
+
+    fn verify(&mut self) -> Result<StoreProgress<Verdict>, StoreError> {
+        let groups = self.layout()?.groups();
+        match self.stage {
+            Stage::Intact => return Ok(StoreProgress::Done(Verdict::Intact)),
+            Stage::Open => {
+                while let Some(flight) = self.assembly.evict() {
+                    self.submit(Job::Write(Arc::new(flight)))?;
+                }
+                // From now on the digests say what is there.
+                self.assembly.forget();
+                self.submit(Job::Verify(*self.intake.announced().map_err(told)?))?;
+                self.stage = Stage::Verifying;
+            }
+            Stage::Manifest | Stage::Opening | Stage::Verifying => {}
+        }
+        self.check()?;
+        let Some((verdict, damaged)) = self.shared.take_verdict() else {
+            return Ok(StoreProgress::Pending);
+        };
+        self.stage = match verdict {
+            Verdict::Intact => Stage::Intact,
+            Verdict::Damaged(_) => Stage::Open,
+        };
+        (0..groups).for_each(|group| self.complete.set(group, true));
+        damaged.into_iter().for_each(|group| self.complete.set(group, false));
+        Ok(StoreProgress::Done(verdict))
+    }
+}
+
+impl<M: Medium> Drop for GroupStore<M> {
+    fn drop(&mut self) {
+        self.end(true);
+    }
+}

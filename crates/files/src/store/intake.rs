@@ -1,0 +1,168 @@
+//! The parts of an object beside its content: what was announced, the manifest and the digests.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use faircast_proto::object::{Announcement, Part, StoreError};
+
+use super::counts::Counters;
+use crate::error::FilesError;
+use crate::layout::{DIGEST_BYTES, GROUP_BYTES};
+use crate::manifest::{CONTENT_BYTES_MAX, MANIFEST_BYTES_MAX};
+use crate::table::Table;
+
+/// What every store knows of its object.
+#[derive(Debug)]
+pub(crate) struct Intake {
+    pub(crate) counters: Arc<Counters>,
+    announcement: Option<Announcement>,
+    manifest: Vec<u8>,
+    digests: Arc<Mutex<Table>>,
+    /// Where digests are kept that are too many for memory.
+    folder: PathBuf,
+}
+
+impl Intake {
+    pub(crate) fn new() -> Self {
+        Self {
+            counters: Arc::default(),
+            announcement: None,
+            manifest: Vec::new(),
+            digests: Arc::new(Mutex::new(Table::empty())),
+            folder: PathBuf::new(),
+        }
+    }
+
+    /// Takes an announcement: the first one, or the same again, of which the digests' hash is new.
+    /// The object may have so many files; `folder` makes a folder for digests.
+    pub(crate) fn announce(
+        &mut self,
+        announcement: &Announcement,
+        files_max: u32,
+        folder: impl FnOnce() -> Result<PathBuf, FilesError>,
+    ) -> Result<(), FilesError> {
+        if let Some(known) = &mut self.announcement {
+            if known.object != announcement.object || known.lens != announcement.lens {
+                return Err(FilesError::Sender("it announces another object".into()));
+            }
+            known.digests = announcement.digests.or(known.digests);
+            return Ok(());
+        }
+        let [manifest, ..] = announcement.lens;
+        if manifest > MANIFEST_BYTES_MAX {
+            return Err(FilesError::Sender(format!("its list of files has {manifest} bytes")));
+        }
+        check_lens(announcement, files_max)?;
+        self.manifest = vec![0; in_memory(manifest)];
+        self.folder = folder()?;
+        self.announcement = Some(*announcement);
+        self.make_digests(announcement)
+    }
+
+    /// Takes what the content has grown to.
+    pub(crate) fn grow(&mut self, announcement: &Announcement) -> Result<(), FilesError> {
+        check_lens(announcement, 1)?;
+        self.announcement = Some(*announcement);
+        if !announcement.growing {
+            self.make_digests(announcement)?;
+        }
+        self.counters.update(|counts| counts.bytes = announcement.len(Part::Content));
+        Ok(())
+    }
+
+    fn make_digests(&self, announcement: &Announcement) -> Result<(), FilesError> {
+        *self.digests() = Table::new(announcement.len(Part::Digests), &self.folder)
+            .map_err(|error| FilesError::io(&self.folder, "cannot keep digests", error))?;
+        Ok(())
+    }
+
+    pub(crate) fn announced(&self) -> Result<&Announcement, FilesError> {
+        self.announcement.as_ref().ok_or_else(too_early)
+    }
+
+    pub(crate) fn manifest(&self) -> &[u8] {
+        &self.manifest
+    }
+
+    /// Checks that a range is within what is announced, and returns its end.
+    pub(crate) fn end(&self, part: Part, offset: u64, len: u64) -> Result<u64, StoreError> {
+        let announced = self.announced().map_err(told)?.len(part);
+        let end = offset.checked_add(len).filter(|end| *end <= announced);
+        end.ok_or_else(|| {
+            told(FilesError::Sender(format!("it sent bytes beyond the end of {part:?}")))
+        })
+    }
+
+    /// Takes bytes of the manifest or of the digests.
+    pub(crate) fn write(
+        &mut self,
+        part: Part,
+        offset: u64,
+        bytes: &[u8],
+        zeros: u32,
+    ) -> Result<(), StoreError> {
+        let end = self.end(part, offset, bytes.len() as u64 + u64::from(zeros))?;
+        let mut all = bytes.to_vec();
+        all.resize(bytes.len() + zeros as usize, 0);
+        if part == Part::Digests {
+            return self.digests().write(offset, &all).map_err(|error| self.lost(error));
+        }
+        self.manifest[in_memory(offset)..in_memory(end)].copy_from_slice(&all);
+        Ok(())
+    }
+
+    /// Gives them back.
+    pub(crate) fn read(
+        &self,
+        part: Part,
+        offset: u64,
+        len: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        let end = self.end(part, offset, len.into())?;
+        if part == Part::Digests {
+            let read = self.digests().read(offset, len as usize, out);
+            return read.map_err(|error| self.lost(error));
+        }
+        out.extend_from_slice(&self.manifest[in_memory(offset)..in_memory(end)]);
+        Ok(())
+    }
+
+    /// The digests, for a thread that compares.
+    pub(crate) fn shared_digests(&self) -> Arc<Mutex<Table>> {
+        self.digests.clone()
+    }
+
+    pub(crate) fn digests(&self) -> MutexGuard<'_, Table> {
+        self.digests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lost(&self, error: std::io::Error) -> StoreError {
+        told(FilesError::io(&self.folder, "cannot keep digests", error))
+    }
+}
+
+/// A place in a manifest, whose length is limited.
+fn in_memory(offset: u64) -> usize {
+    usize::try_from(offset).expect("limited")
+}
+
+fn check_lens(announcement: &Announcement, files_max: u32) -> Result<(), FilesError> {
+    let [_, content, digests] = announcement.lens;
+    let groups = content / GROUP_BYTES + u64::from(files_max);
+    if content > CONTENT_BYTES_MAX || digests > groups * DIGEST_BYTES || digests % DIGEST_BYTES != 0
+    {
+        return Err(FilesError::Sender(format!(
+            "it announces {content} bytes of content and {digests} of digests"
+        )));
+    }
+    Ok(())
+}
+
+pub(crate) fn too_early() -> FilesError {
+    FilesError::Sender("content came before the list of files".into())
+}
+
+pub(crate) fn told(error: FilesError) -> StoreError {
+    StoreError { reason: error.to_string() }
+}

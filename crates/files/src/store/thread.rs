@@ -1,0 +1,415 @@
+//! The thread of a store, which does all that touches files, and what it shares with the store.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use faircast_proto::object::{Announcement, Verdict};
+
+use super::assembly::Flight;
+use super::counts::Counters;
+use super::intake::Intake;
+use super::journal::JournalWriter;
+use crate::error::FilesError;
+use crate::guard::PanicGuard;
+use crate::layout::{Bits, GROUP_BYTES, Group, Layout, push_joined};
+use crate::table::Table;
+
+/// Bytes that wait to be written; a store waits while there are more.
+const QUEUE_BYTES_MAX: usize = 8 << 20;
+/// Then it waits until no more than these are left, so that the two do not wake each other for
+/// every group; and no longer, for meanwhile nobody reads from the network or answers.
+const QUEUE_BYTES_LOW: usize = 6 << 20;
+const QUEUE_LOW: usize = 64;
+/// Jobs that wait; small files have small ones.
+const QUEUE_MAX: usize = 256;
+/// Buffers that are kept for the next groups: new memory costs as much as what is done with it.
+const POOL_MAX: usize = 8;
+/// How long it is waited between two groups of holes that are hashed.
+const HOLE_PAUSE: Duration = Duration::from_millis(1);
+/// Times that content may be found damaged until the source, or the device, is at fault.
+const ROUNDS_MAX: u32 = 8;
+
+/// What groups are written to in any order, as the thread of its store knows it: a folder or a device.
+pub trait Medium: fmt::Debug + Sized + Send + 'static {
+    /// What it is, and how it is used.
+    type Options: fmt::Debug + Send + Sync;
+    /// What the store reads back from.
+    type Written: Written;
+    /// Files that an object may have.
+    const FILES_MAX: u32;
+    /// Whether it takes content that grows while it comes.
+    const GROWS: bool;
+
+    /// Its path, for people.
+    fn path(options: &Self::Options) -> &Path;
+
+    /// A folder for digests that are too many for memory, made where it is not there.
+    fn folder(options: &Self::Options) -> Result<PathBuf, FilesError>;
+
+    /// Opens it for the object that was announced, and tells which groups are there. Everything that can
+    /// be known to be in the way is found here, before anything is received.
+    fn open(
+        shared: &Arc<Shared<Self>>,
+        request: Request,
+    ) -> Result<(Self, Arc<Self::Written>, Bits), FilesError>;
+
+    /// Where it is noted which groups are complete.
+    fn journal(&mut self) -> Option<&mut JournalWriter>;
+
+    /// Writes what came of a group.
+    fn write(&mut self, flight: &Flight) -> Result<(), FilesError>;
+
+    /// Does something useful while there is no job.
+    fn idle(&mut self) -> Result<Idle, FilesError> {
+        Ok(Idle::Nothing)
+    }
+
+    /// The groups that are not what their digests say, once all has come.
+    fn compare(&mut self, announced: &Announcement) -> Result<Vec<u32>, FilesError>;
+
+    /// Puts what is equal to its digests into its place.
+    fn finish(&mut self, announced: &Announcement) -> Result<(), FilesError>;
+
+    /// Makes ready to write these groups again.
+    fn reopen(&mut self, _damaged: &[u32]) -> Result<(), FilesError> {
+        Ok(())
+    }
+
+    /// Says that a group stays damaged though it was written so many times.
+    fn give_up(&self, group: u32, times: u32) -> FilesError;
+
+    /// Lets go of what a store leaves that ended before its object was intact.
+    fn abandon(_options: &Self::Options, _written: &Self::Written) {}
+}
+
+/// What was written to a medium, for its store.
+pub trait Written: fmt::Debug + Send + Sync + 'static {
+    /// Where the groups lie of what is announced, for which there must be room.
+    fn layout(&self, announced: &Announcement) -> Result<Arc<Layout>, FilesError>;
+
+    /// Fills `out` from a group.
+    fn read(&self, group: &Group, within: u32, out: &mut [u8]) -> Result<(), FilesError>;
+}
+
+/// What is to be opened.
+#[derive(Debug)]
+pub struct Request {
+    pub(crate) announcement: Announcement,
+    pub(crate) manifest: Vec<u8>,
+}
+
+/// What came of idling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// There is more to do at once.
+    Again,
+    /// There is more to do after a moment in which others have the processor.
+    Later,
+    /// There is nothing to do.
+    Nothing,
+}
+
+/// What the store and its thread share.
+#[derive(Debug)]
+pub struct Shared<M: Medium> {
+    pub(crate) options: M::Options,
+    /// For those who watch, and who may do so longer than the store lives.
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) written: OnceLock<Arc<M::Written>>,
+    digests: Arc<Mutex<Table>>,
+    /// How long what is complete may wait until the journal says so.
+    pub(crate) journal_every: Duration,
+    inner: Mutex<Inner>,
+    /// A job came, or the thread is to stop.
+    work: Condvar,
+    /// A job was done.
+    done: Condvar,
+    stopping: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    queue: VecDeque<Job>,
+    queued_bytes: usize,
+    active: Option<Arc<Flight>>,
+    pool: Vec<Vec<u8>>,
+    found: Option<Bits>,
+    verdict: Option<(Verdict, Vec<u32>)>,
+    failure: Option<String>,
+    /// Whether what is queued is written before the thread ends.
+    flush: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Job {
+    Open(Request),
+    Write(Arc<Flight>),
+    Verify(Announcement),
+}
+
+impl<M: Medium> Shared<M> {
+    pub(super) fn new(options: M::Options, intake: &Intake) -> Self {
+        Self {
+            options,
+            counters: intake.counters.clone(),
+            written: OnceLock::new(),
+            digests: intake.shared_digests(),
+            journal_every: super::journal::EVERY,
+            inner: Mutex::default(),
+            work: Condvar::new(),
+            done: Condvar::new(),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// Hands a job over, after waiting where too much waits already.
+    pub(super) fn submit(&self, job: Job) -> Result<(), String> {
+        let bytes = job.bytes();
+        let mut inner = self.inner();
+        let full = inner.queued_bytes + bytes > QUEUE_BYTES_MAX || inner.queue.len() >= QUEUE_MAX;
+        if full {
+            let since = Instant::now();
+            while inner.failure.is_none() && !inner.low() {
+                inner = self.done.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            }
+            self.counters.update(|counts| counts.waited += since.elapsed());
+        }
+        if let Some(failure) = &inner.failure {
+            return Err(failure.clone());
+        }
+        inner.queued_bytes += bytes;
+        inner.queue.push_back(job);
+        drop(inner);
+        self.work.notify_one();
+        Ok(())
+    }
+
+    /// What is on its way to the file of this group, oldest first.
+    pub(super) fn flights(&self, group: u32) -> Vec<Arc<Flight>> {
+        let inner = self.inner();
+        let queued = inner.queue.iter().filter_map(|job| match job {
+            Job::Write(flight) => Some(flight),
+            _ => None,
+        });
+        let all = inner.active.iter().chain(queued);
+        all.filter(|flight| flight.group.index == group).cloned().collect()
+    }
+
+    pub(super) fn buffer(&self) -> Vec<u8> {
+        self.inner().pool.pop().unwrap_or_default()
+    }
+
+    pub(super) fn failure(&self) -> Option<String> {
+        self.inner().failure.clone()
+    }
+
+    pub(super) fn take_found(&self) -> Option<Bits> {
+        self.inner().found.take()
+    }
+
+    pub(super) fn take_verdict(&self) -> Option<(Verdict, Vec<u32>)> {
+        self.inner().verdict.take()
+    }
+
+    /// Ends the thread; with `flush`, after what was handed over is written.
+    pub(super) fn stop(&self, flush: bool) {
+        let mut inner = self.inner();
+        inner.flush = flush;
+        // While locked, so that the thread is not about to wait without having seen it.
+        self.stopping.store(true, Ordering::Relaxed);
+        drop(inner);
+        self.work.notify_one();
+    }
+
+    pub(crate) fn stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Whether to go on with what takes long.
+    pub(crate) fn go_on(&self) -> Result<(), FilesError> {
+        match self.stopping() {
+            true => Err(FilesError::refused(M::path(&self.options), "was given up")),
+            false => Ok(()),
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn digests(&self) -> MutexGuard<'_, Table> {
+        self.digests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Whether so little waits that more is taken from one who waited.
+    fn low(&self) -> bool {
+        self.queued_bytes <= QUEUE_BYTES_LOW && self.queue.len() <= QUEUE_LOW
+    }
+}
+
+impl Job {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Write(flight) => flight.bytes.len(),
+            Self::Open(_) | Self::Verify(_) => 0,
+        }
+    }
+}
+
+/// The thread's own.
+pub(super) struct Worker<M: Medium> {
+    shared: Arc<Shared<M>>,
+    medium: Option<M>,
+    /// Times that something was found damaged.
+    rounds: u32,
+}
+
+impl<M: Medium> Worker<M> {
+    pub(super) const fn new(shared: Arc<Shared<M>>) -> Self {
+        Self { shared, medium: None, rounds: 0 }
+    }
+
+    /// Runs until told to stop or something fails.
+    pub(super) fn run(mut self) {
+        let shared = self.shared.clone();
+        let _guard = PanicGuard::new("writes files", |fault| {
+            shared.inner().failure.get_or_insert(fault);
+            shared.done.notify_all();
+        });
+        if let Err(error) = self.work() {
+            // What was received so far is kept for a later run.
+            let _ = self.flush_journal();
+            let mut inner = self.shared.inner();
+            inner.failure.get_or_insert(error.to_string());
+            inner.queue.clear();
+            drop(inner);
+            self.shared.done.notify_all();
+        }
+    }
+
+    fn work(&mut self) -> Result<(), FilesError> {
+        loop {
+            let mut inner = self.shared.inner();
+            if self.shared.stopping() && (!inner.flush || inner.queue.is_empty()) {
+                let flush = inner.flush;
+                drop(inner);
+                return if flush { self.flush_journal() } else { Ok(()) };
+            }
+            let job = inner.queue.pop_front();
+            inner.queued_bytes -= job.as_ref().map_or(0, Job::bytes);
+            if let Some(Job::Write(flight)) = &job {
+                inner.active = Some(flight.clone());
+            }
+            drop(inner);
+            let is_idle = job.is_none();
+            if let Some(job) = job {
+                self.job(job)?;
+                if self.shared.inner().low() {
+                    self.shared.done.notify_all();
+                }
+            }
+            if self.journal_due_in().is_some_and(|rest| rest.is_zero()) {
+                self.flush_journal()?;
+            }
+            if is_idle {
+                match self.medium.as_mut().map_or(Ok(Idle::Nothing), M::idle)? {
+                    Idle::Again => {}
+                    Idle::Later => self.wait(Some(HOLE_PAUSE)),
+                    Idle::Nothing => {
+                        let rest = self.journal_due_in();
+                        self.wait(rest);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for work, no longer than this.
+    fn wait(&self, at_most: Option<Duration>) {
+        let inner = self.shared.inner();
+        if !inner.queue.is_empty() || self.shared.stopping() {
+            return;
+        }
+        // Woken early or for nothing, it only looks again.
+        match at_most {
+            Some(time) => drop(self.shared.work.wait_timeout(inner, time)),
+            None => drop(self.shared.work.wait(inner)),
+        }
+    }
+
+    fn job(&mut self, job: Job) -> Result<(), FilesError> {
+        match (job, &mut self.medium) {
+            (Job::Open(request), _) => {
+                let (medium, written, found) = M::open(&self.shared, request)?;
+                self.shared.written.get_or_init(|| written);
+                self.medium = Some(medium);
+                self.shared.inner().found = Some(found);
+            }
+            (Job::Write(flight), Some(medium)) => {
+                medium.write(&flight)?;
+                let mut inner = self.shared.inner();
+                inner.active = None;
+                if let Some(flight) = Arc::into_inner(flight)
+                    && inner.pool.len() < POOL_MAX
+                    && flight.bytes.capacity() as u64 == GROUP_BYTES
+                {
+                    inner.pool.push(flight.bytes);
+                }
+            }
+            // With a store that is going away nobody waits for the answer.
+            (Job::Verify(announced), Some(_)) if !self.shared.stopping() => {
+                let answer = self.verify(&announced)?;
+                self.shared.inner().verdict = Some(answer);
+            }
+            // Groups come after the manifest.
+            (Job::Write(_) | Job::Verify(_), _) => {}
+        }
+        Ok(())
+    }
+
+    /// Compares, and where all is intact puts it into its place. Returns the damaged groups too.
+    fn verify(&mut self, announced: &Announcement) -> Result<(Verdict, Vec<u32>), FilesError> {
+        let Self { shared, medium: Some(medium), rounds } = self else { unreachable!("opened") };
+        let damaged = medium.compare(announced)?;
+        if let Some(journal) = medium.journal() {
+            journal.flush()?;
+        }
+        if damaged.is_empty() {
+            medium.finish(announced)?;
+            return Ok((Verdict::Intact, damaged));
+        }
+        *rounds += 1;
+        if *rounds > ROUNDS_MAX {
+            return Err(medium.give_up(damaged[0], ROUNDS_MAX));
+        }
+        if let Some(journal) = medium.journal() {
+            journal.gone(&damaged)?;
+        }
+        medium.reopen(&damaged)?;
+        if let Some(journal) = medium.journal() {
+            journal.flush()?;
+        }
+        let layout = shared.written.get().expect("opened").layout(announced)?;
+        let mut ranges = Vec::new();
+        for group in damaged.iter().map(|index| layout.group(*index)) {
+            shared.counters.update(|counts| counts.bytes_damaged += u64::from(group.len));
+            push_joined(&mut ranges, group.range());
+        }
+        Ok((Verdict::Damaged(ranges), damaged))
+    }
+
+    /// How long the journal may still wait; `None` where nothing is to be noted.
+    fn journal_due_in(&mut self) -> Option<Duration> {
+        self.medium.as_mut().and_then(M::journal).and_then(|journal| journal.due_in())
+    }
+
+    fn flush_journal(&mut self) -> Result<(), FilesError> {
+        self.medium.as_mut().and_then(M::journal).map_or(Ok(()), JournalWriter::flush)
+    }
+}

@@ -1,0 +1,49 @@
+//! Where the files of a supply come from, and whether they are still what was scanned.
+
+use std::collections::BTreeMap;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+
+use crate::layout::Layout;
+use crate::manifest::Mtime;
+
+/// Where files come from.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    /// First component of an entry's path to where that is.
+    pub(super) roots: BTreeMap<String, PathBuf>,
+    /// Device and inode of each file, in the layout's order.
+    pub(super) identities: Vec<(u64, u64)>,
+}
+
+impl Sources {
+    pub(crate) fn path(&self, layout: &Layout, file: u32) -> PathBuf {
+        self.at(&layout.entry(file).path)
+    }
+
+    pub(super) fn at(&self, path: &str) -> PathBuf {
+        match path.split_once('/') {
+            Some((root, rest)) => self.roots[root].join(rest),
+            None => self.roots[path].clone(),
+        }
+    }
+
+    /// Whether a file is still the one that was scanned.
+    pub(crate) fn same(&self, layout: &Layout, file: u32, now: &Metadata) -> bool {
+        let entry = layout.entry(file);
+        // What is written to a device leaves no trace on its name.
+        let changed = entry.is_file() && (entry.size() != now.len() || entry.mtime != mtime(now));
+        self.identities[file as usize] == identity(now) && !changed
+    }
+}
+
+/// Device and inode.
+pub(super) fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+pub(super) fn mtime(metadata: &Metadata) -> Mtime {
+    let nanos = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
+    Mtime { seconds: metadata.mtime(), nanos }
+}
