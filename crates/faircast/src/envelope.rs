@@ -2,12 +2,16 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use faircast_base::Time;
 use faircast_net::Envelope;
-use faircast_seal::{KeyHint, OVERHEAD, Refusal, Refusals, Role, Salt, Seal, SealError, key_hint};
+use faircast_seal::{
+    KeyHint, NoRandomness, OVERHEAD, Refusal, Refusals, Role, Salt, Seal, key_hint,
+};
+use lru::LruCache;
 
 use crate::GroupKey;
 
@@ -40,9 +44,9 @@ pub(crate) struct Wrapper {
     incidents: Incidents,
     watched: Watched,
     /// Whose datagrams could be opened, and when the last of each was.
-    opened: Vec<(IpAddr, Time)>,
+    opened: LruCache<IpAddr, Time>,
     /// Whose could not, and how many.
-    suspects: Vec<(IpAddr, u32)>,
+    suspects: LruCache<IpAddr, u32>,
 }
 
 enum Side {
@@ -51,8 +55,8 @@ enum Side {
         salt: Salt,
     },
     Receiver {
-        /// Sessions of PGM that were heard, the one that spoke last at the end.
-        sessions: Vec<(Session, Salt)>,
+        /// Sessions of PGM that were heard.
+        sessions: LruCache<Session, Salt>,
         notices: Notices,
     },
 }
@@ -61,34 +65,31 @@ enum Side {
 type Session = [u8; 8];
 
 impl Wrapper {
-    pub(crate) fn source(key: Option<GroupKey>, watched: Watched) -> Result<Self, SealError> {
+    pub(crate) fn source(key: Option<GroupKey>, watched: Watched) -> Result<Self, NoRandomness> {
         let seal = key.map(Seal::source).transpose()?;
         let salt = seal.as_ref().and_then(Seal::session).unwrap_or(Salt([0; 16]));
         Ok(Self::of(seal, Side::Source { salt }, watched))
     }
 
-    pub(crate) fn receiver(key: Option<GroupKey>, watched: Watched) -> Result<Self, SealError> {
+    pub(crate) fn receiver(key: Option<GroupKey>, watched: Watched) -> Result<Self, NoRandomness> {
         let seal = key.map(Seal::receiver).transpose()?;
-        let side = Side::Receiver { sessions: Vec::new(), notices: Notices::default() };
+        let sessions = LruCache::new(SESSIONS_MAX);
+        let side = Side::Receiver { sessions, notices: Notices::default() };
         Ok(Self::of(seal, side, watched))
     }
 
     fn of(seal: Option<Seal>, side: Side, watched: Watched) -> Self {
         let incidents = Incidents::default();
-        Self { seal, side, incidents, watched, opened: Vec::new(), suspects: Vec::new() }
+        let (opened, suspects) = (LruCache::new(PEERS_MAX), LruCache::new(PEERS_MAX));
+        Self { seal, side, incidents, watched, opened, suspects }
     }
 
     /// A datagram of `peer` could be opened: their keys agree.
     fn note_opened(&mut self, now: Time, peer: IpAddr) {
-        if let Some((_, at)) = self.opened.iter_mut().find(|(known, _)| *known == peer) {
-            *at = now;
+        if self.opened.put(peer, now).is_some() {
             return;
         }
-        if self.opened.len() == PEERS_MAX {
-            self.opened.remove(0);
-        }
-        self.opened.push((peer, now));
-        self.suspects.retain(|(known, _)| *known != peer);
+        self.suspects.pop(&peer);
         if self.incidents.mismatch.is_some_and(|mismatch| mismatch.peer.ip() == peer) {
             self.incidents.mismatch = None;
             *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = self.incidents;
@@ -100,21 +101,15 @@ impl Wrapper {
     /// and of somebody else only with more.
     fn disagrees(&mut self, now: Time, peer: IpAddr) -> bool {
         let lately = |at: &Time| now.since(*at) < OPENED_LATELY;
-        if self.opened.iter().any(|(known, at)| *known == peer && lately(at)) {
+        if self.opened.peek(&peer).is_some_and(lately) {
             return false;
         }
         if !self.opened.iter().any(|(_, at)| lately(at)) {
             return true;
         }
-        if let Some((_, count)) = self.suspects.iter_mut().find(|(known, _)| *known == peer) {
-            *count = count.saturating_add(1);
-            return *count >= SUSPECT_DATAGRAMS;
-        }
-        if self.suspects.len() == PEERS_MAX {
-            self.suspects.remove(0);
-        }
-        self.suspects.push((peer, 1));
-        false
+        let count = self.suspects.get_or_insert_mut(peer, || 0);
+        *count = count.saturating_add(1);
+        *count >= SUSPECT_DATAGRAMS
     }
 
     /// Tells those who watch, and a source whose packets cannot be opened.
@@ -150,9 +145,9 @@ impl Envelope for Wrapper {
             Side::Source { salt } => *salt,
             Side::Receiver { sessions, .. } => {
                 let session = session_of(plain, Direction::Up);
-                let known = sessions.iter().rev().find(|(known, _)| Some(*known) == session);
+                let known = session.and_then(|session| sessions.peek(&session));
                 // A machine answers only what it has heard; if not, nobody takes it for anything.
-                known.map_or(Salt([0; 16]), |(_, salt)| *salt)
+                known.copied().unwrap_or(Salt([0; 16]))
             }
         };
         seal.seal(salt, plain, out);
@@ -194,7 +189,7 @@ impl Envelope for Wrapper {
             && let Side::Receiver { sessions, .. } = &mut self.side
             && let Some(session) = session_of(opened.plain, Direction::Down)
         {
-            remember(sessions, session, opened.session);
+            sessions.put(session, opened.session);
         }
         let plain = opened.plain;
         self.note_opened(now, from.ip());
@@ -258,17 +253,6 @@ fn is_notice(datagram: &[u8]) -> bool {
     datagram == [0; NOTICE_BYTES]
 }
 
-fn remember(sessions: &mut Vec<(Session, Salt)>, session: Session, salt: Salt) {
-    if sessions.last() == Some(&(session, salt)) {
-        return;
-    }
-    sessions.retain(|(known, _)| *known != session);
-    if sessions.len() == SESSIONS_MAX {
-        sessions.remove(0);
-    }
-    sessions.push((session, salt));
-}
-
 #[derive(Clone, Copy)]
 enum Direction {
     Down,
@@ -289,10 +273,10 @@ fn session_of(packet: &[u8], direction: Direction) -> Option<Session> {
 }
 
 /// Sessions that a receiver answers to at a time; the one that was silent longest makes room.
-const SESSIONS_MAX: usize = 64;
+const SESSIONS_MAX: NonZeroUsize = NonZeroUsize::new(64).expect("it is above zero");
 /// Addresses of which it is remembered whether their datagrams could be opened; for how long that
 /// tells that keys agree, and how many datagrams tell that they do not.
-const PEERS_MAX: usize = 64;
+const PEERS_MAX: NonZeroUsize = SESSIONS_MAX;
 const OPENED_LATELY: faircast_base::Duration = faircast_base::Duration::from_secs(30);
 const SUSPECT_DATAGRAMS: u32 = 3;
 const NOTICE_BYTES: usize = 16;
@@ -410,17 +394,5 @@ mod tests {
         assert_eq!(down, packet(1, false));
         assert_eq!(receiver.open(Time::ZERO, from, &mut down), Some(&packet(1, false)[..]));
         assert_eq!(source.open(Time::ZERO, from, &mut [0; NOTICE_BYTES]), None);
-    }
-
-    #[test]
-    fn the_table_of_sessions_has_its_limit() {
-        let mut sessions = Vec::new();
-        for number in 0..=SESSIONS_MAX as u8 {
-            remember(&mut sessions, [number; 8], Salt([number; 16]));
-        }
-        remember(&mut sessions, [7; 8], Salt([7; 16]));
-        assert_eq!(sessions.len(), SESSIONS_MAX);
-        assert_eq!(sessions.last(), Some(&([7; 8], Salt([7; 16]))));
-        assert_eq!(sessions[0].0, [1; 8]);
     }
 }

@@ -7,7 +7,7 @@ use faircast_files::FilesError;
 use faircast_net::NetError;
 use faircast_proto::options::OptionError;
 use faircast_proto::pgm::negotiation::SchemeMismatch;
-use faircast_seal::SealError;
+use faircast_seal::NoRandomness;
 
 /// Why an end could not begin or go on. Each names what, where, and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +24,7 @@ pub enum Error {
     Option(#[from] OptionError),
     /// The system gives no randomness to seal with.
     #[error("{0}")]
-    Seal(#[from] SealError),
+    Seal(#[from] NoRandomness),
     /// There is no such scheme.
     #[error("there is no scheme \"{name}\"; there are {known}")]
     Scheme {

@@ -73,6 +73,6 @@ pub use status::{
     Incoming, Member, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile, SendStatus,
 };
 pub use stream::{
-    ByteReceiver, ByteReceiverBuilder, ByteSender, ByteSenderBuilder, MessageReceiver,
-    MessageReceiverBuilder, MessageSender, MessageSenderBuilder, StreamStatus,
+    ByteReceiver, ByteSender, MessageReceiver, MessageSender, StreamReceiverBuilder,
+    StreamSenderBuilder, StreamStatus,
 };

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use faircast_base::{Bitrate, Duration};
 use faircast_files::{CommandOptions, DeviceOptions, StoreOptions};
-use faircast_net::{DriverSettings, Listen, Live, PgmSettings, Sockets, Waker};
+use faircast_net::{Listen, Live, Sockets, Waker};
 use faircast_proto::object::ObjectReceiver;
 use faircast_proto::options::OptionValue;
 use tokio::sync::{mpsc, watch};
@@ -15,10 +15,9 @@ use self::work::{SILENT_AFTER, Setup, Work};
 use crate::Error;
 use crate::common::{Common, common_settings, group_of};
 use crate::destination::Destination;
-use crate::envelope::{Watched, Wrapper};
+use crate::envelope::Wrapper;
 use crate::session::{Plan, start};
 use crate::status::{ReceiveStatus, Received};
-use crate::trace::LiveTrace;
 
 /// Makes a [`Receiver`]. Every setting has a default that suits a local network.
 #[derive(Clone, Debug)]
@@ -175,26 +174,12 @@ impl ReceiverBuilder {
         self.destination.probe()?;
         let group = group_of(&self.listen);
         let sockets = Sockets::receiver(self.listen.clone(), self.common.sockets.clone())?;
-        let watched = Watched::default();
-        let trace = self.common.trace.as_deref().map(LiveTrace::create).transpose()?;
         let (tell, status) = watch::channel(ReceiveStatus::default());
         let (give, received) = mpsc::channel(RECEIVED_MAX);
-        let plan = Plan {
-            name: "faircast-recv",
-            sockets,
-            settings: DriverSettings {
-                patience: PATIENCE,
-                ends_when_idle: false,
-                ..DriverSettings::default()
-            },
-            pgm: PgmSettings {
-                moves_after: SILENT_AFTER,
-                confirms: true,
-                ..PgmSettings::default()
-            },
-            wrapper: Wrapper::receiver(self.common.key.clone(), watched.clone())?,
-            trace: trace.clone(),
-        };
+        let mut plan = Plan::new("faircast-recv", sockets, &self.common, Wrapper::receiver)?;
+        (plan.settings.patience, plan.settings.ends_when_idle) = (PATIENCE, false);
+        (plan.pgm.moves_after, plan.pgm.confirms) = (SILENT_AFTER, true);
+        let (watched, trace) = (plan.watched.clone(), plan.trace.clone());
         let waker = start(plan, move |live: &mut Live<ObjectReceiver>| {
             Ok(Work::new(
                 live.now(),

@@ -10,12 +10,14 @@ use faircast_net::{
 };
 use faircast_proto::Machine;
 use faircast_proto::pgm::wire::{Gsi, Tsi};
+use faircast_seal::NoRandomness;
 use faircast_trace::Tee;
 
-use crate::Error;
-use crate::envelope::Wrapper;
+use crate::common::Common;
+use crate::envelope::{Watched, Wrapper};
 use crate::log::EventLog;
 use crate::trace::LiveTrace;
+use crate::{Error, GroupKey};
 
 /// What a session's thread works for.
 pub(crate) trait Worker<M: Machine>: App<M> {
@@ -23,14 +25,36 @@ pub(crate) trait Worker<M: Machine>: App<M> {
     fn ended(self, live: &mut Live<M>, ended: Result<Ended, NetError>);
 }
 
-/// What a session's thread is made from.
+/// What a session's thread is made from, and what it shares with whoever started it.
 pub(crate) struct Plan {
-    pub(crate) name: &'static str,
-    pub(crate) sockets: Sockets,
+    name: &'static str,
+    sockets: Sockets,
+    wrapper: Wrapper,
     pub(crate) settings: DriverSettings,
     pub(crate) pgm: PgmSettings,
-    pub(crate) wrapper: Wrapper,
+    pub(crate) watched: Watched,
     pub(crate) trace: Option<LiveTrace>,
+}
+
+impl Plan {
+    /// One whose driver has the usual settings; `wrapper` makes what goes around its datagrams.
+    pub(crate) fn new(
+        name: &'static str,
+        sockets: Sockets,
+        common: &Common,
+        wrapper: fn(Option<GroupKey>, Watched) -> Result<Wrapper, NoRandomness>,
+    ) -> Result<Self, Error> {
+        let watched = Watched::default();
+        Ok(Self {
+            name,
+            sockets,
+            settings: DriverSettings::default(),
+            pgm: PgmSettings::default(),
+            trace: common.trace.as_deref().map(LiveTrace::create).transpose()?,
+            wrapper: wrapper(common.key.clone(), watched.clone())?,
+            watched,
+        })
+    }
 }
 
 /// Starts a thread that drives what `make` puts into the driver.
@@ -43,7 +67,7 @@ where
     W: Worker<M>,
 {
     let (tell, told) = mpsc::sync_channel(1);
-    let Plan { name, sockets, settings, pgm, wrapper, trace } = plan;
+    let Plan { name, sockets, settings, pgm, wrapper, trace, .. } = plan;
     let work = move || {
         let made =
             Driver::<M>::with_demux(sockets, AddressBook::native(), PgmDemux::new(pgm), settings)

@@ -56,7 +56,7 @@ impl Member {
 }
 
 /// How a sender stands.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SendStatus {
     /// Where it is.
     pub stage: Stage,
@@ -101,32 +101,6 @@ pub struct SendStatus {
 }
 
 impl SendStatus {
-    /// At the beginning.
-    pub(crate) fn new(bytes_total: u64) -> Self {
-        Self {
-            stage: Stage::Gathering,
-            elapsed: Duration::ZERO,
-            begun: None,
-            bytes_total,
-            growing: false,
-            bytes_least: 0,
-            symbols: 0,
-            parity: 0,
-            repairs: 0,
-            requests: 0,
-            rate_bits_per_s: None,
-            rtt: None,
-            members: Vec::new(),
-            missing: Vec::new(),
-            traffic: Counters::default(),
-            refusals: Refusals::default(),
-            mismatch: None,
-            limits: Vec::new(),
-            reason: None,
-            ended: false,
-        }
-    }
-
     /// Whether all that were waited for have everything. Who is started again under the same name
     /// at the same host is the same.
     pub fn succeeded(&self) -> bool {
@@ -311,7 +285,7 @@ mod tests {
                 false,
             ),
         ] {
-            let status = SendStatus { members, missing: missing.to_vec(), ..SendStatus::new(1) };
+            let status = SendStatus { members, missing: missing.to_vec(), ..SendStatus::default() };
             assert_eq!(status.succeeded(), want, "{case}");
         }
     }

@@ -44,6 +44,7 @@ enum Who {
 }
 
 /// What a header says of the one session of a trace.
+#[derive(Default)]
 pub(crate) struct About {
     /// The session's name.
     pub(crate) name: String,
@@ -87,6 +88,13 @@ impl LiveTrace {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let path = inner.path.clone();
         inner.finish(about).map_err(|source| Error::Trace { path, source })
+    }
+}
+
+/// Finishes the trace of a session where there is one, and logs why that cannot be.
+pub(crate) fn finish(trace: Option<&LiveTrace>, about: impl FnOnce() -> About) {
+    if let Some(Err(error)) = trace.map(|trace| trace.finish(&about())) {
+        tracing::error!("{error}");
     }
 }
 

@@ -1,5 +1,4 @@
-//! The store of a receiver as its application sees it: its failure is told from a sender's, what it has received
-//! is told, and one session at a time has an object.
+//! The store of a receiver's session, watched: why it failed, what came, and which session has the object.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -2,15 +2,17 @@
 
 use std::fmt;
 
+use crate::refusal::Refusal;
+
 /// Bytes that sealing adds to a datagram, whatever its length: the header and the tag.
 pub const OVERHEAD: usize = HEADER_BYTES + TAG_BYTES;
 
 /// By which a session is known: drawn at random by its sender, who seals everything with it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Salt(pub [u8; 16]);
 
 /// The first bytes of a key's id, as each datagram carries them.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyHint(pub [u8; 3]);
 
 /// On which side of a session somebody is.
@@ -38,17 +40,6 @@ pub(crate) struct Header {
     pub(crate) counter: u64,
 }
 
-/// Why there is no header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoHeader {
-    /// The datagram is not sealed.
-    Plain,
-    /// It is sealed in a way of which this program knows nothing.
-    Version,
-    /// It is cut short.
-    Short,
-}
-
 impl Header {
     pub(crate) fn write(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
@@ -62,17 +53,17 @@ impl Header {
         bytes
     }
 
-    pub(crate) fn parse(datagram: &[u8]) -> Result<Self, NoHeader> {
+    pub(crate) fn parse(datagram: &[u8]) -> Result<Self, Refusal> {
         if datagram.len() < 5 || &datagram[..3] != MAGIC || datagram[4] & NO_PGM != NO_PGM {
-            return Err(NoHeader::Plain);
+            return Err(Refusal::Plain);
         }
-        let role = match (datagram[3], datagram[4]) {
-            (VERSION, SOURCE) => Role::Source,
-            (VERSION, RECEIVER) => Role::Receiver,
-            _ => return Err(NoHeader::Version),
+        let role = match (datagram[3], datagram[4] & !NO_PGM) {
+            (VERSION, 0) => Role::Source,
+            (VERSION, 1) => Role::Receiver,
+            _ => return Err(Refusal::Version),
         };
         if datagram.len() < OVERHEAD {
-            return Err(NoHeader::Short);
+            return Err(Refusal::Short);
         }
         Ok(Self {
             role,
@@ -88,21 +79,9 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes[at..at + N].try_into().expect("the range has so many bytes")
 }
 
-impl fmt::Debug for Salt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
 impl fmt::Display for KeyHint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for KeyHint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 
@@ -111,8 +90,6 @@ const VERSION: u8 = 1;
 /// PGM has its version in these bits of its fifth byte, and it is zero: nothing that is sealed is
 /// taken for PGM, or PGM for sealed (src: RFC 3208 s8.1).
 const NO_PGM: u8 = 0xc0;
-const SOURCE: u8 = NO_PGM | Role::Source as u8;
-const RECEIVER: u8 = NO_PGM | Role::Receiver as u8;
 pub(crate) const HEADER_BYTES: usize = 40;
 pub(crate) const TAG_BYTES: usize = 16;
 
@@ -145,12 +122,12 @@ mod tests {
         let mut role = sealed.clone();
         role[4] = 0xc7;
         for (case, datagram, want) in [
-            ("nothing", &[][..], NoHeader::Plain),
-            ("four bytes", &sealed[..4], NoHeader::Plain),
-            ("PGM", &pgm, NoHeader::Plain),
-            ("a later version", &later, NoHeader::Version),
-            ("a role of a later version", &role, NoHeader::Version),
-            ("one byte too few", &sealed[..OVERHEAD - 1], NoHeader::Short),
+            ("nothing", &[][..], Refusal::Plain),
+            ("four bytes", &sealed[..4], Refusal::Plain),
+            ("PGM", &pgm, Refusal::Plain),
+            ("a later version", &later, Refusal::Version),
+            ("a role of a later version", &role, Refusal::Version),
+            ("one byte too few", &sealed[..OVERHEAD - 1], Refusal::Short),
         ] {
             assert_eq!(Header::parse(datagram), Err(want), "{case}");
         }

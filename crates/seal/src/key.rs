@@ -4,10 +4,9 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use ring::rand::{SecureRandom as _, SystemRandom};
 use ring::{digest, hkdf};
 use zeroize::Zeroizing;
-
-use crate::random::fill_random;
 
 /// The secret that all members of a group share: 256 bits. Whoever has it can read what the group
 /// sends and speak as any of its members.
@@ -16,7 +15,7 @@ pub struct GroupKey(Zeroizing<[u8; KEY_BYTES]>);
 
 /// By which people and programs tell keys apart: 64 bits that say nothing of the key. Written as 16
 /// hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyId(pub(crate) [u8; 8]);
 
 /// Why there is no key.
@@ -62,18 +61,23 @@ pub enum KeyError {
         problem: &'static str,
     },
     /// The system gives no random bytes.
-    #[error("the system gives no random bytes")]
-    Random,
+    #[error("{0}")]
+    Random(#[from] NoRandomness),
 }
+
+/// The system gives no random bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the system gives no random bytes")]
+pub struct NoRandomness;
 
 impl GroupKey {
     /// A new key, from the system's randomness.
     ///
     /// # Errors
     /// The system gives none.
-    pub fn random() -> Result<Self, KeyError> {
+    pub fn random() -> Result<Self, NoRandomness> {
         let mut bytes = Zeroizing::new([0; KEY_BYTES]);
-        fill_random(&mut bytes[..]).map_err(|_| KeyError::Random)?;
+        fill_random(&mut bytes[..])?;
         Ok(Self(bytes))
     }
 
@@ -157,12 +161,6 @@ impl fmt::Display for KeyId {
     }
 }
 
-impl fmt::Debug for KeyId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 /// How many bytes HKDF is to give.
 pub(crate) struct Length(pub(crate) usize);
 
@@ -170,6 +168,16 @@ impl hkdf::KeyType for Length {
     fn len(&self) -> usize {
         self.0
     }
+}
+
+/// Bytes from the system's generator.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], NoRandomness> {
+    let mut bytes = [0; N];
+    fill_random(&mut bytes).map(|()| bytes)
+}
+
+fn fill_random(bytes: &mut [u8]) -> Result<(), NoRandomness> {
+    SystemRandom::new().fill(bytes).map_err(|_| NoRandomness)
 }
 
 fn checksum(key: &[u8]) -> [u8; CHECK_BYTES] {

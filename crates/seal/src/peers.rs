@@ -61,6 +61,7 @@ impl Peers {
         self.known.put(key, peer);
     }
 
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.known.len()
     }

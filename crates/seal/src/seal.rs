@@ -6,12 +6,12 @@ use std::time::Instant;
 use lru::LruCache;
 
 use crate::budget::Budget;
-use crate::header::{Header, KeyHint, NoHeader, Role, Salt};
-use crate::key::GroupKey;
+use crate::header::{Header, KeyHint, Role, Salt};
+use crate::key::{GroupKey, NoRandomness, random};
 use crate::peers::{PEERS_MAX, Peer, PeerKey, Peers};
-use crate::random::fill_random;
+use crate::refusal::{Refusal, Refusals};
 use crate::traffic::{PACKETS_PER_KEY, SessionSecret, TrafficKey};
-use crate::window::{Stale, Window};
+use crate::window::Window;
 
 /// One end of a session, or of all sessions that a receiver hears: it seals what leaves and opens
 /// what comes.
@@ -43,72 +43,6 @@ pub struct Opened<'a> {
     pub session: Salt,
     /// By whom.
     pub role: Role,
-    /// By which of them.
-    pub party: u64,
-}
-
-/// Why a datagram was not opened. None of these changes anything for datagrams that are good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// It is not sealed: the other end uses no key.
-    Plain,
-    /// It is sealed by another version of faircast.
-    Version,
-    /// It is shorter than sealing makes it.
-    Short,
-    /// It is sealed with another key.
-    OtherKey(KeyHint),
-    /// It belongs to a session that this source does not send.
-    OtherSession,
-    /// It comes from a source, and this is one.
-    WrongRole,
-    /// This end has sealed it.
-    Own,
-    /// It is not what was sealed, or was sealed by who has not the key.
-    Forged,
-    /// It was opened before.
-    Repeated,
-    /// It is too old to know whether it was.
-    Old,
-    /// Too many unknown parties were heard in this moment.
-    Busy,
-}
-
-/// How many datagrams were refused, by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Refusals {
-    /// Not sealed.
-    pub plain: u64,
-    /// Sealed with another key.
-    pub other_key: u64,
-    /// Changed, forged, cut short or of another version.
-    pub forged: u64,
-    /// Repeated, or too old to know.
-    pub repeated: u64,
-    /// Of another session, of this end itself, or of who has no business here.
-    pub foreign: u64,
-    /// Of unknown parties, while too many came.
-    pub busy: u64,
-    /// What was wrong with the last one that shows a disagreement about keys.
-    pub wrong_key: Option<WrongKey>,
-}
-
-/// How the keys of two ends disagree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WrongKey {
-    /// The other end uses none.
-    None,
-    /// The other end uses this one.
-    Other(KeyHint),
-}
-
-/// Why there is no [`Seal`].
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SealError {
-    /// The system gives no random bytes.
-    #[error("the system gives no random bytes")]
-    Random,
 }
 
 impl Seal {
@@ -116,7 +50,7 @@ impl Seal {
     ///
     /// # Errors
     /// The system gives no random bytes.
-    pub fn source(key: GroupKey) -> Result<Self, SealError> {
+    pub fn source(key: GroupKey) -> Result<Self, NoRandomness> {
         Ok(Self::new(key, Role::Source, Some(Salt(random()?)), u64::from_be_bytes(random()?)))
     }
 
@@ -124,7 +58,7 @@ impl Seal {
     ///
     /// # Errors
     /// The system gives no random bytes.
-    pub fn receiver(key: GroupKey) -> Result<Self, SealError> {
+    pub fn receiver(key: GroupKey) -> Result<Self, NoRandomness> {
         Ok(Self::new(key, Role::Receiver, None, u64::from_be_bytes(random()?)))
     }
 
@@ -154,11 +88,6 @@ impl Seal {
     /// The first bytes of this end's key.
     pub fn hint(&self) -> KeyHint {
         self.hint
-    }
-
-    /// How many parties it knows.
-    pub fn peers(&self) -> usize {
-        self.peers.len()
     }
 
     /// What it has refused so far.
@@ -217,7 +146,7 @@ impl Seal {
             peer.window.check(counter)?;
             let plain = peer.key.open(counter, datagram).map_err(|_| Refusal::Forged)?;
             peer.window.note(counter);
-            return Ok(Opened { plain, session, role, party });
+            return Ok(Opened { plain, session, role });
         }
         let (known, budget) = match self.peers.session(session) {
             Some(secret) => (Some(secret), &mut self.newcomers),
@@ -233,7 +162,7 @@ impl Seal {
         let mut window = Window::new();
         window.note(counter);
         self.peers.admit(id, Peer { key, window }, secret);
-        Ok(Opened { plain, session, role, party })
+        Ok(Opened { plain, session, role })
     }
 }
 
@@ -241,56 +170,6 @@ impl Seal {
 struct Outgoing {
     key: TrafficKey,
     epoch: u64,
-}
-
-impl Refusals {
-    fn count(&mut self, refusal: Refusal) {
-        let counter = match refusal {
-            Refusal::Plain => {
-                self.wrong_key = Some(WrongKey::None);
-                &mut self.plain
-            }
-            Refusal::OtherKey(hint) => {
-                self.wrong_key = Some(WrongKey::Other(hint));
-                &mut self.other_key
-            }
-            Refusal::Version | Refusal::Short | Refusal::Forged => &mut self.forged,
-            Refusal::Repeated | Refusal::Old => &mut self.repeated,
-            Refusal::OtherSession | Refusal::WrongRole | Refusal::Own => &mut self.foreign,
-            Refusal::Busy => &mut self.busy,
-        };
-        *counter += 1;
-    }
-
-    /// All of them.
-    pub fn total(&self) -> u64 {
-        self.plain + self.other_key + self.forged + self.repeated + self.foreign + self.busy
-    }
-}
-
-impl From<NoHeader> for Refusal {
-    fn from(none: NoHeader) -> Self {
-        match none {
-            NoHeader::Plain => Self::Plain,
-            NoHeader::Version => Self::Version,
-            NoHeader::Short => Self::Short,
-        }
-    }
-}
-
-impl From<Stale> for Refusal {
-    fn from(stale: Stale) -> Self {
-        match stale {
-            Stale::Seen => Self::Repeated,
-            Stale::Old => Self::Old,
-        }
-    }
-}
-
-fn random<const N: usize>() -> Result<[u8; N], SealError> {
-    let mut bytes = [0; N];
-    fill_random(&mut bytes).map_err(|_| SealError::Random)?;
-    Ok(bytes)
 }
 
 /// How many sessions a receiver answers to at once without deriving keys again.

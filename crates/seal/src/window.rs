@@ -1,5 +1,7 @@
 //! Which of a peer's counters were seen.
 
+use crate::refusal::Refusal;
+
 /// How far behind the newest of a peer's datagrams another may come and still be taken. Batches
 /// of a fast sender reach a receiver in another order when several queues take them in: this is
 /// 4 ms of 10 Gbit/s.
@@ -14,30 +16,21 @@ pub(crate) struct Window {
     bits: Box<[u64; WORDS]>,
 }
 
-/// Why a counter is not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stale {
-    /// It was seen.
-    Seen,
-    /// It is too old to know.
-    Old,
-}
-
 impl Window {
     pub(crate) fn new() -> Self {
         Self { end: 0, bits: Box::new([0; WORDS]) }
     }
 
     /// Whether a datagram with this counter may be taken.
-    pub(crate) fn check(&self, counter: u64) -> Result<(), Stale> {
+    pub(crate) fn check(&self, counter: u64) -> Result<(), Refusal> {
         if counter >= self.end {
             return Ok(());
         }
         if self.end - counter > WINDOW_PACKETS {
-            return Err(Stale::Old);
+            return Err(Refusal::Old);
         }
         let (word, bit) = place(counter);
-        if self.bits[word] & bit == 0 { Ok(()) } else { Err(Stale::Seen) }
+        if self.bits[word] & bit == 0 { Ok(()) } else { Err(Refusal::Repeated) }
     }
 
     /// Notes a counter that [`check`](Self::check) has passed and that is authentic.
@@ -90,10 +83,10 @@ mod tests {
         let mut window = Window::new();
         let last = 10 * WINDOW_PACKETS;
         window.note(last);
-        assert_eq!(window.check(last), Err(Stale::Seen));
+        assert_eq!(window.check(last), Err(Refusal::Repeated));
         assert_eq!(window.check(last + 1), Ok(()));
         assert_eq!(window.check(last + 1 - WINDOW_PACKETS), Ok(()));
-        assert_eq!(window.check(last - WINDOW_PACKETS), Err(Stale::Old));
+        assert_eq!(window.check(last - WINDOW_PACKETS), Err(Refusal::Old));
     }
 
     proptest! {
@@ -108,9 +101,9 @@ mod tests {
                 for counter in [newest + step, (newest + step).saturating_sub(*back)] {
                     let end = seen.last().map_or(0, |last| last + 1);
                     let want = if counter < end && end - counter > WINDOW_PACKETS {
-                        Err(Stale::Old)
+                        Err(Refusal::Old)
                     } else if seen.contains(&counter) {
-                        Err(Stale::Seen)
+                        Err(Refusal::Repeated)
                     } else {
                         Ok(())
                     };

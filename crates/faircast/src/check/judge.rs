@@ -3,7 +3,7 @@
 use faircast_base::{Duration, Time};
 
 use super::exchange::{BURST, Exchange, Outcome, Peer, Plan, SIZES, STEADY};
-use super::finding::{self as f, Finding};
+use super::finding::{self as f, Finding, State};
 
 /// Bytes of the IP packets that `send` makes where nothing else is said.
 const MTU_USUAL: u32 = 1500;
@@ -56,27 +56,23 @@ fn of_peer(exchange: &Exchange, plan: &Plan, peer: &Peer, ended: Time) -> Vec<Fi
     }
     all.push(path_mtu(plan, peer));
     let share = |name: &f::Check, train: u8, most: f64| {
-        let [out, into] = trains(exchange, peer, train);
-        let lost = |outcome: &Outcome| {
-            1.0 - f64::from(outcome.received.min(outcome.total)) / f64::from(outcome.total.max(1))
+        let lost = |outcome: Outcome| {
+            let arrived = outcome.received.min(outcome.total);
+            (1.0 - f64::from(arrived) / f64::from(outcome.total.max(1)), outcome)
         };
-        let words = [(out, "to it"), (into, "from it")];
-        let known: Vec<(f64, Outcome, &str)> = words
-            .into_iter()
-            .filter_map(|(outcome, word)| outcome.map(|outcome| (lost(&outcome), outcome, word)))
-            .collect();
-        if known.is_empty() {
-            return name.untested("no packets came, or no answers");
-        }
-        let each = known.iter().map(|(lost, outcome, word)| {
-            let rate = match train {
-                BURST => format!(", at {}", megabits(outcome)),
-                _ => String::new(),
-            };
-            format!("{word} {:.1} % of {} lost{rate}", lost * 100.0, outcome.total)
-        });
-        let found = each.collect::<Vec<_>>().join("; ");
-        name.found(known.iter().all(|(lost, ..)| *lost <= most), found)
+        let known = trains(exchange, peer, train).map(|outcome| outcome.map(lost));
+        both_ways(
+            name,
+            known,
+            |(lost, _)| *lost <= most,
+            |(lost, outcome)| {
+                let rate = match train {
+                    BURST => format!(", at {}", megabits(outcome)),
+                    _ => String::new(),
+                };
+                format!("{:.1} % of {} lost{rate}", lost * 100.0, outcome.total)
+            },
+        )
     };
     all.push(share(&f::LOSS, STEADY, LOSS_MAX));
     all.push(share(&f::SPEED, BURST, BURST_LOSS_MAX));
@@ -106,16 +102,28 @@ fn path_mtu(plan: &Plan, peer: &Peer) -> Finding {
     let [out, into] = [peer.out[place], peer.into[place]]
         .map(|outcome| outcome.map(|outcome| outcome.longest).filter(|longest| *longest > 0));
     let wanted = plan.mtu.min(MTU_USUAL);
-    let words = [(out, "to it"), (into, "from it")];
-    let known: Vec<(u32, &str)> =
-        words.into_iter().filter_map(|(longest, word)| Some((longest?, word))).collect();
-    if known.is_empty() {
-        return f::PATH_MTU.untested("no packets came, or no answers");
+    let text = |longest: &u32| format!("up to {longest} bytes");
+    let mut finding = both_ways(&f::PATH_MTU, [out, into], |longest| *longest >= wanted, text);
+    if finding.state != State::Untested {
+        finding.found += &format!(" (the own link takes {})", plan.mtu);
     }
-    let each = known.iter().map(|(longest, word)| format!("{word} up to {longest} bytes"));
-    let found =
-        format!("{} (the own link takes {})", each.collect::<Vec<_>>().join("; "), plan.mtu);
-    f::PATH_MTU.found(known.iter().all(|(longest, _)| *longest >= wanted), found)
+    finding
+}
+
+/// What came of packets to a peer and of those from it, as far as either is known.
+fn both_ways<T>(
+    check: &f::Check,
+    [out, into]: [Option<T>; 2],
+    is_right: impl Fn(&T) -> bool,
+    text: impl Fn(&T) -> String,
+) -> Finding {
+    let known: Vec<(T, &str)> =
+        out.map(|it| (it, "to it")).into_iter().chain(into.map(|it| (it, "from it"))).collect();
+    if known.is_empty() {
+        return check.untested("no packets came, or no answers");
+    }
+    let each: Vec<String> = known.iter().map(|(it, word)| format!("{word} {}", text(it))).collect();
+    check.found(known.iter().all(|(it, _)| is_right(it)), each.join("; "))
 }
 
 /// Whether memberships lasted.

@@ -22,6 +22,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 pub use finding::{Finding, State};
 
 use crate::Error;
+use crate::session::random;
 use exchange::{Exchange, Outgoing, Plan};
 use local::Facts;
 use wire::{BYTES, Packet};
@@ -132,7 +133,8 @@ fn with_others(
 ) -> Result<Option<Vec<Finding>>, Error> {
     let mtu = sockets.link_mtu.map_or(1500, |mtu| mtu.count()).min(MTU_MAX);
     let plan = Plan {
-        id: random_id(),
+        // Known to others by it, and never 0.
+        id: random().max(1),
         wait: settings.wait,
         long: settings.long,
         rate_bps: settings.rate.bits_per_s(),
@@ -165,15 +167,6 @@ fn with_others(
     let mut found = judge::findings(&exchange, &plan, now());
     found.extend(wire.key_findings());
     Ok(Some(found))
-}
-
-/// A number by which this run is known to others; never 0.
-fn random_id() -> u64 {
-    use std::hash::{BuildHasher as _, Hasher as _};
-    // Seeded by the system for each process.
-    let mut hasher = std::collections::hash_map::RandomState::new().build_hasher();
-    hasher.write_u32(std::process::id());
-    hasher.finish().max(1)
 }
 
 /// The sockets, with the key where there is one.

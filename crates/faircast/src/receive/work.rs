@@ -1,7 +1,8 @@
 //! What a receiver's thread does beside driving: its sessions, from the first packet heard to the end
 //! that is told.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, PoisonError};
 
 use faircast_base::{Bitrate, Duration, Seq, Time};
@@ -12,6 +13,7 @@ use faircast_proto::Machine as _;
 use faircast_proto::catalog::DEFAULT_SCHEME;
 use faircast_proto::object::{ObjectReceiver, ObjectReceiverSetup, ObjectStatus, Stage};
 use faircast_proto::pgm::wire::{Body, Nla, OptionType, Packet, Tsi};
+use lru::LruCache;
 use tokio::sync::{mpsc, watch};
 
 use crate::common::{Speaks, host_load};
@@ -19,7 +21,7 @@ use crate::destination::Destination;
 use crate::envelope::Watched;
 use crate::session::{Worker, random};
 use crate::status::{Incoming, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile};
-use crate::trace::{About, LiveTrace};
+use crate::trace::{self, About, LiveTrace};
 use crate::watched_store::{Holders, Notes, WatchedStore};
 
 /// What it is made from.
@@ -45,7 +47,7 @@ pub(super) struct Work {
     /// Whether an object has ended after which no other one is begun.
     ending: bool,
     /// Objects that were begun and whose sender went away: they are waited for. The last [`PAST_MAX`].
-    awaited: VecDeque<[u8; 32]>,
+    awaited: LruCache<[u8; 32], ()>,
     /// When the first object was begun.
     begun: Option<Time>,
     /// Which session has which object.
@@ -55,9 +57,9 @@ pub(super) struct Work {
     next_session: Option<Session>,
     /// Sessions that are over, and heard on: the last [`PAST_MAX`]. One that had fallen silent is
     /// begun again with a newer SPM than the last: what others repeat does not begin it.
-    past: VecDeque<(Tsi, Option<Seq>)>,
+    past: LruCache<Tsi, Option<Seq>>,
     /// Objects that were received whole: the last [`PAST_MAX`].
-    received: VecDeque<[u8; 32]>,
+    received: LruCache<[u8; 32], ()>,
     count: u64,
     complete: u64,
     /// Packets that had come at the last look, and when that number last grew.
@@ -111,13 +113,13 @@ impl Work {
             started,
             setup,
             ending: false,
-            awaited: VecDeque::new(),
+            awaited: LruCache::new(PAST_MAX),
             begun: None,
             holders: Holders::default(),
             sessions: BTreeMap::new(),
             next_session: None,
-            past: VecDeque::new(),
-            received: VecDeque::new(),
+            past: LruCache::new(PAST_MAX),
+            received: LruCache::new(PAST_MAX),
             count: 0,
             complete: 0,
             packets: 0,
@@ -181,15 +183,13 @@ impl Work {
         if matches!(outcome, ReceiveOutcome::Complete { .. }) {
             self.complete += 1;
             if let Some(object) = object {
-                self.received.truncate(PAST_MAX - 1);
-                self.received.push_front(object);
+                self.received.put(object, ());
             }
         }
         if let Some(object) = object {
-            self.awaited.retain(|other| *other != object);
+            self.awaited.pop(&object);
             if gone && begun && !self.received.contains(&object) {
-                self.awaited.truncate(PAST_MAX - 1);
-                self.awaited.push_front(object);
+                self.awaited.put(object, ());
             }
         }
         self.ending |= self.setup.once && !gone;
@@ -337,17 +337,13 @@ impl Work {
     fn forget_from(&mut self, live: &mut Live<ObjectReceiver>, id: SessionId, newest: Option<Seq>) {
         live.remove(id);
         if let Some(session) = self.sessions.remove(&id) {
-            if self.past.len() == PAST_MAX {
-                self.past.pop_front();
-            }
-            self.past.push_back((session.tsi, newest));
+            self.past.put(session.tsi, newest);
         }
     }
 
     /// Whether a session is over, as far as this packet tells.
     fn is_past(&self, heard: &Heard<'_>) -> bool {
-        let past = self.past.iter().rev().find(|(tsi, _)| *tsi == heard.tsi);
-        let Some((_, newest)) = past else { return false };
+        let Some(newest) = self.past.peek(&heard.tsi) else { return false };
         let Ok(packet) = Packet::decode(heard.packet, 0) else { return true };
         let ends = [OptionType::FIN, OptionType::RST].map(|kind| packet.options.has(kind));
         let spm = match packet.body {
@@ -398,7 +394,7 @@ impl App<ObjectReceiver> for Work {
         if self.is_past(heard) || self.ending && self.awaited.is_empty() {
             return None;
         }
-        self.past.retain(|(tsi, _)| *tsi != heard.tsi);
+        self.past.pop(&heard.tsi);
         self.count += 1;
         let store = self.setup.destination.store();
         let disk = store.1.clone();
@@ -501,21 +497,15 @@ impl Worker<ObjectReceiver> for Work {
                 self.end(live, id, outcome.clone());
             }
         }
-        if let Some(trace) = &self.setup.trace {
-            let about = About {
-                name: "transfer".to_string(),
-                title: format!("what was received into {}", self.setup.destination),
-                scheme: self.spoken.to_string(),
-                names: BTreeMap::from([(live.node(), self.setup.name.clone())]),
-                aliases: BTreeMap::new(),
-                intact: (self.complete > 0).then(|| live.node()).into_iter().collect(),
-                packet_bytes: 0,
-                interrupted: self.complete == 0,
-            };
-            if let Err(error) = trace.finish(&about) {
-                tracing::error!("{error}");
-            }
-        }
+        trace::finish(self.setup.trace.as_ref(), || About {
+            name: "transfer".to_string(),
+            title: format!("what was received into {}", self.setup.destination),
+            scheme: self.spoken.to_string(),
+            names: BTreeMap::from([(live.node(), self.setup.name.clone())]),
+            intact: (self.complete > 0).then(|| live.node()).into_iter().collect(),
+            interrupted: self.complete == 0,
+            ..About::default()
+        });
         self.report(live, true);
     }
 }
@@ -526,6 +516,6 @@ pub(super) const SILENT_AFTER: Duration = Duration::from_secs(5);
 /// Time without progress after which it loses its object to another session.
 const STALLED_AFTER: Duration = Duration::from_secs(30);
 /// Sessions that are over and that are not begun again.
-const PAST_MAX: usize = 64;
+const PAST_MAX: NonZeroUsize = NonZeroUsize::new(64).expect("it is above zero");
 /// How long a session may be heard without an announcement of an object.
 const FOREIGN_AFTER: Duration = Duration::from_secs(30);

@@ -8,33 +8,16 @@ use faircast_net::{Listen, Target};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 
-use super::StreamStatus;
 use super::receiver::StreamReceiver;
 use super::sender::StreamSender;
+use super::{StreamReceiverBuilder, StreamSenderBuilder, StreamStatus};
 use crate::Error;
-use crate::common::{Common, common_settings, sender_settings};
-
-/// Makes a [`ByteSender`].
-#[derive(Clone, Debug)]
-#[must_use]
-pub struct ByteSenderBuilder {
-    target: Target,
-    common: Common,
-}
 
 /// Sends a stream of bytes to whoever hears it. Written to as any
 /// [`AsyncWrite`]: a flush waits until all has left, a shutdown says that it ends. Who writes faster
 /// than may be sent waits. Dropped, it ends after what was written.
 #[derive(Debug)]
 pub struct ByteSender(StreamSender);
-
-/// Makes a [`ByteReceiver`].
-#[derive(Clone, Debug)]
-#[must_use]
-pub struct ByteReceiverBuilder {
-    listen: Listen,
-    common: Common,
-}
 
 /// Receives the first stream of bytes that it hears, in order, from where it hears it. Read from as
 /// any [`AsyncRead`]. What is lost for good is an error of kind `Other` which says how much; reading
@@ -48,8 +31,8 @@ pub struct ByteReceiver {
 
 impl ByteSender {
     /// Begins to say how it is to be made.
-    pub fn builder(target: Target) -> ByteSenderBuilder {
-        ByteSenderBuilder { target, common: Common::default() }
+    pub fn builder(target: Target) -> StreamSenderBuilder<Self> {
+        StreamSenderBuilder::new(target, Self)
     }
 
     /// How it stands, a few times a second.
@@ -63,19 +46,6 @@ impl ByteSender {
     /// The thread of the stream has gone.
     pub async fn finish(mut self) -> Result<StreamStatus, Error> {
         self.0.finish().await
-    }
-}
-
-impl ByteSenderBuilder {
-    common_settings!();
-    sender_settings!();
-
-    /// Opens sockets and begins.
-    ///
-    /// # Errors
-    /// A setting is wrong, or the network cannot be used.
-    pub fn start(self) -> Result<ByteSender, Error> {
-        StreamSender::start(self.target, self.common).map(ByteSender)
     }
 }
 
@@ -100,8 +70,8 @@ impl AsyncWrite for ByteSender {
 
 impl ByteReceiver {
     /// Begins to say how it is to be made.
-    pub fn builder(listen: Listen) -> ByteReceiverBuilder {
-        ByteReceiverBuilder { listen, common: Common::default() }
+    pub fn builder(listen: Listen) -> StreamReceiverBuilder<Self> {
+        StreamReceiverBuilder::new(listen, |stream| Self { stream, rest: (Vec::new(), 0) })
     }
 
     /// How it stands, a few times a second.
@@ -112,19 +82,6 @@ impl ByteReceiver {
     /// Leaves the stream.
     pub fn close(&self) {
         self.stream.close();
-    }
-}
-
-impl ByteReceiverBuilder {
-    common_settings!();
-
-    /// Opens sockets and begins.
-    ///
-    /// # Errors
-    /// A setting is wrong, or the network cannot be used.
-    pub fn start(self) -> Result<ByteReceiver, Error> {
-        let stream = StreamReceiver::start(self.listen, self.common)?;
-        Ok(ByteReceiver { stream, rest: (Vec::new(), 0) })
     }
 }
 

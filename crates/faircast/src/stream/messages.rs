@@ -5,31 +5,14 @@ use std::future::poll_fn;
 use faircast_net::{Listen, Target};
 use tokio::sync::watch;
 
-use super::StreamStatus;
 use super::receiver::StreamReceiver;
 use super::sender::StreamSender;
+use super::{StreamReceiverBuilder, StreamSenderBuilder, StreamStatus};
 use crate::Error;
-use crate::common::{Common, common_settings, sender_settings};
-
-/// Makes a [`MessageSender`].
-#[derive(Clone, Debug)]
-#[must_use]
-pub struct MessageSenderBuilder {
-    target: Target,
-    common: Common,
-}
 
 /// Sends messages to whoever hears them, one in each packet. Dropped, it ends after what was sent.
 #[derive(Debug)]
 pub struct MessageSender(StreamSender);
-
-/// Makes a [`MessageReceiver`].
-#[derive(Clone, Debug)]
-#[must_use]
-pub struct MessageReceiverBuilder {
-    listen: Listen,
-    common: Common,
-}
 
 /// Receives the messages of the first sender that it hears, in order, from where it hears it.
 #[derive(Debug)]
@@ -37,8 +20,8 @@ pub struct MessageReceiver(StreamReceiver);
 
 impl MessageSender {
     /// Begins to say how it is to be made.
-    pub fn builder(target: Target) -> MessageSenderBuilder {
-        MessageSenderBuilder { target, common: Common::default() }
+    pub fn builder(target: Target) -> StreamSenderBuilder<Self> {
+        StreamSenderBuilder::new(target, Self)
     }
 
     /// Bytes of the longest message: what fits into one packet.
@@ -77,23 +60,10 @@ impl MessageSender {
     }
 }
 
-impl MessageSenderBuilder {
-    common_settings!();
-    sender_settings!();
-
-    /// Opens sockets and begins.
-    ///
-    /// # Errors
-    /// A setting is wrong, or the network cannot be used.
-    pub fn start(self) -> Result<MessageSender, Error> {
-        StreamSender::start(self.target, self.common).map(MessageSender)
-    }
-}
-
 impl MessageReceiver {
     /// Begins to say how it is to be made.
-    pub fn builder(listen: Listen) -> MessageReceiverBuilder {
-        MessageReceiverBuilder { listen, common: Common::default() }
+    pub fn builder(listen: Listen) -> StreamReceiverBuilder<Self> {
+        StreamReceiverBuilder::new(listen, Self)
     }
 
     /// The next message; `None` once the sender has said that there are no more, or this end was
@@ -110,17 +80,5 @@ impl MessageReceiver {
     /// Leaves the stream.
     pub fn close(&self) {
         self.0.close();
-    }
-}
-
-impl MessageReceiverBuilder {
-    common_settings!();
-
-    /// Opens sockets and begins.
-    ///
-    /// # Errors
-    /// A setting is wrong, or the network cannot be used.
-    pub fn start(self) -> Result<MessageReceiver, Error> {
-        StreamReceiver::start(self.listen, self.common).map(MessageReceiver)
     }
 }

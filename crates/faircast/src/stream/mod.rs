@@ -5,14 +5,16 @@
 //! needs: it repairs what they ask for as long as it has it, and never waits for one that is slower
 //! than the scheme's slowest.
 
+mod builder;
 mod bytes;
 mod messages;
 mod packets;
 mod receiver;
 mod sender;
 
-pub use bytes::{ByteReceiver, ByteReceiverBuilder, ByteSender, ByteSenderBuilder};
-pub use messages::{MessageReceiver, MessageReceiverBuilder, MessageSender, MessageSenderBuilder};
+pub use builder::{StreamReceiverBuilder, StreamSenderBuilder};
+pub use bytes::{ByteReceiver, ByteSender};
+pub use messages::{MessageReceiver, MessageSender};
 
 /// How a stream stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -5,9 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 
 use faircast_base::{Duration, Time};
-use faircast_net::{
-    App, DriverSettings, Ended, Heard, Listen, Live, NetError, SessionId, Sockets, Waker,
-};
+use faircast_net::{App, Ended, Heard, Listen, Live, NetError, SessionId, Sockets, Waker};
 use faircast_proto::catalog::DEFAULT_SCHEME;
 use faircast_proto::pgm::PgmReceiver;
 use faircast_proto::pgm::ReceiverConfig;
@@ -20,7 +18,7 @@ use crate::Error;
 use crate::common::{Common, Speaks, group_of};
 use crate::envelope::{Watched, Wrapper};
 use crate::session::{Plan, Worker, start};
-use crate::trace::{About, LiveTrace};
+use crate::trace::{self, About, LiveTrace};
 
 /// The receiving end of a stream: a thread, and what it has received.
 #[derive(Debug)]
@@ -36,22 +34,14 @@ impl StreamReceiver {
         let speaks = common.speaks(&[])?;
         let group = group_of(&listen);
         let sockets = Sockets::receiver(listen, common.sockets.clone())?;
-        let watched = Watched::default();
-        let trace = common.trace.as_deref().map(LiveTrace::create).transpose()?;
         let (tell, status) = watch::channel(StreamStatus::default());
         let (give, items) = mpsc::unbounded_channel();
         let waiting = Arc::new(AtomicUsize::new(0));
-        let wrapper = Wrapper::receiver(common.key.clone(), watched.clone())?;
-        let plan = Plan {
-            name: "faircast-stream",
-            sockets,
-            settings: DriverSettings { ends_when_idle: false, ..DriverSettings::default() },
-            pgm: Default::default(),
-            wrapper,
-            trace: trace.clone(),
-        };
+        let mut plan = Plan::new("faircast-stream", sockets, &common, Wrapper::receiver)?;
+        plan.settings.ends_when_idle = false;
+        let (watched, trace) = (plan.watched.clone(), plan.trace.clone());
         let counted = waiting.clone();
-        let waker = start(plan, move |live: &mut Live<PgmReceiver>| {
+        let waker = start(plan, move |_: &mut Live<PgmReceiver>| {
             Ok(Work {
                 group,
                 speaks,
@@ -63,7 +53,6 @@ impl StreamReceiver {
                 waiting: counted,
                 watched,
                 trace,
-                node: live.node(),
                 scheme: DEFAULT_SCHEME,
             })
         })?;
@@ -111,7 +100,6 @@ struct Work {
     waiting: Arc<AtomicUsize>,
     watched: Watched,
     trace: Option<LiveTrace>,
-    node: faircast_base::NodeId,
     /// What is spoken.
     scheme: &'static str,
 }
@@ -200,21 +188,13 @@ impl Worker<PgmReceiver> for Work {
         if let Err(error) = ended {
             self.give(Err(error.into()));
         }
-        if let Some(trace) = &self.trace {
-            let about = About {
-                name: "stream".to_string(),
-                title: "what was received of a stream".to_string(),
-                scheme: self.scheme.to_string(),
-                names: [(self.node, "receiver".to_string())].into(),
-                aliases: Default::default(),
-                intact: Default::default(),
-                packet_bytes: 0,
-                interrupted: false,
-            };
-            if let Err(error) = trace.finish(&about) {
-                tracing::error!("{error}");
-            }
-        }
+        trace::finish(self.trace.as_ref(), || About {
+            name: "stream".to_string(),
+            title: "what was received of a stream".to_string(),
+            scheme: self.scheme.to_string(),
+            names: [(live.node(), "receiver".to_string())].into(),
+            ..About::default()
+        });
         self.report(live, true);
     }
 }

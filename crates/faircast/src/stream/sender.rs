@@ -4,9 +4,7 @@ use std::sync::PoisonError;
 use std::task::{Context, Poll};
 
 use faircast_base::Time;
-use faircast_net::{
-    App, DriverSettings, Ended, Live, NetError, SessionId, SessionOptions, Sockets, Target, Waker,
-};
+use faircast_net::{App, Ended, Live, NetError, SessionId, SessionOptions, Sockets, Target, Waker};
 use faircast_proto::AppEvent;
 use faircast_proto::catalog;
 use faircast_proto::pgm::PgmSource;
@@ -20,7 +18,7 @@ use crate::Error;
 use crate::common::{Common, STREAM_BYTES, family, group_to};
 use crate::envelope::{Watched, Wrapper};
 use crate::session::{Plan, Worker, new_tsi, start};
-use crate::trace::{About, LiveTrace};
+use crate::trace::{self, About, LiveTrace};
 
 /// The sending end of a stream: a queue, and a thread that empties it.
 #[derive(Debug)]
@@ -37,18 +35,9 @@ impl StreamSender {
         let (scheme, options) = common.scheme(&[])?;
         let payload = common.payload(address, scheme)?.saturating_sub(STREAM_BYTES).max(1);
         let sockets = Sockets::source(target, common.sockets.clone())?;
-        let watched = Watched::default();
-        let trace = common.trace.as_deref().map(LiveTrace::create).transpose()?;
         let (tell, status) = watch::channel(StreamStatus::default());
-        let wrapper = Wrapper::source(common.key.clone(), watched.clone())?;
-        let plan = Plan {
-            name: "faircast-stream",
-            sockets,
-            settings: DriverSettings::default(),
-            pgm: Default::default(),
-            wrapper,
-            trace: trace.clone(),
-        };
+        let plan = Plan::new("faircast-stream", sockets, &common, Wrapper::source)?;
+        let (watched, trace) = (plan.watched.clone(), plan.trace.clone());
         let tsi = new_tsi();
         let config = SourceConfig::from_options(Default::default(), group, tsi, &options);
         let queue = Queue::new(payload as usize, config.window_packets);
@@ -206,21 +195,14 @@ impl App<PgmSource> for Work {
 impl Worker<PgmSource> for Work {
     fn ended(self, live: &mut Live<PgmSource>, ended: Result<Ended, NetError>) {
         self.queue.end();
-        if let Some(trace) = &self.trace {
-            let about = About {
-                name: "stream".to_string(),
-                title: "a stream to many receivers".to_string(),
-                scheme: self.scheme.to_string(),
-                names: Default::default(),
-                aliases: Default::default(),
-                intact: Default::default(),
-                packet_bytes: self.payload.into(),
-                interrupted: !matches!(ended, Ok(Ended::Idle)),
-            };
-            if let Err(error) = trace.finish(&about) {
-                tracing::error!("{error}");
-            }
-        }
+        trace::finish(self.trace.as_ref(), || About {
+            name: "stream".to_string(),
+            title: "a stream to many receivers".to_string(),
+            scheme: self.scheme.to_string(),
+            packet_bytes: self.payload.into(),
+            interrupted: !matches!(ended, Ok(Ended::Idle)),
+            ..About::default()
+        });
         tracing::debug!(session = self.session.0, ?ended, since = ?self.started, "a stream has ended");
         self.report(live, true);
     }

@@ -8,9 +8,10 @@ use faircast_base::{Bitrate, Duration, NodeId, Time};
 use crate::pgm::negotiation::SchemeMismatch;
 
 /// Where a transfer is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// A source waits for receivers; a receiver waits for a source or for the manifest.
+    #[default]
     Gathering,
     /// Content is sent and received.
     Sending,

@@ -1,0 +1,336 @@
+//! What a sender's thread does beside driving: it begins content, and tells how its receivers stand.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::PoisonError;
+
+use faircast_base::{Duration, Event, FlowId, NodeId, Time};
+use faircast_files::SupplyHandle;
+use faircast_net::{App, Ended, Live, NetError, SessionId};
+use faircast_proto::object::{MemberState, MemberStatus, ObjectSource, ObjectStatus, Stage};
+use faircast_trace::{Record, Sink as _, Subject};
+use tokio::sync::watch;
+
+use super::restarts::restarts;
+use crate::common::host_load;
+use crate::envelope::Watched;
+use crate::session::Worker;
+use crate::status::{SendStatus, members};
+use crate::trace::{About, LiveTrace};
+
+/// What it is made from.
+pub(super) struct Setup {
+    pub(super) session: SessionId,
+    pub(super) files: SupplyHandle,
+    pub(super) started: Time,
+    /// Receivers that are waited for by name.
+    pub(super) names: BTreeSet<String>,
+    pub(super) start_after: Option<Time>,
+    /// How many receivers are waited for where they are not by name.
+    pub(super) wanted: u32,
+    /// How long it waits for content to begin.
+    pub(super) wait_max: Option<Duration>,
+    pub(super) tell: watch::Sender<SendStatus>,
+    pub(super) watched: Watched,
+    pub(super) trace: Option<LiveTrace>,
+    pub(super) title: String,
+    pub(super) scheme: &'static str,
+    pub(super) packet_bytes: u64,
+}
+
+/// What the thread does beside driving.
+pub(super) struct Work {
+    setup: Setup,
+    /// Why it has ended where it waited in vain.
+    gave_up: Option<String>,
+    /// When all receivers are looked at again.
+    look_at: Time,
+    /// Receivers that were there when content began.
+    expected: BTreeSet<u64>,
+    /// Receivers that have taken the list of files, or said why they cannot.
+    takers: BTreeSet<u64>,
+    begun: Option<Time>,
+    /// What the trace and the log know of receivers.
+    traced: BTreeMap<NodeId, MemberState>,
+    /// Who limits the rate, as the log knows it.
+    limiting: Option<NodeId>,
+}
+
+impl Work {
+    pub(super) fn new(setup: Setup) -> Self {
+        Self {
+            look_at: setup.started,
+            setup,
+            gave_up: None,
+            expected: BTreeSet::new(),
+            takers: BTreeSet::new(),
+            begun: None,
+            traced: BTreeMap::new(),
+            limiting: None,
+        }
+    }
+
+    /// Begins content once it is time.
+    fn begin(&mut self, live: &mut Live<ObjectSource>, status: &ObjectStatus) {
+        if status.stage != Stage::Gathering {
+            return;
+        }
+        let now = live.now();
+        // Who cannot take it has come nevertheless, and is told at the end.
+        let come = [MemberState::Receiving, MemberState::Done, MemberState::Failed];
+        let here: BTreeSet<&str> = status
+            .members
+            .iter()
+            .filter(|member| come.contains(&member.state))
+            .map(|member| member.name.as_str())
+            .collect();
+        let all = !self.setup.names.is_empty()
+            && self.setup.names.iter().all(|name| here.contains(&**name));
+        let late = self.setup.start_after.is_some_and(|at| at <= now) && !here.is_empty();
+        if all || late {
+            live.with(self.setup.session, |machine, cx| machine.begin(cx));
+        } else if let Some(limit) =
+            self.setup.wait_max.filter(|limit| now.since(self.setup.started) >= *limit)
+            && self.gave_up.is_none()
+        {
+            let missing: Vec<&str> = self
+                .setup
+                .names
+                .iter()
+                .map(String::as_str)
+                .filter(|name| !here.contains(name))
+                .collect();
+            let come = status.members.iter().filter(|member| come.contains(&member.state)).count();
+            self.gave_up = Some(match (come, &missing[..]) {
+                (0, _) => format!("no receiver came within {limit}"),
+                (_, []) => format!("{come} of {} receivers came within {limit}", self.setup.wanted),
+                (_, missing) => {
+                    format!("within {limit} these did not come: {}", missing.join(", "))
+                }
+            });
+            live.close();
+        }
+    }
+
+    /// Notes in the trace and in the log what receivers have said of themselves.
+    fn note(&mut self, live: &mut Live<ObjectSource>, status: &ObjectStatus) {
+        let logs = tracing::enabled!(target: "faircast::session", tracing::Level::DEBUG);
+        if self.setup.trace.is_none() && !logs {
+            return;
+        }
+        let at = live.now();
+        if logs {
+            self.log_changes(live, status);
+        }
+        for member in &status.members {
+            let before = self.traced.insert(member.reporter, member.state);
+            let Some(trace) = &mut self.setup.trace else { continue };
+            let subject =
+                Subject::Endpoint { flow: FlowId(0), node: member.reporter, sender: false };
+            let mut tell = |event| trace.record(&Record { at, subject, event });
+            if before.is_none() {
+                tell(Event::Joined);
+            }
+            match member.state {
+                state if before == Some(state) => {}
+                MemberState::Done => tell(Event::Completed { bytes: member.bytes }),
+                MemberState::Left | MemberState::Lost | MemberState::Failed => tell(Event::Left),
+                _ => {}
+            }
+        }
+    }
+
+    /// Logs which receivers have come to another state, and who limits the rate now.
+    fn log_changes(&mut self, live: &Live<ObjectSource>, status: &ObjectStatus) {
+        for member in &status.members {
+            let before = self.traced.get(&member.reporter);
+            if before != Some(&member.state) {
+                tracing::debug!(
+                    target: "faircast::session",
+                    receiver = member.name,
+                    address = live.address(member.node).map(tracing::field::display),
+                    node = member.reporter.0,
+                    ?before,
+                    now = ?member.state,
+                    reason = member.reason,
+                    "a receiver"
+                );
+            }
+        }
+        if status.limiting != self.limiting {
+            self.limiting = status.limiting;
+            let member =
+                status.members.iter().find(|member| Some(member.reporter) == status.limiting);
+            tracing::debug!(
+                target: "faircast::control",
+                receiver = member.map(|member| &*member.name),
+                address = member
+                    .and_then(|member| live.address(member.node))
+                    .map(tracing::field::display),
+                "who limits the rate"
+            );
+        }
+    }
+
+    /// Lets receivers that were started again take the place of what they were before. Returns whether
+    /// there were any.
+    fn replace_restarted(&mut self, live: &mut Live<ObjectSource>, status: &ObjectStatus) -> bool {
+        let now = live.now();
+        let pairs = restarts(&status.members, now, |node| Some(live.address(node)?.ip()));
+        for &(old, new) in &pairs {
+            if self.expected.remove(&old) {
+                self.expected.insert(new);
+            }
+            live.with(self.setup.session, |machine, cx| machine.dismiss(cx, old));
+        }
+        !pairs.is_empty()
+    }
+
+    fn status(&self, live: &Live<ObjectSource>) -> Option<ObjectStatus> {
+        live.machine(self.setup.session).map(|machine| machine.status())
+    }
+
+    fn report(
+        &mut self,
+        live: &mut Live<ObjectSource>,
+        mut status: ObjectStatus,
+        ended: bool,
+        failure: Option<String>,
+    ) {
+        if self.replace_restarted(live, &status) {
+            let Some(without) = self.status(live) else { return };
+            status = without;
+        }
+        let now = live.now();
+        if status.begun.is_some() && self.begun.is_none() {
+            self.begun = status.begun;
+            if self.setup.names.is_empty() {
+                let gone = [MemberState::Left, MemberState::Lost];
+                let here = status.members.iter().filter(|member| !gone.contains(&member.state));
+                self.expected = here.map(|member| member.id).collect();
+            }
+        }
+        let took = |member: &&MemberStatus| match member.state {
+            MemberState::Joined => false,
+            MemberState::Left => self.takers.contains(&member.id),
+            _ => true,
+        };
+        // Of nobody else: there may be no end of those who come and leave.
+        let takers = status.members.iter().filter(took).map(|member| member.id).collect();
+        self.takers = takers;
+        // Who left without having taken the list of files came for another object.
+        for member in status.members.iter().filter(|member| member.state == MemberState::Left) {
+            if !self.takers.contains(&member.id) {
+                self.expected.remove(&member.id);
+            }
+        }
+        let incidents = *self.setup.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_expected =
+            |id: u64, name: &str| self.expected.contains(&id) || self.setup.names.contains(name);
+        let members = members(live, self.setup.started, &status, is_expected);
+        let heard: BTreeSet<&str> = members.iter().map(|member| &*member.name).collect();
+        let missing = self.setup.names.iter().filter(|name| !heard.contains(&***name)).cloned();
+        let missing = missing.collect();
+        self.setup.tell.send_replace(SendStatus {
+            stage: status.stage,
+            elapsed: now.since(self.setup.started),
+            begun: self.begun.map(|at| at.since(self.setup.started)),
+            bytes_total: status.bytes_total.unwrap_or_default(),
+            growing: status.growing,
+            bytes_least: status.bytes_done,
+            symbols: status.symbols,
+            parity: status.parity,
+            repairs: status.repairs,
+            requests: status.requests,
+            rate_bits_per_s: status.rate_bits_per_s,
+            rtt: status.rtt,
+            members,
+            missing,
+            traffic: *live.counters(),
+            refusals: incidents.refusals,
+            mismatch: incidents.mismatch,
+            limits: status.limits,
+            reason: failure.or(status.reason),
+            ended,
+        });
+    }
+}
+
+/// After how long so many receivers are looked at again: some of them each tick, and of thousands, which
+/// may have been invented, about as many in each second.
+fn look_interval(receivers: usize) -> Duration {
+    (LOOK_EACH * receivers as u64).min(LOOK_MAX)
+}
+
+/// Many times what it costs to look at one of them.
+const LOOK_EACH: Duration = Duration::from_micros(100);
+const LOOK_MAX: Duration = Duration::from_secs(3);
+
+impl App<ObjectSource> for Work {
+    fn tick(&mut self, live: &mut Live<ObjectSource>) {
+        let load = host_load(live, self.setup.files.counts().waited);
+        live.with(self.setup.session, |machine, _| machine.note_host(load));
+        if live.now() < self.look_at {
+            return;
+        }
+        let Some(mut status) = self.status(live) else { return };
+        self.look_at = live.now() + look_interval(status.members.len());
+        self.note(live, &status);
+        if self.begun.is_none() {
+            self.begin(live, &status);
+            let Some(after) = self.status(live) else { return };
+            status = after;
+        }
+        self.report(live, status, false, None);
+    }
+}
+
+impl Worker<ObjectSource> for Work {
+    fn ended(mut self, live: &mut Live<ObjectSource>, ended: Result<Ended, NetError>) {
+        let status = self.status(live);
+        if let Some(status) = &status {
+            self.note(live, status);
+        }
+        let mut failure = ended.as_ref().err().map(ToString::to_string);
+        failure = failure.or(self.gave_up.take());
+        if let Some(trace) = &self.setup.trace {
+            let (mut names, mut aliases) = (BTreeMap::new(), BTreeMap::new());
+            let mut intact = BTreeSet::new();
+            for member in status.iter().flat_map(|status| &status.members) {
+                if member.node != member.reporter {
+                    aliases.insert(member.node, member.reporter);
+                }
+                if member.state == MemberState::Done {
+                    intact.insert(member.reporter);
+                }
+                names.insert(member.node, member.name.clone());
+                names.insert(member.reporter, member.name.clone());
+            }
+            let about = About {
+                name: "transfer".to_string(),
+                title: self.setup.title.clone(),
+                scheme: self.setup.scheme.to_string(),
+                names,
+                aliases,
+                intact,
+                packet_bytes: self.setup.packet_bytes,
+                interrupted: !matches!(ended, Ok(Ended::Idle)),
+            };
+            failure = failure.or(trace.finish(&about).err().map(|error| error.to_string()));
+        }
+        if let Some(status) = status {
+            self.report(live, status, true, failure);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_looked_at_seldom_and_some_each_tick() {
+        for (receivers, ms) in [(0, 0), (1, 0), (1000, 100), (10_000, 1000), (65_536, 3000)] {
+            assert_eq!(look_interval(receivers).as_millis(), ms, "{receivers}");
+        }
+    }
+}
