@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 use crate::manifest::Mtime;
 use crate::name;
 
@@ -27,7 +27,7 @@ pub(crate) struct Root {
 
 impl Root {
     /// Opens it, after making it where it is not there.
-    pub(crate) fn open(path: &Path) -> Result<Self, FilesError> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         let cannot = |what| move |error| FilesError::io(path, what, error);
         fs::create_dir_all(path).map_err(cannot("cannot be made"))?;
         let fd = File::open(path).map_err(cannot("cannot be opened"))?;
@@ -62,10 +62,7 @@ impl<'r> Cursor<'r> {
     }
 
     /// The directory at `path`, or where that is `None` the root; nothing where there is none.
-    pub(crate) fn enter(
-        &mut self,
-        path: Option<&str>,
-    ) -> Result<Option<BorrowedFd<'_>>, FilesError> {
+    pub(crate) fn enter(&mut self, path: Option<&str>) -> Result<Option<BorrowedFd<'_>>> {
         let path = path.unwrap_or("");
         while let Some((last, _)) = self.open.last()
             && !is_prefix(last, path)
@@ -100,7 +97,7 @@ impl<'r> Cursor<'r> {
         parent: BorrowedFd<'_>,
         component: &str,
         path: &str,
-    ) -> Result<Option<OwnedFd>, FilesError> {
+    ) -> Result<Option<OwnedFd>> {
         match rustix::fs::openat(parent, component, DIRECTORY, Mode::empty()) {
             Ok(fd) => Ok(Some(fd)),
             Err(Errno::NOENT) => Ok(None),

@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use crate::manifest::ManifestError;
 
+/// What comes of something with files.
+pub(crate) type Result<T, E = FilesError> = std::result::Result<T, E>;
+
 /// Why files cannot be sent or received.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

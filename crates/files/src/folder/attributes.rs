@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::options::StoreOptions;
 use super::state::StateFolder;
 use crate::dir;
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 use crate::layout::Layout;
 use crate::manifest::{Entry, Owner, is_acl};
 
@@ -28,12 +28,7 @@ impl<'a> Attributes<'a> {
     }
 
     /// Gives a file or a directory of ours everything.
-    pub(super) fn give(
-        &mut self,
-        entry: &'a Entry,
-        path: &Path,
-        fd: BorrowedFd<'_>,
-    ) -> Result<(), FilesError> {
+    pub(super) fn give(&mut self, entry: &'a Entry, path: &Path, fd: BorrowedFd<'_>) -> Result<()> {
         // First the owner, which takes bits of the mode away; then what a mode may forbid to set.
         self.give_owner(entry, path, fd)?;
         self.give_xattrs(entry, path, fd, false)?;
@@ -58,7 +53,7 @@ impl<'a> Attributes<'a> {
         path: &Path,
         fd: BorrowedFd<'_>,
         there: &Stat,
-    ) -> Result<(), FilesError> {
+    ) -> Result<()> {
         self.give_owner(entry, path, fd)?;
         self.give_xattrs(entry, path, fd, false)?;
         if mode_of(there) != u32::from(entry.mode) {
@@ -75,7 +70,7 @@ impl<'a> Attributes<'a> {
         path: &Path,
         parent: BorrowedFd<'_>,
         name: &str,
-    ) -> Result<(), FilesError> {
+    ) -> Result<()> {
         if let Some((uid, gid)) = self.owner(entry) {
             rustix::fs::chownat(parent, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
                 .map_err(|error| FilesError::io(path, "cannot get its owner", error))?;
@@ -84,12 +79,7 @@ impl<'a> Attributes<'a> {
             .map_err(|error| FilesError::io(path, "cannot get its time", error))
     }
 
-    fn give_owner(
-        &mut self,
-        entry: &'a Entry,
-        path: &Path,
-        fd: BorrowedFd<'_>,
-    ) -> Result<(), FilesError> {
+    fn give_owner(&mut self, entry: &'a Entry, path: &Path, fd: BorrowedFd<'_>) -> Result<()> {
         let Some((uid, gid)) = self.owner(entry) else { return Ok(()) };
         rustix::fs::fchown(fd, Some(uid), Some(gid))
             .map_err(|error| FilesError::io(path, "cannot get its owner", error))
@@ -102,7 +92,7 @@ impl<'a> Attributes<'a> {
         path: &Path,
         fd: BorrowedFd<'_>,
         acls: bool,
-    ) -> Result<(), FilesError> {
+    ) -> Result<()> {
         let wanted = entry.xattrs.iter().filter(|_| self.options.xattrs);
         for xattr in wanted.filter(|xattr| is_acl(&xattr.name) == acls) {
             rustix::fs::fsetxattr(fd, &*xattr.name, &xattr.value, XattrFlags::empty()).map_err(
@@ -137,11 +127,7 @@ fn here(owner: &Owner) -> (Uid, Gid) {
 
 /// Finds out, before anything is received, whether it can be given at all: on a file of the state
 /// folder, which is on the same file system.
-pub(super) fn check(
-    options: &StoreOptions,
-    layout: &Layout,
-    state: &StateFolder,
-) -> Result<(), FilesError> {
+pub(super) fn check(options: &StoreOptions, layout: &Layout, state: &StateFolder) -> Result<()> {
     const PROBE: &str = "probe";
     let entries = layout.manifest.entries();
     let mut attributes = Attributes::new(options);

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::state::StateFolder;
 use crate::dir::{self, Cursor, Root};
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 use crate::handles::{Handles, read_or_zero};
 use crate::layout::{GROUP_BYTES, Group, Layout};
 use crate::store::Written;
@@ -98,7 +98,7 @@ impl Files {
     }
 
     /// Writes into a group of a file that is not there from before.
-    pub(crate) fn write(&self, group: &Group, within: u32, bytes: &[u8]) -> Result<(), FilesError> {
+    pub(crate) fn write(&self, group: &Group, within: u32, bytes: &[u8]) -> Result<()> {
         let handle = self.part(group.file)?;
         handle.write_all_at(bytes, group.file_offset + u64::from(within)).map_err(|error| {
             FilesError::io(&self.target_path(group.file), "cannot be written", error)
@@ -106,7 +106,7 @@ impl Files {
     }
 
     /// Fills `out` from a place in a file; with zeros where nothing is.
-    fn read_at(&self, file: u32, offset: u64, out: &mut [u8]) -> Result<(), FilesError> {
+    fn read_at(&self, file: u32, offset: u64, out: &mut [u8]) -> Result<()> {
         let Some(handle) = self.handle(file)? else {
             out.fill(0);
             return Ok(());
@@ -118,7 +118,7 @@ impl Files {
     }
 
     /// Whether a file has nothing but zeros where its holes are.
-    pub(crate) fn holes_are_zero(&self, file: u32) -> Result<bool, FilesError> {
+    pub(crate) fn holes_are_zero(&self, file: u32) -> Result<bool> {
         let size = self.layout.entry(file).size();
         let mut piece = vec![0; 1 << 16];
         for hole in self.layout.entry(file).holes() {
@@ -138,7 +138,7 @@ impl Files {
     }
 
     /// Where a file has something from `at` on; all of it where its file system knows no holes.
-    fn data_from(&self, file: u32, at: u64) -> Result<Option<u64>, FilesError> {
+    fn data_from(&self, file: u32, at: u64) -> Result<Option<u64>> {
         let Some(handle) = self.handle(file)? else { return Ok(None) };
         match rustix::fs::seek(&*handle, SeekFrom::Data(at)) {
             Ok(data) => Ok(Some(data)),
@@ -151,7 +151,7 @@ impl Files {
     }
 
     /// The file of the state folder that a file is received into, made where there is none.
-    pub(crate) fn part(&self, file: u32) -> Result<Arc<File>, FilesError> {
+    pub(crate) fn part(&self, file: u32) -> Result<Arc<File>> {
         let mut inner = self.inner();
         let Inner { handles, places } = &mut *inner;
         match places[file as usize] {
@@ -181,7 +181,7 @@ impl Files {
         to: BorrowedFd<'_>,
         name: &str,
         overwrite: bool,
-    ) -> Result<(), FilesError> {
+    ) -> Result<()> {
         rename(self.state.fd(), part, to, name, overwrite).map_err(|error| match error {
             Errno::EXIST => FilesError::refused(
                 path,
@@ -192,7 +192,7 @@ impl Files {
     }
 
     /// Wherever it is; nothing where nothing is.
-    pub(crate) fn handle(&self, file: u32) -> Result<Option<Arc<File>>, FilesError> {
+    pub(crate) fn handle(&self, file: u32) -> Result<Option<Arc<File>>> {
         let mut inner = self.inner();
         let Inner { handles, places } = &mut *inner;
         match places[file as usize] {
@@ -212,12 +212,12 @@ impl Files {
         self.inner().handles.opened()
     }
 
-    fn open_part(&self, file: u32) -> Result<File, FilesError> {
+    fn open_part(&self, file: u32) -> Result<File> {
         dir::open_file(self.state.fd(), &Self::part_name(file), OFlags::RDWR)
             .map_err(|error| self.state.cannot(error))
     }
 
-    fn open_target(&self, file: u32) -> Result<File, FilesError> {
+    fn open_target(&self, file: u32) -> Result<File> {
         let cannot = |error| FilesError::io(&self.target_path(file), "cannot be read", error);
         let (parent, name) = dir::split(&self.layout.entry(file).path);
         let mut cursor = Cursor::new(&self.root);
@@ -231,12 +231,12 @@ impl Files {
 }
 
 impl Written for Files {
-    fn layout(&self, _announced: &Announcement) -> Result<Arc<Layout>, FilesError> {
+    fn layout(&self, _announced: &Announcement) -> Result<Arc<Layout>> {
         Ok(self.layout.clone())
     }
 
     /// Zeros where nothing is.
-    fn read(&self, group: &Group, within: u32, out: &mut [u8]) -> Result<(), FilesError> {
+    fn read(&self, group: &Group, within: u32, out: &mut [u8]) -> Result<()> {
         self.read_at(group.file, group.file_offset + u64::from(within), out)
     }
 }

@@ -13,7 +13,7 @@ use super::files::{Files, Identity, Place};
 use super::links;
 use super::work::Folder;
 use crate::dir::{self, Cursor};
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 use crate::hole_hashes::file_hashes;
 use crate::manifest::Entry;
 use crate::store::{Shared, Written as _};
@@ -22,10 +22,7 @@ use crate::store::{Shared, Written as _};
 const SYNC_ONE_BY_ONE_MAX: usize = 32;
 
 /// The groups that are not what their digests say, which are the ones that were announced.
-pub(super) fn compare(
-    folder: &mut Folder,
-    announced: Option<&[u8; 32]>,
-) -> Result<Vec<u32>, FilesError> {
+pub(super) fn compare(folder: &mut Folder, announced: Option<&[u8; 32]>) -> Result<Vec<u32>> {
     check_digests(folder, announced)?;
     check_holes(folder)?;
     let files = folder.files.clone();
@@ -48,7 +45,7 @@ pub(super) fn compare(
 }
 
 /// Puts everything into its place.
-pub(super) fn finish(folder: &mut Folder) -> Result<(), FilesError> {
+pub(super) fn finish(folder: &mut Folder) -> Result<()> {
     let hashes = hash_files(folder)?;
     let Folder { shared, files, targets, replaced, .. } = folder;
     let attributes = Attributes::new(&shared.options);
@@ -59,7 +56,7 @@ pub(super) fn finish(folder: &mut Folder) -> Result<(), FilesError> {
 }
 
 /// Makes ready to write these groups again.
-pub(super) fn reopen(folder: &mut Folder, damaged: &[u32]) -> Result<(), FilesError> {
+pub(super) fn reopen(folder: &mut Folder, damaged: &[u32]) -> Result<()> {
     let files = folder.files.clone();
     for index in damaged {
         folder.have.set(*index, false);
@@ -74,7 +71,7 @@ pub(super) fn reopen(folder: &mut Folder, damaged: &[u32]) -> Result<(), FilesEr
     Ok(())
 }
 
-fn check_digests(folder: &Folder, announced: Option<&[u8; 32]>) -> Result<(), FilesError> {
+fn check_digests(folder: &Folder, announced: Option<&[u8; 32]>) -> Result<()> {
     let Some(announced) = announced else { return Ok(()) };
     let hash = folder.shared.digests().hash();
     match hash.map_err(|error| folder.files.state.cannot(error))? == *announced {
@@ -85,7 +82,7 @@ fn check_digests(folder: &Folder, announced: Option<&[u8; 32]>) -> Result<(), Fi
 
 /// Where something else than zeros is in a hole of a file that was there before, or of one of an
 /// earlier run, all of its content is taken over into a file with that hole.
-fn check_holes(folder: &mut Folder) -> Result<(), FilesError> {
+fn check_holes(folder: &mut Folder) -> Result<()> {
     let files = folder.files.clone();
     for file in 0..files.layout.files() {
         let written = matches!(files.place(file), Place::Target | Place::Part);
@@ -97,7 +94,7 @@ fn check_holes(folder: &mut Folder) -> Result<(), FilesError> {
 }
 
 /// What every file hashes to, from the digests that all were compared with.
-fn hash_files(folder: &mut Folder) -> Result<Vec<Option<[u8; 32]>>, FilesError> {
+fn hash_files(folder: &mut Folder) -> Result<Vec<Option<[u8; 32]>>> {
     let Folder { shared, files, hole_hashes, chain, .. } = folder;
     let go_on = || shared.go_on();
     file_hashes(hole_hashes, &files.layout, go_on, |group| chain.digest(group))
@@ -106,7 +103,7 @@ fn hash_files(folder: &mut Folder) -> Result<Vec<Option<[u8; 32]>>, FilesError> 
 
 /// Copies a file that was there before, and of which something must be had anew, so that what is
 /// there stays as it is until the end. Of one from an earlier run the copy takes the place.
-fn take_over(folder: &mut Folder, file: u32) -> Result<(), FilesError> {
+fn take_over(folder: &mut Folder, file: u32) -> Result<()> {
     const COPY: &str = "copy";
     let files = folder.files.clone();
     let Some(old) = files.handle(file)? else { return Ok(()) };
@@ -162,7 +159,7 @@ impl Finish<'_> {
         mut self,
         targets: &[(u32, Identity)],
         replaced: &BTreeMap<u32, Identity>,
-    ) -> Result<(), FilesError> {
+    ) -> Result<()> {
         self.check_unchanged(targets)?;
         self.prepare()?;
         self.make_directories()?;
@@ -176,7 +173,7 @@ impl Finish<'_> {
     }
 
     /// What was there before and was compared must be what is there now.
-    fn check_unchanged(&mut self, targets: &[(u32, Identity)]) -> Result<(), FilesError> {
+    fn check_unchanged(&mut self, targets: &[(u32, Identity)]) -> Result<()> {
         let mut cursor = Cursor::new(&self.files.root);
         for (file, identity) in targets {
             let entry = self.files.layout.entry(*file);
@@ -205,7 +202,7 @@ impl Finish<'_> {
     }
 
     /// Gives what was received its mode and time, and gets it to the disk.
-    fn prepare(&mut self) -> Result<(), FilesError> {
+    fn prepare(&mut self) -> Result<()> {
         let files = self.files;
         let own = |file: &u32| files.place(*file) != Place::Target;
         let count = (0..files.layout.files()).filter(own).count();
@@ -227,7 +224,7 @@ impl Finish<'_> {
         Ok(())
     }
 
-    fn make_directories(&mut self) -> Result<(), FilesError> {
+    fn make_directories(&mut self) -> Result<()> {
         let files = self.files;
         let mut cursor = Cursor::new(&files.root);
         for entry in files.layout.manifest.entries().iter().filter(|entry| entry.is_directory()) {
@@ -255,7 +252,7 @@ impl Finish<'_> {
         Ok(())
     }
 
-    fn rename(&mut self, replaced: &BTreeMap<u32, Identity>) -> Result<(), FilesError> {
+    fn rename(&mut self, replaced: &BTreeMap<u32, Identity>) -> Result<()> {
         let files = self.files;
         let mut cursor = Cursor::new(&files.root);
         for file in 0..files.layout.files() {
@@ -287,7 +284,7 @@ impl Finish<'_> {
 
     /// Modes and times of directories that were made; the innermost first, since what is made in
     /// one changes its time, and a mode may take away the right to.
-    fn finish_directories(&mut self) -> Result<(), FilesError> {
+    fn finish_directories(&mut self) -> Result<()> {
         let mut cursor = Cursor::new(&self.files.root);
         for entry in self.made.iter().rev() {
             let path = self.files.root.path(&entry.path);
@@ -298,7 +295,7 @@ impl Finish<'_> {
         Ok(())
     }
 
-    fn sync_directories(&self) -> Result<(), FilesError> {
+    fn sync_directories(&self) -> Result<()> {
         if !self.shared.options.sync {
             return Ok(());
         }

@@ -9,7 +9,7 @@ use super::attributes::Attributes;
 use super::files::Files;
 use super::options::StoreOptions;
 use crate::dir::{self, Cursor};
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 
 /// The name under which a link is made in the state folder, before it is moved.
 const NEW: &str = "link.new";
@@ -24,7 +24,7 @@ pub(super) fn make<'a>(
     options: &StoreOptions,
     files: &'a Files,
     attributes: &mut Attributes<'a>,
-) -> Result<Vec<&'a str>, FilesError> {
+) -> Result<Vec<&'a str>> {
     let mut cursor = Cursor::new(&files.root);
     let mut touched = Vec::new();
     for entry in files.layout.manifest.entries() {

@@ -21,7 +21,7 @@ use self::files::{Files, Place};
 pub use self::options::StoreOptions;
 pub use self::state::clean;
 use self::work::Folder;
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 use crate::hash::group_digest;
 use crate::hole_hashes::HoleHashes;
 use crate::layout::Bits;
@@ -43,16 +43,13 @@ impl Medium for Folder {
         &options.dir
     }
 
-    fn folder(options: &StoreOptions) -> Result<PathBuf, FilesError> {
+    fn folder(options: &StoreOptions) -> Result<PathBuf> {
         std::fs::create_dir_all(&options.dir)
             .map_err(|error| FilesError::io(&options.dir, "cannot be made", error))?;
         Ok(options.dir.clone())
     }
 
-    fn open(
-        shared: &Arc<Shared<Self>>,
-        request: Request,
-    ) -> Result<(Self, Arc<Files>, Bits), FilesError> {
+    fn open(shared: &Arc<Shared<Self>>, request: Request) -> Result<(Self, Arc<Files>, Bits)> {
         let open::Opened { files, journal, have, targets } = open::open(shared, &request)?;
         let folder = &shared.options.dir;
         let cannot = |error| files.state.cannot(error);
@@ -82,7 +79,7 @@ impl Medium for Folder {
         Some(&mut self.journal)
     }
 
-    fn write(&mut self, flight: &Flight) -> Result<(), FilesError> {
+    fn write(&mut self, flight: &Flight) -> Result<()> {
         let group = flight.group;
         // Makes the file, so that one of nothing but zeros is there too.
         self.files.part(group.file)?;
@@ -107,7 +104,7 @@ impl Medium for Folder {
     }
 
     /// Hashes one group that was there before, or a piece of a hole.
-    fn idle(&mut self) -> Result<Idle, FilesError> {
+    fn idle(&mut self) -> Result<Idle> {
         while self.cursor < self.files.layout.groups() {
             let index = self.cursor;
             self.cursor += 1;
@@ -121,15 +118,15 @@ impl Medium for Folder {
         Ok(if more { Idle::Later } else { Idle::Nothing })
     }
 
-    fn compare(&mut self, announced: &Announcement) -> Result<Vec<u32>, FilesError> {
+    fn compare(&mut self, announced: &Announcement) -> Result<Vec<u32>> {
         finish::compare(self, announced.digests.as_ref())
     }
 
-    fn finish(&mut self, _announced: &Announcement) -> Result<(), FilesError> {
+    fn finish(&mut self, _announced: &Announcement) -> Result<()> {
         finish::finish(self)
     }
 
-    fn reopen(&mut self, damaged: &[u32]) -> Result<(), FilesError> {
+    fn reopen(&mut self, damaged: &[u32]) -> Result<()> {
         finish::reopen(self, damaged)
     }
 

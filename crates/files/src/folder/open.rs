@@ -13,7 +13,7 @@ use super::state::{JOURNAL, MANIFEST, StateFolder};
 use super::work::Folder;
 use super::{attributes, links};
 use crate::dir::{self, Cursor, Root};
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 use crate::layout::{Bits, Layout};
 use crate::manifest::{Entry, Kind, Manifest};
 use crate::name::STATE_FOLDER;
@@ -32,7 +32,7 @@ pub(crate) struct Opened {
 
 /// Opens the state of an object. Everything that can be known to be in the way is found here,
 /// before anything is received.
-pub(crate) fn open(shared: &Shared<Folder>, request: &Request) -> Result<Opened, FilesError> {
+pub(crate) fn open(shared: &Shared<Folder>, request: &Request) -> Result<Opened> {
     let layout = check_manifest(request)?;
     let options = &shared.options;
     let root = Root::open(&options.dir)?;
@@ -61,7 +61,7 @@ fn look(
     layout: &Layout,
     root: &Root,
     state: &StateFolder,
-) -> Result<Found, FilesError> {
+) -> Result<Found> {
     let object = &request.announcement.object;
     let groups = layout.groups();
     let mut have = match state.find(JOURNAL)? {
@@ -91,7 +91,7 @@ fn look(
     Ok((places, journal, have, targets))
 }
 
-fn check_manifest(request: &Request) -> Result<Layout, FilesError> {
+fn check_manifest(request: &Request) -> Result<Layout> {
     let announcement = &request.announcement;
     if *blake3::hash(&request.manifest).as_bytes() != announcement.object {
         return Err(FilesError::Sender("the list of files is not the one it announced".into()));
@@ -124,7 +124,7 @@ fn begin_journal(
     object: &[u8; 32],
     have: &Bits,
     groups: u32,
-) -> Result<Journal, FilesError> {
+) -> Result<Journal> {
     const NEW: &str = "journal.new";
     let file = state.create(NEW)?;
     let journal = Journal::begin(file, *object, have, groups);
@@ -134,7 +134,7 @@ fn begin_journal(
 }
 
 /// For whoever looks into the folder later.
-fn save_manifest(state: &StateFolder, manifest: &[u8]) -> Result<(), FilesError> {
+fn save_manifest(state: &StateFolder, manifest: &[u8]) -> Result<()> {
     use std::io::Write as _;
     let there = state.find(MANIFEST)?.and_then(|file| file.metadata().ok());
     if there.is_some_and(|there| there.len() == manifest.len() as u64) {
@@ -173,7 +173,7 @@ impl<'a> Survey<'a> {
     }
 
     /// Looks at what is in the places of files and directories.
-    fn targets(&mut self) -> Result<(), FilesError> {
+    fn targets(&mut self) -> Result<()> {
         let stat = rustix::fs::fstat(self.state.fd()).map_err(|error| self.state.cannot(error))?;
         self.device = stat.st_dev;
         self.check_case()?;
@@ -226,7 +226,7 @@ impl<'a> Survey<'a> {
         entry: &Entry,
         parent: BorrowedFd<'_>,
         there: Option<&Stat>,
-    ) -> Result<bool, FilesError> {
+    ) -> Result<bool> {
         let Some(there) = there else { return Ok(false) };
         let path = || self.root.path(&entry.path);
         let refuse = |what: &str| Err(FilesError::refused(&path(), what));
@@ -259,7 +259,7 @@ impl<'a> Survey<'a> {
         Ok(same)
     }
 
-    fn check_directory(&self, fd: BorrowedFd<'_>, path: Option<&str>) -> Result<(), FilesError> {
+    fn check_directory(&self, fd: BorrowedFd<'_>, path: Option<&str>) -> Result<()> {
         let path = self.root.path(path.unwrap_or(""));
         let cannot = |error| FilesError::io(&path, "cannot be written to", error);
         let device = rustix::fs::fstat(fd).map_err(cannot)?.st_dev;
@@ -271,7 +271,7 @@ impl<'a> Survey<'a> {
     }
 
     /// Two names that are one on this file system would take each other's place.
-    fn check_case(&self) -> Result<(), FilesError> {
+    fn check_case(&self) -> Result<()> {
         let upper = dir::stat(self.root.fd(), &STATE_FOLDER.to_uppercase());
         if upper.is_ok_and(|there| there.is_none()) {
             return Ok(());
@@ -286,7 +286,7 @@ impl<'a> Survey<'a> {
     }
 
     /// Looks at what an earlier run has received, as far as the journal knows of it.
-    fn parts(&mut self, have: &mut Bits) -> Result<(), FilesError> {
+    fn parts(&mut self, have: &mut Bits) -> Result<()> {
         for file in 0..self.layout.files() {
             if self.places[file as usize] == Place::Target {
                 // Its groups are there by another reason than the journal.
@@ -312,7 +312,7 @@ impl<'a> Survey<'a> {
     }
 
     /// Bytes that a part takes on disk; nothing where there is none that can be trusted.
-    fn part(&self, file: u32, size: u64) -> Result<Option<u64>, FilesError> {
+    fn part(&self, file: u32, size: u64) -> Result<Option<u64>> {
         let name = Files::part_name(file);
         let there = dir::stat(self.state.fd(), &name).map_err(|error| self.state.cannot(error))?;
         let Some(there) = there else { return Ok(None) };
@@ -334,7 +334,7 @@ impl<'a> Survey<'a> {
     }
 
     /// Refuses what there is no room for.
-    fn room(&self) -> Result<(), FilesError> {
+    fn room(&self) -> Result<()> {
         let space = self.file_system()?;
         let free = space.f_bavail.saturating_mul(space.f_frsize);
         if self.bytes > free {
@@ -360,7 +360,7 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    fn file_system(&self) -> Result<rustix::fs::StatVfs, FilesError> {
+    fn file_system(&self) -> Result<rustix::fs::StatVfs> {
         rustix::fs::fstatvfs(self.root.fd())
             .map_err(|error| FilesError::io(&self.options.dir, "cannot be looked at", error))
     }

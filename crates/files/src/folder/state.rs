@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::dir::{self, Root};
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 use crate::lock::Locked;
 use crate::name::STATE_FOLDER;
 
@@ -33,7 +33,7 @@ pub(crate) struct StateFolder {
 
 impl StateFolder {
     /// Makes or finds the folder of an object, and takes it for ourselves.
-    pub(crate) fn open(root: &Root, object: &[u8; 32]) -> Result<Self, FilesError> {
+    pub(crate) fn open(root: &Root, object: &[u8; 32]) -> Result<Self> {
         let name: String = object[..8].iter().map(|byte| format!("{byte:02x}")).collect();
         let path = root.path(STATE_FOLDER);
         for _ in 0..TRIES {
@@ -73,7 +73,7 @@ impl StateFolder {
     }
 
     /// Opens a file in it for reading; nothing where there is none.
-    pub(crate) fn find(&self, name: &str) -> Result<Option<File>, FilesError> {
+    pub(crate) fn find(&self, name: &str) -> Result<Option<File>> {
         match dir::open_file(self.fd(), name, OFlags::RDONLY) {
             Ok(file) => Ok(Some(file)),
             Err(Errno::NOENT) => Ok(None),
@@ -82,17 +82,17 @@ impl StateFolder {
     }
 
     /// Makes an empty file in it, whatever was there before.
-    pub(crate) fn create(&self, name: &str) -> Result<File, FilesError> {
+    pub(crate) fn create(&self, name: &str) -> Result<File> {
         self.remove_file(name)?;
         let how = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         dir::open_file(self.fd(), name, how).map_err(|error| self.cannot(error))
     }
 
-    pub(crate) fn rename(&self, from: &str, to: &str) -> Result<(), FilesError> {
+    pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
         rustix::fs::renameat(self.fd(), from, self.fd(), to).map_err(|error| self.cannot(error))
     }
 
-    pub(crate) fn remove_file(&self, name: &str) -> Result<(), FilesError> {
+    pub(crate) fn remove_file(&self, name: &str) -> Result<()> {
         match rustix::fs::unlinkat(self.fd(), name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(self.cannot(error)),
@@ -104,7 +104,7 @@ impl StateFolder {
     }
 
     /// Removes it with all that is in it; and what it lies in, where that is empty.
-    pub(crate) fn remove(&self) -> Result<(), FilesError> {
+    pub(crate) fn remove(&self) -> Result<()> {
         for found in rustix::fs::Dir::read_from(self.fd()).map_err(|error| self.cannot(error))? {
             let found = found.map_err(|error| self.cannot(error))?;
             let name = found.file_name();
@@ -129,7 +129,7 @@ impl StateFolder {
 ///
 /// # Errors
 /// The directory cannot be read, or something in it not be removed.
-pub fn clean(dir: &Path, age: Duration) -> Result<Vec<PathBuf>, FilesError> {
+pub fn clean(dir: &Path, age: Duration) -> Result<Vec<PathBuf>> {
     let mut removed = Vec::new();
     let path = dir.join(STATE_FOLDER);
     let cannot = |error: io::Error| FilesError::io(&path, "cannot be cleaned", error);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::files::{Files, Identity};
-use crate::error::FilesError;
+use crate::error::Result;
 use crate::hash::group_digest;
 use crate::hole_hashes::HoleHashes;
 use crate::layout::{Bits, Group};
@@ -34,7 +34,7 @@ pub struct Folder {
 
 impl Folder {
     /// Hashes a group from its file.
-    pub(super) fn hash(&mut self, group: &Group) -> Result<(), FilesError> {
+    pub(super) fn hash(&mut self, group: &Group) -> Result<()> {
         self.scratch.resize(group.len as usize, 0);
         self.files.read(group, 0, &mut self.scratch)?;
         let digest = group_digest(group, &self.scratch);
@@ -47,11 +47,7 @@ impl Folder {
         self.journal.complete(group);
     }
 
-    pub(super) fn set_digest(
-        &mut self,
-        group: &Group,
-        digest: &[u8; 32],
-    ) -> Result<(), FilesError> {
+    pub(super) fn set_digest(&mut self, group: &Group, digest: &[u8; 32]) -> Result<()> {
         let set = self.chain.set_digest(group.index, digest);
         set.map_err(|error| self.files.state.cannot(error))?;
         self.hashed.set(group.index, true);

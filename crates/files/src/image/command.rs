@@ -14,7 +14,7 @@ use faircast_proto::object::{Announcement, Part, Store, StoreError, StoreProgres
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::single::Single;
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 use crate::guard::PanicGuard;
 use crate::hash::piece_digest;
 use crate::hole_hashes::{HoleHashes, file_hashes};
@@ -125,7 +125,7 @@ impl CommandStore {
         StoreHandle::new(self.intake.counters.clone())
     }
 
-    fn begin(&mut self) -> Result<(), FilesError> {
+    fn begin(&mut self) -> Result<()> {
         let announced = self.intake.announced()?;
         let (manifest, counters) = (self.intake.manifest(), &self.intake.counters);
         let object = Single::open(manifest, announced, &self.options.object, counters)?;
@@ -153,7 +153,7 @@ impl CommandStore {
         Ok(())
     }
 
-    fn layout(&self) -> Result<&Arc<Layout>, FilesError> {
+    fn layout(&self) -> Result<&Arc<Layout>> {
         self.layout.as_ref().ok_or_else(too_early)
     }
 
@@ -199,7 +199,7 @@ impl CommandStore {
     }
 
     /// Gives the command what is there without a gap.
-    fn hand_over(&mut self) -> Result<(), FilesError> {
+    fn hand_over(&mut self) -> Result<()> {
         let layout = self.layout()?.clone();
         let mut inner = self.shared.inner();
         while let Some(Slot::Whole(bytes)) = self.groups.get(&self.next) {
@@ -237,7 +237,7 @@ impl CommandStore {
     }
 
     /// The last group has its length now, with which it may be whole.
-    fn shorten(&mut self) -> Result<(), FilesError> {
+    fn shorten(&mut self) -> Result<()> {
         let layout = self.layout()?.clone();
         if let Some(last) = layout.groups().checked_sub(1) {
             let len = layout.group(last).len;
@@ -254,7 +254,7 @@ impl CommandStore {
     }
 
     /// Compares what was given to the command with the digests.
-    fn compare(&self) -> Result<(), FilesError> {
+    fn compare(&self) -> Result<()> {
         let layout = self.layout()?;
         let lost = |error| FilesError::io(&std::env::temp_dir(), "lost digests", error);
         let mut inner = self.shared.inner();

@@ -12,7 +12,7 @@ use rustix::fs::{Advice, FallocateFlags, OFlags};
 
 use super::check_target;
 use super::single::Single;
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 use crate::handles::read_or_zero;
 use crate::hash::group_digest;
 use crate::hole_hashes::{HoleHashes, file_hashes};
@@ -49,7 +49,7 @@ impl DeviceOptions {
     ///
     /// # Errors
     /// It says what is wrong with which of them.
-    pub fn check(&self) -> Result<(), FilesError> {
+    pub fn check(&self) -> Result<()> {
         check_target(&self.target)?;
         if let Some(path) = &self.journal {
             journal_file(path)?;
@@ -92,14 +92,11 @@ impl Medium for DeviceWork {
         &options.target
     }
 
-    fn folder(_options: &DeviceOptions) -> Result<PathBuf, FilesError> {
+    fn folder(_options: &DeviceOptions) -> Result<PathBuf> {
         Ok(std::env::temp_dir())
     }
 
-    fn open(
-        shared: &Arc<Shared<Self>>,
-        request: Request,
-    ) -> Result<(Self, Arc<Device>, Bits), FilesError> {
+    fn open(shared: &Arc<Shared<Self>>, request: Request) -> Result<(Self, Arc<Device>, Bits)> {
         let Request { announcement, manifest } = &request;
         let options = &shared.options;
         // Again: it may have been mounted meanwhile.
@@ -123,7 +120,7 @@ impl Medium for DeviceWork {
         self.journal.as_mut().map(|journal| &mut journal.writer)
     }
 
-    fn write(&mut self, flight: &Flight) -> Result<(), FilesError> {
+    fn write(&mut self, flight: &Flight) -> Result<()> {
         let group = flight.group;
         flight.write(&self.shared.counters, |at, bytes| {
             self.device.write(group.file_offset + u64::from(at), bytes)
@@ -137,7 +134,7 @@ impl Medium for DeviceWork {
     }
 
     /// Reads all back and compares it.
-    fn compare(&mut self, announced: &Announcement) -> Result<Vec<u32>, FilesError> {
+    fn compare(&mut self, announced: &Announcement) -> Result<Vec<u32>> {
         let (shared, device) = (&self.shared, &self.device);
         let cannot = |what, error| FilesError::io(&device.path, what, error);
         let layout = device.layout(announced)?;
@@ -175,7 +172,7 @@ impl Medium for DeviceWork {
         Ok(damaged)
     }
 
-    fn finish(&mut self, announced: &Announcement) -> Result<(), FilesError> {
+    fn finish(&mut self, announced: &Announcement) -> Result<()> {
         let layout = self.device.layout(announced)?;
         let mut holes = HoleHashes::new(&layout, &std::env::temp_dir()).map_err(lost_digests)?;
         let (go_on, mut digests) = (|| self.shared.go_on(), self.shared.digests());
@@ -203,7 +200,7 @@ impl Medium for DeviceWork {
 
 impl DeviceWork {
     /// Checks that a hole reads as zeros.
-    fn check_zeros(&self, range: Range<u64>, buffer: &mut Vec<u8>) -> Result<(), FilesError> {
+    fn check_zeros(&self, range: Range<u64>, buffer: &mut Vec<u8>) -> Result<()> {
         let mut offset = range.start;
         while offset < range.end {
             self.shared.go_on()?;
@@ -222,7 +219,7 @@ impl DeviceWork {
 
 impl Written for Device {
     /// Checks that what is announced fits.
-    fn layout(&self, announced: &Announcement) -> Result<Arc<Layout>, FilesError> {
+    fn layout(&self, announced: &Announcement) -> Result<Arc<Layout>> {
         let what = match self.room {
             Some(room) => {
                 let bytes = self.object.size(announced);
@@ -249,13 +246,13 @@ impl Written for Device {
     }
 
     /// Zeros where a file ends before.
-    fn read(&self, group: &Group, within: u32, out: &mut [u8]) -> Result<(), FilesError> {
+    fn read(&self, group: &Group, within: u32, out: &mut [u8]) -> Result<()> {
         self.read_at(group.file_offset + u64::from(within), out)
     }
 }
 
 impl Device {
-    fn open(path: &Path, object: Single) -> Result<Self, FilesError> {
+    fn open(path: &Path, object: Single) -> Result<Self> {
         let is_device = std::fs::metadata(path).is_ok_and(|it| it.file_type().is_block_device());
         // Of a device: nobody else has mounted or claimed it, and nobody will meanwhile.
         let exclusive = if is_device { OFlags::EXCL } else { OFlags::empty() };
@@ -291,7 +288,7 @@ impl Device {
     }
 
     /// Fills `out`; of a file that ends before, with zeros.
-    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), FilesError> {
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         let error = match read_or_zero(&self.file, offset, out) {
             Ok(whole) if whole || self.room.is_none() => return Ok(()),
             Ok(_) => io::ErrorKind::UnexpectedEof.into(),
@@ -300,14 +297,14 @@ impl Device {
         Err(FilesError::io(&self.path, "cannot be read back", error))
     }
 
-    fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), FilesError> {
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.file
             .write_all_at(bytes, offset)
             .map_err(|error| FilesError::io(&self.path, "cannot be written", error))
     }
 
     /// Makes all of a range zeros.
-    fn zero(&self, range: Range<u64>) -> Result<(), FilesError> {
+    fn zero(&self, range: Range<u64>) -> Result<()> {
         // A file gets a hole; a device does it by itself, or the kernel for it.
         let how = match self.room {
             Some(_) => FallocateFlags::ZERO_RANGE,
@@ -329,7 +326,7 @@ impl Device {
 }
 
 /// Opens or makes the file of a journal, which must be none of anything else.
-fn journal_file(path: &Path) -> Result<File, FilesError> {
+fn journal_file(path: &Path) -> Result<File> {
     let cannot = |error: io::Error| FilesError::io(path, "cannot be used as a journal", error);
     let mut how = OpenOptions::new();
     how.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -342,11 +339,7 @@ fn journal_file(path: &Path) -> Result<File, FilesError> {
 }
 
 /// Opens or makes a journal; what it says of this object is complete. Locked while it is open.
-fn open_journal(
-    path: &Path,
-    object: [u8; 32],
-    groups: u32,
-) -> Result<(Journal, Locked, Bits), FilesError> {
+fn open_journal(path: &Path, object: [u8; 32], groups: u32) -> Result<(Journal, Locked, Bits)> {
     let cannot = |error: io::Error| FilesError::io(path, "cannot be used as a journal", error);
     let mut file = journal_file(path)?;
     let lock = Locked::new(file.try_clone().map_err(cannot)?).map_err(|_| {

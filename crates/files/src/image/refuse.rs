@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD};
 
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 
 /// Refuses a target that cannot be, or must not be, written in place: one that is mounted, or of
 /// which a partition is; that swap, a volume manager or a RAID holds; a directory; and a name under
@@ -16,7 +16,7 @@ use crate::error::FilesError;
 ///
 /// # Errors
 /// It says which it is, and what to do.
-pub fn check_target(path: &Path) -> Result<(), FilesError> {
+pub fn check_target(path: &Path) -> Result<()> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound && !is_below_dev(path) => {
@@ -52,7 +52,7 @@ pub fn check_target(path: &Path) -> Result<(), FilesError> {
 }
 
 /// Asks the system whether `place` may be written to, so that `path` can be.
-fn check_writable(path: &Path, place: &Path) -> Result<(), FilesError> {
+fn check_writable(path: &Path, place: &Path) -> Result<()> {
     rustix::fs::accessat(CWD, place, Access::WRITE_OK, AtFlags::EACCESS)
         .map_err(|error| FilesError::io(path, "cannot be written", error))
 }

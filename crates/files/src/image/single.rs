@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use faircast_proto::object::{Announcement, Part};
 
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 use crate::layout::{GROUP_BYTES, Layout};
 use crate::manifest::{Entry, Kind, Manifest};
 use crate::store::Counters;
@@ -23,7 +23,7 @@ impl Single {
         announcement: &Announcement,
         name: &str,
         counters: &Counters,
-    ) -> Result<Self, FilesError> {
+    ) -> Result<Self> {
         let manifest = Manifest::decode(manifest)?;
         if manifest.name() != name {
             let (wanted, sent) = (name.into(), manifest.name().into());
@@ -67,7 +67,7 @@ impl Single {
 
     /// Where its groups lie, of which so much is announced. While it may still grow, its last group
     /// counts as whole.
-    pub(super) fn layout(&self, announced: &Announcement) -> Result<Arc<Layout>, FilesError> {
+    pub(super) fn layout(&self, announced: &Announcement) -> Result<Arc<Layout>> {
         let mut entry = self.entry.clone();
         if let Kind::Image { size: size @ None } = &mut entry.kind {
             let bytes = announced.len(Part::Content);

@@ -11,7 +11,7 @@ use super::assembly::{Assembly, Flight};
 use super::counts::StoreHandle;
 use super::intake::{Intake, told, too_early};
 use super::thread::{Job, Medium, Request, Shared, Worker, Written as _};
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 use crate::layout::{Bits, GROUP_BYTES, Layout, Piece, push_joined};
 
 /// A folder or a device as a store. What comes is put together in memory by groups of 1 MiB; a thread
@@ -78,7 +78,7 @@ impl<M: Medium> GroupStore<M> {
         self.shared.written.get().expect("opened")
     }
 
-    fn start(&mut self) -> Result<(), FilesError> {
+    fn start(&mut self) -> Result<()> {
         let worker = Worker::new(self.shared.clone());
         let thread = std::thread::Builder::new()
             .name("faircast-write".into())
@@ -157,7 +157,7 @@ impl<M: Medium> GroupStore<M> {
     }
 
     /// Returns what is there, once it is open.
-    fn opened(&mut self, found: Bits) -> Result<Vec<Range<u64>>, FilesError> {
+    fn opened(&mut self, found: Bits) -> Result<Vec<Range<u64>>> {
         let announced = self.intake.announced()?;
         let layout = self.shared.written.get().expect("opened").layout(announced)?;
         let mut ranges = Vec::new();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use faircast_proto::object::{Announcement, Part, StoreError};
 
 use super::counts::Counters;
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 use crate::layout::{DIGEST_BYTES, GROUP_BYTES};
 use crate::manifest::{CONTENT_BYTES_MAX, MANIFEST_BYTES_MAX};
 use crate::table::Table;
@@ -39,8 +39,8 @@ impl Intake {
         &mut self,
         announcement: &Announcement,
         files_max: u32,
-        folder: impl FnOnce() -> Result<PathBuf, FilesError>,
-    ) -> Result<(), FilesError> {
+        folder: impl FnOnce() -> Result<PathBuf>,
+    ) -> Result<()> {
         if let Some(known) = &mut self.announcement {
             if known.object != announcement.object || known.lens != announcement.lens {
                 return Err(FilesError::Sender("it announces another object".into()));
@@ -60,7 +60,7 @@ impl Intake {
     }
 
     /// Takes what the content has grown to.
-    pub(crate) fn grow(&mut self, announcement: &Announcement) -> Result<(), FilesError> {
+    pub(crate) fn grow(&mut self, announcement: &Announcement) -> Result<()> {
         check_lens(announcement, 1)?;
         self.announcement = Some(*announcement);
         if !announcement.growing {
@@ -70,13 +70,13 @@ impl Intake {
         Ok(())
     }
 
-    fn make_digests(&self, announcement: &Announcement) -> Result<(), FilesError> {
+    fn make_digests(&self, announcement: &Announcement) -> Result<()> {
         *self.digests() = Table::new(announcement.len(Part::Digests), &self.folder)
             .map_err(|error| FilesError::io(&self.folder, "cannot keep digests", error))?;
         Ok(())
     }
 
-    pub(crate) fn announced(&self) -> Result<&Announcement, FilesError> {
+    pub(crate) fn announced(&self) -> Result<&Announcement> {
         self.announcement.as_ref().ok_or_else(too_early)
     }
 
@@ -147,7 +147,7 @@ fn in_memory(offset: u64) -> usize {
     usize::try_from(offset).expect("limited")
 }
 
-fn check_lens(announcement: &Announcement, files_max: u32) -> Result<(), FilesError> {
+fn check_lens(announcement: &Announcement, files_max: u32) -> Result<()> {
     let [_, content, digests] = announcement.lens;
     let groups = content / GROUP_BYTES + u64::from(files_max);
     if content > CONTENT_BYTES_MAX || digests > groups * DIGEST_BYTES || digests % DIGEST_BYTES != 0

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::counts::Counters;
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 use crate::layout::{Bits, Group};
 
 /// A journal is written so often, or after so many bytes of content.
@@ -143,7 +143,7 @@ impl JournalWriter {
     }
 
     /// Says that groups are no longer complete.
-    pub(crate) fn gone(&mut self, groups: &[u32]) -> Result<(), FilesError> {
+    pub(crate) fn gone(&mut self, groups: &[u32]) -> Result<()> {
         self.flush()?;
         self.append(groups.to_vec(), false)
     }
@@ -154,7 +154,7 @@ impl JournalWriter {
         Some(if self.pending_bytes >= CONTENT_BYTES { Duration::ZERO } else { rest })
     }
 
-    pub(crate) fn flush(&mut self) -> Result<(), FilesError> {
+    pub(crate) fn flush(&mut self) -> Result<()> {
         if self.pending.is_empty() {
             return Ok(());
         }
@@ -163,7 +163,7 @@ impl JournalWriter {
         self.append(pending, true)
     }
 
-    fn append(&mut self, groups: Vec<u32>, complete: bool) -> Result<(), FilesError> {
+    fn append(&mut self, groups: Vec<u32>, complete: bool) -> Result<()> {
         let bytes = self.journal.append(groups, complete);
         let bytes =
             bytes.map_err(|error| FilesError::io(&self.path, "cannot be written", error))?;

@@ -13,7 +13,7 @@ use super::assembly::Flight;
 use super::counts::Counters;
 use super::intake::Intake;
 use super::journal::JournalWriter;
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 use crate::guard::PanicGuard;
 use crate::layout::{Bits, GROUP_BYTES, Group, Layout, push_joined};
 use crate::table::Table;
@@ -48,34 +48,34 @@ pub trait Medium: fmt::Debug + Sized + Send + 'static {
     fn path(options: &Self::Options) -> &Path;
 
     /// A folder for digests that are too many for memory, made where it is not there.
-    fn folder(options: &Self::Options) -> Result<PathBuf, FilesError>;
+    fn folder(options: &Self::Options) -> Result<PathBuf>;
 
     /// Opens it for the object that was announced, and tells which groups are there. Everything that can
     /// be known to be in the way is found here, before anything is received.
     fn open(
         shared: &Arc<Shared<Self>>,
         request: Request,
-    ) -> Result<(Self, Arc<Self::Written>, Bits), FilesError>;
+    ) -> Result<(Self, Arc<Self::Written>, Bits)>;
 
     /// Where it is noted which groups are complete.
     fn journal(&mut self) -> Option<&mut JournalWriter>;
 
     /// Writes what came of a group.
-    fn write(&mut self, flight: &Flight) -> Result<(), FilesError>;
+    fn write(&mut self, flight: &Flight) -> Result<()>;
 
     /// Does something useful while there is no job.
-    fn idle(&mut self) -> Result<Idle, FilesError> {
+    fn idle(&mut self) -> Result<Idle> {
         Ok(Idle::Nothing)
     }
 
     /// The groups that are not what their digests say, once all has come.
-    fn compare(&mut self, announced: &Announcement) -> Result<Vec<u32>, FilesError>;
+    fn compare(&mut self, announced: &Announcement) -> Result<Vec<u32>>;
 
     /// Puts what is equal to its digests into its place.
-    fn finish(&mut self, announced: &Announcement) -> Result<(), FilesError>;
+    fn finish(&mut self, announced: &Announcement) -> Result<()>;
 
     /// Makes ready to write these groups again.
-    fn reopen(&mut self, _damaged: &[u32]) -> Result<(), FilesError> {
+    fn reopen(&mut self, _damaged: &[u32]) -> Result<()> {
         Ok(())
     }
 
@@ -89,10 +89,10 @@ pub trait Medium: fmt::Debug + Sized + Send + 'static {
 /// What was written to a medium, for its store.
 pub trait Written: fmt::Debug + Send + Sync + 'static {
     /// Where the groups lie of what is announced, for which there must be room.
-    fn layout(&self, announced: &Announcement) -> Result<Arc<Layout>, FilesError>;
+    fn layout(&self, announced: &Announcement) -> Result<Arc<Layout>>;
 
     /// Fills `out` from a group.
-    fn read(&self, group: &Group, within: u32, out: &mut [u8]) -> Result<(), FilesError>;
+    fn read(&self, group: &Group, within: u32, out: &mut [u8]) -> Result<()>;
 }
 
 /// What is to be opened.
@@ -230,7 +230,7 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Whether to go on with what takes long.
-    pub(crate) fn go_on(&self) -> Result<(), FilesError> {
+    pub(crate) fn go_on(&self) -> Result<()> {
         match self.stopping() {
             true => Err(FilesError::refused(M::path(&self.options), "was given up")),
             false => Ok(()),
@@ -293,7 +293,7 @@ impl<M: Medium> Worker<M> {
         }
     }
 
-    fn work(&mut self) -> Result<(), FilesError> {
+    fn work(&mut self) -> Result<()> {
         loop {
             let mut inner = self.shared.inner();
             if self.shared.stopping() && (!inner.flush || inner.queue.is_empty()) {
@@ -343,7 +343,7 @@ impl<M: Medium> Worker<M> {
         }
     }
 
-    fn job(&mut self, job: Job) -> Result<(), FilesError> {
+    fn job(&mut self, job: Job) -> Result<()> {
         match (job, &mut self.medium) {
             (Job::Open(request), _) => {
                 let (medium, written, found) = M::open(&self.shared, request)?;
@@ -374,7 +374,7 @@ impl<M: Medium> Worker<M> {
     }
 
     /// Compares, and where all is intact puts it into its place. Returns the damaged groups too.
-    fn verify(&mut self, announced: &Announcement) -> Result<(Verdict, Vec<u32>), FilesError> {
+    fn verify(&mut self, announced: &Announcement) -> Result<(Verdict, Vec<u32>)> {
         let Self { shared, medium: Some(medium), rounds } = self else { unreachable!("opened") };
         let damaged = medium.compare(announced)?;
         if let Some(journal) = medium.journal() {
@@ -409,7 +409,7 @@ impl<M: Medium> Worker<M> {
         self.medium.as_mut().and_then(M::journal).and_then(|journal| journal.due_in())
     }
 
-    fn flush_journal(&mut self) -> Result<(), FilesError> {
+    fn flush_journal(&mut self) -> Result<()> {
         self.medium.as_mut().and_then(M::journal).map_or(Ok(()), JournalWriter::flush)
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use nix::unistd::{Gid, Group, Uid, User};
 use rustix::io::Errno;
 
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 use crate::manifest::{Owner, Xattr, travels};
 
 /// The owner of these numbers, with the names that they have here.
@@ -21,7 +21,7 @@ pub(super) fn owner((uid, gid): (u32, u32)) -> Owner {
 }
 
 /// The extended attributes that are sent of a file or directory, ascending by name.
-pub(super) fn xattrs(path: &Path) -> Result<Box<[Xattr]>, FilesError> {
+pub(super) fn xattrs(path: &Path) -> Result<Box<[Xattr]>> {
     let cannot =
         |error: Errno| FilesError::io(path, "its extended attributes cannot be read", error);
     let mut names = Vec::with_capacity(BYTES_MAX);

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::skipped::Warning;
 use super::sources::{Sources, identity};
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 use crate::image::device_user;
 use crate::layout::Layout;
 use crate::manifest::{Entry, Kind, Manifest, Mtime};
@@ -22,7 +22,7 @@ pub(super) struct Found {
 }
 
 /// The device that `paths` is, as an object called `name`; nothing where it is none.
-pub(super) fn find(paths: &[&Path], name: &str) -> Result<Option<Found>, FilesError> {
+pub(super) fn find(paths: &[&Path], name: &str) -> Result<Option<Found>> {
     let is_device = |path: &&&Path| {
         fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
     };

@@ -8,17 +8,13 @@ use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::sources::{identity, mtime};
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 use crate::layout::{GROUP_BYTES, groups_in};
 use crate::manifest::Hole;
 
 /// Looks for at most so many holes of whole groups in the file that `scanned` is of; what lies
 /// behind them counts as content, as everything does where the file system does not tell.
-pub(super) fn find_holes(
-    path: &Path,
-    scanned: &Metadata,
-    most: usize,
-) -> Result<Box<[Hole]>, FilesError> {
+pub(super) fn find_holes(path: &Path, scanned: &Metadata, most: usize) -> Result<Box<[Hole]>> {
     let cannot = |error| FilesError::io(path, "cannot be read", error);
     // What stands there now may be a pipe, which must not block.
     let flags = OFlags::NONBLOCK.bits().cast_signed();

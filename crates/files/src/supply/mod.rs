@@ -30,7 +30,7 @@ pub use self::pipe::{PIPE_NAME, PipeSupply};
 use self::reader::Shared;
 pub use self::scan::{Scan, ScanTotals};
 pub use self::skipped::{Skip, Skipped, Warning};
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 use crate::manifest::Manifest;
 
 /// Files and directories as a supply. Scans at once, by `stat` alone; a thread then reads ahead of
@@ -59,7 +59,7 @@ impl FilesSupply {
     ///
     /// # Errors
     /// As of [`Scan::new`] and [`new`](Self::new).
-    pub fn scan<P: AsRef<Path>>(paths: &[P]) -> Result<Self, FilesError> {
+    pub fn scan<P: AsRef<Path>>(paths: &[P]) -> Result<Self> {
         Self::new(Scan::new(paths, &ScanOptions::default())?)
     }
 
@@ -67,7 +67,7 @@ impl FilesSupply {
     ///
     /// # Errors
     /// There is no room for digests, or no thread.
-    pub fn new(found: Scan) -> Result<Self, FilesError> {
+    pub fn new(found: Scan) -> Result<Self> {
         let manifest = found.layout.manifest.encode();
         let object = blake3::hash(&manifest).into();
         let temporary = std::env::temp_dir();
@@ -96,7 +96,7 @@ impl FilesSupply {
         SupplyHandle(self.shared.clone())
     }
 
-    fn read_content(&mut self, offset: u64, len: u32, out: &mut Vec<u8>) -> Result<(), FilesError> {
+    fn read_content(&mut self, offset: u64, len: u32, out: &mut Vec<u8>) -> Result<()> {
         let (mut offset, end) = (offset, offset + u64::from(len));
         while offset < end {
             if let Some((bytes, start, _)) = &self.current

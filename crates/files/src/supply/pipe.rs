@@ -11,7 +11,7 @@ use blake3::Hasher;
 use faircast_proto::object::{Part, Supply, SupplyError};
 
 use super::handle::{FileHash, SupplyCounts, SupplyHandle, Watched};
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 use crate::guard::PanicGuard;
 use crate::hash::{hash_of_groups, piece_digest};
 use crate::layout::{DIGEST_BYTES, GROUP_BYTES};
@@ -63,11 +63,7 @@ impl PipeSupply {
     ///
     /// # Errors
     /// The object cannot be called so, or nothing can be kept there.
-    pub fn new(
-        pipe: impl Read + Send + 'static,
-        name: &str,
-        spool: &Path,
-    ) -> Result<Self, FilesError> {
+    pub fn new(pipe: impl Read + Send + 'static, name: &str, spool: &Path) -> Result<Self> {
         // Two pipes have different content though all else is equal: the time tells them apart.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let seconds = i64::try_from(now.as_secs()).unwrap_or_default();
@@ -112,7 +108,7 @@ impl Shared {
     }
 
     /// Takes all of the pipe, as fast as it is asked for.
-    fn take(&self, mut pipe: impl Read) -> Result<(), FilesError> {
+    fn take(&self, mut pipe: impl Read) -> Result<()> {
         let cannot_keep = |error: io::Error| match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 let what = "is full, and all that comes is kept until the end; send it again with \

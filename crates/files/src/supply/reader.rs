@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use super::chunks::Chunks;
 use super::handle::SupplyCounts;
 use super::sources::Sources;
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 use crate::guard::PanicGuard;
 use crate::handles::Handles;
 use crate::hash::group_digest;
@@ -190,12 +190,7 @@ impl Shared {
     }
 
     /// Appends content that is not in memory.
-    pub(crate) fn read_direct(
-        &self,
-        mut offset: u64,
-        len: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<(), FilesError> {
+    pub(crate) fn read_direct(&self, mut offset: u64, len: usize, out: &mut Vec<u8>) -> Result<()> {
         let mut start = out.len();
         out.resize(start + len, 0);
         while start < out.len() {
@@ -232,13 +227,7 @@ impl Shared {
         self.handles().opened()
     }
 
-    fn process(
-        &self,
-        chunk: u32,
-        hash: bool,
-        keep: bool,
-        buffer: &mut Vec<u8>,
-    ) -> Result<(), FilesError> {
+    fn process(&self, chunk: u32, hash: bool, keep: bool, buffer: &mut Vec<u8>) -> Result<()> {
         let groups = self.chunks.groups(&self.layout, chunk);
         let mut digests = Vec::new();
         let mut start = 0;
@@ -314,7 +303,7 @@ impl Shared {
     }
 
     /// Reads all of `out` from `within` the group on.
-    fn read_file(&self, group: &Group, within: u64, out: &mut [u8]) -> Result<(), FilesError> {
+    fn read_file(&self, group: &Group, within: u64, out: &mut [u8]) -> Result<()> {
         let path = || self.sources.path(&self.layout, group.file);
         let cannot = |error| FilesError::io(&path(), "cannot be read", error);
         let handle = self.handles().get(group.file, || {

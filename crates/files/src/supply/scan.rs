@@ -10,7 +10,7 @@ use super::options::ScanOptions;
 use super::skipped::{Skip, Skipped, Skips, Warning};
 use super::sources::Sources;
 use super::walk::Walk;
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 use crate::layout::Layout;
 use crate::manifest::{self, Entry, Manifest};
 use crate::name;
@@ -48,7 +48,7 @@ impl Scan {
     /// # Errors
     /// A path cannot be read, cannot have the name that it has, there is too much of it, or there
     /// is no file in them.
-    pub fn new<P: AsRef<Path>>(paths: &[P], options: &ScanOptions) -> Result<Self, FilesError> {
+    pub fn new<P: AsRef<Path>>(paths: &[P], options: &ScanOptions) -> Result<Self> {
         let paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();
         let Some(first) = paths.first() else { return Err(FilesError::Nothing) };
         let object = match &options.name {
@@ -151,7 +151,7 @@ fn keep_links(entries: Vec<Entry>, sources: &Sources, skips: &mut Skips) -> Vec<
 }
 
 /// The name under which a path arrives, and where it is.
-fn root(path: &Path) -> Result<(String, PathBuf), FilesError> {
+fn root(path: &Path) -> Result<(String, PathBuf)> {
     let cannot = |error| FilesError::io(path, "cannot be found", error);
     let ends_in_dots =
         path.file_name().is_none() || path.as_os_str().as_encoded_bytes().ends_with(b"/.");

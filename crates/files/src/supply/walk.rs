@@ -16,7 +16,7 @@ use super::holes::find_holes;
 use super::options::{Links, ScanOptions};
 use super::skipped::{Skip, Skips};
 use super::sources::{identity, mtime};
-use crate::error::FilesError;
+use crate::error::{FilesError, Result};
 use crate::layout::GROUP_BYTES;
 use crate::manifest::{ENTRIES_MAX, Entry, HOLES_MAX, Kind, ManifestError, Owner};
 use crate::name::{self, NameError};
@@ -85,7 +85,7 @@ struct Open {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(options: &'a ScanOptions) -> Result<Self, FilesError> {
+    pub(super) fn new(options: &'a ScanOptions) -> Result<Self> {
         let mut patterns = GitignoreBuilder::new("");
         let wrong = |text: &str, error: ignore::Error| FilesError::Pattern {
             pattern: text.to_string(),
@@ -112,7 +112,7 @@ impl<'a> Walk<'a> {
     ///
     /// # Errors
     /// It cannot: with all of that, as far as a line has room.
-    pub(super) fn check(&mut self) -> Result<(), FilesError> {
+    pub(super) fn check(&mut self) -> Result<()> {
         let Refused { shown: names, more } = std::mem::take(&mut self.bad_names);
         if !names.is_empty() {
             return Err(FilesError::BadNames { names, more });
@@ -144,12 +144,7 @@ impl<'a> Walk<'a> {
 
     /// Takes a file, or a directory and all that is in it. A stack of our own, so that depth costs
     /// no more than it must; what is too deep is refused by its name.
-    pub(super) fn root(
-        &mut self,
-        at: PathBuf,
-        path: String,
-        metadata: &Metadata,
-    ) -> Result<(), FilesError> {
+    pub(super) fn root(&mut self, at: PathBuf, path: String, metadata: &Metadata) -> Result<()> {
         let mut open = Vec::new();
         self.take(at, path, metadata, None, &mut open)?;
         while let Some(Open { at, path, trail }) = open.pop() {
@@ -189,7 +184,7 @@ impl<'a> Walk<'a> {
         metadata: &Metadata,
         above: Option<&Rc<Trail>>,
         open: &mut Vec<Open>,
-    ) -> Result<(), FilesError> {
+    ) -> Result<()> {
         let followed = match metadata.is_symlink() {
             true => match self.links(&at, &path, metadata, above)? {
                 Some(followed) => followed,
@@ -235,7 +230,7 @@ impl<'a> Walk<'a> {
         path: &str,
         metadata: &Metadata,
         above: Option<&Rc<Trail>>,
-    ) -> Result<Option<Metadata>, FilesError> {
+    ) -> Result<Option<Metadata>> {
         let skip = match self.options.links {
             _ if self.options.links != Links::Follow && self.is_excluded(path, false) => {
                 Skip::Excluded
@@ -269,13 +264,7 @@ impl<'a> Walk<'a> {
         Ok(None)
     }
 
-    fn push(
-        &mut self,
-        at: &Path,
-        path: String,
-        kind: Kind,
-        metadata: &Metadata,
-    ) -> Result<(), FilesError> {
+    fn push(&mut self, at: &Path, path: String, kind: Kind, metadata: &Metadata) -> Result<()> {
         if self.found.len() == ENTRIES_MAX as usize {
             return Err(ManifestError::Entries(u64::from(ENTRIES_MAX) + 1).into());
         }
@@ -300,11 +289,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The holes of a file. Only one that takes less room than it has bytes is looked into.
-    fn holes(
-        &mut self,
-        at: &Path,
-        metadata: &Metadata,
-    ) -> Result<Box<[crate::manifest::Hole]>, FilesError> {
+    fn holes(&mut self, at: &Path, metadata: &Metadata) -> Result<Box<[crate::manifest::Hole]>> {
         let size = metadata.len();
         if size < GROUP_BYTES || metadata.blocks().saturating_mul(512) >= size {
             return Ok(Box::default());
