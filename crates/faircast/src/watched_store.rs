@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use faircast_files::manifest::{Entry, Kind};
 use faircast_files::{Manifest, StoreHandle};
-use faircast_proto::object::{Announcement, Part, Store, StoreError, StoreProgress, Verdict};
+use faircast_proto::object::{
+    Announcement, Part, Store, StoreError, StoreProgress, StoreResult, Verdict,
+};
 
 /// Path of a file below its folder, its length in bytes and, if it has one, its BLAKE3.
 type NotedFile = (String, u64, Option<[u8; 32]>);
@@ -145,10 +147,7 @@ impl WatchedStore {
     }
 
     /// Does something with the store. When that fails it is over: what it has is let go.
-    fn with<T>(
-        &mut self,
-        act: impl FnOnce(&mut dyn Store) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+    fn with<T>(&mut self, act: impl FnOnce(&mut dyn Store) -> StoreResult<T>) -> StoreResult<T> {
         let result = match &mut self.store {
             Some(store) => act(store.as_mut()),
             None => {
@@ -171,41 +170,29 @@ impl WatchedStore {
 }
 
 impl Store for WatchedStore {
-    fn announce(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
+    fn announce(&mut self, announcement: &Announcement) -> StoreResult<()> {
         self.notes.object.get_or_init(|| announcement.object);
         self.manifest_bytes = announcement.len(Part::Manifest);
         self.with(|store| store.announce(announcement))
     }
 
-    fn grow(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
+    fn grow(&mut self, announcement: &Announcement) -> StoreResult<()> {
         self.with(|store| store.grow(announcement))
     }
 
-    fn window(&mut self) -> Result<u64, StoreError> {
+    fn window(&mut self) -> StoreResult<u64> {
         self.with(|store| store.window())
     }
 
-    fn write(
-        &mut self,
-        part: Part,
-        offset: u64,
-        bytes: &[u8],
-        zeros: u32,
-    ) -> Result<(), StoreError> {
+    fn write(&mut self, part: Part, offset: u64, bytes: &[u8], zeros: u32) -> StoreResult<()> {
         self.with(|store| store.write(part, offset, bytes, zeros))
     }
 
-    fn read(
-        &mut self,
-        part: Part,
-        offset: u64,
-        len: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<(), StoreError> {
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> StoreResult<()> {
         self.with(|store| store.read(part, offset, len, out))
     }
 
-    fn open(&mut self) -> Result<StoreProgress<Vec<Range<u64>>>, StoreError> {
+    fn open(&mut self) -> StoreResult<StoreProgress<Vec<Range<u64>>>> {
         if !self.is_wanted() {
             // It is left as soon as that is noticed.
             return Ok(StoreProgress::Pending);
@@ -223,7 +210,7 @@ impl Store for WatchedStore {
         }
     }
 
-    fn verify(&mut self) -> Result<StoreProgress<Verdict>, StoreError> {
+    fn verify(&mut self) -> StoreResult<StoreProgress<Verdict>> {
         let verdict = self.with(|store| store.verify())?;
         if verdict == StoreProgress::Done(Verdict::Intact) && self.notes.files.get().is_none() {
             let _ = self.notes.files.set(self.files());

@@ -14,13 +14,15 @@ impl<F: FnMut(String)> PanicGuard<F> {
     }
 }
 
+/// What is said of a thread that has panicked.
+pub(crate) fn panicked(does: &str) -> String {
+    format!("the thread that {does} has panicked; this is a fault of faircast")
+}
+
 impl<F: FnMut(String)> Drop for PanicGuard<F> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let does = self.does;
-            (self.tell)(format!(
-                "the thread that {does} has panicked; this is a fault of faircast"
-            ));
+            (self.tell)(panicked(self.does));
         }
     }
 }

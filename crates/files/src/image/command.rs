@@ -1,21 +1,25 @@
 //! A shell command as a store: it reads the content from its standard input, in order.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
 
-use faircast_proto::object::{Announcement, Part, Store, StoreError, StoreProgress, Verdict};
+use faircast_proto::object::{
+    Announcement, Part, Store, StoreError, StoreProgress, StoreResult, Verdict,
+};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::single::Single;
 use crate::error::{FilesError, Result};
-use crate::guard::PanicGuard;
+use crate::guard::panicked;
 use crate::hash::piece_digest;
 use crate::hole_hashes::{HoleHashes, file_hashes};
 use crate::layout::{GROUP_BYTES, Group, Layout, Piece};
@@ -46,8 +50,13 @@ pub struct CommandStore {
     object: Option<Single>,
     /// Of what is announced by now; once the object is there.
     layout: Option<Arc<Layout>>,
-    shared: Arc<Shared>,
     running: Option<Running>,
+    /// The thread that writes to the command, and what it is given to write.
+    thread: Option<JoinHandle<io::Result<Fed>>>,
+    food: Option<Sender<Food>>,
+    fed: Option<Fed>,
+    failure: Option<String>,
+    shared: Arc<Shared>,
     /// Groups that have begun to come, and the last ones that were handed over: a block that is
     /// restored may need what lies before.
     groups: BTreeMap<u32, Slot>,
@@ -74,34 +83,28 @@ enum Slot {
 /// What the store and its thread share.
 #[derive(Debug, Default)]
 struct Shared {
-    inner: Mutex<Inner>,
-    changed: Condvar,
     /// The byte of content up to which the command has taken all.
     taken: AtomicU64,
+    stopping: AtomicBool,
 }
 
-#[derive(Debug, Default)]
-struct Inner {
-    queue: VecDeque<Queued>,
-    /// What the groups hash to that were given to the command, in order.
-    digests: Vec<[u8; 32]>,
-    /// Set when nothing more will come; with the zeros that follow at the end.
-    end: Option<(u64, Arc<Layout>)>,
-    /// What holes hash to, once all is written.
-    holes: Option<HoleHashes>,
-    /// All is written; and the input, which is closed when that was right.
-    done: bool,
-    input: Option<ChildStdin>,
-    failure: Option<String>,
-    stop: bool,
-}
-
-/// A group, and the zeros before it.
+/// What is written to the command.
 #[derive(Debug)]
-struct Queued {
-    group: Group,
-    bytes: Arc<Vec<u8>>,
-    zeros: u64,
+enum Food {
+    /// A group, and the zeros before it.
+    Group { group: Group, bytes: Arc<Vec<u8>>, zeros: u64 },
+    /// The zeros after the last group. Nothing more will come.
+    End { zeros: u64, layout: Arc<Layout> },
+}
+
+/// What is known once all is written.
+#[derive(Debug)]
+struct Fed {
+    /// It is closed when what was written was right.
+    input: ChildStdin,
+    /// What the groups hash to, in order; before them, what the first one would were it the only one.
+    digests: Vec<[u8; 32]>,
+    holes: HoleHashes,
 }
 
 impl CommandStore {
@@ -112,8 +115,12 @@ impl CommandStore {
             intake: Intake::new(),
             object: None,
             layout: None,
-            shared: Arc::default(),
             running: None,
+            thread: None,
+            food: None,
+            fed: None,
+            failure: None,
+            shared: Arc::default(),
             groups: BTreeMap::new(),
             next: 0,
             intact: false,
@@ -146,10 +153,12 @@ impl CommandStore {
         let input = child.stdin.take().expect("it was asked for");
         self.running = Some(Running { child, group, ended: None });
         let (shared, counters) = (self.shared.clone(), self.intake.counters.clone());
-        std::thread::Builder::new()
+        let (give, take) = channel();
+        let thread = std::thread::Builder::new()
             .name("faircast-pipe".into())
-            .spawn(move || shared.run(input, &counters))
+            .spawn(move || feed(input, &take, &shared, &counters))
             .map_err(cannot)?;
+        (self.thread, self.food) = (Some(thread), Some(give));
         Ok(())
     }
 
@@ -158,9 +167,17 @@ impl CommandStore {
     }
 
     /// Why it cannot go on, if it cannot.
-    fn check(&mut self) -> Result<(), StoreError> {
-        let failure = self.shared.inner().failure.clone();
-        let Some(mut reason) = failure else { return Ok(()) };
+    fn check(&mut self) -> StoreResult<()> {
+        if let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) {
+            match thread.join() {
+                Ok(Ok(fed)) => self.fed = Some(fed),
+                Ok(Err(error)) => {
+                    self.failure = Some(format!("the command does not take its input: {error}"));
+                }
+                Err(_) => self.failure = Some(panicked("feeds the command")),
+            }
+        }
+        let Some(mut reason) = self.failure.clone() else { return Ok(()) };
         if let Some(running) = &mut self.running
             && let Some(status) = running.wait_shortly()
         {
@@ -172,7 +189,7 @@ impl CommandStore {
         Err(StoreError { reason })
     }
 
-    fn write_content(&mut self, offset: u64, bytes: &[u8], zeros: u32) -> Result<(), StoreError> {
+    fn write_content(&mut self, offset: u64, bytes: &[u8], zeros: u32) -> StoreResult<()> {
         self.check()?;
         let layout = self.layout().map_err(told)?.clone();
         let end = self.intake.end(Part::Content, offset, bytes.len() as u64 + u64::from(zeros))?;
@@ -201,17 +218,17 @@ impl CommandStore {
     /// Gives the command what is there without a gap.
     fn hand_over(&mut self) -> Result<()> {
         let layout = self.layout()?.clone();
-        let mut inner = self.shared.inner();
         while let Some(Slot::Whole(bytes)) = self.groups.get(&self.next) {
             let group = layout.group(self.next);
             let before =
                 self.next.checked_sub(1).map_or(0, |last| end_in_file(&layout.group(last)));
             let zeros = group.file_offset - before;
-            inner.queue.push_back(Queued { group, bytes: bytes.clone(), zeros });
+            if let Some(food) = &self.food {
+                // Where it has ended it is asked why at the next occasion.
+                let _ = food.send(Food::Group { group, bytes: bytes.clone(), zeros });
+            }
             self.next += 1;
         }
-        drop(inner);
-        self.shared.changed.notify_one();
         // A block has 64 symbols.
         let block = 64 * u64::from(self.intake.announced()?.symbol_bytes);
         let keep = u32::try_from(block.div_ceil(GROUP_BYTES) + 1).expect("small");
@@ -222,7 +239,7 @@ impl CommandStore {
         Ok(())
     }
 
-    fn read_content(&self, offset: u64, len: u32, out: &mut Vec<u8>) -> Result<(), StoreError> {
+    fn read_content(&self, offset: u64, len: u32, out: &mut Vec<u8>) -> StoreResult<()> {
         let layout = self.layout().map_err(told)?;
         let end = self.intake.end(Part::Content, offset, len.into())?;
         for Piece { group, start, end } in layout.pieces(offset..end, None) {
@@ -254,17 +271,13 @@ impl CommandStore {
     }
 
     /// Compares what was given to the command with the digests.
-    fn compare(&self) -> Result<()> {
-        let layout = self.layout()?;
+    fn compare(&self, fed: &mut Fed) -> Result<()> {
         let lost = |error| FilesError::io(&std::env::temp_dir(), "lost digests", error);
-        let mut inner = self.shared.inner();
-        let (given, holes) = (std::mem::take(&mut inner.digests), inner.holes.take());
-        drop(inner);
+        let layout = self.layout()?;
         let mut digests = self.intake.digests();
         let one = layout.groups() == 1 && layout.group(0).alone;
-        let skip = if one { 0 } else { 1 };
-        // The first hash is that of the first group were it the only one.
-        for (index, digest) in (0..layout.groups()).zip(given.iter().skip(skip)) {
+        let given = &fed.digests[if one { 0 } else { fed.digests.len().min(1) }..];
+        for (index, digest) in (0..layout.groups()).zip(given) {
             if *digest != digests.digest(index).map_err(lost)? {
                 let at = layout.group(index).file_offset;
                 return Err(FilesError::Sender(format!(
@@ -274,22 +287,20 @@ impl CommandStore {
                 )));
             }
         }
-        if let Some(mut holes) = holes {
-            let given = |group: u32| Ok(given[group as usize + skip]);
-            let go_on = || Ok::<_, FilesError>(());
-            let hashes = file_hashes(&mut holes, layout, go_on, given).map_err(lost)??;
-            self.intake.counters.file_hashes.get_or_init(|| hashes);
-        }
+        let go_on = || Ok::<_, FilesError>(());
+        let given = |group: u32| Ok(given[group as usize]);
+        let hashes = file_hashes(&mut fed.holes, layout, go_on, given).map_err(lost)??;
+        self.intake.counters.file_hashes.get_or_init(|| hashes);
         Ok(())
     }
 }
 
 impl Store for CommandStore {
-    fn announce(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
+    fn announce(&mut self, announcement: &Announcement) -> StoreResult<()> {
         self.intake.announce(announcement, 1, || Ok(std::env::temp_dir())).map_err(told)
     }
 
-    fn grow(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
+    fn grow(&mut self, announcement: &Announcement) -> StoreResult<()> {
         self.intake.grow(announcement).map_err(told)?;
         if let Some(object) = &self.object {
             self.layout = Some(object.layout(announcement).map_err(told)?);
@@ -300,44 +311,32 @@ impl Store for CommandStore {
         Ok(())
     }
 
-    fn window(&mut self) -> Result<u64, StoreError> {
+    fn window(&mut self) -> StoreResult<u64> {
         self.check()?;
         Ok(self.shared.taken.load(Ordering::Relaxed) + WINDOW_BYTES)
     }
 
-    fn write(
-        &mut self,
-        part: Part,
-        offset: u64,
-        bytes: &[u8],
-        zeros: u32,
-    ) -> Result<(), StoreError> {
+    fn write(&mut self, part: Part, offset: u64, bytes: &[u8], zeros: u32) -> StoreResult<()> {
         match part {
             Part::Content => self.write_content(offset, bytes, zeros),
             _ => self.intake.write(part, offset, bytes, zeros),
         }
     }
 
-    fn read(
-        &mut self,
-        part: Part,
-        offset: u64,
-        len: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<(), StoreError> {
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> StoreResult<()> {
         match part {
             Part::Content => self.read_content(offset, len, out),
             _ => self.intake.read(part, offset, len, out),
         }
     }
 
-    fn open(&mut self) -> Result<StoreProgress<Vec<Range<u64>>>, StoreError> {
+    fn open(&mut self) -> StoreResult<StoreProgress<Vec<Range<u64>>>> {
         self.begin().map_err(told)?;
         // What an earlier run was given it cannot give to this one.
         Ok(StoreProgress::Done(Vec::new()))
     }
 
-    fn verify(&mut self) -> Result<StoreProgress<Verdict>, StoreError> {
+    fn verify(&mut self) -> StoreResult<StoreProgress<Verdict>> {
         if self.intact {
             return Ok(StoreProgress::Done(Verdict::Intact));
         }
@@ -347,21 +346,20 @@ impl Store for CommandStore {
         let size = self.object.as_ref().map_or(0, |object| object.size(announced));
         let last =
             layout.groups().checked_sub(1).map_or(0, |last| end_in_file(&layout.group(last)));
-        let mut inner = self.shared.inner();
-        inner.end = Some((size - last, layout.clone()));
-        let (done, input) = (inner.done, inner.input.take());
-        drop(inner);
-        self.shared.changed.notify_one();
-        if !done {
+        let end = Food::End { zeros: size - last, layout: layout.clone() };
+        if let Some(food) = self.food.take() {
+            let _ = food.send(end);
+        }
+        if self.thread.is_some() {
             return Ok(StoreProgress::Pending);
         }
-        if let Some(input) = input {
-            if let Err(error) = self.compare() {
+        if let Some(mut fed) = self.fed.take() {
+            if let Err(error) = self.compare(&mut fed) {
                 // Before its input ends, which it would take for all of it.
                 self.kill();
                 return Err(told(error));
             }
-            drop(input);
+            drop(fed.input);
         }
         let Some(running) = &mut self.running else { return Err(self.not_running()) };
         match running.status() {
@@ -402,8 +400,7 @@ impl Drop for CommandStore {
             self.kill();
         }
         // The thread ends by itself: at the latest with the error that nobody reads.
-        self.shared.inner().stop = true;
-        self.shared.changed.notify_one();
+        self.shared.stopping.store(true, Ordering::Relaxed);
     }
 }
 
@@ -428,57 +425,34 @@ impl Running {
     }
 }
 
-impl Shared {
-    fn run(&self, mut input: ChildStdin, counters: &Counters) {
-        let _guard = PanicGuard::new("feeds the command", |fault| {
-            self.inner().failure.get_or_insert(fault);
-        });
-        match self.give(&mut input, counters) {
-            Ok(()) => {
-                let mut inner = self.inner();
-                inner.input = Some(input);
-                inner.done = true;
+/// Writes all that comes until the end is known.
+fn feed(
+    mut input: ChildStdin,
+    food: &Receiver<Food>,
+    shared: &Shared,
+    counters: &Counters,
+) -> io::Result<Fed> {
+    let mut digests = Vec::new();
+    loop {
+        match food.recv().map_err(|_| io::ErrorKind::BrokenPipe)? {
+            Food::Group { group, bytes, zeros } => {
+                write_zeros(&mut input, zeros)?;
+                if group.index == 0 {
+                    digests.push(piece_digest(true, 0, &bytes));
+                }
+                digests.push(piece_digest(false, group.file_offset, &bytes));
+                input.write_all(&bytes)?;
+                counters.update(|counts| counts.bytes_written += bytes.len() as u64);
+                shared.taken.store(group.range().end, Ordering::Relaxed);
             }
-            Err(error) => {
-                let reason = format!("the command does not take its input: {error}");
-                self.inner().failure.get_or_insert(reason);
-            }
-        }
-    }
-
-    /// Writes all that comes until the end is known.
-    fn give(&self, input: &mut impl Write, counters: &Counters) -> io::Result<()> {
-        loop {
-            let waits =
-                |inner: &mut Inner| inner.queue.is_empty() && inner.end.is_none() && !inner.stop;
-            let inner = self.changed.wait_while(self.inner(), waits);
-            let mut inner = inner.unwrap_or_else(PoisonError::into_inner);
-            if inner.stop {
-                return Ok(());
-            }
-            let (queued, end) = (inner.queue.pop_front(), inner.end.clone());
-            drop(inner);
-            let Some(Queued { group, bytes, zeros }) = queued else {
-                let Some((zeros, layout)) = end else { continue };
-                write_zeros(input, zeros)?;
+            Food::End { zeros, layout } => {
+                write_zeros(&mut input, zeros)?;
                 input.flush()?;
                 let mut holes = HoleHashes::new(&layout, &std::env::temp_dir())?;
-                while holes.step(&layout)? && !self.inner().stop {}
-                self.inner().holes = Some(holes);
-                return Ok(());
-            };
-            write_zeros(input, zeros)?;
-            let digest = piece_digest(false, group.file_offset, &bytes);
-            let alone = (group.index == 0).then(|| piece_digest(true, 0, &bytes));
-            self.inner().digests.extend(alone.into_iter().chain([digest]));
-            input.write_all(&bytes)?;
-            counters.update(|counts| counts.bytes_written += bytes.len() as u64);
-            self.taken.store(group.range().end, Ordering::Relaxed);
+                while holes.step(&layout)? && !shared.stopping.load(Ordering::Relaxed) {}
+                return Ok(Fed { input, digests, holes });
+            }
         }
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

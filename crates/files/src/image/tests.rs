@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use faircast_proto::object::{Announcement, Part, Store, StoreError, Supply, Verdict};
+use faircast_proto::object::{Announcement, Part, Store, StoreResult, Supply, Verdict};
 
 use super::*;
 use crate::manifest::{Kind, Manifest};
@@ -244,7 +244,7 @@ fn a_command_that_was_given_damage_is_killed_before_its_input_ends() {
 }
 
 /// Gives a store what a pipe has, as it grows by whole blocks, and compares.
-fn pour(bytes: &[u8], store: &mut dyn Store, steps: u64) -> Result<Verdict, StoreError> {
+fn pour(bytes: &[u8], store: &mut dyn Store, steps: u64) -> StoreResult<Verdict> {
     let folder = std::env::temp_dir();
     let pipe = std::io::Cursor::new(bytes.to_vec());
     let mut supply = PipeSupply::new(pipe, "pipe", &folder).unwrap();

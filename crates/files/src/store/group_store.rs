@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use faircast_proto::object::{Announcement, Part, Store, StoreError, StoreProgress, Verdict};
+use faircast_proto::object::{
+    Announcement, Part, Store, StoreError, StoreProgress, StoreResult, Verdict,
+};
 
 use super::assembly::{Assembly, Flight};
 use super::counts::StoreHandle;
@@ -90,19 +92,19 @@ impl<M: Medium> GroupStore<M> {
         Ok(())
     }
 
-    fn submit(&self, job: Job) -> Result<(), StoreError> {
+    fn submit(&self, job: Job) -> StoreResult<()> {
         self.shared.submit(job).map_err(|reason| StoreError { reason })
     }
 
-    fn check(&self) -> Result<(), StoreError> {
+    fn check(&self) -> StoreResult<()> {
         self.shared.failure().map_or(Ok(()), |reason| Err(StoreError { reason }))
     }
 
-    fn layout(&self) -> Result<&Arc<Layout>, StoreError> {
+    fn layout(&self) -> StoreResult<&Arc<Layout>> {
         self.layout.as_ref().ok_or_else(|| told(too_early()))
     }
 
-    fn write_content(&mut self, offset: u64, bytes: &[u8], zeros: u32) -> Result<(), StoreError> {
+    fn write_content(&mut self, offset: u64, bytes: &[u8], zeros: u32) -> StoreResult<()> {
         let layout = self.layout()?.clone();
         if self.stage != Stage::Open {
             // It was complete, and nothing is needed while it is compared.
@@ -131,7 +133,7 @@ impl<M: Medium> GroupStore<M> {
         Ok(())
     }
 
-    fn read_content(&self, offset: u64, len: u32, out: &mut Vec<u8>) -> Result<(), StoreError> {
+    fn read_content(&self, offset: u64, len: u32, out: &mut Vec<u8>) -> StoreResult<()> {
         let layout = self.layout()?;
         let end = self.intake.end(Part::Content, offset, len.into())?;
         for Piece { group, start, end } in layout.pieces(offset..end, None) {
@@ -192,12 +194,12 @@ impl<M: Medium> GroupStore<M> {
 }
 
 impl<M: Medium> Store for GroupStore<M> {
-    fn announce(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
+    fn announce(&mut self, announcement: &Announcement) -> StoreResult<()> {
         let folder = || M::folder(&self.shared.options);
         self.intake.announce(announcement, M::FILES_MAX, folder).map_err(told)
     }
 
-    fn grow(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
+    fn grow(&mut self, announcement: &Announcement) -> StoreResult<()> {
         if !M::GROWS {
             return Err(StoreError::growing());
         }
@@ -211,13 +213,7 @@ impl<M: Medium> Store for GroupStore<M> {
         Ok(())
     }
 
-    fn write(
-        &mut self,
-        part: Part,
-        offset: u64,
-        bytes: &[u8],
-        zeros: u32,
-    ) -> Result<(), StoreError> {
+    fn write(&mut self, part: Part, offset: u64, bytes: &[u8], zeros: u32) -> StoreResult<()> {
         match part {
             Part::Content => self.write_content(offset, bytes, zeros),
             // Once opened it is not needed any more.
@@ -226,13 +222,7 @@ impl<M: Medium> Store for GroupStore<M> {
         }
     }
 
-    fn read(
-        &mut self,
-        part: Part,
-        offset: u64,
-        len: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<(), StoreError> {
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> StoreResult<()> {
         self.check()?;
         match part {
             Part::Content => self.read_content(offset, len, out),
@@ -240,7 +230,7 @@ impl<M: Medium> Store for GroupStore<M> {
         }
     }
 
-    fn open(&mut self) -> Result<StoreProgress<Vec<Range<u64>>>, StoreError> {
+    fn open(&mut self) -> StoreResult<StoreProgress<Vec<Range<u64>>>> {
         if self.stage == Stage::Manifest {
             let announcement = *self.intake.announced().map_err(told)?;
             self.start().map_err(told)?;
@@ -255,7 +245,7 @@ impl<M: Medium> Store for GroupStore<M> {
         }
     }
 
-    fn verify(&mut self) -> Result<StoreProgress<Verdict>, StoreError> {
+    fn verify(&mut self) -> StoreResult<StoreProgress<Verdict>> {
         let groups = self.layout()?.groups();
         match self.stage {
             Stage::Intact => return Ok(StoreProgress::Done(Verdict::Intact)),

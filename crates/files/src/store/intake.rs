@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use faircast_proto::object::{Announcement, Part, StoreError};
+use faircast_proto::object::{Announcement, Part, StoreError, StoreResult};
 
 use super::counts::Counters;
 use crate::error::{FilesError, Result};
@@ -85,7 +85,7 @@ impl Intake {
     }
 
     /// Checks that a range is within what is announced, and returns its end.
-    pub(crate) fn end(&self, part: Part, offset: u64, len: u64) -> Result<u64, StoreError> {
+    pub(crate) fn end(&self, part: Part, offset: u64, len: u64) -> StoreResult<u64> {
         let announced = self.announced().map_err(told)?.len(part);
         let end = offset.checked_add(len).filter(|end| *end <= announced);
         end.ok_or_else(|| {
@@ -100,7 +100,7 @@ impl Intake {
         offset: u64,
         bytes: &[u8],
         zeros: u32,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         let end = self.end(part, offset, bytes.len() as u64 + u64::from(zeros))?;
         let mut all = bytes.to_vec();
         all.resize(bytes.len() + zeros as usize, 0);
@@ -118,7 +118,7 @@ impl Intake {
         offset: u64,
         len: u32,
         out: &mut Vec<u8>,
-    ) -> Result<(), StoreError> {
+    ) -> StoreResult<()> {
         let end = self.end(part, offset, len.into())?;
         if part == Part::Digests {
             let read = self.digests().read(offset, len as usize, out);

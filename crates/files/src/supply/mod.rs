@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use faircast_proto::object::{Part, Supply, SupplyError};
+use faircast_proto::object::{Part, Supply, SupplyError, SupplyResult};
 
 use self::handle::Watched;
 pub use self::handle::{FileHash, SupplyCounts, SupplyHandle};
@@ -163,20 +163,14 @@ impl Supply for FilesSupply {
         self.object
     }
 
-    fn digests(&mut self) -> Result<Option<[u8; 32]>, SupplyError> {
+    fn digests(&mut self) -> SupplyResult<Option<[u8; 32]>> {
         match (self.shared.digests.get(), self.shared.failure()) {
             (_, Some(reason)) => Err(SupplyError { reason }),
             (known, None) => Ok(known.copied()),
         }
     }
 
-    fn read(
-        &mut self,
-        part: Part,
-        offset: u64,
-        len: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<u32, SupplyError> {
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> SupplyResult<u32> {
         let end = offset.checked_add(u64::from(len)).filter(|end| *end <= Supply::len(self, part));
         assert!(end.is_some(), "a sender asks for what it announced");
         let size = len as usize;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use blake3::Hasher;
-use faircast_proto::object::{Part, Supply, SupplyError};
+use faircast_proto::object::{Part, Supply, SupplyError, SupplyResult};
 
 use super::handle::{FileHash, SupplyCounts, SupplyHandle, Watched};
 use crate::error::{FilesError, Result};
@@ -227,7 +227,7 @@ impl Supply for PipeSupply {
         self.object
     }
 
-    fn digests(&mut self) -> Result<Option<[u8; 32]>, SupplyError> {
+    fn digests(&mut self) -> SupplyResult<Option<[u8; 32]>> {
         let state = self.shared.state();
         match &state.failure {
             Some(reason) => Err(SupplyError { reason: reason.clone() }),
@@ -235,13 +235,7 @@ impl Supply for PipeSupply {
         }
     }
 
-    fn read(
-        &mut self,
-        part: Part,
-        offset: u64,
-        len: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<u32, SupplyError> {
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> SupplyResult<u32> {
         let end = offset.checked_add(len.into()).filter(|end| *end <= Supply::len(self, part));
         let end = end.expect("a sender asks for what it announced");
         if part == Part::Manifest {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use faircast_proto::object::{
-    Announcement, Part, Store, StoreError, StoreProgress, Supply, Verdict,
+    Announcement, Part, Store, StoreProgress, StoreResult, Supply, Verdict,
 };
 
 /// Bytes of a symbol, which is no divisor of a group.
@@ -51,7 +51,7 @@ impl Object {
     }
 
     /// Announces, gives the manifest, and waits for what is found.
-    pub(crate) fn open(&self, store: &mut dyn Store) -> Result<Vec<Range<u64>>, StoreError> {
+    pub(crate) fn open(&self, store: &mut dyn Store) -> StoreResult<Vec<Range<u64>>> {
         store.announce(&self.announcement)?;
         store.write(Part::Manifest, 0, &self.parts[0], 0)?;
         wait(|| store.open())
@@ -77,11 +77,7 @@ impl Object {
         symbols
     }
 
-    pub(crate) fn give(
-        &self,
-        store: &mut dyn Store,
-        symbols: &[Range<u64>],
-    ) -> Result<(), StoreError> {
+    pub(crate) fn give(&self, store: &mut dyn Store, symbols: &[Range<u64>]) -> StoreResult<()> {
         for symbol in symbols {
             let bytes = &self.content()[symbol.start as usize..symbol.end as usize];
             // As a machine does with a payload whose end is known to be zero.
@@ -92,7 +88,7 @@ impl Object {
         Ok(())
     }
 
-    pub(crate) fn give_digests(&self, store: &mut dyn Store) -> Result<(), StoreError> {
+    pub(crate) fn give_digests(&self, store: &mut dyn Store) -> StoreResult<()> {
         for (at, piece) in self.parts[2].chunks(SYMBOL as usize).enumerate() {
             store.write(Part::Digests, at as u64 * SYMBOL, piece, 0)?;
         }
@@ -100,7 +96,7 @@ impl Object {
     }
 
     /// Compares, gives again what is damaged, and so on. Returns how many times.
-    pub(crate) fn verify(&self, store: &mut dyn Store) -> Result<u32, StoreError> {
+    pub(crate) fn verify(&self, store: &mut dyn Store) -> StoreResult<u32> {
         self.give_digests(store)?;
         for round in 0.. {
             match wait(|| store.verify())? {
@@ -112,13 +108,13 @@ impl Object {
     }
 
     /// Opens a store and gives it all that lacks.
-    pub(crate) fn fill(&self, store: &mut dyn Store) -> Result<(), StoreError> {
+    pub(crate) fn fill(&self, store: &mut dyn Store) -> StoreResult<()> {
         let found = self.open(store)?;
         self.give(store, &self.missing(&found))
     }
 
     /// Receives all that lacks.
-    pub(crate) fn receive(&self, store: &mut dyn Store) -> Result<u32, StoreError> {
+    pub(crate) fn receive(&self, store: &mut dyn Store) -> StoreResult<u32> {
         self.fill(store)?;
         self.verify(store)
     }

@@ -8,7 +8,10 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::layout::BLOCK_SYMBOLS;
-use super::{Announcement, Part, Store, StoreError, StoreProgress, Supply, SupplyError, Verdict};
+use super::{
+    Announcement, Part, Store, StoreError, StoreProgress, StoreResult, Supply, SupplyError,
+    SupplyResult, Verdict,
+};
 use crate::content::Content;
 
 /// Content as an object that is nothing else.
@@ -37,17 +40,11 @@ impl Supply for ContentSupply {
         [0; 32]
     }
 
-    fn digests(&mut self) -> Result<Option<[u8; 32]>, SupplyError> {
+    fn digests(&mut self) -> SupplyResult<Option<[u8; 32]>> {
         Ok(Some([0; 32]))
     }
 
-    fn read(
-        &mut self,
-        part: Part,
-        offset: u64,
-        len: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<u32, SupplyError> {
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> SupplyResult<u32> {
         if part != Part::Content {
             return Err(SupplyError { reason: "there is nothing but content".to_string() });
         }
@@ -110,25 +107,19 @@ impl InOrder {
 }
 
 impl Store for InOrder {
-    fn announce(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
+    fn announce(&mut self, announcement: &Announcement) -> StoreResult<()> {
         self.len = announcement.len(Part::Content);
         // A block is read back while it is incomplete, and so while its start is not delivered.
         self.kept = 64 * u64::from(announcement.symbol_bytes);
         Ok(())
     }
 
-    fn grow(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
+    fn grow(&mut self, announcement: &Announcement) -> StoreResult<()> {
         self.len = announcement.len(Part::Content);
         Ok(())
     }
 
-    fn write(
-        &mut self,
-        _part: Part,
-        offset: u64,
-        bytes: &[u8],
-        zeros: u32,
-    ) -> Result<(), StoreError> {
+    fn write(&mut self, _part: Part, offset: u64, bytes: &[u8], zeros: u32) -> StoreResult<()> {
         let piece = if bytes.is_empty() {
             Piece::Zeros(u64::from(zeros))
         } else {
@@ -141,13 +132,7 @@ impl Store for InOrder {
         Ok(())
     }
 
-    fn read(
-        &mut self,
-        _part: Part,
-        offset: u64,
-        len: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<(), StoreError> {
+    fn read(&mut self, _part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> StoreResult<()> {
         let wanted = offset..offset + u64::from(len);
         let mut at = offset;
         while at < wanted.end {
@@ -169,11 +154,11 @@ impl Store for InOrder {
         Ok(())
     }
 
-    fn open(&mut self) -> Result<StoreProgress<Vec<Range<u64>>>, StoreError> {
+    fn open(&mut self) -> StoreResult<StoreProgress<Vec<Range<u64>>>> {
         Ok(StoreProgress::Done(Vec::new()))
     }
 
-    fn verify(&mut self) -> Result<StoreProgress<Verdict>, StoreError> {
+    fn verify(&mut self) -> StoreResult<StoreProgress<Verdict>> {
         // All came from the source under checksums; the simulator compares digests of its own.
         Ok(StoreProgress::Done(Verdict::Intact))
     }

@@ -28,8 +28,8 @@ pub use source::ObjectSource;
 pub use status::{
     Cause, HostLoad, Limit, MemberLoad, MemberState, MemberStatus, ObjectStatus, Stage,
 };
-pub use store::{Store, StoreError, StoreProgress, Verdict};
-pub use supply::{Supply, SupplyError};
+pub use store::{Store, StoreError, StoreProgress, StoreResult, Verdict};
+pub use supply::{Supply, SupplyError, SupplyResult};
 pub(crate) use wire::SYMBOL_HEADER;
 
 #[cfg(test)]

@@ -7,6 +7,9 @@ use core::ops::Range;
 
 use super::{Announcement, Part};
 
+/// What comes of something with a store.
+pub type StoreResult<T> = Result<T, StoreError>;
+
 /// Where a receiver puts an object. A driver of real networks gives one over files, the simulator
 /// one in memory; the machine that uses it waits for nothing: what takes long is begun by one call
 /// and asked for by another.
@@ -17,14 +20,14 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// The object is not wanted or cannot be kept.
-    fn announce(&mut self, announcement: &Announcement) -> Result<(), StoreError>;
+    fn announce(&mut self, announcement: &Announcement) -> StoreResult<()>;
 
     /// Content that may still grow has become longer, or its end is known: nothing but lengths differ
     /// from what was announced before. Called at any time after [`announce`](Self::announce).
     ///
     /// # Errors
     /// So much is not wanted or cannot be kept.
-    fn grow(&mut self, _announcement: &Announcement) -> Result<(), StoreError> {
+    fn grow(&mut self, _announcement: &Announcement) -> StoreResult<()> {
         Err(StoreError::growing())
     }
 
@@ -34,7 +37,7 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// What came before cannot be kept after all.
-    fn window(&mut self) -> Result<u64, StoreError> {
+    fn window(&mut self) -> StoreResult<u64> {
         Ok(u64::MAX)
     }
 
@@ -46,39 +49,27 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// The bytes cannot be kept.
-    fn write(
-        &mut self,
-        part: Part,
-        offset: u64,
-        bytes: &[u8],
-        zeros: u32,
-    ) -> Result<(), StoreError>;
+    fn write(&mut self, part: Part, offset: u64, bytes: &[u8], zeros: u32) -> StoreResult<()>;
 
     /// Appends `len` bytes that were written before to `out`, for repair by parity.
     ///
     /// # Errors
     /// They cannot be read back.
-    fn read(
-        &mut self,
-        part: Part,
-        offset: u64,
-        len: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<(), StoreError>;
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> StoreResult<()>;
 
     /// The whole manifest is there and is the one that was announced. `Done` has the ranges of
     /// content that are there already, ascending and apart. Called again until it is done.
     ///
     /// # Errors
     /// The manifest asks for what must not be, or what it asks for cannot be made.
-    fn open(&mut self) -> Result<StoreProgress<Vec<Range<u64>>>, StoreError>;
+    fn open(&mut self) -> StoreResult<StoreProgress<Vec<Range<u64>>>>;
 
     /// All content and all digests are there. Called again until it is done. Where the verdict is
     /// [`Verdict::Intact`] the object is in its final place.
     ///
     /// # Errors
     /// What is there cannot be read, or not be put in its place.
-    fn verify(&mut self) -> Result<StoreProgress<Verdict>, StoreError>;
+    fn verify(&mut self) -> StoreResult<StoreProgress<Verdict>>;
 
     /// For applications that take content in order as it comes: the next of it, as bytes and then
     /// zeros. A store that keeps the object elsewhere has nothing to say here.

@@ -6,6 +6,9 @@ use core::fmt;
 
 use super::Part;
 
+/// What comes of something with a supply.
+pub type SupplyResult<T> = Result<T, SupplyError>;
+
 /// From where a source takes an object: files, memory, or zeros that stand for both. A repair may
 /// ask for any part of it again, so it is read by position and never consumed.
 pub trait Supply: Send {
@@ -27,7 +30,7 @@ pub trait Supply: Send {
     ///
     /// # Errors
     /// The content cannot be read, or has changed.
-    fn digests(&mut self) -> Result<Option<[u8; 32]>, SupplyError>;
+    fn digests(&mut self) -> SupplyResult<Option<[u8; 32]>>;
 
     /// Appends bytes `offset .. offset + len` of a part to `out`, and returns how many zero bytes
     /// stand for the rest: either all of the range is appended and 0 returned, or none of it and
@@ -35,13 +38,7 @@ pub trait Supply: Send {
     ///
     /// # Errors
     /// The content cannot be read, or has changed.
-    fn read(
-        &mut self,
-        part: Part,
-        offset: u64,
-        len: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<u32, SupplyError>;
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> SupplyResult<u32>;
 
     /// Content will be asked for from `offset` on, mostly ascending: read ahead.
     fn expect(&mut self, _offset: u64) {}
