@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use faircast_base::Time;
@@ -12,6 +12,7 @@ use faircast_seal::{
     KeyHint, NoRandomness, OVERHEAD, Refusal, Refusals, Role, Salt, Seal, key_hint,
 };
 use lru::LruCache;
+use parking_lot::Mutex;
 
 use crate::GroupKey;
 
@@ -92,7 +93,7 @@ impl Wrapper {
         self.suspects.pop(&peer);
         if self.incidents.mismatch.is_some_and(|mismatch| mismatch.peer.ip() == peer) {
             self.incidents.mismatch = None;
-            *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = self.incidents;
+            *self.watched.lock() = self.incidents;
         }
     }
 
@@ -130,7 +131,7 @@ impl Wrapper {
         if let Some(seal) = &self.seal {
             self.incidents.refusals = seal.refusals();
         }
-        *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = self.incidents;
+        *self.watched.lock() = self.incidents;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Receiving files.
 
+mod transfer;
 mod work;
 
 use std::path::Path;

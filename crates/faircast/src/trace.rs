@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use faircast_base::{Event, FlowId, NodeId, Time};
 use faircast_trace::{
     FlowHeader, Header, On, Outcome, Record, SCHEMA_VERSION, Sink, Subject, Writer,
 };
+use parking_lot::Mutex;
 
 use crate::Error;
 
@@ -85,7 +86,7 @@ impl LiveTrace {
 
     /// Writes the header and puts the file into its place.
     pub(crate) fn finish(&self, about: &About) -> Result<(), Error> {
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.0.lock();
         let path = inner.path.clone();
         inner.finish(about).map_err(|source| Error::Trace { path, source })
     }
@@ -100,7 +101,7 @@ pub(crate) fn finish(trace: Option<&LiveTrace>, about: impl FnOnce() -> About) {
 
 impl Sink for LiveTrace {
     fn record(&mut self, record: &Record) {
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.0.lock();
         let Inner { writer, nodes, records, last, .. } = &mut *inner;
         let subject = match record.subject {
             Subject::Endpoint { node, sender, .. } => {

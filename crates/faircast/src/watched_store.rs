@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use faircast_files::manifest::{Entry, Kind};
 use faircast_files::{Manifest, StoreHandle};
 use faircast_proto::object::{
     Announcement, Part, Store, StoreError, StoreProgress, StoreResult, Verdict,
 };
+use parking_lot::Mutex;
 
 /// Path of a file below its folder, its length in bytes and, if it has one, its BLAKE3.
 type NotedFile = (String, u64, Option<[u8; 32]>);
@@ -48,7 +49,7 @@ struct Holder {
 impl Holders {
     /// Gives `object` to `session`, unless another one has it: then that one is wanted.
     fn take(&self, object: [u8; 32], session: u64) -> bool {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         let holder = all.entry(object).or_insert(Holder { session, wanted: false });
         holder.wanted |= holder.session != session;
         holder.session == session
@@ -56,13 +57,13 @@ impl Holders {
 
     /// `session` has no object any more.
     fn release(&self, session: u64) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.retain(|_, holder| holder.session != session);
     }
 
     /// The sessions that have objects for which others wait; until they are asked for again.
     pub(crate) fn wanted(&self) -> Vec<u64> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         let wanted = all.values_mut().filter(|holder| holder.wanted);
         let sessions = wanted.map(|holder| {
             holder.wanted = false;

@@ -2,17 +2,26 @@
 
 use std::fs::File;
 use std::io;
+use std::num::NonZeroUsize;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
-/// Files that are open at once.
-pub(crate) const HANDLES_MAX: usize = 64;
+use lru::LruCache;
 
-/// The files used last, the most recent at the end.
-#[derive(Debug, Default)]
+/// Files that are open at once.
+const HANDLES_MAX: NonZeroUsize = NonZeroUsize::new(64).expect("it is above zero");
+
+/// The files used last.
+#[derive(Debug)]
 pub(crate) struct Handles {
-    open: Vec<(u32, Arc<File>)>,
+    open: LruCache<u32, Arc<File>>,
     opened: u64,
+}
+
+impl Default for Handles {
+    fn default() -> Self {
+        Self { open: LruCache::new(HANDLES_MAX), opened: 0 }
+    }
 }
 
 impl Handles {
@@ -22,24 +31,16 @@ impl Handles {
         file: u32,
         open: impl FnOnce() -> Result<File, E>,
     ) -> Result<Arc<File>, E> {
-        let found = self.open.iter().rposition(|(of, _)| *of == file);
-        if let Some(at) = found {
-            let handle = self.open[at].1.clone();
-            self.open[at..].rotate_left(1);
-            return Ok(handle);
-        }
-        let handle = Arc::new(open()?);
-        self.opened += 1;
-        if self.open.len() == HANDLES_MAX {
-            self.open.remove(0);
-        }
-        self.open.push((file, handle.clone()));
-        Ok(handle)
+        let opened = || {
+            self.opened += 1;
+            open().map(Arc::new)
+        };
+        self.open.try_get_or_insert(file, opened).cloned()
     }
 
     /// Closes one, once nobody uses it.
     pub(crate) fn forget(&mut self, file: u32) {
-        self.open.retain(|(of, _)| *of != file);
+        self.open.pop(&file);
     }
 
     /// Closes all.
@@ -81,7 +82,7 @@ mod tests {
             handles.get(file, || File::open("/dev/null")).unwrap();
             (handles.opened(), handles.open.len())
         };
-        for file in 0..HANDLES_MAX as u32 {
+        for file in 0..64 {
             get(file);
         }
         assert_eq!(get(0), (64, 64));

@@ -195,57 +195,6 @@ pub(crate) fn groups_in(size: u64) -> u32 {
     u32::try_from(size.div_ceil(GROUP_BYTES)).expect("limited")
 }
 
-/// So many bits.
-#[derive(Clone, Debug)]
-pub struct Bits {
-    words: Vec<u64>,
-    ones: u32,
-}
-
-impl Bits {
-    pub(crate) fn new(len: u32) -> Self {
-        Self { words: vec![0; len.div_ceil(64) as usize], ones: 0 }
-    }
-
-    /// The same, and so many more that are not set.
-    pub(crate) fn grow(&mut self, len: u32) {
-        let words = (len.div_ceil(64) as usize).max(self.words.len());
-        self.words.resize(words, 0);
-    }
-
-    pub(crate) fn get(&self, index: u32) -> bool {
-        self.words[(index / 64) as usize] & (1 << (index % 64)) != 0
-    }
-
-    pub(crate) fn set(&mut self, index: u32, value: bool) {
-        let (word, bit) = (&mut self.words[(index / 64) as usize], 1 << (index % 64));
-        match (*word & bit != 0, value) {
-            (false, true) => self.ones += 1,
-            (true, false) => self.ones -= 1,
-            _ => return,
-        }
-        *word ^= bit;
-    }
-
-    pub(crate) const fn ones(&self) -> u32 {
-        self.ones
-    }
-
-    /// The first in `range` that is not set.
-    pub(crate) fn first_zero(&self, range: Range<u32>) -> Option<u32> {
-        let mut index = range.start;
-        while index < range.end {
-            let rest = !self.words[(index / 64) as usize] >> (index % 64);
-            if rest != 0 {
-                let found = index + rest.trailing_zeros();
-                return (found < range.end).then_some(found);
-            }
-            index = (index / 64 + 1) * 64;
-        }
-        None
-    }
-}
-
 /// Joins ranges that touch, of groups that ascend.
 pub(crate) fn push_joined(ranges: &mut Vec<Range<u64>>, range: Range<u64>) {
     match ranges.last_mut() {
@@ -337,15 +286,5 @@ mod tests {
             assert_eq!(cut, [(2, 0), (2, (1 << 20) - 2), (0, 5)]);
         }
         assert_eq!(layout.pieces(4..4, None).count(), 0);
-    }
-
-    #[test]
-    fn bits_are_found_where_they_are_not_set() {
-        let mut bits = Bits::new(200);
-        (0..200).filter(|i| *i != 130).for_each(|i| bits.set(i, true));
-        assert_eq!((bits.first_zero(0..200), bits.ones()), (Some(130), 199));
-        assert_eq!((bits.first_zero(131..200), bits.first_zero(0..130)), (None, None));
-        bits.set(130, true);
-        assert_eq!((bits.first_zero(0..200), bits.ones(), bits.get(130)), (None, 200, true));
     }
 }

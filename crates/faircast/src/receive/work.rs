@@ -3,10 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, PoisonError};
 
 use faircast_base::{Bitrate, Duration, Seq, Time};
-use faircast_files::StoreHandle;
 use faircast_net::{App, Ended, Heard, Live, NetError, SessionId};
 use faircast_proto::AppEvent;
 use faircast_proto::Machine as _;
@@ -16,13 +14,14 @@ use faircast_proto::pgm::wire::{Body, Nla, OptionType, Packet, Tsi};
 use lru::LruCache;
 use tokio::sync::{mpsc, watch};
 
+use super::transfer::{Transfer, in_a_word};
 use crate::common::{Speaks, host_load};
 use crate::destination::Destination;
 use crate::envelope::Watched;
 use crate::session::{Worker, random};
 use crate::status::{Incoming, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile};
 use crate::trace::{self, About, LiveTrace};
-use crate::watched_store::{Holders, Notes, WatchedStore};
+use crate::watched_store::{Holders, WatchedStore};
 
 /// What it is made from.
 pub(super) struct Setup {
@@ -52,9 +51,9 @@ pub(super) struct Work {
     begun: Option<Time>,
     /// Which session has which object.
     holders: Holders,
-    sessions: BTreeMap<SessionId, Session>,
+    sessions: BTreeMap<SessionId, Transfer>,
     /// A machine that was just made, whose number the driver has not told yet.
-    next_session: Option<Session>,
+    next_session: Option<Transfer>,
     /// Sessions that are over, and heard on: the last [`PAST_MAX`]. One that had fallen silent is
     /// begun again with a newer SPM than the last: what others repeat does not begin it.
     past: LruCache<Tsi, Option<Seq>>,
@@ -67,39 +66,6 @@ pub(super) struct Work {
     heard: Option<Time>,
     /// The scheme of the last session, for the trace.
     spoken: &'static str,
-}
-
-/// One object that is being received.
-struct Session {
-    number: u64,
-    scheme: &'static str,
-    tsi: Tsi,
-    since: Time,
-    notes: Arc<Notes>,
-    disk: StoreHandle,
-    /// Whether its end was told.
-    told: bool,
-    /// Packets that had come at the last look, and when that number last grew.
-    packets: u64,
-    heard: Time,
-    /// How far it was at the last look, and since when it has not come further.
-    progress: (Stage, u64),
-    progressed: Time,
-    /// Answers of the sender at the last look.
-    answers: u64,
-    /// Whether it was heard when the last object had ended that is taken.
-    late: bool,
-}
-
-/// How an object ended, for the log.
-fn in_a_word(outcome: &ReceiveOutcome) -> String {
-    match outcome {
-        ReceiveOutcome::Complete { files } => format!("complete, {} files", files.len()),
-        ReceiveOutcome::SenderGone => "the sender is gone".to_string(),
-        ReceiveOutcome::Failed(reason) => reason.clone(),
-        ReceiveOutcome::OtherScheme(mismatch) => mismatch.to_string(),
-        ReceiveOutcome::Closed => "closed".to_string(),
-    }
 }
 
 /// Whether the sender of a session knows of this receiver.
@@ -216,7 +182,7 @@ impl Work {
     }
 
     /// Whether the object of a session, where it is known, is one that is not wanted (any more).
-    fn is_unwanted(&self, session: &Session) -> bool {
+    fn is_unwanted(&self, session: &Transfer) -> bool {
         let object = session.notes.object.get();
         session.notes.unwanted.get().is_some()
             || session.late && object.is_some_and(|object| !self.awaited.contains(object))
@@ -249,24 +215,7 @@ impl Work {
             };
             let idle = live.machine(id).is_none_or(|machine| machine.next_timeout().is_none());
             let Some(session) = self.sessions.get_mut(&id) else { continue };
-            let packets = status.symbols + status.parity;
-            if packets != session.packets {
-                (session.packets, session.heard) = (packets, now);
-            }
-            let progress = (status.stage, status.bytes_done);
-            if progress.0 != session.progress.0 {
-                tracing::debug!(
-                    target: "faircast::session",
-                    object = session.number,
-                    before = ?session.progress.0,
-                    now = ?progress.0,
-                    bytes = progress.1,
-                    "an object"
-                );
-            }
-            if progress != session.progress {
-                (session.progress, session.progressed) = (progress, now);
-            }
+            session.observe(now, &status);
             let named = self.setup.object.is_none()
                 || session.notes.name.get() == self.setup.object.as_ref();
             if status.answers > 0 && named {
@@ -366,7 +315,7 @@ impl Work {
 
     fn report(&mut self, live: &mut Live<ObjectReceiver>, ended: bool) {
         let now = live.now();
-        let incidents = *self.setup.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let incidents = *self.setup.watched.lock();
         let open = self.sessions.iter().filter(|(_, session)| !session.told);
         let incoming = open.filter_map(|(id, _)| self.incoming(live, *id)).collect();
         self.setup.tell.send_replace(ReceiveStatus {
@@ -403,21 +352,9 @@ impl App<ObjectReceiver> for Work {
         let (store, notes) = WatchedStore::new(store, holders, wanted, self.count, alone);
         self.heard = Some(heard.now);
         let (scheme, options) = self.setup.speaks.after(heard.packet);
-        self.next_session = Some(Session {
-            number: self.count,
-            scheme: scheme.name,
-            tsi: heard.tsi,
-            since: heard.now,
-            notes,
-            disk,
-            told: false,
-            packets: 0,
-            heard: heard.now,
-            progress: (Stage::Gathering, 0),
-            progressed: heard.now,
-            answers: 0,
-            late: self.ending,
-        });
+        let mut session = Transfer::new(self.count, scheme.name, heard, notes, disk);
+        session.late = self.ending;
+        self.next_session = Some(session);
         self.spoken = scheme.name;
         tracing::debug!(
             target: "faircast::session",

@@ -1,7 +1,6 @@
 //! What a sender's thread does beside driving: it begins content, and tells how its receivers stand.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::PoisonError;
 
 use faircast_base::{Duration, Event, FlowId, NodeId, Time};
 use faircast_files::SupplyHandle;
@@ -223,7 +222,7 @@ impl Work {
                 self.expected.remove(&member.id);
             }
         }
-        let incidents = *self.setup.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let incidents = *self.setup.watched.lock();
         let is_expected =
             |id: u64, name: &str| self.expected.contains(&id) || self.setup.names.contains(name);
         let members = members(live, self.setup.started, &status, is_expected);

@@ -1,11 +1,12 @@
 //! What waits to be sent, and what was sent and may have to be sent again.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use faircast_base::Time;
 use faircast_proto::content::Packets;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::Error;
 
@@ -144,7 +145,7 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

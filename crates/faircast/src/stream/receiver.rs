@@ -1,7 +1,7 @@
 //! The receiving end of a stream.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 
 use faircast_base::{Duration, Time};
@@ -106,7 +106,7 @@ struct Work {
 
 impl Work {
     fn report(&mut self, live: &Live<PgmReceiver>, ended: bool) {
-        let incidents = *self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let incidents = *self.watched.lock();
         self.status.traffic = *live.counters();
         self.status.refusals = incidents.refusals;
         self.status.mismatch = incidents.mismatch;

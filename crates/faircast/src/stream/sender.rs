@@ -1,6 +1,5 @@
 //! The sending end of a stream.
 
-use std::sync::PoisonError;
 use std::task::{Context, Poll};
 
 use faircast_base::Time;
@@ -160,7 +159,7 @@ struct Work {
 impl Work {
     fn report(&self, live: &Live<PgmSource>, ended: bool) {
         let (bytes, packets) = self.queue.sent();
-        let incidents = *self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let incidents = *self.watched.lock();
         self.tell.send_replace(StreamStatus {
             bytes,
             packets,

@@ -1,18 +1,9 @@
 //! Files.
 
-use std::net::UdpSocket;
-
-use faircast::{Listen, MemberState, ReceiveOutcome, Received, Receiver, Sender, Target};
+use faircast::MemberState;
 use tempfile::tempdir;
 
 use super::*;
-
-fn complete(received: Received) -> Vec<faircast::ReceivedFile> {
-    match received.outcome {
-        ReceiveOutcome::Complete { files } => files,
-        other => panic!("{other:?}"),
-    }
-}
 
 #[tokio::test]
 async fn a_tree_of_files_gets_to_three_receivers() {
@@ -32,14 +23,13 @@ async fn a_tree_of_files_gets_to_three_receivers() {
         })
         .collect();
     let mut sender = Sender::builder(to(&group)).wait_for(3).send(&[&tree]).unwrap();
-    let last = soon(sender.finish()).await.unwrap();
-    assert!(last.succeeded(), "{last:?}");
+    let last = succeeds(&mut sender).await;
     let mut names: Vec<_> = last.members.iter().map(|member| member.name.as_str()).collect();
     names.sort_unstable();
     assert_eq!(names, ["r0", "r1", "r2"]);
     assert!(last.members.iter().all(|member| member.state == MemberState::Done));
     for (receiver, folder) in receivers.iter_mut().zip(&folders) {
-        let files = complete(soon(receiver.next()).await.unwrap());
+        let files = whole(receiver).await;
         assert_eq!(files.len(), 3);
         let known = |name: &str| files.iter().find(|file| file.path.ends_with(name)).unwrap();
         assert_eq!(known("large.bin").blake3, Some(*blake3::hash(&large).as_bytes()));
@@ -74,8 +64,7 @@ async fn who_is_killed_and_started_again_is_not_waited_for_twice() {
     receivers[1].abort();
     while receivers[1].next().await.is_some() {}
     receivers[1] = start(1);
-    let last = soon(sender.finish()).await.unwrap();
-    assert!(last.succeeded(), "{last:?}");
+    let last = succeeds(&mut sender).await;
     assert_eq!((last.members.len(), last.done()), (2, 2), "{:?}", last.members);
 }
 
@@ -87,9 +76,8 @@ async fn what_is_there_already_is_not_sent_again() {
     let mut receiver = Receiver::builder(at(&group), into.path()).receive().unwrap();
     for _ in 0..2 {
         let mut sender = Sender::builder(to(&group)).send(&[&file]).unwrap();
-        let last = soon(sender.finish()).await.unwrap();
-        assert!(last.succeeded(), "{last:?}");
-        complete(soon(receiver.next()).await.unwrap());
+        let last = succeeds(&mut sender).await;
+        whole(&mut receiver).await;
         sent.push(last.traffic.sent.bytes);
     }
     assert!(sent[0] > 2_000_000 && sent[1] < 100_000, "{sent:?}");
@@ -116,10 +104,9 @@ async fn without_multicast_each_receiver_is_sent_to() {
         .collect();
     let target = Target::Unicast(addresses);
     let mut sender = Sender::builder(target).wait_for(2).send(&[&file]).unwrap();
-    let last = soon(sender.finish()).await.unwrap();
-    assert!(last.succeeded(), "{last:?}");
+    succeeds(&mut sender).await;
     for (receiver, folder) in receivers.iter_mut().zip(&folders) {
-        complete(soon(receiver.next()).await.unwrap());
+        whole(receiver).await;
         assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), bytes);
     }
 }
@@ -138,15 +125,14 @@ async fn a_sender_that_is_closed_tells_its_receivers() {
     sender.close();
     let last = soon(sender.finish()).await.unwrap();
     assert!(!last.succeeded() && last.ended, "{last:?}");
-    let received = soon(receiver.next()).await.unwrap();
+    let received = next(&mut receiver).await;
     assert_eq!(received.outcome, ReceiveOutcome::SenderGone);
     // It comes back, and goes on where it was.
     let mut sender = Sender::builder(to(&group)).send(&[&file]).unwrap();
-    let last = soon(sender.finish()).await.unwrap();
-    assert!(last.succeeded(), "{last:?}");
-    let received = soon(receiver.next()).await.unwrap();
+    succeeds(&mut sender).await;
+    let received = next(&mut receiver).await;
     assert!(received.last.bytes_found > 0, "{received:?}");
-    complete(received);
+    assert!(matches!(received.outcome, ReceiveOutcome::Complete { .. }), "{received:?}");
 }
 
 #[tokio::test]
@@ -157,8 +143,8 @@ async fn a_trace_of_either_end_can_be_read() {
     let builder = Receiver::builder(at(&group), into.path()).name("one").trace(&traces[1]);
     let mut receiver = builder.once(true).receive().unwrap();
     let mut sender = Sender::builder(to(&group)).trace(&traces[0]).send(&[&file]).unwrap();
-    assert!(soon(sender.finish()).await.unwrap().succeeded());
-    complete(soon(receiver.next()).await.unwrap());
+    succeeds(&mut sender).await;
+    whole(&mut receiver).await;
     assert!(soon(receiver.next()).await.is_none());
     for path in &traces {
         let mut reader = faircast_trace::Reader::open(path).unwrap();

@@ -12,7 +12,10 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
-use faircast::{Interface, Listen, Multicast, Target};
+use faircast::{
+    Interface, Listen, Multicast, ReceiveOutcome, Received, ReceivedFile, Receiver, SendStatus,
+    Sender, Target,
+};
 
 /// A group of its own for each test, on the loopback interface, at a port that is free.
 fn group(number: u8) -> Multicast {
@@ -33,6 +36,26 @@ fn at(group: &Multicast) -> Listen {
 /// Longer than this means that it hangs.
 async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), what).await.expect("it ends within a minute")
+}
+
+/// The next object that has ended.
+async fn next(receiver: &mut Receiver) -> Received {
+    soon(receiver.next()).await.unwrap()
+}
+
+/// The files of the next object, which has come whole.
+async fn whole(receiver: &mut Receiver) -> Vec<ReceivedFile> {
+    match next(receiver).await.outcome {
+        ReceiveOutcome::Complete { files } => files,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Waits until a sender has ended well.
+async fn succeeds(sender: &mut Sender) -> SendStatus {
+    let last = soon(sender.finish()).await.unwrap();
+    assert!(last.succeeded(), "{last:?}");
+    last
 }
 
 /// Bytes that are no zeros and repeat nowhere.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use faircast::{Bitrate, Multicast, ReceiveOutcome, Received, Receiver, Sender};
+use faircast::Bitrate;
 use tempfile::tempdir;
 
 use super::*;
@@ -105,10 +105,6 @@ async fn until_under_way(receiver: &Receiver, bytes: u64) {
     soon(under_way).await.unwrap();
 }
 
-async fn next(receiver: &mut Receiver) -> Received {
-    soon(receiver.next()).await.unwrap()
-}
-
 #[tokio::test]
 async fn a_sender_that_was_killed_goes_on_though_somebody_repeats_what_it_said() {
     let (from, into, group) = (tempdir().unwrap(), tempdir().unwrap(), group(11));
@@ -126,7 +122,7 @@ async fn a_sender_that_was_killed_goes_on_though_somebody_repeats_what_it_said()
     let complete = next(&mut receiver).await;
     assert!(matches!(complete.outcome, ReceiveOutcome::Complete { .. }), "{complete:?}");
     assert!(complete.last.bytes_found >= 1_000_000, "{:?}", complete.last);
-    assert!(soon(again.finish()).await.unwrap().succeeded());
+    succeeds(&mut again).await;
     assert_eq!(std::fs::read(into.path().join("file")).unwrap(), bytes);
     repeater.end();
 }
@@ -148,7 +144,7 @@ async fn nobody_takes_an_object_from_a_session_that_goes_on() {
     }
     assert!(received[0].took.as_secs_f64() > 7.0, "{:?}", received[0].took);
     for sender in [&mut first, &mut second] {
-        assert!(soon(sender.finish()).await.unwrap().succeeded());
+        succeeds(sender).await;
     }
     assert_eq!(std::fs::read(into.path().join("file")).unwrap(), bytes);
 }
@@ -163,7 +159,7 @@ async fn a_recording_that_was_heard_first_is_not_in_the_way_of_its_sender() {
     let repeater = Repeater::new(&group);
     let mut receiver = Receiver::builder(at(&group), folders[0].path()).receive().unwrap();
     let mut sender = Sender::builder(to(&group)).send(&[&file]).unwrap();
-    assert!(soon(sender.finish()).await.unwrap().succeeded());
+    succeeds(&mut sender).await;
     next(&mut receiver).await;
     drop(receiver);
     // And of the present one, which waits for receivers and says that it is there.
@@ -178,7 +174,7 @@ async fn a_recording_that_was_heard_first_is_not_in_the_way_of_its_sender() {
         complete = next(&mut receiver).await;
     }
     assert!(matches!(complete.outcome, ReceiveOutcome::Complete { .. }), "{complete:?}");
-    assert!(soon(sender.finish()).await.unwrap().succeeded());
+    succeeds(&mut sender).await;
     assert_eq!(std::fs::read(folders[1].path().join("file")).unwrap(), bytes);
     repeater.end();
 }

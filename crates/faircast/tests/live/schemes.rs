@@ -2,10 +2,7 @@
 
 use std::net::UdpSocket;
 
-use faircast::{
-    ByteReceiver, ByteSender, Error, MemberState, MessageReceiver, ReceiveOutcome, Received,
-    Receiver, SCHEMES, Sender,
-};
+use faircast::{ByteReceiver, ByteSender, Error, MemberState, MessageReceiver, SCHEMES};
 use faircast_base::Seq;
 use faircast_proto::catalog;
 use faircast_proto::pgm::negotiation::SchemeAnnouncement;
@@ -25,10 +22,6 @@ fn pairs() -> Vec<(&'static str, &'static str)> {
     pairs
 }
 
-async fn ended(receiver: &mut Receiver) -> Received {
-    soon(receiver.next()).await.unwrap()
-}
-
 #[tokio::test]
 async fn a_receiver_without_a_scheme_follows_and_one_with_the_right_one_agrees() {
     for (scheme, number) in SCHEMES.iter().zip(0..) {
@@ -42,7 +35,7 @@ async fn a_receiver_without_a_scheme_follows_and_one_with_the_right_one_agrees()
         let last = soon(builder.send(&[&file]).unwrap().finish()).await.unwrap();
         assert!(last.succeeded(), "{}: {last:?}", scheme.name);
         for receiver in &mut receivers {
-            let received = ended(receiver).await;
+            let received = next(receiver).await;
             let complete = matches!(received.outcome, ReceiveOutcome::Complete { .. });
             assert!(complete, "{}: {:?}", scheme.name, received.outcome);
             assert_eq!(received.last.scheme, scheme.name);
@@ -65,9 +58,9 @@ async fn who_insists_on_another_scheme_gets_no_file_and_holds_up_nobody() {
         let failed = last.members.iter().find(|member| member.name == "two").unwrap();
         assert_eq!(failed.state, MemberState::Failed);
         assert!(failed.reason.contains(speaks) && failed.reason.contains(other), "{failed:?}");
-        assert!(matches!(ended(&mut one).await.outcome, ReceiveOutcome::Complete { .. }));
+        whole(&mut one).await;
         let want = catalog::mismatch(speaks, other);
-        assert_eq!(ended(&mut two).await.outcome, ReceiveOutcome::OtherScheme(want));
+        assert_eq!(next(&mut two).await.outcome, ReceiveOutcome::OtherScheme(want));
         assert!(!folders[1].path().join("file").exists());
     }
 }
@@ -164,7 +157,7 @@ async fn a_sender_that_speaks_what_nobody_knows_is_told_so_and_so_is_the_applica
     let words = String::from_utf8_lossy(&said[28..]).into_owned();
     assert!(words.contains("somebody"), "{words}");
     assert!(words.contains("it does not know the scheme unheard-of"), "{words}");
-    match ended(&mut receiver).await.outcome {
+    match next(&mut receiver).await.outcome {
         ReceiveOutcome::OtherScheme(mismatch) => {
             assert!(!mismatch.is_known());
             let text = mismatch.to_string();

@@ -4,9 +4,10 @@ use std::fs::File;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use faircast_proto::object::Announcement;
+use parking_lot::Mutex;
 use rustix::fs::{OFlags, RenameFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
@@ -71,18 +72,18 @@ impl Files {
     }
 
     pub(crate) fn place(&self, file: u32) -> Place {
-        self.inner().places[file as usize]
+        self.inner.lock().places[file as usize]
     }
 
     pub(crate) fn set_place(&self, file: u32, place: Place) {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         inner.places[file as usize] = place;
         inner.handles.forget(file);
     }
 
     /// What is written zero anyway is not fresh any more.
     pub(crate) fn not_fresh(&self, file: u32) {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         if inner.places[file as usize] == Place::Fresh {
             inner.places[file as usize] = Place::Part;
         }
@@ -152,7 +153,7 @@ impl Files {
 
     /// The file of the state folder that a file is received into, made where there is none.
     pub(crate) fn part(&self, file: u32) -> Result<Arc<File>> {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let Inner { handles, places } = &mut *inner;
         match places[file as usize] {
             Place::Nowhere => {
@@ -193,7 +194,7 @@ impl Files {
 
     /// Wherever it is; nothing where nothing is.
     pub(crate) fn handle(&self, file: u32) -> Result<Option<Arc<File>>> {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let Inner { handles, places } = &mut *inner;
         match places[file as usize] {
             Place::Nowhere => Ok(None),
@@ -204,12 +205,12 @@ impl Files {
 
     /// Lets go of all files.
     pub(crate) fn close(&self) {
-        self.inner().handles.clear();
+        self.inner.lock().handles.clear();
     }
 
     #[cfg(test)]
     pub(crate) fn opened(&self) -> u64 {
-        self.inner().handles.opened()
+        self.inner.lock().handles.opened()
     }
 
     fn open_part(&self, file: u32) -> Result<File> {
@@ -223,10 +224,6 @@ impl Files {
         let mut cursor = Cursor::new(&self.root);
         let parent = cursor.enter(parent)?.ok_or(Errno::NOENT).map_err(cannot)?;
         dir::open_file(parent.as_fd(), name, OFlags::RDONLY).map_err(cannot)
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

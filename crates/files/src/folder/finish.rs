@@ -31,13 +31,13 @@ pub(super) fn compare(folder: &mut Folder, announced: Option<&[u8; 32]>) -> Resu
     for index in 0..files.layout.groups() {
         folder.shared.go_on()?;
         let group = files.layout.group(index);
-        if !folder.hashed.get(index) {
+        if !folder.hashed.contains(index as usize) {
             folder.hash(&group)?;
         }
         let want = folder.shared.digests().digest(index).map_err(cannot)?;
         if folder.chain.digest(index).map_err(cannot)? != want {
             damaged.push(index);
-        } else if !folder.have.get(index) {
+        } else if !folder.have.contains(index as usize) {
             folder.complete(&group);
         }
     }
@@ -59,8 +59,8 @@ pub(super) fn finish(folder: &mut Folder) -> Result<()> {
 pub(super) fn reopen(folder: &mut Folder, damaged: &[u32]) -> Result<()> {
     let files = folder.files.clone();
     for index in damaged {
-        folder.have.set(*index, false);
-        folder.hashed.set(*index, false);
+        folder.have.set(*index as usize, false);
+        folder.hashed.set(*index as usize, false);
     }
     for file in damaged.iter().map(|index| files.layout.group(*index).file) {
         match files.place(file) {
@@ -133,8 +133,8 @@ fn take_over(folder: &mut Folder, file: u32) -> Result<()> {
     }
     for index in files.layout.groups_of(file) {
         // What was copied is hashed again: it may have changed in between.
-        folder.hashed.set(index, false);
-        if folder.have.get(index) {
+        folder.hashed.set(index as usize, false);
+        if folder.have.contains(index as usize) {
             folder.complete(&files.layout.group(index));
         }
     }

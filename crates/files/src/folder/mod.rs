@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use faircast_proto::object::Announcement;
+use fixedbitset::FixedBitSet;
 
 use self::files::{Files, Place};
 pub use self::options::StoreOptions;
@@ -24,7 +25,6 @@ use self::work::Folder;
 use crate::error::{FilesError, Result};
 use crate::hash::group_digest;
 use crate::hole_hashes::HoleHashes;
-use crate::layout::Bits;
 use crate::manifest::ENTRIES_MAX;
 use crate::store::{Flight, GroupStore, Idle, JournalWriter, Medium, Request, Shared};
 use crate::table::Table;
@@ -49,8 +49,12 @@ impl Medium for Folder {
         Ok(options.dir.clone())
     }
 
-    fn open(shared: &Arc<Shared<Self>>, request: Request) -> Result<(Self, Arc<Files>, Bits)> {
-        let open::Opened { files, journal, have, targets } = open::open(shared, &request)?;
+    fn open(
+        shared: &Arc<Shared<Self>>,
+        request: Request,
+    ) -> Result<(Self, Arc<Files>, FixedBitSet)> {
+        let (files, found) = open::open(shared, &request)?;
+        let open::Found { journal, have, targets, .. } = found;
         let folder = &shared.options.dir;
         let cannot = |error| files.state.cannot(error);
         let opened = Self {
@@ -61,7 +65,7 @@ impl Medium for Folder {
                 shared.counters.clone(),
                 shared.journal_every,
             ),
-            hashed: Bits::new(files.layout.groups()),
+            hashed: FixedBitSet::with_capacity(files.layout.groups() as usize),
             have,
             chain: Table::new(files.layout.digest_bytes(), folder).map_err(cannot)?,
             hole_hashes: HoleHashes::new(&files.layout, folder).map_err(cannot)?,
@@ -108,7 +112,7 @@ impl Medium for Folder {
         while self.cursor < self.files.layout.groups() {
             let index = self.cursor;
             self.cursor += 1;
-            if self.have.get(index) && !self.hashed.get(index) {
+            if self.have.contains(index as usize) && !self.hashed.contains(index as usize) {
                 self.hash(&self.files.layout.group(index))?;
                 return Ok(Idle::Again);
             }

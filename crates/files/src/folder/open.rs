@@ -4,6 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use faircast_proto::object::Part;
+use fixedbitset::FixedBitSet;
 use rustix::fs::{Access, AtFlags, Mode, Stat};
 use rustix::io::Errno;
 
@@ -14,7 +15,7 @@ use super::work::Folder;
 use super::{attributes, links};
 use crate::dir::{self, Cursor, Root};
 use crate::error::{FilesError, Result};
-use crate::layout::{Bits, Layout};
+use crate::layout::Layout;
 use crate::manifest::{Entry, Kind, Manifest};
 use crate::name::STATE_FOLDER;
 use crate::store::{Journal, Request, Shared};
@@ -22,17 +23,17 @@ use crate::store::{Journal, Request, Shared};
 /// What is said of a file or a link in the place of another one.
 const DIFFERS: &str = "is there already and differs; move it away, or start recv with --overwrite";
 
-/// What came of it.
-pub(crate) struct Opened {
-    pub(crate) files: Files,
-    pub(crate) journal: Journal,
-    pub(crate) have: Bits,
-    pub(crate) targets: Vec<(u32, Identity)>,
+/// What was found.
+pub(super) struct Found {
+    pub(super) journal: Journal,
+    pub(super) have: FixedBitSet,
+    pub(super) targets: Vec<(u32, Identity)>,
+    places: Vec<Place>,
 }
 
 /// Opens the state of an object. Everything that can be known to be in the way is found here,
 /// before anything is received.
-pub(crate) fn open(shared: &Shared<Folder>, request: &Request) -> Result<Opened> {
+pub(super) fn open(shared: &Shared<Folder>, request: &Request) -> Result<(Files, Found)> {
     let layout = check_manifest(request)?;
     let options = &shared.options;
     let root = Root::open(&options.dir)?;
@@ -40,8 +41,9 @@ pub(crate) fn open(shared: &Shared<Folder>, request: &Request) -> Result<Opened>
     let state = StateFolder::open(&root, object)?;
     let known = state.find(JOURNAL)?.is_some();
     match look(shared, request, &layout, &root, &state) {
-        Ok((places, journal, have, targets)) => {
-            Ok(Opened { files: Files::new(layout, root, state, places), journal, have, targets })
+        Ok(mut found) => {
+            let places = std::mem::take(&mut found.places);
+            Ok((Files::new(layout, root, state, places), found))
         }
         Err(error) => {
             // Nothing was received so far, so nothing needs to stay.
@@ -52,8 +54,6 @@ pub(crate) fn open(shared: &Shared<Folder>, request: &Request) -> Result<Opened>
         }
     }
 }
-
-type Found = (Vec<Place>, Journal, Bits, Vec<(u32, Identity)>);
 
 fn look(
     shared: &Shared<Folder>,
@@ -66,7 +66,7 @@ fn look(
     let groups = layout.groups();
     let mut have = match state.find(JOURNAL)? {
         Some(file) => Journal::read(file, object, groups).map_err(|error| state.cannot(error))?,
-        None => Bits::new(groups),
+        None => FixedBitSet::with_capacity(groups as usize),
     };
     let mut survey = Survey::new(shared, layout, root, state);
     survey.targets()?;
@@ -77,18 +77,18 @@ fn look(
     let journal = begin_journal(state, object, &have, groups)?;
     save_manifest(state, &request.manifest)?;
     for (file, _) in &targets {
-        layout.groups_of(*file).for_each(|group| have.set(group, true));
+        layout.groups_of(*file).for_each(|group| have.set(group as usize, true));
     }
     let counters = &shared.counters;
     counters.manifest.get_or_init(|| layout.manifest.clone());
-    let found = (0..groups).filter(|group| have.get(*group));
+    let found = (0..groups).filter(|group| have.contains(*group as usize));
     let found = found.map(|group| u64::from(layout.group(group).len)).sum();
     counters.update(|counts| {
         counts.files = layout.files();
         counts.bytes = layout.manifest.content_bytes();
         counts.bytes_found = found;
     });
-    Ok((places, journal, have, targets))
+    Ok(Found { journal, have, targets, places })
 }
 
 fn check_manifest(request: &Request) -> Result<Layout> {
@@ -122,7 +122,7 @@ fn check_manifest(request: &Request) -> Result<Layout> {
 fn begin_journal(
     state: &StateFolder,
     object: &[u8; 32],
-    have: &Bits,
+    have: &FixedBitSet,
     groups: u32,
 ) -> Result<Journal> {
     const NEW: &str = "journal.new";
@@ -286,24 +286,24 @@ impl<'a> Survey<'a> {
     }
 
     /// Looks at what an earlier run has received, as far as the journal knows of it.
-    fn parts(&mut self, have: &mut Bits) -> Result<()> {
+    fn parts(&mut self, have: &mut FixedBitSet) -> Result<()> {
         for file in 0..self.layout.files() {
             if self.places[file as usize] == Place::Target {
                 // Its groups are there by another reason than the journal.
-                self.layout.groups_of(file).for_each(|group| have.set(group, false));
+                self.layout.groups_of(file).for_each(|group| have.set(group as usize, false));
                 continue;
             }
             let groups = self.layout.groups_of(file);
             let size = self.layout.entry(file).size();
             let content = self.layout.content_of(file);
             let mut missing = content;
-            if groups.clone().any(|group| have.get(group)) {
+            if groups.clone().any(|group| have.contains(group as usize)) {
                 match self.part(file, size)? {
                     Some(kept) => {
                         self.places[file as usize] = Place::Part;
                         missing = content.saturating_sub(kept);
                     }
-                    None => groups.for_each(|group| have.set(group, false)),
+                    None => groups.for_each(|group| have.set(group as usize, false)),
                 }
             }
             self.bytes += missing;

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fixedbitset::FixedBitSet;
+
 use super::files::{Files, Identity};
 use crate::error::Result;
 use crate::hash::group_digest;
 use crate::hole_hashes::HoleHashes;
-use crate::layout::{Bits, Group};
+use crate::layout::Group;
 use crate::store::{JournalWriter, Shared, Written as _};
 use crate::table::Table;
 
@@ -18,9 +20,9 @@ pub struct Folder {
     pub(super) files: Arc<Files>,
     pub(super) journal: JournalWriter,
     /// Groups that are complete, as far as is known without comparing.
-    pub(super) have: Bits,
+    pub(super) have: FixedBitSet,
     /// Groups whose digest is in `chain`.
-    pub(super) hashed: Bits,
+    pub(super) hashed: FixedBitSet,
     pub(super) chain: Table,
     pub(super) hole_hashes: HoleHashes,
     /// Identity of targets that were there before.
@@ -43,14 +45,14 @@ impl Folder {
 
     /// Notes that a group is complete.
     pub(super) fn complete(&mut self, group: &Group) {
-        self.have.set(group.index, true);
+        self.have.set(group.index as usize, true);
         self.journal.complete(group);
     }
 
     pub(super) fn set_digest(&mut self, group: &Group, digest: &[u8; 32]) -> Result<()> {
         let set = self.chain.set_digest(group.index, digest);
         set.map_err(|error| self.files.state.cannot(error))?;
-        self.hashed.set(group.index, true);
+        self.hashed.set(group.index as usize, true);
         Ok(())
     }
 }

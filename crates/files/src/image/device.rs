@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use faircast_proto::object::{Announcement, Part};
+use fixedbitset::FixedBitSet;
 use rustix::fs::{Advice, FallocateFlags, OFlags};
 
 use super::check_target;
@@ -16,7 +17,7 @@ use crate::error::{FilesError, Result};
 use crate::handles::read_or_zero;
 use crate::hash::group_digest;
 use crate::hole_hashes::{HoleHashes, file_hashes};
-use crate::layout::{Bits, Group, Layout};
+use crate::layout::{Group, Layout};
 use crate::lock::Locked;
 use crate::store::{Flight, GroupStore, Journal, JournalWriter, Medium, Request, Shared, Written};
 
@@ -96,7 +97,10 @@ impl Medium for DeviceWork {
         Ok(std::env::temp_dir())
     }
 
-    fn open(shared: &Arc<Shared<Self>>, request: Request) -> Result<(Self, Arc<Device>, Bits)> {
+    fn open(
+        shared: &Arc<Shared<Self>>,
+        request: Request,
+    ) -> Result<(Self, Arc<Device>, FixedBitSet)> {
         let Request { announcement, manifest } = &request;
         let options = &shared.options;
         // Again: it may have been mounted meanwhile.
@@ -104,7 +108,7 @@ impl Medium for DeviceWork {
         let object = Single::open(manifest, announcement, &options.object, &shared.counters)?;
         let device = Arc::new(Device::open(&options.target, object)?);
         let groups = device.layout(announcement)?.groups();
-        let mut found = Bits::new(groups);
+        let mut found = FixedBitSet::with_capacity(groups as usize);
         let mut opened = Self { shared: shared.clone(), device: device.clone(), journal: None };
         if let Some(path) = &options.journal {
             let (journal, lock);
@@ -339,7 +343,11 @@ fn journal_file(path: &Path) -> Result<File> {
 }
 
 /// Opens or makes a journal; what it says of this object is complete. Locked while it is open.
-fn open_journal(path: &Path, object: [u8; 32], groups: u32) -> Result<(Journal, Locked, Bits)> {
+fn open_journal(
+    path: &Path,
+    object: [u8; 32],
+    groups: u32,
+) -> Result<(Journal, Locked, FixedBitSet)> {
     let cannot = |error: io::Error| FilesError::io(path, "cannot be used as a journal", error);
     let mut file = journal_file(path)?;
     let lock = Locked::new(file.try_clone().map_err(cannot)?).map_err(|_| {

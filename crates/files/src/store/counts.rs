@@ -1,7 +1,9 @@
 //! How far a store is, for those who watch.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::manifest::Manifest;
 
@@ -15,7 +17,7 @@ pub(crate) struct Counters {
 
 impl Counters {
     pub(crate) fn update(&self, change: impl FnOnce(&mut StoreCounts)) {
-        change(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.counts.lock());
     }
 }
 
@@ -32,7 +34,7 @@ impl StoreHandle {
 
     /// How far it is.
     pub fn counts(&self) -> StoreCounts {
-        *self.counters.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.counters.counts.lock()
     }
 
     /// What is received, once the list of files is there and taken.

@@ -8,13 +8,14 @@ use std::thread::JoinHandle;
 use faircast_proto::object::{
     Announcement, Part, Store, StoreError, StoreProgress, StoreResult, Verdict,
 };
+use fixedbitset::FixedBitSet;
 
 use super::assembly::{Assembly, Flight};
 use super::counts::StoreHandle;
 use super::intake::{Intake, told, too_early};
 use super::thread::{Job, Medium, Request, Shared, Worker, Written as _};
 use crate::error::{FilesError, Result};
-use crate::layout::{Bits, GROUP_BYTES, Layout, Piece, push_joined};
+use crate::layout::{GROUP_BYTES, Layout, Piece, push_joined};
 
 /// A folder or a device as a store. What comes is put together in memory by groups of 1 MiB; a thread
 /// hashes and writes them.
@@ -28,7 +29,7 @@ pub struct GroupStore<M: Medium> {
     layout: Option<Arc<Layout>>,
     assembly: Assembly,
     /// Groups that are complete, as far as is known: what comes for them is not needed.
-    complete: Bits,
+    complete: FixedBitSet,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +53,7 @@ impl<M: Medium> GroupStore<M> {
             stage: Stage::Manifest,
             layout: None,
             assembly: Assembly::default(),
-            complete: Bits::new(0),
+            complete: FixedBitSet::with_capacity(0),
         }
     }
 
@@ -115,7 +116,7 @@ impl<M: Medium> GroupStore<M> {
         for piece in layout.pieces(offset..end, self.assembly.current(offset)) {
             let group = piece.group;
             let (now, zeros) = piece.split(&mut bytes);
-            if self.complete.get(group.index) {
+            if self.complete.contains(group.index as usize) {
                 continue;
             }
             while self.assembly.must_evict(&group) {
@@ -126,7 +127,7 @@ impl<M: Medium> GroupStore<M> {
             let buffer = || if whole { self.shared.buffer() } else { Vec::new() };
             let done = self.assembly.insert(&group, piece.start, now, zeros, buffer);
             if let Some(flight) = done {
-                self.complete.set(group.index, true);
+                self.complete.set(group.index as usize, true);
                 self.submit(Job::Write(Arc::new(flight)))?;
             }
         }
@@ -159,18 +160,18 @@ impl<M: Medium> GroupStore<M> {
     }
 
     /// Returns what is there, once it is open.
-    fn opened(&mut self, found: Bits) -> Result<Vec<Range<u64>>> {
+    fn opened(&mut self, found: FixedBitSet) -> Result<Vec<Range<u64>>> {
         let announced = self.intake.announced()?;
         let layout = self.shared.written.get().expect("opened").layout(announced)?;
         let mut ranges = Vec::new();
         self.complete = found;
-        self.complete.grow(layout.groups());
+        self.complete.grow(layout.groups() as usize);
         for index in 0..layout.groups() {
             let range = layout.group(index).range();
             // Of what may still grow the last group is not all there.
             if range.end > announced.len(Part::Content) {
-                self.complete.set(index, false);
-            } else if self.complete.get(index) {
+                self.complete.set(index as usize, false);
+            } else if self.complete.contains(index as usize) {
                 push_joined(&mut ranges, range);
             }
         }
@@ -207,7 +208,7 @@ impl<M: Medium> Store for GroupStore<M> {
         if self.layout.is_some() {
             let written = self.shared.written.get().expect("opened");
             let layout = written.layout(announcement).map_err(told)?;
-            self.complete.grow(layout.groups());
+            self.complete.grow(layout.groups() as usize);
             self.layout = Some(layout);
         }
         Ok(())
@@ -268,8 +269,8 @@ impl<M: Medium> Store for GroupStore<M> {
             Verdict::Intact => Stage::Intact,
             Verdict::Damaged(_) => Stage::Open,
         };
-        (0..groups).for_each(|group| self.complete.set(group, true));
-        damaged.into_iter().for_each(|group| self.complete.set(group, false));
+        (0..groups).for_each(|group| self.complete.set(group as usize, true));
+        damaged.into_iter().for_each(|group| self.complete.set(group as usize, false));
         Ok(StoreProgress::Done(verdict))
     }
 }

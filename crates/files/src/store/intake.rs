@@ -1,9 +1,10 @@
 //! The parts of an object beside its content: what was announced, the manifest and the digests.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use faircast_proto::object::{Announcement, Part, StoreError, StoreResult};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::counts::Counters;
 use crate::error::{FilesError, Result};
@@ -134,7 +135,7 @@ impl Intake {
     }
 
     pub(crate) fn digests(&self) -> MutexGuard<'_, Table> {
-        self.digests.lock().unwrap_or_else(PoisonError::into_inner)
+        self.digests.lock()
     }
 
     fn lost(&self, error: std::io::Error) -> StoreError {

@@ -10,9 +10,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fixedbitset::FixedBitSet;
+
 use super::counts::Counters;
 use crate::error::{FilesError, Result};
-use crate::layout::{Bits, Group};
+use crate::layout::Group;
 
 /// A journal is written so often, or after so many bytes of content.
 pub(super) const EVERY: Duration = Duration::from_secs(1);
@@ -41,8 +43,8 @@ impl Journal {
     }
 
     /// Reads the complete groups from a journal's bytes; none where it is of another object.
-    pub(crate) fn read(file: File, object: &[u8; 32], groups: u32) -> io::Result<Bits> {
-        let mut have = Bits::new(groups);
+    pub(crate) fn read(file: File, object: &[u8; 32], groups: u32) -> io::Result<FixedBitSet> {
+        let mut have = FixedBitSet::with_capacity(groups as usize);
         let mut input = io::BufReader::new(file);
         let mut head = [0; HEAD_BYTES];
         if read_whole(&mut input, &mut head)? && head == Self::head(object) {
@@ -55,7 +57,7 @@ impl Journal {
                 if check == checksum(object, first, count)
                     && let Some(end) = end
                 {
-                    (first..end).for_each(|group| have.set(group, count & GONE == 0));
+                    (first..end).for_each(|group| have.set(group as usize, count & GONE == 0));
                 }
             }
         }
@@ -66,13 +68,13 @@ impl Journal {
     pub(crate) fn begin(
         mut file: File,
         object: [u8; 32],
-        have: &Bits,
+        have: &FixedBitSet,
         groups: u32,
     ) -> io::Result<Self> {
         file.write_all(&Self::head(&object))?;
         let mut journal = Self { file, object };
         let mut complete = Vec::new();
-        for group in (0..groups).filter(|group| have.get(*group)) {
+        for group in (0..groups).filter(|group| have.contains(*group as usize)) {
             complete.push(group);
             // So that a list of all groups takes no memory.
             if complete.len() == 1 << 16 {
@@ -205,13 +207,13 @@ mod tests {
         let mut file = file.try_clone().unwrap();
         file.seek(SeekFrom::Start(0)).unwrap();
         let have = Journal::read(file, object, count).unwrap();
-        (0..count).filter(|group| have.get(*group)).collect()
+        (0..count).filter(|group| have.contains(*group as usize)).collect()
     }
 
     fn journal() -> File {
         let file = tempfile::tempfile().unwrap();
-        let mut have = Bits::new(100);
-        have.set(50, true);
+        let mut have = FixedBitSet::with_capacity(100);
+        have.set(50 as usize, true);
         let mut journal = Journal::begin(file.try_clone().unwrap(), OBJECT, &have, 100).unwrap();
         assert_eq!(journal.append(vec![3, 1, 2, 7], true).unwrap(), 32);
         assert_eq!(journal.append(vec![2], false).unwrap(), 16);

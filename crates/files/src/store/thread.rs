@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use faircast_proto::object::{Announcement, Verdict};
+use fixedbitset::FixedBitSet;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::assembly::Flight;
 use super::counts::Counters;
@@ -15,7 +17,7 @@ use super::intake::Intake;
 use super::journal::JournalWriter;
 use crate::error::{FilesError, Result};
 use crate::guard::PanicGuard;
-use crate::layout::{Bits, GROUP_BYTES, Group, Layout, push_joined};
+use crate::layout::{GROUP_BYTES, Group, Layout, push_joined};
 use crate::table::Table;
 
 /// Bytes that wait to be written; a store waits while there are more.
@@ -55,7 +57,7 @@ pub trait Medium: fmt::Debug + Sized + Send + 'static {
     fn open(
         shared: &Arc<Shared<Self>>,
         request: Request,
-    ) -> Result<(Self, Arc<Self::Written>, Bits)>;
+    ) -> Result<(Self, Arc<Self::Written>, FixedBitSet)>;
 
     /// Where it is noted which groups are complete.
     fn journal(&mut self) -> Option<&mut JournalWriter>;
@@ -137,7 +139,7 @@ struct Inner {
     queued_bytes: usize,
     active: Option<Arc<Flight>>,
     pool: Vec<Vec<u8>>,
-    found: Option<Bits>,
+    found: Option<FixedBitSet>,
     verdict: Option<(Verdict, Vec<u32>)>,
     failure: Option<String>,
     /// Whether what is queued is written before the thread ends.
@@ -169,12 +171,12 @@ impl<M: Medium> Shared<M> {
     /// Hands a job over, after waiting where too much waits already.
     pub(super) fn submit(&self, job: Job) -> Result<(), String> {
         let bytes = job.bytes();
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let full = inner.queued_bytes + bytes > QUEUE_BYTES_MAX || inner.queue.len() >= QUEUE_MAX;
         if full {
             let since = Instant::now();
             while inner.failure.is_none() && !inner.low() {
-                inner = self.done.wait(inner).unwrap_or_else(PoisonError::into_inner);
+                self.done.wait(&mut inner);
             }
             self.counters.update(|counts| counts.waited += since.elapsed());
         }
@@ -190,7 +192,7 @@ impl<M: Medium> Shared<M> {
 
     /// What is on its way to the file of this group, oldest first.
     pub(super) fn flights(&self, group: u32) -> Vec<Arc<Flight>> {
-        let inner = self.inner();
+        let inner = self.inner.lock();
         let queued = inner.queue.iter().filter_map(|job| match job {
             Job::Write(flight) => Some(flight),
             _ => None,
@@ -200,24 +202,24 @@ impl<M: Medium> Shared<M> {
     }
 
     pub(super) fn buffer(&self) -> Vec<u8> {
-        self.inner().pool.pop().unwrap_or_default()
+        self.inner.lock().pool.pop().unwrap_or_default()
     }
 
     pub(super) fn failure(&self) -> Option<String> {
-        self.inner().failure.clone()
+        self.inner.lock().failure.clone()
     }
 
-    pub(super) fn take_found(&self) -> Option<Bits> {
-        self.inner().found.take()
+    pub(super) fn take_found(&self) -> Option<FixedBitSet> {
+        self.inner.lock().found.take()
     }
 
     pub(super) fn take_verdict(&self) -> Option<(Verdict, Vec<u32>)> {
-        self.inner().verdict.take()
+        self.inner.lock().verdict.take()
     }
 
     /// Ends the thread; with `flush`, after what was handed over is written.
     pub(super) fn stop(&self, flush: bool) {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         inner.flush = flush;
         // While locked, so that the thread is not about to wait without having seen it.
         self.stopping.store(true, Ordering::Relaxed);
@@ -237,12 +239,8 @@ impl<M: Medium> Shared<M> {
         }
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn digests(&self) -> MutexGuard<'_, Table> {
-        self.digests.lock().unwrap_or_else(PoisonError::into_inner)
+        self.digests.lock()
     }
 }
 
@@ -279,13 +277,13 @@ impl<M: Medium> Worker<M> {
     pub(super) fn run(mut self) {
         let shared = self.shared.clone();
         let _guard = PanicGuard::new("writes files", |fault| {
-            shared.inner().failure.get_or_insert(fault);
+            shared.inner.lock().failure.get_or_insert(fault);
             shared.done.notify_all();
         });
         if let Err(error) = self.work() {
             // What was received so far is kept for a later run.
             let _ = self.flush_journal();
-            let mut inner = self.shared.inner();
+            let mut inner = self.shared.inner.lock();
             inner.failure.get_or_insert(error.to_string());
             inner.queue.clear();
             drop(inner);
@@ -295,7 +293,7 @@ impl<M: Medium> Worker<M> {
 
     fn work(&mut self) -> Result<()> {
         loop {
-            let mut inner = self.shared.inner();
+            let mut inner = self.shared.inner.lock();
             if self.shared.stopping() && (!inner.flush || inner.queue.is_empty()) {
                 let flush = inner.flush;
                 drop(inner);
@@ -310,7 +308,7 @@ impl<M: Medium> Worker<M> {
             let is_idle = job.is_none();
             if let Some(job) = job {
                 self.job(job)?;
-                if self.shared.inner().low() {
+                if self.shared.inner.lock().low() {
                     self.shared.done.notify_all();
                 }
             }
@@ -332,14 +330,14 @@ impl<M: Medium> Worker<M> {
 
     /// Waits for work, no longer than this.
     fn wait(&self, at_most: Option<Duration>) {
-        let inner = self.shared.inner();
+        let mut inner = self.shared.inner.lock();
         if !inner.queue.is_empty() || self.shared.stopping() {
             return;
         }
         // Woken early or for nothing, it only looks again.
         match at_most {
-            Some(time) => drop(self.shared.work.wait_timeout(inner, time)),
-            None => drop(self.shared.work.wait(inner)),
+            Some(time) => drop(self.shared.work.wait_for(&mut inner, time)),
+            None => self.shared.work.wait(&mut inner),
         }
     }
 
@@ -349,11 +347,11 @@ impl<M: Medium> Worker<M> {
                 let (medium, written, found) = M::open(&self.shared, request)?;
                 self.shared.written.get_or_init(|| written);
                 self.medium = Some(medium);
-                self.shared.inner().found = Some(found);
+                self.shared.inner.lock().found = Some(found);
             }
             (Job::Write(flight), Some(medium)) => {
                 medium.write(&flight)?;
-                let mut inner = self.shared.inner();
+                let mut inner = self.shared.inner.lock();
                 inner.active = None;
                 if let Some(flight) = Arc::into_inner(flight)
                     && inner.pool.len() < POOL_MAX
@@ -365,7 +363,7 @@ impl<M: Medium> Worker<M> {
             // With a store that is going away nobody waits for the answer.
             (Job::Verify(announced), Some(_)) if !self.shared.stopping() => {
                 let answer = self.verify(&announced)?;
-                self.shared.inner().verdict = Some(answer);
+                self.shared.inner.lock().verdict = Some(answer);
             }
             // Groups come after the manifest.
             (Job::Write(_) | Job::Verify(_), _) => {}

@@ -4,11 +4,12 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use blake3::Hasher;
 use faircast_proto::object::{Part, Supply, SupplyError, SupplyResult};
+use parking_lot::{Condvar, Mutex};
 
 use super::handle::{FileHash, SupplyCounts, SupplyHandle, Watched};
 use crate::error::{FilesError, Result};
@@ -100,10 +101,10 @@ impl Shared {
     fn run(&self, pipe: impl Read) {
         // So that nobody waits for a thread that has panicked.
         let _guard = PanicGuard::new("reads the pipe", |fault| {
-            self.state().failure.get_or_insert(fault);
+            self.state.lock().failure.get_or_insert(fault);
         });
         if let Err(error) = self.take(pipe) {
-            self.state().failure.get_or_insert(error.to_string());
+            self.state.lock().failure.get_or_insert(error.to_string());
         }
     }
 
@@ -159,7 +160,7 @@ impl Shared {
                 self.digests.write_all_at(&digest, 0).map_err(cannot_keep)?;
                 hash = blake3::hash(&digest).into();
             }
-            let mut state = self.state();
+            let mut state = self.state.lock();
             state.bytes = bytes;
             if ended {
                 state.ended = Some((digests, hash));
@@ -170,14 +171,10 @@ impl Shared {
 
     /// Waits until more is wanted; false where nothing ever will be.
     fn wait_until_asked(&self, bytes: u64) -> bool {
-        let state = self.state();
+        let mut state = self.state.lock();
         let full = |state: &mut State| !state.stop && bytes >= state.asked_to + AHEAD_BYTES;
-        let state = self.asked.wait_while(state, full).unwrap_or_else(PoisonError::into_inner);
+        self.asked.wait_while(&mut state, full);
         !state.stop
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lost(&self, error: io::Error) -> FilesError {
@@ -187,7 +184,7 @@ impl Shared {
 
 impl Watched for Shared {
     fn counts(&self) -> SupplyCounts {
-        let bytes = self.state().bytes;
+        let bytes = self.state.lock().bytes;
         // Nobody waits for a pipe: what has not come from it is not announced.
         let waited = Duration::ZERO;
         SupplyCounts { files: 1, bytes, bytes_hashed: bytes, bytes_read: bytes, waited }
@@ -198,7 +195,7 @@ impl Watched for Shared {
     }
 
     fn file_hashes(&self) -> io::Result<Option<Vec<FileHash>>> {
-        let Some((count, _)) = self.state().ended else { return Ok(None) };
+        let Some((count, _)) = self.state.lock().ended else { return Ok(None) };
         let count = usize::try_from(count).expect("limited");
         let mut digests = vec![[0; 32]; count];
         self.digests.read_exact_at(digests.as_flattened_mut(), 0)?;
@@ -211,7 +208,7 @@ impl Watched for Shared {
 
 impl Supply for PipeSupply {
     fn len(&self, part: Part) -> u64 {
-        let state = self.shared.state();
+        let state = self.shared.state.lock();
         match part {
             Part::Manifest => self.manifest.len() as u64,
             Part::Content => state.bytes,
@@ -220,7 +217,7 @@ impl Supply for PipeSupply {
     }
 
     fn growing(&self) -> bool {
-        self.shared.state().ended.is_none()
+        self.shared.state.lock().ended.is_none()
     }
 
     fn object(&self) -> [u8; 32] {
@@ -228,7 +225,7 @@ impl Supply for PipeSupply {
     }
 
     fn digests(&mut self) -> SupplyResult<Option<[u8; 32]>> {
-        let state = self.shared.state();
+        let state = self.shared.state.lock();
         match &state.failure {
             Some(reason) => Err(SupplyError { reason: reason.clone() }),
             None => Ok(state.ended.map(|(_, hash)| hash)),
@@ -253,7 +250,7 @@ impl Supply for PipeSupply {
             out.truncate(start);
             return Err(SupplyError { reason: self.shared.lost(error).to_string() });
         }
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         if part == Part::Content && end > state.asked_to {
             state.asked_to = end;
             drop(state);
@@ -265,7 +262,7 @@ impl Supply for PipeSupply {
 
 impl Drop for PipeSupply {
     fn drop(&mut self) {
-        self.shared.state().stop = true;
+        self.shared.state.lock().stop = true;
         self.shared.asked.notify_one();
     }
 }

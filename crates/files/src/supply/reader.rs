@@ -3,9 +3,11 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use fixedbitset::FixedBitSet;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::fs::OFlags;
 
 use super::chunks::Chunks;
@@ -16,7 +18,7 @@ use crate::guard::PanicGuard;
 use crate::handles::Handles;
 use crate::hash::group_digest;
 use crate::hole_hashes::HoleHashes;
-use crate::layout::{Bits, Group, Layout};
+use crate::layout::{Group, Layout};
 use crate::table::Table;
 
 /// Chunks ahead of the sender that are kept in memory, its own included.
@@ -55,7 +57,7 @@ struct State {
     /// Since when a sender that has not moved is waited for.
     since: Instant,
     /// By chunk.
-    hashed: Bits,
+    hashed: FixedBitSet,
     /// No chunk below is without hash.
     hashed_below: u32,
     table: Table,
@@ -84,7 +86,7 @@ impl Shared {
             at: 0,
             moved_at: None,
             since: Instant::now(),
-            hashed: Bits::new(chunks.count()),
+            hashed: FixedBitSet::with_capacity(chunks.count() as usize),
             hashed_below: 0,
             table: Table::new(layout.digest_bytes(), &std::env::temp_dir())?,
             failure: None,
@@ -109,17 +111,17 @@ impl Shared {
     /// Runs until all is hashed and nobody wants to read ahead any more, or until told to stop.
     pub(crate) fn run(&self) {
         let _guard = PanicGuard::new("reads files", |fault| {
-            self.state().failure.get_or_insert(fault);
+            self.state.lock().failure.get_or_insert(fault);
         });
         let mut buffer = Vec::new();
         loop {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let (chunk, hash, keep) = match self.task(&state) {
                 Task::End => return,
                 Task::Wait(time) => {
                     drop(state);
                     let more = self.hash_hole();
-                    state = self.state();
+                    state = self.state.lock();
                     if !matches!(self.task(&state), Task::Wait(_)) {
                         continue;
                     }
@@ -127,8 +129,8 @@ impl Shared {
                     let time = if more { Some(HOLE_PAUSE) } else { time };
                     // Woken early or for nothing, it only looks again.
                     match time {
-                        Some(time) => drop(self.moved.wait_timeout(state, time)),
-                        None => drop(self.moved.wait(state)),
+                        Some(time) => drop(self.moved.wait_for(&mut state, time)),
+                        None => self.moved.wait(&mut state),
                     }
                     continue;
                 }
@@ -140,26 +142,26 @@ impl Shared {
             }
             drop(state);
             if let Err(error) = self.process(chunk, hash, keep, &mut buffer) {
-                self.state().failure = Some(error.to_string());
+                self.state.lock().failure = Some(error.to_string());
                 return;
             }
         }
     }
 
     pub(crate) fn stop(&self) {
-        self.state().stop = true;
+        self.state.lock().stop = true;
         self.moved.notify_all();
     }
 
     /// Lets go of files and memory, once the thread has ended.
     pub(crate) fn close(&self) {
-        self.state().cache.clear();
-        self.handles().clear();
+        self.state.lock().cache.clear();
+        self.handles.lock().clear();
     }
 
     /// The sender is at this chunk now: what it gets from memory, if it is there.
     pub(crate) fn move_to(&self, chunk: u32) -> Option<Arc<Vec<u8>>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.at = chunk;
         state.moved_at = Some(Instant::now());
         let found = state.find(chunk);
@@ -170,14 +172,14 @@ impl Shared {
 
     /// What is in memory of a chunk, and whether the sender has got there by reading on.
     pub(crate) fn peek(&self, chunk: u32) -> (Option<Arc<Vec<u8>>>, bool) {
-        let state = self.state();
+        let state = self.state.lock();
         let on = chunk > state.at && chunk - state.at <= AHEAD;
         (state.find(chunk), on)
     }
 
     /// Why nothing can be read any more.
     pub(crate) fn failure(&self) -> Option<String> {
-        self.state().failure.clone()
+        self.state.lock().failure.clone()
     }
 
     pub(crate) fn read_digests(
@@ -186,7 +188,7 @@ impl Shared {
         len: usize,
         out: &mut Vec<u8>,
     ) -> io::Result<()> {
-        self.state().table.read(offset, len, out)
+        self.state.lock().table.read(offset, len, out)
     }
 
     /// Appends content that is not in memory.
@@ -208,23 +210,25 @@ impl Shared {
     /// Hashes a piece of a hole; false where nothing is left to hash.
     fn hash_hole(&self) -> bool {
         // What cannot be kept is told to who asks for it.
-        self.holes().step(&self.layout).unwrap_or(false)
+        self.holes.lock().step(&self.layout).unwrap_or(false)
     }
 
     /// Hashes what is left of holes.
     pub(crate) fn hash_holes(&self) -> io::Result<()> {
-        while self.holes().step(&self.layout)? {}
+        while self.holes.lock().step(&self.layout)? {}
         Ok(())
     }
 
     /// The hash of a file, once its digests are known and all holes are hashed.
     pub(crate) fn file_hash(&self, file: u32) -> io::Result<Option<[u8; 32]>> {
-        self.holes().file_hash(&self.layout, file, |group| self.state().table.digest(group))
+        self.holes
+            .lock()
+            .file_hash(&self.layout, file, |group| self.state.lock().table.digest(group))
     }
 
     #[cfg(test)]
     pub(crate) fn opened(&self) -> u64 {
-        self.handles().opened()
+        self.handles.lock().opened()
     }
 
     fn process(&self, chunk: u32, hash: bool, keep: bool, buffer: &mut Vec<u8>) -> Result<()> {
@@ -244,20 +248,21 @@ impl Shared {
             start = end;
         }
         buffer.truncate(start);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if hash {
             let at = u64::from(groups.start) * crate::layout::DIGEST_BYTES;
             let temporary = std::env::temp_dir();
             let cannot = |error| FilesError::io(&temporary, "cannot keep digests", error);
             state.table.write(at, &digests).map_err(cannot)?;
-            state.hashed.set(chunk, true);
+            state.hashed.set(chunk as usize, true);
             self.counts().bytes_hashed += start as u64;
-            if state.hashed.ones() == self.chunks.count() {
+            let rest = state.hashed_below..self.chunks.count();
+            let below = rest.clone().find(|chunk| !state.hashed.contains(*chunk as usize));
+            state.hashed_below = below.unwrap_or(rest.end);
+            if below.is_none() {
                 let hash = state.table.hash().map_err(cannot)?;
                 self.digests.get_or_init(|| hash);
             }
-            let below = state.hashed_below..self.chunks.count();
-            state.hashed_below = state.hashed.first_zero(below).unwrap_or(self.chunks.count());
         }
         if keep {
             state.cache.push((chunk, Arc::new(std::mem::take(buffer))));
@@ -273,7 +278,7 @@ impl Shared {
         let ahead = state.at..(state.at + AHEAD).min(count);
         for chunk in ahead {
             if state.find(chunk).is_none() {
-                return Task::Fetch { chunk, hash: !state.hashed.get(chunk) };
+                return Task::Fetch { chunk, hash: !state.hashed.contains(chunk as usize) };
             }
         }
         let todo = (state.hashed_below < count).then_some(state.hashed_below);
@@ -306,7 +311,7 @@ impl Shared {
     fn read_file(&self, group: &Group, within: u64, out: &mut [u8]) -> Result<()> {
         let path = || self.sources.path(&self.layout, group.file);
         let cannot = |error| FilesError::io(&path(), "cannot be read", error);
-        let handle = self.handles().get(group.file, || {
+        let handle = self.handles.lock().get(group.file, || {
             // What stands there now may be a pipe, which must not block.
             let flags = OFlags::NONBLOCK.bits().cast_signed();
             OpenOptions::new().read(true).custom_flags(flags).open(path()).map_err(cannot)
@@ -325,19 +330,7 @@ impl Shared {
     }
 
     pub(crate) fn counts(&self) -> MutexGuard<'_, SupplyCounts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn holes(&self) -> MutexGuard<'_, HoleHashes> {
-        self.holes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn handles(&self) -> MutexGuard<'_, Handles> {
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock()
     }
 }
 
