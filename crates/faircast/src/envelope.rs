@@ -326,7 +326,7 @@ mod tests {
             let mut sealed = sealed(&mut receiver, &up);
             assert_eq!(source.open(Time::ZERO, from, &mut sealed), Some(&up[..]));
         }
-        assert_eq!(*watched.lock().unwrap(), Incidents::default());
+        assert_eq!(*watched.lock(), Incidents::default());
     }
 
     #[test]
@@ -344,12 +344,12 @@ mod tests {
             let mut receiver = Wrapper::receiver(key(theirs), down.clone()).unwrap();
             let mut packet = sealed(&mut source, &packet(1, false));
             assert_eq!(receiver.open(Time::ZERO, here, &mut packet), None);
-            let said = down.lock().unwrap().mismatch.unwrap();
+            let said = down.lock().mismatch.unwrap();
             assert!(said.to_string().contains(at_receiver), "{said}");
             let mut notice = [0; 1500];
             let (len, from) = heard.recv_from(&mut notice).unwrap();
             assert_eq!(source.open(Time::ZERO, from, &mut notice[..len]), None);
-            let said = up.lock().unwrap().mismatch.unwrap();
+            let said = up.lock().mismatch.unwrap();
             assert_eq!(said.peer, from);
             assert!(said.to_string().contains(at_source), "{said}");
             // Not one for each packet.
@@ -372,18 +372,18 @@ mod tests {
             damaged[number % 8] ^= 0x10;
             assert!(receiver.open(Time::ZERO, from, &mut whole).is_some());
             assert_eq!(receiver.open(Time::ZERO, from, &mut damaged), None);
-            let mismatch = watched.lock().unwrap().mismatch;
+            let mismatch = watched.lock().mismatch;
             assert_eq!(mismatch, None, "after {number}");
         }
         // Who is somebody else and sends more of them has no key.
         for _ in 0..SUSPECT_DATAGRAMS {
             receiver.open(Time::ZERO, other, &mut packet(2, false));
         }
-        assert!(watched.lock().unwrap().mismatch.is_some_and(|mismatch| mismatch.peer == other));
+        assert!(watched.lock().mismatch.is_some_and(|mismatch| mismatch.peer == other));
         // Who could be opened a while ago may have another key by now.
         let mut unkeyed = packet(1, false);
         receiver.open(Time::ZERO + OPENED_LATELY, from, &mut unkeyed);
-        assert!(watched.lock().unwrap().mismatch.is_some_and(|mismatch| mismatch.peer == from));
+        assert!(watched.lock().mismatch.is_some_and(|mismatch| mismatch.peer == from));
     }
 
     #[test]

@@ -22,93 +22,9 @@ pub enum FilesError {
         /// What the system said.
         source: io::Error,
     },
-    /// A path has no name under which it could be sent.
-    #[error("{}: has no name under which it could be sent; give a directory in it", path.display())]
-    NoName {
-        /// The path.
-        path: PathBuf,
-    },
-    /// A name is not UTF-8.
-    #[error("{}: its name is not UTF-8; rename it", path.display())]
-    NotUtf8 {
-        /// The path.
-        path: PathBuf,
-    },
-    /// Two paths would arrive under one name.
-    #[error("{} and {} would both arrive as `{name}`; send them one after the other", first.display(), second.display())]
-    SameName {
-        /// The first.
-        first: PathBuf,
-        /// The second.
-        second: PathBuf,
-        /// Their name.
-        name: String,
-    },
-    /// A path is neither a file nor a directory.
-    #[error("{}: is neither a file nor a directory", path.display())]
-    Special {
-        /// The path.
-        path: PathBuf,
-    },
-    /// Nothing was given.
-    #[error("nothing to send: no path was given")]
-    Nothing,
-    /// Another object came than the one that was asked for.
-    #[error("this is the object `{sent}`, and only `{wanted}` is taken")]
-    OtherObject {
-        /// The name that was asked for.
-        wanted: Box<str>,
-        /// That of the object that came.
-        sent: Box<str>,
-    },
-    /// In what was given there is no file and no link that could be sent.
-    #[error("nothing to send: there is no file in {}{}", some(paths), reasons(skipped))]
-    Empty {
-        /// What was given.
-        paths: Vec<String>,
-        /// What was left out and why, a line each.
-        skipped: Vec<String>,
-    },
-    /// Names that cannot be sent.
-    #[error(
-        "names that cannot be sent: {}{}; rename them, or leave them out with --skip-bad-names",
-        names.join("; "),
-        if *more > 0 { format!("; and {more} more") } else { String::new() }
-    )]
-    BadNames {
-        /// Each with what is wrong with it.
-        names: Vec<String>,
-        /// How many more there are.
-        more: u64,
-    },
-    /// What the system does not let us read.
-    #[error(
-        "cannot be read: {}{}; look at permissions and owners, or leave them out with --exclude",
-        paths.join(", "),
-        if *more > 0 { format!(" and {more} more") } else { String::new() }
-    )]
-    Unreadable {
-        /// The paths.
-        paths: Vec<String>,
-        /// How many more there are.
-        more: u64,
-    },
-    /// A pattern of what is to be left out is none.
-    #[error(
-        "the pattern {pattern:?} cannot be used: {what}; expected one as in a .gitignore, such as '*.tmp' or /photos/raw"
-    )]
-    Pattern {
-        /// The pattern.
-        pattern: String,
-        /// What is wrong with it.
-        what: String,
-    },
-    /// A file was changed while it was sent.
-    #[error("{}: changed while it was being sent; send again when nothing writes to it", path.display())]
-    Changed {
-        /// The file.
-        path: PathBuf,
-    },
+    /// What was given cannot be sent, or what came is not what is taken.
+    #[error("{0}")]
+    Unwanted(String),
     /// The files make no manifest.
     #[error("{0}")]
     Manifest(#[from] ManifestError),
@@ -132,23 +48,6 @@ impl FilesError {
 
     pub(crate) fn refused(path: &Path, what: impl Into<String>) -> Self {
         Self::Refused { path: path.to_path_buf(), what: what.into() }
-    }
-}
-
-/// The first paths, and how many more there are.
-fn some(paths: &[String]) -> String {
-    const SHOWN: usize = 3;
-    let first = paths[..paths.len().min(SHOWN)].join(", ");
-    match paths.len().saturating_sub(SHOWN) {
-        0 => first,
-        more => format!("{first} and {more} more"),
-    }
-}
-
-fn reasons(skipped: &[String]) -> String {
-    match skipped {
-        [] => ", and an empty directory is not sent by itself".to_string(),
-        _ => format!(". {}", skipped.join(". ")),
     }
 }
 

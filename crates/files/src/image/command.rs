@@ -449,7 +449,11 @@ fn feed(
                 write_zeros(&mut input, zeros)?;
                 input.flush()?;
                 let mut holes = HoleHashes::new(&layout, &std::env::temp_dir())?;
-                while holes.step(&layout)? && !shared.stopping.load(Ordering::Relaxed) {}
+                while holes.step(&layout)? {
+                    if shared.stopping.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
                 return Ok(Fed { input, digests, holes });
             }
         }

@@ -26,8 +26,9 @@ impl Single {
     ) -> Result<Self> {
         let manifest = Manifest::decode(manifest)?;
         if manifest.name() != name {
-            let (wanted, sent) = (name.into(), manifest.name().into());
-            return Err(FilesError::OtherObject { wanted, sent });
+            let sent = manifest.name();
+            let what = format!("this is the object `{sent}`, and only `{name}` is taken");
+            return Err(FilesError::Unwanted(what));
         }
         let entry = match manifest.entries() {
             [entry] if entry.has_content() => entry.clone(),

@@ -213,7 +213,7 @@ mod tests {
     fn journal() -> File {
         let file = tempfile::tempfile().unwrap();
         let mut have = FixedBitSet::with_capacity(100);
-        have.set(50 as usize, true);
+        have.insert(50);
         let mut journal = Journal::begin(file.try_clone().unwrap(), OBJECT, &have, 100).unwrap();
         assert_eq!(journal.append(vec![3, 1, 2, 7], true).unwrap(), 32);
         assert_eq!(journal.append(vec![2], false).unwrap(), 16);

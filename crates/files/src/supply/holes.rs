@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::Errno;
 
-use super::sources::{identity, mtime};
+use super::sources::{changed, identity, mtime};
 use crate::error::{FilesError, Result};
 use crate::layout::{GROUP_BYTES, groups_in};
 use crate::manifest::Hole;
@@ -25,7 +25,7 @@ pub(super) fn find_holes(path: &Path, scanned: &Metadata, most: usize) -> Result
     let same = identity(&now) == identity(scanned)
         && now.len() == scanned.len()
         && mtime(&now) == mtime(scanned);
-    if same { Ok(holes) } else { Err(FilesError::Changed { path: path.to_path_buf() }) }
+    if same { Ok(holes) } else { Err(changed(path)) }
 }
 
 fn holes(file: &File, size: u64, most: usize) -> Result<Box<[Hole]>, Errno> {

@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 
 use super::chunks::Chunks;
 use super::handle::SupplyCounts;
-use super::sources::Sources;
+use super::sources::{Sources, changed};
 use crate::error::{FilesError, Result};
 use crate::guard::PanicGuard;
 use crate::handles::Handles;
@@ -319,7 +319,7 @@ impl Shared {
         let read = handle.read_exact_at(out, group.file_offset + within);
         // After reading, so that what was read is known to be from before any change.
         if !self.unchanged(group.file, &handle).map_err(cannot)? {
-            return Err(FilesError::Changed { path: path() });
+            return Err(changed(&path()));
         }
         self.counts().bytes_read += out.len() as u64;
         read.map_err(cannot)

@@ -50,7 +50,9 @@ impl Scan {
     /// is no file in them.
     pub fn new<P: AsRef<Path>>(paths: &[P], options: &ScanOptions) -> Result<Self> {
         let paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();
-        let Some(first) = paths.first() else { return Err(FilesError::Nothing) };
+        let Some(first) = paths.first() else {
+            return Err(FilesError::Unwanted("nothing to send: no path was given".into()));
+        };
         let object = match &options.name {
             Some(name) => name.clone(),
             None => root(first)?.0,
@@ -64,8 +66,10 @@ impl Scan {
         for path in &paths {
             let (name, absolute) = root(path)?;
             if let Some(first) = roots.insert(name.clone(), absolute.clone()) {
-                let second = path.to_path_buf();
-                return Err(FilesError::SameName { first, second, name });
+                let (first, second) = (first.display(), path.display());
+                return Err(FilesError::Unwanted(format!(
+                    "{first} and {second} would both arrive as `{name}`; send them one after the other"
+                )));
             }
             let metadata = fs::metadata(&absolute)
                 .map_err(|error| FilesError::io(path, "cannot be read", error))?;
@@ -74,7 +78,7 @@ impl Scan {
                 return Err(FilesError::refused(path, how));
             }
             if !metadata.is_file() && !metadata.is_dir() {
-                return Err(FilesError::Special { path: path.to_path_buf() });
+                return Err(FilesError::refused(path, "is neither a file nor a directory"));
             }
             walk.root(absolute, name, &metadata)?;
         }
@@ -91,8 +95,7 @@ impl Scan {
         let layout = Layout::new(manifest);
         let totals = totals(&layout, skips.counts());
         if totals.files == 0 && totals.links == 0 {
-            let paths = paths.iter().map(|path| path.display().to_string()).collect();
-            return Err(FilesError::Empty { paths, skipped: skips.reasons() });
+            return Err(nothing_in(&paths, &skips.reasons()));
         }
         let mut warnings = skips.warnings();
         let pairs = layout.manifest.case_collisions(CASE_WARNINGS_MAX);
@@ -131,6 +134,22 @@ fn totals(layout: &Layout, skipped: Skipped) -> ScanTotals {
     totals
 }
 
+/// That there is no file and no link in what was given: the first paths, and what was left out.
+fn nothing_in(paths: &[&Path], skipped: &[String]) -> FilesError {
+    const SHOWN: usize = 3;
+    let shown: Vec<_> = paths.iter().take(SHOWN).map(|path| path.display().to_string()).collect();
+    let more = match paths.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let reasons = match skipped {
+        [] => ", and an empty directory is not sent by itself".to_string(),
+        _ => format!(". {}", skipped.join(". ")),
+    };
+    let shown = shown.join(", ");
+    FilesError::Unwanted(format!("nothing to send: there is no file in {shown}{more}{reasons}"))
+}
+
 /// Leaves out the links that lead elsewhere.
 fn keep_links(entries: Vec<Entry>, sources: &Sources, skips: &mut Skips) -> Vec<Entry> {
     let inside = |entry: &Entry| match entry.link_target() {
@@ -161,10 +180,11 @@ fn root(path: &Path) -> Result<(String, PathBuf)> {
         false => std::path::absolute(path).map_err(cannot)?,
     };
     let Some(name) = absolute.file_name() else {
-        return Err(FilesError::NoName { path: path.to_path_buf() });
+        let what = "has no name under which it could be sent; give a directory in it";
+        return Err(FilesError::refused(path, what));
     };
     match name.to_str() {
         Some(name) => Ok((name.to_owned(), absolute)),
-        None => Err(FilesError::NotUtf8 { path: path.to_path_buf() }),
+        None => Err(FilesError::refused(path, "its name is not UTF-8; rename it")),
     }
 }

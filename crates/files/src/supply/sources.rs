@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use crate::error::FilesError;
 use crate::layout::Layout;
 use crate::manifest::Mtime;
 
@@ -46,4 +47,12 @@ pub(super) fn identity(metadata: &Metadata) -> (u64, u64) {
 pub(super) fn mtime(metadata: &Metadata) -> Mtime {
     let nanos = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
     Mtime { seconds: metadata.mtime(), nanos }
+}
+
+/// Of a file that was changed while it was sent.
+pub(super) fn changed(path: &Path) -> FilesError {
+    FilesError::refused(
+        path,
+        "changed while it was being sent; send again when nothing writes to it",
+    )
 }

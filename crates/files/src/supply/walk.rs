@@ -5,7 +5,6 @@ use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::Arc;
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
@@ -56,40 +55,36 @@ impl Refused {
             false => self.more += 1,
         }
     }
-}
 
-/// A directory that is walked, and those that it is in: by this a loop is known.
-struct Trail {
-    identity: (u64, u64),
-    above: Option<Rc<Trail>>,
-}
-
-impl Trail {
-    fn has(&self, identity: (u64, u64)) -> bool {
-        let mut at = Some(self);
-        while let Some(trail) = at {
-            if trail.identity == identity {
-                return true;
-            }
-            at = trail.above.as_deref();
-        }
-        false
+    /// All that are told in a line; nothing where there is none.
+    fn list(&self, between: &str, and: &str) -> Option<String> {
+        let shown = self.shown.join(between);
+        let more = match self.more {
+            0 => String::new(),
+            more => format!("{and} {more} more"),
+        };
+        (!self.shown.is_empty()).then(|| shown + &more)
     }
 }
+
+/// Identities of a directory and of those that it is in: by this a loop of links is known.
+type Trail = Vec<(u64, u64)>;
 
 /// A directory that is still to be read.
 struct Open {
     at: PathBuf,
     path: String,
-    trail: Rc<Trail>,
+    trail: Trail,
 }
 
 impl<'a> Walk<'a> {
     pub(super) fn new(options: &'a ScanOptions) -> Result<Self> {
         let mut patterns = GitignoreBuilder::new("");
-        let wrong = |text: &str, error: ignore::Error| FilesError::Pattern {
-            pattern: text.to_string(),
-            what: error.to_string(),
+        let wrong = |text: &str, error: ignore::Error| {
+            FilesError::Unwanted(format!(
+                "the pattern {text:?} cannot be used: {error}; expected one as in a .gitignore, such \
+                 as '*.tmp' or /photos/raw"
+            ))
         };
         for text in &options.exclude {
             patterns.add_line(None, text).map_err(|error| wrong(text, error))?;
@@ -112,16 +107,21 @@ impl<'a> Walk<'a> {
     ///
     /// # Errors
     /// It cannot: with all of that, as far as a line has room.
-    pub(super) fn check(&mut self) -> Result<()> {
-        let Refused { shown: names, more } = std::mem::take(&mut self.bad_names);
-        if !names.is_empty() {
-            return Err(FilesError::BadNames { names, more });
-        }
-        let Refused { shown: paths, more } = std::mem::take(&mut self.unreadable);
-        if !paths.is_empty() {
-            return Err(FilesError::Unreadable { paths, more });
-        }
-        Ok(())
+    pub(super) fn check(&self) -> Result<()> {
+        let what = if let Some(names) = self.bad_names.list("; ", "; and") {
+            format!(
+                "names that cannot be sent: {names}; rename them, or leave them out with \
+                 --skip-bad-names"
+            )
+        } else if let Some(paths) = self.unreadable.list(", ", " and") {
+            format!(
+                "cannot be read: {paths}; look at permissions and owners, or leave them out with \
+                 --exclude"
+            )
+        } else {
+            return Ok(());
+        };
+        Err(FilesError::Unwanted(what))
     }
 
     /// A name that cannot be sent: it is left out where that is wanted, and else an error in the end,
@@ -182,7 +182,7 @@ impl<'a> Walk<'a> {
         at: PathBuf,
         path: String,
         metadata: &Metadata,
-        above: Option<&Rc<Trail>>,
+        above: Option<&Trail>,
         open: &mut Vec<Open>,
     ) -> Result<()> {
         let followed = match metadata.is_symlink() {
@@ -203,8 +203,12 @@ impl<'a> Walk<'a> {
                 return Ok(());
             }
             self.push(&at, path.clone(), Kind::Directory, metadata)?;
-            let trail = Trail { identity: identity(metadata), above: above.cloned() };
-            open.push(Open { at, path, trail: Rc::new(trail) });
+            let mut trail = Trail::new();
+            if self.options.links == Links::Follow {
+                trail.extend(above.into_iter().flatten());
+                trail.push(identity(metadata));
+            }
+            open.push(Open { at, path, trail });
         } else if metadata.is_file() {
             // Now, and not when receivers wait for it.
             let denied =
@@ -229,7 +233,7 @@ impl<'a> Walk<'a> {
         at: &Path,
         path: &str,
         metadata: &Metadata,
-        above: Option<&Rc<Trail>>,
+        above: Option<&Trail>,
     ) -> Result<Option<Metadata>> {
         let skip = match self.options.links {
             _ if self.options.links != Links::Follow && self.is_excluded(path, false) => {
@@ -251,7 +255,7 @@ impl<'a> Walk<'a> {
             }
             Links::Follow => match fs::metadata(at) {
                 Ok(followed) => {
-                    let loops = above.is_some_and(|above| above.has(identity(&followed)));
+                    let loops = above.is_some_and(|above| above.contains(&identity(&followed)));
                     if !(followed.is_dir() && loops) {
                         return Ok(Some(followed));
                     }

@@ -127,7 +127,7 @@ pub(crate) fn digests(supply: &mut dyn Supply) -> [u8; 32] {
             None => StoreProgress::Pending,
         })
     })
-    .unwrap()
+    .expect("the content can be read")
 }
 
 pub(crate) fn wait<T, E>(mut ask: impl FnMut() -> Result<StoreProgress<T>, E>) -> Result<T, E> {
