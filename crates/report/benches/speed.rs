@@ -5,7 +5,7 @@ use divan::Bencher;
 use divan::counter::ItemsCount;
 use faircast_base::{Duration, Event, FlowId, LinkCounters, LinkId, NodeId, Time};
 use faircast_report::{Metrics, Series};
-use faircast_trace::{FlowHeader, Header, LinkHeader, On, Record, SCHEMA_VERSION, Sink, Subject};
+use faircast_trace::{FlowHeader, Header, LinkHeader, Record, Sink, Subject};
 
 /// Few enough to stay in the cache: the cost of the sink is wanted, not that of memory.
 const RECORDS: u64 = 6_000;
@@ -60,35 +60,17 @@ fn sample(i: u64, receivers: u32) -> Record {
 }
 
 fn header(receivers: u32) -> Header {
-    let link = LinkHeader {
-        from: NodeId(0),
-        to: NodeId(1),
-        rate_bps: 500_000,
-        delay_s: 0.05,
-        queue: "droptail, 30 packets".into(),
-    };
     let flow = FlowHeader {
         name: "mcc".into(),
-        protocol: "pgmcc".into(),
-        from: NodeId(0),
         to: (1..=receivers).map(NodeId).collect(),
         packet_bytes: 1400,
-        start_s: 0.0,
-        stop_s: None,
-        speaks: Vec::new(),
+        ..FlowHeader::default()
     };
     Header {
-        schema: SCHEMA_VERSION,
-        faircast: "0.1.0".into(),
-        scenario: "bench.toml".into(),
-        title: "What does a record cost?".into(),
-        text: String::new(),
-        on: On::Sim,
-        seed: 1,
         duration_s: 30.0,
-        warmup_s: 0.0,
         nodes: (0..=receivers).map(|i| format!("n{i}")).collect(),
-        links: vec![link],
+        links: vec![LinkHeader { to: NodeId(1), ..LinkHeader::default() }],
         flows: vec![flow],
+        ..Header::default()
     }
 }

@@ -43,34 +43,19 @@ impl Sink for Last {
 #[cfg(test)]
 mod tests {
     use faircast_base::{Event, FlowId, NodeId};
-    use faircast_trace::{FlowHeader, On, SCHEMA_VERSION, Subject, write_line};
+    use faircast_trace::{FlowHeader, On, Subject, write_line};
 
     use super::*;
 
     #[test]
     fn a_killed_run_is_judged_up_to_its_last_record() {
+        let flow = FlowHeader { to: vec![NodeId(1)], packet_bytes: 1000, ..FlowHeader::default() };
         let header = Header {
-            schema: SCHEMA_VERSION,
-            faircast: "0.1.0".into(),
-            scenario: "x.toml".into(),
-            title: "x".into(),
-            text: String::new(),
             on: On::Lab,
-            seed: 1,
             duration_s: 100.0,
-            warmup_s: 0.0,
             nodes: vec!["a".into(), "b".into()],
-            links: Vec::new(),
-            flows: vec![FlowHeader {
-                name: "f".into(),
-                protocol: "pgmcc".into(),
-                from: NodeId(0),
-                to: vec![NodeId(1)],
-                packet_bytes: 1000,
-                start_s: 0.0,
-                stop_s: None,
-                speaks: Vec::new(),
-            }],
+            flows: vec![flow],
+            ..Header::default()
         };
         let mut text = serde_json::to_vec(&header).unwrap();
         text.push(b'\n');

@@ -163,33 +163,12 @@ fn mean(values: &[f64]) -> f64 {
 mod tests {
     use super::*;
     use faircast_base::{FlowId, NodeId};
-    use faircast_trace::{FlowHeader, On, SCHEMA_VERSION};
+    use faircast_trace::FlowHeader;
 
     /// Rates in packets of 1000 bytes a second, one number a second, fed as a scheme's data.
     fn fed(bins_max: usize, packets: impl Iterator<Item = u64>) -> Rates {
-        let header = Header {
-            schema: SCHEMA_VERSION,
-            faircast: "0.1.0".into(),
-            scenario: String::new(),
-            title: String::new(),
-            text: String::new(),
-            on: On::Sim,
-            seed: 1,
-            duration_s: 100.0,
-            warmup_s: 0.0,
-            nodes: vec!["s".into(), "r".into()],
-            links: Vec::new(),
-            flows: vec![FlowHeader {
-                name: "mcc".into(),
-                protocol: "pgmcc".into(),
-                from: NodeId(0),
-                to: vec![NodeId(1)],
-                packet_bytes: 1000,
-                start_s: 0.0,
-                stop_s: None,
-                speaks: Vec::new(),
-            }],
-        };
+        let flow = FlowHeader { to: vec![NodeId(1)], ..FlowHeader::default() };
+        let header = Header { duration_s: 100.0, flows: vec![flow], ..Header::default() };
         let mut rates = Rates::with_bins(&header, bins_max);
         let subject = Subject::Endpoint { flow: FlowId(0), node: NodeId(0), sender: true };
         for (second, packets) in packets.enumerate() {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// What came out of a run. Serialises to the JSON summary of the scenario language; all numbers
 /// are SI. Averages are over the counted time, from the end of the warm-up to the end of the run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Version of faircast that made the trace.
     pub faircast: String,
@@ -59,7 +59,7 @@ pub struct Common {
 }
 
 /// What came out of a flow. Counts are of the whole run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowSummary {
     /// Its name.
     pub name: String,
@@ -133,7 +133,7 @@ pub struct FlowSummary {
 }
 
 /// What came out at one receiver of a flow. Counts are of the whole run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReceiverSummary {
     /// Its node.
     pub node: String,
@@ -161,7 +161,7 @@ pub struct ReceiverSummary {
 }
 
 /// What one direction of a link did in the counted time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkSummary {
     /// Where it starts.
     pub from: String,

@@ -345,89 +345,63 @@ fn spread_note(flow: &FlowSummary) -> String {
 
 #[cfg(test)]
 mod tests {
-    use faircast_trace::On;
-
     use super::*;
-    use crate::{LinkSummary, RouterSummary};
+    use crate::LinkSummary;
 
     fn receiver(i: usize) -> ReceiverSummary {
         ReceiverSummary {
             node: format!("receiver-{i}"),
             goodput_bps: 1e6 + i as f64,
-            delivered_packets: 1_000_000,
             lost_packets: i as u64,
-            abandoned_packets: 0,
-            other_scheme: false,
-            speaks: None,
             loss_ratio: 0.012_345,
             completed_s: (i.is_multiple_of(2)).then_some(12.5),
             intact: Some(i != 4_711),
+            ..ReceiverSummary::default()
         }
     }
 
     fn summary(flows: usize, receivers: usize, links: usize) -> Summary {
+        let flow = |i: usize| FlowSummary {
+            name: format!("a-flow-with-a-very-long-name-that-goes-on-and-on-{i}"),
+            protocol: if i == 0 { "pgmcc".into() } else { "tcp-newreno".into() },
+            throughput_bps: 123_456_789.0 + i as f64,
+            active_throughput_bps: 1.0,
+            common_throughput_bps: Some(9_876_543.0),
+            sent_packets: 123_456_789,
+            repair_packets: 123_456,
+            feedback_packets: 123_456_789,
+            timeouts: 1_234,
+            receivers: (0..receivers).map(receiver).collect(),
+            ..FlowSummary::default()
+        };
+        let link = |i: usize| LinkSummary {
+            from: format!("router-number-{i}"),
+            to: "a-very-long-name-of-a-host-in-the-middle-of-nowhere".into(),
+            utilisation: 0.971_6,
+            dropped_packets: 123_456,
+            queue_max_packets: 30,
+            queue_mean_packets: 11.234,
+            sent_packets: 1,
+            throughput_bps: 485_000.0,
+            drop_ratio: 0.01,
+            ..LinkSummary::default()
+        };
         Summary {
-            faircast: "0.1.0".into(),
             scenario: "scenarios/a-rather-long-path/with-a-long-name/many-receivers.toml".into(),
             title: "Does one session share the network fairly with everyone else? ".repeat(3),
-            on: On::Sim,
             seed: 1,
             duration_s: 300.0,
             warmup_s: 20.0,
             ended_s: 120.0,
             interrupted: true,
-            lateness: None,
-            flows: (0..flows)
-                .map(|i| FlowSummary {
-                    name: format!("a-flow-with-a-very-long-name-that-goes-on-and-on-{i}"),
-                    protocol: if i == 0 { "pgmcc".into() } else { "tcp-newreno".into() },
-                    from: "s".into(),
-                    throughput_bps: 123_456_789.0 + i as f64,
-                    active_throughput_bps: 1.0,
-                    common_throughput_bps: Some(9_876_543.0),
-                    sent_bps: 1.0,
-                    feedback_per_s: 1.0,
-                    rate_variation: None,
-                    settled_s: None,
-                    sent_packets: 123_456_789,
-                    repair_packets: 123_456,
-                    feedback_packets: 123_456_789,
-                    ack_packets: 1,
-                    nak_packets: 1,
-                    timeouts: 1_234,
-                    cuts: 1,
-                    representative_changes: 1,
-                    representative: None,
-                    rtt_mean_s: None,
-                    dropped_packets: 1,
-                    bad_input: 0,
-                    strangers: 0,
-                    loss_ratio: None,
-                    completed_s: None,
-                    receivers: (0..receivers).map(receiver).collect(),
-                })
-                .collect(),
-            links: (0..links)
-                .map(|i| LinkSummary {
-                    from: format!("router-number-{i}"),
-                    to: "a-very-long-name-of-a-host-in-the-middle-of-nowhere".into(),
-                    utilisation: 0.971_6,
-                    dropped_packets: 123_456,
-                    queue_max_packets: 30,
-                    queue_mean_packets: 11.234,
-                    sent_packets: 1,
-                    throughput_bps: 485_000.0,
-                    drop_ratio: 0.01,
-                    drops: crate::Drops::default(),
-                    faults: crate::Faults::default(),
-                })
-                .collect(),
-            routers: RouterSummary::default(),
+            flows: (0..flows).map(flow).collect(),
+            links: (0..links).map(link).collect(),
             jain_index: 0.987_65,
             common: Some(Common { from_s: 20.0, to_s: 80.0, jain_index: 0.5 }),
             wall_s: 0.8,
             events: 1_200_000,
             trace_hash: Some("0".repeat(32)),
+            ..Summary::default()
         }
     }
 

@@ -5,8 +5,7 @@ use divan::Bencher;
 use divan::counter::ItemsCount;
 use faircast_base::{Event, FlowId, LinkCounters, LinkId, NodeId, Time};
 use faircast_trace::{
-    FlowHeader, Hasher, Header, LinkHeader, On, Outcome, Reader, Record, SCHEMA_VERSION, Sink,
-    Subject, Writer,
+    FlowHeader, Hasher, Header, LinkHeader, Outcome, Reader, Record, Sink, Subject, Writer,
 };
 
 /// Few enough to stay in the cache, as a record does when a simulator hands it over.
@@ -92,36 +91,11 @@ fn sample(i: u64) -> Record {
 }
 
 fn header() -> Header {
-    let nodes = vec!["a".to_owned(), "b".to_owned()];
-    let link = LinkHeader {
-        from: NodeId(0),
-        to: NodeId(1),
-        rate_bps: 500_000,
-        delay_s: 0.05,
-        queue: "droptail, 30 packets".into(),
-    };
-    let flow = FlowHeader {
-        name: "mcc".into(),
-        protocol: "pgmcc".into(),
-        from: NodeId(0),
-        to: vec![NodeId(1)],
-        packet_bytes: 1400,
-        start_s: 0.0,
-        stop_s: None,
-        speaks: Vec::new(),
-    };
+    let flow = FlowHeader { name: "mcc".into(), to: vec![NodeId(1)], ..FlowHeader::default() };
     Header {
-        schema: SCHEMA_VERSION,
-        faircast: "0.1.0".into(),
-        scenario: "bench.toml".into(),
-        title: "What does a record cost?".into(),
-        text: String::new(),
-        on: On::Sim,
-        seed: 1,
-        duration_s: 1.0,
-        warmup_s: 0.0,
-        nodes,
-        links: vec![link],
+        nodes: vec!["a".to_owned(), "b".to_owned()],
+        links: vec![LinkHeader { to: NodeId(1), ..LinkHeader::default() }],
         flows: vec![flow],
+        ..Header::default()
     }
 }

@@ -40,10 +40,11 @@ pub struct Header {
 }
 
 /// Where a run took place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum On {
     /// In the simulator.
+    #[default]
     Sim,
     /// Between network namespaces of one machine, in real time.
     Lab,
@@ -52,7 +53,7 @@ pub enum On {
 }
 
 /// One direction of a link.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkHeader {
     /// Where it starts: an index into the header's nodes.
     #[serde(with = "node_id")]
@@ -69,7 +70,7 @@ pub struct LinkHeader {
 }
 
 /// One flow.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowHeader {
     /// Its name, unique.
     pub name: String,
@@ -100,6 +101,26 @@ pub struct SpeaksHeader {
     pub node: NodeId,
     /// The scheme.
     pub protocol: String,
+}
+
+/// Of a run of which nothing is known.
+impl Default for Header {
+    fn default() -> Self {
+        Self {
+            schema: SCHEMA_VERSION,
+            faircast: env!("CARGO_PKG_VERSION").into(),
+            scenario: String::new(),
+            title: String::new(),
+            text: String::new(),
+            on: On::default(),
+            seed: 1,
+            duration_s: 0.0,
+            warmup_s: 0.0,
+            nodes: Vec::new(),
+            links: Vec::new(),
+            flows: Vec::new(),
+        }
+    }
 }
 
 impl Header {

@@ -206,7 +206,7 @@ fn check_subject(header: &Header, subject: Subject) -> Result<(), String> {
     if is_known { Ok(()) } else { Err(format!("the header has no {what} {id}")) }
 }
 
-fn parse_record(line: &[u8]) -> Result<Record, String> {
+pub(crate) fn parse_record(line: &[u8]) -> Result<Record, String> {
     let mut from = serde_json::Deserializer::from_slice(line);
     let fields = from.deserialize_map(FieldsVisitor).map_err(|e| without_line(&e))?;
     from.end().map_err(|e| without_line(&e))?;

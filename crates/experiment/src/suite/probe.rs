@@ -3,7 +3,7 @@
 
 use faircast_base::{Event, NodeId, SwitchReason, Time};
 use faircast_report::Rates;
-use faircast_trace::{Header, Record, Sink, Subject};
+use faircast_trace::{FlowHeader, Header, Record, Sink, Subject};
 
 /// Two switches of the representative that follow each other within this time make a pair: there
 /// and back again within a few round trips, as Seada & Helmy describe in s4.4.
@@ -25,6 +25,7 @@ pub(crate) struct Probe {
 }
 
 /// What was heard of one flow, from the end of the warm-up on.
+#[derive(Default)]
 pub(crate) struct FlowProbe {
     pub(crate) packet_bytes: f64,
     pub(crate) timeouts: u64,
@@ -63,24 +64,9 @@ pub(crate) struct Pairs {
 
 impl Probe {
     pub(crate) fn new(header: &Header) -> Self {
-        let flow = |flow: &faircast_trace::FlowHeader| FlowProbe {
+        let flow = |flow: &FlowHeader| FlowProbe {
             packet_bytes: flow.packet_bytes as f64,
-            timeouts: 0,
-            cuts: 0,
-            switches: 0,
-            switched_s: Vec::new(),
-            window: Window {
-                now: None,
-                since: Time::ZERO,
-                integral: 0.0,
-                seconds: 0.0,
-                min: f64::INFINITY,
-                max: f64::NEG_INFINITY,
-                visits_to_one: 0,
-            },
-            pairs: Pairs::default(),
-            above_s: 0.0,
-            both_s: 0.0,
+            ..FlowProbe::default()
         };
         let flows = header.flows.iter().map(flow).collect();
         Self { from: header.warmup(), flows, rates: Rates::new(header) }
@@ -184,6 +170,20 @@ impl FlowProbe {
     }
 }
 
+impl Default for Window {
+    fn default() -> Self {
+        Self {
+            now: None,
+            since: Time::ZERO,
+            integral: 0.0,
+            seconds: 0.0,
+            min: f64::INFINITY,
+            max: f64::NEG_INFINITY,
+            visits_to_one: 0,
+        }
+    }
+}
+
 impl Window {
     fn set(&mut self, at: Time, packets: f64, from: Time) {
         self.restart(at, from);
@@ -256,33 +256,11 @@ impl Pairs {
 mod tests {
     use super::*;
     use faircast_base::{CutReason, FlowId};
-    use faircast_trace::{FlowHeader, On, SCHEMA_VERSION};
 
     fn header() -> Header {
-        let flow = |name: &str| FlowHeader {
-            name: name.into(),
-            protocol: "pgmcc".into(),
-            from: NodeId(0),
-            to: vec![NodeId(1)],
-            packet_bytes: 1000,
-            start_s: 0.0,
-            stop_s: None,
-            speaks: Vec::new(),
-        };
-        Header {
-            schema: SCHEMA_VERSION,
-            faircast: String::new(),
-            scenario: String::new(),
-            title: String::new(),
-            text: String::new(),
-            on: On::Sim,
-            seed: 1,
-            duration_s: 100.0,
-            warmup_s: 10.0,
-            nodes: vec!["a".into(), "b".into()],
-            links: Vec::new(),
-            flows: vec![flow("first"), flow("second")],
-        }
+        let flow = FlowHeader { to: vec![NodeId(1)], packet_bytes: 1000, ..FlowHeader::default() };
+        let flows = vec![flow.clone(), flow];
+        Header { duration_s: 100.0, warmup_s: 10.0, flows, ..Header::default() }
     }
 
     fn feed(probe: &mut Probe, flow: u32, at_s: f64, event: Event) {

@@ -1,7 +1,5 @@
 use faircast_base::{Event, FlowId, LinkCounters, LinkId, NodeId, SwitchReason, Time};
-use faircast_trace::{
-    FlowHeader, Header, LinkHeader, On, Outcome, Record, SCHEMA_VERSION, Sink, Subject, Tee,
-};
+use faircast_trace::{FlowHeader, Header, LinkHeader, Outcome, Record, Sink, Subject, Tee};
 use proptest::prelude::*;
 
 use super::*;
@@ -11,34 +9,24 @@ use crate::{Metrics, Plots, Row, Series, Suite, Summary};
 const EVIL: &str = "<script>alert(1)</script><!--\"'&amp;";
 
 fn header(name: &str) -> Header {
+    let link = LinkHeader { to: NodeId(1), queue: name.into(), ..LinkHeader::default() };
+    let flow = FlowHeader {
+        name: name.into(),
+        protocol: name.into(),
+        to: vec![NodeId(1)],
+        ..FlowHeader::default()
+    };
     Header {
-        schema: SCHEMA_VERSION,
         faircast: name.into(),
         scenario: name.into(),
         title: name.into(),
         text: name.into(),
-        on: On::Sim,
-        seed: 1,
         duration_s: 10.0,
         warmup_s: 1.0,
         nodes: vec![name.into(), name.into()],
-        links: vec![LinkHeader {
-            from: NodeId(0),
-            to: NodeId(1),
-            rate_bps: 1_000,
-            delay_s: 0.1,
-            queue: name.into(),
-        }],
-        flows: vec![FlowHeader {
-            name: name.into(),
-            protocol: name.into(),
-            from: NodeId(0),
-            to: vec![NodeId(1)],
-            packet_bytes: 1000,
-            start_s: 0.0,
-            stop_s: None,
-            speaks: Vec::new(),
-        }],
+        links: vec![link],
+        flows: vec![flow],
+        ..Header::default()
     }
 }
 

@@ -1,46 +1,29 @@
 //! Plots of hand-made runs: what is shown, what is hidden, and the same in numbers and pictures.
 
 use faircast_base::{Event, FlowId, LinkCounters, LinkId, NodeId, Time};
-use faircast_trace::{FlowHeader, Header, LinkHeader, On, Record, SCHEMA_VERSION, Sink, Subject};
+use faircast_trace::{FlowHeader, Header, LinkHeader, Record, Sink, Subject};
 
 use super::paper::COLOURS;
 use super::*;
 
 /// Flows of these protocols that send at a constant rate, over two links of which one queues.
 fn run(protocols: &[&str]) -> Series {
-    let link = |from, to| LinkHeader {
-        from: NodeId(from),
-        to: NodeId(to),
-        rate_bps: 1_000_000,
-        delay_s: 0.0,
-        queue: String::new(),
+    let link =
+        |from, to| LinkHeader { from: NodeId(from), to: NodeId(to), ..LinkHeader::default() };
+    let flow = |(i, protocol): (usize, &&str)| FlowHeader {
+        name: format!("f{i}"),
+        protocol: (*protocol).into(),
+        to: vec![NodeId(1)],
+        packet_bytes: 1000,
+        ..FlowHeader::default()
     };
     let header = Header {
-        schema: SCHEMA_VERSION,
-        faircast: "0.1.0".into(),
-        scenario: "s.toml".into(),
-        title: "Is it shown?".into(),
-        text: String::new(),
-        on: On::Sim,
-        seed: 1,
         duration_s: 100.0,
         warmup_s: 20.0,
         nodes: ["a", "b", "c"].map(String::from).to_vec(),
         links: vec![link(0, 1), link(1, 2)],
-        flows: protocols
-            .iter()
-            .enumerate()
-            .map(|(i, protocol)| FlowHeader {
-                name: format!("f{i}"),
-                protocol: (*protocol).into(),
-                from: NodeId(0),
-                to: vec![NodeId(1)],
-                packet_bytes: 1000,
-                start_s: 0.0,
-                stop_s: None,
-                speaks: Vec::new(),
-            })
-            .collect(),
+        flows: protocols.iter().enumerate().map(flow).collect(),
+        ..Header::default()
     };
     let mut series = Series::new(&header);
     for tenth in 0..1000u64 {

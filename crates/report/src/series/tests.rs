@@ -1,45 +1,22 @@
-use faircast_base::LinkId;
-use faircast_trace::{FlowHeader, LinkHeader, On, SCHEMA_VERSION};
+use faircast_base::{Duration, LinkId};
+use faircast_trace::{FlowHeader, LinkHeader};
 use proptest::prelude::*;
-
-use faircast_base::Duration;
 
 use super::*;
 
-fn header(flows: &[&str], links: u32) -> Header {
+fn header(flows: &[&str], links: usize) -> Header {
+    let flow = |protocol: &&str| FlowHeader {
+        protocol: (*protocol).into(),
+        to: vec![NodeId(1)],
+        packet_bytes: 1000,
+        ..FlowHeader::default()
+    };
     Header {
-        schema: SCHEMA_VERSION,
-        faircast: "0.1.0".into(),
-        scenario: "s.toml".into(),
-        title: "Is it bounded?".into(),
-        text: String::new(),
-        on: On::Sim,
-        seed: 1,
         duration_s: 100.0,
-        warmup_s: 0.0,
         nodes: vec!["s".into(), "r".into()],
-        links: (0..links)
-            .map(|_| LinkHeader {
-                from: NodeId(0),
-                to: NodeId(1),
-                rate_bps: 1,
-                delay_s: 0.0,
-                queue: String::new(),
-            })
-            .collect(),
-        flows: (0..)
-            .zip(flows)
-            .map(|(i, protocol)| FlowHeader {
-                name: format!("flow-{i}"),
-                protocol: (*protocol).into(),
-                from: NodeId(0),
-                to: vec![NodeId(1)],
-                packet_bytes: 1000,
-                start_s: 0.0,
-                stop_s: None,
-                speaks: Vec::new(),
-            })
-            .collect(),
+        links: vec![LinkHeader { to: NodeId(1), ..LinkHeader::default() }; links],
+        flows: flows.iter().map(flow).collect(),
+        ..Header::default()
     }
 }
 
