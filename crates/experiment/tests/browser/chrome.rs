@@ -88,6 +88,7 @@ impl Chrome {
         while self.loads == before {
             self.read();
         }
+        self.evaluate(include_str!("checks.js"));
         self.settle();
     }
 

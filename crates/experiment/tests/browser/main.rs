@@ -4,31 +4,27 @@
 //! that is a failure. Pictures are kept under `target/screenshots`.
 
 mod chrome;
-mod synthetic;
+mod runs;
 
 use std::path::{Path, PathBuf};
 
 use chrome::Chrome;
+use faircast_base::Time;
 use faircast_report::{
     Figure, Matrix, MatrixCase, MatrixCell, Plots, Row, RunPage, Spread, Suite, Sweep, SweepAxis,
     bench_page, matrix_page, plots as plots_of, run_page, svg, sweep_page, sweep_pictures,
 };
-use serde_json::json;
-use synthetic::{header, run};
+use runs::{Run, run};
+use serde_json::{Value, json};
 
 #[test]
 fn a_run_report_draws_stays_quiet_and_fits_every_screen() {
     let Some(mut chrome) = browser() else { return };
-    let run = run(header("Does <pgmcc> share fairly with TCP Reno & friends?", 1, 3, 300.0), 300.0);
-    let page = run_page(&run.header, &run.summary, &run.series);
-    assert!(page.len() < 2_000_000, "{} bytes", page.len());
-    let file = keep("run.html", &page);
-    for (name, width, height, dark) in SCREENS {
-        chrome.open(&file, width, height, dark);
-        check(&mut chrome, width, name);
-        assert_eq!(plots(&mut chrome), 7, "sequence, throughput, mean, queue, window, rtt, acker");
-        chrome.screenshot(&picture(&format!("run-{name}.png")));
-    }
+    let run = run("Does <pgmcc> share fairly with TCP Reno & friends?", 1, 3, 300, 300);
+    let file = keep("run.html", &page(&run));
+    on_every_screen(&mut chrome, &file, "run", |chrome, _, _| {
+        assert_eq!(plots(chrome), 7, "sequence, throughput, mean, queue, window, rtt, acker");
+    });
     let heading = chrome.evaluate("document.querySelector('h1').textContent");
     assert_eq!(heading, json!("Does <pgmcc> share fairly with TCP Reno & friends?"));
 }
@@ -36,27 +32,27 @@ fn a_run_report_draws_stays_quiet_and_fits_every_screen() {
 #[test]
 fn plots_zoom_together_follow_the_cursor_and_hide_lines() {
     let Some(mut chrome) = browser() else { return };
-    let run = run(header("Does it move?", 2, 3, 120.0), 120.0);
-    let page = run_page(&run.header, &run.summary, &run.series);
-    chrome.open(&keep("moves.html", &page), 1280, 900, false);
-    // The pictures themselves are long; a hash of each tells them apart.
-    let prints = "[...document.querySelectorAll('.plot canvas')].map(c => \
-                  [...c.toDataURL()].reduce((h, x) => (Math.imul(h, 31) + x.charCodeAt(0)) | 0, 7))";
-    let before = chrome.evaluate(prints);
+    chrome.open(
+        &keep("moves.html", &page(&run("Does it move?", 2, 3, 120, 120))),
+        1280,
+        900,
+        false,
+    );
+    let before = chrome.evaluate("checks.prints()");
     let area = chrome.evaluate(
         "(() => { const p = document.querySelector('[data-key=sequence] .u-over'); \
          p.scrollIntoView({block: 'center'}); const r = p.getBoundingClientRect(); \
          return [r.left, r.top, r.width, r.height]; })()",
     );
-    let [left, top, width, height] = [0, 1, 2, 3].map(|i| area[i].as_f64().expect("a rectangle"));
+    let [left, top, width, height] = [0, 1, 2, 3].map(|i| number(&area, i));
     let at = |share: f64| (left + width * share, top + height / 2.0);
 
     let (x, y) = at(0.5);
     chrome.mouse("mouseMoved", x, y);
     chrome.settle();
     let values = chrome.evaluate(
-        "[...document.querySelectorAll('.plot')].map(p => [...p.querySelectorAll('.legend \
-         output')].some(o => o.textContent && !o.textContent.startsWith('×')))",
+        "checks.all('.plot').map(p => checks.all('.legend output', p).some(o => \
+         o.textContent && !o.textContent.startsWith('×')))",
     );
     assert_eq!(values, json!(vec![true; 7]), "every plot shows its values at the cursor");
     let clock = chrome.evaluate("document.querySelector('.tools output').textContent");
@@ -69,7 +65,7 @@ fn plots_zoom_together_follow_the_cursor_and_hide_lines() {
     chrome.mouse("mouseMoved", at(0.5).0, y);
     chrome.mouse("mouseReleased", at(0.5).0, y);
     chrome.settle();
-    let zoomed = chrome.evaluate(prints);
+    let zoomed = chrome.evaluate("checks.prints()");
     for (i, (a, b)) in before.as_array().unwrap().iter().zip(zoomed.as_array().unwrap()).enumerate()
     {
         assert_ne!(a, b, "plot {i} did not zoom");
@@ -79,16 +75,13 @@ fn plots_zoom_together_follow_the_cursor_and_hide_lines() {
     assert_eq!(chrome.evaluate(&format!("{all}.disabled")), json!(false));
     chrome.evaluate(&format!("{all}.click()"));
     chrome.settle();
-    assert_eq!(chrome.evaluate(prints), before, "all of the run is back");
+    assert_eq!(chrome.evaluate("checks.prints()"), before, "all of the run is back");
 
     let legend = "document.querySelector('[data-key=throughput] .legend button')";
     chrome.evaluate(&format!("{legend}.click()"));
     chrome.settle();
     assert_eq!(chrome.evaluate(&format!("{legend}.ariaPressed")), json!("false"));
-    let place =
-        "[...document.querySelectorAll('.plot')].findIndex(p => p.dataset.key === 'throughput')";
-    let place = chrome.evaluate(place).as_u64().expect("a place") as usize;
-    assert_ne!(chrome.evaluate(prints)[place], before[place], "the line is gone");
+    assert!(has_changed(&mut chrome, &before, "throughput"), "the line is gone");
 
     let background = "getComputedStyle(document.body).backgroundColor";
     let light = chrome.evaluate(background);
@@ -101,86 +94,49 @@ fn plots_zoom_together_follow_the_cursor_and_hide_lines() {
 #[test]
 fn an_interrupted_run_with_ten_thousand_receivers_says_so_and_stays_readable() {
     let Some(mut chrome) = browser() else { return };
-    let run = run(header("Do 10 000 receivers fit on a page?", 30, 10_000, 100.0), 12.0);
-    let page = run_page(&run.header, &run.summary, &run.series);
-    assert!(page.len() < 4_000_000, "{} bytes", page.len());
-    let file = keep("many.html", &page);
-    for (name, width, height, dark) in SCREENS {
-        chrome.open(&file, width, height, dark);
-        check(&mut chrome, width, name);
-        chrome.screenshot(&picture(&format!("many-{name}.png")));
-    }
+    let page = page(&run("Do 10 000 receivers fit on a page?", 30, 10_000, 100, 3));
+    on_every_screen(&mut chrome, &keep("many.html", &page), "many", |_, _, _| {});
     let note = chrome.evaluate("document.querySelector('.note').textContent");
-    assert!(note.as_str().unwrap().contains("stopped after 12 s of 100 s"), "{note}");
+    let note = note.as_str().unwrap();
+    assert!(note.contains("stopped after 3") && note.contains(" s of 100 s"), "{note}");
 }
 
 /// Ten TCP flows: their mean and range, and each of them when it is asked for.
 #[test]
 fn of_many_flows_single_ones_come_when_they_are_asked_for() {
     let Some(mut chrome) = browser() else { return };
-    let run = run(header("Is a crowd readable?", 10, 3, 120.0), 120.0);
-    let page = run_page(&run.header, &run.summary, &run.series);
-    let file = keep("crowd.html", &page);
-    for (name, width, height, dark) in SCREENS {
-        chrome.open(&file, width, height, dark);
-        check(&mut chrome, width, name);
-        chrome.screenshot(&picture(&format!("crowd-{name}.png")));
-    }
+    let file = keep("crowd.html", &page(&run("Is a crowd readable?", 10, 3, 120, 120)));
+    on_every_screen(&mut chrome, &file, "crowd", |_, _, _| {});
     chrome.open(&file, 1280, 900, false);
-    let pressed = |key: &str| {
-        format!(
-            "[...document.querySelectorAll('[data-key={key}] .legend button')] \
-             .filter(b => b.ariaPressed === 'true').map(b => b.childNodes[1].data)"
-        )
-    };
     let shown = json!(["mcc", "tcp-reno: mean and range of 10 flows"]);
-    assert_eq!(chrome.evaluate(&pressed("window")), shown);
-    let prints = "[...document.querySelectorAll('.plot canvas')].map(c => \
-                  [...c.toDataURL()].reduce((h, x) => (Math.imul(h, 31) + x.charCodeAt(0)) | 0, 7))";
-    let before = chrome.evaluate(prints);
+    assert_eq!(chrome.evaluate("checks.pressed('window')"), shown);
+    let before = chrome.evaluate("checks.prints()");
     chrome.evaluate(
         "(() => { const list = document.querySelector('[data-key=window] .singles'); \
          list.open = true; list.querySelector('button').click(); })()",
     );
     chrome.settle();
-    let places =
-        "[...document.querySelectorAll('.plot')].findIndex(p => p.dataset.key === 'window')";
-    let place = chrome.evaluate(places).as_u64().expect("a place") as usize;
-    assert_ne!(chrome.evaluate(prints)[place], before[place], "the single flow is drawn");
+    assert!(has_changed(&mut chrome, &before, "window"), "the single flow is drawn");
     let shown = json!(["mcc", "tcp-reno: mean and range of 10 flows", "tcp-1"]);
-    assert_eq!(chrome.evaluate(&pressed("window")), shown);
+    assert_eq!(chrome.evaluate("checks.pressed('window')"), shown);
 }
 
 /// What is drawn where a line is does not change when marks are shown: they have lanes of their own.
 #[test]
 fn marks_cover_no_line() {
     let Some(mut chrome) = browser() else { return };
-    let run = run(header("Is every line seen?", 2, 3, 300.0), 300.0);
-    let page = run_page(&run.header, &run.summary, &run.series);
+    let page = page(&run("Is every line seen?", 2, 3, 300, 300));
     chrome.open(&keep("marks.html", &page), 1280, 900, false);
-    // Pixels of the field below the lanes, by which the plot would differ if marks were in it. Showing a
-    // lane more makes the field lower, so the lines are compared by their share of its height.
-    let line = "(() => { const plot = document.querySelector('[data-key=sequence]'); \
-        const canvas = plot.querySelector('canvas'), over = plot.querySelector('.u-over'); \
-        const c = canvas.getBoundingClientRect(), o = over.getBoundingClientRect(); \
-        const x = Math.round(o.left - c.left + o.width / 2), top = Math.round(o.top - c.top) + 1; \
-        const data = canvas.getContext('2d').getImageData(x, top, 1, Math.round(o.height) - 2).data; \
-        const paint = getComputedStyle(document.documentElement).getPropertyValue('--c0').trim(); \
-        const rgb = [1, 3, 5].map(i => parseInt(paint.slice(i, i + 2), 16)); \
-        const at = []; \
-        for (let i = 0; i < data.length; i += 4) \
-          if (rgb.every((v, k) => Math.abs(v - data[i + k]) < 30)) at.push(i / data.length); \
-        return [at.length, at[0], o.top - c.top]; })()";
-    let before = chrome.evaluate(line);
+    // Showing a lane more makes the field lower, so the line is compared by its share of its height.
+    let before = chrome.evaluate("checks.firstLine()");
     let rows = chrome.evaluate(
-        "(() => { const all = [...document.querySelectorAll('[data-key=sequence] .legend button')] \
+        "(() => { const rows = checks.all('[data-key=sequence] .legend button') \
          .filter(b => b.textContent.includes('×') && !b.textContent.includes('representative')); \
-         all.filter(b => b.ariaPressed === 'false').forEach(b => b.click()); return all.length; })()",
+         rows.filter(b => b.ariaPressed === 'false').forEach(b => b.click()); return rows.length; })()",
     );
     assert!(rows.as_u64() > Some(3), "{rows}");
     chrome.settle();
-    let after = chrome.evaluate(line);
-    let number = |value: &serde_json::Value, i: usize| value[i].as_f64().expect("a number");
+    let after = chrome.evaluate("checks.firstLine()");
     assert!(number(&after, 2) > number(&before, 2) + 20.0, "lanes were added: {before} {after}");
     assert!(number(&before, 0) > 0.0 && number(&after, 0) <= number(&before, 0) + 1.0, "{after}");
     assert!((number(&before, 1) - number(&after, 1)).abs() < 0.02, "{before} {after}");
@@ -192,22 +148,17 @@ fn marks_cover_no_line() {
 #[test]
 fn axes_are_named_and_reach_what_counts_and_pictures_are_saved() {
     let Some(mut chrome) = browser() else { return };
-    let mut run = run(header("Where does it end?", 1, 3, 120.0), 120.0);
-    let top = run.series.flows[0].window.points().iter().map(|p| p.1).fold(0.0, f64::max);
-    // Long before the warm-up is over.
-    let early = run.series.flows[0].window.clone();
+    let mut run = run("Where does it end?", 1, 3, 120, 120);
+    let counted = Time::from_secs_f64(run.header.warmup_s);
+    let windows = run.series.flows.iter().flat_map(|flow| flow.window.points());
+    let top = windows.filter(|(at, _)| *at >= counted).map(|(_, value)| value).fold(0.0, f64::max);
     let mut window = faircast_report::Curve::default();
-    window.push(faircast_base::Time::ZERO, 40.0 * top);
-    early.points().iter().for_each(|(at, value)| window.push(*at, *value));
+    window.push(Time::ZERO, 40.0 * top);
+    run.series.flows[0].window.points().iter().for_each(|(at, value)| window.push(*at, *value));
     run.series.flows[0].window = window;
-    let page = run_page(&run.header, &run.summary, &run.series);
-    chrome.open(&keep("axes.html", &page), 1280, 900, false);
-    chrome.evaluate(
-        "(() => { window.saved = []; URL.createObjectURL = blob => { saved.push(blob); \
-         return 'data:,'; }; HTMLAnchorElement.prototype.click = () => {}; \
-         document.querySelectorAll('[data-key=window] .save button').forEach(b => b.click()); })()",
-    );
-    let text = chrome.evaluate("saved[0].text()");
+    chrome.open(&keep("axes.html", &page(&run)), 1280, 900, false);
+    chrome.evaluate("checks.save('[data-key=window] .save button')");
+    let text = chrome.evaluate("checks.saved[0].text()");
     let text = text.as_str().expect("a picture");
     assert!(text.contains(">Time, s<") && text.contains(">Window, packets<"), "{text}");
     let numbers: Vec<f64> = text
@@ -219,13 +170,8 @@ fn axes_are_named_and_reach_what_counts_and_pictures_are_saved() {
     assert!(last > 0.4 * top && last < 1.1 * top, "{numbers:?} beside {top}");
     let lines = text.lines().filter(|line| line.contains("stroke-linejoin")).count();
     assert_eq!(lines, 2, "{text}");
-    let png = chrome.evaluate(
-        "new Promise((done, fail) => { const start = Date.now(); const look = () => saved[1] \
-         ? saved[1].slice(0, 24).arrayBuffer().then(head => { const view = new DataView(head); \
-           done([saved[1].type, view.getUint32(16), view.getUint32(20)]); }) \
-         : Date.now() - start > 20000 ? fail('no picture') : setTimeout(look, 50); look(); })",
-    );
     // 3.5 inches at 600 points an inch.
+    let png = chrome.evaluate("checks.png(1)");
     assert_eq!((&png[0], &png[1]), (&json!("image/png"), &json!(2100)), "{png}");
 }
 
@@ -233,73 +179,43 @@ fn axes_are_named_and_reach_what_counts_and_pictures_are_saved() {
 fn a_bench_report_shows_every_experiment() {
     let Some(mut chrome) = browser() else { return };
     let file = keep("bench.html", &bench_page(&suite()));
-    for (name, width, height, dark) in SCREENS {
-        chrome.open(&file, width, height, dark);
-        // Experiments are drawn when they come near.
-        let steps = chrome.evaluate("Math.ceil(document.documentElement.scrollHeight / 500)");
-        for step in 0..steps.as_u64().unwrap() {
-            chrome.evaluate(&format!("scrollTo(0, {})", step * 500));
-            chrome.settle();
-        }
-        chrome.evaluate("scrollTo(0, 0)");
-        check(&mut chrome, width, name);
-        assert_eq!(plots(&mut chrome), 4);
+    on_every_screen(&mut chrome, &file, "bench", |chrome, width, name| {
+        assert_eq!(plots(chrome), 4);
         let shown = chrome.evaluate(
-            "[...document.querySelectorAll('.plot')].map(p => [p.dataset.key, \
+            "checks.all('.plot').map(p => [p.dataset.key, \
              p.querySelector('figcaption p').textContent.split(' ').slice(-2).join(' '), \
-             [...p.querySelectorAll('.legend button')].some(b => \
-             b.textContent.includes('new representative'))])",
+             checks.all('.legend button', p).some(b => b.textContent.includes('new representative'))])",
         );
         let sequence = json!(["sequence", "in all", true]);
         let (rate, mean) = (json!(["throughput", "2 s", true]), json!(["mean", "2 s", true]));
         assert_eq!(shown, json!([sequence, sequence, rate, mean]), "{name}");
         if width >= 1280 {
-            let hidden = "[...document.querySelectorAll('.overview .scroll')] \
-                          .map(e => e.scrollWidth - e.clientWidth)";
+            let hidden = "checks.all('.overview .scroll').map(e => e.scrollWidth - e.clientWidth)";
             assert_eq!(chrome.evaluate(hidden), json!([0]), "{name}: the overview is cut off");
         }
-        chrome.screenshot(&picture(&format!("bench-{name}.png")));
-    }
-    let links = "[...document.querySelectorAll('nav a')].every(a => \
-                 document.querySelector(a.getAttribute('href')) !== null)";
-    assert_eq!(chrome.evaluate(links), json!(true));
+    });
 }
 
 #[test]
 fn a_matrix_shows_one_figure_at_a_time_and_leads_to_runs() {
     let Some(mut chrome) = browser() else { return };
     let file = keep("matrix.html", &matrix_page(&matrix()));
-    let shown = "[...document.querySelectorAll('.map')].filter(map => map.checkVisibility()) \
-                 .map(map => map.dataset.figure)";
-    for (name, width, height, dark) in SCREENS {
-        chrome.open(&file, width, height, dark);
-        check(&mut chrome, width, name);
+    let shown =
+        "checks.all('.map').filter(map => map.checkVisibility()).map(m => m.dataset.figure)";
+    on_every_screen(&mut chrome, &file, "matrix", |chrome, _, name| {
         assert_eq!(chrome.evaluate(shown), json!(["fairness"]), "{name}");
-        chrome.screenshot(&picture(&format!("matrix-{name}.png")));
         for figure in Figure::ALL {
             chrome.evaluate(&format!("document.querySelector('[value={}]').click()", figure.id()));
             chrome.settle();
             assert_eq!(chrome.evaluate(shown), json!([figure.id()]), "{name}");
         }
-        // Whatever is wider than its box can be scrolled to its end, and the names stay in view.
-        let stuck = chrome.evaluate(
-            "[...document.querySelectorAll('.scroll')].filter(box => box.checkVisibility()) \
-             .filter(box => { \
-               box.scrollLeft = 1e6; \
-               const [name, last] = [box.querySelector('tbody th[scope=row]'), \
-                 box.querySelector('tbody tr:last-child > :last-child')] \
-                 .map(cell => cell.getBoundingClientRect()); \
-               const edge = box.getBoundingClientRect(); \
-               box.scrollLeft = 0; \
-               return last.right > edge.right + 1 || name.left < edge.left - 1; \
-             }).map(box => box.ariaLabel)",
-        );
+        let stuck = chrome.evaluate("checks.stuck()");
         assert_eq!(stuck, json!([]), "{name}: columns that nobody can reach");
-        let contrast = chrome.evaluate(HEAT_CONTRAST);
-        assert_eq!(contrast, json!([]), "{name}: numbers are hard to read on their colours");
-    }
+        let close = chrome.evaluate("checks.heatContrast()");
+        assert_eq!(close, json!([]), "{name}: numbers are hard to read on their colours");
+    });
     let cells = chrome.evaluate(
-        "[...document.querySelectorAll('.map[data-figure=fairness] td')].map(cell => \
+        "checks.all('.map[data-figure=fairness] td').map(cell => \
          [cell.textContent, cell.querySelector('a')?.getAttribute('href') ?? null])",
     );
     let first = json!(["0.90▲ 0.15", "runs/case-0-pgmcc-2.html"]);
@@ -307,28 +223,13 @@ fn a_matrix_shows_one_figure_at_a_time_and_leads_to_runs() {
     assert_eq!(cells[2], json!(["\u{2013}", null]), "a figure that is not there leads nowhere");
     assert_eq!(cells[3], json!(["0.90", "runs/case-1-pgmcc-1.html"]), "one seed has one number");
     let colours = chrome.evaluate(
-        "[...document.querySelectorAll('.map[data-figure=fairness] [class*=much], \
-         .map[data-figure=fairness] [class*=little]')].filter(e => e.textContent) \
-         .every(e => e.textContent.startsWith(e.className.startsWith('much') ? '▲' : '▼'))",
+        "checks.all('.map[data-figure=fairness] [class*=much], .map[data-figure=fairness] [class*=little]') \
+         .every(e => !e.textContent || e.textContent.startsWith(e.className.startsWith('much') ? '▲' : '▼'))",
     );
     assert_eq!(colours, json!(true), "a colour alone tells nothing to who does not see it");
-    let intervals = chrome.evaluate("document.querySelectorAll('.heat .ci').length");
+    let intervals = chrome.evaluate("checks.all('.heat .ci').length");
     assert_eq!(intervals, json!(20), "7 and 6 and 7 figures of the case with six seeds");
-    let links = "[...document.querySelectorAll('a[href^=\"#\"]')].every(a => \
-                 document.querySelector(a.getAttribute('href')) !== null)";
-    assert_eq!(chrome.evaluate(links), json!(true));
 }
-
-/// Numbers whose colour is too close to that of their cell.
-const HEAT_CONTRAST: &str = "(() => { \
-  const light = text => { const [r, g, b] = text.match(/\\d+/g).slice(0, 3) \
-      .map(v => v / 255).map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); \
-    return .2126 * r + .7152 * g + .0722 * b; }; \
-  return [...document.querySelectorAll('.heat td b, .heat td small')].filter(e => { \
-    const style = getComputedStyle(e); \
-    const [x, y] = [light(style.color), light(style.backgroundColor)]; \
-    return (Math.max(x, y) + .05) / (Math.min(x, y) + .05) < 4.5; \
-  }).map(e => e.outerHTML); })()";
 
 fn matrix() -> Matrix {
     let schemes = ["pgmcc", "a-scheme-with-a-long-name", "ormcc"];
@@ -381,6 +282,7 @@ const SCREENS: [(&str, u32, u32, bool); 4] = [
 ];
 
 fn suite() -> Suite {
+    let series = run("?", 1, 3, 300, 300).series;
     let row = |id: &str, paper: Option<f64>, ours: f64, holds, explained: Option<&str>| Row {
         id: id.into(),
         title: "pgmcc beside one TCP Reno flow, 3000 s".into(),
@@ -405,7 +307,7 @@ fn suite() -> Suite {
         tolerance_reason: "Shares are read off a printed figure.".into(),
         per_seed: (1..=10).map(|i| (i, ours * (0.9 + 0.016 * i as f64))).collect(),
         scenario: Some(("fig-4.toml".into(), "title = \"<x>\"".into())),
-        series: Some(run(header("", 1, 3, 300.0), 300.0).series),
+        series: Some(series.clone()),
         ..Row::default()
     };
     Suite {
@@ -442,38 +344,17 @@ fn suite() -> Suite {
 fn the_page_saves_the_pictures_that_the_command_line_writes() {
     let Some(mut chrome) = browser() else { return };
     for (flows, title) in [(1, "Few flows?"), (10, "Many?")] {
-        let run = run(header(title, flows, 3, 120.0), 120.0);
-        let page = run_page(&run.header, &run.summary, &run.series);
-        chrome.open(&keep("saves.html", &page), 1280, 900, false);
-        chrome.evaluate(
-            "(() => { window.saved = []; URL.createObjectURL = blob => { saved.push(blob.text()); \
-             return 'data:,'; }; HTMLAnchorElement.prototype.click = () => {}; \
-             document.querySelectorAll('.save button:first-child').forEach(b => b.click()); })()",
-        );
+        let run = run(title, flows, 3, 120, 120);
+        chrome.open(&keep("saves.html", &page(&run)), 1280, 900, false);
+        chrome.evaluate("checks.save('.save button:first-child')");
         let plots = plots_of(&run.series, run.series.ended);
         for (i, plot) in plots.iter().filter(|plot| !plot.lines.is_empty()).enumerate() {
             let written = json!(svg(plot, &run.series));
-            let differs =
-                chrome.evaluate(&format!("saved[{i}].then(text => ({DIFFERS})(text, {written}))"));
+            let differs = chrome.evaluate(&format!("checks.differs({i}, {written})"));
             assert_eq!(differs, json!([]), "{} of {title}", plot.key);
         }
     }
 }
-
-/// Where two pictures differ by more than what rounding makes.
-const DIFFERS: &str = "(a, b) => { \
-  const all = text => [...new DOMParser().parseFromString(text, 'image/svg+xml').querySelectorAll('*')]; \
-  const [x, y] = [all(a), all(b)], differs = []; \
-  if (x.length !== y.length) differs.push(`${x.length} and ${y.length} elements`); \
-  const words = text => text.split(/(-?\\d*\\.?\\d+)/); \
-  const alike = (p, q) => p === q || p !== '' && q !== '' && Math.abs(p - q) < .11; \
-  const same = (s, t) => { const [p, q] = [words(s), words(t)]; \
-    return p.length === q.length && p.every((word, i) => alike(word, q[i])); }; \
-  const shown = e => e.tagName + [...e.attributes].filter(a => a.name !== 'xmlns') \
-    .map(a => ` ${a.name}=${a.value}`).sort().join('') + (e.children.length ? '' : '>' + e.textContent); \
-  x.slice(0, y.length).forEach((e, i) => { if (!same(shown(e), shown(y[i]))) \
-    differs.push([shown(e).slice(0, 300), shown(y[i]).slice(0, 300)]); }); \
-  return differs.slice(0, 5); }";
 
 /// A sweep over a rate and a scheme, with four seeds of each combination.
 fn sweep() -> Sweep {
@@ -488,7 +369,7 @@ fn sweep() -> Sweep {
         axis("flow.mcc.protocol", &["pgmcc", "tfmcc"], None),
     ];
     let mut sweep = Sweep::new("s.toml", "Does <rate> matter to the scheme?", axes, 4);
-    let summary = run(header("", 3, 3, 60.0), 60.0).summary;
+    let summary = run("?", 3, 3, 60, 60).summary;
     for (choice, factor) in
         [([0, 0], 1.0), ([1, 0], 2.0), ([2, 0], 40.0), ([0, 1], 0.8), ([1, 1], 1.5)]
     {
@@ -510,30 +391,37 @@ fn a_sweep_shows_its_plots_and_saves_them_as_the_command_line_does() {
     let Some(mut chrome) = browser() else { return };
     let sweep = sweep();
     let file = keep("sweep.html", &sweep_page(&sweep));
-    for (name, width, height, dark) in SCREENS {
-        chrome.open(&file, width, height, dark);
-        check(&mut chrome, width, name);
+    on_every_screen(&mut chrome, &file, "sweep", |chrome, _, name| {
         let least = chrome.evaluate(
-            "Math.min(...[...document.querySelectorAll('.drawn svg')].map(svg => \
-             8 * svg.getBoundingClientRect().width / 252))",
+            "Math.min(...checks.all('.drawn svg').map(svg => 8 * svg.getBoundingClientRect().width / 252))",
         );
         assert!(least.as_f64().expect("a size") >= 9.0, "{name}: text of {least} pixels");
-        chrome.screenshot(&picture(&format!("sweep-{name}.png")));
-    }
-    chrome.evaluate(
-        "(() => { window.saved = []; URL.createObjectURL = blob => { saved.push(blob); \
-         return 'data:,'; }; HTMLAnchorElement.prototype.click = () => {}; \
-         document.querySelector('[data-key=active_throughput_bps-2] .save button').click(); })()",
-    );
-    let written = sweep_pictures(&sweep);
-    let (_, written) = written
+    });
+    chrome.evaluate("checks.save('[data-key=active_throughput_bps-2] .save button:first-child')");
+    let pictures = sweep_pictures(&sweep);
+    let (_, written) = pictures
         .iter()
         .find(|(name, _)| name == "active_throughput_bps-2.svg")
         .expect("it is there");
-    let written = json!(written);
-    let differs =
-        chrome.evaluate(&format!("saved[0].text().then(text => ({DIFFERS})(text, {written}))"));
+    let differs = chrome.evaluate(&format!("checks.differs(0, {})", json!(written)));
     assert_eq!(differs, json!([]));
+}
+
+/// Opens a page on every screen, checks what every page owes its reader, and looks at more.
+fn on_every_screen(
+    chrome: &mut Chrome,
+    file: &Path,
+    kind: &str,
+    mut look: impl FnMut(&mut Chrome, u32, &str),
+) {
+    for (name, width, height, dark) in SCREENS {
+        chrome.open(file, width, height, dark);
+        chrome.evaluate("checks.drawAll()");
+        chrome.settle();
+        check(chrome, width, name);
+        chrome.screenshot(&picture(&format!("{kind}-{name}.png")));
+        look(chrome, width, name);
+    }
 }
 
 /// What every page owes its reader.
@@ -545,68 +433,30 @@ fn check(chrome: &mut Chrome, width: u32, name: &str) {
         wide.as_u64().expect("a number") <= u64::from(width),
         "{name}: the page is {wide} wide"
     );
-    // A drawn plot has the colours of its lines in most columns of pixels: axes and texts have
-    // other colours, and marks alone leave gaps. A representative may be chosen late.
-    let blank = chrome.evaluate(
-        "(() => { const style = getComputedStyle(document.documentElement); \
-         const rgb = name => { const h = style.getPropertyValue(name).trim(); \
-           return [1, 3, 5].map(i => parseInt(h.slice(i, i + 2), 16)); }; \
-         const lines = [...Array(8).keys()].map(i => rgb('--c' + i)); \
-         return [...document.querySelectorAll('.plot:has(canvas)')].filter(plot => { \
-           const { width, height } = plot.querySelector('canvas'); \
-           const { data } = plot.querySelector('canvas').getContext('2d') \
-             .getImageData(0, 0, width, height); \
-           const columns = new Set(); \
-           for (let i = 0; i < data.length; i += 4) \
-             if (data[i + 3] > 200 && lines.some(c => Math.abs(c[0] - data[i]) + \
-               Math.abs(c[1] - data[i + 1]) + Math.abs(c[2] - data[i + 2]) < 40)) \
-               columns.add(i / 4 % width); \
-           return columns.size < width * (plot.dataset.key === 'representative' ? .35 : .55); \
-         }).map(plot => plot.dataset.key); })()",
-    );
-    assert_eq!(blank, json!([]), "{name}: blank plots");
-    let faults = chrome.evaluate(
-        "(() => { const faults = []; \
-         if (document.querySelectorAll('h1').length !== 1) faults.push('one h1'); \
-         if (!document.documentElement.lang) faults.push('lang'); \
-         for (const t of document.querySelectorAll('table')) \
-           if (!t.caption || !t.querySelector('th[scope=col]') || \
-               (t.tBodies[0].rows.length && !t.querySelector('th[scope=row]'))) \
-             faults.push('table without caption or headings'); \
-         for (const e of document.querySelectorAll('button, a[href], [role=img]')) \
-           if (!(e.textContent.trim() || e.getAttribute('aria-label'))) \
-             faults.push('unlabelled ' + e.outerHTML); \
-         const ids = [...document.querySelectorAll('[id]')].map(e => e.id); \
-         if (new Set(ids).size !== ids.length) faults.push('ids repeat'); \
-         let level = 1; \
-         for (const h of document.querySelectorAll('h1, h2, h3, h4')) { \
-           const next = Number(h.tagName[1]); \
-           if (next > level + 1) faults.push('heading skips to ' + h.textContent); level = next; } \
-         return faults; })()",
-    );
-    assert_eq!(faults, json!([]), "{name}");
-    let contrast = chrome.evaluate(CONTRAST);
-    assert_eq!(contrast, json!([]), "{name}: too little contrast (WCAG AA wants 4.5, lines 3)");
+    for (what, want) in [("blank", "plots"), ("faults", "markup"), ("contrast", "colours")] {
+        let found = chrome.evaluate(&format!("checks.{what}()"));
+        assert_eq!(found, json!([]), "{name}: {want}");
+    }
 }
 
-/// Texts and lines whose colours are too close to what is behind them.
-const CONTRAST: &str = "(() => { \
-  const style = getComputedStyle(document.documentElement); \
-  const light = name => { const h = style.getPropertyValue(name).trim(); \
-    const [r, g, b] = [1, 3, 5].map(i => parseInt(h.slice(i, i + 2), 16) / 255) \
-      .map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); \
-    return .2126 * r + .7152 * g + .0722 * b; }; \
-  const ratio = (a, b) => { const [x, y] = [light(a), light(b)]; \
-    return (Math.max(x, y) + .05) / (Math.min(x, y) + .05); }; \
-  const wanted = [...['--ink', '--soft', '--accent', '--good', '--bad'].flatMap(c => \
-      [[c, '--bg', 4.5], [c, '--card', 4.5]]), \
-    ['--good', '--good-bg', 4.5], ['--bad', '--bad-bg', 4.5], ['--warn', '--warn-bg', 4.5], \
-    ...[...Array(8).keys()].map(i => ['--c' + i, '--card', 3])]; \
-  return wanted.filter(([a, b, least]) => ratio(a, b) < least) \
-    .map(([a, b]) => `${a} on ${b}: ${ratio(a, b).toFixed(2)}`); })()";
+/// Whether the picture of a plot is another one than before.
+fn has_changed(chrome: &mut Chrome, before: &Value, key: &str) -> bool {
+    let place = chrome.evaluate(&format!("checks.place('{key}')")).as_u64().expect("a place");
+    chrome.evaluate("checks.prints()")[place as usize] != before[place as usize]
+}
+
+fn number(list: &Value, place: usize) -> f64 {
+    list[place].as_f64().expect("a number")
+}
+
+fn page(run: &Run) -> String {
+    let page = run_page(&run.header, &run.summary, &run.series);
+    assert!(page.len() < 4_000_000, "{} bytes", page.len());
+    page
+}
 
 fn plots(chrome: &mut Chrome) -> u64 {
-    chrome.evaluate("document.querySelectorAll('.plot canvas').length").as_u64().expect("a number")
+    chrome.evaluate("checks.all('.plot canvas').length").as_u64().expect("a number")
 }
 
 fn browser() -> Option<Chrome> {

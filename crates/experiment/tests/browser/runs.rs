@@ -1,0 +1,84 @@
+//! Runs that pages are made of: a pgmcc session beside TCP Reno on a bottleneck of 500 kbit/s.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use faircast_base::Time;
+use faircast_experiment::{execute, header};
+use faircast_report::{Series, Summary};
+use faircast_scenario::{Overrides, Scenario};
+use faircast_sim::Observer;
+use faircast_trace::{Header, On};
+
+/// What flows did together.
+pub(crate) struct Run {
+    pub(crate) header: Header,
+    pub(crate) summary: Summary,
+    pub(crate) series: Series,
+}
+
+/// Stops a run at a moment.
+struct Until(Time);
+
+impl Observer for Until {
+    fn observe(&mut self, now: Time, _events: u64) -> ControlFlow<()> {
+        if now < self.0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+}
+
+/// Runs a session to so many receivers beside so many TCP flows, and stops it at a moment where that is
+/// before its end.
+pub(crate) fn run(title: &str, tcp: u32, receivers: u32, duration_s: u32, until_s: u32) -> Run {
+    let text = SCENARIO.replace("<tcp>", &tcp.to_string());
+    let text = text.replace("<receivers>", &receivers.to_string());
+    let overrides = Overrides {
+        set: vec![
+            format!("title=\"{title}\""),
+            format!("duration={duration_s} s"),
+            format!("warmup={} s", duration_s / 15),
+        ],
+        seed: None,
+    };
+    let path = Path::new("scenarios/two-flows.toml");
+    let scenario = Scenario::parse(path, &text, &overrides, &faircast_sim::catalog()).unwrap();
+    let mut series = Series::new(&header(&scenario, On::Sim));
+    let mut until = Until(Time::from_secs_f64(until_s.into()));
+    let done = execute(&scenario, On::Sim, &mut until, &mut series).unwrap();
+    Run { header: done.header, summary: done.summary, series }
+}
+
+const SCENARIO: &str = r#"title    = "?"
+duration = "300 s"
+warmup   = "20 s"
+
+[[link]]
+between = ["r1", "r2"]
+rate    = "500 kbit/s"
+delay   = "50 ms"
+queue   = { kind = "droptail", packets = 30 }   # a comment that is long enough to be wider than a phone's screen
+
+[[link]]
+star  = { center = "r1", leaves = ["ms", "ts"] }
+rate  = "10 Mbit/s"
+delay = "1 ms"
+
+[[link]]
+star  = { center = "r2", leaves = ["mr{1..<receivers>}"] }
+rate  = "10 Mbit/s"
+delay = "1 ms"
+loss  = 0.002
+
+[[flow]]
+name     = "mcc"
+protocol = "pgmcc"
+from     = "ms"
+to       = ["mr{1..<receivers>}"]
+
+[[flow]]
+name     = "tcp"
+protocol = "tcp-reno"
+from     = "ts"
+to       = ["mr1"]
+count    = <tcp>
+start    = { uniform = ["0 s", "2 s"] }
+"#;
