@@ -1,5 +1,7 @@
 //! Verdicts of a suite's rows.
 
+use std::ops::RangeInclusive;
+
 use faircast_report::Row;
 
 use super::file::{RowFile, SuiteFile};
@@ -124,14 +126,44 @@ fn judge(file: &RowFile, runs: &[Run]) -> Row {
     }
 }
 
-/// A row of a single value that nothing random decides. Whether it holds is left open.
-pub(super) fn one_value(ours: f64) -> Row {
-    Row { ours, low: ours, high: ours, seeds: 1, per_seed: vec![(1, ours)], ..Row::default() }
+/// A row of a single value that nothing random decides. One that is not a number holds nothing.
+pub(super) fn one_value(
+    id: String,
+    title: String,
+    unit: &str,
+    ours: f64,
+    accept: RangeInclusive<f64>,
+    reason: &str,
+) -> Row {
+    Row {
+        id,
+        title,
+        unit: unit.into(),
+        ours,
+        low: ours,
+        high: ours,
+        seeds: 1,
+        per_seed: vec![(1, ours)],
+        accept_low: Some(*accept.start()),
+        accept_high: Some(*accept.end()),
+        holds: accept.contains(&ours),
+        tolerance_reason: reason.into(),
+        ..Row::default()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_off_or_no_number_does_not_hold() {
+        for (ours, holds) in [(0.3, true), (0.6, false), (f64::NAN, false), (f64::INFINITY, false)]
+        {
+            let row = one_value(String::new(), String::new(), "ratio", ours, 0.0..=0.5, "");
+            assert_eq!(row.holds, holds, "{ours}");
+        }
+    }
 
     #[test]
     fn fairer_than_another_row_is_a_range_around_one() {

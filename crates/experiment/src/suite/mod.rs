@@ -40,6 +40,8 @@ struct FromCode {
     suite: &'static str,
     /// What their ids begin with.
     id: &'static str,
+    /// Heading under which they stand.
+    group: &'static str,
     question: &'static str,
     /// Whether they run programs of others, and only where that is asked for.
     on_demand: bool,
@@ -53,7 +55,8 @@ const FROM_CODE: &[FromCode] = &[
     FromCode {
         suite: "tcp",
         id: "droplist",
-        question: oracle::QUESTION,
+        group: "Drop lists: every retransmission of ns-2",
+        question: "Does TCP retransmit the same packets at the same moments as ns-2?",
         on_demand: false,
         is_chosen: oracle::is_chosen,
         rows: |request, _| oracle::rows(request.only.as_deref()),
@@ -61,16 +64,18 @@ const FROM_CODE: &[FromCode] = &[
     FromCode {
         suite: "tfmcc",
         id: worked::ID,
-        question: worked::QUESTION,
+        group: "Worked by hand",
+        question: "Do the equation and the loss intervals give what RFC 4654 makes of the same packets?",
         on_demand: false,
-        is_chosen: worked::is_chosen,
+        is_chosen: |only| !worked::rows(only).is_empty(),
         rows: |request, _| Ok(worked::rows(request.only.as_deref())),
     },
     #[cfg(target_os = "linux")]
     FromCode {
         suite: "tfmcc",
         id: beside::ID,
-        question: beside::QUESTION,
+        group: "Beside running implementations",
+        question: "Do UFTP's and NORM's running control choose and share as ours does?",
         on_demand: true,
         is_chosen: beside::is_chosen,
         rows: beside::rows,
@@ -173,7 +178,13 @@ impl Loaded {
         let mut rows = judge::rows(expected.as_ref().unwrap_or(suite), measured, monitor);
         rows.iter_mut().for_each(|row| row.against_sim = expected.is_some());
         for from_code in self.code_rows(request).filter(|_| !stopped) {
-            rows.extend((from_code.rows)(request, monitor)?);
+            let own = (from_code.rows)(request, monitor)?.into_iter().map(|row| Row {
+                group: from_code.group.into(),
+                experiment: from_code.id.into(),
+                question: from_code.question.into(),
+                ..row
+            });
+            rows.extend(own);
         }
         for rows in self.from_code.iter().filter(|rows| rows.on_demand && !request.peers) {
             let (suite, id) = (rows.suite, rows.id);

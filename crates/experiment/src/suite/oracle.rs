@@ -55,10 +55,6 @@ impl Sink for Log {
     }
 }
 
-/// What these rows ask.
-pub(crate) const QUESTION: &str =
-    "Does TCP retransmit the same packets at the same moments as ns-2?";
-
 /// Whether `--only` chooses any of these rows.
 pub(crate) fn is_chosen(only: Option<&str>) -> bool {
     lines(only).next().is_some()
@@ -125,21 +121,11 @@ fn row(line: &Line<'_>) -> Result<Row, Error> {
             log.sent, log.timeouts, log.retransmissions
         )
     });
-    Ok(Row {
-        id: line.id(),
-        title: format!("{flavour}, {what}: greatest distance of a moment"),
-        unit: "us".into(),
-        paper: Some(0.0),
-        // The oracle gives whole microseconds.
-        accept_high: Some(1.0),
-        holds: same_packets && same_counts && ours <= 1.0,
-        explained,
-        group: "Drop lists: every retransmission of ns-2".into(),
-        experiment: "droplist".into(),
-        question: QUESTION.into(),
-        tolerance_reason: "nothing is random, and the oracle has whole microseconds".into(),
-        ..one_value(ours)
-    })
+    let title = format!("{flavour}, {what}: greatest distance of a moment");
+    let reason = "nothing is random, and the oracle has whole microseconds";
+    let row = one_value(line.id(), title, "us", ours, 0.0..=1.0, reason);
+    let holds = same_packets && same_counts && row.holds;
+    Ok(Row { paper: Some(0.0), accept_low: None, holds, explained, ..row })
 }
 
 fn run(line: &Line<'_>) -> Result<Log, Error> {

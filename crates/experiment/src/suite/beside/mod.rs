@@ -20,10 +20,6 @@ use crate::monitor::{Monitor, Runs};
 use crate::suite::judge::one_value;
 use stage::{PROGRAMS, Program, SENDER, Stage, TCP_RECEIVER, TCP_SENDER, Theatre};
 
-/// What these rows ask.
-pub(crate) const QUESTION: &str =
-    "Do UFTP's and NORM's running control choose and share as ours does?";
-
 /// What all ids of these rows begin with.
 pub(crate) const ID: &str = "peers";
 
@@ -169,34 +165,32 @@ fn choice(program: Program, theatre: Theatre<'_>) -> Result<Vec<Row>, Error> {
     let kbps = stage.bits_per_s(SENDER, "far", CHOICE) / 1e3;
     let (id, title) = (id(Question::Choice, program), program.title);
     Ok(vec![
-        row(Figure {
-            id: format!("{id}.worse"),
-            title: format!(
-                "{title}: the worse receiver's share of {times} times that one is named"
-            ),
-            unit: "share",
-            ours: followed,
-            accept: (0.8, 1.0),
-            reason: "the other could take ten times as much, but its first loss starts its history at the \
-                     present rate (RFC 4654 s5.6), so that it may be named for a second or two of 16",
-        }),
-        row(Figure {
-            id: format!("{id}.quiet"),
-            title: format!("{title}: reports of the better / the worse ({near} / {far})"),
-            unit: "ratio",
-            ours: near as f64 / far as f64,
-            accept: (0.0, 0.5),
-            reason: "the worse reports once a round trip of 82 ms, the better once a feedback round of \
-                     six, and while it is taken for the worse",
-        }),
-        row(Figure {
-            id: format!("{id}.rate"),
-            title: format!("{title}: arriving at the worse"),
-            unit: "kbit/s",
-            ours: kbps,
-            accept: (250.0, 4000.0),
-            reason: "TCP's equation gives 1000 kbit/s, and a quarter and four times it are the bounds",
-        }),
+        one_value(
+            format!("{id}.worse"),
+            format!("{title}: the worse receiver's share of {times} times that one is named"),
+            "share",
+            followed,
+            0.8..=1.0,
+            "the other could take ten times as much, but its first loss starts its history at the \
+             present rate (RFC 4654 s5.6), so that it may be named for a second or two of 16",
+        ),
+        one_value(
+            format!("{id}.quiet"),
+            format!("{title}: reports of the better / the worse ({near} / {far})"),
+            "ratio",
+            near as f64 / far as f64,
+            0.0..=0.5,
+            "the worse reports once a round trip of 82 ms, the better once a feedback round of \
+             six, and while it is taken for the worse",
+        ),
+        one_value(
+            format!("{id}.rate"),
+            format!("{title}: arriving at the worse"),
+            "kbit/s",
+            kbps,
+            250.0..=4000.0,
+            "TCP's equation gives 1000 kbit/s, and a quarter and four times it are the bounds",
+        ),
     ])
 }
 
@@ -213,44 +207,14 @@ fn share(program: Program, theatre: Theatre<'_>) -> Result<Vec<Row>, Error> {
     let own = stage.bits_per_s(SENDER, "mr", SHARE);
     let (tcp_mbps, own_mbps) = (tcp / 1e6, own / 1e6);
     let title = program.title;
-    Ok(vec![row(Figure {
-        id: id(Question::Share, program),
-        title: format!(
-            "TCP Reno / {title} ({tcp_mbps:.1} / {own_mbps:.1} Mbit/s; before TCP {alone:.1})"
-        ),
-        unit: "ratio",
-        ours: tcp / own,
-        accept: (0.2, 5.0),
-        reason: "one run of 14 s, in real time: neither is starved",
-    })])
-}
-
-/// A value and what is accepted.
-struct Figure {
-    id: String,
-    title: String,
-    unit: &'static str,
-    ours: f64,
-    accept: (f64, f64),
-    reason: &'static str,
-}
-
-fn row(figure: Figure) -> Row {
-    let Figure { id, title, unit, ours, accept: (low, high), reason } = figure;
-    Row {
-        id,
-        title,
-        unit: unit.into(),
-        accept_low: Some(low),
-        accept_high: Some(high),
-        // A value that is not a number holds nothing.
-        holds: ours >= low && ours <= high,
-        tolerance_reason: reason.into(),
-        group: "Beside running implementations".into(),
-        experiment: ID.into(),
-        question: QUESTION.into(),
-        ..one_value(ours)
-    }
+    Ok(vec![one_value(
+        id(Question::Share, program),
+        format!("TCP Reno / {title} ({tcp_mbps:.1} / {own_mbps:.1} Mbit/s; before TCP {alone:.1})"),
+        "ratio",
+        tcp / own,
+        0.2..=5.0,
+        "one run of 14 s, in real time: neither is starved",
+    )])
 }
 
 #[cfg(test)]
@@ -265,20 +229,5 @@ mod tests {
             assert_eq!(chosen(Some(&id)).count(), 1, "{id}");
         }
         assert!(!is_chosen(Some("beside-tcp")));
-    }
-
-    #[test]
-    fn what_is_no_number_does_not_hold() {
-        for (ours, holds) in [(0.3, true), (0.6, false), (f64::NAN, false)] {
-            let figure = Figure {
-                id: String::new(),
-                title: String::new(),
-                unit: "ratio",
-                ours,
-                accept: (0.0, 0.5),
-                reason: "",
-            };
-            assert_eq!(row(figure).holds, holds, "{ours}");
-        }
     }
 }
