@@ -98,31 +98,11 @@ fn objection(name: &str, catalog: &BTreeSet<String>) -> Option<String> {
     if KEYWORDS.contains(&name) {
         return Some("cannot be the name of a module".to_string());
     }
-    let (made, others): (Vec<_>, Vec<_>) =
-        code_words().partition(|word| word.starts_with(TEMPLATE_TYPE));
-    let made = made.iter().map(|word| word.replace(TEMPLATE_TYPE, &type_name(name)));
-    let twice =
-        made.into_iter().find(|word| others.contains(&&**word) || PRELUDE.contains(&&**word));
-    if let Some(word) = twice {
-        return Some(format!("cannot be the name, since its code has another `{word}`"));
-    }
     // Also the word that a family of them begins with: traces know TCP by it.
     if catalog.iter().any(|other| other.split('-').next() == Some(name) || other == name) {
         return Some("cannot be the name, since something else has it".to_string());
     }
     None
-}
-
-/// All that is called something in the code of the template: what it imports, what it defines, and
-/// what it uses without saying so.
-fn code_words() -> impl Iterator<Item = &'static str> {
-    let code = TEMPLATE.iter().filter(|(_, path)| path.ends_with(".rs"));
-    let lines = code.flat_map(|(text, _)| text.lines());
-    // Not what its comments and texts say; no text there has a quotation mark or goes over a line.
-    let lines = lines.map(|line| line.split("//").next().unwrap_or_default());
-    let pieces = lines.flat_map(|line| line.split('"').step_by(2));
-    let words = pieces.flat_map(|piece| piece.split(|c: char| !c.is_alphanumeric() && c != '_'));
-    words.filter(|word| !word.is_empty())
 }
 
 /// The names of all protocols and programs: every quoted word of the sources that list them, and
@@ -156,14 +136,7 @@ const KEYWORDS: &[&str] = &[
     "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
-/// Types and variants that code has without importing them, also that of macros.
-const PRELUDE: &[&str] = &[
-    "Box", "Clone", "Copy", "Default", "Drop", "Eq", "Err", "Extend", "Fn", "From", "Future",
-    "Into", "Iterator", "None", "Ok", "Option", "Ord", "Result", "Send", "Sized", "Some", "String",
-    "Sync", "Unpin", "Vec",
-];
-
-/// The template's own name as that of a type.
+/// What the template's types begin with. What follows makes of every name one that nothing else has.
 const TEMPLATE_TYPE: &str = "Aimd";
 
 /// The template under another name, with another number of its option.
@@ -194,7 +167,7 @@ fn with_module(modules: &str, name: &str) -> String {
 
 /// With a row at the end of the table.
 fn with_row(code: &str, name: &str) -> Result<String, String> {
-    let row = format!("crate::scheme_entry!(crate::congestion::{name}::{})", type_name(name));
+    let row = format!("crate::scheme_entry!(crate::congestion::{name}::{}Scheme)", type_name(name));
     let start = code.find(ROWS).ok_or(format!("{CATALOG_CODE} has no `{ROWS}`"))?;
     let end = code[start..].find("];").ok_or(format!("the table in {CATALOG_CODE} has no end"))?;
     let (before, after) = code.split_at(start + end);

@@ -5,18 +5,18 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
-/// Runs a program with its output passed through.
+/// Runs a program at the root of the repository with its output passed through.
 pub(crate) fn run(program: &str, arguments: &[&str], env: &[(&str, &str)]) -> Result<(), String> {
-    let mut command = command(program, arguments, env);
-    let status = command.status().map_err(|error| format!("{program} cannot run: {error}"))?;
-    ended(status.success(), program, arguments, &status.to_string())
+    pass_through(&mut command(program, arguments, env), program, arguments)
 }
 
 /// Runs a program in a folder, with its output passed through.
 pub(crate) fn run_in(folder: &Path, program: &str, arguments: &[&str]) -> Result<(), String> {
-    let mut command = command(program, arguments, &[]);
-    let status = command.current_dir(folder).status();
-    let status = status.map_err(|error| format!("{program} cannot run: {error}"))?;
+    pass_through(command(program, arguments, &[]).current_dir(folder), program, arguments)
+}
+
+fn pass_through(command: &mut Command, program: &str, arguments: &[&str]) -> Result<(), String> {
+    let status = command.status().map_err(|error| format!("{program} cannot run: {error}"))?;
     ended(status.success(), program, arguments, &status.to_string())
 }
 

@@ -43,32 +43,32 @@ enum Said {
 }
 
 /// A check that has run.
-struct Outcome {
+struct StepResult {
     name: &'static str,
     seconds: f64,
     said: Result<Said, String>,
 }
 
-impl Outcome {
+impl StepResult {
     fn line(&self) -> String {
-        let (result, words) = match &self.said {
+        let (word, words) = match &self.said {
             Ok(Said::Done(words)) => ("ok", words.as_str()),
             Ok(Said::PassedOver(words)) => ("passed over", words.as_str()),
             Err(words) => ("FAILED", words.lines().next().unwrap_or_default()),
         };
-        format!("{:14} {:>7.1} s  {result:11}  {words}", self.name, self.seconds)
+        format!("{:14} {:>7.1} s  {word:11}  {words}", self.name, self.seconds)
     }
 }
 
 /// Runs every check and all tests.
 pub(crate) fn test(options: Options) -> ExitCode {
-    let mut run = Run { options, outcomes: Vec::new(), crates: Vec::new(), tests: Vec::new() };
+    let mut run = Run { options, results: Vec::new(), crates: Vec::new(), tests: Vec::new() };
     run.all();
     println!("\n=== results");
-    for outcome in &run.outcomes {
-        println!("{}", outcome.line());
+    for result in &run.results {
+        println!("{}", result.line());
     }
-    let failed = run.outcomes.iter().filter(|outcome| outcome.said.is_err()).count();
+    let failed = run.results.iter().filter(|result| result.said.is_err()).count();
     if !run.tests.is_empty() {
         println!("\n=== the end of cargo test");
         for line in &run.tests[run.tests.len().saturating_sub(TEST_LINES_SHOWN_MAX)..] {
@@ -82,7 +82,7 @@ pub(crate) fn test(options: Options) -> ExitCode {
         }
         _ => {
             let left = if options.keep_going { "" } else { "; later checks were not run" };
-            println!("\n{failed} of {} checks failed{left}", run.outcomes.len());
+            println!("\n{failed} of {} checks failed{left}", run.results.len());
             ExitCode::from(1)
         }
     }
@@ -113,7 +113,7 @@ fn alone(name: &str, said: Result<String, String>) -> ExitCode {
 
 struct Run {
     options: Options,
-    outcomes: Vec<Outcome>,
+    results: Vec<StepResult>,
     crates: Vec<Crate>,
     /// The results of the test programs, as cargo printed them.
     tests: Vec<String>,
@@ -154,7 +154,7 @@ impl Run {
                 guide::check(&workspace::target_directory()?, false).map(Said::Done)
             })
             && self.step("tests", Self::tests);
-        debug_assert!(ran || !self.outcomes.is_empty());
+        debug_assert!(ran || !self.results.is_empty());
     }
 
     /// Runs one check. Returns whether to go on.
@@ -169,10 +169,10 @@ impl Run {
         if let Err(words) = &said {
             println!("{words}");
         }
-        let outcome = Outcome { name, seconds: start.elapsed().as_secs_f64(), said };
-        println!("--- {}", outcome.line());
-        let go_on = outcome.said.is_ok() || self.options.keep_going;
-        self.outcomes.push(outcome);
+        let result = StepResult { name, seconds: start.elapsed().as_secs_f64(), said };
+        println!("--- {}", result.line());
+        let go_on = result.said.is_ok() || self.options.keep_going;
+        self.results.push(result);
         go_on
     }
 

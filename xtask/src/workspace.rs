@@ -21,11 +21,7 @@ pub(crate) struct Crate {
 
 /// All crates of the workspace.
 pub(crate) fn crates() -> Result<Vec<Crate>, String> {
-    let text =
-        shell::output("cargo", &["metadata", "--format-version", "1", "--no-deps", "--offline"])?;
-    let metadata: Value =
-        serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))?;
-    let packages = metadata["packages"].as_array().cloned().unwrap_or_default();
+    let packages = metadata()?["packages"].as_array().cloned().unwrap_or_default();
     Ok(packages.iter().map(from_metadata).collect())
 }
 
@@ -52,9 +48,12 @@ fn from_metadata(package: &Value) -> Crate {
 
 /// Where cargo puts what it builds.
 pub(crate) fn target_directory() -> Result<PathBuf, String> {
-    let text =
-        shell::output("cargo", &["metadata", "--format-version", "1", "--no-deps", "--offline"])?;
-    let metadata: Value =
-        serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))?;
+    let metadata = metadata()?;
     Ok(PathBuf::from(metadata["target_directory"].as_str().unwrap_or("target")))
+}
+
+fn metadata() -> Result<Value, String> {
+    let arguments = ["metadata", "--format-version", "1", "--no-deps", "--offline"];
+    let text = shell::output("cargo", &arguments)?;
+    serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))
 }

@@ -4,6 +4,7 @@
 //! judges simulated, emulated and real runs by the same code. [`Metrics`] and [`Series`] are
 //! sinks: feed them live or from a [`Reader`](faircast_trace::Reader), with the same result.
 
+mod figure;
 mod interval;
 mod judge;
 mod matrix;
@@ -19,9 +20,10 @@ mod sweep;
 mod table;
 mod text;
 
+pub use figure::Figure;
 pub use interval::{Interval, median_interval};
 pub use judge::judge;
-pub use matrix::{Figure, Matrix, MatrixCase, MatrixCell, RunPage, Spread};
+pub use matrix::{Matrix, MatrixCase, MatrixCell, RunPage, Spread};
 pub use metrics::Metrics;
 pub use page::{bench_page, matrix_page, run_page, sweep_page};
 pub use plots::{Csv, Line, MarkRow, Plot, Shape, Unit, Weight, csv, plots, svg};

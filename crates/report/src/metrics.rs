@@ -1,5 +1,7 @@
 //! From records to the summary, in one pass and constant memory.
 
+mod slots;
+
 use faircast_base::{BadInput, DropReason, Event, FlowId, LinkCounters, NodeId, Time};
 use faircast_trace::{Header, On, Outcome, Record, Sink, Subject};
 
@@ -8,6 +10,7 @@ use crate::summary::{
     Common, Drops, Faults, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary,
     jain_index,
 };
+use slots::Slots;
 
 /// Accumulates a summary while a run goes on: a few nanoseconds per record, because runs have
 /// hundreds of millions of them.
@@ -127,7 +130,7 @@ impl Metrics {
                     receiver.lost,
                     match self.is_receivers(flow) {
                         true => receiver.delivered + receiver.abandoned,
-                        false => receiver.offered(flow.sent),
+                        false => receiver.offered(flow.counts.sent_packets),
                     },
                 ),
                 completed_s: receiver.completed.map(Time::as_secs_f64),
@@ -158,7 +161,6 @@ impl Metrics {
                 counted_bytes,
                 active_to.since(active_from).as_secs_f64(),
             ),
-            common_throughput_bps: None,
             sent_bps: bits_per_s(flow.sent_bytes, counted_s),
             feedback_per_s: per_s(
                 flow.counted_feedback,
@@ -166,31 +168,22 @@ impl Metrics {
             ),
             rate_variation: self.rates.variation(index, active_from, active_to),
             settled_s: self.rates.settled_s(index, Time::from_secs_f64(header.start_s), active_to),
-            sent_packets: flow.sent,
-            repair_packets: flow.repairs,
-            feedback_packets: flow.acks + flow.naks,
-            ack_packets: flow.acks,
-            nak_packets: flow.naks,
-            timeouts: flow.timeouts,
-            cuts: flow.cuts,
-            representative_changes: flow.switches,
+            feedback_packets: flow.counts.ack_packets + flow.counts.nak_packets,
             representative: flow.representative.map(|node| self.header.node_name(node)),
             rtt_mean_s: (flow.rtt_count > 0)
                 .then(|| flow.rtt_sum_ns as f64 / 1e9 / flow.rtt_count as f64),
-            dropped_packets: flow.dropped,
-            bad_input: flow.bad_input,
-            strangers: flow.strangers,
             loss_ratio: (!flow.counts_acknowledged)
                 .then(|| receivers.iter().map(|r| r.loss_ratio).reduce(f64::max))
                 .flatten(),
             completed_s: completed.map(Time::as_secs_f64),
             receivers,
+            ..flow.counts.clone()
         }
     }
 
     /// Whether the trace is that of a receiver on a real network, which does not know what was sent.
     fn is_receivers(&self, flow: &Flow) -> bool {
-        self.header.on == On::Net && flow.sent == 0
+        self.header.on == On::Net && flow.counts.sent_packets == 0
     }
 
     fn link_summary(&self, index: usize) -> LinkSummary {
@@ -269,7 +262,7 @@ impl Sink for Metrics {
 impl Metrics {
     fn count_drop(&mut self, flow: FlowId) {
         if let Some(flow) = self.flows.get_mut(flow.index()) {
-            flow.dropped += 1;
+            flow.counts.dropped_packets += 1;
         }
     }
 }
@@ -285,20 +278,11 @@ struct Flow {
     /// Bytes that the sender put on the wire and feedback that reached it, in the counted time.
     sent_bytes: u64,
     counted_feedback: u64,
-    sent: u64,
-    repairs: u64,
-    acks: u64,
-    naks: u64,
-    timeouts: u64,
-    cuts: u64,
-    switches: u64,
+    /// What the summary counts of the whole run; all else in it is found at the end.
+    counts: FlowSummary,
     representative: Option<NodeId>,
     rtt_sum_ns: u64,
     rtt_count: u64,
-    dropped: u64,
-    bad_input: u64,
-    /// Who told the sender that it speaks another scheme.
-    strangers: u64,
     /// When the sender knew that all was there.
     sender_completed: Option<Time>,
     receivers: Vec<Receiver>,
@@ -317,23 +301,24 @@ impl Flow {
         }
         match record.event {
             Event::DataSent { bytes, repair: false, .. } => {
-                self.sent += 1;
+                self.counts.sent_packets += 1;
                 if counts && !self.counts_acknowledged {
                     self.count_bytes(bytes, is_common);
                 }
             }
-            Event::DataSent { repair: true, .. } => self.repairs += 1,
+            Event::DataSent { repair: true, .. } => self.counts.repair_packets += 1,
             Event::AckReceived { bytes, .. } => {
-                self.acks += 1;
+                self.counts.ack_packets += 1;
                 if counts && self.counts_acknowledged {
                     self.count_bytes(bytes, is_common);
                 }
             }
-            Event::NakReceived { .. } => self.naks += 1,
-            Event::Timeout { .. } => self.timeouts += 1,
-            Event::Cut { .. } => self.cuts += 1,
+            Event::NakReceived { .. } => self.counts.nak_packets += 1,
+            Event::Timeout { .. } => self.counts.timeouts += 1,
+            Event::Cut { .. } => self.counts.cuts += 1,
             Event::Representative { node, .. } => {
-                self.switches += u64::from(node.is_some() && node != self.representative);
+                let other = node.is_some() && node != self.representative;
+                self.counts.representative_changes += u64::from(other);
                 self.representative = node;
             }
             Event::RttSample { rtt_ns, .. } if counts => {
@@ -342,8 +327,8 @@ impl Flow {
             }
             Event::Completed { .. } => self.sender_completed = Some(record.at),
             Event::BadInput { reason } => {
-                self.bad_input += 1;
-                self.strangers += u64::from(reason == BadInput::OtherScheme);
+                self.counts.bad_input += 1;
+                self.counts.strangers += u64::from(reason == BadInput::OtherScheme);
             }
             _ => {}
         }
@@ -357,11 +342,11 @@ impl Flow {
 
     #[inline]
     fn receiver_event(&mut self, node: NodeId, record: &Record, counts: bool) {
-        let sent = self.sent;
+        let sent = self.counts.sent_packets;
         match record.event {
             // A repair head answers for the sender.
-            Event::DataSent { repair: true, .. } => self.repairs += 1,
-            Event::BadInput { .. } => self.bad_input += 1,
+            Event::DataSent { repair: true, .. } => self.counts.repair_packets += 1,
+            Event::BadInput { .. } => self.counts.bad_input += 1,
             _ => {}
         }
         let Some(receiver) = self.slots.find(node).and_then(|i| self.receivers.get_mut(i)) else {
@@ -434,48 +419,6 @@ impl Receiver {
             Some(since) => self.offered_before + (sent - since),
             None if self.has_left => self.offered_before,
             None => sent,
-        }
-    }
-}
-
-/// From a node to its place among a flow's receivers.
-#[derive(Clone, Debug)]
-enum Slots {
-    /// A few receivers: looking at each is faster than a table, and a thousand TCP flows need no
-    /// thousand tables.
-    Few(Vec<NodeId>),
-    /// Many: a table over all nodes.
-    Table(Vec<u32>),
-}
-
-/// Most receivers that are looked at one by one.
-const FEW_MAX: usize = 8;
-
-impl Default for Slots {
-    fn default() -> Self {
-        Self::Few(Vec::new())
-    }
-}
-
-impl Slots {
-    fn new(nodes: &[NodeId]) -> Self {
-        if nodes.len() <= FEW_MAX {
-            return Self::Few(nodes.to_vec());
-        }
-        let len = nodes.iter().map(|node| node.index() + 1).max().unwrap_or(0);
-        let mut table = vec![u32::MAX; len];
-        for (slot, node) in (0..).zip(nodes) {
-            table[node.index()] = slot;
-        }
-        Self::Table(table)
-    }
-
-    #[inline]
-    fn find(&self, node: NodeId) -> Option<usize> {
-        match self {
-            Self::Few(nodes) => nodes.iter().position(|known| *known == node),
-            // A node that is no receiver has the last slot of all, which no receiver can have.
-            Self::Table(table) => table.get(node.index()).map(|slot| *slot as usize),
         }
     }
 }

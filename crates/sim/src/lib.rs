@@ -10,6 +10,7 @@
 mod agents;
 mod alarm;
 mod builtin;
+mod calibration;
 mod delivery;
 mod engine;
 mod fabric;
@@ -25,6 +26,7 @@ mod tree;
 mod wheel;
 
 pub use builtin::{Builtin, catalog};
+pub use calibration::calibration;
 pub use delivery::{Delivery, Sent};
 pub use engine::{LinkBalance, Observer, Outcome, Protocols, SimError, Simulation, Unobserved};
 pub use fabric::{Fabric, Parcel};

@@ -85,6 +85,7 @@ pub(super) const TRANSPORTS: &[Transport] = &[
         Kind::Limit,
         Program::Limit { forced: false, files: true },
     ),
+    fast("tcp", "a copy over TCP for each receiver", Kind::Copies, Program::Copies),
     fast("faircast", "faircast send", Kind::Ours, Program::Faircast { sealed: false }),
     fast("faircast-key", "faircast send --key", Kind::Ours, Program::Faircast { sealed: true }),
     fast(

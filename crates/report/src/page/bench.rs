@@ -4,7 +4,7 @@ use faircast_base::Time;
 
 use super::Page;
 use super::data::data;
-use super::html::{HtmlTable, escape};
+use super::html::{HtmlTable, escape, facts, heading};
 use crate::interval::median_interval;
 use crate::plots;
 use crate::suite::{Plots, Row, Suite, number};
@@ -104,18 +104,18 @@ fn intro(suite: &Suite) -> String {
     let explained = suite.rows.iter().filter(|row| !row.holds && row.explained.is_some()).count();
     let open = total - held - explained;
     let seeds: u64 = suite.rows.iter().map(|row| u64::from(row.seeds)).sum();
-    let class = if held == total { "good" } else { "" };
-    format!(
-        "<div class=\"intro\"><h1>{}</h1><p class=\"soft\">Suite {}</p></div>\n<dl class=\"facts\">\
-         <div><dt>Figures that hold</dt><dd class=\"{class}\">{held} of {total}<small>within their \
-         tolerance</small></dd></div>\
-         <div><dt>Miss, explained</dt><dd>{explained}<small>the reason is understood</small></dd>\
-         </div><div><dt>Miss, open</dt><dd class=\"{}\">{open}<small>no explanation yet</small></dd>\
-         </div><div><dt>Runs</dt><dd>{seeds}<small>one per figure and seed</small></dd></div></dl>\n",
-        escape(title(suite)),
-        escape(&suite.name),
-        if open > 0 { "bad" } else { "" },
-    )
+    let of = |term: &str, class, value: String, small: &str| {
+        (term.to_string(), class, value, small.to_string())
+    };
+    let (good, bad) = (if held == total { "good" } else { "" }, if open > 0 { "bad" } else { "" });
+    let held = format!("{held} of {total}");
+    let facts = facts(&[
+        of("Figures that hold", Some(good), held, "within their tolerance"),
+        of("Miss, explained", None, explained.to_string(), "the reason is understood"),
+        of("Miss, open", Some(bad), open.to_string(), "no explanation yet"),
+        of("Runs", None, seeds.to_string(), "one per figure and seed"),
+    ]);
+    heading(title(suite), &format!("Suite {}", escape(&suite.name))) + &facts
 }
 
 fn verdict(row: &Row) -> &'static str {

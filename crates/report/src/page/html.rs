@@ -2,6 +2,39 @@
 
 pub(super) use crate::text::escape;
 
+/// What comes first on a page: its title, and below it a sentence of HTML.
+pub(super) fn heading(title: &str, sentence: &str) -> String {
+    let title = escape(title);
+    format!("<div class=\"intro\"><h1>{title}</h1><p class=\"soft\">{sentence}</p></div>\n")
+}
+
+/// The few figures that come next, as HTML: what, a class of their values where they have one, value, and
+/// what belongs to it.
+pub(super) fn facts(all: &[(String, Option<&str>, String, String)]) -> String {
+    let fact = |(term, class, value, small): &(String, Option<&str>, String, String)| {
+        let class = class.map_or(String::new(), |class| format!(" class=\"{class}\""));
+        format!("<div><dt>{term}</dt><dd{class}>{value}<small>{small}</small></dd></div>")
+    };
+    format!("<dl class=\"facts\">{}</dl>\n", all.iter().map(fact).collect::<String>())
+}
+
+/// Something that a reader of the figures must know, as HTML.
+pub(super) fn note(class: &str, what: &str, text: &str) -> String {
+    format!("<p class=\"{class}\" role=\"note\"><strong>{what}</strong> {text}</p>\n")
+}
+
+/// A section to whose heading the navigation leads.
+pub(super) fn section(anchor: &str, label: &str, content: &str) -> String {
+    format!(
+        "<section aria-labelledby=\"{anchor}\"><h2 id=\"{anchor}\">{label}</h2>\n{content}</section>\n"
+    )
+}
+
+/// What is folded away below a label.
+pub(super) fn folded(label: &str, content: &str) -> String {
+    format!("<details class=\"card\"><summary>{}</summary>{content}</details>\n", escape(label))
+}
+
 /// A table being written. Cells are HTML; who makes them escapes names.
 pub(super) struct HtmlTable {
     html: String,

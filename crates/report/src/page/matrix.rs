@@ -2,8 +2,9 @@
 //! case all of its runs.
 
 use super::Page;
-use super::html::{HtmlTable, escape};
-use crate::matrix::{Figure, Lean, Matrix, MatrixCase, MatrixCell, Spread};
+use super::html::{HtmlTable, escape, facts, heading, note, section};
+use crate::figure::{Figure, Lean};
+use crate::matrix::{Matrix, MatrixCase, MatrixCell, Spread};
 
 /// A matrix as one HTML file that needs no network: one heat map a figure, of which one is shown at
 /// a time, and the cases with their questions.
@@ -27,10 +28,10 @@ fn intro(matrix: &Matrix) -> String {
     let runs = runs * matrix.schemes.len() as u64;
     let quick = match matrix.quick {
         true => {
-            "<p class=\"note\" role=\"note\"><strong>Quick.</strong> Cases are left out and \
-             shortened: good for a look, not for a judgement.</p>\n"
+            let text = "Cases are left out and shortened: good for a look, not for a judgement.";
+            note("note", "Quick.", text)
         }
-        false => "",
+        false => String::new(),
     };
     let numbers = match matrix.cases.iter().any(|case| case.seeds > 1) {
         true => {
@@ -39,25 +40,21 @@ fn intro(matrix: &Matrix) -> String {
         }
         false => "Each number is of one run, and leads to it.",
     };
-    format!(
-        "<div class=\"intro\"><h1>{}</h1><p class=\"soft\">{numbers} {}</p></div>\n{quick}\
-         <dl class=\"facts\"><div><dt>Schemes</dt><dd>{}<small>{}</small></dd></div><div><dt>Cases\
-         </dt><dd>{}<small>the same for all</small></dd></div><div><dt>Runs</dt><dd>{runs}<small>\
-         one for each case, scheme and seed</small></dd></div></dl>\n",
-        escape(&matrix.title),
-        escape(&matrix.seeds()),
-        matrix.schemes.len(),
-        escape(&matrix.schemes.join(", ")),
-        matrix.cases.len(),
-    )
+    let of = |term: &str, number: usize, small: &str| {
+        (term.to_string(), None, number.to_string(), small.to_string())
+    };
+    let facts = facts(&[
+        of("Schemes", matrix.schemes.len(), &escape(&matrix.schemes.join(", "))),
+        of("Cases", matrix.cases.len(), "the same for all"),
+        of("Runs", runs as usize, "one for each case, scheme and seed"),
+    ]);
+    heading(&matrix.title, &format!("{numbers} {}", escape(&matrix.seeds()))) + &quick + &facts
 }
 
 /// The maps, with a choice that needs no script: of radio buttons one is on, and shows its map.
 fn maps(matrix: &Matrix) -> String {
-    let mut html = String::from(
-        "<section aria-labelledby=\"map\"><h2 id=\"map\">Heat map</h2>\n<div class=\"maps\">\
-         <fieldset class=\"choice\"><legend>Figure</legend>",
-    );
+    let mut html =
+        String::from("<div class=\"maps\"><fieldset class=\"choice\"><legend>Figure</legend>");
     for (i, figure) in matrix.figures().enumerate() {
         let checked = if i == 0 { " checked" } else { "" };
         html.push_str(&format!(
@@ -70,8 +67,8 @@ fn maps(matrix: &Matrix) -> String {
     for figure in matrix.figures() {
         html.push_str(&map(matrix, figure));
     }
-    html.push_str("</div></section>\n");
-    html
+    html.push_str("</div>");
+    section("map", "Heat map", &html)
 }
 
 fn map(matrix: &Matrix, figure: Figure) -> String {
@@ -172,12 +169,7 @@ fn heat(cell: &MatrixCell, figure: Figure, detail: Detail) -> String {
 }
 
 fn cases(matrix: &Matrix) -> String {
-    let mut html = String::from("<section aria-labelledby=\"cases\"><h2 id=\"cases\">Cases</h2>\n");
-    for case in &matrix.cases {
-        html.push_str(&described(case));
-    }
-    html.push_str("</section>\n");
-    html
+    section("cases", "Cases", &matrix.cases.iter().map(described).collect::<String>())
 }
 
 fn described(case: &MatrixCase) -> String {

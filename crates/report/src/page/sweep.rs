@@ -2,10 +2,10 @@
 //! seeds, their median and their spread.
 
 use super::Page;
-use super::html::{HtmlTable, escape};
+use super::html::{self, HtmlTable, escape, facts, folded, heading, note};
 use crate::plots::paper::Paint;
 use crate::sweep::picture::{caption, panels, picture};
-use crate::sweep::{SWEEP_FIGURES, Sweep, SweepFigure, SweepLine};
+use crate::sweep::{SWEEP_FIGURES, Sweep, SweepAxis, SweepFigure, SweepLine};
 use crate::text::spread;
 
 /// Panels of one figure; settings with more values than that are left to the tables.
@@ -36,41 +36,31 @@ pub fn sweep_page(sweep: &Sweep) -> String {
 
 fn intro(sweep: &Sweep) -> String {
     let runs: usize = sweep.axes.iter().map(|axis| axis.values.len()).product::<usize>();
-    let mut facts = String::new();
-    for axis in &sweep.axes {
-        facts.push_str(&format!(
-            "<div><dt>{}</dt><dd>{}<small>{}</small></dd></div>",
-            escape(&axis.key),
-            axis.values.len(),
-            escape(&axis.values.join(", "))
-        ));
-    }
-    let note = match sweep.missing {
-        0 => String::new(),
-        missing => format!(
-            "<p class=\"note\" role=\"note\"><strong>Not complete.</strong> {missing} of {} runs are \
-             not there.</p>\n",
-            runs * sweep.seeds
-        ),
+    let axis = |axis: &SweepAxis| {
+        let values = axis.values.join(", ");
+        (escape(&axis.key), None, axis.values.len().to_string(), escape(&values))
     };
-    format!(
-        "<div class=\"intro\"><h1>{}</h1><p class=\"soft\">Scenario {}. Each small point is a run, the \
-         large one the median over the seeds, the upright line goes from the least to the most.</p>\
-         </div>\n{note}<dl class=\"facts\">{facts}<div><dt>Seeds</dt><dd>{}<small>of each combination\
-         </small></dd></div></dl>\n",
-        escape(&sweep.title),
-        escape(&sweep.scenario),
-        sweep.seeds
-    )
+    let seeds = ("Seeds".into(), None, sweep.seeds.to_string(), "of each combination".into());
+    let figures: Vec<_> = sweep.axes.iter().map(axis).chain([seeds]).collect();
+    let missing = match sweep.missing {
+        0 => String::new(),
+        missing => {
+            let text = format!("{missing} of {} runs are not there.", runs * sweep.seeds);
+            note("note", "Not complete.", &text)
+        }
+    };
+    let sentence = format!(
+        "Scenario {}. Each small point is a run, the large one the median over the seeds, the upright \
+         line goes from the least to the most.",
+        escape(&sweep.scenario)
+    );
+    heading(&sweep.title, &sentence) + &missing + &facts(&figures)
 }
 
 /// A figure: a plot for each combination of the settings beside the first, and all medians.
 fn section(sweep: &Sweep, figure: &SweepFigure, lines: &[SweepLine]) -> String {
     let panels = panels(sweep, lines);
-    let mut html = format!(
-        "<section aria-labelledby=\"{0}\"><h2 id=\"{0}\">{1}</h2>\n<div class=\"plots\">\n",
-        figure.id, figure.title
-    );
+    let mut html = String::from("<div class=\"plots\">\n");
     for (i, panel) in panels.iter().take(PANELS_MAX).enumerate() {
         let number = if panels.len() > 1 { format!("-{}", i + 1) } else { String::new() };
         let caption = caption(sweep, panel);
@@ -92,7 +82,7 @@ fn section(sweep: &Sweep, figure: &SweepFigure, lines: &[SweepLine]) -> String {
             panels.len() - PANELS_MAX
         ));
     }
-    html + &medians(sweep, figure, lines) + "</section>\n"
+    html::section(figure.id, figure.title, &(html + &medians(sweep, figure, lines)))
 }
 
 /// All medians with their spread.
@@ -113,7 +103,7 @@ fn medians(sweep: &Sweep, figure: &SweepFigure, lines: &[SweepLine]) -> String {
             table.row("", &cells);
         }
     }
-    format!("<details class=\"card\"><summary>Numbers</summary>{}</details>\n", table.finish())
+    folded("Numbers", &table.finish())
 }
 
 #[cfg(test)]

@@ -3,9 +3,11 @@
 mod csv;
 mod groups;
 pub(crate) mod paper;
+mod plot;
 mod svg;
 
 pub use csv::{Csv, csv};
+pub use plot::{Line, MarkRow, Plot, Shape, Unit, Weight};
 pub use svg::svg;
 
 use faircast_base::Time;
@@ -13,6 +15,7 @@ use faircast_base::Time;
 use crate::series::{Bins, Curve, FlowSeries, LinkSeries, Marks, Series};
 pub(crate) use groups::colour_of;
 use groups::{Group, groups};
+use plot::Points;
 
 /// With more flows or links than this single ones are hidden behind their protocol's mean and range,
 /// and a legend names flows and kinds of lines apart.
@@ -25,128 +28,6 @@ const REPRESENTATIVES_MAX: usize = 11;
 const IDLE_SHARE: f64 = 0.01;
 /// And one in whose queue fewer packets than this wait, on average.
 const IDLE_PACKETS: f64 = 0.05;
-
-/// One plot: lines over time, and rows of marks above them.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Plot {
-    /// Its name in files and anchors.
-    pub key: &'static str,
-    /// Its name for people.
-    pub title: &'static str,
-    /// What it shows, in half a sentence.
-    pub about: String,
-    /// What is on the vertical axis.
-    pub axis: &'static str,
-    /// In which unit that is.
-    pub unit: Unit,
-    /// Its lines, those that are drawn last at the end.
-    pub lines: Vec<Line>,
-    /// Its marks; each row has a lane of its own above the lines, so that none covers a line.
-    pub marks: Vec<MarkRow>,
-    /// The rows of a plot of names, from below; empty for all others.
-    pub names: Vec<String>,
-    /// Whether there are so many flows or links that a legend names them and kinds of lines apart.
-    pub crowd: bool,
-}
-
-/// The unit of a plot's values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// A number of packets that only grows.
-    Count,
-    /// Packets.
-    Packets,
-    /// Bits per second.
-    Rate,
-    /// Seconds.
-    Span,
-    /// Places in a list of names.
-    Name,
-}
-
-/// One line of a plot.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Line {
-    /// Its name in a legend.
-    pub label: String,
-    /// The flow or link that it is of, or the group of flows.
-    pub owner: String,
-    /// The protocol of that flow or group; empty for links.
-    pub protocol: String,
-    /// What of it: `sent`, `mean`.
-    pub kind: &'static str,
-    /// Times in seconds and values; `None` where the line is broken.
-    pub points: Vec<(f64, Option<f64>)>,
-    /// Between which values those lie of which this is the mean, at the times of `points`.
-    pub range: Option<Vec<(f64, f64)>>,
-    /// How points are joined.
-    pub shape: Shape,
-    /// Place of its colour in the palette: one for each protocol, or link.
-    pub colour: usize,
-    /// Place of its dashes: one for each flow of a protocol.
-    pub dash: usize,
-    /// How it is drawn.
-    pub weight: Weight,
-    /// Whether it is hidden until it is asked for.
-    pub hidden: bool,
-}
-
-/// Times in seconds and values; `None` where a line is broken.
-type Points = Vec<(f64, Option<f64>)>;
-
-/// How the points of a line are joined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    /// By straight lines.
-    Straight,
-    /// By steps: each value holds until the next.
-    Step,
-}
-
-/// How strongly a line is drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weight {
-    /// A mean of many.
-    Bold,
-    /// As lines are.
-    Normal,
-    /// One of many, or beside another.
-    Light,
-}
-
-impl Weight {
-    /// The width of a line on a page; in a picture it has half as many points.
-    pub(crate) fn pixels(self) -> f64 {
-        match self {
-            Self::Bold => 2.75,
-            Self::Normal => 2.0,
-            Self::Light => 1.25,
-        }
-    }
-}
-
-/// Marks of one kind in one lane.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MarkRow {
-    /// Its name in a legend.
-    pub label: String,
-    /// The flow or link that it is of, or the group of flows.
-    pub owner: String,
-    /// The protocol of that flow or group; empty for links.
-    pub protocol: String,
-    /// What happened: `NAK`, `cut`, `drop`.
-    pub kind: &'static str,
-    /// Times in seconds, how many happened there, and at which height of its line the first one did.
-    pub points: Vec<(f64, u64, f64)>,
-    /// How many there were in all.
-    pub total: u64,
-    /// Place of its colour in the palette.
-    pub colour: usize,
-    /// Whether it is drawn as lines through the whole plot, where there is no lane for it.
-    pub upright: bool,
-    /// Whether it is hidden until it is asked for.
-    pub hidden: bool,
-}
 
 /// All plots of a run, those without lines left out.
 pub fn plots(series: &Series, ended: Time) -> Vec<Plot> {
@@ -162,27 +43,6 @@ pub fn plots(series: &Series, ended: Time) -> Vec<Plot> {
         round_trip(series),
     ];
     all.into_iter().filter(|plot| !plot.lines.is_empty()).collect()
-}
-
-impl Plot {
-    fn new(key: &'static str, title: &'static str, axis: &'static str, unit: Unit) -> Self {
-        Self {
-            key,
-            title,
-            about: String::new(),
-            axis,
-            unit,
-            lines: Vec::new(),
-            marks: Vec::new(),
-            names: Vec::new(),
-            crowd: false,
-        }
-    }
-
-    /// The rows of marks that have a lane, those that are shown to begin with.
-    pub fn lanes(&self) -> impl Iterator<Item = &MarkRow> {
-        self.marks.iter().filter(|row| !row.upright && !row.hidden)
-    }
 }
 
 /// New packets sent and acknowledged in all, over time: the papers' sequence numbers.
@@ -284,15 +144,13 @@ fn queues(series: &Series) -> Plot {
             plot.lines.push(Line {
                 label: named(link, kind),
                 owner: link.name.clone(),
-                protocol: String::new(),
                 kind,
                 points: curve(points),
-                range: None,
-                shape: Shape::Straight,
                 colour,
                 dash: colour,
                 weight,
                 hidden: plot.crowd && kind == "greatest",
+                ..Line::default()
             });
         }
         if !plot.crowd {
@@ -503,9 +361,8 @@ fn push_group(
         range: Some(range),
         shape,
         colour: group.colour,
-        dash: 0,
         weight: Weight::Bold,
-        hidden: false,
+        ..Line::default()
     });
 }
 
@@ -536,19 +393,8 @@ fn add_switches(plot: &mut Plot, series: &Series) {
 }
 
 fn line(flow: &FlowSeries, colour: usize, dash: usize, points: Points) -> Line {
-    Line {
-        label: String::new(),
-        owner: flow.name.clone(),
-        protocol: flow.protocol.clone(),
-        kind: "",
-        points,
-        range: None,
-        shape: Shape::Straight,
-        colour,
-        dash,
-        weight: Weight::Normal,
-        hidden: false,
-    }
+    let (owner, protocol) = (flow.name.clone(), flow.protocol.clone());
+    Line { owner, protocol, points, colour, dash, ..Line::default() }
 }
 
 /// A row of marks of one or several.
@@ -557,17 +403,8 @@ fn row(kind: &'static str, marks: &[&Marks]) -> MarkRow {
     let mut points: Vec<_> =
         all.map(|mark| (mark.at.as_secs_f64(), mark.count, mark.height)).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    MarkRow {
-        label: String::new(),
-        owner: String::new(),
-        protocol: String::new(),
-        kind,
-        points,
-        total: marks.iter().map(|marks| marks.total()).sum(),
-        colour: 0,
-        upright: false,
-        hidden: false,
-    }
+    let total = marks.iter().map(|marks| marks.total()).sum();
+    MarkRow { kind, points, total, ..MarkRow::default() }
 }
 
 fn labelled(series: &Series, name: &str, kind: &str) -> String {

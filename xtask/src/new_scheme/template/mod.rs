@@ -16,7 +16,7 @@ mod tests;
 
 /// What it is called, and how its halves are made.
 #[derive(Debug)]
-pub struct Aimd;
+pub struct AimdScheme;
 
 /// How often the rate is reconsidered.
 const ROUND: Duration = Duration::from_millis(500);
@@ -29,7 +29,7 @@ const CUT: f64 = 8.0;
 /// How much a packet counts in what a receiver says of its loss.
 const WEIGHT: f64 = 1.0 / 64.0;
 
-impl Scheme for Aimd {
+impl Scheme for AimdScheme {
     const NAME: &'static str = "aimd";
     const ABOUT: &'static str = "a rate that grows by steps and shrinks with the worst loss";
     const OPTIONS: &'static [OptionSpec] =

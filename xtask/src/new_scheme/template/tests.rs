@@ -41,7 +41,7 @@ impl World {
 }
 
 fn sender() -> AimdSender {
-    Aimd::control(&Options::default())
+    AimdScheme::control(&Options::default())
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn speakers(losses: &[u32]) -> usize {
     let mut world = World::new();
     let mut receivers: Vec<_> = (1..).map(NodeId).take(losses.len()).collect::<Vec<_>>();
     let mut receivers: Vec<_> =
-        receivers.drain(..).map(|node| Aimd::feedback(&Options::default(), node)).collect();
+        receivers.drain(..).map(|node| AimdScheme::feedback(&Options::default(), node)).collect();
     for (receiver, lost) in receivers.iter_mut().zip(losses) {
         world.with(|cx| receiver.on_missing(cx, Seq::new(0), Seq::new(*lost)));
     }

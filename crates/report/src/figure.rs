@@ -1,0 +1,231 @@
+//! The figures by which a matrix compares schemes.
+
+use serde::Serialize;
+
+use crate::text::significant;
+
+/// What every cell of a matrix tells of a scheme in a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Figure {
+    /// How evenly it shares with whom the case names: their rate over its own.
+    Fairness,
+    /// What share of the bottlenecks' time is used.
+    Utilisation,
+    /// Seconds until its rate has settled.
+    SettledS,
+    /// How much its rate varies: see [`Rates::variation`](crate::Rates::variation).
+    RateVariation,
+    /// Packets a second that come back to the sender.
+    FeedbackPerS,
+    /// Its rate as a share of what it has with the slowest receiver alone.
+    SlowestShare,
+    /// Repairs for each packet with new data.
+    Repairs,
+}
+
+impl Figure {
+    /// All figures, in the order in which they are shown.
+    pub const ALL: [Self; 7] = [
+        Self::Fairness,
+        Self::Utilisation,
+        Self::SettledS,
+        Self::RateVariation,
+        Self::FeedbackPerS,
+        Self::SlowestShare,
+        Self::Repairs,
+    ];
+
+    /// Its key in JSON and in anchors.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::Fairness => "fairness",
+            Self::Utilisation => "utilisation",
+            Self::SettledS => "settled_s",
+            Self::RateVariation => "rate_variation",
+            Self::FeedbackPerS => "feedback_per_s",
+            Self::SlowestShare => "slowest_share",
+            Self::Repairs => "repairs",
+        }
+    }
+
+    /// Its name for people, with its unit.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Fairness => "Fairness",
+            Self::Utilisation => "Utilisation",
+            Self::SettledS => "Settled after, s",
+            Self::RateVariation => "Variation of the rate",
+            Self::FeedbackPerS => "Feedback, packets/s",
+            Self::SlowestShare => "Share of the slowest receiver's rate",
+            Self::Repairs => "Repairs for each new packet",
+        }
+    }
+
+    /// What it is, in a sentence or two.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Fairness => {
+                "What TCP sends over what the session sends, repairs counted on both sides; another \
+                 session where the case has no TCP; of several the one farthest from 1. 1 is fair, \
+                 below it the session takes more, above it the others do."
+            }
+            Self::Utilisation => {
+                "Share of the time in which the bottlenecks transmit, whoever's packets. 1 wastes \
+                 nothing."
+            }
+            Self::SettledS => {
+                "Seconds from the session's start, or from the change that the case is about, \
+                 until every mean of its rate over 10 s that begins in the next 20 s is within 25 % \
+                 of its long-run rate. \"never\" where none is."
+            }
+            Self::RateVariation => {
+                "Standard deviation over mean of the session's rate in spans of 1 s. 0 is smooth."
+            }
+            Self::FeedbackPerS => {
+                "Acknowledgements and reports of all kinds that reach the sender in a second."
+            }
+            Self::SlowestShare => {
+                "The rate at which the session sends, repairs counted, over that of the same \
+                 scheme in the same case with the slowest receiver alone, or over its fair share \
+                 where the case states that. 1 is what it must be; 0 is the drop to zero."
+            }
+            Self::Repairs => {
+                "Packets sent again for each one with new data. Where every receiver loses other \
+                 packets they are many, whatever the scheme, and what is left for new data is less."
+            }
+        }
+    }
+
+    /// What is good.
+    fn good(self) -> Good {
+        match self {
+            Self::Fairness | Self::SlowestShare => Good::One,
+            Self::Utilisation => Good::More,
+            Self::SettledS | Self::RateVariation | Self::FeedbackPerS | Self::Repairs => Good::Less,
+        }
+    }
+
+    /// How good a value is, to compare: more is better.
+    fn merit(self, value: f64) -> f64 {
+        match self.good() {
+            Good::More => value,
+            Good::Less => -value,
+            // Whoever has nothing while others have something is starved; a ratio of two that
+            // have nothing says nothing.
+            Good::One if value > 0.0 => value.min(1.0 / value),
+            Good::One => 0.0,
+        }
+    }
+
+    /// The worse of two values, the first where they are as good.
+    pub fn worse(self, a: f64, b: f64) -> f64 {
+        if self.merit(b) < self.merit(a) { b } else { a }
+    }
+
+    /// Which side of what is fair a value is on, where this figure has two.
+    pub(crate) fn lean(self, value: f64) -> Option<Lean> {
+        // The one is others' rate over the session's, the other the session's own.
+        let takes_more = match self {
+            Self::Fairness => value < 1.0,
+            Self::SlowestShare => value > 1.0,
+            _ => return None,
+        };
+        Some(match (self.step(value), takes_more) {
+            (4, _) => Lean::Fair,
+            (_, true) => Lean::TooMuch,
+            (_, false) => Lean::TooLittle,
+        })
+    }
+
+    /// How good a value is, in five steps from 0 to 4, for colours.
+    pub(crate) fn step(self, value: f64) -> usize {
+        // From worst to best, where the next step begins.
+        let from: [f64; 4] = match self {
+            // A factor of 5, 3, 2 and 1.25 between the two.
+            Self::Fairness => [0.2, 0.33, 0.5, 0.8],
+            Self::Utilisation => [0.5, 0.7, 0.85, 0.95],
+            Self::SettledS => [120.0, 60.0, 30.0, 10.0],
+            Self::RateVariation => [0.8, 0.5, 0.3, 0.15],
+            Self::FeedbackPerS => [1000.0, 300.0, 100.0, 30.0],
+            Self::SlowestShare => [0.2, 0.4, 0.6, 0.8],
+            Self::Repairs => [1.0, 0.5, 0.2, 0.05],
+        };
+        let reached = |from: &&f64| self.merit(value) >= self.merit(**from);
+        from.iter().filter(reached).count()
+    }
+
+    /// A value as people read it.
+    pub fn shown(self, value: f64) -> String {
+        match self {
+            Self::SettledS if value.is_infinite() => "never".into(),
+            // Of who has nothing.
+            _ if value.is_infinite() => "∞".into(),
+            Self::SettledS => format!("{value:.0}"),
+            Self::FeedbackPerS if value >= 10.0 => format!("{value:.0}"),
+            Self::FeedbackPerS => format!("{value:.1}"),
+            _ if value.is_finite() && value.abs() < 100.0 => format!("{value:.2}"),
+            _ => significant(value),
+        }
+    }
+}
+
+/// What a session does with its share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lean {
+    /// Takes more than is fair.
+    TooMuch,
+    /// Takes about what is fair.
+    Fair,
+    /// Gets less than is fair.
+    TooLittle,
+}
+
+/// Which values of a figure are the good ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Good {
+    /// The greater.
+    More,
+    /// The lesser.
+    Less,
+    /// Those near 1: a half is as far from it as 2.
+    One,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn better_values_have_higher_steps() {
+        for figure in Figure::ALL {
+            let values = match figure {
+                Figure::SettledS => [f64::INFINITY, 100.0, 50.0, 20.0, 5.0],
+                Figure::FeedbackPerS => [5000.0, 500.0, 200.0, 50.0, 5.0],
+                Figure::RateVariation | Figure::Repairs => [1.1, 0.6, 0.4, 0.16, 0.01],
+                Figure::Fairness => [f64::INFINITY, 3.0, 0.6, 1.2, 1.0],
+                _ => [0.0, 0.45, 0.75, 0.9, 1.0],
+            };
+            let steps: Vec<usize> = values.iter().map(|value| figure.step(*value)).collect();
+            assert!(steps.is_sorted(), "{}: {steps:?}", figure.id());
+            assert_eq!((steps[0], steps[4]), (0, 4), "{}", figure.id());
+        }
+    }
+
+    #[test]
+    fn a_session_that_takes_too_much_is_told_from_one_that_gets_too_little() {
+        for (figure, value, want) in [
+            (Figure::Fairness, 0.49, Lean::TooMuch),
+            (Figure::Fairness, 0.0, Lean::TooMuch),
+            (Figure::Fairness, 0.9, Lean::Fair),
+            (Figure::Fairness, 1.2, Lean::Fair),
+            (Figure::Fairness, 1.5, Lean::TooLittle),
+            (Figure::Fairness, f64::INFINITY, Lean::TooLittle),
+            (Figure::SlowestShare, 0.0, Lean::TooLittle),
+            (Figure::SlowestShare, 1.5, Lean::TooMuch),
+        ] {
+            assert_eq!(figure.lean(value), Some(want), "{} {value}", figure.id());
+        }
+        assert_eq!(Figure::Utilisation.lean(0.1), None);
+    }
+}

@@ -1,0 +1,45 @@
+//! The places of receivers in their flow.
+
+use faircast_base::NodeId;
+
+/// From a node to its place among a flow's receivers.
+#[derive(Clone, Debug)]
+pub(super) enum Slots {
+    /// A few receivers: looking at each is faster than a table, and a thousand TCP flows need no
+    /// thousand tables.
+    Few(Vec<NodeId>),
+    /// Many: a table over all nodes.
+    Table(Vec<u32>),
+}
+
+/// Most receivers that are looked at one by one.
+const FEW_MAX: usize = 8;
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
+}
+
+impl Slots {
+    pub(super) fn new(nodes: &[NodeId]) -> Self {
+        if nodes.len() <= FEW_MAX {
+            return Self::Few(nodes.to_vec());
+        }
+        let len = nodes.iter().map(|node| node.index() + 1).max().unwrap_or(0);
+        let mut table = vec![u32::MAX; len];
+        for (slot, node) in (0..).zip(nodes) {
+            table[node.index()] = slot;
+        }
+        Self::Table(table)
+    }
+
+    #[inline]
+    pub(super) fn find(&self, node: NodeId) -> Option<usize> {
+        match self {
+            Self::Few(nodes) => nodes.iter().position(|known| *known == node),
+            // A node that is no receiver has the last slot of all, which no receiver can have.
+            Self::Table(table) => table.get(node.index()).map(|slot| *slot as usize),
+        }
+    }
+}
