@@ -1,6 +1,7 @@
 //! What the lab makes of a scenario's flows, and what it cannot do.
 
 use faircast_base::Duration;
+use faircast_proto::tcp::KernelSettings;
 use faircast_scenario::{Data, Flow, Scenario};
 
 use crate::address;
@@ -47,20 +48,18 @@ impl TcpPlan {
             "tcp-bbr" => ("bbr", true, true),
             _ => return None,
         };
-        let count = |key| {
-            let value = flow.options.integer(key)?;
-            u32::try_from(value).ok()
-        };
+        let settings = KernelSettings::from_options(&flow.options);
+        let is_told = |key| kernel || flow.options.has(key);
         Some(Self {
             congestion_control,
             sack,
             packet: flow.packet.count() as u32,
-            window_max: count("window_max"),
-            initial_window: count("initial_window").unwrap_or(if kernel { 10 } else { 2 }),
-            threshold: count("initial_ssthresh").unwrap_or(0),
-            min_rto: flow.options.duration("min_rto").unwrap_or(Duration::from_millis(200)),
-            delayed_ack: flow.options.bool("delayed_ack").unwrap_or(kernel),
-            overhead: flow.options.duration("overhead").unwrap_or(Duration::ZERO),
+            window_max: flow.options.has("window_max").then_some(settings.window_max),
+            initial_window: if is_told("initial_window") { settings.initial_window } else { 2 },
+            threshold: settings.initial_ssthresh,
+            min_rto: settings.min_rto,
+            delayed_ack: is_told("delayed_ack") && settings.delayed_ack,
+            overhead: settings.overhead,
         })
     }
 

@@ -14,7 +14,7 @@ use crate::congestion::ormcc::Ormcc;
 use crate::congestion::pgmcc::Pgmcc;
 use crate::congestion::tfmcc::Tfmcc;
 use crate::congestion::{
-    Bounded, Bounds, Control, Feedback, RouterView, Scheme, SenderControl, Wire, boxed_control,
+    Bounds, Control, Feedback, RouterView, Scheme, SenderControl, Wire, bounded_control,
     boxed_feedback,
 };
 use crate::content::Packets;
@@ -72,9 +72,7 @@ impl SchemeEntry {
             announce_option: <<S::Control as SenderControl>::Announce as Wire>::OPTION,
             announce_bytes_max: <<S::Control as SenderControl>::Announce as Wire>::BYTES_MAX,
             report_option: <<S::Control as SenderControl>::Report as Wire>::OPTION,
-            control: |options| {
-                boxed_control(Bounded::new(S::control(options), &Bounds::from_options(options)))
-            },
+            control: |options| bounded_control(S::control(options), Bounds::from_options(options)),
             feedback: |options, node| boxed_feedback(S::feedback(options, node)),
         }
     }
@@ -202,7 +200,7 @@ const fn kernel_tcp(name: &'static str, about: &'static str) -> TransportEntry {
     TransportEntry {
         name,
         about,
-        options: tcp::KERNEL_OPTIONS,
+        options: tcp::KernelSettings::OPTIONS,
         multicast: false,
         many_to_many: false,
         ends,
@@ -483,7 +481,7 @@ fn group(flow: FlowId) -> Nla {
 mod tests {
     use super::*;
     use crate::content::Zeros;
-    use crate::options::OptionValue;
+    use crate::options::{OptionKind, OptionValue};
     use crate::pgm::negotiation::SCHEME_NAME_MAX;
     use faircast_base::Time;
 
@@ -518,6 +516,26 @@ mod tests {
             assert_eq!(made.next_timeout(), None);
         }
         assert!(scheme("nothing").is_none() && relay("nothing").is_none());
+    }
+
+    #[test]
+    fn every_default_is_allowed_by_its_own_row() {
+        let schemes = SCHEMES.iter().map(|entry| (entry.name, entry.own_options));
+        let transports = TRANSPORTS.iter().map(|entry| (entry.name, entry.options));
+        let relays = RELAYS.iter().map(|entry| (entry.name, entry.options));
+        for (name, options) in schemes.chain(transports).chain(relays) {
+            for spec in options {
+                let text = spec.default.trim_matches('"');
+                let value = match spec.kind {
+                    OptionKind::Bool => OptionValue::Bool(text.parse().unwrap()),
+                    OptionKind::Integer { .. } => OptionValue::Integer(text.parse().unwrap()),
+                    OptionKind::Float { .. } => OptionValue::Float(text.parse().unwrap()),
+                    _ => OptionValue::Text(text.to_string()),
+                };
+                let checked = Options::checked([(spec.name.to_string(), value)], options);
+                assert!(checked.is_ok(), "{name}: {:?}", checked.err());
+            }
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub mod object;
 pub mod options;
 pub mod pgm;
 pub mod relay;
+mod settings;
 pub mod tcp;
 #[cfg(test)]
 mod tests;

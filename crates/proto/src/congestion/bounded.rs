@@ -1,9 +1,8 @@
 //! A rate that a person sets above or below what a scheme wants.
 
-use faircast_base::{Bitrate, Cx, Duration, NodeId, Seq, Time};
+use faircast_base::{Bitrate, Duration, Time};
 
-use crate::congestion::Pace;
-use crate::congestion::{Carrier, Gauges, Permit, Regime, SenderControl};
+use crate::congestion::{Pace, Permit};
 
 /// Bounds that a person sets to a sending rate; none unless set.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -14,41 +13,6 @@ pub struct Bounds {
     pub min: Option<Bitrate>,
 }
 
-/// A control within bounds: never faster than the one rate, never slower than the other. Without
-/// bounds it is the control itself.
-#[derive(Clone, Debug)]
-pub struct Bounded<C> {
-    control: C,
-    bounds: Bounds,
-    max: Option<Pace>,
-    min: Option<Pace>,
-    /// Whether the upper bound, and not the control, held back what was to leave last.
-    capped: bool,
-}
-
-impl<C> Bounded<C> {
-    /// `control` within `bounds`. Where they contradict each other the upper one holds.
-    pub fn new(control: C, bounds: &Bounds) -> Self {
-        Self {
-            control,
-            bounds: *bounds,
-            max: bounds.max.map(|rate| pace(rate, BURST)),
-            // It is there for when the scheme says no, so nothing is saved up for it.
-            min: bounds.min.map(|rate| pace(rate, Duration::ZERO)),
-            capped: false,
-        }
-    }
-
-    /// The control within.
-    pub fn inner(&self) -> &C {
-        &self.control
-    }
-}
-
-fn pace(rate: Bitrate, burst: Duration) -> Pace {
-    Pace::new(rate.bits_per_s() as f64, burst)
-}
-
 /// The least to which receivers can limit a sender: about a packet a second.
 const LIMIT_MIN: Bitrate = Bitrate::from_bits_per_s(16_000);
 
@@ -56,77 +20,60 @@ const LIMIT_MIN: Bitrate = Bitrate::from_bits_per_s(16_000);
 /// late.
 const BURST: Duration = Duration::from_millis(4);
 
-impl<C: SenderControl> Bounded<C> {
-    fn on_leaving(&mut self, now: Time, len: u32) {
-        if let Some(max) = &mut self.max {
-            max.spend(now, len);
+/// Bounds at work beside a control: never faster than the one rate, never slower than the other. Where
+/// they contradict each other the upper one holds.
+#[derive(Clone, Debug)]
+pub(super) struct Bounded {
+    bounds: Bounds,
+    max: Option<Pace>,
+    min: Option<Pace>,
+    /// Whether the upper bound, and not the control, held back what was to leave last.
+    capped: bool,
+}
+
+impl Bounded {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            max: bounds.max.map(|rate| pace(rate, BURST)),
+            // It is there for when the scheme says no, so nothing is saved up for it.
+            min: bounds.min.map(|rate| pace(rate, Duration::ZERO)),
+            capped: false,
         }
+    }
+
+    /// What is left of a permit of the control.
+    pub(super) fn permit(&mut self, now: Time, own: Permit) -> Permit {
+        let permit = self.min.as_ref().map_or(own, |min| own.min(min.permit(now)));
+        let Some(max) = &self.max else { return permit };
+        let bound = max.permit(now);
+        self.capped = bound > permit;
+        permit.max(bound)
+    }
+
+    /// Whether a packet without data may leave now.
+    pub(super) fn permit_overhead(&self, now: Time) -> Permit {
+        self.max.as_ref().map_or(Permit::Now, |max| max.permit(now))
+    }
+
+    /// Data of `len` bytes leaves.
+    pub(super) fn on_leaving(&mut self, now: Time, len: u32) {
+        self.on_overhead(now, len);
         if let Some(min) = &mut self.min {
             min.restart(now, len);
         }
     }
-}
 
-impl<C: SenderControl> SenderControl for Bounded<C> {
-    type Announce = C::Announce;
-    type Report = C::Report;
-
-    fn permit(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) -> Permit {
-        let own = self.control.permit(cx, len, repair);
-        let mut permit = own;
-        if let Some(min) = &self.min {
-            permit = permit.min(min.permit(cx.now));
-        }
-        if let Some(max) = &self.max {
-            let bound = max.permit(cx.now);
-            self.capped = bound > permit;
-            permit = permit.max(bound);
-            if self.capped && own == Permit::Now {
-                // What a path was never asked for it has not granted: a window that grew on would
-                // take many losses to be felt when others come.
-                self.control.on_idle(cx);
-            }
-        }
-        permit
-    }
-
-    fn on_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32) -> C::Announce {
-        self.on_leaving(cx.now, len);
-        self.control.on_sent(cx, seq, len)
-    }
-
-    fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32) -> Option<C::Announce> {
-        self.on_leaving(cx.now, len);
-        self.control.on_repair_sent(cx, seq, len)
-    }
-
-    fn permit_overhead(&self, now: Time) -> Permit {
-        self.max.as_ref().map_or(Permit::Now, |max| max.permit(now))
-    }
-
-    fn on_overhead(&mut self, now: Time, bytes: u32) {
+    /// A packet of `bytes` without data leaves.
+    pub(super) fn on_overhead(&mut self, now: Time, bytes: u32) {
         if let Some(max) = &mut self.max {
             max.spend(now, bytes);
         }
     }
 
-    fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier, report: &C::Report) {
-        self.control.on_report(cx, from, carrier, report);
-    }
-
-    fn on_leave(&mut self, cx: &mut Cx<'_>, from: NodeId) {
-        self.control.on_leave(cx, from);
-    }
-
-    fn on_heard(&mut self, cx: &mut Cx<'_>) {
-        self.control.on_heard(cx);
-    }
-
-    fn on_idle(&mut self, cx: &mut Cx<'_>) {
-        self.control.on_idle(cx);
-    }
-
-    fn set_limit(&mut self, now: Time, limit: Option<Bitrate>) -> bool {
+    /// Receivers ask for no more than this, or for nothing of the kind. Returns whether it is less
+    /// than the upper bound.
+    pub(super) fn set_limit(&mut self, now: Time, limit: Option<Bitrate>) -> bool {
         // Anybody can announce one: it brings nobody below the lower bound.
         let least = self.bounds.min.map_or(LIMIT_MIN, |min| min.max(LIMIT_MIN));
         let limit = limit.map(|limit| limit.max(least));
@@ -138,24 +85,28 @@ impl<C: SenderControl> SenderControl for Bounded<C> {
         limit.is_some_and(|limit| self.bounds.max.is_none_or(|max| limit < max))
     }
 
-    fn on_timeout(&mut self, cx: &mut Cx<'_>) {
-        self.control.on_timeout(cx);
+    pub(super) fn is_capped(&self) -> bool {
+        self.capped
     }
+}
 
-    fn next_timeout(&self) -> Option<Time> {
-        self.control.next_timeout()
-    }
+fn pace(rate: Bitrate, burst: Duration) -> Pace {
+    Pace::new(rate.bits_per_s() as f64, burst)
+}
 
-    fn round_trip(&self, now: Time, report: &C::Report) -> Option<Duration> {
-        self.control.round_trip(now, report)
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn reporter(report: &C::Report) -> Option<NodeId> {
-        C::reporter(report)
-    }
-
-    fn gauges(&self) -> Gauges {
-        let gauges = self.control.gauges();
-        if self.capped { Gauges { regime: Regime::Cap, ..gauges } } else { gauges }
+    #[test]
+    fn the_floor_holds_whatever_the_control_says() {
+        let at = |ms| Time::ZERO + Duration::from_millis(ms);
+        let bounds = Bounds { min: Some(Bitrate::from_bits_per_s(8_000_000)), max: None };
+        for own in [Permit::At(at(8000)), Permit::Blocked] {
+            let mut bounded = Bounded::new(bounds);
+            bounded.on_leaving(at(0), 1000);
+            assert_eq!(bounded.permit(at(0), own), Permit::At(at(1)));
+            assert_eq!(bounded.permit(at(1), own), Permit::Now);
+        }
     }
 }

@@ -7,8 +7,10 @@ use core::any::Any;
 
 use faircast_base::{BadInput, Bitrate, Cx, Duration, NodeId, Seq, Time};
 
+use super::bounded::Bounded;
 use super::{
-    AckVector, Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, SenderControl, Wire,
+    AckVector, Arrival, Audience, Bounds, Carrier, Gauges, Permit, ReceiverFeedback, Regime,
+    SenderControl, Wire,
 };
 
 /// What a report tells before it counts.
@@ -20,7 +22,8 @@ pub struct Told {
     pub round_trip: Option<Duration>,
 }
 
-/// A [`SenderControl`] behind its encoding. The methods of both are alike; what is not is described.
+/// A [`SenderControl`] behind its encoding and within the bounds that a person has set. The methods of
+/// both are alike; what is not is described.
 pub trait Control {
     /// The numbers of the options of announcements and of reports.
     fn options(&self) -> SchemeOptions;
@@ -30,9 +33,9 @@ pub trait Control {
     fn on_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>);
     /// See [`SenderControl::on_repair_sent`]. Appends the announcement, where there is one.
     fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>) -> bool;
-    /// See [`SenderControl::permit_overhead`].
+    /// Whether a packet without data may leave now, of those that can wait: confirmations, answers.
     fn permit_overhead(&self, now: Time) -> Permit;
-    /// See [`SenderControl::on_overhead`].
+    /// A packet of `bytes` without data leaves.
     fn on_overhead(&mut self, now: Time, bytes: u32);
     /// Reads a report that came at `now`, of which nothing counts before
     /// [`on_report`](Self::on_report).
@@ -48,7 +51,8 @@ pub trait Control {
     fn on_heard(&mut self, cx: &mut Cx<'_>);
     /// See [`SenderControl::on_idle`].
     fn on_idle(&mut self, cx: &mut Cx<'_>);
-    /// See [`SenderControl::set_limit`].
+    /// Receivers ask for no more than this, or for nothing of the kind. Returns whether it is less than
+    /// the upper bound that a person has set.
     fn set_limit(&mut self, now: Time, limit: Option<Bitrate>) -> bool;
     /// See [`SenderControl::on_timeout`].
     fn on_timeout(&mut self, cx: &mut Cx<'_>);
@@ -110,24 +114,36 @@ pub struct SchemeOptions {
     pub report: u8,
 }
 
-/// A half of a scheme behind its encoding.
-struct Coded<H, R> {
-    half: H,
+/// A sender's half behind its encoding.
+struct CodedControl<C: SenderControl> {
+    half: C,
     /// The report that was read last and does not count yet.
-    report: Option<R>,
+    report: Option<C::Report>,
+    bounds: Bounded,
 }
 
-/// A sender's half behind its encoding.
+/// A receiver's half behind its encoding.
+struct CodedFeedback<F>(F);
+
+/// A sender's half behind its encoding, without bounds.
 pub fn boxed_control<C>(half: C) -> Box<dyn Control + Send>
 where
     C: SenderControl<Report: Send> + Send + 'static,
 {
-    Box::new(Coded::<C, C::Report> { half, report: None })
+    bounded_control(half, Bounds::default())
+}
+
+/// A sender's half behind its encoding and within `bounds`.
+pub fn bounded_control<C>(half: C, bounds: Bounds) -> Box<dyn Control + Send>
+where
+    C: SenderControl<Report: Send> + Send + 'static,
+{
+    Box::new(CodedControl { half, report: None, bounds: Bounded::new(bounds) })
 }
 
 /// A receiver's half behind its encoding.
 pub fn boxed_feedback<F: ReceiverFeedback + Send + 'static>(half: F) -> Box<dyn Feedback + Send> {
-    Box::new(Coded::<F, ()> { half, report: None })
+    Box::new(CodedFeedback(half))
 }
 
 /// Appends a scheme's words to `out`.
@@ -137,20 +153,29 @@ fn put<W: Wire>(value: &W, out: &mut Vec<u8>) {
     assert!(out.len() - start <= W::BYTES_MAX, "senders leave no more room for it");
 }
 
-impl<C: SenderControl<Report: 'static> + 'static> Control for Coded<C, C::Report> {
+impl<C: SenderControl + 'static> Control for CodedControl<C> {
     fn options(&self) -> SchemeOptions {
         SchemeOptions { announce: C::Announce::OPTION, report: C::Report::OPTION }
     }
 
     fn permit(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) -> Permit {
-        self.half.permit(cx, len, repair)
+        let own = self.half.permit(cx, len, repair);
+        let permit = self.bounds.permit(cx.now, own);
+        if own == Permit::Now && permit != own {
+            // What a path was never asked for it has not granted: a window that grew on would take
+            // many losses to be felt when others come.
+            self.half.on_idle(cx);
+        }
+        permit
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>) {
+        self.bounds.on_leaving(cx.now, len);
         put(&self.half.on_sent(cx, seq, len), out);
     }
 
     fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>) -> bool {
+        self.bounds.on_leaving(cx.now, len);
         let announce = self.half.on_repair_sent(cx, seq, len);
         announce.is_some_and(|announce| {
             put(&announce, out);
@@ -159,11 +184,11 @@ impl<C: SenderControl<Report: 'static> + 'static> Control for Coded<C, C::Report
     }
 
     fn permit_overhead(&self, now: Time) -> Permit {
-        self.half.permit_overhead(now)
+        self.bounds.permit_overhead(now)
     }
 
     fn on_overhead(&mut self, now: Time, bytes: u32) {
-        self.half.on_overhead(now, bytes);
+        self.bounds.on_overhead(now, bytes);
     }
 
     fn read_report(&mut self, now: Time, report: &[u8]) -> Result<Told, BadInput> {
@@ -191,7 +216,7 @@ impl<C: SenderControl<Report: 'static> + 'static> Control for Coded<C, C::Report
     }
 
     fn set_limit(&mut self, now: Time, limit: Option<Bitrate>) -> bool {
-        self.half.set_limit(now, limit)
+        self.bounds.set_limit(now, limit)
     }
 
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {
@@ -203,7 +228,8 @@ impl<C: SenderControl<Report: 'static> + 'static> Control for Coded<C, C::Report
     }
 
     fn gauges(&self) -> Gauges {
-        self.half.gauges()
+        let gauges = self.half.gauges();
+        if self.bounds.is_capped() { Gauges { regime: Regime::Cap, ..gauges } } else { gauges }
     }
 
     fn inner(&self) -> &dyn Any {
@@ -211,35 +237,35 @@ impl<C: SenderControl<Report: 'static> + 'static> Control for Coded<C, C::Report
     }
 }
 
-impl<F: ReceiverFeedback + 'static> Feedback for Coded<F, ()> {
+impl<F: ReceiverFeedback + 'static> Feedback for CodedFeedback<F> {
     fn options(&self) -> SchemeOptions {
         SchemeOptions { announce: F::Announce::OPTION, report: F::Report::OPTION }
     }
 
     fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&[u8]>) -> bool {
         let read = announce.and_then(F::Announce::decode);
-        self.half.on_data(cx, arrival, read.as_ref());
+        self.0.on_data(cx, arrival, read.as_ref());
         announce.is_some() == read.is_some()
     }
 
     fn on_missing(&mut self, cx: &mut Cx<'_>, first: Seq, last: Seq) {
-        self.half.on_missing(cx, first, last);
+        self.0.on_missing(cx, first, last);
     }
 
     fn on_rewind(&mut self, cx: &mut Cx<'_>, newest: Seq) {
-        self.half.on_rewind(cx, newest);
+        self.0.on_rewind(cx, newest);
     }
 
     fn on_stuck(&mut self, cx: &mut Cx<'_>) {
-        self.half.on_stuck(cx);
+        self.0.on_stuck(cx);
     }
 
     fn shape_vector(&self, vector: AckVector) -> AckVector {
-        self.half.shape_vector(vector)
+        self.0.shape_vector(vector)
     }
 
     fn on_consumed(&mut self, cx: &mut Cx<'_>, len: u32) {
-        self.half.on_consumed(cx, len);
+        self.0.on_consumed(cx, len);
     }
 
     fn on_overheard(
@@ -249,22 +275,22 @@ impl<F: ReceiverFeedback + 'static> Feedback for Coded<F, ()> {
         report: &[u8],
     ) -> Result<(), BadInput> {
         let report = F::Report::decode(report).ok_or(BadInput::Malformed)?;
-        self.half.on_overheard(cx, from, &report);
+        self.0.on_overheard(cx, from, &report);
         Ok(())
     }
 
     fn on_leaving(&mut self) -> bool {
-        self.half.on_leaving()
+        self.0.on_leaving()
     }
 
     fn poll_report(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<Audience> {
-        let (audience, report) = self.half.poll_report(cx)?;
+        let (audience, report) = self.0.poll_report(cx)?;
         put(&report, out);
         Some(audience)
     }
 
     fn report_for_nak(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> bool {
-        let report = self.half.report_for_nak(cx);
+        let report = self.0.report_for_nak(cx);
         report.is_some_and(|report| {
             put(&report, out);
             true
@@ -272,14 +298,14 @@ impl<F: ReceiverFeedback + 'static> Feedback for Coded<F, ()> {
     }
 
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {
-        self.half.on_timeout(cx);
+        self.0.on_timeout(cx);
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        self.half.next_timeout()
+        self.0.next_timeout()
     }
 
     fn inner(&self) -> &dyn Any {
-        &self.half
+        &self.0
     }
 }

@@ -7,7 +7,7 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{Bitrate, Cx, Duration, NodeId, Seq, Time};
+use faircast_base::{Cx, Duration, NodeId, Seq, Time};
 
 /// Whether a packet may leave. Ordered from free to strict, so that several controls compose by
 /// `max`.
@@ -152,14 +152,6 @@ pub trait SenderControl {
         Some(self.on_sent(cx, seq, len))
     }
 
-    /// Whether a packet without data may leave now, of those that can wait: confirmations, answers.
-    fn permit_overhead(&self, _now: Time) -> Permit {
-        Permit::Now
-    }
-
-    /// A packet of `bytes` without data leaves.
-    fn on_overhead(&mut self, _now: Time, _bytes: u32) {}
-
     /// A report has come.
     fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier, report: &Self::Report);
 
@@ -172,12 +164,6 @@ pub trait SenderControl {
     /// Nothing is sent although a permit was there: the application has nothing to send, or the upper
     /// bound that a person has set holds it back.
     fn on_idle(&mut self, _cx: &mut Cx<'_>) {}
-
-    /// Receivers ask for no more than this, or for nothing of the kind. Returns whether it is less than
-    /// the upper bound that a person has set. [`Bounded`](super::Bounded) obeys; a scheme need not.
-    fn set_limit(&mut self, _now: Time, _limit: Option<Bitrate>) -> bool {
-        false
-    }
 
     /// Time has passed. A spurious call does nothing.
     fn on_timeout(&mut self, cx: &mut Cx<'_>);

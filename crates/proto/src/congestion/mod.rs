@@ -12,8 +12,10 @@ pub mod pgmcc;
 mod scheme;
 pub mod tfmcc;
 
-pub use bounded::{Bounded, Bounds};
-pub use coded::{Control, Feedback, SchemeOptions, Told, boxed_control, boxed_feedback};
+pub use bounded::Bounds;
+pub use coded::{
+    Control, Feedback, SchemeOptions, Told, bounded_control, boxed_control, boxed_feedback,
+};
 pub use control::{
     AckVector, Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, Regime, SenderControl,
     Wire,

@@ -12,8 +12,9 @@ pub const GUARANTEES: Guarantees =
 /// One packet for each retransmission timeout, which doubles up to the greatest one. It is rounded
 /// up to the ticks of the clock, and a packet may wait for the random overhead.
 fn floor(options: &Options) -> Option<Floor> {
-    let Settings { max_rto, initial_rto, tick, overhead, .. } = Settings::new(options);
-    let every = max_rto.max(initial_rto) + tick * 2 + overhead;
+    let settings = Settings::from_options(options);
+    let rto = settings.max_rto.max(settings.initial_rto);
+    let every = rto + settings.clock_granularity * 2 + settings.overhead;
     Some(Floor { after: every * 4, every })
 }
 

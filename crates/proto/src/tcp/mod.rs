@@ -25,12 +25,16 @@ mod wire;
 pub use guarantees::GUARANTEES;
 pub use receiver::TcpReceiver;
 pub use sender::TcpSender;
-pub use settings::{KERNEL_OPTIONS, OPTIONS, WINDOW_MAX};
+pub use settings::{KernelSettings, WINDOW_MAX};
 
 use alloc::boxed::Box;
 
 use crate::Machine;
+use crate::options::OptionSpec;
 use crate::transport::{EndSetup, Role};
+
+/// The settings of all flavours.
+pub const OPTIONS: &[OptionSpec] = settings::Settings::OPTIONS;
 
 /// How a sender recovers from loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -47,15 +47,16 @@ struct Payload {
 
 impl TcpReceiver {
     pub(super) fn new(flavour: Flavour, setup: EndSetup<'_>) -> Self {
-        let settings = Settings::new(setup.options);
+        let settings = Settings::from_options(setup.options);
         Self {
             flow: setup.flow,
             peer: setup.source(),
             payload: setup.payload.max(1),
             header: setup.header,
             window_max: u64::from(settings.window_max),
-            sack: (flavour == Flavour::Sack).then(|| SackHistory::new(settings.sack_blocks)),
-            delay: settings.delayed_ack,
+            sack: (flavour == Flavour::Sack)
+                .then(|| SackHistory::new(settings.sack_blocks as usize)),
+            delay: settings.delayed_ack.then_some(settings.delayed_ack_interval),
             next: 0,
             beyond: RangeSet::default(),
             slots: VecDeque::new(),

@@ -27,7 +27,7 @@ pub(super) struct RttEstimator {
 impl RttEstimator {
     pub(super) fn new(settings: &Settings) -> Self {
         let mut new = Self {
-            tick_ns: settings.tick.as_nanos(),
+            tick_ns: settings.clock_granularity.as_nanos(),
             phase_ns: 0,
             min: settings.min_rto,
             max: settings.max_rto,
@@ -105,7 +105,7 @@ mod tests {
 
     fn estimator(pairs: &[(&str, &str)]) -> RttEstimator {
         let raw = pairs.iter().map(|(k, v)| (k.to_string(), OptionValue::Text(v.to_string())));
-        RttEstimator::new(&Settings::new(&Options::checked(raw, OPTIONS).unwrap()))
+        RttEstimator::new(&Settings::from_options(&Options::checked(raw, OPTIONS).unwrap()))
     }
 
     fn ms(ms: u64) -> Time {

@@ -92,8 +92,12 @@ pub(super) enum LastCut {
 impl TcpSender {
     pub(super) fn new(flavour: Flavour, setup: EndSetup<'_>, content: Box<dyn Content>) -> Self {
         let Destination::Node(peer) = setup.to else { panic!("TCP has one receiver") };
-        let settings = Settings::new(setup.options);
+        let settings = Settings::from_options(setup.options);
         let payload = setup.payload.max(1);
+        let ssthresh = match settings.initial_ssthresh {
+            0 => settings.window_max,
+            packets => packets,
+        };
         let object_end = content.len().map_or(u64::MAX, |len| {
             // An empty object is one empty packet.
             u64::from(settings.syn) + len.div_ceil(u64::from(payload)).max(1)
@@ -116,8 +120,8 @@ impl TcpSender {
             end: object_end,
             recover: 1,
             // A SYN goes alone (ns-2: delay_growth_).
-            cwnd: if settings.syn { 1.0 } else { settings.initial_window },
-            ssthresh: settings.initial_ssthresh,
+            cwnd: if settings.syn { 1.0 } else { f64::from(settings.initial_window) },
+            ssthresh: f64::from(ssthresh),
             dup_acks: 0,
             inflation: 0,
             last_cut: LastCut::None,
@@ -217,7 +221,7 @@ impl TcpSender {
         self.cwnd += if self.cwnd < self.ssthresh { 1.0 } else { 1.0 / self.cwnd };
         if self.una == 1 {
             // ns-2 sets the initial window when packet 0 is acknowledged, SYN or not.
-            self.cwnd = self.settings.initial_window;
+            self.cwnd = f64::from(self.settings.initial_window);
         }
     }
 
@@ -289,7 +293,7 @@ impl TcpSender {
 
     fn begin(&mut self, cx: &mut Cx<'_>) {
         if self.settings.random_clock_phase {
-            self.rtt.set_phase(self.settings.tick.mul_f64(cx.rng.unit()));
+            self.rtt.set_phase(self.settings.clock_granularity.mul_f64(cx.rng.unit()));
         }
         self.send_window(cx, false, usize::MAX);
     }
@@ -312,7 +316,7 @@ impl TcpSender {
             cx.emit(Event::Timeout { kind: TimeoutKind::Retransmission, after_ns });
             if self.una == 0 {
                 // src: RFC 5681 s3.1: a lost SYN makes the initial window one packet.
-                self.settings.initial_window = 1.0;
+                self.settings.initial_window = 1;
             }
             self.cut(cx, CutReason::Timeout);
             self.rtt.back_off();

@@ -13,7 +13,6 @@ mod choice;
 mod config;
 mod gaps;
 mod guarantees;
-mod options;
 mod output;
 mod rate;
 mod receiver;
@@ -30,7 +29,6 @@ use faircast_base::{Duration, NodeId};
 
 pub use config::{Feedback, OrmccConfig, Profile, RttSamples};
 pub use guarantees::GUARANTEES;
-pub use options::OPTIONS;
 pub use receiver::OrmccReceiver;
 pub use sender::OrmccSender;
 pub use values::{OrmccAnnounce, OrmccReport};
@@ -55,7 +53,7 @@ pub struct Ormcc;
 impl Scheme for Ormcc {
     const NAME: &'static str = "ormcc";
     const ABOUT: &'static str = "rate control by the output rate of the slowest receiver, over PGM";
-    const OPTIONS: &'static [OptionSpec] = OPTIONS;
+    const OPTIONS: &'static [OptionSpec] = OrmccConfig::OPTIONS;
     const GUARANTEES: Guarantees = GUARANTEES;
     const TICK: Duration = Duration::from_micros(1);
     type Control = OrmccSender;

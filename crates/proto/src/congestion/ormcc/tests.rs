@@ -2,7 +2,6 @@
 
 mod choice;
 mod harness;
-mod options;
 mod properties;
 mod rate;
 mod receiver;

@@ -15,7 +15,6 @@ mod hystart;
 mod ledger;
 mod loss;
 mod model;
-mod options;
 mod receiver;
 mod receivers;
 mod rto;
@@ -34,7 +33,7 @@ pub use config::{
 };
 pub use guarantees::GUARANTEES;
 pub use model::Model;
-pub use options::OPTIONS;
+
 pub use receiver::PgmccReceiver;
 pub use sender::PgmccSender;
 pub use values::{PgmccAnnounce, PgmccReport};
@@ -50,7 +49,7 @@ impl Scheme for Pgmcc {
     const NAME: &'static str = "pgmcc";
     const ABOUT: &'static str =
         "window control between the sender and the slowest receiver, over PGM";
-    const OPTIONS: &'static [OptionSpec] = OPTIONS;
+    const OPTIONS: &'static [OptionSpec] = PgmccConfig::OPTIONS;
     const GUARANTEES: Guarantees = GUARANTEES;
     const TICK: Duration = Duration::from_millis(1);
     type Control = PgmccSender;

@@ -4,7 +4,6 @@ mod bitmap;
 mod election;
 mod harness;
 mod networks;
-mod options;
 mod properties;
 mod receiver;
 mod repairs;

@@ -1,15 +1,16 @@
 //! Rates that a person sets.
 
+use alloc::vec::Vec;
+
 use faircast_base::{Bitrate, Cx, Duration, NodeId, NullTrace, Purpose, Rng, Seq, Time};
 
 use super::control::Window;
-use crate::congestion::{Bounded, Bounds};
-use crate::congestion::{Permit, SenderControl};
+use crate::congestion::{Bounds, Permit, bounded_control};
 
 /// Bits per second that leave in ten seconds from a control of which nothing is ever
 /// acknowledged, and which permits `window` packets of 1000 bytes.
 fn rate(window: u32, bounds: &Bounds) -> u64 {
-    let mut control = Bounded::new(Window::new(window), bounds);
+    let mut control = bounded_control(Window::new(window), *bounds);
     let (mut rng, mut trace) = (Rng::new(1, NodeId(0), Purpose::Fault), NullTrace);
     let (mut now, mut sent) = (Time::ZERO, 0);
     let end = now + Duration::from_secs(10);
@@ -17,7 +18,7 @@ fn rate(window: u32, bounds: &Bounds) -> u64 {
         let mut cx = Cx { now, rng: &mut rng, trace: &mut trace };
         match control.permit(&mut cx, 1000, false) {
             Permit::Now => {
-                control.on_sent(&mut cx, Seq::new(sent), 1000);
+                control.on_sent(&mut cx, Seq::new(sent), 1000, &mut Vec::new());
                 sent += 1;
             }
             Permit::At(at) => {
@@ -52,22 +53,23 @@ fn rates_stay_within_their_bounds() {
 fn a_control_knows_that_it_is_the_ceiling_and_not_itself_that_holds_the_sender_back() {
     let bounds = Bounds { max: Some(Bitrate::from_bits_per_s(80_000)), min: None };
     for (window, want) in [(1000, true), (0, false)] {
-        let mut control = Bounded::new(Window::new(window), &bounds);
+        let mut control = bounded_control(Window::new(window), bounds);
         let (mut rng, mut trace) = (Rng::new(1, NodeId(0), Purpose::Fault), NullTrace);
         let mut cx = Cx { now: Time::ZERO, rng: &mut rng, trace: &mut trace };
         let mut seq = Seq::new(0);
         while control.permit(&mut cx, 1000, false) == Permit::Now {
-            control.on_sent(&mut cx, seq, 1000);
+            control.on_sent(&mut cx, seq, 1000, &mut Vec::new());
             seq = seq.next();
         }
-        assert_eq!(control.inner().idle > 0, want, "a window of {window}");
+        let window_control: &Window = control.inner().downcast_ref().unwrap();
+        assert_eq!(window_control.idle > 0, want, "a window of {window}");
     }
 }
 
 #[test]
 fn packets_without_data_count_against_the_ceiling() {
     let max = Some(Bitrate::from_bits_per_s(1_000_000));
-    let mut control = Bounded::new(Window::new(1_000_000), &Bounds { min: None, max });
+    let mut control = bounded_control(Window::new(1_000_000), Bounds { min: None, max });
     let (mut rng, mut trace) = (Rng::new(1, NodeId(0), Purpose::Fault), NullTrace);
     let (mut now, mut sent, mut bytes) = (Time::ZERO, 0, 0u64);
     let end = now + Duration::from_secs(10);
@@ -78,7 +80,7 @@ fn packets_without_data_count_against_the_ceiling() {
             control.on_overhead(now, 500);
             (sent, bytes) = (sent + 1, bytes + 500);
         } else if control.permit(&mut cx, 1000, false) == Permit::Now {
-            control.on_sent(&mut cx, Seq::new(sent), 1000);
+            control.on_sent(&mut cx, Seq::new(sent), 1000, &mut Vec::new());
             (sent, bytes) = (sent + 1, bytes + 1000);
         } else {
             now += Duration::from_micros(100);

@@ -1,11 +1,13 @@
 //! Whatever happens, the contract of a control holds.
 
-use faircast_base::{NodeId, Seq};
+use std::vec::Vec;
+
+use faircast_base::NodeId;
 use proptest::prelude::*;
 
-use super::harness::{Bench, LEN, Listener, improved, ms, paper};
+use super::harness::{Bench, LEN, Listener, ReceiverBench, improved, ms, original, paper};
 use crate::congestion::ormcc::{Feedback, OrmccConfig, OrmccReport};
-use crate::congestion::{Arrival, Carrier, Permit, ReceiverFeedback, SenderControl, Wire};
+use crate::congestion::{Arrival, Permit, ReceiverFeedback, SenderControl, Wire};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -70,8 +72,7 @@ proptest! {
                 }
                 Op::Wait(span) => bench.now += ms(span),
                 Op::Repair => {
-                    let none = bench.with(|s, cx| s.on_repair_sent(cx, Seq::new(0), LEN));
-                    prop_assert!(none.is_none());
+                    prop_assert!(bench.send_repair(0).is_none());
                 }
                 Op::Report { from, rate, rtt_ms, congestion } => {
                     let report = bench.report(from, rate.map(f64::from), ms(rtt_ms));
@@ -79,8 +80,7 @@ proptest! {
                 }
                 Op::Garbage(bytes) => {
                     if let Some(report) = OrmccReport::decode(&bytes) {
-                        let null = Carrier::NullNak { latest: Seq::new(0) };
-                        bench.with(|s, cx| s.on_report(cx, NodeId(3), null, &report));
+                        bench.take(&report);
                     }
                 }
                 Op::Leave(node) => bench.with(|s, cx| s.on_leave(cx, NodeId(node))),
@@ -105,22 +105,16 @@ proptest! {
                 listener.announce.pauses = listener.announce.pauses.wrapping_add(1);
             }
             listener.announce.representative = (number % 3 > 0).then_some(NodeId(5 + number % 3));
-            listener.arrive_as(Arrival {
-                seq: Seq::new(seq),
-                len: LEN,
-                repair,
-                duplicate,
-                congestion_experienced: marked,
-            });
+            let congestion_experienced = marked;
+            let arrival = original(seq, LEN);
+            listener.arrive(&Arrival { repair, duplicate, congestion_experienced, ..arrival });
             for (_, report) in listener.reports() {
                 let mut bytes = Vec::new();
                 report.encode(&mut bytes);
                 prop_assert_eq!(OrmccReport::decode(&bytes), Some(report));
             }
-            let now = listener.now;
-            prop_assert!(listener.receiver.next_timeout().is_none_or(|at| at >= now));
+            let ReceiverBench { now, receiver, .. } = &listener.bench;
+            prop_assert!(receiver.next_timeout().is_none_or(|at| at >= *now));
         }
     }
 }
-
-use std::vec::Vec;

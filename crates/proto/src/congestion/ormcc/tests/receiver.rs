@@ -1,8 +1,10 @@
 //! What a receiver measures and when it speaks.
 
-use faircast_base::{NodeId, Seq, Time};
+use std::vec::Vec;
 
-use super::harness::{LEN, Listener, improved, ms, paper};
+use faircast_base::{NodeId, Time};
+
+use super::harness::{LEN, Listener, improved, ms, original, paper};
 use crate::congestion::ormcc::{Feedback, OrmccConfig};
 use crate::congestion::{Arrival, Audience, ReceiverFeedback};
 
@@ -25,7 +27,7 @@ fn an_indication_goes_to_the_sender_at_once_with_the_timestamp_of_its_packet() {
     let mut listener = Listener::new(paper());
     listener.stream(0..3);
     listener.pass(ms(10));
-    listener.arrive(5);
+    listener.arrive(&original(5, LEN));
     listener.pass(ms(3));
     let reports = listener.reports();
     let [(Audience::SenderNak, report)] = reports[..] else { panic!("{reports:?}") };
@@ -96,19 +98,19 @@ fn reordering_within_the_tolerance_is_no_congestion() {
     listener.pass(ms(100));
     for (seq, want) in [(0, 0), (2, 0), (3, 0), (1, 0), (4, 0), (6, 0), (7, 0), (8, 1)] {
         listener.pass(ms(1));
-        listener.arrive(seq);
+        listener.arrive(&original(seq, LEN));
         assert_eq!(listener.reports().len(), want, "{seq}");
     }
     // A gap that too few packets show counts after 10 ms.
     listener.pass(ms(1));
-    listener.arrive(10);
+    listener.arrive(&original(10, LEN));
     listener.pass(ms(9));
     assert!(listener.reports().is_empty());
     listener.pass(ms(2));
     assert_eq!(listener.reports().len(), 1);
     listener.pass(ms(1000));
     assert!(listener.reports().is_empty(), "once");
-    assert_eq!(listener.receiver.next_timeout(), None);
+    assert_eq!(listener.bench.receiver.next_timeout(), None);
 }
 
 #[test]
@@ -119,11 +121,11 @@ fn packets_that_only_overtake_each_other_are_no_congestion_though_a_gap_is_alway
     let late = (1..2000u32).step_by(2).flat_map(|n| [n + 3, n]);
     for seq in [0, 2].into_iter().chain(late) {
         listener.pass(ms(2));
-        listener.arrive(seq);
+        listener.arrive(&original(seq, LEN));
         assert!(listener.reports().is_empty(), "{seq}");
     }
     // A gap that stays is told 10 ms after it has become the first.
-    listener.arrive(2004);
+    listener.arrive(&original(2004, LEN));
     listener.pass(ms(9));
     assert!(listener.reports().is_empty());
     listener.pass(ms(2));
@@ -135,14 +137,8 @@ fn a_mark_of_the_network_is_as_good_as_a_loss() {
     let mut listener = Listener::new(paper());
     listener.stream(0..10);
     listener.pass(ms(10));
-    let marked = Arrival {
-        seq: Seq::new(10),
-        len: LEN,
-        repair: false,
-        duplicate: false,
-        congestion_experienced: true,
-    };
-    listener.arrive_as(marked);
+    let marked = Arrival { congestion_experienced: true, ..original(10, LEN) };
+    listener.arrive(&marked);
     assert_eq!(listener.reports().len(), 1);
 }
 
@@ -152,18 +148,12 @@ fn repairs_count_for_the_output_rate_and_reveal_nothing() {
     listener.stream([0, 1, 2, 5]);
     for seq in [3, 4] {
         listener.pass(ms(5));
-        let repair = Arrival {
-            seq: Seq::new(seq),
-            len: LEN,
-            repair: true,
-            duplicate: false,
-            congestion_experienced: false,
-        };
-        listener.arrive_as(repair);
+        let repair = Arrival { repair: true, ..original(seq, LEN) };
+        listener.arrive(&repair);
         assert!(listener.reports().is_empty());
     }
     // 0 at 10 ms, 1, 2 and 5 each 10 ms later, two repairs each 5 ms later.
-    let rate = listener.receiver.output_rate().expect("six packets came");
+    let rate = listener.bench.receiver.output_rate().expect("six packets came");
     assert!((rate - 4000.0 / 0.030).abs() < 1.0, "{rate}");
 }
 
@@ -173,16 +163,10 @@ fn small_packets_are_measured_as_the_sender_counts_them() {
     for (len, want) in [(0, 25_600.0), (255, 25_600.0), (300, 30_000.0)] {
         for _ in 0..5 {
             listener.pass(ms(10));
-            let seq = Seq::new(listener.now.since(Time::ZERO).as_millis() as u32 / 10);
-            listener.arrive_as(Arrival {
-                seq,
-                len,
-                repair: false,
-                duplicate: false,
-                congestion_experienced: false,
-            });
+            let seq = listener.bench.now.since(Time::ZERO).as_millis() as u32 / 10;
+            listener.arrive(&original(seq, len));
         }
-        assert_eq!(listener.receiver.output_rate(), Some(want), "{len} bytes");
+        assert_eq!(listener.bench.receiver.output_rate(), Some(want), "{len} bytes");
     }
 }
 
@@ -190,15 +174,9 @@ fn small_packets_are_measured_as_the_sender_counts_them() {
 fn a_duplicate_counts_for_nothing() {
     let mut listener = Listener::new(paper());
     listener.stream(0..10);
-    let before = listener.receiver.output_rate();
-    listener.arrive_as(Arrival {
-        seq: Seq::new(9),
-        len: LEN,
-        repair: false,
-        duplicate: true,
-        congestion_experienced: true,
-    });
-    assert_eq!(listener.receiver.output_rate(), before);
+    let before = listener.bench.receiver.output_rate();
+    listener.arrive(&Arrival { duplicate: true, congestion_experienced: true, ..original(9, LEN) });
+    assert_eq!(listener.bench.receiver.output_rate(), before);
     assert!(listener.reports().is_empty());
 }
 
@@ -232,14 +210,8 @@ fn a_repair_after_silence_is_measured_from_there_on_too() {
     for (silence, want) in [(200, true), (201, false), (60_000, false)] {
         listener.stream(20..40);
         listener.pass(ms(silence));
-        listener.arrive_as(Arrival {
-            seq: Seq::new(10),
-            len: LEN,
-            repair: true,
-            duplicate: false,
-            congestion_experienced: false,
-        });
-        assert_eq!(listener.receiver.output_rate().is_some(), want, "{silence} ms");
+        listener.arrive(&Arrival { repair: true, ..original(10, LEN) });
+        assert_eq!(listener.bench.receiver.output_rate().is_some(), want, "{silence} ms");
     }
 }
 
@@ -260,7 +232,7 @@ fn the_representative_shows_that_it_is_alive_once_in_a_round_trip() {
 fn a_call_is_answered_after_a_random_wait_unless_somebody_is_named_meanwhile() {
     let mut listener = Listener::new(improved());
     listener.announce.representative = None;
-    listener.arrive(0);
+    listener.arrive(&original(0, LEN));
     assert!(listener.reports().is_empty());
     listener.pass(ms(50));
     let reports = listener.reports();
@@ -268,9 +240,9 @@ fn a_call_is_answered_after_a_random_wait_unless_somebody_is_named_meanwhile() {
     assert!(listener.stream([1, 2, 3]).is_empty(), "not at every call");
     let mut late = Listener::new(improved());
     late.announce.representative = None;
-    late.arrive(0);
+    late.arrive(&original(0, LEN));
     late.announce.representative = Some(NodeId(9));
-    late.arrive(1);
+    late.arrive(&original(1, LEN));
     late.pass(ms(100));
     assert!(late.reports().is_empty());
 }
@@ -278,11 +250,9 @@ fn a_call_is_answered_after_a_random_wait_unless_somebody_is_named_meanwhile() {
 #[test]
 fn naks_carry_a_timestamp_and_no_congestion() {
     let mut listener = Listener::new(paper());
-    assert!(listener.with(|receiver, cx| receiver.report_for_nak(cx)).is_none());
-    listener.arrive(0);
+    assert!(listener.bench.on_nak().is_none());
+    listener.arrive(&original(0, LEN));
     listener.pass(ms(30));
-    let report = listener.with(|receiver, cx| receiver.report_for_nak(cx)).expect("data came");
+    let report = listener.bench.on_nak().expect("data came");
     assert_eq!((report.echo_us, report.congestion), (1_010_000, false));
 }
-
-use std::vec::Vec;

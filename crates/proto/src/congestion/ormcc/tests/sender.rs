@@ -10,9 +10,9 @@ use crate::congestion::{Carrier, Permit, SenderControl};
 /// representative, which has told `rates`.
 fn settled(rates: &[f64]) -> Bench {
     let mut bench = Bench::new(OrmccConfig { rtt0: ms(100), q: 0.0, ..paper() });
-    bench.run(ms(1000));
+    bench.pass(ms(1000));
     for &rate in rates {
-        bench.run(ms(200));
+        bench.pass(ms(200));
         bench.indicate(1, rate);
     }
     bench
@@ -33,7 +33,7 @@ fn the_first_indication_chooses_and_cuts() {
 fn only_the_representative_cuts_the_rate() {
     let mut bench = settled(&[100_000.0; 20]);
     let before = bench.rate();
-    bench.run(ms(150));
+    bench.pass(ms(150));
     bench.indicate(2, 98_000.0);
     assert!(bench.rate() > before);
     assert_eq!(bench.representative(), Some(1));
@@ -60,7 +60,7 @@ fn each_reason_to_switch_is_told() {
     let mut bench = settled(&[100_000.0; 60]);
     bench.indicate(2, 110_000.0);
     assert_eq!(bench.representative(), Some(1));
-    bench.run(ms(60_000));
+    bench.pass(ms(60_000));
     bench.indicate(2, 110_000.0);
     assert_eq!(bench.switches()[1..], [(Some(2), SwitchReason::Silent)]);
     assert_eq!(bench.rate(), 82_500.0);
@@ -69,7 +69,7 @@ fn each_reason_to_switch_is_told() {
 #[test]
 fn a_switch_cuts_only_once_in_a_round_trip_too() {
     let mut bench = settled(&[100_000.0; 60]);
-    bench.run(ms(150));
+    bench.pass(ms(150));
     bench.indicate(2, 50_000.0);
     assert_eq!(bench.rate(), 37_500.0);
     bench.indicate(3, 10_000.0);
@@ -79,7 +79,7 @@ fn a_switch_cuts_only_once_in_a_round_trip_too() {
 #[test]
 fn round_trips_come_from_echoes() {
     let mut bench = Bench::new(paper());
-    bench.run(ms(500));
+    bench.pass(ms(500));
     assert_eq!(bench.send().rtt_us, 0, "there is none");
     bench.indicate(1, 1e9);
     // 7/8 of 200 ms and 1/8 of 100.
@@ -90,7 +90,7 @@ fn round_trips_come_from_echoes() {
     assert_eq!(bench.send().rtt_us, 176_563, "all receivers' do count");
     let config = OrmccConfig { rtt_samples: RttSamples::Representative, ..paper() };
     let mut bench = Bench::new(config);
-    bench.run(ms(500));
+    bench.pass(ms(500));
     bench.indicate(1, 1e9);
     assert_eq!(bench.send().rtt_us, 100_000);
     bench.take(&bench.report(2, Some(1e9), ms(300)));
@@ -100,10 +100,10 @@ fn round_trips_come_from_echoes() {
 #[test]
 fn packets_leave_at_the_rate() {
     let mut bench = settled(&[100_000.0; 60]);
-    bench.run(ms(150));
+    bench.pass(ms(150));
     bench.indicate(2, 10_000.0);
     assert_eq!(bench.rate(), 7500.0);
-    let count = bench.run(ms(200));
+    let count = bench.pass(ms(200));
     // 7.5 packets a second that grow by ten a second each second.
     assert!((1..=3).contains(&count), "{count}");
     assert!(matches!(bench.permit(), Permit::At(at) if at > bench.now));
@@ -118,7 +118,7 @@ fn an_absurd_report_is_counted_and_changes_nothing() {
     let old = OrmccReport { echo_us: echo.echo_us.wrapping_sub(65_000_000), ..echo };
     bench.take(&future);
     bench.take(&old);
-    assert_eq!(bench.absurd(), 2);
+    assert_eq!(bench.refused(), 2);
     assert_eq!((bench.rate(), bench.switches().len()), (rate, switches));
     assert_eq!(bench.sender.round_trip(bench.now, &future), None);
     assert_eq!(bench.sender.round_trip(bench.now, &echo), Some(ms(100)));
@@ -134,7 +134,7 @@ fn an_echo_that_clocks_have_brought_ahead_is_a_sign_of_life_and_no_round_trip() 
         let near = OrmccReport { echo_us: alive.echo_us.wrapping_add(ahead_us), ..alive };
         assert_eq!(bench.sender.round_trip(bench.now, &near), None);
         bench.take(&near);
-        assert_eq!((bench.representative(), bench.absurd()), (Some(1), 0));
+        assert_eq!((bench.representative(), bench.refused()), (Some(1), 0));
         assert_eq!((bench.rate(), bench.send().rtt_us), (20_000.0, 0), "nothing is known of it");
         bench.alive(1, None);
         assert_eq!((bench.rate(), bench.send().rtt_us), (40_000.0, 100_000));
@@ -156,13 +156,13 @@ fn an_indication_without_a_rate_chooses_nobody_and_ends_the_doubling() {
     assert_eq!(bench.representative(), None);
     let mut bench = Bench::new(improved());
     bench.send();
-    bench.run(ms(50));
+    bench.pass(ms(50));
     bench.alive(1, None);
-    bench.run(ms(300));
+    bench.pass(ms(300));
     let before = bench.rate();
     bench.take(&bench.report(1, None, ms(100)));
     assert!((bench.rate() / before - 0.75).abs() < 1e-9);
-    bench.run(ms(100));
+    bench.pass(ms(100));
     assert!(bench.rate() < 1.1 * before, "linear from here on");
 }
 
@@ -170,18 +170,18 @@ fn an_indication_without_a_rate_chooses_nobody_and_ends_the_doubling() {
 fn nobody_is_held_back_by_a_representative_that_has_told_nothing_for_long() {
     let config = OrmccConfig { feedback: Feedback::Trac, rtt0: ms(100), ..paper() };
     let mut bench = Bench::new(config);
-    bench.run(ms(1000));
+    bench.pass(ms(1000));
     assert_eq!(bench.send().rate, None);
     bench.indicate(1, 60_000.0);
     assert_eq!(bench.send().rate, Some(60_000.0));
-    bench.run(ms(30_000));
+    bench.pass(ms(30_000));
     assert_eq!(bench.send().rate, None);
 }
 
 #[test]
 fn without_the_guard_the_rate_grows_whatever_happens() {
     let mut bench = Bench::new(paper());
-    bench.run(ms(10_000));
+    bench.pass(ms(10_000));
     let rate = bench.rate();
     assert!((240_000.0..260_000.0).contains(&rate), "1 + 50 packets per 200 ms: {rate}");
     assert!(!bench.send().alive);
@@ -192,7 +192,7 @@ fn guarded() -> Bench {
     let mut bench = Bench::new(improved());
     bench.send();
     for _ in 0..10 {
-        bench.run(ms(100));
+        bench.pass(ms(100));
         bench.alive(1, Some(1e6));
     }
     bench
@@ -201,15 +201,15 @@ fn guarded() -> Bench {
 #[test]
 fn with_the_guard_it_grows_once_somebody_is_heard() {
     let mut bench = Bench::new(improved());
-    bench.run(ms(3000));
+    bench.pass(ms(3000));
     assert_eq!(bench.rate(), 20_000.0, "four packets in 200 ms");
     bench.alive(1, None);
     assert_eq!(bench.switches(), [(Some(1), SwitchReason::First)]);
     assert_eq!(bench.rate(), 40_000.0, "four packets in 100 ms");
-    bench.run(ms(400));
+    bench.pass(ms(400));
     assert_eq!(bench.rate(), 40_000.0, "until it is told what comes out");
     bench.alive(1, Some(40_000.0));
-    bench.run(ms(400));
+    bench.pass(ms(400));
     assert!((79_000.0..=80_000.0).contains(&bench.rate()), "it doubles: {}", bench.rate());
 }
 
@@ -218,16 +218,16 @@ fn doubling_keeps_to_twice_what_came_out() {
     let mut bench = Bench::new(improved());
     bench.send();
     bench.alive(1, None);
-    bench.run(ms(100));
+    bench.pass(ms(100));
     bench.alive(1, Some(40_000.0));
-    bench.run(ms(1000));
+    bench.pass(ms(1000));
     assert!((79_000.0..=80_000.0).contains(&bench.rate()), "{}", bench.rate());
     bench.alive(1, Some(70_000.0));
-    bench.run(ms(400));
+    bench.pass(ms(400));
     assert!((135_000.0..=140_000.0).contains(&bench.rate()), "{}", bench.rate());
     // No more than was sent comes out, whatever is told.
     bench.alive(1, Some(1e9));
-    bench.run(ms(1000));
+    bench.pass(ms(1000));
     assert!((270_000.0..=280_000.0).contains(&bench.rate()), "{}", bench.rate());
 }
 
@@ -236,16 +236,16 @@ fn doubling_ends_when_the_round_trip_grows() {
     let mut bench = Bench::new(improved());
     bench.send();
     for _ in 0..5 {
-        bench.run(ms(100));
+        bench.pass(ms(100));
         bench.alive(1, Some(100_000.0));
     }
     for _ in 0..3 {
-        bench.run(ms(20));
+        bench.pass(ms(20));
         let late = bench.report(1, Some(110_000.0), ms(120));
         bench.take(&OrmccReport { congestion: false, ..late });
     }
     assert_eq!(bench.rate(), 110_000.0, "what came out");
-    bench.run(ms(100));
+    bench.pass(ms(100));
     assert!((115_000.0..125_000.0).contains(&bench.rate()), "{}", bench.rate());
 }
 
@@ -253,7 +253,7 @@ fn doubling_ends_when_the_round_trip_grows() {
 fn a_representative_that_shows_no_life_is_given_up_and_called_for() {
     let mut bench = guarded();
     let rate = bench.rate();
-    bench.run(ms(2000));
+    bench.pass(ms(2000));
     assert_eq!(bench.switches()[1..], [(None, SwitchReason::Silent)]);
     let announce = bench.send();
     assert_eq!((announce.representative, announce.rate), (None, None));
@@ -266,15 +266,15 @@ fn a_representative_that_shows_no_life_is_given_up_and_called_for() {
 fn silence_takes_the_rate_to_its_floor_and_a_report_brings_it_back() {
     let mut bench = guarded();
     let before = bench.rate();
-    bench.run(ms(5000));
-    bench.run(ms(5000));
+    bench.pass(ms(5000));
+    bench.pass(ms(5000));
     assert_eq!(bench.rate(), 500.0);
     assert!(bench.cuts(CutReason::NoFeedback) > 0);
-    let lone = bench.run(ms(20_000));
+    let lone = bench.pass(ms(20_000));
     assert!((9..=11).contains(&lone), "{lone} packets in 20 s");
     bench.alive(1, None);
     for _ in 0..30 {
-        bench.run(ms(100));
+        bench.pass(ms(100));
         bench.alive(1, Some(1e6));
     }
     assert!(bench.rate() > before / 3.0, "{} after {before}", bench.rate());
@@ -290,7 +290,7 @@ fn pauses_are_counted_also_where_a_repair_ends_them() {
     bench.now += Duration::from_micros(100);
     assert_eq!(bench.send().pauses, pauses + 1);
     bench.now += ms(60_000);
-    bench.with(|sender, cx| sender.on_repair_sent(cx, Seq::new(0), LEN));
+    bench.send_repair(0);
     bench.now += Duration::from_micros(100);
     assert_eq!(bench.send().pauses, pauses + 2);
 }
@@ -304,7 +304,7 @@ fn a_source_that_had_nothing_to_send_does_not_take_that_for_silence() {
         bench.now += ms(pause);
         assert_eq!(bench.permit(), Permit::Now);
         bench.send();
-        bench.run(ms(400));
+        bench.pass(ms(400));
         assert_eq!(bench.switches(), switches, "{pause} ms");
         assert_eq!(bench.cuts(CutReason::NoFeedback), 0, "{pause} ms");
         assert_eq!(bench.send().rate, announce.rate, "{pause} ms");
@@ -324,7 +324,7 @@ fn an_unused_rate_halves_each_second_as_far_as_one_begins_with_and_doubles_back(
         let want = (0..halvings).fold(before, |rate: f64, _| (rate / 2.0).max(few));
         assert!((bench.rate() / want - 1.0).abs() < 1e-9, "{pause} ms: {}", bench.rate());
         for _ in 0..10 {
-            bench.run(ms(100));
+            bench.pass(ms(100));
             let output = bench.rate();
             bench.alive(1, Some(output));
         }
@@ -338,7 +338,7 @@ fn by_the_paper_an_unused_rate_halves_too_and_grows_as_from_the_start() {
     bench.now += ms(60_000);
     bench.permit();
     assert_eq!(bench.rate(), 10_000.0, "a packet in 100 ms");
-    bench.run(ms(1000));
+    bench.pass(ms(1000));
     assert!((100_000.0..112_000.0).contains(&bench.rate()), "{}", bench.rate());
 }
 
@@ -379,13 +379,13 @@ fn a_small_first_packet_sets_neither_the_first_rate_nor_the_floor() {
     bench.now += ms(2000);
     bench.permit();
     assert_eq!(bench.rate(), 40_000.0, "four packets in 100 ms");
-    bench.run(ms(30_000));
+    bench.pass(ms(30_000));
     assert_eq!(bench.rate(), 500.0, "one packet in 2 s");
     // Once it is known what comes out, larger packets are fewer.
     let mut bench = Bench::new(improved());
     bench.len = 500;
     bench.send();
-    bench.run(ms(200));
+    bench.pass(ms(200));
     bench.alive(1, Some(10_000.0));
     let before = bench.rate();
     bench.len = LEN;
@@ -401,7 +401,7 @@ fn small_packets_leave_at_a_rate_too() {
         bench.with(|sender, cx| sender.on_leave(cx, NodeId(1)));
         bench.len = len;
         let rate = bench.rate() / 1000.0;
-        let count = f64::from(bench.run(ms(1000)));
+        let count = f64::from(bench.pass(ms(1000)));
         assert!((count * most / rate - 1.0).abs() < 0.03, "{len} bytes: {count} at {rate}");
     }
     // Grown by them alone, the rate is no more than what they carry.
@@ -410,7 +410,7 @@ fn small_packets_leave_at_a_rate_too() {
     bench.send();
     for _ in 0..20 {
         bench.alive(1, None);
-        let count = bench.run(ms(100));
+        let count = bench.pass(ms(100));
         assert!(count <= 5, "four packets in 100 ms: {count}");
     }
 }
@@ -437,7 +437,7 @@ fn who_claims_a_high_rate_is_taken_for_as_fast_as_the_sender_was() {
         bench.send();
         let mut most = 0.0f64;
         for k in 0..400 {
-            bench.run(ms(50));
+            bench.pass(ms(50));
             let told = claim.unwrap_or(bench.rate());
             bench.indicate(1, if k < 3 { 100.0 } else { told });
             if k >= 3 {
@@ -464,27 +464,27 @@ fn who_claims_a_high_rate_is_taken_for_as_fast_as_the_sender_was() {
 fn while_repairs_alone_leave_the_rate_goes_where_a_loss_would_bring_it_and_stays() {
     for base in [improved(), paper()] {
         let mut bench = Bench::new(OrmccConfig { rtt0: ms(100), q: 0.0, ..base });
-        bench.run(ms(1000));
+        bench.pass(ms(1000));
         bench.indicate(1, 60_000.0);
-        bench.run(ms(1000));
+        bench.pass(ms(1000));
         let told = bench.rate();
         bench.alive(1, Some(told));
         // Between originals they change nothing.
         for _ in 0..20 {
-            bench.run(ms(20));
-            bench.repair(ms(20));
+            bench.pass(ms(20));
+            bench.pass_repairs(ms(20));
         }
         let before = bench.rate();
         assert!(before >= told, "{before} after {told}");
         bench.alive(1, Some(told));
-        bench.repair(ms(50));
+        bench.pass_repairs(ms(50));
         assert!(bench.rate() >= before);
         for _ in 0..20 {
-            bench.repair(ms(200));
+            bench.pass_repairs(ms(200));
             bench.alive(1, Some(0.75 * told));
             assert!((bench.rate() / told - 0.75).abs() < 0.01, "{} of {told}", bench.rate());
         }
-        bench.run(ms(500));
+        bench.pass(ms(500));
         assert!(bench.rate() > 0.76 * told, "it grows again: {}", bench.rate());
     }
 }
@@ -492,16 +492,14 @@ fn while_repairs_alone_leave_the_rate_goes_where_a_loss_would_bring_it_and_stays
 #[test]
 fn who_asks_again_for_a_packet_that_was_repaired_tells_of_congestion() {
     let mut bench = settled(&[100_000.0; 60]);
-    bench.run(ms(300));
-    let seq = Seq::new(7);
-    bench.with(|sender, cx| sender.on_repair_sent(cx, seq, LEN));
+    bench.pass(ms(300));
+    bench.send_repair(7);
     for (wait, cuts) in [(80, 0), (60, 1)] {
         let before = bench.cuts(CutReason::Report);
-        bench.run(ms(wait));
+        bench.pass(ms(wait));
         let asks = OrmccReport { congestion: false, ..bench.report(1, Some(50_000.0), ms(100)) };
-        for first in [seq, Seq::new(8)] {
-            let carrier = Carrier::Nak { first };
-            bench.with(|sender, cx| sender.on_report(cx, NodeId(1), carrier, &asks));
+        for first in [Seq::new(7), Seq::new(8)] {
+            bench.take_on(Carrier::Nak { first }, &asks);
         }
         assert_eq!(bench.cuts(CutReason::Report) - before, cuts, "after {wait} ms more");
     }

@@ -12,10 +12,10 @@ fn with_history(config: PgmccConfig, upto: u32, sent: u32) -> Bench {
     while seq < upto {
         bench.now += ms(10);
         bench.ack(9, seq, u32::MAX, 0.0);
-        bench.pump(sent - bench.next.value());
+        bench.pump(sent - bench.next());
         seq += 1;
     }
-    assert_eq!(bench.next.value(), sent);
+    assert_eq!(bench.next(), sent);
     bench
 }
 

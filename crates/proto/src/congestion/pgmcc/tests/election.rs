@@ -1,6 +1,6 @@
 //! Who becomes the acker.
 
-use faircast_base::{Cx, NodeId, Seq, SwitchReason};
+use faircast_base::{NodeId, Seq, SwitchReason};
 
 use super::harness::{Bench, ms, plain, plain_of};
 use crate::congestion::pgmcc::{Model, PgmccConfig, PgmccReport, Profile};
@@ -10,14 +10,14 @@ use crate::congestion::{AckVector, Carrier, Permit, SenderControl};
 fn the_first_report_makes_the_acker_whatever_carries_it() {
     let mut by_nak = Bench::new(plain());
     assert_eq!(by_nak.pump(10), 1, "one packet calls for an election");
-    assert_eq!(by_nak.sent[0].2.acker, None);
+    assert_eq!(by_nak.sent[0].1.acker, None);
     assert_eq!(by_nak.permit(), Permit::Blocked);
     by_nak.now += ms(80);
     by_nak.nak(3, 0, 0.0, ms(80));
     assert_eq!(by_nak.switches(), [(Some(3), SwitchReason::First)]);
     assert_eq!((by_nak.window(), by_nak.flight()), (1.0, 0));
     assert_eq!(by_nak.pump(10), 1);
-    assert_eq!(by_nak.sent[1].2.acker, Some(NodeId(3)));
+    assert_eq!(by_nak.sent[1].1.acker, Some(NodeId(3)));
 
     let mut by_ack = Bench::new(plain());
     by_ack.pump(10);
@@ -29,12 +29,7 @@ fn the_first_report_makes_the_acker_whatever_carries_it() {
 
 /// A bench with acker 1 at 100 ms and 1 % loss.
 fn with_acker(config: PgmccConfig) -> Bench {
-    let mut bench = Bench::new(config);
-    bench.pump(1);
-    for _ in 0..20 {
-        bench.round(1, 0.01);
-    }
-    bench
+    Bench::running(config, 20, 0.01)
 }
 
 /// Compares a candidate when its NAK comes, whatever the acker has reported on by then.
@@ -49,10 +44,10 @@ fn another_replaces_the_acker_only_beyond_the_bias() {
         // Throughput is as 1 / RTT where the loss is equal, so the limit is at 100 ms / bias.
         let mut bench = with_acker(config);
         bench.nak(2, 1, 0.01, ms((100.0 / bias) as u64 - 2));
-        assert_eq!(bench.acker(), Some(1), "{model:?}");
+        assert_eq!(bench.representative(), Some(1), "{model:?}");
         let mut bench = with_acker(config);
         bench.nak(2, 1, 0.01, ms((100.0 / bias) as u64 + 2));
-        assert_eq!(bench.acker(), Some(2), "{model:?}");
+        assert_eq!(bench.representative(), Some(2), "{model:?}");
         assert_eq!(bench.switches().last(), Some(&(Some(2), SwitchReason::Slower)));
     }
 }
@@ -69,7 +64,7 @@ fn loss_weighs_more_in_the_full_model() {
         bench.advance(ms(400));
         bench.nak(1, 0, 0.02, ms(400));
         bench.nak(2, 0, 0.08, ms(200));
-        assert_eq!(bench.acker(), Some(winner), "{model:?}");
+        assert_eq!(bench.representative(), Some(winner), "{model:?}");
     }
 }
 
@@ -82,28 +77,28 @@ fn of_two_without_loss_the_acker_stays() {
     bench.pump(2);
     bench.advance(ms(900));
     bench.nak(2, 1, 0.0, ms(900));
-    assert_eq!(bench.acker(), Some(1));
+    assert_eq!(bench.representative(), Some(1));
 }
 
 #[test]
 fn a_new_acker_is_held_for_a_round_trip_unless_another_is_far_slower() {
     let mut bench = with_acker(at_once());
     bench.nak(2, 1, 0.01, ms(200));
-    assert_eq!(bench.acker(), Some(2));
+    assert_eq!(bench.representative(), Some(2));
     bench.advance(ms(100));
     bench.nak(3, 1, 0.01, ms(500));
-    assert_eq!(bench.acker(), Some(2), "2.5 times slower within the holding time");
+    assert_eq!(bench.representative(), Some(2), "2.5 times slower within the holding time");
     bench.nak(4, 1, 0.01, ms(1200));
-    assert_eq!(bench.acker(), Some(4), "6 times slower");
+    assert_eq!(bench.representative(), Some(4), "6 times slower");
     let mut bench = with_acker(at_once());
     bench.nak(2, 1, 0.01, ms(200));
     bench.advance(ms(201));
     bench.nak(3, 1, 0.01, ms(500));
-    assert_eq!(bench.acker(), Some(3), "after the holding time");
+    assert_eq!(bench.representative(), Some(3), "after the holding time");
     let mut free = with_acker(PgmccConfig { holding_time: 0.0, ..at_once() });
     free.nak(2, 1, 0.01, ms(200));
     free.nak(3, 1, 0.01, ms(500));
-    assert_eq!(free.acker(), Some(3), "without the rule");
+    assert_eq!(free.representative(), Some(3), "without the rule");
 }
 
 #[test]
@@ -114,11 +109,9 @@ fn by_the_letter_of_the_draft_a_switch_without_tokens_stalls() {
         let mut bench = with_acker(plain_of(profile));
         assert_eq!(bench.permit(), Permit::Blocked);
         bench.nak(2, 1, 0.2, ms(300));
-        assert_eq!(bench.acker(), Some(2), "{profile:?}");
+        assert_eq!(bench.representative(), Some(2), "{profile:?}");
         bench.advance(ms(100));
-        for seq in bench.acked()..bench.next.value() {
-            bench.ack(1, seq, u32::MAX, 0.01);
-        }
+        bench.ack_from(1, bench.acked, 0.01);
         assert_eq!(bench.permit() == Permit::Blocked, stalls, "{profile:?}");
     }
 }
@@ -128,15 +121,15 @@ fn when_the_acker_leaves_the_next_packet_calls_for_another() {
     let mut bench = with_acker(at_once());
     bench.pump(u32::MAX);
     bench.with(|s, cx| s.on_leave(cx, NodeId(7)));
-    assert_eq!(bench.acker(), Some(1));
+    assert_eq!(bench.representative(), Some(1));
     bench.with(|s, cx| s.on_leave(cx, NodeId(1)));
     assert_eq!(bench.switches().last(), Some(&(None, SwitchReason::Left)));
     assert_eq!(bench.pump(10), 1, "the call does not wait for the window");
-    assert_eq!(bench.sent.last().expect("one was sent").2.acker, None);
+    assert_eq!(bench.named(), None);
     bench.advance(ms(60));
     let window = bench.window();
     bench.nak(5, 1, 0.01, ms(60));
-    assert_eq!(bench.acker(), Some(5));
+    assert_eq!(bench.representative(), Some(5));
     assert_eq!(bench.window(), window, "the window outlives its acker");
 }
 
@@ -145,9 +138,7 @@ fn absurd_reports_are_refused_and_counted() {
     let mut bench = with_acker(at_once());
     let (window, flight) = (bench.window(), bench.flight());
     let good = bench.report(2, 1.0, ms(900));
-    let mut send = |carrier, report: PgmccReport| {
-        bench.with(|s, cx: &mut Cx<'_>| s.on_report(cx, NodeId(2), carrier, &report));
-    };
+    let mut send = |carrier, report: PgmccReport| bench.take_on(carrier, &report);
     let ack =
         |highest: u32| Carrier::Ack(AckVector { highest: Seq::new(highest), bitmap: u32::MAX });
     send(ack(5000), good); // Never sent.
@@ -157,8 +148,8 @@ fn absurd_reports_are_refused_and_counted() {
     send(Carrier::Nak { first: Seq::new(3) }, future);
     let ancient = PgmccReport { echo_ms: good.echo_ms.wrapping_sub(3_000_000), ..good };
     send(Carrier::Nak { first: Seq::new(3) }, ancient);
-    assert_eq!(bench.bad_inputs(), 5);
-    assert_eq!(bench.acker(), Some(1));
+    assert_eq!(bench.refused(), 5);
+    assert_eq!(bench.representative(), Some(1));
     assert_eq!((bench.window(), bench.flight()), (window, flight));
 }
 
@@ -168,7 +159,7 @@ fn an_acker_that_claims_losses_it_does_not_show_is_dropped() {
     bench.pump(1);
     bench.advance(ms(100));
     let mut seq = 0;
-    while bench.acker().is_some() || seq == 0 {
+    while bench.representative().is_some() || seq == 0 {
         bench.ack(1, seq, u32::MAX, 0.4);
         bench.pump(u32::MAX);
         bench.advance(ms(5));
@@ -177,9 +168,9 @@ fn an_acker_that_claims_losses_it_does_not_show_is_dropped() {
     }
     assert_eq!(bench.switches().last(), Some(&(None, SwitchReason::Lied)));
     bench.nak(1, 1, 0.9, ms(100));
-    assert_eq!(bench.acker(), None, "it may not come back");
+    assert_eq!(bench.representative(), None, "it may not come back");
     bench.nak(2, 1, 0.0, ms(100));
-    assert_eq!(bench.acker(), Some(2));
+    assert_eq!(bench.representative(), Some(2));
 }
 
 #[test]
@@ -188,33 +179,32 @@ fn routers_may_forward_reports_in_their_own_name() {
     bench.pump(1);
     bench.advance(ms(50));
     let report = bench.report(8, 0.0, ms(50));
-    let carrier = Carrier::Nak { first: Seq::new(0) };
-    bench.with(|s, cx| s.on_report(cx, NodeId(77), carrier, &report));
-    assert_eq!(bench.acker(), Some(8));
+    bench.take_on(Carrier::Nak { first: Seq::new(0) }, &report);
+    assert_eq!(bench.representative(), Some(8));
 }
 
 #[test]
 fn a_candidate_waits_until_the_acker_has_reported_on_the_same_packets() {
     let mut bench = with_acker(plain());
     bench.pump(u32::MAX);
-    let lost = bench.next.value() - 1;
+    let lost = bench.next() - 1;
     // Far slower, but the acker may have lost the same packet.
     bench.nak(2, lost, 0.05, ms(300));
-    assert_eq!(bench.acker(), Some(1));
+    assert_eq!(bench.representative(), Some(1));
     // Its later reports show that it has not.
     for _ in 0..6 {
         bench.round(1, 0.01);
     }
-    assert_eq!(bench.acker(), Some(2));
+    assert_eq!(bench.representative(), Some(2));
     assert_eq!(bench.switches().last(), Some(&(Some(2), SwitchReason::Slower)));
     // Where it has the same losses it stays. (Its bitmaps here show none of them.)
     let trusting = PgmccConfig { lie_check: false, ..plain() };
     let mut bench = with_acker(trusting);
     bench.pump(u32::MAX);
-    let lost = bench.next.value() - 1;
+    let lost = bench.next() - 1;
     bench.nak(2, lost, 0.05, ms(100));
     for _ in 0..6 {
         bench.round(1, 0.05);
     }
-    assert_eq!(bench.acker(), Some(1));
+    assert_eq!(bench.representative(), Some(1));
 }

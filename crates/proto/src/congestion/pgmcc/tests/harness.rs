@@ -1,28 +1,15 @@
-//! A sender under test with a clock, a trace that keeps everything, and shorthands.
+//! What tests of pgmcc's halves share.
 
-use std::vec::Vec;
+use faircast_base::{CutReason, Duration, NodeId, Seq, Time};
 
-use faircast_base::{
-    CutReason, Cx, Duration, Event, NodeId, Purpose, Rng, Seq, SwitchReason, Time, Trace,
-};
-
+pub(super) use crate::congestion::common::bench::{ReceiverBench, SenderBench, ms, original};
 use crate::congestion::pgmcc::{
-    PgmccAnnounce, PgmccConfig, PgmccReport, PgmccSender, Profile, SlowStart,
+    PgmccConfig, PgmccReceiver, PgmccReport, PgmccSender, Profile, SlowStart,
 };
-use crate::congestion::{AckVector, Carrier, Permit, SenderControl};
+use crate::congestion::{AckVector, Carrier, SenderControl};
 
-#[derive(Default)]
-pub(super) struct Log(pub(super) Vec<(Time, Event)>);
-
-impl Trace for Log {
-    fn emit(&mut self, at: Time, event: Event) {
-        self.0.push((at, event));
-    }
-}
-
-pub(super) fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
+/// Bytes of a packet.
+pub(super) const LEN: u32 = 1400;
 
 /// A profile whose window opens as the draft says and whose packets are not spread, so that both can be
 /// computed by hand.
@@ -36,54 +23,22 @@ pub(super) fn plain() -> PgmccConfig {
     plain_of(Profile::Improved)
 }
 
-pub(super) struct Bench {
-    pub(super) now: Time,
-    pub(super) rng: Rng,
-    pub(super) log: Log,
-    pub(super) sender: PgmccSender,
-    pub(super) next: Seq,
-    pub(super) sent: Vec<(Seq, Time, PgmccAnnounce)>,
-    acked: u32,
-}
+pub(super) type Bench = SenderBench<PgmccSender>;
 
 impl Bench {
     pub(super) fn new(config: PgmccConfig) -> Self {
-        Self {
-            now: Time::ZERO,
-            rng: Rng::new(1, NodeId(0), Purpose::Machine(0)),
-            log: Log::default(),
-            sender: PgmccSender::new(config),
-            next: Seq::new(0),
-            sent: Vec::new(),
-            acked: 0,
+        Self::of(PgmccSender::new(config), LEN)
+    }
+
+    /// A sender whose acker 1 reports `loss` and has acknowledged `rounds` round trips of 100 ms; the
+    /// window is full.
+    pub(super) fn running(config: PgmccConfig, rounds: u32, loss: f64) -> Self {
+        let mut bench = Self::new(config);
+        bench.pump(1);
+        for _ in 0..rounds {
+            bench.round(1, loss);
         }
-    }
-
-    pub(super) fn with<R>(&mut self, f: impl FnOnce(&mut PgmccSender, &mut Cx<'_>) -> R) -> R {
-        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut self.log };
-        f(&mut self.sender, &mut cx)
-    }
-
-    pub(super) fn advance(&mut self, span: Duration) {
-        self.now += span;
-        self.with(|sender, cx| sender.on_timeout(cx));
-    }
-
-    pub(super) fn permit(&mut self) -> Permit {
-        self.with(|sender, cx| sender.permit(cx, 1400, false))
-    }
-
-    /// Sends all that may be sent, at most `most`; returns how many.
-    pub(super) fn pump(&mut self, most: u32) -> u32 {
-        let mut count = 0;
-        while count < most && self.permit() == Permit::Now {
-            let seq = self.next;
-            let announce = self.with(|sender, cx| sender.on_sent(cx, seq, 1400));
-            self.sent.push((seq, self.now, announce));
-            self.next = seq.next();
-            count += 1;
-        }
-        count
+        bench
     }
 
     /// A report that measures exactly `rtt` where its carrier is no acknowledgement.
@@ -93,31 +48,37 @@ impl Bench {
     }
 
     pub(super) fn ack(&mut self, from: u32, highest: u32, bitmap: u32, loss: f64) {
-        let sent_at = self.sent[highest as usize].1;
+        let sent_at = self.sent[highest as usize].0;
         let report = self.report(from, loss, self.now.since(sent_at));
         let vector = AckVector { highest: Seq::new(highest), bitmap };
-        self.with(|s, cx| s.on_report(cx, NodeId(from), Carrier::Ack(vector), &report));
+        self.take_on(Carrier::Ack(vector), &report);
+    }
+
+    /// `from` acknowledges all packets from `first` to the latest, each alone.
+    pub(super) fn ack_from(&mut self, from: u32, first: u32, loss: f64) {
+        for seq in first..self.next() {
+            self.ack(from, seq, u32::MAX, loss);
+        }
     }
 
     pub(super) fn nak(&mut self, from: u32, first: u32, loss: f64, rtt: Duration) {
         let report = self.report(from, loss, rtt);
-        let carrier = Carrier::Nak { first: Seq::new(first) };
-        self.with(|s, cx| s.on_report(cx, NodeId(from), carrier, &report));
+        self.take_on(Carrier::Nak { first: Seq::new(first) }, &report);
     }
 
     /// A round trip of 100 ms: `from` acknowledges all that is out, and the window is filled again.
     pub(super) fn round(&mut self, from: u32, loss: f64) {
         self.advance(ms(100));
-        for seq in self.acked..self.next.value() {
+        for seq in self.acked..self.next() {
             self.ack(from, seq, u32::MAX, loss);
             self.pump(u32::MAX);
             self.acked = seq + 1;
         }
     }
 
-    /// Packets below this one were acknowledged by rounds.
-    pub(super) fn acked(&self) -> u32 {
-        self.acked
+    /// How long it is until its next timer.
+    pub(super) fn due(&self) -> Duration {
+        self.sender.next_timeout().expect("a timer is armed").since(self.now)
     }
 
     pub(super) fn window(&self) -> f64 {
@@ -128,31 +89,21 @@ impl Bench {
         self.sender.gauges().flight.expect("pgmcc counts what is in flight")
     }
 
-    pub(super) fn acker(&self) -> Option<u32> {
-        self.sender.gauges().representative.map(|node| node.0)
-    }
-
-    pub(super) fn count(&self, which: impl Fn(&Event) -> bool) -> usize {
-        self.log.0.iter().filter(|(_, event)| which(event)).count()
-    }
-
     pub(super) fn loss_cuts(&self) -> usize {
-        self.count(|event| matches!(event, Event::Cut { reason: CutReason::Loss, .. }))
+        self.cuts(CutReason::Loss)
     }
 
-    pub(super) fn stalls(&self) -> usize {
-        self.count(|event| matches!(event, Event::Timeout { .. }))
+    /// Whom the latest packet asks to acknowledge it.
+    pub(super) fn named(&self) -> Option<u32> {
+        self.sent.last().expect("one was sent").1.acker.map(|node| node.0)
     }
+}
 
-    pub(super) fn bad_inputs(&self) -> usize {
-        self.count(|event| matches!(event, Event::BadInput { .. }))
-    }
+pub(super) type Listener = ReceiverBench<PgmccReceiver>;
 
-    pub(super) fn switches(&self) -> Vec<(Option<u32>, SwitchReason)> {
-        let switch = |event: &Event| match *event {
-            Event::Representative { node, reason } => Some((node.map(|node| node.0), reason)),
-            _ => None,
-        };
-        self.log.0.iter().filter_map(|(_, event)| switch(event)).collect()
+impl Listener {
+    /// The receiver at node 4.
+    pub(super) fn new(config: PgmccConfig) -> Self {
+        Self::of(PgmccReceiver::new(config, NodeId(4)), NodeId(4))
     }
 }

@@ -3,7 +3,7 @@
 use faircast_base::{NodeId, Seq};
 use proptest::prelude::*;
 
-use super::harness::{Bench, ms};
+use super::harness::{Bench, LEN, ms};
 use crate::congestion::pgmcc::{
     Accounting, BitmapScope, Model, PgmccConfig, PgmccReport, Profile, RttMethod, SlowStart,
     TimeoutMode,
@@ -90,14 +90,14 @@ fn config() -> impl Strategy<Value = PgmccConfig> {
 }
 
 fn apply(bench: &mut Bench, op: Op) {
-    let sent = bench.next.value();
+    let sent = bench.next();
     match op {
         Op::Pump(most) => {
             bench.pump(most);
         }
         Op::Repair => {
-            if bench.with(|s, cx| s.permit(cx, 1400, true)) == Permit::Now {
-                bench.with(|s, cx| s.on_repair_sent(cx, Seq::new(0), 1400));
+            if bench.with(|s, cx| s.permit(cx, LEN, true)) == Permit::Now {
+                bench.send_repair(0);
             }
         }
         Op::Wait(span) => bench.advance(ms(span)),
@@ -121,7 +121,7 @@ fn apply(bench: &mut Bench, op: Op) {
             bench.with(|s, cx| s.on_report(cx, NodeId(from), carrier, &report));
         }
         Op::Leave(from) => bench.with(|s, cx| s.on_leave(cx, NodeId(from))),
-        Op::Idle => bench.with(|s, cx| s.on_idle(cx)),
+        Op::Idle => bench.with(SenderControl::on_idle),
     }
 }
 
@@ -142,7 +142,7 @@ fn check(bench: &mut Bench, config: &PgmccConfig) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-        #[test]
+    #[test]
     fn any_sequence_of_events_keeps_the_contract(
         config in config(),
         ops in proptest::collection::vec(op(), 1..300),
@@ -157,13 +157,11 @@ proptest! {
         for gap in 0..20 {
             let sent = bench.pump(1000);
             prop_assert!(sent <= 1 || gap == 0, "{sent} packets at the floor");
-            let due = bench.sender.next_timeout().expect("a timer is armed");
-            prop_assert!(due > bench.now);
-            let span = due.since(bench.now);
-            bench.advance(span);
+            prop_assert!(bench.due() > ms(0));
+            bench.advance(bench.due());
         }
         // Reports return, from a receiver that is no liar: the window opens again.
-        let before = bench.next.value();
+        let before = bench.next();
         let mut acked = before;
         bench.advance(ms(600_000));
         for _ in 0..200 {
@@ -172,12 +170,12 @@ proptest! {
                 bench.advance(ms(10));
             }
             // Each packet is in some bitmap: the draft's tokens leak by those that are in none.
-            let latest = bench.next.value() - 1;
+            let latest = bench.next() - 1;
             for seq in (acked..latest).step_by(16).chain([latest]) {
                 bench.ack(6, seq, u32::MAX, 0.0);
             }
             acked = latest;
         }
-        prop_assert!(bench.next.value() - before > 300, "{} sent", bench.next.value() - before);
+        prop_assert!(bench.next() - before > 300, "{} sent", bench.next() - before);
     }
 }

@@ -1,30 +1,21 @@
 //! Repairs and the window.
 
-use faircast_base::Seq;
-
-use super::harness::{Bench, ms, plain};
+use super::harness::{Bench, LEN, ms, plain};
 use crate::congestion::pgmcc::PgmccConfig;
 use crate::congestion::{Permit, SenderControl};
 
 fn running(config: PgmccConfig) -> Bench {
-    let mut bench = Bench::new(config);
-    bench.pump(1);
-    for _ in 0..20 {
-        bench.round(1, 0.0);
-    }
+    let mut bench = Bench::running(config, 20, 0.0);
     bench.advance(ms(100));
-    for seq in bench.acked()..bench.next.value() {
-        bench.ack(1, seq, u32::MAX, 0.0);
-    }
+    bench.ack_from(1, bench.acked, 0.0);
     assert_eq!(bench.flight(), 0);
     bench
 }
 
 fn repair(bench: &mut Bench) -> bool {
-    let free = bench.with(|s, cx| s.permit(cx, 1400, true)) == Permit::Now;
+    let free = bench.with(|s, cx| s.permit(cx, LEN, true)) == Permit::Now;
     if free {
-        let announce = bench.with(|s, cx| s.on_repair_sent(cx, Seq::new(1), 1400));
-        assert_eq!(announce, None, "nobody is to acknowledge a repair");
+        assert_eq!(bench.send_repair(1), None, "nobody is to acknowledge a repair");
     }
     free
 }
@@ -37,8 +28,7 @@ fn a_repair_takes_the_room_of_one_packet_for_one_round_trip() {
     assert!(repair(&mut bench));
     assert_eq!(bench.pump(u32::MAX), room - 2);
     assert_eq!(bench.permit(), Permit::Blocked);
-    let due = bench.sender.next_timeout().expect("the repairs have a timer").since(bench.now);
-    assert!(due <= ms(101), "{due}");
+    assert!(bench.due() <= ms(101), "{}", bench.due());
     bench.advance(ms(101));
     assert_eq!(bench.pump(u32::MAX), 2);
 }
@@ -67,7 +57,7 @@ fn uncharged_repairs_are_free() {
 fn repairs_name_the_acker_only_where_they_are_to_be_acknowledged() {
     for (ack_repairs, named) in [(false, false), (true, true)] {
         let mut bench = running(PgmccConfig { ack_repairs, ..plain() });
-        let announce = bench.with(|s, cx| s.on_repair_sent(cx, Seq::new(1), 1400));
+        let announce = bench.send_repair(1);
         assert_eq!(announce.is_some_and(|announce| announce.acker.is_some()), named);
     }
 }

@@ -4,15 +4,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::vec::Vec;
 
-use faircast_base::{
-    Cx, Duration, Event, NodeId, NullTrace, Purpose, Rng, Seq, SwitchReason, Time,
-};
+use faircast_base::{Cx, Duration, Event, NodeId, Purpose, Rng, Seq, SwitchReason, Time};
 
-use super::harness::{Bench, ms, plain};
+use super::harness::{Bench, LEN, Listener, ms, original, plain};
 use crate::congestion::pgmcc::{
     LossEstimator, PgmccAnnounce, PgmccConfig, PgmccReceiver, PgmccReport, Profile,
 };
-use crate::congestion::{AckVector, Arrival, Audience, Carrier, ReceiverFeedback, SenderControl};
+use crate::congestion::{AckVector, Audience, Carrier, ReceiverFeedback, SenderControl};
 
 /// Packets that wait at the bottleneck at most.
 const QUEUE: usize = 30;
@@ -30,11 +28,10 @@ enum What {
 }
 
 struct Host {
-    receiver: PgmccReceiver,
+    listener: Listener,
     delay: Duration,
     highest: Option<u32>,
     bitmap: u32,
-    rng: Rng,
     /// The earliest timer event on its way.
     timer: Option<Time>,
 }
@@ -54,9 +51,9 @@ impl Net {
     fn new(config: PgmccConfig, delays: [Duration; 2]) -> Self {
         let hosts = delays.into_iter().enumerate().map(|(index, delay)| {
             let node = NodeId(index as u32 + 1);
-            let rng = Rng::new(7, node, Purpose::Machine(1));
-            let receiver = PgmccReceiver::new(config, node);
-            Host { receiver, delay, highest: None, bitmap: 0, rng, timer: None }
+            let mut listener = Listener::of(PgmccReceiver::new(config, node), node);
+            listener.rng = Rng::new(7, node, Purpose::Machine(1));
+            Host { listener, delay, highest: None, bitmap: 0, timer: None }
         });
         Self {
             bench: Bench::new(config),
@@ -99,7 +96,7 @@ impl Net {
             }
             What::Data { to, seq, announce } => self.data(to, seq, &announce),
             What::Nak { from, seq } => {
-                let report = self.feedback(from, |r, cx| r.report_for_nak(cx));
+                let report = self.feedback(from, ReceiverFeedback::report_for_nak);
                 let carrier = Carrier::Nak { first: Seq::new(seq) };
                 if let Some(report) = report {
                     let at = now + self.hosts[from].delay;
@@ -113,12 +110,12 @@ impl Net {
             }
             What::SenderTimer => {
                 self.timer = None;
-                self.bench.with(|s, cx| s.on_timeout(cx));
+                self.bench.with(SenderControl::on_timeout);
                 self.after_sender();
             }
             What::ReceiverTimer(index) => {
                 self.hosts[index].timer = None;
-                self.feedback(index, |r, cx| r.on_timeout(cx));
+                self.feedback(index, ReceiverFeedback::on_timeout);
                 self.after_receiver(index);
             }
         }
@@ -129,9 +126,9 @@ impl Net {
         index: usize,
         f: impl FnOnce(&mut PgmccReceiver, &mut Cx<'_>) -> R,
     ) -> R {
-        let host = &mut self.hosts[index];
-        let mut cx = Cx { now: self.bench.now, rng: &mut host.rng, trace: &mut NullTrace };
-        f(&mut host.receiver, &mut cx)
+        let listener = &mut self.hosts[index].listener;
+        listener.now = self.bench.now;
+        listener.with(f)
     }
 
     fn data(&mut self, to: usize, seq: u32, announce: &PgmccAnnounce) {
@@ -140,23 +137,16 @@ impl Net {
         host.bitmap = host.bitmap.checked_shl(gap).unwrap_or(0) | 1;
         let missing = host.highest.map_or(seq, |highest| highest + 1)..seq;
         host.highest = Some(seq);
-        let backoff = host.rng.up_to(ms(30));
+        let backoff = host.listener.rng.up_to(ms(30));
         if let Some(first) = missing.clone().next() {
             self.at(self.bench.now + backoff, What::Nak { from: to, seq: first });
         }
-        let arrival = Arrival {
-            seq: Seq::new(seq),
-            len: 1400,
-            repair: false,
-            duplicate: false,
-            congestion_experienced: false,
-        };
-        self.feedback(to, |r, cx| r.on_data(cx, &arrival, Some(announce)));
+        self.feedback(to, |r, cx| r.on_data(cx, &original(seq, LEN), Some(announce)));
         self.after_receiver(to);
     }
 
     fn after_receiver(&mut self, index: usize) {
-        while let Some((audience, report)) = self.feedback(index, |r, cx| r.poll_report(cx)) {
+        while let Some((audience, report)) = self.feedback(index, ReceiverFeedback::poll_report) {
             assert_eq!(audience, Audience::SenderAck);
             let host = &self.hosts[index];
             let highest = Seq::new(host.highest.expect("reports follow data"));
@@ -164,7 +154,7 @@ impl Net {
             let at = self.bench.now + host.delay;
             self.at(at, What::Report { from: index, carrier, report });
         }
-        if let Some(at) = self.hosts[index].receiver.next_timeout()
+        if let Some(at) = self.hosts[index].listener.receiver.next_timeout()
             && self.hosts[index].timer.is_none_or(|armed| at < armed)
         {
             self.hosts[index].timer = Some(at);
@@ -176,12 +166,12 @@ impl Net {
         let before = self.bench.sent.len();
         self.bench.pump(u32::MAX);
         for index in before..self.bench.sent.len() {
-            let (seq, at, announce) = self.bench.sent[index];
+            let (at, announce) = self.bench.sent[index];
             if self.queue.len() > QUEUE {
                 self.drops.push(at);
                 continue;
             }
-            self.queue.push_back((seq.value(), announce));
+            self.queue.push_back((index as u32, announce));
             if self.queue.len() == 1 {
                 self.at(at + SERVICE, What::Serviced);
             }

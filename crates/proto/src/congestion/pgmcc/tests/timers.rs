@@ -1,56 +1,43 @@
 //! The stall timer and what follows from it.
 
-use faircast_base::{Duration, Event, SwitchReason};
+use faircast_base::{Duration, Event, NodeId, SwitchReason};
 
 use super::harness::{Bench, ms, plain, plain_of};
 use crate::congestion::pgmcc::{PgmccConfig, Profile, TimeoutMode};
 use crate::congestion::{Permit, SenderControl};
 
-/// Acker 1 at 100 ms after so many round trips, the window full.
-fn running(config: PgmccConfig, rounds: u32) -> Bench {
-    let mut bench = Bench::new(config);
-    bench.pump(1);
-    for _ in 0..rounds {
-        bench.round(1, 0.0);
-    }
+/// Acker 1 at 100 ms after 20 round trips, the window full.
+fn running(config: PgmccConfig) -> Bench {
+    let mut bench = Bench::running(config, 20, 0.0);
     assert_eq!(bench.permit(), Permit::Blocked);
     bench
 }
 
-fn due(bench: &Bench) -> Duration {
-    bench.sender.next_timeout().expect("a timer is armed").since(bench.now)
-}
-
 #[test]
 fn a_fixed_timeout_is_four_seconds_after_the_last_acknowledgement() {
-    let mut bench = running(PgmccConfig::profile(Profile::Paper), 20);
-    assert_eq!(due(&bench), ms(4000));
+    let mut bench = running(PgmccConfig::profile(Profile::Paper));
+    assert_eq!(bench.due(), ms(4000));
     bench.advance(ms(3999));
     assert_eq!(bench.stalls(), 0);
     bench.advance(ms(1));
     assert_eq!(bench.stalls(), 1);
-    assert!(
-        bench
-            .log
-            .0
-            .iter()
-            .any(|(_, event)| { matches!(event, Event::Timeout { after_ns: 4_000_000_000, .. }) })
-    );
+    let after_4_s = |event: &Event| matches!(event, Event::Timeout { after_ns: 4_000_000_000, .. });
+    assert_eq!(bench.count(after_4_s), 1);
     assert_eq!((bench.window(), bench.flight()), (1.0, 0));
     assert_eq!(bench.pump(10), 1, "one packet after a stall");
-    assert_eq!(due(&bench), ms(4000), "a fixed timeout does not back off");
+    assert_eq!(bench.due(), ms(4000), "a fixed timeout does not back off");
 }
 
 #[test]
 fn the_adaptive_timeout_follows_the_round_trip_and_backs_off() {
-    let mut bench = running(PgmccConfig { retry_max: 100, ..plain() }, 20);
-    let first = due(&bench);
+    let mut bench = running(PgmccConfig { retry_max: 100, ..plain() });
+    let first = bench.due();
     assert!(first >= ms(200) && first < ms(3000), "{first}");
     let mut last = first;
     for _ in 0..12 {
-        bench.advance(due(&bench));
+        bench.advance(bench.due());
         assert_eq!(bench.pump(10), 1);
-        let next = due(&bench);
+        let next = bench.due();
         assert_eq!(next, (last * 2).min(Duration::from_secs(60)));
         last = next;
     }
@@ -62,10 +49,10 @@ fn the_adaptive_timeout_follows_the_round_trip_and_backs_off() {
 fn in_reno_mode_only_acknowledgements_without_a_hole_restart_the_timer() {
     let base = plain();
     for (mode, restarts) in [(TimeoutMode::Tcp, true), (TimeoutMode::Reno, false)] {
-        let mut bench = running(PgmccConfig { timeout_mode: mode, ..base }, 20);
+        let mut bench = running(PgmccConfig { timeout_mode: mode, ..base });
         let before = bench.sender.next_timeout();
         bench.advance(ms(50));
-        let missing = bench.acked();
+        let missing = bench.acked;
         bench.ack(1, missing + 1, 0xffff_fffd, 0.0);
         assert_eq!(bench.sender.next_timeout() > before, restarts, "{mode:?}");
         bench.advance(ms(10));
@@ -79,9 +66,9 @@ fn a_cut_restarts_a_timer_that_a_hole_holds_only_where_that_is_asked_for() {
     for timeout_mode in [TimeoutMode::Reno, TimeoutMode::Cumulative] {
         for timeout_after_cut in [false, true] {
             let config = PgmccConfig { timeout_mode, timeout_after_cut, ..plain() };
-            let mut bench = running(config, 20);
+            let mut bench = running(config);
             bench.advance(ms(50));
-            let missing = bench.acked();
+            let missing = bench.acked;
             bench.ack(1, missing + 1, 0xffff_fffd, 0.0);
             let held = bench.sender.next_timeout();
             bench.advance(ms(50));
@@ -96,10 +83,10 @@ fn a_cut_restarts_a_timer_that_a_hole_holds_only_where_that_is_asked_for() {
 #[test]
 fn holes_from_before_a_receiver_joined_do_not_hold_the_timer() {
     let config = PgmccConfig { timeout_mode: TimeoutMode::Reno, ..plain() };
-    let mut bench = running(config, 20);
-    bench.with(|s, cx| s.on_leave(cx, faircast_base::NodeId(1)));
+    let mut bench = running(config);
+    bench.with(|s, cx| s.on_leave(cx, NodeId(1)));
     bench.pump(1);
-    let joined = bench.next.value() - 1;
+    let joined = bench.next() - 1;
     bench.advance(ms(100));
     bench.ack(2, joined, 0x1, 0.0);
     assert_eq!(bench.pump(5), 0, "what named the old acker is still out");
@@ -115,10 +102,10 @@ fn holes_from_before_a_receiver_joined_do_not_hold_the_timer() {
 #[test]
 fn a_new_acker_starts_with_the_value_that_its_first_report_gives() {
     let config = PgmccConfig { rtt_gain: 1.0, ..plain() };
-    let mut bench = running(config, 20);
-    assert!(due(&bench) < ms(1000));
+    let mut bench = running(config);
+    assert!(bench.due() < ms(1000));
     bench.nak(2, 1, 0.5, ms(800));
-    assert_eq!(bench.acker(), Some(2));
+    assert_eq!(bench.representative(), Some(2));
     // src: RFC 6298 s2.2: three times the first sample.
     bench.advance(ms(2399));
     assert_eq!(bench.stalls(), 0);
@@ -128,21 +115,21 @@ fn a_new_acker_starts_with_the_value_that_its_first_report_gives() {
 
 #[test]
 fn a_silent_acker_is_dropped_after_two_stalls_and_kept_out_until_nobody_else_answers() {
-    let mut bench = running(plain(), 20);
-    bench.advance(due(&bench));
+    let mut bench = running(plain());
+    bench.advance(bench.due());
     bench.pump(10);
-    assert_eq!(bench.acker(), Some(1));
-    bench.advance(due(&bench));
+    assert_eq!(bench.representative(), Some(1));
+    bench.advance(bench.due());
     assert_eq!(bench.switches().last(), Some(&(None, SwitchReason::Silent)));
     assert_eq!(bench.pump(10), 1);
-    assert_eq!(bench.sent.last().expect("one was sent").2.acker, None);
+    assert_eq!(bench.named(), None);
     bench.nak(1, 1, 0.9, ms(10));
-    assert_eq!(bench.acker(), None, "its stray NAK does not bring it back");
-    bench.advance(due(&bench));
+    assert_eq!(bench.representative(), None, "its stray NAK does not bring it back");
+    bench.advance(bench.due());
     bench.nak(1, 1, 0.9, ms(10));
-    assert_eq!(bench.acker(), Some(1), "but it may when nobody has answered the call");
+    assert_eq!(bench.representative(), Some(1), "but it may when nobody has answered the call");
     bench.pump(10);
-    let last = bench.next.value() - 1;
+    let last = bench.next() - 1;
     bench.advance(ms(10));
     bench.ack(1, last, u32::MAX, 0.0);
     assert!(bench.flight() == 0 && bench.pump(10) > 0, "and is heard as every acker is");
@@ -156,7 +143,7 @@ fn without_an_acker_one_packet_leaves_per_growing_timeout() {
         for _ in 0..8 {
             assert_eq!(bench.pump(10), 1, "{profile:?}");
             assert_eq!(bench.permit(), Permit::Blocked);
-            let gap = due(&bench);
+            let gap = bench.due();
             gaps.push(gap);
             bench.advance(gap);
         }
@@ -169,26 +156,24 @@ fn whoever_is_heard_in_a_vain_search_is_called_at_once_and_not_again_soon() {
     let mut bench = Bench::new(plain());
     for _ in 0..4 {
         assert_eq!(bench.pump(10), 1);
-        bench.advance(due(&bench));
+        bench.advance(bench.due());
     }
     assert_eq!(bench.pump(10), 1);
     bench.advance(ms(5000));
     assert_eq!(bench.pump(10), 0);
-    bench.with(|s, cx| s.on_heard(cx));
+    bench.with(SenderControl::on_heard);
     assert_eq!(bench.pump(10), 1);
-    bench.with(|s, cx| s.on_heard(cx));
+    bench.with(SenderControl::on_heard);
     assert_eq!(bench.pump(10), 0);
-    assert_eq!(due(&bench), ms(3000));
+    assert_eq!(bench.due(), ms(3000));
 }
 
 #[test]
 fn an_idle_sender_has_no_timer_and_its_window_stands_still() {
-    let mut bench = running(plain(), 12);
+    let mut bench = Bench::running(plain(), 12, 0.0);
     let grown = bench.window();
-    bench.with(|s, cx| s.on_idle(cx));
-    for seq in bench.acked()..bench.next.value() {
-        bench.ack(1, seq, u32::MAX, 0.0);
-    }
+    bench.with(SenderControl::on_idle);
+    bench.ack_from(1, bench.acked, 0.0);
     assert!(bench.window() - grown < 0.2, "one acknowledgement at most grew it");
     assert_eq!((bench.flight(), bench.sender.next_timeout()), (0, None));
     assert_eq!(bench.permit(), Permit::Now);

@@ -16,7 +16,7 @@ fn rounds(config: PgmccConfig, rounds: usize, lost: impl Fn(u32) -> bool) -> (Ve
     let mut highest = None;
     for _ in 0..rounds {
         let arriving = core::mem::take(&mut under_way);
-        let before = bench.next.value();
+        let before = bench.next();
         if history.is_empty() {
             bench.pump(u32::MAX);
         }
@@ -27,8 +27,8 @@ fn rounds(config: PgmccConfig, rounds: usize, lost: impl Fn(u32) -> bool) -> (Ve
             bench.ack(9, seq, bitmap, 0.0);
             bench.pump(u32::MAX);
         }
-        under_way.extend(before..bench.next.value());
-        history.push(bench.next.value() - before);
+        under_way.extend(before..bench.next());
+        history.push(bench.next() - before);
         bench.now += ms(100);
     }
     (history, bench)

@@ -1,0 +1,227 @@
+//! The two halves of a scheme under test, each alone: a clock, chance from a seed and a trace that
+//! keeps everything.
+
+use std::vec::Vec;
+
+use faircast_base::{
+    CutReason, Cx, Duration, Event, NodeId, Purpose, Rng, Seq, SwitchReason, Time, Trace,
+};
+
+use crate::congestion::{Arrival, Audience, Carrier, Permit, ReceiverFeedback, SenderControl};
+
+pub(crate) fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// An original packet with `len` bytes of payload that comes for the first time.
+pub(crate) fn original(seq: u32, len: u32) -> Arrival {
+    let (seq, congestion_experienced) = (Seq::new(seq), false);
+    Arrival { seq, len, repair: false, duplicate: false, congestion_experienced }
+}
+
+/// All that a half has told.
+#[derive(Default)]
+pub(crate) struct Log(pub(crate) Vec<(Time, Event)>);
+
+impl Trace for Log {
+    fn emit(&mut self, at: Time, event: Event) {
+        self.0.push((at, event));
+    }
+}
+
+/// A sender's half.
+pub(crate) struct SenderBench<C: SenderControl> {
+    pub(crate) now: Time,
+    pub(crate) rng: Rng,
+    pub(crate) log: Log,
+    pub(crate) sender: C,
+    /// Bytes of payload of the packets to come.
+    pub(crate) len: u32,
+    /// The originals that left, from number 0 on.
+    pub(crate) sent: Vec<(Time, C::Announce)>,
+    /// Those below this one were acknowledged, where the scheme does so.
+    pub(crate) acked: u32,
+}
+
+impl<C: SenderControl<Announce: Clone>> SenderBench<C> {
+    pub(crate) fn of(sender: C, len: u32) -> Self {
+        Self {
+            now: Time::ZERO,
+            rng: Rng::new(1, NodeId(0), Purpose::Machine(0)),
+            log: Log::default(),
+            sender,
+            len,
+            sent: Vec::new(),
+            acked: 0,
+        }
+    }
+
+    pub(crate) fn with<T>(&mut self, act: impl FnOnce(&mut C, &mut Cx<'_>) -> T) -> T {
+        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut self.log };
+        act(&mut self.sender, &mut cx)
+    }
+
+    /// The number of the next packet.
+    pub(crate) fn next(&self) -> u32 {
+        self.sent.len() as u32
+    }
+
+    pub(crate) fn permit(&mut self) -> Permit {
+        let len = self.len;
+        self.with(|sender, cx| sender.permit(cx, len, false))
+    }
+
+    /// A packet leaves, permitted or not.
+    pub(crate) fn send(&mut self) -> C::Announce {
+        let (seq, len) = (Seq::new(self.next()), self.len);
+        let announce = self.with(|sender, cx| sender.on_sent(cx, seq, len));
+        self.sent.push((self.now, announce.clone()));
+        announce
+    }
+
+    /// A repair of packet `seq` leaves, permitted or not.
+    pub(crate) fn send_repair(&mut self, seq: u32) -> Option<C::Announce> {
+        let len = self.len;
+        self.with(|sender, cx| sender.on_repair_sent(cx, Seq::new(seq), len))
+    }
+
+    /// All leaves that may leave at this moment, but at most `most`. Returns how many packets.
+    pub(crate) fn pump(&mut self, most: u32) -> u32 {
+        let before = self.next();
+        while self.next() - before < most && self.permit() == Permit::Now {
+            self.send();
+        }
+        self.next() - before
+    }
+
+    /// Time passes at once.
+    pub(crate) fn advance(&mut self, span: Duration) {
+        self.now += span;
+        self.with(|sender, cx| sender.on_timeout(cx));
+    }
+
+    /// Time passes with each packet and each timer of a sender by rate at its moment. Returns how many
+    /// packets left.
+    pub(crate) fn pass(&mut self, span: Duration) -> u32 {
+        let before = self.next();
+        self.pass_with(span, false, |bench| {
+            bench.send();
+        });
+        self.next() - before
+    }
+
+    /// The same with repairs alone; what they announce.
+    pub(crate) fn pass_repairs(&mut self, span: Duration) -> Vec<Option<C::Announce>> {
+        let mut repairs = Vec::new();
+        self.pass_with(span, true, |bench| repairs.push(bench.send_repair(0)));
+        repairs
+    }
+
+    fn pass_with(&mut self, span: Duration, repairs: bool, mut send: impl FnMut(&mut Self)) {
+        let (end, len) = (self.now + span, self.len);
+        loop {
+            let ready = match self.with(|sender, cx| sender.permit(cx, len, repairs)) {
+                Permit::Now => {
+                    send(self);
+                    continue;
+                }
+                Permit::At(at) => at,
+                Permit::Blocked => panic!("a rate never blocks"),
+            };
+            let timer = self.sender.next_timeout().unwrap_or(Time::MAX);
+            if ready.min(timer) >= end {
+                break;
+            }
+            self.now = self.now.max(ready.min(timer));
+            if timer <= self.now {
+                self.with(SenderControl::on_timeout);
+            }
+        }
+        self.now = end;
+    }
+
+    /// A report comes alone.
+    pub(crate) fn take(&mut self, report: &C::Report) {
+        self.take_on(Carrier::NullNak { latest: Seq::new(0) }, report);
+    }
+
+    /// A report comes from a node that is not who it is of, as routers forward NAKs.
+    pub(crate) fn take_on(&mut self, carrier: Carrier, report: &C::Report) {
+        self.with(|sender, cx| sender.on_report(cx, NodeId(9999), carrier, report));
+    }
+
+    pub(crate) fn representative(&self) -> Option<u32> {
+        self.sender.gauges().representative.map(|node| node.0)
+    }
+
+    pub(crate) fn count(&self, which: impl Fn(&Event) -> bool) -> usize {
+        self.log.0.iter().filter(|(_, event)| which(event)).count()
+    }
+
+    pub(crate) fn cuts(&self, why: CutReason) -> usize {
+        self.count(|event| matches!(event, Event::Cut { reason, .. } if *reason == why))
+    }
+
+    pub(crate) fn stalls(&self) -> usize {
+        self.count(|event| matches!(event, Event::Timeout { .. }))
+    }
+
+    pub(crate) fn refused(&self) -> usize {
+        self.count(|event| matches!(event, Event::BadInput { .. }))
+    }
+
+    /// All changes of the representative.
+    pub(crate) fn switches(&self) -> Vec<(Option<u32>, SwitchReason)> {
+        let switch = |(_, event): &(Time, Event)| match *event {
+            Event::Representative { node, reason } => Some((node.map(|node| node.0), reason)),
+            _ => None,
+        };
+        self.log.0.iter().filter_map(switch).collect()
+    }
+}
+
+/// A receiver's half.
+pub(crate) struct ReceiverBench<F> {
+    pub(crate) now: Time,
+    pub(crate) rng: Rng,
+    pub(crate) log: Log,
+    pub(crate) receiver: F,
+}
+
+impl<F: ReceiverFeedback> ReceiverBench<F> {
+    /// That of `node`, a second after the beginning of time.
+    pub(crate) fn of(receiver: F, node: NodeId) -> Self {
+        let rng = Rng::new(1, node, Purpose::Machine(0));
+        Self { now: Time::ZERO + ms(1000), rng, log: Log::default(), receiver }
+    }
+
+    pub(crate) fn with<T>(&mut self, act: impl FnOnce(&mut F, &mut Cx<'_>) -> T) -> T {
+        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut self.log };
+        act(&mut self.receiver, &mut cx)
+    }
+
+    /// A packet comes.
+    pub(crate) fn arrive(&mut self, arrival: &Arrival, announce: Option<&F::Announce>) {
+        self.with(|receiver, cx| receiver.on_data(cx, arrival, announce));
+    }
+
+    /// Time passes, with all timers at their moments.
+    pub(crate) fn pass(&mut self, span: Duration) {
+        let end = self.now + span;
+        while let Some(at) = self.receiver.next_timeout().filter(|at| *at <= end) {
+            self.now = at.max(self.now);
+            self.with(|receiver, cx| receiver.on_timeout(cx));
+        }
+        self.now = end;
+    }
+
+    /// The reports that are due.
+    pub(crate) fn reports(&mut self) -> Vec<(Audience, F::Report)> {
+        core::iter::from_fn(|| self.with(|receiver, cx| receiver.poll_report(cx))).collect()
+    }
+
+    /// What a NAK that leaves now carries.
+    pub(crate) fn on_nak(&mut self) -> Option<F::Report> {
+        self.with(|receiver, cx| receiver.report_for_nak(cx))
+    }
+}
