@@ -17,6 +17,7 @@ mod machine;
 pub mod object;
 pub mod options;
 pub mod pgm;
+mod ranges;
 pub mod relay;
 mod settings;
 pub mod tcp;

@@ -77,12 +77,9 @@ fn span(seconds: f64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::congestion::common::bench::at;
 
     const MS: Duration = Duration::from_millis(1);
-
-    fn at(ms: u64) -> Time {
-        Time::ZERO + MS * ms
-    }
 
     #[test]
     fn packets_are_due_at_even_distances_even_where_they_leave_late() {

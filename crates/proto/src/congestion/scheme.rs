@@ -124,3 +124,93 @@ impl fmt::Debug for RouterView {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::ROUTER_VIEWS;
+    use crate::congestion::common::bench::encoded;
+    use crate::congestion::ormcc::{Ormcc, OrmccReport};
+    use crate::congestion::pgmcc::{Pgmcc, PgmccReport};
+    use crate::congestion::tfmcc::{Tfmcc, TfmccReport};
+
+    /// A report of each scheme that routers read, which echoes `echo`, of a receiver that loses or is
+    /// slower the more the worse it is, 1 to 4.
+    fn reports(echo: u32, worse: u16) -> [Vec<u8>; 3] {
+        let (rate, receiver) = (1e6 / f32::from(worse), Some(NodeId(9)));
+        let report = TfmccReport {
+            receiver,
+            have_rtt: true,
+            have_loss: true,
+            leaving: false,
+            rides: true,
+            round: 3,
+            sent_us: 5,
+            echo_us: echo,
+            bits_per_s: rate,
+        };
+        [
+            encoded(&PgmccReport { echo_ms: echo, loss: 1000 * worse, receiver }),
+            encoded(&report),
+            encoded(&OrmccReport { echo_us: echo, rate: Some(rate), receiver, congestion: true }),
+        ]
+    }
+
+    #[test]
+    fn a_report_that_a_router_holds_shifts_its_echo_by_that_and_nothing_else() {
+        assert_eq!(ROUTER_VIEWS.len(), reports(1, 1).len(), "each has one here");
+        for echo in [1000, u32::MAX - 2] {
+            let shifted = reports(echo.wrapping_add(7), 1);
+            for ((view, report), want) in ROUTER_VIEWS.iter().zip(reports(echo, 1)).zip(shifted) {
+                assert_eq!((view.echo)(&report), Some(echo), "{view:?}");
+                assert_eq!((view.held)(&report, 7), Some(want), "{view:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_slower_receiver_is_reported_as_worse() {
+        let round_trip = Duration::from_millis(80);
+        for worse in 1..4 {
+            let pairs = reports(1, worse).into_iter().zip(reports(1, worse + 1));
+            for (view, (less, more)) in ROUTER_VIEWS.iter().zip(pairs) {
+                let reported = |report: &[u8]| (view.reported)(report, round_trip).unwrap();
+                let (less, more) = (reported(&less), reported(&more));
+                assert!(more.loss > less.loss, "{view:?}");
+                assert!(more.slowness_squared > less.slowness_squared, "{view:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_report_without_a_rate_claims_nothing() {
+        for rate in [0.0, -1e6, f32::NAN] {
+            let reported = Reported::of_rate(rate);
+            assert_eq!((reported.loss, reported.slowness_squared), (0.0, 0.0));
+        }
+        for view in ROUTER_VIEWS {
+            assert_eq!((view.reported)(&[1; 5], Duration::ZERO), None);
+            assert_eq!(((view.echo)(&[]), (view.held)(&[], 1)), (None, None));
+        }
+    }
+
+    /// Nothing panics, and what was understood is understood in the same way when it is passed on.
+    fn survives<W: Wire>(bytes: &[u8]) {
+        if let Some(value) = W::decode(bytes) {
+            let again = encoded(&value);
+            assert_eq!(W::decode(&again).map(|value| encoded(&value)), Some(again));
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes in proptest::collection::vec(0u8.., 0..32)) {
+            survives::<AnnounceOf<Pgmcc>>(&bytes);
+            survives::<ReportOf<Pgmcc>>(&bytes);
+            survives::<AnnounceOf<Tfmcc>>(&bytes);
+            survives::<ReportOf<Tfmcc>>(&bytes);
+            survives::<AnnounceOf<Ormcc>>(&bytes);
+            survives::<ReportOf<Ormcc>>(&bytes);
+        }
+    }
+}

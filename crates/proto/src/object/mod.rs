@@ -10,7 +10,6 @@ mod fec;
 pub(crate) mod layout;
 mod memory;
 mod part;
-mod ranges;
 mod receiver;
 mod setup;
 pub(crate) mod source;

@@ -10,7 +10,6 @@
 
 mod guarantees;
 mod newreno;
-mod ranges;
 mod receiver;
 mod reno;
 mod rtt;

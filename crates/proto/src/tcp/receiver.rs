@@ -3,12 +3,12 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use crate::ranges::RangeSet;
 use crate::transport::EndSetup;
 use crate::{AppEvent, Datagram, Destination, Machine, Transmit};
 use faircast_base::{BadInput, Cx, Duration, Event, FlowId, NodeId, Time};
 
 use super::Flavour;
-use super::ranges::RangeSet;
 use super::settings::Settings;
 use super::wire::{self, SackBlocks, Segment};
 
@@ -104,7 +104,7 @@ impl TcpReceiver {
                 self.slots.pop_front();
                 self.deliver(cx, payload);
             }
-            self.beyond.remove_below(self.next);
+            self.beyond.remove(0..self.next);
             if self.end == Some(self.next) {
                 self.events.push_back(AppEvent::Completed);
                 cx.emit(Event::Completed { bytes: self.delivered_bytes });
@@ -114,7 +114,7 @@ impl TcpReceiver {
             for missing in known..seq {
                 cx.emit(Event::LossDetected { seq: missing });
             }
-            if self.beyond.insert(seq, seq + 1) {
+            if self.beyond.insert(seq..seq + 1) {
                 let slot = (seq - self.next) as usize;
                 if slot >= self.slots.len() {
                     self.slots.resize_with(slot + 1, || None);
@@ -227,7 +227,7 @@ impl SackHistory {
             self.blocks.clear();
             return sack;
         }
-        let run = beyond.run_with(seq);
+        let run = beyond.around(seq).map(|run| (run.start, run.end));
         let covered = run.unwrap_or((0, next));
         self.blocks.retain(|block| !(covered.0 <= block.0 && covered.1 >= block.1));
         if let Some(run) = run {
@@ -251,9 +251,9 @@ mod tests {
         let mut beyond = RangeSet::default();
         let mut arrive = |seq: u64, next: u64| {
             if seq >= next {
-                beyond.insert(seq, seq + 1);
+                beyond.insert(seq..seq + 1);
             }
-            beyond.remove_below(next);
+            beyond.remove(0..next);
             history.blocks_for(seq, next, &beyond).as_slice().to_vec()
         };
         assert_eq!(arrive(5, 3), [(5, 6)]);
@@ -271,9 +271,9 @@ mod tests {
     fn no_blocks_without_a_gap() {
         let mut history = SackHistory::new(3);
         let mut beyond = RangeSet::default();
-        beyond.insert(5, 6);
+        beyond.insert(5..6);
         assert_eq!(history.blocks_for(5, 3, &beyond).as_slice(), [(5, 6)]);
-        beyond.clear();
+        beyond = RangeSet::default();
         assert_eq!(history.blocks_for(4, 6, &beyond).as_slice(), []);
     }
 }

@@ -1,6 +1,6 @@
 //! What a SACK sender knows of the packets that it has sent.
 
-use super::ranges::RangeSet;
+use crate::ranges::RangeSet;
 
 /// The scoreboard of ns-2's Sack1 agent: which packets beyond the cumulative acknowledgement have
 /// arrived, and up to where holes have been retransmitted. A retransmission that is lost too is
@@ -14,20 +14,17 @@ pub(super) struct Scoreboard {
 
 impl Scoreboard {
     pub(super) fn clear(&mut self) {
-        if !self.sacked.is_empty() {
-            self.sacked.clear();
-        }
-        self.retransmitted = 0;
+        *self = Self::default();
     }
 
     /// Takes what an acknowledgement says: all before `una` has arrived, and `blocks`. Says
     /// whether it told anything new.
     pub(super) fn update(&mut self, una: u64, blocks: &[(u64, u64)]) -> bool {
-        self.sacked.remove_below(una);
+        self.sacked.remove(0..una);
         let mut news = false;
         for &(start, end) in blocks {
             if end > una {
-                news |= self.sacked.insert(start.max(una), end);
+                news |= self.sacked.insert(start.max(una)..end);
             }
         }
         news

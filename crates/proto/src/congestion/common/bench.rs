@@ -1,22 +1,46 @@
 //! The two halves of a scheme under test, each alone: a clock, chance from a seed and a trace that
 //! keeps everything.
 
+use core::fmt::Debug;
 use std::vec::Vec;
 
 use faircast_base::{
     CutReason, Cx, Duration, Event, NodeId, Purpose, Rng, Seq, SwitchReason, Time, Trace,
 };
 
-use crate::congestion::{Arrival, Audience, Carrier, Permit, ReceiverFeedback, SenderControl};
+use crate::congestion::{
+    Arrival, Audience, Carrier, Permit, ReceiverFeedback, SenderControl, Wire,
+};
 
 pub(crate) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
+}
+
+/// So many milliseconds after the beginning of time.
+pub(crate) fn at(ms: u64) -> Time {
+    Time::ZERO + Duration::from_millis(ms)
 }
 
 /// An original packet with `len` bytes of payload that comes for the first time.
 pub(crate) fn original(seq: u32, len: u32) -> Arrival {
     let (seq, congestion_experienced) = (Seq::new(seq), false);
     Arrival { seq, len, repair: false, duplicate: false, congestion_experienced }
+}
+
+/// A value as it goes over the wire.
+pub(crate) fn encoded<W: Wire>(value: &W) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    value.encode(&mut bytes);
+    bytes
+}
+
+/// It fits, comes back as it was, and is refused with a byte too few or too many.
+pub(crate) fn check_wire<W: Wire + PartialEq + Debug>(value: &W) {
+    let bytes = encoded(value);
+    assert!(bytes.len() <= W::BYTES_MAX, "{value:?}");
+    assert_eq!(W::decode(&bytes).as_ref(), Some(value));
+    assert_eq!(W::decode(&bytes[1..]), None);
+    assert_eq!(W::decode(&[&bytes[..], &[0]].concat()), None);
 }
 
 /// All that a half has told.

@@ -6,4 +6,5 @@ pub(crate) mod bench;
 pub mod equation;
 pub mod intervals;
 pub(crate) mod node;
+pub(crate) mod reorder;
 pub(crate) mod stamp;

@@ -1,5 +1,7 @@
 //! Nodes as addresses in the values of schemes, and the words that these are made of.
 
+use alloc::vec::Vec;
+
 use faircast_base::NodeId;
 
 /// The address that stands for nobody.
@@ -9,9 +11,16 @@ const NOBODY: u32 = 0;
 /// nobody.
 const NODE_ZERO: u32 = u32::MAX;
 
-/// The four bytes from `at` on, which are there, as a number.
-pub(crate) fn word(bytes: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+/// The numbers that a value of `N` of them is made of; `None` where `bytes` are more or less.
+pub(crate) fn words<const N: usize>(bytes: &[u8]) -> Option<[u32; N]> {
+    let (words, []) = bytes.as_chunks() else { return None };
+    let words: &[[u8; 4]; N] = words.try_into().ok()?;
+    Some(words.map(u32::from_be_bytes))
+}
+
+/// Appends them.
+pub(crate) fn put_words<const N: usize>(out: &mut Vec<u8>, words: [u32; N]) {
+    out.extend(words.iter().flat_map(|word| word.to_be_bytes()));
 }
 
 /// How a node travels: as the IPv4 address that is its number.
@@ -50,6 +59,10 @@ mod tests {
 
     #[test]
     fn words_are_big_endian() {
-        assert_eq!(word(&[9, 1, 2, 3, 4, 9], 1), 0x0102_0304);
+        let mut bytes = alloc::vec![9];
+        put_words(&mut bytes, [0x0102_0304, 5]);
+        assert_eq!(bytes, [9, 1, 2, 3, 4, 0, 0, 0, 5]);
+        assert_eq!(words(&bytes[1..]), Some([0x0102_0304, 5]));
+        assert_eq!((words::<2>(&bytes), words::<1>(&bytes[1..])), (None, None));
     }
 }

@@ -11,7 +11,6 @@
 
 mod choice;
 mod config;
-mod gaps;
 mod guarantees;
 mod output;
 mod rate;

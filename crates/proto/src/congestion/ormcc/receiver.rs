@@ -3,9 +3,9 @@
 use faircast_base::{Cx, Duration, NodeId, Seq, Time};
 
 use super::config::{Feedback, OrmccConfig};
-use super::gaps::Gaps;
 use super::output::OutputMeter;
 use super::{OrmccAnnounce, OrmccReport, cost};
+use crate::congestion::common::reorder::{Reorder, Settled};
 use crate::congestion::{Arrival, Audience, ReceiverFeedback};
 
 /// The longest wait before a call for a representative is answered, so that not all speak at once.
@@ -28,7 +28,7 @@ pub struct OrmccReceiver {
     config: OrmccConfig,
     node: NodeId,
     meter: OutputMeter,
-    gaps: Gaps,
+    order: Reorder<()>,
     /// Where the first gap begins, and when it counts as a loss though too few packets have shown it.
     gap: Option<(Seq, Time)>,
     /// The latest announcement with its packet's number and when it came.
@@ -49,7 +49,7 @@ impl OrmccReceiver {
     pub fn new(config: OrmccConfig, node: NodeId) -> Self {
         Self {
             meter: OutputMeter::new(config.n),
-            gaps: Gaps::new(config.ci_reorder),
+            order: Reorder::new(),
             config,
             node,
             gap: None,
@@ -142,11 +142,20 @@ impl OrmccReceiver {
         now.since(last) > long
     }
 
+    /// Whether a packet is lost behind which `tolerance` others have come.
+    fn reveals_loss(&mut self, tolerance: usize) -> bool {
+        let mut lost = false;
+        while let Some(settled) = self.order.settle(tolerance) {
+            lost |= settled != Settled::Came(());
+        }
+        lost
+    }
+
     /// The first gap has its time from when it became the first: what was late for an earlier one has
     /// come.
     fn watch_gap(&mut self, now: Time) {
         let until = now + self.config.ci_reorder_delay.max(TICK);
-        self.gap = self.gaps.first().map(|first| match self.gap {
+        self.gap = self.order.first_gap().map(|first| match self.gap {
             Some(same) if same.0 == first => same,
             _ => (first, until),
         });
@@ -201,7 +210,8 @@ impl ReceiverFeedback for OrmccReceiver {
         if let Some(announce) = announce {
             self.on_announce(cx, arrival.seq, announce);
         }
-        let revealed = self.gaps.received(arrival.seq);
+        self.order.arrived(arrival.seq, ());
+        let revealed = self.reveals_loss(self.config.ci_reorder as usize);
         self.watch_gap(cx.now);
         if revealed || arrival.congestion_experienced {
             self.congested(cx.now);
@@ -215,7 +225,7 @@ impl ReceiverFeedback for OrmccReceiver {
 
     fn on_rewind(&mut self, cx: &mut Cx<'_>, newest: Seq) {
         self.latest = self.latest.filter(|(seq, ..)| !seq.after(newest));
-        self.gaps.rewind(newest);
+        self.order.rewind(newest);
         self.watch_gap(cx.now);
     }
 
@@ -237,7 +247,9 @@ impl ReceiverFeedback for OrmccReceiver {
 
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {
         if self.gap.is_some_and(|(_, at)| at <= cx.now) {
-            self.gaps.give_up();
+            // What is missing in the first gap is lost, though too few packets have shown it.
+            self.order.settle(1);
+            self.reveals_loss(usize::MAX);
             self.watch_gap(cx.now);
             self.congested(cx.now);
         }

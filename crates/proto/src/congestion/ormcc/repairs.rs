@@ -39,10 +39,7 @@ impl Repairs {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(ms: u64) -> Time {
-        Time::ZERO + Duration::from_millis(ms)
-    }
+    use crate::congestion::common::bench::at;
 
     #[test]
     fn a_repair_that_is_asked_for_again_after_a_round_trip_was_lost() {

@@ -157,11 +157,7 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use faircast_base::Duration;
-
-    fn at(ms: u64) -> Time {
-        Time::ZERO + Duration::from_millis(ms)
-    }
+    use crate::congestion::common::bench::at;
 
     fn ledger(first: u32, count: u32) -> Ledger {
         let mut ledger = Ledger::default();

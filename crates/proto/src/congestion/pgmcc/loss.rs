@@ -5,12 +5,12 @@
 //! never reach this filter: what they mend *was* a loss by congestion.
 
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 
 use faircast_base::{Duration, Seq, Time};
 
 use super::config::{LossEstimator, PgmccConfig};
 use crate::congestion::common::intervals::{WEIGHTS, weighted_mean};
+use crate::congestion::common::reorder::{Reorder, Settled};
 
 /// More losses in a row than this change no estimate visibly, and are not counted one by one.
 const RUN_MAX: u32 = 8192;
@@ -20,11 +20,8 @@ const RUN_MAX: u32 = 8192;
 pub(super) struct LossMeter {
     estimate: Estimate,
     tolerance: usize,
-    /// The next sequence number to be sampled; `None` before the first packet.
-    cursor: Option<Seq>,
-    /// Packets at or beyond the cursor that have arrived, and whether they were marked; ascending,
-    /// fewer than `tolerance` between calls.
-    early: Vec<(Seq, bool)>,
+    /// Packets, and whether they were marked.
+    order: Reorder<bool>,
     /// The latest long run of losses.
     long_run: Option<LongRun>,
 }
@@ -75,29 +72,19 @@ impl LossMeter {
     /// A meter that has seen nothing.
     pub(super) fn new(config: &PgmccConfig) -> Self {
         let tolerance = config.reorder_tolerance as usize;
-        Self {
-            estimate: Estimate::new(config),
-            tolerance,
-            cursor: None,
-            early: Vec::new(),
-            long_run: None,
-        }
+        Self { estimate: Estimate::new(config), tolerance, order: Reorder::new(), long_run: None }
     }
 
     /// Original data has arrived; `marked` where the network marked congestion on it, which counts
     /// as a loss (src: pgmcc-draft s2.9).
     pub(super) fn received(&mut self, now: Time, seq: Seq, marked: bool) {
-        let mut cursor = *self.cursor.get_or_insert(seq);
-        if seq.before(cursor) && self.comes_late(seq) {
+        let settled = self.order.next().is_some_and(|next| seq.before(next));
+        if settled && self.comes_late(seq) {
             self.rewind(seq - 1);
-            cursor = seq;
         }
-        let index = self.early.partition_point(|early| early.0.before(seq));
-        if seq.before(cursor) || self.early.get(index).is_some_and(|early| early.0 == seq) {
-            return; // Settled, or seen.
+        if self.order.arrived(seq, marked) {
+            self.advance(now, self.tolerance);
         }
-        self.early.insert(index, (seq, marked));
-        self.advance(now, self.tolerance);
     }
 
     /// Whether `seq` is the last of some packets of a long run of losses that come after all.
@@ -110,28 +97,22 @@ impl LossMeter {
 
     /// Nothing after `newest` was sent: a run of losses that ends there is taken back.
     pub(super) fn rewind(&mut self, newest: Seq) {
-        let next = newest.next();
-        if self.cursor.is_none_or(|cursor| !cursor.after(next)) {
-            return self.early.retain(|(seq, _)| !seq.after(newest));
-        }
-        self.early.clear();
-        self.cursor = Some(next);
-        if let Some(run) = self.long_run.take().filter(|run| run.end.after(next)) {
+        if self.order.rewind(newest)
+            && let Some(run) = self.long_run.take().filter(|run| run.end.after(newest.next()))
+        {
             self.estimate = run.estimate;
         }
     }
 
     /// Everything up to `last` has been sent, and what is missing of it will not come any more.
     pub(super) fn give_up(&mut self, now: Time, last: Seq) {
-        let Some(cursor) = self.cursor else { return };
-        if last.before(cursor) {
+        if self.order.next().is_none_or(|next| last.before(next)) {
             return;
         }
         self.advance(now, 1);
-        let cursor = self.cursor.expect("it was set above");
-        if !last.before(cursor) {
-            self.lost(now, last.distance(cursor) as u32 + 1);
-            self.cursor = Some(last.next());
+        if let Some(next) = self.order.next().filter(|next| !last.before(*next)) {
+            self.lost(now, next, last.next());
+            self.order.skip_to(last.next());
         }
     }
 
@@ -149,24 +130,19 @@ impl LossMeter {
 
     /// Settles packets as far as `tolerance` allows.
     fn advance(&mut self, now: Time, tolerance: usize) {
-        while let (Some(cursor), Some(&(first, marked))) = (self.cursor, self.early.first()) {
-            if first == cursor {
-                self.early.remove(0);
-                self.estimate.sample(now, marked);
-                self.cursor = Some(cursor.next());
-            } else if self.early.len() >= tolerance {
-                self.lost(now, first.distance(cursor) as u32);
-                self.cursor = Some(first);
-            } else {
-                return;
+        while let Some(settled) = self.order.settle(tolerance) {
+            match settled {
+                Settled::Came(marked) => self.estimate.sample(now, marked),
+                Settled::Lost { first, end, .. } => self.lost(now, first, end),
             }
         }
     }
 
-    fn lost(&mut self, now: Time, count: u32) {
-        if let Some(first) = self.cursor.filter(|_| count >= LONG_RUN) {
+    fn lost(&mut self, now: Time, first: Seq, end: Seq) {
+        let count = end.distance(first) as u32;
+        if count >= LONG_RUN {
             let estimate = self.estimate.clone();
-            self.long_run = Some(LongRun { first, end: first + count, estimate, late: 0 });
+            self.long_run = Some(LongRun { first, end, estimate, late: 0 });
         }
         for _ in 0..count.min(RUN_MAX) {
             self.estimate.sample(now, true);

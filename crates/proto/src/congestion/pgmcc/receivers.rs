@@ -134,10 +134,7 @@ impl Receivers {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(ms: u64) -> Time {
-        Time::ZERO + Duration::from_millis(ms)
-    }
+    use crate::congestion::common::bench::at;
 
     fn ms(ms: u64) -> Option<RttSample> {
         Some(RttSample { time: Duration::from_millis(ms), packets: 1 })

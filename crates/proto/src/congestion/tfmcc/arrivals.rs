@@ -1,10 +1,9 @@
 //! Which packets are lost, and to which loss event they belong.
 
-use alloc::vec::Vec;
-
 use faircast_base::{Duration, Seq, Time};
 
 use super::history::History;
+use crate::congestion::common::reorder::{Reorder, Settled};
 
 /// Losses in a row that are looked at one by one; of more, the latest. The events that they begin
 /// fill the history many times over.
@@ -19,13 +18,12 @@ const FIRST_INDEX: u64 = 1 << 32;
 pub struct Arrivals {
     history: History,
     threshold: usize,
-    /// The next packet that is to be settled, by both numbers; `None` before the first.
-    cursor: Option<(Seq, u64)>,
+    /// Packets, when they came and whether they were marked.
+    order: Reorder<(Time, bool)>,
+    /// The number without wrap of the next packet that is to be settled.
+    next: u64,
     /// The latest settled packet that was received, and when.
     before: (u64, Time),
-    /// Received packets at or beyond the cursor, when they came and whether they were marked;
-    /// ascending, fewer than `threshold` between calls.
-    early: Vec<(u64, Time, bool)>,
 }
 
 /// The interval before a receiver's first loss.
@@ -55,9 +53,9 @@ impl Arrivals {
         Self {
             history: History::new(discounting),
             threshold: threshold as usize,
-            cursor: None,
+            order: Reorder::new(),
+            next: FIRST_INDEX,
             before: (FIRST_INDEX, Time::ZERO),
-            early: Vec::new(),
         }
     }
 
@@ -72,19 +70,13 @@ impl Arrivals {
         rtt: Duration,
         first: &dyn Fn() -> FirstInterval,
     ) {
-        let (cursor_seq, cursor) = *self.cursor.get_or_insert((seq, FIRST_INDEX));
-        let Some(index) = cursor.checked_add_signed(i64::from(seq.distance(cursor_seq))) else {
-            return;
-        };
-        if index < cursor {
-            return self.history.found(index);
+        let behind = self.order.next().map_or(0, |next| next.distance(seq));
+        if behind > 0 {
+            return self.history.found(self.next.saturating_sub(behind as u64));
         }
-        let place = self.early.partition_point(|early| early.0 < index);
-        if self.early.get(place).is_some_and(|early| early.0 == index) {
-            return;
+        if self.order.arrived(seq, (now, marked)) {
+            self.settle(rtt, first);
         }
-        self.early.insert(place, (index, now, marked));
-        self.settle(rtt, first);
     }
 
     /// Loss events per packet in 0..=1.
@@ -104,12 +96,11 @@ impl Arrivals {
 
     /// Nothing after `newest` was sent: losses found there are taken back.
     pub fn rewind(&mut self, now: Time, newest: Seq) {
-        let Some((seq, cursor)) = self.cursor else { return };
-        let behind = i64::from(newest.distance(seq)) + 1;
-        let Some(end) = cursor.checked_add_signed(behind).filter(|end| *end > 0) else { return };
-        self.early.retain(|(index, ..)| *index < end);
-        if end < cursor {
-            self.cursor = Some((newest.next(), end));
+        let Some(next) = self.order.next() else { return };
+        let ahead = i64::from(newest.distance(next)) + 1;
+        let Some(end) = self.next.checked_add_signed(ahead).filter(|end| *end > 0) else { return };
+        if self.order.rewind(newest) {
+            self.next = end;
             self.before = (end - 1, now);
             self.history.rewind(end);
         }
@@ -118,10 +109,7 @@ impl Arrivals {
     /// The original `seq` comes after a long silence: what was lost before counts no more. Where it is
     /// not the next one after all that have come, the silence was a loss, and nothing is forgotten.
     pub fn forget(&mut self, seq: Seq, discounting: bool) {
-        let Some((cursor_seq, cursor)) = self.cursor else { return };
-        let next = self.early.last().map_or(cursor, |(index, _, _)| index + 1);
-        // Truncation is the wrap of sequence numbers.
-        if seq.distance(cursor_seq + (next - cursor) as u32) == 0 {
+        if self.order.end() == Some(seq) {
             *self = Self::new(self.threshold as u32, discounting);
         }
     }
@@ -133,25 +121,22 @@ impl Arrivals {
     }
 
     fn settle(&mut self, rtt: Duration, first: &dyn Fn() -> FirstInterval) {
-        while let (Some((seq, cursor)), Some(&(index, at, marked))) =
-            (self.cursor, self.early.first())
-        {
-            if index > cursor {
-                if self.early.len() < self.threshold {
-                    return;
+        while let Some(settled) = self.order.settle(self.threshold) {
+            let index = self.next;
+            match settled {
+                Settled::Came((at, marked)) => {
+                    self.history.received(index);
+                    if marked {
+                        self.lost_at(index, at, rtt, first, false);
+                    }
+                    self.before = (index, at);
+                    self.next += 1;
                 }
-                self.lose(cursor, (index, at), rtt, first);
-            } else {
-                self.early.remove(0);
-                self.history.received(index);
-                if marked {
-                    self.lost_at(index, at, rtt, first, false);
+                Settled::Lost { first: lost, end, instead: (at, _) } => {
+                    self.next += end.distance(lost) as u64;
+                    self.lose(index, (self.next, at), rtt, first);
                 }
-                self.before = (index, at);
             }
-            let settled = if index > cursor { index } else { index + 1 };
-            // Truncation is the wrap of sequence numbers.
-            self.cursor = Some((seq + (settled - cursor) as u32, settled));
         }
     }
 
@@ -206,12 +191,9 @@ impl Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::congestion::common::bench::at;
 
     const RTT: Duration = Duration::from_millis(50);
-
-    fn ms(ms: u64) -> Time {
-        Time::ZERO + Duration::from_millis(ms)
-    }
 
     fn first() -> FirstInterval {
         FirstInterval { packets: 100.0, guessed_rtt_s: None }
@@ -220,7 +202,7 @@ mod tests {
     /// Packets 10 ms apart; `seqs` in the order of arrival, each at its place's time.
     fn feed(arrivals: &mut Arrivals, start_ms: u64, seqs: impl IntoIterator<Item = u32>) {
         for (i, seq) in seqs.into_iter().enumerate() {
-            arrivals.received(ms(start_ms + 10 * i as u64), Seq::new(seq), false, RTT, &first);
+            arrivals.received(at(start_ms + 10 * i as u64), Seq::new(seq), false, RTT, &first);
         }
     }
 
@@ -245,7 +227,7 @@ mod tests {
             let mut arrivals = Arrivals::new(3, false);
             let seqs = (0..=30).filter(|seq| *seq != 10 && *seq != second);
             for seq in seqs {
-                let now = ms(10 * u64::from(seq));
+                let now = at(10 * u64::from(seq));
                 arrivals.received(now, Seq::new(seq), false, RTT, &first);
             }
             assert!((arrivals.loss() - loss).abs() < 1e-12, "{second}: {}", arrivals.loss());
@@ -266,7 +248,7 @@ mod tests {
     fn a_mark_is_a_loss_at_once() {
         let mut arrivals = Arrivals::new(3, false);
         feed(&mut arrivals, 0, 0..5);
-        arrivals.received(ms(50), Seq::new(5), true, RTT, &first);
+        arrivals.received(at(50), Seq::new(5), true, RTT, &first);
         assert!(arrivals.has_loss());
         feed(&mut arrivals, 60, [5]);
         assert!(arrivals.has_loss(), "it cannot be undone");
@@ -297,7 +279,7 @@ mod tests {
                 };
                 arrivals.received(now, Seq::new(next), way == 7, RTT, &first);
                 proptest::prop_assert!((0.0..=1.0).contains(&arrivals.loss()));
-                proptest::prop_assert!(arrivals.early.len() < 3);
+                proptest::prop_assert!(arrivals.order.waiting() < 3);
             }
         }
     }

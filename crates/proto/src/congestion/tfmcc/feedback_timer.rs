@@ -75,12 +75,9 @@ fn seconds(s: f64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::congestion::common::bench::at;
     use alloc::vec::Vec;
     use faircast_base::{NodeId, Purpose};
-
-    fn at(ms: u64) -> Time {
-        Time::ZERO + Duration::from_millis(ms)
-    }
 
     #[test]
     fn draws_are_biased_so_that_few_of_a_large_group_are_early() {

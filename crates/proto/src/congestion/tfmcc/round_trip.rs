@@ -112,11 +112,8 @@ impl RoundTrip {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::congestion::common::bench::at;
     use faircast_base::NodeId;
-
-    fn at(ms: u64) -> Time {
-        Time::ZERO + Duration::from_millis(ms)
-    }
 
     fn echo(stamp_us: u32, held_us: u32) -> Echo {
         Echo { receiver: NodeId(1), is_clr: false, stamp_us, held_us }

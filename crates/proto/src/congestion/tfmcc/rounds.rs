@@ -181,12 +181,9 @@ impl Rounds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::congestion::common::bench::at;
 
     const GAP: Duration = Duration::from_millis(5);
-
-    fn at(ms: u64) -> Time {
-        Time::ZERO + Duration::from_millis(ms)
-    }
 
     fn told(rounds: &mut Rounds, at_ms: u64, by: u32, rtt_ms: u64) {
         let rtt = Duration::from_millis(rtt_ms);

@@ -6,8 +6,8 @@ use core::ops::Range;
 
 use crate::object::fec::Restorer;
 use crate::object::layout::{BLOCK_SYMBOLS, KEY_END, Key, Layout, key, part_of};
-use crate::object::ranges::RangeSet;
 use crate::object::{Part, Store, StoreError};
+use crate::ranges::RangeSet;
 
 /// Most blocks of which only a part is here. Symbols of others are dropped, and asked for later.
 pub(super) const PARTIAL_MAX: usize = 4096;

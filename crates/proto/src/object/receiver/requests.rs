@@ -8,12 +8,12 @@ use faircast_base::{Cx, Duration, Event, Time};
 use super::blocks::Blocks;
 use crate::object::Part;
 use crate::object::layout::{KEY_END, Key, Layout, block_of, key, part_of};
-use crate::object::ranges::RangeSet;
 use crate::object::wire::{ENTRIES_MAX, Entry};
 use crate::pgm::ReceiverConfig;
 use crate::pgm::repair::naks::{Naks, State};
 use crate::pgm::retry_timer::{Asked, RetryTimer};
 use crate::pgm::session::crowd::Backoff;
+use crate::ranges::RangeSet;
 
 /// So many blocks of which nothing came are asked for one by one, as others who lack parts of them
 /// do; of a longer outage whole runs are asked for.
@@ -340,7 +340,9 @@ impl Requests {
             let mut wanted = RangeSet::default();
             for run in self.runs.iter().take(RUNS_LOOKED_AT) {
                 // What has begun to come is judged when the sweep has passed it.
-                blocks.absent().within(run).for_each(|run| wanted.insert(run));
+                blocks.absent().within(run).for_each(|run| {
+                    wanted.insert(run);
+                });
             }
             self.runs = wanted.clone();
             wanted.limit(ENTRIES_MAX);

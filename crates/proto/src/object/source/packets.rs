@@ -11,10 +11,10 @@ use faircast_base::{Duration, Time};
 use super::repairs::Repairs;
 use crate::object::fec::ParitySource;
 use crate::object::layout::{self, BLOCK_SYMBOLS, KEY_END, Key, Layout, part_of};
-use crate::object::ranges::RangeSet;
 use crate::object::wire::{Notice, SYMBOL_HEADER, SymbolName};
 use crate::object::{Announcement, Part, Supply, SupplyError};
 use crate::pgm::wire::{Encoder, OptionType};
+use crate::ranges::RangeSet;
 
 /// Most runs of blocks that wait. The nearest are joined: then some are sent that nobody lacks.
 pub(super) const RUNS_MAX: usize = 4096;

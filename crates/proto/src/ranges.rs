@@ -1,4 +1,4 @@
-//! Sets of blocks as ranges.
+//! Sets of numbers as ranges.
 
 use alloc::collections::BTreeMap;
 use core::ops::Range;
@@ -6,56 +6,78 @@ use core::ops::Range;
 /// A set of numbers, kept as ranges that lie apart. Operations take time logarithmic in their
 /// number, and linear in what they join or cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct RangeSet {
+pub(crate) struct RangeSet {
     /// The first of each range, and one past its last.
     ranges: BTreeMap<u64, u64>,
 }
 
 impl RangeSet {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
     /// How many ranges there are.
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.ranges.iter().map(|(&start, &end)| start..end)
     }
 
-    pub(super) fn contains(&self, x: u64) -> bool {
-        self.ranges.range(..=x).next_back().is_some_and(|(_, &end)| x < end)
+    /// One past the greatest member.
+    pub(crate) fn end(&self) -> Option<u64> {
+        self.ranges.last_key_value().map(|(_, &end)| end)
+    }
+
+    /// The range that holds `x`.
+    pub(crate) fn around(&self, x: u64) -> Option<Range<u64>> {
+        let (&start, &end) = self.ranges.range(..=x).next_back()?;
+        (x < end).then_some(start..end)
+    }
+
+    pub(crate) fn contains(&self, x: u64) -> bool {
+        self.around(x).is_some()
+    }
+
+    /// The first number from `x` on that is no member although a greater one is.
+    pub(crate) fn gap_from(&self, x: u64) -> Option<u64> {
+        let gap = self.around(x).map_or(x, |range| range.end);
+        (gap < self.end()?).then_some(gap)
     }
 
     /// The least member that is not below `x`.
-    pub(super) fn first_from(&self, x: u64) -> Option<u64> {
+    pub(crate) fn first_from(&self, x: u64) -> Option<u64> {
         if self.contains(x) {
             return Some(x);
         }
         self.ranges.range(x..).next().map(|(&start, _)| start)
     }
 
-    pub(super) fn insert(&mut self, range: Range<u64>) {
+    /// Whether any of `range` is new.
+    pub(crate) fn insert(&mut self, range: Range<u64>) -> bool {
         if range.is_empty() {
-            return;
+            return false;
         }
         let Range { mut start, mut end } = range;
         if let Some((&before, &before_end)) = self.ranges.range(..=start).next_back()
             && before_end >= start
         {
-            (start, end) = (before, end.max(before_end));
+            if before_end >= end {
+                return false;
+            }
+            start = before;
         }
         while let Some((&next, &next_end)) = self.ranges.range(start..=end).next() {
             self.ranges.remove(&next);
             end = end.max(next_end);
         }
         self.ranges.insert(start, end);
+        true
     }
 
-    pub(super) fn remove(&mut self, range: Range<u64>) {
+    pub(crate) fn remove(&mut self, range: Range<u64>) {
         if range.is_empty() {
             return;
         }
@@ -76,7 +98,7 @@ impl RangeSet {
     }
 
     /// The parts of the set that lie in `range`.
-    pub(super) fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+    pub(crate) fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let first = self.ranges.range(..range.start).next_back();
         // An inverted range would panic.
         let end = range.end.max(range.start);
@@ -89,7 +111,7 @@ impl RangeSet {
 
     /// Joins the nearest ranges until there are no more than `max`: what lies between is in the set
     /// then. Ranges with a multiple of 2^32 between them stay apart.
-    pub(super) fn limit(&mut self, max: usize) {
+    pub(crate) fn limit(&mut self, max: usize) {
         while self.ranges.len() > max {
             let mut nearest: Option<(u64, u64, u64)> = None;
             let mut last: Option<(u64, u64)> = None;
@@ -109,7 +131,7 @@ impl RangeSet {
 
     /// How many members there are.
     #[cfg(test)]
-    pub(super) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.iter().map(|range| range.end - range.start).sum()
     }
 }
@@ -129,8 +151,9 @@ mod tests {
             let start = rng.below(100);
             let range = start..start + rng.below(12);
             if rng.below(2) == 0 {
-                set.insert(range.clone());
+                let before = model.len();
                 model.extend(range.clone());
+                assert_eq!(set.insert(range.clone()), model.len() > before, "round {round}");
             } else {
                 set.remove(range.clone());
                 model.retain(|x| !range.contains(x));
@@ -142,6 +165,9 @@ mod tests {
             let x = rng.below(120);
             assert_eq!(set.contains(x), model.contains(&x));
             assert_eq!(set.first_from(x), model.range(x..).next().copied());
+            assert_eq!(set.end(), model.last().map(|last| last + 1));
+            let gap = (x..model.last().copied().unwrap_or(0)).find(|x| !model.contains(x));
+            assert_eq!(set.gap_from(x), gap, "from {x} in round {round}");
             let window = x..x + rng.below(20);
             let within: Vec<u64> = set.within(window.clone()).flatten().collect();
             assert_eq!(within, model.range(window).copied().collect::<Vec<_>>());
