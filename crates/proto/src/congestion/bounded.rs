@@ -16,10 +16,6 @@ pub struct Bounds {
 /// The least to which receivers can limit a sender: about a packet a second.
 const LIMIT_MIN: Bitrate = Bitrate::from_bits_per_s(16_000);
 
-/// How far behind an even pace is caught up with: timers of real systems wake some milliseconds
-/// late.
-const BURST: Duration = Duration::from_millis(4);
-
 /// Bounds at work beside a control: never faster than the one rate, never slower than the other. Where
 /// they contradict each other the upper one holds.
 #[derive(Clone, Debug)]
@@ -35,7 +31,7 @@ impl Bounded {
     pub(super) fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
-            max: bounds.max.map(|rate| pace(rate, BURST)),
+            max: bounds.max.map(|rate| pace(rate, Pace::BURST)),
             // It is there for when the scheme says no, so nothing is saved up for it.
             min: bounds.min.map(|rate| pace(rate, Duration::ZERO)),
             capped: false,
@@ -80,7 +76,7 @@ impl Bounded {
         let rate = limit.into_iter().chain(self.bounds.max).min();
         match (&mut self.max, rate) {
             (Some(max), Some(rate)) => max.set(now, rate.bits_per_s() as f64),
-            (max, rate) => *max = rate.map(|rate| pace(rate, BURST)),
+            (max, rate) => *max = rate.map(|rate| pace(rate, Pace::BURST)),
         }
         limit.is_some_and(|limit| self.bounds.max.is_none_or(|max| limit < max))
     }

@@ -199,6 +199,8 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
 
     fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier) {
         if let Some(report) = self.report.take() {
+            // Routers forward NAKs in their own name, so the report's word counts (src: openpgm).
+            let from = C::reporter(&report).unwrap_or(from);
             self.half.on_report(cx, from, carrier, &report);
         }
     }
@@ -307,5 +309,28 @@ impl<F: ReceiverFeedback + 'static> Feedback for CodedFeedback<F> {
 
     fn inner(&self) -> &dyn Any {
         &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::common::bench::{SenderBench, encoded, ms};
+    use crate::congestion::pgmcc::{PgmccConfig, PgmccReport, PgmccSender};
+
+    #[test]
+    fn routers_may_forward_reports_in_their_own_name() {
+        for (receiver, acker) in [(Some(NodeId(8)), 8), (None, 77)] {
+            let mut control = boxed_control(PgmccSender::new(PgmccConfig::default()));
+            // It has the clock.
+            let mut bench = SenderBench::of(PgmccSender::new(PgmccConfig::default()), 1400);
+            let mut cx = Cx { now: bench.now, rng: &mut bench.rng, trace: &mut bench.log };
+            control.on_sent(&mut cx, Seq::new(0), 1400, &mut Vec::new());
+            cx.now += ms(50);
+            let report = encoded(&PgmccReport { echo_ms: 0, loss: 0, receiver });
+            control.read_report(cx.now, &report).unwrap();
+            control.on_report(&mut cx, NodeId(77), Carrier::Nak { first: Seq::new(0) });
+            assert_eq!(control.gauges().representative, Some(NodeId(acker)));
+        }
     }
 }

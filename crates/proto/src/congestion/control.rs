@@ -152,7 +152,7 @@ pub trait SenderControl {
         Some(self.on_sent(cx, seq, len))
     }
 
-    /// A report has come.
+    /// A report has come from a receiver, by its own [word](Self::reporter) where it tells.
     fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier, report: &Self::Report);
 
     /// A receiver said that it leaves the session.

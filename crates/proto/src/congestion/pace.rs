@@ -18,6 +18,10 @@ pub struct Pace {
 }
 
 impl Pace {
+    /// How far behind an even pace is caught up with: timers of real systems wake some milliseconds
+    /// late.
+    pub const BURST: Duration = Duration::from_millis(4);
+
     /// A pace of `bits_per_s`, at least one, that catches up with at most `burst` and may begin
     /// at once.
     pub fn new(bits_per_s: f64, burst: Duration) -> Self {

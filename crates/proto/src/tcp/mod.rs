@@ -8,7 +8,6 @@
 //!
 //! [`end`] makes the two ends; [`OPTIONS`] lists the settings that they share.
 
-mod guarantees;
 mod newreno;
 mod receiver;
 mod reno;
@@ -21,7 +20,6 @@ mod settings;
 mod tests;
 mod wire;
 
-pub use guarantees::GUARANTEES;
 pub use receiver::TcpReceiver;
 pub use sender::TcpSender;
 pub use settings::{KernelSettings, WINDOW_MAX};
@@ -29,7 +27,8 @@ pub use settings::{KernelSettings, WINDOW_MAX};
 use alloc::boxed::Box;
 
 use crate::Machine;
-use crate::options::OptionSpec;
+use crate::congestion::{Floor, Guarantees, Load};
+use crate::options::{OptionSpec, Options};
 use crate::transport::{EndSetup, Role};
 
 /// The settings of all flavours.
@@ -60,4 +59,22 @@ pub fn end(flavour: Flavour, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine
         Role::Receiver => Box::new(TcpReceiver::new(flavour, setup)),
         Role::Both(_) => unreachable!("a connection here has one sending end"),
     }
+}
+
+/// What every flavour of TCP promises to the network.
+pub const GUARANTEES: Guarantees =
+    Guarantees { floor, recovery: Guarantees::RECOVERY, reports_max };
+
+/// One packet for each retransmission timeout, which doubles up to the greatest one. It is rounded
+/// up to the ticks of the clock, and a packet may wait for the random overhead.
+fn floor(options: &Options) -> Option<Floor> {
+    let settings = settings::Settings::from_options(options);
+    let rto = settings.max_rto.max(settings.initial_rto);
+    let every = rto + settings.clock_granularity * 2 + settings.overhead;
+    Some(Floor { after: every * 4, every })
+}
+
+/// Each packet is acknowledged at once, those that come twice too.
+fn reports_max(_: &Options, load: &Load) -> u64 {
+    load.data_packets
 }

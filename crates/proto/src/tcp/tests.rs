@@ -105,7 +105,8 @@ impl Pair {
             (at, order)
         });
         let arrival = packet.map(|i| self.under_way[i].0);
-        let timer = self.sender.next_timeout().min_some(self.receiver.next_timeout());
+        let timers = [self.sender.next_timeout(), self.receiver.next_timeout()];
+        let timer = timers.into_iter().flatten().min();
         match (arrival, timer) {
             (None, None) => return false,
             (Some(at), timer) if timer.is_none_or(|timer| at <= timer) => {
@@ -211,16 +212,6 @@ impl Pair {
         assert!(self.receiver_done && self.sender_done);
         assert_eq!(self.sender.next_timeout(), None, "nothing is left to do");
         assert_eq!(self.trace.completed, 2);
-    }
-}
-
-trait MinSome {
-    fn min_some(self, other: Self) -> Self;
-}
-
-impl MinSome for Option<Time> {
-    fn min_some(self, other: Self) -> Self {
-        [self, other].into_iter().flatten().min()
     }
 }
 

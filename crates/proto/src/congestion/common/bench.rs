@@ -169,9 +169,9 @@ impl<C: SenderControl<Announce: Clone>> SenderBench<C> {
         self.take_on(Carrier::NullNak { latest: Seq::new(0) }, report);
     }
 
-    /// A report comes from a node that is not who it is of, as routers forward NAKs.
     pub(crate) fn take_on(&mut self, carrier: Carrier, report: &C::Report) {
-        self.with(|sender, cx| sender.on_report(cx, NodeId(9999), carrier, report));
+        let from = C::reporter(report).unwrap_or(NodeId(9999));
+        self.with(|sender, cx| sender.on_report(cx, from, carrier, report));
     }
 
     pub(crate) fn representative(&self) -> Option<u32> {

@@ -7,4 +7,5 @@ pub mod equation;
 pub mod intervals;
 pub(crate) mod node;
 pub(crate) mod reorder;
+pub(crate) mod silence;
 pub(crate) mod stamp;

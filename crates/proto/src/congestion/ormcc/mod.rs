@@ -11,14 +11,12 @@
 
 mod choice;
 mod config;
-mod guarantees;
 mod output;
 mod rate;
 mod receiver;
 mod recent;
 mod repairs;
 mod sender;
-mod silence;
 mod values;
 
 #[cfg(test)]
@@ -27,12 +25,11 @@ mod tests;
 use faircast_base::{Duration, NodeId};
 
 pub use config::{Feedback, OrmccConfig, Profile, RttSamples};
-pub use guarantees::GUARANTEES;
 pub use receiver::OrmccReceiver;
 pub use sender::OrmccSender;
 pub use values::{OrmccAnnounce, OrmccReport};
 
-use crate::congestion::{Guarantees, Reported, Scheme};
+use crate::congestion::{Floor, Guarantees, Load, Reported, Scheme};
 use crate::options::{OptionSpec, Options};
 
 /// Bytes that a packet counts for at least. Rates are of payload, as the paper's packets of 1000 bytes
@@ -53,7 +50,8 @@ impl Scheme for Ormcc {
     const NAME: &'static str = "ormcc";
     const ABOUT: &'static str = "rate control by the output rate of the slowest receiver, over PGM";
     const OPTIONS: &'static [OptionSpec] = OrmccConfig::OPTIONS;
-    const GUARANTEES: Guarantees = GUARANTEES;
+    const GUARANTEES: Guarantees =
+        Guarantees { floor, recovery: Guarantees::RECOVERY, reports_max };
     const TICK: Duration = Duration::from_micros(1);
     type Control = OrmccSender;
     type Feedback = OrmccReceiver;
@@ -77,4 +75,23 @@ impl Scheme for Ormcc {
     fn reported(report: &OrmccReport, _round_trip: Duration) -> Option<Reported> {
         report.rate.map(Reported::of_rate)
     }
+}
+
+/// With the guard, silence lasts 30 s at most until the rate falls, and it halves once in a second
+/// at least. The paper's sender hears nothing where all is well, and does not mind.
+fn floor(options: &Options) -> Option<Floor> {
+    let config = OrmccConfig::from_options(options);
+    let every = config.floor_interval;
+    config.guard.then_some(Floor { after: Duration::from_secs(90), every })
+}
+
+/// Each loss is reported when it is found, and asked for by NAKs as by any PGM receiver; the
+/// representative shows that it is alive at most once for each data packet, and every receiver
+/// answers the first call for a representative and may ask for an SPM. A load does not tell how many
+/// marks the network made, each of which is reported as a loss is, nor how often the representative
+/// left, after which there is another call; one of no answer in 200 ms is answered again.
+fn reports_max(options: &Options, load: &Load) -> u64 {
+    let config = OrmccConfig::from_options(options);
+    let alive = if config.guard { load.data_packets } else { 0 };
+    load.losses + alive + load.receivers + load.naks_max(options)
 }

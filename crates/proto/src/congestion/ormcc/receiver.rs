@@ -18,7 +18,7 @@ const ANSWER_INTERVAL: Duration = Duration::from_millis(200);
 const ALIVE_MIN: Duration = Duration::from_millis(10);
 const ALIVE_MAX: Duration = Duration::from_secs(1);
 
-/// The longest time over which the output rate is measured, as options.rs says.
+/// The longest time over which the output rate is measured, as config.rs says.
 const SPAN_MAX: Duration = Duration::from_secs(2);
 
 /// A receiver: it measures its output rate, tells it when a loss is found, and where it is the

@@ -9,9 +9,9 @@ use super::config::{OrmccConfig, RttSamples};
 use super::rate::Rate;
 use super::recent::Recent;
 use super::repairs::Repairs;
-use super::silence::Unanswered;
 use super::{OrmccAnnounce, OrmccReport, cost};
 use crate::congestion::Pace;
+use crate::congestion::common::silence::Unanswered;
 use crate::congestion::common::stamp::{RTT_MAX, echoed_us, microseconds};
 use crate::congestion::{Carrier, Gauges, Permit, Regime, SenderControl};
 
@@ -23,10 +23,6 @@ const CLOCK_TOLERANCE_US: i32 = 1000;
 /// own errors.
 const RTT_LEAST: f64 = 1e-4;
 
-/// How far behind an even pace is caught up with: timers of real systems wake some milliseconds
-/// late.
-const BURST: Duration = Duration::from_millis(4);
-
 /// A representative that shows no life counts as gone after so long, at least.
 const GONE_MIN: Duration = Duration::from_secs(1);
 
@@ -35,6 +31,11 @@ const SILENT_RTTS: f64 = 8.0;
 
 /// The longest wait until the rate falls, however long round trips are.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// A pause of the source counts as this part of the silence that has consequences, at most. The packet
+/// before it need not have been answered, as the representative answers once in a round trip; so
+/// many in a row it would have.
+const PAUSES: u64 = 8;
 
 /// The rate halves once in a round trip, within these.
 const HALVE_MIN: Duration = Duration::from_millis(10);
@@ -54,7 +55,8 @@ pub struct OrmccSender {
     config: OrmccConfig,
     averages: Averages,
     representative: Option<NodeId>,
-    rate: Option<Rate>,
+    /// Of nothing before the first packet.
+    rate: Rate,
     pace: Pace,
     /// The rate of late.
     recent: Recent,
@@ -97,8 +99,8 @@ impl OrmccSender {
         Self {
             averages: Averages::new(),
             representative: None,
-            rate: None,
-            pace: Pace::new(1.0, BURST),
+            rate: Rate::new(&config, 0.0),
+            pace: Pace::new(1.0, Pace::BURST),
             recent: Recent::default(),
             bytes: 0.0,
             rtt: None,
@@ -132,29 +134,25 @@ impl OrmccSender {
     fn meet(&mut self, now: Time, len: u32) {
         let bytes = f64::from(cost(len));
         let before = self.bytes;
-        self.bytes = before.max(bytes);
-        match &mut self.rate {
-            None => {
-                let rate = Rate::new(&self.config, bytes);
-                self.pace = Pace::new(8.0 * rate.bytes_per_s(), BURST);
-                self.rate = Some(rate);
-            }
-            Some(rate) if bytes > before => {
-                rate.resize(&self.config, bytes);
-                if !self.told {
-                    rate.scale(bytes / before);
-                }
-                self.follow(now);
-            }
-            Some(_) => {}
+        if bytes <= before {
+            return;
         }
+        self.bytes = bytes;
+        if before == 0.0 {
+            self.rate = Rate::new(&self.config, bytes);
+            self.pace = Pace::new(8.0 * self.rate.bytes_per_s(), Pace::BURST);
+            return;
+        }
+        self.rate.resize(&self.config, bytes);
+        if !self.told {
+            self.rate.scale(bytes / before);
+        }
+        self.follow(now);
     }
 
     /// Keeps the pace at the rate.
     fn follow(&mut self, now: Time) {
-        if let Some(rate) = &self.rate {
-            self.pace.set(now, 8.0 * rate.bytes_per_s());
-        }
+        self.pace.set(now, 8.0 * self.rate.bytes_per_s());
     }
 
     /// Whether a report with the round trip `rtt` came with a request for a packet whose repair was
@@ -167,7 +165,7 @@ impl OrmccSender {
 
     fn note_rate(&mut self, now: Time) {
         let span = Duration::from_secs_f64(self.round_trip_s());
-        self.recent.note(now, self.rate.as_ref().map_or(0.0, Rate::bytes_per_s), span);
+        self.recent.note(now, self.rate.bytes_per_s(), span);
     }
 
     /// The output rate that a report tells. No more comes out than went in: a queue may hand on a few
@@ -185,8 +183,8 @@ impl OrmccSender {
         let Some(busy) = self.busy.replace(now) else { return };
         let idle = now.since(busy.max(self.pace.ready_at()));
         let (gone_after, silence) = (self.gone_after(), self.silence());
-        self.unheard_own.pause(idle, gone_after);
-        self.unheard.pause(idle, silence);
+        self.unheard_own.pause(idle.saturating_sub(gone_after / PAUSES));
+        self.unheard.pause(idle.saturating_sub(silence / PAUSES));
         if let Some((at, _)) = &mut self.silent {
             *at += idle;
         } else if idle > gone_after {
@@ -199,9 +197,7 @@ impl OrmccSender {
     /// representative tells that this comes out.
     fn age_rate(&mut self, now: Time, times: u64) {
         let few = self.config.initial_packets * self.bytes / self.round_trip_s();
-        if let Some(rate) = &mut self.rate {
-            rate.age(times, few, self.config.guard);
-        }
+        self.rate.age(times, few, self.config.guard);
         (self.least, self.delayed, self.output) = (None, 0, None);
         self.follow(now);
     }
@@ -220,8 +216,8 @@ impl OrmccSender {
             return;
         }
         self.lowered = true;
-        if let (Some(rate), Some(output)) = (&mut self.rate, self.output)
-            && rate.lower(self.config.beta * output)
+        if let Some(output) = self.output
+            && self.rate.lower(self.config.beta * output)
         {
             cx.emit(Event::Cut { reason: CutReason::NoFeedback, window_milli: 0 });
             self.follow(cx.now);
@@ -243,7 +239,7 @@ impl OrmccSender {
         let begins = self.last_sent.is_none();
         // A rate that something else holds the source below is not tried, so it does not grow; and
         // without a sign that somebody is there it does not either.
-        let limited = late <= BURST.max(gap) && !begins;
+        let limited = late <= Pace::BURST.max(gap) && !begins;
         if !repair || limited {
             self.note_kind(cx, repair);
         }
@@ -252,9 +248,7 @@ impl OrmccSender {
             // The queue may have grown since a loss told of it, and by random losses it never does.
             let rtt = self.latest.map_or(rtt, |latest| latest.max(rtt));
             let lead = self.lead(rtt);
-            if let Some(rate) = &mut self.rate {
-                rate.grow(f64::from(bytes), rtt, lead);
-            }
+            self.rate.grow(f64::from(bytes), rtt, lead);
             self.follow(now);
         }
         self.note_rate(now);
@@ -277,7 +271,7 @@ impl OrmccSender {
     /// Up to where the rate may grow: with the guard not far beyond what the representative lately told
     /// to come out. A queue that fills lets no more through, and takes long to show by a loss.
     fn lead(&self, rtt: f64) -> f64 {
-        let doubling = self.rate.as_ref().is_some_and(Rate::is_doubling);
+        let doubling = self.rate.is_doubling();
         let packet = self.bytes / self.latest.unwrap_or(rtt);
         let most = if doubling { self.config.doubling_max * packet } else { f64::INFINITY };
         if !self.config.guard {
@@ -325,18 +319,17 @@ impl OrmccSender {
         }
         let (silence, halving) = (self.silence(), self.round_trip_s());
         let halving = Duration::from_secs_f64(halving).clamp(HALVE_MIN, HALVE_MAX);
-        let Some(rate) = &mut self.rate else { return };
         if self.silent.is_none() && self.unheard.lasts(cx.now) > silence {
             cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns: silence.as_nanos() });
-            self.silent = Some((cx.now, rate.bytes_per_s() / 2.0));
+            self.silent = Some((cx.now, self.rate.bytes_per_s() / 2.0));
         }
         let Some((at, _)) = &mut self.silent else { return };
-        let before = rate.bytes_per_s();
-        while *at <= cx.now && !rate.is_least() {
-            rate.halve();
+        let before = self.rate.bytes_per_s();
+        while *at <= cx.now && !self.rate.is_least() {
+            self.rate.halve();
             *at += halving;
         }
-        if rate.bytes_per_s() < before {
+        if self.rate.bytes_per_s() < before {
             cx.emit(Event::Cut { reason: CutReason::NoFeedback, window_milli: 0 });
             self.follow(cx.now);
         }
@@ -368,20 +361,16 @@ impl OrmccSender {
     fn begin_path(&mut self, now: Time, sample: f64) {
         let is_first = self.rtt.replace(sample).is_none();
         let initial = self.config.initial_packets * self.bytes / sample;
-        if let Some(rate) = &mut self.rate
-            && is_first
-            && rate.is_doubling()
-        {
+        if is_first && self.rate.is_doubling() {
             // The initial rate was for a round trip that nobody had measured.
-            rate.raise(initial);
+            self.rate.raise(initial);
             self.follow(now);
         }
     }
 
     /// The representative's path, as it is while the rate doubles.
     fn watch_doubling(&mut self, cx: &mut Cx<'_>, sample: f64, output: Option<f64>) {
-        let Some(rate) = &mut self.rate else { return };
-        if !rate.is_doubling() {
+        if self.bytes == 0.0 || !self.rate.is_doubling() {
             return;
         }
         let least = self.least.map_or(sample, |least| least.min(sample));
@@ -391,8 +380,8 @@ impl OrmccSender {
         self.delayed = if sample > least + allowed { self.delayed + 1 } else { 0 };
         if self.delayed >= DELAYED_MAX {
             // What came out while the queue grew is what the path carries.
-            let most = output.unwrap_or(rate.bytes_per_s());
-            rate.end_doubling(most);
+            let most = output.unwrap_or(self.rate.bytes_per_s());
+            self.rate.end_doubling(most);
             self.follow(cx.now);
         }
     }
@@ -402,10 +391,8 @@ impl OrmccSender {
     fn resume(&mut self, now: Time, limit: f64) {
         (self.least, self.delayed, self.output) = (None, 0, None);
         let one = self.bytes / self.round_trip_s();
-        if let Some(rate) = &mut self.rate {
-            rate.raise(one.min(limit));
-            rate.restart(limit);
-        }
+        self.rate.raise(one.min(limit));
+        self.rate.restart(limit);
         self.follow(now);
     }
 
@@ -460,9 +447,7 @@ impl OrmccSender {
         }
         self.sent_at_congestion = self.sent;
         let (rtt, bytes) = (self.round_trip_s(), self.bytes);
-        if let Some(rate) = &mut self.rate
-            && rate.cut(&self.config, cx.now, output, rtt, bytes)
-        {
+        if self.rate.cut(&self.config, cx.now, output, rtt, bytes) {
             cx.emit(Event::Cut { reason: CutReason::Report, window_milli: 0 });
         }
         self.follow(cx.now);
@@ -470,8 +455,7 @@ impl OrmccSender {
 
     /// Whether the representative has not told of congestion for the interval I.
     fn is_overdue(&self) -> bool {
-        let interval = self.rate.as_ref().map_or(f64::INFINITY, Rate::interval);
-        (self.sent - self.sent_at_congestion) as f64 > interval
+        (self.sent - self.sent_at_congestion) as f64 > self.rate.interval()
     }
 
     fn announce(&self, now: Time) -> OrmccAnnounce {
@@ -515,8 +499,6 @@ impl SenderControl for OrmccSender {
     }
 
     fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier, report: &OrmccReport) {
-        // Routers forward NAKs in their own name, so the report's word counts.
-        let from = report.receiver.unwrap_or(from);
         let Some(echoed) = Self::echoed(cx.now, report) else {
             return cx.emit(Event::BadInput { reason: BadInput::Absurd });
         };
@@ -553,10 +535,7 @@ impl SenderControl for OrmccSender {
                 Some(output) => self.on_indication(cx, from, output, sample),
                 // Fewer than n packets have come: nothing to compare or to cut to.
                 None if is_own => {
-                    let most = self.rate.as_ref().map_or(0.0, Rate::bytes_per_s);
-                    if let Some(rate) = &mut self.rate {
-                        rate.end_doubling(self.config.beta * most);
-                    }
+                    self.rate.end_doubling(self.config.beta * self.rate.bytes_per_s());
                     self.follow(cx.now);
                 }
                 None => {}
@@ -589,16 +568,16 @@ impl SenderControl for OrmccSender {
 
     fn gauges(&self) -> Gauges {
         Gauges {
-            window: None,
-            flight: None,
-            rate_bits_per_s: self.rate.as_ref().map(|rate| 8.0 * rate.bytes_per_s()),
+            rate_bits_per_s: (self.bytes > 0.0).then_some(8.0 * self.rate.bytes_per_s()),
             representative: self.representative,
             rtt: self.rtt.map(Duration::from_secs_f64),
-            regime: match &self.rate {
-                Some(rate) if rate.is_least() => Regime::Floor,
-                Some(rate) if rate.is_starting() => Regime::Start,
+            regime: match self.rate {
+                _ if self.bytes == 0.0 => Regime::Path,
+                rate if rate.is_least() => Regime::Floor,
+                rate if rate.is_starting() => Regime::Start,
                 _ => Regime::Path,
             },
+            ..Gauges::default()
         }
     }
 }

@@ -10,7 +10,6 @@
 
 mod blacklist;
 mod config;
-mod guarantees;
 mod hystart;
 mod ledger;
 mod loss;
@@ -31,14 +30,13 @@ pub use config::{
     Accounting, BitmapScope, ElectionReply, LossEpoch, LossEstimator, PgmccConfig, Profile,
     RttMethod, SlowStart, TimeoutMode,
 };
-pub use guarantees::GUARANTEES;
 pub use model::Model;
 
 pub use receiver::PgmccReceiver;
 pub use sender::PgmccSender;
 pub use values::{PgmccAnnounce, PgmccReport};
 
-use crate::congestion::{Guarantees, Reported, Scheme};
+use crate::congestion::{Floor, Guarantees, Load, Reported, Scheme};
 use crate::options::{OptionSpec, Options};
 
 /// pgmcc as a scheme that can be named.
@@ -50,7 +48,8 @@ impl Scheme for Pgmcc {
     const ABOUT: &'static str =
         "window control between the sender and the slowest receiver, over PGM";
     const OPTIONS: &'static [OptionSpec] = PgmccConfig::OPTIONS;
-    const GUARANTEES: Guarantees = GUARANTEES;
+    const GUARANTEES: Guarantees =
+        Guarantees { floor, recovery: Guarantees::RECOVERY, reports_max };
     const TICK: Duration = Duration::from_millis(1);
     type Control = PgmccSender;
     type Feedback = PgmccReceiver;
@@ -76,4 +75,19 @@ impl Scheme for Pgmcc {
         let slowness_squared = Model::Full.slowness_squared(round_trip.as_secs_f64(), loss);
         Some(Reported { loss, slowness_squared })
     }
+}
+
+/// One packet for each stall timeout, which doubles up to the greatest one, with an acker or in
+/// search of one. A fixed timeout stays where it is until the acker is given up.
+fn floor(options: &Options) -> Option<Floor> {
+    let config = PgmccConfig::from_options(options);
+    let every = config.timeout_max.max(config.timeout);
+    // The doublings take twice the greatest timeout; giving up the acker begins some anew.
+    Some(Floor { after: every * 4, every })
+}
+
+/// The acker acknowledges each packet once, and every receiver may answer the first call for an
+/// election.
+fn reports_max(options: &Options, load: &Load) -> u64 {
+    load.data_packets + load.receivers + load.naks_max(options)
 }

@@ -523,8 +523,6 @@ impl SenderControl for PgmccSender {
     }
 
     fn on_report(&mut self, cx: &mut Cx<'_>, from: NodeId, carrier: Carrier, report: &PgmccReport) {
-        // Routers forward NAKs in their own name, so the report's word counts (src: openpgm).
-        let from = report.receiver.unwrap_or(from);
         if let Err(reason) = self.check_reach(carrier) {
             return cx.emit(Event::BadInput { reason });
         }
@@ -636,9 +634,9 @@ impl SenderControl for PgmccSender {
         Gauges {
             window: Some(self.window.size()),
             flight: Some(self.ledger.flight() + repairs),
-            rate_bits_per_s: None,
             representative: self.acker_id(),
             rtt: self.rto.smoothed(),
+            rate_bits_per_s: None,
             regime: match () {
                 () if self.expiries > 0 => Regime::Floor,
                 () if self.window.has_met_no_limit() => Regime::Start,

@@ -10,7 +10,6 @@ mod arrivals;
 mod config;
 mod echoes;
 mod feedback_timer;
-mod guarantees;
 mod history;
 mod receive_rate;
 mod receiver;
@@ -26,12 +25,11 @@ use faircast_base::{Duration, NodeId};
 
 pub use arrivals::{Arrivals, FirstInterval};
 pub use config::TfmccConfig;
-pub use guarantees::GUARANTEES;
 pub use receiver::TfmccReceiver;
 pub use sender::TfmccSender;
 pub use values::{Echo, TfmccAnnounce, TfmccReport};
 
-use crate::congestion::{Guarantees, Reported, Scheme};
+use crate::congestion::{Floor, Guarantees, Load, Reported, Scheme};
 use crate::options::{OptionSpec, Options};
 
 /// TFMCC as a scheme that can be named.
@@ -42,7 +40,8 @@ impl Scheme for Tfmcc {
     const NAME: &'static str = "tfmcc";
     const ABOUT: &'static str = "smooth rate control by the receiver that TCP would be slowest to";
     const OPTIONS: &'static [OptionSpec] = TfmccConfig::OPTIONS;
-    const GUARANTEES: Guarantees = GUARANTEES;
+    const GUARANTEES: Guarantees =
+        Guarantees { floor, recovery: Guarantees::RECOVERY, reports_max };
     const TICK: Duration = Duration::from_micros(1);
     type Control = TfmccSender;
     type Feedback = TfmccReceiver;
@@ -84,3 +83,22 @@ const SIZE_GAIN: f64 = 1.0 / 16.0;
 /// Timestamps of one clock, echoed by another that measures how long it held them, may seem to come
 /// back before they left by what clocks differ in speed: microseconds.
 const CLOCK_TOLERANCE_US: i32 = 2000;
+
+/// Ten of the largest round trips halve the rate, down to one packet in 8 s. At the slow end it is
+/// the packets' distance that counts as a round trip: 40 s, 20 s, 10 s ... to the last halving but
+/// one, and then 80 s. Before that 20 halvings of ten round trips of at most half a second.
+fn floor(_: &Options) -> Option<Floor> {
+    Some(Floor { after: Duration::from_secs(300), every: Duration::from_secs(8) })
+}
+
+/// The CLR reports on some packets, each of the others once in a feedback round at most; a round has
+/// six packets at least, and suppression leaves some of a large group (src: RFC 4654 s4.5). NAKs as
+/// in any session over PGM.
+fn reports_max(options: &Options, load: &Load) -> u64 {
+    let rounds = load.data_packets / 6 + 1;
+    let others = (load.receivers.saturating_sub(1)).min(ROUND_REPORTS + load.receivers / 100);
+    load.data_packets + rounds * others + load.receivers + load.naks_max(options)
+}
+
+/// Reports that suppression lets through in a round.
+const ROUND_REPORTS: u64 = 16;

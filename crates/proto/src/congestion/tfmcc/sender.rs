@@ -14,14 +14,12 @@ use super::{
     TfmccConfig, TfmccReport, USUAL_BYTES,
 };
 use crate::congestion::Pace;
+use crate::congestion::common::silence::Unanswered;
 use crate::congestion::common::stamp::{echoed_us, microseconds};
 use crate::congestion::{Carrier, Gauges, Permit, Regime, SenderControl};
 
 /// No faster than this, in bits per second (src: RFC 4654 s2.2.1: 400 Gb/s).
 const RATE_MAX: f64 = 4e11;
-
-/// How far behind its even pace the sender catches up: timers wake some milliseconds late.
-const BURST: Duration = Duration::from_millis(4);
 
 /// No more packets leave in one moment, whatever the rate: a receiver may claim any, and a burst longer
 /// than the queues of a host is lost there.
@@ -81,9 +79,9 @@ pub struct TfmccSender {
     /// When the CLR's report last changed the rate, or could have.
     adjusted_at: Time,
     /// What the CLR could have reported on since its latest report.
-    clr_asked: Option<Asked>,
+    clr_asked: Unanswered,
     /// What anybody could have reported on since the latest report of all.
-    asked: Option<Asked>,
+    asked: Unanswered,
     /// Nobody has reported for so long that the rate was cut for it.
     deaf: bool,
     /// When nobody's silence last began to count anew because somebody was heard.
@@ -114,23 +112,6 @@ struct Clr {
     halved: bool,
 }
 
-/// Packets that ask for a report, since when and how many.
-#[derive(Clone, Copy, Debug)]
-struct Asked {
-    since: Time,
-    times: u64,
-}
-
-impl Asked {
-    /// When there has been no report for `count` round trips.
-    ///
-    /// ours: so many packets have left in them, too. At a slow rate one packet in each is little to
-    /// report on, and chance would halve it; and where nothing is sent nothing is answered.
-    fn after(&self, count: u64, rtt: Duration) -> Option<Time> {
-        (self.times >= count).then(|| self.since + rtt * count)
-    }
-}
-
 /// An even rise of the rate.
 #[derive(Clone, Copy, Debug)]
 struct Climb {
@@ -145,7 +126,7 @@ impl TfmccSender {
     pub fn new(config: TfmccConfig) -> Self {
         let rate = USUAL_BYTES * 8.0 / config.rtt_max_initial.as_secs_f64();
         Self {
-            pace: Pace::new(rate, BURST),
+            pace: Pace::new(rate, Pace::BURST),
             rate,
             packet_bytes: None,
             largest_bytes: 0.0,
@@ -163,8 +144,8 @@ impl TfmccSender {
             vacant: None,
             held_until: Time::ZERO,
             adjusted_at: Time::ZERO,
-            clr_asked: None,
-            asked: None,
+            clr_asked: Unanswered::default(),
+            asked: Unanswered::default(),
             deaf: false,
             woken_at: None,
             idle: false,
@@ -289,7 +270,8 @@ impl TfmccSender {
             echoed_at: None,
             halved: false,
         });
-        (self.vacant, self.clr_asked) = (None, None);
+        self.vacant = None;
+        self.clr_asked.clear();
         cx.emit(Event::Representative { node: Some(id), reason });
     }
 
@@ -297,7 +279,7 @@ impl TfmccSender {
     fn vacate(&mut self, cx: &mut Cx<'_>, reason: SwitchReason) {
         if self.vacant.is_none() && self.clr.is_some() {
             self.vacant = Some(reason);
-            self.clr_asked = None;
+            self.clr_asked.clear();
             self.climb = None;
             if reason == SwitchReason::Left {
                 self.clr = None;
@@ -328,7 +310,7 @@ impl TfmccSender {
         clr.rtt_smoothed = clr.rtt_smoothed.mul_f64(weight) + rtt.mul_f64(1.0 - weight);
         (clr.rtt, clr.have_rtt, clr.halved) = (rtt, report.have_rtt, false);
         (clr.stamp_us, clr.stamp_at, clr.echoed) = (report.sent_us, cx.now, false);
-        self.clr_asked = None;
+        self.clr_asked.clear();
         self.follow(cx, rate, rtt);
     }
 
@@ -395,9 +377,8 @@ impl TfmccSender {
     /// silence of receivers, and what the rate was worth then is not known any more. It is halved for
     /// each ten of the largest round trips, and slow start leads back to it.
     fn on_pause(&mut self, now: Time, idle: Duration) {
-        for asked in [&mut self.asked, &mut self.clr_asked].into_iter().flatten() {
-            asked.since += idle;
-        }
+        self.asked.pause(idle);
+        self.clr_asked.pause(idle);
         let patience = self.rtt_max() * IDLE_AFTER;
         if idle < patience {
             return;
@@ -441,41 +422,42 @@ impl TfmccSender {
 
     /// When silence of the CLR has its next consequence.
     fn clr_deadline(&self) -> Option<Time> {
-        let (clr, asked) = (self.clr.filter(|_| self.vacant.is_none())?, self.clr_asked?);
+        let clr = self.clr.filter(|_| self.vacant.is_none())?;
         let rtt = self.patience(&clr);
-        let gone = asked.after(GONE_AFTER, rtt);
+        let gone = self.clr_asked.after(GONE_AFTER, rtt);
         if clr.halved {
             return gone;
         }
         // src: RFC 4654 s3.3: a young one may not know yet that it is the CLR.
-        let halve = asked.after(HALVE_AFTER, rtt)?.max(clr.since + rtt * GONE_AFTER);
+        let halve = self.clr_asked.after(HALVE_AFTER, rtt)?.max(clr.since + rtt * GONE_AFTER);
         Some(gone.map_or(halve, |gone| gone.min(halve)))
     }
 
     /// When silence of all has its next consequence.
     fn deadline(&self) -> Option<Time> {
-        self.asked?.after(GONE_AFTER, self.announced_rtt_max().max(self.config.silence_min))
+        self.asked.after(GONE_AFTER, self.announced_rtt_max().max(self.config.silence_min))
     }
 
     fn on_clr_silence(&mut self, cx: &mut Cx<'_>) {
-        let Some((clr, asked)) = self.clr.zip(self.clr_asked) else { return };
-        let waited = cx.now.since(asked.since);
-        let gone = asked.times >= GONE_AFTER && waited >= self.patience(&clr) * GONE_AFTER;
-        cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns: waited.as_nanos() });
+        let Some(clr) = self.clr else { return };
+        let gone = self.clr_asked.after(GONE_AFTER, self.patience(&clr));
+        let after_ns = self.clr_asked.lasts(cx.now).as_nanos();
+        cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns });
         if let Some(clr) = self.clr.as_mut().filter(|clr| !clr.halved) {
             clr.halved = true;
             self.cut(cx, self.rate / 2.0, CutReason::NoFeedback);
         }
-        if gone {
+        if gone.is_some_and(|at| at <= cx.now) {
             self.vacate(cx, SwitchReason::Silent);
         }
     }
 
     fn on_silence(&mut self, cx: &mut Cx<'_>) {
-        let after_ns = self.asked.map_or(0, |asked| cx.now.since(asked.since).as_nanos());
+        let after_ns = self.asked.lasts(cx.now).as_nanos();
         cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns });
         // It begins again with the next packet.
-        (self.asked, self.deaf) = (None, true);
+        self.asked.clear();
+        self.deaf = true;
         self.cut(cx, self.rate / 2.0, CutReason::NoFeedback);
     }
 
@@ -484,7 +466,7 @@ impl TfmccSender {
         let size = f64::from(bytes);
         self.largest_bytes = self.largest_bytes.max(size);
         let idle = now.since(self.pace.ready_at().max(self.left_at));
-        if self.packet_bytes.is_some() && idle > BURST {
+        if self.packet_bytes.is_some() && idle > Pace::BURST {
             self.on_pause(now, idle);
         }
         self.left_at = now;
@@ -527,9 +509,8 @@ impl SenderControl for TfmccSender {
         self.settle(cx.now);
         self.on_leaving(cx.now, len);
         self.asked_at = cx.now;
-        for asked in [&mut self.asked, &mut self.clr_asked] {
-            asked.get_or_insert(Asked { since: cx.now, times: 0 }).times += 1;
-        }
+        self.asked.sent(cx.now);
+        self.clr_asked.sent(cx.now);
         self.rounds.advance(cx.now, self.gap(), &self.config);
         TfmccAnnounce {
             sent_us: microseconds(cx.now),
@@ -559,7 +540,6 @@ impl SenderControl for TfmccSender {
         _carrier: Carrier,
         report: &TfmccReport,
     ) {
-        let from = report.receiver.unwrap_or(from);
         let measured = self.measure(cx.now, report).filter(|_| !self.is_absurd(report));
         let Some(rtt) = measured else {
             return cx.emit(Event::BadInput { reason: BadInput::Absurd });
@@ -577,7 +557,8 @@ impl SenderControl for TfmccSender {
         if report.rides {
             return self.on_heard(cx);
         }
-        (self.asked, self.answered) = (None, true);
+        self.asked.clear();
+        self.answered = true;
         if report.have_loss && self.slow_start {
             (self.slow_start, self.climb) = (false, None);
         }
@@ -612,7 +593,7 @@ impl SenderControl for TfmccSender {
             self.first_rate().min(self.full_bits() / self.config.rtt_max_initial.as_secs_f64());
         if alone && rested && self.rate < first_rate {
             self.woken_at = Some(cx.now);
-            self.asked = None;
+            self.asked.clear();
             self.set_rate(cx.now, first_rate);
             self.rounds.begin(cx.now, self.gap(), &self.config);
         }
@@ -648,13 +629,12 @@ impl SenderControl for TfmccSender {
         let bytes = self.packet_bytes.unwrap_or(USUAL_BYTES);
         let clr = self.clr.filter(|_| self.vacant.is_none());
         Gauges {
-            window: None,
-            flight: None,
             // What is left for payload.
             rate_bits_per_s: Some(self.rate * (1.0 - f64::from(HEADER_BYTES) / bytes)),
             representative: clr.map(|clr| clr.id),
             rtt: clr.map(|clr| clr.rtt),
             regime: if self.slow_start { Regime::Start } else { Regime::Path },
+            ..Gauges::default()
         }
     }
 }

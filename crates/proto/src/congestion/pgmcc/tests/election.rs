@@ -174,16 +174,6 @@ fn an_acker_that_claims_losses_it_does_not_show_is_dropped() {
 }
 
 #[test]
-fn routers_may_forward_reports_in_their_own_name() {
-    let mut bench = Bench::new(PgmccConfig::profile(Profile::Paper));
-    bench.pump(1);
-    bench.advance(ms(50));
-    let report = bench.report(8, 0.0, ms(50));
-    bench.take_on(Carrier::Nak { first: Seq::new(0) }, &report);
-    assert_eq!(bench.representative(), Some(8));
-}
-
-#[test]
 fn a_candidate_waits_until_the_acker_has_reported_on_the_same_packets() {
     let mut bench = with_acker(plain());
     bench.pump(u32::MAX);

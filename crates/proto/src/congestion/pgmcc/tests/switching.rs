@@ -1,10 +1,10 @@
 //! The acker switches between a near and a far receiver behind one bottleneck: the situation of
 //! Seada and Helmy's section 4.4, as a small network of its own.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::vec::Vec;
 
-use faircast_base::{Cx, Duration, Event, NodeId, Purpose, Rng, Seq, SwitchReason, Time};
+use faircast_base::{Cx, Duration, Event, NodeId, Seq, SwitchReason, Time};
 
 use super::harness::{Bench, LEN, Listener, ms, original, plain};
 use crate::congestion::pgmcc::{
@@ -13,18 +13,16 @@ use crate::congestion::pgmcc::{
 use crate::congestion::{AckVector, Audience, Carrier, ReceiverFeedback, SenderControl};
 
 /// Packets that wait at the bottleneck at most.
-const QUEUE: usize = 30;
+const QUEUE: u64 = 30;
 
 /// Transmission of 1400 bytes at 500 kbit/s.
 const SERVICE: Duration = Duration::from_micros(22_400);
 
+/// What is on its way.
 enum What {
-    Serviced,
     Data { to: usize, seq: u32, announce: PgmccAnnounce },
     Nak { from: usize, seq: u32 },
     Report { from: usize, carrier: Carrier, report: PgmccReport },
-    SenderTimer,
-    ReceiverTimer(usize),
 }
 
 struct Host {
@@ -32,36 +30,31 @@ struct Host {
     delay: Duration,
     highest: Option<u32>,
     bitmap: u32,
-    /// The earliest timer event on its way.
-    timer: Option<Time>,
 }
 
 struct Net {
     bench: Bench,
     hosts: Vec<Host>,
-    queue: VecDeque<(u32, PgmccAnnounce)>,
     events: BTreeMap<(Time, u64), What>,
     order: u64,
-    timer: Option<Time>,
-    /// When the bottleneck dropped packets.
+    /// When the bottleneck has sent all that waits there.
+    free_at: Time,
+    /// When it dropped packets.
     drops: Vec<Time>,
 }
 
 impl Net {
     fn new(config: PgmccConfig, delays: [Duration; 2]) -> Self {
-        let hosts = delays.into_iter().enumerate().map(|(index, delay)| {
-            let node = NodeId(index as u32 + 1);
-            let mut listener = Listener::of(PgmccReceiver::new(config, node), node);
-            listener.rng = Rng::new(7, node, Purpose::Machine(1));
-            Host { listener, delay, highest: None, bitmap: 0, timer: None }
+        let hosts = delays.into_iter().zip(1..).map(|(delay, node)| {
+            let listener = Listener::of(PgmccReceiver::new(config, NodeId(node)), NodeId(node));
+            Host { listener, delay, highest: None, bitmap: 0 }
         });
         Self {
             bench: Bench::new(config),
             hosts: hosts.collect(),
-            queue: VecDeque::new(),
             events: BTreeMap::new(),
             order: 0,
-            timer: None,
+            free_at: Time::ZERO,
             drops: Vec::new(),
         }
     }
@@ -71,35 +64,36 @@ impl Net {
         self.events.insert((at, self.order), what);
     }
 
-    fn run(&mut self, duration: Duration) {
+    fn run(&mut self, end: Time) {
         self.after_sender();
-        while let Some(((at, _), what)) = self.events.pop_first() {
-            if at > Time::ZERO + duration {
-                return;
+        while self.bench.now < end {
+            let timers = self.hosts.iter().map(|host| host.listener.receiver.next_timeout());
+            let timer = timers.chain([self.bench.sender.next_timeout()]).flatten().min();
+            let event = self.events.first_key_value().map(|((at, _), _)| *at);
+            let next = timer.into_iter().chain(event).min().expect("it never ends");
+            self.bench.now = next.max(self.bench.now);
+            if event.is_some_and(|at| at <= next) {
+                let (_, what) = self.events.pop_first().expect("it was looked at");
+                self.handle(what);
+                continue;
             }
-            self.bench.now = at;
-            self.handle(what);
+            self.bench.with(SenderControl::on_timeout);
+            self.after_sender();
+            for index in 0..self.hosts.len() {
+                self.feedback(index, ReceiverFeedback::on_timeout);
+                self.after_receiver(index);
+            }
         }
     }
 
     fn handle(&mut self, what: What) {
-        let now = self.bench.now;
         match what {
-            What::Serviced => {
-                let (seq, announce) = self.queue.pop_front().expect("the one in service");
-                for to in 0..self.hosts.len() {
-                    self.at(now + self.hosts[to].delay, What::Data { to, seq, announce });
-                }
-                if !self.queue.is_empty() {
-                    self.at(now + SERVICE, What::Serviced);
-                }
-            }
             What::Data { to, seq, announce } => self.data(to, seq, &announce),
             What::Nak { from, seq } => {
                 let report = self.feedback(from, ReceiverFeedback::report_for_nak);
                 let carrier = Carrier::Nak { first: Seq::new(seq) };
                 if let Some(report) = report {
-                    let at = now + self.hosts[from].delay;
+                    let at = self.bench.now + self.hosts[from].delay;
                     self.at(at, What::Report { from, carrier, report });
                 }
             }
@@ -107,16 +101,6 @@ impl Net {
                 let node = NodeId(from as u32 + 1);
                 self.bench.with(|s, cx| s.on_report(cx, node, carrier, &report));
                 self.after_sender();
-            }
-            What::SenderTimer => {
-                self.timer = None;
-                self.bench.with(SenderControl::on_timeout);
-                self.after_sender();
-            }
-            What::ReceiverTimer(index) => {
-                self.hosts[index].timer = None;
-                self.feedback(index, ReceiverFeedback::on_timeout);
-                self.after_receiver(index);
             }
         }
     }
@@ -135,10 +119,10 @@ impl Net {
         let host = &mut self.hosts[to];
         let gap = host.highest.map_or(32, |highest| seq - highest);
         host.bitmap = host.bitmap.checked_shl(gap).unwrap_or(0) | 1;
-        let missing = host.highest.map_or(seq, |highest| highest + 1)..seq;
+        let first = host.highest.map_or(seq, |highest| highest + 1);
         host.highest = Some(seq);
-        let backoff = host.listener.rng.up_to(ms(30));
-        if let Some(first) = missing.clone().next() {
+        if first < seq {
+            let backoff = host.listener.rng.up_to(ms(30));
             self.at(self.bench.now + backoff, What::Nak { from: to, seq: first });
         }
         self.feedback(to, |r, cx| r.on_data(cx, &original(seq, LEN), Some(announce)));
@@ -154,33 +138,23 @@ impl Net {
             let at = self.bench.now + host.delay;
             self.at(at, What::Report { from: index, carrier, report });
         }
-        if let Some(at) = self.hosts[index].listener.receiver.next_timeout()
-            && self.hosts[index].timer.is_none_or(|armed| at < armed)
-        {
-            self.hosts[index].timer = Some(at);
-            self.at(at, What::ReceiverTimer(index));
-        }
     }
 
+    /// What leaves the sender waits at the bottleneck and goes on to both receivers.
     fn after_sender(&mut self) {
         let before = self.bench.sent.len();
         self.bench.pump(u32::MAX);
         for index in before..self.bench.sent.len() {
             let (at, announce) = self.bench.sent[index];
-            if self.queue.len() > QUEUE {
+            if self.free_at.since(at.min(self.free_at)) > SERVICE * QUEUE {
                 self.drops.push(at);
                 continue;
             }
-            self.queue.push_back((index as u32, announce));
-            if self.queue.len() == 1 {
-                self.at(at + SERVICE, What::Serviced);
+            self.free_at = self.free_at.max(at) + SERVICE;
+            for to in 0..self.hosts.len() {
+                let at = self.free_at + self.hosts[to].delay;
+                self.at(at, What::Data { to, seq: index as u32, announce });
             }
-        }
-        if let Some(at) = self.bench.sender.next_timeout()
-            && self.timer.is_none_or(|armed| at < armed)
-        {
-            self.timer = Some(at);
-            self.at(at, What::SenderTimer);
         }
     }
 
@@ -205,7 +179,7 @@ impl Net {
 
 fn run(config: PgmccConfig, far: Duration) -> Net {
     let mut net = Net::new(config, [ms(52), far]);
-    net.run(Duration::from_secs(600));
+    net.run(Time::ZERO + Duration::from_secs(600));
     net
 }
 
