@@ -23,6 +23,7 @@ mod settings;
 pub mod tcp;
 #[cfg(test)]
 mod tests;
+mod timers;
 pub mod transport;
 #[cfg(test)]
 mod world;

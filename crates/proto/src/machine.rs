@@ -34,6 +34,13 @@ pub struct Datagram<'a> {
     pub congestion_experienced: bool,
 }
 
+impl<'a> Datagram<'a> {
+    /// These bytes alone, which have met no congestion.
+    pub const fn new(from: NodeId, to: Destination, bytes: &'a [u8]) -> Self {
+        Self { from, to, bytes, zeros: 0, congestion_experienced: false }
+    }
+}
+
 /// A datagram to send. Its bytes are what [`Machine::poll_transmit`] wrote into the buffer, then
 /// `zeros` bytes of value zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +58,14 @@ pub struct Transmit {
     /// Bytes on the wire where the machine must dictate them, as background TCP does to count as
     /// ns-2 counts; `None` lets the driver count the real headers.
     pub wire_len: Option<u32>,
+}
+
+impl Transmit {
+    /// A packet without payload, of which no more is to be said.
+    pub const fn control(to: Destination) -> Self {
+        let (time_to_live, router_alert, wire_len) = (255, false, None);
+        Self { to, zeros: 0, payload_len: 0, time_to_live, router_alert, wire_len }
+    }
 }
 
 /// A change of what groups a machine is in. A receiver is in [`GroupId::SESSION`] from its start to

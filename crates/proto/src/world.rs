@@ -7,9 +7,9 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Purpose, Rng, Time, Trace};
+use faircast_base::{BadInput, Cx, Duration, Event, GroupId, NodeId, Purpose, Rng, Time, Trace};
 
-use crate::pgm::wire::{Body, Gsi, Nla, Packet, PacketType, Tsi};
+use crate::pgm::wire::{Body, Encoder, Gsi, Header, Nla, Packet, PacketType, Tsi};
 use crate::{AppEvent, Datagram, Destination, Machine, Transmit};
 
 pub(crate) const GROUP: Nla = Nla::V4([239, 192, 0, 1]);
@@ -17,6 +17,17 @@ pub(crate) const TSI: Tsi = Tsi { gsi: Gsi([1, 2, 3, 4, 5, 6]), port: 5000 };
 pub(crate) const SOURCE: NodeId = NodeId(1);
 pub(crate) const FIRST_RECEIVER: u32 = 10;
 pub(crate) const DELAY: Duration = Duration::from_millis(10);
+
+/// A packet of the session, with what `fill` adds to it.
+pub(crate) fn packet(body: &Body, fill: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let upstream = body.kind().is_upstream();
+    let header = if upstream { Header::upstream(TSI, 7500) } else { Header::downstream(TSI, 7500) };
+    let mut encoder = Encoder::new(&mut bytes, &header, body);
+    fill(&mut encoder);
+    encoder.finish();
+    bytes
+}
 
 /// A packet on its way to one node.
 pub(crate) struct Hop<'a> {
@@ -310,14 +321,18 @@ impl<S: Machine, R: Machine> World<S, R> {
 
     fn arrive(&mut self) {
         let (_, flying) = self.flying.pop_first().expect("something is on its way");
-        let datagram = Datagram {
-            from: flying.from,
-            to: flying.destination,
-            bytes: &flying.bytes,
-            zeros: flying.zeros,
-            congestion_experienced: false,
-        };
-        self.inject(flying.to, datagram);
+        let datagram = Datagram::new(flying.from, flying.destination, &flying.bytes);
+        self.inject(flying.to, Datagram { zeros: flying.zeros, ..datagram });
+    }
+
+    /// Hands bytes to a node as if `from` had sent them to the group.
+    pub(crate) fn multicast(&mut self, from: NodeId, to: NodeId, bytes: &[u8]) {
+        self.inject(to, Datagram::new(from, Destination::Group(GroupId::SESSION), bytes));
+    }
+
+    /// Hands bytes to a node as if `from` had sent them to it alone.
+    pub(crate) fn unicast(&mut self, from: NodeId, to: NodeId, bytes: &[u8]) {
+        self.inject(to, Datagram::new(from, Destination::Node(to), bytes));
     }
 
     /// Hands a datagram to a node, as if it came from the network.

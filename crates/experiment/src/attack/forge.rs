@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use faircast_proto::pgm::wire::{
-    Body, Encoder, Header, Nak, Nla, OptionType, Packet, PgmOption, Spm, Tsi, checksum,
+    Body, Encoder, Header, Nak, Nla, OptionType, Packet, Spm, Tsi, checksum,
 };
 
 /// What an attacker has heard of a session.
@@ -35,7 +35,7 @@ impl Heard {
     pub(super) fn spm_with(
         &self,
         change: impl FnOnce(&mut Spm),
-        option: Option<PgmOption<'_>>,
+        option: Option<u8>,
         scheme: Option<&[u8]>,
     ) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -48,8 +48,8 @@ impl Heard {
             let value = scheme.filter(|_| known.kind == OptionType::SCHEME);
             encoder.raw_option(known.kind, known.specific, value.unwrap_or(known.value));
         }
-        if let Some(option) = &option {
-            encoder.option(option);
+        if let Some(option) = option {
+            encoder.option(option, &[]);
         }
         encoder.finish();
         bytes
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(heard.source, Some(SOURCE));
         let lead = spm(&heard.spm_with(|spm| spm.lead += 1000, None, None));
         assert_eq!((lead.sequence, lead.lead), (Seq::new(6), Seq::new(1200)));
-        let bytes = heard.spm_with(|_| {}, Some(PgmOption::Fin), Some(b"\x01\x07another"));
+        let bytes = heard.spm_with(|_| {}, Some(OptionType::FIN), Some(b"\x01\x07another"));
         let packet = Packet::decode(&bytes, 0).unwrap();
         assert!(packet.options.has(OptionType::FIN));
         assert_eq!(packet.options.find(OptionType::SCHEME).unwrap().value, b"\x01\x07another");

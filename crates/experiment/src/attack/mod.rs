@@ -12,7 +12,7 @@ mod transfer;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use faircast_proto::pgm::wire::PgmOption;
+use faircast_proto::pgm::wire::OptionType;
 use serde::Serialize;
 
 use crate::Error;
@@ -86,15 +86,12 @@ const ATTACKS: &[Attack] = &[
     attack(
         "fin",
         "one SPM that says that this is the end",
-        Kind::Once(|heard| heard.spm_with(|_| {}, Some(PgmOption::Fin), None)),
+        Kind::Once(|heard| heard.spm_with(|_| {}, Some(OptionType::FIN), None)),
     ),
     attack(
         "rst",
         "one SPM that says that the source has given up",
-        Kind::Once(|heard| {
-            let reset = PgmOption::Reset { abandoned: false, code: 1 };
-            heard.spm_with(|_| {}, Some(reset), None)
-        }),
+        Kind::Once(|heard| heard.spm_with(|_| {}, Some(OptionType::RST), None)),
     ),
     attack(
         "scheme",

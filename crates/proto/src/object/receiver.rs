@@ -28,9 +28,10 @@ use super::{
 use crate::congestion::Feedback;
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::Negotiation;
-use crate::pgm::session::ReceiverSession;
 use crate::pgm::session::dissent::Dissent;
-use crate::pgm::wire::{OptionType, Packet};
+use crate::pgm::session::{Received, ReceiverSession};
+use crate::pgm::wire::OptionType;
+use crate::timers::{Reason, Timers};
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
 /// The receiver of an object: joins, asks for what it lacks, restores blocks from parity, and says
@@ -51,8 +52,8 @@ pub struct ObjectReceiver {
     load: LoadMeter,
     /// The rate that it asks for at most.
     limit: Option<Bitrate>,
-    /// When the store is asked again, and how long the wait for that is.
-    poll_at: Option<Time>,
+    timers: Timers<Timer, 2>,
+    /// How long the next wait for the store is.
     poll_wait: Duration,
     /// How often a part came that was not what had been announced.
     mismatches: u32,
@@ -71,10 +72,27 @@ pub struct ObjectReceiver {
 enum Ending {
     /// It has not said so.
     Open,
-    /// It has said so, and counts as gone at this moment unless it goes on.
-    Said(Time),
+    /// It has said so, and counts as gone soon unless it goes on.
+    Said,
     /// It is gone.
     Gone,
+}
+
+/// Why it wakes up, beside the reasons of its session, its requests and its messages.
+#[derive(Clone, Copy, Debug)]
+enum Timer {
+    /// The store is asked again.
+    Store,
+    /// The source, which has said that it ends, counts as gone.
+    SourceEnd,
+}
+
+impl Reason for Timer {
+    const ALL: &'static [Self] = &[Self::Store, Self::SourceEnd];
+
+    fn number(self) -> usize {
+        self as usize
+    }
 }
 
 /// What packets say against what is believed of the source.
@@ -143,7 +161,7 @@ impl ObjectReceiver {
             content_end: 0,
             load: LoadMeter::default(),
             limit: None,
-            poll_at: None,
+            timers: Timers::new(),
             poll_wait: POLL_MIN,
             mismatches: 0,
             bytes_found: 0,
@@ -259,7 +277,7 @@ impl ObjectReceiver {
             StoreProgress::Done(found) => found,
         };
         let Some(object) = self.object else { return Ok(()) };
-        self.poll_at = None;
+        self.timers.disarm(Timer::Store);
         self.phase = Phase::Content;
         self.load.begin();
         let layout = object.layout;
@@ -285,8 +303,8 @@ impl ObjectReceiver {
             self.blocks.want(more.clone());
             self.requests.want_more(cx, more);
         }
-        if reach < object.layout.keys(Part::Content).end && self.poll_at.is_none() {
-            self.poll_at = Some(cx.now + POLL_MAX);
+        if reach < object.layout.keys(Part::Content).end && !self.timers.is_armed(Timer::Store) {
+            self.timers.arm(Timer::Store, cx.now + POLL_MAX);
         }
         Ok(())
     }
@@ -303,7 +321,7 @@ impl ObjectReceiver {
     }
 
     fn poll_later(&mut self, now: Time) {
-        self.poll_at = Some(now + self.poll_wait);
+        self.timers.arm(Timer::Store, now + self.poll_wait);
         self.poll_wait = (self.poll_wait * 2).min(POLL_MAX);
     }
 
@@ -327,7 +345,7 @@ impl ObjectReceiver {
         match verdict {
             StoreProgress::Pending => self.poll_later(cx.now),
             StoreProgress::Done(Verdict::Intact) => {
-                self.poll_at = None;
+                self.timers.disarm(Timer::Store);
                 self.phase = Phase::Done;
                 let bytes = self.content_bytes();
                 cx.emit(Event::Completed { bytes });
@@ -335,7 +353,7 @@ impl ObjectReceiver {
                 self.member.claim(cx, Claim::Done, String::new());
             }
             StoreProgress::Done(Verdict::Damaged(ranges)) => {
-                self.poll_at = None;
+                self.timers.disarm(Timer::Store);
                 self.phase = Phase::Content;
                 let Some(object) = self.object else { return Ok(()) };
                 let layout = object.layout;
@@ -360,7 +378,7 @@ impl ObjectReceiver {
             return;
         }
         self.phase = Phase::Failed;
-        self.poll_at = None;
+        self.timers.disarm(Timer::Store);
         self.requests.clear();
         self.member.claim(cx, Claim::Failed, end_of(&reason, REASON_MAX));
         self.reason = Some(reason);
@@ -380,9 +398,7 @@ impl ObjectReceiver {
         if gone && !self.phase.is_over() {
             self.fail(cx, "the source has fallen silent".to_string());
         }
-        if let Ending::Said(at) = self.ending
-            && at <= cx.now
-        {
+        if self.timers.take_due(Timer::SourceEnd, cx.now) {
             self.ending = Ending::Gone;
             if self.phase.is_over() {
                 self.member.end();
@@ -445,9 +461,7 @@ impl Machine for ObjectReceiver {
         if !self.session.is_joined() {
             return;
         }
-        let outcome = Packet::decode(datagram.bytes, datagram.zeros)
-            .map_err(Into::into)
-            .and_then(|packet| self.take_packet(cx, &datagram, &packet));
+        let outcome = Received::decode(&datagram).and_then(|packet| self.take_packet(cx, &packet));
         if let Err(reason) = outcome {
             cx.emit(Event::BadInput { reason });
         }
@@ -456,8 +470,7 @@ impl Machine for ObjectReceiver {
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         self.session.on_timeout(cx);
         self.watch_source(cx);
-        if self.poll_at.is_some_and(|at| at <= cx.now) {
-            self.poll_at = None;
+        if self.timers.take_due(Timer::Store, cx.now) {
             self.advance(cx);
         }
         if self.member.next_timeout().is_some_and(|at| at <= cx.now) {
@@ -478,7 +491,7 @@ impl Machine for ObjectReceiver {
         if !self.phase.is_over() {
             self.phase = Phase::Failed;
             self.requests.clear();
-            self.poll_at = None;
+            self.timers.disarm(Timer::Store);
             self.reason = Some("it was told to leave".to_string());
             if self.member.has_joined() {
                 self.member.leave(cx);
@@ -515,11 +528,8 @@ impl Machine for ObjectReceiver {
 
     fn next_timeout(&self) -> Option<Time> {
         let session = self.session.next_timeout()?;
-        let end = match self.ending {
-            Ending::Said(at) => Some(at),
-            _ => None,
-        };
-        let others = [self.poll_at, self.member.next_timeout(), self.requests.next_timeout(), end];
+        let (member, requests) = (self.member.next_timeout(), self.requests.next_timeout());
+        let others = [self.timers.next(), member, requests];
         Some(others.into_iter().flatten().fold(session, Time::min))
     }
 }

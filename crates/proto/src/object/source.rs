@@ -27,8 +27,9 @@ use super::{
 use crate::congestion::{Control, Permit, Regime};
 use crate::pgm::SourceConfig;
 use crate::pgm::negotiation::SchemeAnnouncement;
-use crate::pgm::session::{DataPacket, SourceSession};
-use crate::pgm::wire::{Encoder, OptionType, Packet};
+use crate::pgm::session::{DataPacket, Received, SourceSession};
+use crate::pgm::wire::{Encoder, OptionType};
+use crate::timers::{Reason, Timers};
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
 /// The source of an object: sends to its members what they ask for, and ends when all have it.
@@ -53,8 +54,7 @@ pub struct ObjectSource {
     held: bool,
     /// When content last became longer, of what comes from a pipe.
     grown_at: Option<Time>,
-    /// When what waits besides data may leave.
-    control_at: Option<Time>,
+    timers: Timers<Timer, 2>,
     give_up: Duration,
     /// How long it stays when all members are done.
     linger: Duration,
@@ -67,8 +67,6 @@ pub struct ObjectSource {
     /// The run confirmed last, not to be repeated at once.
     confirmed_run: Option<(Time, Entry)>,
     requests: u64,
-    /// When the members, the digests and the pace are looked at again.
-    tick_at: Time,
     /// Whether receivers have been told that nothing is left, and when that was last done.
     told_exhausted: bool,
     exhausted_at: Time,
@@ -76,6 +74,23 @@ pub struct ObjectSource {
     /// The one thing that the application is told, and whether that has been decided.
     event: Option<AppEvent>,
     told: bool,
+}
+
+/// Why it wakes up, beside the reasons of its session.
+#[derive(Clone, Copy, Debug)]
+enum Timer {
+    /// The members, the digests and the pace are looked at.
+    Tick,
+    /// Answers and confirmations that wait may leave.
+    Answers,
+}
+
+impl Reason for Timer {
+    const ALL: &'static [Self] = &[Self::Tick, Self::Answers];
+
+    fn number(self) -> usize {
+        self as usize
+    }
 }
 
 /// Where a source is in its life.
@@ -123,6 +138,8 @@ impl ObjectSource {
             Fec::Ratio(share) if share > 0.0 => share.min(1.0),
             _ => 0.0,
         };
+        let mut timers = Timers::new();
+        timers.arm(Timer::Tick, setup.start);
         Self {
             session: SourceSession::new(config, control, false),
             packets: ObjectPackets::new(setup.supply, layout, notice, share),
@@ -136,7 +153,7 @@ impl ObjectSource {
             names: BTreeSet::new(),
             held: true,
             grown_at: None,
-            control_at: None,
+            timers,
             give_up: setup.give_up,
             linger: setup.options.duration("linger").unwrap_or(Duration::ZERO),
             start: setup.start,
@@ -145,7 +162,6 @@ impl ObjectSource {
             confirm: VecDeque::new(),
             confirmed_run: None,
             requests: 0,
-            tick_at: setup.start,
             told_exhausted: true,
             exhausted_at: Time::ZERO,
             reason,
@@ -259,19 +275,17 @@ impl ObjectSource {
 
     fn end(&mut self, cx: &mut Cx<'_>) {
         self.phase = Phase::Ended;
+        self.timers.disarm(Timer::Tick);
         self.confirm.clear();
         self.packets.close();
         self.session.close(cx.now);
     }
 
     fn tick(&mut self, cx: &mut Cx<'_>) {
-        if self.tick_at > cx.now {
+        if !self.timers.take_due(Timer::Tick, cx.now) || self.phase == Phase::Ended {
             return;
         }
-        self.tick_at = cx.now + TICK;
-        if self.phase == Phase::Ended {
-            return;
-        }
+        self.timers.arm(Timer::Tick, cx.now + TICK);
         let packets = &mut self.packets;
         // Both: the end of what grows comes with its digests.
         let (grown, known) = (packets.poll_growth(), packets.poll_digests());
@@ -439,9 +453,7 @@ impl Machine for ObjectSource {
         if self.phase == Phase::Waiting || self.session.is_over() {
             return;
         }
-        let outcome = Packet::decode(datagram.bytes, datagram.zeros)
-            .map_err(Into::into)
-            .and_then(|packet| self.take_packet(cx, &datagram, &packet));
+        let outcome = Received::decode(&datagram).and_then(|packet| self.take_packet(cx, &packet));
         if let Err(reason) = outcome {
             cx.emit(Event::BadInput { reason });
         }
@@ -468,7 +480,7 @@ impl Machine for ObjectSource {
     }
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        self.control_at = None;
+        self.timers.disarm(Timer::Answers);
         match self.session.control_mut().permit_overhead(cx.now) {
             Permit::Now => {
                 let answer = self.write_answer(buf).or_else(|| self.write_confirmation(buf));
@@ -478,8 +490,9 @@ impl Machine for ObjectSource {
                 }
             }
             Permit::At(at) => {
-                let waits = self.members.owes_answers() || !self.confirm.is_empty();
-                self.control_at = waits.then_some(at);
+                if self.members.owes_answers() || !self.confirm.is_empty() {
+                    self.timers.arm(Timer::Answers, at);
+                }
             }
             Permit::Blocked => {}
         }
@@ -506,9 +519,7 @@ impl Machine for ObjectSource {
 
     fn next_timeout(&self) -> Option<Time> {
         let session = self.session.next_timeout()?;
-        let ticks = matches!(self.phase, Phase::Serving | Phase::Lingering(_));
-        let next = session.min(self.control_at.unwrap_or(Time::MAX));
-        Some(if ticks { next.min(self.tick_at) } else { next })
+        Some(self.timers.next().map_or(session, |own| own.min(session)))
     }
 }
 

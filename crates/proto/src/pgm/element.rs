@@ -19,9 +19,7 @@ use faircast_base::{
 
 use crate::Destination;
 use crate::congestion::RouterView;
-use crate::pgm::wire::{
-    Body, Encoder, Header, NAK_LIST_MAX, Nak, NakList, Nla, Packet, PgmOption, Spm, Tsi,
-};
+use crate::pgm::wire::{Body, Encoder, Header, NAK_LIST_MAX, Nak, Nla, Packet, Spm, Tsi};
 use crate::relay::{Egress, Handling, Interest, PortId, Relay, RelayPacket, RelayTransmit};
 use suppression::{Report, Stamps};
 
@@ -144,10 +142,7 @@ impl PgmElement {
         nak: Nak,
     ) -> Result<(), BadInput> {
         let Self { node, config, views, sessions, out } = self;
-        let session = find(sessions, pgm.tsi()).ok_or(BadInput::Foreign)?;
-        if packet.port == session.upstream_port {
-            return Err(BadInput::Foreign); // The element above would be asking the one below.
-        }
+        let session = asked_of(sessions, packet, pgm)?;
         let report = Report::of(cx.now, views, pgm);
         let reported = report.and_then(|report| report.reported(&session.stamps));
         let (mut passes, mut room) = (false, false);
@@ -181,10 +176,7 @@ impl PgmElement {
         pgm: &Packet<'_>,
     ) -> Result<(), BadInput> {
         let Self { node, sessions, out, .. } = self;
-        let session = find(sessions, pgm.tsi()).ok_or(BadInput::Foreign)?;
-        if packet.port == session.upstream_port {
-            return Err(BadInput::Foreign);
-        }
+        let session = asked_of(sessions, packet, pgm)?;
         out.push_back(session.towards_source(*node, packet.datagram.bytes.to_vec()));
         Ok(())
     }
@@ -278,6 +270,17 @@ fn find(sessions: &mut [Session], tsi: Tsi) -> Option<&mut Session> {
     sessions.iter_mut().find(|session| session.tsi == tsi)
 }
 
+/// The session of which a NAK asks for something, from below.
+fn asked_of<'s>(
+    sessions: &'s mut [Session],
+    packet: &RelayPacket<'_>,
+    pgm: &Packet<'_>,
+) -> Result<&'s mut Session, BadInput> {
+    let session = find(sessions, pgm.tsi()).ok_or(BadInput::Foreign)?;
+    // The element above would be asking the one below.
+    if packet.port == session.upstream_port { Err(BadInput::Foreign) } else { Ok(session) }
+}
+
 impl Relay for PgmElement {
     fn interest(&self) -> Interest {
         match self.config.suppression.needs_stamps() {
@@ -309,14 +312,11 @@ impl Relay for PgmElement {
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         for session in &mut self.sessions {
             let expired = session.repairs.expire(cx.now, &self.config);
-            for (kind, after) in [
-                (
-                    TimeoutKind::NakConfirmation,
-                    expired.unconfirmed.then_some(self.config.nak_repeat),
-                ),
-                (TimeoutKind::NakRepair, expired.unrepaired.then_some(self.config.repair_wait)),
+            for (kind, given_up, after) in [
+                (TimeoutKind::NakConfirmation, expired.unconfirmed, self.config.nak_repeat),
+                (TimeoutKind::NakRepair, expired.unrepaired, self.config.repair_wait),
             ] {
-                if let Some(after) = after {
+                if given_up {
                     cx.emit(Event::Timeout { kind, after_ns: after.as_nanos() });
                 }
             }
@@ -346,10 +346,8 @@ impl Session {
             Header { parity: pgm.header.parity, ..Header::downstream(self.tsi, self.data_port) };
         let mut bytes = Vec::new();
         let mut encoder = Encoder::new(&mut bytes, &header, &Body::Ncf(nak));
-        let list = pgm.options.nak_list();
-        if !list.is_empty() {
-            encoder.option(&PgmOption::NakList(list));
-        }
+        let list: Vec<_> = pgm.options.nak_list().iter().collect();
+        encoder.nak_list(&list);
         encoder.finish();
         let to = Destination::Group(GroupId::SESSION);
         let transmit = RelayTransmit { router_alert: true, ..self.control(port, to, self.source) };
@@ -382,12 +380,9 @@ impl Session {
         let (nak, report) = self.repairs.latest(*first).expect("what is repeated has state");
         let header = Header::upstream(self.tsi, self.data_port);
         let mut bytes = Vec::new();
-        let mut encoder =
-            Encoder::new(&mut bytes, &header, &Body::Nak(Nak { first: *first, ..nak }));
-        let mut buf = [0; 4 * NAK_LIST_MAX];
-        if let Some(list) = NakList::write(rest, &mut buf).filter(|list| !list.is_empty()) {
-            encoder.option(&PgmOption::NakList(list));
-        }
+        let body = Body::Nak(Nak { first: *first, ..nak });
+        let mut encoder = Encoder::new(&mut bytes, &header, &body);
+        encoder.nak_list(rest);
         if let Some(report) = report {
             report.put(now, &mut encoder);
         }

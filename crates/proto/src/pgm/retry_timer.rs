@@ -155,14 +155,14 @@ impl Asked {
         (self.times > 0).then_some(self.last)
     }
 
-    /// An answer comes now: a sample for `patience`, where that can be told. Of a question asked
+    /// An answer comes now: a sample for `retry`, where that can be told. Of a question asked
     /// more than once nobody knows which time was answered (Karn's rule). But where nothing is
     /// known yet the first of few times will do: on a long path every first question is repeated
     /// too soon, and too long a wait is mended by the samples that follow.
-    pub(crate) fn answered(&self, now: Time, patience: &mut RetryTimer) {
-        let most = if patience.has_estimate() { 1 } else { FIRST_SAMPLE_TIMES_MAX };
+    pub(crate) fn answered(&self, now: Time, retry: &mut RetryTimer) {
+        let most = if retry.has_estimate() { 1 } else { FIRST_SAMPLE_TIMES_MAX };
         if (1..=most).contains(&self.times) {
-            patience.sample(now.since(self.first));
+            retry.sample(now.since(self.first));
         }
     }
 }
@@ -181,13 +181,13 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    fn patience(timers: RepairTimers) -> RetryTimer {
+    fn timer(timers: RepairTimers) -> RetryTimer {
         RetryTimer::new(timers, ms(200), ms(50))
     }
 
     #[test]
     fn a_wait_follows_long_round_trips_and_is_never_below_the_least() {
-        let mut short = patience(RepairTimers::Adaptive);
+        let mut short = timer(RepairTimers::Adaptive);
         let mut long = short;
         assert_eq!(short.wait(0), ms(200));
         long.sample(ms(750));
@@ -205,56 +205,56 @@ mod tests {
     #[test]
     fn repetitions_back_off_and_a_clean_answer_ends_it() {
         let at = |ms: u64| Time::ZERO + Duration::from_millis(ms);
-        let mut patience = patience(RepairTimers::Adaptive);
-        let waits: [_; 5] = core::array::from_fn(|repeats| patience.wait(repeats as u32));
+        let mut retry = timer(RepairTimers::Adaptive);
+        let waits: [_; 5] = core::array::from_fn(|repeats| retry.wait(repeats as u32));
         assert_eq!(waits, [ms(200), ms(400), ms(800), ms(1600), ms(1600)]);
-        patience.run_out(at(1000));
-        patience.run_out(at(1000));
-        patience.run_out(at(1100));
-        assert_eq!(patience.wait(0), ms(400), "what runs out together counts once");
-        patience.run_out(at(1500));
-        assert_eq!(patience.wait(0), ms(800));
-        patience.sample(ms(20));
-        assert_eq!(patience.wait(0), ms(200));
+        retry.run_out(at(1000));
+        retry.run_out(at(1000));
+        retry.run_out(at(1100));
+        assert_eq!(retry.wait(0), ms(400), "what runs out together counts once");
+        retry.run_out(at(1500));
+        assert_eq!(retry.wait(0), ms(800));
+        retry.sample(ms(20));
+        assert_eq!(retry.wait(0), ms(200));
     }
 
     #[test]
     fn only_a_question_asked_once_gives_a_sample_unless_it_is_the_first() {
         let at = |ms: u64| Time::ZERO + Duration::from_millis(ms);
-        let mut patience = patience(RepairTimers::Adaptive);
+        let mut retry = timer(RepairTimers::Adaptive);
         let mut asked = Asked::default();
-        asked.answered(at(5), &mut patience);
-        assert!(!patience.has_estimate(), "it was never asked");
+        asked.answered(at(5), &mut retry);
+        assert!(!retry.has_estimate(), "it was never asked");
         asked.note(at(10));
         asked.note(at(210));
-        asked.answered(at(510), &mut patience);
-        assert_eq!(patience.expected(), Some(ms(500 + 4 * 250)), "from the first time");
-        asked.answered(at(90_000), &mut patience);
-        assert_eq!(patience.expected(), Some(ms(500 + 4 * 250)), "and never again");
+        asked.answered(at(510), &mut retry);
+        assert_eq!(retry.expected(), Some(ms(500 + 4 * 250)), "from the first time");
+        asked.answered(at(90_000), &mut retry);
+        assert_eq!(retry.expected(), Some(ms(500 + 4 * 250)), "and never again");
         let mut once = Asked::default();
         once.note(at(1000));
-        once.answered(at(1500), &mut patience);
-        assert_eq!(patience.expected(), Some(Duration::from_micros(500_000 + 4 * 187_500)));
+        once.answered(at(1500), &mut retry);
+        assert_eq!(retry.expected(), Some(Duration::from_micros(500_000 + 4 * 187_500)));
     }
 
     #[test]
     fn answers_that_were_held_back_make_nobody_wait_long() {
-        let mut patience = patience(RepairTimers::Adaptive).of_held_answers();
-        patience.sample(Duration::from_secs(3));
+        let mut retry = timer(RepairTimers::Adaptive).of_held_answers();
+        retry.sample(Duration::from_secs(3));
         for i in 0..90 {
-            patience.sample(if i % 3 == 0 { Duration::from_secs(3) } else { ms(30) });
+            retry.sample(if i % 3 == 0 { Duration::from_secs(3) } else { ms(30) });
         }
-        assert_eq!(patience.wait(0), ms(200), "{:?}", patience.estimate);
+        assert_eq!(retry.wait(0), ms(200), "{:?}", retry.estimate);
         // A path that is long is found to be so all the same.
-        (0..100).for_each(|_| patience.sample(ms(750)));
-        assert!(patience.wait(0) > ms(750) && patience.wait(0) < ms(1200), "{patience:?}");
+        (0..100).for_each(|_| retry.sample(ms(750)));
+        assert!(retry.wait(0) > ms(750) && retry.wait(0) < ms(1200), "{retry:?}");
     }
 
     #[test]
     fn fixed_timers_do_not_move() {
-        let mut patience = patience(RepairTimers::Fixed);
-        patience.sample(ms(5000));
-        patience.run_out(Time::ZERO + ms(5000));
-        assert_eq!((patience.wait(0), patience.wait(9)), (ms(200), ms(200)));
+        let mut retry = timer(RepairTimers::Fixed);
+        retry.sample(ms(5000));
+        retry.run_out(Time::ZERO + ms(5000));
+        assert_eq!((retry.wait(0), retry.wait(9)), (ms(200), ms(200)));
     }
 }

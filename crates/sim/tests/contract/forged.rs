@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use faircast_base::{Cx, Duration, Event, NodeId, Purpose, Rng, Time};
-use faircast_proto::pgm::wire::{Body, Encoder, OptionType, Packet, PgmOption};
+use faircast_proto::pgm::wire::{Body, Encoder, OptionType, Packet};
 use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
 use faircast_scenario::ProtocolEntry;
 use faircast_sim::{Simulation, Unobserved};
@@ -159,10 +159,10 @@ impl Attacked {
                 encoder.raw_option(OptionType::SCHEME, 0, b"\x01\x07another");
             }
             5 => {
-                encoder.option(&PgmOption::Fin);
+                encoder.option(OptionType::FIN, &[]);
             }
             6 => {
-                encoder.option(&PgmOption::Reset { abandoned: false, code: 1 });
+                encoder.option(OptionType::RST, &[]);
             }
             _ => {}
         }

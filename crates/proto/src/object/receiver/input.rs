@@ -6,19 +6,18 @@ use faircast_base::{BadInput, Cx, Duration, Event, Time};
 
 use super::blocks::Taken;
 use super::member::News;
-use super::{END_QUIET, Ending, Object, ObjectReceiver, Phase};
-use crate::Datagram;
+use super::{END_QUIET, Ending, Object, ObjectReceiver, Phase, Timer};
 use crate::object::layout::{BLOCK_SYMBOLS, Layout, block_of, part_of};
 use crate::object::wire::{Answer, Entry, Notice, SymbolName};
 use crate::object::{Announcement, Part, StoreError};
+use crate::pgm::session::Received;
 use crate::pgm::wire::{Body, OptionType, Packet, Spm};
 
 impl ObjectReceiver {
     pub(super) fn take_packet(
         &mut self,
         cx: &mut Cx<'_>,
-        datagram: &Datagram<'_>,
-        packet: &Packet<'_>,
+        packet: &Received<'_>,
     ) -> Result<(), BadInput> {
         let port = packet.header.data_port(packet.kind()) == self.config.data_port;
         if !port || self.config.tsi.is_some_and(|tsi| tsi != packet.tsi()) {
@@ -27,11 +26,11 @@ impl ObjectReceiver {
         match packet.body {
             Body::Odata(data) => {
                 let before = self.session.highest();
-                let believed = self.session.handle_packet(cx, datagram, packet);
+                let believed = self.session.handle_packet(cx, packet);
                 let highest = self.session.highest();
                 let newest = highest != before && highest == Some(data.sequence);
                 if newest {
-                    self.ending = Ending::Open;
+                    self.go_on();
                 }
                 self.watch_scheme(cx);
                 // Who comes late behind a slow link may wait long for an SPM. What it reports counts
@@ -41,7 +40,7 @@ impl ObjectReceiver {
                 }
                 self.take_symbol(cx, packet, newest)
             }
-            Body::Spm(spm) => self.take_spm(cx, datagram, packet, spm),
+            Body::Spm(spm) => self.take_spm(cx, packet, spm),
             Body::Ncf(nak) if packet.options.has(OptionType::CONFIRM) => {
                 if !self.config.group.is_group(nak.group) {
                     return Err(BadInput::Foreign);
@@ -49,7 +48,7 @@ impl ObjectReceiver {
                 self.take_confirmation(cx, packet)
             }
             _ => {
-                self.session.handle_packet(cx, datagram, packet);
+                self.session.handle_packet(cx, packet);
                 Ok(())
             }
         }
@@ -68,15 +67,14 @@ impl ObjectReceiver {
     fn take_spm(
         &mut self,
         cx: &mut Cx<'_>,
-        datagram: &Datagram<'_>,
-        packet: &Packet<'_>,
+        packet: &Received<'_>,
         spm: Spm,
     ) -> Result<(), BadInput> {
         self.session.read_announced(packet)?;
         let notice = match packet.options.find(OptionType::OBJECT) {
             Some(option) => Notice::decode(option.value).ok_or(BadInput::Malformed)?,
             None => {
-                self.session.handle_packet(cx, datagram, packet);
+                self.session.handle_packet(cx, packet);
                 self.watch_scheme(cx);
                 return Ok(());
             }
@@ -90,7 +88,7 @@ impl ObjectReceiver {
             // A packet of an earlier start came after the news of this one.
             self.listen_anew(cx);
         }
-        let fresh = self.session.handle_packet(cx, datagram, packet);
+        let fresh = self.session.handle_packet(cx, packet);
         self.watch_scheme(cx);
         let outcome = match self.object {
             None if fresh => self.take_first_notice(cx, notice),
@@ -101,13 +99,20 @@ impl ObjectReceiver {
             let answer = Answer::decode(option.value).ok_or(BadInput::Malformed)?;
             self.take_answer(cx, answer);
         }
-        let over = [OptionType::FIN, OptionType::RST].map(|kind| packet.options.has(kind));
-        if !over.contains(&true) && fresh {
-            self.ending = Ending::Open;
-        } else if over.contains(&true) && self.ending == Ending::Open {
-            self.ending = Ending::Said(cx.now + END_QUIET);
+        let over = packet.options.has(OptionType::FIN) || packet.options.has(OptionType::RST);
+        if !over && fresh {
+            self.go_on();
+        } else if over && self.ending == Ending::Open {
+            self.ending = Ending::Said;
+            self.timers.arm(Timer::SourceEnd, cx.now + END_QUIET);
         }
         outcome
+    }
+
+    /// The source goes on, whatever it has said of an end.
+    fn go_on(&mut self) {
+        self.ending = Ending::Open;
+        self.timers.disarm(Timer::SourceEnd);
     }
 
     /// The source has been started again: its numbers are new, what is here stays.

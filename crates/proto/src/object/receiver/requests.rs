@@ -14,6 +14,7 @@ use crate::pgm::repair::naks::{Naks, State};
 use crate::pgm::retry_timer::{Asked, RetryTimer};
 use crate::pgm::session::crowd::Backoff;
 use crate::ranges::RangeSet;
+use crate::timers::{Reason, Timers};
 
 /// So many blocks of which nothing came are asked for one by one, as others who lack parts of them
 /// do; of a longer outage whole runs are asked for.
@@ -37,7 +38,7 @@ pub(super) struct Requests {
     naks: Naks,
     /// Whole blocks that the source does not know to be wanted.
     runs: RangeSet,
-    run_wait: Option<Time>,
+    timers: Timers<Timer, 2>,
     run_asked: Asked,
     run_due: bool,
     run_retry: RetryTimer,
@@ -45,9 +46,26 @@ pub(super) struct Requests {
     /// meant for us too.
     source_knows: bool,
     passages: [Option<Passage>; 3],
-    /// When all before this block counts as passed by, though too few later packets have come.
-    suspicion: Option<(Time, Key)>,
+    /// All before this block counts as passed by at [`Timer::Gaps`].
+    suspected: Key,
     pub(super) sent: u64,
+}
+
+/// Why it wants to be called, beside single blocks that are overdue.
+#[derive(Clone, Copy, Debug)]
+enum Timer {
+    /// Whole blocks are asked for, for the first time or again.
+    Runs,
+    /// What too few later packets have passed by counts as missing.
+    Gaps,
+}
+
+impl Reason for Timer {
+    const ALL: &'static [Self] = &[Self::Runs, Self::Gaps];
+
+    fn number(self) -> usize {
+        self as usize
+    }
 }
 
 impl Requests {
@@ -55,13 +73,13 @@ impl Requests {
         Self {
             naks: Naks::without_end(config),
             runs: RangeSet::default(),
-            run_wait: None,
+            timers: Timers::new(),
             run_asked: Asked::default(),
             run_due: false,
             run_retry: RetryTimer::new(config.repair_timers, config.nak_repeat, config.nak_backoff),
             source_knows: false,
             passages: [None; 3],
-            suspicion: None,
+            suspected: 0,
             sent: 0,
             reorder_delay: config.reorder_delay,
         }
@@ -113,26 +131,25 @@ impl Requests {
             let mut backoff = Backoff::new(cx.now, true);
             for key in blocks.partial(keys) {
                 if !self.naks.has(key) {
-                    let deadline = self.naks.draw(&mut backoff, cx.rng);
-                    self.naks.begin(key, State::BackOff, deadline);
+                    self.naks.hold_back(key, &mut backoff, cx.rng);
                 }
             }
         }
     }
 
     fn plan_runs(&mut self, cx: &mut Cx<'_>) {
-        if self.run_wait.is_none() && !self.runs.is_empty() {
+        if !self.timers.is_armed(Timer::Runs) && !self.runs.is_empty() {
             self.run_asked = Asked::default();
             let mut backoff = Backoff::new(cx.now, true);
-            self.run_wait = Some(self.naks.draw(&mut backoff, cx.rng));
+            self.timers.arm(Timer::Runs, self.naks.draw(&mut backoff, cx.rng));
         }
     }
 
     /// Requests are heard from now on. What has waited for that waits no longer: those who join are
     /// welcomed one after the other, and so are spread already.
     pub(super) fn on_welcome(&mut self, now: Time) {
-        if self.run_asked.times == 0 && self.run_wait.is_some() {
-            self.run_wait = Some(now);
+        if self.run_asked.times == 0 && self.timers.is_armed(Timer::Runs) {
+            self.timers.arm(Timer::Runs, now);
         }
     }
 
@@ -164,9 +181,15 @@ impl Requests {
             self.overdue(cx, layout, blocks, from..before);
         }
         let open = self.passages[part as usize].is_some_and(|passage| passage.judged < at);
-        if open && self.suspicion.is_none() {
-            self.suspicion = Some((cx.now + self.reorder_delay, at));
+        if open && !self.timers.is_armed(Timer::Gaps) {
+            self.suspect(cx.now, at);
         }
+    }
+
+    /// All before `to` counts as passed by soon.
+    fn suspect(&mut self, now: Time, to: Key) {
+        self.suspected = to;
+        self.timers.arm(Timer::Gaps, now + self.reorder_delay);
     }
 
     /// The source says that nothing is left to send of what was asked for.
@@ -211,8 +234,7 @@ impl Requests {
         for key in blocks.partial(range) {
             if !self.naks.has(key) && !self.runs.contains(key) {
                 cx.emit(Event::LossDetected { seq: key });
-                let deadline = self.naks.draw(&mut backoff, cx.rng);
-                self.naks.begin(key, State::BackOff, deadline);
+                self.naks.hold_back(key, &mut backoff, cx.rng);
             }
         }
         self.plan_runs(cx);
@@ -239,12 +261,7 @@ impl Requests {
             Entry::Run { first, count } => {
                 let run = first..first + u64::from(count);
                 if !self.runs.is_empty() {
-                    self.run_asked.answered(now, &mut self.run_retry);
-                    self.runs.remove(run.clone());
-                    self.source_knows = true;
-                    if self.runs.is_empty() {
-                        (self.run_wait, self.run_due) = (None, false);
-                    }
+                    self.confirm_run(now, run.clone());
                 }
                 for key in blocks.partial(run) {
                     self.naks.confirmed(key, now);
@@ -278,13 +295,22 @@ impl Requests {
     /// A short run is confirmed block by block.
     fn confirm_whole(&mut self, now: Time, key: Key) {
         if self.runs.contains(key) {
-            self.run_asked.answered(now, &mut self.run_retry);
-            self.runs.remove(key..key + 1);
-            self.source_knows = true;
-            if self.runs.is_empty() {
-                (self.run_wait, self.run_due) = (None, false);
-            }
+            self.confirm_run(now, key..key + 1);
         }
+    }
+
+    fn confirm_run(&mut self, now: Time, run: Range<Key>) {
+        self.run_asked.answered(now, &mut self.run_retry);
+        self.runs.remove(run);
+        self.source_knows = true;
+        if self.runs.is_empty() {
+            self.ask_for_no_runs();
+        }
+    }
+
+    fn ask_for_no_runs(&mut self) {
+        self.timers.disarm(Timer::Runs);
+        self.run_due = false;
     }
 
     pub(super) fn on_timeout(
@@ -294,14 +320,11 @@ impl Requests {
         blocks: &mut Blocks,
         can_ask: bool,
     ) {
-        if let Some((at, to)) = self.suspicion
-            && at <= cx.now
-        {
-            self.suspicion = None;
-            self.judge_until(cx, layout, blocks, to);
+        if self.timers.take_due(Timer::Gaps, cx.now) {
+            self.judge_until(cx, layout, blocks, self.suspected);
         }
         self.naks.expire(cx, can_ask);
-        if self.run_wait.is_some_and(|at| at <= cx.now) {
+        if self.timers.take_due(Timer::Runs, cx.now) {
             let tries = self.run_asked.times;
             if tries > 0 && !self.run_due {
                 self.run_retry.run_out(cx.now);
@@ -312,7 +335,7 @@ impl Requests {
                 self.run_due = true;
                 self.run_asked.note(cx.now);
             }
-            self.run_wait = Some(cx.now + self.run_retry.wait(tries));
+            self.timers.arm(Timer::Runs, cx.now + self.run_retry.wait(tries));
         }
     }
 
@@ -324,7 +347,7 @@ impl Requests {
         }
         let at = self.passages[part_of(to) as usize].map_or(to, |passage| passage.at);
         if at > to {
-            self.suspicion = Some((cx.now + self.reorder_delay, at));
+            self.suspect(cx.now, at);
         }
     }
 
@@ -352,7 +375,7 @@ impl Requests {
                 count: block_of(run.end - 1) - block_of(run.start) + 1,
             }));
             if entries.is_empty() {
-                self.run_wait = None;
+                self.timers.disarm(Timer::Runs);
             }
         }
         let room = ENTRIES_MAX - entries.len().min(ENTRIES_MAX);
@@ -369,7 +392,8 @@ impl Requests {
     pub(super) fn clear(&mut self) {
         self.naks.clear();
         self.runs = RangeSet::default();
-        (self.run_wait, self.run_due, self.suspicion) = (None, false, None);
+        self.timers.disarm_all();
+        self.run_due = false;
         self.passages = [None; 3];
     }
 
@@ -383,8 +407,7 @@ impl Requests {
     }
 
     pub(super) fn next_timeout(&self) -> Option<Time> {
-        let suspicion = self.suspicion.map(|(at, _)| at);
-        [self.naks.next_timeout(), suspicion, self.run_wait].into_iter().flatten().min()
+        [self.naks.next_timeout(), self.timers.next()].into_iter().flatten().min()
     }
 
     /// Smoothed time from a request to its confirmation.

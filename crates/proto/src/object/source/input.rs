@@ -4,10 +4,10 @@ use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Time};
 
 use super::members::Standing;
 use super::{ObjectSource, Phase};
-use crate::Datagram;
 use crate::object::layout::{Key, part_of};
 use crate::object::wire::{ENTRIES_MAX, Entry, MemberMessage, decode_limit, decode_load};
 use crate::object::{MemberLoad, MemberState};
+use crate::pgm::session::Received;
 use crate::pgm::wire::{Body, OptionType, Packet};
 
 /// From so many members on those who wait, another probably lacks another packet of a block: its
@@ -28,8 +28,7 @@ impl ObjectSource {
     pub(super) fn take_packet(
         &mut self,
         cx: &mut Cx<'_>,
-        datagram: &Datagram<'_>,
-        packet: &Packet<'_>,
+        packet: &Received<'_>,
     ) -> Result<(), BadInput> {
         if !self.session.is_ours(packet) {
             return Err(BadInput::Foreign);
@@ -46,18 +45,16 @@ impl ObjectSource {
                         Some(limit) => Some(decode_limit(limit.value).ok_or(BadInput::Malformed)?),
                         None => None,
                     };
-                    self.take_member(cx, datagram.from, option.value, (load, limit))
+                    self.take_member(cx, packet.from, option.value, (load, limit))
                 }
                 None => {
-                    let outcome = self.session.take_request(cx, datagram, packet);
+                    let outcome = self.session.take_request(cx, packet);
                     self.session.observe(cx);
                     outcome
                 }
             },
             Body::Nnak(nak) if wants && !self.session.is_named_by(&nak) => Err(BadInput::Foreign),
-            Body::Nak(_) | Body::Nnak(_) | Body::Ack(_) => {
-                self.take_feedback(cx, datagram, packet, wants)
-            }
+            Body::Nak(_) | Body::Nnak(_) | Body::Ack(_) => self.take_feedback(cx, packet, wants),
             // Our own packets, looped back, and what is for elements.
             _ => Ok(()),
         }
@@ -67,14 +64,13 @@ impl ObjectSource {
     fn take_feedback(
         &mut self,
         cx: &mut Cx<'_>,
-        datagram: &Datagram<'_>,
-        packet: &Packet<'_>,
+        packet: &Received<'_>,
         wants: bool,
     ) -> Result<(), BadInput> {
         let told = self.session.read_report(cx.now, packet)?;
         let reporter = told.and_then(|told| told.reporter);
         let through_elements = matches!(packet.body, Body::Nak(_));
-        match self.members.hear(cx.now, datagram.from, reporter, through_elements) {
+        match self.members.hear(cx.now, packet.from, reporter, through_elements) {
             Standing::Unknown => return Err(BadInput::Foreign),
             // It knows: each of its messages is answered so.
             Standing::Unserved => return Ok(()),
@@ -82,7 +78,7 @@ impl ObjectSource {
         }
         let rtt = told.and_then(|told| told.round_trip);
         if told.is_some() || !wants {
-            if let Err(reason) = self.take_report(cx, datagram, packet) {
+            if let Err(reason) = self.take_report(cx, packet) {
                 cx.emit(Event::BadInput { reason });
             }
             self.session.observe(cx);
@@ -94,7 +90,7 @@ impl ObjectSource {
         }
         // Where nobody else waits for anything it harms nobody.
         let packets = &self.packets;
-        let limited = !packets.is_exhausted() && self.members.is_unproven(datagram.from);
+        let limited = !packets.is_exhausted() && self.members.is_unproven(packet.from);
         if !limited {
             return self.take_want(cx, packet, rtt);
         }
@@ -109,19 +105,14 @@ impl ObjectSource {
     }
 
     /// What a member's packet says to the control, and its confirmation.
-    fn take_report(
-        &mut self,
-        cx: &mut Cx<'_>,
-        datagram: &Datagram<'_>,
-        packet: &Packet<'_>,
-    ) -> Result<(), BadInput> {
+    fn take_report(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Result<(), BadInput> {
         match packet.body {
             Body::Nak(nak) => {
                 // A confirmation keeps others from reporting the same loss. Few need no keeping, and it
                 // would meet the queue that has just overflowed, and take a place from somebody else's
                 // packet.
-                let few = self.members.active() < CROWD && self.members.is_at(datagram.from);
-                let told = self.session.take_nak(cx, datagram, packet, nak, !few)?;
+                let few = self.members.active() < CROWD && self.members.is_at(packet.from);
+                let told = self.session.take_nak(cx, packet, nak, !few)?;
                 if let Some(told) = told.filter(|_| !few)
                     && !self.session.confirm(cx.now, packet, nak, told.round_trip)?
                 {
@@ -129,10 +120,10 @@ impl ObjectSource {
                 }
                 Ok(())
             }
-            Body::Nnak(nak) => self.session.take_nak(cx, datagram, packet, nak, false).map(drop),
+            Body::Nnak(nak) => self.session.take_nak(cx, packet, nak, false).map(drop),
             Body::Ack(ack) => {
                 let len = |index| self.packets.len(index);
-                self.session.take_ack(cx, datagram, packet, ack.vector, len)
+                self.session.take_ack(cx, packet, ack.vector, len)
             }
             _ => Ok(()),
         }

@@ -4,11 +4,10 @@ use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Duration, GroupId, NodeId, Purpose, Rng, Seq, Time};
+use faircast_base::{BadInput, Duration, NodeId, Purpose, Rng, Seq, Time};
 use proptest::prelude::*;
 
 use super::world::*;
-use crate::catalog;
 use crate::congestion::AckVector;
 use crate::congestion::pgmcc::PgmccReport;
 use crate::object::layout::key;
@@ -16,17 +15,8 @@ use crate::object::source::write_entries;
 use crate::object::wire::{Claim, ENTRIES_MAX, Entry, MemberMessage};
 use crate::object::{Part, Stage};
 use crate::options::{OptionValue, Options};
-use crate::pgm::wire::{Ack, Body, Encoder, Header, Nak, Nla, OptionType, PacketType, PgmOption};
-use crate::{Datagram, Destination};
-
-/// A packet for the source.
-fn upstream(body: &Body, fill: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {
-    let mut out = Vec::new();
-    let mut encoder = Encoder::new(&mut out, &Header::upstream(TSI, 7500), body);
-    fill(&mut encoder);
-    encoder.finish();
-    out
-}
+use crate::pgm::wire::{Ack, Body, Data, Nak, Nla, OptionType, PacketType};
+use crate::world::packet;
 
 fn report(now: Time, node: NodeId, loss: u16, rtt: Duration) -> PgmccReport {
     let now_ms = now.since(Time::ZERO).as_millis() as u32;
@@ -44,29 +34,36 @@ fn lies(now: Time, node: NodeId) -> Vec<Vec<u8>> {
     let vector = AckVector { highest: Seq::new(3), bitmap: 0 };
     let everything = vec![Entry::Run { first: key(Part::Content, 0), count: 40 }; ENTRIES_MAX];
     vec![
-        upstream(&Body::Ack(Ack { vector }), |encoder| {
+        packet(&Body::Ack(Ack { vector }), |encoder| {
             encoder.scheme_option(&bad);
         }),
-        upstream(&Body::Nnak(nak(3)), |encoder| {
+        packet(&Body::Nnak(nak(3)), |encoder| {
             encoder.scheme_option(&bad);
         }),
-        upstream(&Body::Nak(nak(3)), |encoder| {
+        packet(&Body::Nak(nak(3)), |encoder| {
             encoder.scheme_option(&bad);
         }),
-        upstream(&Body::Nnak(nak(3)), |encoder| {
+        packet(&Body::Nnak(nak(3)), |encoder| {
             encoder.scheme_option(&bad);
             write_entries(encoder, OptionType::WANT, &everything);
         }),
-        upstream(&Body::Nnak(nak(3)), |encoder| {
+        packet(&Body::Nnak(nak(3)), |encoder| {
             write_entries(encoder, OptionType::WANT, &everything);
         }),
     ]
 }
 
-fn inject(world: &mut World, from: NodeId, bytes: &[u8]) {
-    let to = Destination::Node(SOURCE);
-    let datagram = Datagram { from, to, bytes, zeros: 0, congestion_experienced: false };
-    world.inject(SOURCE, datagram);
+/// A data packet with this payload and perhaps the mark of an end.
+fn data(data: Data, payload: &[u8], fin: bool) -> Vec<u8> {
+    packet(&Body::Odata(data), |encoder| {
+        if fin {
+            encoder.option(OptionType::FIN, &[]);
+        }
+        encoder.payload(|out| {
+            out.extend_from_slice(payload);
+            0
+        });
+    })
 }
 
 #[test]
@@ -88,7 +85,7 @@ fn a_flood_of_strangers_changes_nothing() {
                     let through_elements =
                         claimed != stranger && bytes[4] == crate::pgm::wire::PacketType::Nak as u8;
                     if !through_elements {
-                        inject(&mut world, stranger, &bytes);
+                        world.unicast(stranger, SOURCE, &bytes);
                         sent += 1;
                     }
                 }
@@ -120,18 +117,7 @@ fn data_that_says_that_it_is_the_last_ends_nothing() {
         let Some((data, payload)) = newest.borrow_mut().take() else { continue };
         // What it has heard already.
         world.run_for(DELAY * 2);
-        let mut bytes = Vec::new();
-        let body = Body::Odata(data);
-        let mut encoder = Encoder::new(&mut bytes, &Header::downstream(TSI, 7500), &body);
-        encoder.option(&PgmOption::Fin).payload(|out| {
-            out.extend_from_slice(&payload);
-            0
-        });
-        encoder.finish();
-        let to = Destination::Group(GroupId::SESSION);
-        let (from, bytes) = (SOURCE, &bytes[..]);
-        let datagram = Datagram { from, to, bytes, zeros: 0, congestion_experienced: false };
-        world.inject(NodeId(10), datagram);
+        world.multicast(SOURCE, NodeId(10), &self::data(data, &payload, true));
         forged += 1;
     }
     assert!(forged > 0);
@@ -171,10 +157,10 @@ fn what_a_member_has_said_does_nothing_when_somebody_else_says_it() {
         for lie in [message].iter().chain(&ends) {
             let mut value = Vec::new();
             lie.encode(&mut value);
-            let bytes = upstream(&Body::Spmr, |encoder| {
+            let bytes = packet(&Body::Spmr, |encoder| {
                 encoder.raw_option(OptionType::MEMBER, 0, &value);
             });
-            inject(&mut world, outsider, &bytes);
+            world.unicast(outsider, SOURCE, &bytes);
             sent += 1;
         }
     }
@@ -190,19 +176,10 @@ fn what_a_member_has_said_does_nothing_when_somebody_else_says_it() {
 #[test]
 fn who_was_heard_first_is_not_asked_once_the_source_itself_speaks() {
     let mut world = World::new(60_000, 1, &Choices::default(), 7);
-    let mut bytes = Vec::new();
-    let data = crate::pgm::wire::Data { sequence: Seq::new(0), trail: Seq::new(0) };
-    let mut encoder = Encoder::new(&mut bytes, &Header::downstream(TSI, 7500), &Body::Odata(data));
-    encoder.payload(|out| {
-        out.extend_from_slice(&[1; 20]);
-        0
-    });
-    encoder.finish();
+    let first = Data { sequence: Seq::new(0), trail: Seq::new(0) };
     // Its machine begins with its first timeout.
     world.run_until(s(0));
-    let (from, to) = (NodeId(0x9999), Destination::Group(GroupId::SESSION));
-    let repeated = Datagram { from, to, bytes: &bytes, zeros: 0, congestion_experienced: false };
-    world.inject(NodeId(10), repeated);
+    world.multicast(NodeId(0x9999), NodeId(10), &data(first, &[1; 20], false));
     assert_eq!(world.receivers[0].machine.status().heard, Some(s(0)), "it believed that");
     world.run_until(s(20));
     world.assert_all_complete();
@@ -229,6 +206,12 @@ fn who_is_never_answered_takes_hold_of_nothing() {
     assert!(status(&world, 1).heard.is_some_and(|at| at > s(0) + ms(200)), "it heard data");
 }
 
+/// Settings with a bound of the rate.
+fn bounded(key: &str, rate: &str) -> Options {
+    let bound = [(key.to_string(), OptionValue::Text(rate.to_string()))];
+    Options::checked(bound, Choices::default().scheme.options).unwrap()
+}
+
 /// What a member that lies says every 20 ms, of a session with so many packets so far.
 type Lie = fn(Time, u32) -> Vec<Vec<u8>>;
 
@@ -238,7 +221,7 @@ const LIAR: NodeId = NodeId(10);
 fn crawling_ack(now: Time, highest: u32) -> Vec<u8> {
     let vector = AckVector { highest: Seq::new(highest), bitmap: 1 };
     let bad = report(now, LIAR, u16::MAX, Duration::from_secs(9));
-    upstream(&Body::Ack(Ack { vector }), |encoder| {
+    packet(&Body::Ack(Ack { vector }), |encoder| {
         encoder.scheme_option(&bad);
     })
 }
@@ -246,7 +229,7 @@ fn crawling_ack(now: Time, highest: u32) -> Vec<u8> {
 /// A NAK for a packet, with the worst of reports.
 fn bad_nak(now: Time, first: u32) -> Vec<u8> {
     let bad = report(now, LIAR, u16::MAX, Duration::from_secs(9));
-    upstream(&Body::Nak(nak(first)), |encoder| {
+    packet(&Body::Nak(nak(first)), |encoder| {
         encoder.scheme_option(&bad);
     })
 }
@@ -269,7 +252,7 @@ const LIES: [(&str, Lie); 5] = [
             [bad_nak(now, sent.saturating_sub(i)), crawling_ack(now, sent.saturating_sub(i))]
         });
         let everything = [Entry::Run { first: key(Part::Content, 0), count: 62 }];
-        let wants = upstream(&Body::Nnak(nak(sent)), |encoder| {
+        let wants = packet(&Body::Nnak(nak(sent)), |encoder| {
             write_entries(encoder, OptionType::WANT, &everything);
         });
         all.chain([wants]).collect()
@@ -293,7 +276,7 @@ fn time_with_a_liar(choices: &Choices, lie: Lie) -> Option<f64> {
         }
         let sent = world.source.data_sent as u32;
         for bytes in lie(world.now, sent) {
-            inject(&mut world, LIAR, &bytes);
+            world.unicast(LIAR, SOURCE, &bytes);
         }
     }
     None
@@ -302,9 +285,7 @@ fn time_with_a_liar(choices: &Choices, lie: Lie) -> Option<f64> {
 #[test]
 fn a_liar_cannot_hold_the_group_below_the_floor() {
     // 400 kB in symbols of 100 bytes with a header of 8 and repairs take 18 s at the floor.
-    let rate = OptionValue::Text("200 kbit/s".into());
-    let table = catalog::scheme("pgmcc").unwrap().options;
-    let options = Options::checked([("rate_min".to_string(), rate)], table).unwrap();
+    let options = bounded("rate_min", "200 kbit/s");
     let wait = Choices { give_up: Duration::from_secs(600), ..Choices::default() };
     let floors = [
         ("rate_min", Choices { options, ..wait.clone() }, 20.0),
@@ -341,10 +322,10 @@ fn absurd_requests_of_a_member_are_refused() {
         Entry::Block { key: key(Part::Manifest, 0), missing: 1 << 60, any: false },
     ];
     for entry in absurd {
-        let bytes = upstream(&Body::Nnak(nak(0)), |encoder| {
+        let bytes = packet(&Body::Nnak(nak(0)), |encoder| {
             write_entries(encoder, OptionType::WANT, &[entry]);
         });
-        inject(&mut world, member, &bytes);
+        world.unicast(member, SOURCE, &bytes);
     }
     assert_eq!(world.source.log.refused(BadInput::Absurd), before + absurd.len());
     world.run_until(s(60));
@@ -366,7 +347,7 @@ fn member_message(claim: Claim, id: u64, node: NodeId) -> Vec<u8> {
     };
     let mut value = Vec::new();
     message.encode(&mut value);
-    upstream(&Body::Spmr, |encoder| {
+    packet(&Body::Spmr, |encoder| {
         encoder.raw_option(OptionType::MEMBER, 0, &value);
     })
 }
@@ -381,7 +362,7 @@ fn a_member_that_came_later_and_gets_nothing_does_not_hold_the_end() {
     assert_eq!(stage(&world), Stage::Sending);
     let fake = member_message(Claim::Receiving, 99, NodeId(500));
     for step in 0..100 {
-        inject(&mut world, NodeId(500), &fake);
+        world.unicast(NodeId(500), SOURCE, &fake);
         world.run_until(s(1) + ms(600 * step));
     }
     world.assert_all_complete();
@@ -393,9 +374,7 @@ fn a_member_that_came_later_and_gets_nothing_does_not_hold_the_end() {
 
 #[test]
 fn requests_of_members_that_were_invented_take_a_share_of_the_rate_and_no_more() {
-    let rate = OptionValue::Text("400 kbit/s".into());
-    let table = catalog::scheme("pgmcc").unwrap().options;
-    let options = Options::checked([("rate_max".to_string(), rate)], table).unwrap();
+    let options = bounded("rate_max", "400 kbit/s");
     let completed = |asks: bool| {
         let choices = Choices { options: options.clone(), ..Choices::default() };
         let mut world = World::new(400_000, 2, &choices, 2);
@@ -406,14 +385,14 @@ fn requests_of_members_that_were_invented_take_a_share_of_the_rate_and_no_more()
             if step < 50 {
                 let node = invented(step);
                 let join = member_message(Claim::Receiving, u64::from(node.0), node);
-                inject(&mut world, node, &join);
+                world.unicast(node, SOURCE, &join);
             }
             let block =
                 Entry::Block { key: key(Part::Content, step % 12), missing: !0, any: false };
-            let want = upstream(&Body::Nnak(nak(3)), |encoder| {
+            let want = packet(&Body::Nnak(nak(3)), |encoder| {
                 write_entries(encoder, OptionType::WANT, &[block]);
             });
-            inject(&mut world, invented(step), &want);
+            world.unicast(invented(step), SOURCE, &want);
             world.run_until(s(3) + ms(2 * u64::from(step)));
         }
         world.run_until(s(60));
@@ -430,9 +409,7 @@ fn requests_of_members_that_were_invented_take_a_share_of_the_rate_and_no_more()
 
 #[test]
 fn all_that_leaves_counts_against_the_ceiling() {
-    let rate = OptionValue::Text("400 kbit/s".into());
-    let table = catalog::scheme("pgmcc").unwrap().options;
-    let options = Options::checked([("rate_max".to_string(), rate)], table).unwrap();
+    let options = bounded("rate_max", "400 kbit/s");
     let sent = |asks: bool| {
         let choices = Choices { options: options.clone(), ..Choices::default() };
         let mut world = World::new(400_000, 2, &choices, 2);
@@ -443,11 +420,11 @@ fn all_that_leaves_counts_against_the_ceiling() {
             for i in 0..4 {
                 let first = key(Part::Content, (4 * step + i) % 20);
                 let run = [Entry::Run { first, count: 40 }];
-                let want = upstream(&Body::Nnak(nak(3)), |encoder| {
+                let want = packet(&Body::Nnak(nak(3)), |encoder| {
                     write_entries(encoder, OptionType::WANT, &run);
                 });
                 if asks {
-                    inject(&mut world, NodeId(10), &want);
+                    world.unicast(NodeId(10), SOURCE, &want);
                 }
             }
         }
@@ -491,7 +468,7 @@ proptest! {
                             Entry::Block { key: at, missing: rng.bits() | 1, any: false }
                         }
                     }).collect();
-                    upstream(&Body::Nnak(nak(rng.below(600) as u32)), |encoder| {
+                    packet(&Body::Nnak(nak(rng.below(600) as u32)), |encoder| {
                         write_entries(encoder, OptionType::WANT, &entries);
                     })
                 }
@@ -506,7 +483,7 @@ proptest! {
                     bytes
                 }
             };
-            inject(&mut world, node, &bytes);
+            world.unicast(node, SOURCE, &bytes);
         }
         world.run_until(s(400));
         world.assert_all_complete();
@@ -537,29 +514,14 @@ fn hear_a_mad_source(seed: u64) {
     for step in 0..200u64 {
         world.run_until(Time::ZERO + ms(5 * step));
         let number = rng.below(world.source.data_sent.max(1)) as u32;
-        let data = crate::pgm::wire::Data { sequence: Seq::new(number), trail: Seq::new(0) };
-        let mut bytes = Vec::new();
-        let header = Header::downstream(TSI, 7500);
-        let mut encoder = Encoder::new(&mut bytes, &header, &Body::Odata(data));
+        let numbers = Data { sequence: Seq::new(number), trail: Seq::new(0) };
         let block = rng.below(12) as u8;
         let symbol = rng.below(140) as u8;
         let payload: Vec<u8> = [1, rng.below(256) as u8 & 0x83, 0, symbol, 0, 0, 0, block]
             .into_iter()
             .chain((0..rng.below(103)).map(|i| i as u8))
             .collect();
-        encoder.payload(|out| {
-            out.extend_from_slice(&payload);
-            0
-        });
-        encoder.finish();
-        let datagram = Datagram {
-            from: SOURCE,
-            to: Destination::Group(GroupId::SESSION),
-            bytes: &bytes,
-            zeros: 0,
-            congestion_experienced: false,
-        };
-        world.inject(NodeId(10), datagram);
+        world.multicast(SOURCE, NodeId(10), &data(numbers, &payload, false));
     }
     world.run_until(s(60));
     assert!(!world.receivers[0].app.is_empty(), "it has come to some end");

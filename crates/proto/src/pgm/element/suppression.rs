@@ -9,7 +9,7 @@ use alloc::collections::VecDeque;
 use faircast_base::{Duration, Rng, Time};
 
 use crate::congestion::{Reported, RouterView};
-use crate::pgm::wire::{Encoder, Packet, PgmOption};
+use crate::pgm::wire::{Encoder, Packet};
 
 /// Timestamps remembered to tell round trips by. Beyond it the oldest is forgotten, and older
 /// echoes are measured from the oldest that is left.
@@ -82,7 +82,7 @@ impl Report {
         // Truncation is the wrap of timestamps.
         let value = (self.view.held)(self.value(), held as u32);
         let value = value.as_deref().unwrap_or(self.value());
-        encoder.option(&PgmOption::of_scheme(self.view.report_option, value));
+        encoder.option(self.view.report_option, value);
     }
 }
 

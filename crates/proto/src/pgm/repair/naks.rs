@@ -73,8 +73,8 @@ pub(crate) struct Naks {
     /// Packets repaired within the last round trip.
     recent: VecDeque<Recent>,
     missing: BTreeMap<u64, Missing>,
-    /// The deadline of each missing packet, and some that were moved since: those are left to lie
-    /// until they come to the top, which is never one of them. Deadlines move all the time, and a heap
+    /// The deadline of each missing packet, and some that were moved since: stale entries stay until
+    /// they come to the top, which is never one of them. Deadlines move all the time, and a heap
     /// is one piece of memory.
     timers: BinaryHeap<Reverse<(Time, u64)>>,
     /// Packets for which a NAK is to be sent now; all of them are missing.
@@ -88,10 +88,10 @@ pub(crate) struct Naks {
 
 impl Naks {
     pub(crate) fn new(config: &ReceiverConfig) -> Self {
-        let patience = |least| RetryTimer::new(config.repair_timers, least, config.nak_backoff);
+        let retry = |least| RetryTimer::new(config.repair_timers, least, config.nak_backoff);
         Self {
-            confirmation: patience(config.nak_repeat),
-            repair: patience(config.nak_repair).of_held_answers(),
+            confirmation: retry(config.nak_repeat),
+            repair: retry(config.nak_repair).of_held_answers(),
             crowd: Crowd::new(config),
             recent: VecDeque::new(),
             missing: BTreeMap::new(),
@@ -133,6 +133,12 @@ impl Naks {
 
     pub(crate) fn has(&self, index: u64) -> bool {
         self.missing.contains_key(&index)
+    }
+
+    /// A packet is missing: a NAK is to be sent when its `backoff` is over.
+    pub(crate) fn hold_back(&mut self, index: u64, backoff: &mut Backoff, rng: &mut Rng) {
+        let deadline = self.draw(backoff, rng);
+        self.begin(index, State::BackOff, deadline);
     }
 
     /// A packet is missing: it waits in `state` until `deadline`.

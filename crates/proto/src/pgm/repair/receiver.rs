@@ -8,13 +8,12 @@ use core::fmt;
 
 use faircast_base::{Cx, Event, Time};
 
-use super::naks::{Naks, State};
+use super::naks::Naks;
 use super::refusal::Refusal;
 use crate::congestion::Feedback;
 use crate::pgm::negotiation::{Negotiation, SchemeAnnouncement, SchemeMismatch};
-use crate::pgm::session::crowd::Backoff;
-use crate::pgm::session::{Held, Phase, ReceiverSession, RepairLayer, start_over};
-use crate::pgm::wire::{OptionType, Packet, Payload};
+use crate::pgm::session::{Held, Phase, Received, ReceiverSession, RepairLayer, start_over};
+use crate::pgm::wire::{OptionType, Payload};
 use crate::pgm::{ReceiverConfig, Reliability};
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
@@ -25,11 +24,11 @@ pub struct PgmReceiver {
     refusal: Refusal,
 }
 
-/// Repair by NAK.
+/// Repair by NAK, and delivery in order.
+#[derive(Default)]
 struct NakRepair {
-    naks: Naks,
-    /// Whether it asks at all.
-    reliability: Reliability,
+    /// `None` where nothing is repaired.
+    naks: Option<Naks>,
     delivered_bytes: u64,
     events: VecDeque<AppEvent>,
 }
@@ -39,20 +38,16 @@ impl PgmReceiver {
     /// to its nearest end.
     pub fn new(config: ReceiverConfig, feedback: Box<dyn Feedback + Send>) -> Self {
         let repair = NakRepair::new(&config);
-        Self {
-            session: ReceiverSession::new(config, feedback, repair),
-            refusal: Refusal::default(),
-        }
+        let session = ReceiverSession::new(config, feedback, repair);
+        Self { session, refusal: Refusal::default() }
     }
 
     /// A receiver that speaks one scheme: it follows the settings that the source announces, and
     /// ends where the source speaks another.
     pub fn speaking(config: ReceiverConfig, negotiation: Negotiation) -> Self {
         let repair = NakRepair::new(&config);
-        Self {
-            session: ReceiverSession::speaking(config, negotiation, repair),
-            refusal: Refusal::default(),
-        }
+        let session = ReceiverSession::speaking(config, negotiation, repair);
+        Self { session, refusal: Refusal::default() }
     }
 
     /// Its side of the scheme, for tests and statistics.
@@ -63,7 +58,7 @@ impl PgmReceiver {
     /// How many packets it is asking for.
     #[cfg(test)]
     pub(in crate::pgm) fn missing_packets(&self) -> usize {
-        self.session.repair.naks.len()
+        self.session.repair.naks.as_ref().map_or(0, Naks::len)
     }
 
     /// Packets that were given up.
@@ -113,15 +108,15 @@ impl Machine for PgmReceiver {
         if !self.session.hears() {
             return;
         }
-        match Packet::decode(datagram.bytes, datagram.zeros) {
+        match Received::decode(&datagram) {
             Ok(packet) => {
-                let taken = self.session.handle_packet(cx, &datagram, &packet);
+                let taken = self.session.handle_packet(cx, &packet);
                 if taken && self.session.is_joined() && packet.options.has(OptionType::RST) {
                     self.lose_source();
                 }
                 self.end_if_over(cx);
             }
-            Err(error) => cx.emit(Event::BadInput { reason: error.into() }),
+            Err(reason) => cx.emit(Event::BadInput { reason }),
         }
     }
 
@@ -162,12 +157,8 @@ impl Machine for PgmReceiver {
 
 impl NakRepair {
     fn new(config: &ReceiverConfig) -> Self {
-        Self {
-            naks: Naks::new(config),
-            reliability: config.reliability,
-            delivered_bytes: 0,
-            events: VecDeque::new(),
-        }
+        let asks = config.reliability == Reliability::Repaired;
+        Self { naks: asks.then(|| Naks::new(config)), ..Self::default() }
     }
 
     /// All that there was has been delivered, or passed by where it is not the `whole`.
@@ -180,8 +171,12 @@ impl NakRepair {
 }
 
 impl RepairLayer for NakRepair {
-    fn repairs(&self) -> bool {
-        self.reliability == Reliability::Repaired
+    fn naks(&self) -> Option<&Naks> {
+        self.naks.as_ref()
+    }
+
+    fn naks_mut(&mut self) -> Option<&mut Naks> {
+        self.naks.as_mut()
     }
 
     fn keep(&self, payload: &Payload<'_>) -> Held {
@@ -208,56 +203,6 @@ impl RepairLayer for NakRepair {
         } else {
             self.events.push_back(AppEvent::Lost { packets: count });
         }
-    }
-
-    fn ask(&mut self, cx: &mut Cx<'_>, backoff: &mut Backoff, index: u64) -> bool {
-        if self.repairs() {
-            let deadline = self.naks.draw(backoff, cx.rng);
-            self.naks.begin(index, State::BackOff, deadline);
-        }
-        self.repairs()
-    }
-
-    fn asks(&self, index: u64) -> bool {
-        self.naks.has(index)
-    }
-
-    fn hear(&mut self, now: Time, index: u64, confirmed: bool) -> bool {
-        match confirmed {
-            true => self.naks.confirmed(index, now),
-            false => self.naks.heard(index, now),
-        }
-    }
-
-    fn arrived(&mut self, now: Time, index: u64, repair: bool) {
-        if !self.naks.is_empty() {
-            if repair { self.naks.repaired(index, now) } else { self.naks.end(index) }
-        }
-    }
-
-    fn end_before(&mut self, index: u64) {
-        self.naks.end_before(index);
-    }
-
-    fn end_from(&mut self, index: u64) {
-        self.naks.end_from(index);
-    }
-
-    fn on_timeout(&mut self, cx: &mut Cx<'_>, can_ask: bool) -> (bool, Vec<u64>) {
-        let expired = self.naks.expire(cx, can_ask);
-        (expired.stuck, expired.give_up)
-    }
-
-    fn has_due(&self) -> bool {
-        self.naks.has_due()
-    }
-
-    fn take_due(&mut self, max: usize) -> Vec<u64> {
-        self.naks.take_due(max)
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        self.naks.next_timeout()
     }
 }
 

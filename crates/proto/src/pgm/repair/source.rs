@@ -11,8 +11,8 @@ use super::repairs::Repairs;
 use crate::congestion::Control;
 use crate::content::{ByOffset, Content, Packets};
 use crate::pgm::negotiation::SchemeAnnouncement;
-use crate::pgm::session::{DataPacket, SourceSession};
-use crate::pgm::wire::{Body, Nak, Packet};
+use crate::pgm::session::{DataPacket, Received, SourceSession};
+use crate::pgm::wire::{Body, Nak};
 use crate::pgm::{Reliability, SourceConfig};
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
@@ -98,31 +98,21 @@ impl PgmSource {
         }
     }
 
-    fn take_packet(
-        &mut self,
-        cx: &mut Cx<'_>,
-        datagram: &Datagram<'_>,
-        packet: &Packet<'_>,
-    ) -> Result<(), BadInput> {
+    fn take_packet(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Result<(), BadInput> {
         if !self.session.is_ours(packet) {
             return Err(BadInput::Foreign);
         }
         match packet.body {
-            Body::Nak(nak) => self.take_nak(cx, datagram, packet, nak),
-            Body::Nnak(nak) => self.session.take_nak(cx, datagram, packet, nak, false).map(drop),
+            Body::Nak(nak) => self.take_nak(cx, packet, nak),
+            Body::Nnak(nak) => self.session.take_nak(cx, packet, nak, false).map(drop),
             Body::Ack(ack) => {
                 let len = |index| self.packets.len(index);
-                self.session.take_ack(cx, datagram, packet, ack.vector, len)
+                self.session.take_ack(cx, packet, ack.vector, len)
             }
-            Body::Spmr => self.session.take_request(cx, datagram, packet),
+            Body::Spmr => self.session.take_request(cx, packet),
             // Our own packets, looped back, and confirmations by network elements; polls are not
             // sent by this source, so nobody can answer one.
-            Body::Spm(_)
-            | Body::Odata(_)
-            | Body::Rdata(_)
-            | Body::Ncf(_)
-            | Body::Poll(_)
-            | Body::Polr(_) => Ok(()),
+            _ => Ok(()),
         }
     }
 
@@ -130,11 +120,10 @@ impl PgmSource {
     fn take_nak(
         &mut self,
         cx: &mut Cx<'_>,
-        datagram: &Datagram<'_>,
-        packet: &Packet<'_>,
+        packet: &Received<'_>,
         nak: Nak,
     ) -> Result<(), BadInput> {
-        let Some(told) = self.session.take_nak(cx, datagram, packet, nak, true)? else {
+        let Some(told) = self.session.take_nak(cx, packet, nak, true)? else {
             return Ok(());
         };
         let rtt = told.round_trip;
@@ -223,14 +212,14 @@ impl Machine for PgmSource {
         if !self.session.is_active() {
             return;
         }
-        match Packet::decode(datagram.bytes, datagram.zeros) {
+        match Received::decode(&datagram) {
             Ok(packet) => {
-                if let Err(reason) = self.take_packet(cx, &datagram, &packet) {
+                if let Err(reason) = self.take_packet(cx, &packet) {
                     cx.emit(Event::BadInput { reason });
                 }
                 self.session.observe(cx);
             }
-            Err(error) => cx.emit(Event::BadInput { reason: error.into() }),
+            Err(reason) => cx.emit(Event::BadInput { reason }),
         }
     }
 

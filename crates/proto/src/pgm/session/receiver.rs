@@ -18,26 +18,32 @@ use core::fmt;
 
 use faircast_base::{Cx, Duration, Event, NodeId, Seq, Time, TimeoutKind};
 
-use self::crowd::Backoff;
 use self::dissent::Dissent;
 use self::lone_nak::LoneNak;
 use self::reach::Reach;
 pub use self::spm_order::SpmOrder;
 use self::window::Window;
 pub(crate) use self::window::{Held, start_over};
-use crate::Datagram;
+use super::Received;
 use crate::congestion::{Feedback, SchemeOptions};
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::{Negotiation, SchemeMismatch};
-use crate::pgm::wire::{Packet, Payload, Spm, Tsi};
+use crate::pgm::repair::naks::Naks;
+use crate::pgm::wire::{Payload, Spm, Tsi};
+use crate::timers::{Reason, Timers};
 
 /// What lies above a receiver's session: it asks for what is missing, and takes the payload in order.
 /// What does nothing of that is `()`: then each packet that is missing is passed by, and whoever wants
 /// the payload takes it from the packets.
 pub(crate) trait RepairLayer {
-    /// Whether what is lost comes again.
-    fn repairs(&self) -> bool {
-        false
+    /// What asks for packets that are missing; `None` where nothing that is lost comes again.
+    fn naks(&self) -> Option<&Naks> {
+        None
+    }
+
+    /// The same, to ask.
+    fn naks_mut(&mut self) -> Option<&mut Naks> {
+        None
     }
 
     /// What is kept of a payload until its turn has come.
@@ -52,53 +58,6 @@ pub(crate) trait RepairLayer {
     /// Packets from `from` to before `to` will never come; those before `near` could have been waited
     /// for.
     fn lose(&mut self, _cx: &mut Cx<'_>, _from: u64, _to: u64, _near: u64) {}
-
-    /// Packet `index` is missing. Returns whether it is asked for, when `backoff` is over: otherwise it
-    /// is passed by.
-    fn ask(&mut self, _cx: &mut Cx<'_>, _backoff: &mut Backoff, _index: u64) -> bool {
-        false
-    }
-
-    /// Whether packet `index` is being asked for.
-    fn asks(&self, _index: u64) -> bool {
-        false
-    }
-
-    /// Somebody else asked for packet `index`, or it was `confirmed`. Returns whether it is being asked
-    /// for here.
-    fn hear(&mut self, _now: Time, _index: u64, _confirmed: bool) -> bool {
-        false
-    }
-
-    /// Packet `index` has come for the first time.
-    fn arrived(&mut self, _now: Time, _index: u64, _repair: bool) {}
-
-    /// Packets before `index` are not asked for any more.
-    fn end_before(&mut self, _index: u64) {}
-
-    /// Packets from `index` on are not asked for any more.
-    fn end_from(&mut self, _index: u64) {}
-
-    /// Time has passed. Without `can_ask` no NAK can be sent yet. Returns whether some are due that
-    /// cannot be sent, and which packets are given up.
-    fn on_timeout(&mut self, _cx: &mut Cx<'_>, _can_ask: bool) -> (bool, Vec<u64>) {
-        (false, Vec::new())
-    }
-
-    /// Whether a NAK is to be sent now.
-    fn has_due(&self) -> bool {
-        false
-    }
-
-    /// The next packets for one NAK, at most `max` and ascending; none where no NAK is due.
-    fn take_due(&mut self, _max: usize) -> Vec<u64> {
-        Vec::new()
-    }
-
-    /// When [`on_timeout`](Self::on_timeout) wants to be called.
-    fn next_timeout(&self) -> Option<Time> {
-        None
-    }
 }
 
 impl RepairLayer for () {}
@@ -129,10 +88,9 @@ pub(crate) struct ReceiverSession<R> {
     declared: u64,
     /// The latest packet that was found missing.
     missing: Option<u64>,
-    /// When gaps before this packet count as missing, though too few later packets showed them.
-    suspicion: Option<(Time, u64)>,
-    /// When to ask for an SPM.
-    request_at: Option<Time>,
+    timers: Timers<Timer, 5>,
+    /// Gaps before this packet count as missing at [`Timer::Gaps`].
+    suspected: u64,
     /// Copies of the SPM request that are to be sent now.
     requests_due: Requests,
     lone_nak: LoneNak,
@@ -164,6 +122,30 @@ struct Source {
     heard: Time,
     /// When data came last that was newer than all before.
     advanced: Time,
+}
+
+/// Why it wakes up, beside the reasons of the scheme and of the layer above.
+#[derive(Clone, Copy, Debug)]
+enum Timer {
+    /// It joins.
+    Start,
+    /// Gaps that too few later packets have shown count as missing.
+    Gaps,
+    /// It asks for an SPM.
+    SpmRequest,
+    /// It reports a loss of which nothing is asked for.
+    LoneNak,
+    /// The source counts as gone.
+    Expiry,
+}
+
+impl Reason for Timer {
+    const ALL: &'static [Self] =
+        &[Self::Start, Self::Gaps, Self::SpmRequest, Self::LoneNak, Self::Expiry];
+
+    fn number(self) -> usize {
+        self as usize
+    }
 }
 
 /// Where a receiver is in its life.
@@ -225,6 +207,8 @@ impl<R: RepairLayer> ReceiverSession<R> {
         repair: R,
     ) -> Self {
         let config = config.bounded();
+        let mut timers = Timers::new();
+        timers.arm(Timer::Start, config.start);
         Self {
             lone_nak: LoneNak::new(&config),
             config,
@@ -240,8 +224,8 @@ impl<R: RepairLayer> ReceiverSession<R> {
             doubts: Box::default(),
             declared: 0,
             missing: None,
-            suspicion: None,
-            request_at: None,
+            timers,
+            suspected: 0,
             requests_due: Requests::default(),
             nak_report: None,
             nak_copy: None,
@@ -332,16 +316,11 @@ impl<R: RepairLayer> ReceiverSession<R> {
     }
 
     /// Takes a packet that its caller has decoded. Returns whether there was nothing wrong with it.
-    pub(crate) fn handle_packet(
-        &mut self,
-        cx: &mut Cx<'_>,
-        datagram: &Datagram<'_>,
-        packet: &Packet<'_>,
-    ) -> bool {
+    pub(crate) fn handle_packet(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> bool {
         if !self.hears() {
             return false;
         }
-        let outcome = self.take_packet(cx, datagram, packet);
+        let outcome = self.take_packet(cx, packet);
         if let Err(reason) = outcome {
             cx.emit(Event::BadInput { reason });
         }
@@ -392,36 +371,44 @@ impl<R: RepairLayer> ReceiverSession<R> {
     /// Its timers stop: nothing is asked for any more, for the reason that `phase` tells.
     pub(crate) fn stop(&mut self, phase: Phase) {
         self.phase = phase;
-        self.stop_timers();
+        self.ask_nothing();
+        self.timers.disarm_all();
     }
 
-    fn stop_timers(&mut self) {
-        self.repair.end_from(0);
-        self.suspicion = None;
-        self.request_at = None;
+    fn ask_nothing(&mut self) {
+        if let Some(naks) = self.repair.naks_mut() {
+            naks.end_from(0);
+        }
+        for timer in [Timer::Gaps, Timer::SpmRequest, Timer::LoneNak] {
+            self.timers.disarm(timer);
+        }
         self.requests_due = Requests::default();
         self.lone_nak.clear();
     }
 
-    fn expires_at(&self) -> Option<Time> {
-        self.source.as_ref().map(|source| source.heard + self.config.expiry)
+    /// The source has said something new.
+    fn note_heard(&mut self, now: Time) {
+        if let Some(source) = &mut self.source {
+            source.heard = now;
+            self.timers.arm(Timer::Expiry, now + self.config.expiry);
+        }
     }
 
     /// Time has passed.
     pub(crate) fn on_timeout(&mut self, cx: &mut Cx<'_>) {
-        if self.phase == Phase::Waiting && self.config.start <= cx.now {
+        if self.timers.take_due(Timer::Start, cx.now) {
             self.phase = Phase::Joined;
         }
         if self.phase != Phase::Joined {
             return;
         }
-        if self.expires_at().is_some_and(|at| at <= cx.now) {
+        if self.timers.take_due(Timer::Expiry, cx.now) {
             let after_ns = self.config.expiry.as_nanos();
             cx.emit(Event::Timeout { kind: TimeoutKind::SessionExpiry, after_ns });
             self.stop(Phase::Lost);
             return;
         }
-        self.expire_suspicion(cx);
+        self.expire_gaps(cx);
         self.expire_naks(cx);
         self.expire_request(cx);
         if self.mismatch.is_none() && self.feedback.next_timeout().is_some_and(|at| at <= cx.now) {
@@ -439,26 +426,12 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
     /// When [`on_timeout`](Self::on_timeout) wants to be called.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
-        match self.phase {
-            Phase::Waiting => return Some(self.config.start),
-            Phase::Finished | Phase::Lost | Phase::Ended => return None,
-            Phase::Joined => {}
+        if self.phase != Phase::Joined {
+            return self.timers.next();
         }
-        // Asked after every packet: no list is made, and what is never set costs a comparison.
-        let speaks = self.mismatch.is_none();
-        let feedback = if speaks { self.feedback.next_timeout() } else { None };
-        let mut next = feedback.unwrap_or(Time::MAX);
-        let waits = [
-            self.repair.next_timeout(),
-            self.suspicion.map(|(at, _)| at),
-            self.request_at,
-            self.lone_nak.next_timeout(),
-            self.expires_at(),
-        ];
-        for at in waits {
-            next = next.min(at.unwrap_or(Time::MAX));
-        }
-        (next < Time::MAX).then_some(next)
+        let scheme = if self.mismatch.is_none() { self.feedback.next_timeout() } else { None };
+        let naks = self.repair.naks().and_then(Naks::next_timeout);
+        [self.timers.next(), scheme, naks].into_iter().flatten().min()
     }
 }
 

@@ -27,6 +27,7 @@ use crate::pgm::SourceConfig;
 use crate::pgm::config::WINDOW_PACKETS_MAX;
 use crate::pgm::negotiation::SchemeAnnouncement;
 use crate::pgm::wire::{Nak, Nla, Packet};
+use crate::timers::{Reason, Timers};
 
 /// The sending end of a session: what every source does, whatever it sends and however it repairs.
 ///
@@ -48,8 +49,7 @@ pub(crate) struct SourceSession {
     spm_sequence: Seq,
     confirmations: Confirmations,
     farthest: Farthest,
-    /// When there may be something to send again: a later permit, a packet that is held back.
-    wake_at: Option<Time>,
+    timers: SourceTimers,
     /// Whether the control has been told that there is nothing to send.
     told_idle: bool,
     acked: Acked,
@@ -62,6 +62,40 @@ pub(crate) struct SourceSession {
     mismatched: Vec<NodeId>,
     events: VecDeque<AppEvent>,
 }
+
+/// Why it wakes up, beside the reasons of its control.
+#[derive(Clone, Copy, Debug)]
+enum Timer {
+    /// It begins.
+    Start,
+    /// An SPM is due however much is sent.
+    AmbientSpm,
+    /// An SPM is due since no data has been sent for a while.
+    Heartbeat,
+    /// A request for an SPM is answered.
+    SpmAnswer,
+    /// There may be something to send again: a later permit, a packet that is held back.
+    Send,
+    /// It has lingered.
+    Linger,
+}
+
+impl Reason for Timer {
+    const ALL: &'static [Self] = &[
+        Self::Start,
+        Self::AmbientSpm,
+        Self::Heartbeat,
+        Self::SpmAnswer,
+        Self::Send,
+        Self::Linger,
+    ];
+
+    fn number(self) -> usize {
+        self as usize
+    }
+}
+
+type SourceTimers = Timers<Timer, 6>;
 
 /// Where a source is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,13 +131,11 @@ impl SourceSession {
         {
             *interval = (*interval).max(INTERVAL_MIN);
         }
-        let spm = SpmSchedule::new(
-            config.start,
-            config.ambient_interval,
-            config.heartbeat_min,
-            config.heartbeat_max,
-        );
+        let mut timers = SourceTimers::new();
+        timers.arm(Timer::Start, config.start);
+        timers.arm(Timer::AmbientSpm, config.start);
         Self {
+            spm: SpmSchedule::new(&config),
             config,
             control,
             repairs,
@@ -111,11 +143,10 @@ impl SourceSession {
             phase: Phase::Waiting,
             next: 0,
             trail: 0,
-            spm,
             spm_sequence: Seq::new(0),
             confirmations: Confirmations::default(),
             farthest: Farthest::default(),
-            wake_at: None,
+            timers,
             told_idle: false,
             acked: Acked::default(),
             gauges: GaugeTrace::default(),
@@ -174,7 +205,7 @@ impl SourceSession {
 
     /// What SPMs say has changed: one is sent now.
     pub(crate) fn announce_now(&mut self, now: Time) {
-        self.spm.on_change(now);
+        self.spm.on_change(&mut self.timers, now);
     }
 
     /// Whether `packet` belongs to this session.
@@ -210,10 +241,11 @@ impl SourceSession {
     /// After the last packet come FIN and the time of repairs. One that has not begun is over.
     pub(crate) fn close(&mut self, now: Time) {
         match self.phase {
-            Phase::Waiting => self.phase = Phase::Done,
+            Phase::Waiting => self.finish(),
             Phase::Sending => {
                 self.phase = Phase::Lingering { since: now, busy: now };
-                self.spm.on_change(now);
+                self.arm_linger();
+                self.spm.on_change(&mut self.timers, now);
             }
             Phase::Lingering { .. } | Phase::Done => {}
         }
@@ -227,23 +259,21 @@ impl SourceSession {
     /// Nothing more will happen.
     pub(crate) fn finish(&mut self) {
         self.phase = Phase::Done;
+        self.timers.disarm_all();
     }
 
-    /// When lingering ends, where it has begun.
-    fn linger_end(&self) -> Option<Time> {
-        match self.phase {
-            Phase::Lingering { since, busy } => {
-                let linger = self.config.linger * if busy > since { LINGER_BUSY } else { 1 };
-                Some((busy + linger).min(since + self.config.linger_max))
-            }
-            _ => None,
+    /// Sets the end of lingering, where it has begun.
+    fn arm_linger(&mut self) {
+        if let Phase::Lingering { since, busy } = self.phase {
+            let linger = self.config.linger * if busy > since { LINGER_BUSY } else { 1 };
+            self.timers.arm(Timer::Linger, (busy + linger).min(since + self.config.linger_max));
         }
     }
 
     /// Whether lingering has come to its end; with `owes` something that is owed still, and that the
     /// control has held back for all this time, to its longest.
     pub(crate) fn has_lingered(&mut self, now: Time, owes: bool) -> bool {
-        if self.linger_end().is_none_or(|at| at > now) {
+        if !self.timers.take_due(Timer::Linger, now) {
             return false;
         }
         match &mut self.phase {
@@ -251,6 +281,7 @@ impl SourceSession {
                 if owes && now.since(*since) < self.config.linger_max =>
             {
                 *busy = now;
+                self.arm_linger();
                 false
             }
             _ => true,
@@ -259,12 +290,12 @@ impl SourceSession {
 
     /// Time has passed. Returns whether the session has begun now.
     pub(crate) fn on_timeout(&mut self, cx: &mut Cx<'_>) -> bool {
-        let begins = self.phase == Phase::Waiting && self.config.start <= cx.now;
+        let begins = self.timers.take_due(Timer::Start, cx.now);
         if begins {
             self.phase = Phase::Sending;
         }
         if self.is_active() {
-            self.spm.on_timeout(cx.now);
+            self.spm.on_timeout(&mut self.timers, cx.now);
             if self.control.next_timeout().is_some_and(|at| at <= cx.now) {
                 self.control.on_timeout(cx);
                 self.gauges.observe(cx, &self.control.gauges());
@@ -278,13 +309,8 @@ impl SourceSession {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
-        match self.phase {
-            Phase::Waiting => return Some(self.config.start),
-            Phase::Done => return None,
-            Phase::Sending | Phase::Lingering { .. } => {}
-        }
-        let others = [self.control.next_timeout(), self.wake_at, self.linger_end()];
-        Some(others.into_iter().flatten().fold(self.spm.next_timeout(), Time::min))
+        let control = if self.is_active() { self.control.next_timeout() } else { None };
+        [self.timers.next(), control].into_iter().flatten().min()
     }
 }
 

@@ -8,15 +8,13 @@ use alloc::vec::Vec;
 use faircast_base::{BadInput, Duration, Event, GroupId, NodeId};
 use proptest::prelude::*;
 
-use super::world::{GROUP, SOURCE, TSI, World, losing, ms, object, seq, source_config};
+use super::world::{GROUP, SOURCE, World, losing, ms, object, seq, source_config};
 use crate::congestion::AckVector;
 use crate::content::{InMemory, Zeros};
 use crate::pgm::negotiation::SchemeAnnouncement;
-use crate::pgm::wire::{
-    Ack, Body, Data, Encoder, Gsi, Header, NAK_LIST_MAX, Nak, NakList, Nla, OptionType, PacketType,
-    PgmOption, Poll, Spm, Tsi,
-};
+use crate::pgm::wire::{Ack, Body, Data, Nak, Nla, OptionType, PacketType, Poll, Spm, checksum};
 use crate::pgm::{ReceiverConfig, Reliability};
+use crate::world::packet;
 use crate::{AppEvent, Datagram, Destination, Machine};
 
 const STRANGER: NodeId = NodeId(66);
@@ -27,33 +25,32 @@ fn nak_body(first: u32) -> Nak {
 }
 
 /// A packet with valid form and checksum.
-fn forge(tsi: Tsi, body: &Body, options: &[PgmOption<'_>], payload: &[u8]) -> Vec<u8> {
-    let upstream = body.kind().is_upstream();
-    let header = if upstream { Header::upstream(tsi, 7500) } else { Header::downstream(tsi, 7500) };
-    let mut out = Vec::new();
-    let mut encoder = Encoder::new(&mut out, &header, body);
-    for option in options {
-        encoder.option(option);
-    }
-    if body.kind().is_data() {
-        encoder.payload(|out| {
-            out.extend_from_slice(payload);
-            0
-        });
-    }
-    encoder.finish();
-    out
+fn forge(body: &Body, options: &[(u8, &[u8])], payload: &[u8]) -> Vec<u8> {
+    packet(body, |encoder| {
+        for (kind, value) in options {
+            encoder.raw_option(*kind, 0, value);
+        }
+        if body.kind().is_data() {
+            encoder.payload(|out| {
+                out.extend_from_slice(payload);
+                0
+            });
+        }
+    })
 }
 
-fn send(world: &mut World, to: NodeId, destination: Destination, bytes: &[u8]) {
-    let datagram = Datagram {
-        from: STRANGER,
-        to: destination,
-        bytes,
-        zeros: 0,
-        congestion_experienced: false,
-    };
-    world.inject(to, datagram);
+/// The same of another session.
+fn foreign(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes[8..14].fill(9);
+    bytes[6..8].fill(0);
+    let sum = checksum(&bytes);
+    bytes[6..8].copy_from_slice(&sum.to_be_bytes());
+    bytes
+}
+
+/// The value of a NAK's list.
+fn list(seqs: impl IntoIterator<Item = u32>) -> Vec<u8> {
+    seqs.into_iter().flat_map(u32::to_be_bytes).collect()
 }
 
 fn endless(receivers: usize) -> World {
@@ -63,10 +60,6 @@ fn endless(receivers: usize) -> World {
     World::new(config, Box::new(Zeros { len: None }), configs, 1)
 }
 
-fn raw(kind: u8, value: &[u8]) -> PgmOption<'_> {
-    PgmOption::Other(crate::pgm::wire::RawOption { kind, specific: 0, value })
-}
-
 #[test]
 fn who_is_said_to_speak_another_scheme_is_repaired_like_anybody() {
     let mut world = endless(1);
@@ -74,52 +67,45 @@ fn who_is_said_to_speak_another_scheme_is_repaired_like_anybody() {
     let asked = world.sent_of(PacketType::Odata) as u32 - 5;
     let announced = SchemeAnnouncement { scheme: "another".into(), settings: Vec::new() };
     let value = announced.encode().unwrap();
-    let from_receiver = |bytes: &[u8], world: &mut World| {
-        let (from, to) = (RECEIVER, Destination::Node(SOURCE));
-        let datagram = Datagram { from, to, bytes, zeros: 0, congestion_experienced: false };
-        world.inject(SOURCE, datagram);
-    };
-    let said = forge(TSI, &Body::Spmr, &[raw(OptionType::SCHEME, &value)], &[]);
-    from_receiver(&said, &mut world);
+    let said = forge(&Body::Spmr, &[(OptionType::SCHEME, &value)], &[]);
+    world.unicast(RECEIVER, SOURCE, &said);
     assert_eq!(world.source.log.refused(BadInput::OtherScheme), 1);
-    from_receiver(&forge(TSI, &Body::Nak(nak_body(asked)), &[], &[]), &mut world);
+    world.unicast(RECEIVER, SOURCE, &forge(&Body::Nak(nak_body(asked)), &[], &[]));
     world.run_until(ms(400));
     assert_eq!(world.repaired(), [asked]);
 }
 
 #[test]
 fn the_source_refuses_each_kind_of_nonsense_for_its_reason() {
-    let foreign = Tsi { gsi: Gsi([9; 6]), port: 5000 };
     let other_group = Nak { group: Nla::V4([239, 0, 0, 9]), ..nak_body(90) };
     let other_source = Nak { source: Nla::from_node(STRANGER), ..nak_body(90) };
     let ack = |highest| Body::Ack(Ack { vector: AckVector { highest: seq(highest), bitmap: 1 } });
-    let mut list = [0; 4 * NAK_LIST_MAX];
-    let beyond = NakList::write(&[seq(91), seq(1_000_000)], &mut list).unwrap();
-    let mut wrong_port = forge(TSI, &Body::Nak(nak_body(90)), &[], &[]);
+    let beyond = list([91, 1_000_000]);
+    let mut wrong_port = forge(&Body::Nak(nak_body(90)), &[], &[]);
     wrong_port[0] ^= 1;
     wrong_port[6..8].fill(0);
     for (case, bytes, reason) in [
         ("no packet at all", vec![1, 2, 3], BadInput::Truncated),
         (
             "a foreign session",
-            forge(foreign, &Body::Nak(nak_body(90)), &[], &[]),
+            foreign(forge(&Body::Nak(nak_body(90)), &[], &[])),
             BadInput::Foreign,
         ),
         ("another port", wrong_port, BadInput::Foreign),
-        ("another group", forge(TSI, &Body::Nak(other_group), &[], &[]), BadInput::Foreign),
-        ("another source", forge(TSI, &Body::Nak(other_source), &[], &[]), BadInput::Foreign),
-        ("not yet sent", forge(TSI, &Body::Nak(nak_body(1_000_000)), &[], &[]), BadInput::Absurd),
+        ("another group", forge(&Body::Nak(other_group), &[], &[]), BadInput::Foreign),
+        ("another source", forge(&Body::Nak(other_source), &[], &[]), BadInput::Foreign),
+        ("not yet sent", forge(&Body::Nak(nak_body(1_000_000)), &[], &[]), BadInput::Absurd),
         (
             "a list with what was not yet sent",
-            forge(TSI, &Body::Nak(nak_body(90)), &[PgmOption::NakList(beyond)], &[]),
+            forge(&Body::Nak(nak_body(90)), &[(OptionType::NAK_LIST, &beyond)], &[]),
             BadInput::Absurd,
         ),
-        ("long gone", forge(TSI, &Body::Nak(nak_body(0)), &[], &[]), BadInput::OutOfWindow),
-        ("before all", forge(TSI, &Body::Nak(nak_body(u32::MAX)), &[], &[]), BadInput::OutOfWindow),
-        ("an ACK of the future", forge(TSI, &ack(1_000_000), &[], &[]), BadInput::Absurd),
+        ("long gone", forge(&Body::Nak(nak_body(0)), &[], &[]), BadInput::OutOfWindow),
+        ("before all", forge(&Body::Nak(nak_body(u32::MAX)), &[], &[]), BadInput::OutOfWindow),
+        ("an ACK of the future", forge(&ack(1_000_000), &[], &[]), BadInput::Absurd),
         (
             "half a report",
-            forge(TSI, &ack(90), &[raw(OptionType::PGMCC_FEEDBACK, &[1])], &[]),
+            forge(&ack(90), &[(OptionType::PGMCC_FEEDBACK, &[1])], &[]),
             BadInput::Malformed,
         ),
     ] {
@@ -127,7 +113,7 @@ fn the_source_refuses_each_kind_of_nonsense_for_its_reason() {
         world.run_until(ms(300));
         assert!(world.sent_of(PacketType::Odata) > 100, "packets 0 to 50 have left the window");
         let before = world.sent.len();
-        send(&mut world, SOURCE, Destination::Node(SOURCE), &bytes);
+        world.unicast(STRANGER, SOURCE, &bytes);
         assert_eq!(world.source.log.refused(reason), 1, "{case}");
         assert!(world.repaired().is_empty(), "{case}");
         let answers = world.sent[before..].iter().map(|sent| sent.packet().kind());
@@ -152,14 +138,8 @@ fn own_packets_that_loop_back_are_ignored() {
         // Only those of the source itself: ACKs look like those of a receiver.
         if bytes[4] != PacketType::Ack as u8 {
             let zeros = if bytes[4] & 0x0c == 4 { 100 } else { 0 };
-            let datagram = Datagram {
-                from: SOURCE,
-                to: Destination::Group(GroupId::SESSION),
-                bytes: &bytes,
-                zeros,
-                congestion_experienced: false,
-            };
-            world.inject(SOURCE, datagram);
+            let to = Destination::Group(GroupId::SESSION);
+            world.inject(SOURCE, Datagram { zeros, ..Datagram::new(SOURCE, to, &bytes) });
         }
     }
     assert_eq!((world.sent.len(), world.source.log.events.len()), (before, log));
@@ -172,8 +152,8 @@ fn a_flood_of_naks_repairs_each_packet_once_in_an_interval() {
     let sent = world.sent_of(PacketType::Odata) as u32;
     for round in 0..200 {
         for back in 1..=50 {
-            let nak = forge(TSI, &Body::Nak(nak_body(sent - back)), &[], &[]);
-            send(&mut world, SOURCE, Destination::Node(SOURCE), &nak);
+            let nak = forge(&Body::Nak(nak_body(sent - back)), &[], &[]);
+            world.unicast(STRANGER, SOURCE, &nak);
         }
         if round == 100 {
             assert_eq!(world.repaired().len(), 50);
@@ -193,7 +173,6 @@ fn a_flood_of_naks_repairs_each_packet_once_in_an_interval() {
 
 #[test]
 fn a_receiver_refuses_each_kind_of_nonsense_for_its_reason() {
-    let foreign = Tsi { gsi: Gsi([9; 6]), port: 5000 };
     let data = |sequence, trail| Body::Odata(Data { sequence: seq(sequence), trail: seq(trail) });
     let spm = |sequence, trail, lead| {
         let path = Nla::from_node(SOURCE);
@@ -201,26 +180,26 @@ fn a_receiver_refuses_each_kind_of_nonsense_for_its_reason() {
     };
     for (case, bytes, reason) in [
         ("no packet at all", vec![], BadInput::Truncated),
-        ("a foreign session", forge(foreign, &data(1, 1), &[], b"x"), BadInput::Foreign),
-        ("a trail beyond its lead", forge(TSI, &data(900, 901), &[], b"x"), BadInput::Absurd),
-        ("far ahead", forge(TSI, &data(1_000_000, 1), &[], b"x"), BadInput::OutOfWindow),
-        ("again", forge(TSI, &data(3, 1), &[], b"x"), BadInput::Duplicate),
+        ("a foreign session", foreign(forge(&data(1, 1), &[], b"x")), BadInput::Foreign),
+        ("a trail beyond its lead", forge(&data(900, 901), &[], b"x"), BadInput::Absurd),
+        ("far ahead", forge(&data(1_000_000, 1), &[], b"x"), BadInput::OutOfWindow),
+        ("again", forge(&data(3, 1), &[], b"x"), BadInput::Duplicate),
         (
             "a malformed announcement",
-            forge(TSI, &data(120, 1), &[raw(OptionType::PGMCC_DATA, &[1])], b"x"),
+            forge(&data(120, 1), &[(OptionType::PGMCC_DATA, &[1])], b"x"),
             BadInput::Malformed,
         ),
-        ("an old SPM", forge(TSI, &spm(0, 0, 10), &[], &[]), BadInput::Duplicate),
-        ("an SPM against itself", forge(TSI, &spm(99, 20, 10), &[], &[]), BadInput::Absurd),
+        ("an old SPM", forge(&spm(0, 0, 10), &[], &[]), BadInput::Duplicate),
+        ("an SPM against itself", forge(&spm(99, 20, 10), &[], &[]), BadInput::Absurd),
         (
             "an end before what is here",
-            forge(TSI, &spm(99, 0, 5), &[PgmOption::Fin], &[]),
+            forge(&spm(99, 0, 5), &[(OptionType::FIN, &[])], &[]),
             BadInput::Absurd,
         ),
     ] {
         let mut world = endless(1);
         world.run_until(ms(100));
-        send(&mut world, RECEIVER, Destination::Group(GroupId::SESSION), &bytes);
+        world.multicast(STRANGER, RECEIVER, &bytes);
         let host = &world.receivers[0];
         assert_eq!(host.log.refused(reason), 1, "{case}: {:?}", host.log.events.last());
         assert!(!host.said(&AppEvent::Gone), "{case}");
@@ -229,32 +208,22 @@ fn a_receiver_refuses_each_kind_of_nonsense_for_its_reason() {
 }
 
 /// An SPM of the source whose numbers somebody else has chosen.
-fn forged_spm(sequence: u32, trail: u32, lead: u32, options: &[PgmOption<'_>]) -> Vec<u8> {
+fn forged_spm(sequence: u32, trail: u32, lead: u32, options: &[(u8, &[u8])]) -> Vec<u8> {
     let path = Nla::from_node(SOURCE);
     let spm = Spm { sequence: seq(sequence), trail: seq(trail), lead: seq(lead), path };
-    forge(TSI, &Body::Spm(spm), options, &[])
+    forge(&Body::Spm(spm), options, &[])
 }
 
 #[test]
 fn a_lead_beyond_all_reason_is_not_believed_of_one_spm_and_is_of_several() {
     let mut world = endless(1);
     world.run_until(ms(100));
-    send(
-        &mut world,
-        RECEIVER,
-        Destination::Group(GroupId::SESSION),
-        &forged_spm(99, 0, 1 << 30, &[]),
-    );
+    world.multicast(STRANGER, RECEIVER, &forged_spm(99, 0, 1 << 30, &[]));
     world.run_until(ms(125));
     assert_eq!(world.receivers[0].machine.missing_packets(), 0);
     // Nor is anything asked for beyond the window where it is.
     for sequence in 100..112 {
-        send(
-            &mut world,
-            RECEIVER,
-            Destination::Group(GroupId::SESSION),
-            &forged_spm(sequence, 0, 1 << 30, &[]),
-        );
+        world.multicast(STRANGER, RECEIVER, &forged_spm(sequence, 0, 1 << 30, &[]));
     }
     world.run_until(ms(150));
     let missing = world.receivers[0].machine.missing_packets();
@@ -275,12 +244,7 @@ fn a_trail_gives_up_nothing_until_the_source_has_said_so_for_a_while() {
     let next = host.log.count(|e| matches!(e, Event::Delivered { .. })) as u32;
     assert!(next > 30 && host.machine.missing_packets() == 1);
     let lead = next + 10;
-    send(
-        &mut world,
-        RECEIVER,
-        Destination::Group(GroupId::SESSION),
-        &forged_spm(99, lead, lead + 5, &[]),
-    );
+    world.multicast(STRANGER, RECEIVER, &forged_spm(99, lead, lead + 5, &[]));
     assert_eq!((world.receivers[0].lost(), world.receivers[0].machine.missing_packets()), (0, 1));
     // Its own packets say so later.
     world.run_until(ms(2000));
@@ -301,7 +265,7 @@ fn after_one_forged_packet_a_session_is_soon_what_it_was() {
     assert!(unforged > 50_000);
     let data = |ahead: u32, next: u32| {
         let sequence = seq(next + ahead);
-        forge(TSI, &Body::Odata(Data { sequence, trail: seq(next) }), &[], b"x")
+        forge(&Body::Odata(Data { sequence, trail: seq(next) }), &[], b"x")
     };
     type Forged = fn(u32, &dyn Fn(u32, u32) -> Vec<u8>) -> Vec<u8>;
     let cases: [(&str, Forged); 10] = [
@@ -313,14 +277,12 @@ fn after_one_forged_packet_a_session_is_soon_what_it_was() {
         ("another last hop", |next, _| {
             let path = Nla::from_node(STRANGER);
             let spm = Spm { sequence: seq(9), trail: seq(0), lead: seq(next), path };
-            forge(TSI, &Body::Spm(spm), &[], &[])
+            forge(&Body::Spm(spm), &[], &[])
         }),
-        ("an end", |next, _| forged_spm(9, 0, next - 1, &[PgmOption::Fin])),
-        ("an end ahead", |next, _| forged_spm(9, 0, next + 20, &[PgmOption::Fin])),
-        ("a reset", |next, _| {
-            forged_spm(9, 0, next, &[PgmOption::Reset { abandoned: false, code: 1 }])
-        }),
-        ("a confirmation", |next, _| forge(TSI, &Body::Ncf(nak_body(next + 5000)), &[], &[])),
+        ("an end", |next, _| forged_spm(9, 0, next - 1, &[(OptionType::FIN, &[])])),
+        ("an end ahead", |next, _| forged_spm(9, 0, next + 20, &[(OptionType::FIN, &[])])),
+        ("a reset", |next, _| forged_spm(9, 0, next, &[(OptionType::RST, &[])])),
+        ("a confirmation", |next, _| forge(&Body::Ncf(nak_body(next + 5000)), &[], &[])),
     ];
     for (case, forged) in cases {
         // One packet of fifty is lost, so that NAKs must find their way.
@@ -330,7 +292,7 @@ fn after_one_forged_packet_a_session_is_soon_what_it_was() {
         world.run_until(ms(1000));
         let next = world.sent_of(PacketType::Odata) as u32;
         let before = world.receivers[0].payload.len();
-        send(&mut world, RECEIVER, Destination::Group(GroupId::SESSION), &forged(next, &data));
+        world.multicast(STRANGER, RECEIVER, &forged(next, &data));
         let arrived = arrive_between(&mut world, 4000, 5000);
         assert!(arrived > unforged * 3 / 4, "{case}: {arrived} bytes of {unforged}");
         let host = &world.receivers[0];
@@ -344,17 +306,16 @@ fn after_one_forged_packet_a_session_is_soon_what_it_was() {
 fn noise_and_foreign_sessions_do_not_disturb_a_transfer() {
     let mut world = World::simple(2, 20_000)
         .with_network(losing(|hop| hop.kind == PacketType::Odata && hop.nth % 11 == 7));
-    let foreign = Tsi { gsi: Gsi([9; 6]), port: 5000 };
     // From then on everybody knows the session.
     world.run_until(ms(15));
     for step in 0..200u32 {
         world.run_for(Duration::from_millis(2));
         let noise: Vec<u8> = (0..step as usize).map(|i| (i as u32 * step) as u8).collect();
         let data = Data { sequence: seq(step), trail: seq(step) };
-        let stranger = forge(foreign, &Body::Odata(data), &[PgmOption::Fin], b"foreign");
+        let stranger = foreign(forge(&Body::Odata(data), &[(OptionType::FIN, &[])], b"foreign"));
         for to in [SOURCE, RECEIVER, NodeId(11)] {
-            send(&mut world, to, Destination::Group(GroupId::SESSION), &noise);
-            send(&mut world, to, Destination::Group(GroupId::SESSION), &stranger);
+            world.multicast(STRANGER, to, &noise);
+            world.multicast(STRANGER, to, &stranger);
         }
     }
     world.run_until(ms(20_000));
@@ -401,27 +362,22 @@ fn any_packet() -> impl Strategy<Value = Vec<u8>> {
     let named = prop_oneof![Just(0u32), Just(10), Just(11)];
     (body, list, named, any::<[bool; 6]>(), number(), 0usize..200).prop_map(
         |(body, list, named, [fin, syn, join, leave, rst, bad], from, len)| {
-            let list: Vec<_> = list.into_iter().map(seq).collect();
-            let mut space = [0; 4 * NAK_LIST_MAX];
-            let list = NakList::write(&list, &mut space).unwrap();
+            let list = self::list(list);
             let value = if bad { vec![1] } else { named.to_be_bytes().to_vec() };
-            let mut options = vec![];
-            if !list.is_empty() {
-                options.push(PgmOption::NakList(list));
-            }
-            options.push(raw(if body.kind().is_upstream() { 0x13 } else { 0x12 }, &value));
-            for (present, option) in [
-                (fin, PgmOption::Fin),
-                (syn, PgmOption::Syn),
-                (join, PgmOption::Join { from: seq(from) }),
-                (leave, PgmOption::AckerLeaving),
-                (rst && fin && syn, PgmOption::Reset { abandoned: false, code: 1 }),
-            ] {
-                if present {
-                    options.push(option);
-                }
-            }
-            forge(TSI, &body, &options, &vec![7; len])
+            let report = if body.kind().is_upstream() { 0x13 } else { 0x12 };
+            let from = from.to_be_bytes();
+            let all: [(bool, u8, &[u8]); 7] = [
+                (!list.is_empty(), OptionType::NAK_LIST, &list),
+                (true, report, &value),
+                (fin, OptionType::FIN, &[]),
+                (syn, OptionType::SYN, &[]),
+                (join, OptionType::JOIN, &from),
+                (leave, OptionType::ACKER_LEAVING, &[]),
+                (rst && fin && syn, OptionType::RST, &[]),
+            ];
+            let present = all.into_iter().filter(|(present, ..)| *present);
+            let options: Vec<_> = present.map(|(_, kind, value)| (kind, value)).collect();
+            forge(&body, &options, &vec![7; len])
         },
     )
 }
@@ -479,13 +435,15 @@ proptest! {
             match step {
                 Step::Forged { to, group, bytes } => {
                     let to = [SOURCE, RECEIVER, NodeId(11)][to as usize];
-                    let destination =
-                        if group { Destination::Group(GroupId::SESSION) } else { Destination::Node(to) };
-                    send(&mut world, to, destination, &bytes);
+                    if group {
+                        world.multicast(STRANGER, to, &bytes);
+                    } else {
+                        world.unicast(STRANGER, to, &bytes);
+                    }
                 }
                 Step::Noise { to, bytes } => {
                     let to = [SOURCE, RECEIVER, NodeId(11)][to as usize];
-                    send(&mut world, to, Destination::Group(GroupId::SESSION), &bytes);
+                    world.multicast(STRANGER, to, &bytes);
                 }
                 Step::Wait(us) => world.run_for(Duration::from_micros(us)),
                 Step::Close(0) => world.close_source(),

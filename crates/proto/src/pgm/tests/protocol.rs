@@ -15,7 +15,7 @@ use crate::congestion::{boxed_control, boxed_feedback};
 use crate::content::{InMemory, Zeros};
 use crate::pgm::wire::{Body, OptionType, PacketType};
 use crate::pgm::{PgmReceiver, ReceiverConfig, Reliability, SourceConfig};
-use crate::{AppEvent, Destination, Machine};
+use crate::{AppEvent, Datagram, Destination, Machine};
 
 fn in_memory(len: usize) -> Box<InMemory> {
     Box::new(InMemory(Arc::from(object(len))))
@@ -511,10 +511,8 @@ fn what_a_source_has_said_before_is_no_sign_that_it_is_there() {
         for second in 20..60 {
             world.run_until(ms(second * 1000));
             for (bytes, transmit) in &said {
-                let (to, zeros) = (Destination::Group(GroupId::SESSION), transmit.zeros);
-                let datagram =
-                    crate::Datagram { from, to, bytes, zeros, congestion_experienced: false };
-                world.inject(node, datagram);
+                let datagram = Datagram::new(from, Destination::Group(GroupId::SESSION), bytes);
+                world.inject(node, Datagram { zeros: transmit.zeros, ..datagram });
             }
         }
         let host = &world.receivers[0];

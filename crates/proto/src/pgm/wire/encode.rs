@@ -2,11 +2,13 @@
 
 use alloc::vec::Vec;
 
+use faircast_base::Seq;
+
 use super::checksum::sent_checksum;
 use super::header::{
     FLAG_NETWORK_SIGNIFICANT, FLAG_OPTIONS, FLAG_PARITY, FLAG_VARIABLE_LENGTH, HEADER_LEN, Header,
 };
-use super::options::{END, OPTIONS_MAX, OptionType, PgmOption};
+use super::options::{END, OPTIONS_MAX, OptionType};
 use super::{Body, PacketType};
 use crate::congestion::Wire;
 
@@ -53,35 +55,31 @@ impl<'a> Encoder<'a> {
         Self { out, kind, start, options: None, ordinary: false, payload: None }
     }
 
-    /// Adds an option.
-    pub fn option(&mut self, option: &PgmOption<'_>) -> &mut Self {
-        self.write_option(true, |out| option.encode_value(out))
+    /// Adds an option without bits of its own.
+    pub fn option(&mut self, kind: u8, value: &[u8]) -> &mut Self {
+        let significant = OptionType::is_network_significant(kind, self.kind == PacketType::Odata);
+        assert!(!(significant && self.ordinary), "network-significant options come first");
+        self.raw_option(kind, 0, value)
+    }
+
+    /// Adds the option of a scheme.
+    pub fn scheme_option<W: Wire>(&mut self, scheme: &W) -> &mut Self {
+        let mut value = Vec::new();
+        scheme.encode(&mut value);
+        self.option(W::OPTION, &value)
+    }
+
+    /// Adds the list of a NAK or of its confirmation, unless that is empty.
+    pub fn nak_list(&mut self, list: &[Seq]) -> &mut Self {
+        if list.is_empty() {
+            return self;
+        }
+        let value: Vec<u8> = list.iter().flat_map(|seq| seq.value().to_be_bytes()).collect();
+        self.option(OptionType::NAK_LIST, &value)
     }
 
     /// Adds an option from its parts, in whatever order.
     pub fn raw_option(&mut self, kind: u8, specific: u8, value: &[u8]) -> &mut Self {
-        self.write_option(false, |out| {
-            out.extend_from_slice(value);
-            (kind, specific)
-        })
-    }
-
-    /// Adds the option of a scheme.
-    pub fn scheme_option<W: Wire>(&mut self, value: &W) -> &mut Self {
-        self.write_option(true, |out| {
-            let start = out.len();
-            value.encode(out);
-            assert!(out.len() - start <= W::BYTES_MAX, "senders leave no more room for it");
-            (W::OPTION, 0)
-        })
-    }
-
-    /// `write` appends the value and returns number and specific bits.
-    fn write_option(
-        &mut self,
-        ordered: bool,
-        write: impl FnOnce(&mut Vec<u8>) -> (u8, u8),
-    ) -> &mut Self {
         assert!(self.payload.is_none(), "options come before the payload");
         let (first, count) = match self.options {
             Some((first, _, count)) => (first, count),
@@ -93,13 +91,11 @@ impl<'a> Encoder<'a> {
         };
         assert!(count < OPTIONS_MAX, "a packet has at most {OPTIONS_MAX} options");
         let at = self.out.len();
-        self.out.extend_from_slice(&[0; 4]);
-        let (kind, specific) = write(self.out);
-        let len = u8::try_from(self.out.len() - at).expect("an option has at most 255 bytes");
-        self.out[at..at + 4].copy_from_slice(&[kind & !END, len, 0, specific]);
+        let len = u8::try_from(4 + value.len()).expect("an option has at most 255 bytes");
+        self.out.extend_from_slice(&[kind & !END, len, 0, specific]);
+        self.out.extend_from_slice(value);
         self.options = Some((first, at, count + 1));
         if OptionType::is_network_significant(kind, self.kind == PacketType::Odata) {
-            assert!(!(ordered && self.ordinary), "network-significant options come first");
             self.out[self.start + 5] |= FLAG_NETWORK_SIGNIFICANT;
         } else {
             self.ordinary = true;

@@ -28,8 +28,6 @@ pub enum DecodeError {
     TooManyOptions,
     /// The option of this type has a length that its format forbids.
     OptionLength(u8),
-    /// The value of the option of this type is one that its format forbids.
-    OptionValue(u8),
 }
 
 impl fmt::Display for DecodeError {
@@ -45,7 +43,6 @@ impl fmt::Display for DecodeError {
             Self::OptionsLength => f.write_str("the length of all options is wrong"),
             Self::TooManyOptions => f.write_str("too many options"),
             Self::OptionLength(kind) => write!(f, "option {kind:#04x} has a wrong length"),
-            Self::OptionValue(kind) => write!(f, "option {kind:#04x} has a forbidden value"),
         }
     }
 }
@@ -63,8 +60,7 @@ impl From<DecodeError> for BadInput {
             | DecodeError::AddressFamily(_)
             | DecodeError::OptionsLength
             | DecodeError::TooManyOptions
-            | DecodeError::OptionLength(_)
-            | DecodeError::OptionValue(_) => Self::Malformed,
+            | DecodeError::OptionLength(_) => Self::Malformed,
         }
     }
 }

@@ -51,46 +51,28 @@ impl Nla {
         }
     }
 
-    /// Appends the address alone, its family to be known from the length.
-    pub fn encode_bare(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.octets());
-    }
-
-    /// Reads the address alone; `None` where `bytes` is neither 4 nor 16 long.
-    pub fn decode_bare(bytes: &[u8]) -> Option<Self> {
-        match bytes.len() {
-            4 => Some(Self::V4(bytes.try_into().ok()?)),
-            16 => Some(Self::V6(bytes.try_into().ok()?)),
-            _ => None,
-        }
-    }
-
-    /// Appends family (2 bytes), two bytes of `reserved` (pgmcc keeps its loss rate there; all
-    /// others have zero) and the address.
-    pub fn encode(&self, reserved: u16, out: &mut Vec<u8>) {
-        let family: u16 = match self {
+    /// Appends family (2 bytes), two reserved bytes and the address.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let family = match self {
             Self::V4(_) => 1,
             Self::V6(_) => 2,
         };
-        out.extend_from_slice(&family.to_be_bytes());
-        out.extend_from_slice(&reserved.to_be_bytes());
-        self.encode_bare(out);
+        out.extend_from_slice(&[0, family, 0, 0]);
+        out.extend_from_slice(self.octets());
     }
 
-    /// Reads what [`encode`](Self::encode) writes from the front of `bytes`. Returns the address,
-    /// the two reserved bytes and what follows.
+    /// Reads what [`encode`](Self::encode) writes from the front of `bytes`. Returns what follows too.
     ///
     /// # Errors
     /// `Truncated` and `AddressFamily`.
-    pub fn decode(bytes: &[u8]) -> Result<(Self, u16, &[u8]), DecodeError> {
-        let (&[f0, f1, r0, r1], rest) = bytes.split_first_chunk().ok_or(DecodeError::Truncated)?;
-        let (nla, rest) = match u16::from_be_bytes([f0, f1]) {
+    pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
+        let (&[f0, f1, _, _], rest) = bytes.split_first_chunk().ok_or(DecodeError::Truncated)?;
+        match u16::from_be_bytes([f0, f1]) {
             1 => rest.split_first_chunk().map(|(octets, rest)| (Self::V4(*octets), rest)),
             2 => rest.split_first_chunk().map(|(octets, rest)| (Self::V6(*octets), rest)),
             family => return Err(DecodeError::AddressFamily(family)),
         }
-        .ok_or(DecodeError::Truncated)?;
-        Ok((nla, u16::from_be_bytes([r0, r1]), rest))
+        .ok_or(DecodeError::Truncated)
     }
 }
 

@@ -1,7 +1,5 @@
 //! Option extensions (src: RFC 3208 s9, its appendices, and OpenPGM for congestion control).
 
-use alloc::vec::Vec;
-
 use faircast_base::Seq;
 
 use super::{DecodeError, Nla};
@@ -51,7 +49,7 @@ impl OptionType {
     pub const SYN: u8 = 0x0d;
     /// The session ends with the leading sequence number.
     pub const FIN: u8 = 0x0e;
-    /// The session has failed.
+    /// The session has failed, with the code in its last header byte.
     pub const RST: u8 = 0x0f;
     /// Congestion report.
     pub const CR: u8 = 0x10;
@@ -144,7 +142,7 @@ impl<'a> Options<'a> {
             if len < OPTION_HEADER_LEN || len > rest.len() {
                 return Err(DecodeError::OptionLength(kind & !END));
             }
-            RawOption::split(&rest[..len]).parse()?;
+            RawOption::split(&rest[..len]).check()?;
             rest = &rest[len..];
             if (kind & END != 0) != rest.is_empty() {
                 return Err(DecodeError::OptionsLength);
@@ -201,7 +199,8 @@ impl Eq for Options<'_> {}
 pub struct RawOption<'a> {
     /// Its number.
     pub kind: u8,
-    /// Its last header byte: 7 bits of its own, and the mark of an encoded null.
+    /// Its last header byte: 7 bits of its own, such as the codes of RST and the flags of PARITY_PRM,
+    /// and the mark of an encoded null.
     pub specific: u8,
     /// What follows its header of 4 bytes.
     pub value: &'a [u8],
@@ -213,296 +212,49 @@ impl<'a> RawOption<'a> {
         Self { kind: bytes[0] & !END, specific: bytes[3], value: &bytes[OPTION_HEADER_LEN..] }
     }
 
-    /// Takes it apart.
-    ///
-    /// # Errors
-    /// `OptionLength`, `OptionValue` and `AddressFamily` where a known option breaks its format.
-    pub fn parse(&self) -> Result<PgmOption<'a>, DecodeError> {
-        let wrong_len = DecodeError::OptionLength(self.kind);
-        let word = |at: usize| -> Result<u32, DecodeError> {
-            let bytes = self.value.get(at..at + 4).ok_or(wrong_len)?;
-            Ok(u32::from_be_bytes(bytes.try_into().expect("four bytes were taken")))
-        };
-        let exactly = |len: usize| if self.value.len() == len { Ok(()) } else { Err(wrong_len) };
-        let address = |at: usize| match self.value.get(at..).map(Nla::decode) {
-            Some(Ok((nla, _, []))) => Ok(nla),
-            Some(Err(error @ DecodeError::AddressFamily(_))) => Err(error),
-            _ => Err(wrong_len),
-        };
-        Ok(match self.kind {
-            OptionType::FRAGMENT => {
-                exactly(12)?;
-                PgmOption::Fragment { first: Seq::new(word(0)?), offset: word(4)?, len: word(8)? }
-            }
-            OptionType::NAK_LIST => {
-                let list = NakList { bytes: self.value };
-                if !self.value.len().is_multiple_of(4) || list.len() > NAK_LIST_MAX {
-                    return Err(wrong_len);
-                }
-                PgmOption::NakList(list)
-            }
-            OptionType::JOIN => {
-                exactly(4)?;
-                PgmOption::Join { from: Seq::new(word(0)?) }
-            }
-            OptionType::NAK_BO_IVL => {
-                exactly(8)?;
-                PgmOption::NakBackoff { interval_us: word(0)?, poll: Seq::new(word(4)?) }
-            }
-            OptionType::NAK_BO_RNG => {
-                exactly(8)?;
-                PgmOption::NakBackoffRange { max_us: word(0)?, min_us: word(4)? }
-            }
-            OptionType::REDIRECT => PgmOption::Redirect(address(0)?),
-            OptionType::PARITY_PRM => {
-                exactly(4)?;
-                let (proactive, on_demand) = (self.specific & 2 != 0, self.specific & 1 != 0);
-                PgmOption::ParityParameters { proactive, on_demand, group_size: word(0)? }
-            }
-            OptionType::PARITY_GRP => {
-                exactly(4)?;
-                PgmOption::ParityGroup { number: word(0)? }
-            }
-            OptionType::CURR_TGSIZE => {
-                exactly(4)?;
-                PgmOption::CurrentGroupSize { packets: word(0)? }
-            }
-            OptionType::PATH_NLA => {
-                PgmOption::PathNla(Nla::decode_bare(self.value).ok_or(wrong_len)?)
-            }
-            OptionType::CR => PgmOption::CongestionReport(CongestionReport {
-                worst_link: self.specific & 4 != 0,
-                worst_path: self.specific & 2 != 0,
-                receiver: self.specific & 1 != 0,
-                lead: Seq::new(word(0)?),
-                worst_link_loss: (word(4)? >> 16) as u16,
-                worst_path_loss: word(4)? as u16,
-                receiver_loss: (word(8)? >> 16) as u16,
-                from: address(12)?,
-            }),
-            OptionType::NBR_UNREACH => exactly(0).map(|()| PgmOption::NeighbourUnreachable)?,
-            OptionType::SYN => exactly(0).map(|()| PgmOption::Syn)?,
-            OptionType::FIN => exactly(0).map(|()| PgmOption::Fin)?,
-            OptionType::ACKER_LEAVING => exactly(0).map(|()| PgmOption::AckerLeaving)?,
-            OptionType::RST => {
-                exactly(0)?;
-                PgmOption::Reset {
-                    abandoned: self.specific & 0x40 != 0,
-                    code: self.specific & 0x3f,
-                }
-            }
-            OptionType::CRQST => {
-                exactly(0)?;
-                PgmOption::CongestionReportRequest {
-                    worst_link: self.specific & 4 != 0,
-                    worst_path: self.specific & 2 != 0,
-                    receiver: self.specific & 1 != 0,
-                }
-            }
+    /// Whether a known option has a value of a length that its format permits.
+    fn check(&self) -> Result<(), DecodeError> {
+        let len = self.value.len();
+        let fits = match self.kind {
             OptionType::LENGTH => return Err(DecodeError::OptionsLength),
-            _ => PgmOption::Other(*self),
-        })
+            OptionType::NBR_UNREACH
+            | OptionType::SYN
+            | OptionType::FIN
+            | OptionType::RST
+            | OptionType::CRQST
+            | OptionType::ACKER_LEAVING => len == 0,
+            OptionType::JOIN
+            | OptionType::PARITY_PRM
+            | OptionType::PARITY_GRP
+            | OptionType::CURR_TGSIZE => len == 4,
+            OptionType::NAK_BO_IVL | OptionType::NAK_BO_RNG => len == 8,
+            OptionType::FRAGMENT => len == 12,
+            OptionType::PATH_NLA => len == 4 || len == 16,
+            OptionType::NAK_LIST => len.is_multiple_of(4),
+            OptionType::REDIRECT => return self.check_address(0),
+            OptionType::CR => return self.check_address(CR_ADDRESS),
+            _ => true,
+        };
+        if fits { Ok(()) } else { Err(DecodeError::OptionLength(self.kind)) }
+    }
+
+    /// Whether the value ends with an address that begins at `at`.
+    fn check_address(&self, at: usize) -> Result<(), DecodeError> {
+        match self.value.get(at..).map(Nla::decode) {
+            Some(Ok((_, []))) => Ok(()),
+            Some(Err(error @ DecodeError::AddressFamily(_))) => Err(error),
+            _ => Err(DecodeError::OptionLength(self.kind)),
+        }
+    }
+
+    /// The sequence number that a JOIN has for its value; `None` of another length.
+    pub fn seq(&self) -> Option<Seq> {
+        self.value.try_into().ok().map(|bytes| Seq::new(u32::from_be_bytes(bytes)))
     }
 }
 
-/// One option, taken apart. Schemes' options and unknown ones stay [`Other`](Self::Other).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PgmOption<'a> {
-    /// This packet is part of a larger unit.
-    Fragment {
-        /// Sequence number of the unit's first packet.
-        first: Seq,
-        /// Where in the unit this payload begins, in bytes.
-        offset: u32,
-        /// Bytes of the unit.
-        len: u32,
-    },
-    /// More sequence numbers that a NAK asks for.
-    NakList(NakList<'a>),
-    /// Late joiners may ask for repairs from here on.
-    Join {
-        /// The first such sequence number.
-        from: Seq,
-    },
-    /// Back-off interval that receivers should use.
-    NakBackoff {
-        /// The interval in microseconds.
-        interval_us: u32,
-        /// The poll that it came from.
-        poll: Seq,
-    },
-    /// Range of back-off intervals.
-    NakBackoffRange {
-        /// Longest, in microseconds.
-        max_us: u32,
-        /// Shortest, in microseconds.
-        min_us: u32,
-    },
-    /// This node repairs.
-    Redirect(Nla),
-    /// The source sends parity.
-    ParityParameters {
-        /// Unasked.
-        proactive: bool,
-        /// When asked.
-        on_demand: bool,
-        /// Packets of a transmission group.
-        group_size: u32,
-    },
-    /// Number of the parity group beyond the first.
-    ParityGroup {
-        /// The number, above zero.
-        number: u32,
-    },
-    /// Actual size of a short transmission group.
-    CurrentGroupSize {
-        /// Its packets.
-        packets: u32,
-    },
-    /// The neighbour is unreachable.
-    NeighbourUnreachable,
-    /// Address of the confirming element.
-    PathNla(Nla),
-    /// First data of the session.
-    Syn,
-    /// Nothing comes after the leading sequence number.
-    Fin,
-    /// The session has failed.
-    Reset {
-        /// The source gave up for its own reasons (the N bit).
-        abandoned: bool,
-        /// Error code, 0 to 63.
-        code: u8,
-    },
-    /// Congestion report.
-    CongestionReport(CongestionReport),
-    /// Request for congestion reports.
-    CongestionReportRequest {
-        /// Of the worst link.
-        worst_link: bool,
-        /// Of the worst path.
-        worst_path: bool,
-        /// Of receivers.
-        receiver: bool,
-    },
-    /// The receiver that sends this leaves.
-    AckerLeaving,
-    /// A scheme's option, or one that this codec does not know.
-    Other(RawOption<'a>),
-}
-
-impl<'a> PgmOption<'a> {
-    /// A scheme's option, whose value is encoded already.
-    pub fn of_scheme(kind: u8, value: &'a [u8]) -> Self {
-        Self::Other(RawOption { kind, specific: 0, value })
-    }
-}
-
-impl PgmOption<'_> {
-    /// Appends the value to `out`; returns number and specific bits for the header.
-    pub(super) fn encode_value(&self, out: &mut Vec<u8>) -> (u8, u8) {
-        let mut words = |words: &[u32]| {
-            for word in words {
-                out.extend_from_slice(&word.to_be_bytes());
-            }
-        };
-        let bits = |four: bool, two: bool, one: bool| {
-            u8::from(four) << 2 | u8::from(two) << 1 | u8::from(one)
-        };
-        let mut specific = 0;
-        let kind = match *self {
-            Self::Fragment { first, offset, len } => {
-                words(&[first.value(), offset, len]);
-                OptionType::FRAGMENT
-            }
-            Self::NakList(list) => {
-                out.extend_from_slice(list.bytes);
-                OptionType::NAK_LIST
-            }
-            Self::Join { from } => {
-                words(&[from.value()]);
-                OptionType::JOIN
-            }
-            Self::NakBackoff { interval_us, poll } => {
-                words(&[interval_us, poll.value()]);
-                OptionType::NAK_BO_IVL
-            }
-            Self::NakBackoffRange { max_us, min_us } => {
-                words(&[max_us, min_us]);
-                OptionType::NAK_BO_RNG
-            }
-            Self::Redirect(nla) => {
-                nla.encode(0, out);
-                OptionType::REDIRECT
-            }
-            Self::ParityParameters { proactive, on_demand, group_size } => {
-                words(&[group_size]);
-                specific = bits(false, proactive, on_demand);
-                OptionType::PARITY_PRM
-            }
-            Self::ParityGroup { number } => {
-                words(&[number]);
-                OptionType::PARITY_GRP
-            }
-            Self::CurrentGroupSize { packets } => {
-                words(&[packets]);
-                OptionType::CURR_TGSIZE
-            }
-            Self::NeighbourUnreachable => OptionType::NBR_UNREACH,
-            Self::PathNla(nla) => {
-                nla.encode_bare(out);
-                OptionType::PATH_NLA
-            }
-            Self::Syn => OptionType::SYN,
-            Self::Fin => OptionType::FIN,
-            Self::Reset { abandoned, code } => {
-                specific = u8::from(abandoned) << 6 | (code & 0x3f);
-                OptionType::RST
-            }
-            Self::CongestionReport(report) => {
-                let losses =
-                    u32::from(report.worst_link_loss) << 16 | u32::from(report.worst_path_loss);
-                words(&[report.lead.value(), losses, u32::from(report.receiver_loss) << 16]);
-                report.from.encode(0, out);
-                specific = bits(report.worst_link, report.worst_path, report.receiver);
-                OptionType::CR
-            }
-            Self::CongestionReportRequest { worst_link, worst_path, receiver } => {
-                specific = bits(worst_link, worst_path, receiver);
-                OptionType::CRQST
-            }
-            Self::AckerLeaving => OptionType::ACKER_LEAVING,
-            Self::Other(raw) => {
-                out.extend_from_slice(raw.value);
-                specific = raw.specific;
-                raw.kind
-            }
-        };
-        (kind, specific)
-    }
-}
-
-/// A congestion report (src: RFC 3208 appendix B). Losses: 0 to 65535 for 0 to 100 %.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CongestionReport {
-    /// Elements report their worst link.
-    pub worst_link: bool,
-    /// Elements report their worst path.
-    pub worst_path: bool,
-    /// The receiver reports itself.
-    pub receiver: bool,
-    /// Leading sequence number at the receiver.
-    pub lead: Seq,
-    /// Loss of the worst link.
-    pub worst_link_loss: u16,
-    /// Loss of the worst path.
-    pub worst_path_loss: u16,
-    /// Loss that the worst receiver measured.
-    pub receiver_loss: u16,
-    /// The receiver that it speaks of.
-    pub from: Nla,
-}
+/// What of a congestion report lies before its address: the lead, three losses, and reserved bytes.
+const CR_ADDRESS: usize = 12;
 
 /// The sequence numbers of a NAK list, as they lie in the packet.
 ///
@@ -515,19 +267,6 @@ pub struct NakList<'a> {
 }
 
 impl<'a> NakList<'a> {
-    /// Writes `list` to `buf` and gives the list that lies there; `None` where it has more than
-    /// [`NAK_LIST_MAX`] numbers or is not ascending and unique.
-    pub fn write(list: &[Seq], buf: &'a mut [u8; 4 * NAK_LIST_MAX]) -> Option<Self> {
-        let ascending = list.windows(2).all(|pair| pair[1].after(pair[0]));
-        if list.len() > NAK_LIST_MAX || !ascending {
-            return None;
-        }
-        for (slot, seq) in buf.chunks_exact_mut(4).zip(list) {
-            slot.copy_from_slice(&seq.value().to_be_bytes());
-        }
-        Some(Self { bytes: &buf[..4 * list.len()] })
-    }
-
     /// How many.
     pub const fn len(&self) -> usize {
         self.bytes.len() / 4

@@ -261,22 +261,22 @@ impl Body {
         match self {
             Self::Spm(spm) => {
                 put(&[spm.sequence.value(), spm.trail.value(), spm.lead.value()]);
-                spm.path.encode(0, out);
+                spm.path.encode(out);
             }
             Self::Odata(data) | Self::Rdata(data) => {
                 put(&[data.sequence.value(), data.trail.value()]);
             }
             Self::Nak(nak) | Self::Nnak(nak) | Self::Ncf(nak) => {
                 put(&[nak.first.value()]);
-                nak.source.encode(0, out);
-                nak.group.encode(0, out);
+                nak.source.encode(out);
+                nak.group.encode(out);
             }
             Self::Spmr => {}
             Self::Ack(ack) => put(&[ack.vector.highest.value(), ack.vector.bitmap]),
             Self::Poll(poll) => {
                 let kind = u32::from(poll.round) << 16 | u32::from(poll.sub_type);
                 put(&[poll.sequence.value(), kind]);
-                poll.path.encode(0, out);
+                poll.path.encode(out);
                 for word in [poll.backoff_us, poll.random, poll.mask] {
                     out.extend_from_slice(&word.to_be_bytes());
                 }
@@ -303,21 +303,21 @@ fn decode_data(bytes: &[u8]) -> Result<(Data, &[u8]), DecodeError> {
 
 fn decode_spm(bytes: &[u8]) -> Result<(Spm, &[u8]), DecodeError> {
     let ([sequence, trail, lead], rest) = words(bytes)?;
-    let (path, _, rest) = Nla::decode(rest)?;
+    let (path, rest) = Nla::decode(rest)?;
     let [sequence, trail, lead] = [sequence, trail, lead].map(Seq::new);
     Ok((Spm { sequence, trail, lead, path }, rest))
 }
 
 fn decode_nak(bytes: &[u8]) -> Result<(Nak, &[u8]), DecodeError> {
     let ([first], rest) = words(bytes)?;
-    let (source, _, rest) = Nla::decode(rest)?;
-    let (group, _, rest) = Nla::decode(rest)?;
+    let (source, rest) = Nla::decode(rest)?;
+    let (group, rest) = Nla::decode(rest)?;
     Ok((Nak { first: Seq::new(first), source, group }, rest))
 }
 
 fn decode_poll(bytes: &[u8]) -> Result<(Poll, &[u8]), DecodeError> {
     let ([sequence, kind], rest) = words(bytes)?;
-    let (path, _, rest) = Nla::decode(rest)?;
+    let (path, rest) = Nla::decode(rest)?;
     let ([backoff_us, random, mask], rest) = words(rest)?;
     let (round, sub_type) = ((kind >> 16) as u16, kind as u16);
     Ok((

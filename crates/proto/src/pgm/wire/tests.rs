@@ -9,7 +9,7 @@ use faircast_base::{BadInput, NodeId, Seq};
 use proptest::prelude::*;
 
 use super::*;
-use crate::congestion::{AckVector, Wire};
+use crate::congestion::AckVector;
 
 /// Captured from OpenPGM and ZeroMQ.
 const SPM_EMPTY: &str = "ad711d4c000077f065b48019cd3400000000000000000000ffffffff000100000a4d0001";
@@ -117,32 +117,15 @@ fn every_vector_without_garbage_is_encoded_to_the_same_bytes() {
 
 #[test]
 fn nak_with_a_list_is_composed_byte_for_byte() {
-    let mut list = [0; 4 * NAK_LIST_MAX];
-    let seqs: Vec<_> = (27..31).map(Seq::new).collect();
-    let list = super::NakList::write(&seqs, &mut list).unwrap();
+    let list: Vec<_> = (27..31).map(Seq::new).collect();
     let nak = Body::Nak(Nak { first: Seq::new(26), source: SOURCE, group: GROUP });
     let mut out = Vec::new();
     let mut encoder = Encoder::new(&mut out, &Header::upstream(OUR_TSI, 7500), &nak);
-    encoder.option(&PgmOption::NakList(list));
+    encoder.nak_list(&list);
     assert_eq!(encoder.finish(), 0);
     assert_eq!(out, unhex(NAK_LIST));
     let all: Vec<_> = decode(&out).nak_sequence().map(Seq::value).collect();
     assert_eq!(all, [26, 27, 28, 29, 30]);
-}
-
-/// A scheme's value of fixed bytes, standing for pgmcc's announcement.
-struct Announce(Vec<u8>);
-
-impl Wire for Announce {
-    const OPTION: u8 = OptionType::PGMCC_DATA;
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.0);
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        Some(Self(bytes.to_vec()))
-    }
 }
 
 #[test]
@@ -151,7 +134,7 @@ fn data_with_a_scheme_option_is_composed_byte_for_byte() {
     // Not from the beginning of the buffer: what was there stays.
     let mut out = vec![7];
     let mut encoder = Encoder::new(&mut out, &Header::downstream(OUR_TSI, 7500), &body);
-    encoder.scheme_option(&Announce(unhex("00018c1a000100000a4d0003")));
+    encoder.option(OptionType::PGMCC_DATA, &unhex("00018c1a000100000a4d0003"));
     encoder.payload(|out| {
         out.extend_from_slice(b"hello");
         0
@@ -257,13 +240,6 @@ fn broken_packets_are_refused_with_their_reason() {
 
 #[test]
 fn limits_of_the_format_hold() {
-    let mut buf = [0; 4 * NAK_LIST_MAX];
-    let many: Vec<_> = (0..63).map(Seq::new).collect();
-    assert!(super::NakList::write(&many, &mut buf).is_none());
-    assert!(super::NakList::write(&[Seq::new(2), Seq::new(2)], &mut buf).is_none());
-    assert!(super::NakList::write(&[Seq::new(2), Seq::new(1)], &mut buf).is_none());
-    assert_eq!(super::NakList::write(&many[..62], &mut buf).unwrap().len(), 62);
-
     // 17 options, and a list of 63: what no encoder here writes is put together by hand.
     let head = &unhex(NAK_1)[..36];
     let packet = |options: &[u8]| {
@@ -347,65 +323,68 @@ fn body() -> impl Strategy<Value = Body> {
     ]
 }
 
-/// Every typed option but the list, which borrows, in an order that the format allows.
-fn options() -> impl Strategy<Value = Vec<PgmOption<'static>>> {
-    let significant = prop_oneof![
-        any::<[u32; 2]>().prop_map(|[interval_us, poll]| PgmOption::NakBackoff {
-            interval_us,
-            poll: Seq::new(poll)
-        }),
-        any::<[u32; 2]>()
-            .prop_map(|[max_us, min_us]| PgmOption::NakBackoffRange { max_us, min_us }),
-        nla().prop_map(PgmOption::Redirect),
-        nla().prop_map(PgmOption::PathNla),
-        any::<(bool, bool, u32)>().prop_map(|(proactive, on_demand, group_size)| {
-            PgmOption::ParityParameters { proactive, on_demand, group_size }
-        }),
-        Just(PgmOption::NeighbourUnreachable),
-        any::<(bool, bool, bool)>().prop_map(|(worst_link, worst_path, receiver)| {
-            PgmOption::CongestionReportRequest { worst_link, worst_path, receiver }
-        }),
-        (any::<(bool, bool, bool)>(), seq(), any::<[u16; 3]>(), nla()).prop_map(
-            |((worst_link, worst_path, receiver), lead, [wl, wp, rx], from)| {
-                PgmOption::CongestionReport(CongestionReport {
-                    worst_link,
-                    worst_path,
-                    receiver,
-                    lead,
-                    worst_link_loss: wl,
-                    worst_path_loss: wp,
-                    receiver_loss: rx,
-                    from,
-                })
-            }
-        ),
-    ];
-    let ordinary = prop_oneof![
-        (seq(), any::<[u32; 2]>()).prop_map(|(first, [offset, len])| PgmOption::Fragment {
-            first,
-            offset,
-            len
-        }),
-        seq().prop_map(|from| PgmOption::Join { from }),
-        any::<u32>().prop_map(|number| PgmOption::ParityGroup { number }),
-        Just(PgmOption::Syn),
-        Just(PgmOption::Fin),
-        Just(PgmOption::AckerLeaving),
-        (any::<bool>(), 0u8..64).prop_map(|(abandoned, code)| PgmOption::Reset { abandoned, code }),
-        (0x15u8..0x7f, any::<u8>(), prop::collection::vec(any::<u8>(), 0..60)).prop_map(
-            |(kind, specific, value)| PgmOption::Other(RawOption {
-                kind,
-                specific,
-                value: value.leak()
-            })
-        ),
-    ];
-    (prop::collection::vec(significant, 0..8), prop::collection::vec(ordinary, 0..8)).prop_map(
-        |(mut all, rest)| {
-            all.extend(rest);
-            all
-        },
-    )
+/// Known options, each with how long its value may be, those first that elements look at. An address
+/// ends a REDIRECT and a CR.
+const KNOWN: [(u8, &[usize]); 16] = [
+    (OptionType::NAK_BO_IVL, &[8]),
+    (OptionType::NAK_BO_RNG, &[8]),
+    (OptionType::REDIRECT, &[8, 20]),
+    (OptionType::PARITY_PRM, &[4]),
+    (OptionType::NBR_UNREACH, &[0]),
+    (OptionType::PATH_NLA, &[4, 16]),
+    (OptionType::CR, &[20, 32]),
+    (OptionType::CRQST, &[0]),
+    (OptionType::FRAGMENT, &[12]),
+    (OptionType::JOIN, &[4]),
+    (OptionType::PARITY_GRP, &[4]),
+    (OptionType::CURR_TGSIZE, &[4]),
+    (OptionType::SYN, &[0]),
+    (OptionType::FIN, &[0]),
+    (OptionType::RST, &[0]),
+    (OptionType::ACKER_LEAVING, &[0]),
+];
+
+/// A value of `len` bytes for option `kind`.
+fn value_of(kind: u8, len: usize) -> Vec<u8> {
+    let mut value = vec![9; len];
+    let at = if kind == OptionType::CR { 12 } else { 0 };
+    if [OptionType::REDIRECT, OptionType::CR].contains(&kind) && len >= at + 4 {
+        let family = if len == at + 20 { 2 } else { 1 };
+        value[at..at + 4].copy_from_slice(&[0, family, 0, 0]);
+    }
+    value
+}
+
+#[test]
+fn a_known_option_has_a_value_of_its_length_and_no_other() {
+    for (kind, lens) in KNOWN {
+        for len in 0..40 {
+            let mut bytes = Vec::new();
+            let header = Header::downstream(OUR_TSI, 7500);
+            let mut encoder = Encoder::new(&mut bytes, &header, &Body::Spmr);
+            encoder.option(kind, &value_of(kind, len));
+            encoder.finish();
+            let read = Packet::decode(&bytes, 0).map(drop);
+            let want =
+                if lens.contains(&len) { Ok(()) } else { Err(DecodeError::OptionLength(kind)) };
+            assert_eq!(read, want, "option {kind} of {len} bytes");
+        }
+    }
+}
+
+/// Kind, bits of its own and value of options, in an order that the format allows.
+fn options() -> impl Strategy<Value = Vec<(u8, u8, Vec<u8>)>> {
+    let known = |from: usize, to: usize| {
+        let any = (from..to, any::<prop::sample::Index>(), any::<u8>());
+        any.prop_map(|(which, len, specific)| {
+            let (kind, lens) = KNOWN[which];
+            (kind, specific, value_of(kind, *len.get(lens)))
+        })
+    };
+    let unknown = (0x15u8..0x7f, any::<u8>(), prop::collection::vec(any::<u8>(), 0..60));
+    let ordinary = prop_oneof![7 => known(8, KNOWN.len()), 1 => unknown];
+    let lists = (prop::collection::vec(known(0, 8), 0..8), prop::collection::vec(ordinary, 0..8));
+    lists.prop_map(|(significant, ordinary)| [significant, ordinary].concat())
 }
 
 fn header() -> impl Strategy<Value = Header> {
@@ -498,14 +477,10 @@ proptest! {
     ) {
         let mut out = Vec::new();
         let mut encoder = Encoder::new(&mut out, &header, &body);
-        let mut buf = [0; 4 * NAK_LIST_MAX];
         let list: Vec<_> = list.into_iter().map(Seq::new).collect();
-        let list = super::NakList::write(&list, &mut buf).unwrap();
-        if !list.is_empty() {
-            encoder.option(&PgmOption::NakList(list));
-        }
-        for option in &options {
-            encoder.option(option);
+        encoder.nak_list(&list);
+        for (kind, specific, value) in &options {
+            encoder.raw_option(*kind, *specific, value);
         }
         let is_data = body.kind().is_data();
         if is_data {
@@ -520,13 +495,9 @@ proptest! {
         let packet = Packet::decode(&out, tail).unwrap();
         prop_assert_eq!(packet.header, header);
         prop_assert_eq!(packet.body, body);
-        prop_assert_eq!(packet.options.nak_list(), list);
-        let read: Vec<_> = packet
-            .options
-            .iter()
-            .filter(|option| option.kind != OptionType::NAK_LIST)
-            .map(|option| option.parse().unwrap())
-            .collect();
+        prop_assert!(packet.options.nak_list().iter().eq(list));
+        let read = packet.options.iter().filter(|option| option.kind != OptionType::NAK_LIST);
+        let read: Vec<_> = read.map(|it| (it.kind, it.specific, it.value.to_vec())).collect();
         prop_assert_eq!(read, options);
         if is_data {
             prop_assert_eq!(packet.payload, Payload { bytes: &payload, zeros });

@@ -105,11 +105,7 @@ pub(super) fn encode(
     let mut bytes = Vec::new();
     let mut encoder = Encoder::new(&mut bytes, &header, body);
     let list: Vec<Seq> = list.iter().map(|&seq| Seq::new(seq)).collect();
-    let mut buf = [0; 4 * NAK_LIST_MAX];
-    if !list.is_empty() {
-        let list = NakList::write(&list, &mut buf).expect("the list ascends");
-        encoder.option(&PgmOption::NakList(list));
-    }
+    encoder.nak_list(&list);
     if let Some(report) = report {
         encoder.scheme_option(&report);
     }

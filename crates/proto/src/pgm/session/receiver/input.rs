@@ -2,27 +2,26 @@
 
 use alloc::boxed::Box;
 
-use faircast_base::{BadInput, Cx, Duration, GroupId, Seq};
+use faircast_base::{BadInput, Cx, Duration, NodeId, Seq};
 
 use super::crowd::Backoff;
 use super::reach::{Belief, Reach};
 use super::window::{Place, Window};
-use super::{Phase, ReceiverSession, RepairLayer, Requests, Source};
+use super::{Phase, ReceiverSession, RepairLayer, Requests, Source, Timer};
 use crate::congestion::Arrival;
-use crate::pgm::wire::{Body, Data, Nak, OptionType, Packet, PgmOption, Spm};
-use crate::{Datagram, Destination};
+use crate::pgm::session::Received;
+use crate::pgm::wire::{Body, Data, Nak, OptionType, Packet, RawOption, Spm};
 
 impl<R: RepairLayer> ReceiverSession<R> {
     pub(super) fn take_packet(
         &mut self,
         cx: &mut Cx<'_>,
-        datagram: &Datagram<'_>,
-        packet: &Packet<'_>,
+        packet: &Received<'_>,
     ) -> Result<(), BadInput> {
         if packet.header.data_port(packet.kind()) != self.config.data_port {
             return Err(BadInput::Foreign);
         }
-        let adopted = self.adopt(cx, datagram, packet)?;
+        let adopted = self.adopt(cx, packet)?;
         if !adopted || self.mismatch.is_some() {
             return Ok(());
         }
@@ -30,28 +29,25 @@ impl<R: RepairLayer> ReceiverSession<R> {
             return Ok(());
         }
         match packet.body {
-            Body::Odata(data) => self.take_data(cx, datagram, packet, data, false),
-            Body::Rdata(data) => self.take_data(cx, datagram, packet, data, true),
-            Body::Spm(spm) => self.take_spm(cx, datagram, packet, spm),
-            Body::Ncf(nak) => self.take_confirmation(cx, packet, nak),
-            Body::Nak(nak) | Body::Nnak(nak) => self.take_neighbour_nak(cx, datagram, packet, nak),
-            Body::Spmr => {
-                self.postpone_request(cx, datagram);
-                Ok(())
+            Body::Odata(data) => return self.take_data(cx, packet, data, false),
+            Body::Rdata(data) => return self.take_data(cx, packet, data, true),
+            Body::Spm(spm) => return self.take_spm(cx, packet, spm),
+            Body::Ncf(nak) | Body::Nak(nak) | Body::Nnak(nak) => {
+                return self.take_others_nak(cx, packet, nak);
+            }
+            // Its answer will do for us.
+            Body::Spmr if packet.is_for_group() && self.timers.is_armed(Timer::SpmRequest) => {
+                self.request_later(cx);
             }
             // Polls are for elements and repairers; answers and ACKs are for the source.
-            Body::Poll(_) | Body::Polr(_) | Body::Ack(_) => Ok(()),
+            Body::Spmr | Body::Poll(_) | Body::Polr(_) | Body::Ack(_) => {}
         }
+        Ok(())
     }
 
     /// Joins the session of `packet` where there is none yet; only the source's own SPMs and data
     /// can tell of one. Returns whether the packet is of our session.
-    fn adopt(
-        &mut self,
-        cx: &mut Cx<'_>,
-        datagram: &Datagram<'_>,
-        packet: &Packet<'_>,
-    ) -> Result<bool, BadInput> {
+    fn adopt(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Result<bool, BadInput> {
         let tsi = packet.tsi();
         if self.config.tsi.is_some_and(|wanted| wanted != tsi) {
             return Err(BadInput::Foreign);
@@ -60,7 +56,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             Some(source) if source.tsi == tsi => {
                 if matches!(packet.body, Body::Odata(_)) {
                     // Elements speak for the source in everything but original data.
-                    source.node = datagram.from;
+                    source.node = packet.from;
                 }
                 Ok(true)
             }
@@ -69,13 +65,9 @@ impl<R: RepairLayer> ReceiverSession<R> {
                 if matches!(packet.body, Body::Spm(_)) {
                     self.read_announced(packet)?;
                 }
-                self.source = Some(Source {
-                    tsi,
-                    node: datagram.from,
-                    path: None,
-                    heard: cx.now,
-                    advanced: cx.now,
-                });
+                let (heard, advanced) = (cx.now, cx.now);
+                self.source = Some(Source { tsi, node: packet.from, path: None, heard, advanced });
+                self.note_heard(cx.now);
                 Ok(true)
             }
             None => Ok(false),
@@ -105,24 +97,17 @@ impl<R: RepairLayer> ReceiverSession<R> {
         (self.phase, self.end) = (Phase::Joined, None);
         // What was missing is looked for again.
         self.declared = window.next;
-        if let Some(source) = &mut self.source {
-            source.heard = cx.now;
-        }
+        self.note_heard(cx.now);
         true
     }
 
     /// Begins the window at `start`, or earlier where the source lets late joiners ask.
     fn begin_window(&mut self, packet: &Packet<'_>, start: Seq) -> &mut Window {
-        let join = packet.options.find(OptionType::JOIN).and_then(|option| option.parse().ok());
-        let from = match join {
-            // A request for more than the window could hold is not one.
-            Some(PgmOption::Join { from })
-                if from.before(start) && from + self.config.window_packets > start =>
-            {
-                from
-            }
-            _ => start,
-        };
+        let join = packet.options.find(OptionType::JOIN).as_ref().and_then(RawOption::seq);
+        // A request for more than the window could hold is not one.
+        let window = self.config.window_packets;
+        let earlier = join.filter(|from| from.before(start) && *from + window > start);
+        let from = earlier.unwrap_or(start);
         let start = u64::from(from.value());
         (self.begin, self.declared) = (start, start);
         self.window.insert(Window::new(start, self.config.window_packets))
@@ -131,8 +116,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     fn take_data(
         &mut self,
         cx: &mut Cx<'_>,
-        datagram: &Datagram<'_>,
-        packet: &Packet<'_>,
+        packet: &Received<'_>,
         data: Data,
         repair: bool,
     ) -> Result<(), BadInput> {
@@ -164,13 +148,16 @@ impl<R: RepairLayer> ReceiverSession<R> {
         if fresh {
             if let Some(source) = &mut self.source {
                 source.heard = cx.now;
+                self.timers.arm(Timer::Expiry, cx.now + self.config.expiry);
                 if window.highest.is_none_or(|highest| index > highest) {
                     source.advanced = cx.now;
                 }
             }
             window.note(index);
             let held = self.repair.keep(&packet.payload);
-            self.repair.arrived(cx.now, index, repair);
+            if let Some(naks) = self.repair.naks_mut().filter(|naks| !naks.is_empty()) {
+                if repair { naks.repaired(index, cx.now) } else { naks.end(index) }
+            }
             if place == Place::Next {
                 self.deliver(cx, held);
                 self.advance(cx);
@@ -179,7 +166,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             }
             self.find_gaps(cx);
         }
-        let malformed = self.inform(cx, datagram, packet, place, data.sequence, repair);
+        let malformed = self.inform(cx, packet, place, data.sequence, repair);
         if packet.options.has(OptionType::SYN) && index == self.begin {
             self.from_start = true;
         }
@@ -215,7 +202,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             let can_be = reach.can_be(cx.now, index);
             return if can_be { Ok(index) } else { Err(BadInput::OutOfWindow) };
         }
-        let fresh = if self.repair.repairs() {
+        let fresh = if self.repair.naks().is_some() {
             // What was delivered is not delivered again.
             let nothing_yet = window.next == self.begin;
             !window.received(index) || nothing_yet && index < self.begin
@@ -238,18 +225,21 @@ impl<R: RepairLayer> ReceiverSession<R> {
     /// Packets after `index` were none of the source, which has come from `first` to there.
     fn rewind(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>, first: u64, index: u64) {
         let Some(window) = &mut self.window else { return };
-        if index >= window.next {
+        let ahead = index >= window.next;
+        if let Some(naks) = self.repair.naks_mut() {
+            naks.end_from(if ahead { index } else { 0 });
+        }
+        if ahead {
             window.rewind(index);
-            self.repair.end_from(index);
             self.declared = self.declared.min(index);
         } else {
             let begin = self.begin;
-            self.repair.end_from(0);
             // Truncation is the wrap of sequence numbers.
             self.begin_window(packet, Seq::new(first as u32));
             self.begin = self.begin.min(begin);
         }
-        (self.suspicion, self.end) = (None, None);
+        self.timers.disarm(Timer::Gaps);
+        self.end = None;
         // Truncation is the wrap of sequence numbers.
         self.feedback.on_rewind(cx, Seq::new(index as u32) - 1);
     }
@@ -258,8 +248,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     fn inform(
         &mut self,
         cx: &mut Cx<'_>,
-        datagram: &Datagram<'_>,
-        packet: &Packet<'_>,
+        packet: &Received<'_>,
         place: Place,
         seq: Seq,
         repair: bool,
@@ -271,7 +260,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             len: packet.payload.len() as u32,
             repair,
             duplicate: place == Place::Duplicate,
-            congestion_experienced: datagram.congestion_experienced,
+            congestion_experienced: packet.congestion_experienced,
         };
         !self.feedback.on_data(cx, &arrival, option.map(|option| option.value))
     }
@@ -279,8 +268,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     fn take_spm(
         &mut self,
         cx: &mut Cx<'_>,
-        datagram: &Datagram<'_>,
-        packet: &Packet<'_>,
+        packet: &Received<'_>,
         spm: Spm,
     ) -> Result<(), BadInput> {
         let order = &self.doubts.spm_order;
@@ -297,14 +285,13 @@ impl<R: RepairLayer> ReceiverSession<R> {
         if !self.doubts.spm_order.take(cx.now, spm.sequence) {
             return Err(BadInput::Duplicate);
         }
-        let Some(source) = &mut self.source else { return Ok(()) };
-        source.heard = cx.now;
+        self.note_heard(cx.now);
         if let Some(announced) = announced {
             self.take_announced(cx, announced)?;
         }
-        self.request_at = None;
+        self.timers.disarm(Timer::SpmRequest);
         self.requests_due = Requests::default();
-        self.take_path(cx, datagram, spm);
+        self.take_path(cx, packet.from, spm);
         let fin = packet.options.has(OptionType::FIN);
         let Some((trail, lead)) = spm.window() else { return Ok(()) };
         if self.window.is_none() {
@@ -327,7 +314,9 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         if fin {
             self.take_fin(lead)?;
-        } else if self.end.is_some_and(|end| window_end(self.window.as_ref(), lead) >= Some(end)) {
+        } else if let (Some(end), Some(window)) = (self.end, &self.window)
+            && window.index(lead + 1) >= Some(end)
+        {
             self.end = None;
         }
         Ok(())
@@ -346,9 +335,9 @@ impl<R: RepairLayer> ReceiverSession<R> {
     }
 
     /// Another last hop than before is believed where others name it too.
-    fn take_path(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>, spm: Spm) {
+    fn take_path(&mut self, cx: &mut Cx<'_>, from: NodeId, spm: Spm) {
         let Some(source) = &mut self.source else { return };
-        let path = spm.path.node().unwrap_or(datagram.from);
+        let path = spm.path.node().unwrap_or(from);
         if source.path.is_some_and(|known| known != path) {
             if !self.doubts.path.claim(cx.now, path, Duration::ZERO, |other| *other == path) {
                 self.want_spm(cx);
@@ -359,18 +348,24 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         // Without an element on the way it is the source that speaks. Who was heard first may have
         // been somebody else who repeats what the source has said.
-        if path.0 == 0 || path == datagram.from {
-            source.node = datagram.from;
+        if path.0 == 0 || path == from {
+            source.node = from;
         }
         source.path = Some(path);
     }
 
     /// Asks for an SPM, which shows whether the one that came now is to be believed.
     pub(super) fn want_spm(&mut self, cx: &mut Cx<'_>) {
-        if self.request_at.is_none() {
+        if !self.timers.is_armed(Timer::SpmRequest) {
             let backoff = cx.rng.up_to(self.config.spm_request_backoff);
-            self.request_at = Some(cx.now + backoff);
+            self.timers.arm(Timer::SpmRequest, cx.now + backoff);
         }
+    }
+
+    /// Asks for one after a while, if none has come by then.
+    pub(super) fn request_later(&mut self, cx: &mut Cx<'_>) {
+        let least = self.config.spm_request_backoff;
+        self.timers.arm(Timer::SpmRequest, cx.now + least + cx.rng.up_to(least));
     }
 
     /// Packets before `trail` will not be repaired any more.
@@ -388,7 +383,9 @@ impl<R: RepairLayer> ReceiverSession<R> {
         let trail = least;
         // What was never found missing is so now, as far as the window reaches.
         self.declare(cx, trail.min(window.end()));
-        self.repair.end_before(trail);
+        if let Some(naks) = self.repair.naks_mut() {
+            naks.end_before(trail);
+        }
         while let Some(window) = &self.window
             && window.next < trail
         {
@@ -403,36 +400,23 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.advance(cx);
     }
 
-    fn take_confirmation(
+    /// A confirmation, or the NAK of a neighbour, which may have a report and ask for nothing.
+    fn take_others_nak(
         &mut self,
         cx: &mut Cx<'_>,
-        packet: &Packet<'_>,
+        packet: &Received<'_>,
         nak: Nak,
     ) -> Result<(), BadInput> {
-        if !self.config.group.is_group(nak.group) {
+        let confirmed = matches!(packet.body, Body::Ncf(_));
+        if !self.config.group.is_group(nak.group) || !confirmed && !packet.is_for_group() {
             return Err(BadInput::Foreign);
         }
-        self.hear_of(cx, packet, true);
-        Ok(())
-    }
-
-    fn take_neighbour_nak(
-        &mut self,
-        cx: &mut Cx<'_>,
-        datagram: &Datagram<'_>,
-        packet: &Packet<'_>,
-        nak: Nak,
-    ) -> Result<(), BadInput> {
-        if !self.config.group.is_group(nak.group)
-            || datagram.to != Destination::Group(GroupId::SESSION)
+        if let Some(option) = packet.options.find(self.scheme_options.report).filter(|_| !confirmed)
         {
-            return Err(BadInput::Foreign);
+            self.feedback.on_overheard(cx, packet.from, option.value)?;
         }
-        if let Some(option) = packet.options.find(self.scheme_options.report) {
-            self.feedback.on_overheard(cx, datagram.from, option.value)?;
-        }
-        if matches!(packet.body, Body::Nak(_)) {
-            self.hear_of(cx, packet, false);
+        if !matches!(packet.body, Body::Nnak(_)) {
+            self.hear_of(cx, packet, confirmed);
         }
         Ok(())
     }
@@ -444,21 +428,33 @@ impl<R: RepairLayer> ReceiverSession<R> {
             let Some(window) = &mut self.window else { return };
             let Some(index) = window.index(seq) else { continue };
             if index >= window.end() || window.received(index) {
-                self.repair.hear(cx.now, index, confirmed);
+                self.hear(cx, index, confirmed);
                 continue;
             }
             let can_be = self.reach.as_ref().is_some_and(|reach| reach.can_be(cx.now, index));
             if index >= window.next && !window.is_given_up(index) && can_be {
                 window.learn(index);
-                if !self.repair.hear(cx.now, index, confirmed) {
-                    self.declare_one(cx, index);
-                    self.repair.hear(cx.now, index, confirmed);
+                if !self.hear(cx, index, confirmed) {
+                    // A single packet is found missing by what others say of it.
+                    let mut backoff = Backoff::new(cx.now, self.config.nak_lists);
+                    self.declare_run(cx, &mut backoff, index, index);
+                    self.hear(cx, index, confirmed);
                 }
             }
             self.lone_nak.suppress(cx.now);
+            self.timers.disarm(Timer::LoneNak);
         }
         self.advance(cx);
         self.find_gaps(cx);
+    }
+
+    /// Somebody asked for packet `index`, or it was `confirmed`. Returns whether it is being asked for
+    /// here.
+    fn hear(&mut self, cx: &Cx<'_>, index: u64, confirmed: bool) -> bool {
+        self.repair.naks_mut().is_some_and(|naks| match confirmed {
+            true => naks.confirmed(index, cx.now),
+            false => naks.heard(index, cx.now),
+        })
     }
 
     /// Without an SPM no NAK has a way to go, and the next one may be half a minute off: who joins
@@ -468,23 +464,4 @@ impl<R: RepairLayer> ReceiverSession<R> {
             self.want_spm(cx);
         }
     }
-
-    /// A neighbour asks for an SPM: its answer will do for us.
-    fn postpone_request(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) {
-        if datagram.to == Destination::Group(GroupId::SESSION) && self.request_at.is_some() {
-            let backoff = cx.rng.up_to(self.config.spm_request_backoff);
-            self.request_at = Some(cx.now + self.config.spm_request_backoff + backoff);
-        }
-    }
-
-    /// A single packet is found missing by what others say of it.
-    fn declare_one(&mut self, cx: &mut Cx<'_>, index: u64) {
-        let mut backoff = Backoff::new(cx.now, self.config.nak_lists);
-        self.declare_run(cx, &mut backoff, index, index);
-    }
-}
-
-/// One past packet `lead`.
-fn window_end(window: Option<&Window>, lead: Seq) -> Option<u64> {
-    window?.index(lead + 1)
 }

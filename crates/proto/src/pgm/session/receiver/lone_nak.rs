@@ -11,8 +11,8 @@ use crate::pgm::ReceiverConfig;
 pub(super) struct LoneNak {
     crowd: Crowd,
     interval: Duration,
-    /// The packet that it names, and when it is due.
-    planned: Option<(Time, u64)>,
+    /// The packet that it is to name, and the one that it names now.
+    planned: Option<u64>,
     due: Option<u64>,
     /// When the last one was heard or became due.
     last: Option<Time>,
@@ -29,12 +29,19 @@ impl LoneNak {
         }
     }
 
-    /// Packet `index` is lost.
-    pub(super) fn plan(&mut self, cx: &mut Cx<'_>, backoff: &mut Backoff, index: u64) {
+    /// Packet `index` is lost. Returns when that is to be reported, where it is.
+    pub(super) fn plan(
+        &mut self,
+        cx: &mut Cx<'_>,
+        backoff: &mut Backoff,
+        index: u64,
+    ) -> Option<Time> {
         let recent = self.last.is_some_and(|at| cx.now.since(at) < self.interval);
-        if self.planned.is_none() && !recent {
-            self.planned = Some((backoff.draw(&self.crowd, cx.rng), index));
+        if self.planned.is_some() || recent {
+            return None;
         }
+        self.planned = Some(index);
+        Some(backoff.draw(&self.crowd, cx.rng))
     }
 
     /// Somebody has reported this loss for us.
@@ -46,19 +53,9 @@ impl LoneNak {
         (self.planned, self.due) = (None, None);
     }
 
-    /// Time has passed. Without `can_ask` it has no way to go, and waits for up to `backoff` more.
-    /// Returns whether it waits for that.
-    pub(super) fn on_timeout(&mut self, cx: &mut Cx<'_>, backoff: Duration, can_ask: bool) -> bool {
-        if let Some((at, index)) = self.planned
-            && at <= cx.now
-        {
-            if can_ask {
-                (self.planned, self.due, self.last) = (None, Some(index), Some(cx.now));
-            } else {
-                self.planned = Some((cx.now + cx.rng.up_to(backoff), index));
-            }
-        }
-        self.planned.is_some() && !can_ask
+    /// Its time has come.
+    pub(super) fn run_out(&mut self, now: Time) {
+        (self.due, self.last) = (self.planned.take(), Some(now));
     }
 
     pub(super) fn is_due(&self) -> bool {
@@ -67,9 +64,5 @@ impl LoneNak {
 
     pub(super) fn take(&mut self) -> Option<u64> {
         self.due.take()
-    }
-
-    pub(super) fn next_timeout(&self) -> Option<Time> {
-        self.planned.map(|(at, _)| at)
     }
 }

@@ -84,7 +84,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     /// A packet speaks another scheme: where others do so too it is the source.
     fn doubt_scheme(&mut self, cx: &mut Cx<'_>, mismatch: SchemeMismatch) -> Result<(), BadInput> {
         if self.doubts.scheme.claim(cx.now, (), Duration::ZERO, |()| true) {
-            self.stop_timers();
+            self.ask_nothing();
             self.mismatch = Some(mismatch);
         } else {
             self.want_spm(cx);

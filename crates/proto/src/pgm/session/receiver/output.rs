@@ -6,7 +6,8 @@ use faircast_base::{Cx, GroupId, NodeId, Seq};
 
 use super::{Phase, ReceiverSession, RepairLayer, Source};
 use crate::congestion::{AckVector, Audience};
-use crate::pgm::wire::{Ack, Body, Encoder, Header, NAK_LIST_MAX, Nak, NakList, Nla, PgmOption};
+use crate::pgm::repair::naks::Naks;
+use crate::pgm::wire::{Ack, Body, Encoder, Header, NAK_LIST_MAX, Nak, Nla, OptionType};
 use crate::{Destination, Transmit};
 
 impl<R: RepairLayer> ReceiverSession<R> {
@@ -22,18 +23,18 @@ impl<R: RepairLayer> ReceiverSession<R> {
             return None;
         }
         if core::mem::take(&mut self.requests_due.to_group) {
-            self.write(&source, &Body::Spmr, buf).finish();
+            self.write(&source, &Body::Spmr, &[], None, buf).finish();
             return Some(to_neighbours());
         }
         if core::mem::take(&mut self.requests_due.to_source) {
-            self.write(&source, &Body::Spmr, buf).finish();
+            self.write(&source, &Body::Spmr, &[], None, buf).finish();
             return Some(to_node(source.node));
         }
         if let Some(report) = self.next_report(cx, &source, buf) {
             return Some(report);
         }
         let quiet = self.nak_copy.is_none() && !self.lone_nak.is_due();
-        if quiet && !self.repair.has_due() {
+        if quiet && !self.repair.naks().is_some_and(Naks::has_due) {
             return None;
         }
         if let Some(copy) = self.nak_copy.take() {
@@ -68,33 +69,29 @@ impl<R: RepairLayer> ReceiverSession<R> {
         source: &Source,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let option = self.scheme_options.report;
         let mut report = Vec::new();
         while let Some(audience) = self.feedback.poll_report(cx, &mut report) {
             let report = core::mem::take(&mut report);
             // Before the first data there is nothing to acknowledge and no number to name.
             let Some(vector) = self.ack_vector() else { continue };
-            match audience {
+            let body = match audience {
                 Audience::SenderAck => {
                     self.acknowledges = true;
-                    let vector = self.feedback.shape_vector(vector);
-                    let mut encoder = self.write(source, &Body::Ack(Ack { vector }), buf);
-                    encoder.option(&PgmOption::of_scheme(option, &report));
-                    encoder.finish();
-                    return Some(to_node(source.node));
+                    Body::Ack(Ack { vector: self.feedback.shape_vector(vector) })
                 }
                 // A null NAK asks for nothing, and implementations that do not know what it is for
                 // ignore it. It goes to the source itself: elements hold back NAKs that they have
                 // seen, and this one must arrive.
                 Audience::SenderNak => {
-                    let nak = self.nak(source, self.latest_missing(vector.highest));
-                    let mut encoder = self.write(source, &Body::Nnak(nak), buf);
-                    encoder.option(&PgmOption::of_scheme(option, &report));
-                    encoder.finish();
-                    return Some(to_node(source.node));
+                    Body::Nnak(self.nak(source, self.latest_missing(vector.highest)))
                 }
-                Audience::OnNak => self.nak_report = Some(report),
-            }
+                Audience::OnNak => {
+                    self.nak_report = Some(report);
+                    continue;
+                }
+            };
+            self.write(source, &body, &[], Some(&report), buf).finish();
+            return Some(to_node(source.node));
         }
         None
     }
@@ -106,27 +103,19 @@ impl<R: RepairLayer> ReceiverSession<R> {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let path = source.path?;
+        let most = if self.config.nak_lists { 1 + NAK_LIST_MAX } else { 1 };
         let asked = match self.lone_nak.take() {
             Some(index) => [index].to_vec(),
-            None => self.repair.take_due(if self.config.nak_lists { 1 + NAK_LIST_MAX } else { 1 }),
+            None => self.repair.naks_mut()?.take_due(most),
         };
+        debug_assert!(asked.is_sorted_by(|a, b| a < b), "lists ascend (RFC 3208 s9.3)");
         // Truncation is the wrap of sequence numbers.
         let asked: Vec<_> = asked.into_iter().map(|index| Seq::new(index as u32)).collect();
         let (&first, rest) = asked.split_first()?;
-        let option = self.scheme_options.report;
         let report = self.nak_report.take().or_else(|| self.report_for_nak(cx));
         let start = buf.len();
-        let mut encoder = self.write(source, &Body::Nak(self.nak(source, first)), buf);
-        if !rest.is_empty() {
-            let mut list = [0; 4 * NAK_LIST_MAX];
-            let list = NakList::write(rest, &mut list)
-                .expect("what is due is ascending, unique and no more than a list takes");
-            encoder.option(&PgmOption::NakList(list));
-        }
-        if let Some(report) = report {
-            encoder.option(&PgmOption::of_scheme(option, &report));
-        }
-        encoder.finish();
+        let body = Body::Nak(self.nak(source, first));
+        self.write(source, &body, rest, report.as_deref(), buf).finish();
         if self.config.nak_copies {
             self.nak_copy = Some(buf[start..].to_vec());
         }
@@ -143,14 +132,10 @@ impl<R: RepairLayer> ReceiverSession<R> {
         if !core::mem::take(&mut self.leave_due) {
             return None;
         }
-        let option = self.scheme_options.report;
-        let vector = self.ack_vector()?;
+        let body = Body::Ack(Ack { vector: self.ack_vector()? });
         let report = self.report_for_nak(cx);
-        let mut encoder = self.write(source, &Body::Ack(Ack { vector }), buf);
-        if let Some(report) = report {
-            encoder.option(&PgmOption::of_scheme(option, &report));
-        }
-        encoder.option(&PgmOption::AckerLeaving);
+        let mut encoder = self.write(source, &body, &[], report.as_deref(), buf);
+        encoder.option(OptionType::ACKER_LEAVING, &[]);
         encoder.finish();
         Some(to_node(source.node))
     }
@@ -165,14 +150,10 @@ impl<R: RepairLayer> ReceiverSession<R> {
     ) -> Option<Transmit> {
         let source = self.source?;
         let highest = self.ack_vector().map(|vector| vector.highest);
-        let option = self.scheme_options.report;
         let report = highest.and_then(|_| self.report_for_nak(cx));
         let named = highest.map_or(Seq::new(0) - 1, |highest| self.latest_missing(highest));
-        let nak = self.nak(&source, named);
-        let mut encoder = self.write(&source, &Body::Nnak(nak), buf);
-        if let Some(report) = report {
-            encoder.option(&PgmOption::of_scheme(option, &report));
-        }
+        let body = Body::Nnak(self.nak(&source, named));
+        let mut encoder = self.write(&source, &body, &[], report.as_deref(), buf);
         fill(&mut encoder);
         encoder.finish();
         Some(to_node(source.node))
@@ -185,14 +166,29 @@ impl<R: RepairLayer> ReceiverSession<R> {
         fill: impl FnOnce(&mut Encoder<'_>),
     ) -> Option<Transmit> {
         let source = self.source?;
-        let mut encoder = self.write(&source, &Body::Spmr, buf);
+        let mut encoder = self.write(&source, &Body::Spmr, &[], None, buf);
         fill(&mut encoder);
         encoder.finish();
         Some(to_node(source.node))
     }
 
-    fn write<'a>(&self, source: &Source, body: &Body, buf: &'a mut Vec<u8>) -> Encoder<'a> {
-        Encoder::new(buf, &Header::upstream(source.tsi, self.config.data_port), body)
+    /// Begins a packet to the source: with the `list` of a NAK and the scheme's report, where there are
+    /// such.
+    fn write<'a>(
+        &self,
+        source: &Source,
+        body: &Body,
+        list: &[Seq],
+        report: Option<&[u8]>,
+        buf: &'a mut Vec<u8>,
+    ) -> Encoder<'a> {
+        let header = Header::upstream(source.tsi, self.config.data_port);
+        let mut encoder = Encoder::new(buf, &header, body);
+        encoder.nak_list(list);
+        if let Some(report) = report {
+            encoder.option(self.scheme_options.report, report);
+        }
+        encoder
     }
 
     fn nak(&self, source: &Source, first: Seq) -> Nak {
@@ -200,19 +196,12 @@ impl<R: RepairLayer> ReceiverSession<R> {
     }
 }
 
-/// A control packet for one node.
 fn to_node(node: NodeId) -> Transmit {
-    Transmit {
-        to: Destination::Node(node),
-        zeros: 0,
-        payload_len: 0,
-        time_to_live: 255,
-        router_alert: false,
-        wire_len: None,
-    }
+    Transmit::control(Destination::Node(node))
 }
 
-/// A control packet for the members of the group on this subnet.
+/// For the members of the group on this subnet.
 fn to_neighbours() -> Transmit {
-    Transmit { to: Destination::Group(GroupId::SESSION), time_to_live: 1, ..to_node(NodeId(0)) }
+    let to = Destination::Group(GroupId::SESSION);
+    Transmit { time_to_live: 1, ..Transmit::control(to) }
 }

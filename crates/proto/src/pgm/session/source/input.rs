@@ -3,15 +3,16 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, Event, GroupId, NodeId, Time};
+use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Time};
 
 use super::confirmations::Confirmation;
 use super::{MISMATCHED_MAX, Phase, SourceSession};
+use crate::AppEvent;
 use crate::congestion::{AckVector, Carrier, Told};
 use crate::pgm::RepairTimers;
 use crate::pgm::negotiation::SchemeAnnouncement;
+use crate::pgm::session::Received;
 use crate::pgm::wire::{Nak, OptionType, Packet};
-use crate::{AppEvent, Datagram, Destination};
 
 impl SourceSession {
     /// The control's state goes to the trace where it has changed: after each packet that was taken.
@@ -23,14 +24,13 @@ impl SourceSession {
     pub(crate) fn take_request(
         &mut self,
         cx: &mut Cx<'_>,
-        datagram: &Datagram<'_>,
-        packet: &Packet<'_>,
+        packet: &Received<'_>,
     ) -> Result<(), BadInput> {
         if let Some(option) = packet.options.find(OptionType::SCHEME) {
-            return self.take_mismatched(datagram.from, option.value);
+            return self.take_mismatched(packet.from, option.value);
         }
         self.control.on_heard(cx);
-        self.spm.on_request(cx.now);
+        self.spm.on_request(&mut self.timers, cx.now);
         Ok(())
     }
 
@@ -54,13 +54,12 @@ impl SourceSession {
     pub(crate) fn take_nak(
         &mut self,
         cx: &mut Cx<'_>,
-        datagram: &Datagram<'_>,
-        packet: &Packet<'_>,
+        packet: &Received<'_>,
         nak: Nak,
         asks: bool,
     ) -> Result<Option<Told>, BadInput> {
         // A copy for the neighbours of its sender; the NAK itself comes to this node.
-        if datagram.to == Destination::Group(GroupId::SESSION) {
+        if packet.is_for_group() {
             return Ok(None);
         }
         if !self.is_named_by(&nak) {
@@ -77,12 +76,12 @@ impl SourceSession {
                 true => Carrier::Nak { first: nak.first },
                 false => Carrier::NullNak { latest: nak.first },
             };
-            self.control.on_report(cx, datagram.from, carrier);
+            self.control.on_report(cx, packet.from, carrier);
         } else {
             self.control.on_heard(cx);
         }
         let count = if asks { packet.nak_sequence().count() as u32 } else { 0 };
-        cx.emit(Event::NakReceived { seq: self.traced(first), count, from: datagram.from });
+        cx.emit(Event::NakReceived { seq: self.traced(first), count, from: packet.from });
         Ok(Some(told.unwrap_or_default()))
     }
 
@@ -99,11 +98,12 @@ impl SourceSession {
         let mut wanted = packet.nak_sequence().filter_map(|seq| self.index(seq));
         if !wanted.any(|index| index >= trail) {
             // The receiver does not know the trail yet; an SPM tells it.
-            self.spm.on_request(now);
+            self.spm.on_request(&mut self.timers, now);
             return Err(BadInput::OutOfWindow);
         }
         if let Phase::Lingering { busy, .. } = &mut self.phase {
             *busy = now;
+            self.arm_linger();
         }
         let list: Vec<_> = packet.options.nak_list().iter().collect();
         let what = Confirmation { first: nak.first, list };
@@ -159,8 +159,7 @@ impl SourceSession {
     pub(crate) fn take_ack(
         &mut self,
         cx: &mut Cx<'_>,
-        datagram: &Datagram<'_>,
-        packet: &Packet<'_>,
+        packet: &Received<'_>,
         vector: AckVector,
         len: impl Fn(u64) -> u32,
     ) -> Result<(), BadInput> {
@@ -172,16 +171,16 @@ impl SourceSession {
             self.acked.mark(highest, vector.bitmap).map(|index| u64::from(len(index))).sum();
         // At most 32 payloads of less than 2^16 bytes.
         let (seq, bytes) = (self.traced(highest), fresh as u32);
-        cx.emit(Event::AckReceived { seq, bytes, from: datagram.from });
+        cx.emit(Event::AckReceived { seq, bytes, from: packet.from });
         let told = self.read_report(cx.now, packet)?;
         if told.is_some() {
-            self.control.on_report(cx, datagram.from, Carrier::Ack(vector));
+            self.control.on_report(cx, packet.from, Carrier::Ack(vector));
         }
         if packet.options.has(OptionType::ACKER_LEAVING) {
             // A receiver on a real network may be known to schemes by another number than its
             // address is to the driver; reports name the one that was heard all along.
             let reporter = told.and_then(|told| told.reporter);
-            self.control.on_leave(cx, reporter.unwrap_or(datagram.from));
+            self.control.on_leave(cx, reporter.unwrap_or(packet.from));
         }
         Ok(())
     }

@@ -2,15 +2,13 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{Cx, Duration, Event, GroupId, NodeId, Time};
+use faircast_base::{Cx, Duration, Event, GroupId, NodeId, Seq, Time};
 
 use super::confirmations::Confirmation;
-use super::{Phase, SourceSession};
+use super::{Phase, SourceSession, Timer};
 use crate::congestion::Permit;
 use crate::pgm::RepairTimers;
-use crate::pgm::wire::{
-    Body, Data, Encoder, Header, NAK_LIST_MAX, Nak, OptionType, PgmOption, RawOption, Spm,
-};
+use crate::pgm::wire::{Body, Data, Encoder, Header, Nak, OptionType, Spm};
 use crate::{Destination, Transmit};
 
 /// A data packet that leaves.
@@ -33,7 +31,7 @@ impl SourceSession {
         buf: &mut Vec<u8>,
         announce: impl FnOnce(&mut Encoder<'_>),
     ) -> Option<Transmit> {
-        self.wake_at = None;
+        self.timers.disarm(Timer::Send);
         if !self.is_active() {
             return None;
         }
@@ -66,7 +64,7 @@ impl SourceSession {
 
     /// There may be something to send at `at`.
     pub(crate) fn wake_by(&mut self, at: Time) {
-        self.wake_at = Some(self.wake_at.map_or(at, |other| other.min(at)));
+        self.timers.arm_by(Timer::Send, at);
     }
 
     /// Whether a packet with `len` bytes of payload may leave now; else it is known when to ask again.
@@ -114,7 +112,8 @@ impl SourceSession {
         let transmit = self.write_payload(&Body::Odata(data), index, payload, true, buf, read);
         cx.emit(Event::DataSent { seq: self.traced(index), bytes: len, repair });
         self.told_idle = false;
-        self.spm.on_data(cx.now, self.pause());
+        let pause = self.pause();
+        self.spm.on_data(&mut self.timers, cx.now, pause);
         self.observe(cx);
         transmit
     }
@@ -148,20 +147,16 @@ impl SourceSession {
         buf: &mut Vec<u8>,
         read: impl FnOnce(&mut Vec<u8>) -> u32,
     ) -> Transmit {
-        let header = Header::downstream(self.config.tsi, self.config.data_port);
-        let mut encoder = Encoder::new(buf, &header, body);
+        let mut encoder = self.write(buf, body);
         if index == 0 {
-            encoder.option(&PgmOption::Syn);
+            encoder.option(OptionType::SYN, &[]);
         }
         if payload.last {
-            encoder.option(&PgmOption::Fin);
+            encoder.option(OptionType::FIN, &[]);
         }
-        if let Some(from) = self.late_join() {
-            encoder.option(&from);
-        }
+        self.write_late_join(&mut encoder);
         if announces {
-            let announce = self.control.options().announce;
-            encoder.option(&PgmOption::of_scheme(announce, &self.announce));
+            encoder.option(self.control.options().announce, &self.announce);
         }
         encoder.payload(read);
         let zeros = encoder.finish();
@@ -187,13 +182,10 @@ impl SourceSession {
             path: self.nla(),
         };
         self.spm_sequence += 1;
-        let header = Header::downstream(self.config.tsi, self.config.data_port);
-        let mut encoder = Encoder::new(buf, &header, &Body::Spm(spm));
-        if let Some(from) = self.late_join() {
-            encoder.option(&from);
-        }
+        let mut encoder = self.write(buf, &Body::Spm(spm));
+        self.write_late_join(&mut encoder);
         if matches!(self.phase, Phase::Lingering { .. }) {
-            encoder.option(&PgmOption::Fin);
+            encoder.option(OptionType::FIN, &[]);
         }
         announce(&mut encoder);
         if let Some(value) = &self.announced {
@@ -209,9 +201,7 @@ impl SourceSession {
         fill: impl FnOnce(&mut Encoder<'_>),
     ) -> Transmit {
         let first = self.seq(self.next) - 1;
-        let nak = Nak { first, source: self.nla(), group: self.config.group };
-        let header = Header::downstream(self.config.tsi, self.config.data_port);
-        let mut encoder = Encoder::new(buf, &header, &Body::Ncf(nak));
+        let mut encoder = self.write(buf, &self.ncf(first));
         fill(&mut encoder);
         encoder.finish();
         // Elements need not look at it: it ends no state of theirs.
@@ -219,20 +209,19 @@ impl SourceSession {
     }
 
     fn write_confirmation(&self, what: &Confirmation, buf: &mut Vec<u8>) -> Transmit {
-        let nak = Nak { first: what.first, source: self.nla(), group: self.config.group };
-        let header = Header::downstream(self.config.tsi, self.config.data_port);
-        let mut encoder = Encoder::new(buf, &header, &Body::Ncf(nak));
-        if !what.list.is_empty() {
-            // Identical to the NAK, so in its order, which another implementation may not keep.
-            let mut value = [0; 4 * NAK_LIST_MAX];
-            let slots = value.chunks_exact_mut(4).zip(&what.list);
-            slots.for_each(|(slot, seq)| slot.copy_from_slice(&seq.value().to_be_bytes()));
-            let value = &value[..4 * what.list.len()];
-            let kind = OptionType::NAK_LIST;
-            encoder.option(&PgmOption::Other(RawOption { kind, specific: 0, value }));
-        }
+        // Identical to the NAK, so in its order, which another implementation may not keep.
+        let mut encoder = self.write(buf, &self.ncf(what.first));
+        encoder.nak_list(&what.list);
         encoder.finish();
         self.to_group()
+    }
+
+    fn write<'a>(&self, buf: &'a mut Vec<u8>, body: &Body) -> Encoder<'a> {
+        Encoder::new(buf, &Header::downstream(self.config.tsi, self.config.data_port), body)
+    }
+
+    fn ncf(&self, first: Seq) -> Body {
+        Body::Ncf(Nak { first, source: self.nla(), group: self.config.group })
     }
 
     /// After how long without data there is a pause.
@@ -243,30 +232,24 @@ impl SourceSession {
         }
     }
 
-    /// From where on a late joiner may ask for repairs.
-    fn late_join(&self) -> Option<PgmOption<'static>> {
-        let starting = self.next <= u64::from(self.config.open_start);
-        if !self.repairs {
-            return None;
-        }
-        let from = match self.config.late_join {
-            _ if starting => 0,
-            Some(back) => self.next.saturating_sub(u64::from(back)),
-            None => return None,
+    /// Says from where on a late joiner may ask for repairs.
+    fn write_late_join(&self, encoder: &mut Encoder<'_>) {
+        let back = match self.config.late_join {
+            _ if !self.repairs => return,
+            _ if self.next <= u64::from(self.config.open_start) => self.next,
+            Some(back) => u64::from(back),
+            None => return,
         };
-        let from = from.max(self.trail);
-        Some(PgmOption::Join { from: self.seq(from) })
+        let from = self.seq(self.next.saturating_sub(back).max(self.trail));
+        encoder.option(OptionType::JOIN, &from.value().to_be_bytes());
     }
 
     /// A packet without payload for the group, as elements on the way must see it.
     fn to_group(&self) -> Transmit {
         Transmit {
-            to: Destination::Group(GroupId::SESSION),
-            zeros: 0,
-            payload_len: 0,
             time_to_live: self.config.time_to_live,
             router_alert: true,
-            wire_len: None,
+            ..Transmit::control(Destination::Group(GroupId::SESSION))
         }
     }
 }

@@ -2,34 +2,31 @@
 
 use faircast_base::{Duration, Time};
 
-/// The independent timers of ambient and heartbeat SPMs, and requests (src: RFC 3208 s5.1.6).
+use super::{SourceTimers, Timer};
+use crate::pgm::SourceConfig;
+
+/// The independent schedules of ambient and heartbeat SPMs, and requests (src: RFC 3208 s5.1.6).
 #[derive(Debug)]
 pub(super) struct SpmSchedule {
     ambient_interval: Duration,
     heartbeat_min: Duration,
     heartbeat_max: Duration,
-    /// When the next ambient SPM is due.
-    ambient_at: Time,
-    /// When the next heartbeat is due, and the interval that ends there.
-    heartbeat: Option<(Time, Duration)>,
-    /// When an SPM was last sent because of a request, and when to answer the next.
+    /// The interval that the next heartbeat ends.
+    heartbeat: Duration,
+    /// When an SPM was last sent because of a request.
     answered_at: Option<Time>,
-    answer_at: Option<Time>,
     /// Whether one is to be sent now.
     due: bool,
 }
 
 impl SpmSchedule {
-    /// The first SPM is due at `start`.
-    pub(super) fn new(start: Time, ambient: Duration, min: Duration, max: Duration) -> Self {
+    pub(super) fn new(config: &SourceConfig) -> Self {
         Self {
-            ambient_interval: ambient,
-            heartbeat_min: min,
-            heartbeat_max: max,
-            ambient_at: start,
-            heartbeat: None,
+            ambient_interval: config.ambient_interval,
+            heartbeat_min: config.heartbeat_min,
+            heartbeat_max: config.heartbeat_max,
+            heartbeat: config.heartbeat_min,
             answered_at: None,
-            answer_at: None,
             due: false,
         }
     }
@@ -41,45 +38,45 @@ impl SpmSchedule {
     /// deviates: repairs do not begin them anew, as RFC 3208 s5.1.5 has it, because heartbeats show
     /// the lead, which repairs do not: a receiver that lost the last packet must not have to wait
     /// until others have their repairs.
-    pub(super) fn on_data(&mut self, now: Time, pause: Duration) {
-        let interval = self.heartbeat_min.max(pause);
-        self.heartbeat = Some((now + interval, interval));
+    pub(super) fn on_data(&mut self, timers: &mut SourceTimers, now: Time, pause: Duration) {
+        self.heartbeat = self.heartbeat_min.max(pause);
+        timers.arm(Timer::Heartbeat, now + self.heartbeat);
     }
 
     /// Something that receivers must know at once has changed, such as the end of data. The
     /// heartbeats that follow need not wait for a pause.
-    pub(super) fn on_change(&mut self, now: Time) {
+    pub(super) fn on_change(&mut self, timers: &mut SourceTimers, now: Time) {
         self.due = true;
-        self.on_data(now, Duration::ZERO);
+        self.on_data(timers, now, Duration::ZERO);
     }
 
     /// A receiver asked for an SPM. It gets one at once, or as soon as the shortest heartbeat
     /// interval after the last answer is over.
-    pub(super) fn on_request(&mut self, now: Time) {
-        let free_at = self.answered_at.map_or(now, |at| at + self.heartbeat_min);
-        self.answer_at.get_or_insert(free_at.max(now));
-        self.answer(now);
+    pub(super) fn on_request(&mut self, timers: &mut SourceTimers, now: Time) {
+        if !timers.is_armed(Timer::SpmAnswer) {
+            let free_at = self.answered_at.map_or(now, |at| at + self.heartbeat_min);
+            timers.arm(Timer::SpmAnswer, free_at.max(now));
+        }
+        self.answer(timers, now);
     }
 
-    fn answer(&mut self, now: Time) {
-        if self.answer_at.is_some_and(|at| at <= now) {
-            (self.answer_at, self.answered_at) = (None, Some(now));
+    fn answer(&mut self, timers: &mut SourceTimers, now: Time) {
+        if timers.take_due(Timer::SpmAnswer, now) {
+            self.answered_at = Some(now);
             self.due = true;
         }
     }
 
-    pub(super) fn on_timeout(&mut self, now: Time) {
-        self.answer(now);
-        if self.ambient_at <= now {
+    pub(super) fn on_timeout(&mut self, timers: &mut SourceTimers, now: Time) {
+        self.answer(timers, now);
+        if timers.take_due(Timer::AmbientSpm, now) {
             self.due = true;
-            self.ambient_at = now + self.ambient_interval;
+            timers.arm(Timer::AmbientSpm, now + self.ambient_interval);
         }
-        if let Some((at, interval)) = self.heartbeat
-            && at <= now
-        {
+        if timers.take_due(Timer::Heartbeat, now) {
             self.due = true;
-            let next = (interval * 2).min(self.heartbeat_max);
-            self.heartbeat = Some((now + next, next));
+            self.heartbeat = (self.heartbeat * 2).min(self.heartbeat_max);
+            timers.arm(Timer::Heartbeat, now + self.heartbeat);
         }
     }
 
@@ -91,10 +88,5 @@ impl SpmSchedule {
     /// Whether to send one now; the answer is yes once.
     pub(super) fn take(&mut self) -> bool {
         core::mem::take(&mut self.due)
-    }
-
-    pub(super) fn next_timeout(&self) -> Time {
-        let heartbeat = self.heartbeat.map(|(at, _)| at);
-        [heartbeat, self.answer_at].into_iter().flatten().fold(self.ambient_at, Time::min)
     }
 }

@@ -1,0 +1,133 @@
+//! Tables of named timers: each reason for which a machine wakes up, and when.
+
+use core::fmt;
+use core::marker::PhantomData;
+
+use faircast_base::Time;
+
+/// The reasons of one machine, an enum whose variants are numbered from 0.
+pub(crate) trait Reason: Copy + fmt::Debug + 'static {
+    /// All of them, in the order of their numbers.
+    const ALL: &'static [Self];
+
+    fn number(self) -> usize;
+}
+
+/// The timers of a machine, one for each of its `N` reasons to wake up. To ask for the earliest costs
+/// nothing, since a machine is asked after every packet.
+pub(crate) struct Timers<R, const N: usize> {
+    /// [`Time::MAX`] for those that are not armed.
+    at: [Time; N],
+    /// The earliest of them.
+    next: Time,
+    reasons: PhantomData<R>,
+}
+
+impl<R: Reason, const N: usize> Timers<R, N> {
+    /// None of them is armed.
+    pub(crate) fn new() -> Self {
+        const { assert!(R::ALL.len() == N, "there is a timer for each reason") };
+        Self { at: [Time::MAX; N], next: Time::MAX, reasons: PhantomData }
+    }
+
+    /// It runs out at `at`.
+    pub(crate) fn arm(&mut self, reason: R, at: Time) {
+        let before = core::mem::replace(&mut self.at[reason.number()], at);
+        if at <= self.next {
+            self.next = at;
+        } else if before == self.next {
+            self.next = self.at.iter().copied().fold(Time::MAX, Time::min);
+        }
+    }
+
+    /// The same, unless it runs out earlier.
+    pub(crate) fn arm_by(&mut self, reason: R, at: Time) {
+        self.arm(reason, at.min(self.at[reason.number()]));
+    }
+
+    pub(crate) fn disarm(&mut self, reason: R) {
+        self.arm(reason, Time::MAX);
+    }
+
+    pub(crate) fn disarm_all(&mut self) {
+        (self.at, self.next) = ([Time::MAX; N], Time::MAX);
+    }
+
+    pub(crate) fn is_armed(&self, reason: R) -> bool {
+        self.at[reason.number()] < Time::MAX
+    }
+
+    /// Whether it has run out by now; then it is armed no more.
+    pub(crate) fn take_due(&mut self, reason: R, now: Time) -> bool {
+        let due = self.at[reason.number()] <= now && now < Time::MAX;
+        if due {
+            self.disarm(reason);
+        }
+        due
+    }
+
+    /// When the first of them runs out.
+    pub(crate) fn next(&self) -> Option<Time> {
+        Some(self.next).filter(|at| *at < Time::MAX)
+    }
+}
+
+/// Those that are armed, by their names.
+impl<R: Reason, const N: usize> fmt::Debug for Timers<R, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let armed = R::ALL.iter().zip(self.at).filter(|(_, at)| *at < Time::MAX);
+        f.debug_map().entries(armed).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faircast_base::Duration;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Why {
+        One,
+        Two,
+        Three,
+    }
+
+    impl Reason for Why {
+        const ALL: &'static [Self] = &[Self::One, Self::Two, Self::Three];
+
+        fn number(self) -> usize {
+            self as usize
+        }
+    }
+
+    proptest::proptest! {
+        /// Against the definition, whatever is armed and disarmed in whatever order.
+        #[test]
+        fn the_next_is_the_earliest_that_is_armed(
+            steps in proptest::collection::vec((0usize..3, 0u64..5, 0u8..4), 0..60),
+        ) {
+            let mut timers = Timers::<Why, 3>::new();
+            let mut model = [None; 3];
+            for (which, s, what) in steps {
+                let (why, at) = (Why::ALL[which], Time::ZERO + Duration::from_secs(s));
+                match what {
+                    0 => timers.disarm(why),
+                    1 => timers.arm(why, at),
+                    2 => timers.arm_by(why, at),
+                    _ => {
+                        let due = model[which].is_some_and(|armed| armed <= at);
+                        proptest::prop_assert_eq!(timers.take_due(why, at), due);
+                    }
+                }
+                model[which] = match what {
+                    0 => None,
+                    1 => Some(at),
+                    2 => Some(model[which].map_or(at, |armed: Time| armed.min(at))),
+                    _ => model[which].filter(|armed| *armed > at),
+                };
+                proptest::prop_assert_eq!(timers.is_armed(why), model[which].is_some());
+                proptest::prop_assert_eq!(timers.next(), model.iter().flatten().min().copied());
+            }
+        }
+    }
+}
