@@ -1,22 +1,23 @@
 //! Nanoseconds per packet of the ends of a transfer: `cargo bench -p faircast-proto --bench object`.
 
+mod common;
+
 use std::ops::Range;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use faircast_base::{Cx, Duration, GroupId, NodeId, NullTrace, Purpose, Rng, Seq, Time};
-use faircast_proto::congestion::{
-    Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, SenderControl, Wire,
-    boxed_control, boxed_feedback,
-};
+use faircast_base::{Cx, Duration, NodeId, NullTrace, Purpose, Rng, Time};
+use faircast_proto::congestion::{boxed_control, boxed_feedback};
 use faircast_proto::object::{
     Announcement, Fec, ObjectReceiver, ObjectReceiverSetup, ObjectSource, ObjectSourceSetup, Part,
-    SlowPolicy, Store, StoreError, StoreProgress, Supply, SupplyError, Verdict,
+    Store, StoreError, StoreProgress, Supply, SupplyError, Verdict,
 };
 use faircast_proto::options::Options;
 use faircast_proto::pgm::negotiation::Negotiation;
-use faircast_proto::pgm::wire::{Nla, OptionType, Tsi};
+use faircast_proto::pgm::wire::{Nla, Tsi};
 use faircast_proto::{Datagram, Destination, Machine, Transmit};
+
+use common::{Free, Silent, datagram};
 
 fn main() {
     divan::main();
@@ -81,33 +82,12 @@ struct Pair {
 impl Pair {
     fn new(bytes: Bytes, fec: Fec) -> Self {
         let options = Options::default();
-        let (group, tsi, data_port, start) = (Nla::NULL, Tsi::default(), 7500, Time::ZERO);
+        let (group, tsi) = (Nla::NULL, Tsi::default());
         let supply = Box::new(Pattern::new(bytes));
-        let source = ObjectSourceSetup {
-            node: SOURCE,
-            group,
-            tsi,
-            data_port,
-            start,
-            supply,
-            symbol_bytes: SYMBOL,
-            fec,
-            wait_for: 1,
-            give_up: Duration::from_secs(1 << 20),
-            slow: SlowPolicy::Wait,
-            options: &options,
-        };
-        let receiver = ObjectReceiverSetup {
-            node: RECEIVER,
-            group,
-            tsi,
-            data_port,
-            start,
-            store: Box::new(Pattern::new(bytes)),
-            id: 1,
-            name: String::new(),
-            options: &options,
-        };
+        let source = ObjectSourceSetup::new(SOURCE, group, tsi, supply, SYMBOL, &options);
+        let source = ObjectSourceSetup { fec, give_up: Duration::from_secs(1 << 20), ..source };
+        let store = Box::new(Pattern::new(bytes));
+        let receiver = ObjectReceiverSetup::new(RECEIVER, group, tsi, store, &options);
         let mut pair = Self {
             source: ObjectSource::new(source, boxed_control(Free)),
             receiver: ObjectReceiver::new(receiver, Negotiation::of_any(|| boxed_feedback(Silent))),
@@ -155,8 +135,7 @@ impl Pair {
                 break;
             }
             let to = Destination::Node(SOURCE);
-            let datagram = Datagram { from: RECEIVER, to, ..datagram(&self.buf, 0) };
-            self.source.handle_datagram(&mut cx, datagram);
+            self.source.handle_datagram(&mut cx, Datagram::new(RECEIVER, to, &self.buf));
         }
         loop {
             self.buf.clear();
@@ -189,16 +168,6 @@ impl Pair {
         self.receiver.handle_datagram(&mut cx, datagram(&self.buf, transmit.zeros));
         while self.receiver.poll_event().is_some() {}
         self.receiver.next_timeout()
-    }
-}
-
-fn datagram(bytes: &[u8], zeros: u32) -> Datagram<'_> {
-    Datagram {
-        from: SOURCE,
-        to: Destination::Group(GroupId::SESSION),
-        bytes,
-        zeros,
-        congestion_experienced: false,
     }
 }
 
@@ -276,80 +245,5 @@ impl Store for Pattern {
 
     fn verify(&mut self) -> Result<StoreProgress<Verdict>, StoreError> {
         Ok(StoreProgress::Done(Verdict::Intact))
-    }
-}
-
-/// Nothing on the wire.
-struct Nothing;
-
-impl Wire for Nothing {
-    const OPTION: u8 = OptionType::PGMCC_DATA;
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&[0; 12]);
-    }
-
-    fn decode(_bytes: &[u8]) -> Option<Self> {
-        Some(Self)
-    }
-}
-
-/// A control that permits everything.
-struct Free;
-
-impl SenderControl for Free {
-    type Announce = Nothing;
-    type Report = Nothing;
-
-    fn permit(&mut self, _cx: &mut Cx<'_>, _len: u32, _repair: bool) -> Permit {
-        Permit::Now
-    }
-
-    fn on_sent(&mut self, _cx: &mut Cx<'_>, _seq: Seq, _len: u32) -> Nothing {
-        Nothing
-    }
-
-    fn on_repair_sent(&mut self, _cx: &mut Cx<'_>, _seq: Seq, _len: u32) -> Option<Nothing> {
-        None
-    }
-
-    fn on_report(&mut self, _: &mut Cx<'_>, _: NodeId, _: Carrier, _: &Nothing) {}
-
-    fn on_leave(&mut self, _cx: &mut Cx<'_>, _from: NodeId) {}
-
-    fn on_timeout(&mut self, _cx: &mut Cx<'_>) {}
-
-    fn next_timeout(&self) -> Option<Time> {
-        None
-    }
-
-    fn gauges(&self) -> Gauges {
-        Gauges::default()
-    }
-}
-
-/// A receiver's side that never reports.
-struct Silent;
-
-impl ReceiverFeedback for Silent {
-    type Announce = Nothing;
-    type Report = Nothing;
-
-    fn on_data(&mut self, _cx: &mut Cx<'_>, _arrival: &Arrival, _announce: Option<&Nothing>) {}
-
-    fn on_missing(&mut self, _cx: &mut Cx<'_>, _first: Seq, _last: Seq) {}
-
-    fn poll_report(&mut self, _cx: &mut Cx<'_>) -> Option<(Audience, Nothing)> {
-        None
-    }
-
-    fn report_for_nak(&mut self, _cx: &mut Cx<'_>) -> Option<Nothing> {
-        None
-    }
-
-    fn on_timeout(&mut self, _cx: &mut Cx<'_>) {}
-
-    fn next_timeout(&self) -> Option<Time> {
-        None
     }
 }

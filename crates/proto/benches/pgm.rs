@@ -1,18 +1,22 @@
 //! Nanoseconds per packet of the PGM codec and endpoints: `cargo bench -p faircast-proto`.
 
+mod common;
+
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use faircast_base::{Cx, Duration, GroupId, NodeId, NullTrace, Purpose, Rng, Seq, Time};
+use faircast_base::{Cx, Duration, NodeId, NullTrace, Purpose, Rng, Seq, Time};
+use faircast_proto::Machine;
 use faircast_proto::congestion::pgmcc::{PgmccConfig, PgmccReceiver, PgmccSender};
 use faircast_proto::congestion::{
-    AckVector, Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, SenderControl, Wire,
-    boxed_control, boxed_feedback,
+    AckVector, Arrival, Carrier, Permit, ReceiverFeedback, SenderControl, boxed_control,
+    boxed_feedback,
 };
 use faircast_proto::content::Zeros;
 use faircast_proto::pgm::wire::Nla;
 use faircast_proto::pgm::wire::{Body, Data, Encoder, Header, OptionType, Packet, Tsi, checksum};
 use faircast_proto::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
-use faircast_proto::{Datagram, Destination, Machine};
+
+use common::{Free, Silent, datagram};
 
 fn main() {
     divan::main();
@@ -98,14 +102,7 @@ fn endpoints(bencher: Bencher<'_, '_>, with_receiver: bool) {
         buf.clear();
         let transmit = source.poll_transmit(&mut cx, &mut buf).expect("it may always send");
         if with_receiver {
-            let datagram = Datagram {
-                from: NodeId(1),
-                to: Destination::Group(GroupId::SESSION),
-                bytes: &buf,
-                zeros: transmit.zeros,
-                congestion_experienced: false,
-            };
-            receiver.handle_datagram(&mut cx, datagram);
+            receiver.handle_datagram(&mut cx, datagram(&buf, transmit.zeros));
             assert!(receiver.poll_transmit(&mut cx, &mut buf).is_none());
             while receiver.poll_event().is_some() {}
         }
@@ -160,81 +157,6 @@ fn pgmcc_packet_and_report(bencher: Bencher<'_, '_>, lost_every: u32) {
         seq += 1;
         reports
     });
-}
-
-/// Nothing on the wire.
-struct Nothing;
-
-impl Wire for Nothing {
-    const OPTION: u8 = OptionType::PGMCC_DATA;
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&[0; 12]);
-    }
-
-    fn decode(_bytes: &[u8]) -> Option<Self> {
-        Some(Self)
-    }
-}
-
-/// A control that permits everything.
-struct Free;
-
-impl SenderControl for Free {
-    type Announce = Nothing;
-    type Report = Nothing;
-
-    fn permit(&mut self, _cx: &mut Cx<'_>, _len: u32, _repair: bool) -> Permit {
-        Permit::Now
-    }
-
-    fn on_sent(&mut self, _cx: &mut Cx<'_>, _seq: Seq, _len: u32) -> Nothing {
-        Nothing
-    }
-
-    fn on_repair_sent(&mut self, _cx: &mut Cx<'_>, _seq: Seq, _len: u32) -> Option<Nothing> {
-        None
-    }
-
-    fn on_report(&mut self, _: &mut Cx<'_>, _: NodeId, _: Carrier, _: &Nothing) {}
-
-    fn on_leave(&mut self, _cx: &mut Cx<'_>, _from: NodeId) {}
-
-    fn on_timeout(&mut self, _cx: &mut Cx<'_>) {}
-
-    fn next_timeout(&self) -> Option<Time> {
-        None
-    }
-
-    fn gauges(&self) -> Gauges {
-        Gauges::default()
-    }
-}
-
-/// A receiver's side that never reports.
-struct Silent;
-
-impl ReceiverFeedback for Silent {
-    type Announce = Nothing;
-    type Report = Nothing;
-
-    fn on_data(&mut self, _cx: &mut Cx<'_>, _arrival: &Arrival, _announce: Option<&Nothing>) {}
-
-    fn on_missing(&mut self, _cx: &mut Cx<'_>, _first: Seq, _last: Seq) {}
-
-    fn poll_report(&mut self, _cx: &mut Cx<'_>) -> Option<(Audience, Nothing)> {
-        None
-    }
-
-    fn report_for_nak(&mut self, _cx: &mut Cx<'_>) -> Option<Nothing> {
-        None
-    }
-
-    fn on_timeout(&mut self, _cx: &mut Cx<'_>) {}
-
-    fn next_timeout(&self) -> Option<Time> {
-        None
-    }
 }
 
 fn write_data(out: &mut Vec<u8>, len: u32) -> u32 {

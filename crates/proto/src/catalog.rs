@@ -20,7 +20,7 @@ use crate::congestion::{
 use crate::content::Packets;
 use crate::object::{
     ContentSupply, Fec, InOrder, ObjectReceiver, ObjectReceiverSetup, ObjectSource,
-    ObjectSourceSetup, SYMBOL_BYTES_MAX, SYMBOL_HEADER, SlowPolicy,
+    ObjectSourceSetup, SYMBOL_BYTES_MAX, SYMBOL_HEADER,
 };
 use crate::options::{OptionSpec, Options};
 use crate::pgm::element::{self, ElementConfig, PgmElement};
@@ -404,7 +404,6 @@ fn stream_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> Box<dyn 
 fn object_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
     let EndSetup { flow, node, start, payload, options, .. } = setup;
     let (group, tsi) = (group(flow), session(flow, setup.source()));
-    let data_port = ReceiverConfig::from_options(group, options).data_port;
     match role {
         Role::Source(content) => {
             let symbol_bytes = symbol_bytes(payload);
@@ -412,33 +411,17 @@ fn object_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> Box<dyn 
                 Delivery::Object(fec) => fec,
                 Delivery::Stream => Fec::Auto,
             };
-            let source = scheme.object_source(ObjectSourceSetup {
-                node,
-                group,
-                tsi,
-                data_port,
-                start,
-                supply: Box::new(ContentSupply::new(content, symbol_bytes)),
-                symbol_bytes,
-                fec,
-                wait_for: 1,
-                give_up: FLOW_GIVE_UP,
-                slow: SlowPolicy::Wait,
-                options,
-            });
+            let supply = Box::new(ContentSupply::new(content, symbol_bytes));
+            let setup = ObjectSourceSetup::new(node, group, tsi, supply, symbol_bytes, options);
+            let give_up = FLOW_GIVE_UP;
+            let source = scheme.object_source(ObjectSourceSetup { start, fec, give_up, ..setup });
             Box::new(source.staying(FLOW_STAYS))
         }
-        Role::Receiver => Box::new(scheme.object_receiver(ObjectReceiverSetup {
-            node,
-            group,
-            tsi,
-            data_port,
-            start,
-            store: Box::new(InOrder::new()),
-            id: u64::from(node.0),
-            name: String::new(),
-            options,
-        })),
+        Role::Receiver => {
+            let store = Box::new(InOrder::new());
+            let setup = ObjectReceiverSetup::new(node, group, tsi, store, options);
+            Box::new(scheme.object_receiver(ObjectReceiverSetup { start, ..setup }))
+        }
         Role::Both(_) => unreachable!("{ONE_SOURCE}"),
     }
 }

@@ -1,3 +1,4 @@
 //! Tests of whatever is registered.
 
+mod announcements;
 mod schemes;

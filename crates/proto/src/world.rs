@@ -103,6 +103,10 @@ impl Trace for Log {
 }
 
 impl Log {
+    pub(crate) fn keeping() -> Self {
+        Self { keeps: true, ..Self::default() }
+    }
+
     pub(crate) fn count(&self, wanted: impl Fn(&Event) -> bool) -> usize {
         self.events.iter().filter(|(_, event)| wanted(event)).count()
     }
@@ -148,7 +152,7 @@ impl<M: Machine> Host<M> {
 
     /// The same, which keeps all events.
     pub(crate) fn keeping(mut self) -> Self {
-        self.log.keeps = true;
+        self.log = Log::keeping();
         self
     }
 
@@ -161,7 +165,7 @@ impl<M: Machine> Host<M> {
     }
 
     /// All that it wants to send now.
-    fn drain(&mut self, now: Time) -> Vec<(Transmit, Vec<u8>)> {
+    pub(crate) fn drain(&mut self, now: Time) -> Vec<(Transmit, Vec<u8>)> {
         let mut sent = Vec::new();
         loop {
             let mut buf = Vec::new();

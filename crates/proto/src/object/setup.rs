@@ -7,6 +7,7 @@ use faircast_base::{Bitrate, Duration, NodeId, Time};
 
 use super::{Store, Supply};
 use crate::options::Options;
+use crate::pgm::DATA_PORT;
 use crate::pgm::wire::{Nla, Tsi};
 
 /// Whether losses are repaired by parity.
@@ -39,7 +40,7 @@ pub struct ObjectSourceSetup<'a> {
     pub group: Nla,
     /// Its session.
     pub tsi: Tsi,
-    /// The data-destination port of PGM.
+    /// The data-destination port of PGM; 7500 where nothing else is said.
     pub data_port: u16,
     /// When it begins.
     pub start: Time,
@@ -60,6 +61,34 @@ pub struct ObjectSourceSetup<'a> {
     pub options: &'a Options,
 }
 
+impl<'a> ObjectSourceSetup<'a> {
+    /// A source of `supply` in symbols of `symbol_bytes` that begins at once and waits for one receiver,
+    /// with parity where it helps; who is silent for 20 s counts as lost, and nobody is deferred.
+    pub fn new(
+        node: NodeId,
+        group: Nla,
+        tsi: Tsi,
+        supply: Box<dyn Supply>,
+        symbol_bytes: u16,
+        options: &'a Options,
+    ) -> Self {
+        Self {
+            node,
+            group,
+            tsi,
+            data_port: DATA_PORT,
+            start: Time::ZERO,
+            supply,
+            symbol_bytes,
+            fec: Fec::Auto,
+            wait_for: 1,
+            give_up: Duration::from_secs(20),
+            slow: SlowPolicy::Wait,
+            options,
+        }
+    }
+}
+
 /// What a receiving end is made from.
 pub struct ObjectReceiverSetup<'a> {
     /// The node that it runs on: who it is in the scheme's reports. No two receivers of a group
@@ -69,7 +98,7 @@ pub struct ObjectReceiverSetup<'a> {
     pub group: Nla,
     /// The session that it hears.
     pub tsi: Tsi,
-    /// The data-destination port of PGM.
+    /// The data-destination port of PGM; 7500 where nothing else is said.
     pub data_port: u16,
     /// When it joins.
     pub start: Time,
@@ -81,4 +110,18 @@ pub struct ObjectReceiverSetup<'a> {
     pub name: String,
     /// Settings, checked against the scheme's table.
     pub options: &'a Options,
+}
+
+impl<'a> ObjectReceiverSetup<'a> {
+    /// A receiver that joins at once and has no name; the source knows it by its node.
+    pub fn new(
+        node: NodeId,
+        group: Nla,
+        tsi: Tsi,
+        store: Box<dyn Store>,
+        options: &'a Options,
+    ) -> Self {
+        let (id, name) = (u64::from(node.0), String::new());
+        Self { node, group, tsi, data_port: DATA_PORT, start: Time::ZERO, store, id, name, options }
+    }
 }

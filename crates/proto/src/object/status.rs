@@ -81,6 +81,30 @@ pub struct MemberStatus {
     pub limit: Option<Bitrate>,
 }
 
+impl MemberStatus {
+    /// One that has just joined from `node` and said nothing else.
+    pub(super) fn joined(id: u64, node: NodeId, reporter: NodeId, now: Time) -> Self {
+        Self {
+            id,
+            node,
+            home: node,
+            home_heard: now,
+            reporter,
+            name: String::new(),
+            state: MemberState::Joined,
+            bytes: 0,
+            found: 0,
+            loss: 0.0,
+            since: now,
+            heard: now,
+            done: None,
+            reason: String::new(),
+            load: MemberLoad::default(),
+            limit: None,
+        }
+    }
+}
+
 /// What kept a receiver busy since it began to take content, as it tells its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemberLoad {

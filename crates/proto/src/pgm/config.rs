@@ -251,7 +251,7 @@ const REORDER_PACKETS_MAX: u32 = 16;
 const INTERVAL_MIN: Duration = Duration::from_micros(1);
 
 /// The data-destination port of OpenPGM's samples.
-const DATA_PORT: u16 = 7500;
+pub(crate) const DATA_PORT: u16 = 7500;
 
 /// Most packets of a transmit window, half of what RFC 3208 allows, so that a window and as much
 /// again stay comparable.

@@ -16,6 +16,7 @@ pub(crate) mod session;
 mod tests;
 pub mod wire;
 
+pub(crate) use config::DATA_PORT;
 pub use config::{ReceiverConfig, Reliability, SourceConfig};
 pub use element::PgmElement;
 pub use options::OPTIONS;

@@ -17,8 +17,8 @@ use crate::congestion::{
 };
 use crate::content::{InMemory, Packets};
 use crate::object::{
-    ContentSupply, Fec, InOrder, MemberState, ObjectReceiver, ObjectReceiverSetup, ObjectSource,
-    ObjectSourceSetup, SlowPolicy, Stage,
+    ContentSupply, InOrder, MemberState, ObjectReceiver, ObjectReceiverSetup, ObjectSource,
+    ObjectSourceSetup, Stage,
 };
 use crate::options::{OptionSpec, OptionValue, Options, whole};
 use crate::pgm::negotiation::SchemeMismatch;
@@ -329,32 +329,13 @@ fn transfer(
 ) -> (Transfers, Vec<u8>) {
     let content: Vec<u8> = (0..300_000_u32).map(|i| (i * 7 + i / 251) as u8).collect();
     let settings = options(entry, true, &[]);
-    let source = entry.object_source(ObjectSourceSetup {
-        node: SOURCE,
-        group: GROUP,
-        tsi: TSI,
-        data_port: 7500,
-        start: Time::ZERO,
-        supply: Box::new(ContentSupply::new(Box::new(InMemory(content.clone().into())), 1000)),
-        symbol_bytes: 1000,
-        fec: Fec::Auto,
-        wait_for,
-        give_up: Duration::from_secs(20),
-        slow: SlowPolicy::Wait,
-        options: &settings,
-    });
+    let supply = ContentSupply::new(Box::new(InMemory(content.clone().into())), 1000);
+    let setup = ObjectSourceSetup::new(SOURCE, GROUP, TSI, Box::new(supply), 1000, &settings);
+    let source = entry.object_source(ObjectSourceSetup { wait_for, ..setup });
     let receivers = receivers.iter().zip(10..).map(|(entry, i)| {
-        entry.object_receiver(ObjectReceiverSetup {
-            node: NodeId(i),
-            group: GROUP,
-            tsi: TSI,
-            data_port: 7500,
-            start: Time::ZERO,
-            store: Box::new(InOrder::new()),
-            id: u64::from(i) << 20,
-            name: format!("receiver {i}"),
-            options: &Options::default(),
-        })
+        let (node, store, options) = (NodeId(i), Box::new(InOrder::new()), Options::default());
+        let setup = ObjectReceiverSetup::new(node, GROUP, TSI, store, &options);
+        entry.object_receiver(setup)
     });
     (world(source, receivers), content)
 }

@@ -57,13 +57,7 @@ pub(crate) fn element(mut data: &[u8]) {
             };
             let ports_out: Vec<PortId> =
                 PORTS.iter().copied().filter(|port| port.0 as usize != port_in).collect();
-            let datagram = Datagram {
-                from: NodeId(u32::from(port >> 3)),
-                to,
-                bytes: &bytes,
-                zeros: 0,
-                congestion_experienced: false,
-            };
+            let datagram = Datagram::new(NodeId(u32::from(port >> 3)), to, &bytes);
             let packet = RelayPacket {
                 key: PacketKey(key),
                 flow: FlowId(0),

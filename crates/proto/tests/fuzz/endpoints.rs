@@ -8,9 +8,7 @@
 use faircast_base::{Cx, Duration, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
 use faircast_proto::catalog::{SCHEMES, SchemeEntry};
 use faircast_proto::content::{InMemory, Packets};
-use faircast_proto::object::{
-    ContentSupply, Fec, InOrder, ObjectReceiverSetup, ObjectSourceSetup, SlowPolicy,
-};
+use faircast_proto::object::{ContentSupply, InOrder, ObjectReceiverSetup, ObjectSourceSetup};
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::pgm::wire::{Gsi, HEADER_LEN, Nla, Tsi, checksum};
 use faircast_proto::pgm::{ReceiverConfig, SourceConfig};
@@ -48,32 +46,13 @@ pub(crate) fn objects(data: &[u8]) {
     let Some((entry, steps)) = scheme(data) else { return };
     let options = settings(entry, &[("reliable", OptionValue::Bool(false))]);
     let content: Vec<u8> = (0..20_000_u32).map(|i| (i * 7 + i / 251) as u8).collect();
-    let source = entry.object_source(ObjectSourceSetup {
-        node: NodeId(1),
-        group: GROUP,
-        tsi: TSI,
-        data_port: DATA_PORT,
-        start: Time::ZERO,
-        supply: Box::new(ContentSupply::new(Box::new(InMemory(content.into())), SYMBOL_BYTES)),
-        symbol_bytes: SYMBOL_BYTES,
-        fec: Fec::Auto,
-        wait_for: 1,
-        give_up: Duration::from_secs(30),
-        slow: SlowPolicy::Wait,
-        options: &options,
-    });
+    let supply = ContentSupply::new(Box::new(InMemory(content.into())), SYMBOL_BYTES);
+    let (node, supply, give_up) = (NodeId(1), Box::new(supply), Duration::from_secs(30));
+    let setup = ObjectSourceSetup::new(node, GROUP, TSI, supply, SYMBOL_BYTES, &options);
+    let source = entry.object_source(ObjectSourceSetup { give_up, ..setup });
     let receiver = |node| {
-        entry.object_receiver(ObjectReceiverSetup {
-            node,
-            group: GROUP,
-            tsi: TSI,
-            data_port: DATA_PORT,
-            start: Time::ZERO,
-            store: Box::new(InOrder::new()),
-            id: u64::from(node.0),
-            name: String::new(),
-            options: &options,
-        })
+        let store = Box::new(InOrder::new());
+        entry.object_receiver(ObjectReceiverSetup::new(node, GROUP, TSI, store, &options))
     };
     let [first, second] = [2, 3].map(|node| Box::new(receiver(NodeId(node))) as Box<dyn Machine>);
     Session::new([Box::new(source), first, second]).run(steps);
@@ -263,13 +242,9 @@ impl Session {
     }
 
     fn deliver(&mut self, packet: &Flying) {
-        let datagram = Datagram {
-            from: self.hosts[packet.from].node,
-            to: packet.destination,
-            bytes: &packet.bytes,
-            zeros: packet.zeros,
-            congestion_experienced: false,
-        };
+        let from = self.hosts[packet.from].node;
+        let datagram = Datagram::new(from, packet.destination, &packet.bytes);
+        let datagram = Datagram { zeros: packet.zeros, ..datagram };
         let now = self.now;
         self.hosts[packet.to].with(now, |machine, cx| machine.handle_datagram(cx, datagram));
         self.drain(packet.to, now);

@@ -140,8 +140,6 @@ fn receiver_cause(load: &MemberLoad, host: &HostLoad, regime: Regime) -> Cause {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::MemberState;
-    use alloc::string::String;
     use alloc::vec;
 
     const R: NodeId = NodeId(7);
@@ -155,24 +153,7 @@ mod tests {
     }
 
     fn member(load: MemberLoad) -> MemberStatus {
-        MemberStatus {
-            id: 1,
-            node: R,
-            home: R,
-            home_heard: Time::ZERO,
-            reporter: R,
-            name: String::new(),
-            state: MemberState::Receiving,
-            bytes: 0,
-            found: 0,
-            loss: 0.0,
-            since: Time::ZERO,
-            heard: Time::ZERO,
-            done: None,
-            reason: String::new(),
-            load,
-            limit: None,
-        }
+        MemberStatus { load, ..MemberStatus::joined(1, R, R, Time::ZERO) }
     }
 
     /// A receiver that has received for a second.

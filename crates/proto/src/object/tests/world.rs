@@ -195,20 +195,9 @@ pub(crate) fn source(object: &Object, choices: &Choices, start: Time) -> ObjectS
 }
 
 pub(crate) fn source_of(supply: Box<dyn Supply>, choices: &Choices, start: Time) -> ObjectSource {
-    choices.scheme.object_source(ObjectSourceSetup {
-        node: SOURCE,
-        group: GROUP,
-        tsi: TSI,
-        data_port: 7500,
-        start,
-        supply,
-        symbol_bytes: SYMBOL,
-        fec: choices.fec,
-        wait_for: choices.wait_for,
-        give_up: choices.give_up,
-        slow: choices.slow,
-        options: &choices.options,
-    })
+    let Choices { fec, wait_for, give_up, slow, ref options, scheme } = *choices;
+    let setup = ObjectSourceSetup::new(SOURCE, GROUP, TSI, supply, SYMBOL, options);
+    scheme.object_source(ObjectSourceSetup { start, fec, wait_for, give_up, slow, ..setup })
 }
 
 pub(crate) fn receiver(
@@ -218,17 +207,10 @@ pub(crate) fn receiver(
     disk: Arc<Mutex<Disk>>,
     start: Time,
 ) -> ObjectReceiver {
-    scheme.object_receiver(ObjectReceiverSetup {
-        node,
-        group: GROUP,
-        tsi: TSI,
-        data_port: 7500,
-        start,
-        store: Box::new(DiskStore(disk)),
-        id,
-        name: alloc::format!("receiver {}", node.0),
-        options: &Options::default(),
-    })
+    let (options, name) = (Options::default(), alloc::format!("receiver {}", node.0));
+    let store = Box::new(DiskStore(disk));
+    let setup = ObjectReceiverSetup::new(node, GROUP, TSI, store, &options);
+    scheme.object_receiver(ObjectReceiverSetup { start, id, name, ..setup })
 }
 
 /// A network that loses packets with symbols to each receiver independently, a share of them, and

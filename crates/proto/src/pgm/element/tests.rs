@@ -22,7 +22,7 @@ fn an_spm_goes_on_with_the_element_as_the_path() {
     assert_eq!(bench.source_sends(0, spm(5, SOURCE), 0), Handling::Drop);
     assert_eq!(bench.source_sends(2, spm(4, NodeId(66)), 0), Handling::Drop);
     assert_eq!(bench.sent(), []);
-    assert_eq!(bench.refused(BadInput::Duplicate), 2);
+    assert_eq!(bench.log.refused(BadInput::Duplicate), 2);
     // A newer one moves the way to the source.
     bench.source_sends(2, spm(6, NodeId(66)), 0);
     bench.sent();
@@ -66,8 +66,8 @@ fn naks_for_the_same_packet_are_confirmed_but_eliminated() {
     bench.advance(ms(1));
     assert_eq!(bench.nak(2, &[7], None), [confirm(2, &[7]), ask(&[7])], "after 5 s one passes");
     assert_eq!(bench.nak(1, &[7], None), [confirm(1, &[7])], "and only one");
-    assert_eq!(bench.count(|event| matches!(event, Event::NakSuppressed { .. })), 4);
-    assert_eq!(bench.count(|event| matches!(event, Event::NakForwarded { .. })), 3);
+    assert_eq!(bench.log.count(|event| matches!(event, Event::NakSuppressed { .. })), 4);
+    assert_eq!(bench.log.count(|event| matches!(event, Event::NakForwarded { .. })), 3);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_repair_goes_only_where_it_was_asked_for_and_only_once() {
     bench.ncf(0, &[7]);
     assert_eq!(bench.rdata(7), [Sent::Repair(3, 7), Sent::Repair(1, 7)]);
     assert_eq!(bench.rdata(7), []);
-    assert_eq!(bench.refused(BadInput::OutOfWindow), 1);
+    assert_eq!(bench.log.refused(BadInput::OutOfWindow), 1);
     assert_eq!(bench.element.next_timeout(), None, "the state is gone");
     // A repair that overtakes the confirmation serves as well.
     bench.nak(2, &[9], None);
@@ -106,7 +106,7 @@ fn an_unasked_confirmation_foretells_a_repair() {
     assert_eq!(bench.rdata(7), [Sent::Repair(2, 7)]);
     // Only those from the source's side count.
     bench.ncf(3, &[8]);
-    assert_eq!(bench.refused(BadInput::Foreign), 1);
+    assert_eq!(bench.log.refused(BadInput::Foreign), 1);
     assert_eq!(bench.nak(2, &[8], None), [confirm(2, &[8]), ask(&[8])]);
     // Nobody here wants it: the repair ends here.
     bench.ncf(0, &[9]);
@@ -225,7 +225,7 @@ fn what_other_schemes_put_on_packets_passes_as_it_is_under_every_policy() {
         assert_eq!((handling, bench.sent().len()), (Handling::Forward, 0), "a router's work");
         bench.source_sends(0, with_unknown(down, Body::Rdata(data)), 0);
         assert_eq!(bench.sent(), [Sent::Repair(1, 5), Sent::Repair(2, 5)], "as it is");
-        assert_eq!(bench.count(|event| matches!(event, Event::BadInput { .. })), 0);
+        assert_eq!(bench.log.count(|event| matches!(event, Event::BadInput { .. })), 0);
     }
 }
 
@@ -244,7 +244,7 @@ fn sessions_that_are_not_known_are_forwarded_as_by_any_router() {
     let mut bench = Bench::empty(ElementConfig::default());
     assert_eq!(bench.source_sends(0, data(7, true, None), 1400), Handling::Forward);
     assert_eq!(bench.nak(1, &[7], None), []);
-    assert_eq!(bench.refused(BadInput::Foreign), 1);
+    assert_eq!(bench.log.refused(BadInput::Foreign), 1);
     let garbage = [1, 2, 3];
     assert_eq!(
         bench.packet(1, SOURCE, Destination::Group(GroupId::SESSION), &garbage, 0),
@@ -307,7 +307,7 @@ fn tables_have_limits_and_say_so() {
     for seq in 0..10_000 {
         bench.nak(1, &[seq], None);
     }
-    let refused = bench.refused(BadInput::TableFull);
+    let refused = bench.log.refused(BadInput::TableFull);
     assert_eq!(refused, 10_000 - 8192);
     assert_eq!(bench.nak(1, &[20_000], None), [], "neither confirmed nor passed on");
     assert_eq!(bench.nak(2, &[5], None), [confirm(2, &[5])], "what is known is still served");

@@ -1,14 +1,12 @@
 //! Random faults, which stop: then everything must arrive.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec;
 
 use faircast_base::{Duration, Event};
 use proptest::prelude::*;
 
-use super::world::{DELAY, Fate, GROUP, World, ms, object, source_config};
-use crate::content::InMemory;
+use super::world::{DELAY, Fate, GROUP, World, in_memory, ms, object, source_config};
 use crate::pgm::ReceiverConfig;
 
 #[derive(Clone, Copy, Debug)]
@@ -53,10 +51,8 @@ fn world(faults: Faults) -> World {
     let mut source = source_config();
     // Nobody may miss the first SPM or data for want of which a session begins later.
     source.linger = Duration::from_secs(20);
-    let object = object(faults.packets * 100);
-    let receivers = vec![receiver; faults.receivers];
-    let mut world =
-        World::new(source, Box::new(InMemory(Arc::from(object))), receivers, faults.seed);
+    let content = in_memory(faults.packets * 100);
+    let mut world = World::new(source, content, vec![receiver; faults.receivers], faults.seed);
     world.network = Box::new(move |hop, rng| {
         let calm = hop.now >= ms(3_000) || hop.now == ms(0);
         if calm {

@@ -1,7 +1,6 @@
 //! Nothing from the network is trusted.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -10,7 +9,6 @@ use proptest::prelude::*;
 
 use super::world::{GROUP, SOURCE, World, losing, ms, object, seq, source_config};
 use crate::congestion::AckVector;
-use crate::content::{InMemory, Zeros};
 use crate::pgm::negotiation::SchemeAnnouncement;
 use crate::pgm::wire::{Ack, Body, Data, Nak, Nla, OptionType, PacketType, Poll, Spm, checksum};
 use crate::pgm::{ReceiverConfig, Reliability};
@@ -57,7 +55,7 @@ fn endless(receivers: usize) -> World {
     let configs = vec![ReceiverConfig::new(GROUP); receivers];
     let mut config = source_config();
     config.window_packets = 50;
-    World::new(config, Box::new(Zeros { len: None }), configs, 1)
+    World::new(config, super::world::endless(), configs, 1)
 }
 
 #[test]
@@ -287,7 +285,7 @@ fn after_one_forged_packet_a_session_is_soon_what_it_was() {
     for (case, forged) in cases {
         // One packet of fifty is lost, so that NAKs must find their way.
         let configs = vec![ReceiverConfig::new(GROUP)];
-        let mut world = World::new(source_config(), Box::new(Zeros { len: None }), configs, 1)
+        let mut world = World::new(source_config(), super::world::endless(), configs, 1)
             .with_network(losing(|hop| hop.kind == PacketType::Odata && hop.nth % 50 == 7));
         world.run_until(ms(1000));
         let next = world.sent_of(PacketType::Odata) as u32;
@@ -425,9 +423,9 @@ proptest! {
             receiver.reliability = Reliability::Unrepaired;
         }
         let content: Box<dyn crate::content::Content> = if finite {
-            Box::new(InMemory(Arc::from(object(20_000))))
+            super::world::in_memory(20_000)
         } else {
-            Box::new(Zeros { len: None })
+            super::world::endless()
         };
         let mut world = World::new(source, content, vec![receiver; 2], seed);
         world.run_until(ms(50));

@@ -9,7 +9,7 @@ use faircast_base::{Duration, NodeId, Seq, Time};
 
 use super::control::{Window, WindowFeedback};
 use crate::congestion::{boxed_control, boxed_feedback};
-use crate::content::{Content, InMemory};
+use crate::content::{Content, InMemory, Zeros};
 use crate::pgm::wire::Body;
 use crate::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use crate::world::FIRST_RECEIVER;
@@ -24,6 +24,20 @@ pub(super) fn ms(ms: u64) -> Time {
 /// A network that drops what `lose` says and passes the rest.
 pub(super) fn losing(mut lose: impl FnMut(&Hop<'_>) -> bool + 'static) -> Network {
     Box::new(move |hop, _| if lose(hop) { Fate::drop() } else { Fate::pass() })
+}
+
+/// A network that drops original data of such numbers and passes the rest.
+pub(super) fn losing_data(lose: impl Fn(u32) -> bool + 'static) -> Network {
+    losing(move |hop| hop.is_data() && hop.seq().is_some_and(&lose))
+}
+
+pub(super) fn in_memory(len: usize) -> Box<InMemory> {
+    Box::new(InMemory(Arc::from(object(len))))
+}
+
+/// Zeros without end.
+pub(super) fn endless() -> Box<Zeros> {
+    Box::new(Zeros { len: None })
 }
 
 impl PgmSource {
@@ -70,7 +84,7 @@ impl World {
     /// `receivers` receivers with recommended settings and an object of `len` bytes.
     pub(super) fn simple(receivers: usize, len: usize) -> Self {
         let configs = vec![ReceiverConfig::new(GROUP); receivers];
-        Self::new(source_config(), Box::new(InMemory(Arc::from(object(len)))), configs, 1)
+        Self::new(source_config(), in_memory(len), configs, 1)
     }
 
     pub(super) fn with_network(mut self, network: Network) -> Self {

@@ -3,34 +3,23 @@
 use std::vec::Vec;
 
 use faircast_base::{
-    BadInput, Cx, Duration, Event, FlowId, GroupId, NodeId, Purpose, Rng, Seq, Time, TimeoutKind,
-    Trace,
+    Cx, Duration, Event, FlowId, GroupId, NodeId, Purpose, Rng, Seq, Time, TimeoutKind,
 };
 
 use crate::Datagram;
 use crate::catalog::ROUTER_VIEWS;
 use crate::congestion::pgmcc::{PgmccAnnounce, PgmccReport};
+pub(super) use crate::pgm::DATA_PORT;
 use crate::pgm::RepairTimers;
 use crate::pgm::element::*;
-use crate::pgm::wire::{Data, Gsi};
+use crate::pgm::wire::Data;
 use crate::relay::PacketKey;
+use crate::world::Log;
+pub(super) use crate::world::{GROUP, SOURCE, TSI};
 
 pub(super) const ME: NodeId = NodeId(10);
-pub(super) const SOURCE: NodeId = NodeId(1);
 pub(super) const RECEIVER: NodeId = NodeId(20);
-pub(super) const TSI: Tsi = Tsi { gsi: Gsi([1, 2, 3, 4, 5, 6]), port: 5000 };
 pub(super) const FLOW: FlowId = FlowId(3);
-pub(super) const DATA_PORT: u16 = 7500;
-pub(super) const GROUP: Nla = Nla::V4([239, 192, 0, 1]);
-
-#[derive(Default)]
-pub(super) struct Log(pub(super) Vec<Event>);
-
-impl Trace for Log {
-    fn emit(&mut self, _at: Time, event: Event) {
-        self.0.push(event);
-    }
-}
 
 pub(super) struct Bench {
     pub(super) now: Time,
@@ -122,7 +111,7 @@ impl Bench {
     pub(super) fn empty(config: ElementConfig) -> Self {
         let rng = Rng::new(1, ME, Purpose::Relay);
         let element = PgmElement::new(ME, config, ROUTER_VIEWS);
-        let (now, log, last) = (Time::ZERO, Log::default(), (Vec::new(), 0));
+        let (now, log, last) = (Time::ZERO, Log::keeping(), (Vec::new(), 0));
         Self { now, rng, log, element, key: 0, last, handling: Handling::Drop }
     }
 
@@ -143,7 +132,7 @@ impl Bench {
         zeros: u32,
     ) -> Handling {
         let ports_out: Vec<_> = (0..4).filter(|&out| out != port).map(PortId).collect();
-        let datagram = Datagram { from, to, bytes, zeros, congestion_experienced: false };
+        let datagram = Datagram { zeros, ..Datagram::new(from, to, bytes) };
         self.key += 1;
         let packet = RelayPacket {
             key: PacketKey(self.key),
@@ -242,16 +231,8 @@ impl Bench {
         spm.path.node()
     }
 
-    pub(super) fn count(&self, which: impl Fn(&Event) -> bool) -> usize {
-        self.log.0.iter().filter(|event| which(event)).count()
-    }
-
-    pub(super) fn refused(&self, reason: BadInput) -> usize {
-        self.count(|event| *event == Event::BadInput { reason })
-    }
-
     pub(super) fn timeouts(&self, which: TimeoutKind) -> usize {
-        self.count(|event| matches!(event, Event::Timeout { kind, .. } if *kind == which))
+        self.log.count(|event| matches!(event, Event::Timeout { kind, .. } if *kind == which))
     }
 }
 

@@ -1,0 +1,190 @@
+//! What a receiver makes of an SPM whose SCHEME it cannot read: one of a newer version ends it with
+//! advice, a malformed one changes nothing.
+
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use faircast_base::{BadInput, Cx, Duration, Event, GroupId, NodeId, Seq, Time};
+
+use crate::catalog::{self, SCHEMES, SchemeEntry};
+use crate::content::InMemory;
+use crate::object::{
+    ContentSupply, InOrder, ObjectReceiver, ObjectReceiverSetup, ObjectSourceSetup, Stage,
+};
+use crate::options::Options;
+use crate::pgm::negotiation::{SchemeAnnouncement, SchemeMismatch};
+use crate::pgm::wire::{Body, Nla, OptionType, Packet, PacketType, Spm};
+use crate::pgm::{PgmReceiver, ReceiverConfig};
+use crate::world::{GROUP, Host, SOURCE, TSI, packet};
+use crate::{AppEvent, Datagram, Destination, Machine};
+
+const MALFORMED: &[u8] = &[1, 0];
+
+/// A machine that has begun, and what it has sent.
+struct Heard<M> {
+    host: Host<M>,
+    sent: Vec<Vec<u8>>,
+}
+
+impl<M: Machine> Heard<M> {
+    fn new(machine: M) -> Self {
+        let host = Host::new(NodeId(9), machine, 1).keeping();
+        let mut heard = Self { host, sent: vec![] };
+        heard.act(0, |machine, cx| machine.handle_timeout(cx));
+        heard
+    }
+
+    fn act(&mut self, second: u64, act: impl FnOnce(&mut M, &mut Cx<'_>)) {
+        let now = Time::ZERO + Duration::from_secs(second);
+        self.host.act(now, act);
+        self.sent.extend(self.host.drain(now).into_iter().map(|(_, bytes)| bytes));
+    }
+
+    fn hear(&mut self, second: u64, packet: &[u8]) {
+        let datagram = Datagram::new(SOURCE, Destination::Group(GroupId::SESSION), packet);
+        self.act(second, |machine, cx| machine.handle_datagram(cx, datagram));
+    }
+
+    fn app(&self) -> Vec<&AppEvent> {
+        self.host.app.iter().map(|(_, event)| event).collect()
+    }
+
+    /// Why input was refused, one after the other.
+    fn refused(&self) -> Vec<BadInput> {
+        let reason = |(_, event): &(Time, Event)| match event {
+            Event::BadInput { reason } => Some(*reason),
+            _ => None,
+        };
+        self.host.log.events.iter().filter_map(reason).collect()
+    }
+}
+
+/// An SPM of a session in which nothing has been sent, with these options.
+fn spm(sequence: u32, options: &[(u8, &[u8])]) -> Vec<u8> {
+    let (trail, path) = (Seq::new(0), Nla::from_node(SOURCE));
+    let body = Body::Spm(Spm { sequence: Seq::new(sequence), trail, lead: trail - 1, path });
+    packet(&body, |encoder| {
+        for (kind, value) in options {
+            encoder.raw_option(*kind, 0, value);
+        }
+    })
+}
+
+fn stream(entry: &SchemeEntry) -> Heard<PgmReceiver> {
+    let options = Options::default();
+    let config = ReceiverConfig::from_options(GROUP, &options);
+    Heard::new(entry.stream_receiver(NodeId(9), config, &options))
+}
+
+fn transfer(entry: &SchemeEntry) -> Heard<ObjectReceiver> {
+    let (store, options) = (Box::new(InOrder::new()), Options::default());
+    let setup = ObjectReceiverSetup::new(NodeId(9), GROUP, TSI, store, &options);
+    Heard::new(entry.object_receiver(setup))
+}
+
+/// What a source of ten bytes says of them on its SPMs.
+fn notice(entry: &SchemeEntry) -> Vec<u8> {
+    let content = Box::new(InMemory(vec![1; 10].into()));
+    let (supply, options) = (Box::new(ContentSupply::new(content, 1000)), Options::default());
+    let setup = ObjectSourceSetup::new(SOURCE, GROUP, TSI, supply, 1000, &options);
+    let source = Heard::new(entry.object_source(setup));
+    let packet = Packet::decode(&source.sent[0], 0).unwrap();
+    packet.options.find(OptionType::OBJECT).unwrap().value.to_vec()
+}
+
+/// What the next version of the option may look like: only its first byte is sure.
+fn newer() -> Vec<u8> {
+    vec![2, 0xff, 0, 0xfe]
+}
+
+#[test]
+fn a_sender_that_is_newer_ends_a_stream_with_the_advice_to_use_a_newer_faircast() {
+    for entry in SCHEMES {
+        let mut host = stream(entry);
+        for second in 1..=3 {
+            assert!(host.app().is_empty(), "a single packet may be anybody's");
+            host.hear(second, &spm(second as u32, &[(OptionType::SCHEME, &newer())]));
+        }
+        let mismatch = catalog::mismatch("", entry.name);
+        assert!(mismatch.to_string().contains("use a newer faircast"), "{mismatch}");
+        let SchemeMismatch { sender, receiver, .. } = mismatch;
+        let want = AppEvent::OtherScheme { node: SOURCE, sender, receiver };
+        assert_eq!(host.app(), [&want], "{}", entry.name);
+        assert_eq!(host.refused(), [BadInput::OtherScheme; 3], "{}", entry.name);
+        host.act(4, |machine, cx| machine.handle_timeout(cx));
+        let said = Packet::decode(&host.sent[0], 0).unwrap();
+        assert_eq!(said.kind(), PacketType::Spmr, "the source is told");
+        let said = SchemeAnnouncement::decode(said.options.find(OptionType::SCHEME).unwrap().value);
+        assert_eq!(said.unwrap().scheme, entry.name);
+    }
+}
+
+#[test]
+fn a_sender_that_is_newer_ends_a_transfer_and_hears_why() {
+    for entry in SCHEMES {
+        let mut host = transfer(entry);
+        for second in 1..=3 {
+            host.hear(second, &spm(second as u32, &[(OptionType::SCHEME, &newer())]));
+        }
+        let status = host.host.machine.status();
+        assert_eq!(status.stage, Stage::Failed, "{}", entry.name);
+        assert!(status.mismatch.is_some_and(|mismatch| mismatch.is_newer()));
+        assert!(status.reason.unwrap().contains("use a newer faircast"));
+        host.act(4, |machine, cx| machine.handle_timeout(cx));
+        let words = host.sent.concat();
+        assert!(String::from_utf8_lossy(&words).contains("it is too old to know"), "{words:?}");
+    }
+}
+
+#[test]
+fn an_spm_with_a_malformed_scheme_is_refused_before_it_changes_anything() {
+    let bad: &[(u8, &[u8])] = &[(OptionType::SCHEME, MALFORMED), (OptionType::RST, &[])];
+    for entry in SCHEMES {
+        let mut host = stream(entry);
+        // Of another session, the port of which is part of its name.
+        let mut other = spm(7, bad);
+        other[0] ^= 1;
+        other[6..8].fill(0);
+        host.hear(1, &other);
+        host.hear(1, &spm(1, &[]));
+        host.hear(2, &spm(9, bad));
+        assert_eq!(host.refused(), [BadInput::Malformed; 2], "no other session was joined");
+        host.hear(3, &spm(9, &[(OptionType::FIN, &[])]));
+        assert_eq!(host.refused().len(), 2, "{}: its number was not taken", entry.name);
+        assert_eq!(host.app(), [&AppEvent::Completed], "{}", entry.name);
+    }
+}
+
+#[test]
+fn spms_with_a_malformed_scheme_do_not_keep_a_source_alive() {
+    for entry in SCHEMES {
+        let mut host = stream(entry);
+        host.hear(1, &spm(1, &[]));
+        for second in 2..1000 {
+            host.act(second, |machine, cx| machine.handle_timeout(cx));
+            let bad = spm(second as u32, &[(OptionType::SCHEME, MALFORMED)]);
+            host.hear(second, &bad);
+        }
+        assert_eq!(host.app(), [&AppEvent::Gone], "{}", entry.name);
+    }
+}
+
+#[test]
+fn a_transfer_counts_an_spm_with_a_malformed_scheme_once_and_goes_on() {
+    for entry in SCHEMES {
+        let mut host = transfer(entry);
+        let (object, fin) = (notice(entry), (OptionType::FIN, &[][..]));
+        let object = (OptionType::OBJECT, object.as_slice());
+        host.hear(1, &spm(1, &[object]));
+        let stage = host.host.machine.status().stage;
+        host.hear(2, &spm(2, &[object, (OptionType::SCHEME, MALFORMED), fin]));
+        assert_eq!(host.refused(), [BadInput::Malformed], "{}", entry.name);
+        assert_eq!(host.host.machine.status().stage, stage, "{}", entry.name);
+        host.hear(3, &spm(2, &[object, fin]));
+        assert_eq!(host.host.machine.status().stage, stage, "{}: it may go on", entry.name);
+        host.act(6, |machine, cx| machine.handle_timeout(cx));
+        assert_eq!(host.host.machine.status().stage, Stage::Failed, "{}: of a source", entry.name);
+    }
+}
