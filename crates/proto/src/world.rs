@@ -18,6 +18,20 @@ pub(crate) const SOURCE: NodeId = NodeId(1);
 pub(crate) const FIRST_RECEIVER: u32 = 10;
 pub(crate) const DELAY: Duration = Duration::from_millis(10);
 
+/// So many milliseconds after the beginning.
+pub(crate) fn at(ms: u64) -> Time {
+    Time::ZERO + Duration::from_millis(ms)
+}
+
+/// So many seconds after the beginning.
+pub(crate) fn s(s: u64) -> Time {
+    Time::ZERO + Duration::from_secs(s)
+}
+
+pub(crate) fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
 /// A packet of the session, with what `fill` adds to it.
 pub(crate) fn packet(body: &Body, fill: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {
     let mut bytes = Vec::new();

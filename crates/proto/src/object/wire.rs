@@ -77,64 +77,59 @@ pub(super) struct Notice {
     pub(super) epoch: u32,
 }
 
-/// Bytes of OBJECT.
-const NOTICE_LEN: usize = 104;
-
 impl Notice {
-    pub(super) fn encode(&self) -> [u8; NOTICE_LEN] {
-        let mut out = [0; NOTICE_LEN];
-        let known = self.announcement.digests.is_some();
-        let growing = self.announcement.growing;
-        let flags = [self.parity, known, self.begun, self.exhausted, growing];
-        out[0] = VERSION;
-        out[1] = flags.iter().enumerate().map(|(i, &set)| u8::from(set) << i).sum();
-        out[2..4].copy_from_slice(&self.announcement.symbol_bytes.to_be_bytes());
-        for (slot, len) in out[4..28].chunks_exact_mut(8).zip(self.announcement.lens) {
-            slot.copy_from_slice(&len.to_be_bytes());
-        }
-        let ms = u32::try_from(self.status_interval.as_millis()).unwrap_or(u32::MAX);
-        out[28..32].copy_from_slice(&ms.to_be_bytes());
-        out[32] = self.position.map_or(PART, |key| part_of(key) as u8);
-        out[33..36].copy_from_slice(&self.epoch.to_be_bytes()[1..]);
-        out[36..40].copy_from_slice(&self.position.map_or(0, block_of).to_be_bytes());
-        out[40..72].copy_from_slice(&self.announcement.object);
-        out[72..104].copy_from_slice(&self.announcement.digests.unwrap_or_default());
-        out
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let Announcement { lens, growing, symbol_bytes, object, digests } = self.announcement;
+        let flags = [self.parity, digests.is_some(), self.begun, self.exhausted, growing];
+        let flags = flags.iter().enumerate().map(|(i, &set)| u8::from(set) << i).sum();
+        let [manifest, content, rest] = lens.map(u64::to_be_bytes);
+        let part = self.position.map_or(PART, |key| part_of(key) as u8);
+        let [_, epoch @ ..] = self.epoch.to_be_bytes();
+        [
+            &[VERSION, flags][..],
+            &symbol_bytes.to_be_bytes(),
+            &manifest,
+            &content,
+            &rest,
+            &millis(self.status_interval).to_be_bytes(),
+            &[part],
+            &epoch,
+            &self.position.map_or(0, block_of).to_be_bytes(),
+            &object,
+            &digests.unwrap_or_default(),
+        ]
+        .concat()
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; NOTICE_LEN] = bytes.try_into().ok()?;
-        let (version, flags) = (bytes[0], bytes[1]);
-        if version != VERSION || flags > 31 {
-            return None;
-        }
-        let len = |i: usize| u64::from_be_bytes(array(&bytes[4 + 8 * i..]));
-        let position = match bytes[32] {
-            PART => None,
-            number => Some(key(part(number)?, u32::from_be_bytes(array(&bytes[36..])))),
-        };
-        let ms = u32::from_be_bytes(array(&bytes[28..]));
-        Some(Self {
-            announcement: Announcement {
-                lens: [len(0), len(1), len(2)],
-                growing: flags & 16 != 0,
-                symbol_bytes: u16::from_be_bytes(array(&bytes[2..])),
-                object: array(&bytes[40..]),
-                digests: (flags & 2 != 0).then(|| array(&bytes[72..])),
-            },
-            parity: flags & 1 != 0,
-            begun: flags & 4 != 0,
-            exhausted: flags & 8 != 0,
-            status_interval: Duration::from_millis(u64::from(ms)),
+        let mut fields = Fields(bytes);
+        let [version, flags] = fields.array()?;
+        let symbol_bytes = fields.u16()?;
+        let lens = [fields.u64()?, fields.u64()?, fields.u64()?];
+        let status_interval = fields.millis()?;
+        let [number, e1, e2, e3] = fields.array()?;
+        let block = fields.u32()?;
+        let (object, digests) = (fields.array()?, fields.array()?);
+        fields.end()?;
+        let position = if number == PART { None } else { Some(key(part(number)?, block)) };
+        let flag = |i: u8| flags >> i & 1 == 1;
+        let digests = flag(1).then_some(digests);
+        let growing = flag(4);
+        (version == VERSION && flags < 32).then_some(Self {
+            announcement: Announcement { lens, growing, symbol_bytes, object, digests },
+            parity: flag(0),
+            begun: flag(2),
+            exhausted: flag(3),
+            status_interval,
             position,
-            epoch: u32::from_be_bytes([0, bytes[33], bytes[34], bytes[35]]),
+            epoch: u32::from_be_bytes([0, e1, e2, e3]),
         })
     }
 }
 
-/// The first `N` bytes; `bytes` has as many.
-fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
-    *bytes.first_chunk().expect("the caller has checked the length")
+/// Times go as milliseconds.
+fn millis(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
 /// What a receiver lacks, or a source is going to send: an entry of WANT and CONFIRM.
@@ -180,9 +175,9 @@ impl Entry {
     }
 
     fn decode(bytes: &[u8; ENTRY_LEN]) -> Option<Self> {
-        let flags = bytes[0];
-        let (block, value) = (u32::from_be_bytes(array(&bytes[1..])), array(&bytes[5..]));
-        let (at, value) = (key(part(flags & PART)?, block), u64::from_be_bytes(value));
+        let mut fields = Fields(bytes);
+        let ([flags], block, value) = (fields.array()?, fields.u32()?, fields.u64()?);
+        let at = key(part(flags & PART)?, block);
         match flags & !PART {
             MARK => {
                 let count = (value >> 32) as u32;
@@ -257,66 +252,55 @@ impl MemberMessage {
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let (head, rest) = bytes.split_first_chunk::<28>()?;
-        let claim = *Claim::ALL.get(usize::from(head[1] & !MARK))?;
-        let (name, rest) = text(rest, NAME_MAX)?;
-        let (reason, rest) = text(rest, REASON_MAX)?;
-        (head[0] == VERSION && rest.is_empty()).then(|| Self {
-            claim,
-            ask: head[1] & MARK != 0,
-            loss: u16::from_be_bytes(array(&head[2..])),
-            number: u32::from_be_bytes(array(&head[4..])),
-            id: u64::from_be_bytes(array(&head[8..])),
-            bytes: u64::from_be_bytes(array(&head[16..])),
-            reporter: NodeId(u32::from_be_bytes(array(&head[24..]))),
-            name,
-            reason,
-        })
+        let mut fields = Fields(bytes);
+        let [version, claim] = fields.array()?;
+        let message = Self {
+            claim: *Claim::ALL.get(usize::from(claim & !MARK))?,
+            ask: claim & MARK != 0,
+            loss: fields.u16()?,
+            number: fields.u32()?,
+            id: fields.u64()?,
+            bytes: fields.u64()?,
+            reporter: NodeId(fields.u32()?),
+            name: fields.text(NAME_MAX)?,
+            reason: fields.text(REASON_MAX)?,
+        };
+        fields.end()?;
+        (version == VERSION).then_some(message)
     }
 }
 
-/// Bytes of LOAD.
-const LOAD_LEN: usize = 24;
+/// The first bytes of what has no flags: the version, and three that are reserved.
+const PLAIN: [u8; 4] = [VERSION, 0, 0, 0];
 
-/// What keeps a receiver busy: the option LOAD beside MEMBER upstream. Times in milliseconds.
-pub(super) fn encode_load(load: &MemberLoad) -> [u8; LOAD_LEN] {
-    let ms = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
-    let fields = [ms(load.span), ms(load.disk), ms(load.busy), load.overflowed, load.lost];
-    let mut out = [0; LOAD_LEN];
-    out[0] = VERSION;
-    for (slot, field) in out[4..].chunks_exact_mut(4).zip(fields) {
-        slot.copy_from_slice(&field.to_be_bytes());
-    }
-    out
+/// What keeps a receiver busy: the option LOAD beside MEMBER upstream.
+pub(super) fn encode_load(load: &MemberLoad) -> Vec<u8> {
+    let times = [load.span, load.disk, load.busy].map(millis);
+    let words = times.into_iter().chain([load.overflowed, load.lost]);
+    PLAIN.into_iter().chain(words.flat_map(u32::to_be_bytes)).collect()
 }
 
 /// Reads it.
 pub(super) fn decode_load(bytes: &[u8]) -> Option<MemberLoad> {
-    let bytes: &[u8; LOAD_LEN] = bytes.try_into().ok()?;
-    let field = |i: usize| u32::from_be_bytes(array(&bytes[4 + 4 * i..]));
-    let ms = |i: usize| Duration::from_millis(u64::from(field(i)));
-    (bytes[..4] == [VERSION, 0, 0, 0]).then(|| MemberLoad {
-        span: ms(0),
-        disk: ms(1),
-        busy: ms(2),
-        overflowed: field(3),
-        lost: field(4),
-    })
+    let mut fields = Fields(bytes);
+    let plain = fields.array()? == PLAIN;
+    let (span, disk, busy) = (fields.millis()?, fields.millis()?, fields.millis()?);
+    let (overflowed, lost) = (fields.u32()?, fields.u32()?);
+    fields.end()?;
+    plain.then_some(MemberLoad { span, disk, busy, overflowed, lost })
 }
 
 /// The rate that a receiver asks for at most: the option LIMIT beside MEMBER upstream.
-pub(super) fn encode_limit(limit: Bitrate) -> [u8; 12] {
-    let mut out = [0; 12];
-    out[0] = VERSION;
-    out[4..].copy_from_slice(&limit.bits_per_s().to_be_bytes());
-    out
+pub(super) fn encode_limit(limit: Bitrate) -> Vec<u8> {
+    [&PLAIN[..], &limit.bits_per_s().to_be_bytes()].concat()
 }
 
 /// Reads it.
 pub(super) fn decode_limit(bytes: &[u8]) -> Option<Bitrate> {
-    let bytes: &[u8; 12] = bytes.try_into().ok()?;
-    let rate = Bitrate::from_bits_per_s(u64::from_be_bytes(array(&bytes[4..])));
-    (bytes[..4] == [VERSION, 0, 0, 0]).then_some(rate)
+    let mut fields = Fields(bytes);
+    let (plain, rate) = (fields.array()? == PLAIN, fields.u64()?);
+    fields.end()?;
+    plain.then_some(Bitrate::from_bits_per_s(rate))
 }
 
 /// The first `max` bytes of a text, or fewer, so that it stays one.
@@ -342,15 +326,44 @@ pub(super) fn end_of(text: &str, max: usize) -> String {
     [CUT, &text[start..]].concat()
 }
 
-/// A text with its length before it; what would move a terminal's cursor becomes a question mark.
-fn text(bytes: &[u8], max: usize) -> Option<(String, &[u8])> {
-    let (&len, rest) = bytes.split_first()?;
-    let (text, rest) =
-        rest.split_at_checked(usize::from(len)).filter(|_| usize::from(len) <= max)?;
-    let text = core::str::from_utf8(text).ok()?;
-    // A question mark is never longer than what it stands for.
-    let printable = |c: char| if c.is_control() || is_direction(c) { '?' } else { c };
-    Some((text.chars().map(printable).collect(), rest))
+/// The fields of an option, one after the other.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.0.split_off(..N)?.try_into().ok()
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    fn millis(&mut self) -> Option<Duration> {
+        self.u32().map(|ms| Duration::from_millis(u64::from(ms)))
+    }
+
+    /// A text with its length before it; what would move a terminal's cursor becomes a question mark.
+    fn text(&mut self, max: usize) -> Option<String> {
+        let [len] = self.array()?;
+        let text = self.0.split_off(..usize::from(len)).filter(|text| text.len() <= max)?;
+        let text = core::str::from_utf8(text).ok()?;
+        // A question mark is never longer than what it stands for.
+        let printable = |c: char| if c.is_control() || is_direction(c) { '?' } else { c };
+        Some(text.chars().map(printable).collect())
+    }
+
+    /// Nothing follows.
+    fn end(self) -> Option<()> {
+        self.0.is_empty().then_some(())
+    }
 }
 
 /// Marks that reorder the text around them.
@@ -381,23 +394,19 @@ impl Answer {
     const ALL: [Status; 5] =
         [Status::Welcome, Status::Deferred, Status::Done, Status::Refused, Status::Gone];
 
-    pub(super) fn encode(&self) -> [u8; 16] {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let status = Self::ALL.iter().position(|status| *status == self.status).unwrap_or(0);
-        let mut out = [0; 16];
-        (out[0], out[1]) = (VERSION, status as u8);
-        out[4..8].copy_from_slice(&self.number.to_be_bytes());
-        out[8..16].copy_from_slice(&self.id.to_be_bytes());
-        out
+        let first = [VERSION, status as u8, 0, 0];
+        [&first[..], &self.number.to_be_bytes(), &self.id.to_be_bytes()].concat()
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; 16] = bytes.try_into().ok()?;
-        let status = *Self::ALL.get(usize::from(bytes[1]))?;
-        (bytes[0] == VERSION && bytes[2..4] == [0, 0]).then(|| Self {
-            status,
-            number: u32::from_be_bytes(array(&bytes[4..])),
-            id: u64::from_be_bytes(array(&bytes[8..])),
-        })
+        let mut fields = Fields(bytes);
+        let [version, status, r0, r1] = fields.array()?;
+        let status = *Self::ALL.get(usize::from(status))?;
+        let (number, id) = (fields.u32()?, fields.u64()?);
+        fields.end()?;
+        ([version, r0, r1] == [VERSION, 0, 0]).then_some(Self { status, number, id })
     }
 }
 

@@ -140,7 +140,7 @@ fn a_load_comes_as_it_was_told_and_nothing_else_is_one() {
     let bytes = encode_load(&load);
     assert_eq!(decode_load(&bytes), Some(load));
     for at in 0..4 {
-        let mut forged = bytes;
+        let mut forged = bytes.clone();
         forged[at] ^= 4;
         assert_eq!(decode_load(&forged), None, "byte {at}");
     }

@@ -176,10 +176,7 @@ impl fmt::Debug for RetryTimer {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn ms(ms: u64) -> Duration {
-        Duration::from_millis(ms)
-    }
+    use crate::world::{at, ms};
 
     fn timer(timers: RepairTimers) -> RetryTimer {
         RetryTimer::new(timers, ms(200), ms(50))
@@ -204,7 +201,6 @@ mod tests {
 
     #[test]
     fn repetitions_back_off_and_a_clean_answer_ends_it() {
-        let at = |ms: u64| Time::ZERO + Duration::from_millis(ms);
         let mut retry = timer(RepairTimers::Adaptive);
         let waits: [_; 5] = core::array::from_fn(|repeats| retry.wait(repeats as u32));
         assert_eq!(waits, [ms(200), ms(400), ms(800), ms(1600), ms(1600)]);
@@ -220,7 +216,6 @@ mod tests {
 
     #[test]
     fn only_a_question_asked_once_gives_a_sample_unless_it_is_the_first() {
-        let at = |ms: u64| Time::ZERO + Duration::from_millis(ms);
         let mut retry = timer(RepairTimers::Adaptive);
         let mut asked = Asked::default();
         asked.answered(at(5), &mut retry);

@@ -1,4 +1,5 @@
 use super::*;
+use crate::world::s as at;
 use alloc::string::ToString;
 
 fn message(id: u64, claim: Claim) -> MemberMessage {
@@ -13,10 +14,6 @@ fn message(id: u64, claim: Claim) -> MemberMessage {
         name: "n".to_string(),
         reason: String::new(),
     }
-}
-
-fn at(s: u64) -> Time {
-    Time::ZERO + Duration::from_secs(s)
 }
 
 #[test]

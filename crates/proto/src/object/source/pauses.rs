@@ -140,17 +140,10 @@ fn receiver_cause(load: &MemberLoad, host: &HostLoad, regime: Regime) -> Cause {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::world::{at, ms};
     use alloc::vec;
 
     const R: NodeId = NodeId(7);
-
-    fn at(ms: u64) -> Time {
-        Time::ZERO + Duration::from_millis(ms)
-    }
-
-    fn ms(ms: u64) -> Duration {
-        Duration::from_millis(ms)
-    }
 
     fn member(load: MemberLoad) -> MemberStatus {
         MemberStatus { load, ..MemberStatus::joined(1, R, R, Time::ZERO) }

@@ -257,13 +257,10 @@ fn low_bits(count: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::world::at;
     use alloc::vec::Vec;
 
     const RTT: Duration = Duration::from_millis(50);
-
-    fn at(ms: u64) -> Time {
-        Time::ZERO + Duration::from_millis(ms)
-    }
 
     fn ask(repairs: &mut Repairs, now: u64, missing: u64) -> Option<Promise> {
         let moments = (at(now), at(now) + RTT);

@@ -1,29 +1,35 @@
 //! Objects get to everybody where nothing goes wrong.
 
 use alloc::vec;
-use alloc::vec::Vec;
 
+use super::growing::{Flow, piped};
 use super::world::*;
 use crate::AppEvent;
 use crate::Machine;
 use crate::catalog::SCHEMES;
-use crate::object::Stage;
+use crate::object::{Fec, Stage};
 
 #[test]
-fn an_object_gets_to_four_over_every_scheme_whatever_the_network_does() {
-    for scheme in SCHEMES {
-        let choices = Choices { scheme, wait_for: 4, ..Choices::default() };
-        let mut world = World::new(200_000, 4, &choices, 3).with_network(|_, rng| {
-            let late = ms(rng.below(5));
-            let delays =
-                if rng.chance(0.02) { vec![DELAY, DELAY + late] } else { vec![DELAY + late] };
+fn an_object_and_a_pipe_get_to_four_over_every_scheme_whatever_the_network_does() {
+    for (scheme, pipe) in SCHEMES.iter().flat_map(|scheme| [(scheme, false), (scheme, true)]) {
+        let fec = if pipe { Fec::Ratio(0.1) } else { Fec::Auto };
+        let choices = Choices { scheme, wait_for: 4, fec, ..Choices::default() };
+        let (world, flow) = match pipe {
+            true => piped(200_000, 4, &choices, 3),
+            false => (World::new(200_000, 4, &choices, 3), Flow::default()),
+        };
+        let mut world = world.with_network(move |_, rng| {
+            let late = DELAY + ms(rng.below(if pipe { 25 } else { 5 }));
+            let delays = if rng.chance(0.02) { vec![DELAY, late] } else { vec![late] };
             if rng.chance(0.05) { Fate::drop() } else { Fate { delays, damage: rng.chance(0.01) } }
         });
+        flow.write_all(&mut world, 10_000);
         world.run_until(s(600));
         world.assert_all_complete();
-        assert!(world.source.said(&AppEvent::Completed), "{}", scheme.name);
+        let case = alloc::format!("{}, pipe: {pipe}", scheme.name);
+        assert!(world.source.said(&AppEvent::Completed), "{case}");
         for host in &world.receivers {
-            assert_eq!(host.machine.next_timeout(), None, "{}", scheme.name);
+            assert_eq!(host.machine.next_timeout(), None, "{case}");
         }
     }
 }
@@ -43,8 +49,6 @@ fn an_object_gets_to_one_and_to_ten() {
         assert!(overhead < 1.02 || content < 10_000, "{receivers} x {content}: {overhead}");
         let ends = world.source.machine.next_timeout();
         assert_eq!(ends, None, "{receivers} x {content}");
-        let times: Vec<_> = world.receivers.iter().map(|host| host.completed_at()).collect();
-        std::println!("{receivers} x {content}: {overhead:.4} {:?}", times[0]);
         for host in &world.receivers {
             assert_eq!(host.machine.next_timeout(), None);
         }

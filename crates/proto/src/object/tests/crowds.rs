@@ -15,21 +15,11 @@ use crate::pgm::wire::{Body, OptionType, PacketType};
 fn cost(receivers: usize, fec: Fec) -> (f64, f64) {
     let choices = Choices { fec, give_up: Duration::from_secs(600), ..Choices::default() };
     let mut world = World::new(128_000, receivers, &choices, 9).with_network(losing_data(0.01));
-    world.spacing = Duration::from_millis(1);
+    world.spacing = ms(1);
     world.run_to_end(s(600));
     world.assert_all_complete();
     let feedback: u64 = world.receivers.iter().map(|host| host.sent).sum();
-    let status = world.source.machine.status();
-    let (overhead, each) = (world.overhead(), feedback as f64 / receivers as f64);
-    let last = world.receivers.iter().filter_map(|host| host.completed_at()).max().unwrap();
-    std::println!(
-        "{receivers:5} {fec:?}: {overhead:.3} sent/useful, {each:.2} packets a receiver, \
-         {} requests, {} + {} symbols, {last}",
-        status.requests,
-        status.symbols,
-        status.parity
-    );
-    (overhead, each)
+    (world.overhead(), feedback as f64 / receivers as f64)
 }
 
 #[test]

@@ -3,18 +3,13 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use faircast_base::{Duration, Rng};
+use faircast_base::Rng;
 
 use super::world::*;
 use crate::AppEvent;
 use crate::Machine;
 use crate::object::Fec;
 use crate::pgm::wire::PacketType;
-
-/// A network that loses any packet.
-fn losing(share: f64) -> impl FnMut(&Hop<'_>, &mut Rng) -> Fate {
-    move |_, rng| if rng.chance(share) { Fate::drop() } else { Fate::pass() }
-}
 
 #[test]
 fn loss_of_all_kinds_of_packets_is_made_up_for() {
@@ -32,13 +27,6 @@ fn loss_of_all_kinds_of_packets_is_made_up_for() {
             let proactive = if fec == Fec::Ratio(0.1) { 0.12 } else { 0.0 };
             let most = 1.15 / (1.0 - share) + proactive;
             let overhead = world.overhead();
-            let last = world.receivers.iter().filter_map(|host| host.completed_at()).max();
-            let status = world.source.machine.status();
-            let (repairs, requests) = (status.repairs, status.requests);
-            std::println!(
-                "{fec:?} {percent} %: {overhead:.3} (most {most:.3}) {last:?} \
-                 {repairs} repairs, {requests} requests"
-            );
             assert!(overhead < most, "{fec:?} {percent} %: {overhead}, not below {most}");
         }
     }
@@ -71,7 +59,6 @@ fn bursts_reordering_copies_and_damage_are_borne() {
             world.run_until(s(2000));
             world.assert_all_complete();
             assert!(world.source.said(&AppEvent::Completed), "{case} {fec:?}");
-            std::println!("{case} {fec:?}: {:.3}", world.overhead());
         }
     }
 }
@@ -80,7 +67,7 @@ fn bursts_reordering_copies_and_damage_are_borne() {
 fn faults_that_stop_leave_nothing_behind() {
     // Nothing gets through for a while in the middle, in either direction.
     let mut world = World::new(400_000, 3, &Choices::default(), 3).with_network(|hop, _| {
-        let silent = hop.now > s(0) + Duration::from_millis(300) && hop.now < s(9);
+        let silent = hop.now > s(0) + ms(300) && hop.now < s(9);
         if silent { Fate::drop() } else { Fate::pass() }
     });
     world.run_until(s(9));
@@ -94,7 +81,7 @@ fn who_comes_late_gets_all() {
     for fec in [Fec::Auto, Fec::Off] {
         let choices = Choices { fec, ..Choices::default() };
         let mut world = World::new(600_000, 2, &choices, 4).with_network(losing_data(0.01));
-        world.spacing = Duration::from_millis(1);
+        world.spacing = ms(1);
         for at in [2, 3, 5] {
             world.add(Disk::default(), s(at));
         }
@@ -104,7 +91,6 @@ fn who_comes_late_gets_all() {
         world.run_until(s(300));
         world.assert_all_complete();
         let overhead = world.overhead();
-        std::println!("late {fec:?}: {overhead}");
         assert!(overhead < 2.1, "the sweep goes round once more, not {overhead} times");
     }
 }
@@ -174,7 +160,7 @@ fn whoever_is_killed_at_whatever_moment_and_comes_back_gets_all() {
         for sender in [false, true] {
             let mut world =
                 World::new(120_000, 2, &Choices::default(), moment).with_network(losing(0.02));
-            world.run_until(s(0) + ms(20 * moment + moment % 7));
+            world.run_until(at(20 * moment + moment % 7));
             let status = world.receivers[1].machine.status();
             interrupted += usize::from(status.bytes_done > 0 && status.bytes_done < 120_000);
             if sender {
@@ -189,7 +175,6 @@ fn whoever_is_killed_at_whatever_moment_and_comes_back_gets_all() {
             resumed += usize::from(found > 0 && found < 120_000);
         }
     }
-    std::println!("{interrupted} were interrupted, {resumed} found something");
     assert!(resumed > 10 && interrupted > 40, "{resumed} {interrupted}");
 }
 
@@ -211,7 +196,7 @@ fn what_an_earlier_start_of_a_source_sent_and_comes_late_is_borne() {
 #[test]
 fn receivers_that_join_every_second_all_get_all() {
     let mut world = World::new(600_000, 1, &Choices::default(), 12).with_network(losing(0.02));
-    world.spacing = Duration::from_millis(2);
+    world.spacing = ms(2);
     for second in 1..20 {
         world.add(Disk::default(), s(second));
     }
@@ -238,7 +223,6 @@ fn lost_requests_and_confirmations_delay_but_do_not_stop() {
         });
         world.run_until(s(600));
         world.assert_all_complete();
-        std::println!("{case}: {:.3}", world.overhead());
         assert!(world.overhead() < 1.6, "{case}: {}", world.overhead());
     }
 }

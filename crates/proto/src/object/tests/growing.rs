@@ -11,8 +11,7 @@ use faircast_base::{Duration, Time};
 use super::world::*;
 use crate::AppEvent;
 use crate::Machine;
-use crate::catalog::SCHEMES;
-use crate::object::{Fec, Part, Stage, Supply, SupplyError};
+use crate::object::{Part, Stage, Supply, SupplyError};
 
 /// How much of a pipe's content has come.
 #[derive(Default)]
@@ -67,7 +66,12 @@ impl Supply for Piped {
 }
 
 /// A world whose source has a pipe.
-fn piped(content: usize, receivers: usize, choices: &Choices, seed: u64) -> (World, Flow) {
+pub(super) fn piped(
+    content: usize,
+    receivers: usize,
+    choices: &Choices,
+    seed: u64,
+) -> (World, Flow) {
     let mut world = World::new(content, receivers, choices, seed);
     let pipe = Arc::new(Mutex::new(Pipe::default()));
     let supply = Piped { object: world.object.clone(), pipe: pipe.clone() };
@@ -75,15 +79,16 @@ fn piped(content: usize, receivers: usize, choices: &Choices, seed: u64) -> (Wor
     (world, Flow { pipe, content })
 }
 
-/// The writing end of the pipe.
-struct Flow {
+/// The writing end of the pipe; by default of one to which nothing has to be written.
+#[derive(Default)]
+pub(super) struct Flow {
     pipe: Arc<Mutex<Pipe>>,
     content: usize,
 }
 
 impl Flow {
     /// `bytes` more each 50 ms until all is written.
-    fn write_all(&self, world: &mut World, bytes: usize) {
+    pub(super) fn write_all(&self, world: &mut World, bytes: usize) {
         let mut ended = false;
         while !ended {
             world.run_for(ms(50));
@@ -102,12 +107,7 @@ fn a_pipe_of_any_length_gets_to_all() {
             let choices = Choices { wait_for: 3, ..Choices::default() };
             let share = f64::from(percent) / 100.0;
             let (world, flow) = piped(content, 3, &choices, 1);
-            let mut world =
-                world.with_network(
-                    move |_, rng| {
-                        if rng.chance(share) { Fate::drop() } else { Fate::pass() }
-                    },
-                );
+            let mut world = world.with_network(losing(share));
             flow.write_all(&mut world, step);
             world.run_until(s(300));
             world.assert_all_complete();
@@ -125,37 +125,15 @@ fn a_pipe_of_any_length_gets_to_all() {
 
 #[test]
 fn a_pipe_goes_as_fast_as_a_file_where_it_is_no_slower() {
-    let end = |flow: bool| {
+    let end = |at_once: usize| {
         let (mut world, pipe) = piped(2_000_000, 2, &Choices::default(), 3);
-        if flow {
-            pipe.write_all(&mut world, 250_000);
-        } else {
-            pipe.write_all(&mut world, usize::MAX / 2);
-        }
+        pipe.write_all(&mut world, at_once);
         world.run_until(s(300));
         world.assert_all_complete();
         world.receivers.iter().filter_map(|host| host.completed_at()).max().unwrap()
     };
-    let (known, piped) = (end(false), end(true));
-    std::println!("a file until {known}, a pipe until {piped}");
+    let (known, piped) = (end(usize::MAX / 2), end(250_000));
     assert!(piped < known + ms(500), "a file until {known}, a pipe until {piped}");
-}
-
-#[test]
-fn a_pipe_gets_to_four_over_every_scheme_whatever_the_network_does() {
-    for scheme in SCHEMES {
-        let choices = Choices { scheme, wait_for: 4, fec: Fec::Ratio(0.1), ..Choices::default() };
-        let (world, flow) = piped(200_000, 4, &choices, 3);
-        let mut world = world.with_network(|_, rng| {
-            let late = ms(rng.below(25));
-            let delays = alloc::vec![DELAY + late; 1 + usize::from(rng.chance(0.02))];
-            if rng.chance(0.05) { Fate::drop() } else { Fate { delays, damage: rng.chance(0.01) } }
-        });
-        flow.write_all(&mut world, 10_000);
-        world.run_until(s(600));
-        world.assert_all_complete();
-        assert!(world.source.said(&AppEvent::Completed), "{}", scheme.name);
-    }
 }
 
 #[test]
@@ -163,8 +141,8 @@ fn who_comes_late_to_a_pipe_or_comes_back_gets_all() {
     let (world, flow) = piped(600_000, 2, &Choices::default(), 4);
     let mut world = world.with_network(losing_data(0.02));
     // After so much of the pipe, which is written within three seconds; and long after its end.
-    for at in [500, 1500, 2900] {
-        world.add(Disk::default(), Time::ZERO + ms(at));
+    for late in [500, 1500, 2900] {
+        world.add(Disk::default(), at(late));
     }
     let pipe = flow.pipe.clone();
     while world.now < s(2) {
@@ -233,9 +211,8 @@ fn a_store_with_a_window_gets_all_in_time_and_nothing_beyond_it() {
         world.run_until(s(100));
         world.assert_all_complete();
         let [fast, slow] = [0, slow].map(|i| world.receivers[i].completed_at().unwrap());
-        std::println!("{loss} lost: {fast}, and in a window {slow}");
         // 350 kB are taken before the last of it is asked for; with losses the network is slower.
-        assert!(slow > Time::ZERO + ms(3500) && slow < fast + ms(4000), "{fast} {slow}");
+        assert!(slow > at(3500) && slow < fast + ms(4000), "{fast} {slow}");
         assert!(loss > 0.0 || fast + Duration::from_secs(1) < slow, "{fast} {slow}");
     }
 }

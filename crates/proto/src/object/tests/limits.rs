@@ -15,7 +15,7 @@ const LEN: usize = 400_000;
 /// of a second how their threads spend their time, of which so many thousandths each.
 fn limits(mut world: World, receiver: Share, source: Share) -> Vec<Limit> {
     for step in 1..600 {
-        world.run_until(Time::ZERO + ms(100 * step));
+        world.run_until(at(100 * step));
         let now = world.now;
         world.receivers[0].act(now, |machine, _| machine.note_host(receiver.after(now)));
         world.source.act(now, |machine, _| machine.note_host(source.after(now)));

@@ -68,7 +68,7 @@ fn who_vanishes_is_given_up_and_who_leaves_is_not_waited_for() {
         let cut = hop.now > s(1) && (hop.from == vanished || hop.to == vanished);
         if cut { Fate::drop() } else { Fate::pass() }
     });
-    world.spacing = Duration::from_millis(1);
+    world.spacing = ms(1);
     world.run_until(s(2));
     world.close_receiver(2);
     world.run_until(s(3));
@@ -89,7 +89,7 @@ fn who_is_dismissed_is_not_waited_for_and_may_come_back() {
         let cut = hop.now > s(1) && hop.now < s(3) && [hop.from, hop.to].contains(&vanished);
         if cut { Fate::drop() } else { Fate::pass() }
     });
-    world.spacing = Duration::from_millis(10);
+    world.spacing = ms(10);
     world.run_until(s(2));
     let dismiss = |world: &mut World| {
         let now = world.now;
@@ -123,7 +123,7 @@ fn who_is_closed_when_done_is_heard_though_its_last_word_is_lost() {
     });
     let mut closed = [false; 2];
     for step in 0..4000 {
-        world.run_until(Time::ZERO + Duration::from_millis(step));
+        world.run_until(Time::ZERO + ms(step));
         for (i, closed) in closed.iter_mut().enumerate() {
             let done = world.receivers[i].machine.status().stage == Stage::Finished;
             if done && !core::mem::replace(closed, true) {
@@ -138,7 +138,7 @@ fn who_is_closed_when_done_is_heard_though_its_last_word_is_lost() {
 /// How long the source had something left to do after it knew that all was there.
 fn farewell(mut world: World) -> Duration {
     while world.source.machine.next_timeout().is_some() {
-        let soon = world.now + Duration::from_millis(10);
+        let soon = world.now + ms(10);
         assert!(soon < s(60), "it ends");
         world.run_until(soon);
     }
@@ -149,7 +149,7 @@ fn farewell(mut world: World) -> Duration {
 #[test]
 fn a_source_ends_when_all_know_that_it_knows() {
     let world = || World::new(300_000, 3, &Choices::default(), 9);
-    assert!(farewell(world()) < Duration::from_millis(100));
+    assert!(farewell(world()) < ms(100));
     // Who never hears that it was heard may have to hear of the end.
     let deaf = world().with_network(|hop, _| {
         let option = hop.packet.options.find(OptionType::MEMBER);
@@ -231,7 +231,6 @@ fn who_cannot_keep_up_is_served_after_the_others() {
     world.assert_all_complete();
     let at = |world: &World, i: usize| world.receivers[i].completed_at().unwrap();
     assert!((0..3).all(|i| at(&world, i) < at(&world, 3)));
-    std::println!("{} {} / {} {}", at(patient, 0), at(patient, 3), at(&world, 0), at(&world, 3));
     let gain = at(patient, 0).as_secs_f64() / at(&world, 0).as_secs_f64();
     assert!(gain > 1.5, "the others gain: {gain}");
     assert_eq!(states(&world), [MemberState::Done; 4]);
@@ -247,7 +246,7 @@ fn who_comes_late_behind_a_slow_link_is_heard_of_soon() {
             World::new(8_000_000, 1, &Choices::default(), seed).with_network(move |hop, rng| {
                 if hop.to == late && rng.chance(5.0 / 6.0) { Fate::drop() } else { Fate::pass() }
             });
-        world.spacing = Duration::from_millis(1);
+        world.spacing = ms(1);
         world.add(Disk::default(), s(2));
         let elected = |world: &World| world.source.log.representatives.contains(&Some(late));
         world.run_until(s(2));
@@ -260,7 +259,6 @@ fn who_comes_late_behind_a_slow_link_is_heard_of_soon() {
         waits.push(wait);
     }
     waits.sort_unstable();
-    std::println!("milliseconds until the representative is the slow one: {waits:?}");
     // What is left of it is the way, and that its first words are spread.
     assert!(waits[15] <= 200 && waits[29] <= 1000, "{waits:?}");
 }

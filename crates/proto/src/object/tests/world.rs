@@ -18,18 +18,10 @@ use crate::object::{
 use crate::options::Options;
 use crate::world::FIRST_RECEIVER;
 
-pub(crate) use crate::world::{DELAY, Fate, GROUP, Hop, Host, SOURCE, TSI};
+pub(crate) use crate::world::{DELAY, Fate, GROUP, Hop, Host, SOURCE, TSI, at, ms, s};
 pub(crate) use disk::{Disk, DiskStore, Object};
 
 pub(crate) const SYMBOL: u16 = 100;
-
-pub(crate) fn s(s: u64) -> Time {
-    Time::ZERO + Duration::from_secs(s)
-}
-
-pub(crate) fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
 
 pub(crate) struct World {
     ends: Ends,
@@ -219,4 +211,9 @@ pub(crate) fn losing_data(share: f64) -> impl FnMut(&Hop<'_>, &mut Rng) -> Fate 
     move |hop, rng| {
         if hop.is_data() && rng.chance(share) { Fate::drop() } else { Fate::pass() }
     }
+}
+
+/// A network that loses a share of all packets.
+pub(crate) fn losing(share: f64) -> impl FnMut(&Hop<'_>, &mut Rng) -> Fate {
+    move |_, rng| if rng.chance(share) { Fate::drop() } else { Fate::pass() }
 }

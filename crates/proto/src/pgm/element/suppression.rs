@@ -170,11 +170,8 @@ mod tests {
     use super::*;
     use crate::congestion::Scheme;
     use crate::congestion::pgmcc::{Pgmcc, PgmccReport};
+    use crate::world::at;
     use faircast_base::{NodeId, Purpose};
-
-    fn at(ms: u64) -> Time {
-        Time::ZERO + Duration::from_millis(ms)
-    }
 
     const MS: Duration = Duration::from_millis(1);
 

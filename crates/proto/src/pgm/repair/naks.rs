@@ -377,11 +377,8 @@ mod tests {
     use super::*;
     use crate::pgm::RepairTimers;
     use crate::pgm::wire::Nla;
+    use crate::world::at;
     use faircast_base::{NodeId, NullTrace, Purpose};
-
-    fn at(ms: u64) -> Time {
-        Time::ZERO + Duration::from_millis(ms)
-    }
 
     struct Bench {
         naks: Naks,

@@ -6,7 +6,7 @@ use alloc::vec;
 use faircast_base::{Duration, Event};
 use proptest::prelude::*;
 
-use super::world::{DELAY, Fate, GROUP, World, in_memory, ms, object, source_config};
+use super::world::{DELAY, Fate, GROUP, World, at, in_memory, object, source_config};
 use crate::pgm::ReceiverConfig;
 
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +54,7 @@ fn world(faults: Faults) -> World {
     let content = in_memory(faults.packets * 100);
     let mut world = World::new(source, content, vec![receiver; faults.receivers], faults.seed);
     world.network = Box::new(move |hop, rng| {
-        let calm = hop.now >= ms(3_000) || hop.now == ms(0);
+        let calm = hop.now >= at(3_000) || hop.now == at(0);
         if calm {
             return Fate::pass();
         }
@@ -79,7 +79,7 @@ proptest! {
     fn after_the_faults_stop_everything_arrives(faults in faults()) {
         let mut world = world(faults);
         // Four times the linger time after the last NAK.
-        world.run_until(ms(120_000));
+        world.run_until(at(120_000));
         let want = object(faults.packets * 100);
         for host in &world.receivers {
             prop_assert!(host.completed(), "{:?}", host.machine);
@@ -108,7 +108,7 @@ fn the_same_seed_gives_the_same_packets_at_the_same_times() {
     };
     let run = |faults| {
         let mut world = world(faults);
-        world.run_until(ms(60_000));
+        world.run_until(at(60_000));
         world
     };
     let (a, b, c) = (run(faults), run(faults), run(Faults { seed: 8, ..faults }));

@@ -7,10 +7,11 @@ use alloc::vec::Vec;
 use faircast_base::{BadInput, Duration, Event, GroupId, NodeId};
 use proptest::prelude::*;
 
-use super::world::{GROUP, SOURCE, World, losing, ms, object, seq, source_config};
+use super::world::{GROUP, SOURCE, World, at, losing, object, seq, source_config};
 use crate::congestion::AckVector;
 use crate::pgm::negotiation::SchemeAnnouncement;
-use crate::pgm::wire::{Ack, Body, Data, Nak, Nla, OptionType, PacketType, Poll, Spm, checksum};
+use crate::pgm::wire::tests::bodies;
+use crate::pgm::wire::{Ack, Body, Data, Nak, Nla, OptionType, PacketType, Spm, checksum};
 use crate::pgm::{ReceiverConfig, Reliability};
 use crate::world::packet;
 use crate::{AppEvent, Datagram, Destination, Machine};
@@ -61,7 +62,7 @@ fn endless(receivers: usize) -> World {
 #[test]
 fn who_is_said_to_speak_another_scheme_is_repaired_like_anybody() {
     let mut world = endless(1);
-    world.run_until(ms(300));
+    world.run_until(at(300));
     let asked = world.sent_of(PacketType::Odata) as u32 - 5;
     let announced = SchemeAnnouncement { scheme: "another".into(), settings: Vec::new() };
     let value = announced.encode().unwrap();
@@ -69,7 +70,7 @@ fn who_is_said_to_speak_another_scheme_is_repaired_like_anybody() {
     world.unicast(RECEIVER, SOURCE, &said);
     assert_eq!(world.source.log.refused(BadInput::OtherScheme), 1);
     world.unicast(RECEIVER, SOURCE, &forge(&Body::Nak(nak_body(asked)), &[], &[]));
-    world.run_until(ms(400));
+    world.run_until(at(400));
     assert_eq!(world.repaired(), [asked]);
 }
 
@@ -108,7 +109,7 @@ fn the_source_refuses_each_kind_of_nonsense_for_its_reason() {
         ),
     ] {
         let mut world = endless(1);
-        world.run_until(ms(300));
+        world.run_until(at(300));
         assert!(world.sent_of(PacketType::Odata) > 100, "packets 0 to 50 have left the window");
         let before = world.sent.len();
         world.unicast(STRANGER, SOURCE, &bytes);
@@ -129,7 +130,7 @@ fn the_source_refuses_each_kind_of_nonsense_for_its_reason() {
 #[test]
 fn own_packets_that_loop_back_are_ignored() {
     let mut world = endless(1);
-    world.run_until(ms(300));
+    world.run_until(at(300));
     let looped: Vec<_> = world.sent.iter().rev().take(50).map(|s| s.bytes.clone()).collect();
     let (before, log) = (world.sent.len(), world.source.log.events.len());
     for bytes in looped {
@@ -146,7 +147,7 @@ fn own_packets_that_loop_back_are_ignored() {
 #[test]
 fn a_flood_of_naks_repairs_each_packet_once_in_an_interval() {
     let mut world = endless(1);
-    world.run_until(ms(300));
+    world.run_until(at(300));
     let sent = world.sent_of(PacketType::Odata) as u32;
     for round in 0..200 {
         for back in 1..=50 {
@@ -165,7 +166,7 @@ fn a_flood_of_naks_repairs_each_packet_once_in_an_interval() {
     // 10 ms between confirmations that are alike: one each.
     assert_eq!(world.sent_of(PacketType::Ncf), 50);
     // The session goes on.
-    world.run_until(ms(600));
+    world.run_until(at(600));
     assert!(world.sent_of(PacketType::Odata) as u32 > sent + 100);
 }
 
@@ -196,7 +197,7 @@ fn a_receiver_refuses_each_kind_of_nonsense_for_its_reason() {
         ),
     ] {
         let mut world = endless(1);
-        world.run_until(ms(100));
+        world.run_until(at(100));
         world.multicast(STRANGER, RECEIVER, &bytes);
         let host = &world.receivers[0];
         assert_eq!(host.log.refused(reason), 1, "{case}: {:?}", host.log.events.last());
@@ -215,20 +216,20 @@ fn forged_spm(sequence: u32, trail: u32, lead: u32, options: &[(u8, &[u8])]) -> 
 #[test]
 fn a_lead_beyond_all_reason_is_not_believed_of_one_spm_and_is_of_several() {
     let mut world = endless(1);
-    world.run_until(ms(100));
+    world.run_until(at(100));
     world.multicast(STRANGER, RECEIVER, &forged_spm(99, 0, 1 << 30, &[]));
-    world.run_until(ms(125));
+    world.run_until(at(125));
     assert_eq!(world.receivers[0].machine.missing_packets(), 0);
     // Nor is anything asked for beyond the window where it is.
     for sequence in 100..112 {
         world.multicast(STRANGER, RECEIVER, &forged_spm(sequence, 0, 1 << 30, &[]));
     }
-    world.run_until(ms(150));
+    world.run_until(at(150));
     let missing = world.receivers[0].machine.missing_packets();
     assert!(missing > 8000 && missing <= 8192, "{missing}");
     // What really exists comes all the same.
     let before = world.receivers[0].payload.len();
-    world.run_until(ms(400));
+    world.run_until(at(400));
     assert!(world.receivers[0].payload.len() > before + 10_000);
 }
 
@@ -237,7 +238,7 @@ fn a_trail_gives_up_nothing_until_the_source_has_said_so_for_a_while() {
     let mut world = endless(1).with_network(losing(|hop| {
         hop.kind == PacketType::Odata && hop.nth == 40 || hop.kind == PacketType::Rdata
     }));
-    world.run_until(ms(90));
+    world.run_until(at(90));
     let host = &world.receivers[0];
     let next = host.log.count(|e| matches!(e, Event::Delivered { .. })) as u32;
     assert!(next > 30 && host.machine.missing_packets() == 1);
@@ -245,15 +246,15 @@ fn a_trail_gives_up_nothing_until_the_source_has_said_so_for_a_while() {
     world.multicast(STRANGER, RECEIVER, &forged_spm(99, lead, lead + 5, &[]));
     assert_eq!((world.receivers[0].lost(), world.receivers[0].machine.missing_packets()), (0, 1));
     // Its own packets say so later.
-    world.run_until(ms(2000));
+    world.run_until(at(2000));
     assert_eq!(world.receivers[0].lost(), 1);
 }
 
 /// Bytes that arrive from one moment to another.
 fn arrive_between(world: &mut World, from_ms: u64, to_ms: u64) -> usize {
-    world.run_until(ms(from_ms));
+    world.run_until(at(from_ms));
     let before = world.receivers[0].payload.len();
-    world.run_until(ms(to_ms));
+    world.run_until(at(to_ms));
     world.receivers[0].payload.len() - before
 }
 
@@ -287,7 +288,7 @@ fn after_one_forged_packet_a_session_is_soon_what_it_was() {
         let configs = vec![ReceiverConfig::new(GROUP)];
         let mut world = World::new(source_config(), super::world::endless(), configs, 1)
             .with_network(losing(|hop| hop.kind == PacketType::Odata && hop.nth % 50 == 7));
-        world.run_until(ms(1000));
+        world.run_until(at(1000));
         let next = world.sent_of(PacketType::Odata) as u32;
         let before = world.receivers[0].payload.len();
         world.multicast(STRANGER, RECEIVER, &forged(next, &data));
@@ -305,7 +306,7 @@ fn noise_and_foreign_sessions_do_not_disturb_a_transfer() {
     let mut world = World::simple(2, 20_000)
         .with_network(losing(|hop| hop.kind == PacketType::Odata && hop.nth % 11 == 7));
     // From then on everybody knows the session.
-    world.run_until(ms(15));
+    world.run_until(at(15));
     for step in 0..200u32 {
         world.run_for(Duration::from_millis(2));
         let noise: Vec<u8> = (0..step as usize).map(|i| (i as u32 * step) as u8).collect();
@@ -316,7 +317,7 @@ fn noise_and_foreign_sessions_do_not_disturb_a_transfer() {
             world.multicast(STRANGER, to, &stranger);
         }
     }
-    world.run_until(ms(20_000));
+    world.run_until(at(20_000));
     world.assert_all_delivered(&object(20_000));
     let refused = world.receivers[0].log.refused(BadInput::Foreign);
     assert!(refused > 10, "{refused}");
@@ -325,37 +326,9 @@ fn noise_and_foreign_sessions_do_not_disturb_a_transfer() {
 /// Any packet of our session, with numbers that are likely to matter.
 fn any_packet() -> impl Strategy<Value = Vec<u8>> {
     let number = || prop_oneof![0u32..400, (u32::MAX - 50)..=u32::MAX, any::<u32>()];
-    let nla = || prop_oneof![Just(Nla::from_node(SOURCE)), Just(GROUP), Just(Nla::V6([7; 16]))];
-    let nak = move || {
-        (number(), nla(), prop_oneof![4 => Just(GROUP), 1 => Just(Nla::NULL)])
-            .prop_map(|(first, source, group)| Nak { first: seq(first), source, group })
-    };
-    let data =
-        move || (number(), number()).prop_map(|(s, t)| Data { sequence: seq(s), trail: seq(t) });
-    let body =
-        prop_oneof![
-            (number(), number(), number(), nla()).prop_map(|(s, trail, lead, path)| Body::Spm(
-                Spm { sequence: seq(s), trail: seq(trail), lead: seq(lead), path }
-            )),
-            data().prop_map(Body::Odata),
-            data().prop_map(Body::Rdata),
-            nak().prop_map(Body::Nak),
-            nak().prop_map(Body::Nnak),
-            nak().prop_map(Body::Ncf),
-            Just(Body::Spmr),
-            (number(), any::<u32>()).prop_map(|(highest, bitmap)| Body::Ack(Ack {
-                vector: AckVector { highest: seq(highest), bitmap }
-            })),
-            nla().prop_map(|path| Body::Poll(Poll {
-                sequence: seq(1),
-                round: 1,
-                sub_type: 0,
-                path,
-                backoff_us: 1,
-                random: 1,
-                mask: 1
-            })),
-        ];
+    let nla = prop_oneof![Just(Nla::from_node(SOURCE)), Just(GROUP), Just(Nla::V6([7; 16]))];
+    let group = prop_oneof![4 => Just(GROUP), 1 => Just(Nla::NULL)];
+    let body = bodies(number(), nla, group);
     let list = prop::collection::btree_set(0u32..400, 0..20);
     let named = prop_oneof![Just(0u32), Just(10), Just(11)];
     (body, list, named, any::<[bool; 6]>(), number(), 0usize..200).prop_map(
@@ -428,7 +401,7 @@ proptest! {
             super::world::endless()
         };
         let mut world = World::new(source, content, vec![receiver; 2], seed);
-        world.run_until(ms(50));
+        world.run_until(at(50));
         for step in steps {
             match step {
                 Step::Forged { to, group, bytes } => {

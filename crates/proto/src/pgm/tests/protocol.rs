@@ -8,7 +8,7 @@ use faircast_base::{Duration, Event, GroupId, NodeId, Time, TimeoutKind};
 
 use super::control::{Window, WindowFeedback};
 use super::world::{
-    DELAY, Fate, GROUP, Hop, SOURCE, TSI, World, endless, in_memory, losing, losing_data, ms,
+    DELAY, Fate, GROUP, Hop, SOURCE, TSI, World, at, endless, in_memory, losing, losing_data,
     object, seq, source_config,
 };
 use crate::congestion::Audience;
@@ -43,7 +43,7 @@ fn is_expiry(event: &Event) -> bool {
 #[test]
 fn without_loss_everything_arrives_in_order_and_nobody_complains() {
     let mut world = World::simple(3, 10_050);
-    world.run_until(ms(60_000));
+    world.run_until(at(60_000));
     world.assert_all_delivered(&object(10_050));
     assert_eq!(world.sent_of(PacketType::Odata), 101);
     for kind in [PacketType::Nak, PacketType::Ncf, PacketType::Rdata, PacketType::Spmr] {
@@ -74,7 +74,7 @@ fn without_loss_everything_arrives_in_order_and_nobody_complains() {
 #[test]
 fn an_object_of_nothing_is_complete_at_once() {
     let mut world = World::simple(2, 0);
-    world.run_until(ms(30_000));
+    world.run_until(at(30_000));
     world.assert_all_delivered(&[]);
     assert_eq!(world.sent_of(PacketType::Odata), 0);
     assert!(world.source.completed());
@@ -102,7 +102,7 @@ fn any_one_lost_packet_is_made_good() {
     ];
     for (case, lost) in cases {
         let mut world = World::simple(1, 10_000).with_network(losing(lost));
-        world.run_until(ms(4_000));
+        world.run_until(at(4_000));
         assert!(world.receivers[0].completed(), "{case}: {:?}", world.receivers[0].machine);
         world.assert_all_delivered(&object(10_000));
         assert_eq!(world.receivers[0].lost(), 0, "{case}");
@@ -116,10 +116,10 @@ fn a_lost_start_is_asked_for_where_the_source_lets_receivers() {
         let config = SourceConfig { open_start, ..source_config() };
         let mut world = World::new(config, in_memory(1_000), [ReceiverConfig::new(GROUP)], 1)
             .with_network(losing(|hop| {
-                let early = hop.kind == PacketType::Spm && hop.now < ms(200);
+                let early = hop.kind == PacketType::Spm && hop.now < at(200);
                 early || hop.is_data() && hop.seq() == Some(0)
             }));
-        world.run_until(ms(4_000));
+        world.run_until(at(4_000));
         let host = &world.receivers[0];
         assert_eq!(host.payload, object(1_000)[begin..], "{open_start}");
         assert_eq!(host.completed(), begin == 0, "{open_start}: else it has not got everything");
@@ -130,7 +130,7 @@ fn a_lost_start_is_asked_for_where_the_source_lets_receivers() {
 fn a_burst_of_losses_is_asked_for_in_one_nak_and_repaired_once_each() {
     let burst = losing_data(|n| (30..36).contains(&n));
     let mut world = World::simple(1, 10_000).with_network(burst);
-    world.run_until(ms(20_000));
+    world.run_until(at(20_000));
     world.assert_all_delivered(&object(10_000));
     assert_eq!(world.sent_of(PacketType::Nak), 1);
     assert_eq!(world.sent_of(PacketType::Ncf), 1);
@@ -157,7 +157,7 @@ fn ns2_settings_ask_for_each_packet_alone_and_repair_after_70_ms() {
     config.payload = 100;
     let mut world =
         World::new(config, in_memory(10_000), [ReceiverConfig::ns2(GROUP)], 3).with_network(burst);
-    world.run_until(ms(20_000));
+    world.run_until(at(20_000));
     world.assert_all_delivered(&object(10_000));
     // What is asked for after 50 ms without confirmation is asked for but once: these are 20 ms.
     assert_eq!(world.sent_of(PacketType::Nak), 6);
@@ -183,7 +183,7 @@ fn packets_that_only_overtake_each_other_cause_no_nak() {
                 if late { Duration::from_micros(10 * distance + 5) } else { Duration::ZERO };
             Fate { delays: vec![DELAY + slot + extra], damage: false }
         });
-        world.run_until(ms(5_000));
+        world.run_until(at(5_000));
         world.assert_all_delivered(&object(5_000));
         let missing = world.receivers[0].machine.window_feedback().missing.len();
         assert_eq!(missing, naks, "found missing");
@@ -198,10 +198,10 @@ fn confirmations_and_copies_of_naks_silence_neighbours() {
         receiver.nak_backoff = Duration::from_millis(500);
         let mut world = World::new(source_config(), in_memory(5_000), vec![receiver; 100], 1)
             .with_network(losing_data(|n| n == 20));
-        world.run_until(ms(5_000));
+        world.run_until(at(5_000));
         world.assert_all_delivered(&object(5_000));
         let naks = world.source.log.count(|e| matches!(e, Event::NakReceived { .. }));
-        // Of 100 receivers with back-offs over 500 ms, those ask that draw less than the first one
+        // Of 100 receivers with back-offs over 500 at, those ask that draw less than the first one
         // and the 20 ms until its confirmation: 5 on average, 14 with probability below 1e-3.
         assert!((1..=at_most).contains(&naks), "{naks} NAKs with copies {copies}");
         assert_eq!(world.repaired(), [20]);
@@ -214,7 +214,7 @@ fn confirmations_and_copies_of_naks_silence_neighbours() {
 #[test]
 fn thousands_of_naks_for_one_packet_cost_few_confirmations() {
     let mut world = World::simple(1000, 3_000).with_network(losing_data(|n| n == 20));
-    world.run_until(ms(3_000));
+    world.run_until(at(3_000));
     world.assert_all_delivered(&object(3_000));
     let naks = world.source.log.count(|e| matches!(e, Event::NakReceived { .. }));
     assert!(naks > 300, "{naks} NAKs");
@@ -229,7 +229,7 @@ fn heartbeats_double_after_data_and_ambient_spms_go_on_beside_them() {
     config.ambient_interval = Duration::from_millis(950);
     config.linger = Duration::from_secs(20);
     let mut world = World::new(config, in_memory(100), [ReceiverConfig::new(GROUP)], 1);
-    world.run_until(ms(7_000));
+    world.run_until(at(7_000));
     assert_eq!(world.times_of(PacketType::Odata), [0]);
     let spms = world.times_of(PacketType::Spm);
     // At 0 ms the first ambient one, and one that says that this was all.
@@ -249,10 +249,10 @@ fn a_receiver_without_spm_asks_for_one_and_then_for_its_packets() {
     config.heartbeat_min = Duration::from_secs(1000);
     let mut world = World::new(config, in_memory(1_000), [ReceiverConfig::new(GROUP)], 1)
         .with_network(losing(|hop| {
-            let early = hop.kind == PacketType::Spm && hop.now < ms(50);
+            let early = hop.kind == PacketType::Spm && hop.now < at(50);
             early || hop.is_data() && hop.seq() == Some(3)
         }));
-    world.run_until(ms(3_000));
+    world.run_until(at(3_000));
     world.assert_all_delivered(&object(1_000));
     // One to the group, for the neighbours alone, and one to the source.
     let requests: Vec<_> =
@@ -263,7 +263,7 @@ fn a_receiver_without_spm_asks_for_one_and_then_for_its_packets() {
         (Destination::Group(GroupId::SESSION), 1)
     );
     assert_eq!(requests[1].transmit.to, Destination::Node(SOURCE));
-    assert!(requests[0].at <= ms(400));
+    assert!(requests[0].at <= at(400));
     // Both reach the source at once, and are answered once.
     let answers = world.times_of(PacketType::Spm).iter().filter(|at| **at > 50).count();
     assert_eq!(answers, 1);
@@ -275,11 +275,11 @@ fn what_falls_out_of_the_window_is_lost_and_the_rest_goes_on() {
     config.window_packets = 10;
     let receivers = vec![ReceiverConfig::new(GROUP); 2];
     let mut world = World::new(config.clone(), in_memory(50_000), receivers, 1)
-        .with_network(losing(|hop| hop.to == NodeId(10) && hop.now > ms(100) && hop.now < ms(400)));
+        .with_network(losing(|hop| hop.to == NodeId(10) && hop.now > at(100) && hop.now < at(400)));
     let mut control = Window::new(4);
     control.named = 11;
     world.source.machine = PgmSource::new(config, in_memory(50_000), boxed_control(control));
-    world.run_until(ms(30_000));
+    world.run_until(at(30_000));
     let (cut, whole) = (&world.receivers[0], &world.receivers[1]);
     assert!(whole.completed() && whole.payload == object(50_000));
     let lost = cut.lost();
@@ -305,7 +305,7 @@ fn a_nak_for_the_oldest_packet_holds_the_window_until_its_repair() {
     let receivers = vec![ReceiverConfig::new(GROUP); 4];
     let mut world = World::new(config, in_memory(1_000), receivers, 1)
         .with_network(losing(|hop| hop.is_data() && hop.nth == 0));
-    world.run_until(ms(20_000));
+    world.run_until(at(20_000));
     assert!(world.source.completed());
     let delivered: usize = world.receivers.iter().map(|host| host.log.count(is_delivered)).sum();
     assert!(delivered >= 36, "{delivered}");
@@ -317,17 +317,17 @@ fn a_late_joiner_gets_what_comes_and_with_a_join_option_what_was() {
         let mut config = source_config();
         config.late_join = late_join;
         let mut late = ReceiverConfig::new(GROUP);
-        late.start = ms(200);
+        late.start = at(200);
         let receivers = [ReceiverConfig::new(GROUP), late];
         let mut world = World::new(config, in_memory(50_000), receivers, 1);
-        world.run_until(ms(30_000));
+        world.run_until(at(30_000));
         let (early, late) = (&world.receivers[0], &world.receivers[1]);
         assert!(early.completed() && early.payload == object(50_000));
         let begin = delivered(late)[0] as usize;
         assert!(first.contains(&begin), "from {begin} on");
         assert!(late.payload == object(50_000)[100 * begin..]);
         assert_eq!(late.said(&AppEvent::Gone), begin > 0);
-        assert!(late.log.events[0].0 >= ms(200), "it says nothing before its start");
+        assert!(late.log.events[0].0 >= at(200), "it says nothing before its start");
     }
 }
 
@@ -339,7 +339,7 @@ fn where_nothing_is_repaired_holes_are_skipped_and_reports_are_few() {
     receiver.reliability = Reliability::Unrepaired;
     let mut world = World::new(config, in_memory(100_000), [receiver], 1)
         .with_network(losing_data(|n| n % 10 == 5));
-    world.run_until(ms(30_000));
+    world.run_until(at(30_000));
     let host = &world.receivers[0];
     assert_eq!(world.repaired(), []);
     assert_eq!((host.log.count(is_delivered), host.lost()), (900, 100));
@@ -364,7 +364,7 @@ fn elections_are_answered_by_ack_or_by_a_nak_that_asks_for_nothing() {
         feedback.election = election;
         world.receivers[0].machine =
             PgmReceiver::new(ReceiverConfig::new(GROUP), boxed_feedback(feedback));
-        world.run_until(ms(3_000));
+        world.run_until(at(3_000));
         assert_eq!(world.sent_of(kind), answers, "{election:?}");
         assert_eq!(world.source.machine.window().acks, u32::from(kind == PacketType::Ack));
         assert_eq!(world.source.machine.window().naks, u32::from(kind == PacketType::Nnak));
@@ -382,10 +382,10 @@ fn who_leaves_is_whom_its_reports_name_and_not_the_address_they_come_from() {
     let elsewhere = WindowFeedback::new(NodeId(0x7001));
     world.receivers[0].machine =
         PgmReceiver::new(ReceiverConfig::new(GROUP), boxed_feedback(elsewhere));
-    world.run_until(ms(500));
+    world.run_until(at(500));
     assert_eq!(world.source.machine.window().named, 0x7001);
     world.close_receiver(0);
-    world.run_until(ms(1_000));
+    world.run_until(at(1_000));
     assert_eq!(world.source.machine.window().left, [NodeId(0x7001)]);
     assert_eq!(world.source.machine.window().named, 11);
 }
@@ -394,7 +394,7 @@ fn who_leaves_is_whom_its_reports_name_and_not_the_address_they_come_from() {
 fn acknowledged_bytes_are_counted_once_and_the_acker_says_when_it_leaves() {
     let configs = vec![ReceiverConfig::new(GROUP); 2];
     let mut world = World::new(source_config(), endless(), configs, 1);
-    world.run_until(ms(500));
+    world.run_until(at(500));
     let acker = world.source.machine.window().named;
     assert_eq!(acker, 10, "the first to answer");
     let bytes = |(_, event): &(Time, Event)| match event {
@@ -409,24 +409,24 @@ fn acknowledged_bytes_are_counted_once_and_the_acker_says_when_it_leaves() {
     let last = world.sent.last().unwrap();
     assert!(last.packet().options.has(OptionType::ACKER_LEAVING));
     assert!(last.packet().options.has(0x13), "with its last report");
-    world.run_until(ms(1_000));
+    world.run_until(at(1_000));
     assert_eq!(world.source.machine.window().left, [NodeId(10)]);
     assert_eq!(world.source.machine.window().named, 11);
     let host = &world.receivers[0];
     assert_eq!(host.machine.next_timeout(), None);
-    let silent = world.sent.iter().all(|sent| sent.from != NodeId(10) || sent.at <= ms(500));
+    let silent = world.sent.iter().all(|sent| sent.from != NodeId(10) || sent.at <= at(500));
     assert!(silent, "it said nothing more");
 }
 
 #[test]
 fn a_closed_source_tells_the_end_and_still_repairs() {
     let mut world = World::new(source_config(), endless(), [ReceiverConfig::new(GROUP)], 1);
-    world.run_until(ms(510));
+    world.run_until(at(510));
     // All is lost for a while, among it what is sent at 520 ms.
-    world.network = losing(|hop| hop.now < ms(600));
-    world.run_until(ms(530));
+    world.network = losing(|hop| hop.now < at(600));
+    world.run_until(at(530));
     world.close_source();
-    world.run_until(ms(30_000));
+    world.run_until(at(30_000));
     let sent = world.sent_of(PacketType::Odata);
     assert!(world.source.completed());
     assert!(world.receivers[0].completed(), "{:?}", world.receivers[0].machine);
@@ -441,13 +441,13 @@ fn a_source_that_falls_silent_is_gone_after_the_expiry() {
     let mut receiver = ReceiverConfig::new(GROUP);
     receiver.expiry = Duration::from_secs(30);
     let mut world = World::new(source_config(), endless(), [receiver], 1)
-        .with_network(losing(|hop| hop.now > ms(100)));
-    world.run_until(ms(60_000));
+        .with_network(losing(|hop| hop.now > at(100)));
+    world.run_until(at(60_000));
     let host = &world.receivers[0];
     assert_eq!(host.last_word(), Some(&AppEvent::Gone));
     let expiries = times(&host.log, is_expiry);
     assert_eq!(expiries.len(), 1);
-    assert!(expiries[0] >= ms(30_100) && expiries[0] <= ms(30_111), "{expiries:?}");
+    assert!(expiries[0] >= at(30_100) && expiries[0] <= at(30_111), "{expiries:?}");
     assert_eq!(host.machine.next_timeout(), None);
 }
 
@@ -459,16 +459,16 @@ fn what_a_source_has_said_before_is_no_sign_that_it_is_there() {
     for reliability in [Reliability::Repaired, Reliability::Unrepaired] {
         let receiver = ReceiverConfig { reliability, ..receiver.clone() };
         let mut world = World::new(source_config(), endless(), [receiver], 1)
-            .with_network(losing(|hop| hop.now > ms(100) || hop.seq() == Some(5)));
-        world.run_until(ms(20_000));
+            .with_network(losing(|hop| hop.now > at(100) || hop.seq() == Some(5)));
+        world.run_until(at(20_000));
         let node = world.receivers[0].node;
-        let said: Vec<_> = world.sent.iter().filter(|sent| sent.at <= ms(100)).collect();
+        let said: Vec<_> = world.sent.iter().filter(|sent| sent.at <= at(100)).collect();
         let from = said[0].from;
         let said: Vec<_> =
             said.iter().filter(|s| s.from == from).map(|s| (s.bytes.clone(), s.transmit)).collect();
         assert!(said.len() > 10, "{}", said.len());
         for second in 20..60 {
-            world.run_until(ms(second * 1000));
+            world.run_until(at(second * 1000));
             for (bytes, transmit) in &said {
                 let datagram = Datagram::new(from, Destination::Group(GroupId::SESSION), bytes);
                 world.inject(node, Datagram { zeros: transmit.zeros, ..datagram });
@@ -476,9 +476,9 @@ fn what_a_source_has_said_before_is_no_sign_that_it_is_there() {
         }
         let host = &world.receivers[0];
         assert_eq!(host.last_word(), Some(&AppEvent::Gone), "{reliability:?}");
-        let at = times(&host.log, is_expiry)[0];
+        let gone = times(&host.log, is_expiry)[0];
         // The one that was lost was new when it came.
-        assert!(at <= ms(50_111), "{reliability:?}: {at}");
+        assert!(gone <= at(50_111), "{reliability:?}: {gone}");
     }
 }
 
@@ -490,7 +490,7 @@ fn a_repair_and_data_that_both_wait_take_turns() {
     control.pace = Duration::from_millis(1);
     world.source.machine =
         PgmSource::new(source_config(), in_memory(100_000), boxed_control(control));
-    world.run_until(ms(10_000));
+    world.run_until(at(10_000));
     world.assert_all_delivered(&object(100_000));
     let mut run = 0;
     let mut longest = 0;
@@ -515,7 +515,7 @@ fn a_repair_and_data_that_both_wait_take_turns() {
 #[test]
 fn events_of_the_window_are_sparse() {
     let mut world = World::simple(1, 100_000);
-    world.run_until(ms(5_000));
+    world.run_until(at(5_000));
     let at = times(&world.source.log, |event| matches!(event, Event::Window { .. }));
     assert!(at.len() > 10);
     assert!(at.windows(2).all(|pair| pair[1].since(pair[0]) >= Duration::from_millis(10)));
@@ -528,7 +528,7 @@ fn sequence_numbers_may_wrap_in_mid_session() {
     config.first = seq(u32::MAX - 20);
     let mut world = World::new(config, in_memory(10_000), vec![ReceiverConfig::new(GROUP); 2], 1)
         .with_network(losing(|hop| hop.is_data() && hop.nth % 7 == 3));
-    world.run_until(ms(20_000));
+    world.run_until(at(20_000));
     world.assert_all_delivered(&object(10_000));
     let first = u64::from(u32::MAX - 20);
     assert_eq!(delivered(&world.receivers[0]), (first..first + 100).collect::<Vec<_>>());
@@ -537,15 +537,15 @@ fn sequence_numbers_may_wrap_in_mid_session() {
 #[test]
 fn a_machine_begins_with_its_start_as_first_timeout_and_keeps_small() {
     let mut config = source_config();
-    config.start = ms(700);
+    config.start = at(700);
     let mut receiver = ReceiverConfig::new(GROUP);
-    receiver.start = ms(300);
+    receiver.start = at(300);
     let mut world = World::new(config, in_memory(1_000), [receiver], 1);
-    assert_eq!(world.source.machine.next_timeout(), Some(ms(700)));
-    assert_eq!(world.receivers[0].machine.next_timeout(), Some(ms(300)));
-    world.run_until(ms(650));
+    assert_eq!(world.source.machine.next_timeout(), Some(at(700)));
+    assert_eq!(world.receivers[0].machine.next_timeout(), Some(at(300)));
+    world.run_until(at(650));
     assert!(world.sent.is_empty());
-    world.run_until(ms(3_000));
+    world.run_until(at(3_000));
     world.assert_all_delivered(&object(1_000));
     // Ten thousand of them in one simulation.
     assert!(size_of::<PgmReceiver>() < 1024);

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use faircast_base::{Duration, NodeId, Seq, Time};
+use faircast_base::{NodeId, Seq};
 
 use super::control::{Window, WindowFeedback};
 use crate::congestion::{boxed_control, boxed_feedback};
@@ -13,13 +13,9 @@ use crate::content::{Content, InMemory, Zeros};
 use crate::pgm::wire::Body;
 use crate::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use crate::world::FIRST_RECEIVER;
-pub(super) use crate::world::{DELAY, Fate, GROUP, Hop, Host, Network, SOURCE, Sent, TSI};
+pub(super) use crate::world::{DELAY, Fate, GROUP, Hop, Host, Network, SOURCE, Sent, TSI, at};
 
 pub(super) type World = crate::world::World<PgmSource, PgmReceiver>;
-
-pub(super) fn ms(ms: u64) -> Time {
-    Time::ZERO + Duration::from_millis(ms)
-}
 
 /// A network that drops what `lose` says and passes the rest.
 pub(super) fn losing(mut lose: impl FnMut(&Hop<'_>) -> bool + 'static) -> Network {

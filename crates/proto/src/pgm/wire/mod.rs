@@ -18,7 +18,7 @@ mod nla;
 mod options;
 mod packet;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use checksum::checksum;
 pub use encode::Encoder;

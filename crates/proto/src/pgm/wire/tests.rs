@@ -281,45 +281,44 @@ fn node_ids_travel_as_ipv4_addresses() {
     assert!(Nla::V6([0; 16]).is_null() && Nla::NULL.is_null() && !nla.is_null());
 }
 
-fn nla() -> impl Strategy<Value = Nla> {
+fn nla() -> impl Strategy<Value = Nla> + Clone {
     prop_oneof![any::<[u8; 4]>().prop_map(Nla::V4), any::<[u8; 16]>().prop_map(Nla::V6)]
 }
 
-fn seq() -> impl Strategy<Value = Seq> {
-    any::<u32>().prop_map(Seq::new)
-}
-
-fn body() -> impl Strategy<Value = Body> {
-    let nak =
-        || (seq(), nla(), nla()).prop_map(|(first, source, group)| Nak { first, source, group });
-    let data = || (seq(), seq()).prop_map(|(sequence, trail)| Data { sequence, trail });
+/// Bodies of all types, with such numbers, addresses and groups.
+pub(crate) fn bodies(
+    number: impl Strategy<Value = u32> + Clone,
+    nla: impl Strategy<Value = Nla> + Clone,
+    group: impl Strategy<Value = Nla> + Clone,
+) -> impl Strategy<Value = Body> {
+    let seq = number.prop_map(Seq::new);
+    let nak = (seq.clone(), nla.clone(), group).prop_map(|(first, source, group)| Nak {
+        first,
+        source,
+        group,
+    });
+    let data = (seq.clone(), seq.clone()).prop_map(|(sequence, trail)| Data { sequence, trail });
+    let spm = (seq.clone(), seq.clone(), seq.clone(), nla.clone())
+        .prop_map(|(sequence, trail, lead, path)| Body::Spm(Spm { sequence, trail, lead, path }));
+    let ack = (seq.clone(), any::<u32>())
+        .prop_map(|(highest, bitmap)| Body::Ack(Ack { vector: AckVector { highest, bitmap } }));
+    let polr = (seq.clone(), any::<u16>())
+        .prop_map(|(sequence, round)| Body::Polr(Polr { sequence, round }));
+    let poll = (seq, any::<[u16; 2]>(), nla, any::<[u32; 3]>()).prop_map(|it| {
+        let (sequence, [round, sub_type], path, [backoff_us, random, mask]) = it;
+        Body::Poll(Poll { sequence, round, sub_type, path, backoff_us, random, mask })
+    });
     prop_oneof![
-        (seq(), seq(), seq(), nla()).prop_map(|(sequence, trail, lead, path)| Body::Spm(Spm {
-            sequence,
-            trail,
-            lead,
-            path
-        })),
-        data().prop_map(Body::Odata),
-        data().prop_map(Body::Rdata),
-        nak().prop_map(Body::Nak),
-        nak().prop_map(Body::Nnak),
-        nak().prop_map(Body::Ncf),
+        spm,
+        data.clone().prop_map(Body::Odata),
+        data.prop_map(Body::Rdata),
+        nak.clone().prop_map(Body::Nak),
+        nak.clone().prop_map(Body::Nnak),
+        nak.prop_map(Body::Ncf),
         Just(Body::Spmr),
-        (seq(), any::<u32>())
-            .prop_map(|(highest, bitmap)| Body::Ack(Ack { vector: AckVector { highest, bitmap } })),
-        (seq(), any::<u16>()).prop_map(|(sequence, round)| Body::Polr(Polr { sequence, round })),
-        (seq(), any::<u16>(), any::<u16>(), nla(), any::<[u32; 3]>()).prop_map(
-            |(sequence, round, sub_type, path, [backoff_us, random, mask])| Body::Poll(Poll {
-                sequence,
-                round,
-                sub_type,
-                path,
-                backoff_us,
-                random,
-                mask
-            })
-        ),
+        ack,
+        poll,
+        polr,
     ]
 }
 
@@ -469,7 +468,7 @@ proptest! {
     #[test]
     fn every_packet_survives_the_wire(
         header in header(),
-        body in body(),
+        body in bodies(any::<u32>(), nla(), nla()),
         options in options(),
         list in prop::collection::btree_set(0u32..1000, 0..NAK_LIST_MAX),
         payload in prop::collection::vec(any::<u8>(), 0..40),

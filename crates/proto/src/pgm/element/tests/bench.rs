@@ -15,7 +15,7 @@ use crate::pgm::element::*;
 use crate::pgm::wire::Data;
 use crate::relay::PacketKey;
 use crate::world::Log;
-pub(super) use crate::world::{GROUP, SOURCE, TSI};
+pub(super) use crate::world::{GROUP, SOURCE, TSI, ms};
 
 pub(super) const ME: NodeId = NodeId(10);
 pub(super) const RECEIVER: NodeId = NodeId(20);
@@ -48,10 +48,6 @@ pub(super) enum Sent {
 /// The settings of ns-2, by which the moments below are computed.
 pub(super) fn fixed() -> ElementConfig {
     ElementConfig { repair_timers: RepairTimers::Fixed, ..ElementConfig::default() }
-}
-
-pub(super) fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
 }
 
 pub(super) fn spm(sequence: u32, path: NodeId) -> Vec<u8> {

@@ -133,14 +133,11 @@ impl Backoff {
 mod tests {
     use super::*;
     use crate::pgm::wire::Nla;
+    use crate::world::s;
     use alloc::vec::Vec;
     use faircast_base::{NodeId, Purpose};
 
     const RTT: Duration = Duration::from_millis(400);
-
-    fn at(s: u64) -> Time {
-        Time::ZERO + Duration::from_secs(s)
-    }
 
     fn crowd() -> Crowd {
         Crowd::new(&ReceiverConfig::new(Nla::NULL))
@@ -161,7 +158,7 @@ mod tests {
             let (mut late, mut spoke) = (Duration::ZERO, 0);
             for second in 0..400 {
                 let (naks, first) = naks(&crowd, members, &mut rng);
-                crowd.note(at(10 * second), (naks as u32).min(9), Some(RTT));
+                crowd.note(s(10 * second), (naks as u32).min(9), Some(RTT));
                 if second >= 200 {
                     spoke += naks;
                     late += first;
@@ -182,7 +179,7 @@ mod tests {
         for second in 0..400 {
             let members = if second < 100 { 3000 } else { 10 };
             let (naks, _) = naks(&crowd, members, &mut rng);
-            crowd.note(at(10 * second), (naks as u32).min(9), Some(RTT));
+            crowd.note(s(10 * second), (naks as u32).min(9), Some(RTT));
         }
         assert!(crowd.doublings <= 4, "{}", crowd.doublings);
     }
@@ -190,9 +187,9 @@ mod tests {
     #[test]
     fn who_loses_alone_again_waits_no_longer_than_before() {
         let mut crowd = crowd();
-        (0..60).for_each(|i| crowd.note(at(10 * i), 9, Some(RTT)));
+        (0..60).for_each(|i| crowd.note(s(10 * i), 9, Some(RTT)));
         assert!(crowd.doublings > 5);
-        (60..200).for_each(|i| crowd.note(at(10 * i), 1, Some(RTT)));
+        (60..200).for_each(|i| crowd.note(s(10 * i), 1, Some(RTT)));
         assert_eq!(crowd.doublings, 0);
     }
 }

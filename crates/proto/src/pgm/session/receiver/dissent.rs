@@ -82,10 +82,7 @@ const SLOW: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(ms: u64) -> Time {
-        Time::ZERO + Duration::from_millis(ms)
-    }
+    use crate::world::at;
 
     /// The packet of a series with which the claim is believed; packets `gap_ms` apart.
     fn believed_with(gap_ms: u64) -> Option<u64> {

@@ -173,10 +173,7 @@ const PATIENCE_MAX: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(ms: u64) -> Time {
-        Time::ZERO + Duration::from_millis(ms)
-    }
+    use crate::world::at;
 
     /// A source that has sent one packet a millisecond for a second: up to 1000.
     fn running() -> Reach {

@@ -1,0 +1,198 @@
+//! The stages of a receiver: manifest, what the store has already, content, comparison.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use faircast_base::{Cx, Duration, Event, Time};
+
+use super::{ObjectReceiver, Phase, Timer};
+use crate::AppEvent;
+use crate::object::wire::Claim;
+use crate::object::{Announcement, Part, StoreError, StoreProgress, Verdict};
+
+impl ObjectReceiver {
+    /// Goes on where something has come to its end: the manifest, the store's search, all content.
+    pub(super) fn advance(&mut self, cx: &mut Cx<'_>) {
+        let outcome = match self.phase {
+            Phase::Manifest if self.has_manifest() => self.check_manifest(cx),
+            Phase::Opening => self.poll_open(cx),
+            Phase::Content if self.has_all() => self.check_digests(cx),
+            Phase::Content => self.widen(cx),
+            Phase::Verifying => self.poll_verify(cx),
+            _ => Ok(()),
+        };
+        if let Err(error) = outcome {
+            self.fail(cx, error.reason);
+        }
+    }
+
+    /// Whether the manifest is here, and came from a source that is there: what a recording of one
+    /// says must not take hold of the store. Without a manifest there is nothing to take hold of.
+    fn has_manifest(&self) -> bool {
+        let empty = self.object.is_some_and(|object| object.layout.len(Part::Manifest) == 0);
+        self.blocks.left(Part::Manifest) == 0 && (self.member.welcome || empty)
+    }
+
+    pub(super) fn has_all(&self) -> bool {
+        let known = self.object.is_some_and(|object| {
+            let Announcement { growing, digests, .. } = object.notice.announcement;
+            let all_wanted = self.content_end == object.layout.keys(Part::Content).end;
+            let digests = digests.is_some() || object.layout.len(Part::Digests) == 0;
+            !growing && all_wanted && digests
+        });
+        // A recording of a session has everything but a welcome for this receiver.
+        known
+            && self.member.welcome
+            && self.blocks.left(Part::Content) == 0
+            && self.blocks.left(Part::Digests) == 0
+    }
+
+    /// Whether a part that has come whole is the one that was announced.
+    fn matches(&mut self, part: Part, wanted: &[u8; 32]) -> Result<bool, StoreError> {
+        let Some(object) = self.object else { return Ok(false) };
+        let (len, mut hasher, mut buffer) =
+            (object.layout.len(part), blake3::Hasher::new(), Vec::new());
+        let mut offset = 0;
+        while offset < len {
+            // At most as large as the piece.
+            let piece = (len - offset).min(HASHED_AT_ONCE) as u32;
+            buffer.clear();
+            self.store.read(part, offset, piece, &mut buffer)?;
+            hasher.update(&buffer);
+            offset += u64::from(piece);
+        }
+        Ok(hasher.finalize() == *wanted)
+    }
+
+    /// A part is not what was announced: it is asked for again, some times.
+    fn mismatch(&mut self, cx: &mut Cx<'_>, part: Part) -> Result<(), StoreError> {
+        self.mismatches += 1;
+        let Some(object) = self.object else { return Ok(()) };
+        if self.mismatches > MISMATCHES_MAX {
+            let what = if part == Part::Manifest { "manifest" } else { "list of digests" };
+            let reason = alloc::format!("the {what} that came is not the one that was announced");
+            return Err(StoreError { reason });
+        }
+        self.blocks.want_part(&object.layout, part);
+        self.requests.want(cx, object.layout.keys(part), false);
+        Ok(())
+    }
+
+    fn check_manifest(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
+        let Some(object) = self.object else { return Ok(()) };
+        let empty = object.layout.len(Part::Manifest) == 0;
+        let hash = object.notice.announcement.object;
+        // Without a manifest the name of an object is whatever its source chose.
+        if !empty && !self.matches(Part::Manifest, &hash)? {
+            return self.mismatch(cx, Part::Manifest);
+        }
+        self.phase = Phase::Opening;
+        self.poll_wait = POLL_MIN;
+        self.poll_open(cx)
+    }
+
+    fn poll_open(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
+        let found = match self.store.open()? {
+            StoreProgress::Pending => {
+                self.poll_later(cx.now);
+                return Ok(());
+            }
+            StoreProgress::Done(found) => found,
+        };
+        let Some(object) = self.object else { return Ok(()) };
+        self.timers.disarm(Timer::Store);
+        self.phase = Phase::Content;
+        self.load.begin();
+        let layout = object.layout;
+        self.content_end = layout.reach(self.store.window()?);
+        self.blocks.want(layout.keys(Part::Content).start..self.content_end);
+        self.blocks.want_part(&layout, Part::Digests);
+        let before = self.blocks.content_lacking(&layout);
+        found.iter().for_each(|range| self.blocks.found(&layout, range));
+        self.bytes_found = before - self.blocks.content_lacking(&layout);
+        self.member.claim(cx, Claim::Receiving, String::new());
+        let fresh = object.notice.position.is_none();
+        self.requests.want_lacking(cx, &layout, &self.blocks, fresh);
+        self.advance(cx);
+        Ok(())
+    }
+
+    /// Wants what there is of content by now and the store can take.
+    fn widen(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
+        let Some(object) = self.object else { return Ok(()) };
+        let reach = object.layout.reach(self.store.window()?);
+        if reach > self.content_end {
+            let more = core::mem::replace(&mut self.content_end, reach)..reach;
+            self.blocks.want(more.clone());
+            self.requests.want_more(cx, more);
+        }
+        if reach < object.layout.keys(Part::Content).end && !self.timers.is_armed(Timer::Store) {
+            self.timers.arm(Timer::Store, cx.now + POLL_MAX);
+        }
+        Ok(())
+    }
+
+    fn poll_later(&mut self, now: Time) {
+        self.timers.arm(Timer::Store, now + self.poll_wait);
+        self.poll_wait = (self.poll_wait * 2).min(POLL_MAX);
+    }
+
+    fn check_digests(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
+        let Some(object) = self.object else { return Ok(()) };
+        if object.layout.len(Part::Digests) > 0
+            && let Some(hash) = object.notice.announcement.digests
+            && !self.matches(Part::Digests, &hash)?
+        {
+            return self.mismatch(cx, Part::Digests);
+        }
+        self.phase = Phase::Verifying;
+        self.poll_wait = POLL_MIN;
+        self.requests.clear();
+        self.poll_verify(cx)
+    }
+
+    fn poll_verify(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
+        let verdict = self.store.verify()?;
+        self.load.compare(cx.now, verdict == StoreProgress::Pending);
+        match verdict {
+            StoreProgress::Pending => self.poll_later(cx.now),
+            StoreProgress::Done(Verdict::Intact) => {
+                self.timers.disarm(Timer::Store);
+                self.phase = Phase::Done;
+                let bytes = self.content_bytes();
+                cx.emit(Event::Completed { bytes });
+                self.events.push_back(AppEvent::Completed);
+                self.member.claim(cx, Claim::Done, String::new());
+            }
+            StoreProgress::Done(Verdict::Damaged(ranges)) => {
+                self.timers.disarm(Timer::Store);
+                self.phase = Phase::Content;
+                let Some(object) = self.object else { return Ok(()) };
+                let layout = object.layout;
+                let before = self.blocks.content_lacking(&layout);
+                ranges.iter().for_each(|range| self.blocks.damaged(&layout, range));
+                let lost = self.blocks.content_lacking(&layout) - before;
+                if lost == 0 {
+                    let reason = "the content is damaged, and nobody knows where".to_string();
+                    return Err(StoreError { reason });
+                }
+                self.blocks.content_bytes = self.content_bytes().saturating_sub(lost);
+                self.bytes_found = 0;
+                self.requests.want_lacking(cx, &layout, &self.blocks, false);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How soon and, in the end, how often a store is asked whether it has come to its end: little is
+/// found or compared in a moment, and much takes long.
+pub(super) const POLL_MIN: Duration = Duration::from_millis(1);
+const POLL_MAX: Duration = Duration::from_millis(20);
+
+/// How much of a part is hashed at once.
+const HASHED_AT_ONCE: u64 = 1 << 16;
+
+/// How often a part may come that is not the one announced: a wrong checksum is right once in 2^16,
+/// and some symbols may have been forged.
+const MISMATCHES_MAX: u32 = 16;
