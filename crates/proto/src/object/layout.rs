@@ -42,6 +42,13 @@ pub(super) struct Layout {
     symbol: u32,
 }
 
+/// That of nothing.
+impl Default for Layout {
+    fn default() -> Self {
+        Self { lens: [0; 3], symbol: 2 }
+    }
+}
+
 impl Layout {
     /// The layout of what `announcement` announces; `None` where its numbers are not allowed.
     pub(super) fn new(announcement: &Announcement) -> Option<Self> {

@@ -20,7 +20,7 @@ use self::load::LoadMeter;
 use self::member::Membership;
 use self::requests::Requests;
 use self::stages::POLL_MIN;
-use super::layout::{Key, Layout};
+use super::layout::Key;
 use super::source::write_entries;
 use super::wire::{Claim, Notice, REASON_MAX, encode_limit, encode_load, end_of};
 use super::{HostLoad, ObjectReceiverSetup, ObjectStatus, Part, Stage, Store};
@@ -42,7 +42,8 @@ pub struct ObjectReceiver {
     config: ReceiverConfig,
     store: Box<dyn Store>,
     phase: Phase,
-    object: Option<Object>,
+    /// What the source says of its object, once that is known.
+    notice: Option<Notice>,
     blocks: Blocks,
     requests: Requests,
     member: Membership,
@@ -103,13 +104,6 @@ struct Doubts {
     object: Dissent<()>,
 }
 
-/// What is known of the object.
-#[derive(Clone, Copy, Debug)]
-struct Object {
-    notice: Notice,
-    layout: Layout,
-}
-
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     symbols: u64,
@@ -153,7 +147,7 @@ impl ObjectReceiver {
             session: ReceiverSession::speaking(config.clone(), negotiation, ()),
             store: setup.store,
             phase: Phase::Listening,
-            object: None,
+            notice: None,
             blocks: Blocks::default(),
             requests: Requests::new(&config),
             member: Membership::new(setup.id, setup.node, setup.name),
@@ -305,11 +299,9 @@ impl Machine for ObjectReceiver {
                 self.rest();
             }
         }
-        if let Some(object) = self.object
-            && self.requests.next_timeout().is_some_and(|at| at <= cx.now)
-        {
+        if self.requests.next_timeout().is_some_and(|at| at <= cx.now) {
             let can_ask = self.may_ask();
-            self.requests.on_timeout(cx, &object.layout, &mut self.blocks, can_ask);
+            self.requests.on_timeout(cx, &mut self.blocks, can_ask);
         }
     }
 
@@ -373,8 +365,8 @@ impl ObjectReceiver {
         ObjectStatus {
             stage,
             begun: None,
-            bytes_total: self.object.map(|object| object.layout.len(Part::Content)),
-            growing: self.object.is_some_and(|object| object.notice.announcement.growing),
+            bytes_total: self.notice.map(|notice| notice.announcement.len(Part::Content)),
+            growing: self.notice.is_some_and(|notice| notice.announcement.growing),
             bytes_done: self.content_bytes(),
             bytes_found: self.bytes_found,
             symbols: self.counts.symbols,

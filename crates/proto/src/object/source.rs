@@ -22,7 +22,7 @@ use self::pauses::{Pauses, Wait};
 use self::slow::SlowMeter;
 use super::layout::Layout;
 use super::wire::{ENTRIES_MAX, ENTRIES_PER_OPTION, Entry, Notice};
-use super::{Announcement, Fec, HostLoad, ObjectSourceSetup, ObjectStatus, Part, Stage};
+use super::{Fec, HostLoad, ObjectSourceSetup, ObjectStatus, Part, Stage};
 use crate::congestion::{Control, Permit, Regime};
 use crate::pgm::SourceConfig;
 use crate::pgm::negotiation::SchemeAnnouncement;
@@ -120,10 +120,8 @@ impl ObjectSource {
         config.linger = FIN_TIME;
         let announcement = announcement(setup.supply.as_ref(), setup.symbol_bytes);
         let layout = Layout::new(&announcement);
-        let reason = layout.is_none().then(|| "the object has too many blocks, or its symbols are not of an even length: choose another".to_string());
-        let nothing =
-            Announcement { lens: [0; 3], growing: false, symbol_bytes: 2, ..announcement };
-        let layout = layout.unwrap_or_else(|| Layout::new(&nothing).expect("nothing has a layout"));
+        let reason = layout.is_none().then(|| NO_LAYOUT.to_string());
+        let layout = layout.unwrap_or_default();
         let notice = Notice {
             announcement,
             parity: setup.fec != Fec::Off,
@@ -438,6 +436,10 @@ impl ObjectSource {
         self.review(cx);
     }
 }
+
+/// Why an object has no layout.
+const NO_LAYOUT: &str = "the object has too many blocks, or its symbols are not of an even length: \
+                         choose another";
 
 /// Time between SPMs where the options do not say.
 const SPM_INTERVAL: Duration = Duration::from_secs(1);

@@ -5,6 +5,7 @@ mod crowds;
 mod faults;
 mod growing;
 mod hostile;
+mod liars;
 mod limits;
 mod members;
 mod world;

@@ -48,6 +48,13 @@ pub struct PgmElement {
     out: VecDeque<(Egress, Vec<u8>)>,
 }
 
+/// A packet that passes by, decoded.
+#[derive(Clone, Copy)]
+struct Passing<'a> {
+    relayed: &'a RelayPacket<'a>,
+    pgm: Packet<'a>,
+}
+
 /// What an element knows of one session.
 #[derive(Debug)]
 struct Session {
@@ -82,31 +89,30 @@ impl PgmElement {
     fn take_spm(
         &mut self,
         cx: &mut Cx<'_>,
-        packet: &RelayPacket<'_>,
-        pgm: &Packet<'_>,
+        packet: &Passing<'_>,
         spm: Spm,
         buf: &mut Vec<u8>,
     ) -> Result<Handling, BadInput> {
         let Some(upstream) = spm.path.node() else {
             return Ok(Handling::Forward); // IPv6, which node numbers cannot stand for.
         };
-        let (tsi, now) = (pgm.tsi(), cx.now);
+        let (tsi, now) = (packet.pgm.tsi(), cx.now);
         if let Some(session) = self.session(tsi) {
             if !spm.sequence.after(session.spm_sequence) {
                 return Err(BadInput::Duplicate);
             }
-            (session.upstream, session.upstream_port) = (upstream, packet.port);
+            (session.upstream, session.upstream_port) = (upstream, packet.relayed.port);
             (session.spm_sequence, session.heard) = (spm.sequence, now);
         } else if self.make_room(now) {
             let repairs = Repairs::new(&self.config);
             self.sessions.push(Session {
                 tsi,
-                flow: packet.flow,
-                data_port: pgm.header.data_port(pgm.kind()),
-                source: packet.datagram.from,
+                flow: packet.relayed.flow,
+                data_port: packet.pgm.header.data_port(packet.pgm.kind()),
+                source: packet.relayed.datagram.from,
                 spm_sequence: spm.sequence,
                 upstream,
-                upstream_port: packet.port,
+                upstream_port: packet.relayed.port,
                 heard: now,
                 repairs,
                 stamps: Stamps::default(),
@@ -116,7 +122,7 @@ impl PgmElement {
             return Ok(Handling::Forward);
         }
         let body = Body::Spm(Spm { path: Nla::from_node(self.node), ..spm });
-        Packet { body, ..*pgm }.encode(buf);
+        Packet { body, ..packet.pgm }.encode(buf);
         Ok(Handling::Alter)
     }
 
@@ -137,17 +143,16 @@ impl PgmElement {
     fn take_nak(
         &mut self,
         cx: &mut Cx<'_>,
-        packet: &RelayPacket<'_>,
-        pgm: &Packet<'_>,
+        packet: &Passing<'_>,
         nak: Nak,
     ) -> Result<(), BadInput> {
         let Self { node, config, views, sessions, out } = self;
-        let session = asked_of(sessions, packet, pgm)?;
-        let report = Report::of(cx.now, views, pgm);
+        let session = asked_of(sessions, packet)?;
+        let report = Report::of(cx.now, views, &packet.pgm);
         let reported = report.and_then(|report| report.reported(&session.stamps));
         let (mut passes, mut room) = (false, false);
-        for seq in pgm.nak_sequence() {
-            let ask = Ask { port: packet.port, nak, report, reported };
+        for seq in packet.pgm.nak_sequence() {
+            let ask = Ask { port: packet.relayed.port, nak, report, reported };
             match session.repairs.ask(cx, config, seq, ask) {
                 Some(passed) => (passes, room) = (passes || passed, true),
                 None => cx.emit(Event::BadInput { reason: BadInput::TableFull }),
@@ -158,11 +163,11 @@ impl PgmElement {
             // sender will ask again.
             return Ok(());
         }
-        out.push_back(session.confirmation(packet.port, pgm, nak));
+        out.push_back(session.confirmation(packet, nak));
         let seq = u64::from(nak.first.value());
         if passes {
             cx.emit(Event::NakForwarded { seq });
-            out.push_back(session.towards_source(*node, packet.datagram.bytes.to_vec()));
+            out.push_back(session.towards_source(*node, packet.relayed.datagram.bytes.to_vec()));
         } else {
             cx.emit(Event::NakSuppressed { seq });
         }
@@ -170,14 +175,10 @@ impl PgmElement {
     }
 
     /// A NAK that asks for nothing goes on without state.
-    fn take_null_nak(
-        &mut self,
-        packet: &RelayPacket<'_>,
-        pgm: &Packet<'_>,
-    ) -> Result<(), BadInput> {
+    fn take_null_nak(&mut self, packet: &Passing<'_>) -> Result<(), BadInput> {
         let Self { node, sessions, out, .. } = self;
-        let session = asked_of(sessions, packet, pgm)?;
-        out.push_back(session.towards_source(*node, packet.datagram.bytes.to_vec()));
+        let session = asked_of(sessions, packet)?;
+        out.push_back(session.towards_source(*node, packet.relayed.datagram.bytes.to_vec()));
         Ok(())
     }
 
@@ -186,16 +187,15 @@ impl PgmElement {
     fn take_confirmation(
         &mut self,
         cx: &mut Cx<'_>,
-        packet: &RelayPacket<'_>,
-        pgm: &Packet<'_>,
+        packet: &Passing<'_>,
         nak: Nak,
     ) -> Result<(), BadInput> {
         let config = self.config;
-        let session = self.session(pgm.tsi()).ok_or(BadInput::Foreign)?;
-        if packet.port != session.upstream_port {
+        let session = self.session(packet.pgm.tsi()).ok_or(BadInput::Foreign)?;
+        if packet.relayed.port != session.upstream_port {
             return Err(BadInput::Foreign);
         }
-        for seq in pgm.nak_sequence() {
+        for seq in packet.pgm.nak_sequence() {
             if !session.repairs.confirm(cx.now, &config, seq, nak) {
                 cx.emit(Event::BadInput { reason: BadInput::TableFull });
             }
@@ -204,19 +204,13 @@ impl PgmElement {
     }
 
     /// A repair goes where it was asked for, and with it its state.
-    fn take_repair(
-        &mut self,
-        cx: &mut Cx<'_>,
-        packet: &RelayPacket<'_>,
-        pgm: &Packet<'_>,
-        seq: Seq,
-    ) -> Handling {
+    fn take_repair(&mut self, cx: &mut Cx<'_>, packet: &Passing<'_>, seq: Seq) -> Handling {
         let config = self.config;
-        let Some(session) = self.session(pgm.tsi()) else {
+        let Some(session) = self.session(packet.pgm.tsi()) else {
             // An element that has just started must not be a black hole.
             return Handling::Forward;
         };
-        if packet.port != session.upstream_port {
+        if packet.relayed.port != session.upstream_port {
             cx.emit(Event::BadInput { reason: BadInput::Foreign });
             return Handling::Drop;
         }
@@ -224,8 +218,8 @@ impl PgmElement {
             cx.emit(Event::BadInput { reason: BadInput::OutOfWindow });
             return Handling::Drop;
         };
-        let copies = ports.iter().map(|port| Egress::Copy(packet.key, *port));
-        let all = copies.chain([Egress::Release(packet.key)]);
+        let copies = ports.iter().map(|port| Egress::Copy(packet.relayed.key, *port));
+        let all = copies.chain([Egress::Release(packet.relayed.key)]);
         self.out.extend(all.map(|egress| (egress, Vec::new())));
         Handling::Hold
     }
@@ -244,20 +238,19 @@ impl PgmElement {
     fn take(
         &mut self,
         cx: &mut Cx<'_>,
-        packet: &RelayPacket<'_>,
-        pgm: &Packet<'_>,
+        packet: &Passing<'_>,
         buf: &mut Vec<u8>,
     ) -> Result<Handling, BadInput> {
-        let for_me = packet.datagram.to == Destination::Node(self.node);
+        let for_me = packet.relayed.datagram.to == Destination::Node(self.node);
         let ends = |()| Handling::Drop;
-        match pgm.body {
-            Body::Spm(spm) if !for_me => self.take_spm(cx, packet, pgm, spm, buf),
-            Body::Nak(nak) if for_me => self.take_nak(cx, packet, pgm, nak).map(ends),
-            Body::Nnak(_) if for_me => self.take_null_nak(packet, pgm).map(ends),
-            Body::Ncf(nak) if !for_me => self.take_confirmation(cx, packet, pgm, nak).map(ends),
-            Body::Rdata(data) if !for_me => Ok(self.take_repair(cx, packet, pgm, data.sequence)),
+        match packet.pgm.body {
+            Body::Spm(spm) if !for_me => self.take_spm(cx, packet, spm, buf),
+            Body::Nak(nak) if for_me => self.take_nak(cx, packet, nak).map(ends),
+            Body::Nnak(_) if for_me => self.take_null_nak(packet).map(ends),
+            Body::Ncf(nak) if !for_me => self.take_confirmation(cx, packet, nak).map(ends),
+            Body::Rdata(data) if !for_me => Ok(self.take_repair(cx, packet, data.sequence)),
             Body::Odata(_) if !for_me => {
-                self.take_data(cx.now, pgm);
+                self.take_data(cx.now, &packet.pgm);
                 Ok(Handling::Forward)
             }
             _ if for_me => Err(BadInput::Foreign),
@@ -273,12 +266,11 @@ fn find(sessions: &mut [Session], tsi: Tsi) -> Option<&mut Session> {
 /// The session of which a NAK asks for something, from below.
 fn asked_of<'s>(
     sessions: &'s mut [Session],
-    packet: &RelayPacket<'_>,
-    pgm: &Packet<'_>,
+    packet: &Passing<'_>,
 ) -> Result<&'s mut Session, BadInput> {
-    let session = find(sessions, pgm.tsi()).ok_or(BadInput::Foreign)?;
+    let session = find(sessions, packet.pgm.tsi()).ok_or(BadInput::Foreign)?;
     // The element above would be asking the one below.
-    if packet.port == session.upstream_port { Err(BadInput::Foreign) } else { Ok(session) }
+    if packet.relayed.port == session.upstream_port { Err(BadInput::Foreign) } else { Ok(session) }
 }
 
 impl Relay for PgmElement {
@@ -297,7 +289,8 @@ impl Relay for PgmElement {
     ) -> Handling {
         self.handle_timeout(cx);
         let decoded = Packet::decode(packet.datagram.bytes, packet.datagram.zeros);
-        match decoded.map_err(Into::into).and_then(|pgm| self.take(cx, packet, &pgm, buf)) {
+        let passing = decoded.map(|pgm| Passing { relayed: packet, pgm }).map_err(Into::into);
+        match passing.and_then(|packet| self.take(cx, &packet, buf)) {
             Ok(handling) => handling,
             Err(reason) => {
                 cx.emit(Event::BadInput { reason });
@@ -340,13 +333,13 @@ impl Relay for PgmElement {
 }
 
 impl Session {
-    /// A confirmation of `nak`, which came from `port`, in the name of the source.
-    fn confirmation(&self, port: PortId, pgm: &Packet<'_>, nak: Nak) -> (Egress, Vec<u8>) {
-        let header =
-            Header { parity: pgm.header.parity, ..Header::downstream(self.tsi, self.data_port) };
+    /// A confirmation of `nak`, which came with `packet`, in the name of the source.
+    fn confirmation(&self, packet: &Passing<'_>, nak: Nak) -> (Egress, Vec<u8>) {
+        let (port, parity) = (packet.relayed.port, packet.pgm.header.parity);
+        let header = Header { parity, ..Header::downstream(self.tsi, self.data_port) };
         let mut bytes = Vec::new();
         let mut encoder = Encoder::new(&mut bytes, &header, &Body::Ncf(nak));
-        let list: Vec<_> = pgm.options.nak_list().iter().collect();
+        let list: Vec<_> = packet.pgm.options.nak_list().iter().collect();
         encoder.nak_list(&list);
         encoder.finish();
         let to = Destination::Group(GroupId::SESSION);

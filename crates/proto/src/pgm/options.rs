@@ -5,7 +5,7 @@ use faircast_base::{Bitrate, NodeId};
 use super::{ReceiverConfig, Reliability, SourceConfig};
 use crate::congestion::Bounds;
 use crate::object::Fec;
-use crate::options::{self, OptionKind, OptionSpec, Options, choice, rate, switch, whole};
+use crate::options::{self, OptionSpec, Options, choice, rate, switch, whole};
 use crate::pgm::RepairTimers;
 use crate::pgm::wire::{Nla, Tsi};
 
@@ -19,12 +19,12 @@ const fn span(name: &'static str, default: &'static str, doc: &'static str) -> O
 /// The settings of PGM. Defaults are those of the set `recommended`; where `ns2` differs, the
 /// sentence says so.
 pub const OPTIONS: &[OptionSpec] = &[
-    OptionSpec {
-        name: "pgm",
-        kind: OptionKind::Choice(&["recommended", "ns2"]),
-        default: "\"recommended\"",
-        doc: "Which settings of PGM to start from: recommended ones, or those of ns-2.35",
-    },
+    choice(
+        "pgm",
+        &["recommended", "ns2"],
+        "\"recommended\"",
+        "Which settings of PGM to start from: recommended ones, or those of ns-2.35",
+    ),
     switch("reliable", "true", "What is lost is sent again"),
     whole(
         "transmit_window",
@@ -39,13 +39,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         "Most packets from the first that is missing to the last that a receiver keeps (ns2: \
          1048576)",
     ),
-    OptionSpec {
-        name: "repair_timers",
-        kind: OptionKind::Choice(&["adaptive", "fixed"]),
-        default: "\"adaptive\"",
-        doc: "Timers of NAKs, repairs and heartbeats follow measured round trips, with the settings \
-              as the least values; or they are fixed (ns2: fixed)",
-    },
+    choice(
+        "repair_timers",
+        &["adaptive", "fixed"],
+        "\"adaptive\"",
+        "Timers of NAKs, repairs and heartbeats follow measured round trips, with the settings as the \
+         least values; or they are fixed (ns2: fixed)",
+    ),
     span("spm_interval", "\"30 s\"", "Time between ambient SPMs (ns2: 500 ms)"),
     span(
         "heartbeat_min",
@@ -141,13 +141,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         "Data goes as a stream that repairs itself, or as an object from which receivers ask for \
          what they lack, whenever they came",
     ),
-    OptionSpec {
-        name: "fec",
-        kind: OptionKind::Choice(&["auto", "off", "5%", "10%", "20%", "50%"]),
-        default: "\"auto\"",
-        doc: "Of an object: parity where it repairs more than sending again would; none; or this \
-              share of it with every block unasked",
-    },
+    choice(
+        "fec",
+        &["auto", "off", "5%", "10%", "20%", "50%"],
+        "\"auto\"",
+        "Of an object: parity where it repairs more than sending again would; none; or this share of \
+         it with every block unasked",
+    ),
 ];
 
 /// A tenfold of what any network interface can do.
@@ -271,7 +271,7 @@ impl ReceiverConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::OptionValue;
+    use crate::options::{OptionKind, OptionValue};
     use alloc::string::ToString;
     use alloc::vec::Vec;
 

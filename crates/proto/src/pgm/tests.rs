@@ -5,4 +5,5 @@ mod control;
 mod faults;
 mod hostile;
 mod protocol;
+mod repair;
 mod world;

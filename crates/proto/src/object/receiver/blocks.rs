@@ -40,6 +40,8 @@ pub(super) enum Taken {
 /// All blocks that are not complete. What was never wanted counts as complete.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
+    /// Of the object, as far as that is known.
+    pub(super) layout: Layout,
     /// Those of which nothing is here.
     absent: RangeSet,
     partial: BTreeMap<Key, Partial>,
@@ -55,9 +57,9 @@ pub(super) struct Blocks {
 
 impl Blocks {
     /// All of a part is wanted.
-    pub(super) fn want_part(&mut self, layout: &Layout, part: Part) {
+    pub(super) fn want_part(&mut self, part: Part) {
         self.drop_part(part);
-        self.want(layout.keys(part));
+        self.want(self.layout.keys(part));
     }
 
     /// These blocks of one part, which were not wanted before, are wanted.
@@ -77,18 +79,18 @@ impl Blocks {
     }
 
     /// Of content, `bytes` are not wanted: they are here.
-    pub(super) fn found(&mut self, layout: &Layout, bytes: &Range<u64>) {
+    pub(super) fn found(&mut self, bytes: &Range<u64>) {
         // A symbol of which a part is missing comes whole.
-        let symbol = u64::from(layout.symbol_bytes());
-        let len = layout.len(Part::Content);
+        let symbol = u64::from(self.layout.symbol_bytes());
+        let len = self.layout.len(Part::Content);
         let end = if bytes.end >= len { len } else { bytes.end / symbol * symbol };
         let inner = bytes.start.div_ceil(symbol) * symbol..end;
-        let Some((keys, first, last)) = layout.touched(&inner) else { return };
+        let Some((keys, first, last)) = self.layout.touched(&inner) else { return };
         let (from, to) = (keys.start, keys.end - 1);
         for (at, bits) in edges(from, to, first, last) {
             if self.absent.contains(at) && self.partial.len() < PARTIAL_MAX {
                 self.absent.remove(at..at + 1);
-                let missing = layout.mask(at);
+                let missing = self.layout.mask(at);
                 self.partial.insert(at, Partial { missing, parity: Vec::new() });
             }
             if let Some(partial) = self.partial.get_mut(&at) {
@@ -107,19 +109,19 @@ impl Blocks {
     }
 
     /// These bytes of content are damaged, and wanted again.
-    pub(super) fn damaged(&mut self, layout: &Layout, bytes: &Range<u64>) {
-        let Some((keys, first, last)) = layout.touched(bytes) else { return };
+    pub(super) fn damaged(&mut self, bytes: &Range<u64>) {
+        let Some((keys, first, last)) = self.layout.touched(bytes) else { return };
         let (from, to) = (keys.start, keys.end - 1);
         for (at, bits) in edges(from, to, first, last) {
-            self.lose(layout, at, bits);
+            self.lose(at, bits);
         }
         for at in from + 1..to {
-            self.lose(layout, at, u64::MAX);
+            self.lose(at, u64::MAX);
         }
     }
 
-    fn lose(&mut self, layout: &Layout, key: Key, bits: u64) {
-        let bits = bits & layout.mask(key);
+    fn lose(&mut self, key: Key, bits: u64) {
+        let bits = bits & self.layout.mask(key);
         if self.absent.contains(key) || bits == 0 {
             return;
         }
@@ -128,7 +130,7 @@ impl Blocks {
             return;
         }
         self.left[part_of(key) as usize] += 1;
-        if bits == layout.mask(key) || self.partial.len() >= PARTIAL_MAX {
+        if bits == self.layout.mask(key) || self.partial.len() >= PARTIAL_MAX {
             self.absent.insert(key..key + 1);
         } else {
             self.partial.insert(key, Partial { missing: bits, parity: Vec::new() });
@@ -141,16 +143,16 @@ impl Blocks {
     }
 
     /// Bytes of content that are not here. Takes time in proportion to the incomplete blocks.
-    pub(super) fn content_lacking(&self, layout: &Layout) -> u64 {
-        let keys = layout.keys(Part::Content);
+    pub(super) fn content_lacking(&self) -> u64 {
+        let keys = self.layout.keys(Part::Content);
         let whole = |run: Range<Key>| {
-            let end = layout.extent(run.end - 1, layout.symbols(run.end - 1) - 1);
-            end.0 + u64::from(end.1) - layout.start(run.start)
+            let end = self.layout.extent(run.end - 1, self.layout.symbols(run.end - 1) - 1);
+            end.0 + u64::from(end.1) - self.layout.start(run.start)
         };
         let absent: u64 = self.absent.within(keys.clone()).map(whole).sum();
         let partial = self.partial.range(keys).map(|(&key, partial)| {
             let missing = (0..BLOCK_SYMBOLS).filter(|i| partial.missing >> i & 1 == 1);
-            missing.map(|symbol| u64::from(layout.extent(key, symbol).1)).sum::<u64>()
+            missing.map(|symbol| u64::from(self.layout.extent(key, symbol).1)).sum::<u64>()
         });
         absent + partial.sum::<u64>()
     }
@@ -168,7 +170,7 @@ impl Blocks {
 
     /// Treats a block of which nothing is here as one of which a part is. Returns whether it is one
     /// now.
-    pub(super) fn open(&mut self, layout: &Layout, key: Key) -> bool {
+    pub(super) fn open(&mut self, key: Key) -> bool {
         if self.partial.contains_key(&key) {
             return true;
         }
@@ -176,7 +178,7 @@ impl Blocks {
             return false;
         }
         self.absent.remove(key..key + 1);
-        self.partial.insert(key, Partial { missing: layout.mask(key), parity: Vec::new() });
+        self.partial.insert(key, Partial { missing: self.layout.mask(key), parity: Vec::new() });
         true
     }
 
@@ -194,7 +196,6 @@ impl Blocks {
     /// Takes a symbol of a block that exists, with the length that it must have.
     pub(super) fn take(
         &mut self,
-        layout: &Layout,
         store: &mut dyn Store,
         (key, symbol): (Key, u32),
         bytes: &[u8],
@@ -204,7 +205,7 @@ impl Blocks {
             if !self.absent.contains(key) {
                 return Ok(Taken::Useless);
             }
-            if !self.open(layout, key) {
+            if !self.open(key) {
                 return Ok(Taken::NoRoom);
             }
         }
@@ -213,7 +214,7 @@ impl Blocks {
             if partial.missing >> symbol & 1 == 0 {
                 return Ok(Taken::Useless);
             }
-            let (offset, len) = layout.extent(key, symbol);
+            let (offset, len) = self.layout.extent(key, symbol);
             store.write(part_of(key), offset, bytes, zeros)?;
             partial.missing ^= 1 << symbol;
             if part_of(key) == Part::Content {
@@ -224,7 +225,7 @@ impl Blocks {
             if partial.parity.iter().any(|(held, _)| *held == number) {
                 return Ok(Taken::Useless);
             }
-            let held = if zeros as usize == layout.symbol_bytes() as usize {
+            let held = if zeros as usize == self.layout.symbol_bytes() as usize {
                 Vec::new()
             } else {
                 let mut held = Vec::with_capacity(bytes.len() + zeros as usize);
@@ -243,7 +244,7 @@ impl Blocks {
             return Ok(Taken::Completed);
         }
         if partial.missing.count_ones() as usize <= partial.parity.len() {
-            self.restore(layout, store, key)?;
+            self.restore(store, key)?;
             self.complete(key);
             return Ok(Taken::Completed);
         }
@@ -251,15 +252,11 @@ impl Blocks {
     }
 
     /// Restores a block of which enough symbols are here.
-    fn restore(
-        &mut self,
-        layout: &Layout,
-        store: &mut dyn Store,
-        key: Key,
-    ) -> Result<(), StoreError> {
+    fn restore(&mut self, store: &mut dyn Store, key: Key) -> Result<(), StoreError> {
         let Some(partial) = self.partial.get(&key) else { return Ok(()) };
-        let (part, symbols, size) = (part_of(key), layout.symbols(key), layout.symbol_bytes());
-        let present = layout.mask(key) & !partial.missing;
+        let (part, symbols, size) =
+            (part_of(key), self.layout.symbols(key), self.layout.symbol_bytes());
+        let present = self.layout.mask(key) & !partial.missing;
         let block = &mut self.scratch;
         block.clear();
         let mut symbol = 0;
@@ -267,8 +264,8 @@ impl Blocks {
             // What lies side by side is read at once.
             let run = if present >> symbol & 1 == 1 {
                 let run = (present >> symbol).trailing_ones();
-                let (offset, _) = layout.extent(key, symbol);
-                let (last, last_len) = layout.extent(key, symbol + run - 1);
+                let (offset, _) = self.layout.extent(key, symbol);
+                let (last, last_len) = self.layout.extent(key, symbol + run - 1);
                 store.read(part, offset, (last - offset) as u32 + last_len, block)?;
                 run
             } else {
@@ -282,7 +279,7 @@ impl Blocks {
         let mut content = 0;
         let mut outcome = Ok(());
         let mut put = |symbol: u32, bytes: Option<&[u8]>| {
-            let (offset, len) = layout.extent(key, symbol);
+            let (offset, len) = self.layout.extent(key, symbol);
             content += u64::from(len);
             let written = match bytes {
                 Some(bytes) => store.write(part, offset, &bytes[..len as usize], 0),
@@ -320,16 +317,16 @@ impl Blocks {
     }
 
     #[cfg(test)]
-    pub(super) fn check(&self, layout: &Layout) {
+    pub(super) fn check(&self) {
         assert!(self.partial.len() <= PARTIAL_MAX && self.parity_bytes <= PARITY_BYTES_MAX);
         for part in Part::ALL {
-            let keys = layout.keys(part);
+            let keys = self.layout.keys(part);
             let absent: u64 = self.absent.within(keys.clone()).map(|r| r.end - r.start).sum();
             let partial = self.partial.range(keys).count() as u64;
             assert_eq!(absent + partial, self.left(part), "{part:?}");
         }
         for (key, partial) in &self.partial {
-            assert!(partial.missing != 0 && partial.missing & !layout.mask(*key) == 0);
+            assert!(partial.missing != 0 && partial.missing & !self.layout.mask(*key) == 0);
             assert!(!self.absent.contains(*key) && *key < KEY_END);
         }
     }

@@ -44,9 +44,9 @@ proptest! {
     #[test]
     fn any_order_of_symbols_gives_the_content(seed in any::<u64>(), len in 1..2500u64) {
         let (layout, all) = (layout(len), content(len));
-        let (mut blocks, mut store) = (Blocks::default(), InOrder::new());
+        let (mut blocks, mut store) = (Blocks { layout, ..Blocks::default() }, InOrder::new());
         store.announce(&announcement(len)).unwrap();
-        blocks.want_part(&layout, Part::Content);
+        blocks.want_part(Part::Content);
         let mut rng = Rng::new(seed, NodeId(1), Purpose::Fault);
         let keys = layout.keys(Part::Content);
         let mut sent = 0;
@@ -58,8 +58,8 @@ proptest! {
             }
             let bytes = symbol(&layout, &all, at, number);
             let lacks = blocks.lacks(at).map(u64::count_ones);
-            let taken = blocks.take(&layout, &mut store, (at, number), &bytes, 0).unwrap();
-            blocks.check(&layout);
+            let taken = blocks.take(&mut store, (at, number), &bytes, 0).unwrap();
+            blocks.check();
             match taken {
                 Taken::Completed => prop_assert_eq!(blocks.lacks(at), None),
                 Taken::Fresh => {
@@ -88,13 +88,13 @@ proptest! {
         damaged in proptest::collection::vec((0..4000u64, 1..900u64), 0..6),
     ) {
         let layout = layout(len);
-        let mut blocks = Blocks::default();
-        blocks.want_part(&layout, Part::Content);
+        let mut blocks = Blocks { layout, ..Blocks::default() };
+        blocks.want_part(Part::Content);
         let mut model = vec![false; len.div_ceil(10) as usize];
         for (start, span) in found {
             let range = start.min(len)..(start + span).min(len);
-            blocks.found(&layout, &range);
-            blocks.check(&layout);
+            blocks.found(&range);
+            blocks.check();
             for (i, here) in model.iter_mut().enumerate() {
                 let symbol = i as u64 * 10..(i as u64 * 10 + 10).min(len);
                 *here |= range.start <= symbol.start && symbol.end <= range.end;
@@ -102,8 +102,8 @@ proptest! {
         }
         for (start, span) in damaged {
             let range = start.min(len)..(start + span).min(len);
-            blocks.damaged(&layout, &range);
-            blocks.check(&layout);
+            blocks.damaged(&range);
+            blocks.check();
             for (i, here) in model.iter_mut().enumerate() {
                 let symbol = i as u64 * 10..(i as u64 * 10 + 10).min(len);
                 *here &= symbol.end <= range.start || range.end <= symbol.start || range.is_empty();
@@ -115,19 +115,19 @@ proptest! {
             .filter(|(_, here)| !**here)
             .map(|(i, _)| (i as u64 * 10 + 10).min(len) - i as u64 * 10)
             .sum();
-        prop_assert_eq!(blocks.content_lacking(&layout), lacking);
+        prop_assert_eq!(blocks.content_lacking(), lacking);
     }
 }
 
 #[test]
 fn a_flood_of_beginnings_and_of_parity_fills_the_tables_and_no_more() {
     let layout = layout(640 * 10_000);
-    let (mut blocks, mut store) = (Blocks::default(), InOrder::new());
-    blocks.want_part(&layout, Part::Content);
+    let (mut blocks, mut store) = (Blocks { layout, ..Blocks::default() }, InOrder::new());
+    blocks.want_part(Part::Content);
     let first = layout.keys(Part::Content).start;
     let mut refused = 0;
     for at in 0..10_000 {
-        let taken = blocks.take(&layout, &mut store, (first + at, 0), &[7; 10], 0).unwrap();
+        let taken = blocks.take(&mut store, (first + at, 0), &[7; 10], 0).unwrap();
         refused += usize::from(taken == Taken::NoRoom);
     }
     assert_eq!(refused, 10_000 - PARTIAL_MAX);
@@ -135,12 +135,12 @@ fn a_flood_of_beginnings_and_of_parity_fills_the_tables_and_no_more() {
     for at in 0..PARTIAL_MAX as u64 {
         for number in 64..126 {
             let symbol = (first + at, number);
-            let taken = blocks.take(&layout, &mut store, symbol, &[number as u8; 10], 0).unwrap();
+            let taken = blocks.take(&mut store, symbol, &[number as u8; 10], 0).unwrap();
             held += usize::from(taken == Taken::Fresh);
         }
     }
     assert_eq!(held, PARITY_BYTES_MAX / (PARITY_COST + 10));
-    blocks.check(&layout);
+    blocks.check();
     blocks.drop_part(Part::Content);
     assert_eq!(blocks.parity_bytes, 0);
 }

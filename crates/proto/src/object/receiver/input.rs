@@ -6,7 +6,7 @@ use faircast_base::{BadInput, Cx, Duration, Event, Time};
 
 use super::blocks::Taken;
 use super::member::News;
-use super::{END_QUIET, Ending, Object, ObjectReceiver, Phase, Timer};
+use super::{END_QUIET, Ending, ObjectReceiver, Phase, Timer};
 use crate::object::layout::{BLOCK_SYMBOLS, Layout, block_of, part_of};
 use crate::object::wire::{Answer, Entry, Notice, SymbolName};
 use crate::object::{Announcement, Part, StoreError};
@@ -35,7 +35,7 @@ impl ObjectReceiver {
                 self.watch_scheme(cx);
                 // Who comes late behind a slow link may wait long for an SPM. What it reports counts
                 // once the source knows of it, whether it knows what is sent or not.
-                if self.object.is_none() && self.phase == Phase::Listening && believed {
+                if self.notice.is_none() && self.phase == Phase::Listening && believed {
                     self.member.join_once(cx);
                 }
                 self.take_symbol(cx, packet, newest)
@@ -57,7 +57,7 @@ impl ObjectReceiver {
     /// The source has started anew, where more than one SPM says so.
     fn is_new_start(&mut self, now: Time, notice: &Notice) -> bool {
         let epoch = notice.epoch;
-        if self.object.is_none_or(|object| object.notice.epoch == epoch) {
+        if self.notice.is_none_or(|known| known.epoch == epoch) {
             self.doubts.epoch.contradict();
             return false;
         }
@@ -82,7 +82,7 @@ impl ObjectReceiver {
         let again = self.is_new_start(cx.now, &notice);
         if again {
             self.begin_again(cx);
-        } else if self.object.is_some_and(|object| object.notice.epoch != notice.epoch) {
+        } else if self.notice.is_some_and(|known| known.epoch != notice.epoch) {
             return Err(BadInput::Foreign);
         } else if self.session.is_contradicted_by(cx.now, &spm) {
             // A packet of an earlier start came after the news of this one.
@@ -90,9 +90,9 @@ impl ObjectReceiver {
         }
         let fresh = self.session.handle_packet(cx, packet);
         self.watch_scheme(cx);
-        let outcome = match self.object {
+        let outcome = match self.notice {
             None if fresh => self.take_first_notice(cx, notice),
-            Some(object) if fresh => self.take_notice(cx, object, notice),
+            Some(known) if fresh => self.take_notice(cx, known.announcement, notice),
             _ => Ok(()),
         };
         if let Some(option) = packet.options.find(OptionType::MEMBER) {
@@ -118,10 +118,8 @@ impl ObjectReceiver {
     /// The source has been started again: its numbers are new, what is here stays.
     fn begin_again(&mut self, cx: &mut Cx<'_>) {
         self.listen_anew(cx);
-        if let Some(object) = self.object
-            && !self.phase.is_over()
-        {
-            self.requests.restart(cx, &object.layout, &self.blocks);
+        if self.notice.is_some() && !self.phase.is_over() {
+            self.requests.restart(cx, &self.blocks);
             self.member.join(cx);
         }
     }
@@ -136,8 +134,8 @@ impl ObjectReceiver {
         if self.phase != Phase::Listening {
             return Ok(());
         }
-        let layout = Layout::new(&notice.announcement).ok_or(BadInput::Absurd)?;
-        self.object = Some(Object { notice, layout });
+        self.blocks.layout = Layout::new(&notice.announcement).ok_or(BadInput::Absurd)?;
+        self.notice = Some(notice);
         self.member.set_interval(notice.status_interval);
         self.member.join_once(cx);
         if let Err(error) = self.store.announce(&notice.announcement) {
@@ -145,8 +143,8 @@ impl ObjectReceiver {
             return Ok(());
         }
         self.phase = Phase::Manifest;
-        self.blocks.want_part(&layout, Part::Manifest);
-        self.requests.want(cx, layout.keys(Part::Manifest), false);
+        self.blocks.want_part(Part::Manifest);
+        self.requests.want(cx, self.blocks.layout.keys(Part::Manifest), false);
         self.advance(cx);
         Ok(())
     }
@@ -154,10 +152,10 @@ impl ObjectReceiver {
     fn take_notice(
         &mut self,
         cx: &mut Cx<'_>,
-        object: Object,
+        old: Announcement,
         notice: Notice,
     ) -> Result<(), BadInput> {
-        let (old, new) = (object.notice.announcement, notice.announcement);
+        let new = notice.announcement;
         if !continues(&old, &new) {
             if self.doubts.object.claim(cx.now, (), Duration::ZERO, |()| true) {
                 self.fail(cx, "the source now sends something else".to_string());
@@ -166,20 +164,21 @@ impl ObjectReceiver {
         }
         let layout = Layout::new(&new).ok_or(BadInput::Absurd)?;
         self.doubts.object.contradict();
-        self.object = Some(Object { notice, layout });
+        self.blocks.layout = layout;
+        self.notice = Some(notice);
         self.member.shorten_interval(cx, notice.status_interval);
         if self.phase.is_over() {
             return Ok(());
         }
         if old.growing
-            && let Err(error) = self.grow(cx, &old, &new, &layout)
+            && let Err(error) = self.grow(cx, &old, &new)
         {
             self.fail(cx, error.reason);
             return Ok(());
         }
         if notice.exhausted && !self.member.deferred {
             let sent = [true, notice.begun, notice.begun && new.digests.is_some()];
-            self.requests.on_exhausted(cx, &layout, &mut self.blocks, sent);
+            self.requests.on_exhausted(cx, &mut self.blocks, sent);
         }
         if new.digests.is_some() && old.digests.is_none() {
             self.advance(cx);
@@ -193,7 +192,6 @@ impl ObjectReceiver {
         cx: &mut Cx<'_>,
         old: &Announcement,
         new: &Announcement,
-        layout: &Layout,
     ) -> Result<(), StoreError> {
         if old.lens == new.lens && old.growing == new.growing {
             return Ok(());
@@ -201,8 +199,8 @@ impl ObjectReceiver {
         self.store.grow(new)?;
         if self.phase == Phase::Content {
             if !new.growing {
-                self.blocks.want_part(layout, Part::Digests);
-                self.requests.want_more(cx, layout.keys(Part::Digests));
+                self.blocks.want_part(Part::Digests);
+                self.requests.want_more(cx, self.blocks.layout.keys(Part::Digests));
             }
             self.advance(cx);
         }
@@ -219,8 +217,8 @@ impl ObjectReceiver {
             // Perhaps all was here, and the welcome was what was missing.
             News::Nothing => self.advance(cx),
             News::Recalled => {
-                if let Some(object) = self.object {
-                    self.requests.restart(cx, &object.layout, &self.blocks);
+                if self.notice.is_some() {
+                    self.requests.restart(cx, &self.blocks);
                 }
             }
             News::Refused => self.fail(cx, "the source has no room for more receivers".to_string()),
@@ -229,13 +227,13 @@ impl ObjectReceiver {
     }
 
     fn take_confirmation(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>) -> Result<(), BadInput> {
-        let Some(object) = self.object else { return Ok(()) };
+        let Some(notice) = self.notice else { return Ok(()) };
         let options = packet.options.iter().filter(|option| option.kind == OptionType::CONFIRM);
         for option in options {
             for entry in Entry::decode_all(option.value).ok_or(BadInput::Malformed)? {
                 let (Entry::Run { first: key, .. } | Entry::Block { key, .. }) = entry;
-                if !object.layout.has(key) {
-                    if object.notice.announcement.growing {
+                if !self.blocks.layout.has(key) {
+                    if notice.announcement.growing {
                         // Others have heard already that it is longer.
                         continue;
                     }
@@ -253,14 +251,14 @@ impl ObjectReceiver {
         packet: &Packet<'_>,
         newest: bool,
     ) -> Result<(), BadInput> {
-        let Some(object) = self.object else { return Ok(()) };
+        let Some(notice) = self.notice else { return Ok(()) };
         if self.phase.is_over() {
             return Ok(());
         }
         let (name, bytes) = SymbolName::decode(packet.payload.bytes).ok_or(BadInput::Malformed)?;
-        let (layout, zeros) = (object.layout, packet.payload.zeros);
+        let (layout, zeros) = (self.blocks.layout, packet.payload.zeros);
         let parity = name.symbol >= BLOCK_SYMBOLS;
-        if object.notice.announcement.growing && !layout.has(name.key) {
+        if notice.announcement.growing && !layout.has(name.key) {
             // Others have heard already that it is longer.
             return Ok(());
         }
@@ -278,7 +276,7 @@ impl ObjectReceiver {
             return Ok(());
         }
         if newest && !name.repair {
-            self.requests.on_swept(cx, &layout, &mut self.blocks, name.key);
+            self.requests.on_swept(cx, &mut self.blocks, name.key);
         }
         if part_of(name.key) == Part::Content && name.key >= self.content_end {
             // The store cannot take it yet; others can.
@@ -286,7 +284,7 @@ impl ObjectReceiver {
         }
         let before = self.blocks.content_bytes;
         let symbol = (name.key, name.symbol);
-        let taken = self.blocks.take(&layout, self.store.as_mut(), symbol, bytes, zeros);
+        let taken = self.blocks.take(self.store.as_mut(), symbol, bytes, zeros);
         let taken = match taken {
             Ok(taken) => taken,
             Err(error) => {

@@ -7,7 +7,7 @@ use faircast_base::{Cx, Duration, Event, Time};
 
 use super::blocks::Blocks;
 use crate::object::Part;
-use crate::object::layout::{KEY_END, Key, Layout, block_of, key, part_of};
+use crate::object::layout::{KEY_END, Key, block_of, key, part_of};
 use crate::object::wire::{ENTRIES_MAX, Entry};
 use crate::pgm::ReceiverConfig;
 use crate::pgm::repair::naks::{Naks, State};
@@ -115,15 +115,9 @@ impl Requests {
 
     /// All that is lacking of content and digests is wanted: whole blocks in runs, others at once as
     /// those that are overdue.
-    pub(super) fn want_lacking(
-        &mut self,
-        cx: &mut Cx<'_>,
-        layout: &Layout,
-        blocks: &Blocks,
-        fresh: bool,
-    ) {
+    pub(super) fn want_lacking(&mut self, cx: &mut Cx<'_>, blocks: &Blocks, fresh: bool) {
         for part in [Part::Content, Part::Digests] {
-            let keys = layout.keys(part);
+            let keys = blocks.layout.keys(part);
             let absent: Vec<_> = blocks.absent().within(keys.clone()).collect();
             for run in absent {
                 self.want(cx, run, fresh);
@@ -155,13 +149,7 @@ impl Requests {
 
     /// A packet of the sweep came, sent after all that came before. Two later packets, or some time
     /// after one, show that what has not come of a block will not.
-    pub(super) fn on_swept(
-        &mut self,
-        cx: &mut Cx<'_>,
-        layout: &Layout,
-        blocks: &mut Blocks,
-        at: Key,
-    ) {
+    pub(super) fn on_swept(&mut self, cx: &mut Cx<'_>, blocks: &mut Blocks, at: Key) {
         let part = part_of(at);
         let Some(passage) = &mut self.passages[part as usize] else {
             self.passages[part as usize] = Some(Passage { judged: at, at });
@@ -175,10 +163,10 @@ impl Requests {
         if at < before {
             // It has begun anew, so nothing more of the last round comes.
             let last = core::mem::replace(&mut passage.judged, key(part, 0));
-            self.overdue(cx, layout, blocks, last..layout.keys(part).end);
+            self.overdue(cx, blocks, last..blocks.layout.keys(part).end);
         } else if before > passage.judged || at == before && at > passage.judged {
             let from = core::mem::replace(&mut passage.judged, before);
-            self.overdue(cx, layout, blocks, from..before);
+            self.overdue(cx, blocks, from..before);
         }
         let open = self.passages[part as usize].is_some_and(|passage| passage.judged < at);
         if open && !self.timers.is_armed(Timer::Gaps) {
@@ -193,28 +181,16 @@ impl Requests {
     }
 
     /// The source says that nothing is left to send of what was asked for.
-    pub(super) fn on_exhausted(
-        &mut self,
-        cx: &mut Cx<'_>,
-        layout: &Layout,
-        blocks: &mut Blocks,
-        sent: [bool; 3],
-    ) {
+    pub(super) fn on_exhausted(&mut self, cx: &mut Cx<'_>, blocks: &mut Blocks, sent: [bool; 3]) {
         for part in Part::ALL {
             if sent[part as usize] {
-                self.overdue(cx, layout, blocks, layout.keys(part));
+                self.overdue(cx, blocks, blocks.layout.keys(part));
             }
         }
     }
 
     /// What has not come of these blocks has to be asked for.
-    fn overdue(
-        &mut self,
-        cx: &mut Cx<'_>,
-        layout: &Layout,
-        blocks: &mut Blocks,
-        range: Range<Key>,
-    ) {
+    fn overdue(&mut self, cx: &mut Cx<'_>, blocks: &mut Blocks, range: Range<Key>) {
         if range.is_empty() {
             return;
         }
@@ -222,7 +198,7 @@ impl Requests {
         for run in absent {
             if run.end - run.start <= SINGLE_BLOCKS {
                 for key in run {
-                    if !self.runs.contains(key) && !blocks.open(layout, key) {
+                    if !self.runs.contains(key) && !blocks.open(key) {
                         self.runs.insert(key..key + 1);
                     }
                 }
@@ -313,15 +289,9 @@ impl Requests {
         self.run_due = false;
     }
 
-    pub(super) fn on_timeout(
-        &mut self,
-        cx: &mut Cx<'_>,
-        layout: &Layout,
-        blocks: &mut Blocks,
-        can_ask: bool,
-    ) {
+    pub(super) fn on_timeout(&mut self, cx: &mut Cx<'_>, blocks: &mut Blocks, can_ask: bool) {
         if self.timers.take_due(Timer::Gaps, cx.now) {
-            self.judge_until(cx, layout, blocks, self.suspected);
+            self.judge_until(cx, blocks, self.suspected);
         }
         self.naks.expire(cx, can_ask);
         if self.timers.take_due(Timer::Runs, cx.now) {
@@ -339,11 +309,11 @@ impl Requests {
         }
     }
 
-    fn judge_until(&mut self, cx: &mut Cx<'_>, layout: &Layout, blocks: &mut Blocks, to: Key) {
+    fn judge_until(&mut self, cx: &mut Cx<'_>, blocks: &mut Blocks, to: Key) {
         let Some(passage) = &mut self.passages[part_of(to) as usize] else { return };
         if passage.judged < to && to <= passage.at {
             let from = core::mem::replace(&mut passage.judged, to);
-            self.overdue(cx, layout, blocks, from..to);
+            self.overdue(cx, blocks, from..to);
         }
         let at = self.passages[part_of(to) as usize].map_or(to, |passage| passage.at);
         if at > to {
@@ -399,11 +369,11 @@ impl Requests {
 
     /// What was judged of the sweep is void: the source has begun anew. All that is lacking is
     /// asked for.
-    pub(super) fn restart(&mut self, cx: &mut Cx<'_>, layout: &Layout, blocks: &Blocks) {
+    pub(super) fn restart(&mut self, cx: &mut Cx<'_>, blocks: &Blocks) {
         self.clear();
         self.source_knows = false;
-        self.want(cx, layout.keys(Part::Manifest), false);
-        self.want_lacking(cx, layout, blocks, false);
+        self.want(cx, blocks.layout.keys(Part::Manifest), false);
+        self.want_lacking(cx, blocks, false);
     }
 
     pub(super) fn next_timeout(&self) -> Option<Time> {

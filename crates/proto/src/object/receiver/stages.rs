@@ -29,15 +29,16 @@ impl ObjectReceiver {
     /// Whether the manifest is here, and came from a source that is there: what a recording of one
     /// says must not take hold of the store. Without a manifest there is nothing to take hold of.
     fn has_manifest(&self) -> bool {
-        let empty = self.object.is_some_and(|object| object.layout.len(Part::Manifest) == 0);
+        let empty = self.blocks.layout.len(Part::Manifest) == 0;
         self.blocks.left(Part::Manifest) == 0 && (self.member.welcome || empty)
     }
 
     pub(super) fn has_all(&self) -> bool {
-        let known = self.object.is_some_and(|object| {
-            let Announcement { growing, digests, .. } = object.notice.announcement;
-            let all_wanted = self.content_end == object.layout.keys(Part::Content).end;
-            let digests = digests.is_some() || object.layout.len(Part::Digests) == 0;
+        let layout = &self.blocks.layout;
+        let known = self.notice.is_some_and(|notice| {
+            let Announcement { growing, digests, .. } = notice.announcement;
+            let all_wanted = self.content_end == layout.keys(Part::Content).end;
+            let digests = digests.is_some() || layout.len(Part::Digests) == 0;
             !growing && all_wanted && digests
         });
         // A recording of a session has everything but a welcome for this receiver.
@@ -49,10 +50,8 @@ impl ObjectReceiver {
 
     /// Whether a part that has come whole is the one that was announced.
     fn matches(&mut self, part: Part, wanted: &[u8; 32]) -> Result<bool, StoreError> {
-        let Some(object) = self.object else { return Ok(false) };
-        let (len, mut hasher, mut buffer) =
-            (object.layout.len(part), blake3::Hasher::new(), Vec::new());
-        let mut offset = 0;
+        let (mut hasher, mut buffer) = (blake3::Hasher::new(), Vec::new());
+        let (len, mut offset) = (self.blocks.layout.len(part), 0);
         while offset < len {
             // At most as large as the piece.
             let piece = (len - offset).min(HASHED_AT_ONCE) as u32;
@@ -67,21 +66,20 @@ impl ObjectReceiver {
     /// A part is not what was announced: it is asked for again, some times.
     fn mismatch(&mut self, cx: &mut Cx<'_>, part: Part) -> Result<(), StoreError> {
         self.mismatches += 1;
-        let Some(object) = self.object else { return Ok(()) };
         if self.mismatches > MISMATCHES_MAX {
             let what = if part == Part::Manifest { "manifest" } else { "list of digests" };
             let reason = alloc::format!("the {what} that came is not the one that was announced");
             return Err(StoreError { reason });
         }
-        self.blocks.want_part(&object.layout, part);
-        self.requests.want(cx, object.layout.keys(part), false);
+        self.blocks.want_part(part);
+        self.requests.want(cx, self.blocks.layout.keys(part), false);
         Ok(())
     }
 
     fn check_manifest(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
-        let Some(object) = self.object else { return Ok(()) };
-        let empty = object.layout.len(Part::Manifest) == 0;
-        let hash = object.notice.announcement.object;
+        let Some(notice) = self.notice else { return Ok(()) };
+        let empty = self.blocks.layout.len(Part::Manifest) == 0;
+        let hash = notice.announcement.object;
         // Without a manifest the name of an object is whatever its source chose.
         if !empty && !self.matches(Part::Manifest, &hash)? {
             return self.mismatch(cx, Part::Manifest);
@@ -99,34 +97,34 @@ impl ObjectReceiver {
             }
             StoreProgress::Done(found) => found,
         };
-        let Some(object) = self.object else { return Ok(()) };
+        let Some(notice) = self.notice else { return Ok(()) };
         self.timers.disarm(Timer::Store);
         self.phase = Phase::Content;
         self.load.begin();
-        let layout = object.layout;
+        let layout = self.blocks.layout;
         self.content_end = layout.reach(self.store.window()?);
         self.blocks.want(layout.keys(Part::Content).start..self.content_end);
-        self.blocks.want_part(&layout, Part::Digests);
-        let before = self.blocks.content_lacking(&layout);
-        found.iter().for_each(|range| self.blocks.found(&layout, range));
-        self.bytes_found = before - self.blocks.content_lacking(&layout);
+        self.blocks.want_part(Part::Digests);
+        let before = self.blocks.content_lacking();
+        found.iter().for_each(|range| self.blocks.found(range));
+        self.bytes_found = before - self.blocks.content_lacking();
         self.member.claim(cx, Claim::Receiving, String::new());
-        let fresh = object.notice.position.is_none();
-        self.requests.want_lacking(cx, &layout, &self.blocks, fresh);
+        let fresh = notice.position.is_none();
+        self.requests.want_lacking(cx, &self.blocks, fresh);
         self.advance(cx);
         Ok(())
     }
 
     /// Wants what there is of content by now and the store can take.
     fn widen(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
-        let Some(object) = self.object else { return Ok(()) };
-        let reach = object.layout.reach(self.store.window()?);
+        let layout = self.blocks.layout;
+        let reach = layout.reach(self.store.window()?);
         if reach > self.content_end {
             let more = core::mem::replace(&mut self.content_end, reach)..reach;
             self.blocks.want(more.clone());
             self.requests.want_more(cx, more);
         }
-        if reach < object.layout.keys(Part::Content).end && !self.timers.is_armed(Timer::Store) {
+        if reach < layout.keys(Part::Content).end && !self.timers.is_armed(Timer::Store) {
             self.timers.arm(Timer::Store, cx.now + POLL_MAX);
         }
         Ok(())
@@ -138,9 +136,9 @@ impl ObjectReceiver {
     }
 
     fn check_digests(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
-        let Some(object) = self.object else { return Ok(()) };
-        if object.layout.len(Part::Digests) > 0
-            && let Some(hash) = object.notice.announcement.digests
+        let Some(notice) = self.notice else { return Ok(()) };
+        if self.blocks.layout.len(Part::Digests) > 0
+            && let Some(hash) = notice.announcement.digests
             && !self.matches(Part::Digests, &hash)?
         {
             return self.mismatch(cx, Part::Digests);
@@ -167,18 +165,16 @@ impl ObjectReceiver {
             StoreProgress::Done(Verdict::Damaged(ranges)) => {
                 self.timers.disarm(Timer::Store);
                 self.phase = Phase::Content;
-                let Some(object) = self.object else { return Ok(()) };
-                let layout = object.layout;
-                let before = self.blocks.content_lacking(&layout);
-                ranges.iter().for_each(|range| self.blocks.damaged(&layout, range));
-                let lost = self.blocks.content_lacking(&layout) - before;
+                let before = self.blocks.content_lacking();
+                ranges.iter().for_each(|range| self.blocks.damaged(range));
+                let lost = self.blocks.content_lacking() - before;
                 if lost == 0 {
                     let reason = "the content is damaged, and nobody knows where".to_string();
                     return Err(StoreError { reason });
                 }
                 self.blocks.content_bytes = self.content_bytes().saturating_sub(lost);
                 self.bytes_found = 0;
-                self.requests.want_lacking(cx, &layout, &self.blocks, false);
+                self.requests.want_lacking(cx, &self.blocks, false);
             }
         }
         Ok(())

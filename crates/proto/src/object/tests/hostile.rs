@@ -15,16 +15,16 @@ use crate::object::source::write_entries;
 use crate::object::wire::{Claim, ENTRIES_MAX, Entry, MemberMessage};
 use crate::object::{Part, Stage};
 use crate::options::{OptionValue, Options};
-use crate::pgm::wire::{Ack, Body, Data, Nak, Nla, OptionType, PacketType};
+use crate::pgm::wire::{Ack, Body, Data, Nak, Nla, OptionType};
 use crate::world::packet;
 
-fn report(now: Time, node: NodeId, loss: u16, rtt: Duration) -> PgmccReport {
+pub(super) fn report(now: Time, node: NodeId, loss: u16, rtt: Duration) -> PgmccReport {
     let now_ms = now.since(Time::ZERO).as_millis() as u32;
     let echo_ms = now_ms.wrapping_sub(rtt.as_millis() as u32);
     PgmccReport { echo_ms, loss, receiver: Some(node) }
 }
 
-fn nak(first: u32) -> Nak {
+pub(super) fn nak(first: u32) -> Nak {
     Nak { first: Seq::new(first), source: Nla::from_node(SOURCE), group: GROUP }
 }
 
@@ -207,101 +207,9 @@ fn who_is_never_answered_takes_hold_of_nothing() {
 }
 
 /// Settings with a bound of the rate.
-fn bounded(key: &str, rate: &str) -> Options {
+pub(super) fn bounded(key: &str, rate: &str) -> Options {
     let bound = [(key.to_string(), OptionValue::Text(rate.to_string()))];
     Options::checked(bound, Choices::default().scheme.options).unwrap()
-}
-
-/// What a member that lies says every 20 ms, of a session with so many packets so far.
-type Lie = fn(Time, u32) -> Vec<Vec<u8>>;
-
-const LIAR: NodeId = NodeId(10);
-
-/// Acknowledges `highest` and nothing before it, with the worst of reports.
-fn crawling_ack(now: Time, highest: u32) -> Vec<u8> {
-    let vector = AckVector { highest: Seq::new(highest), bitmap: 1 };
-    let bad = report(now, LIAR, u16::MAX, Duration::from_secs(9));
-    packet(&Body::Ack(Ack { vector }), |encoder| {
-        encoder.scheme_option(&bad);
-    })
-}
-
-/// A NAK for a packet, with the worst of reports.
-fn bad_nak(now: Time, first: u32) -> Vec<u8> {
-    let bad = report(now, LIAR, u16::MAX, Duration::from_secs(9));
-    packet(&Body::Nak(nak(first)), |encoder| {
-        encoder.scheme_option(&bad);
-    })
-}
-
-const LIES: [(&str, Lie); 5] = [
-    // It is elected, and nothing is heard of it afterwards.
-    ("says that it loses all", |now, sent| vec![bad_nak(now, sent.saturating_sub(1))]),
-    ("acknowledges one packet each second", |now, sent| {
-        let first = now.since(Time::ZERO).as_millis() % 1000 < 20;
-        let mut said = vec![bad_nak(now, sent.saturating_sub(1))];
-        said.extend(first.then(|| crawling_ack(now, sent.saturating_sub(1))));
-        said
-    }),
-    ("acknowledges the newest packet alone", |now, sent| {
-        vec![crawling_ack(now, sent.saturating_sub(1))]
-    }),
-    ("acknowledges the same packet again and again", |now, _| vec![crawling_ack(now, 5)]),
-    ("floods with all of it, and asks for everything", |now, sent| {
-        let all = (0..10).flat_map(|i| {
-            [bad_nak(now, sent.saturating_sub(i)), crawling_ack(now, sent.saturating_sub(i))]
-        });
-        let everything = [Entry::Run { first: key(Part::Content, 0), count: 62 }];
-        let wants = packet(&Body::Nnak(nak(sent)), |encoder| {
-            write_entries(encoder, OptionType::WANT, &everything);
-        });
-        all.chain([wants]).collect()
-    }),
-];
-
-/// Seconds in which the others of a group get 400 kB of which one member lies; `None` where they
-/// have not got it after 100 s.
-fn time_with_a_liar(choices: &Choices, lie: Lie) -> Option<f64> {
-    let mut world = World::new(400_000, 3, choices, 2).with_network(|hop, _| {
-        // It takes part, and after that says nothing but lies.
-        let truth = hop.from == LIAR && hop.kind != PacketType::Spmr;
-        if truth { Fate::drop() } else { Fate::pass() }
-    });
-    for step in 0..5000u64 {
-        world.run_until(at(20 * step));
-        let done = |i: usize| world.receivers[i].completed_at();
-        if let (Some(one), Some(other)) = (done(1), done(2)) {
-            assert!(world.is_intact(1) && world.is_intact(2));
-            return Some(one.max(other).as_secs_f64());
-        }
-        let sent = world.source.data_sent as u32;
-        for bytes in lie(world.now, sent) {
-            world.unicast(LIAR, SOURCE, &bytes);
-        }
-    }
-    None
-}
-
-#[test]
-fn a_liar_cannot_hold_the_group_below_the_floor() {
-    // 400 kB in symbols of 100 bytes with a header of 8 and repairs take 18 s at the floor.
-    let options = bounded("rate_min", "200 kbit/s");
-    let wait = Choices { give_up: Duration::from_secs(600), ..Choices::default() };
-    let floors = [
-        ("rate_min", Choices { options, ..wait.clone() }, 20.0),
-        // It takes five seconds to be sure, and a moment to begin again at full speed.
-        ("drop-below", Choices { slow: floor(200_000), ..wait.clone() }, 20.0),
-    ];
-    let mut held = 0;
-    for (case, lie) in LIES {
-        let unbound = time_with_a_liar(&wait, lie);
-        held += usize::from(unbound.is_none());
-        for (which, choices, most) in &floors {
-            let time = time_with_a_liar(choices, lie);
-            assert!(time.is_some_and(|time| time < *most), "{case}, {which}: {time:?} s");
-        }
-    }
-    assert!(held > 0, "without a floor some liar holds the group up");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use faircast_base::Duration;
 
 use super::Suppression;
-use crate::options::{OptionKind, OptionSpec, Options};
+use crate::options::{self, OptionSpec, Options, choice, float};
 use crate::pgm::RepairTimers;
 
 /// The settings of a [`PgmElement`](super::PgmElement). RFC 3208 gives no numbers; the defaults are
@@ -80,40 +80,39 @@ const PASS_PROBABILITY: f64 = 0.5;
 const MS: u64 = 1_000_000;
 
 const fn span(name: &'static str, default: &'static str, doc: &'static str) -> OptionSpec {
-    let kind = OptionKind::Duration { min_ns: MS, max_ns: 600_000 * MS };
-    OptionSpec { name, kind, default, doc }
+    options::span(name, (MS, 600_000 * MS), default, doc)
 }
 
 /// The settings of the relay program `pgm-element`.
 pub const OPTIONS: &[OptionSpec] = &[
-    OptionSpec {
-        name: "suppression",
-        kind: OptionKind::Choice(&["none", "rfc3208", "loss", "throughput", "random"]),
-        default: "\"rfc3208\"",
-        doc: "Which NAKs pass for a packet that was already asked for: all, none until the \
-              elimination interval is over, those that report more loss, those that report less \
-              throughput, or some by chance (Seada and Helmy s4.3)",
-    },
-    OptionSpec {
-        name: "pass_probability",
-        kind: OptionKind::Float { min: 0.0, max: 1.0 },
-        default: "0.5",
-        doc: "The chance of each with suppression = \"random\"",
-    },
-    OptionSpec {
-        name: "loss_change",
-        kind: OptionKind::Float { min: 0.0, max: 10.0 },
-        default: "0.0",
-        doc: "A NAK passes too where its loss differs by more than this share from the last that \
-              passed; 0 for never; 0.05 as RFC 3208 appendix B has it for congestion reports",
-    },
-    OptionSpec {
-        name: "repair_timers",
-        kind: OptionKind::Choice(&["adaptive", "fixed"]),
-        default: "\"adaptive\"",
-        doc: "Repetition and elimination follow measured round trips, with nak_interval as the least \
-              and elimination as the greatest value; or they are fixed, as in ns-2",
-    },
+    choice(
+        "suppression",
+        &["none", "rfc3208", "loss", "throughput", "random"],
+        "\"rfc3208\"",
+        "Which NAKs pass for a packet that was already asked for: all, none until the elimination \
+         interval is over, those that report more loss, those that report less throughput, or some \
+         by chance (Seada and Helmy s4.3)",
+    ),
+    float(
+        "pass_probability",
+        (0.0, 1.0),
+        "0.5",
+        "The chance of each with suppression = \"random\"",
+    ),
+    float(
+        "loss_change",
+        (0.0, 10.0),
+        "0.0",
+        "A NAK passes too where its loss differs by more than this share from the last that passed; \
+         0 for never; 0.05 as RFC 3208 appendix B has it for congestion reports",
+    ),
+    choice(
+        "repair_timers",
+        &["adaptive", "fixed"],
+        "\"adaptive\"",
+        "Repetition and elimination follow measured round trips, with nak_interval as the least and \
+         elimination as the greatest value; or they are fixed, as in ns-2",
+    ),
     span("nak_interval", "\"50 ms\"", "Time between repetitions of an unconfirmed NAK (ns-2)"),
     span("nak_repeat", "\"1 s\"", "How long it is repeated: NAK_RPT_IVL (ns-2)"),
     span("repair_wait", "\"10 s\"", "How long a confirmed repair is awaited: NAK_RDATA_IVL (ns-2)"),

@@ -214,26 +214,31 @@ fn broken_packets_are_refused_with_their_reason() {
     wrong_checksum[20] ^= 1;
     let mut extra = unhex(ODATA_ZMQ);
     extra.push(0);
-    for (case, bytes, want, mapped) in [
-        ("nothing", vec![], E::Truncated, BadInput::Truncated),
-        ("half a header", unhex("ad711d4c0000"), E::Truncated, BadInput::Truncated),
-        ("half a body", cut(SPM_EMPTY, 30), E::Truncated, BadInput::Truncated),
-        ("half its options", cut(NAK_LIST, 50), E::Truncated, BadInput::Truncated),
-        ("version 1", spoilt(SPM_EMPTY, 4, &[0x40]), E::Version(1), BadInput::Malformed),
-        ("type 15", spoilt(SPM_EMPTY, 4, &[0x0f]), E::UnknownType(15), BadInput::Malformed),
-        ("wrong checksum", wrong_checksum, E::Checksum, BadInput::Checksum),
-        ("data without checksum", no_checksum, E::NoChecksum, BadInput::Checksum),
-        ("a byte too many", extra, E::PayloadLength, BadInput::Malformed),
-        ("family 9", spoilt(SPM_EMPTY, 29, &[9]), E::AddressFamily(9), BadInput::Malformed),
-        ("no length first", spoilt(NAK_LIST, 36, &[5]), E::OptionsLength, BadInput::Malformed),
-        ("total too short", spoilt(NAK_LIST, 39, &[3]), E::OptionsLength, BadInput::Malformed),
-        ("no last option", spoilt(NAK_LIST, 40, &[2]), E::OptionsLength, BadInput::Malformed),
-        ("option of 0", spoilt(NAK_LIST, 41, &[0]), E::OptionLength(2), BadInput::Malformed),
-        ("option too long", spoilt(NAK_LIST, 41, &[24]), E::OptionLength(2), BadInput::Malformed),
-        ("SYN of 20", spoilt(NAK_LIST, 40, &[0x8d]), E::OptionLength(13), BadInput::Malformed),
+    for (case, bytes, want) in [
+        ("nothing", vec![], E::Truncated),
+        ("half a header", unhex("ad711d4c0000"), E::Truncated),
+        ("half a body", cut(SPM_EMPTY, 30), E::Truncated),
+        ("half its options", cut(NAK_LIST, 50), E::Truncated),
+        ("version 1", spoilt(SPM_EMPTY, 4, &[0x40]), E::Version(1)),
+        ("type 15", spoilt(SPM_EMPTY, 4, &[0x0f]), E::UnknownType(15)),
+        ("wrong checksum", wrong_checksum, E::Checksum),
+        ("data without checksum", no_checksum, E::NoChecksum),
+        ("a byte too many", extra, E::PayloadLength),
+        ("family 9", spoilt(SPM_EMPTY, 29, &[9]), E::AddressFamily(9)),
+        ("no length first", spoilt(NAK_LIST, 36, &[5]), E::OptionsLength),
+        ("total too short", spoilt(NAK_LIST, 39, &[3]), E::OptionsLength),
+        ("no last option", spoilt(NAK_LIST, 40, &[2]), E::OptionsLength),
+        ("option of 0", spoilt(NAK_LIST, 41, &[0]), E::OptionLength(2)),
+        ("option too long", spoilt(NAK_LIST, 41, &[24]), E::OptionLength(2)),
+        ("SYN of 20", spoilt(NAK_LIST, 40, &[0x8d]), E::OptionLength(13)),
     ] {
         assert_eq!(Packet::decode(&bytes, 0), Err(want), "{case}");
-        assert_eq!(BadInput::from(want), mapped, "{case}");
+        let reason = match want {
+            E::Truncated => BadInput::Truncated,
+            E::Checksum | E::NoChecksum => BadInput::Checksum,
+            _ => BadInput::Malformed,
+        };
+        assert_eq!(BadInput::from(want), reason, "{case}");
         assert!(!format!("{want}").is_empty());
     }
 }

@@ -1,0 +1,157 @@
+use super::*;
+use crate::pgm::RepairTimers;
+use crate::pgm::wire::Nla;
+use crate::world::at;
+use faircast_base::{NodeId, NullTrace, Purpose};
+
+struct Bench {
+    naks: Naks,
+    rng: Rng,
+}
+
+impl Bench {
+    fn new(timers: RepairTimers) -> Self {
+        let mut config = ReceiverConfig::new(Nla::NULL);
+        config.repair_timers = timers;
+        (config.confirm_retries, config.repair_retries) = (2, 2);
+        let rng = Rng::new(1, NodeId(1), Purpose::Machine(0));
+        Self { naks: Naks::new(&config), rng }
+    }
+
+    fn expire(&mut self, ms: u64, can_ask: bool) -> Expired {
+        let mut cx = Cx { now: at(ms), rng: &mut self.rng, trace: &mut NullTrace };
+        self.naks.expire(&mut cx, can_ask)
+    }
+
+    fn state(&self) -> (State, Time) {
+        let missing = &self.naks.missing[&7];
+        assert_eq!(self.naks.next_timeout(), Some(missing.deadline));
+        (missing.state, missing.deadline)
+    }
+}
+
+/// Every cell of the table of states and events.
+#[test]
+fn each_event_in_each_state_leads_where_the_rfc_says() {
+    use State::{AwaitConfirmation, AwaitRepair, BackOff};
+    type Event = fn(&mut Bench);
+    let confirmed: Event = |b| assert!(b.naks.confirmed(7, at(10)));
+    let heard: Event = |b| assert!(b.naks.heard(7, at(10)));
+    let cases = [
+        (BackOff, confirmed, AwaitRepair, 210),
+        (BackOff, heard, AwaitConfirmation, 210),
+        (AwaitConfirmation, confirmed, AwaitRepair, 210),
+        (AwaitConfirmation, heard, AwaitConfirmation, 210),
+        (AwaitRepair, confirmed, AwaitRepair, 210),
+        (AwaitRepair, heard, AwaitRepair, 210),
+    ];
+    for (from, event, to, deadline) in cases {
+        let mut bench = Bench::new(RepairTimers::Fixed);
+        bench.naks.begin(7, from, at(40));
+        event(&mut bench);
+        assert_eq!(bench.state(), (to, at(deadline)), "from {from:?}");
+    }
+}
+
+#[test]
+fn a_silent_network_is_asked_until_retries_run_out() {
+    let mut bench = Bench::new(RepairTimers::Fixed);
+    bench.naks.begin(7, State::BackOff, at(40));
+    let mut asked = 0;
+    let mut now = 0;
+    loop {
+        now += 1;
+        assert!(now < 5000);
+        let expired = bench.expire(now, true);
+        let due = bench.naks.take_due(63);
+        asked += due.len();
+        if !due.is_empty() {
+            assert_eq!(bench.state(), (State::AwaitConfirmation, at(now + 200)));
+        }
+        if expired.give_up == [7] {
+            break;
+        }
+    }
+    // One NAK, and one more for each permitted retry.
+    assert_eq!(asked, 3);
+    assert!(bench.naks.is_empty() && bench.naks.next_timeout().is_none());
+    assert!(now > 40 + 3 * 200 && now <= 40 + 3 * 200 + 2 * 50 + 4, "{now}");
+}
+
+#[test]
+fn confirmed_but_unrepaired_packets_are_asked_for_again_and_given_up() {
+    let mut bench = Bench::new(RepairTimers::Fixed);
+    bench.naks.begin(7, State::AwaitRepair, at(0));
+    let mut now = 0;
+    let mut asked = 0;
+    while !bench.naks.is_empty() {
+        now += 1;
+        bench.expire(now, true);
+        if !bench.naks.take_due(63).is_empty() {
+            asked += 1;
+            bench.naks.confirmed(7, at(now));
+        }
+    }
+    assert_eq!(asked, 2);
+}
+
+#[test]
+fn without_a_path_back_off_goes_on_and_counts_nothing() {
+    let mut bench = Bench::new(RepairTimers::Fixed);
+    bench.naks.begin(7, State::BackOff, at(1));
+    for ms in 1..1000 {
+        bench.expire(ms, false);
+        assert_eq!(bench.state().0, State::BackOff);
+        assert!(bench.naks.take_due(63).is_empty());
+    }
+    bench.expire(1100, true);
+    assert_eq!(bench.naks.take_due(63), [7]);
+}
+
+#[test]
+fn thousands_of_missing_packets_are_asked_for_in_full_lists() {
+    let mut bench = Bench::new(RepairTimers::Fixed);
+    let mut backoff = Backoff::new(at(0), true);
+    for index in 0..6300 {
+        let deadline = bench.naks.draw(&mut backoff, &mut bench.rng);
+        bench.naks.begin(index, State::BackOff, deadline);
+    }
+    bench.naks.end(5);
+    bench.expire(60, true);
+    let first = bench.naks.take_due(63);
+    assert_eq!((first[0], first[5], first.len()), (0, 6, 63));
+    let mut lists = 1;
+    while !bench.naks.take_due(63).is_empty() {
+        lists += 1;
+    }
+    assert_eq!(lists, 100);
+}
+
+proptest::proptest! {
+    /// Against the definition: the least deadline of what is missing, after anything that moves one.
+    #[test]
+    fn the_next_timeout_is_the_earliest_deadline_and_old_ones_do_not_pile_up(
+        steps in proptest::collection::vec((0u8..6, 0u64..12, 0u64..60), 1..300),
+    ) {
+        let mut bench = Bench::new(RepairTimers::Adaptive);
+        let mut now = 1;
+        for (what, index, ms) in steps {
+            match what {
+                0 => bench.naks.begin(index, State::BackOff, at(now + ms)),
+                1 => bench.naks.end(index),
+                2 => bench.naks.repaired(index, at(now)),
+                3 => drop(bench.naks.confirmed(index, at(now))),
+                4 => drop(bench.naks.heard(index, at(now))),
+                _ => {
+                    now += ms;
+                    bench.expire(now, true);
+                    bench.naks.take_due(2);
+                }
+            }
+            let naks = &bench.naks;
+            let earliest = naks.missing.values().map(|missing| missing.deadline).min();
+            proptest::prop_assert_eq!(naks.next_timeout(), earliest);
+            proptest::prop_assert!(naks.timers.len() <= 2 * 12 + TIMERS_SPARE);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What the repair of a stream promises, one promise a test.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use faircast_base::{Duration, Event, NodeId};
+
+use super::control::Window;
+use super::protocol::{delivered, is_delivered};
+use super::world::{
+    DELAY, Fate, GROUP, Hop, SOURCE, TSI, World, at, in_memory, losing, losing_data, object,
+    source_config,
+};
+use crate::congestion::boxed_control;
+use crate::pgm::wire::PacketType;
+use crate::pgm::{PgmSource, ReceiverConfig, Reliability, SourceConfig};
+use crate::{AppEvent, Destination};
+
+#[test]
+fn any_one_lost_packet_is_made_good() {
+    type Lost = fn(&Hop<'_>) -> bool;
+    let cases: [(&str, Lost); 9] = [
+        ("the first SPM", |hop| hop.kind == PacketType::Spm && hop.nth == 0),
+        ("the first data", |hop| hop.is_data() && hop.seq() == Some(0)),
+        ("data in the middle", |hop| hop.is_data() && hop.seq() == Some(50)),
+        ("the last data", |hop| hop.is_data() && hop.seq() == Some(99)),
+        ("the tail", |hop| hop.is_data() && hop.seq() >= Some(90)),
+        ("its NAK too", |hop| {
+            hop.seq() == Some(50) && hop.is_data() || hop.kind == PacketType::Nak && hop.nth == 0
+        }),
+        ("its confirmation too", |hop| {
+            hop.seq() == Some(50) && hop.is_data() || hop.kind == PacketType::Ncf && hop.nth == 0
+        }),
+        ("its repair too", |hop| {
+            hop.seq() == Some(50) && hop.is_data() || hop.kind == PacketType::Rdata && hop.nth == 0
+        }),
+        ("ten in a row", |hop| hop.is_data() && hop.seq().is_some_and(|n| (40..50).contains(&n))),
+    ];
+    for (case, lost) in cases {
+        let mut world = World::simple(1, 10_000).with_network(losing(lost));
+        world.run_until(at(4_000));
+        assert!(world.receivers[0].completed(), "{case}: {:?}", world.receivers[0].machine);
+        world.assert_all_delivered(&object(10_000));
+        assert_eq!(world.receivers[0].lost(), 0, "{case}");
+    }
+}
+
+#[test]
+fn a_lost_start_is_asked_for_where_the_source_lets_receivers() {
+    // Neither SPM nor first data tell this receiver where the session begins.
+    for (open_start, begin) in [(0, 100), (1, 100), (2, 0), (64, 0)] {
+        let config = SourceConfig { open_start, ..source_config() };
+        let mut world = World::new(config, in_memory(1_000), [ReceiverConfig::new(GROUP)], 1)
+            .with_network(losing(|hop| {
+                let early = hop.kind == PacketType::Spm && hop.now < at(200);
+                early || hop.is_data() && hop.seq() == Some(0)
+            }));
+        world.run_until(at(4_000));
+        let host = &world.receivers[0];
+        assert_eq!(host.payload, object(1_000)[begin..], "{open_start}");
+        assert_eq!(host.completed(), begin == 0, "{open_start}: else it has not got everything");
+    }
+}
+
+#[test]
+fn a_burst_of_losses_is_asked_for_in_one_nak_and_repaired_once_each() {
+    let burst = losing_data(|n| (30..36).contains(&n));
+    let mut world = World::simple(1, 10_000).with_network(burst);
+    world.run_until(at(20_000));
+    world.assert_all_delivered(&object(10_000));
+    assert_eq!(world.sent_of(PacketType::Nak), 1);
+    assert_eq!(world.sent_of(PacketType::Ncf), 1);
+    assert_eq!(world.repaired(), (30..36).collect::<Vec<_>>());
+    let of = |kind| world.sent.iter().find(|sent| sent.packet().kind() == kind).unwrap();
+    let (nak, ncf) = (of(PacketType::Nak), of(PacketType::Ncf));
+    assert!(nak.packet().nak_sequence().eq(ncf.packet().nak_sequence()), "identical");
+    assert_eq!(nak.transmit.to, Destination::Node(SOURCE));
+    assert_eq!(ncf.at, nak.at + DELAY, "confirmed at once");
+    assert!(ncf.transmit.router_alert);
+    let host = &world.receivers[0];
+    assert_eq!(host.machine.window_feedback().missing, [(30, 35)]);
+    assert_eq!(host.log.count(|e| matches!(e, Event::LossDetected { .. })), 6);
+    let naks =
+        world.source.log.count(|e| matches!(e, Event::NakReceived { seq: 30, count: 6, .. }));
+    assert_eq!(naks, 1);
+    assert_eq!(world.source.machine.window().naks, 1, "its report was handed on");
+}
+
+#[test]
+fn ns2_settings_ask_for_each_packet_alone_and_repair_after_70_ms() {
+    let burst = losing_data(|n| (30..36).contains(&n));
+    let mut config = SourceConfig::ns2(SOURCE, GROUP, TSI);
+    config.payload = 100;
+    let mut world =
+        World::new(config, in_memory(10_000), [ReceiverConfig::ns2(GROUP)], 3).with_network(burst);
+    world.run_until(at(20_000));
+    world.assert_all_delivered(&object(10_000));
+    // What is asked for after 50 ms without confirmation is asked for but once: these are 20 ms.
+    assert_eq!(world.sent_of(PacketType::Nak), 6);
+    assert_eq!(world.sent_of(PacketType::Ncf), 6);
+    let (ncf, rdata) = (world.times_of(PacketType::Ncf), world.times_of(PacketType::Rdata));
+    let delays: Vec<_> = ncf.iter().zip(&rdata).map(|(ncf, rdata)| rdata - ncf).collect();
+    assert_eq!(delays, [70; 6]);
+    assert!(world.times_of(PacketType::Spm).windows(2).all(|pair| pair[1] - pair[0] <= 500));
+}
+
+#[test]
+fn packets_that_only_overtake_each_other_cause_no_nak() {
+    for (distance, config, naks) in
+        [(1, ReceiverConfig::new(GROUP), 0), (1, ReceiverConfig::ns2(GROUP), 1)]
+    {
+        let content = in_memory(5_000);
+        let mut world = World::new(source_config(), content, [config], 1);
+        world.network = Box::new(move |hop, _| {
+            // Number 20 comes after number 21, just before 22.
+            let late = hop.is_data() && hop.seq() == Some(20);
+            let slot = Duration::from_micros(10 * u64::from(hop.seq().unwrap_or(0)));
+            let extra =
+                if late { Duration::from_micros(10 * distance + 5) } else { Duration::ZERO };
+            Fate { delays: vec![DELAY + slot + extra], damage: false }
+        });
+        world.run_until(at(5_000));
+        world.assert_all_delivered(&object(5_000));
+        let missing = world.receivers[0].machine.window_feedback().missing.len();
+        assert_eq!(missing, naks, "found missing");
+    }
+}
+
+#[test]
+fn confirmations_and_copies_of_naks_silence_neighbours() {
+    for (copies, at_most) in [(false, 14), (true, 14)] {
+        let mut receiver = ReceiverConfig::new(GROUP);
+        receiver.nak_copies = copies;
+        receiver.nak_backoff = Duration::from_millis(500);
+        let mut world = World::new(source_config(), in_memory(5_000), vec![receiver; 100], 1)
+            .with_network(losing_data(|n| n == 20));
+        world.run_until(at(5_000));
+        world.assert_all_delivered(&object(5_000));
+        let naks = world.source.log.count(|e| matches!(e, Event::NakReceived { .. }));
+        // Of 100 receivers with back-offs over 500 at, those ask that draw less than the first one
+        // and the 20 ms until its confirmation: 5 on average, 14 with probability below 1e-3.
+        assert!((1..=at_most).contains(&naks), "{naks} NAKs with copies {copies}");
+        assert_eq!(world.repaired(), [20]);
+        let overheard: u32 =
+            world.receivers.iter().map(|host| host.machine.window_feedback().overheard).sum();
+        assert_eq!(overheard > 0, copies);
+    }
+}
+
+#[test]
+fn thousands_of_naks_for_one_packet_cost_few_confirmations() {
+    let mut world = World::simple(1000, 3_000).with_network(losing_data(|n| n == 20));
+    world.run_until(at(3_000));
+    world.assert_all_delivered(&object(3_000));
+    let naks = world.source.log.count(|e| matches!(e, Event::NakReceived { .. }));
+    assert!(naks > 300, "{naks} NAKs");
+    // 20 ms of round trip plus what flies, one confirmation in 10 ms.
+    assert!(world.sent_of(PacketType::Ncf) <= 8, "{}", world.sent_of(PacketType::Ncf));
+    assert!(world.repaired().len() <= 4, "{:?}", world.repaired());
+}
+
+#[test]
+fn what_falls_out_of_the_window_is_lost_and_the_rest_goes_on() {
+    let mut config = source_config();
+    config.window_packets = 10;
+    let receivers = vec![ReceiverConfig::new(GROUP); 2];
+    let mut world = World::new(config.clone(), in_memory(50_000), receivers, 1)
+        .with_network(losing(|hop| hop.to == NodeId(10) && hop.now > at(100) && hop.now < at(400)));
+    let mut control = Window::new(4);
+    control.named = 11;
+    world.source.machine = PgmSource::new(config, in_memory(50_000), boxed_control(control));
+    world.run_until(at(30_000));
+    let (cut, whole) = (&world.receivers[0], &world.receivers[1]);
+    assert!(whole.completed() && whole.payload == object(50_000));
+    let lost = cut.lost();
+    assert!(lost > 20, "{lost}");
+    assert_eq!(cut.log.count(|e| matches!(e, Event::Abandoned { .. })) as u32, lost);
+    assert_eq!(cut.log.count(is_delivered) as u32, 500 - lost);
+    assert_eq!(cut.last_word(), Some(&AppEvent::Gone));
+    // What it has is the object with a gap, in order.
+    let gaps = cut.app.iter().filter(|(_, event)| matches!(event, AppEvent::Lost { .. })).count();
+    assert!(gaps >= 1);
+    let object = object(50_000);
+    let packets = delivered(cut).into_iter().map(|seq| &object[100 * seq as usize..][..100]);
+    let want: Vec<u8> = packets.flatten().copied().collect();
+    assert!(cut.payload == want);
+}
+
+#[test]
+fn a_nak_for_the_oldest_packet_holds_the_window_until_its_repair() {
+    // Four receivers lose packet 0; the window of one packet would drop it with the next.
+    let mut config = source_config();
+    config.window_packets = 1;
+    config.heartbeat_min = Duration::from_millis(5);
+    let receivers = vec![ReceiverConfig::new(GROUP); 4];
+    let mut world = World::new(config, in_memory(1_000), receivers, 1)
+        .with_network(losing(|hop| hop.is_data() && hop.nth == 0));
+    world.run_until(at(20_000));
+    assert!(world.source.completed());
+    let delivered: usize = world.receivers.iter().map(|host| host.log.count(is_delivered)).sum();
+    assert!(delivered >= 36, "{delivered}");
+}
+
+#[test]
+fn where_nothing_is_repaired_holes_are_skipped_and_reports_are_few() {
+    let mut config = source_config();
+    config.reliability = Reliability::Unrepaired;
+    let mut receiver = ReceiverConfig::new(GROUP);
+    receiver.reliability = Reliability::Unrepaired;
+    let mut world = World::new(config, in_memory(100_000), [receiver], 1)
+        .with_network(losing_data(|n| n % 10 == 5));
+    world.run_until(at(30_000));
+    let host = &world.receivers[0];
+    assert_eq!(world.repaired(), []);
+    assert_eq!((host.log.count(is_delivered), host.lost()), (900, 100));
+    assert_eq!(host.machine.window_feedback().missing.len(), 100);
+    let naks = world.times_of(PacketType::Nak);
+    assert!(naks.len() >= 3, "{naks:?}");
+    assert!(naks.windows(2).all(|pair| pair[1] - pair[0] >= 200), "{naks:?}");
+    assert_eq!(world.sent_of(PacketType::Ncf), naks.len(), "each is confirmed");
+    assert_eq!(world.source.machine.window().naks as usize, naks.len());
+}
+
+#[test]
+fn a_repair_and_data_that_both_wait_take_turns() {
+    let lost = losing_data(|n| (200..300).contains(&n));
+    let mut world = World::simple(1, 100_000).with_network(lost);
+    let mut control = Window::new(1000);
+    control.pace = Duration::from_millis(1);
+    world.source.machine =
+        PgmSource::new(source_config(), in_memory(100_000), boxed_control(control));
+    world.run_until(at(10_000));
+    world.assert_all_delivered(&object(100_000));
+    let mut run = 0;
+    let mut longest = 0;
+    let mut data_left = 1000;
+    for sent in &world.sent {
+        match sent.packet().kind() {
+            PacketType::Rdata => run += 1,
+            PacketType::Odata => {
+                data_left -= 1;
+                run = 0;
+            }
+            _ => {}
+        }
+        if data_left > 0 {
+            longest = longest.max(run);
+        }
+    }
+    assert!(world.repaired().len() >= 100);
+    assert_eq!(longest, 1, "repairs in a row while data waited");
+}
