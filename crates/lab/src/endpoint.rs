@@ -16,7 +16,7 @@ use faircast_proto::catalog;
 use faircast_proto::transport::Role;
 use faircast_proto::{AppEvent, Machine};
 use faircast_scenario::{Flow, Scenario};
-use faircast_sim::{Builtin, Delivery, Protocols};
+use faircast_sim::{Builtin, Delivery, Protocols, Sent};
 use faircast_trace::{Record, Sink, Subject};
 
 use crate::address::{self, UDP_PORT};
@@ -79,8 +79,9 @@ impl End<'_> {
         }
     }
 
+    /// Whether it receives nothing.
     fn is_sender(&self) -> bool {
-        self.node == self.flow.sender()
+        !self.flow.receives(self.node)
     }
 
     fn subject(&self) -> Subject {
@@ -123,8 +124,7 @@ impl End<'_> {
     /// Who has which address, from where this end stands.
     fn book(&self) -> AddressBook {
         let entry = |node: NodeId| {
-            let receives = self.flow.to.contains(&node);
-            let port = if receives { RECEIVER_PORT } else { UDP_PORT };
+            let port = if self.flow.receives(node) { RECEIVER_PORT } else { UDP_PORT };
             (node, SocketAddr::from((address::of_node(node), port)))
         };
         AddressBook::fixed((0..self.scenario.nodes.len() as u32).map(NodeId).map(entry))
@@ -141,18 +141,20 @@ pub(crate) fn send(end: End<'_>, role: Role) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Receives everything, while it is a member. Before a membership it has no sockets, so that the
-/// kernel is no member either.
-pub(crate) fn receive(end: End<'_>, real: bool) -> Result<Delivery, LabError> {
+/// Receives everything, while it is a member, and sends too where it is a sender as well. Before a
+/// membership it has no sockets, so that the kernel is no member either.
+pub(crate) fn receive(end: End<'_>, sent: &Sent) -> Result<Delivery, LabError> {
     be_exact(RECEIVER_PRIORITY);
-    let mut driven = Driven { end, delivery: Delivery::new(real), close_at: None };
+    let mut driven = Driven { end, delivery: Delivery::new(sent.is_real()), close_at: None };
     for (join, leave) in driven.end.memberships() {
         driven.end.sleep_until(join);
         if driven.end.stopped() {
             break;
         }
-        driven.close_at = leave;
-        driven.drive(Role::Receiver)?;
+        let sends = driven.end.flow.sends(driven.end.node, join);
+        let stop = driven.end.flow.stop.filter(|_| sends);
+        driven.close_at = leave.into_iter().chain(stop).min();
+        driven.drive(if sends { Role::Both(sent.content()) } else { Role::Receiver })?;
     }
     Ok(driven.finish())
 }
@@ -200,7 +202,10 @@ impl Driven<'_> {
         // The moment of the run at which the driver's clock stood at zero.
         let zero = Time::ZERO + end.clock.now().since(Time::ZERO + now.since(Time::ZERO));
         driver.set_trace(Box::new(Shifted { zero, out: Rc::clone(&end.out) }));
-        let start = if sender { Time::ZERO + end.flow.start.since(zero) } else { now };
+        let start = match role {
+            Role::Receiver => now,
+            _ => Time::ZERO + end.flow.start.since(zero),
+        };
         let machine = Builtin.end(end.flow, end.id, end.node, role, start.max(now));
         let options = SessionOptions { key: D::Key::default(), subject: Some(end.subject()) };
         let session = driver.live().add(machine, options);

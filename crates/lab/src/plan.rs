@@ -102,7 +102,7 @@ pub fn warnings(scenario: &Scenario) -> Vec<String> {
 
 /// Refuses what the lab has not.
 pub(crate) fn check(scenario: &Scenario) -> Result<(), LabError> {
-    let ends: usize = scenario.flows.iter().map(|flow| 1 + flow.to.len()).sum();
+    let ends: usize = scenario.flows.iter().map(|flow| flow.ends().count()).sum();
     let wrong = |problem: String| Err(LabError::Unsuited(format!("--on lab: {problem}")));
     if ends > ENDS_MAX {
         return wrong(format!(

@@ -1,6 +1,7 @@
 //! A run: hosts, the network between them, and one trace of it all.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -108,10 +109,14 @@ fn intact(
     ended: &[Option<Delivery>],
     sent: &[Sent],
 ) -> Vec<Vec<Option<bool>>> {
-    let mut receivers = ended.iter().flatten();
+    let mut ended = ended.iter();
     let intact = |(flow, sent): (&Flow, &Sent)| {
-        let of_flow = receivers.by_ref().take(flow.to.len());
-        of_flow.map(|got| got.has_any().then(|| got.intact(sent, 1))).collect()
+        let of_flow: BTreeMap<NodeId, _> = flow.ends().zip(ended.by_ref()).collect();
+        let judged = |node: &NodeId| {
+            let got = of_flow[node].as_ref()?;
+            got.has_any().then(|| got.intact(sent, flow.heard_at(*node)))
+        };
+        flow.to.iter().map(judged).collect()
     };
     scenario.flows.iter().zip(sent).map(intact).collect()
 }
@@ -185,15 +190,14 @@ struct Lab<'env> {
 }
 
 impl<'env> Lab<'env> {
-    /// Starts the threads of all ends of a flow: the sender, then the receivers.
+    /// Starts the threads of all ends of a flow, in their order.
     fn start_flow<'scope>(
         &self,
         scope: &'scope Scope<'scope, 'env>,
         id: FlowId,
         sent: &'env Sent,
     ) -> Result<Vec<Host<'scope>>, LabError> {
-        let flow = &self.scenario.flows[id.index()];
-        let ends = std::iter::once(flow.sender()).chain(flow.to.iter().copied());
+        let ends = self.scenario.flows[id.index()].ends();
         ends.map(|node| self.start(scope, id, node, sent)).collect()
     }
 
@@ -209,7 +213,7 @@ impl<'env> Lab<'env> {
         let (scenario, shared) = (self.scenario, self.shared);
         let out = Outbox::new(self.to.clone());
         let flow = &scenario.flows[id.index()];
-        let sender = node == flow.sender();
+        let sender = !flow.receives(node);
         let body = move || {
             let socket = match prepare(flow, node, sender) {
                 Ok((device, socket)) => {
@@ -229,7 +233,7 @@ impl<'env> Lab<'env> {
                 Some(socket) if sender => tcp::send(end, socket, sent.content()).map(|()| None),
                 Some(listener) => Ok(Some(tcp::receive(end, listener, sent.is_real()))),
                 None if sender => endpoint::send(end, Role::Source(sent.content())).map(|()| None),
-                None => endpoint::receive(end, sent.is_real()).map(Some),
+                None => endpoint::receive(end, sent).map(Some),
             };
             if ended.is_err() {
                 // The figures would be of another scenario.

@@ -148,6 +148,18 @@ fn memberships_follow_the_scenario() {
 }
 
 #[test]
+fn whoever_sends_may_receive_too() {
+    let flow = "protocol = \"cbr\"\nto = [\"a\", \"b\"]\npacket = \"1000 B\"\ndata = \"100 kB\"\n\
+                options = { rate = \"800 kbit/s\" }";
+    let network = network(3, LINK, flow).replacen("from = \"s\"", "from = [\"s\", \"b\"]", 1);
+    let Some((outcome, records)) = run(&network) else { return };
+    assert_eq!(outcome.intact, [[Some(true), Some(true)]]);
+    // One end hears both senders, the other only the one that it is not itself.
+    assert_eq!(bytes(&records, delivered), 300_000);
+    assert_eq!(completed_receivers(&records), 2);
+}
+
+#[test]
 fn what_the_lab_has_not_is_refused_before_anything_is_made() {
     let flow = "protocol = \"tcp-sack\"\nto = [\"a\"]\npacket = \"40 B\"";
     let error = faircast_lab::run(&scenario(&network(1, LINK, flow)), &mut Unobserved, &mut ())

@@ -109,6 +109,16 @@ impl Flow {
         self.from[0]
     }
 
+    /// Whether the end at `node` sends, where it begins at this moment.
+    pub fn sends(&self, node: NodeId, at: Time) -> bool {
+        self.from.contains(&node) && self.stop.is_none_or(|stop| at < stop)
+    }
+
+    /// Whether the end at `node` receives.
+    pub fn receives(&self, node: NodeId) -> bool {
+        self.to.contains(&node)
+    }
+
     /// How many senders the receiver at `node` hears: all but itself.
     pub fn heard_at(&self, node: NodeId) -> u64 {
         self.from.iter().filter(|sender| **sender != node).count() as u64

@@ -237,7 +237,7 @@ impl<'a> Simulation<'a> {
         let senders = self.fabric.senders(id);
         for (index, node) in (senders.start..).zip(flow.ends()) {
             let rng = Rng::new(self.scenario.seed, node, Purpose::Machine(index));
-            let only_sends = senders.contains(&index) && !flow.to.contains(&node);
+            let only_sends = senders.contains(&index) && !flow.receives(node);
             let mut agent = Agent::new(id, node, only_sends, rng, sent.is_real());
             if only_sends {
                 let role = Role::Source(sent.content());
@@ -304,7 +304,7 @@ impl<'a> Simulation<'a> {
             return;
         }
         let now = self.fabric.now;
-        let (role, start) = match flow.from.contains(&node) {
+        let (role, start) = match flow.sends(node, now) {
             true => (Role::Both(self.sent[id.index()].content()), now.max(flow.start)),
             false => (Role::Receiver, now),
         };

@@ -278,7 +278,7 @@ impl<'a> Fabric<'a> {
         if agent == NONE || self.sees_corruption[flow.index()] {
             return arrival;
         }
-        let sender = !self.scenario.flows[flow.index()].to.contains(&node);
+        let sender = !self.scenario.flows[flow.index()].receives(node);
         let subject = Subject::Endpoint { flow, node, sender };
         let event = Event::BadInput { reason: BadInput::Checksum };
         sink.record(&Record { at: self.now, subject, event });
