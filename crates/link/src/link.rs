@@ -258,7 +258,8 @@ impl Special {
 
     /// Delay and loss are those of the moment at which the packet leaves the serialiser.
     fn apply_changes(&mut self, ends: Time, wire: &mut Wire) {
-        while let Some(change) = self.changes.pop_front_if(|change| change.at <= ends) {
+        while let Some(change) = self.changes.front().copied().filter(|change| change.at <= ends) {
+            self.changes.pop_front();
             wire.delay = change.delay.unwrap_or(wire.delay);
             wire.loss = change.loss.unwrap_or(wire.loss);
             self.rate_bits_per_s = change.rate.map_or(self.rate_bits_per_s, |r| r.bits_per_s());
@@ -274,7 +275,11 @@ impl Special {
             return false;
         }
         self.data_packets += 1;
-        self.drop_list.pop_front_if(|listed| *listed == self.data_packets).is_some()
+        let listed = self.drop_list.front() == Some(&self.data_packets);
+        if listed {
+            self.drop_list.pop_front();
+        }
+        listed
     }
 }
 

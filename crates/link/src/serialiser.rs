@@ -83,7 +83,8 @@ impl Serialiser {
         let mut left = u128::from(bytes) * u128::from(NS_PER_S_TIMES_8);
         let mut now = start;
         loop {
-            while let Some(step) = self.steps.pop_front_if(|step| step.from <= now) {
+            while let Some(step) = self.steps.front().copied().filter(|step| step.from <= now) {
+                self.steps.pop_front();
                 self.bits_per_s = step.bits_per_s;
                 self.remainder = 0;
             }
