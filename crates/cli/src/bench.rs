@@ -33,7 +33,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<(), Failure> {
             Ok::<_, Failure>(holds & results.holds)
         })
     })??;
-    if holds { Ok(()) } else { Err(Failure::Verdict) }
+    if holds { Ok(()) } else { Err(Failure::AlreadyTold) }
 }
 
 fn request(args: &BenchArgs) -> Result<Request, Failure> {

@@ -55,7 +55,7 @@ fn show(args: &CheckArgs, found: &[Finding]) -> Result<(), Failure> {
     } else {
         print(&text(found))?;
     }
-    if is_ok { Ok(()) } else { Err(Failure::Verdict) }
+    if is_ok { Ok(()) } else { Err(Failure::AlreadyTold) }
 }
 
 /// Columns of a terminal.

@@ -17,7 +17,7 @@ pub enum Failure {
     Work(String),
     /// The work was done and its result, already printed, is a failure: exit status 1.
     #[error("")]
-    Verdict,
+    AlreadyTold,
 }
 
 impl Failure {
@@ -28,7 +28,7 @@ impl Failure {
 
     /// Says what went wrong on standard error.
     pub fn print(&self) {
-        if !matches!(self, Self::Verdict) {
+        if !matches!(self, Self::AlreadyTold) {
             note(&self.to_string());
         }
     }
@@ -37,7 +37,7 @@ impl Failure {
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Usage(_) => ExitCode::from(2),
-            Self::Work(_) | Self::Verdict => ExitCode::from(1),
+            Self::Work(_) | Self::AlreadyTold => ExitCode::from(1),
         }
     }
 }

@@ -405,7 +405,7 @@ impl Show {
             "given_up": self.given_up,
         });
         self.output.result("summary", &text, &json)?;
-        if good { Ok(()) } else { Err(Failure::Verdict) }
+        if good { Ok(()) } else { Err(Failure::AlreadyTold) }
     }
 }
 

@@ -468,7 +468,7 @@ impl Show {
         text.push_str(&plan::skipped_text(&skipped));
         let summary = Summary::new(last, good, &skipped, &hashes);
         self.output.result("summary", &text, &summary)?;
-        if good { Ok(()) } else { Err(Failure::Verdict) }
+        if good { Ok(()) } else { Err(Failure::AlreadyTold) }
     }
 }
 

@@ -34,5 +34,5 @@ pub(crate) fn soak(args: &SoakArgs) -> Result<(), Failure> {
     if interrupted() {
         note("interrupted; the rounds above are those that were finished");
     }
-    if soak.holds() { Ok(()) } else { Err(Failure::Verdict) }
+    if soak.holds() { Ok(()) } else { Err(Failure::AlreadyTold) }
 }
