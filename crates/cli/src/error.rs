@@ -1,4 +1,4 @@
-//! How the program fails.
+//! Failures of the program, and their exit status.
 
 use std::io;
 use std::path::{Path, PathBuf};

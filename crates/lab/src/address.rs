@@ -1,4 +1,4 @@
-//! Who has which address. The hosts' networks reach nothing outside, so that the plan is fixed.
+//! The plan of addresses. The hosts' networks reach nothing outside, so that it is fixed.
 
 use std::net::Ipv4Addr;
 

@@ -1,4 +1,4 @@
-//! Whether this machine can run the lab, and how exact it is.
+//! The check of a machine: whether it can run the lab, and how exact it is.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What the kernel tells of a TCP connection: the socket's TCP_INFO, asked for over netlink.
+//! The kernel's TCP_INFO of a connection, asked for over netlink.
 //!
 //! The layout is that of `struct tcp_info` of Linux, to which newer kernels only append.
 //! src: linux, include/uapi/linux/inet_diag.h and tcp.h

@@ -1,4 +1,4 @@
-//! Why the lab cannot run something.
+//! Errors of the lab.
 
 use std::io;
 

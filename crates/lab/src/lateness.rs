@@ -1,4 +1,4 @@
-//! How late packets were, and how much of the processors' time was stolen.
+//! Lateness of packets, and the share of the processors' time that was stolen.
 
 use faircast_trace::Lateness;
 use hdrhistogram::Histogram;

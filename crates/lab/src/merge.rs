@@ -1,4 +1,4 @@
-//! One order for what several threads say.
+//! The merging of the records of several threads into one order.
 
 use faircast_base::{Duration, Time};
 use faircast_trace::{Record, Sink};

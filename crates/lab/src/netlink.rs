@@ -1,4 +1,4 @@
-//! What the kernel is asked for over netlink: an address, a route, an interface that is up.
+//! Requests to the kernel over netlink: an address, a route, an interface that is up.
 
 use std::io;
 use std::net::Ipv4Addr;

@@ -1,4 +1,4 @@
-//! What the lab makes of a scenario's flows, and what it cannot do.
+//! The kernel's settings for a scenario's flows, and the limits of the lab.
 
 use faircast_base::Duration;
 use faircast_proto::tcp::KernelSettings;

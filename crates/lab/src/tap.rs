@@ -1,4 +1,4 @@
-//! What the packets of a TCP connection tell, seen where they enter and leave the network.
+//! Events of a TCP connection, from its packets where they enter and leave the network.
 
 use faircast_base::{Event, FlowId, NodeId, Time};
 use faircast_trace::{Record, Sink, Subject};

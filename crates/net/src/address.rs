@@ -1,4 +1,4 @@
-//! Where packets go and where they are heard.
+//! Targets of a source, what a receiver listens to, and the interfaces of this host.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

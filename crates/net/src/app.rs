@@ -1,4 +1,4 @@
-//! What an application says to a driver and hears from it.
+//! The interface between a driver and its application.
 
 use faircast_proto::{AppEvent, Machine};
 

@@ -1,4 +1,4 @@
-//! Which node is at which address.
+//! The address book: which node is at which address.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! What a driver has done, in numbers that only grow.
+//! The counters of a driver, which only grow.
 
 use faircast_base::Duration;
 

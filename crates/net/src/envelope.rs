@@ -1,4 +1,4 @@
-//! What may be wrapped around every datagram.
+//! The envelope around every datagram: encryption.
 
 use std::net::SocketAddr;
 

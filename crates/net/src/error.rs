@@ -1,4 +1,4 @@
-//! What can keep sockets from being opened or a driver from going on.
+//! Errors of sockets and drivers.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

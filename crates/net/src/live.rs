@@ -1,4 +1,4 @@
-//! What a driver holds: sessions, sockets, time. Applications reach it from callbacks.
+//! The state of a driver: sessions, sockets, time. Applications reach it from callbacks.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};

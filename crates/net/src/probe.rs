@@ -1,4 +1,4 @@
-//! What a host has on the way to a group, and plain sockets there for testing the network.
+//! The interface on the way to a group, and plain sockets for testing the network.
 
 use std::net::{IpAddr, UdpSocket};
 

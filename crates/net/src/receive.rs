@@ -1,4 +1,4 @@
-//! Takes datagrams from a socket, many in one system call.
+//! Batches of datagrams from a socket, many in one system call.
 
 use std::io::IoSliceMut;
 use std::net::SocketAddr;

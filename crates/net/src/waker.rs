@@ -1,4 +1,4 @@
-//! How other threads reach a driver.
+//! The waker, by which other threads reach a driver.
 
 use std::sync::Arc;
 use std::sync::mpsc;

@@ -1,4 +1,4 @@
-//! What `faircast send` takes of files and folders.
+//! Arguments of `faircast send` about files and folders.
 
 use std::path::PathBuf;
 

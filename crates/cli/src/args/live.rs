@@ -1,4 +1,4 @@
-//! What `send` and `recv` have in common.
+//! Arguments that `send` and `recv` have in common.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What `send` and `recv` have in common: settings, errors in words for people, interrupts.
+//! Common parts of `send` and `recv`: settings, errors in words for people, interrupts.
 
 pub(crate) mod display;
 pub(crate) mod metrics;

@@ -1,4 +1,4 @@
-//! Where events go: lines of text, lines of JSON, or nowhere.
+//! The output of events: lines of text, lines of JSON, or nowhere.
 
 use std::io::IsTerminal as _;
 

@@ -1,4 +1,4 @@
-//! What is sent and what is left out, in words and for programs.
+//! The plan of a transfer: what is sent and what is left out, in words and for programs.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

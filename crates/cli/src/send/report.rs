@@ -1,4 +1,4 @@
-//! What remains of a transfer: the table at its end, the same for programs, metrics.
+//! The results of a transfer: the table at its end, the same for programs, metrics.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

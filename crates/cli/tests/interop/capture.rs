@@ -1,4 +1,4 @@
-//! What went over a host's interface, as tshark reads it.
+//! A capture of what went over a host's interface, as tshark reads it.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, UdpSocket};

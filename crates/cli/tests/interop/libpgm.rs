@@ -1,4 +1,4 @@
-//! With OpenPGM's library: data, repairs and pgmcc's control loop, both ways.
+//! Interoperation with OpenPGM's library: data, repairs and pgmcc's control loop, both ways.
 
 use faircast_base::Duration;
 use faircast_proto::pgm::wire::PacketType;

@@ -1,4 +1,4 @@
-//! With ZeroMQ over PGM in UDP, both ways.
+//! Interoperation with ZeroMQ over PGM in UDP, both ways.
 //!
 //! A datagram's payload is two bytes, the offset of the first frame that begins a message in it
 //! (0xffff for none), and then a piece of one stream of ZMTP/1.0 frames: length (of what follows,

@@ -1,4 +1,4 @@
-//! The first thing that a newcomer runs.
+//! `faircast demo`: whole copies and a report.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What `--out` writes, and what can be made again from it.
+//! The files of `--out`, and what can be made again from them.
 
 use super::site::Site;
 use super::*;

@@ -1,4 +1,4 @@
-//! Ctrl-C.
+//! Ctrl-C during a run.
 
 use nix::sys::signal::Signal;
 

@@ -1,4 +1,4 @@
-//! Every mistake is one line that names what is wrong, where, and what is allowed.
+//! Messages about mistakes: each is one line that names what is wrong, where, and what is allowed.
 
 use super::site::Site;
 use super::*;

@@ -1,4 +1,4 @@
-//! How long `send` and `recv` wait, for whom, and what ends them.
+//! Limits of waiting of `send` and `recv`: how long, for whom, and what ends it.
 
 use std::net::{SocketAddr, UdpSocket};
 

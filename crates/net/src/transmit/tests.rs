@@ -1,4 +1,4 @@
-//! What leaves, in how many calls, and what does not.
+//! Tests of the batch: what leaves, in how many calls, and what does not.
 
 use super::*;
 use crate::{SocketSettings, Target};

@@ -1,4 +1,4 @@
-//! Who is waited for and who is not: those of a list, slow ones, those that vanish or cannot take it.
+//! Receivers that are waited for and that are not: of a list, slow, vanished, or unable to take it.
 
 use nix::sys::signal::Signal;
 
