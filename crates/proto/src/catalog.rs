@@ -19,15 +19,15 @@ use crate::congestion::{
 };
 use crate::content::Packets;
 use crate::object::{
-    ContentSupply, Fec, InOrder, ObjectReceiver, ObjectReceiverSetup, ObjectSource,
-    ObjectSourceSetup, SYMBOL_BYTES_MAX, SYMBOL_HEADER,
+    ContentSupply, InOrder, ObjectReceiver, ObjectReceiverSetup, ObjectSource, ObjectSourceSetup,
+    SYMBOL_BYTES_MAX, SYMBOL_HEADER,
 };
 use crate::options::{OptionSpec, Options};
 use crate::pgm::element::{self, ElementConfig, PgmElement};
 use crate::pgm::negotiation::{
     KnownScheme, Negotiation, SchemeAnnouncement, SchemeMismatch, scheme_on,
 };
-use crate::pgm::options::Delivery;
+use crate::pgm::options::{Delivery, PgmSettings};
 use crate::pgm::wire::{Gsi, Nla, OptionType, Packet, Tsi};
 use crate::pgm::{self, PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use crate::relay::Relay;
@@ -323,8 +323,8 @@ impl SchemeEntry {
     /// # Panics
     /// The role is both: PGM's sessions have one source.
     pub fn end(&self, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
-        match Delivery::from_options(setup.options) {
-            Delivery::Object(_) => object_end(self, role, setup),
+        match PgmSettings::from_options(setup.options).delivery {
+            Delivery::Object => object_end(self, role, setup),
             Delivery::Stream => stream_end(self, role, setup),
         }
     }
@@ -366,7 +366,9 @@ impl SchemeEntry {
     /// What SPMs say of the scheme, where they are to. Settings that do not fit are left out: who is
     /// given them by hand anyway, as in a scenario, need not be told.
     fn announced(&self, options: &Options) -> Option<SchemeAnnouncement> {
-        options.bool("announce_scheme").filter(|announce| *announce)?;
+        if !PgmSettings::from_options(options).announce_scheme {
+            return None;
+        }
         let name = SchemeAnnouncement { scheme: self.name.to_string(), settings: Vec::new() };
         let all = SchemeAnnouncement { settings: options.of(self.own_options), ..name.clone() };
         Some(if all.encode().is_some() { all } else { name })
@@ -407,10 +409,7 @@ fn object_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> Box<dyn 
     match role {
         Role::Source(content) => {
             let symbol_bytes = symbol_bytes(payload);
-            let fec = match Delivery::from_options(options) {
-                Delivery::Object(fec) => fec,
-                Delivery::Stream => Fec::Auto,
-            };
+            let fec = PgmSettings::from_options(options).fec();
             let supply = Box::new(ContentSupply::new(content, symbol_bytes));
             let setup = ObjectSourceSetup::new(node, group, tsi, supply, symbol_bytes, options);
             let give_up = FLOW_GIVE_UP;

@@ -9,28 +9,23 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use crate::content::Content;
-use crate::options::{OptionKind, OptionSpec};
+use crate::options::OptionSpec;
+use crate::settings::settings;
 use crate::transport::{EndSetup, Role};
 use crate::{AppEvent, Datagram, Destination, Machine, Transmit};
-use faircast_base::{BadInput, Bitrate, Cx, Event, FlowId, NodeId, Quantity, Time};
+use faircast_base::{BadInput, Bitrate, Cx, Event, FlowId, NodeId, Time};
 
-/// The settings of a CBR flow.
-pub const OPTIONS: &[OptionSpec] = &[
-    OptionSpec {
-        name: "rate",
-        kind: OptionKind::Rate { min_bits_per_s: 1, max_bits_per_s: 1_000_000_000_000 },
-        default: DEFAULT_RATE,
-        doc: "Bits of payload per second.",
-    },
-    OptionSpec {
-        name: "jitter",
-        kind: OptionKind::Float { min: 0.0, max: 1.0 },
-        default: "0.0",
-        doc: "Each packet leaves late by a random part of the interval, uniform from 0 to this.",
-    },
-];
+settings! {
+    /// The settings of a CBR flow.
+    struct Settings;
+    /// Bits of payload per second.
+    rate: Bitrate [1 bit, 1000 Gbit] = 1 Mbit;
+    /// Each packet leaves late by a random part of the interval, uniform from 0 to this.
+    jitter: f64 [0.0, 1.0] = 0.0;
+}
 
-const DEFAULT_RATE: &str = "1 Mbit/s";
+/// The table of the settings.
+pub const OPTIONS: &[OptionSpec] = Settings::OPTIONS;
 
 /// Bytes of the header: flow, flags and sequence number.
 const HEADER_LEN: usize = 16;
@@ -77,8 +72,8 @@ pub struct CbrSender {
 impl CbrSender {
     /// A sender of `content`.
     pub fn new(setup: EndSetup<'_>, content: Box<dyn Content>) -> Self {
-        let default = || Bitrate::parse(DEFAULT_RATE).expect("the default is a rate");
-        let rate = setup.options.rate("rate").unwrap_or_else(default).bits_per_s();
+        let settings = Settings::from_options(setup.options);
+        let rate = settings.rate.bits_per_s();
         let payload = setup.payload.max(1);
         let bit_ns = u64::from(payload) * 8_000_000_000;
         Self {
@@ -87,7 +82,7 @@ impl CbrSender {
             payload,
             object_len: content.len().unwrap_or(u64::MAX),
             content,
-            jitter: setup.options.float("jitter").unwrap_or(0.0),
+            jitter: settings.jitter,
             rate_bits_per_s: rate,
             interval_ns: bit_ns / rate,
             interval_remainder: bit_ns % rate,

@@ -1,7 +1,7 @@
 //! Settings that are stated once: key, kind, range, default and sentence of each. From these the
 //! type of a configuration is made, its table for users, and the way from what they write to it.
 
-use faircast_base::Duration;
+use faircast_base::{Bitrate, Duration};
 
 use crate::options::Options;
 
@@ -26,6 +26,12 @@ impl Setting for u32 {
 impl Setting for f64 {
     fn read(options: &Options, key: &str) -> Option<Self> {
         options.float(key)
+    }
+}
+
+impl Setting for Bitrate {
+    fn read(options: &Options, key: &str) -> Option<Self> {
+        options.rate(key)
     }
 }
 
@@ -80,7 +86,7 @@ macro_rules! choices {
 /// settings! {
 ///     /// All settings of something.
 ///     pub struct Config;
-///     profile Profile = Improved: "Which settings to start from";
+///     from profile: Profile = Improved, "Which settings to start from";
 ///     /// The least timeout
 ///     timeout_min: Duration [1 ms, 60 s] = 200 ms;
 ///     /// How it is computed
@@ -88,12 +94,13 @@ macro_rules! choices {
 /// }
 /// ```
 ///
-/// The line of the profile may be missing. With it, the type has a function `profile`.
+/// The line of the profile may be missing. With it, the type has a function `profile`. Rates are in
+/// bits per second, with units as in `1 Mbit`.
 macro_rules! settings {
     (
         $(#[doc = $about:literal])+
         $vis:vis struct $config:ident;
-        $(profile $profile:ident = $first:ident: $profile_doc:literal;)?
+        $(from $profile_key:ident: $profile:ident = $first:ident, $profile_doc:literal;)?
         $(
             $(#[doc = $doc:literal])+
             $key:ident: $kind:ident $([$min:tt $($min_unit:ident)?, $max:tt $($max_unit:ident)?])?
@@ -114,7 +121,7 @@ macro_rules! settings {
             /// The table of the settings.
             $vis const OPTIONS: &'static [$crate::options::OptionSpec] = &[
                 $($crate::options::OptionSpec {
-                    name: "profile",
+                    name: stringify!($profile_key),
                     kind: $crate::options::OptionKind::Choice($profile::WORDS),
                     default: $profile::$first.written(),
                     doc: $profile_doc,
@@ -133,7 +140,8 @@ macro_rules! settings {
             $vis fn from_options(options: &$crate::options::Options) -> Self {
                 let mut config = Self::default();
                 $(
-                    let profile = <$profile as $crate::settings::Setting>::read(options, "profile");
+                    let profile: Option<$profile> =
+                        $crate::settings::Setting::read(options, stringify!($profile_key));
                     config = profile.map_or(config, Self::profile);
                 )?
                 $(if let Some(value) = $crate::settings::Setting::read(options, stringify!($key)) {
@@ -149,11 +157,19 @@ macro_rules! settings {
     (@ns $n:tt ms) => { ($n as f64 * 1e6 + 0.5) as u64 };
     (@ns $n:tt s) => { ($n as f64 * 1e9 + 0.5) as u64 };
 
+    (@bits $n:tt bit) => { $n };
+    (@bits $n:tt kbit) => { $n * 1_000 };
+    (@bits $n:tt Mbit) => { $n * 1_000_000 };
+    (@bits $n:tt Gbit) => { $n * 1_000_000_000 };
+
     (@value bool $x:tt) => { $x };
     (@value u32 $x:tt) => { $x };
     (@value f64 $x:tt) => { $x };
     (@value Duration $x:tt $unit:ident) => {
         faircast_base::Duration::from_nanos($crate::settings::settings!(@ns $x $unit))
+    };
+    (@value Bitrate $x:tt $unit:ident) => {
+        faircast_base::Bitrate::from_bits_per_s($crate::settings::settings!(@bits $x $unit))
     };
     (@value $choice:ident $x:ident) => { $choice::$x };
 
@@ -162,6 +178,9 @@ macro_rules! settings {
     (@text f64 $x:tt) => { stringify!($x) };
     (@text Duration $x:tt $unit:ident) => {
         concat!("\"", stringify!($x), " ", stringify!($unit), "\"")
+    };
+    (@text Bitrate $x:tt $unit:ident) => {
+        concat!("\"", stringify!($x), " ", stringify!($unit), "/s\"")
     };
     (@text $choice:ident $x:ident) => { $choice::$x.written() };
 
@@ -176,6 +195,12 @@ macro_rules! settings {
         $crate::options::OptionKind::Duration {
             min_ns: $crate::settings::settings!(@ns $min $min_unit),
             max_ns: $crate::settings::settings!(@ns $max $max_unit),
+        }
+    };
+    (@kind Bitrate [$min:tt $min_unit:ident, $max:tt $max_unit:ident]) => {
+        $crate::options::OptionKind::Rate {
+            min_bits_per_s: $crate::settings::settings!(@bits $min $min_unit),
+            max_bits_per_s: $crate::settings::settings!(@bits $max $max_unit),
         }
     };
     (@kind $choice:ident) => { $crate::options::OptionKind::Choice($choice::WORDS) };
@@ -204,7 +229,7 @@ mod tests {
     settings! {
         /// One of each kind.
         struct Config;
-        profile Profile = One: "Where to start";
+        from profile: Profile = One, "Where to start";
         /// A switch that the sentence describes
         /// in two lines
         on: bool = true;
@@ -216,6 +241,8 @@ mod tests {
         wait: Duration [0 s, 1.5 s] = 0.2 s;
         /// A word
         word: Profile = OtherOne;
+        /// A rate
+        rate: Bitrate [0 bit, 1 Gbit] = 20 Mbit;
     }
 
     impl Config {
@@ -245,6 +272,7 @@ mod tests {
                 ("share", "0.25", "A share"),
                 ("wait", "\"0.2 s\"", "A time"),
                 ("word", "\"other-one\"", "A word"),
+                ("rate", "\"20 Mbit/s\"", "A rate"),
             ]
         );
         let wait = OptionKind::Duration { min_ns: 0, max_ns: 1_500_000_000 };
@@ -252,6 +280,7 @@ mod tests {
         assert_eq!(Config::OPTIONS[5].kind, OptionKind::Choice(&["one", "other-one"]));
         assert_eq!(config(&[]), Config::default());
         assert_eq!(Config::default().wait, Duration::from_millis(200));
+        assert_eq!(Config::default().rate, Bitrate::from_bits_per_s(20_000_000));
     }
 
     #[test]
@@ -266,8 +295,10 @@ mod tests {
             ("share", OptionValue::Integer(1)),
             ("wait", text("3 ms")),
             ("word", text("one")),
+            ("rate", text("8 kbit/s")),
         ]);
-        let wait = Duration::from_millis(3);
-        assert_eq!(all, Config { on: false, count: 5, share: 1.0, wait, word: Profile::One });
+        let (wait, rate) = (Duration::from_millis(3), Bitrate::from_bits_per_s(8000));
+        let word = Profile::One;
+        assert_eq!(all, Config { on: false, count: 5, share: 1.0, wait, word, rate });
     }
 }

@@ -2,7 +2,9 @@
 
 use faircast_base::{Duration, NodeId, Seq, Time};
 
+use crate::options::Options;
 use crate::pgm::RepairTimers;
+use crate::pgm::options::{PgmSettings, Profile};
 use crate::pgm::wire::{Nla, Tsi};
 
 /// Whether what is lost is sent again.
@@ -13,6 +15,12 @@ pub enum Reliability {
     /// Nothing is repaired. Receivers that lose still send a NAK now and then, which the source
     /// confirms: congestion control lives on the reports that they carry.
     Unrepaired,
+}
+
+impl Reliability {
+    fn of(settings: &PgmSettings) -> Self {
+        if settings.reliable { Self::Repaired } else { Self::Unrepaired }
+    }
 }
 
 /// The settings of a PGM source.
@@ -80,6 +88,21 @@ pub struct SourceConfig {
 impl SourceConfig {
     /// The recommended settings for a source on `node` that sends session `tsi` to `group`.
     pub fn new(node: NodeId, group: Nla, tsi: Tsi) -> Self {
+        Self::of(&PgmSettings::default(), node, group, tsi)
+    }
+
+    /// The settings of ns-2.35's PGM sender.
+    pub fn ns2(node: NodeId, group: Nla, tsi: Tsi) -> Self {
+        Self::of(&PgmSettings::profile(Profile::Ns2), node, group, tsi)
+    }
+
+    /// The settings that `options`, checked against a table with [`OPTIONS`](super::OPTIONS) in it, ask
+    /// for.
+    pub fn from_options(node: NodeId, group: Nla, tsi: Tsi, options: &Options) -> Self {
+        Self::of(&PgmSettings::from_options(options), node, group, tsi)
+    }
+
+    fn of(settings: &PgmSettings, node: NodeId, group: Nla, tsi: Tsi) -> Self {
         Self {
             node,
             group,
@@ -88,37 +111,20 @@ impl SourceConfig {
             start: Time::ZERO,
             payload: 1400,
             first: Seq::new(0),
-            reliability: Reliability::Repaired,
-            window_packets: 8192,
-            repair_timers: RepairTimers::Adaptive,
-            ambient_interval: Duration::from_secs(30),
-            heartbeat_min: Duration::from_millis(100),
-            heartbeat_max: Duration::from_secs(30),
-            repair_delay: Duration::ZERO,
-            repair_interval: Duration::from_millis(100),
-            confirm_interval: Duration::from_millis(10),
-            late_join: None,
-            open_start: 64,
-            linger: Duration::from_secs(5),
+            reliability: Reliability::of(settings),
+            window_packets: settings.transmit_window,
+            repair_timers: settings.repair_timers,
+            ambient_interval: settings.spm_interval,
+            heartbeat_min: settings.heartbeat_min,
+            heartbeat_max: settings.heartbeat_max,
+            repair_delay: settings.repair_delay,
+            repair_interval: settings.repair_interval,
+            confirm_interval: settings.confirm_interval,
+            late_join: (settings.late_join > 0).then_some(settings.late_join),
+            open_start: settings.open_start,
+            linger: settings.linger,
             linger_max: Duration::from_secs(300),
             time_to_live: 255,
-        }
-    }
-
-    /// The settings of ns-2.35's PGM sender, for the environment of studies made with it: no
-    /// heartbeats to speak of, an SPM each 0.5 s, repairs after 70 ms, an endless window, every
-    /// NAK confirmed (src: ns-2.35 pgm/pgm-sender.cc, tcl/pgm/ns-pgm.tcl).
-    pub fn ns2(node: NodeId, group: Nla, tsi: Tsi) -> Self {
-        Self {
-            window_packets: WINDOW_PACKETS_MAX,
-            repair_timers: RepairTimers::Fixed,
-            ambient_interval: Duration::from_millis(500),
-            heartbeat_min: Duration::from_secs(30),
-            repair_delay: Duration::from_millis(70),
-            repair_interval: Duration::ZERO,
-            confirm_interval: Duration::ZERO,
-            open_start: 0,
-            ..Self::new(node, group, tsi)
         }
     }
 }
@@ -179,51 +185,45 @@ pub struct ReceiverConfig {
 impl ReceiverConfig {
     /// The recommended settings for a receiver of `group`.
     pub fn new(group: Nla) -> Self {
+        Self::of(&PgmSettings::default(), group)
+    }
+
+    /// The settings of ns-2.35's PGM receiver.
+    pub fn ns2(group: Nla) -> Self {
+        Self::of(&PgmSettings::profile(Profile::Ns2), group)
+    }
+
+    /// The settings that `options`, checked against a table with [`OPTIONS`](super::OPTIONS) in it, ask
+    /// for.
+    pub fn from_options(group: Nla, options: &Options) -> Self {
+        Self::of(&PgmSettings::from_options(options), group)
+    }
+
+    fn of(settings: &PgmSettings, group: Nla) -> Self {
         Self {
             group,
             tsi: None,
             data_port: DATA_PORT,
             start: Time::ZERO,
-            reliability: Reliability::Repaired,
-            window_packets: 8192,
-            reorder_packets: 2,
-            reorder_delay: Duration::from_millis(20),
-            tail_delay: Duration::from_millis(20),
-            repair_timers: RepairTimers::Adaptive,
-            nak_backoff: Duration::from_millis(50),
-            nak_repeat: Duration::from_millis(200),
-            nak_repair: Duration::from_millis(200),
-            confirm_retries: 50,
-            repair_retries: 50,
-            nak_lists: true,
-            nak_copies: false,
+            reliability: Reliability::of(settings),
+            window_packets: settings.receive_window,
+            reorder_packets: settings.reorder_packets,
+            reorder_delay: settings.reorder_delay,
+            tail_delay: settings.tail_delay,
+            repair_timers: settings.repair_timers,
+            nak_backoff: settings.nak_backoff,
+            nak_repeat: settings.nak_repeat,
+            nak_repair: settings.nak_repair,
+            confirm_retries: settings.nak_retries,
+            repair_retries: settings.nak_retries,
+            nak_lists: settings.nak_lists,
+            nak_copies: settings.nak_copies,
             spm_request_backoff: Duration::from_millis(250),
-            report_interval: Duration::from_millis(200),
+            report_interval: settings.report_interval,
             expiry: Duration::from_secs(300),
         }
     }
 
-    /// The settings of ns-2.35's PGM receiver: one NAK a packet, as soon as a gap shows, with
-    /// back-off 30 ms, repetition after 50 ms, repair within 1 s, five tries of each (src: ns-2.35
-    /// pgm/pgm-receiver.cc, tcl/pgm/ns-pgm.tcl).
-    pub fn ns2(group: Nla) -> Self {
-        Self {
-            window_packets: 1 << 20,
-            reorder_packets: 1,
-            tail_delay: Duration::ZERO,
-            repair_timers: RepairTimers::Fixed,
-            nak_backoff: Duration::from_millis(30),
-            nak_repeat: Duration::from_millis(50),
-            nak_repair: Duration::from_secs(1),
-            confirm_retries: 5,
-            repair_retries: 5,
-            nak_lists: false,
-            ..Self::new(group)
-        }
-    }
-}
-
-impl ReceiverConfig {
     /// The same, with each setting that is out of its range taken to the nearest end.
     pub(super) fn bounded(mut self) -> Self {
         self.window_packets = self.window_packets.clamp(1, RECEIVE_WINDOW_PACKETS_MAX);

@@ -1,362 +1,220 @@
-//! The table of PGM's settings, for every scheme that runs over it.
+//! The settings of PGM, for every scheme that runs over it.
 
-use faircast_base::{Bitrate, NodeId};
+use faircast_base::{Bitrate, Duration};
 
-use super::{ReceiverConfig, Reliability, SourceConfig};
 use crate::congestion::Bounds;
 use crate::object::Fec;
-use crate::options::{self, OptionSpec, Options, choice, rate, switch, whole};
+use crate::options::{OptionSpec, Options};
 use crate::pgm::RepairTimers;
-use crate::pgm::wire::{Nla, Tsi};
+use crate::settings::{choices, settings};
 
-const MS: u64 = 1_000_000;
-const S: u64 = 1_000 * MS;
+choices! {
+    /// Which settings to start from.
+    pub(super) enum Profile {
+        /// What serves best.
+        Recommended = "recommended",
+        /// Those of ns-2.35, for the environment of studies made with it: no heartbeats to speak of,
+        /// an SPM each 0.5 s, repairs after 70 ms, an endless window, every NAK confirmed; one NAK a
+        /// packet, as soon as a gap shows, with back-off 30 ms, repetition after 50 ms, repair within
+        /// 1 s, five tries of each (src: ns-2.35 pgm/pgm-sender.cc, pgm/pgm-receiver.cc,
+        /// tcl/pgm/ns-pgm.tcl).
+        Ns2 = "ns2",
+    }
 
-const fn span(name: &'static str, default: &'static str, doc: &'static str) -> OptionSpec {
-    options::span(name, (0, 3600 * S), default, doc)
-}
+    /// How a flow's data goes.
+    pub(crate) enum Delivery {
+        /// In order, by PGM's own repairs.
+        Stream = "stream",
+        /// As an object.
+        Object = "object",
+    }
 
-/// The settings of PGM. Defaults are those of the set `recommended`; where `ns2` differs, the
-/// sentence says so.
-pub const OPTIONS: &[OptionSpec] = &[
-    choice(
-        "pgm",
-        &["recommended", "ns2"],
-        "\"recommended\"",
-        "Which settings of PGM to start from: recommended ones, or those of ns-2.35",
-    ),
-    switch("reliable", "true", "What is lost is sent again"),
-    whole(
-        "transmit_window",
-        (1, 1 << 30),
-        "8192",
-        "Packets that the source will repair (ns2: 1073741824)",
-    ),
-    whole(
-        "receive_window",
-        (1, 1 << 20),
-        "8192",
-        "Most packets from the first that is missing to the last that a receiver keeps (ns2: \
-         1048576)",
-    ),
-    choice(
-        "repair_timers",
-        &["adaptive", "fixed"],
-        "\"adaptive\"",
-        "Timers of NAKs, repairs and heartbeats follow measured round trips, with the settings as the \
-         least values; or they are fixed (ns2: fixed)",
-    ),
-    span("spm_interval", "\"30 s\"", "Time between ambient SPMs (ns2: 500 ms)"),
-    span(
-        "heartbeat_min",
-        "\"100 ms\"",
-        "Least time from data to the first heartbeat SPM; it doubles with each (ns2: 30 s)",
-    ),
-    span("heartbeat_max", "\"30 s\"", "Longest time between heartbeat SPMs"),
-    span(
-        "repair_delay",
-        "\"0 ms\"",
-        "Time from the first NAK for a packet to its repair, to collect more (ns2: 70 ms)",
-    ),
-    span(
-        "repair_interval",
-        "\"100 ms\"",
-        "Least time between two repairs of one packet; with adaptive timers only where no round \
-         trip is known (ns2: 0 ms)",
-    ),
-    span(
-        "confirm_interval",
-        "\"10 ms\"",
-        "Least time between two confirmations that are alike (ns2: 0 ms)",
-    ),
-    whole(
-        "late_join",
-        (0, 1 << 30),
-        "0",
-        "How many earlier packets a receiver that joins late may ask for",
-    ),
-    whole(
-        "open_start",
-        (0, 1 << 16),
-        "64",
-        "Whoever hears one of so many first packets may ask for all before it (ns2: 0)",
-    ),
-    span("linger", "\"5 s\"", "Time without NAKs after the end of data until the source rests"),
-    whole(
-        "reorder_packets",
-        (1, 16),
-        "2",
-        "Later packets that must have come before one counts as missing (ns2: 1)",
-    ),
-    span(
-        "reorder_delay",
-        "\"20 ms\"",
-        "After how long a gap counts as missing though fewer later packets have come",
-    ),
-    span(
-        "tail_delay",
-        "\"20 ms\"",
-        "After how long what only an SPM or a NAK told of counts as missing (ns2: 0 ms)",
-    ),
-    span(
-        "report_interval",
-        "\"200 ms\"",
-        "Where nothing is repaired: least time between two NAKs of a receiver",
-    ),
-    span("nak_backoff", "\"50 ms\"", "Longest back-off before a NAK (ns2: 30 ms)"),
-    span("nak_repeat", "\"200 ms\"", "Time to wait for a confirmation (ns2: 50 ms)"),
-    span("nak_repair", "\"200 ms\"", "Time to wait for a confirmed repair (ns2: 1 s)"),
-    whole(
-        "nak_retries",
-        (0, 100_000),
-        "50",
-        "How often a NAK is repeated for want of a confirmation, and for want of a repair, until \
-         the packet is given up (ns2: 5)",
-    ),
-    switch("nak_lists", "true", "One NAK may ask for several packets (ns2: false)"),
-    switch("nak_copies", "false", "Each NAK also goes to the neighbours, to silence theirs"),
-    rate(
-        "rate_max",
-        (1, RATE_MAX_BITS_PER_S),
-        "\"1000 Gbit/s\"",
-        "Most payload that the source sends, whatever the scheme permits, and packets without any \
-         among it; the default binds nobody",
-    ),
-    rate(
-        "rate_min",
-        (0, RATE_MAX_BITS_PER_S),
-        "\"0 bit/s\"",
-        "Payload that the source sends though the scheme does not permit it: fair to nobody, for \
-         paths where loss means no congestion",
-    ),
-    switch(
-        "announce_scheme",
-        "false",
-        "SPMs name the scheme and its settings, so that receivers follow; real sessions always do",
-    ),
-    choice(
-        "delivery",
-        &["stream", "object"],
-        "\"stream\"",
-        "Data goes as a stream that repairs itself, or as an object from which receivers ask for \
-         what they lack, whenever they came",
-    ),
-    choice(
-        "fec",
-        &["auto", "off", "5%", "10%", "20%", "50%"],
-        "\"auto\"",
-        "Of an object: parity where it repairs more than sending again would; none; or this share of \
-         it with every block unasked",
-    ),
-];
-
-/// A tenfold of what any network interface can do.
-const RATE_MAX_BITS_PER_S: u64 = 1_000_000_000_000;
-
-fn reliability(options: &Options) -> Reliability {
-    match options.bool("reliable") {
-        Some(false) => Reliability::Unrepaired,
-        _ => Reliability::Repaired,
+    /// Parity of an object.
+    pub(crate) enum Parity {
+        /// See [`Fec::Auto`].
+        Auto = "auto",
+        /// See [`Fec::Off`].
+        Off = "off",
+        /// A share of it.
+        Percent5 = "5%",
+        /// A share of it.
+        Percent10 = "10%",
+        /// A share of it.
+        Percent20 = "20%",
+        /// A share of it.
+        Percent50 = "50%",
     }
 }
 
-fn repair_timers(options: &Options, default: RepairTimers) -> RepairTimers {
-    match options.text("repair_timers") {
-        Some("fixed") => RepairTimers::Fixed,
-        Some(_) => RepairTimers::Adaptive,
-        None => default,
+settings! {
+    /// The settings of PGM. Defaults are those of the set `recommended`; where `ns2` differs, the
+    /// sentence says so.
+    pub(crate) struct PgmSettings;
+    from pgm: Profile = Recommended,
+        "Which settings of PGM to start from: recommended ones, or those of ns-2.35";
+    /// What is lost is sent again
+    reliable: bool = true;
+    /// Packets that the source will repair (ns2: 1073741824)
+    transmit_window: u32 [1, 1073741824] = 8192;
+    /// Most packets from the first that is missing to the last that a receiver keeps (ns2: 1048576)
+    receive_window: u32 [1, 1048576] = 8192;
+    /// Timers of NAKs, repairs and heartbeats follow measured round trips, with the settings as the
+    /// least values; or they are fixed (ns2: fixed)
+    repair_timers: RepairTimers = Adaptive;
+    /// Time between ambient SPMs (ns2: 500 ms)
+    spm_interval: Duration [0 s, 3600 s] = 30 s;
+    /// Least time from data to the first heartbeat SPM; it doubles with each (ns2: 30 s)
+    heartbeat_min: Duration [0 s, 3600 s] = 100 ms;
+    /// Longest time between heartbeat SPMs
+    heartbeat_max: Duration [0 s, 3600 s] = 30 s;
+    /// Time from the first NAK for a packet to its repair, to collect more (ns2: 70 ms)
+    repair_delay: Duration [0 s, 3600 s] = 0 ms;
+    /// Least time between two repairs of one packet; with adaptive timers only where no round trip
+    /// is known (ns2: 0 ms)
+    repair_interval: Duration [0 s, 3600 s] = 100 ms;
+    /// Least time between two confirmations that are alike (ns2: 0 ms)
+    confirm_interval: Duration [0 s, 3600 s] = 10 ms;
+    /// How many earlier packets a receiver that joins late may ask for
+    late_join: u32 [0, 1073741824] = 0;
+    /// Whoever hears one of so many first packets may ask for all before it (ns2: 0)
+    open_start: u32 [0, 65536] = 64;
+    /// Time without NAKs after the end of data until the source rests
+    linger: Duration [0 s, 3600 s] = 5 s;
+    /// Later packets that must have come before one counts as missing (ns2: 1)
+    reorder_packets: u32 [1, 16] = 2;
+    /// After how long a gap counts as missing though fewer later packets have come
+    reorder_delay: Duration [0 s, 3600 s] = 20 ms;
+    /// After how long what only an SPM or a NAK told of counts as missing (ns2: 0 ms)
+    tail_delay: Duration [0 s, 3600 s] = 20 ms;
+    /// Where nothing is repaired: least time between two NAKs of a receiver
+    report_interval: Duration [0 s, 3600 s] = 200 ms;
+    /// Longest back-off before a NAK (ns2: 30 ms)
+    nak_backoff: Duration [0 s, 3600 s] = 50 ms;
+    /// Time to wait for a confirmation (ns2: 50 ms)
+    nak_repeat: Duration [0 s, 3600 s] = 200 ms;
+    /// Time to wait for a confirmed repair (ns2: 1 s)
+    nak_repair: Duration [0 s, 3600 s] = 200 ms;
+    /// How often a NAK is repeated for want of a confirmation, and for want of a repair, until the
+    /// packet is given up (ns2: 5)
+    nak_retries: u32 [0, 100_000] = 50;
+    /// One NAK may ask for several packets (ns2: false)
+    nak_lists: bool = true;
+    /// Each NAK also goes to the neighbours, to silence theirs
+    nak_copies: bool = false;
+    // A tenfold of what any network interface can do.
+    /// Most payload that the source sends, whatever the scheme permits, and packets without any
+    /// among it; the default binds nobody
+    rate_max: Bitrate [1 bit, 1000 Gbit] = 1000 Gbit;
+    /// Payload that the source sends though the scheme does not permit it: fair to nobody, for
+    /// paths where loss means no congestion
+    rate_min: Bitrate [0 bit, 1000 Gbit] = 0 bit;
+    /// SPMs name the scheme and its settings, so that receivers follow; real sessions always do
+    announce_scheme: bool = false;
+    /// Data goes as a stream that repairs itself, or as an object from which receivers ask for what
+    /// they lack, whenever they came
+    delivery: Delivery = Stream;
+    /// Of an object: parity where it repairs more than sending again would; none; or this share of
+    /// it with every block unasked
+    fec: Parity = Auto;
+}
+
+/// The table of the settings of PGM.
+pub const OPTIONS: &[OptionSpec] = PgmSettings::OPTIONS;
+
+impl PgmSettings {
+    /// The settings of a profile.
+    pub(super) fn profile(profile: Profile) -> Self {
+        match profile {
+            Profile::Recommended => Self::default(),
+            Profile::Ns2 => Self {
+                transmit_window: 1 << 30,
+                receive_window: 1 << 20,
+                repair_timers: RepairTimers::Fixed,
+                spm_interval: Duration::from_millis(500),
+                heartbeat_min: Duration::from_secs(30),
+                repair_delay: Duration::from_millis(70),
+                repair_interval: Duration::ZERO,
+                confirm_interval: Duration::ZERO,
+                open_start: 0,
+                reorder_packets: 1,
+                tail_delay: Duration::ZERO,
+                nak_backoff: Duration::from_millis(30),
+                nak_repeat: Duration::from_millis(50),
+                nak_repair: Duration::from_secs(1),
+                nak_retries: 5,
+                nak_lists: false,
+                ..Self::default()
+            },
+        }
     }
-}
 
-fn is_ns2(options: &Options) -> bool {
-    options.text("pgm") == Some("ns2")
-}
-
-/// Puts the whole number of `key` into `setting`, where it is set.
-fn put(setting: &mut u32, options: &Options, key: &str) {
-    if let Some(value) = options.integer(key).and_then(|value| u32::try_from(value).ok()) {
-        *setting = value;
+    /// How an object is repaired.
+    pub(crate) fn fec(&self) -> Fec {
+        match self.fec {
+            Parity::Auto => Fec::Auto,
+            Parity::Off => Fec::Off,
+            Parity::Percent5 => Fec::Ratio(0.05),
+            Parity::Percent10 => Fec::Ratio(0.1),
+            Parity::Percent20 => Fec::Ratio(0.2),
+            Parity::Percent50 => Fec::Ratio(0.5),
+        }
     }
 }
 
 impl Bounds {
     /// The bounds that `options`, checked against a table with [`OPTIONS`] in it, ask for.
     pub fn from_options(options: &Options) -> Self {
-        let binding = |rate: &Bitrate| rate.bits_per_s() < RATE_MAX_BITS_PER_S;
+        let PgmSettings { rate_max, rate_min, .. } = PgmSettings::from_options(options);
+        let binds = rate_max < PgmSettings::default().rate_max;
         Self {
-            max: options.rate("rate_max").filter(binding),
-            min: options.rate("rate_min").filter(|rate| rate.bits_per_s() > 0),
+            max: binds.then_some(rate_max),
+            min: (rate_min.bits_per_s() > 0).then_some(rate_min),
         }
-    }
-}
-
-/// How a flow's data goes.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) enum Delivery {
-    /// In order, by PGM's own repairs.
-    #[default]
-    Stream,
-    /// As an object.
-    Object(Fec),
-}
-
-impl Delivery {
-    pub(crate) fn from_options(options: &Options) -> Self {
-        let share = |text: &str| text.strip_suffix('%')?.parse::<f64>().ok();
-        let fec = match options.text("fec") {
-            Some("off") => Fec::Off,
-            Some(text) => share(text).map_or(Fec::Auto, |percent| Fec::Ratio(percent / 100.0)),
-            None => Fec::Auto,
-        };
-        match options.text("delivery") {
-            Some("object") => Self::Object(fec),
-            _ => Self::Stream,
-        }
-    }
-}
-
-impl SourceConfig {
-    /// The settings that `options`, checked against a table with [`OPTIONS`] in it, ask for.
-    pub fn from_options(node: NodeId, group: Nla, tsi: Tsi, options: &Options) -> Self {
-        let mut config =
-            if is_ns2(options) { Self::ns2(node, group, tsi) } else { Self::new(node, group, tsi) };
-        config.reliability = reliability(options);
-        config.repair_timers = repair_timers(options, config.repair_timers);
-        put(&mut config.window_packets, options, "transmit_window");
-        for (setting, key) in [
-            (&mut config.ambient_interval, "spm_interval"),
-            (&mut config.heartbeat_min, "heartbeat_min"),
-            (&mut config.heartbeat_max, "heartbeat_max"),
-            (&mut config.repair_delay, "repair_delay"),
-            (&mut config.repair_interval, "repair_interval"),
-            (&mut config.confirm_interval, "confirm_interval"),
-            (&mut config.linger, "linger"),
-        ] {
-            *setting = options.duration(key).unwrap_or(*setting);
-        }
-        put(&mut config.open_start, options, "open_start");
-        let mut late_join = 0;
-        put(&mut late_join, options, "late_join");
-        config.late_join = (late_join > 0).then_some(late_join);
-        config
-    }
-}
-
-impl ReceiverConfig {
-    /// The settings that `options`, checked against a table with [`OPTIONS`] in it, ask for.
-    pub fn from_options(group: Nla, options: &Options) -> Self {
-        let mut config = if is_ns2(options) { Self::ns2(group) } else { Self::new(group) };
-        config.reliability = reliability(options);
-        config.repair_timers = repair_timers(options, config.repair_timers);
-        put(&mut config.window_packets, options, "receive_window");
-        put(&mut config.reorder_packets, options, "reorder_packets");
-        put(&mut config.confirm_retries, options, "nak_retries");
-        put(&mut config.repair_retries, options, "nak_retries");
-        for (setting, key) in [
-            (&mut config.reorder_delay, "reorder_delay"),
-            (&mut config.tail_delay, "tail_delay"),
-            (&mut config.report_interval, "report_interval"),
-            (&mut config.nak_backoff, "nak_backoff"),
-            (&mut config.nak_repeat, "nak_repeat"),
-            (&mut config.nak_repair, "nak_repair"),
-        ] {
-            *setting = options.duration(key).unwrap_or(*setting);
-        }
-        config.nak_lists = options.bool("nak_lists").unwrap_or(config.nak_lists);
-        config.nak_copies = options.bool("nak_copies").unwrap_or(config.nak_copies);
-        config
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{OptionKind, OptionValue};
+    use crate::options::OptionValue;
+    use crate::pgm::wire::{Nla, Tsi};
+    use crate::pgm::{ReceiverConfig, SourceConfig};
     use alloc::string::ToString;
-    use alloc::vec::Vec;
+    use faircast_base::NodeId;
 
-    fn checked(raw: &[(&str, OptionValue)]) -> Options {
-        let raw: Vec<_> = raw.iter().map(|(k, v)| (k.to_string(), v.clone())).collect();
+    fn checked(raw: &[(&str, &str)]) -> Options {
+        let raw = raw.iter().map(|(k, v)| (k.to_string(), OptionValue::Text(v.to_string())));
         Options::checked(raw, OPTIONS).unwrap()
-    }
-
-    fn configs(options: &Options) -> (SourceConfig, ReceiverConfig) {
-        let source = SourceConfig::from_options(NodeId(1), Nla::NULL, Tsi::default(), options);
-        (source, ReceiverConfig::from_options(Nla::NULL, options))
-    }
-
-    /// A default as the table writes it, read as a value.
-    fn written(spec: &OptionSpec) -> OptionValue {
-        match spec.kind {
-            OptionKind::Bool => OptionValue::Bool(spec.default == "true"),
-            OptionKind::Integer { .. } => OptionValue::Integer(spec.default.parse().unwrap()),
-            _ => OptionValue::Text(spec.default.trim_matches('"').to_string()),
-        }
-    }
-
-    #[test]
-    fn the_defaults_of_the_table_are_those_of_the_settings() {
-        let all: Vec<_> = OPTIONS.iter().map(|spec| (spec.name, written(spec))).collect();
-        let none = configs(&checked(&[]));
-        assert_eq!(configs(&checked(&all)), none);
-        assert_eq!(none.0, SourceConfig::new(NodeId(1), Nla::NULL, Tsi::default()));
-        assert_eq!(none.1, ReceiverConfig::new(Nla::NULL));
-    }
-
-    #[test]
-    fn every_setting_changes_something() {
-        let others = |options: &Options| {
-            let (delivery, announces) = (options.text("delivery"), options.bool("announce_scheme"));
-            (Bounds::from_options(options), delivery.map(str::to_string), announces)
-        };
-        for spec in OPTIONS {
-            let value = match spec.kind {
-                OptionKind::Bool => OptionValue::Bool(spec.default != "true"),
-                OptionKind::Integer { .. } => OptionValue::Integer(7),
-                OptionKind::Choice(words) => OptionValue::Text(words[1].to_string()),
-                OptionKind::Rate { .. } => OptionValue::Text("7 kbit/s".to_string()),
-                _ => OptionValue::Text("7 ms".to_string()),
-            };
-            if spec.name == "fec" {
-                continue;
-            }
-            let (changed, none) = (checked(&[(spec.name, value)]), checked(&[]));
-            let differs = configs(&changed) != configs(&none) || others(&changed) != others(&none);
-            assert!(differs, "{}", spec.name);
-        }
     }
 
     #[test]
     fn a_flow_is_a_stream_unless_it_is_an_object() {
-        let text = |text: &str| OptionValue::Text(text.to_string());
-        let delivery = |raw: &[(&str, OptionValue)]| Delivery::from_options(&checked(raw));
-        assert_eq!(delivery(&[]), Delivery::Stream);
-        assert_eq!(delivery(&[("fec", text("off"))]), Delivery::Stream);
-        let object = ("delivery", text("object"));
+        let settings =
+            |fec| PgmSettings::from_options(&checked(&[("delivery", "object"), ("fec", fec)]));
         for (fec, want) in [("auto", Fec::Auto), ("off", Fec::Off), ("5%", Fec::Ratio(0.05))] {
-            let got = delivery(&[object.clone(), ("fec", text(fec))]);
-            assert_eq!(got, Delivery::Object(want), "{fec}");
+            assert_eq!((settings(fec).delivery, settings(fec).fec()), (Delivery::Object, want));
         }
+        let stream = PgmSettings::from_options(&checked(&[("fec", "off")]));
+        assert_eq!(stream.delivery, Delivery::Stream);
     }
 
     #[test]
     fn the_defaults_of_rates_bind_nobody() {
-        let all: Vec<_> = OPTIONS.iter().map(|spec| (spec.name, written(spec))).collect();
-        assert_eq!(Bounds::from_options(&checked(&all)), Bounds::default());
-        let set = checked(&[("rate_max", OptionValue::Text("5 Mbit/s".to_string()))]);
+        for raw in [&[][..], &[("rate_max", "1000 Gbit/s"), ("rate_min", "0 bit/s")]] {
+            assert_eq!(Bounds::from_options(&checked(raw)), Bounds::default());
+        }
         let max = Some(Bitrate::from_bits_per_s(5_000_000));
+        let set = checked(&[("rate_max", "5 Mbit/s")]);
         assert_eq!(Bounds::from_options(&set), Bounds { max, min: None });
     }
 
     #[test]
     fn single_settings_change_the_set_that_they_start_from() {
-        let set = [
-            ("pgm", OptionValue::Text("ns2".to_string())),
-            ("nak_retries", OptionValue::Integer(9)),
-        ];
-        let (source, receiver) = configs(&checked(&set));
+        let set = checked(&[("pgm", "ns2"), ("tail_delay", "9 ms")]);
+        let source = SourceConfig::from_options(NodeId(1), Nla::NULL, Tsi::default(), &set);
         assert_eq!(source, SourceConfig::ns2(NodeId(1), Nla::NULL, Tsi::default()));
-        assert_eq!((receiver.confirm_retries, receiver.repair_retries), (9, 9));
-        assert_eq!(receiver.nak_backoff, ReceiverConfig::ns2(Nla::NULL).nak_backoff);
+        let receiver = ReceiverConfig::from_options(Nla::NULL, &set);
+        let tail_delay = Duration::from_millis(9);
+        assert_eq!(receiver, ReceiverConfig { tail_delay, ..ReceiverConfig::ns2(Nla::NULL) });
     }
 }

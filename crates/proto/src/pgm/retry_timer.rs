@@ -8,14 +8,17 @@ use core::fmt;
 
 use faircast_base::{Duration, Time};
 
-/// Whether the timers of loss recovery follow the round trip.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RepairTimers {
-    /// The configured values are the least; round trips that were measured make them longer, and
-    /// repetitions back off.
-    Adaptive,
-    /// The configured values as they are.
-    Fixed,
+use crate::settings::choices;
+
+choices! {
+    /// Whether the timers of loss recovery follow the round trip.
+    pub enum RepairTimers {
+        /// The configured values are the least; round trips that were measured make them longer, and
+        /// repetitions back off.
+        Adaptive = "adaptive",
+        /// The configured values as they are.
+        Fixed = "fixed",
+    }
 }
 
 /// Doublings after which a wait grows no further. Eight round trips are much below what a path

@@ -14,7 +14,7 @@ pub(super) struct Averages {
 
 /// What a congestion indication means for who is the representative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Choice {
     /// It comes from the representative.
     Own,
     /// There is no representative, or one that has never told of congestion.
@@ -63,7 +63,7 @@ impl Averages {
         rate: f64,
         standing: Standing,
         draw: impl FnOnce() -> bool,
-    ) -> Verdict {
+    ) -> Choice {
         let (mean, deviation) = match self.all {
             // Open in the paper: half of the first rate is what TCP's estimator begins with.
             None => (rate, rate / 2.0),
@@ -79,30 +79,30 @@ impl Averages {
         // Lines 4 to 7.
         if standing.is_own {
             self.own = Some(self.own.map_or(rate, |own| own + config.alpha * (rate - own)));
-            return Verdict::Own;
+            return Choice::Own;
         }
-        let verdict = match self.own.filter(|_| standing.chosen && !first) {
+        let choice = match self.own.filter(|_| standing.chosen && !first) {
             // Lines 8 to 12.
-            None => Verdict::First,
+            None => Choice::First,
             Some(own) => {
                 // Lines 13 to 17.
                 let recovered = own > mean + config.recovered_sigmas * deviation;
                 let limit = mean - config.slower_sigmas * deviation;
                 let slower = rate < limit || (config.slower_at_limit && rate <= limit);
                 if recovered && rate <= mean {
-                    Verdict::Recovered // Lines 22 to 27.
+                    Choice::Recovered // Lines 22 to 27.
                 } else if slower && (rate < own || draw()) {
-                    Verdict::Slower // Lines 28 to 35.
+                    Choice::Slower // Lines 28 to 35.
                 } else if standing.overdue {
-                    Verdict::Silent // Lines 36 to 42.
+                    Choice::Silent // Lines 36 to 42.
                 } else {
-                    Verdict::Other
+                    Choice::Other
                 }
             }
         };
-        if verdict != Verdict::Other {
+        if choice != Choice::Other {
             self.own = Some(rate);
         }
-        verdict
+        choice
     }
 }

@@ -38,7 +38,7 @@ settings! {
     /// those of the profile `improved`, as "Deviations" there; where the profile `paper` differs, the
     /// sentence says so.
     pub struct OrmccConfig;
-    profile Profile = Improved: "Which settings to start from: the paper's algorithm, or that \
+    from profile: Profile = Improved, "Which settings to start from: the paper's algorithm, or that \
         with what real networks need";
     /// Weight of a new output rate in the averages that choose the representative (ormcc s2.2)
     alpha: f64 [0.001, 1.0] = 0.125;

@@ -1,10 +1,8 @@
 //! The sender's half of ORMCC.
 
-use faircast_base::{
-    BadInput, CutReason, Cx, Duration, Event, NodeId, Seq, SwitchReason, Time, TimeoutKind,
-};
+use faircast_base::{BadInput, CutReason, Cx, Duration, Event, NodeId, Seq, SwitchReason, Time};
 
-use super::choice::{Averages, Standing, Verdict};
+use super::choice::{Averages, Choice, Standing};
 use super::config::{OrmccConfig, RttSamples};
 use super::rate::Rate;
 use super::recent::Recent;
@@ -15,6 +13,8 @@ use crate::congestion::common::silence::Unanswered;
 use crate::congestion::common::stamp::{RTT_MAX, echoed_us, microseconds};
 use crate::congestion::{Carrier, Gauges, Permit, Regime, SenderControl};
 
+mod silence;
+
 /// Echoes may be from so far in the future: clocks at both ends do not run alike while a receiver holds
 /// a timestamp.
 const CLOCK_TOLERANCE_US: i32 = 1000;
@@ -22,24 +22,6 @@ const CLOCK_TOLERANCE_US: i32 = 1000;
 /// The least round trip that is reckoned with, in seconds: clocks tell no shorter ones apart from their
 /// own errors.
 const RTT_LEAST: f64 = 1e-4;
-
-/// A representative that shows no life counts as gone after so long, at least.
-const GONE_MIN: Duration = Duration::from_secs(1);
-
-/// Round trips of silence after which it is gone, and after which the rate falls.
-const SILENT_RTTS: f64 = 8.0;
-
-/// The longest wait until the rate falls, however long round trips are.
-const SILENCE_MAX: Duration = Duration::from_secs(30);
-
-/// A pause of the source counts as this part of the silence that has consequences, at most. The packet
-/// before it need not have been answered, as the representative answers once in a round trip; so
-/// many in a row it would have.
-const PAUSES: u64 = 8;
-
-/// The rate halves once in a round trip, within these.
-const HALVE_MIN: Duration = Duration::from_millis(10);
-const HALVE_MAX: Duration = Duration::from_secs(1);
 
 /// While the rate doubles it keeps to this multiple of the output rate last told.
 const DOUBLING_LEAD: f64 = 2.0;
@@ -177,31 +159,6 @@ impl OrmccSender {
         Some(if self.config.output_bound { told.min(self.recent.largest()) } else { told })
     }
 
-    /// Something is to be sent now. What the source did not use since it could have sent last is a
-    /// pause, in which nobody had anything to answer and the rate was not tried.
-    fn note_pause(&mut self, now: Time) {
-        let Some(busy) = self.busy.replace(now) else { return };
-        let idle = now.since(busy.max(self.pace.ready_at()));
-        let (gone_after, silence) = (self.gone_after(), self.silence());
-        self.unheard_own.pause(idle.saturating_sub(gone_after / PAUSES));
-        self.unheard.pause(idle.saturating_sub(silence / PAUSES));
-        if let Some((at, _)) = &mut self.silent {
-            *at += idle;
-        } else if idle > gone_after {
-            self.age_rate(now, idle.as_nanos() / gone_after.as_nanos());
-        }
-    }
-
-    /// Others have come and gone since the rate was last tried: half of it is left for each of
-    /// `times`, but for what a session begins with. With the guard it doubles back while the
-    /// representative tells that this comes out.
-    fn age_rate(&mut self, now: Time, times: u64) {
-        let few = self.config.initial_packets * self.bytes / self.round_trip_s();
-        self.rate.age(times, few, self.config.guard);
-        (self.least, self.delayed, self.output) = (None, 0, None);
-        self.follow(now);
-    }
-
     /// An original leaves, or a repair that the rate held back. Of lost repairs little is heard and
     /// late, so while they alone leave nothing shows that the network bears more, or still as much:
     /// after a round trip of them the rate goes where a loss would have brought it, and stays.
@@ -287,54 +244,6 @@ impl OrmccSender {
         }
     }
 
-    /// Whether the rate may grow: by the paper always, with the guard only while the representative
-    /// shows itself.
-    fn is_trusted(&self, now: Time) -> bool {
-        if !self.config.guard {
-            return true;
-        }
-        let wait = self.gone_after() / 2;
-        self.representative.is_some() && self.unheard_own.lasts(now) <= wait
-    }
-
-    fn gone_after(&self) -> Duration {
-        let span = Duration::from_secs_f64(SILENT_RTTS * self.round_trip_s());
-        span.max(GONE_MIN).max(self.pace.cost(self.bytes as u32) * 4)
-    }
-
-    fn silence(&self) -> Duration {
-        let span = Duration::from_secs_f64(SILENT_RTTS * self.round_trip_s());
-        span.max(self.config.silence).min(SILENCE_MAX)
-    }
-
-    /// What follows from hearing nothing. It follows at the latest when a packet could leave.
-    fn watch(&mut self, cx: &mut Cx<'_>) {
-        if !self.config.guard {
-            return;
-        }
-        let gone_after = self.gone_after();
-        if self.representative.is_some() && self.unheard_own.lasts(cx.now) > gone_after {
-            cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns: gone_after.as_nanos() });
-            self.dismiss(cx, SwitchReason::Silent);
-        }
-        let (silence, halving) = (self.silence(), self.round_trip_s());
-        let halving = Duration::from_secs_f64(halving).clamp(HALVE_MIN, HALVE_MAX);
-        if self.silent.is_none() && self.unheard.lasts(cx.now) > silence {
-            cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns: silence.as_nanos() });
-            self.silent = Some((cx.now, self.rate.bytes_per_s() / 2.0));
-        }
-        let Some((at, _)) = &mut self.silent else { return };
-        let before = self.rate.bytes_per_s();
-        while *at <= cx.now && !self.rate.is_least() {
-            self.rate.halve();
-            *at += halving;
-        }
-        if self.rate.bytes_per_s() < before {
-            cx.emit(Event::Cut { reason: CutReason::NoFeedback, window_milli: 0 });
-            self.follow(cx.now);
-        }
-    }
-
     /// The time since a report's echo; `None` where it is absurd. No time at all is no round trip:
     /// where a timestamp was held for seconds, that is what clocks disagree by.
     fn echoed(now: Time, report: &OrmccReport) -> Option<Duration> {
@@ -386,16 +295,6 @@ impl OrmccSender {
         }
     }
 
-    /// A report after silence: from a packet per round trip, as TCP after a timeout, the rate doubles up
-    /// to half of what it was.
-    fn resume(&mut self, now: Time, limit: f64) {
-        (self.least, self.delayed, self.output) = (None, 0, None);
-        let one = self.bytes / self.round_trip_s();
-        self.rate.raise(one.min(limit));
-        self.rate.restart(limit);
-        self.follow(now);
-    }
-
     fn dismiss(&mut self, cx: &mut Cx<'_>, reason: SwitchReason) {
         self.representative = None;
         self.averages.forget_own();
@@ -432,15 +331,15 @@ impl OrmccSender {
         let q = self.config.q;
         let rng = &mut *cx.rng;
         let standing = Standing { chosen, is_own, overdue };
-        let verdict = self.averages.judge(&self.config, output, standing, || rng.chance(q));
-        let reason = match verdict {
-            Verdict::Other => return,
-            Verdict::Own => None,
-            Verdict::First if chosen => Some(SwitchReason::Slower),
-            Verdict::First => Some(SwitchReason::First),
-            Verdict::Recovered => Some(SwitchReason::Recovered),
-            Verdict::Slower => Some(SwitchReason::Slower),
-            Verdict::Silent => Some(SwitchReason::Silent),
+        let choice = self.averages.judge(&self.config, output, standing, || rng.chance(q));
+        let reason = match choice {
+            Choice::Other => return,
+            Choice::Own => None,
+            Choice::First if chosen => Some(SwitchReason::Slower),
+            Choice::First => Some(SwitchReason::First),
+            Choice::Recovered => Some(SwitchReason::Recovered),
+            Choice::Slower => Some(SwitchReason::Slower),
+            Choice::Silent => Some(SwitchReason::Silent),
         };
         if let Some(reason) = reason {
             self.appoint(cx, from, reason, sample);

@@ -6,3 +6,4 @@ mod properties;
 mod rate;
 mod receiver;
 mod sender;
+mod silence;

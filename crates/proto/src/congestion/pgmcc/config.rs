@@ -97,7 +97,7 @@ settings! {
     /// docs/schemes/pgmcc.md mended; that page says where each value comes from. Where the other
     /// profiles differ, the sentence says so.
     pub struct PgmccConfig;
-    profile Profile = Improved: "Which settings to start from: what Seada and Helmy evaluated, \
+    from profile: Profile = Improved, "Which settings to start from: what Seada and Helmy evaluated, \
         the draft by the letter, or the draft with its known problems mended";
     /// How the stall timeout is computed: fixed, as RFC 6298, or as that but restarted only by
     /// acknowledgements without a hole, or only when the first hole changes (paper: fixed)

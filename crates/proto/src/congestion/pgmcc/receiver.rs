@@ -9,7 +9,7 @@ use crate::congestion::{AckVector, Arrival, Audience, ReceiverFeedback};
 
 /// How long a hole that no later packet follows may still be filled by a late original. The
 /// receiver does not know its round trip; this is a usual one.
-const TAIL_PATIENCE: Duration = Duration::from_millis(100);
+const TAIL_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The least time between two reports that a receiver sends because others report far less loss.
 const SPEAK_UP_INTERVAL: Duration = Duration::from_secs(1);
@@ -169,7 +169,7 @@ impl ReceiverFeedback for PgmccReceiver {
     fn on_missing(&mut self, cx: &mut Cx<'_>, _first: Seq, last: Seq) {
         let later = self.tail.is_none_or(|(seq, _)| last.after(seq));
         if later {
-            self.tail = Some((last, cx.now + TAIL_PATIENCE));
+            self.tail = Some((last, cx.now + TAIL_TIMEOUT));
         }
     }
 

@@ -7,28 +7,28 @@ use faircast_base::{
 };
 
 use super::blacklist::Blacklist;
-use super::config::{BitmapScope, LossEpoch, PgmccConfig, TimeoutMode};
+use super::config::PgmccConfig;
 use super::hystart::HyStart;
-use super::ledger::{Fate, Ledger};
+use super::ledger::Ledger;
 use super::model::is_slower;
-use super::receivers::{Receivers, RttSample};
+use super::receivers::Receivers;
 use super::rto::Rto;
 use super::window::Window;
 use super::{PgmccAnnounce, PgmccReport};
-use crate::congestion::common::stamp::{RTT_MAX, elapsed, milliseconds};
-use crate::congestion::{AckVector, Carrier, Gauges, Permit, Regime, SenderControl};
+use crate::congestion::common::stamp::milliseconds;
+use crate::congestion::{Carrier, Gauges, Permit, Regime, SenderControl};
 
+mod acks;
 mod candidates;
 mod honesty;
 mod judge;
+mod reach;
 mod spread;
 
 use candidates::Candidates;
 use honesty::Honesty;
+use reach::echoed_round_trip;
 use spread::Spread;
-
-/// Clocks that count milliseconds may disagree by one.
-const CLOCK_TOLERANCE_MS: i32 = 1;
 
 /// How long an acker that lied may not be acker again.
 const LIAR_EXCLUSION: Duration = Duration::from_secs(600);
@@ -291,173 +291,6 @@ impl PgmccSender {
         let handicap = if held { self.config.holding_factor } else { 1.0 };
         is_slower(candidate / (handicap * handicap), present, self.config.acker_bias)
     }
-
-    /// The round trip that a report tells of. `Err` where the report is absurd.
-    fn measure(
-        &self,
-        now: Time,
-        carrier: Carrier,
-        report: &PgmccReport,
-    ) -> Result<Option<RttSample>, ()> {
-        let coarse = echoed_round_trip(now, report).ok_or(())?;
-        let Carrier::Ack(vector) = carrier else {
-            let packets = self.ledger.sent_after(now - coarse) + 1;
-            return Ok(Some(RttSample { time: coarse, packets }));
-        };
-        // The acknowledged packet's own record is finer than milliseconds: what the echo exceeds
-        // its timestamp by is the time for which the receiver held it.
-        let Some(sent) = self.ledger.get(vector.highest) else { return Ok(None) };
-        let held_ms = report.echo_ms.wrapping_sub(milliseconds(sent.at)) as i32;
-        if held_ms < 0 {
-            return Ok(None); // A stale timestamp, as a repair may carry.
-        }
-        let held = Duration::from_millis(held_ms as u64);
-        let time = now.since(sent.at).saturating_sub(held);
-        let packets = self.ledger.next().distance(vector.highest).max(1) as u32;
-        Ok(Some(RttSample { time, packets }))
-    }
-
-    /// Whether a report speaks of packets that were never sent, or too long ago.
-    fn check_reach(&self, carrier: Carrier) -> Result<(), BadInput> {
-        let seq = match carrier {
-            Carrier::Ack(vector) => vector.highest,
-            Carrier::Nak { first: seq } | Carrier::NullNak { latest: seq } => seq,
-        };
-        if self.ledger.is_empty() || !seq.before(self.ledger.next()) {
-            return Err(BadInput::Absurd);
-        }
-        // Repairs may be asked for as long as the endpoint keeps them; acknowledgements not.
-        if matches!(carrier, Carrier::Ack(_)) && seq.before(self.ledger.oldest()) {
-            return Err(BadInput::OutOfWindow);
-        }
-        Ok(())
-    }
-
-    /// An acknowledgement, from the acker or from a former one.
-    fn on_ack(&mut self, cx: &mut Cx<'_>, from: NodeId, vector: AckVector) {
-        let from_acker = self.acker_id() == Some(from);
-        if !from_acker && !self.config.ack_history {
-            return; // src: pgmcc-draft s3: it serves the election only.
-        }
-        let idle_room = self.idle && self.room() >= 1.0;
-        let marked = self.mark_received(from, from_acker, vector);
-        self.spread.acknowledged(cx.now, marked);
-        let lost = self.judge(cx.now, from, from_acker, vector);
-        if from_acker {
-            if self.suspended.is_some_and(|until| !vector.highest.before(until)) {
-                self.suspended = None;
-            }
-            self.check_honesty(cx, marked, lost.count + lost.unknown);
-        }
-        let growing = from_acker && lost.count == 0 && self.suspended.is_none();
-        if growing && !(self.config.window_validation && idle_room) {
-            let (before, opening) = (self.window.size(), self.window.is_opening());
-            self.window.grow(marked);
-            if !opening {
-                self.spread.grown(self.window.size() as u32 - before as u32);
-            }
-        } else {
-            self.window.refund(marked);
-        }
-        let answers = match self.config.loss_epoch {
-            LossEpoch::Feedback => lost.count > 0,
-            LossEpoch::Sent => lost
-                .latest
-                .is_some_and(|seq| self.answered.is_none_or(|answered| !seq.before(answered))),
-        };
-        let cuts = answers && self.suspended.is_none();
-        if cuts {
-            self.cut();
-            if self.config.timeout_after_cut {
-                // src: ns-2.35 tcp/tcp-reno.cc: the value that it is given is backed off still.
-                self.arm_stall(cx.now);
-            }
-        }
-        if lost.count > 0 && self.window.realign(self.ledger.flight()) || cuts {
-            self.trace_cut(cx, CutReason::Loss);
-        }
-        if from_acker {
-            self.expiries = 0;
-        }
-        if from_acker || marked > 0 {
-            self.restart_stall(cx.now, vector, marked);
-        }
-    }
-
-    /// Marks what the bitmap shows as received; returns how many packets left flight by it.
-    fn mark_received(&mut self, from: NodeId, from_acker: bool, vector: AckVector) -> u32 {
-        let all = from_acker && self.config.bitmap_scope == BitmapScope::All;
-        let mut marked = 0;
-        // Most of what a bitmap shows was shown before.
-        let unsettled = self.ledger.unsettled();
-        for offset in (0..32).filter(|offset| vector.bitmap >> offset & 1 == 1) {
-            let seq = vector.highest - offset;
-            let joined = self.acker.as_ref().and_then(|acker| acker.joined);
-            if seq.before(unsettled) && joined.is_some_and(|joined| !seq.before(joined)) {
-                continue;
-            }
-            let Some(sent) = self.ledger.get(seq) else { continue };
-            // Packets that called for an acker are in the care of whoever answered.
-            if all || sent.acker == Some(from) || from_acker && sent.acker.is_none() {
-                marked += u32::from(self.ledger.settle(seq, Fate::Acked));
-            }
-            if from_acker && let Some(acker) = &mut self.acker {
-                let earlier = acker.joined.is_none_or(|joined| seq.before(joined));
-                if earlier {
-                    acker.joined = Some(seq);
-                }
-            }
-        }
-        marked
-    }
-
-    /// Acknowledgements come: the stall timer starts anew, unless a hole holds it.
-    fn restart_stall(&mut self, now: Time, vector: AckVector, marked: u32) {
-        let restarts = match self.config.timeout_mode {
-            TimeoutMode::Fixed => true,
-            TimeoutMode::Tcp => marked > 0,
-            // src: seada-helmy s4.1: only if no packet is missing in the bitmap. What fills the last
-            // hole is a repair, which acknowledges no packet of the window.
-            TimeoutMode::Reno => self.first_hole(vector).is_none(),
-            TimeoutMode::Cumulative => {
-                let reached = self.first_hole(vector).unwrap_or(vector.highest.next());
-                let advances = self.cumulative.is_none_or(|before| reached.after(before));
-                if advances {
-                    self.cumulative = Some(reached);
-                }
-                advances
-            }
-        };
-        if restarts {
-            self.rto.answered();
-            if self.ledger.flight() > 0 || self.room() < 1.0 {
-                self.arm_stall(now);
-            } else {
-                self.stall = None;
-            }
-        }
-    }
-
-    /// The first packet missing from the acker's bitmap among those sent since it took part.
-    fn first_hole(&self, vector: AckVector) -> Option<Seq> {
-        let joined = self.acker.as_ref().and_then(|acker| acker.joined)?;
-        (0..32).rev().map(|offset| (offset, vector.highest - offset)).find_map(|(offset, seq)| {
-            let missing = vector.bitmap >> offset & 1 == 0;
-            let expected = !seq.before(joined) && self.ledger.get(seq).is_some();
-            (missing && expected).then_some(seq)
-        })
-    }
-
-    fn check_honesty(&mut self, cx: &mut Cx<'_>, received: u32, lost: u32) {
-        let now = cx.now;
-        let Some(acker) = &mut self.acker else { return };
-        acker.honesty.saw(now, received, lost);
-        if self.config.lie_check && acker.honesty.is_exposed() {
-            let id = acker.id;
-            self.blacklist.add(id, cx.now + LIAR_EXCLUSION);
-            self.drop_acker(cx, SwitchReason::Lied);
-        }
-    }
 }
 
 impl SenderControl for PgmccSender {
@@ -644,12 +477,4 @@ impl SenderControl for PgmccSender {
             },
         }
     }
-}
-
-/// The time since the packet left whose timestamp `report` echoes, without the time for which the
-/// receiver held it. `None` where that is absurd.
-fn echoed_round_trip(now: Time, report: &PgmccReport) -> Option<Duration> {
-    let max_ms = RTT_MAX.as_millis() as u32;
-    let elapsed_ms = elapsed(milliseconds(now), report.echo_ms, CLOCK_TOLERANCE_MS, max_ms)?;
-    Some(Duration::from_millis(u64::from(elapsed_ms)).min(now.since(Time::ZERO)))
 }

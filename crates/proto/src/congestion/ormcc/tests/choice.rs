@@ -2,7 +2,7 @@
 
 use super::harness::paper;
 use crate::congestion::ormcc::OrmccConfig;
-use crate::congestion::ormcc::choice::{Averages, Standing, Verdict};
+use crate::congestion::ormcc::choice::{Averages, Choice, Standing};
 
 const OTHER: Standing = Standing { chosen: true, is_own: false, overdue: false };
 const OWN: Standing = Standing { chosen: true, is_own: true, overdue: false };
@@ -17,18 +17,18 @@ impl Judge {
     /// The first indication with `rate`, and `more` of the representative.
     fn after(rate: f64, more: &[f64]) -> Self {
         let mut judge = Self { averages: Averages::new(), config: paper() };
-        assert_eq!(judge.hear(rate, NOBODY), Verdict::First);
+        assert_eq!(judge.hear(rate, NOBODY), Choice::First);
         for &rate in more {
-            assert_eq!(judge.hear(rate, OWN), Verdict::Own);
+            assert_eq!(judge.hear(rate, OWN), Choice::Own);
         }
         judge
     }
 
-    fn hear(&mut self, rate: f64, standing: Standing) -> Verdict {
+    fn hear(&mut self, rate: f64, standing: Standing) -> Choice {
         self.averages.judge(&self.config, rate, standing, || false)
     }
 
-    fn hear_lucky(&mut self, rate: f64) -> Verdict {
+    fn hear_lucky(&mut self, rate: f64) -> Choice {
         self.averages.judge(&self.config, rate, OTHER, || true)
     }
 }
@@ -44,21 +44,21 @@ fn the_first_indication_chooses() {
 #[test]
 fn averages_move_by_an_eighth_and_the_deviation_begins_at_half() {
     let mut judge = Judge::after(1000.0, &[]);
-    assert_eq!(judge.hear(200.0, OWN), Verdict::Own);
+    assert_eq!(judge.hear(200.0, OWN), Choice::Own);
     // mean 900, deviation 500 + (800 - 500) / 8 = 537.5; the representative's average is 900 too.
     assert_eq!(judge.averages.own(), Some(900.0));
     // The next moves the mean to 787.5 and the deviation to 582.8; four of it below is out of reach.
-    assert_eq!(judge.hear(1.0, OTHER), Verdict::Other);
+    assert_eq!(judge.hear(1.0, OTHER), Choice::Other);
 }
 
 #[test]
 fn one_that_is_far_slower_takes_over_at_once() {
     let mut judge = Judge::after(1000.0, &STEADY);
     // Mean 1000 - 100/8, deviation 100/8: the limit is 937.5.
-    assert_eq!(judge.hear(900.0, OTHER), Verdict::Slower);
+    assert_eq!(judge.hear(900.0, OTHER), Choice::Slower);
     assert_eq!(judge.averages.own(), Some(900.0), "its average begins at its rate");
     // Too little below.
-    assert_eq!(Judge::after(1000.0, &STEADY).hear(965.0, OTHER), Verdict::Other);
+    assert_eq!(Judge::after(1000.0, &STEADY).hear(965.0, OTHER), Choice::Other);
 }
 
 #[test]
@@ -67,20 +67,20 @@ fn one_far_below_the_average_but_above_the_representative_needs_luck() {
     let setup = || {
         let mut judge = Judge::after(1000.0, &STEADY);
         judge.averages.forget_own();
-        assert_eq!(judge.hear(100.0, OTHER), Verdict::First);
+        assert_eq!(judge.hear(100.0, OTHER), Choice::First);
         for _ in 0..100 {
-            assert_eq!(judge.hear(1000.0, OTHER), Verdict::Other);
+            assert_eq!(judge.hear(1000.0, OTHER), Choice::Other);
         }
         judge
     };
-    assert_eq!(setup().hear(500.0, OTHER), Verdict::Other);
-    assert_eq!(setup().hear_lucky(500.0), Verdict::Slower);
-    assert_eq!(setup().hear(50.0, OTHER), Verdict::Slower, "and one below it does not");
+    assert_eq!(setup().hear(500.0, OTHER), Choice::Other);
+    assert_eq!(setup().hear_lucky(500.0), Choice::Slower);
+    assert_eq!(setup().hear(50.0, OTHER), Choice::Slower, "and one below it does not");
 }
 
 #[test]
 fn a_rate_at_the_limit_counts_where_the_algorithm_is_read_by_the_letter() {
-    for (letter, want) in [(false, Verdict::Other), (true, Verdict::Slower)] {
+    for (letter, want) in [(false, Choice::Other), (true, Choice::Slower)] {
         let mut judge = Judge::after(1000.0, &STEADY);
         judge.config.sigma_floor = 0.0;
         judge.config.slower_sigmas = 0.0;
@@ -98,11 +98,11 @@ fn one_below_the_average_replaces_a_representative_that_has_recovered() {
         let mut others = 0;
         while others < 40 {
             now -= 5.0;
-            let verdict = judge.hear(now, OTHER);
-            if verdict == Verdict::Recovered {
+            let choice = judge.hear(now, OTHER);
+            if choice == Choice::Recovered {
                 return (others, judge.averages.own());
             }
-            assert_eq!(verdict, Verdict::Other);
+            assert_eq!(choice, Choice::Other);
             others += 1;
         }
         panic!("the representative, at 1000, stays though all others are at {now}");
@@ -116,7 +116,7 @@ fn one_below_the_average_replaces_a_representative_that_has_recovered() {
 fn one_above_the_average_replaces_nobody() {
     let mut judge = Judge::after(1000.0, &STEADY);
     for rate in [1010.0, 1100.0, 5000.0, 1e9] {
-        assert_eq!(judge.hear(rate, OTHER), Verdict::Other, "{rate}");
+        assert_eq!(judge.hear(rate, OTHER), Choice::Other, "{rate}");
     }
 }
 
@@ -124,17 +124,17 @@ fn one_above_the_average_replaces_nobody() {
 fn a_representative_that_is_silent_for_too_long_is_replaced_by_whoever_speaks() {
     let mut judge = Judge::after(1000.0, &STEADY);
     let overdue = Standing { overdue: true, ..OTHER };
-    assert_eq!(judge.hear(1500.0, overdue), Verdict::Silent);
+    assert_eq!(judge.hear(1500.0, overdue), Choice::Silent);
     assert_eq!(judge.averages.own(), Some(1500.0));
     let own = Standing { overdue: true, ..OWN };
-    assert_eq!(judge.hear(1500.0, own), Verdict::Own, "its own word ends the silence");
+    assert_eq!(judge.hear(1500.0, own), Choice::Own, "its own word ends the silence");
 }
 
 #[test]
 fn one_that_has_never_told_of_congestion_gives_way() {
     let mut judge = Judge::after(1000.0, &STEADY);
     judge.averages.forget_own();
-    assert_eq!(judge.hear(2000.0, OTHER), Verdict::First);
+    assert_eq!(judge.hear(2000.0, OTHER), Choice::First);
     judge.averages.forget_own();
-    assert_eq!(judge.hear(2000.0, NOBODY), Verdict::First);
+    assert_eq!(judge.hear(2000.0, NOBODY), Choice::First);
 }

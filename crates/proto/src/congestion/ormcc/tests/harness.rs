@@ -56,6 +56,29 @@ impl Bench {
     }
 }
 
+/// A sender of the paper's at `packets` per 100 ms whose round trip is 100 ms, with receiver 1 as
+/// representative, which has told `rates`.
+pub(super) fn settled(rates: &[f64]) -> Bench {
+    let mut bench = Bench::new(OrmccConfig { rtt0: ms(100), q: 0.0, ..paper() });
+    bench.pass(ms(1000));
+    for &rate in rates {
+        bench.pass(ms(200));
+        bench.indicate(1, rate);
+    }
+    bench
+}
+
+/// A sender with the guard that has heard of receiver 1 for a second.
+pub(super) fn guarded() -> Bench {
+    let mut bench = Bench::new(improved());
+    bench.send();
+    for _ in 0..10 {
+        bench.pass(ms(100));
+        bench.alive(1, Some(1e6));
+    }
+    bench
+}
+
 /// The receiver at node 7, and what packets say.
 pub(super) struct Listener {
     pub(super) bench: ReceiverBench<OrmccReceiver>,

@@ -17,7 +17,7 @@ use crate::congestion::pgmcc::receivers::RttSample;
 const CANDIDATES_MAX: usize = 16;
 
 /// How long a candidate waits at the most; an acker that says nothing for so long has stalled.
-const PATIENCE: Duration = Duration::from_secs(64);
+const WAIT_MAX: Duration = Duration::from_secs(64);
 
 /// A receiver that reported a loss which the acker has not reported on.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ impl PgmccSender {
 
     /// Compares the candidates that waited for what the acker has now reported.
     pub(super) fn compare_candidates(&mut self, cx: &mut Cx<'_>) {
-        self.candidates.0.retain(|candidate| cx.now.since(candidate.since) < PATIENCE);
+        self.candidates.0.retain(|candidate| cx.now.since(candidate.since) < WAIT_MAX);
         let mut index = 0;
         while let Some(&Candidate { id, lost, seen, .. }) = self.candidates.0.get(index) {
             if !self.acker_has_reported_on(seen) {

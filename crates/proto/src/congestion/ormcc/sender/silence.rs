@@ -1,0 +1,108 @@
+//! What pauses of the source and silence of receivers leave of the rate.
+
+use faircast_base::{CutReason, Cx, Duration, Event, SwitchReason, Time, TimeoutKind};
+
+use super::OrmccSender;
+
+/// A representative that shows no life counts as gone after so long, at least.
+const GONE_MIN: Duration = Duration::from_secs(1);
+
+/// Round trips of silence after which it is gone, and after which the rate falls.
+const SILENT_RTTS: f64 = 8.0;
+
+/// The longest wait until the rate falls, however long round trips are.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// A pause of the source counts as this part of the silence that has consequences, at most. The packet
+/// before it need not have been answered, as the representative answers once in a round trip; so
+/// many in a row it would have.
+const PAUSES: u64 = 8;
+
+/// The rate halves once in a round trip, within these.
+const HALVE_MIN: Duration = Duration::from_millis(10);
+const HALVE_MAX: Duration = Duration::from_secs(1);
+
+impl OrmccSender {
+    /// Whether the rate may grow: by the paper always, with the guard only while the representative
+    /// shows itself.
+    pub(super) fn is_trusted(&self, now: Time) -> bool {
+        if !self.config.guard {
+            return true;
+        }
+        let wait = self.gone_after() / 2;
+        self.representative.is_some() && self.unheard_own.lasts(now) <= wait
+    }
+
+    pub(super) fn gone_after(&self) -> Duration {
+        let span = Duration::from_secs_f64(SILENT_RTTS * self.round_trip_s());
+        span.max(GONE_MIN).max(self.pace.cost(self.bytes as u32) * 4)
+    }
+
+    pub(super) fn silence(&self) -> Duration {
+        let span = Duration::from_secs_f64(SILENT_RTTS * self.round_trip_s());
+        span.max(self.config.silence).min(SILENCE_MAX)
+    }
+
+    /// Something is to be sent now. What the source did not use since it could have sent last is a
+    /// pause, in which nobody had anything to answer and the rate was not tried.
+    pub(super) fn note_pause(&mut self, now: Time) {
+        let Some(busy) = self.busy.replace(now) else { return };
+        let idle = now.since(busy.max(self.pace.ready_at()));
+        let (gone_after, silence) = (self.gone_after(), self.silence());
+        self.unheard_own.pause(idle.saturating_sub(gone_after / PAUSES));
+        self.unheard.pause(idle.saturating_sub(silence / PAUSES));
+        if let Some((at, _)) = &mut self.silent {
+            *at += idle;
+        } else if idle > gone_after {
+            self.age_rate(now, idle.as_nanos() / gone_after.as_nanos());
+        }
+    }
+
+    /// Others have come and gone since the rate was last tried: half of it is left for each of
+    /// `times`, but for what a session begins with. With the guard it doubles back while the
+    /// representative tells that this comes out.
+    pub(super) fn age_rate(&mut self, now: Time, times: u64) {
+        let few = self.config.initial_packets * self.bytes / self.round_trip_s();
+        self.rate.age(times, few, self.config.guard);
+        (self.least, self.delayed, self.output) = (None, 0, None);
+        self.follow(now);
+    }
+
+    /// What follows from hearing nothing. It follows at the latest when a packet could leave.
+    pub(super) fn watch(&mut self, cx: &mut Cx<'_>) {
+        if !self.config.guard {
+            return;
+        }
+        let gone_after = self.gone_after();
+        if self.representative.is_some() && self.unheard_own.lasts(cx.now) > gone_after {
+            cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns: gone_after.as_nanos() });
+            self.dismiss(cx, SwitchReason::Silent);
+        }
+        let (silence, halving) = (self.silence(), self.round_trip_s());
+        let halving = Duration::from_secs_f64(halving).clamp(HALVE_MIN, HALVE_MAX);
+        if self.silent.is_none() && self.unheard.lasts(cx.now) > silence {
+            cx.emit(Event::Timeout { kind: TimeoutKind::Stall, after_ns: silence.as_nanos() });
+            self.silent = Some((cx.now, self.rate.bytes_per_s() / 2.0));
+        }
+        let Some((at, _)) = &mut self.silent else { return };
+        let before = self.rate.bytes_per_s();
+        while *at <= cx.now && !self.rate.is_least() {
+            self.rate.halve();
+            *at += halving;
+        }
+        if self.rate.bytes_per_s() < before {
+            cx.emit(Event::Cut { reason: CutReason::NoFeedback, window_milli: 0 });
+            self.follow(cx.now);
+        }
+    }
+
+    /// A report after silence: from a packet per round trip, as TCP after a timeout, the rate doubles up
+    /// to half of what it was.
+    pub(super) fn resume(&mut self, now: Time, limit: f64) {
+        (self.least, self.delayed, self.output) = (None, 0, None);
+        let one = self.bytes / self.round_trip_s();
+        self.rate.raise(one.min(limit));
+        self.rate.restart(limit);
+        self.follow(now);
+    }
+}

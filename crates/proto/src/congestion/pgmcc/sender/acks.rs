@@ -1,0 +1,136 @@
+//! What acknowledgements do to the window, and to the stall timer.
+
+use faircast_base::{CutReason, Cx, NodeId, Seq, SwitchReason, Time};
+
+use super::{LIAR_EXCLUSION, PgmccSender};
+use crate::congestion::AckVector;
+use crate::congestion::pgmcc::config::{BitmapScope, LossEpoch, TimeoutMode};
+use crate::congestion::pgmcc::ledger::Fate;
+
+impl PgmccSender {
+    /// An acknowledgement, from the acker or from a former one.
+    pub(super) fn on_ack(&mut self, cx: &mut Cx<'_>, from: NodeId, vector: AckVector) {
+        let from_acker = self.acker_id() == Some(from);
+        if !from_acker && !self.config.ack_history {
+            return; // src: pgmcc-draft s3: it serves the election only.
+        }
+        let idle_room = self.idle && self.room() >= 1.0;
+        let marked = self.mark_received(from, from_acker, vector);
+        self.spread.acknowledged(cx.now, marked);
+        let lost = self.judge(cx.now, from, from_acker, vector);
+        if from_acker {
+            if self.suspended.is_some_and(|until| !vector.highest.before(until)) {
+                self.suspended = None;
+            }
+            self.check_honesty(cx, marked, lost.count + lost.unknown);
+        }
+        let growing = from_acker && lost.count == 0 && self.suspended.is_none();
+        if growing && !(self.config.window_validation && idle_room) {
+            let (before, opening) = (self.window.size(), self.window.is_opening());
+            self.window.grow(marked);
+            if !opening {
+                self.spread.grown(self.window.size() as u32 - before as u32);
+            }
+        } else {
+            self.window.refund(marked);
+        }
+        let answers = match self.config.loss_epoch {
+            LossEpoch::Feedback => lost.count > 0,
+            LossEpoch::Sent => lost
+                .latest
+                .is_some_and(|seq| self.answered.is_none_or(|answered| !seq.before(answered))),
+        };
+        let cuts = answers && self.suspended.is_none();
+        if cuts {
+            self.cut();
+            if self.config.timeout_after_cut {
+                // src: ns-2.35 tcp/tcp-reno.cc: the value that it is given is backed off still.
+                self.arm_stall(cx.now);
+            }
+        }
+        if lost.count > 0 && self.window.realign(self.ledger.flight()) || cuts {
+            self.trace_cut(cx, CutReason::Loss);
+        }
+        if from_acker {
+            self.expiries = 0;
+        }
+        if from_acker || marked > 0 {
+            self.restart_stall(cx.now, vector, marked);
+        }
+    }
+
+    /// Marks what the bitmap shows as received; returns how many packets left flight by it.
+    fn mark_received(&mut self, from: NodeId, from_acker: bool, vector: AckVector) -> u32 {
+        let all = from_acker && self.config.bitmap_scope == BitmapScope::All;
+        let mut marked = 0;
+        // Most of what a bitmap shows was shown before.
+        let unsettled = self.ledger.unsettled();
+        for offset in (0..32).filter(|offset| vector.bitmap >> offset & 1 == 1) {
+            let seq = vector.highest - offset;
+            let joined = self.acker.as_ref().and_then(|acker| acker.joined);
+            if seq.before(unsettled) && joined.is_some_and(|joined| !seq.before(joined)) {
+                continue;
+            }
+            let Some(sent) = self.ledger.get(seq) else { continue };
+            // Packets that called for an acker are in the care of whoever answered.
+            if all || sent.acker == Some(from) || from_acker && sent.acker.is_none() {
+                marked += u32::from(self.ledger.settle(seq, Fate::Acked));
+            }
+            if from_acker && let Some(acker) = &mut self.acker {
+                let earlier = acker.joined.is_none_or(|joined| seq.before(joined));
+                if earlier {
+                    acker.joined = Some(seq);
+                }
+            }
+        }
+        marked
+    }
+
+    /// Acknowledgements come: the stall timer starts anew, unless a hole holds it.
+    fn restart_stall(&mut self, now: Time, vector: AckVector, marked: u32) {
+        let restarts = match self.config.timeout_mode {
+            TimeoutMode::Fixed => true,
+            TimeoutMode::Tcp => marked > 0,
+            // src: seada-helmy s4.1: only if no packet is missing in the bitmap. What fills the last
+            // hole is a repair, which acknowledges no packet of the window.
+            TimeoutMode::Reno => self.first_hole(vector).is_none(),
+            TimeoutMode::Cumulative => {
+                let reached = self.first_hole(vector).unwrap_or(vector.highest.next());
+                let advances = self.cumulative.is_none_or(|before| reached.after(before));
+                if advances {
+                    self.cumulative = Some(reached);
+                }
+                advances
+            }
+        };
+        if restarts {
+            self.rto.answered();
+            if self.ledger.flight() > 0 || self.room() < 1.0 {
+                self.arm_stall(now);
+            } else {
+                self.stall = None;
+            }
+        }
+    }
+
+    /// The first packet missing from the acker's bitmap among those sent since it took part.
+    fn first_hole(&self, vector: AckVector) -> Option<Seq> {
+        let joined = self.acker.as_ref().and_then(|acker| acker.joined)?;
+        (0..32).rev().map(|offset| (offset, vector.highest - offset)).find_map(|(offset, seq)| {
+            let missing = vector.bitmap >> offset & 1 == 0;
+            let expected = !seq.before(joined) && self.ledger.get(seq).is_some();
+            (missing && expected).then_some(seq)
+        })
+    }
+
+    fn check_honesty(&mut self, cx: &mut Cx<'_>, received: u32, lost: u32) {
+        let now = cx.now;
+        let Some(acker) = &mut self.acker else { return };
+        acker.honesty.saw(now, received, lost);
+        if self.config.lie_check && acker.honesty.is_exposed() {
+            let id = acker.id;
+            self.blacklist.add(id, cx.now + LIAR_EXCLUSION);
+            self.drop_acker(cx, SwitchReason::Lied);
+        }
+    }
+}
