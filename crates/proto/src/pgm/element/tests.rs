@@ -2,6 +2,7 @@
 
 mod bench;
 mod hostile;
+mod schemes;
 
 use std::vec::Vec;
 
