@@ -74,7 +74,7 @@ pub struct PgmccSender {
     hystart: HyStart,
 }
 
-/// The acker, and what belongs to its time in office.
+/// The acker, and what is known of it since it became that.
 #[derive(Debug)]
 struct Acker {
     id: NodeId,

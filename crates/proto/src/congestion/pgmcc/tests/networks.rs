@@ -1,4 +1,4 @@
-//! The rules that real networks need: spreading, open slow start, marks, and a voice without a path.
+//! The rules that real networks need: spreading, open slow start, marks, and reports without NAKs.
 
 use faircast_base::{Duration, NodeId, Seq};
 

@@ -230,7 +230,7 @@ fn the_improved_profile_cuts_once_for_each_loss_and_keeps_the_bottleneck_busy() 
 }
 
 #[test]
-fn the_improved_profile_is_not_deaf_to_losses_while_ackers_take_turns() {
+fn the_improved_profile_answers_losses_while_ackers_take_turns() {
     let at_will =
         PgmccConfig { holding_time: 0.0, acker_bias: 1.0, compare_alike: false, ..plain() };
     let net = run(at_will, ms(60));

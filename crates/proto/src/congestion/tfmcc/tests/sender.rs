@@ -137,7 +137,7 @@ fn after_the_clr_has_left_the_rate_is_held_for_a_round() {
 }
 
 #[test]
-fn silence_of_the_clr_halves_the_rate_and_then_ends_its_office() {
+fn silence_of_the_clr_halves_the_rate_and_then_it_counts_as_gone() {
     let mut bench = Bench::running();
     // The next packet leaves within 8 ms; four round trips of 40 ms, then ten.
     bench.pass(ms(150));
