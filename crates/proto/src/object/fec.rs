@@ -79,13 +79,9 @@ impl ParitySource {
             return Ok(Vec::new());
         }
         let (k, m, bytes) = (symbols as usize, PARITY_SYMBOLS as usize, symbol_bytes as usize);
-        let encoder = match &mut self.encoder {
-            Some(encoder) => {
-                encoder.reset(k, m, bytes).expect(SOUND);
-                encoder
-            }
-            none => none.insert(ReedSolomonEncoder::new(k, m, bytes).expect(SOUND)),
-        };
+        let new = || ReedSolomonEncoder::new(k, m, bytes).expect(SOUND);
+        let encoder = self.encoder.get_or_insert_with(new);
+        encoder.reset(k, m, bytes).expect(SOUND);
         for symbol in block.chunks_exact(bytes) {
             encoder.add_original_shard(symbol).expect(SOUND);
         }
@@ -115,23 +111,16 @@ impl Restorer {
         mut take: impl FnMut(u32, &[u8]),
     ) {
         let (k, m, bytes) = (symbols as usize, PARITY_SYMBOLS as usize, symbol_bytes as usize);
-        let decoder = match &mut self.decoder {
-            Some(decoder) => {
-                decoder.reset(k, m, bytes).expect(SOUND);
-                decoder
-            }
-            none => none.insert(ReedSolomonDecoder::new(k, m, bytes).expect(SOUND)),
-        };
+        let new = || ReedSolomonDecoder::new(k, m, bytes).expect(SOUND);
+        let decoder = self.decoder.get_or_insert_with(new);
+        decoder.reset(k, m, bytes).expect(SOUND);
         for (i, symbol) in source.chunks_exact(bytes).enumerate() {
             if present >> i & 1 == 1 {
                 decoder.add_original_shard(i, symbol).expect(SOUND);
             }
         }
-        let zeros = if parity.iter().any(|(_, symbol)| symbol.is_empty()) {
-            alloc::vec![0; bytes]
-        } else {
-            Vec::new()
-        };
+        let some_zeros = parity.iter().any(|(_, symbol)| symbol.is_empty());
+        let zeros = alloc::vec![0; if some_zeros { bytes } else { 0 }];
         for (number, symbol) in parity {
             let symbol = if symbol.is_empty() { &zeros } else { symbol };
             decoder.add_recovery_shard(usize::from(*number), symbol).expect(SOUND);

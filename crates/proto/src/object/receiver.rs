@@ -364,7 +364,6 @@ impl ObjectReceiver {
         };
         ObjectStatus {
             stage,
-            begun: None,
             bytes_total: self.notice.map(|notice| notice.announcement.len(Part::Content)),
             growing: self.notice.is_some_and(|notice| notice.announcement.growing),
             bytes_done: self.content_bytes(),
@@ -373,15 +372,12 @@ impl ObjectReceiver {
             parity: self.counts.parity,
             repairs: self.counts.useless,
             requests: self.requests.sent,
-            rate_bits_per_s: None,
             rtt: self.requests.round_trip(),
-            limiting: None,
             heard: self.session.heard(),
             answers: self.member.answers,
             mismatch: self.session.mismatch().cloned(),
-            members: Vec::new(),
-            limits: Vec::new(),
             reason: self.reason.clone(),
+            ..ObjectStatus::default()
         }
     }
 

@@ -386,7 +386,6 @@ impl ObjectSource {
             bytes_total: Some(total),
             growing,
             bytes_done: self.members.least_bytes().unwrap_or(0).min(total),
-            bytes_found: 0,
             symbols: packets.sent.symbols,
             parity: packets.sent.parity,
             repairs: packets.sent.repairs,
@@ -397,12 +396,10 @@ impl ObjectSource {
                 .limited_by
                 .filter(|_| gauges.regime == Regime::Cap)
                 .or(gauges.representative),
-            heard: None,
-            answers: 0,
-            mismatch: None,
             limits: self.pauses.limits(&self.host, &members),
             members,
             reason: self.reason.clone(),
+            ..ObjectStatus::default()
         }
     }
 

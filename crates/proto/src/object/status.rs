@@ -203,7 +203,7 @@ pub struct Limit {
 }
 
 /// A transfer at one end, at one moment.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ObjectStatus {
     /// Where it is.
     pub stage: Stage,

@@ -306,6 +306,7 @@ impl Blocks {
 
     fn complete(&mut self, key: Key) {
         self.close(key);
+        debug_assert!(!self.absent.contains(key), "nothing of a complete block is absent");
         self.left[part_of(key) as usize] -= 1;
     }
 

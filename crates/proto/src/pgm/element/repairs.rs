@@ -1,7 +1,6 @@
 //! Which packets were asked for, from where, and how far the asking has come.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec;
 use alloc::vec::Vec;
 
 use faircast_base::{Cx, Duration, Seq, Time};
@@ -161,8 +160,6 @@ impl Repairs {
             state.passed.note(ask.reported);
             state.nak = ask.nak;
             state.report = ask.report.or(state.report);
-        }
-        if passes {
             state.asked.note(now);
         }
         if !eliminated {
@@ -173,19 +170,24 @@ impl Repairs {
 
     /// The first NAK for a packet makes its state and passes.
     fn begin(&mut self, now: Time, config: &ElementConfig, seq: Seq, ask: Ask) -> Option<bool> {
+        let phase = self.pending(now, config);
+        let state = self.insert(seq, phase, ask.nak)?;
+        state.passed.note(ask.reported);
+        state.asked.note(now);
+        state.ports.push(ask.port);
+        state.report = ask.report;
+        Some(true)
+    }
+
+    /// The state of a packet of which nothing was known; `None` where there is no room for it.
+    fn insert(&mut self, seq: Seq, phase: Phase, nak: Nak) -> Option<&mut State> {
         if self.states.len() == REPAIRS_MAX {
             return None;
         }
-        let mut passed = Passed::default();
-        passed.note(ask.reported);
-        let phase = self.pending(now, config);
-        let mut asked = Asked::default();
-        asked.note(now);
-        let state =
-            State { phase, asked, ports: vec![ask.port], nak: ask.nak, report: ask.report, passed };
-        self.states.insert(seq.value(), state);
         self.timers.insert((phase.due(), seq.value()));
-        Some(true)
+        let (asked, passed) = (Asked::default(), Passed::default());
+        let state = State { phase, asked, ports: Vec::new(), nak, report: None, passed };
+        Some(self.states.entry(seq.value()).or_insert(state))
     }
 
     /// A confirmation has come from above; without a NAK of ours it foretells a repair. `false`
@@ -210,22 +212,8 @@ impl Repairs {
             self.set(seq, Phase::Outstanding { eliminates_until, until });
             return true;
         }
-        if self.states.len() == REPAIRS_MAX {
-            return false;
-        }
         let eliminates_until = self.eliminates_until(now, now, config);
-        let phase = Phase::Outstanding { eliminates_until, until };
-        let state = State {
-            phase,
-            asked: Asked::default(),
-            ports: Vec::new(),
-            nak,
-            report: None,
-            passed: Passed::default(),
-        };
-        self.states.insert(seq.value(), state);
-        self.timers.insert((phase.due(), seq.value()));
-        true
+        self.insert(seq, Phase::Outstanding { eliminates_until, until }, nak).is_some()
     }
 
     /// The repair has come: where it goes. `None` where nobody knows of it.

@@ -7,6 +7,16 @@ use super::DecodeError;
 /// Bytes of the common header.
 pub const HEADER_LEN: usize = 16;
 
+/// Bytes that a data packet has beside its payload, those of IPv4 and UDP among them, where the value
+/// of its scheme's option has `announce`: what rates count that count headers.
+pub const fn data_overhead(announce: usize) -> u32 {
+    const IPV4_AND_UDP: usize = 20 + 8;
+    const NUMBERS: usize = 8;
+    const OPTIONS_LENGTH: usize = 4;
+    const OPTION: usize = 4;
+    (IPV4_AND_UDP + HEADER_LEN + NUMBERS + OPTIONS_LENGTH + OPTION + announce) as u32
+}
+
 /// Option extensions are present.
 pub(super) const FLAG_OPTIONS: u8 = 0x01;
 /// Some of them matter to network elements.

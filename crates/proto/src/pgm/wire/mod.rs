@@ -23,7 +23,7 @@ pub(crate) mod tests;
 pub use checksum::checksum;
 pub use encode::Encoder;
 pub use error::DecodeError;
-pub use header::{Gsi, HEADER_LEN, Header, PacketType, Tsi, peek};
+pub use header::{Gsi, HEADER_LEN, Header, PacketType, Tsi, data_overhead, peek};
 pub use nla::Nla;
 pub use options::{NAK_LIST_MAX, NakList, OPTIONS_MAX, OptionType, Options, RawOption};
 pub use packet::{Ack, Body, Data, NO_WINDOW_LEAD, Nak, Packet, Payload, Poll, Polr, Spm};

@@ -156,6 +156,15 @@ impl Window {
         if !held.bytes.is_empty() {
             self.bytes.insert(index, held.bytes);
         }
+        self.check();
+    }
+
+    /// Whoever asks for gaps relies on it: what is held ends with what came, and all of it lies within
+    /// the window.
+    fn check(&self) {
+        debug_assert!(self.next <= self.known && self.known <= self.end(), "{self:?}");
+        debug_assert_ne!(self.held.back(), Some(&ABSENT), "what is held ends with what came");
+        debug_assert!(self.held.len() as u64 <= self.limit, "nothing is held beyond the limit");
     }
 
     /// Whether nothing was received or given up out of order.
@@ -193,6 +202,7 @@ impl Window {
             start_over(&mut self.held);
         }
         self.known = self.known.max(self.next);
+        self.check();
     }
 
     /// All packets before `to` will not come; none of them is held.
@@ -206,6 +216,7 @@ impl Window {
         if !self.given_up.is_empty() {
             self.given_up = self.given_up.split_off(&to);
         }
+        self.check();
     }
 
     /// The first packet that is held.

@@ -105,6 +105,7 @@ impl SourceSession {
         self.next += 1;
         self.trail =
             self.trail.max(self.next.saturating_sub(u64::from(self.config.window_packets)));
+        debug_assert!(self.trail < self.next, "the window has what was just sent");
         let (seq, DataPacket { len, repair, .. }) = (self.seq(index), payload);
         self.announce.clear();
         self.control.on_sent(cx, seq, len, &mut self.announce);
