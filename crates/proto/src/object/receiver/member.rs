@@ -198,7 +198,7 @@ impl Membership {
         if self.answered {
             self.plan_status(cx);
         } else {
-            // Where many answers are under way, patience grows with the group.
+            // Where many answers are under way, the wait grows with the group.
             let least = REPEAT_MIN.max(self.interval.saturating_sub(STATUS_ALONE) / 4);
             let wait = least * (1 << self.said.min(4));
             let wait = wait.min(REPEAT_MAX.max(least));

@@ -29,7 +29,7 @@ struct Passage {
     at: Key,
 }
 
-/// What a receiver asks for, and how patiently.
+/// What a receiver asks for, and when again.
 #[derive(Debug)]
 pub(super) struct Requests {
     /// After how long a gap that one later packet has shown counts as missing.

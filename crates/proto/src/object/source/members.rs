@@ -100,15 +100,15 @@ impl Members {
 
     /// Whether somebody who wants more holds the end: those who are waited for do. With `names` these
     /// are who bears one of them, without they are who was there when content began; who came later
-    /// holds it while it has made progress within `patience`, since anybody can join and say that it
+    /// holds it while it has made progress within `give_up`, since anybody can join and say that it
     /// lacks everything.
     pub(super) fn hold_the_end(
         &self,
         now: Time,
-        patience: Duration,
+        give_up: Duration,
         names: &BTreeSet<String>,
     ) -> bool {
-        let lately = |at: Time| now.since(at) < patience;
+        let lately = |at: Time| now.since(at) < give_up;
         if names.is_empty() {
             return self.members.values().filter(|member| member.is(&SERVED)).any(|member| {
                 member.awaited || lately(member.progressed.unwrap_or(member.status.since))

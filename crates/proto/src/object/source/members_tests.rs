@@ -106,7 +106,7 @@ fn who_is_silent_is_lost_and_who_is_done_may_be_silent() {
 
 #[test]
 fn who_came_later_holds_the_end_while_it_gets_on_and_with_names_nobody_else_does() {
-    let patience = Duration::from_secs(30);
+    let give_up = Duration::from_secs(30);
     let mut members = Members::default();
     let say = |members: &mut Members, s: u64, id: u64, bytes: u64| {
         let name = if id == 1 { "one" } else { "other" }.to_string();
@@ -116,17 +116,17 @@ fn who_came_later_holds_the_end_while_it_gets_on_and_with_names_nobody_else_does
     say(&mut members, 0, 1, 0);
     members.begin();
     let (named, nobody) = (BTreeSet::from(["one".to_string()]), BTreeSet::new());
-    assert!(members.hold_the_end(at(500), patience, &nobody), "it was there");
-    assert!(members.hold_the_end(at(500), patience, &named));
+    assert!(members.hold_the_end(at(500), give_up, &nobody), "it was there");
+    assert!(members.hold_the_end(at(500), give_up, &named));
     members.take(at(1), NodeId(1), message(1, Claim::Done)).unwrap();
     for s in 1..100 {
         say(&mut members, s, 2, 0);
-        assert_eq!(members.hold_the_end(at(s), patience, &nobody), s < 31, "{s}");
-        assert!(!members.hold_the_end(at(s), patience, &named));
+        assert_eq!(members.hold_the_end(at(s), give_up, &nobody), s < 31, "{s}");
+        assert!(!members.hold_the_end(at(s), give_up, &named));
     }
     say(&mut members, 100, 2, 70);
-    assert!(members.hold_the_end(at(129), patience, &nobody));
-    assert!(!members.hold_the_end(at(130), patience, &nobody));
+    assert!(members.hold_the_end(at(129), give_up, &nobody));
+    assert!(!members.hold_the_end(at(130), give_up, &nobody));
 }
 
 /// Were each looked up among all others, this would take a hundred times as long as all other tests

@@ -24,8 +24,7 @@ fn an_object_and_a_pipe_get_to_four_over_every_scheme_whatever_the_network_does(
             if rng.chance(0.05) { Fate::drop() } else { Fate { delays, damage: rng.chance(0.01) } }
         });
         flow.write_all(&mut world, 10_000);
-        world.run_until(s(600));
-        world.assert_all_complete();
+        world.complete_by(s(600));
         let case = alloc::format!("{}, pipe: {pipe}", scheme.name);
         assert!(world.source.said(&AppEvent::Completed), "{case}");
         for host in &world.receivers {
@@ -39,8 +38,7 @@ fn an_object_gets_to_one_and_to_ten() {
     for (receivers, content) in [(1, 100_000), (10, 100_000), (1, 1), (1, 0), (3, 6400), (2, 6401)]
     {
         let mut world = World::new(content, receivers, &Choices::default(), 1);
-        world.run_until(s(60));
-        world.assert_all_complete();
+        world.complete_by(s(60));
         assert!(world.source.said(&AppEvent::Completed), "{receivers} x {content}");
         let status = world.source.machine.status();
         assert_eq!(status.stage, Stage::Finished);

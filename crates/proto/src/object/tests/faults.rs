@@ -18,8 +18,7 @@ fn loss_of_all_kinds_of_packets_is_made_up_for() {
             let choices = Choices { fec, wait_for: 3, ..Choices::default() };
             let share = f64::from(percent) / 100.0;
             let mut world = World::new(120_000, 3, &choices, 1).with_network(losing(share));
-            world.run_until(s(2000));
-            world.assert_all_complete();
+            world.complete_by(s(2000));
             assert!(world.source.said(&AppEvent::Completed), "{fec:?} {percent} %");
             assert_eq!(world.source.machine.next_timeout(), None, "{fec:?} {percent} %");
             // Each symbol lost by somebody is sent once more, and so on.
@@ -56,8 +55,7 @@ fn bursts_reordering_copies_and_damage_are_borne() {
         for fec in [Fec::Auto, Fec::Off] {
             let choices = Choices { fec, wait_for: 3, ..Choices::default() };
             let mut world = World::new(120_000, 3, &choices, 2).with_network(fault);
-            world.run_until(s(2000));
-            world.assert_all_complete();
+            world.complete_by(s(2000));
             assert!(world.source.said(&AppEvent::Completed), "{case} {fec:?}");
         }
     }
@@ -72,8 +70,7 @@ fn faults_that_stop_leave_nothing_behind() {
     });
     world.run_until(s(9));
     assert!(world.receivers.iter().all(|host| host.app.is_empty()), "it was not over before");
-    world.run_until(s(300));
-    world.assert_all_complete();
+    world.complete_by(s(300));
 }
 
 #[test]
@@ -88,8 +85,7 @@ fn who_comes_late_gets_all() {
         world.run_until(s(4));
         let status = world.source.machine.status();
         assert!(status.symbols > 1000, "it is under way: {status:?}");
-        world.run_until(s(300));
-        world.assert_all_complete();
+        world.complete_by(s(300));
         let overhead = world.overhead();
         assert!(overhead < 2.1, "the sweep goes round once more, not {overhead} times");
     }
@@ -107,8 +103,7 @@ fn what_is_there_already_is_not_sent_again() {
         disk.parts[1][gap].fill(0xee);
     }
     let i = world.add(disk, s(0));
-    world.run_until(s(100));
-    world.assert_all_complete();
+    world.complete_by(s(100));
     let status = world.receivers[i].machine.status();
     assert!((449_700..=450_020).contains(&status.bytes_found), "{status:?}");
     assert_eq!(status.bytes_done, content as u64);
@@ -122,8 +117,7 @@ fn one_who_has_it_all_is_done_at_once() {
     let mut disk = Disk { found: Vec::from_iter(Some(0..64_000)), ..Disk::default() };
     disk.parts[1] = world.object.0[1].to_vec();
     world.add(disk, s(0));
-    world.run_until(s(100));
-    world.assert_all_complete();
+    world.complete_by(s(100));
 }
 
 #[test]
@@ -131,8 +125,7 @@ fn what_is_found_damaged_is_sent_again() {
     let mut world = World::new(300_000, 1, &Choices::default(), 6);
     let disk = Disk { damaged: vec![0..1, 99_950..150_050, 299_999..300_000], ..Disk::default() };
     let i = world.add(disk, s(0));
-    world.run_until(s(100));
-    world.assert_all_complete();
+    world.complete_by(s(100));
     assert_eq!(world.disks[i].lock().unwrap().taken, 300_000 + 100 + 50_200 + 100);
     assert_eq!(world.receivers[i].machine.status().bytes_done, 300_000);
     let overhead = world.overhead();
@@ -146,8 +139,7 @@ fn a_source_that_is_started_again_goes_on_where_it_was() {
     let before: u64 = world.receivers.iter().map(|host| host.machine.status().bytes_done).sum();
     assert!(before > 20_000 && before < 1_500_000, "it is under way: {before}");
     world.restart_source(&Choices::default());
-    world.run_until(s(200));
-    world.assert_all_complete();
+    world.complete_by(s(200));
     let overhead = world.overhead();
     let missing = 1.0 - before as f64 / 1_800_000.0;
     assert!(overhead < missing * 1.3, "{overhead}, where {missing} was missing");
@@ -168,8 +160,7 @@ fn whoever_is_killed_at_whatever_moment_and_comes_back_gets_all() {
             } else {
                 world.restart_receiver(1);
             }
-            world.run_until(s(60));
-            world.assert_all_complete();
+            world.complete_by(s(60));
             assert!(world.source.said(&AppEvent::Completed), "{moment}, sender: {sender}");
             let found = world.receivers[1].machine.status().bytes_found;
             resumed += usize::from(found > 0 && found < 120_000);
@@ -189,8 +180,7 @@ fn what_an_earlier_start_of_a_source_sent_and_comes_late_is_borne() {
     let before = world.source.data_sent;
     assert!(world.receivers[0].completed_at().is_none() && before > 500, "{before}");
     world.restart_source(&Choices::default());
-    world.run_until(s(30));
-    world.assert_all_complete();
+    world.complete_by(s(30));
 }
 
 #[test]
@@ -203,8 +193,7 @@ fn receivers_that_join_every_second_all_get_all() {
     world.run_until(s(10));
     let status = world.source.machine.status();
     assert!(status.symbols > 2000 && status.members.len() > 8, "{status:?}");
-    world.run_until(s(300));
-    world.assert_all_complete();
+    world.complete_by(s(300));
     assert!(world.source.said(&AppEvent::Completed));
 }
 
@@ -221,8 +210,7 @@ fn lost_requests_and_confirmations_delay_but_do_not_stop() {
             let hit = hop.kind == kind && hop.has(option) && rng.chance(0.5);
             if hit || hop.is_data() && rng.chance(0.05) { Fate::drop() } else { Fate::pass() }
         });
-        world.run_until(s(600));
-        world.assert_all_complete();
+        world.complete_by(s(600));
         assert!(world.overhead() < 1.6, "{case}: {}", world.overhead());
     }
 }

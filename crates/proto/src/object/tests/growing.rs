@@ -109,8 +109,7 @@ fn a_pipe_of_any_length_gets_to_all() {
             let (world, flow) = piped(content, 3, &choices, 1);
             let mut world = world.with_network(losing(share));
             flow.write_all(&mut world, step);
-            world.run_until(s(300));
-            world.assert_all_complete();
+            world.complete_by(s(300));
             let case = std::format!("{content} bytes, {step} at once, {percent} % lost");
             assert!(world.source.said(&AppEvent::Completed), "{case}");
             assert_eq!(world.source.machine.next_timeout(), None, "{case}");
@@ -128,8 +127,7 @@ fn a_pipe_goes_as_fast_as_a_file_where_it_is_no_slower() {
     let end = |at_once: usize| {
         let (mut world, pipe) = piped(2_000_000, 2, &Choices::default(), 3);
         pipe.write_all(&mut world, at_once);
-        world.run_until(s(300));
-        world.assert_all_complete();
+        world.complete_by(s(300));
         world.receivers.iter().filter_map(|host| host.completed_at()).max().unwrap()
     };
     let (known, piped) = (end(usize::MAX / 2), end(250_000));
@@ -153,8 +151,7 @@ fn who_comes_late_to_a_pipe_or_comes_back_gets_all() {
     assert!(before > 50_000, "it is under way: {before}");
     world.restart_receiver(1);
     flow.write_all(&mut world, 10_000);
-    world.run_until(s(300));
-    world.assert_all_complete();
+    world.complete_by(s(300));
     let found = world.receivers[1].machine.status().bytes_found;
     assert!(found > 0 && found <= before, "{found} of {before}");
 }
@@ -208,8 +205,7 @@ fn a_store_with_a_window_gets_all_in_time_and_nothing_beyond_it() {
             taken = here.min(taken + 2000);
             disk.window = Some(taken + WINDOW);
         }
-        world.run_until(s(100));
-        world.assert_all_complete();
+        world.complete_by(s(100));
         let [fast, slow] = [0, slow].map(|i| world.receivers[i].completed_at().unwrap());
         // 350 kB are taken before the last of it is asked for; with losses the network is slower.
         assert!(slow > at(3500) && slow < fast + ms(4000), "{fast} {slow}");

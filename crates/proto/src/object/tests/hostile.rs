@@ -91,8 +91,7 @@ fn a_flood_of_strangers_changes_nothing() {
                 }
             }
         }
-        world.run_until(s(100));
-        world.assert_all_complete();
+        world.complete_by(s(100));
         assert_eq!(world.source.log.refused(BadInput::Foreign), sent);
         let ends: Vec<_> = world.receivers.iter().map(|host| host.completed_at()).collect();
         (ends, world.source.data_sent, world.source.sent)
@@ -121,8 +120,7 @@ fn data_that_says_that_it_is_the_last_ends_nothing() {
         forged += 1;
     }
     assert!(forged > 0);
-    world.run_until(s(60));
-    world.assert_all_complete();
+    world.complete_by(s(60));
 }
 
 #[test]
@@ -164,8 +162,7 @@ fn what_a_member_has_said_does_nothing_when_somebody_else_says_it() {
             sent += 1;
         }
     }
-    world.run_until(s(60));
-    world.assert_all_complete();
+    world.complete_by(s(60));
     let members = world.source.machine.status().members;
     assert_eq!(members.len(), 2);
     assert!(members.iter().all(|member| member.node != outsider));
@@ -181,8 +178,7 @@ fn who_was_heard_first_is_not_asked_once_the_source_itself_speaks() {
     world.run_until(s(0));
     world.multicast(NodeId(0x9999), NodeId(10), &data(first, &[1; 20], false));
     assert_eq!(world.receivers[0].machine.status().heard, Some(s(0)), "it believed that");
-    world.run_until(s(20));
-    world.assert_all_complete();
+    world.complete_by(s(20));
     assert_eq!(world.source.log.refused(BadInput::Foreign), 0);
 }
 
@@ -233,8 +229,7 @@ fn absurd_requests_of_a_member_are_refused() {
         world.unicast(member, SOURCE, &bytes);
     }
     assert_eq!(world.source.log.refused(BadInput::Absurd), before + absurd.len());
-    world.run_until(s(60));
-    world.assert_all_complete();
+    world.complete_by(s(60));
 }
 
 /// A message of a member, with whatever numbers.
@@ -300,8 +295,7 @@ fn requests_of_members_that_were_invented_take_a_share_of_the_rate_and_no_more()
             world.unicast(invented(step), SOURCE, &want);
             world.run_until(s(3) + ms(2 * u64::from(step)));
         }
-        world.run_until(s(60));
-        world.assert_all_complete();
+        world.complete_by(s(60));
         (0..2).map(|i| world.receivers[i].completed_at()).max().flatten().unwrap()
     };
     // 3.2 Mbit take 8 s; a quarter more of all that is sent, and what was saved up for it, a third
@@ -390,8 +384,7 @@ proptest! {
             };
             world.unicast(node, SOURCE, &bytes);
         }
-        world.run_until(s(400));
-        world.assert_all_complete();
+        world.complete_by(s(400));
         let members = world.source.machine.status().members.len();
         prop_assert!(members <= 7, "{}", members);
     }

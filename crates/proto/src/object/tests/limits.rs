@@ -96,8 +96,7 @@ fn limited(limit: u64, receivers: usize, bounds: &[(&str, &str)], slow: SlowPoli
     let mut world = World::new(LEN, receivers, &Choices { options, ..choices }, 5);
     let limit = Some(Bitrate::from_bits_per_s(limit));
     world.receivers[0].act(Time::ZERO, |machine, _| machine.set_limit(limit));
-    world.run_until(s(400));
-    world.assert_all_complete();
+    world.complete_by(s(400));
     world
 }
 
@@ -163,8 +162,7 @@ fn who_compares_for_long_is_waited_for() {
         let limits = match told {
             true => limits(world, Share { busy: 50, ..Share::default() }, Share::default()),
             false => {
-                world.run_until(s(60));
-                world.assert_all_complete();
+                world.complete_by(s(60));
                 world.source.machine.status().limits
             }
         };

@@ -172,11 +172,9 @@ fn nothing_is_sent_before_enough_are_there_or_it_is_told_to_begin() {
     told.run_until(s(10));
     let now = told.now;
     told.source.act(now, |machine, cx| machine.begin(cx));
-    told.run_until(s(40));
-    told.assert_all_complete();
+    told.complete_by(s(40));
     world.add(Disk::default(), s(10));
-    world.run_until(s(40));
-    world.assert_all_complete();
+    world.complete_by(s(40));
 }
 
 #[test]
@@ -227,8 +225,7 @@ fn who_cannot_keep_up_is_served_after_the_others() {
     }
     assert!(!deferred.is_empty(), "{:?}", world.source.machine.status());
     assert!(deferred.iter().all(|which| *which == 3), "the right one: {deferred:?}");
-    world.run_until(s(3000));
-    world.assert_all_complete();
+    world.complete_by(s(3000));
     let at = |world: &World, i: usize| world.receivers[i].completed_at().unwrap();
     assert!((0..3).all(|i| at(&world, i) < at(&world, 3)));
     let gain = at(patient, 0).as_secs_f64() / at(&world, 0).as_secs_f64();

@@ -165,6 +165,12 @@ impl World {
         disk.parts.iter().zip(&self.object.0).all(|(have, sent)| have == &**sent)
     }
 
+    /// Everything arrives everywhere until `end`.
+    pub(crate) fn complete_by(&mut self, end: Time) {
+        self.run_until(end);
+        self.assert_all_complete();
+    }
+
     /// Everything arrived everywhere, and the source knows.
     pub(crate) fn assert_all_complete(&self) {
         for (i, host) in self.receivers.iter().enumerate() {

@@ -43,7 +43,7 @@ pub(super) struct Ask {
 
 #[derive(Debug)]
 struct State {
-    phase: Phase,
+    nak_state: NakState,
     /// By the NAKs that went up.
     asked: Asked,
     ports: Vec<PortId>,
@@ -53,7 +53,7 @@ struct State {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum NakState {
     /// A NAK went up; it is repeated until it is confirmed.
     Pending { repeat_at: Time, until: Time },
     /// It was confirmed; the repair is to come.
@@ -81,7 +81,7 @@ pub(super) struct Expired {
     pub(super) unrepaired: bool,
 }
 
-impl Phase {
+impl NakState {
     fn due(self) -> Time {
         match self {
             Self::Pending { repeat_at, until } => repeat_at.min(until),
@@ -102,13 +102,13 @@ impl Repairs {
         }
     }
 
-    fn pending(&self, now: Time, config: &ElementConfig) -> Phase {
+    fn pending(&self, now: Time, config: &ElementConfig) -> NakState {
         let interval = self.confirmation.wait(0);
         let whole = match config.repair_timers {
             RepairTimers::Adaptive => config.nak_repeat.max(interval * REPETITIONS_MIN),
             RepairTimers::Fixed => config.nak_repeat,
         };
-        Phase::Pending { repeat_at: now + interval, until: now + whole }
+        NakState::Pending { repeat_at: now + interval, until: now + whole }
     }
 
     /// Until when NAKs for a packet that was last asked for at `asked_at`, by this element or by
@@ -137,17 +137,17 @@ impl Repairs {
         if !state.ports.contains(&ask.port) && state.ports.len() < PORTS_MAX {
             state.ports.push(ask.port);
         }
-        let eliminated = match state.phase {
-            Phase::Repaired { until } => {
+        let eliminated = match state.nak_state {
+            NakState::Repaired { until } => {
                 state.nak = ask.nak;
                 state.report = ask.report;
                 state.passed = Passed::default();
-                self.set(seq, Phase::Collecting { at: until });
+                self.set(seq, NakState::Collecting { at: until });
                 return Some(false);
             }
-            Phase::Collecting { .. } => return Some(false),
-            Phase::Pending { .. } => true,
-            Phase::Outstanding { eliminates_until, .. } => now < eliminates_until,
+            NakState::Collecting { .. } => return Some(false),
+            NakState::Pending { .. } => true,
+            NakState::Outstanding { eliminates_until, .. } => now < eliminates_until,
         };
         let passes = !eliminated
             || config.suppression.lets_pass(
@@ -170,8 +170,8 @@ impl Repairs {
 
     /// The first NAK for a packet makes its state and passes.
     fn begin(&mut self, now: Time, config: &ElementConfig, seq: Seq, ask: Ask) -> Option<bool> {
-        let phase = self.pending(now, config);
-        let state = self.insert(seq, phase, ask.nak)?;
+        let nak_state = self.pending(now, config);
+        let state = self.insert(seq, nak_state, ask.nak)?;
         state.passed.note(ask.reported);
         state.asked.note(now);
         state.ports.push(ask.port);
@@ -180,13 +180,13 @@ impl Repairs {
     }
 
     /// The state of a packet of which nothing was known; `None` where there is no room for it.
-    fn insert(&mut self, seq: Seq, phase: Phase, nak: Nak) -> Option<&mut State> {
+    fn insert(&mut self, seq: Seq, nak_state: NakState, nak: Nak) -> Option<&mut State> {
         if self.states.len() == REPAIRS_MAX {
             return None;
         }
-        self.timers.insert((phase.due(), seq.value()));
+        self.timers.insert((nak_state.due(), seq.value()));
         let (asked, passed) = (Asked::default(), Passed::default());
-        let state = State { phase, asked, ports: Vec::new(), nak, report: None, passed };
+        let state = State { nak_state, asked, ports: Vec::new(), nak, report: None, passed };
         Some(self.states.entry(seq.value()).or_insert(state))
     }
 
@@ -201,19 +201,19 @@ impl Repairs {
     ) -> bool {
         let until = now + config.repair_wait;
         if let Some(state) = self.states.get(&seq.value()) {
-            if matches!(state.phase, Phase::Repaired { .. }) {
+            if matches!(state.nak_state, NakState::Repaired { .. }) {
                 return true;
             }
-            if matches!(state.phase, Phase::Pending { .. }) {
+            if matches!(state.nak_state, NakState::Pending { .. }) {
                 state.asked.answered(now, &mut self.confirmation);
             }
             let asked_at = state.asked.last().unwrap_or(now);
             let eliminates_until = self.eliminates_until(now, asked_at, config);
-            self.set(seq, Phase::Outstanding { eliminates_until, until });
+            self.set(seq, NakState::Outstanding { eliminates_until, until });
             return true;
         }
         let eliminates_until = self.eliminates_until(now, now, config);
-        self.insert(seq, Phase::Outstanding { eliminates_until, until }, nak).is_some()
+        self.insert(seq, NakState::Outstanding { eliminates_until, until }, nak).is_some()
     }
 
     /// The repair has come: where it goes. `None` where nobody knows of it.
@@ -234,15 +234,15 @@ impl Repairs {
         }
         let ports = core::mem::take(&mut state.ports);
         state.asked = Asked::default();
-        if !matches!(state.phase, Phase::Repaired { .. }) {
-            self.set(seq, Phase::Repaired { until: now + config.nak_interval });
+        if !matches!(state.nak_state, NakState::Repaired { .. }) {
+            self.set(seq, NakState::Repaired { until: now + config.nak_interval });
         }
         Some(ports)
     }
 
     fn finish(&mut self, seq: Seq) -> Option<Vec<PortId>> {
         let state = self.states.remove(&seq.value())?;
-        self.timers.remove(&(state.phase.due(), seq.value()));
+        self.timers.remove(&(state.nak_state.due(), seq.value()));
         Some(state.ports)
     }
 
@@ -258,29 +258,29 @@ impl Repairs {
             && due <= now
         {
             let seq = Seq::new(value);
-            match self.states.get(&value).expect("every timer is a state's").phase {
-                Phase::Pending { until, .. } if now < until => {
+            match self.states.get(&value).expect("every timer is a state's").nak_state {
+                NakState::Pending { until, .. } if now < until => {
                     expired.repeat.push(seq);
                     self.confirmation.run_out(now);
                     let state = self.states.get_mut(&value).expect("it was found above");
                     let repeat_at = now + self.confirmation.wait(state.asked.times);
                     state.asked.note(now);
-                    self.set(seq, Phase::Pending { repeat_at, until });
+                    self.set(seq, NakState::Pending { repeat_at, until });
                 }
-                Phase::Collecting { .. } => {
+                NakState::Collecting { .. } => {
                     expired.repeat.push(seq);
                     let pending = self.pending(now, config);
                     self.states.get_mut(&value).expect("it was found above").asked.note(now);
                     self.set(seq, pending);
                 }
-                Phase::Repaired { .. } => {
+                NakState::Repaired { .. } => {
                     self.finish(seq);
                 }
-                Phase::Pending { .. } => {
+                NakState::Pending { .. } => {
                     expired.unconfirmed = true;
                     self.finish(seq);
                 }
-                Phase::Outstanding { .. } => {
+                NakState::Outstanding { .. } => {
                     expired.unrepaired = true;
                     self.finish(seq);
                 }
@@ -296,10 +296,10 @@ impl Repairs {
         self.timers.first().map(|&(due, _)| due)
     }
 
-    fn set(&mut self, seq: Seq, phase: Phase) {
+    fn set(&mut self, seq: Seq, nak_state: NakState) {
         let state = self.states.get_mut(&seq.value()).expect("only known states change");
-        self.timers.remove(&(state.phase.due(), seq.value()));
-        self.timers.insert((phase.due(), seq.value()));
-        state.phase = phase;
+        self.timers.remove(&(state.nak_state.due(), seq.value()));
+        self.timers.insert((nak_state.due(), seq.value()));
+        state.nak_state = nak_state;
     }
 }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use faircast_base::{BadInput, Duration, Event, GroupId, NodeId};
 use proptest::prelude::*;
 
-use super::world::{GROUP, SOURCE, World, at, losing, object, seq, source_config};
+use super::world::{GROUP, SOURCE, World, at, losing, seq, source_config};
 use crate::congestion::AckVector;
 use crate::pgm::negotiation::SchemeAnnouncement;
 use crate::pgm::wire::tests::bodies;
@@ -317,8 +317,7 @@ fn noise_and_foreign_sessions_do_not_disturb_a_transfer() {
             world.multicast(STRANGER, to, &stranger);
         }
     }
-    world.run_until(at(20_000));
-    world.assert_all_delivered(&object(20_000));
+    world.deliver_by(at(20_000), 20_000);
     let refused = world.receivers[0].log.refused(BadInput::Foreign);
     assert!(refused > 10, "{refused}");
 }

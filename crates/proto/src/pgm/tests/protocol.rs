@@ -41,8 +41,7 @@ fn is_expiry(event: &Event) -> bool {
 #[test]
 fn without_loss_everything_arrives_in_order_and_nobody_complains() {
     let mut world = World::simple(3, 10_050);
-    world.run_until(at(60_000));
-    world.assert_all_delivered(&object(10_050));
+    world.deliver_by(at(60_000), 10_050);
     assert_eq!(world.sent_of(PacketType::Odata), 101);
     for kind in [PacketType::Nak, PacketType::Ncf, PacketType::Rdata, PacketType::Spmr] {
         assert_eq!(world.sent_of(kind), 0, "{kind:?}");
@@ -107,8 +106,7 @@ fn a_receiver_without_spm_asks_for_one_and_then_for_its_packets() {
             let early = hop.kind == PacketType::Spm && hop.now < at(50);
             early || hop.is_data() && hop.seq() == Some(3)
         }));
-    world.run_until(at(3_000));
-    world.assert_all_delivered(&object(1_000));
+    world.deliver_by(at(3_000), 1_000);
     // One to the group, for the neighbours alone, and one to the source.
     let requests: Vec<_> =
         world.sent.iter().filter(|sent| sent.packet().kind() == PacketType::Spmr).collect();
@@ -291,8 +289,7 @@ fn sequence_numbers_may_wrap_in_mid_session() {
     config.first = seq(u32::MAX - 20);
     let mut world = World::new(config, in_memory(10_000), vec![ReceiverConfig::new(GROUP); 2], 1)
         .with_network(losing(|hop| hop.is_data() && hop.nth % 7 == 3));
-    world.run_until(at(20_000));
-    world.assert_all_delivered(&object(10_000));
+    world.deliver_by(at(20_000), 10_000);
     let first = u64::from(u32::MAX - 20);
     assert_eq!(delivered(&world.receivers[0]), (first..first + 100).collect::<Vec<_>>());
 }
@@ -308,8 +305,7 @@ fn a_machine_begins_with_its_start_as_first_timeout_and_keeps_small() {
     assert_eq!(world.receivers[0].machine.next_timeout(), Some(at(300)));
     world.run_until(at(650));
     assert!(world.sent.is_empty());
-    world.run_until(at(3_000));
-    world.assert_all_delivered(&object(1_000));
+    world.deliver_by(at(3_000), 1_000);
     // Ten thousand of them in one simulation.
     assert!(size_of::<PgmReceiver>() < 1024);
 }

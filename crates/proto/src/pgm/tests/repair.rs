@@ -67,8 +67,7 @@ fn a_lost_start_is_asked_for_where_the_source_lets_receivers() {
 fn a_burst_of_losses_is_asked_for_in_one_nak_and_repaired_once_each() {
     let burst = losing_data(|n| (30..36).contains(&n));
     let mut world = World::simple(1, 10_000).with_network(burst);
-    world.run_until(at(20_000));
-    world.assert_all_delivered(&object(10_000));
+    world.deliver_by(at(20_000), 10_000);
     assert_eq!(world.sent_of(PacketType::Nak), 1);
     assert_eq!(world.sent_of(PacketType::Ncf), 1);
     assert_eq!(world.repaired(), (30..36).collect::<Vec<_>>());
@@ -94,8 +93,7 @@ fn ns2_settings_ask_for_each_packet_alone_and_repair_after_70_ms() {
     config.payload = 100;
     let mut world =
         World::new(config, in_memory(10_000), [ReceiverConfig::ns2(GROUP)], 3).with_network(burst);
-    world.run_until(at(20_000));
-    world.assert_all_delivered(&object(10_000));
+    world.deliver_by(at(20_000), 10_000);
     // What is asked for after 50 ms without confirmation is asked for but once: these are 20 ms.
     assert_eq!(world.sent_of(PacketType::Nak), 6);
     assert_eq!(world.sent_of(PacketType::Ncf), 6);
@@ -120,8 +118,7 @@ fn packets_that_only_overtake_each_other_cause_no_nak() {
                 if late { Duration::from_micros(10 * distance + 5) } else { Duration::ZERO };
             Fate { delays: vec![DELAY + slot + extra], damage: false }
         });
-        world.run_until(at(5_000));
-        world.assert_all_delivered(&object(5_000));
+        world.deliver_by(at(5_000), 5_000);
         let missing = world.receivers[0].machine.window_feedback().missing.len();
         assert_eq!(missing, naks, "found missing");
     }
@@ -135,8 +132,7 @@ fn confirmations_and_copies_of_naks_silence_neighbours() {
         receiver.nak_backoff = Duration::from_millis(500);
         let mut world = World::new(source_config(), in_memory(5_000), vec![receiver; 100], 1)
             .with_network(losing_data(|n| n == 20));
-        world.run_until(at(5_000));
-        world.assert_all_delivered(&object(5_000));
+        world.deliver_by(at(5_000), 5_000);
         let naks = world.source.log.count(|e| matches!(e, Event::NakReceived { .. }));
         // Of 100 receivers with back-offs over 500 at, those ask that draw less than the first one
         // and the 20 ms until its confirmation: 5 on average, 14 with probability below 1e-3.
@@ -151,8 +147,7 @@ fn confirmations_and_copies_of_naks_silence_neighbours() {
 #[test]
 fn thousands_of_naks_for_one_packet_cost_few_confirmations() {
     let mut world = World::simple(1000, 3_000).with_network(losing_data(|n| n == 20));
-    world.run_until(at(3_000));
-    world.assert_all_delivered(&object(3_000));
+    world.deliver_by(at(3_000), 3_000);
     let naks = world.source.log.count(|e| matches!(e, Event::NakReceived { .. }));
     assert!(naks > 300, "{naks} NAKs");
     // 20 ms of round trip plus what flies, one confirmation in 10 ms.
@@ -230,8 +225,7 @@ fn a_repair_and_data_that_both_wait_take_turns() {
     control.pace = Duration::from_millis(1);
     world.source.machine =
         PgmSource::new(source_config(), in_memory(100_000), boxed_control(control));
-    world.run_until(at(10_000));
-    world.assert_all_delivered(&object(100_000));
+    world.deliver_by(at(10_000), 100_000);
     let mut run = 0;
     let mut longest = 0;
     let mut data_left = 1000;

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use faircast_base::{NodeId, Seq};
+use faircast_base::{NodeId, Seq, Time};
 
 use super::control::{Window, WindowFeedback};
 use crate::congestion::{boxed_control, boxed_feedback};
@@ -95,6 +95,12 @@ impl World {
             _ => None,
         };
         self.sent.iter().filter_map(rdata).collect()
+    }
+
+    /// All of an object of `len` bytes arrives everywhere until `end`.
+    pub(super) fn deliver_by(&mut self, end: Time, len: usize) {
+        self.run_until(end);
+        self.assert_all_delivered(&object(len));
     }
 
     /// Everything arrived everywhere, in order and intact.

@@ -61,18 +61,20 @@ impl Nla {
         out.extend_from_slice(self.octets());
     }
 
-    /// Reads what [`encode`](Self::encode) writes from the front of `bytes`. Returns what follows too.
+    /// Takes what [`encode`](Self::encode) writes off the front of `bytes`.
     ///
     /// # Errors
     /// `Truncated` and `AddressFamily`.
-    pub fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
+    pub fn decode(bytes: &mut &[u8]) -> Result<Self, DecodeError> {
         let (&[f0, f1, _, _], rest) = bytes.split_first_chunk().ok_or(DecodeError::Truncated)?;
-        match u16::from_be_bytes([f0, f1]) {
+        let (nla, rest) = match u16::from_be_bytes([f0, f1]) {
             1 => rest.split_first_chunk().map(|(octets, rest)| (Self::V4(*octets), rest)),
             2 => rest.split_first_chunk().map(|(octets, rest)| (Self::V6(*octets), rest)),
             family => return Err(DecodeError::AddressFamily(family)),
         }
-        .ok_or(DecodeError::Truncated)
+        .ok_or(DecodeError::Truncated)?;
+        *bytes = rest;
+        Ok(nla)
     }
 }
 

@@ -240,9 +240,10 @@ impl<'a> RawOption<'a> {
 
     /// Whether the value ends with an address that begins at `at`.
     fn check_address(&self, at: usize) -> Result<(), DecodeError> {
-        match self.value.get(at..).map(Nla::decode) {
-            Some(Ok((_, []))) => Ok(()),
-            Some(Err(error @ DecodeError::AddressFamily(_))) => Err(error),
+        let mut address = self.value.get(at..).unwrap_or_default();
+        match Nla::decode(&mut address) {
+            Ok(_) if address.is_empty() => Ok(()),
+            Err(error @ DecodeError::AddressFamily(_)) => Err(error),
             _ => Err(DecodeError::OptionLength(self.kind)),
         }
     }

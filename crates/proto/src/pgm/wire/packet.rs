@@ -37,7 +37,8 @@ impl<'a> Packet<'a> {
         } else if checksum(bytes) != 0 {
             return Err(DecodeError::Checksum);
         }
-        let (body, rest) = Body::decode(fixed.kind, rest)?;
+        let mut rest = rest;
+        let body = Body::decode(fixed.kind, &mut rest)?;
         let (options, rest) =
             if fixed.has_options { Options::decode(rest)? } else { (Options::default(), rest) };
         let payload =
@@ -228,27 +229,35 @@ impl Body {
         }
     }
 
-    fn decode(kind: PacketType, bytes: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
-        match kind {
-            PacketType::Odata => decode_data(bytes).map(|(data, rest)| (Self::Odata(data), rest)),
-            PacketType::Rdata => decode_data(bytes).map(|(data, rest)| (Self::Rdata(data), rest)),
-            PacketType::Spm => decode_spm(bytes).map(|(spm, rest)| (Self::Spm(spm), rest)),
-            PacketType::Nak => decode_nak(bytes).map(|(nak, rest)| (Self::Nak(nak), rest)),
-            PacketType::Nnak => decode_nak(bytes).map(|(nak, rest)| (Self::Nnak(nak), rest)),
-            PacketType::Ncf => decode_nak(bytes).map(|(nak, rest)| (Self::Ncf(nak), rest)),
-            PacketType::Spmr => Ok((Self::Spmr, bytes)),
+    /// Takes the body of a packet of type `kind` off the front of `bytes`.
+    fn decode(kind: PacketType, bytes: &mut &[u8]) -> Result<Self, DecodeError> {
+        Ok(match kind {
+            PacketType::Odata => Self::Odata(decode_data(bytes)?),
+            PacketType::Rdata => Self::Rdata(decode_data(bytes)?),
+            PacketType::Nak => Self::Nak(decode_nak(bytes)?),
+            PacketType::Nnak => Self::Nnak(decode_nak(bytes)?),
+            PacketType::Ncf => Self::Ncf(decode_nak(bytes)?),
+            PacketType::Spmr => Self::Spmr,
+            PacketType::Spm => {
+                let [sequence, trail, lead] = words(bytes)?.map(Seq::new);
+                Self::Spm(Spm { sequence, trail, lead, path: Nla::decode(bytes)? })
+            }
             PacketType::Ack => {
-                let ([highest, bitmap], rest) = words(bytes)?;
-                let vector = AckVector { highest: Seq::new(highest), bitmap };
-                Ok((Self::Ack(Ack { vector }), rest))
+                let [highest, bitmap] = words(bytes)?;
+                Self::Ack(Ack { vector: AckVector { highest: Seq::new(highest), bitmap } })
             }
-            PacketType::Poll => decode_poll(bytes).map(|(poll, rest)| (Self::Poll(poll), rest)),
+            PacketType::Poll => {
+                let [sequence, kind] = words(bytes)?;
+                let (sequence, path) = (Seq::new(sequence), Nla::decode(bytes)?);
+                let (round, sub_type) = ((kind >> 16) as u16, kind as u16);
+                let [backoff_us, random, mask] = words(bytes)?;
+                Self::Poll(Poll { sequence, round, sub_type, path, backoff_us, random, mask })
+            }
             PacketType::Polr => {
-                let ([sequence, round], rest) = words(bytes)?;
-                let (sequence, round) = (Seq::new(sequence), (round >> 16) as u16);
-                Ok((Self::Polr(Polr { sequence, round }), rest))
+                let [sequence, round] = words(bytes)?;
+                Self::Polr(Polr { sequence: Seq::new(sequence), round: (round >> 16) as u16 })
             }
-        }
+        })
     }
 
     /// Appends the body to `out`.
@@ -277,51 +286,30 @@ impl Body {
                 let kind = u32::from(poll.round) << 16 | u32::from(poll.sub_type);
                 put(&[poll.sequence.value(), kind]);
                 poll.path.encode(out);
-                for word in [poll.backoff_us, poll.random, poll.mask] {
-                    out.extend_from_slice(&word.to_be_bytes());
-                }
+                let words = [poll.backoff_us, poll.random, poll.mask];
+                out.extend(words.into_iter().flat_map(u32::to_be_bytes));
             }
             Self::Polr(polr) => put(&[polr.sequence.value(), u32::from(polr.round) << 16]),
         }
     }
 }
 
-/// Splits `N` big-endian words off the front.
-fn words<const N: usize>(bytes: &[u8]) -> Result<([u32; N], &[u8]), DecodeError> {
-    let (front, rest) = bytes.split_at_checked(4 * N).ok_or(DecodeError::Truncated)?;
+/// Takes `N` big-endian words off the front.
+fn words<const N: usize>(bytes: &mut &[u8]) -> Result<[u32; N], DecodeError> {
+    let front = bytes.split_off(..4 * N).ok_or(DecodeError::Truncated)?;
     let mut out = [0; N];
-    for (word, bytes) in out.iter_mut().zip(front.chunks_exact(4)) {
-        *word = u32::from_be_bytes(bytes.try_into().expect("chunks of four have four bytes"));
+    for (word, bytes) in out.iter_mut().zip(front.as_chunks().0) {
+        *word = u32::from_be_bytes(*bytes);
     }
-    Ok((out, rest))
+    Ok(out)
 }
 
-fn decode_data(bytes: &[u8]) -> Result<(Data, &[u8]), DecodeError> {
-    let ([sequence, trail], rest) = words(bytes)?;
-    Ok((Data { sequence: Seq::new(sequence), trail: Seq::new(trail) }, rest))
+fn decode_data(bytes: &mut &[u8]) -> Result<Data, DecodeError> {
+    let [sequence, trail] = words(bytes)?.map(Seq::new);
+    Ok(Data { sequence, trail })
 }
 
-fn decode_spm(bytes: &[u8]) -> Result<(Spm, &[u8]), DecodeError> {
-    let ([sequence, trail, lead], rest) = words(bytes)?;
-    let (path, rest) = Nla::decode(rest)?;
-    let [sequence, trail, lead] = [sequence, trail, lead].map(Seq::new);
-    Ok((Spm { sequence, trail, lead, path }, rest))
-}
-
-fn decode_nak(bytes: &[u8]) -> Result<(Nak, &[u8]), DecodeError> {
-    let ([first], rest) = words(bytes)?;
-    let (source, rest) = Nla::decode(rest)?;
-    let (group, rest) = Nla::decode(rest)?;
-    Ok((Nak { first: Seq::new(first), source, group }, rest))
-}
-
-fn decode_poll(bytes: &[u8]) -> Result<(Poll, &[u8]), DecodeError> {
-    let ([sequence, kind], rest) = words(bytes)?;
-    let (path, rest) = Nla::decode(rest)?;
-    let ([backoff_us, random, mask], rest) = words(rest)?;
-    let (round, sub_type) = ((kind >> 16) as u16, kind as u16);
-    Ok((
-        Poll { sequence: Seq::new(sequence), round, sub_type, path, backoff_us, random, mask },
-        rest,
-    ))
+fn decode_nak(bytes: &mut &[u8]) -> Result<Nak, DecodeError> {
+    let [first] = words(bytes)?.map(Seq::new);
+    Ok(Nak { first, source: Nla::decode(bytes)?, group: Nla::decode(bytes)? })
 }

@@ -36,13 +36,13 @@ impl<T> Dissent<T> {
     }
 
     /// A packet claims `what`. Where it does not go on from the claim before, by `agrees`, it takes
-    /// its place if that was last made `patience` ago or earlier. Returns whether `what` is believed
+    /// its place if that was last made `wait` ago or earlier. Returns whether `what` is believed
     /// now; then there is no claim left.
     pub(crate) fn claim(
         &mut self,
         now: Time,
         what: T,
-        patience: Duration,
+        wait: Duration,
         agrees: impl FnOnce(&T) -> bool,
     ) -> bool {
         match &mut self.claim {
@@ -55,7 +55,7 @@ impl<T> Dissent<T> {
                     return true;
                 }
             }
-            Some(claim) if now.since(claim.at) < patience => {}
+            Some(claim) if now.since(claim.at) < wait => {}
             _ => self.claim = Some(Claim { what, since: now, at: now, packets: 1 }),
         }
         false
@@ -100,15 +100,15 @@ mod tests {
     #[test]
     fn who_contradicts_ends_a_claim_and_another_one_waits_for_its_turn() {
         let mut dissent = Dissent::of_packets(2);
-        let patience = Duration::from_millis(50);
+        let wait = Duration::from_millis(50);
         let mut claim = |ms, what: u32| {
             let agrees = |before: &u32| *before == what;
-            dissent.claim(at(ms), what, patience, agrees)
+            dissent.claim(at(ms), what, wait, agrees)
         };
         assert!(!claim(0, 1) && !claim(10, 2) && claim(20, 1), "2 came too soon");
         assert!(!claim(30, 1) && !claim(90, 2) && !claim(100, 1) && claim(110, 2));
-        dissent.claim(at(200), 1, patience, |_| true);
+        dissent.claim(at(200), 1, wait, |_| true);
         dissent.contradict();
-        assert!(!dissent.claim(at(210), 1, patience, |_| true));
+        assert!(!dissent.claim(at(210), 1, wait, |_| true));
     }
 }

@@ -71,13 +71,13 @@ impl Reach {
     /// Original `index` has come; `fresh` where it has not come before, as far as is known.
     pub(super) fn take(&mut self, now: Time, index: u64, fresh: bool) -> Belief {
         let goes_on = |run: &Run| index > run.last && index <= run.last + FREE_PACKETS;
-        let patience = self.patience();
+        let wait = self.wait();
         if index <= self.newest {
             let before = self.behind.get().filter(|run| goes_on(run));
             let first = before.map_or(index, |run| run.first);
             let run = Run { first, last: index };
             let fresh = fresh && self.solid.is_none_or(|solid| index > solid);
-            if !fresh || !self.behind.claim(now, run, patience, goes_on) {
+            if !fresh || !self.behind.claim(now, run, wait, goes_on) {
                 return Belief::Believed;
             }
             self.jump(now, index);
@@ -87,7 +87,7 @@ impl Reach {
             self.advance(now, index);
             return Belief::Believed;
         }
-        if self.ahead.claim(now, Run { first: index, last: index }, patience, goes_on) {
+        if self.ahead.claim(now, Run { first: index, last: index }, wait, goes_on) {
             self.jump(now, index);
             return Belief::Believed;
         }
@@ -117,9 +117,9 @@ impl Reach {
     }
 
     /// For how long a run of other numbers is waited for to go on.
-    fn patience(&self) -> Duration {
-        let gaps = Duration::from_secs_f64(PATIENCE_PACKETS / self.rate.max(1.0));
-        gaps.clamp(PATIENCE_MIN, PATIENCE_MAX)
+    fn wait(&self) -> Duration {
+        let gaps = Duration::from_secs_f64(WAIT_PACKETS / self.rate.max(1.0));
+        gaps.clamp(WAIT_MIN, WAIT_MAX)
     }
 
     fn advance(&mut self, now: Time, index: u64) {
@@ -166,9 +166,9 @@ const RATE_SPAN_MIN: Duration = Duration::from_millis(1);
 const RATE_KEPT: f64 = 0.75;
 
 /// A run of other numbers goes on within so many packets' time, and within these.
-const PATIENCE_PACKETS: f64 = 8.0;
-const PATIENCE_MIN: Duration = Duration::from_millis(50);
-const PATIENCE_MAX: Duration = Duration::from_secs(1);
+const WAIT_PACKETS: f64 = 8.0;
+const WAIT_MIN: Duration = Duration::from_millis(50);
+const WAIT_MAX: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
