@@ -317,28 +317,20 @@ fn check(value: &OptionValue, kind: OptionKind) -> Result<(), String> {
         }
         (OptionKind::Float { min, max }, _) => wrong(format!("a number from {min} to {max}")),
         (OptionKind::Duration { min_ns, max_ns }, OptionValue::Text(text)) => {
-            let range = format!(
-                "a duration from {} to {}",
-                Duration::from_nanos(min_ns),
-                Duration::from_nanos(max_ns)
-            );
-            match Duration::parse(text) {
-                Ok(d) if (min_ns..=max_ns).contains(&d.as_nanos()) => Ok(()),
-                Ok(_) => wrong(range),
-                Err(error) => Err(error.to_string()),
+            let [min, max] = [min_ns, max_ns].map(Duration::from_nanos);
+            let within = Duration::parse(text).map(|it| (min..=max).contains(&it));
+            match within.map_err(|error| error.to_string())? {
+                true => Ok(()),
+                false => wrong(format!("a duration from {min} to {max}")),
             }
         }
         (OptionKind::Duration { .. }, _) => wrong("a duration such as \"4 s\"".to_string()),
         (OptionKind::Rate { min_bits_per_s, max_bits_per_s }, OptionValue::Text(text)) => {
-            let range = format!(
-                "a rate from {} to {}",
-                Bitrate::from_bits_per_s(min_bits_per_s),
-                Bitrate::from_bits_per_s(max_bits_per_s)
-            );
-            match Bitrate::parse(text) {
-                Ok(r) if (min_bits_per_s..=max_bits_per_s).contains(&r.bits_per_s()) => Ok(()),
-                Ok(_) => wrong(range),
-                Err(error) => Err(error.to_string()),
+            let [min, max] = [min_bits_per_s, max_bits_per_s].map(Bitrate::from_bits_per_s);
+            let within = Bitrate::parse(text).map(|it| (min..=max).contains(&it));
+            match within.map_err(|error| error.to_string())? {
+                true => Ok(()),
+                false => wrong(format!("a rate from {min} to {max}")),
             }
         }
         (OptionKind::Rate { .. }, _) => wrong("a rate such as \"500 kbit/s\"".to_string()),

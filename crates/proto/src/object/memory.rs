@@ -61,24 +61,16 @@ pub struct InOrder {
     next: u64,
     /// What is here from some offset on: bytes, or so many zeros. Apart, and perhaps side by side.
     held: BTreeMap<u64, Piece>,
-    delivered: VecDeque<(Vec<u8>, u32)>,
+    delivered: VecDeque<Piece>,
     /// How much of what was delivered is kept.
     kept: u64,
 }
 
-#[derive(Clone, Debug)]
-enum Piece {
-    Bytes(Vec<u8>),
-    Zeros(u64),
-}
+/// Bytes, or so many zeros; of less than 2^16 bytes, as symbols are.
+type Piece = (Vec<u8>, u32);
 
-impl Piece {
-    fn len(&self) -> u64 {
-        match self {
-            Self::Bytes(bytes) => bytes.len() as u64,
-            Self::Zeros(zeros) => *zeros,
-        }
-    }
+fn span((bytes, zeros): &Piece) -> u64 {
+    bytes.len() as u64 + u64::from(*zeros)
 }
 
 impl InOrder {
@@ -89,17 +81,12 @@ impl InOrder {
 
     fn deliver(&mut self) {
         while let Some(piece) = self.held.get(&self.next) {
-            let (bytes, zeros) = match piece {
-                Piece::Bytes(bytes) => (bytes.clone(), 0),
-                // Pieces are symbols, of less than 2^16 bytes.
-                Piece::Zeros(zeros) => (Vec::new(), *zeros as u32),
-            };
-            self.next += piece.len();
-            self.delivered.push_back((bytes, zeros));
+            self.next += span(piece);
+            self.delivered.push_back(piece.clone());
         }
         let keep_from = self.next.saturating_sub(self.kept);
         while let Some((&offset, piece)) = self.held.first_key_value()
-            && offset + piece.len() <= keep_from
+            && offset + span(piece) <= keep_from
         {
             self.held.pop_first();
         }
@@ -120,14 +107,12 @@ impl Store for InOrder {
     }
 
     fn write(&mut self, _part: Part, offset: u64, bytes: &[u8], zeros: u32) -> StoreResult<()> {
-        let piece = if bytes.is_empty() {
-            Piece::Zeros(u64::from(zeros))
-        } else {
-            let mut piece = bytes.to_vec();
-            piece.resize(bytes.len() + zeros as usize, 0);
-            Piece::Bytes(piece)
-        };
-        self.held.insert(offset, piece);
+        let mut bytes = bytes.to_vec();
+        if !bytes.is_empty() {
+            bytes.resize(bytes.len() + zeros as usize, 0);
+        }
+        let zeros = if bytes.is_empty() { zeros } else { 0 };
+        self.held.insert(offset, (bytes, zeros));
         self.deliver();
         Ok(())
     }
@@ -137,17 +122,16 @@ impl Store for InOrder {
         let mut at = offset;
         while at < wanted.end {
             let found = self.held.range(..=at).next_back();
-            let found = found.filter(|(start, piece)| at < **start + piece.len());
+            let found = found.filter(|(start, piece)| at < **start + span(piece));
             let Some((&start, piece)) = found else {
                 return Err(StoreError { reason: "it is not here any more".to_string() });
             };
-            let end = (start + piece.len()).min(wanted.end);
+            let end = (start + span(piece)).min(wanted.end);
             match piece {
-                // Lengths are those of symbols.
-                Piece::Bytes(bytes) => {
+                (bytes, 0) => {
                     out.extend_from_slice(&bytes[(at - start) as usize..(end - start) as usize]);
                 }
-                Piece::Zeros(_) => out.resize(out.len() + (end - at) as usize, 0),
+                _ => out.resize(out.len() + (end - at) as usize, 0),
             }
             at = end;
         }

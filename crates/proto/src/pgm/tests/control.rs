@@ -9,28 +9,18 @@ use crate::congestion::{
     Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, SenderControl, Wire,
 };
 
-/// Who is to acknowledge; 0 for whoever hears it.
+/// A node on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Named(pub(super) u32);
+pub(super) struct Word<const OPTION: u8>(pub(super) u32);
 
-impl Wire for Named {
-    const OPTION: u8 = 0x12;
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.0.to_be_bytes());
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        Some(Self(u32::from_be_bytes(bytes.try_into().ok()?)))
-    }
-}
+/// Who is to acknowledge; 0 for whoever hears it.
+pub(super) type Named = Word<0x12>;
 
 /// Who reports.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct From(pub(super) u32);
+pub(super) type From = Word<0x13>;
 
-impl Wire for From {
-    const OPTION: u8 = 0x13;
+impl<const OPTION: u8> Wire for Word<OPTION> {
+    const OPTION: u8 = OPTION;
 
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.0.to_be_bytes());
@@ -103,7 +93,7 @@ impl SenderControl for Window {
         self.acked.get_or_insert(seq - 1);
         self.stall_at = Some(cx.now + STALL);
         self.free_at = cx.now + self.pace;
-        Named(self.named)
+        Word(self.named)
     }
 
     fn on_repair_sent(&mut self, cx: &mut Cx<'_>, _seq: Seq, _len: u32) -> Option<Named> {
@@ -193,8 +183,8 @@ impl ReceiverFeedback for WindowFeedback {
     fn on_data(&mut self, _cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&Named>) {
         self.arrivals.push((arrival.seq.value(), arrival.repair, arrival.duplicate));
         match announce {
-            Some(Named(0)) => self.due = Some(self.election),
-            Some(Named(named)) if *named == self.node.0 => self.due = Some(Audience::SenderAck),
+            Some(Word(0)) => self.due = Some(self.election),
+            Some(Word(named)) if *named == self.node.0 => self.due = Some(Audience::SenderAck),
             _ => {}
         }
     }
@@ -212,11 +202,11 @@ impl ReceiverFeedback for WindowFeedback {
     }
 
     fn poll_report(&mut self, _cx: &mut Cx<'_>) -> Option<(Audience, From)> {
-        Some((self.due.take()?, From(self.node.0)))
+        Some((self.due.take()?, Word(self.node.0)))
     }
 
     fn report_for_nak(&mut self, _cx: &mut Cx<'_>) -> Option<From> {
-        Some(From(self.node.0))
+        Some(Word(self.node.0))
     }
 
     fn on_timeout(&mut self, _cx: &mut Cx<'_>) {}

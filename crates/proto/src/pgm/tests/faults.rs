@@ -1,4 +1,5 @@
-//! Random faults, which stop: then everything must arrive.
+//! Random faults, which stop: then everything must arrive. That the same seed gives the same packets
+//! is a matter of the contract, which the simulator's tests hold every machine to.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -90,33 +91,4 @@ proptest! {
         }
         prop_assert!(world.source.completed());
     }
-}
-
-#[test]
-fn the_same_seed_gives_the_same_packets_at_the_same_times() {
-    let faults = Faults {
-        loss: 0.2,
-        duplication: 0.1,
-        damage: 0.1,
-        jitter_ms: 30,
-        receivers: 3,
-        packets: 200,
-        lists: true,
-        copies: true,
-        reorder: 2,
-        seed: 7,
-    };
-    let run = |faults| {
-        let mut world = world(faults);
-        world.run_until(at(60_000));
-        world
-    };
-    let (a, b, c) = (run(faults), run(faults), run(Faults { seed: 8, ..faults }));
-    let same = |x: &World, y: &World| {
-        x.sent.len() == y.sent.len()
-            && x.sent.iter().zip(&y.sent).all(|(x, y)| x.at == y.at && x.bytes == y.bytes)
-    };
-    assert!(a.sent.len() > 300);
-    assert!(same(&a, &b));
-    assert!(!same(&a, &c));
 }

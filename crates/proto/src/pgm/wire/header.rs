@@ -132,13 +132,8 @@ impl Header {
 
     /// The header of a packet that goes towards the source of `tsi`.
     pub const fn upstream(tsi: Tsi, data_port: u16) -> Self {
-        Self {
-            source_port: data_port,
-            destination_port: tsi.port,
-            gsi: tsi.gsi,
-            parity: false,
-            variable_length: false,
-        }
+        let (source_port, destination_port) = (data_port, tsi.port);
+        Self { source_port, destination_port, ..Self::downstream(tsi, data_port) }
     }
 
     /// The session, for a packet of type `kind`.
