@@ -11,15 +11,7 @@ use faircast_base::{
 use crate::congestion::{
     Arrival, Audience, Carrier, Permit, ReceiverFeedback, SenderControl, Wire,
 };
-
-pub(crate) fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
-
-/// So many milliseconds after the beginning of time.
-pub(crate) fn at(ms: u64) -> Time {
-    Time::ZERO + Duration::from_millis(ms)
-}
+pub(crate) use crate::world::{at, ms};
 
 /// An original packet with `len` bytes of payload that comes for the first time.
 pub(crate) fn original(seq: u32, len: u32) -> Arrival {

@@ -191,13 +191,7 @@ fn what_other_schemes_put_on_packets_passes_as_it_is_under_every_policy() {
         })
     };
     let (up, down) = (Header::upstream(TSI, DATA_PORT), Header::downstream(TSI, DATA_PORT));
-    for suppression in [
-        Suppression::None,
-        Suppression::Rfc3208,
-        Suppression::Loss,
-        Suppression::Throughput,
-        Suppression::Random { pass: 0.0 },
-    ] {
+    for suppression in policies(0.0) {
         let mut bench = Bench::new(ElementConfig { suppression, ..fixed() });
         let nak = with_unknown(up, Body::Nak(nak_body(5)));
         let to_me = Destination::Node(ME);

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::world::{GROUP, SOURCE, World, at, losing, seq, source_config};
 use crate::congestion::AckVector;
 use crate::pgm::negotiation::SchemeAnnouncement;
-use crate::pgm::wire::tests::bodies;
+use crate::pgm::wire::strategies::bodies;
 use crate::pgm::wire::{Ack, Body, Data, Nak, Nla, OptionType, PacketType, Spm, checksum};
 use crate::pgm::{ReceiverConfig, Reliability};
 use crate::world::packet;

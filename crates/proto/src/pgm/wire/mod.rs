@@ -18,7 +18,9 @@ mod nla;
 mod options;
 mod packet;
 #[cfg(test)]
-pub(crate) mod tests;
+pub(crate) mod strategies;
+#[cfg(test)]
+mod tests;
 
 pub use checksum::checksum;
 pub use encode::Encoder;

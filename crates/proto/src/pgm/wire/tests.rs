@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use faircast_base::{BadInput, NodeId, Seq};
 use proptest::prelude::*;
 
+use super::strategies::{bodies, header, nla};
 use super::*;
 use crate::congestion::AckVector;
 
@@ -286,47 +287,6 @@ fn node_ids_travel_as_ipv4_addresses() {
     assert!(Nla::V6([0; 16]).is_null() && Nla::NULL.is_null() && !nla.is_null());
 }
 
-fn nla() -> impl Strategy<Value = Nla> + Clone {
-    prop_oneof![any::<[u8; 4]>().prop_map(Nla::V4), any::<[u8; 16]>().prop_map(Nla::V6)]
-}
-
-/// Bodies of all types, with such numbers, addresses and groups.
-pub(crate) fn bodies(
-    number: impl Strategy<Value = u32> + Clone,
-    nla: impl Strategy<Value = Nla> + Clone,
-    group: impl Strategy<Value = Nla> + Clone,
-) -> impl Strategy<Value = Body> {
-    let seq = number.prop_map(Seq::new);
-    let nak = (seq.clone(), nla.clone(), group).prop_map(|(first, source, group)| Nak {
-        first,
-        source,
-        group,
-    });
-    let data = (seq.clone(), seq.clone()).prop_map(|(sequence, trail)| Data { sequence, trail });
-    let spm = (seq.clone(), seq.clone(), seq.clone(), nla.clone())
-        .prop_map(|(sequence, trail, lead, path)| Body::Spm(Spm { sequence, trail, lead, path }));
-    let ack = (seq.clone(), any::<u32>())
-        .prop_map(|(highest, bitmap)| Body::Ack(Ack { vector: AckVector { highest, bitmap } }));
-    let polr = (seq.clone(), any::<u16>())
-        .prop_map(|(sequence, round)| Body::Polr(Polr { sequence, round }));
-    let poll = (seq, any::<[u16; 2]>(), nla, any::<[u32; 3]>()).prop_map(|it| {
-        let (sequence, [round, sub_type], path, [backoff_us, random, mask]) = it;
-        Body::Poll(Poll { sequence, round, sub_type, path, backoff_us, random, mask })
-    });
-    prop_oneof![
-        spm,
-        data.clone().prop_map(Body::Odata),
-        data.prop_map(Body::Rdata),
-        nak.clone().prop_map(Body::Nak),
-        nak.clone().prop_map(Body::Nnak),
-        nak.prop_map(Body::Ncf),
-        Just(Body::Spmr),
-        ack,
-        poll,
-        polr,
-    ]
-}
-
 /// Known options, each with how long its value may be, those first that elements look at. An address
 /// ends a REDIRECT and a CR.
 const KNOWN: [(u8, &[usize]); 16] = [
@@ -389,18 +349,6 @@ fn options() -> impl Strategy<Value = Vec<(u8, u8, Vec<u8>)>> {
     let ordinary = prop_oneof![7 => known(8, KNOWN.len()), 1 => unknown];
     let lists = (prop::collection::vec(known(0, 8), 0..8), prop::collection::vec(ordinary, 0..8));
     lists.prop_map(|(significant, ordinary)| [significant, ordinary].concat())
-}
-
-fn header() -> impl Strategy<Value = Header> {
-    any::<(u16, u16, [u8; 6], bool, bool)>().prop_map(
-        |(source_port, destination_port, gsi, parity, variable_length)| Header {
-            source_port,
-            destination_port,
-            gsi: Gsi(gsi),
-            parity,
-            variable_length,
-        },
-    )
 }
 
 fn vectors() -> impl Strategy<Value = Vec<u8>> {

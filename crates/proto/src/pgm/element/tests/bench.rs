@@ -45,6 +45,12 @@ pub(super) enum Sent {
     Null(u32),
 }
 
+/// All policies; chance passes with a probability.
+pub(super) fn policies(pass: f64) -> [Suppression; 5] {
+    use Suppression::{Loss, None, Random, Rfc3208, Throughput};
+    [None, Rfc3208, Loss, Throughput, Random { pass }]
+}
+
 /// The settings of ns-2, by which the moments below are computed.
 pub(super) fn fixed() -> ElementConfig {
     ElementConfig { repair_timers: RepairTimers::Fixed, ..ElementConfig::default() }

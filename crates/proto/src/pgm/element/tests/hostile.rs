@@ -90,14 +90,7 @@ proptest! {
         policy in 0usize..5,
         ops in proptest::collection::vec(op(), 1..200),
     ) {
-        let policies = [
-            Suppression::None,
-            Suppression::Rfc3208,
-            Suppression::Loss,
-            Suppression::Throughput,
-            Suppression::Random { pass: 0.5 },
-        ];
-        let config = ElementConfig { suppression: policies[policy], ..fixed() };
+        let config = ElementConfig { suppression: policies(0.5)[policy], ..fixed() };
         let mut bench = Bench::new(config);
         for op in ops {
             apply(&mut bench, op);
