@@ -1,7 +1,6 @@
 //! A report from a trace file alone.
 
-use faircast_base::Time;
-use faircast_trace::{Header, Outcome, ReadError, Reader, Record, Sink, Tee};
+use faircast_trace::{Header, Outcome, ReadError, Reader, Sink, Tee};
 
 use crate::{Metrics, Series, Summary};
 
@@ -14,36 +13,22 @@ use crate::{Metrics, Series, Summary};
 /// The trace cannot be read; the error names file and line.
 pub fn judge(mut reader: Reader<'_>) -> Result<(Header, Summary, Series), ReadError> {
     let header = reader.header().clone();
-    let mut sinks = Tee(Last::default(), Tee(Metrics::new(&header), Series::new(&header)));
-    let outcome = reader.replay(&mut sinks)?.cloned();
-    let Tee(last, Tee(metrics, series)) = sinks;
-    let outcome = outcome.unwrap_or_else(|| Outcome {
-        at: last.at,
-        interrupted: true,
-        events: last.records,
-        ..Outcome::default()
-    });
-    Ok((header, metrics.finish(&outcome), series))
-}
-
-/// When the last record was, and how many there were.
-#[derive(Default)]
-struct Last {
-    at: Time,
-    records: u64,
-}
-
-impl Sink for Last {
-    fn record(&mut self, record: &Record) {
-        self.at = self.at.max(record.at);
-        self.records += 1;
+    let mut sinks = Tee(Metrics::new(&header), Series::new(&header));
+    let mut events = 0;
+    while let Some(record) = reader.next_record()? {
+        sinks.record(&record);
+        events += 1;
     }
+    let Tee(metrics, series) = sinks;
+    let killed = Outcome { at: series.ended, interrupted: true, events, ..Outcome::default() };
+    let summary = metrics.finish(reader.outcome().unwrap_or(&killed));
+    Ok((header, summary, series))
 }
 
 #[cfg(test)]
 mod tests {
-    use faircast_base::{Event, FlowId, NodeId};
-    use faircast_trace::{FlowHeader, On, Subject, write_line};
+    use faircast_base::{Event, FlowId, NodeId, Time};
+    use faircast_trace::{FlowHeader, On, Record, Subject, write_line};
 
     use super::*;
 

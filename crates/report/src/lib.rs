@@ -39,4 +39,4 @@ pub use summary::{
 };
 pub use sweep::picture::sweep_pictures;
 pub use sweep::{SWEEP_FIGURES, Sweep, SweepAxis, SweepFigure};
-pub use text::spread;
+pub use text::{csv_field, spread};

@@ -178,11 +178,6 @@ impl Series {
         links
     }
 
-    /// The curves of a flow, where it has its own.
-    pub fn flow(&self, flow: FlowId) -> Option<&FlowSeries> {
-        self.flows.iter().find(|series| series.flow == flow)
-    }
-
     /// The place among `rest` for flow `index`.
     fn rest_of(&mut self, header: &Header, index: usize, bins: &Bins) -> usize {
         let flow = &header.flows[index];

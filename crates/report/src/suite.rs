@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Series;
 use crate::text::{COLUMNS_MAX, Table, count, significant, wrap};
@@ -107,7 +107,8 @@ fn per_seed<S: serde::Serializer>(values: &[(u64, f64)], to: S) -> Result<S::Ok,
 }
 
 /// What a page shows of an experiment's run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Plots {
     /// Sequence numbers over time, with losses and what follows of them.
     #[default]

@@ -160,6 +160,14 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
+/// A field of comma-separated values, with quotes around it where it needs them (RFC 4180).
+pub fn csv_field(field: &str) -> String {
+    match field.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field.into(),
+    }
+}
+
 /// Least, median and greatest of the values; `None` where there are none.
 pub fn spread(values: impl Iterator<Item = f64>) -> Option<[f64; 3]> {
     let mut sorted: Vec<f64> = values.collect();

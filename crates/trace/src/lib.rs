@@ -15,7 +15,7 @@ pub use hash::Hasher;
 pub use header::{FlowHeader, Header, LinkHeader, On, Outcome, SCHEMA_VERSION, SpeaksHeader};
 pub use lateness::{Lateness, Validity};
 pub use reader::{LINE_BYTES_MAX, ReadError, Reader};
-pub use schema::{KINDS, Kind, WORDS};
+pub use schema::{EventKind, KINDS, WORDS};
 pub use writer::{Writer, write_line};
 
 use faircast_base::{Event, FlowId, LinkId, NodeId, Time, Trace};

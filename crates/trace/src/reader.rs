@@ -155,14 +155,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl Iterator for Reader<'_> {
-    type Item = Result<Record, ReadError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.next_record().transpose()
-    }
-}
-
 /// The last line.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -206,7 +206,7 @@ macro_rules! words {
 
 /// A kind of event, as a trace has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct EventKind {
     /// Its number in the hash of a trace; never used for anything else.
     pub code: u64,
     /// Its name: the value of `kind`.
@@ -245,8 +245,8 @@ words! {
 macro_rules! events {
     ($($code:literal $name:literal ($($shape:tt)*) [$($field:ident $key:literal),*];)*) => {
         /// All kinds of events.
-        pub const KINDS: &[Kind] =
-            &[$(Kind { code: $code, name: $name, fields: &[$($key),*] }),*];
+        pub const KINDS: &[EventKind] =
+            &[$(EventKind { code: $code, name: $name, fields: &[$($key),*] }),*];
 
         fn write_event(event: &Event, out: &mut Vec<u8>) {
             match *event {

@@ -140,8 +140,8 @@ proptest! {
 
     #[test]
     fn no_bytes_panic_the_reader(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        if let Ok(reader) = Reader::new(&bytes[..], "x") {
-            reader.for_each(drop);
+        if let Ok(mut reader) = Reader::new(&bytes[..], "x") {
+            let _ = reader.replay(&mut ());
         }
     }
 
@@ -164,8 +164,8 @@ proptest! {
             bytes[at] = byte;
         }
         bytes.truncate(cut.index(bytes.len()) + 1);
-        if let Ok(reader) = Reader::new(&bytes[..], "x") {
-            reader.for_each(drop);
+        if let Ok(mut reader) = Reader::new(&bytes[..], "x") {
+            let _ = reader.replay(&mut ());
         }
     }
 

@@ -14,7 +14,7 @@ use crate::host::{Network, enter};
 
 /// What is sent.
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum Attempt {
     /// Nothing.
     Nothing,
     /// One packet in the name of the source.
@@ -35,10 +35,10 @@ pub(super) enum Kind {
     Connections,
 }
 
-impl Kind {
+impl Attempt {
     /// Whether it goes on for the time of a flood.
     pub(super) fn is_flood(self) -> bool {
-        use Kind::{Damage, Members, Sessions, SessionsFirst};
+        use Attempt::{Damage, Members, Sessions, SessionsFirst};
         matches!(self, Damage | Members | Sessions | SessionsFirst { .. })
     }
 }
@@ -63,7 +63,7 @@ struct Signals {
 }
 
 impl Hostile {
-    pub(super) fn start(kind: Kind, network: &Network) -> Self {
+    pub(super) fn start(kind: Attempt, network: &Network) -> Self {
         let signals = Arc::<Signals>::default();
         let told = Arc::clone(&signals);
         let paths = [ATTACKER, RECEIVERS[0]].map(|host| network.path(host));
@@ -105,10 +105,10 @@ impl Hostile {
 }
 
 /// Whether what was heard is all that an attack is made from.
-fn has_enough(kind: Kind, heard: &Heard) -> bool {
+fn has_enough(kind: Attempt, heard: &Heard) -> bool {
     match kind {
-        Kind::Sealed => !heard.sealed.is_empty(),
-        Kind::SessionsFirst { .. } => !heard.spm.is_empty(),
+        Attempt::Sealed => !heard.sealed.is_empty(),
+        Attempt::SessionsFirst { .. } => !heard.spm.is_empty(),
         _ if heard.spm.is_empty() || heard.data.is_empty() => false,
         _ => true,
     }
@@ -116,7 +116,7 @@ fn has_enough(kind: Kind, heard: &Heard) -> bool {
 
 /// Attacks.
 fn strike(
-    kind: Kind,
+    kind: Attempt,
     attacker: &Attacker,
     heard: &Heard,
     source: Ipv4Addr,
@@ -128,18 +128,18 @@ fn strike(
     let own = SocketAddrV4::new(attacker.here, PORT);
     let mut answered = None;
     let count = match kind {
-        Kind::Nothing => 0,
-        Kind::Once(forge) => attacker.send(speaker, group, &forge(heard)).map(|()| 1)?,
-        Kind::Sealed => attacker.send(speaker, group, &heard.sealed_damaged()).map(|()| 1)?,
-        Kind::Damage => Attacker::flood(6000.0, FLOOD, stop, |number| {
+        Attempt::Nothing => 0,
+        Attempt::Once(forge) => attacker.send(speaker, group, &forge(heard)).map(|()| 1)?,
+        Attempt::Sealed => attacker.send(speaker, group, &heard.sealed_damaged()).map(|()| 1)?,
+        Attempt::Damage => Attacker::flood(6000.0, FLOOD, stop, |number| {
             attacker.send(speaker, group, &heard.damaged(number))
         })?,
-        Kind::Sessions | Kind::SessionsFirst { .. } => {
+        Attempt::Sessions | Attempt::SessionsFirst { .. } => {
             Attacker::flood(3000.0, FLOOD, stop, |number| {
                 attacker.send(own, group, &heard.other_session(number))
             })?
         }
-        Kind::Member => {
+        Attempt::Member => {
             let socket = UdpSocket::bind((attacker.here, 0))?;
             Attacker::flood(95.0 / 60.0, Duration::MAX, stop, |number| {
                 let packet = match number {
@@ -150,7 +150,7 @@ fn strike(
                 socket.send_to(&packet, speaker).map(|_| ())
             })?
         }
-        Kind::Members => Attacker::flood(8000.0, FLOOD, stop, |number| {
+        Attempt::Members => Attacker::flood(8000.0, FLOOD, stop, |number| {
             let member = number % MEMBERS;
             let [high, low] = (member as u16).to_be_bytes();
             let from = SocketAddrV4::new(Ipv4Addr::new(10, 77, 64 + high, low), PORT);
@@ -161,7 +161,7 @@ fn strike(
             };
             attacker.send(from, speaker, &packet)
         })?,
-        Kind::Connections => {
+        Attempt::Connections => {
             let to = SocketAddr::from((source, METRICS));
             let connect = |_| TcpStream::connect_timeout(&to, Duration::from_secs(5));
             let open = (0..CONNECTIONS).map(connect).collect::<std::io::Result<Vec<_>>>()?;

@@ -21,7 +21,7 @@ use crate::files::json;
 use crate::host::{Network, Shape, need_root};
 use crate::monitor::{Monitor, Runs};
 use crate::wire::ours;
-use hostile::{Hostile, Kind, Sent};
+use hostile::{Attempt, Hostile, Sent};
 use transfer::{GIVE_UP, Order, Pace, RECEIVERS, Transfer};
 
 /// What the suite asks.
@@ -62,65 +62,73 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 struct Attack {
     id: &'static str,
     title: &'static str,
-    kind: Kind,
+    kind: Attempt,
 }
 
 /// All of them.
 const ATTACKS: &[Attack] = &[
-    attack("nothing", "no attack, to compare with", Kind::Nothing),
+    attack("nothing", "no attack, to compare with", Attempt::Nothing),
     attack(
         "data",
         "one packet of data from 100 000 ahead",
-        Kind::Once(|heard| heard.data_ahead(100_000)),
+        Attempt::Once(|heard| heard.data_ahead(100_000)),
     ),
     attack(
         "lead",
         "one SPM whose lead is 100 000 ahead",
-        Kind::Once(|heard| heard.spm_with(|spm| spm.lead += 100_000, None, None)),
+        Attempt::Once(|heard| heard.spm_with(|spm| spm.lead += 100_000, None, None)),
     ),
     attack(
         "spm",
         "one SPM whose own number is 100 000 000 ahead",
-        Kind::Once(|heard| heard.spm_with(|spm| spm.sequence += 100_000_000, None, None)),
+        Attempt::Once(|heard| heard.spm_with(|spm| spm.sequence += 100_000_000, None, None)),
     ),
     attack(
         "fin",
         "one SPM that says that this is the end",
-        Kind::Once(|heard| heard.spm_with(|_| {}, Some(OptionType::FIN), None)),
+        Attempt::Once(|heard| heard.spm_with(|_| {}, Some(OptionType::FIN), None)),
     ),
     attack(
         "rst",
         "one SPM that says that the source has given up",
-        Kind::Once(|heard| heard.spm_with(|_| {}, Some(OptionType::RST), None)),
+        Attempt::Once(|heard| heard.spm_with(|_| {}, Some(OptionType::RST), None)),
     ),
     attack(
         "scheme",
         "one SPM of another scheme",
-        Kind::Once(|heard| heard.spm_with(|_| {}, None, Some(b"\x01\x07another"))),
+        Attempt::Once(|heard| heard.spm_with(|_| {}, None, Some(b"\x01\x07another"))),
     ),
-    attack("sealed", "one damaged datagram of a session with a key", Kind::Sealed),
-    attack("damage", "6000 damaged packets a second in the source's name, for 10 s", Kind::Damage),
-    attack("sessions", "3000 invented sessions a second, for 10 s", Kind::Sessions),
+    attack("sealed", "one damaged datagram of a session with a key", Attempt::Sealed),
+    attack(
+        "damage",
+        "6000 damaged packets a second in the source's name, for 10 s",
+        Attempt::Damage,
+    ),
+    attack("sessions", "3000 invented sessions a second, for 10 s", Attempt::Sessions),
     attack(
         "sessions-first",
         "the same before the receivers are started",
-        Kind::SessionsFirst { from: false },
+        Attempt::SessionsFirst { from: false },
     ),
     attack(
         "sessions-from",
         "the same, of receivers with --from",
-        Kind::SessionsFirst { from: true },
+        Attempt::SessionsFirst { from: true },
     ),
-    attack("member", "one invented receiver that never gets on, 95 packets a minute", Kind::Member),
+    attack(
+        "member",
+        "one invented receiver that never gets on, 95 packets a minute",
+        Attempt::Member,
+    ),
     attack(
         "members",
         "10 000 invented receivers with 8000 requests a second, for 10 s",
-        Kind::Members,
+        Attempt::Members,
     ),
-    attack("connections", "145 silent connections to the port of metrics", Kind::Connections),
+    attack("connections", "145 silent connections to the port of metrics", Attempt::Connections),
 ];
 
-const fn attack(id: &'static str, title: &'static str, kind: Kind) -> Attack {
+const fn attack(id: &'static str, title: &'static str, kind: Attempt) -> Attack {
     Attack { id, title, kind }
 }
 
@@ -135,7 +143,7 @@ struct Check {
 
 /// What came of an attack.
 #[derive(Debug, Serialize)]
-struct Outcome {
+struct AttackResult {
     id: &'static str,
     title: &'static str,
     /// Packets or connections of the attacker.
@@ -149,7 +157,7 @@ struct Outcome {
     last_words: Option<String>,
 }
 
-impl Outcome {
+impl AttackResult {
     fn holds(&self) -> bool {
         self.checks.iter().all(|check| check.holds)
     }
@@ -185,7 +193,7 @@ pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, E
         table: table(&outcomes),
         files: vec![("attack.json".into(), json.clone())],
         json,
-        holds: outcomes.iter().all(Outcome::holds),
+        holds: outcomes.iter().all(AttackResult::holds),
         ..Results::default()
     })
 }
@@ -196,7 +204,7 @@ fn meet(
     network: &Network,
     request: &Request,
     monitor: &dyn Monitor,
-) -> Result<Outcome, Error> {
+) -> Result<AttackResult, Error> {
     let failed = |error: std::io::Error| Error::doing(attack.id, error);
     let kind = attack.kind;
     let lasts = if kind.is_flood() { FLOOD } else { RECOVERY };
@@ -205,14 +213,14 @@ fn meet(
         program: request.program.as_ref().unwrap_or(&request.own).clone(),
         bytes: RATE_MBIT_PER_S * 125_000 * span.as_secs(),
         rate: format!("{RATE_MBIT_PER_S}Mbit/s"),
-        key: matches!(kind, Kind::Sealed),
-        from: matches!(kind, Kind::SessionsFirst { from: true }),
+        key: matches!(kind, Attempt::Sealed),
+        from: matches!(kind, Attempt::SessionsFirst { from: true }),
         scheme: ours(request),
     };
     let folder = tempfile::tempdir().map_err(failed)?;
     let mut transfer = Transfer::new(network, folder.path(), order, monitor)?;
     let hostile = Hostile::start(kind, network);
-    let late = matches!(kind, Kind::SessionsFirst { .. });
+    let late = matches!(kind, Attempt::SessionsFirst { .. });
     transfer.start_sender()?;
     let mut before = None;
     if !late {
@@ -270,7 +278,7 @@ fn meet(
     let mbit = |rate: f64| format!("{rate:.1} Mbit/s");
     let rate = RATE_MBIT_PER_S as f64;
     let usual = before.map_or(rate, |pace| pace.mbit_per_s);
-    let attacked = count > 0 || matches!(kind, Kind::Nothing);
+    let attacked = count > 0 || matches!(kind, Attempt::Nothing);
     check("its rate again", after.mbit_per_s >= SAME * usual, mbit(after.mbit_per_s));
     check("was attacked", attacked, format!("{count} sent"));
     let whole = transfer.copies_are_whole();
@@ -283,26 +291,26 @@ fn meet(
     let wire = during.unwrap_or(after).wire_mbit_per_s.max(after.wire_mbit_per_s);
     check("rate on the wire", wire <= WIRE_MAX * rate, mbit(wire));
     match kind {
-        Kind::Members => {
+        Attempt::Members => {
             let pace = during.expect("receivers were there before");
             check("most of its rate", pace.mbit_per_s >= FLOODED * usual, mbit(pace.mbit_per_s));
             check("CPU", pace.cpu <= FLOODED_CPU, format!("{:.2} cores", pace.cpu));
             check("invented ones known", known > RECEIVERS.len(), format!("{known} joined"));
         }
-        Kind::Member => {
+        Attempt::Member => {
             check("invented one known", known > RECEIVERS.len(), format!("{known} joined"));
         }
-        Kind::Sealed => {
+        Attempt::Sealed => {
             let seen = warnings.first().cloned().unwrap_or_default();
             check("no warning", warnings.is_empty(), seen);
         }
-        Kind::SessionsFirst { from } => {
+        Attempt::SessionsFirst { from } => {
             let since = if from { started } else { over };
             let took = joined.map(|at| at.saturating_duration_since(since));
             let seen = took.map_or("never".into(), |took| format!("{:.1} s", took.as_secs_f64()));
             check("heard soon", took.is_some_and(|took| took <= RECOVERY), seen);
         }
-        Kind::Connections => {
+        Attempt::Connections => {
             let holds = answered.is_some_and(|took| took <= ANSWER_MAX);
             let seen =
                 answered.map_or("never".into(), |took| format!("{:.2} s", took.as_secs_f64()));
@@ -312,14 +320,14 @@ fn meet(
     }
     let last_words = checks.iter().any(|check| !check.holds).then_some(last_words);
     let (id, title) = (attack.id, attack.title);
-    Ok(Outcome { id, title, sent: count, before, during, after, checks, last_words })
+    Ok(AttackResult { id, title, sent: count, before, during, after, checks, last_words })
 }
 
 /// Characters of what a program said last; `--json` has all of it.
 const WORDS_SHOWN: usize = 120;
 
 /// What came of all attacks, a line for each, and below it what does not hold.
-fn table(outcomes: &[Outcome]) -> String {
+fn table(outcomes: &[AttackResult]) -> String {
     let mut text = format!(
         "{:<15} {:>7} {:>7} {:>7} {:>7} {:>6} {:>6}  {:<5} {}\n",
         "attack", "before", "during", "after", "wire", "CPU", "CPU", "", "checked"
@@ -330,7 +338,7 @@ fn table(outcomes: &[Outcome]) -> String {
     let rate = |pace| shown(pace, |pace| pace.mbit_per_s, 1);
     let cpu = |pace| shown(pace, |pace| pace.cpu, 2);
     for outcome in outcomes {
-        let Outcome { before, during, after, .. } = outcome;
+        let AttackResult { before, during, after, .. } = outcome;
         let what: Vec<&str> = outcome.checks.iter().map(|check| check.what).collect();
         let _ = writeln!(
             text,

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::Error;
 use crate::host::{
     INTERFACE, Network, Running, SENDER_PORT, enter, hash_of, make_content, make_key,
-    received_bytes, stat, text, words,
+    received_bytes, stat, text, wait_until, words,
 };
 use crate::monitor::Monitor;
 
@@ -27,9 +27,6 @@ pub(super) const METRICS: u16 = 9464;
 
 /// How long a sender waits for who is silent.
 pub(super) const GIVE_UP: Duration = Duration::from_secs(5);
-
-/// How often it is looked at what programs have said.
-const GLANCE: Duration = Duration::from_millis(20);
 
 /// The file that is sent, and the key, in the folder of a transfer.
 const CONTENT: &str = "content";
@@ -177,19 +174,10 @@ impl<'a> Transfer<'a> {
         deadline: Instant,
         mut is_so: impl FnMut(&mut Self) -> bool,
     ) -> Result<bool, Error> {
-        loop {
+        wait_until(deadline, self.monitor, || {
             self.poll();
-            if is_so(self) {
-                return Ok(true);
-            }
-            if Instant::now() > deadline {
-                return Ok(false);
-            }
-            if self.monitor.is_to_stop() {
-                return Err(Error::Interrupted("there is no verdict"));
-            }
-            std::thread::sleep(GLANCE);
-        }
+            is_so(self)
+        })
     }
 
     /// Lets it go on for so long.

@@ -9,6 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use faircast_base::NodeId;
 use faircast_lab::Field;
@@ -24,6 +25,10 @@ pub(crate) use peers::{LIBPGM, NORM, ZEROMQ, installed};
 pub(crate) use process::{Ended, Job, Running, run_job};
 
 use crate::Error;
+use crate::monitor::Monitor;
+
+/// How often it is looked whether something has happened.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A file system in memory over a folder, until it is dropped.
 pub(crate) struct Mount(PathBuf);
@@ -114,6 +119,25 @@ pub(crate) fn spawn(
     let log = OpenOptions::new().create(true).append(true).open(log)?;
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     field.spawn(node, command)
+}
+
+/// Waits until something is so, no longer than until `deadline`; whether it became so.
+pub(crate) fn wait_until(
+    deadline: Instant,
+    monitor: &dyn Monitor,
+    mut is_so: impl FnMut() -> bool,
+) -> Result<bool, Error> {
+    while !is_so() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        if monitor.is_to_stop() {
+            return Err(Error::Interrupted("there is no verdict"));
+        }
+        std::thread::sleep(POLL_INTERVAL.min(left));
+    }
+    Ok(true)
 }
 
 /// All that a program has said into its log.

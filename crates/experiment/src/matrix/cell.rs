@@ -12,7 +12,7 @@ use super::cases::{Case, MatrixFile};
 use crate::Error;
 use crate::files::write;
 use crate::header;
-use crate::suite::runner::{Plan, Plot, Run};
+use crate::suite::runner::{Plot, Run, Runner};
 use crate::suite::score::utilisation;
 
 /// What one seed gave.
@@ -24,20 +24,20 @@ pub(super) struct Measured {
 
 /// Runs one seed of a case, with the slowest receiver alone too where the case asks for that.
 pub(super) fn measure(
-    plan: &Plan<'_>,
+    runner: &Runner<'_>,
     file: &MatrixFile,
     work: &Work<'_>,
     seed: u64,
     pages: bool,
 ) -> Result<Measured, Error> {
     let session = work.case.session(file);
-    let header = header(&plan.scenario(&work.experiment, seed)?, plan.on);
+    let header = header(&runner.scenario(&work.experiment, seed)?, runner.on);
     let mut rates = Rates::new(&header);
-    let (run, plot) = plan.run_one(&work.experiment, seed, pages, &mut rates)?;
+    let (run, plot) = runner.run_one(&work.experiment, seed, pages, &mut rates)?;
     let goal_bps = match &work.alone {
         None => work.case.fair_bps,
         Some(alone) => {
-            let (run, _) = plan.run_one(alone, seed, false, &mut ())?;
+            let (run, _) = runner.run_one(alone, seed, false, &mut ())?;
             let flow = run.summary.flows.iter().find(|flow| flow.name == session);
             flow.map(|flow| flow.sent_bps)
         }

@@ -18,7 +18,7 @@ use crate::Error;
 use crate::bench::{Request, Results, listing};
 use crate::files::make_folder;
 use crate::monitor::{Monitor, Runs};
-use crate::suite::runner::{Files, Plan, Scheme};
+use crate::suite::runner::{Files, Runner, Scheme};
 use crate::suite::{Bundled, Experiment, SuiteFile, bundled};
 
 /// The matrix's own file, and the scenarios of its cases, which other suites may have too.
@@ -110,8 +110,8 @@ impl Loaded {
             against_sim: false,
             experiments: Vec::new(),
         };
-        let plans: Vec<Plan<'_>> =
-            self.schemes.iter().map(|scheme| self.plan(&suite, scheme, monitor)).collect();
+        let runners: Vec<Runner<'_>> =
+            self.schemes.iter().map(|scheme| self.runner(&suite, scheme, monitor)).collect();
         let experiments: Vec<Work<'_>> = self.file.cases.iter().map(|c| self.work(c)).collect();
         let seeds = |case: &Case| match (seeds, self.quick) {
             (Some(seeds), _) => seeds,
@@ -120,8 +120,8 @@ impl Loaded {
         };
         let mut jobs = Vec::new();
         for (place, work) in experiments.iter().enumerate() {
-            for (scheme, plan) in plans.iter().enumerate() {
-                let weight = self.check(plan, work)?;
+            for (scheme, runner) in runners.iter().enumerate() {
+                let weight = self.check(runner, work)?;
                 let job = |seed| Job { scheme, case: place, seed, weight };
                 jobs.extend((1..=u64::from(seeds(work.case))).map(job));
             }
@@ -143,8 +143,8 @@ impl Loaded {
         let (name, count) = (&*self.file.name, jobs.len());
         monitor.begin(Runs { name, count, weight: total, long: false });
         let ended: Result<(), Error> = jobs.into_par_iter().with_max_len(1).try_for_each(|job| {
-            let (plan, work) = (&plans[job.scheme], &experiments[job.case]);
-            let measured = cell::measure(plan, &self.file, work, job.seed, runs.is_some())?;
+            let (runner, work) = (&runners[job.scheme], &experiments[job.case]);
+            let measured = cell::measure(runner, &self.file, work, job.seed, runs.is_some())?;
             let cell = &cells[job.case][job.scheme];
             cell.lock().expect("nobody panics with it").take(job.seed, measured)?;
             monitor.ended(job.weight);
@@ -179,13 +179,13 @@ impl Loaded {
         })
     }
 
-    fn plan<'a>(
+    fn runner<'a>(
         &'a self,
         suite: &'a SuiteFile,
         scheme: &'a Scheme,
         monitor: &'a dyn Monitor,
-    ) -> Plan<'a> {
-        Plan {
+    ) -> Runner<'a> {
+        Runner {
             suite,
             files: &self.files,
             seeds: None,
@@ -207,17 +207,15 @@ impl Loaded {
 
     /// Finds mistakes in a case before the first minute is spent. Returns how long it will take,
     /// in a unit of its own.
-    fn check(&self, plan: &Plan<'_>, work: &Work<'_>) -> Result<u64, Error> {
+    fn check(&self, runner: &Runner<'_>, work: &Work<'_>) -> Result<u64, Error> {
         let mut weight = 0;
         for experiment in std::iter::once(&work.experiment).chain(&work.alone) {
-            let scenario = plan.scenario(experiment, 1)?;
-            plan.check(experiment, &scenario)?;
+            let scenario = runner.scenario(experiment, 1)?;
+            runner.check(experiment, &scenario)?;
             work.case
                 .check(&self.file, &scenario)
                 .map_err(|problem| Error::Usage(format!("{}: {problem}", self.file.name)))?;
-            // Packets come over the links to every receiver.
-            let ends: usize = scenario.flows.iter().map(|flow| 10 + flow.to.len()).sum();
-            weight += 1 + (scenario.duration.as_secs_f64() * ends as f64) as u64;
+            weight += crate::sweep::weight(&scenario);
         }
         Ok(weight)
     }

@@ -22,7 +22,7 @@ use crate::Error;
 use crate::files::{json, make_folder};
 use crate::monitor::Monitor;
 use plan::Plan;
-use round::{MEMORY_MAX, Round, Verdict};
+use round::{MEMORY_MAX, Round, RoundResult};
 
 macro_rules! faults {
     ($($id:ident $name:literal $about:literal)*) => {
@@ -99,7 +99,7 @@ struct Row {
     faults: Vec<&'static str>,
     holds: bool,
     #[serde(flatten)]
-    verdict: Verdict,
+    verdict: RoundResult,
     /// The command that does it again.
     again: String,
     /// Where its files are, where they were kept.
@@ -287,7 +287,7 @@ fn again(request: &Request, seed: u64) -> String {
 
 /// A round in a line, and its problems below where it has any.
 fn line(row: &Row, index: usize) -> String {
-    let Verdict { seconds, bytes, memory_bytes, starts, .. } = row.verdict;
+    let RoundResult { seconds, bytes, memory_bytes, starts, .. } = row.verdict;
     let mut line = format!(
         "{:>4}  seed {:<8} {:<5} {seconds:>6.1} s {:>7.1} MB {:>5} MiB {starts:>3} starts  {}\n",
         index + 1,
@@ -311,7 +311,8 @@ fn line(row: &Row, index: usize) -> String {
 
 /// What came of all rounds.
 fn table(rows: &[Row]) -> String {
-    let sum = |count: fn(&Verdict) -> u64| rows.iter().map(|row| count(&row.verdict)).sum::<u64>();
+    let sum =
+        |count: fn(&RoundResult) -> u64| rows.iter().map(|row| count(&row.verdict)).sum::<u64>();
     let held = rows.iter().filter(|row| row.holds).count();
     let memory = rows.iter().map(|row| row.verdict.memory_bytes).max().unwrap_or(0);
     let mut text = format!("\n{held} of {} rounds hold\n", rows.len());

@@ -45,7 +45,7 @@ const FULL_DISK_BYTES: u64 = 2 << 20;
 
 /// What came of a round.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Verdict {
+pub(super) struct RoundResult {
     /// What went wrong that may not; empty where the round holds.
     pub(super) problems: Vec<String>,
     /// What went on that may, but that somebody may want to know.
@@ -89,7 +89,7 @@ pub(super) struct Round<'a> {
     flood: Option<Flood>,
     field: Field,
     mounts: Vec<Mount>,
-    verdict: Verdict,
+    verdict: RoundResult,
     /// Who ended by itself, and when it is to be started again.
     again: Vec<(Instant, Who)>,
     /// Senders that have ended with success.
@@ -143,7 +143,7 @@ impl<'a> Round<'a> {
             flood: None,
             field,
             mounts: Vec::new(),
-            verdict: Verdict { bytes: plan.bytes, ..Verdict::default() },
+            verdict: RoundResult { bytes: plan.bytes, ..RoundResult::default() },
             again: Vec::new(),
             done: Vec::new(),
             cut_off: Vec::new(),
@@ -170,7 +170,7 @@ impl<'a> Round<'a> {
     }
 
     /// Does what is planned, waits for peace to do its work, and compares.
-    pub(super) fn run(mut self) -> Result<Verdict, Error> {
+    pub(super) fn run(mut self) -> Result<RoundResult, Error> {
         let begin = Instant::now();
         let mut actions = self.plan.actions.iter().peekable();
         let peace = self.plan.actions.last().map_or(FAULTY, |(at, _)| *at);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use faircast_base::{NodeId, Purpose, Rng};
@@ -94,33 +94,16 @@ fn walk(folder: &Path) -> io::Result<BTreeMap<PathBuf, PathBuf>> {
 }
 
 fn first_difference(one: &Path, other: &Path) -> io::Result<Option<u64>> {
-    let (mut one, mut other) = (File::open(one)?, File::open(other)?);
-    let (mut a, mut b) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+    let bytes = |path| File::open(path).map(|file| io::BufReader::new(file).bytes());
+    let (mut one, mut other) = (bytes(one)?, bytes(other)?);
     let mut at = 0;
     loop {
-        let (len, other_len) = (fill(&mut one, &mut a)?, fill(&mut other, &mut b)?);
-        if let Some(place) = a[..len].iter().zip(&b[..other_len]).position(|(a, b)| a != b) {
-            return Ok(Some(at + place as u64));
-        }
-        if len != other_len {
-            return Ok(Some(at + len.min(other_len) as u64));
-        }
-        if len == 0 {
-            return Ok(None);
-        }
-        at += len as u64;
-    }
-}
-
-fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut len = 0;
-    while len < buffer.len() {
-        match file.read(&mut buffer[len..])? {
-            0 => break,
-            more => len += more,
+        match (one.next().transpose()?, other.next().transpose()?) {
+            (None, None) => return Ok(None),
+            (a, b) if a != b => return Ok(Some(at)),
+            _ => at += 1,
         }
     }
-    Ok(len)
 }
 
 #[cfg(test)]

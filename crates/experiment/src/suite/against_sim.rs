@@ -5,7 +5,7 @@ use faircast_trace::On;
 
 use super::Loaded;
 use super::file::SuiteFile;
-use super::runner::{Measured, Plan};
+use super::runner::{Measured, Runner};
 use crate::Error;
 use crate::bench::Request;
 use crate::monitor::Monitor;
@@ -20,14 +20,14 @@ pub(crate) fn expected(
     request: &Request,
     monitor: &dyn Monitor,
 ) -> Result<SuiteFile, Error> {
-    let plan = Plan {
+    let runner = Runner {
         on: On::Sim,
         seeds: Some(SIM_SEEDS),
         plots: false,
-        ..loaded.plan(request, None, monitor)
+        ..loaded.runner(request, None, monitor)
     };
     let mut suite = loaded.suite.clone();
-    for Measured { experiment, runs, .. } in plan.run("in the simulator")?.measured {
+    for Measured { experiment, runs, .. } in runner.run("in the simulator")?.measured {
         let same = suite.experiments.iter_mut().find(|same| same.id == experiment.id);
         let same = same.expect("both sides run the same suite");
         for row in &mut same.rows {

@@ -83,36 +83,13 @@ pub(crate) struct Experiment {
     pub(crate) bottlenecks: Vec<String>,
     /// What the page shows of the first seed's run.
     #[serde(default)]
-    pub(crate) plot: Plot,
+    pub(crate) plot: Plots,
     /// The span in which throughput is counted for that, as `"2 s"`; one that suits the run's
     /// length where none is given.
     #[serde(default)]
     pub(crate) sample: Option<String>,
     #[serde(rename = "row", default)]
     pub(crate) rows: Vec<RowFile>,
-}
-
-/// What a page shows of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Plot {
-    /// Sequence numbers, losses and cuts.
-    #[default]
-    Sequence,
-    /// Throughput over time and changes of the representative.
-    Rate,
-    /// The same, as the mean from the start to each moment.
-    Mean,
-}
-
-impl From<Plot> for Plots {
-    fn from(plot: Plot) -> Self {
-        match plot {
-            Plot::Sequence => Self::Sequence,
-            Plot::Rate => Self::Rate,
-            Plot::Mean => Self::Mean,
-        }
-    }
 }
 
 impl Experiment {
@@ -122,7 +99,7 @@ impl Experiment {
     /// What is wrong with it.
     pub(crate) fn sample(&self, duration: Duration) -> Result<Option<Duration>, String> {
         let Some(text) = &self.sample else { return Ok(None) };
-        if self.plot == Plot::Sequence {
+        if self.plot == Plots::Sequence {
             return Err(
                 "has no meaning beside plot = \"sequence\"; expected \"rate\" or \"mean\"".into()
             );
@@ -411,9 +388,9 @@ mod tests {
             Ok::<_, String>((experiment.plot, experiment.sample(Duration::from_secs(400))?))
         };
         let two = Some(Duration::from_secs(2));
-        assert_eq!(read(""), Ok((Plot::Sequence, None)));
-        assert_eq!(read("plot = 'mean'\n"), Ok((Plot::Mean, None)));
-        assert_eq!(read("plot = 'rate'\nsample = '2 s'\n"), Ok((Plot::Rate, two)));
+        assert_eq!(read(""), Ok((Plots::Sequence, None)));
+        assert_eq!(read("plot = 'mean'\n"), Ok((Plots::Mean, None)));
+        assert_eq!(read("plot = 'rate'\nsample = '2 s'\n"), Ok((Plots::Rate, two)));
         for (keys, want) in [
             ("plot = 'ratio'\n", "unknown variant `ratio`"),
             ("sample = '2 s'\n", "has no meaning beside plot = \"sequence\""),

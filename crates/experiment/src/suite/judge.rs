@@ -47,7 +47,7 @@ pub(super) fn rows(
             // The first row of an experiment carries its plots.
             row.scenario = scenario.take();
             row.series = series.take();
-            row.plots = experiment.plot.into();
+            row.plots = experiment.plot;
             rows.push(row);
         }
     }

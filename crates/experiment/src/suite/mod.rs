@@ -25,7 +25,7 @@ pub(crate) use file::{Bundled, Experiment, SuiteFile, from_toml, plain};
 use crate::Error;
 use crate::bench::{Request, Results, listing};
 use crate::monitor::Monitor;
-use runner::{Files, Plan, Ran, Scheme};
+use runner::{Files, Ran, Runner, Scheme};
 
 /// A suite with the files beside it.
 pub struct Loaded {
@@ -135,13 +135,13 @@ impl Loaded {
         self.suite.experiments(request.only.as_deref(), false)
     }
 
-    fn plan<'a>(
+    fn runner<'a>(
         &'a self,
         request: &'a Request,
         scheme: Option<&'a Scheme>,
         monitor: &'a dyn Monitor,
-    ) -> Plan<'a> {
-        Plan {
+    ) -> Runner<'a> {
+        Runner {
             suite: &self.suite,
             files: &self.files,
             seeds: request.seeds,
@@ -169,8 +169,8 @@ impl Loaded {
             true => Some(against_sim::expected(self, request, monitor)?),
             false => None,
         };
-        let plan = self.plan(request, scheme.as_ref(), monitor);
-        let Ran { measured, stopped } = plan.run(&suite.name)?;
+        let runner = self.runner(request, scheme.as_ref(), monitor);
+        let Ran { measured, stopped } = runner.run(&suite.name)?;
         if let Some(scheme) = &scheme {
             return Ok(score::results(suite, scheme, &measured));
         }

@@ -27,7 +27,7 @@ pub(crate) enum Files {
 }
 
 /// What to run, and how.
-pub(crate) struct Plan<'a> {
+pub(crate) struct Runner<'a> {
     pub(crate) suite: &'a SuiteFile,
     pub(crate) files: &'a Files,
     pub(crate) seeds: Option<u32>,
@@ -108,8 +108,8 @@ impl Files {
     }
 }
 
-impl<'a> Plan<'a> {
-    /// The experiments that the plan chooses.
+impl<'a> Runner<'a> {
+    /// The experiments that the runner chooses.
     pub(crate) fn experiments(&self) -> impl Iterator<Item = &'a Experiment> {
         self.suite.experiments(self.only, self.scheme.is_some())
     }

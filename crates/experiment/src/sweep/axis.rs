@@ -2,7 +2,7 @@
 
 use faircast_base::{Bitrate, Bytes, Duration, Quantity};
 
-use crate::table::{Cell, Kind};
+use crate::table::{Cell, ColumnType};
 
 /// A setting of the scenario with the values that it takes, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,40 +40,34 @@ impl Axis {
 
     /// The values as a column: its name, which ends in the unit where they are quantities, what they
     /// are, and each of them.
-    pub fn column(&self) -> (String, Kind, Vec<Cell>) {
+    pub fn column(&self) -> (String, ColumnType, Vec<Cell>) {
         let texts: Vec<&str> = self.values.iter().map(|value| unquoted(value)).collect();
-        let all = |read: &dyn Fn(&str) -> Option<Cell>| -> Option<Vec<Cell>> {
-            texts.iter().map(|text| read(text)).collect()
-        };
-        let named = |unit: &str| format!("{}_{unit}", self.key);
-        let whole = |text: &str| text.parse().ok().map(Cell::Whole);
-        let float = |text: &str| {
-            text.parse().ok().filter(|number: &f64| number.is_finite()).map(Cell::Float)
-        };
-        let flag = |text: &str| text.parse().ok().map(Cell::Flag);
-        let seconds = |text: &str| Some(Cell::Float(Duration::parse(text).ok()?.as_secs_f64()));
-        let rate = |text: &str| Some(Cell::count(Bitrate::parse(text).ok()?.bits_per_s()));
-        let bytes = |text: &str| Some(Cell::count(Bytes::parse(text).ok()?.count()));
-        if let Some(cells) = all(&whole) {
-            return (self.key.clone(), Kind::Whole, cells);
-        }
-        if let Some(cells) = all(&float) {
-            return (self.key.clone(), Kind::Float, cells);
-        }
-        if let Some(cells) = all(&flag) {
-            return (self.key.clone(), Kind::Flag, cells);
-        }
-        if let Some(cells) = all(&seconds) {
-            return (named("s"), Kind::Float, cells);
-        }
-        if let Some(cells) = all(&rate) {
-            return (named("bps"), Kind::Whole, cells);
-        }
-        if let Some(cells) = all(&bytes) {
-            return (named("bytes"), Kind::Whole, cells);
-        }
-        let cells = texts.iter().map(|text| Cell::Text((*text).to_string())).collect();
-        (self.key.clone(), Kind::Text, cells)
+        type Read = fn(&str) -> Option<Cell>;
+        // What ends the name, what the values are, and how one is read: the first that reads all.
+        let readings: [(&str, ColumnType, Read); 6] = [
+            ("", ColumnType::Whole, |text| text.parse().ok().map(Cell::Whole)),
+            ("", ColumnType::Float, |text| {
+                text.parse().ok().filter(|number: &f64| number.is_finite()).map(Cell::Float)
+            }),
+            ("", ColumnType::Flag, |text| text.parse().ok().map(Cell::Flag)),
+            ("_s", ColumnType::Float, |text| {
+                Some(Cell::Float(Duration::parse(text).ok()?.as_secs_f64()))
+            }),
+            ("_bps", ColumnType::Whole, |text| {
+                Some(Cell::count(Bitrate::parse(text).ok()?.bits_per_s()))
+            }),
+            ("_bytes", ColumnType::Whole, |text| {
+                Some(Cell::count(Bytes::parse(text).ok()?.count()))
+            }),
+        ];
+        let all = |read: Read| texts.iter().map(|text| read(text)).collect::<Option<Vec<_>>>();
+        let mut read = readings.into_iter();
+        let read = read.find_map(|(unit, kind, read)| Some((unit, kind, all(read)?)));
+        let (unit, kind, cells) = read.unwrap_or_else(|| {
+            let cells = texts.iter().map(|text| Cell::Text((*text).to_string()));
+            ("", ColumnType::Text, cells.collect())
+        });
+        (format!("{}{unit}", self.key), kind, cells)
     }
 
     /// The values as numbers for a plot, where they are numbers or quantities that rise.
@@ -158,14 +152,14 @@ mod tests {
     #[test]
     fn columns_have_the_kind_of_their_values_and_the_unit_in_their_name() {
         for (text, name, kind, second) in [
-            ("k=1,2", "k", Kind::Whole, Cell::Whole(2)),
-            ("k=1,2.5", "k", Kind::Float, Cell::Float(2.5)),
-            ("k=true,false", "k", Kind::Flag, Cell::Flag(false)),
-            ("k=1 s,50 ms", "k_s", Kind::Float, Cell::Float(0.05)),
-            ("k=\"500 kbit/s\",1 Mbit/s", "k_bps", Kind::Whole, Cell::Whole(1_000_000)),
-            ("k=1400 B,1 kB", "k_bytes", Kind::Whole, Cell::Whole(1000)),
-            ("k=1 s,forever", "k", Kind::Text, Cell::Text("forever".into())),
-            ("k=\"draft\",paper", "k", Kind::Text, Cell::Text("paper".into())),
+            ("k=1,2", "k", ColumnType::Whole, Cell::Whole(2)),
+            ("k=1,2.5", "k", ColumnType::Float, Cell::Float(2.5)),
+            ("k=true,false", "k", ColumnType::Flag, Cell::Flag(false)),
+            ("k=1 s,50 ms", "k_s", ColumnType::Float, Cell::Float(0.05)),
+            ("k=\"500 kbit/s\",1 Mbit/s", "k_bps", ColumnType::Whole, Cell::Whole(1_000_000)),
+            ("k=1400 B,1 kB", "k_bytes", ColumnType::Whole, Cell::Whole(1000)),
+            ("k=1 s,forever", "k", ColumnType::Text, Cell::Text("forever".into())),
+            ("k=\"draft\",paper", "k", ColumnType::Text, Cell::Text("paper".into())),
         ] {
             let (got_name, got_kind, cells) = Axis::parse(text).unwrap().column();
             assert_eq!((got_name.as_str(), got_kind, &cells[1]), (name, kind, &second), "{text}");

@@ -108,29 +108,21 @@ impl Sweep {
     /// A combination is no scenario; a file that a flow sends cannot be read.
     pub fn jobs(&self) -> Result<Vec<Job>, Error> {
         let mut keys = Keys::new(&self.program, self.on);
+        // The last axis turns fastest, as the digits of a number do.
+        let choices = self.axes.iter().fold(vec![Vec::new()], |choices: Vec<Vec<usize>>, axis| {
+            let with = |choice: &Vec<usize>, place| [&choice[..], &[place]].concat();
+            let each = choices.iter();
+            each.flat_map(|choice| (0..axis.values.len()).map(move |i| with(choice, i))).collect()
+        });
         let mut jobs = Vec::new();
-        let mut choice = vec![0; self.axes.len()];
-        loop {
+        for choice in choices {
             for seed in &self.seeds {
                 let scenario = self.scenario(&choice, *seed)?;
-                let key = keys.of(&scenario)?;
-                let (choice, seed) = (choice.clone(), *seed);
-                jobs.push(Job { key, choice, seed, weight: weight(&scenario) });
-            }
-            // The last axis turns fastest, as the digits of a number do.
-            let mut place = self.axes.len();
-            loop {
-                if place == 0 {
-                    return Ok(jobs);
-                }
-                place -= 1;
-                choice[place] += 1;
-                if choice[place] < self.axes[place].values.len() {
-                    break;
-                }
-                choice[place] = 0;
+                let (key, weight) = (keys.of(&scenario)?, weight(&scenario));
+                jobs.push(Job { key, choice: choice.clone(), seed: *seed, weight });
             }
         }
+        Ok(jobs)
     }
 
     /// The scenario of a combination with a seed.
@@ -175,7 +167,7 @@ impl Sweep {
 }
 
 /// What a run costs beside others: packets come over the links to every receiver.
-fn weight(scenario: &Scenario) -> u64 {
+pub(crate) fn weight(scenario: &Scenario) -> u64 {
     let ends: usize = scenario.flows.iter().map(|flow| 10 + flow.to.len()).sum();
     1 + (scenario.duration.as_secs_f64() * ends as f64) as u64
 }

@@ -4,7 +4,7 @@ use faircast_report::{FlowSummary, LinkSummary, ReceiverSummary, Summary};
 use faircast_trace::{Lateness, Validity};
 
 use super::{Job, Sweep};
-use crate::table::{Cell, Kind, Table};
+use crate::table::{Cell, ColumnType, Table};
 
 /// Most rows of the table of receivers; where there are more it is left out.
 pub const RECEIVER_ROWS_MAX: usize = 1_000_000;
@@ -22,64 +22,66 @@ pub struct Tables {
 }
 
 /// A column: its name, what it holds, and its value.
-type Column<T> = (&'static str, Kind, fn(&Summary, &T) -> Cell);
+type Column<T> = (&'static str, ColumnType, fn(&Summary, &T) -> Cell);
 
 /// The columns of the table of flows: the keys of the summary.
 const FLOW: &[Column<FlowSummary>] = &[
-    ("flow", Kind::Text, |_, of| text(&of.name)),
-    ("protocol", Kind::Text, |_, of| text(&of.protocol)),
-    ("from", Kind::Text, |_, of| text(&of.from)),
-    ("throughput_bps", Kind::Float, |_, of| Cell::Float(of.throughput_bps)),
-    ("active_throughput_bps", Kind::Float, |_, of| Cell::Float(of.active_throughput_bps)),
-    ("common_throughput_bps", Kind::Float, |_, of| Cell::float(of.common_throughput_bps)),
-    ("sent_bps", Kind::Float, |_, of| Cell::Float(of.sent_bps)),
-    ("goodput_min_bps", Kind::Float, |_, of| Cell::float(goodput_min_bps(of))),
-    ("feedback_per_s", Kind::Float, |_, of| Cell::Float(of.feedback_per_s)),
-    ("rate_variation", Kind::Float, |_, of| Cell::float(of.rate_variation)),
-    ("settled_s", Kind::Float, |_, of| Cell::float(of.settled_s)),
-    ("sent_packets", Kind::Whole, |_, of| Cell::count(of.sent_packets)),
-    ("repair_packets", Kind::Whole, |_, of| Cell::count(of.repair_packets)),
-    ("feedback_packets", Kind::Whole, |_, of| Cell::count(of.feedback_packets)),
-    ("ack_packets", Kind::Whole, |_, of| Cell::count(of.ack_packets)),
-    ("nak_packets", Kind::Whole, |_, of| Cell::count(of.nak_packets)),
-    ("timeouts", Kind::Whole, |_, of| Cell::count(of.timeouts)),
-    ("cuts", Kind::Whole, |_, of| Cell::count(of.cuts)),
-    ("representative_changes", Kind::Whole, |_, of| Cell::count(of.representative_changes)),
-    ("representative", Kind::Text, |_, of| Cell::text(of.representative.as_deref())),
-    ("rtt_mean_s", Kind::Float, |_, of| Cell::float(of.rtt_mean_s)),
-    ("dropped_packets", Kind::Whole, |_, of| Cell::count(of.dropped_packets)),
-    ("bad_input", Kind::Whole, |_, of| Cell::count(of.bad_input)),
-    ("loss_ratio", Kind::Float, |_, of| Cell::float(of.loss_ratio)),
-    ("completed_s", Kind::Float, |_, of| Cell::float(of.completed_s)),
-    ("jain_index", Kind::Float, |run, _| Cell::Float(run.jain_index)),
-    ("ended_s", Kind::Float, |run, _| Cell::Float(run.ended_s)),
-    ("lateness_verdict", Kind::Text, |run, _| Cell::text(run.lateness.and_then(verdict))),
-    ("lateness_p99_s", Kind::Float, |run, _| Cell::float(run.lateness.map(|late| late.p99_s))),
+    ("flow", ColumnType::Text, |_, of| text(&of.name)),
+    ("protocol", ColumnType::Text, |_, of| text(&of.protocol)),
+    ("from", ColumnType::Text, |_, of| text(&of.from)),
+    ("throughput_bps", ColumnType::Float, |_, of| Cell::Float(of.throughput_bps)),
+    ("active_throughput_bps", ColumnType::Float, |_, of| Cell::Float(of.active_throughput_bps)),
+    ("common_throughput_bps", ColumnType::Float, |_, of| Cell::float(of.common_throughput_bps)),
+    ("sent_bps", ColumnType::Float, |_, of| Cell::Float(of.sent_bps)),
+    ("goodput_min_bps", ColumnType::Float, |_, of| Cell::float(goodput_min_bps(of))),
+    ("feedback_per_s", ColumnType::Float, |_, of| Cell::Float(of.feedback_per_s)),
+    ("rate_variation", ColumnType::Float, |_, of| Cell::float(of.rate_variation)),
+    ("settled_s", ColumnType::Float, |_, of| Cell::float(of.settled_s)),
+    ("sent_packets", ColumnType::Whole, |_, of| Cell::count(of.sent_packets)),
+    ("repair_packets", ColumnType::Whole, |_, of| Cell::count(of.repair_packets)),
+    ("feedback_packets", ColumnType::Whole, |_, of| Cell::count(of.feedback_packets)),
+    ("ack_packets", ColumnType::Whole, |_, of| Cell::count(of.ack_packets)),
+    ("nak_packets", ColumnType::Whole, |_, of| Cell::count(of.nak_packets)),
+    ("timeouts", ColumnType::Whole, |_, of| Cell::count(of.timeouts)),
+    ("cuts", ColumnType::Whole, |_, of| Cell::count(of.cuts)),
+    ("representative_changes", ColumnType::Whole, |_, of| Cell::count(of.representative_changes)),
+    ("representative", ColumnType::Text, |_, of| Cell::text(of.representative.as_deref())),
+    ("rtt_mean_s", ColumnType::Float, |_, of| Cell::float(of.rtt_mean_s)),
+    ("dropped_packets", ColumnType::Whole, |_, of| Cell::count(of.dropped_packets)),
+    ("bad_input", ColumnType::Whole, |_, of| Cell::count(of.bad_input)),
+    ("loss_ratio", ColumnType::Float, |_, of| Cell::float(of.loss_ratio)),
+    ("completed_s", ColumnType::Float, |_, of| Cell::float(of.completed_s)),
+    ("jain_index", ColumnType::Float, |run, _| Cell::Float(run.jain_index)),
+    ("ended_s", ColumnType::Float, |run, _| Cell::Float(run.ended_s)),
+    ("lateness_verdict", ColumnType::Text, |run, _| Cell::text(run.lateness.and_then(verdict))),
+    ("lateness_p99_s", ColumnType::Float, |run, _| {
+        Cell::float(run.lateness.map(|late| late.p99_s))
+    }),
 ];
 
 /// The columns of the table of receivers, after flow and protocol.
 const RECEIVER: &[Column<ReceiverSummary>] = &[
-    ("node", Kind::Text, |_, of| text(&of.node)),
-    ("goodput_bps", Kind::Float, |_, of| Cell::Float(of.goodput_bps)),
-    ("delivered_packets", Kind::Whole, |_, of| Cell::count(of.delivered_packets)),
-    ("lost_packets", Kind::Whole, |_, of| Cell::count(of.lost_packets)),
-    ("abandoned_packets", Kind::Whole, |_, of| Cell::count(of.abandoned_packets)),
-    ("loss_ratio", Kind::Float, |_, of| Cell::Float(of.loss_ratio)),
-    ("completed_s", Kind::Float, |_, of| Cell::float(of.completed_s)),
-    ("intact", Kind::Flag, |_, of| of.intact.map_or(Cell::None, Cell::Flag)),
+    ("node", ColumnType::Text, |_, of| text(&of.node)),
+    ("goodput_bps", ColumnType::Float, |_, of| Cell::Float(of.goodput_bps)),
+    ("delivered_packets", ColumnType::Whole, |_, of| Cell::count(of.delivered_packets)),
+    ("lost_packets", ColumnType::Whole, |_, of| Cell::count(of.lost_packets)),
+    ("abandoned_packets", ColumnType::Whole, |_, of| Cell::count(of.abandoned_packets)),
+    ("loss_ratio", ColumnType::Float, |_, of| Cell::Float(of.loss_ratio)),
+    ("completed_s", ColumnType::Float, |_, of| Cell::float(of.completed_s)),
+    ("intact", ColumnType::Flag, |_, of| of.intact.map_or(Cell::None, Cell::Flag)),
 ];
 
 /// The columns of the table of links.
 const LINK: &[Column<LinkSummary>] = &[
-    ("from", Kind::Text, |_, of| text(&of.from)),
-    ("to", Kind::Text, |_, of| text(&of.to)),
-    ("utilisation", Kind::Float, |_, of| Cell::Float(of.utilisation)),
-    ("throughput_bps", Kind::Float, |_, of| Cell::Float(of.throughput_bps)),
-    ("sent_packets", Kind::Whole, |_, of| Cell::count(of.sent_packets)),
-    ("dropped_packets", Kind::Whole, |_, of| Cell::count(of.dropped_packets)),
-    ("drop_ratio", Kind::Float, |_, of| Cell::Float(of.drop_ratio)),
-    ("queue_mean_packets", Kind::Float, |_, of| Cell::Float(of.queue_mean_packets)),
-    ("queue_max_packets", Kind::Whole, |_, of| Cell::count(of.queue_max_packets.into())),
+    ("from", ColumnType::Text, |_, of| text(&of.from)),
+    ("to", ColumnType::Text, |_, of| text(&of.to)),
+    ("utilisation", ColumnType::Float, |_, of| Cell::Float(of.utilisation)),
+    ("throughput_bps", ColumnType::Float, |_, of| Cell::Float(of.throughput_bps)),
+    ("sent_packets", ColumnType::Whole, |_, of| Cell::count(of.sent_packets)),
+    ("dropped_packets", ColumnType::Whole, |_, of| Cell::count(of.dropped_packets)),
+    ("drop_ratio", ColumnType::Float, |_, of| Cell::Float(of.drop_ratio)),
+    ("queue_mean_packets", ColumnType::Float, |_, of| Cell::Float(of.queue_mean_packets)),
+    ("queue_max_packets", ColumnType::Whole, |_, of| Cell::count(of.queue_max_packets.into())),
 ];
 
 /// Whether a run in the lab is valid, in a word.
@@ -105,10 +107,10 @@ impl Tables {
     pub fn new(sweep: &Sweep) -> Self {
         let axes: Vec<_> = sweep.axes.iter().map(super::Axis::column).collect();
         let lead = axes.iter().map(|(name, kind, _)| (name.clone(), *kind));
-        let run = [("seed", Kind::Whole), ("run", Kind::Text)];
+        let run = [("seed", ColumnType::Whole), ("run", ColumnType::Text)];
         let run = run.map(|(name, kind)| (name.to_string(), kind));
         let lead: Vec<_> = lead.chain(run).collect();
-        let of_flow = ["flow", "protocol"].map(|name| (name.to_string(), Kind::Text));
+        let of_flow = ["flow", "protocol"].map(|name| (name.to_string(), ColumnType::Text));
         Self {
             flows: table(&lead, FLOW),
             receivers: Some(table(&[&lead[..], &of_flow].concat(), RECEIVER)),
@@ -141,7 +143,7 @@ impl Tables {
     }
 }
 
-fn table<T>(lead: &[(String, Kind)], columns: &[Column<T>]) -> Table {
+fn table<T>(lead: &[(String, ColumnType)], columns: &[Column<T>]) -> Table {
     let own = columns.iter().map(|(name, kind, _)| ((*name).to_string(), *kind));
     Table::new(lead.iter().cloned().chain(own).collect())
 }

@@ -1,8 +1,8 @@
 //! Tables with a type for each column, as CSV and as Parquet.
 
-mod csv;
 mod parquet;
 
+use faircast_report::csv_field;
 use serde_json::Value;
 
 /// One value of a table; [`Cell::None`] where there is none.
@@ -22,7 +22,7 @@ pub enum Cell {
 
 /// What all values of a column are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ColumnType {
     /// Text.
     Text,
     /// Numbers.
@@ -36,13 +36,13 @@ pub enum Kind {
 /// Rows with named columns.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    columns: Vec<(String, Kind)>,
+    columns: Vec<(String, ColumnType)>,
     rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
     /// A table without rows.
-    pub fn new(columns: Vec<(String, Kind)>) -> Self {
+    pub fn new(columns: Vec<(String, ColumnType)>) -> Self {
         Self { columns, rows: Vec::new() }
     }
 
@@ -71,7 +71,11 @@ impl Table {
     /// The table as comma-separated values (RFC 4180), with the names in the first line. What is not
     /// there is empty.
     pub fn csv(&self) -> String {
-        csv::csv(self)
+        let mut text = self.names().map(csv_field).collect::<Vec<_>>().join(",") + "\n";
+        for row in &self.rows {
+            text += &(row.iter().map(Cell::csv).collect::<Vec<_>>().join(",") + "\n");
+        }
+        text
     }
 
     /// The table as an Apache Parquet file. What is not there is null.
@@ -105,13 +109,24 @@ impl Cell {
         value.map_or(Self::None, |text| Self::Text(text.to_string()))
     }
 
-    fn is(&self, kind: Kind) -> bool {
+    fn is(&self, kind: ColumnType) -> bool {
         match self {
             Self::None => true,
-            Self::Text(_) => kind == Kind::Text,
-            Self::Float(_) => kind == Kind::Float,
-            Self::Whole(_) => kind == Kind::Whole,
-            Self::Flag(_) => kind == Kind::Flag,
+            Self::Text(_) => kind == ColumnType::Text,
+            Self::Float(_) => kind == ColumnType::Float,
+            Self::Whole(_) => kind == ColumnType::Whole,
+            Self::Flag(_) => kind == ColumnType::Flag,
+        }
+    }
+
+    fn csv(&self) -> String {
+        match self {
+            Self::None => String::new(),
+            Self::Text(text) => csv_field(text),
+            // The shortest text that is read as the same number.
+            Self::Float(number) => number.to_string(),
+            Self::Whole(number) => number.to_string(),
+            Self::Flag(flag) => flag.to_string(),
         }
     }
 
@@ -133,10 +148,10 @@ pub(crate) mod tests {
     /// A table with every kind of value, and with none.
     pub(crate) fn small() -> Table {
         let columns = [
-            ("name", Kind::Text),
-            ("rate_bps", Kind::Float),
-            ("sent_packets", Kind::Whole),
-            ("intact", Kind::Flag),
+            ("name", ColumnType::Text),
+            ("rate_bps", ColumnType::Float),
+            ("sent_packets", ColumnType::Whole),
+            ("intact", ColumnType::Flag),
         ];
         let mut table = Table::new(columns.map(|(name, kind)| (name.to_string(), kind)).to_vec());
         let text = |text: &str| Cell::Text(text.to_string());
@@ -150,8 +165,15 @@ pub(crate) mod tests {
     #[test]
     #[should_panic(expected = "rate_bps is Float")]
     fn a_value_of_another_kind_is_refused() {
-        let mut table = Table::new(vec![("rate_bps".to_string(), Kind::Float)]);
+        let mut table = Table::new(vec![("rate_bps".to_string(), ColumnType::Float)]);
         table.push(vec![Cell::Whole(1)]);
+    }
+
+    #[test]
+    fn what_separates_is_quoted_and_what_is_not_there_is_empty() {
+        let want = "name,rate_bps,sent_packets,intact\na,0.1,-1,true\n\"b, \"\"c\"\"\",,1099511627776,\n\
+                    ,1000000000000000000000,,false\n\"é\n\",-2,0,true\n";
+        assert_eq!(small().csv(), want);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::io::Write as _;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::{Cell, Kind, Table};
+use super::{Cell, ColumnType, Table};
 
 /// What a file begins and ends with.
 const MAGIC: &[u8] = b"PAR1";
@@ -55,7 +55,7 @@ fn chunk(table: &Table, column: usize, file: &mut Vec<u8>) -> Chunk {
     let cells = || table.rows.iter().map(|row| &row[column]);
     let mut page = levels(cells());
     match table.columns[column].1 {
-        Kind::Flag => {
+        ColumnType::Flag => {
             let flags = cells().filter_map(|cell| match cell {
                 Cell::Flag(flag) => Some(*flag),
                 _ => None,
@@ -127,12 +127,12 @@ fn plain(cell: &Cell, page: &mut Vec<u8>) {
 }
 
 /// The number of a column's physical type.
-fn physical(kind: Kind) -> i64 {
+fn physical(kind: ColumnType) -> i64 {
     match kind {
-        Kind::Flag => 0,
-        Kind::Whole => 2,
-        Kind::Float => 5,
-        Kind::Text => 6,
+        ColumnType::Flag => 0,
+        ColumnType::Whole => 2,
+        ColumnType::Float => 5,
+        ColumnType::Text => 6,
     }
 }
 
@@ -150,7 +150,7 @@ fn metadata(table: &Table, chunks: &[Chunk]) -> Vec<u8> {
             column.number(1, I32, physical(*kind));
             column.number(3, I32, OPTIONAL);
             column.binary(4, name);
-            if *kind == Kind::Text {
+            if *kind == ColumnType::Text {
                 column.number(6, I32, UTF8);
             }
         });

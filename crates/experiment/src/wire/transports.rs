@@ -13,7 +13,7 @@ use crate::host::{
 
 /// What a transport is to the verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum Class {
     /// What the machine can do at most.
     Limit,
     Ours,
@@ -31,7 +31,7 @@ pub(super) enum Kind {
 pub(super) struct Transport {
     pub(super) id: &'static str,
     pub(super) title: &'static str,
-    pub(super) kind: Kind,
+    pub(super) class: Class,
     program: Program,
     /// Over the limited uplink to many receivers, not over the fast network to a few.
     pub(super) uplink: bool,
@@ -70,64 +70,69 @@ pub(super) const TRANSPORTS: &[Transport] = &[
     fast(
         "limit",
         "bare multicast, a window of acknowledgements, GSO and GRO",
-        Kind::Limit,
+        Class::Limit,
         Program::Limit { forced: false, files: false },
     ),
     fast(
         "limit-forced",
         "the same with socket buffers as large as those of faircast send",
-        Kind::Limit,
+        Class::Limit,
         Program::Limit { forced: true, files: false },
     ),
     fast(
         "limit-files",
         "the same as limit, from a file into files",
-        Kind::Limit,
+        Class::Limit,
         Program::Limit { forced: false, files: true },
     ),
-    fast("tcp", "a copy over TCP for each receiver", Kind::Copies, Program::Copies),
-    fast("faircast", "faircast send", Kind::Ours, Program::Faircast { sealed: false }),
-    fast("faircast-key", "faircast send --key", Kind::Ours, Program::Faircast { sealed: true }),
+    fast("tcp", "a copy over TCP for each receiver", Class::Copies, Program::Copies),
+    fast("faircast", "faircast send", Class::Ours, Program::Faircast { sealed: false }),
+    fast("faircast-key", "faircast send --key", Class::Ours, Program::Faircast { sealed: true }),
     fast(
         "norm-cc",
         "NORM with NORM-CC, begun at 100 Mbit/s",
-        Kind::Controlled,
+        Class::Controlled,
         Program::Norm { rate: 0 },
     ),
-    fast("uftp-tfmcc", "UFTP with TFMCC", Kind::Controlled, Program::Uftp(&["-C", "tfmcc"])),
-    fast("udpcast", "udpcast, full duplex", Kind::Flow, Program::Udpcast),
-    fast("norm-1000", "NORM at 1000 Mbit/s", Kind::Fixed, Program::Norm { rate: 1000 }),
-    fast("uftp-600", "UFTP at 600 Mbit/s", Kind::Fixed, Program::Uftp(&["-R", "600000"])),
-    fast("uftp-800", "UFTP at 800 Mbit/s", Kind::Fixed, Program::Uftp(&["-R", "800000"])),
-    fast("openpgm-640", "OpenPGM at 80 MB/s", Kind::Fixed, Program::OpenPgm { rate: 80_000_000 }),
-    fast("zeromq-800", "ZeroMQ epgm at 800 Mbit/s", Kind::Fixed, Program::ZeroMq { rate: 800_000 }),
+    fast("uftp-tfmcc", "UFTP with TFMCC", Class::Controlled, Program::Uftp(&["-C", "tfmcc"])),
+    fast("udpcast", "udpcast, full duplex", Class::Flow, Program::Udpcast),
+    fast("norm-1000", "NORM at 1000 Mbit/s", Class::Fixed, Program::Norm { rate: 1000 }),
+    fast("uftp-600", "UFTP at 600 Mbit/s", Class::Fixed, Program::Uftp(&["-R", "600000"])),
+    fast("uftp-800", "UFTP at 800 Mbit/s", Class::Fixed, Program::Uftp(&["-R", "800000"])),
+    fast("openpgm-640", "OpenPGM at 80 MB/s", Class::Fixed, Program::OpenPgm { rate: 80_000_000 }),
+    fast(
+        "zeromq-800",
+        "ZeroMQ epgm at 800 Mbit/s",
+        Class::Fixed,
+        Program::ZeroMq { rate: 800_000 },
+    ),
     over_uplink(
         "uplink-faircast",
         "faircast send over the uplink",
-        Kind::Ours,
+        Class::Ours,
         Program::Faircast { sealed: false },
     ),
     over_uplink(
         "uplink-tcp",
         "a copy over TCP for each receiver, over the uplink",
-        Kind::Copies,
+        Class::Copies,
         Program::Copies,
     ),
 ];
 
 /// A transport over the fast network to a few receivers.
-const fn fast(id: &'static str, title: &'static str, kind: Kind, program: Program) -> Transport {
-    Transport { id, title, kind, program, uplink: false }
+const fn fast(id: &'static str, title: &'static str, class: Class, program: Program) -> Transport {
+    Transport { id, title, class, program, uplink: false }
 }
 
 /// One over the limited uplink to many.
 const fn over_uplink(
     id: &'static str,
     title: &'static str,
-    kind: Kind,
+    class: Class,
     program: Program,
 ) -> Transport {
-    Transport { uplink: true, ..fast(id, title, kind, program) }
+    Transport { uplink: true, ..fast(id, title, class, program) }
 }
 
 /// Where a run takes place.
@@ -217,7 +222,7 @@ impl Transport {
 
     /// Whether the copies are files that can be compared.
     pub(super) fn makes_files(&self) -> bool {
-        self.kind != Kind::Limit
+        self.class != Class::Limit
     }
 
     /// Whether receivers write what comes to files.

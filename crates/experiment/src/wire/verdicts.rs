@@ -2,7 +2,7 @@
 
 use faircast_report::Row;
 
-use super::transports::Kind;
+use super::transports::Class;
 use super::{Figures, Measured, Spread};
 
 /// A goal: ours over something else, round by round.
@@ -24,8 +24,8 @@ struct Goal {
 enum Theirs {
     /// The transport of this id.
     One(&'static str),
-    /// Of peers of these kinds, the best one by the median.
-    Best(&'static [Kind]),
+    /// Of peers of these classes, the best one by the median.
+    Best(&'static [Class]),
 }
 
 #[derive(Clone, Copy)]
@@ -34,7 +34,7 @@ enum Bound {
     Below(f64),
 }
 
-const PEERS: &[Kind] = &[Kind::Controlled, Kind::Flow, Kind::Fixed];
+const PEERS: &[Class] = &[Class::Controlled, Class::Flow, Class::Fixed];
 
 const GOALS: &[Goal] = &[
     Goal {
@@ -62,7 +62,7 @@ const GOALS: &[Goal] = &[
         title: "goodput / best peer at a fixed rate",
         question: "Is control faster than the best rate that one can guess?",
         ours: "faircast",
-        theirs: Theirs::Best(&[Kind::Fixed]),
+        theirs: Theirs::Best(&[Class::Fixed]),
         value: |run| run.mbit_per_s,
         bound: Bound::AtLeast(1.5),
         reason: "nobody should have to guess a rate",
@@ -134,7 +134,7 @@ const GOALS: &[Goal] = &[
 pub(super) fn rows(measured: &[Measured], some: bool) -> Vec<Row> {
     let goals = GOALS.iter().filter(|goal| !some || goal.is_chosen(measured));
     let mut rows: Vec<Row> = goals.map(|goal| goal.row(measured)).collect();
-    if !some || measured.iter().any(|one| one.transport.kind == Kind::Ours) {
+    if !some || measured.iter().any(|one| one.transport.class == Class::Ours) {
         rows.push(whole(measured));
     }
     rows
@@ -151,7 +151,7 @@ impl Goal {
         let theirs = self.theirs;
         measured.iter().filter(move |one| match theirs {
             Theirs::One(id) => one.transport.id == id,
-            Theirs::Best(kinds) => kinds.contains(&one.transport.kind),
+            Theirs::Best(classes) => classes.contains(&one.transport.class),
         })
     }
 
@@ -228,7 +228,7 @@ impl Goal {
 
 /// The share of our runs in which every copy was whole.
 fn whole(measured: &[Measured]) -> Row {
-    let ours = measured.iter().filter(|one| one.transport.kind == Kind::Ours);
+    let ours = measured.iter().filter(|one| one.transport.class == Class::Ours);
     let runs: Vec<&Figures> = ours.filter_map(|one| one.runs.as_ref().ok()).flatten().collect();
     let share = runs.iter().filter(|run| run.complete).count() as f64 / runs.len() as f64;
     let trouble = runs.iter().find_map(|run| run.trouble.clone());

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Plot, Unit};
+use crate::text::csv_field;
 
 /// A table as a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +43,7 @@ fn columns(plot: &Plot) -> [&'static str; 5] {
 fn of_lines(plot: &Plot) -> Csv {
     let mut text = columns(plot).join(",") + "\n";
     for line in &plot.lines {
-        let who = format!("{},{}", quoted(&line.owner), quoted(&line.protocol));
+        let who = format!("{},{}", csv_field(&line.owner), csv_field(&line.protocol));
         // Lines of many together are three series: mean, and the ends of the range.
         let of = |kind: &str| match line.range {
             Some(_) => format!("{who},{kind} of {}", line.kind),
@@ -52,7 +53,7 @@ fn of_lines(plot: &Plot) -> Csv {
             let value = match (plot.names.is_empty(), value) {
                 (_, None) => String::new(),
                 (true, Some(value)) => value.to_string(),
-                (false, Some(place)) => quoted(&plot.names[place as usize]),
+                (false, Some(place)) => csv_field(&plot.names[place as usize]),
             };
             let _ = writeln!(text, "{at},{series},{value}");
         };
@@ -78,7 +79,7 @@ fn of_marks(plots: &[Plot]) -> Csv {
             continue;
         }
         seen.push((&row.owner, row.kind));
-        let who = format!("{},{},{}", quoted(&row.owner), quoted(&row.protocol), row.kind);
+        let who = format!("{},{},{}", csv_field(&row.owner), csv_field(&row.protocol), row.kind);
         for (at, count, height) in &row.points {
             // An upright line has no height.
             let height = if row.upright { String::new() } else { height.to_string() };
@@ -86,12 +87,4 @@ fn of_marks(plots: &[Plot]) -> Csv {
         }
     }
     Csv { name: "events.csv".into(), text }
-}
-
-/// A field with quotes around it where it needs them (RFC 4180).
-fn quoted(field: &str) -> String {
-    match field.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", field.replace('"', "\"\"")),
-        false => field.into(),
-    }
 }

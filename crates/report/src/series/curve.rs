@@ -85,11 +85,6 @@ impl Curve {
         points
     }
 
-    /// The value at a moment, as the last point that is kept at or before it has it.
-    pub fn value_at(&self, at: Time) -> Option<f64> {
-        self.points().iter().rev().find(|point| point.0 <= at).map(|point| point.1)
-    }
-
     /// Makes buckets twice as wide.
     fn coarsen(&mut self) {
         self.shift += 1;

@@ -7,7 +7,7 @@
 //! ranges are wide: they are not ours to mend.
 
 mod packets;
-mod stage;
+mod run;
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::Error;
 use crate::bench::Request;
 use crate::monitor::{Monitor, Runs};
 use crate::suite::judge::one_value;
-use stage::{PROGRAMS, Program, SENDER, Stage, TCP_RECEIVER, TCP_SENDER, Theatre};
+use run::{Context, PROGRAMS, PeerRun, Program, SENDER, TCP_RECEIVER, TCP_SENDER};
 
 /// What all ids of these rows begin with.
 pub(crate) const ID: &str = "peers";
@@ -84,17 +84,17 @@ pub(crate) fn rows(request: &Request, monitor: &dyn Monitor) -> Result<Vec<Row>,
         return Ok(Vec::new());
     }
     let folder = tempfile::tempdir().map_err(|error| Error::doing("make a folder", error))?;
-    let theatre = Theatre { tools: folder.path(), own: &request.own, monitor };
+    let context = Context { tools: folder.path(), own: &request.own, monitor };
     let mut runs = Vec::new();
     for (question, program) in chosen(request.only.as_deref()) {
-        match program.prepare(theatre.tools) {
+        match program.prepare(context.tools) {
             Ok(()) => runs.push((question, program)),
             Err(why) => passed_over(&format!("{} ", id(question, program)), &why),
         }
     }
     monitor.begin(Runs { name: ID, count: runs.len(), weight: runs.len() as u64, long: false });
     let mut rows = Vec::new();
-    for (question, program, run) in run_all(&runs, theatre) {
+    for (question, program, run) in run_all(&runs, context) {
         match run {
             Ok(more) => rows.extend(more),
             // Neither a lab that cannot be made here, such as without /dev/net/tun, nor a peer that
@@ -109,14 +109,14 @@ pub(crate) fn rows(request: &Request, monitor: &dyn Monitor) -> Result<Vec<Row>,
     Ok(rows)
 }
 
-type Run = (Question, Program, Result<Vec<Row>, Error>);
+type Answer = (Question, Program, Result<Vec<Row>, Error>);
 
 /// Runs all. Those of a choice send little, and so go at the same time.
-fn run_all(runs: &[(Question, Program)], theatre: Theatre<'_>) -> Vec<Run> {
+fn run_all(runs: &[(Question, Program)], context: Context<'_>) -> Vec<Answer> {
     let of = |wanted| runs.iter().copied().filter(move |(question, _)| *question == wanted);
     let mut done = std::thread::scope(|scope| {
         let start = |(question, program)| {
-            (question, program, scope.spawn(move || choice(program, theatre)))
+            (question, program, scope.spawn(move || choice(program, context)))
         };
         let started: Vec<_> = of(Question::Choice).map(start).collect();
         let end = |handle: std::thread::ScopedJoinHandle<'_, _>| {
@@ -127,7 +127,7 @@ fn run_all(runs: &[(Question, Program)], theatre: Theatre<'_>) -> Vec<Run> {
             .map(|(q, program, handle)| (q, program, end(handle)))
             .collect::<Vec<_>>()
     });
-    done.extend(of(Question::Share).map(|(q, program)| (q, program, share(program, theatre))));
+    done.extend(of(Question::Share).map(|(q, program)| (q, program, share(program, context))));
     done
 }
 
@@ -155,14 +155,14 @@ fn id(question: Question, program: Program) -> String {
 }
 
 /// Whom the sender follows, and who reports how much.
-fn choice(program: Program, theatre: Theatre<'_>) -> Result<Vec<Row>, Error> {
-    let mut stage = Stage::new(program, UNEQUAL, &["near", "far"], theatre)?;
-    stage.wait_for_data()?;
-    stage.rest(CHOICE_BEFORE + CHOICE)?;
-    theatre.monitor.ended(1);
-    let (followed, times) = stage.limiting("far", CHOICE);
-    let (near, far) = (stage.reports("near", CHOICE), stage.reports("far", CHOICE));
-    let kbps = stage.bits_per_s(SENDER, "far", CHOICE) / 1e3;
+fn choice(program: Program, context: Context<'_>) -> Result<Vec<Row>, Error> {
+    let mut run = PeerRun::new(program, UNEQUAL, &["near", "far"], context)?;
+    run.wait_for_data()?;
+    run.rest(CHOICE_BEFORE + CHOICE)?;
+    context.monitor.ended(1);
+    let (followed, times) = run.limiting("far", CHOICE);
+    let (near, far) = (run.reports("near", CHOICE), run.reports("far", CHOICE));
+    let kbps = run.bits_per_s(SENDER, "far", CHOICE) / 1e3;
     let (id, title) = (id(Question::Choice, program), program.title);
     Ok(vec![
         one_value(
@@ -195,16 +195,16 @@ fn choice(program: Program, theatre: Theatre<'_>) -> Result<Vec<Row>, Error> {
 }
 
 /// What TCP gets beside it.
-fn share(program: Program, theatre: Theatre<'_>) -> Result<Vec<Row>, Error> {
-    let mut stage = Stage::new(program, SHARED, &["mr"], theatre)?;
-    stage.wait_for_data()?;
-    stage.rest(ALONE)?;
-    let alone = stage.bits_per_s(SENDER, "mr", ALONE / 2) / 1e6;
-    stage.start_tcp()?;
-    stage.rest(SHARE_BEFORE + SHARE)?;
-    theatre.monitor.ended(1);
-    let tcp = stage.bits_per_s(TCP_SENDER, TCP_RECEIVER, SHARE);
-    let own = stage.bits_per_s(SENDER, "mr", SHARE);
+fn share(program: Program, context: Context<'_>) -> Result<Vec<Row>, Error> {
+    let mut run = PeerRun::new(program, SHARED, &["mr"], context)?;
+    run.wait_for_data()?;
+    run.rest(ALONE)?;
+    let alone = run.bits_per_s(SENDER, "mr", ALONE / 2) / 1e6;
+    run.start_tcp()?;
+    run.rest(SHARE_BEFORE + SHARE)?;
+    context.monitor.ended(1);
+    let tcp = run.bits_per_s(TCP_SENDER, TCP_RECEIVER, SHARE);
+    let own = run.bits_per_s(SENDER, "mr", SHARE);
     let (tcp_mbps, own_mbps) = (tcp / 1e6, own / 1e6);
     let title = program.title;
     Ok(vec![one_value(

@@ -177,7 +177,7 @@ fn what_was_written_is_read_back() {
 
 #[test]
 fn many_rows_and_many_columns_are_read_back() {
-    let columns = (0..20).map(|i| (format!("c{i}"), Kind::Whole)).collect();
+    let columns = (0..20).map(|i| (format!("c{i}"), ColumnType::Whole)).collect();
     let mut table = Table::new(columns);
     for row in 0..1000_i64 {
         let cell = |column: i64| match (row + column) % 3 {
@@ -190,5 +190,5 @@ fn many_rows_and_many_columns_are_read_back() {
     assert_eq!(read[19].1[999], Cell::Whole(999 * 19 - 500));
     // Rows 0, 3, ..., 999.
     assert_eq!(read[3].1.iter().filter(|cell| **cell == Cell::None).count(), 334);
-    assert_eq!(self::read(&Table::new(vec![("a".into(), Kind::Text)]).parquet())[0].1, []);
+    assert_eq!(self::read(&Table::new(vec![("a".into(), ColumnType::Text)]).parquet())[0].1, []);
 }

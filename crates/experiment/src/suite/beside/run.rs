@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use faircast_base::{NodeId, Time};
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::packets::Speaker;
 use crate::Error;
-use crate::host::{NORM, installed, last_words, make_content, spawn, text, words};
+use crate::host::{NORM, installed, last_words, make_content, spawn, text, wait_until, words};
 use crate::monitor::Monitor;
 
 /// Content enough for any of these runs, at 20 Mbit/s for 45 s: nobody reaches the end. It is written
@@ -30,15 +30,12 @@ const TCP_PORT: u16 = 5001;
 /// A session that has not begun to send after so long does not work.
 const START_MAX: Duration = Duration::from_secs(20);
 
-/// How often it is looked whether something has happened.
-const GLANCE: Duration = Duration::from_millis(20);
-
-/// The sender of every stage, and both ends of its TCP connection, where there is one.
+/// The sender of every run, and both ends of its TCP connection, where there is one.
 pub(super) const SENDER: &str = "sender";
 pub(super) const TCP_SENDER: &str = "ts";
 pub(super) const TCP_RECEIVER: &str = "tr";
 
-/// What can be put on a stage.
+/// What can be run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Program {
     pub(super) id: &'static str,
@@ -69,9 +66,9 @@ impl Program {
     }
 }
 
-/// What every stage needs.
+/// What every run needs.
 #[derive(Clone, Copy)]
-pub(super) struct Theatre<'a> {
+pub(super) struct Context<'a> {
     /// Where programs are compiled.
     pub(super) tools: &'a Path,
     /// The program `faircast` of this build.
@@ -116,8 +113,8 @@ impl Tally {
 }
 
 /// Hosts, programs and what they say. All is ended when it is dropped.
-pub(super) struct Stage<'a> {
-    theatre: Theatre<'a>,
+pub(super) struct PeerRun<'a> {
+    context: Context<'a>,
     program: Program,
     /// Hosts by name, the sender first.
     hosts: Vec<(String, NodeId)>,
@@ -129,14 +126,14 @@ pub(super) struct Stage<'a> {
     folder: TempDir,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> PeerRun<'a> {
     /// Makes the hosts of a scenario and starts the programs: the sender's on [`SENDER`], and a
     /// receiver's on each of `receivers`.
     pub(super) fn new(
         program: Program,
         text: &str,
         receivers: &[&str],
-        theatre: Theatre<'a>,
+        context: Context<'a>,
     ) -> Result<Self, Error> {
         let path = Path::new("peers.toml");
         let catalog = faircast_sim::catalog();
@@ -145,12 +142,12 @@ impl<'a> Stage<'a> {
         let tally: Arc<Mutex<Tally>> = Arc::default();
         let told = Arc::clone(&tally);
         let watch = move |seen: &Seen<'_>| {
-            told.lock().unwrap_or_else(PoisonError::into_inner).take(program.speaker, seen);
+            lock(&told).take(program.speaker, seen);
         };
         let field = Field::watched(scenario, watch)?;
         let folder = tempfile::tempdir().map_err(|error| Error::doing("make a folder", error))?;
-        let mut stage = Self {
-            theatre,
+        let mut run = Self {
+            context,
             program,
             hosts,
             receivers: receivers.iter().map(|name| (*name).to_string()).collect(),
@@ -160,47 +157,42 @@ impl<'a> Stage<'a> {
             field,
             folder,
         };
-        let file = stage.at("content");
+        let file = run.at("content");
         make_content(&file, "faircast bench tfmcc", FILE_BYTES)
             .map_err(|error| Error::doing("make a file", error))?;
         for name in receivers {
-            let into = stage.at(name);
+            let into = run.at(name);
             std::fs::create_dir(&into).map_err(|error| Error::doing("make a folder", error))?;
-            let words = stage.receiver(name, &into);
-            stage.start(name, &words)?;
+            let words = run.receiver(name, &into);
+            run.start(name, &words)?;
         }
         // Daemons must have joined before they are asked for.
         std::thread::sleep(Duration::from_millis(300));
-        let words = stage.sender(&file);
-        stage.start(SENDER, &words)?;
-        Ok(stage)
+        let words = run.sender(&file);
+        run.start(SENDER, &words)?;
+        Ok(run)
     }
 
     /// Waits until the first data has left.
     pub(super) fn wait_for_data(&mut self) -> Result<(), Error> {
-        let title = self.program.title;
-        let deadline = Instant::now() + START_MAX;
-        while self.tally().began.is_none() {
-            let ended = self.children.iter_mut().find_map(|child| child.try_wait().ok().flatten());
-            if ended.is_some() || Instant::now() > deadline {
+        let mut ended = false;
+        let began = wait_until(Instant::now() + START_MAX, self.context.monitor, || {
+            let mut children = self.children.iter_mut();
+            ended = children.any(|child| !matches!(child.try_wait(), Ok(None)));
+            ended || lock(&self.tally).began.is_some()
+        })?;
+        match began && !ended {
+            true => Ok(()),
+            false => {
                 let said = last_words(&self.at(&format!("{SENDER}.log")));
-                return Err(Error::Work(format!("{title} does not send: {said}")));
+                Err(Error::Work(format!("{} does not send: {said}", self.program.title)))
             }
-            self.rest(GLANCE)?;
         }
-        Ok(())
     }
 
     /// Lets it go on for so long.
     pub(super) fn rest(&self, span: Duration) -> Result<(), Error> {
-        let until = Instant::now() + span;
-        while Instant::now() < until {
-            if self.theatre.monitor.is_to_stop() {
-                return Err(Error::Interrupted("there is no verdict"));
-            }
-            std::thread::sleep(GLANCE.min(until.saturating_duration_since(Instant::now())));
-        }
-        Ok(())
+        wait_until(Instant::now() + span, self.context.monitor, || false).map(drop)
     }
 
     /// Starts a TCP connection with Reno's congestion control that sends without end.
@@ -259,8 +251,8 @@ impl<'a> Stage<'a> {
         8.0 * bytes as f64 / span.as_secs_f64()
     }
 
-    fn tally(&self) -> std::sync::MutexGuard<'_, Tally> {
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        lock(&self.tally)
     }
 
     fn node(&self, name: &str) -> NodeId {
@@ -296,7 +288,7 @@ impl<'a> Stage<'a> {
         let count = self.receivers.len();
         match self.program.speaker {
             Speaker::Faircast => words(
-                &[&text(self.theatre.own), "send", &file],
+                &[&text(self.context.own), "send", &file],
                 &format!("--group {group}:{PORT} --wait-for {count} --scheme tfmcc --json"),
             ),
             Speaker::Uftp => {
@@ -320,7 +312,7 @@ impl<'a> Stage<'a> {
         let (folder, group, interface) = (text(into), Field::group(), Field::INTERFACE);
         match self.program.speaker {
             Speaker::Faircast => words(
-                &[&text(self.theatre.own), "recv", "--into", &folder],
+                &[&text(self.context.own), "recv", "--into", &folder],
                 &format!("--name {name} --group {group}:{PORT} --once"),
             ),
             Speaker::Uftp => {
@@ -342,11 +334,11 @@ impl<'a> Stage<'a> {
     }
 
     fn norm(&self) -> String {
-        text(&self.theatre.tools.join(NORM.name))
+        text(&self.context.tools.join(NORM.name))
     }
 }
 
-impl Drop for Stage<'_> {
+impl Drop for PeerRun<'_> {
     fn drop(&mut self) {
         if let Some(connection) = &self.connection {
             let _ = connection.shutdown(Shutdown::Both);
@@ -357,6 +349,10 @@ impl Drop for Stage<'_> {
             let _ = child.wait();
         }
     }
+}
+
+fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
+    tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn since(tally: &Tally, span: Duration) -> Time {
