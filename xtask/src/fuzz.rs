@@ -95,7 +95,7 @@ fn run(options: &Options) -> Result<usize, String> {
         }
     }
     let after = record::Counts::of(&found).ok_or("AFL++ left no statistics")?;
-    record::add(&options.target, cpu_s, before, after, findings)?;
+    record::Run { target: &options.target, cpu_s, before, after, findings }.add()?;
     Ok(findings)
 }
 

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use crate::Series;
+use crate::interval::{Interval, median_interval};
 use crate::text::{COLUMNS_MAX, Table, count, significant, wrap};
 
 /// Experiments that answer for the figures of a paper. Serialises to the `--json` of `faircast
@@ -128,6 +129,11 @@ impl Row {
     /// From where to where the seeds go; `None` of one seed, whose number stands there already.
     pub(crate) fn spread(&self) -> Option<String> {
         (self.seeds > 1).then(|| format!("{}–{}", number(self.low), number(self.high)))
+    }
+
+    /// Between which values the median of all seeds that could be lies.
+    pub(crate) fn interval(&self) -> Option<Interval> {
+        median_interval(self.per_seed.iter().map(|(_, value)| *value))
     }
 
     /// Which values hold, in as few words as do: `± 15 %`, `≥ 0.5`, `fairer than fig-4`.

@@ -22,10 +22,10 @@ fn header() -> Header {
         protocol: "pgmcc".into(),
         to: vec![NodeId(1), NodeId(2)],
         packet_bytes: 1400,
-        stop_s: (i % 2 == 0).then_some(100.0),
+        stop_s: i.is_multiple_of(2).then_some(100.0),
         speaks: vec![
             SpeaksHeader { node: NodeId(2), protocol: "tfmcc".into() };
-            usize::from(i % 2 == 0)
+            usize::from(i.is_multiple_of(2))
         ],
         ..FlowHeader::default()
     };

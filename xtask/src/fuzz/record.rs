@@ -64,9 +64,7 @@ const REAP_MAX: Duration = Duration::from_secs(2);
 struct Row {
     target: String,
     cpu_h: f64,
-    executions: u64,
-    edges: u64,
-    edges_total: u64,
+    counts: Counts,
     findings: usize,
 }
 
@@ -76,67 +74,64 @@ impl Row {
         let [target, cpu_h, executions, edges, edges_total, findings, ""] = cells[..] else {
             return None;
         };
-        Some(Self {
-            target: target.to_string(),
-            cpu_h: cpu_h.parse().ok()?,
-            executions: executions.parse().ok()?,
-            edges: edges.parse().ok()?,
-            edges_total: edges_total.parse().ok()?,
-            findings: findings.parse().ok()?,
-        })
+        let [executions, edges, edges_total] = [executions, edges, edges_total].map(str::parse);
+        let counts = Counts {
+            executions: executions.ok()?,
+            edges: edges.ok()?,
+            edges_total: edges_total.ok()?,
+        };
+        let (target, cpu_h, findings) =
+            (target.into(), cpu_h.parse().ok()?, findings.parse().ok()?);
+        Some(Self { target, cpu_h, counts, findings })
     }
 
     fn line(&self) -> String {
-        let Self { target, cpu_h, executions, edges, edges_total, findings } = self;
+        let Self { target, cpu_h, counts: Counts { executions, edges, edges_total }, findings } =
+            self;
         format!("| {target} | {cpu_h:.2} | {executions} | {edges} | {edges_total} | {findings} |\n")
     }
 }
 
-/// Adds a run to the table.
-pub(crate) fn add(
-    target: &str,
-    cpu_s: f64,
-    before: Option<Counts>,
-    after: Counts,
-    findings: usize,
-) -> Result<(), String> {
-    let path = shell::root().join("fuzz/RECORD.md");
-    let text = fs::read_to_string(&path).unwrap_or_default();
-    let wrong = |error: std::io::Error| format!("{}: {error}", path.display());
-    fs::write(&path, added(&text, target, cpu_s, before, after, findings)).map_err(wrong)
+/// A run of a target, with what AFL++ had counted before and has counted after it.
+pub(crate) struct Run<'a> {
+    pub(crate) target: &'a str,
+    pub(crate) cpu_s: f64,
+    pub(crate) before: Option<Counts>,
+    pub(crate) after: Counts,
+    pub(crate) findings: usize,
 }
 
-fn added(
-    text: &str,
-    target: &str,
-    cpu_s: f64,
-    before: Option<Counts>,
-    after: Counts,
-    findings: usize,
-) -> String {
-    let mut rows: Vec<Row> = text.lines().filter_map(Row::parse).collect();
-    let row = Row {
-        target: target.to_string(),
-        cpu_h: 0.0,
-        executions: 0,
-        edges: 0,
-        edges_total: 0,
-        findings: 0,
-    };
-    let place = rows.iter().position(|row| row.target == target).unwrap_or_else(|| {
+impl Run<'_> {
+    /// Adds the run to the table.
+    pub(crate) fn add(&self) -> Result<(), String> {
+        let path = shell::root().join("fuzz/RECORD.md");
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        fs::write(&path, self.added(&text)).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    fn added(&self, text: &str) -> String {
+        let mut rows: Vec<Row> = text.lines().filter_map(Row::parse).collect();
+        let row = rows.iter().position(|row| row.target == self.target);
+        let mut row = row.map_or_else(
+            || Row {
+                target: self.target.into(),
+                cpu_h: 0.0,
+                counts: Counts::default(),
+                findings: 0,
+            },
+            |place| rows.remove(place),
+        );
+        // A run that resumes another one counts on from where that ended.
+        let (before, after) = (self.before.unwrap_or_default(), self.after);
+        let executions = after.executions - before.executions.min(after.executions);
+        row.counts = Counts { executions: row.counts.executions + executions, ..after };
+        row.cpu_h += self.cpu_s / 3600.0;
+        row.findings = row.findings.max(self.findings);
         rows.push(row);
-        rows.len() - 1
-    });
-    // A run that resumes another one counts on from where that ended.
-    let executions = after.executions - before.map_or(0, |it| it.executions.min(after.executions));
-    let row = &mut rows[place];
-    row.cpu_h += cpu_s / 3600.0;
-    row.executions += executions;
-    (row.edges, row.edges_total) = (after.edges, after.edges_total);
-    row.findings = row.findings.max(findings);
-    rows.sort_by(|a, b| a.target.cmp(&b.target));
-    let lines: String = rows.iter().map(Row::line).collect();
-    format!("{HEAD}{lines}")
+        rows.sort_by(|a, b| a.target.cmp(&b.target));
+        let lines: String = rows.iter().map(Row::line).collect();
+        format!("{HEAD}{lines}")
+    }
 }
 
 /// What stands above the rows.
@@ -157,9 +152,12 @@ mod tests {
     #[test]
     fn runs_of_a_target_are_summed_in_a_line_of_their_own() {
         let counts = |executions, edges| Counts { executions, edges, edges_total: 900 };
-        let first = added("", "objects", 1800.0, None, counts(1000, 70), 1);
-        let other = added(&first, "element", 3600.0, None, counts(5, 6), 0);
-        let resumed = added(&other, "objects", 3600.0, Some(counts(1000, 70)), counts(4000, 90), 0);
+        let run = |target, cpu_s, before, after, findings, text: &str| {
+            Run { target, cpu_s, before, after, findings }.added(text)
+        };
+        let first = run("objects", 1800.0, None, counts(1000, 70), 1, "");
+        let other = run("element", 3600.0, None, counts(5, 6), 0, &first);
+        let resumed = run("objects", 3600.0, Some(counts(1000, 70)), counts(4000, 90), 0, &other);
         let want =
             "| element | 1.00 | 5 | 6 | 900 | 0 |\n| objects | 1.50 | 4000 | 90 | 900 | 1 |\n";
         assert_eq!(resumed, format!("{HEAD}{want}"));

@@ -129,7 +129,10 @@ impl Cell {
 
     /// All figures.
     pub(super) fn figures(&self) -> Vec<Spread> {
-        self.spreads().collect()
+        let spread = |(figure, values): (&Figure, &BTreeMap<u64, f64>)| {
+            Spread::of(*figure, values.iter().map(|(seed, value)| (*seed, *value)).collect())
+        };
+        self.values.iter().filter_map(spread).collect()
     }
 
     /// The page of each run, from the matrix's own, where they were written.
@@ -139,12 +142,6 @@ impl Cell {
         let page = |seed| RunPage { seed, page: format!("runs/{}", self.page(seed)) };
         let written = seeds.into_iter().filter(|_| self.folder.is_some());
         written.map(page).collect()
-    }
-
-    fn spreads(&self) -> impl Iterator<Item = Spread> {
-        self.values.iter().filter_map(|(figure, values)| {
-            Spread::of(*figure, values.iter().map(|(seed, value)| (*seed, *value)).collect())
-        })
     }
 
     fn page(&self, seed: u64) -> String {

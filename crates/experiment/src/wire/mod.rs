@@ -160,29 +160,14 @@ fn measure(
     Ok(measured)
 }
 
-/// The middle of some values with the least and the greatest.
-#[derive(Clone, Copy, Debug, Serialize)]
-struct Spread {
-    median: f64,
-    low: f64,
-    high: f64,
-}
-
-impl Spread {
-    /// `None` of no values.
-    fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
-        spread(values).map(|[low, median, high]| Self { median, low, high })
-    }
-}
-
 impl Measured {
-    /// Of the runs that gave whole copies.
-    fn spread(&self, value: impl Fn(&Figures) -> f64) -> Option<Spread> {
+    /// Least, median and greatest of the runs that gave whole copies.
+    fn spread(&self, value: impl Fn(&Figures) -> f64) -> Option<[f64; 3]> {
         let runs = self.runs.as_ref().ok()?;
-        Spread::of(runs.iter().filter(|run| run.complete).map(value))
+        spread(runs.iter().filter(|run| run.complete).map(value))
     }
 
-    fn mbit_per_s(&self) -> Option<Spread> {
+    fn mbit_per_s(&self) -> Option<[f64; 3]> {
         self.spread(|run| run.mbit_per_s)
     }
 }
@@ -194,7 +179,9 @@ fn to_json(suite: &Suite, measured: &[Measured]) -> String {
             serde_json::json!({
                 "id": one.transport.id,
                 "title": one.transport.title,
-                "mbit_per_s": one.mbit_per_s(),
+                "mbit_per_s": one.mbit_per_s().map(|[low, median, high]| {
+                    serde_json::json!({ "median": median, "low": low, "high": high })
+                }),
                 "runs": one.runs.as_ref().ok(),
                 "skipped": one.runs.as_ref().err(),
             })
@@ -207,7 +194,7 @@ fn to_json(suite: &Suite, measured: &[Measured]) -> String {
 /// What was measured, a line for each transport.
 fn table(measured: &[Measured]) -> String {
     let limit = measured.iter().find(|one| one.transport.id == "limit");
-    let limit = limit.and_then(|one| one.mbit_per_s()).map(|spread| spread.median);
+    let limit = limit.and_then(|one| one.mbit_per_s()).map(|[_, median, _]| median);
     let mut text = format!(
         "{:<16} {:>6} {:>8} {:>13} {:>8} {:>7} {:>9} {:>9} {:>7}\n",
         "transport",
@@ -232,17 +219,17 @@ fn table(measured: &[Measured]) -> String {
         };
         let whole = runs.iter().filter(|run| run.complete).count();
         let _ = write!(text, "{id:<16} {:>6}", format!("{whole}/{}", runs.len()));
-        if let Some(speed) = one.mbit_per_s() {
-            let median = |value: fn(&Figures) -> f64| one.spread(value).map_or(0.0, |s| s.median);
+        if let Some([low, speed, high]) = one.mbit_per_s() {
+            let median = |value: fn(&Figures) -> f64| one.spread(value).map_or(0.0, |of| of[1]);
             let of_limit = match limit.filter(|_| !one.transport.uplink) {
-                Some(limit) => format!("{:.0} %", 100.0 * speed.median / limit),
+                Some(limit) => format!("{:.0} %", 100.0 * speed / limit),
                 None => "-".into(),
             };
             let _ = write!(
                 text,
                 " {:>8.0} {:>13} {of_limit:>8} {:>7.1} {:>9.2} {:>9.2} {:>7.3}",
-                speed.median,
-                format!("{:.0}-{:.0}", speed.low, speed.high),
+                speed,
+                format!("{low:.0}-{high:.0}"),
                 median(|run| run.total_s),
                 median(|run| run.cpu_send_s_per_gb),
                 median(|run| run.cpu_receive_s_per_gb),

@@ -1,9 +1,9 @@
 //! What the figures must come to.
 
-use faircast_report::Row;
+use faircast_report::{Row, spread};
 
 use super::transports::Class;
-use super::{Figures, Measured, Spread};
+use super::{Figures, Measured};
 
 /// A goal: ours over something else, round by round.
 struct Goal {
@@ -172,8 +172,8 @@ impl Goal {
         };
         match self.compare(measured) {
             Ok((against, ratios)) => {
-                let spread = Spread::of(ratios.iter().copied()).expect("there is a ratio");
-                (row.ours, row.low, row.high) = (spread.median, spread.low, spread.high);
+                let spread = spread(ratios.iter().copied()).expect("there is a ratio");
+                [row.low, row.ours, row.high] = spread;
                 row.seeds = ratios.len() as u32;
                 row.per_seed = (1..).zip(ratios).collect();
                 row.holds = low.is_none_or(|low| row.ours >= low)
@@ -217,7 +217,7 @@ impl Goal {
     fn best(&self, measured: &[Measured]) -> Option<&'static str> {
         let medians = self
             .theirs(measured)
-            .filter_map(|one| Some((one.transport.id, one.spread(self.value)?.median)));
+            .filter_map(|one| Some((one.transport.id, one.spread(self.value)?[1])));
         let better = |a: &(&str, f64), b: &(&str, f64)| match self.bound {
             Bound::AtLeast(_) => b.1.total_cmp(&a.1),
             Bound::Below(_) => a.1.total_cmp(&b.1),

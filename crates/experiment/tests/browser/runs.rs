@@ -40,10 +40,11 @@ pub(crate) fn run(title: &str, tcp: u32, receivers: u32, duration_s: u32, until_
         seed: None,
     };
     let path = Path::new("scenarios/two-flows.toml");
-    let scenario = Scenario::parse(path, &text, &overrides, &faircast_sim::catalog()).unwrap();
+    let scenario = Scenario::parse(path, &text, &overrides, &faircast_sim::catalog());
+    let scenario = scenario.expect("it is a scenario");
     let mut series = Series::new(&header(&scenario, On::Sim));
     let mut until = Until(Time::from_secs_f64(until_s.into()));
-    let done = execute(&scenario, On::Sim, &mut until, &mut series).unwrap();
+    let done = execute(&scenario, On::Sim, &mut until, &mut series).expect("it runs");
     Run { header: done.header, summary: done.summary, series }
 }
 

@@ -5,7 +5,6 @@ use faircast_base::Time;
 use super::Page;
 use super::data::data;
 use super::html::{HtmlTable, escape, facts, heading};
-use crate::interval::median_interval;
 use crate::plots;
 use crate::suite::{Plots, Row, Suite, number};
 
@@ -260,8 +259,7 @@ fn side(row: &Row, level: usize) -> String {
     if !row.measured_only {
         paragraph("Accepted:", &accepted);
     }
-    let interval = median_interval(row.per_seed.iter().map(|(_, value)| *value));
-    let interval = interval.map(|interval| {
+    let interval = row.interval().map(|interval| {
         let surely = (interval.confidence * 100.0).floor();
         let (low, high) = (number(interval.low), number(interval.high));
         format!(" The median lies between {low} and {high} with {surely:.0} %.")
@@ -331,7 +329,7 @@ fn strip(row: &Row, is_large: bool) -> String {
         x(row.high)
     ));
     // How surely the median is where it is: thicker, with ends.
-    if let Some(interval) = median_interval(row.per_seed.iter().map(|(_, value)| *value)) {
+    if let Some(interval) = row.interval() {
         svg.push_str(&format!(
             "<path class=\"interval\" d=\"M{0:.1} {2}v8M{0:.1} {y}H{1:.1}M{1:.1} {2}v8\"/>",
             x(interval.low),

@@ -38,11 +38,8 @@ pub fn plots(series: &Series, ended: Time) -> Vec<Plot> {
         throughput(series),
         mean_throughput(series, ended),
         queues(series),
-        window(series),
-        rate(series),
-        round_trip(series),
     ];
-    all.into_iter().filter(|plot| !plot.lines.is_empty()).collect()
+    all.into_iter().chain(of_flows(series)).filter(|plot| !plot.lines.is_empty()).collect()
 }
 
 /// New packets sent and acknowledged in all, over time: the papers' sequence numbers.
@@ -168,28 +165,24 @@ fn queues(series: &Series) -> Plot {
     plot
 }
 
-/// Congestion windows.
-fn window(series: &Series) -> Plot {
-    let mut plot = Plot::new("window", "Window", "Window", Unit::Packets);
-    plot.about = "Congestion window of the sender".into();
-    add_flows(&mut plot, series, |_| "window", |flow| curve(&flow.window), Shape::Step);
-    plot
-}
+/// A curve of each flow: how the plot begins, what it shows, what its lines are called, and the curve.
+type OfFlows = (Plot, &'static str, &'static str, fn(&FlowSeries) -> &Curve, Shape);
 
-/// Sending rates.
-fn rate(series: &Series) -> Plot {
-    let mut plot = Plot::new("rate", "Sending rate", "Rate", Unit::Rate);
-    plot.about = "Rate that the sender allows itself".into();
-    add_flows(&mut plot, series, |_| "rate", |flow| curve(&flow.rate), Shape::Step);
-    plot
-}
-
-/// Round trips.
-fn round_trip(series: &Series) -> Plot {
-    let mut plot = Plot::new("rtt", "Round trip", "Round trip", Unit::Span);
-    plot.about = "As the sender measures it".into();
-    add_flows(&mut plot, series, |_| "round trip", |flow| curve(&flow.rtt), Shape::Straight);
-    plot
+/// Congestion windows, sending rates and round trips.
+fn of_flows(series: &Series) -> [Plot; 3] {
+    let window = Plot::new("window", "Window", "Window", Unit::Packets);
+    let rate = Plot::new("rate", "Sending rate", "Rate", Unit::Rate);
+    let rtt = Plot::new("rtt", "Round trip", "Round trip", Unit::Span);
+    let all: [OfFlows; 3] = [
+        (window, "Congestion window of the sender", "window", |flow| &flow.window, Shape::Step),
+        (rate, "Rate that the sender allows itself", "rate", |flow| &flow.rate, Shape::Step),
+        (rtt, "As the sender measures it", "round trip", |flow| &flow.rtt, Shape::Straight),
+    ];
+    all.map(|(mut plot, about, kind, of, shape)| {
+        plot.about = about.into();
+        add_flows(&mut plot, series, |_| kind, |flow| curve(of(flow)), shape);
+        plot
+    })
 }
 
 /// Who sets the pace.
@@ -267,7 +260,7 @@ impl Plot {
 fn add_flows(
     plot: &mut Plot,
     series: &Series,
-    kind: fn(&FlowSeries) -> &'static str,
+    kind: impl Fn(&FlowSeries) -> &'static str,
     points: impl Fn(&FlowSeries) -> Points,
     shape: Shape,
 ) {
