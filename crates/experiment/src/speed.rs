@@ -59,8 +59,8 @@ const SETUP_EVENTS_MAX: f64 = 5e6;
 /// Bounds are three fifths of the median of what was measured, each case between two runs of the loop, on two
 /// cores of a Xeon that had eight times as much to do as they could: the same case differed there by half from
 /// one run to the next, and another processor has other caches. The ratios were 0.31, 0.33 and 0.36 (a), 2.90,
-/// 3.42 and 3.43 (b), 0.26, 0.39 and 0.49 (c), 0.19 and twice 0.21 (c-pgmcc), 0.57 and 0.72 (d), and 0.64
-/// (10 000 receivers, ORMCC).
+/// 3.42 and 3.43 (b), 0.26, 0.39 and 0.49 (c), 0.19 and twice 0.21 (c-pgmcc), 0.57, 0.71 and 0.72 (d), and with
+/// 10 000 receivers 0.63 (pgmcc) and 0.64 (ORMCC), where one bound is for all schemes.
 fn cases() -> Vec<Case> {
     let case = |id: &'static str, title: &'static str, at_least, scenario: fn() -> String| Case {
         id: id.into(),
@@ -82,7 +82,7 @@ fn cases() -> Vec<Case> {
         case("b", "10 Mbit/s to 1000 receivers over a tree, 60 s", 2.0, || tree("cbr", "0.0", 60)),
         Case { like: (4, 8192), repeat: 10, ..case("c", two, 0.23, two_flows) },
         Case { like: (4, 8192), repeat: 10, ..case("c-pgmcc", beside, 0.12, fairness) },
-        case("d", "pgmcc to 1000 receivers over the tree of b, 0.1 % loss", 0.38, || {
+        case("d", "pgmcc to 1000 receivers over the tree of b, 0.1 % loss", 0.42, || {
             tree("pgmcc", "0.001", 10)
         }),
     ];
@@ -91,7 +91,7 @@ fn cases() -> Vec<Case> {
         title: format!("{} to 10 000 receivers at 1 Mbit/s, 60 s", entry.name).into(),
         scenario: Box::new(|| crowd(entry.name)),
         like: (10_000, 8192),
-        ..case("", "", 0.35, String::new)
+        ..case("", "", 0.38, String::new)
     }));
     cases
 }
