@@ -60,7 +60,7 @@ const SETUP_EVENTS_MAX: f64 = 5e6;
 /// cores of a Xeon that had eight times as much to do as they could: the same case differed there by half from
 /// one run to the next, and another processor has other caches. The ratios were 0.31, 0.33 and 0.36 (a), 2.90,
 /// 3.42 and 3.43 (b), 0.26, 0.39 and 0.49 (c), 0.19 and twice 0.21 (c-pgmcc), 0.57, 0.71 and 0.72 (d), and with
-/// 10 000 receivers 0.63 (pgmcc) and 0.64 (ORMCC), where one bound is for all schemes.
+/// 10 000 receivers 0.63 (pgmcc), 0.41 (TFMCC) and 0.64 (ORMCC), of which the least decides for all schemes.
 fn cases() -> Vec<Case> {
     let case = |id: &'static str, title: &'static str, at_least, scenario: fn() -> String| Case {
         id: id.into(),
@@ -91,7 +91,7 @@ fn cases() -> Vec<Case> {
         title: format!("{} to 10 000 receivers at 1 Mbit/s, 60 s", entry.name).into(),
         scenario: Box::new(|| crowd(entry.name)),
         like: (10_000, 8192),
-        ..case("", "", 0.38, String::new)
+        ..case("", "", 0.25, String::new)
     }));
     cases
 }
