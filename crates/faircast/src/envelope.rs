@@ -160,41 +160,33 @@ impl Envelope for Wrapper {
         from: SocketAddr,
         datagram: &'a mut [u8],
     ) -> Option<&'a [u8]> {
-        if self.seal.is_none() {
-            return match (key_hint(datagram), is_notice(datagram)) {
-                (None, false) => {
+        let theirs = match &mut self.seal {
+            None => match key_hint(datagram) {
+                None if is_notice(datagram) => return None,
+                None => {
                     self.note_opened(now, from.ip());
-                    Some(datagram)
+                    return Some(datagram);
                 }
-                (Some(theirs), _) => {
-                    self.refused(now, from, Some(Some(theirs)));
-                    None
+                theirs => Some(theirs),
+            },
+            Some(seal) => match seal.open(datagram) {
+                Ok(opened) => {
+                    if opened.role == Role::Source
+                        && let Side::Receiver { sessions, .. } = &mut self.side
+                        && let Some(session) = session_of(opened.plain, Direction::Down)
+                    {
+                        sessions.put(session, opened.session);
+                    }
+                    self.note_opened(now, from.ip());
+                    return Some(opened.plain);
                 }
-                (None, true) => None,
-            };
-        }
-        let Some(seal) = &mut self.seal else { return None };
-        let opened = match seal.open(datagram) {
-            Ok(opened) => opened,
-            Err(refusal) => {
-                let theirs = match refusal {
-                    Refusal::Plain => Some(None),
-                    Refusal::OtherKey(theirs) => Some(Some(theirs)),
-                    _ => None,
-                };
-                self.refused(now, from, theirs);
-                return None;
-            }
+                Err(Refusal::Plain) => Some(None),
+                Err(Refusal::OtherKey(theirs)) => Some(Some(theirs)),
+                Err(_) => None,
+            },
         };
-        if opened.role == Role::Source
-            && let Side::Receiver { sessions, .. } = &mut self.side
-            && let Some(session) = session_of(opened.plain, Direction::Down)
-        {
-            sessions.put(session, opened.session);
-        }
-        let plain = opened.plain;
-        self.note_opened(now, from.ip());
-        Some(plain)
+        self.refused(now, from, theirs);
+        None
     }
 }
 

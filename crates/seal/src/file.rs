@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use zeroize::Zeroizing;
@@ -25,13 +26,12 @@ impl GroupKey {
     pub fn create(path: &Path) -> Result<Self, KeyError> {
         let key = Self::random()?;
         let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(path).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => KeyError::Exists { path: path.to_owned() },
-            _ => failed(path, error),
-        })?;
+        let mut file = options.write(true).create_new(true).mode(0o600).open(path).map_err(
+            |error| match error.kind() {
+                io::ErrorKind::AlreadyExists => KeyError::Exists { path: path.to_owned() },
+                _ => failed(path, error),
+            },
+        )?;
         let written = file.write_all(key.to_text().as_bytes()).and_then(|()| file.sync_all());
         if let Err(error) = written {
             // Half a key is of no use, and would be in the way of the next try.
@@ -62,18 +62,11 @@ impl GroupKey {
 }
 
 /// The permissions of a file where they let others than its owner read or write it.
-#[cfg(unix)]
 fn open_to_others(file: &File) -> Option<u32> {
-    use std::os::unix::fs::PermissionsExt as _;
     let metadata = file.metadata().ok()?;
     let mode = metadata.permissions().mode() & 0o777;
     // A pipe, as a shell's <(command) gives, has no owner of interest.
     (metadata.is_file() && mode & 0o077 != 0).then_some(mode)
-}
-
-#[cfg(not(unix))]
-fn open_to_others(_file: &File) -> Option<u32> {
-    None
 }
 
 fn failed(path: &Path, source: io::Error) -> KeyError {
@@ -83,10 +76,8 @@ fn failed(path: &Path, source: io::Error) -> KeyError {
 /// More than any key file has.
 const FILE_BYTES_MAX: u64 = 4096;
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     #[test]

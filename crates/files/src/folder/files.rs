@@ -1,6 +1,7 @@
 //! The files of an object at a receiver, wherever each of them is at the moment.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use super::state::StateFolder;
 use crate::dir::{self, Cursor, Root};
 use crate::error::{FilesError, Result};
 use crate::handles::{Handles, read_or_zero};
-use crate::layout::{GROUP_BYTES, Group, Layout};
+use crate::layout::{Group, Layout};
 use crate::store::Written;
 
 /// Where the content of a file is.
@@ -120,11 +121,8 @@ impl Files {
 
     /// Whether a file has nothing but zeros where its holes are.
     pub(crate) fn holes_are_zero(&self, file: u32) -> Result<bool> {
-        let size = self.layout.entry(file).size();
         let mut piece = vec![0; 1 << 16];
-        for hole in self.layout.entry(file).holes() {
-            let mut at = u64::from(hole.first) * GROUP_BYTES;
-            let end = (u64::from(hole.end()) * GROUP_BYTES).min(size);
+        for Range { start: mut at, end } in self.layout.entry(file).hole_ranges() {
             while let Some(data) = self.data_from(file, at)?.filter(|data| *data < end) {
                 let rest = usize::try_from(end - data).unwrap_or(piece.len());
                 let piece = &mut piece[..rest.min(1 << 16)];

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
 
 use rustix::fs::Mode;
@@ -18,7 +18,8 @@ use crate::hole_hashes::file_hashes;
 use crate::manifest::Entry;
 use crate::store::{Shared, Written as _};
 
-/// Files and directories from which on a whole file system is synced at once.
+/// Files and directories from which on a whole file system is synced at once: much cheaper than
+/// thousands of files one by one.
 const SYNC_ONE_BY_ONE_MAX: usize = 32;
 
 /// The groups that are not what their digests say, which are the ones that were announced.
@@ -206,7 +207,7 @@ impl Finish<'_> {
         let files = self.files;
         let own = |file: &u32| files.place(*file) != Place::Target;
         let count = (0..files.layout.files()).filter(own).count();
-        let one_by_one = count <= SYNC_ONE_BY_ONE_MAX || !CAN_SYNC_ALL;
+        let one_by_one = count <= SYNC_ONE_BY_ONE_MAX;
         for file in (0..files.layout.files()).filter(own) {
             self.shared.go_on()?;
             let entry = files.layout.entry(file);
@@ -219,7 +220,7 @@ impl Finish<'_> {
             }
         }
         if self.shared.options.sync && !one_by_one {
-            sync_all(files.state.fd()).map_err(|error| files.state.cannot(error))?;
+            rustix::fs::syncfs(files.state.fd()).map_err(|error| files.state.cannot(error))?;
         }
         Ok(())
     }
@@ -304,8 +305,8 @@ impl Finish<'_> {
             let path = root.path(path);
             move |error: Errno| FilesError::io(&path, "cannot be synced", error)
         };
-        if self.touched.len() > SYNC_ONE_BY_ONE_MAX && CAN_SYNC_ALL {
-            return sync_all(root.fd()).map_err(cannot(""));
+        if self.touched.len() > SYNC_ONE_BY_ONE_MAX {
+            return rustix::fs::syncfs(root.fd()).map_err(cannot(""));
         }
         let mut cursor = Cursor::new(root);
         for path in &self.touched {
@@ -317,17 +318,4 @@ impl Finish<'_> {
         }
         Ok(())
     }
-}
-
-#[cfg(target_os = "linux")]
-const CAN_SYNC_ALL: bool = true;
-#[cfg(not(target_os = "linux"))]
-const CAN_SYNC_ALL: bool = false;
-
-/// Gets all of a file system to the disk: much cheaper than thousands of files one by one.
-fn sync_all(fd: BorrowedFd<'_>) -> Result<(), Errno> {
-    #[cfg(target_os = "linux")]
-    return rustix::fs::syncfs(fd.as_fd());
-    #[cfg(not(target_os = "linux"))]
-    rustix::fs::fsync(fd.as_fd())
 }

@@ -73,11 +73,17 @@ struct Running {
     ended: Option<ExitStatus>,
 }
 
+/// The bytes of a group, and which of them are there.
 #[derive(Debug)]
-enum Slot {
-    /// Bytes, and which of them are there.
-    Filling(Vec<u8>, Ranges),
-    Whole(Arc<Vec<u8>>),
+struct Slot {
+    bytes: Arc<Vec<u8>>,
+    there: Ranges,
+}
+
+impl Slot {
+    fn is_whole(&self) -> bool {
+        self.there.covers(0, self.bytes.len() as u32)
+    }
 }
 
 /// What the store and its thread share.
@@ -199,17 +205,15 @@ impl CommandStore {
             if group.index < self.next {
                 continue;
             }
-            let slot = self
-                .groups
-                .entry(group.index)
-                .or_insert_with(|| Slot::Filling(vec![0; group.len as usize], Ranges::default()));
-            let Slot::Filling(all, there) = slot else { continue };
-            let (given, zeros) = all[start as usize..end as usize].split_at_mut(now.len());
-            given.copy_from_slice(now);
-            zeros.fill(0);
-            there.insert(start, end);
-            if there.covers(0, group.len) {
-                *slot = Slot::Whole(Arc::new(std::mem::take(all)));
+            let new =
+                || Slot { bytes: Arc::new(vec![0; group.len as usize]), there: Ranges::default() };
+            let slot = self.groups.entry(group.index).or_insert_with(new);
+            if !slot.is_whole() {
+                let all = &mut Arc::make_mut(&mut slot.bytes)[start as usize..end as usize];
+                let (given, zeros) = all.split_at_mut(now.len());
+                given.copy_from_slice(now);
+                zeros.fill(0);
+                slot.there.insert(start, end);
             }
         }
         self.hand_over().map_err(told)
@@ -218,14 +222,14 @@ impl CommandStore {
     /// Gives the command what is there without a gap.
     fn hand_over(&mut self) -> Result<()> {
         let layout = self.layout()?.clone();
-        while let Some(Slot::Whole(bytes)) = self.groups.get(&self.next) {
+        while let Some(slot) = self.groups.get(&self.next).filter(|slot| slot.is_whole()) {
             let group = layout.group(self.next);
             let before =
                 self.next.checked_sub(1).map_or(0, |last| end_in_file(&layout.group(last)));
             let zeros = group.file_offset - before;
             if let Some(food) = &self.food {
                 // Where it has ended it is asked why at the next occasion.
-                let _ = food.send(Food::Group { group, bytes: bytes.clone(), zeros });
+                let _ = food.send(Food::Group { group, bytes: slot.bytes.clone(), zeros });
             }
             self.next += 1;
         }
@@ -243,12 +247,10 @@ impl CommandStore {
         let layout = self.layout().map_err(told)?;
         let end = self.intake.end(Part::Content, offset, len.into())?;
         for Piece { group, start, end } in layout.pieces(offset..end, None) {
-            let bytes = match self.groups.get(&group.index) {
-                Some(Slot::Filling(bytes, _)) => bytes,
-                Some(Slot::Whole(bytes)) => bytes,
-                None => return Err(StoreError { reason: "it is not here any more".to_string() }),
+            let Some(slot) = self.groups.get(&group.index) else {
+                return Err(StoreError { reason: "it is not here any more".to_string() });
             };
-            out.extend_from_slice(&bytes[start as usize..end as usize]);
+            out.extend_from_slice(&slot.bytes[start as usize..end as usize]);
         }
         Ok(())
     }
@@ -256,16 +258,10 @@ impl CommandStore {
     /// The last group has its length now, with which it may be whole.
     fn shorten(&mut self) -> Result<()> {
         let layout = self.layout()?.clone();
-        if let Some(last) = layout.groups().checked_sub(1) {
-            let len = layout.group(last).len;
-            if let Some(slot) = self.groups.get_mut(&last)
-                && let Slot::Filling(bytes, there) = slot
-            {
-                bytes.truncate(len as usize);
-                if there.covers(0, len) {
-                    *slot = Slot::Whole(Arc::new(std::mem::take(bytes)));
-                }
-            }
+        if let Some(last) = layout.groups().checked_sub(1)
+            && let Some(slot) = self.groups.get_mut(&last)
+        {
+            Arc::make_mut(&mut slot.bytes).truncate(layout.group(last).len as usize);
         }
         self.hand_over()
     }

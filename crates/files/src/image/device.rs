@@ -143,9 +143,8 @@ impl Medium for DeviceWork {
         let cannot = |what, error| FilesError::io(&device.path, what, error);
         let layout = device.layout(announced)?;
         let size = device.object.size(announced);
-        let holes: Vec<Range<u64>> = device.object.holes(size).collect();
-        for hole in &holes {
-            device.zero(hole.clone())?;
+        for hole in device.object.entry.hole_ranges() {
+            device.zero(hole)?;
         }
         if device.room.is_none() {
             let set = device.file.set_len(size);
@@ -170,7 +169,7 @@ impl Medium for DeviceWork {
                 damaged.push(index);
             }
         }
-        for hole in holes {
+        for hole in device.object.entry.hole_ranges() {
             self.check_zeros(hole, &mut buffer)?;
         }
         Ok(damaged)

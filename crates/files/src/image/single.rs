@@ -1,6 +1,5 @@
 //! The object of a store that takes one file or one image alone.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use faircast_proto::object::{Announcement, Part};
@@ -13,7 +12,7 @@ use crate::store::Counters;
 /// An object of one file or image.
 #[derive(Debug)]
 pub(super) struct Single {
-    entry: Entry,
+    pub(super) entry: Entry,
 }
 
 impl Single {
@@ -56,14 +55,6 @@ impl Single {
             Kind::Image { size: None } => announced.len(Part::Content),
             _ => self.entry.size(),
         }
-    }
-
-    /// The bytes of its holes, where it has so many.
-    pub(super) fn holes(&self, size: u64) -> impl Iterator<Item = Range<u64>> + '_ {
-        self.entry.holes().iter().map(move |hole| {
-            let start = u64::from(hole.first) * GROUP_BYTES;
-            start..(u64::from(hole.end()) * GROUP_BYTES).min(size)
-        })
     }
 
     /// Where its groups lie, of which so much is announced. While it may still grow, its last group

@@ -8,6 +8,7 @@ mod links;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 pub use attributes::{Owner, Xattr};
@@ -73,11 +74,15 @@ impl Entry {
 
     /// Bytes of all holes of a file.
     pub fn hole_bytes(&self) -> u64 {
-        let bytes = |hole: &Hole| {
+        self.hole_ranges().map(|range| range.end - range.start).sum()
+    }
+
+    /// The bytes of each hole of a file.
+    pub fn hole_ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.holes().iter().map(|hole| {
             let end = (u64::from(hole.first) + u64::from(hole.groups)) * GROUP_BYTES;
-            end.min(self.size()) - u64::from(hole.first) * GROUP_BYTES
-        };
-        self.holes().iter().map(bytes).sum()
+            u64::from(hole.first) * GROUP_BYTES..end.min(self.size())
+        })
     }
 
     /// Holes of a file, ascending and apart; others have none.
