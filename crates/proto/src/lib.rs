@@ -29,3 +29,4 @@ pub mod transport;
 mod world;
 
 pub use machine::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
+pub use ranges::RangeSet;

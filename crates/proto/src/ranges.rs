@@ -6,23 +6,24 @@ use core::ops::Range;
 /// A set of numbers, kept as ranges that lie apart. Operations take time logarithmic in their
 /// number, and linear in what they join or cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RangeSet {
+pub struct RangeSet {
     /// The first of each range, and one past its last.
     ranges: BTreeMap<u64, u64>,
 }
 
 impl RangeSet {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether it has no member.
+    pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
     /// How many ranges there are.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+    /// All ranges, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.ranges.iter().map(|(&start, &end)| start..end)
     }
 
@@ -32,7 +33,7 @@ impl RangeSet {
     }
 
     /// The range that holds `x`.
-    pub(crate) fn around(&self, x: u64) -> Option<Range<u64>> {
+    pub fn around(&self, x: u64) -> Option<Range<u64>> {
         let (&start, &end) = self.ranges.range(..=x).next_back()?;
         (x < end).then_some(start..end)
     }
@@ -56,7 +57,7 @@ impl RangeSet {
     }
 
     /// Whether any of `range` is new.
-    pub(crate) fn insert(&mut self, range: Range<u64>) -> bool {
+    pub fn insert(&mut self, range: Range<u64>) -> bool {
         if range.is_empty() {
             return false;
         }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
+use faircast_proto::RangeSet;
 use faircast_proto::object::{
     Announcement, Part, Store, StoreError, StoreProgress, StoreResult, Verdict,
 };
@@ -23,7 +24,7 @@ use crate::guard::panicked;
 use crate::hash::piece_digest;
 use crate::hole_hashes::{HoleHashes, file_hashes};
 use crate::layout::{GROUP_BYTES, Group, Layout, Piece};
-use crate::store::{Counters, Intake, Ranges, StoreHandle, told, too_early};
+use crate::store::{Counters, Intake, StoreHandle, told, too_early};
 
 /// Bytes beyond what the command has taken that are asked for and kept in memory.
 const WINDOW_BYTES: u64 = 32 << 20;
@@ -77,12 +78,12 @@ struct Running {
 #[derive(Debug)]
 struct Slot {
     bytes: Arc<Vec<u8>>,
-    there: Ranges,
+    there: RangeSet,
 }
 
 impl Slot {
     fn is_whole(&self) -> bool {
-        self.there.covers(0, self.bytes.len() as u32)
+        self.there.around(0).is_some_and(|range| self.bytes.len() as u64 <= range.end)
     }
 }
 
@@ -205,15 +206,17 @@ impl CommandStore {
             if group.index < self.next {
                 continue;
             }
-            let new =
-                || Slot { bytes: Arc::new(vec![0; group.len as usize]), there: Ranges::default() };
+            let new = || Slot {
+                bytes: Arc::new(vec![0; group.len as usize]),
+                there: RangeSet::default(),
+            };
             let slot = self.groups.entry(group.index).or_insert_with(new);
             if !slot.is_whole() {
                 let all = &mut Arc::make_mut(&mut slot.bytes)[start as usize..end as usize];
                 let (given, zeros) = all.split_at_mut(now.len());
                 given.copy_from_slice(now);
                 zeros.fill(0);
-                slot.there.insert(start, end);
+                slot.there.insert(start.into()..end.into());
             }
         }
         self.hand_over().map_err(told)

@@ -1,6 +1,9 @@
 //! Groups that are being put together in memory from what comes in any order.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
+
+use faircast_proto::RangeSet;
 
 use super::counts::Counters;
 use crate::layout::Group;
@@ -15,49 +18,13 @@ const PARTIAL_MAX: usize = 4096;
 /// Ranges of one such group; a group has 16 symbols of the largest size and 750 of usual ones.
 const RANGES_MAX: usize = 512;
 
-/// Ranges of bytes, ascending and apart.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ranges(Vec<(u32, u32)>);
-
-impl Ranges {
-    pub(crate) fn insert(&mut self, start: u32, end: u32) {
-        // What comes in order, which is nearly all, extends the last range.
-        if let Some(last) = self.0.last_mut()
-            && last.0 <= start
-            && start <= last.1
-        {
-            last.1 = last.1.max(end);
-            return;
-        }
-        let from = self.0.partition_point(|range| range.1 < start);
-        let to = self.0.partition_point(|range| range.0 <= end);
-        let joined = match self.0.get(from..to) {
-            Some([first, ..]) => (start.min(first.0), end.max(self.0[to - 1].1)),
-            _ => (start, end),
-        };
-        self.0.splice(from..to, [joined]);
-    }
-
-    pub(crate) fn covers(&self, start: u32, end: u32) -> bool {
-        self.0.iter().any(|range| range.0 <= start && end <= range.1)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.0.iter().copied()
-    }
-
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-}
-
 /// Bytes of a group on their way to a file.
 #[derive(Debug)]
 pub struct Flight {
     pub(crate) group: Group,
     /// Of the group's length; what is not in `ranges` means nothing.
     pub(crate) bytes: Vec<u8>,
-    pub(crate) ranges: Ranges,
+    pub(crate) ranges: RangeSet,
     /// With this and what was written before, the group is complete.
     pub(crate) complete: bool,
 }
@@ -65,7 +32,12 @@ pub struct Flight {
 impl Flight {
     /// Whether all of the group is in memory.
     pub(crate) fn whole(&self) -> bool {
-        self.ranges.covers(0, self.group.len)
+        self.covers(0, self.group.len)
+    }
+
+    /// Whether all from `start` to `end` is in memory.
+    pub(crate) fn covers(&self, start: u32, end: u32) -> bool {
+        self.ranges.around(start.into()).is_some_and(|range| u64::from(end) <= range.end)
     }
 
     /// Writes all ranges, each with where it begins in the group.
@@ -74,21 +46,20 @@ impl Flight {
         counters: &Counters,
         mut write: impl FnMut(u32, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        for (start, end) in self.ranges.iter() {
-            write(start, &self.bytes[start as usize..end as usize])?;
-            counters.update(|counts| counts.bytes_written += u64::from(end - start));
+        for Range { start, end } in self.ranges.iter() {
+            write(start as u32, &self.bytes[start as usize..end as usize])?;
+            counters.update(|counts| counts.bytes_written += end - start);
         }
         Ok(())
     }
 
     /// Copies what this has of `start..` over `out`.
     pub(crate) fn overlay(&self, start: u32, out: &mut [u8]) {
-        let end = start + u32::try_from(out.len()).expect("at most a group");
+        let (start, end) = (start as usize, start as usize + out.len());
         for range in self.ranges.iter() {
-            let (from, to) = (range.0.max(start), range.1.min(end));
+            let (from, to) = ((range.start as usize).max(start), (range.end as usize).min(end));
             if from < to {
-                out[(from - start) as usize..(to - start) as usize]
-                    .copy_from_slice(&self.bytes[from as usize..to as usize]);
+                out[from - start..to - start].copy_from_slice(&self.bytes[from..to]);
             }
         }
     }
@@ -101,7 +72,7 @@ pub(crate) struct Assembly {
     bytes: usize,
     touches: u64,
     /// What was written of groups that were put aside.
-    partial: BTreeMap<u32, Ranges>,
+    partial: BTreeMap<u32, RangeSet>,
     /// The slot used last.
     last: usize,
 }
@@ -130,11 +101,13 @@ impl Assembly {
         let oldest = self.slots.iter().enumerate().min_by_key(|(_, slot)| slot.touched)?.0;
         let flight = self.take(oldest);
         let index = flight.group.index;
-        let known = self.partial.get(&index).map_or(0, Ranges::len);
+        let known = self.partial.get(&index).map_or(0, RangeSet::len);
         let room = self.partial.len() < PARTIAL_MAX || known > 0;
         if room && known + flight.ranges.len() <= RANGES_MAX {
             let written = self.partial.entry(index).or_default();
-            flight.ranges.iter().for_each(|(start, end)| written.insert(start, end));
+            for range in flight.ranges.iter() {
+                written.insert(range);
+            }
         } else {
             self.partial.remove(&index);
         }
@@ -160,14 +133,16 @@ impl Assembly {
         let middle = start + bytes.len();
         flight.bytes[start..middle].copy_from_slice(bytes);
         flight.bytes[middle..middle + zeros].fill(0);
-        let end = u32::try_from(middle + zeros).expect("at most a group");
-        flight.ranges.insert(within, end);
-        let mut complete = flight.whole();
-        if !complete && let Some(written) = self.partial.get(&group.index) {
-            let mut both = written.clone();
-            flight.ranges.iter().for_each(|(start, end)| both.insert(start, end));
-            complete = both.covers(0, group.len);
+        flight.ranges.insert(within.into()..(middle + zeros) as u64);
+        let mut all = 0;
+        let written = self.partial.get(&group.index);
+        let from = |at| {
+            flight.ranges.around(at).or_else(|| written.and_then(|written| written.around(at)))
+        };
+        while let Some(range) = from(all) {
+            all = range.end;
         }
+        let complete = all == u64::from(group.len);
         if !complete {
             return None;
         }
@@ -195,7 +170,7 @@ impl Assembly {
     fn make(&mut self, group: Group, mut bytes: Vec<u8>) -> usize {
         bytes.resize(group.len as usize, 0);
         self.bytes += bytes.len();
-        let flight = Flight { group, bytes, ranges: Ranges::default(), complete: false };
+        let flight = Flight { group, bytes, ranges: RangeSet::default(), complete: false };
         self.slots.push(Slot { flight, touched: 0 });
         self.slots.len() - 1
     }
@@ -209,37 +184,7 @@ impl Assembly {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-
-    proptest! {
-        #[test]
-        fn ranges_have_what_was_put_into_them(
-            inserts in prop::collection::vec((0u32..60, 1u32..20), 0..30),
-        ) {
-            let mut ranges = Ranges::default();
-            let mut want = [false; 80];
-            for (start, len) in inserts {
-                ranges.insert(start, start + len);
-                want[start as usize..(start + len) as usize].fill(true);
-            }
-            let mut got = [false; 80];
-            let mut before = None;
-            for (start, end) in ranges.iter() {
-                prop_assert!(start < end && before.is_none_or(|before| before < start));
-                before = Some(end);
-                got[start as usize..end as usize].fill(true);
-            }
-            prop_assert_eq!(got, want);
-            for start in 0..79 {
-                for end in start + 1..80 {
-                    let all = want[start..end].iter().all(|there| *there);
-                    prop_assert_eq!(ranges.covers(start as u32, end as u32), all);
-                }
-            }
-        }
-    }
 
     fn group(index: u32, len: u32) -> Group {
         let offset = u64::from(index) << 20;
@@ -270,7 +215,7 @@ mod tests {
         let mut assembly = Assembly::default();
         let group = group(0, 10);
         assert!(assembly.insert(&group, 0, &[1; 4], 0, Vec::new).is_none());
-        assert_eq!(assembly.evict().unwrap().ranges, Ranges(vec![(0, 4)]));
+        assert!(assembly.evict().unwrap().ranges.iter().eq(std::iter::once(0..4)));
         let flight = assembly.insert(&group, 4, &[2; 4], 2, Vec::new).unwrap();
         assert!(flight.complete && !flight.whole());
         let mut out = [9; 10];

@@ -142,10 +142,10 @@ impl<M: Medium> GroupStore<M> {
             out.resize(before + (end - start) as usize, 0);
             let piece = &mut out[before..];
             let slot = self.assembly.get(group.index);
-            if !slot.is_some_and(|slot| slot.ranges.covers(start, end)) {
+            if !slot.is_some_and(|slot| slot.covers(start, end)) {
                 // Asked before what is written is read: what is not on its way any more is in there.
                 let flights = self.shared.flights(group.index);
-                let covers = |flight: &Arc<Flight>| flight.ranges.covers(start, end);
+                let covers = |flight: &Arc<Flight>| flight.covers(start, end);
                 if !flights.last().is_some_and(covers) {
                     let written = self.shared.written.get().expect("opened");
                     written.read(&group, start, piece).map_err(told)?;

@@ -8,7 +8,7 @@ mod intake;
 mod journal;
 mod thread;
 
-pub(crate) use self::assembly::{Flight, Ranges};
+pub(crate) use self::assembly::Flight;
 pub(crate) use self::counts::Counters;
 pub use self::counts::{StoreCounts, StoreHandle};
 pub use self::group_store::GroupStore;

@@ -9,7 +9,8 @@ use std::sync::Mutex;
 
 use super::SYMBOL;
 use crate::object::{
-    Announcement, Part, Store, StoreError, StoreProgress, Supply, SupplyError, Verdict,
+    Announcement, Part, Store, StoreError, StoreProgress, StoreResult, Supply, SupplyResult,
+    Verdict,
 };
 
 /// Bytes that differ from place to place.
@@ -42,17 +43,11 @@ impl Supply for Object {
         blake3::hash(&self.0[0]).into()
     }
 
-    fn digests(&mut self) -> Result<Option<[u8; 32]>, SupplyError> {
+    fn digests(&mut self) -> SupplyResult<Option<[u8; 32]>> {
         Ok(Some(blake3::hash(&self.0[2]).into()))
     }
 
-    fn read(
-        &mut self,
-        part: Part,
-        offset: u64,
-        len: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<u32, SupplyError> {
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> SupplyResult<u32> {
         let start = offset as usize;
         out.extend_from_slice(&self.0[part as usize][start..start + len as usize]);
         Ok(0)
@@ -82,7 +77,7 @@ pub(crate) struct Disk {
 pub(crate) struct DiskStore(pub(crate) Arc<Mutex<Disk>>);
 
 impl Store for DiskStore {
-    fn announce(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
+    fn announce(&mut self, announcement: &Announcement) -> StoreResult<()> {
         let disk = &mut *self.0.lock().unwrap();
         for part in Part::ALL {
             let len = announcement.len(part) as usize;
@@ -92,7 +87,7 @@ impl Store for DiskStore {
         Ok(())
     }
 
-    fn grow(&mut self, announcement: &Announcement) -> Result<(), StoreError> {
+    fn grow(&mut self, announcement: &Announcement) -> StoreResult<()> {
         let disk = &mut *self.0.lock().unwrap();
         for part in Part::ALL {
             let len = announcement.len(part) as usize;
@@ -103,17 +98,11 @@ impl Store for DiskStore {
         Ok(())
     }
 
-    fn window(&mut self) -> Result<u64, StoreError> {
+    fn window(&mut self) -> StoreResult<u64> {
         Ok(self.0.lock().unwrap().window.unwrap_or(u64::MAX))
     }
 
-    fn write(
-        &mut self,
-        part: Part,
-        offset: u64,
-        bytes: &[u8],
-        zeros: u32,
-    ) -> Result<(), StoreError> {
+    fn write(&mut self, part: Part, offset: u64, bytes: &[u8], zeros: u32) -> StoreResult<()> {
         let disk = &mut *self.0.lock().unwrap();
         let end = offset as usize + bytes.len() + zeros as usize;
         let place = offset as usize..end;
@@ -135,20 +124,14 @@ impl Store for DiskStore {
         Ok(())
     }
 
-    fn read(
-        &mut self,
-        part: Part,
-        offset: u64,
-        len: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<(), StoreError> {
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> StoreResult<()> {
         let disk = &*self.0.lock().unwrap();
         let place = offset as usize..offset as usize + len as usize;
         out.extend_from_slice(&disk.parts[part as usize][place]);
         Ok(())
     }
 
-    fn open(&mut self) -> Result<StoreProgress<Vec<Range<u64>>>, StoreError> {
+    fn open(&mut self) -> StoreResult<StoreProgress<Vec<Range<u64>>>> {
         let disk = &mut *self.0.lock().unwrap();
         disk.asked += 1;
         if disk.asked <= disk.slowness {
@@ -157,7 +140,7 @@ impl Store for DiskStore {
         Ok(StoreProgress::Done(disk.found.clone()))
     }
 
-    fn verify(&mut self) -> Result<StoreProgress<Verdict>, StoreError> {
+    fn verify(&mut self) -> StoreResult<StoreProgress<Verdict>> {
         let disk = &mut *self.0.lock().unwrap();
         disk.asked += 1;
         if disk.asked <= 2 * disk.slowness {
