@@ -107,6 +107,7 @@ impl Medium for DeviceWork {
         options.check()?;
         let object = Single::open(manifest, announcement, &options.object, &shared.counters)?;
         let device = Arc::new(Device::open(&options.target, object)?);
+        device.check_room(announcement)?;
         let groups = device.layout(announcement)?.groups();
         let mut found = FixedBitSet::with_capacity(groups as usize);
         let mut opened = Self { shared: shared.clone(), device: device.clone(), journal: None };
@@ -221,8 +222,11 @@ impl DeviceWork {
 }
 
 impl Written for Device {
-    /// Checks that what is announced fits.
     fn layout(&self, announced: &Announcement) -> Result<Arc<Layout>> {
+        self.object.layout(announced)
+    }
+
+    fn check_room(&self, announced: &Announcement) -> Result<()> {
         let what = match self.room {
             Some(room) => {
                 let bytes = self.object.size(announced);
@@ -242,10 +246,7 @@ impl Written for Device {
                 (free < bytes).then_some(what)
             }
         };
-        match what {
-            Some(what) => Err(FilesError::refused(&self.path, what)),
-            None => self.object.layout(announced),
-        }
+        what.map_or(Ok(()), |what| Err(FilesError::refused(&self.path, what)))
     }
 
     /// Zeros where a file ends before.

@@ -162,7 +162,10 @@ impl<M: Medium> GroupStore<M> {
     /// Returns what is there, once it is open.
     fn opened(&mut self, found: FixedBitSet) -> Result<Vec<Range<u64>>> {
         let announced = self.intake.announced()?;
-        let layout = self.shared.written.get().expect("opened").layout(announced)?;
+        let written = self.shared.written.get().expect("opened");
+        // It may have grown since it was opened.
+        written.check_room(announced)?;
+        let layout = written.layout(announced)?;
         let mut ranges = Vec::new();
         self.complete = found;
         self.complete.grow(layout.groups() as usize);
@@ -207,6 +210,7 @@ impl<M: Medium> Store for GroupStore<M> {
         self.intake.grow(announcement).map_err(told)?;
         if self.layout.is_some() {
             let written = self.shared.written.get().expect("opened");
+            written.check_room(announcement).map_err(told)?;
             let layout = written.layout(announcement).map_err(told)?;
             self.complete.grow(layout.groups() as usize);
             self.layout = Some(layout);

@@ -90,8 +90,13 @@ pub trait Medium: fmt::Debug + Sized + Send + 'static {
 
 /// What was written to a medium, for its store.
 pub trait Written: fmt::Debug + Send + Sync + 'static {
-    /// Where the groups lie of what is announced, for which there must be room.
+    /// Where the groups lie of what is announced.
     fn layout(&self, announced: &Announcement) -> Result<Arc<Layout>>;
+
+    /// Refuses what is announced where there is no room for it. Asked before it comes.
+    fn check_room(&self, _announced: &Announcement) -> Result<()> {
+        Ok(())
+    }
 
     /// Fills `out` from a group.
     fn read(&self, group: &Group, within: u32, out: &mut [u8]) -> Result<()>;
