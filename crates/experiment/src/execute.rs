@@ -162,6 +162,7 @@ pub fn header(scenario: &Scenario, on: On) -> Header {
                 name: flow.name.clone(),
                 protocol: flow.protocol.clone(),
                 from: flow.sender(),
+                also_from: flow.from[1..].to_vec(),
                 to: flow.to.clone(),
                 packet_bytes: flow.packet.count(),
                 start_s: flow.start.as_secs_f64(),

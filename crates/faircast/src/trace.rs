@@ -188,9 +188,7 @@ impl Inner {
                 from: source,
                 to,
                 packet_bytes: about.packet_bytes,
-                start_s: 0.0,
-                stop_s: None,
-                speaks: Vec::new(),
+                ..FlowHeader::default()
             }],
             nodes: names,
         };

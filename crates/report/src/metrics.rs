@@ -155,7 +155,11 @@ impl Metrics {
         FlowSummary {
             name: header.name.clone(),
             protocol: header.protocol.clone(),
-            from: self.header.node_name(header.from),
+            from: {
+                let names: Vec<_> =
+                    header.senders().map(|node| self.header.node_name(*node)).collect();
+                names.join(", ")
+            },
             throughput_bps: bits_per_s(counted_bytes, counted_s),
             active_throughput_bps: bits_per_s(
                 counted_bytes,
@@ -217,9 +221,10 @@ impl Sink for Metrics {
         match record.subject {
             Subject::Endpoint { flow, node, sender } => {
                 let Some(flow) = self.flows.get_mut(flow.index()) else { return };
-                if sender {
+                if record.is_senders() {
                     flow.sender_event(record, counts, is_common);
-                } else {
+                }
+                if !sender {
                     flow.receiver_event(node, record, counts);
                 }
                 if let Event::Completed { .. } | Event::Left = record.event
@@ -343,16 +348,14 @@ impl Flow {
     #[inline]
     fn receiver_event(&mut self, node: NodeId, record: &Record, counts: bool) {
         let sent = self.counts.sent_packets;
-        match record.event {
-            // A repair head answers for the sender.
-            Event::DataSent { repair: true, .. } => self.counts.repair_packets += 1,
-            Event::BadInput { .. } => self.counts.bad_input += 1,
-            _ => {}
+        if let Event::BadInput { .. } = record.event {
+            self.counts.bad_input += 1;
         }
         let Some(receiver) = self.slots.find(node).and_then(|i| self.receivers.get_mut(i)) else {
             return;
         };
         match record.event {
+            Event::DataSent { repair: false, .. } => receiver.own += 1,
             Event::Delivered { bytes, .. } => {
                 receiver.delivered += 1;
                 receiver.last_delivery = Some(record.at);
@@ -370,6 +373,7 @@ impl Flow {
             Event::Joined => receiver.member_since = Some(sent),
             Event::Left => {
                 receiver.offered_before = receiver.offered(sent);
+                receiver.own = 0;
                 receiver.member_since = None;
                 receiver.has_left = true;
             }
@@ -409,17 +413,20 @@ struct Receiver {
     /// New packets that were sent in its earlier memberships.
     offered_before: u64,
     has_left: bool,
+    /// New packets that it sent itself, which nobody offers to it.
+    own: u64,
     other_scheme: bool,
 }
 
 impl Receiver {
     /// New packets that were sent while it was a member, where the sender has now sent `sent`.
     fn offered(&self, sent: u64) -> u64 {
-        match self.member_since {
+        let offered = match self.member_since {
             Some(since) => self.offered_before + (sent - since),
-            None if self.has_left => self.offered_before,
+            None if self.has_left => return self.offered_before,
             None => sent,
-        }
+        };
+        offered.saturating_sub(self.own)
     }
 }
 

@@ -135,7 +135,10 @@ impl Rates {
 impl Sink for Rates {
     #[inline]
     fn record(&mut self, record: &Record) {
-        let Subject::Endpoint { flow, sender: true, .. } = record.subject else { return };
+        let Subject::Endpoint { flow, .. } = record.subject else { return };
+        if !record.is_senders() {
+            return;
+        }
         let Some(bins) = self.flows.get(flow.index()) else { return };
         let bytes = match record.event {
             Event::DataSent { bytes, repair: false, .. } if !bins.counts_acknowledged => bytes,

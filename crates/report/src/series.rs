@@ -248,7 +248,7 @@ impl Sink for Series {
     fn record(&mut self, record: &Record) {
         self.ended = self.ended.max(record.at);
         match record.subject {
-            Subject::Endpoint { flow, sender: true, .. } => {
+            Subject::Endpoint { flow, .. } if record.is_senders() => {
                 let Some(slot) = self.flow_slots.get(flow.index()) else { return };
                 let slot = *slot as usize;
                 if let Some(flow) = self.flows.get_mut(slot) {

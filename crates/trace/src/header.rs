@@ -79,6 +79,9 @@ pub struct FlowHeader {
     /// Where it starts: an index into the header's nodes.
     #[serde(with = "node_id")]
     pub from: NodeId,
+    /// Where it starts too, if it has many senders.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "node_ids")]
+    pub also_from: Vec<NodeId>,
     /// Its receivers, also those that join later: indices into the header's nodes.
     #[serde(with = "node_ids")]
     pub to: Vec<NodeId>,
@@ -148,7 +151,7 @@ impl Header {
             }
         }
         for flow in &self.flows {
-            if !is_known(&flow.from) || !flow.to.iter().all(is_known) {
+            if !flow.senders().chain(&flow.to).all(is_known) {
                 let name = &flow.name;
                 return Err(format!("flow \"{name}\" is between nodes that the header lacks"));
             }
@@ -174,6 +177,11 @@ impl Header {
 }
 
 impl FlowHeader {
+    /// All its senders.
+    pub fn senders(&self) -> impl Iterator<Item = &NodeId> {
+        [&self.from].into_iter().chain(&self.also_from)
+    }
+
     /// Whether the flow's throughput is what was acknowledged (TCP), not what was sent.
     pub fn counts_acknowledged(&self) -> bool {
         self.protocol == "tcp" || self.protocol.starts_with("tcp-")

@@ -49,6 +49,19 @@ pub struct Record {
     pub event: Event,
 }
 
+impl Record {
+    /// Whether it is of the sending half of an end: of one that receives nothing, or data that another
+    /// sends, which is a sender too or repairs for one.
+    pub fn is_senders(&self) -> bool {
+        match self.subject {
+            Subject::Endpoint { sender, .. } => {
+                sender || matches!(self.event, Event::DataSent { .. })
+            }
+            _ => false,
+        }
+    }
+}
+
 /// Something that records are fed to.
 pub trait Sink {
     /// Takes one record. It cannot fail: a sink that can keeps its first error until it is

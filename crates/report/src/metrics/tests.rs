@@ -221,6 +221,25 @@ fn a_flow_is_complete_when_all_that_stayed_are() {
 }
 
 #[test]
+fn what_a_receiver_sends_counts_for_its_flow_and_is_not_offered_to_it() {
+    let mut header = header(0.0);
+    header.flows[0].also_from = vec![NodeId(2)];
+    let mut metrics = Metrics::new(&header);
+    for seq in 0..8 {
+        metrics.record(&record(1.0, 0, SENDER, sent(seq)));
+    }
+    for seq in 0..2 {
+        metrics.record(&record(2.0, 0, 2, sent(seq)));
+        metrics.record(&record(3.0, 0, 3, Event::LossDetected { seq }));
+        metrics.record(&record(3.0, 0, 2, Event::LossDetected { seq }));
+    }
+    let flow = &metrics.finish(&Outcome::default()).flows[0];
+    assert_eq!((flow.from.as_str(), flow.sent_packets), ("s, a", 10));
+    let ratios: Vec<f64> = flow.receivers.iter().map(|receiver| receiver.loss_ratio).collect();
+    assert_eq!(ratios, [2.0 / 8.0, 2.0 / 10.0, 0.0]);
+}
+
+#[test]
 fn a_loss_ratio_counts_only_what_was_sent_during_membership() {
     let mut records = Vec::new();
     for seq in 0..100 {
