@@ -23,7 +23,7 @@ use crate::object::{
     SYMBOL_BYTES_MAX, SYMBOL_HEADER,
 };
 use crate::options::{OptionSpec, Options};
-use crate::pgm::element::{self, ElementConfig, PgmElement};
+use crate::pgm::element::{ElementConfig, PgmElement};
 use crate::pgm::negotiation::{
     KnownScheme, Negotiation, SchemeAnnouncement, SchemeMismatch, scheme_on,
 };
@@ -245,7 +245,7 @@ pub fn mismatch(sender: impl Into<String>, receiver: impl Into<String>) -> Schem
 pub const RELAYS: &[RelayEntry] = &[RelayEntry {
     name: "pgm-element",
     about: "PGM network element: confirms and aggregates NAKs, constrains repairs",
-    options: element::OPTIONS,
+    options: ElementConfig::OPTIONS,
     relay: pgm_element,
 }];
 

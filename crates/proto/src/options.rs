@@ -83,61 +83,6 @@ pub struct OptionSpec {
     pub doc: &'static str,
 }
 
-/// A setting that is `true` or `false`.
-pub const fn switch(name: &'static str, default: &'static str, doc: &'static str) -> OptionSpec {
-    OptionSpec { name, kind: OptionKind::Bool, default, doc }
-}
-
-/// A setting that is one of `words`.
-pub const fn choice(
-    name: &'static str,
-    words: &'static [&'static str],
-    default: &'static str,
-    doc: &'static str,
-) -> OptionSpec {
-    OptionSpec { name, kind: OptionKind::Choice(words), default, doc }
-}
-
-/// A setting that is a number from `min` to `max`.
-pub const fn float(
-    name: &'static str,
-    (min, max): (f64, f64),
-    default: &'static str,
-    doc: &'static str,
-) -> OptionSpec {
-    OptionSpec { name, kind: OptionKind::Float { min, max }, default, doc }
-}
-
-/// A setting that is a whole number from `min` to `max`.
-pub const fn whole(
-    name: &'static str,
-    (min, max): (i64, i64),
-    default: &'static str,
-    doc: &'static str,
-) -> OptionSpec {
-    OptionSpec { name, kind: OptionKind::Integer { min, max }, default, doc }
-}
-
-/// A setting that is a duration from `min_ns` to `max_ns` nanoseconds.
-pub const fn span(
-    name: &'static str,
-    (min_ns, max_ns): (u64, u64),
-    default: &'static str,
-    doc: &'static str,
-) -> OptionSpec {
-    OptionSpec { name, kind: OptionKind::Duration { min_ns, max_ns }, default, doc }
-}
-
-/// A setting that is a rate from `min_bits_per_s` to `max_bits_per_s`.
-pub const fn rate(
-    name: &'static str,
-    (min_bits_per_s, max_bits_per_s): (u64, u64),
-    default: &'static str,
-    doc: &'static str,
-) -> OptionSpec {
-    OptionSpec { name, kind: OptionKind::Rate { min_bits_per_s, max_bits_per_s }, default, doc }
-}
-
 /// Why settings were refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionError {

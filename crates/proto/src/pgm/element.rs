@@ -23,7 +23,7 @@ use crate::pgm::wire::{Body, Encoder, Header, NAK_LIST_MAX, Nak, Nla, Packet, Sp
 use crate::relay::{Egress, Handling, Interest, PortId, Relay, RelayPacket, RelayTransmit};
 use suppression::{Report, Stamps};
 
-pub use config::{ElementConfig, OPTIONS};
+pub use config::ElementConfig;
 use repairs::{Ask, Repairs};
 pub use suppression::Suppression;
 

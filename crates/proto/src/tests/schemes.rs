@@ -20,7 +20,7 @@ use crate::object::{
     ContentSupply, InOrder, MemberState, ObjectReceiver, ObjectReceiverSetup, ObjectSource,
     ObjectSourceSetup, Stage,
 };
-use crate::options::{OptionSpec, OptionValue, Options, whole};
+use crate::options::{OptionKind, OptionSpec, OptionValue, Options};
 use crate::pgm::negotiation::SchemeMismatch;
 use crate::pgm::wire::PacketType;
 use crate::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
@@ -55,11 +55,15 @@ impl<const OPTION: u8> Wire for Note<OPTION> {
     }
 }
 
+const fn whole(name: &'static str) -> OptionSpec {
+    let kind = OptionKind::Integer { min: 1, max: 9 };
+    OptionSpec { name, kind, default: "1", doc: "none" }
+}
+
 impl Scheme for Metronome {
     const NAME: &'static str = "metronome";
     const ABOUT: &'static str = "a packet each millisecond";
-    const OPTIONS: &'static [OptionSpec] =
-        &[whole("beats", (1, 9), "1", "none"), whole("bars", (1, 9), "1", "none")];
+    const OPTIONS: &'static [OptionSpec] = &[whole("beats"), whole("bars")];
     const GUARANTEES: Guarantees = Guarantees::SILENT;
     type Control = Beat;
     type Feedback = Mute;

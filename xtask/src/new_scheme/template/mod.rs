@@ -3,13 +3,14 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{Cx, Duration, NodeId, Seq, Time, math};
+use faircast_base::{Bitrate, Cx, Duration, NodeId, Seq, Time, math};
 
 use crate::congestion::{
     Arrival, Audience, Carrier, Floor, Gauges, Guarantees, Pace, Permit, ReceiverFeedback, Scheme,
     SenderControl, Wire,
 };
-use crate::options::{OptionSpec, Options, rate};
+use crate::options::{OptionSpec, Options};
+use crate::settings::settings;
 
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,13 @@ mod tests;
 /// What it is called, and how its halves are made.
 #[derive(Debug)]
 pub struct AimdScheme;
+
+settings! {
+    /// Its settings.
+    pub struct AimdConfig;
+    /// What each round adds
+    step: Bitrate [1 bit, 1 Gbit] = 50 kbit;
+}
 
 /// How often the rate is reconsidered.
 const ROUND: Duration = Duration::from_millis(500);
@@ -32,8 +40,7 @@ const WEIGHT: f64 = 1.0 / 64.0;
 impl Scheme for AimdScheme {
     const NAME: &'static str = "aimd";
     const ABOUT: &'static str = "a rate that grows by steps and shrinks with the worst loss";
-    const OPTIONS: &'static [OptionSpec] =
-        &[rate("step", (1, 1_000_000_000), "\"50 kbit/s\"", "What each round adds")];
+    const OPTIONS: &'static [OptionSpec] = AimdConfig::OPTIONS;
     const GUARANTEES: Guarantees = Guarantees {
         // 40 halvings bring any rate to the floor.
         floor: |_| Some(Floor { after: ROUND * 40, every: Duration::from_secs(1) }),
@@ -49,7 +56,7 @@ impl Scheme for AimdScheme {
     type Feedback = AimdReceiver;
 
     fn control(options: &Options) -> AimdSender {
-        let step = options.rate("step").map_or(50e3, |step| step.bits_per_s() as f64);
+        let step = AimdConfig::from_options(options).step.bits_per_s() as f64;
         let pace = Pace::new(START, Duration::from_millis(4));
         let (heard, growing) = (Loss { of: 0, loss: 0 }, true);
         AimdSender { step, pace, heard, ends: None, floor: START, idle: false, growing }

@@ -149,13 +149,7 @@ impl Repairs {
             NakState::Pending { .. } => true,
             NakState::Outstanding { eliminates_until, .. } => now < eliminates_until,
         };
-        let passes = !eliminated
-            || config.suppression.lets_pass(
-                cx.rng,
-                &state.passed,
-                ask.reported,
-                config.loss_change,
-            );
+        let passes = !eliminated || config.lets_pass(cx.rng, &state.passed, ask.reported);
         if passes {
             state.passed.note(ask.reported);
             state.nak = ask.nak;

@@ -8,31 +8,31 @@ use alloc::collections::VecDeque;
 
 use faircast_base::{Duration, Rng, Time};
 
+use super::ElementConfig;
 use crate::congestion::{Reported, RouterView};
 use crate::pgm::wire::{Encoder, Packet};
+use crate::settings::choices;
 
 /// Timestamps remembered to tell round trips by. Beyond it the oldest is forgotten, and older
 /// echoes are measured from the oldest that is left.
 const STAMPS_MAX: usize = 1024;
 
-/// What decides whether a NAK for a packet that was already asked for passes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Suppression {
-    /// Nothing: all NAKs pass.
-    None,
-    /// It does not pass until the elimination interval is over (src: RFC 3208 s7.4).
-    Rfc3208,
-    /// It passes where it reports more loss than any that passed (proposed by pgmcc's first
-    /// publication, src: seada-helmy s4.3).
-    Loss,
-    /// It passes where its report means less throughput than any that passed, by loss and by the
-    /// round trip below this element (src: seada-helmy s4.3).
-    Throughput,
-    /// It passes with a probability (src: seada-helmy s4.3).
-    Random {
-        /// That probability, 0 to 1.
-        pass: f64,
-    },
+choices! {
+    /// What decides whether a NAK for a packet that was already asked for passes.
+    pub enum Suppression {
+        /// Nothing: all NAKs pass.
+        None = "none",
+        /// It does not pass until the elimination interval is over (src: RFC 3208 s7.4).
+        Rfc3208 = "rfc3208",
+        /// It passes where it reports more loss than any that passed (proposed by pgmcc's first
+        /// publication, src: seada-helmy s4.3).
+        Loss = "loss",
+        /// It passes where its report means less throughput than any that passed, by loss and by the
+        /// round trip below this element (src: seada-helmy s4.3).
+        Throughput = "throughput",
+        /// It passes with a probability (src: seada-helmy s4.3).
+        Random = "random",
+    }
 }
 
 /// What the NAKs that passed for one packet have reported.
@@ -101,31 +101,31 @@ impl Suppression {
     pub(super) fn needs_stamps(self) -> bool {
         self == Self::Throughput
     }
+}
 
+impl ElementConfig {
     /// Whether a NAK that the elimination rule holds back passes nevertheless. One without a
-    /// report passes only by chance or where nothing is held back. `loss_change`: the share by
-    /// which the reported loss must differ from the last that passed to let it pass; 0 for never.
+    /// report passes only by chance or where nothing is held back.
     pub(super) fn lets_pass(
-        self,
+        &self,
         rng: &mut Rng,
         passed: &Passed,
         reported: Option<Reported>,
-        loss_change: f64,
     ) -> bool {
-        let by_policy = match (self, reported) {
-            (Self::None, _) => true,
-            (Self::Random { pass }, _) => rng.chance(pass),
-            (Self::Loss, Some(reported)) => reported.loss > passed.worst_loss,
-            (Self::Throughput, Some(reported)) => {
+        let by_policy = match (self.suppression, reported) {
+            (Suppression::None, _) => true,
+            (Suppression::Random, _) => rng.chance(self.pass_probability),
+            (Suppression::Loss, Some(reported)) => reported.loss > passed.worst_loss,
+            (Suppression::Throughput, Some(reported)) => {
                 reported.slowness_squared > passed.worst_slowness_squared
             }
-            (Self::Rfc3208 | Self::Loss | Self::Throughput, _) => false,
+            _ => false,
         };
         // src: RFC 3208 appendix B s12.6.1, for congestion reports; pgmcc's are of that kind.
         let by_change = reported.is_some_and(|reported| {
             let change = reported.loss - passed.last_loss;
             let distance = if change < 0.0 { -change } else { change };
-            loss_change > 0.0 && distance > loss_change * passed.last_loss
+            self.loss_change > 0.0 && distance > self.loss_change * passed.last_loss
         });
         by_policy || by_change
     }
@@ -212,6 +212,10 @@ mod tests {
         assert_eq!(stamps.round_trip(at(5050), echo, MS), Duration::from_millis(60));
     }
 
+    fn config(suppression: Suppression, pass_probability: f64) -> ElementConfig {
+        ElementConfig { suppression, pass_probability, ..ElementConfig::default() }
+    }
+
     #[test]
     fn policies_pass_what_they_say() {
         let stamps = stamps();
@@ -221,24 +225,26 @@ mod tests {
         let lossy = reported(at(1130), 8030, 0.02, &stamps);
         let mut passed = Passed::default();
         passed.note(Some(near));
-        for (policy, passes_far, passes_lossy) in [
-            (Suppression::None, true, true),
-            (Suppression::Rfc3208, false, false),
-            (Suppression::Loss, false, true),
-            (Suppression::Throughput, true, true),
-            (Suppression::Random { pass: 1.0 }, true, true),
-            (Suppression::Random { pass: 0.0 }, false, false),
+        for (policy, pass_probability, passes_far, passes_lossy) in [
+            (Suppression::None, 0.0, true, true),
+            (Suppression::Rfc3208, 1.0, false, false),
+            (Suppression::Loss, 1.0, false, true),
+            (Suppression::Throughput, 1.0, true, true),
+            (Suppression::Random, 1.0, true, true),
+            (Suppression::Random, 0.0, false, false),
         ] {
-            let mut lets = |reported| policy.lets_pass(&mut rng, &passed, reported, 0.0);
+            let config = config(policy, pass_probability);
+            let mut lets = |reported| config.lets_pass(&mut rng, &passed, reported);
             assert_eq!(lets(Some(far)), passes_far, "{policy:?}");
             assert_eq!(lets(Some(lossy)), passes_lossy, "{policy:?}");
-            let blind = matches!(policy, Suppression::None | Suppression::Random { pass: 1.0 });
+            let chance = policy == Suppression::Random && pass_probability > 0.0;
+            let blind = policy == Suppression::None || chance;
             assert_eq!(lets(None), blind, "{policy:?} without a report");
             let same = lets(Some(near));
             assert_eq!(same, blind, "{policy:?} for the same again");
         }
-        let mut changed =
-            |reported| Suppression::Rfc3208.lets_pass(&mut rng, &passed, reported, 0.05);
+        let config = ElementConfig { loss_change: 0.05, ..ElementConfig::default() };
+        let mut changed = |reported| config.lets_pass(&mut rng, &passed, reported);
         assert!(changed(Some(lossy)));
         assert!(!changed(Some(far)));
     }
@@ -246,9 +252,8 @@ mod tests {
     #[test]
     fn chance_passes_its_share() {
         let mut rng = Rng::new(1, NodeId(0), Purpose::Relay);
-        let policy = Suppression::Random { pass: 0.3 };
-        let passed = Passed::default();
-        let count = (0..10_000).filter(|_| policy.lets_pass(&mut rng, &passed, None, 0.0)).count();
+        let (config, passed) = (config(Suppression::Random, 0.3), Passed::default());
+        let count = (0..10_000).filter(|_| config.lets_pass(&mut rng, &passed, None)).count();
         // Standard deviation 46.
         assert!((2770..3230).contains(&count), "{count}");
     }

@@ -45,11 +45,14 @@ pub(super) enum Sent {
     Null(u32),
 }
 
-/// All policies; chance passes with a probability.
-pub(super) fn policies(pass: f64) -> [Suppression; 5] {
-    use Suppression::{Loss, None, Random, Rfc3208, Throughput};
-    [None, Rfc3208, Loss, Throughput, Random { pass }]
-}
+/// All policies.
+pub(super) const POLICIES: [Suppression; 5] = [
+    Suppression::None,
+    Suppression::Rfc3208,
+    Suppression::Loss,
+    Suppression::Throughput,
+    Suppression::Random,
+];
 
 /// The settings of ns-2, by which the moments below are computed.
 pub(super) fn fixed() -> ElementConfig {

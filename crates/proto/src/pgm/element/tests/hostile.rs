@@ -90,7 +90,7 @@ proptest! {
         policy in 0usize..5,
         ops in proptest::collection::vec(op(), 1..200),
     ) {
-        let config = ElementConfig { suppression: policies(0.5)[policy], ..fixed() };
+        let config = ElementConfig { suppression: POLICIES[policy], ..fixed() };
         let mut bench = Bench::new(config);
         for op in ops {
             apply(&mut bench, op);
