@@ -1,4 +1,4 @@
-//! What protocol code may know about the world.
+//! The context of protocol code: the present time, a random stream and the trace of events.
 
 use crate::{Event, Rng, Time};
 

@@ -1,5 +1,5 @@
-//! What every other crate of faircast stands on: virtual time, quantities with units, serial
-//! sequence numbers, identifiers, seeded random streams and the events of a trace.
+//! Base types of every crate of faircast: virtual time, quantities with units, serial sequence
+//! numbers, identifiers, seeded random streams and the events of a trace.
 //!
 //! The crate is `no_std`: a clock, a thread, a socket or a hash map with a random order cannot be
 //! named here, and so the compiler proves the purity that the protocols need.

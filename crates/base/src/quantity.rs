@@ -4,6 +4,7 @@ use alloc::string::{String, ToString};
 use core::fmt;
 
 use crate::Duration;
+use crate::time::debug_as_display;
 
 /// A rate in bits per second.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -56,10 +57,10 @@ pub trait Quantity: Sized {
     const UNITS: &'static [(&'static str, u64)];
     /// Short forms of some of them, which are understood and which errors do not list.
     const SHORT_UNITS: &'static [(&'static str, u64)] = &[];
-    /// How else people write units, with what is meant: so many of one of [`UNITS`](Self::UNITS).
-    /// They are refused, since a reader of the file could take them for something else, and the
-    /// message gives the right spelling. Capitals count only where two of them differ by these
-    /// alone; in any other capitals the later one is meant.
+    /// How else people write units, with spaces between, behind what is meant: one of
+    /// [`UNITS`](Self::UNITS), and how many of it. They are refused, since a reader of the file could
+    /// take them for something else, and the message gives the right spelling. Capitals count only
+    /// where two of them differ by these alone; in any other capitals the later one is meant.
     const SPELLINGS: &'static [(&'static str, u64, &'static str)];
 
     /// Makes the quantity from a count of base units (nanoseconds, bits per second, bytes).
@@ -106,21 +107,19 @@ fn meant(
     number: &str,
     unit: &str,
     units: &[(&str, u64)],
-    spellings: &[(&str, u64, &'static str)],
+    spellings: &[(&str, u64, &str)],
 ) -> Option<String> {
-    let exact = spellings.iter().find(|(written, ..)| *written == unit);
-    let capitals = || units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
-    let found = match exact {
-        Some((_, factor, name)) => (*factor, *name),
-        None => match capitals() {
-            Some((name, _)) => (1, *name),
-            None => {
-                let alike = |(written, ..): &&(&str, u64, _)| written.eq_ignore_ascii_case(unit);
-                spellings.iter().rev().find(alike).map(|(_, factor, name)| (*factor, *name))?
-            }
-        },
+    let written = || {
+        let all = spellings.iter();
+        all.flat_map(|(name, factor, ways)| ways.split(' ').map(move |one| (one, *factor, *name)))
     };
-    let (factor, name) = found;
+    let exact = written().find(|(one, ..)| *one == unit);
+    let capitals = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
+    let (_, factor, name) = match (exact, capitals) {
+        (Some(exact), _) => exact,
+        (None, Some((name, _))) => (unit, 1, *name),
+        (None, None) => written().rev().find(|(one, ..)| one.eq_ignore_ascii_case(unit))?,
+    };
     if factor == 1 {
         return Some(alloc::format!("{number} {name}"));
     }
@@ -156,31 +155,14 @@ impl Quantity for Duration {
         ("h", 3_600_000_000_000),
     ];
     const SPELLINGS: &'static [(&'static str, u64, &'static str)] = &[
-        ("nanoseconds", 1, "ns"),
-        // The Greek letter, and not the sign.
-        ("\u{3bc}s", 1, "us"),
-        ("usec", 1, "us"),
-        ("microseconds", 1, "us"),
-        ("msec", 1, "ms"),
-        ("msecs", 1, "ms"),
-        ("millis", 1, "ms"),
-        ("millisecond", 1, "ms"),
-        ("milliseconds", 1, "ms"),
-        ("sec", 1, "s"),
-        ("secs", 1, "s"),
-        ("second", 1, "s"),
-        ("seconds", 1, "s"),
-        ("m", 1, "min"),
-        ("mins", 1, "min"),
-        ("minute", 1, "min"),
-        ("minutes", 1, "min"),
-        ("hr", 1, "h"),
-        ("hrs", 1, "h"),
-        ("hour", 1, "h"),
-        ("hours", 1, "h"),
-        ("d", 24, "h"),
-        ("day", 24, "h"),
-        ("days", 24, "h"),
+        ("ns", 1, "nanoseconds"),
+        // The first has the Greek letter, and not the sign.
+        ("us", 1, "\u{3bc}s usec microseconds"),
+        ("ms", 1, "msec msecs millis millisecond milliseconds"),
+        ("s", 1, "sec secs second seconds"),
+        ("min", 1, "m mins minute minutes"),
+        ("h", 1, "hr hrs hour hours"),
+        ("h", 24, "d day days"),
     ];
     fn from_base_units(count: u64) -> Self {
         Self::from_nanos(count)
@@ -210,31 +192,19 @@ impl Quantity for Bitrate {
     ];
     const SPELLINGS: &'static [(&'static str, u64, &'static str)] = &[
         // A small b is a bit, a large one a byte.
-        ("b/s", 1, "bit/s"),
-        ("kb/s", 1, "kbit/s"),
-        ("Kb/s", 1, "kbit/s"),
-        ("Mb/s", 1, "Mbit/s"),
-        ("Gb/s", 1, "Gbit/s"),
-        ("Bps", 1, "B/s"),
-        ("kBps", 1, "kB/s"),
-        ("KBps", 1, "kB/s"),
-        ("MBps", 1, "MB/s"),
-        ("GB/s", 1000, "MB/s"),
-        ("GBps", 1000, "MB/s"),
-        ("bps", 1, "bit/s"),
-        ("bit", 1, "bit/s"),
-        ("bits/s", 1, "bit/s"),
-        ("kbps", 1, "kbit/s"),
-        ("kbit", 1, "kbit/s"),
-        ("kbits/s", 1, "kbit/s"),
-        ("Mbps", 1, "Mbit/s"),
-        ("Mbit", 1, "Mbit/s"),
-        ("Mbits/s", 1, "Mbit/s"),
-        ("Gbps", 1, "Gbit/s"),
-        ("Gbit", 1, "Gbit/s"),
-        ("Gbits/s", 1, "Gbit/s"),
-        ("Tbps", 1000, "Gbit/s"),
-        ("Tbit/s", 1000, "Gbit/s"),
+        ("bit/s", 1, "b/s"),
+        ("kbit/s", 1, "kb/s Kb/s"),
+        ("Mbit/s", 1, "Mb/s"),
+        ("Gbit/s", 1, "Gb/s"),
+        ("B/s", 1, "Bps"),
+        ("kB/s", 1, "kBps KBps"),
+        ("MB/s", 1, "MBps"),
+        ("MB/s", 1000, "GB/s GBps"),
+        ("bit/s", 1, "bps bit bits/s"),
+        ("kbit/s", 1, "kbps kbit kbits/s"),
+        ("Mbit/s", 1, "Mbps Mbit Mbits/s"),
+        ("Gbit/s", 1, "Gbps Gbit Gbits/s"),
+        ("Gbit/s", 1000, "Tbps Tbit/s"),
     ];
     fn from_base_units(count: u64) -> Self {
         Self(count)
@@ -255,20 +225,12 @@ impl Quantity for Bytes {
         ("GiB", 1 << 30),
     ];
     const SPELLINGS: &'static [(&'static str, u64, &'static str)] = &[
-        ("byte", 1, "B"),
-        ("bytes", 1, "B"),
-        ("k", 1, "kB"),
-        ("kbyte", 1, "kB"),
-        ("kilobytes", 1, "kB"),
-        ("M", 1, "MB"),
-        ("Mbyte", 1, "MB"),
-        ("megabytes", 1, "MB"),
-        ("G", 1, "GB"),
-        ("Gbyte", 1, "GB"),
-        ("gigabytes", 1, "GB"),
-        ("T", 1, "TB"),
-        ("terabytes", 1, "TB"),
-        ("TiB", 1024, "GiB"),
+        ("B", 1, "byte bytes"),
+        ("kB", 1, "k kbyte kilobytes"),
+        ("MB", 1, "M Mbyte megabytes"),
+        ("GB", 1, "G Gbyte gigabytes"),
+        ("TB", 1, "T terabytes"),
+        ("GiB", 1024, "TiB"),
     ];
     fn from_base_units(count: u64) -> Self {
         Self(count)
@@ -324,23 +286,13 @@ impl fmt::Display for Bitrate {
     }
 }
 
-impl fmt::Debug for Bitrate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_with_unit(f, self.0, &Self::UNITS[..5])
     }
 }
 
-impl fmt::Debug for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+debug_as_display!(Bitrate Bytes);
 
 #[cfg(test)]
 mod tests {

@@ -158,12 +158,6 @@ impl fmt::Display for Time {
     }
 }
 
-impl fmt::Debug for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Duration(self.0).fmt(f)
-    }
-}
-
 impl fmt::Display for Duration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (whole, mut part) = (self.0 / 1_000_000_000, self.0 % 1_000_000_000);
@@ -179,11 +173,18 @@ impl fmt::Display for Duration {
     }
 }
 
-impl fmt::Debug for Duration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
+/// Shows types to programmers as they are shown to people.
+macro_rules! debug_as_display {
+    ($($name:ty)*) => {$(
+        impl core::fmt::Debug for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                core::fmt::Display::fmt(self, f)
+            }
+        }
+    )*};
 }
+debug_as_display!(Time Duration);
+pub(crate) use debug_as_display;
 
 #[cfg(test)]
 mod tests {

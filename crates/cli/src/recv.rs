@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration as WallDuration, Instant};
 
 use faircast::{
-    CommandOptions, DeviceOptions, Incoming, Listen, Multicast, ReceiveOutcome, ReceiveStatus,
-    Received, Receiver, ReceiverBuilder, SocketSettings, Stage,
+    CommandOptions, DeviceOptions, Incoming, Listen, Multicast, ObjectStatus, ReceiveOutcome,
+    ReceiveStatus, Received, Receiver, ReceiverBuilder, SocketSettings, Stage,
 };
 use faircast_base::Duration;
 use prometheus_client::registry::Registry;
@@ -257,9 +257,9 @@ impl Show {
             self.output.tell("sender", &text, incoming_json(incoming))?;
         }
         let told = self.known.get(&incoming.number) == Some(&true);
-        if let (Some(total), false) = (incoming.bytes_total, told) {
+        if let (Some(total), false) = (incoming.object.bytes_total, told) {
             self.known.insert(incoming.number, true);
-            let text = match incoming.growing {
+            let text = match incoming.object.growing {
                 true => format!("a pipe from {from}"),
                 false => format!("{} from {from}", bytes(total)),
             };
@@ -269,12 +269,13 @@ impl Show {
     }
 
     fn progress(&mut self, status: &ReceiveStatus) -> Result<(), Failure> {
-        let active = status.incoming.iter().filter(|incoming| incoming.stage > Stage::Gathering);
+        let active =
+            status.incoming.iter().filter(|incoming| incoming.object.stage > Stage::Gathering);
         let (mut total, mut done, mut verifying) = (0, 0, true);
         for incoming in active.clone() {
-            total += incoming.bytes_total.unwrap_or_default();
-            done += incoming.bytes_done;
-            verifying &= incoming.stage >= Stage::Verifying;
+            total += incoming.object.bytes_total.unwrap_or_default();
+            done += incoming.object.bytes_done;
+            verifying &= incoming.object.stage >= Stage::Verifying;
         }
         if active.clone().next().is_none() {
             return Ok(());
@@ -285,7 +286,7 @@ impl Show {
         let share = if total == 0 { 1.0 } else { done as f64 / total as f64 };
         let speed = self.got.per_s() * 8.0;
         // Of what comes from a pipe nobody knows how long it takes.
-        let growing = active.clone().any(|incoming| incoming.growing);
+        let growing = active.clone().any(|incoming| incoming.object.growing);
         let left = self.done.left(now, total.saturating_sub(done), STALLED_AFTER);
         let left = left.filter(|_| !growing);
         let text = || {
@@ -339,10 +340,10 @@ impl Show {
                         }),
                     )?;
                 }
-                let fresh = last.bytes_done.saturating_sub(last.bytes_found);
+                let fresh = last.object.bytes_done.saturating_sub(last.object.bytes_found);
                 let speed = fresh as f64 * 8.0 / took.as_secs_f64().max(0.001);
                 let took = time(*took);
-                let how = match (last.bytes_found, fresh) {
+                let how = match (last.object.bytes_found, fresh) {
                     (0, 0) => format!(" in {took}"),
                     (0, _) => format!(" in {took}, {}", rate(speed)),
                     (_, 0) => ", all of it was here already".to_string(),
@@ -353,14 +354,14 @@ impl Show {
                 let text = format!(
                     "complete: {}, {}{}{}",
                     count(files.len() as u64, "file"),
-                    bytes(last.bytes_done),
+                    bytes(last.object.bytes_done),
                     how,
                     if listed { "" } else { " (--list prints what each file hashes to)" }
                 );
                 self.output.tell("complete", &text, json)
             }
             ReceiveOutcome::SenderGone => {
-                let reason = last.reason.as_deref().unwrap_or("it fell silent");
+                let reason = last.object.reason.as_deref().unwrap_or("it fell silent");
                 let then = match self.keeps {
                     true => "what is here is kept for when it comes back",
                     false => "it begins anew should it come back",
@@ -415,22 +416,23 @@ fn incoming_json(incoming: &Incoming) -> Value {
         "object": incoming.number,
         "source": incoming.source.map(|source| source.to_string()),
         "scheme": incoming.scheme,
-        "bytes_total": incoming.bytes_total,
-        "growing": incoming.growing,
-        "bytes_done": incoming.bytes_done,
-        "bytes_found": incoming.bytes_found,
-        "requests": incoming.requests,
-        "useless_packets": incoming.useless,
+        "bytes_total": incoming.object.bytes_total,
+        "growing": incoming.object.growing,
+        "bytes_done": incoming.object.bytes_done,
+        "bytes_found": incoming.object.bytes_found,
+        "requests": incoming.object.requests,
+        "useless_packets": incoming.object.repairs,
     })
 }
 
 /// Everything for Prometheus.
 fn metrics(registry: &mut Registry, status: &ReceiveStatus) {
-    let sum = |of: fn(&Incoming) -> u64| status.incoming.iter().map(of).sum::<u64>() as f64;
+    let objects = status.incoming.iter().map(|incoming| &incoming.object);
+    let sum = |of: fn(&ObjectStatus) -> u64| objects.clone().map(of).sum::<u64>() as f64;
     for (name, help, value) in [
         ("objects", "Objects that are being received", status.incoming.len() as f64),
-        ("content_bytes", "Bytes of their content", sum(|i| i.bytes_total.unwrap_or_default())),
-        ("content_done_bytes", "Bytes of that which are here", sum(|i| i.bytes_done)),
+        ("content_bytes", "Bytes of their content", sum(|it| it.bytes_total.unwrap_or_default())),
+        ("content_done_bytes", "Bytes of that which are here", sum(|it| it.bytes_done)),
     ] {
         gauge(registry, name, help, value);
     }

@@ -399,27 +399,27 @@ impl Show {
     fn progress(&mut self, status: &SendStatus, labels: &Labels) -> Result<(), Failure> {
         let now = Instant::now();
         self.sent.observe(now, status.traffic.sent.bytes);
-        self.got.observe(now, status.bytes_least);
-        let share = match status.bytes_total {
+        self.got.observe(now, status.object.bytes_done);
+        let share = match status.bytes_total() {
             0 => 1.0,
-            total => status.bytes_least as f64 / total as f64,
+            total => status.object.bytes_done as f64 / total as f64,
         };
         if now.duration_since(self.limits.0) >= LIMITS_EVERY {
-            self.limited = limited_by(&self.limits.1, &status.limits);
-            self.limits = (now, status.limits.clone());
+            self.limited = limited_by(&self.limits.1, &status.object.limits);
+            self.limits = (now, status.object.limits.clone());
         }
         let limited = self.limited;
         let speed = self.sent.per_s() * 8.0;
         let limiting = status.members.iter().find(|member| member.limits);
-        let missing = status.bytes_total.saturating_sub(status.bytes_least);
-        let patience = STALLED_AFTER.max(WORD_EACH * status.members.len() as u32);
+        let missing = status.bytes_total().saturating_sub(status.object.bytes_done);
+        let stalled_after = STALLED_AFTER.max(WORD_EACH * status.members.len() as u32);
         // Of what comes from a pipe nobody knows how long it takes.
-        let left = self.got.left(now, missing, patience).filter(|_| !status.growing);
+        let left = self.got.left(now, missing, stalled_after).filter(|_| !status.object.growing);
         let text = || {
             let receivers = count(status.members.len() as u64, "receiver");
             let done = format!("{} of {receivers} done", status.done());
-            let then = match (left, status.stage) {
-                _ if status.growing => format!(", {} so far", bytes(status.bytes_total)),
+            let then = match (left, status.object.stage) {
+                _ if status.object.growing => format!(", {} so far", bytes(status.bytes_total())),
                 (_, Stage::Verifying) => ", they compare what they have".to_string(),
                 (Some(left), _) => format!(", {}", left.words()),
                 (None, _) => String::new(),
@@ -433,12 +433,12 @@ impl Show {
         let json = || {
             json!({
                 "seconds": status.elapsed.as_secs_f64(),
-                "bytes_total": status.bytes_total,
-                "growing": status.growing,
-                "bytes_least": status.bytes_least,
+                "bytes_total": status.bytes_total(),
+                "growing": status.object.growing,
+                "bytes_least": status.object.bytes_done,
                 "sent_bits_per_s": speed,
-                "rate_bits_per_s": status.rate_bits_per_s,
-                "rtt_seconds": status.rtt.map(|rtt| rtt.as_secs_f64()),
+                "rate_bits_per_s": status.object.rate_bits_per_s,
+                "rtt_seconds": status.object.rtt.map(|rtt| rtt.as_secs_f64()),
                 "receivers": status.members.len(),
                 "done": status.done(),
                 "limiting": limiting.map(|member| labels.of(member)),
@@ -461,7 +461,7 @@ impl Show {
         let good = last.succeeded() && enough;
         let hashes = sender.supply().file_hashes().ok().flatten().unwrap_or_default();
         let mut text = summary_text(last);
-        if let Some(reason) = last.reason.as_ref().filter(|_| !good) {
+        if let Some(reason) = last.object.reason.as_ref().filter(|_| !good) {
             text.push_str(&format!("ended: {reason}\n"));
         }
         let skipped = sender.totals().skipped;

@@ -51,9 +51,9 @@ pub enum Bench {
     /// What hosts that attack do to a transfer.
     Attack,
     /// All schemes in the same cases: no expectations, but a comparison.
-    Matrix(Box<matrix::Loaded>),
+    Matrix(Box<matrix::LoadedMatrix>),
     /// Experiments with published figures.
-    Suite(Box<suite::Loaded>),
+    Suite(Box<suite::LoadedSuite>),
 }
 
 /// What came of a benchmark.
@@ -114,12 +114,12 @@ pub fn choose(names: &[String], list: bool, request: &Request) -> Result<Vec<Ben
 fn by_name(name: &str, request: &Request) -> Result<Bench, Error> {
     let timings = match name {
         "matrix" => {
-            return Ok(Bench::Matrix(Box::new(matrix::Loaded::new(request)?)));
+            return Ok(Bench::Matrix(Box::new(matrix::LoadedMatrix::new(request)?)));
         }
         "speed" => Bench::Speed,
         "wire" => Bench::Wire,
         "attack" => Bench::Attack,
-        _ => return Ok(Bench::Suite(Box::new(suite::Loaded::new(name, request)?))),
+        _ => return Ok(Bench::Suite(Box::new(suite::LoadedSuite::new(name, request)?))),
     };
     match (&request.scheme, &timings) {
         (None, _) => Ok(timings),

@@ -1,4 +1,4 @@
-//! Why an experiment gave nothing.
+//! Errors of experiments, which then gave nothing.
 
 use std::io;
 use std::path::{Path, PathBuf};

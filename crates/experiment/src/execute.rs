@@ -1,4 +1,4 @@
-//! From a scenario to a summary: one run, with whatever listens to its trace.
+//! One run, from a scenario to a summary, with whatever listens to its trace.
 
 use std::path::Path;
 use std::time::Instant;

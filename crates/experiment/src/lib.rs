@@ -11,7 +11,6 @@
 //! Reading order: `execute`, [`sweep`], [`table`], `suite`, `bench`, then `host` and what uses it.
 
 pub mod files;
-#[cfg(target_os = "linux")]
 pub mod soak;
 pub mod speed;
 pub mod sweep;

@@ -1,4 +1,4 @@
-//! Who watches experiments: progress, remarks, and the wish to stop.
+//! The monitor of experiments: progress, remarks, and the wish to stop.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-//! What all ends have in common.
+//! Settings that all ends have in common: key, scheme, options, MTU, sockets and trace.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -189,7 +189,8 @@ pub(crate) fn group_of(listen: &Listen) -> Nla {
     }
 }
 
-fn unspecified(family: SocketAddr) -> IpAddr {
+/// The address of a family that stands for all.
+pub(crate) fn unspecified(family: SocketAddr) -> IpAddr {
     if family.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
 }
 

@@ -1,4 +1,4 @@
-//! Where a receiver puts what comes: a folder, a device or a command.
+//! Destinations of what a receiver gets: a folder, a device or a command.
 
 use std::path::{Path, PathBuf};
 
@@ -35,20 +35,12 @@ impl Destination {
     /// A store for one object.
     pub(crate) fn store(&self) -> (Box<dyn Store>, StoreHandle) {
         match self {
-            Self::Folder(options) => {
-                let store = FilesStore::new(options.clone());
-                let handle = store.handle();
-                (Box::new(store), handle)
-            }
+            Self::Folder(options) => watched(FilesStore::new(options.clone()), FilesStore::handle),
             Self::Device(options) => {
-                let store = DeviceStore::new(options.clone());
-                let handle = store.handle();
-                (Box::new(store), handle)
+                watched(DeviceStore::new(options.clone()), DeviceStore::handle)
             }
             Self::Command(options) => {
-                let store = CommandStore::new(options.clone());
-                let handle = store.handle();
-                (Box::new(store), handle)
+                watched(CommandStore::new(options.clone()), CommandStore::handle)
             }
         }
     }
@@ -82,9 +74,17 @@ impl std::fmt::Display for Destination {
     }
 }
 
+fn watched<S: Store + 'static>(
+    store: S,
+    handle: fn(&S) -> StoreHandle,
+) -> (Box<dyn Store>, StoreHandle) {
+    let handle = handle(&store);
+    (Box::new(store), handle)
+}
+
 fn probe_folder(dir: &Path) -> Result<(), Error> {
-    let cannot = |what: &'static str, source| {
-        Error::Files(FilesError::Io { path: dir.to_path_buf(), what, source })
+    let cannot = |what: &'static str, error| {
+        Error::Files(FilesError::Io { path: dir.to_path_buf(), what, error })
     };
     if is_below_dev(dir) {
         let what = "is a place for devices and no folder; to write a device use --to-device".into();

@@ -1,13 +1,14 @@
 //! Sealing, as drivers want it, and what to say where keys disagree.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use faircast_base::Time;
 use faircast_net::Envelope;
+use faircast_proto::pgm::wire::{Tsi, peek};
 use faircast_seal::{
     KeyHint, NoRandomness, OVERHEAD, Refusal, Refusals, Role, Salt, Seal, key_hint,
 };
@@ -15,6 +16,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 
 use crate::GroupKey;
+use crate::common::unspecified;
 
 /// The other end of a session uses another key, or one where this one uses none, or none where
 /// this one uses one. Anybody on the network can make it appear so.
@@ -57,13 +59,10 @@ enum Side {
     },
     Receiver {
         /// Sessions of PGM that were heard.
-        sessions: LruCache<Session, Salt>,
+        sessions: LruCache<Tsi, Salt>,
         notices: Notices,
     },
 }
-
-/// A session as PGM knows it: the source's id and port, as they stand in a packet.
-type Session = [u8; 8];
 
 impl Wrapper {
     pub(crate) fn source(key: Option<GroupKey>, watched: Watched) -> Result<Self, NoRandomness> {
@@ -87,6 +86,12 @@ impl Wrapper {
 
     /// A datagram of `peer` could be opened: their keys agree.
     fn note_opened(&mut self, now: Time, peer: IpAddr) {
+        if let Some((last, at)) = self.opened.iter_mut().next()
+            && *last == peer
+        {
+            *at = now;
+            return;
+        }
         if self.opened.put(peer, now).is_some() {
             return;
         }
@@ -145,8 +150,7 @@ impl Envelope for Wrapper {
         let salt = match &self.side {
             Side::Source { salt } => *salt,
             Side::Receiver { sessions, .. } => {
-                let session = session_of(plain, Direction::Up);
-                let known = session.and_then(|session| sessions.peek(&session));
+                let known = peek(plain).and_then(|(_, tsi)| sessions.peek(&tsi));
                 // A machine answers only what it has heard; if not, nobody takes it for anything.
                 known.copied().unwrap_or(Salt([0; 16]))
             }
@@ -173,9 +177,10 @@ impl Envelope for Wrapper {
                 Ok(opened) => {
                     if opened.role == Role::Source
                         && let Side::Receiver { sessions, .. } = &mut self.side
-                        && let Some(session) = session_of(opened.plain, Direction::Down)
+                        && let Some((_, tsi)) = peek(opened.plain)
+                        && sessions.peek_mru() != Some((&tsi, &opened.session))
                     {
-                        sessions.put(session, opened.session);
+                        sessions.put(tsi, opened.session);
                     }
                     self.note_opened(now, from.ip());
                     return Some(opened.plain);
@@ -229,11 +234,7 @@ impl Notices {
             socket.local_addr().is_ok_and(|local| local.is_ipv4() == to.is_ipv4())
         };
         if !self.socket.as_ref().is_some_and(fits) {
-            let any: SocketAddr = match to {
-                SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-                SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-            };
-            self.socket = UdpSocket::bind(any).ok();
+            self.socket = UdpSocket::bind((unspecified(to), 0)).ok();
         }
         if let Some(socket) = &self.socket {
             // One that is lost is followed by another.
@@ -244,25 +245,6 @@ impl Notices {
 
 fn is_notice(datagram: &[u8]) -> bool {
     datagram == [0; NOTICE_BYTES]
-}
-
-#[derive(Clone, Copy)]
-enum Direction {
-    Down,
-    Up,
-}
-
-/// The session of a PGM packet: its source's id, and its port, which upstream packets bear as
-/// their destination (src: RFC 3208 s8.1).
-fn session_of(packet: &[u8], direction: Direction) -> Option<Session> {
-    let port = match direction {
-        Direction::Down => packet.get(..2)?,
-        Direction::Up => packet.get(2..4)?,
-    };
-    let mut session = [0; 8];
-    session[..6].copy_from_slice(packet.get(8..14)?);
-    session[6..].copy_from_slice(port);
-    Some(session)
 }
 
 /// Sessions that a receiver answers to at a time; the one that was silent longest makes room.
@@ -284,6 +266,8 @@ mod tests {
         let (source, data) = ([0x80, session], [0x1d, 0x4c]);
         packet[..2].copy_from_slice(if up { &data } else { &source });
         packet[2..4].copy_from_slice(if up { &source } else { &data });
+        // An SPM, or a NAK.
+        packet[4] = if up { 0x08 } else { 0x00 };
         packet[8..14].copy_from_slice(b"source");
         packet
     }

@@ -1,4 +1,4 @@
-//! What can go wrong, in words for people.
+//! Errors of senders and receivers, in words for people.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,16 +14,16 @@ use faircast_seal::NoRandomness;
 #[non_exhaustive]
 pub enum Error {
     /// Sockets could not be opened, or the network not be used.
-    #[error("{0}")]
+    #[error(transparent)]
     Net(#[from] NetError),
     /// Files cannot be sent, or the folder not be used.
-    #[error("{0}")]
+    #[error(transparent)]
     Files(#[from] FilesError),
     /// A setting of the scheme is wrong.
-    #[error("{0}")]
+    #[error(transparent)]
     Option(#[from] OptionError),
     /// The system gives no randomness to seal with.
-    #[error("{0}")]
+    #[error(transparent)]
     Seal(#[from] NoRandomness),
     /// There is no such scheme.
     #[error("there is no scheme \"{name}\"; there are {known}")]
@@ -69,12 +69,12 @@ pub enum Error {
     #[error("no thread can be started: {0}")]
     Thread(io::Error),
     /// A trace cannot be written.
-    #[error("{path}: the trace cannot be written: {source}", path = path.display())]
+    #[error("{path}: the trace cannot be written: {error}", path = path.display())]
     Trace {
         /// The file.
         path: PathBuf,
         /// What the system says.
-        source: io::Error,
+        error: io::Error,
     },
     /// Packets were lost for good: they were out of the sender's window before they could be
     /// repaired.

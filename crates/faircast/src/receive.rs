@@ -17,7 +17,7 @@ use crate::Error;
 use crate::common::{Common, common_settings, group_of};
 use crate::destination::Destination;
 use crate::envelope::Wrapper;
-use crate::session::{Plan, start};
+use crate::session::{SessionSetup, start};
 use crate::status::{ReceiveStatus, Received};
 
 /// Makes a [`Receiver`]. Every setting has a default that suits a local network.
@@ -177,26 +177,15 @@ impl ReceiverBuilder {
         let sockets = Sockets::receiver(self.listen.clone(), self.common.sockets.clone())?;
         let (tell, status) = watch::channel(ReceiveStatus::default());
         let (give, received) = mpsc::channel(RECEIVED_MAX);
-        let mut plan = Plan::new("faircast-recv", sockets, &self.common, Wrapper::receiver)?;
-        (plan.settings.patience, plan.settings.ends_when_idle) = (PATIENCE, false);
-        (plan.pgm.moves_after, plan.pgm.confirms) = (SILENT_AFTER, true);
-        let (watched, trace) = (plan.watched.clone(), plan.trace.clone());
-        let waker = start(plan, move |live: &mut Live<ObjectReceiver>| {
+        let mut setup =
+            SessionSetup::new("faircast-recv", sockets, &self.common, Wrapper::receiver)?;
+        (setup.settings.close_timeout, setup.settings.ends_when_idle) = (CLOSE_TIMEOUT, false);
+        (setup.pgm.moves_after, setup.pgm.confirms) = (SILENT_AFTER, true);
+        let (watched, trace) = (setup.watched.clone(), setup.trace.clone());
+        let waker = start(setup, move |live: &mut Live<ObjectReceiver>| {
             Ok(Work::new(
                 live.now(),
-                Setup {
-                    group,
-                    speaks,
-                    destination: self.destination,
-                    name: self.name,
-                    object: self.object,
-                    once: self.once,
-                    rate_max: self.rate_max,
-                    tell,
-                    give,
-                    watched,
-                    trace,
-                },
+                Setup { group, speaks, builder: self, tell, give, watched, trace },
             ))
         })?;
         Ok(Receiver { waker, status, received })
@@ -206,4 +195,4 @@ impl ReceiverBuilder {
 /// Objects that have ended and wait to be noted by [`Receiver::next`]; more are not told.
 const RECEIVED_MAX: usize = 1024;
 /// How long a receiver that was closed waits for its last words to be said.
-const PATIENCE: Duration = Duration::from_secs(3);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);

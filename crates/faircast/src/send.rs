@@ -12,7 +12,9 @@ use faircast_files::{
     FilesSupply, PIPE_NAME, PipeSupply, Scan, ScanOptions, ScanTotals, SupplyHandle, Warning,
 };
 use faircast_net::{Live, SessionId, SessionOptions, Sockets, Target, Waker};
-use faircast_proto::object::{Fec, ObjectSource, ObjectSourceSetup, SlowPolicy, Supply};
+use faircast_proto::object::{
+    Fec, ObjectSource, ObjectSourceSetup, ObjectStatus, SlowPolicy, Supply,
+};
 use faircast_proto::options::OptionValue;
 use tokio::sync::watch;
 
@@ -20,7 +22,7 @@ use self::work::{Setup, Work};
 use crate::Error;
 use crate::common::{Common, common_settings, family, group_to, sender_settings};
 use crate::envelope::Wrapper;
-use crate::session::{self, Plan, new_tsi};
+use crate::session::{self, SessionSetup, new_tsi};
 use crate::status::SendStatus;
 
 /// Makes a [`Sender`]. Every setting has a default that suits a local network.
@@ -244,14 +246,17 @@ impl SenderBuilder {
             (sockets.local_address().port(), sockets.port_refused().map(ToString::to_string));
         let (tell, status) = watch::channel(SendStatus {
             missing: self.names.clone(),
-            bytes_total: handle.counts().bytes,
+            object: ObjectStatus {
+                bytes_total: Some(handle.counts().bytes),
+                ..ObjectStatus::default()
+            },
             ..SendStatus::default()
         });
-        let mut plan = Plan::new("faircast-send", sockets, &self.common, Wrapper::source)?;
-        plan.settings.patience = PATIENCE;
-        let (watched, trace) = (plan.watched.clone(), plan.trace.clone());
+        let mut setup = SessionSetup::new("faircast-send", sockets, &self.common, Wrapper::source)?;
+        setup.settings.close_timeout = CLOSE_TIMEOUT;
+        let (watched, trace) = (setup.watched.clone(), setup.trace.clone());
         let files = handle.clone();
-        let waker = session::start(plan, move |live: &mut Live<ObjectSource>| {
+        let waker = session::start(setup, move |live: &mut Live<ObjectSource>| {
             let tsi = new_tsi();
             let started = live.now();
             let mut machine = scheme.object_source(ObjectSourceSetup {
@@ -303,6 +308,6 @@ fn title<P: AsRef<Path>>(paths: &[P]) -> String {
 }
 
 /// How long a sender that was closed waits for the last words to be said.
-const PATIENCE: Duration = Duration::from_secs(3);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 const SYMBOL_HEADER_BYTES: u32 = 8;
 const SYMBOL_BYTES_MAX: u32 = 65_408;

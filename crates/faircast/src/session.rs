@@ -26,7 +26,7 @@ pub(crate) trait Worker<M: Machine>: App<M> {
 }
 
 /// What a session's thread is made from, and what it shares with whoever started it.
-pub(crate) struct Plan {
+pub(crate) struct SessionSetup {
     name: &'static str,
     sockets: Sockets,
     wrapper: Wrapper,
@@ -36,7 +36,7 @@ pub(crate) struct Plan {
     pub(crate) trace: Option<LiveTrace>,
 }
 
-impl Plan {
+impl SessionSetup {
     /// One whose driver has the usual settings; `wrapper` makes what goes around its datagrams.
     pub(crate) fn new(
         name: &'static str,
@@ -59,7 +59,7 @@ impl Plan {
 
 /// Starts a thread that drives what `make` puts into the driver.
 pub(crate) fn start<M, W>(
-    plan: Plan,
+    setup: SessionSetup,
     make: impl FnOnce(&mut Live<M>) -> Result<W, Error> + Send + 'static,
 ) -> Result<Waker<M>, Error>
 where
@@ -67,34 +67,34 @@ where
     W: Worker<M>,
 {
     let (tell, told) = mpsc::sync_channel(1);
-    let Plan { name, sockets, settings, pgm, wrapper, trace, .. } = plan;
+    let SessionSetup { name, sockets, settings, pgm, wrapper, trace, .. } = setup;
     let work = move || {
-        let made =
-            Driver::<M>::with_demux(sockets, AddressBook::native(), PgmDemux::new(pgm), settings)
-                .map_err(Error::from)
-                .and_then(|mut driver| {
-                    driver.set_envelope(Box::new(wrapper));
-                    match (trace, EventLog::wanted()) {
-                        (Some(trace), Some(log)) => driver.set_trace(Box::new(Tee(trace, log))),
-                        (Some(trace), None) => driver.set_trace(Box::new(trace)),
-                        (None, Some(log)) => driver.set_trace(Box::new(log)),
-                        (None, None) => {}
-                    }
-                    let live = driver.live();
-                    tracing::debug!(
-                        target: "faircast::session",
-                        node = live.node().0,
-                        local = %live.sockets().local_address(),
-                        to = ?live.sockets().targets().collect::<Vec<_>>(),
-                        receive_buffer_bytes = live.buffers().receive.count(),
-                        send_buffer_bytes = live.buffers().send.count(),
-                        "sockets are open"
-                    );
-                    let worker = make(driver.live())?;
-                    Ok((driver, worker))
-                });
-        let (mut driver, mut worker) = match made {
-            Ok(made) => made,
+        let open = || {
+            let demux = PgmDemux::new(pgm);
+            let mut driver =
+                Driver::<M, _>::with_demux(sockets, AddressBook::native(), demux, settings)?;
+            driver.set_envelope(Box::new(wrapper));
+            match (trace, EventLog::wanted()) {
+                (Some(trace), Some(log)) => driver.set_trace(Box::new(Tee(trace, log))),
+                (Some(trace), None) => driver.set_trace(Box::new(trace)),
+                (None, Some(log)) => driver.set_trace(Box::new(log)),
+                (None, None) => {}
+            }
+            let (node, sockets) = (driver.live().node(), driver.live().sockets());
+            tracing::debug!(
+                target: "faircast::session",
+                node = node.0,
+                local = %sockets.local_address(),
+                to = ?sockets.targets().collect::<Vec<_>>(),
+                receive_buffer_bytes = sockets.buffers().receive.count(),
+                send_buffer_bytes = sockets.buffers().send.count(),
+                "sockets are open"
+            );
+            let worker = make(driver.live())?;
+            Ok::<_, Error>((driver, worker))
+        };
+        let (mut driver, mut worker) = match open() {
+            Ok(opened) => opened,
             Err(error) => {
                 let _ = tell.send(Err(error));
                 return;

@@ -1,4 +1,4 @@
-//! What an end shows of itself.
+//! Status of senders and receivers as applications see it: members, progress, outcomes.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use faircast_base::{Bitrate, Duration, NodeId, Time};
 use faircast_net::{Counters, Live};
 use faircast_proto::Machine;
-use faircast_proto::object::{Limit, MemberState, ObjectStatus, Stage};
+use faircast_proto::object::{MemberState, ObjectStatus};
 use faircast_seal::Refusals;
 
 use crate::{KeyMismatch, SchemeMismatch};
@@ -58,30 +58,12 @@ impl Member {
 /// How a sender stands.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SendStatus {
-    /// Where it is.
-    pub stage: Stage,
+    /// How its object stands; its receivers are in [`members`](Self::members) alone.
+    pub object: ObjectStatus,
     /// Since it began.
     pub elapsed: Duration,
     /// When content began, since it began.
     pub begun: Option<Duration>,
-    /// Bytes of content in all; of what is [growing](Self::growing), those that have come.
-    pub bytes_total: u64,
-    /// Whether there may be more of it: it comes from a pipe.
-    pub growing: bool,
-    /// The least that a receiver has which is neither deferred nor gone.
-    pub bytes_least: u64,
-    /// Packets with source symbols that were sent.
-    pub symbols: u64,
-    /// Packets with parity that were sent.
-    pub parity: u64,
-    /// Of those, packets that were sent again for somebody, and parity in their place.
-    pub repairs: u64,
-    /// Requests for repair that came.
-    pub requests: u64,
-    /// Rate of payload that the congestion control allows now, in bits per second.
-    pub rate_bits_per_s: Option<f64>,
-    /// Smoothed round trip to the receiver that limits the rate.
-    pub rtt: Option<Duration>,
     /// All receivers that it knows.
     pub members: Vec<Member>,
     /// Names that are waited for and were not heard yet.
@@ -92,10 +74,6 @@ pub struct SendStatus {
     pub refusals: Refusals,
     /// A receiver with another key, heard last.
     pub mismatch: Option<KeyMismatch>,
-    /// What kept it from going faster since content began, the longest time first.
-    pub limits: Vec<Limit>,
-    /// Why it failed.
-    pub reason: Option<String>,
     /// Whether it has ended.
     pub ended: bool,
 }
@@ -107,6 +85,11 @@ impl SendStatus {
         let done = |member: &Member| member.state == MemberState::Done;
         let mut expected = self.members.iter().filter(|member| member.expected).peekable();
         expected.peek().is_some() && self.missing.is_empty() && expected.all(done)
+    }
+
+    /// Bytes of content in all; of what is [growing](ObjectStatus::growing), those that have come.
+    pub fn bytes_total(&self) -> u64 {
+        self.object.bytes_total.unwrap_or_default()
     }
 
     /// How many receivers have everything.
@@ -126,28 +109,10 @@ pub struct Incoming {
     pub scheme: &'static str,
     /// What the sender calls the object; `None` before the list of its files is there.
     pub name: Option<String>,
-    /// Where it is.
-    pub stage: Stage,
     /// When it was first heard, since the receiver began.
     pub since: Duration,
-    /// Bytes of content in all, as far as the sender has told; `None` before.
-    pub bytes_total: Option<u64>,
-    /// Whether there may be more of it: it comes from a pipe.
-    pub growing: bool,
-    /// Bytes of content that are there.
-    pub bytes_done: u64,
-    /// Of those, bytes that were there at the start.
-    pub bytes_found: u64,
-    /// Packets with source symbols that came.
-    pub symbols: u64,
-    /// Packets with parity that came.
-    pub parity: u64,
-    /// Packets that repaired nothing.
-    pub useless: u64,
-    /// Requests for repair that were sent.
-    pub requests: u64,
-    /// Why it failed.
-    pub reason: Option<String>,
+    /// How it stands.
+    pub object: ObjectStatus,
 }
 
 /// One file of an object that was received.

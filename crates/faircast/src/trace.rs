@@ -65,7 +65,7 @@ pub(crate) struct About {
 impl LiveTrace {
     /// Begins to write.
     pub(crate) fn create(path: &Path) -> Result<Self, Error> {
-        let failed = |source| Error::Trace { path: path.to_owned(), source };
+        let failed = |error| Error::Trace { path: path.to_owned(), error };
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(".part");
         let beside = path.with_file_name(name);
@@ -88,7 +88,7 @@ impl LiveTrace {
     pub(crate) fn finish(&self, about: &About) -> Result<(), Error> {
         let mut inner = self.0.lock();
         let path = inner.path.clone();
-        inner.finish(about).map_err(|source| Error::Trace { path, source })
+        inner.finish(about).map_err(|error| Error::Trace { path, error })
     }
 }
 

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 
 use faircast_files::manifest::{Entry, Kind};
 use faircast_files::{Manifest, StoreHandle};
-use faircast_proto::object::{
-    Announcement, Part, Store, StoreError, StoreProgress, StoreResult, Verdict,
-};
+use faircast_proto::object::{Announcement, ObjectError, ObjectResult, Part, Store, Verdict};
 use parking_lot::Mutex;
 
 /// Path of a file below its folder, its length in bytes and, if it has one, its BLAKE3.
@@ -148,12 +147,12 @@ impl WatchedStore {
     }
 
     /// Does something with the store. When that fails it is over: what it has is let go.
-    fn with<T>(&mut self, act: impl FnOnce(&mut dyn Store) -> StoreResult<T>) -> StoreResult<T> {
+    fn with<T>(&mut self, act: impl FnOnce(&mut dyn Store) -> ObjectResult<T>) -> ObjectResult<T> {
         let result = match &mut self.store {
             Some(store) => act(store.as_mut()),
             None => {
                 let reason = self.notes.failure.get().cloned().unwrap_or_default();
-                Err(StoreError { reason })
+                Err(ObjectError { reason })
             }
         };
         if let Err(error) = &result {
@@ -171,36 +170,36 @@ impl WatchedStore {
 }
 
 impl Store for WatchedStore {
-    fn announce(&mut self, announcement: &Announcement) -> StoreResult<()> {
+    fn announce(&mut self, announcement: &Announcement) -> ObjectResult<()> {
         self.notes.object.get_or_init(|| announcement.object);
         self.manifest_bytes = announcement.len(Part::Manifest);
         self.with(|store| store.announce(announcement))
     }
 
-    fn grow(&mut self, announcement: &Announcement) -> StoreResult<()> {
+    fn grow(&mut self, announcement: &Announcement) -> ObjectResult<()> {
         self.with(|store| store.grow(announcement))
     }
 
-    fn window(&mut self) -> StoreResult<u64> {
+    fn window(&mut self) -> ObjectResult<u64> {
         self.with(|store| store.window())
     }
 
-    fn write(&mut self, part: Part, offset: u64, bytes: &[u8], zeros: u32) -> StoreResult<()> {
+    fn write(&mut self, part: Part, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult<()> {
         self.with(|store| store.write(part, offset, bytes, zeros))
     }
 
-    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> StoreResult<()> {
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<()> {
         self.with(|store| store.read(part, offset, len, out))
     }
 
-    fn open(&mut self) -> StoreResult<StoreProgress<Vec<Range<u64>>>> {
+    fn open(&mut self) -> ObjectResult<Poll<Vec<Range<u64>>>> {
         if !self.is_wanted() {
             // It is left as soon as that is noticed.
-            return Ok(StoreProgress::Pending);
+            return Ok(Poll::Pending);
         }
         let object = self.notes.object.get().filter(|_| !self.alone).copied();
         match object.or(self.alone.then_some(ANY_OBJECT)) {
-            Some(object) if !self.holders.take(object, self.session) => Ok(StoreProgress::Pending),
+            Some(object) if !self.holders.take(object, self.session) => Ok(Poll::Pending),
             _ => {
                 let opened = self.with(|store| store.open());
                 if let Some(manifest) = self.handle.manifest() {
@@ -211,9 +210,9 @@ impl Store for WatchedStore {
         }
     }
 
-    fn verify(&mut self) -> StoreResult<StoreProgress<Verdict>> {
+    fn verify(&mut self) -> ObjectResult<Poll<Verdict>> {
         let verdict = self.with(|store| store.verify())?;
-        if verdict == StoreProgress::Done(Verdict::Intact) && self.notes.files.get().is_none() {
+        if verdict == Poll::Ready(Verdict::Intact) && self.notes.files.get().is_none() {
             let _ = self.notes.files.set(self.files());
             // It is in its place; who waits for it will find it there.
             self.holders.release(self.session);

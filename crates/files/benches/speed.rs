@@ -1,5 +1,5 @@
-//! How fast files are read, written and compared: `cargo bench -p faircast-files`. `FILES_DIR`
-//! says where; the default is the directory for temporary files.
+//! Speed of reading, writing and comparing files: `cargo bench -p faircast-files`. `FILES_DIR` says
+//! where they lie; the default is the directory for temporary files.
 
 use std::fs;
 use std::io::Write as _;

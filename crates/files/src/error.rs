@@ -1,4 +1,4 @@
-//! What can be wrong with files, in words for people.
+//! Errors with files, in words for people.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,20 +13,20 @@ pub(crate) type Result<T, E = FilesError> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum FilesError {
     /// The system refused something.
-    #[error("{}: {what}: {}", path.display(), hint(source))]
+    #[error("{}: {what}: {}", path.display(), hint(error))]
     Io {
         /// What it was about.
         path: PathBuf,
         /// What was tried.
         what: &'static str,
         /// What the system said.
-        source: io::Error,
+        error: io::Error,
     },
     /// What was given cannot be sent, or what came is not what is taken.
     #[error("{0}")]
     Unwanted(String),
     /// The files make no manifest.
-    #[error("{0}")]
+    #[error(transparent)]
     Manifest(#[from] ManifestError),
     /// Something that is in the way, or should not be; with what to do.
     #[error("{}: {what}", path.display())]
@@ -42,8 +42,8 @@ pub enum FilesError {
 }
 
 impl FilesError {
-    pub(crate) fn io(path: &Path, what: &'static str, source: impl Into<io::Error>) -> Self {
-        Self::Io { path: path.to_path_buf(), what, source: source.into() }
+    pub(crate) fn io(path: &Path, what: &'static str, error: impl Into<io::Error>) -> Self {
+        Self::Io { path: path.to_path_buf(), what, error: error.into() }
     }
 
     pub(crate) fn refused(path: &Path, what: impl Into<String>) -> Self {

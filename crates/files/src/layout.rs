@@ -1,4 +1,4 @@
-//! Where files and their groups lie in the content of an object.
+//! The layout of an object's content: the places of its files and of their groups.
 
 use std::ops::Range;
 use std::sync::Arc;

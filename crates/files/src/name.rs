@@ -1,4 +1,4 @@
-//! What a name inside an object may be.
+//! Names and paths inside an object: which are allowed, and their order.
 
 use std::cmp::Ordering;
 

@@ -12,32 +12,36 @@ const IN_MEMORY_MAX: usize = 8 << 20;
 
 /// So many bytes, zero at first.
 #[derive(Debug)]
-pub(crate) struct Table(SpooledTempFile);
+pub(crate) struct Table {
+    file: SpooledTempFile,
+    len: u64,
+}
 
 impl Table {
     /// A table of `len` bytes; if it is large, on the file system of `folder`.
     pub(crate) fn new(len: u64, folder: &Path) -> io::Result<Self> {
         let mut file = tempfile::spooled_tempfile_in(IN_MEMORY_MAX, folder);
         file.set_len(len)?;
-        Ok(Self(file))
+        Ok(Self { file, len })
     }
 
     pub(crate) fn empty() -> Self {
-        Self(tempfile::spooled_tempfile(0))
+        Self { file: tempfile::spooled_tempfile(0), len: 0 }
     }
 
     /// The range must be within the table.
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.seek(SeekFrom::Start(offset))?;
-        self.0.write_all(bytes)
+        debug_assert!(offset + bytes.len() as u64 <= self.len, "it would grow");
+        self.file.seek(SeekFrom::Start(offset))?;
+        self.file.write_all(bytes)
     }
 
     /// Appends `len` bytes to `out`. The range must be within the table.
     pub(crate) fn read(&mut self, offset: u64, len: usize, out: &mut Vec<u8>) -> io::Result<()> {
         let start = out.len();
         out.resize(start + len, 0);
-        self.0.seek(SeekFrom::Start(offset))?;
-        self.0.read_exact(&mut out[start..])
+        self.file.seek(SeekFrom::Start(offset))?;
+        self.file.read_exact(&mut out[start..])
     }
 
     /// The digest of a group.
@@ -53,9 +57,9 @@ impl Table {
 
     /// BLAKE3 of all of it.
     pub(crate) fn hash(&mut self) -> io::Result<[u8; 32]> {
-        self.0.rewind()?;
+        self.file.rewind()?;
         let mut hasher = blake3::Hasher::new();
-        hasher.update_reader(&mut self.0)?;
+        hasher.update_reader(&mut self.file)?;
         Ok(hasher.finalize().into())
     }
 }

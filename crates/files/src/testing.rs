@@ -1,4 +1,4 @@
-//! What the tests of both ends share.
+//! Helpers for the tests of both ends: manifests, objects, sparse files, trees.
 
 mod object;
 

@@ -1,4 +1,4 @@
-//! How much memory both ends take: alone in its process, so that nothing else is measured.
+//! Peak memory of both ends: alone in its process, so that nothing else is measured.
 
 #![cfg(target_os = "linux")]
 

@@ -12,7 +12,7 @@ const NODES: u32 = 0x0a00_0001;
 const GROUPS: u32 = 0xefc0_0001;
 /// Other groups start at 239.128.0.0, where RFC 2365 lets that block grow: 256 for each of 2^14 flows.
 const OTHER_GROUPS: u32 = 0xef80_0000;
-const OTHER_GROUPS_MAX: u32 = 256;
+pub(crate) const OTHER_GROUPS_MAX: u32 = 256;
 const FLOW_BITS: u32 = 14;
 const FLOW_MASK: u32 = (1 << FLOW_BITS) - 1;
 /// Most nodes that have an address: a block of /8 without its ends.

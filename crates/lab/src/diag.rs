@@ -79,8 +79,11 @@ impl Diagnosis {
     }
 }
 
-/// Finds TCP_INFO in an answer; an error is shorter than what it stands behind.
+/// Finds TCP_INFO in an answer. An error is a message of another type, and repeats the request.
 fn read(answer: &[u8]) -> Option<TcpInfo> {
+    if answer.get(4..6)? != SOCK_DIAG_BY_FAMILY.to_ne_bytes() {
+        return None;
+    }
     let mut attributes = NlasIterator::new(answer.get(HEADER_LEN + MESSAGE_LEN..)?).flatten();
     info(attributes.find(|attribute| attribute.kind() == INET_DIAG_INFO)?.value())
 }
@@ -107,11 +110,14 @@ fn info(bytes: &[u8]) -> Option<TcpInfo> {
 
 #[cfg(test)]
 mod tests {
+    use netlink_packet_core::NLMSG_ERROR;
+
     use super::*;
 
     #[test]
     fn an_answer_is_read_and_half_an_answer_is_not() {
         let mut answer = vec![0; HEADER_LEN + MESSAGE_LEN];
+        answer[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
         answer.extend(8u16.to_ne_bytes());
         answer.extend(9u16.to_ne_bytes());
         answer.extend([0; 4]);
@@ -131,5 +137,7 @@ mod tests {
         for len in 0..answer.len() {
             assert_eq!(read(&answer[..len]), None, "{len}");
         }
+        answer[4..6].copy_from_slice(&NLMSG_ERROR.to_ne_bytes());
+        assert_eq!(read(&answer), None, "an error");
     }
 }

@@ -18,7 +18,7 @@ use nix::sys::timerfd::{
 use nix::time::{ClockId, clock_gettime};
 use tun_rs::SyncDevice;
 
-use crate::Outcome;
+use crate::LabOutcome;
 use crate::address;
 use crate::clock::{Clock, EMULATOR_PRIORITY, be_exact};
 use crate::error::LabError;
@@ -116,7 +116,7 @@ pub(crate) fn run(
     clock: Clock,
     (network_out, tap_out): (Outbox, Outbox),
     shared: &Shared,
-) -> Result<Outcome, LabError> {
+) -> Result<LabOutcome, LabError> {
     let realtime = be_exact(EMULATOR_PRIORITY);
     let waiter = Waiter::new(ports.iter().map(|port| &port.device))
         .map_err(LabError::doing("wait for packets"))?;
@@ -158,7 +158,7 @@ pub(crate) fn run(
     if emulator.refused > 0 {
         notes.push(format!("hosts refused {} packets of the emulator", emulator.refused));
     }
-    Ok(Outcome {
+    Ok(LabOutcome {
         at,
         interrupted: false,
         events: emulator.events,
@@ -274,10 +274,21 @@ impl Emulator<'_> {
         }
     }
 
-    /// Puts a host's packet on its first link. What is neither for the flow's group nor for a node,
-    /// such as IGMP, is of no concern to the network.
+    /// Puts a host's packet on its first link, and where it reports memberships has the network route by
+    /// them; those of the session's group are as the scenario has them. What is neither for a group of the
+    /// flow nor for a node is of no concern to the network.
     fn take(&mut self, port: usize, frame: &Frame<'_>) {
         let Port { flow, node, sender, .. } = self.ports[port];
+        if let Transport::Igmp(report) = frame.transport {
+            for (group, joined) in frame::memberships(report) {
+                match address::to_group(flow, group).filter(|group| *group != GroupId::SESSION) {
+                    Some(group) if joined => self.fabric.join(flow, group, node),
+                    Some(group) => self.fabric.leave(flow, group, node),
+                    None => continue,
+                };
+            }
+            return;
+        }
         let Some(to) = address::to(flow, frame.to, self.scenario.nodes.len()) else { return };
         let at = self.fabric.now();
         let mut transmit = Transmit {

@@ -16,10 +16,10 @@ use faircast_proto::catalog;
 use faircast_proto::transport::Role;
 use faircast_proto::{AppEvent, Machine};
 use faircast_scenario::{Flow, Scenario};
-use faircast_sim::{Builtin, Delivery, Protocols, Sent};
+use faircast_sim::{Builtin, Delivery, Protocols, SentContent};
 use faircast_trace::{Record, Sink, Subject};
 
-use crate::address::{self, UDP_PORT};
+use crate::address::{self, OTHER_GROUPS_MAX, UDP_PORT};
 use crate::clock::{Clock, HOST_PRIORITY, RECEIVER_PRIORITY, be_exact, wall};
 use crate::emulator::Shared;
 use crate::error::LabError;
@@ -30,7 +30,7 @@ const RECEIVER_PORT: u16 = UDP_PORT + 1;
 /// How often an end looks whether it is to stop, to close or to leave.
 const TICK: Duration = Duration::from_millis(10);
 /// How long a machine goes on after it was told to end.
-const PATIENCE: Duration = Duration::from_secs(1);
+const CLOSE_MAX: Duration = Duration::from_secs(1);
 
 type Boxed = Box<dyn Machine>;
 
@@ -40,6 +40,8 @@ pub(crate) struct End<'a> {
     pub(crate) flow: &'a Flow,
     pub(crate) id: FlowId,
     pub(crate) node: NodeId,
+    /// Its number among the ends of all flows, by which the simulator too makes it random.
+    pub(crate) number: u32,
     pub(crate) clock: Clock,
     pub(crate) shared: &'a Shared,
     pub(crate) out: Rc<RefCell<Outbox>>,
@@ -100,27 +102,6 @@ impl End<'_> {
         memberships
     }
 
-    fn sockets(&self) -> Result<Sockets, NetError> {
-        let multicast = Multicast {
-            group: SocketAddr::from((address::group(self.id, GroupId::SESSION), UDP_PORT)),
-            source: None,
-            interfaces: vec![Interface::Address(address::of_node(self.node).into())],
-        };
-        let settings = SocketSettings {
-            // What a machine asks for is less or as much.
-            hops: u8::MAX,
-            loopback: false,
-            port: Some(if self.is_sender() { UDP_PORT } else { RECEIVER_PORT }),
-            // Queues are to see packets as they are on a wire.
-            offload: false,
-            ..SocketSettings::default()
-        };
-        match self.is_sender() {
-            true => Sockets::source(Target::Multicast(multicast), settings),
-            false => Sockets::receiver(Listen::Multicast(multicast), settings),
-        }
-    }
-
     /// Who has which address, from where this end stands.
     fn book(&self) -> AddressBook {
         let entry = |node: NodeId| {
@@ -131,19 +112,52 @@ impl End<'_> {
     }
 }
 
+/// Opens the sockets of an end, in its own namespace.
+pub(crate) fn sockets(flow: &Flow, id: FlowId, node: NodeId) -> Result<Sockets, LabError> {
+    let sender = !flow.receives(node);
+    let multicast = Multicast {
+        group: SocketAddr::from((address::group(id, GroupId::SESSION), UDP_PORT)),
+        source: None,
+        interfaces: vec![Interface::Address(address::of_node(node).into())],
+    };
+    let settings = SocketSettings {
+        // What a machine asks for is less or as much.
+        hops: u8::MAX,
+        loopback: false,
+        port: Some(if sender { UDP_PORT } else { RECEIVER_PORT }),
+        // Queues are to see packets as they are on a wire.
+        offload: false,
+        ..SocketSettings::default()
+    };
+    let opened = match sender {
+        true => Sockets::source(Target::Multicast(multicast), settings),
+        false => Sockets::receiver(Listen::Multicast(multicast), settings),
+    };
+    let mut sockets = opened.map_err(opening)?;
+    for group in (1..=OTHER_GROUPS_MAX).map(GroupId) {
+        let added = sockets.add_group(group, (address::group(id, group), UDP_PORT).into());
+        added.map_err(opening)?;
+    }
+    Ok(sockets)
+}
+
+fn opening(error: NetError) -> LabError {
+    LabError::doing("open the sockets of a flow")(std::io::Error::other(error))
+}
+
 /// Sends everything that the flow sends.
-pub(crate) fn send(end: End<'_>, role: Role) -> Result<(), LabError> {
+pub(crate) fn send(end: End<'_>, sockets: Sockets, role: Role) -> Result<(), LabError> {
     be_exact(HOST_PRIORITY);
     let close_at = end.flow.stop;
     let mut driven = Driven { end, delivery: Delivery::new(false), close_at };
-    driven.drive(role)?;
+    driven.drive(sockets, role)?;
     driven.finish();
     Ok(())
 }
 
 /// Receives everything, while it is a member, and sends too where it is a sender as well. Before a
 /// membership it has no sockets, so that the kernel is no member either.
-pub(crate) fn receive(end: End<'_>, sent: &Sent) -> Result<Delivery, LabError> {
+pub(crate) fn receive(end: End<'_>, sent: &SentContent) -> Result<Delivery, LabError> {
     be_exact(RECEIVER_PRIORITY);
     let mut driven = Driven { end, delivery: Delivery::new(sent.is_real()), close_at: None };
     for (join, leave) in driven.end.memberships() {
@@ -154,7 +168,9 @@ pub(crate) fn receive(end: End<'_>, sent: &Sent) -> Result<Delivery, LabError> {
         let sends = driven.end.flow.sends(driven.end.node, join);
         let stop = driven.end.flow.stop.filter(|_| sends);
         driven.close_at = leave.into_iter().chain(stop).min();
-        driven.drive(if sends { Role::Both(sent.content()) } else { Role::Receiver })?;
+        let role = if sends { Role::Both(sent.content()) } else { Role::Receiver };
+        let sockets = sockets(driven.end.flow, driven.end.id, driven.end.node)?;
+        driven.drive(sockets, role)?;
     }
     Ok(driven.finish())
 }
@@ -168,32 +184,34 @@ struct Driven<'a> {
 }
 
 impl Driven<'_> {
-    fn drive(&mut self, role: Role) -> Result<(), LabError> {
+    fn drive(&mut self, sockets: Sockets, role: Role) -> Result<(), LabError> {
         match catalog::scheme(&self.end.flow.protocol) {
             Some(_) => {
                 let settings = PgmSettings { elements: true, ..PgmSettings::default() };
-                self.drive_with(PgmDemux::new(settings), role)
+                self.drive_with(sockets, PgmDemux::new(settings), role)
             }
-            None => self.drive_with(OneSession::default(), role),
+            None => self.drive_with(sockets, OneSession::default(), role),
         }
     }
 
     /// Drives a machine until it has ended, is closed and has said goodbye, or the run ends.
-    fn drive_with<D: Demux>(&mut self, demux: D, role: Role) -> Result<(), LabError> {
+    fn drive_with<D: Demux>(
+        &mut self,
+        sockets: Sockets,
+        demux: D,
+        role: Role,
+    ) -> Result<(), LabError> {
         let end = &self.end;
         let sender = end.is_sender();
         let settings = DriverSettings {
             node: Some(end.node),
             seed: Some(end.scenario.seed),
             tick: TICK,
-            patience: PATIENCE,
+            close_timeout: CLOSE_MAX,
             // A receiver may have nothing to do before it hears anything.
             ends_when_idle: sender,
             ..DriverSettings::default()
         };
-        let opening =
-            |error| LabError::doing("open the sockets of a flow")(std::io::Error::other(error));
-        let sockets = end.sockets().map_err(opening)?;
         // The clock of the run stands still until it begins.
         end.sleep_until(Time::from_nanos(1));
         let driver = Driver::<Boxed, D>::with_demux(sockets, end.book(), demux, settings);
@@ -208,6 +226,7 @@ impl Driven<'_> {
         };
         let machine = Builtin.end(end.flow, end.id, end.node, role, start.max(now));
         let options = SessionOptions { key: D::Key::default(), subject: Some(end.subject()) };
+        driver.live().number_from(end.number);
         let session = driver.live().add(machine, options);
         let ended = driver.run(self).map(drop);
         self.end.failed(ended)?;

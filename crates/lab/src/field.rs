@@ -267,7 +267,7 @@ impl Network {
         let ends = scenario.flows.iter().flat_map(Flow::ends);
         let device_of: Vec<Option<usize>> = ends.map(place).collect();
         let (mut buffer, mut out) = (vec![0; usize::from(u16::MAX)], Vec::new());
-        let (mut tally, mut ready) = (Tally::default(), Waiter::ready());
+        let (mut tally, mut ready) = (FieldCounts::default(), Waiter::ready());
         let waiter =
             Waiter::new(self.devices.iter()).map_err(LabError::doing("wait for packets"))?;
         while !self.stop.load(Ordering::Relaxed) {
@@ -284,7 +284,7 @@ impl Network {
                     }
                 }
             }
-            *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = tally.0;
+            *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = tally;
         }
         Ok(())
     }
@@ -294,15 +294,15 @@ impl Network {
         &mut self,
         fabric: &mut Fabric<'_>,
         device_of: &[Option<usize>],
-        tally: &mut Tally,
+        tally: &mut FieldCounts,
         out: &mut Vec<u8>,
     ) {
         let mut delivered = 0;
         fabric.advance(self.clock.now(), tally, &mut |parcel| {
             let Some(device) = device_of[parcel.end as usize] else { return };
             write(&parcel, out);
-            // What an interface that is down does not take is lost, as on a real one.
-            if self.devices[device].send(out).is_err() {
+            // What is no packet any more is lost, and what an interface that is down does not take.
+            if out.is_empty() || self.devices[device].send(out).is_err() {
                 return;
             }
             delivered += 1;
@@ -310,7 +310,7 @@ impl Network {
                 self.tell(parcel.from, Some(self.scenario.flows[device].sender()), &frame);
             }
         });
-        tally.0.delivered += delivered;
+        tally.delivered += delivered;
     }
 
     fn tell(&mut self, from: NodeId, reached: Option<NodeId>, frame: &Frame<'_>) {
@@ -348,7 +348,7 @@ fn take(
             let facts = PgmFacts { payload_len: segment.payload_len, ..PgmFacts::default() };
             (frame.bytes, facts, WHOLE)
         }
-        Transport::Other => return,
+        Transport::Igmp(_) | Transport::Other => return,
     };
     let transmit = Transmit {
         to,
@@ -372,21 +372,17 @@ fn write(parcel: &Parcel<'_>, out: &mut Vec<u8>) {
 }
 
 /// Counts what links say.
-#[derive(Default)]
-struct Tally(FieldCounts);
-
-impl Sink for Tally {
+impl Sink for FieldCounts {
     fn record(&mut self, record: &Record) {
-        let counts = &mut self.0;
         *match record.event {
-            Event::PacketDuplicated { .. } => &mut counts.duplicated,
-            Event::PacketCorrupted { .. } => &mut counts.corrupted,
-            Event::PacketDelayed { .. } => &mut counts.delayed,
+            Event::PacketDuplicated { .. } => &mut self.duplicated,
+            Event::PacketCorrupted { .. } => &mut self.corrupted,
+            Event::PacketDelayed { .. } => &mut self.delayed,
             Event::PacketDropped { reason, .. } => match reason {
-                DropReason::Loss => &mut counts.lost,
-                DropReason::Burst => &mut counts.lost_in_bursts,
-                DropReason::Outage => &mut counts.lost_in_outages,
-                _ => &mut counts.overflowed,
+                DropReason::Loss => &mut self.lost,
+                DropReason::Burst => &mut self.lost_in_bursts,
+                DropReason::Outage => &mut self.lost_in_outages,
+                _ => &mut self.overflowed,
             },
             _ => return,
         } += 1;

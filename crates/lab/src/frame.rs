@@ -1,8 +1,9 @@
-//! IPv4, UDP and TCP headers, as far as the emulator must know them.
+//! IPv4, UDP, TCP and IGMP headers, as far as the emulator must know them.
 
 use std::net::Ipv4Addr;
 
-use etherparse::{IpNumber, Ipv4Header, Ipv4Slice, TcpSlice, UdpHeader, UdpSlice};
+use etherparse::igmp::ReportGroupRecordType;
+use etherparse::{IgmpSlice, IpNumber, Ipv4Header, Ipv4Slice, TcpSlice, UdpHeader, UdpSlice};
 use faircast_proto::pgm::wire::{PacketType, peek};
 use faircast_sim::Parcel;
 
@@ -23,6 +24,7 @@ pub(crate) struct Frame<'a> {
 pub(crate) enum Transport<'a> {
     Udp { ports: Ports, payload: &'a [u8] },
     Tcp(Segment),
+    Igmp(&'a [u8]),
     Other,
 }
 
@@ -80,11 +82,31 @@ impl<'a> Frame<'a> {
                     payload_len: tcp.payload().len() as u32,
                 })
             }
+            IpNumber::IGMP => Transport::Igmp(body),
             _ => Transport::Other,
         };
         let (to, time_to_live) = (header.destination_addr(), header.ttl());
         Some(Self { to, time_to_live, bytes: &bytes[..header.total_len().into()], transport })
     }
+}
+
+/// The groups that a host's kernel says that it has joined (true) or left, whoever sends there; what is no
+/// report of memberships says nothing.
+/// src: RFC 3376 s4.2.12
+pub(crate) fn memberships(igmp: &[u8]) -> impl Iterator<Item = (Ipv4Addr, bool)> {
+    let records = match IgmpSlice::from_slice(igmp) {
+        Ok(IgmpSlice::MembershipReportV3(report)) => Some(report.group_records()),
+        _ => None,
+    };
+    records.into_iter().flatten().map_while(Result::ok).filter_map(|record| {
+        use ReportGroupRecordType as Type;
+        let joined = match record.record_type() {
+            Type::MODE_IS_EXCLUDE | Type::CHANGE_TO_EXCLUDE_MODE => true,
+            Type::CHANGE_TO_INCLUDE_MODE if record.num_of_sources() == 0 => false,
+            _ => return None,
+        };
+        Some((record.multicast_address().into(), joined))
+    })
 }
 
 /// What a packet of PGM tells by itself that the simulator is told by the machine that sends it.
@@ -122,10 +144,13 @@ pub(crate) fn write_udp(out: &mut Vec<u8>, parcel: &Parcel<'_>, to: Ipv4Addr, ti
     write(out, header.expect("it came in a packet"), &[&udp.to_bytes(), parcel.bytes]);
 }
 
-/// Writes a whole packet as it was sent, with what is left of its time to live.
+/// Writes a whole packet as it was sent, with what is left of its time to live; nothing where a bit that the
+/// scenario has flipped leaves no header.
 pub(crate) fn write_again(out: &mut Vec<u8>, packet: &[u8], time_to_live: u8) {
-    let (header, body) = Ipv4Header::from_slice(packet).expect("it was read before");
-    write(out, Ipv4Header { time_to_live, ..header }, &[body]);
+    match Ipv4Header::from_slice(packet) {
+        Ok((header, body)) => write(out, Ipv4Header { time_to_live, ..header }, &[body]),
+        Err(_) => out.clear(),
+    }
 }
 
 fn write(out: &mut Vec<u8>, mut header: Ipv4Header, body: &[&[u8]]) {
@@ -181,11 +206,70 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_tells_its_payload() {
+    fn the_kernel_tells_what_groups_its_host_joins_and_leaves() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: network namespaces need root");
+            return;
+        }
+        let host = std::thread::spawn(|| {
+            let device = crate::host::make(NodeId(0), 1500, None).unwrap();
+            let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+            let (group, own) = (Ipv4Addr::new(239, 128, 0, 1), address::of_node(NodeId(0)));
+            let waiter = crate::emulator::Waiter::new([&device].into_iter()).unwrap();
+            let (mut buffer, mut ready) = ([0; 1500], crate::emulator::Waiter::ready());
+            for joined in [true, false] {
+                match joined {
+                    true => socket.join_multicast_v4(&group, &own).unwrap(),
+                    false => socket.leave_multicast_v4(&group, &own).unwrap(),
+                }
+                // The kernel takes its time, and says it twice.
+                let mut told = |(other, now)| other == group && now == joined;
+                while !device.recv(&mut buffer).is_ok_and(|len| {
+                    matches!(Frame::read(&buffer[..len]), Some(Frame { transport: Transport::Igmp(body), .. })
+                        if memberships(body).any(&mut told))
+                }) {
+                    drop(waiter.wait(std::time::Duration::from_millis(20), &mut ready));
+                }
+            }
+        });
+        host.join().unwrap();
+        let cut = [0x22, 0, 0, 0, 0, 0, 0, 9, 4, 0, 0, 0, 239, 128, 0, 1, 4, 0, 0];
+        let whole = [(Ipv4Addr::new(239, 128, 0, 1), true)];
+        assert_eq!(
+            memberships(&cut).collect::<Vec<_>>(),
+            whole,
+            "nine records, of which one is there"
+        );
+        assert_eq!(memberships(&cut[..7]).count(), 0);
+    }
+
+    /// A segment of six bytes, with four of options.
+    fn segment() -> Vec<u8> {
         let mut packet = vec![0x45, 0, 0, 50, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
         packet.extend([0, 1, 0, 2, 0, 0, 0, 9, 0, 0, 0, 7, 0x60, 0x10, 0, 0, 0, 0, 0, 0]);
         packet.extend([1, 1, 1, 1, 1, 2, 3, 4, 5, 6]);
+        packet
+    }
+
+    #[test]
+    fn a_segment_tells_its_payload() {
         let want = Segment { sequence: 9, acknowledgement: Some(7), syn: false, payload_len: 6 };
-        assert_eq!(Frame::read(&packet).unwrap().transport, Transport::Tcp(want));
+        assert_eq!(Frame::read(&segment()).unwrap().transport, Transport::Tcp(want));
+    }
+
+    #[test]
+    fn a_flipped_bit_costs_the_packet_at_the_most() {
+        let (packet, mut out, mut gone) = (segment(), Vec::new(), 0);
+        for bit in 0..8 * packet.len() {
+            let mut damaged = packet.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let _ = Frame::read(&damaged);
+            write_again(&mut out, &damaged, 1);
+            let _ = Frame::read(&out);
+            gone += u32::from(out.is_empty());
+            assert!(out.is_empty() || out.len() == packet.len(), "{bit}");
+        }
+        // Another version, or a header that is too short or longer than the packet.
+        assert_eq!(gone, 4 + 3);
     }
 }

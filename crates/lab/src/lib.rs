@@ -42,7 +42,7 @@ use faircast_trace::Lateness;
 
 /// What a run did.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct LabOutcome {
     /// The moment at which it ended.
     pub at: Time,
     /// Whether an observer ended it early.

@@ -9,14 +9,15 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration as WallDuration;
 
 use faircast_base::{FlowId, NodeId};
+use faircast_net::Sockets;
 use faircast_proto::transport::Role;
 use faircast_scenario::{Flow, Scenario};
-use faircast_sim::{Delivery, Observer, Sent, shortest_round_trip};
+use faircast_sim::{Delivery, Observer, SentContent, shortest_round_trip};
 use faircast_trace::{Record, Sink};
 use socket2::Socket;
 use tun_rs::SyncDevice;
 
-use crate::Outcome;
+use crate::LabOutcome;
 use crate::clock::Clock;
 use crate::emulator::{self, Port, Shared};
 use crate::endpoint::End;
@@ -44,16 +45,17 @@ pub fn run(
     scenario: &Scenario,
     observer: &mut dyn Observer,
     sink: &mut dyn Sink,
-) -> Result<Outcome, LabError> {
+) -> Result<LabOutcome, LabError> {
     plan::check(scenario)?;
-    let sent = scenario.flows.iter().map(Sent::of).collect::<Result<Vec<_>, _>>()?;
+    let sent = scenario.flows.iter().map(SentContent::of).collect::<Result<Vec<_>, _>>()?;
     let shared = Shared::default();
     let (to, records) = mpsc::channel();
     std::thread::scope(|scope| {
         let lab = Lab { scenario, shared: &shared, to };
         let mut hosts = Vec::new();
         for (id, sent) in (0..).map(FlowId).zip(&sent) {
-            hosts.extend(lab.start_flow(scope, id, sent)?);
+            let first = hosts.len() as u32;
+            hosts.extend(lab.start_flow(scope, first, id, sent)?);
         }
         let mut ports = Vec::new();
         for host in &hosts {
@@ -107,10 +109,10 @@ pub fn run(
 fn intact(
     scenario: &Scenario,
     ended: &[Option<Delivery>],
-    sent: &[Sent],
+    sent: &[SentContent],
 ) -> Vec<Vec<Option<bool>>> {
     let mut ended = ended.iter();
-    let intact = |(flow, sent): (&Flow, &Sent)| {
+    let intact = |(flow, sent): (&Flow, &SentContent)| {
         let of_flow: BTreeMap<NodeId, _> = flow.ends().zip(ended.by_ref()).collect();
         let judged = |node: &NodeId| {
             let got = of_flow[node].as_ref()?;
@@ -125,7 +127,7 @@ fn intact(
 fn watch(
     clock: &Clock,
     records: &Receiver<Vec<Record>>,
-    emulator: &ScopedJoinHandle<'_, Result<Outcome, LabError>>,
+    emulator: &ScopedJoinHandle<'_, Result<LabOutcome, LabError>>,
     shared: &Shared,
     (observer, merge): (&mut dyn Observer, &mut Merge),
     sink: &mut dyn Sink,
@@ -190,23 +192,24 @@ struct Lab<'env> {
 }
 
 impl<'env> Lab<'env> {
-    /// Starts the threads of all ends of a flow, in their order.
+    /// Starts the threads of all ends of a flow, in their order. The number of the first is `first`.
     fn start_flow<'scope>(
         &self,
         scope: &'scope Scope<'scope, 'env>,
+        first: u32,
         id: FlowId,
-        sent: &'env Sent,
+        sent: &'env SentContent,
     ) -> Result<Vec<Host<'scope>>, LabError> {
         let ends = self.scenario.flows[id.index()].ends();
-        ends.map(|node| self.start(scope, id, node, sent)).collect()
+        (first..).zip(ends).map(|end| self.start(scope, end, id, sent)).collect()
     }
 
     fn start<'scope>(
         &self,
         scope: &'scope Scope<'scope, 'env>,
+        (number, node): (u32, NodeId),
         id: FlowId,
-        node: NodeId,
-        sent: &'env Sent,
+        sent: &'env SentContent,
     ) -> Result<Host<'scope>, LabError> {
         let (ready_to, ready) = mpsc::channel();
         let (go, wait) = mpsc::channel();
@@ -215,10 +218,10 @@ impl<'env> Lab<'env> {
         let flow = &scenario.flows[id.index()];
         let sender = !flow.receives(node);
         let body = move || {
-            let socket = match prepare(flow, node, sender) {
-                Ok((device, socket)) => {
+            let opened = match prepare(flow, id, node, sender) {
+                Ok((device, opened)) => {
                     let _ = ready_to.send(Ok(device));
-                    socket
+                    opened
                 }
                 Err(error) => {
                     let _ = ready_to.send(Err(error));
@@ -228,12 +231,16 @@ impl<'env> Lab<'env> {
             // Where another host could not be made there is no run.
             let Ok(clock) = wait.recv() else { return Ok(None) };
             let out = Rc::new(RefCell::new(out));
-            let end = End { scenario, flow, id, node, clock, shared, out };
-            let ended = match socket {
-                Some(socket) if sender => tcp::send(end, socket, sent.content()).map(|()| None),
-                Some(listener) => Ok(Some(tcp::receive(end, listener, sent.is_real()))),
-                None if sender => endpoint::send(end, Role::Source(sent.content())).map(|()| None),
-                None => endpoint::receive(end, sent).map(Some),
+            let end = End { scenario, flow, id, node, number, clock, shared, out };
+            let ended = match opened {
+                Opened::Tcp(socket) if sender => {
+                    tcp::send(end, socket, sent.content()).map(|()| None)
+                }
+                Opened::Tcp(listener) => Ok(Some(tcp::receive(end, listener, sent.is_real()))),
+                Opened::Udp(sockets) => {
+                    endpoint::send(end, *sockets, Role::Source(sent.content())).map(|()| None)
+                }
+                Opened::Nothing => endpoint::receive(end, sent).map(Some),
             };
             if ended.is_err() {
                 // The figures would be of another scenario.
@@ -250,14 +257,29 @@ impl<'env> Lab<'env> {
     }
 }
 
-/// Makes the namespace of the calling thread and what is in it: its interface, and the socket of TCP.
+/// What an end has before the run begins.
+enum Opened {
+    /// The socket of TCP.
+    Tcp(Socket),
+    /// The sockets of an end that only sends.
+    Udp(Box<Sockets>),
+    /// Others open theirs with each membership.
+    Nothing,
+}
+
+/// Makes the namespace of the calling thread and what is in it: its interface and sockets.
 fn prepare(
     flow: &Flow,
+    id: FlowId,
     node: NodeId,
     sender: bool,
-) -> Result<(SyncDevice, Option<Socket>), LabError> {
+) -> Result<(SyncDevice, Opened), LabError> {
     let plan = TcpPlan::of(flow);
     let device = host::make(node, plan::mtu(flow), plan.as_ref())?;
-    let socket = plan.map(|plan| tcp::socket(flow, &plan, sender)).transpose()?;
-    Ok((device, socket))
+    let opened = match plan {
+        Some(plan) => Opened::Tcp(tcp::socket(flow, &plan, sender)?),
+        None if sender => Opened::Udp(Box::new(endpoint::sockets(flow, id, node)?)),
+        None => Opened::Nothing,
+    };
+    Ok((device, opened))
 }

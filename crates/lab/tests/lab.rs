@@ -5,14 +5,14 @@
 use std::path::Path;
 
 use faircast_base::{Event, Time};
-use faircast_lab::{LabError, Outcome};
+use faircast_lab::{LabError, LabOutcome};
 use faircast_proto::catalog::{SCHEMES, SchemeEntry};
 use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::Unobserved;
 use faircast_trace::{Record, Recording, Subject};
 
 /// Runs a scenario; `None` where this machine cannot.
-fn run(text: &str) -> Option<(Outcome, Vec<Record>)> {
+fn run(text: &str) -> Option<(LabOutcome, Vec<Record>)> {
     let scenario = scenario(text);
     let mut recording = Recording::default();
     match faircast_lab::run(&scenario, &mut Unobserved, &mut recording) {

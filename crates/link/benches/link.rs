@@ -1,4 +1,4 @@
-//! What a packet costs at a link: `cargo bench -p faircast-link`.
+//! Benchmarks of the cost of a packet at a link: `cargo bench -p faircast-link`.
 
 use divan::Bencher;
 use faircast_base::{Bitrate, Duration, NodeId, Purpose, Rng, Time};

@@ -1,4 +1,4 @@
-//! What a link is like.
+//! Configuration of a link: its rate, delay, queue, losses and faults, and their scheduled changes.
 
 use alloc::vec::Vec;
 

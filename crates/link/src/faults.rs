@@ -1,5 +1,5 @@
-//! What goes wrong on the wire beside independent loss: bursts, outages, duplicates, flipped bits
-//! and packets out of their order.
+//! Faults on the wire beside independent loss: bursts, outages, duplicates, flipped bits and
+//! reordered packets.
 
 use alloc::collections::VecDeque;
 

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
 
 use faircast_base::NodeId;
+use lru::LruCache;
 
 /// Most addresses that a book remembers. The one that was heard longest ago makes room.
 pub const ADDRESSES_MAX: usize = 1 << 16;
@@ -16,24 +18,18 @@ pub const ADDRESSES_MAX: usize = 1 << 16;
 /// was told and nothing else.
 #[derive(Debug)]
 pub struct AddressBook {
-    by_address: BTreeMap<SocketAddr, Entry>,
+    /// The one that was heard last first.
+    by_address: LruCache<SocketAddr, Entry>,
     by_node: BTreeMap<NodeId, SocketAddr>,
-    /// Addresses by the turn in which they were last heard.
-    by_turn: BTreeMap<u64, SocketAddr>,
-    turn: u64,
-    /// Who was heard last, and so most probably is heard next.
-    last: Option<(SocketAddr, NodeId)>,
     next_local: u32,
     /// Who has the book: nobody that is heard.
     own: Option<NodeId>,
     learns: bool,
-    max: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     node: NodeId,
-    turn: u64,
     /// The socket by which it was last heard, where there are several.
     way: usize,
 }
@@ -46,7 +42,8 @@ impl AddressBook {
 
     /// A book of these and nobody else. Where a node or an address is named twice the last counts.
     pub fn fixed(entries: impl IntoIterator<Item = (NodeId, SocketAddr)>) -> Self {
-        let mut book = Self { learns: false, ..Self::native() };
+        let by_address = LruCache::unbounded();
+        let mut book = Self { by_address, learns: false, ..Self::native() };
         for (node, address) in entries {
             book.insert(address, node);
         }
@@ -54,17 +51,11 @@ impl AddressBook {
     }
 
     fn bounded(max: usize) -> Self {
-        Self {
-            by_address: BTreeMap::new(),
-            by_node: BTreeMap::new(),
-            by_turn: BTreeMap::new(),
-            turn: 0,
-            last: None,
-            next_local: LOCAL_FIRST,
-            own: None,
-            learns: true,
-            max,
-        }
+        // Not made with its limit at once, which would take its memory at once.
+        let mut by_address = LruCache::unbounded();
+        by_address.resize(NonZeroUsize::new(max).expect("it is above zero"));
+        let (by_node, next_local) = (BTreeMap::new(), LOCAL_FIRST);
+        Self { by_address, by_node, next_local, own: None, learns: true }
     }
 
     /// The book is that of `node`: who is heard at its address, as another program on its host, has
@@ -75,35 +66,23 @@ impl AddressBook {
 
     /// The node at `address`, which was just heard. `None` where a fixed book does not know it.
     pub fn node(&mut self, address: SocketAddr) -> Option<NodeId> {
-        if let Some((last, node)) = self.last
-            && last == address
+        // Who was heard last is most probably heard next.
+        if let Some((last, entry)) = self.by_address.peek_mru()
+            && *last == address
         {
-            return Some(node);
+            return Some(entry.node);
         }
-        let node = self.look_up(address)?;
-        self.last = Some((address, node));
-        Some(node)
-    }
-
-    fn look_up(&mut self, address: SocketAddr) -> Option<NodeId> {
-        self.turn += 1;
-        let turn = self.turn;
-        if let Some(entry) = self.by_address.get_mut(&address) {
-            if self.learns {
-                self.by_turn.remove(&entry.turn);
-                self.by_turn.insert(turn, address);
-                entry.turn = turn;
-            }
+        if let Some(entry) = self.by_address.get(&address) {
             return Some(entry.node);
         }
         if !self.learns {
             return None;
         }
-        while self.by_address.len() >= self.max
-            && let Some((_, oldest)) = self.by_turn.pop_first()
-            && let Some(entry) = self.by_address.remove(&oldest)
+        // Who makes room gives its number back first.
+        while self.by_address.len() >= self.by_address.cap().get()
+            && let Some((_, oldest)) = self.by_address.pop_lru()
         {
-            self.by_node.remove(&entry.node);
+            self.by_node.remove(&oldest.node);
         }
         let node = native(address.ip())
             .filter(|node| !self.by_node.contains_key(node) && self.own != Some(*node))
@@ -119,14 +98,14 @@ impl AddressBook {
 
     /// `address` was just heard by this socket.
     pub(crate) fn heard_by(&mut self, address: SocketAddr, way: usize) {
-        if let Some(entry) = self.by_address.get_mut(&address) {
+        if let Some(entry) = self.by_address.peek_mut(&address) {
             entry.way = way;
         }
     }
 
     /// The socket by which `address` was last heard: it knows the source by that one's address.
     pub(crate) fn way(&self, address: SocketAddr) -> usize {
-        self.by_address.get(&address).map_or(0, |entry| entry.way)
+        self.by_address.peek(&address).map_or(0, |entry| entry.way)
     }
 
     /// Whether it learns addresses that it hears.
@@ -135,17 +114,14 @@ impl AddressBook {
     }
 
     fn insert(&mut self, address: SocketAddr, node: NodeId) {
-        let entry = Entry { node, turn: self.turn, way: 0 };
-        if let Some(old) = self.by_address.insert(address, entry) {
+        // What was known of the address.
+        if let Some((_, old)) = self.by_address.push(address, Entry { node, way: 0 }) {
             self.by_node.remove(&old.node);
         }
         if let Some(moved) = self.by_node.insert(node, address)
             && moved != address
         {
-            self.by_address.remove(&moved);
-        }
-        if self.learns {
-            self.by_turn.insert(self.turn, address);
+            self.by_address.pop(&moved);
         }
     }
 
@@ -207,6 +183,15 @@ mod tests {
     }
 
     #[test]
+    fn a_host_that_makes_room_for_itself_keeps_the_number_of_its_address() {
+        let mut book = AddressBook::bounded(2);
+        for (address, want) in [("10.0.0.1:1", 1), ("10.0.0.2:1", 2), ("10.0.0.1:2", 1)] {
+            assert_eq!(book.node(at(address)), Some(NodeId(0x0a00_0000 + want)), "{address}");
+        }
+        assert_eq!(book.address(NodeId(0x0a00_0001)), Some(at("10.0.0.1:2")));
+    }
+
+    #[test]
     fn who_is_heard_at_the_own_address_is_somebody_else() {
         let mut book = AddressBook::native();
         book.keep_for(NodeId(0x7f00_0001));
@@ -228,8 +213,7 @@ mod tests {
         for i in count..count + 1000 {
             book.node(host(i));
         }
-        let lens = [book.by_address.len(), book.by_node.len(), book.by_turn.len()];
-        assert_eq!(lens, [ADDRESSES_MAX; 3]);
+        assert_eq!([book.by_address.len(), book.by_node.len()], [ADDRESSES_MAX; 2]);
         assert_eq!(book.address(NodeId(0x0a00_0000)), Some(host(0)), "heard again");
         assert_eq!(book.address(NodeId(0x0a00_0001)), None, "made room");
         assert_eq!(book.address(NodeId(0x0a00_0000 + count)), Some(host(count)));

@@ -15,7 +15,7 @@ use crate::demux::{Demux, Found};
 use crate::pgm::PgmDemux;
 use crate::receive::Inbox;
 use crate::transmit::Flushed;
-use crate::waker::Orders;
+use crate::waker::Commands;
 use crate::{
     AddressBook, App, DriverSettings, Envelope, Live, NetError, SessionId, SessionOptions, Sockets,
     Waker,
@@ -29,12 +29,20 @@ use crate::{
 pub struct Driver<M, D: Demux = PgmDemux> {
     live: Live<M, D>,
     inbox: Inbox,
-    orders: Orders<M, D>,
+    commands: Commands<M, D>,
     waker: Waker<M, D>,
-    /// Drops that each socket has counted, and whether there is something to read there.
-    hearing: Vec<(u32, bool)>,
+    /// Whether there is something to read at each socket that hears.
+    readable: Vec<bool>,
     tick_at: Time,
     maintain_at: Time,
+}
+
+/// Where a datagram has come to.
+#[derive(Clone, Copy)]
+enum At {
+    Group(GroupId),
+    /// By unicast, to the socket of this place.
+    Way(usize),
 }
 
 /// Why a driver ended.
@@ -44,8 +52,8 @@ pub enum Ended {
     Idle,
     /// The application stopped it.
     Stopped,
-    /// It was closed, and machines that went on for longer than its patience were left.
-    Impatient,
+    /// It was closed, and machines that went on beyond its timeout were left.
+    TimedOut,
 }
 
 impl<M: Machine> Driver<M> {
@@ -69,13 +77,13 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         demux: D,
         settings: DriverSettings,
     ) -> Result<Self, NetError> {
-        let (waker, orders) = Orders::new()?;
+        let (waker, commands) = Commands::new()?;
         Ok(Self {
             live: Live::new(sockets, book, demux, settings),
             inbox: Inbox::new(),
-            orders,
+            commands,
             waker,
-            hearing: Vec::new(),
+            readable: Vec::new(),
             tick_at: Time::ZERO,
             maintain_at: Time::ZERO + MAINTENANCE,
         })
@@ -119,8 +127,8 @@ impl<M: Machine, D: Demux> Driver<M, D> {
     fn run_until_ended(&mut self, app: &mut dyn App<M, D>) -> Result<Ended, NetError> {
         self.live.stopped = false;
         loop {
-            while let Some(order) = self.orders.next() {
-                order(&mut self.live);
+            while let Some(command) = self.commands.next() {
+                command(&mut self.live);
             }
             let now = self.live.now();
             if self.tick_at <= now {
@@ -157,7 +165,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             return Some(Ended::Idle);
         }
         let closed_at = live.closed_at?;
-        (live.now().since(closed_at) >= live.settings.patience).then_some(Ended::Impatient)
+        (live.now().since(closed_at) >= live.settings.close_timeout).then_some(Ended::TimedOut)
     }
 
     /// Handles the timers that are due, and those that are due within the grain with them.
@@ -201,7 +209,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         }
     }
 
-    /// Sleeps until a packet, an order or the next timer.
+    /// Sleeps until a packet, a command or the next timer.
     fn wait(&mut self) -> Result<(), NetError> {
         let live = &mut self.live;
         let real = live.clock.real();
@@ -221,15 +229,13 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             }
             Flushed::At(at) => until = at.max(real),
         }
-        let wake_up = PollFd::new(self.orders.wake_up.as_fd(), PollFlags::POLLIN);
+        let wake_up = PollFd::new(self.commands.wake_up.as_fd(), PollFlags::POLLIN);
         let flags = |index| match full == Some(index) {
             true => PollFlags::POLLIN | PollFlags::POLLOUT,
             false => PollFlags::POLLIN,
         };
-        let sockets = (0..).map_while(|index| {
-            let (socket, _) = live.sockets.hearing(index)?;
-            Some(PollFd::new(socket.as_fd(), flags(index)))
-        });
+        let sockets = live.sockets.hearing().enumerate();
+        let sockets = sockets.map(|(index, socket)| PollFd::new(socket.as_fd(), flags(index)));
         let mut all: Vec<_> = [wake_up].into_iter().chain(sockets).collect();
         let timeout = std::time::Duration::from_nanos(until.since(real).as_nanos());
         match ppoll(&mut all, Some(TimeSpec::from_duration(timeout)), None) {
@@ -244,37 +250,35 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         // Errors too are fetched by reading.
         let other = PollFlags::POLLIN | PollFlags::POLLERR | PollFlags::POLLHUP;
         let ready = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| events.intersects(other));
-        self.hearing.resize(all.len() - 1, (0, false));
-        for (hearing, fd) in self.hearing.iter_mut().zip(&all[1..]) {
-            hearing.1 = ready(fd);
-        }
+        self.readable.clear();
+        self.readable.extend(all[1..].iter().map(ready));
         if all[0].any().unwrap_or(false) {
-            self.orders.clear();
+            self.commands.clear();
         }
         Ok(())
     }
 
     /// Takes what has come to the sockets, within bounds, so that timers have their turn: first what came
-    /// to the group.
+    /// to groups. A machine that joins or leaves one meanwhile moves others by a place: then a read finds
+    /// nothing, or comes a turn later.
     fn receive_all(&mut self, app: &mut dyn App<M, D>) -> Result<(), NetError> {
-        for index in (0..self.hearing.len()).rev() {
-            if !self.hearing[index].1 {
+        for index in (0..self.readable.len()).rev() {
+            if !self.readable[index] {
                 continue;
             }
             for _ in 0..RECEIVE_CALLS_MAX {
                 let Live { sockets, counters, .. } = &mut self.live;
-                let Some((socket, group)) = sockets.hearing(index) else { break };
-                // Answers go back the way on which was asked.
-                let way = if group { 0 } else { index };
+                let is_source = sockets.is_source;
+                let Some((socket, overflowed, group)) = sockets.hearer(index) else { break };
                 let (received, refused) = (&mut counters.received, &mut counters.refused);
-                let overflowed = &mut self.hearing[index].0;
                 match self.inbox.receive(socket, overflowed, received, refused) {
                     Ok((count, more)) => {
                         // This host is a hop like others: where it cannot keep up, it says so before
                         // it loses anything.
-                        let crowded = !sockets.is_source && Sockets::is_crowded(socket);
+                        let crowded = !is_source && Sockets::is_crowded(socket);
                         received.crowded += u64::from(crowded);
-                        self.take_batch(app, count, (group, way), crowded);
+                        let at = group.map_or(At::Way(index), At::Group);
+                        self.take_batch(app, count, at, crowded);
                         if !more {
                             break;
                         }
@@ -294,13 +298,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
 
     /// Where the socket is crowded the first datagram counts as marked: one mark in a round trip is
     /// enough.
-    fn take_batch(
-        &mut self,
-        app: &mut dyn App<M, D>,
-        count: usize,
-        at: (bool, usize),
-        crowded: bool,
-    ) {
+    fn take_batch(&mut self, app: &mut dyn App<M, D>, count: usize, at: At, crowded: bool) {
         let mut crowded = crowded;
         let now = self.live.now();
         // Taken out, so that machines can send while datagrams are read.
@@ -316,12 +314,12 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         self.live.flush();
     }
 
-    /// One datagram, which came to the group or not, and by this way.
+    /// One datagram.
     fn take(
         &mut self,
         app: &mut dyn App<M, D>,
         now: Time,
-        (group, way): (bool, usize),
+        at: At,
         from: SocketAddr,
         marked: bool,
         datagram: &mut [u8],
@@ -330,6 +328,11 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         let len = datagram.len();
         if len > live.sockets.settings.datagram_max {
             live.counters.refused.oversized += 1;
+            return;
+        }
+        if let At::Group(group) = at
+            && live.sockets.is_own(group, from)
+        {
             return;
         }
         if live.sockets.settings.only_from.is_some_and(|only| only != from.ip()) {
@@ -348,6 +351,11 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         };
         let (id, node) = match self.live.find(now, from, plain) {
             Some(Found::Session(id, node)) => (id, node),
+            // Sessions begin in their own groups.
+            Some(Found::New(_)) if matches!(at, At::Group(group) if group != GroupId::SESSION) => {
+                self.live.counters.refused.foreign += 1;
+                return;
+            }
             Some(Found::New(heard)) => {
                 if !self.admit(app, now, &heard) {
                     return;
@@ -359,18 +367,24 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             }
             None => return,
         };
-        if self.live.sockets.ways.len() > 1 {
-            self.live.book.heard_by(from, way);
-        }
+        let to = match at {
+            At::Group(group) if !self.live.sockets.is_member(group, id) => {
+                self.live.counters.refused.foreign += 1;
+                return;
+            }
+            At::Group(group) => Destination::Group(group),
+            At::Way(way) => {
+                // Answers go back the way on which was asked.
+                if self.live.sockets.ways.len() > 1 {
+                    self.live.book.heard_by(from, way);
+                }
+                Destination::Node(self.live.node)
+            }
+        };
         let received = &mut self.live.counters.received;
         received.packets += 1;
         received.bytes += len as u64;
         received.marked += u64::from(marked);
-        let to = if group {
-            Destination::Group(GroupId::SESSION)
-        } else {
-            Destination::Node(self.live.node)
-        };
         let datagram =
             Datagram { from: node, to, bytes: plain, zeros: 0, congestion_experienced: marked };
         self.live.touch(id, now, |machine, cx| machine.handle_datagram(cx, datagram));

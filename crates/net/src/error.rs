@@ -3,6 +3,8 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+use faircast_base::GroupId;
+
 /// Why sockets could not be opened, or a driver had to stop.
 ///
 /// Nothing that comes from the network is an error, and neither is a network that is down for a
@@ -28,6 +30,15 @@ pub enum NetError {
     /// A unicast target has more receivers than [`RECEIVERS_MAX`](crate::RECEIVERS_MAX).
     #[error("{0} receivers by unicast; at most {max}", max = crate::RECEIVERS_MAX)]
     TooManyReceivers(usize),
+    /// The session has no group, so there can be none beside it.
+    #[error("groups beside the session's need one of the session, and it has none")]
+    NoGroup,
+    /// Two groups have one name or one address.
+    #[error("{0}: there is a group with this name or this address already")]
+    SameGroup(SocketAddr),
+    /// A machine wants to join a group that has no address.
+    #[error("group {} has no address here", .0.0)]
+    UnknownGroup(GroupId),
     /// No interface has this name, address or number.
     #[error("no usable network interface {wanted}; there are {present}")]
     Interface {

@@ -94,7 +94,7 @@ pub use envelope::Envelope;
 pub use error::NetError;
 pub use live::{Live, SessionOptions};
 pub use pgm::{Heard, PgmDemux, PgmSettings};
-pub use probe::{ProbeSockets, Way, interface_addresses};
+pub use probe::{InterfaceState, ProbeSockets, interface_addresses};
 pub use settings::{DriverSettings, SocketSettings};
 pub use socket::{Buffers, Sockets};
 pub use waker::Waker;

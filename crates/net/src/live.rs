@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 
-use faircast_base::{Cx, Event, FlowId, GroupId, NodeId, NullTrace, Purpose, Rng, Time, Trace};
+use faircast_base::{Cx, Event, FlowId, NodeId, NullTrace, Purpose, Rng, Time, Trace};
 use faircast_proto::{Destination, Machine, Transmit};
 use faircast_trace::{Sink, Subject, Tagged};
 
@@ -14,7 +14,7 @@ use crate::demux::{Arrival, Demux, Found};
 use crate::pgm::PgmDemux;
 use crate::timeouts::Timeouts;
 use crate::transmit::{Flushed, Outbox, Route};
-use crate::{AddressBook, Buffers, Counters, DriverSettings, Envelope, SessionId, Sockets};
+use crate::{AddressBook, Counters, DriverSettings, Envelope, SessionId, Sockets};
 
 /// What a driver holds, as its application sees it.
 pub struct Live<M, D: Demux = PgmDemux> {
@@ -111,11 +111,6 @@ impl<M: Machine, D: Demux> Live<M, D> {
         &self.sockets
     }
 
-    /// The buffers that the kernel gave.
-    pub fn buffers(&self) -> Buffers {
-        self.sockets.buffers()
-    }
-
     /// What it has done so far.
     pub const fn counters(&self) -> &Counters {
         &self.counters
@@ -134,6 +129,12 @@ impl<M: Machine, D: Demux> Live<M, D> {
     /// The machine of a session.
     pub fn machine(&self, id: SessionId) -> Option<&M> {
         self.sessions.get(&id).map(|session| &session.machine)
+    }
+
+    /// Has sessions numbered from `first` on; by default from 0. Machines at one node whose drivers have one
+    /// seed draw different random numbers if the numbers of their sessions differ.
+    pub fn number_from(&mut self, first: u32) {
+        self.next_id = self.next_id.max(first);
     }
 
     /// Adds a machine, made with a start time of now or later.
@@ -168,7 +169,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
         self.with(id, |machine, cx| machine.handle_close(cx));
     }
 
-    /// Closes all machines; the driver ends when they have nothing left to do, or with its patience.
+    /// Closes all machines; the driver ends when they have nothing left to do, or at its timeout.
     pub fn close(&mut self) {
         let now = self.clock.now();
         if self.closed_at.is_none() {
@@ -188,6 +189,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
     fn forget(&mut self, id: SessionId) {
         self.sessions.remove(&id);
         self.timeouts.set(id, None);
+        self.sockets.leave_all(id);
         self.demux.remove(id);
     }
 
@@ -259,8 +261,15 @@ impl<M: Machine, D: Demux> Live<M, D> {
         });
     }
 
-    /// Collects what a machine has to send, as far as there is room.
+    /// Collects which groups a machine joins or leaves and what it has to send, as far as there is room.
     pub(crate) fn collect(&mut self, id: SessionId, mut now: Time) {
+        while let Some(session) = self.sessions.get_mut(&id)
+            && let Some(change) = session.machine.poll_membership()
+        {
+            if let Err(error) = self.sockets.change(id, change) {
+                tracing::warn!("{change:?}: {error}");
+            }
+        }
         let mut packet = std::mem::take(&mut self.packet);
         while self.blocked == Flushed::All {
             packet.clear();
@@ -285,10 +294,7 @@ impl<M: Machine, D: Demux> Live<M, D> {
         self.counters.sent.packets += 1;
         let hops = transmit.time_to_live.min(self.sockets.settings.hops);
         let route = match transmit.to {
-            Destination::Group(GroupId::SESSION) if self.sockets.destinations.is_empty() => None,
-            Destination::Group(GroupId::SESSION) => Some(Route::Receivers),
-            // Its sockets are of one group.
-            Destination::Group(_) => None,
+            Destination::Group(group) => self.sockets.group(group).map(Route::Group),
             Destination::Node(node) => {
                 let to = self.demux.route(id, node, &self.sockets, &self.book);
                 let several = self.sockets.ways.len() > 1;

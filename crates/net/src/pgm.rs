@@ -59,14 +59,14 @@ pub struct Heard<'a> {
 pub struct PgmDemux {
     settings: PgmSettings,
     /// The oldest first.
-    sessions: Vec<Session>,
+    sessions: Vec<KnownSession>,
     /// Sessions that the application left alone, and when.
     declined: Vec<(Tsi, Time)>,
 }
 
 /// What is known of a machine's session.
 #[derive(Debug)]
-struct Session {
+struct KnownSession {
     id: SessionId,
     tsi: Option<Tsi>,
     /// At a receiver: where the session's packets come from.
@@ -87,7 +87,7 @@ struct Peer {
     node: NodeId,
 }
 
-impl Session {
+impl KnownSession {
     /// Whether this comes from the session's source: from the address `from`, the SPM of number `spm`, or
     /// another packet.
     ///
@@ -125,7 +125,7 @@ impl PgmDemux {
         Self { settings, sessions: Vec::new(), declined: Vec::new() }
     }
 
-    fn session(&self, id: SessionId) -> Option<&Session> {
+    fn session(&self, id: SessionId) -> Option<&KnownSession> {
         self.sessions.iter().find(|session| session.id == id)
     }
 
@@ -222,7 +222,7 @@ impl Demux for PgmDemux {
     type Heard<'a> = Heard<'a>;
 
     fn add(&mut self, now: Time, id: SessionId, key: Option<Tsi>) {
-        self.sessions.push(Session {
+        self.sessions.push(KnownSession {
             id,
             tsi: key,
             source: None,

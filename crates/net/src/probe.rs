@@ -11,9 +11,9 @@ use crate::{Buffers, Interface, Listen, Multicast, NetError, SocketSettings, Soc
 
 /// The interface by which a group is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct InterfaceState {
     /// Its name.
-    pub interface: String,
+    pub name: String,
     /// Its address of the group's family, if it has one.
     pub address: Option<IpAddr>,
     /// Whether it is up, and has a carrier.
@@ -27,19 +27,19 @@ impl Multicast {
     ///
     /// # Errors
     /// A bad address, an interface that is not there, no route.
-    pub fn way(&self) -> Result<Way, NetError> {
+    pub fn interface_state(&self) -> Result<InterfaceState, NetError> {
         self.check()?;
         let ip = self.group.ip();
         let mut at = self.resolve()?[0].1;
         if at.index == 0 {
             at = Interface::Address(crate::socket::route_to(self.group)?).resolve(ip)?;
         }
-        let mut way = None;
+        let mut found = None;
         for entry in getifaddrs().map_err(NetError::doing("list interfaces"))? {
             if if_nametoindex(entry.interface_name.as_str()).ok() == Some(at.index) {
                 let flags = entry.flags;
-                way = Some(Way {
-                    interface: entry.interface_name,
+                found = Some(InterfaceState {
+                    name: entry.interface_name,
                     address: at.address,
                     is_up: flags.contains(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING),
                     // The loopback interface carries it without saying so.
@@ -48,7 +48,7 @@ impl Multicast {
                 });
             }
         }
-        way.ok_or_else(|| NetError::socket("find the interface", nix::Error::ENODEV))
+        found.ok_or_else(|| NetError::socket("find the interface", nix::Error::ENODEV))
     }
 }
 

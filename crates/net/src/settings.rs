@@ -71,7 +71,7 @@ pub struct DriverSettings {
     /// Time between two calls of [`App::tick`](crate::App::tick). Default 100 ms.
     pub tick: Duration,
     /// How long it goes on after a close for what machines have still to do. Default 30 s.
-    pub patience: Duration,
+    pub close_timeout: Duration,
     /// Whether it ends when there are sessions and none has anything left to do. Default true. A
     /// daemon that waits for sessions says false.
     pub ends_when_idle: bool,
@@ -88,7 +88,7 @@ impl Default for DriverSettings {
             seed: None,
             sessions_max: 16,
             tick: Duration::from_millis(100),
-            patience: Duration::from_secs(30),
+            close_timeout: Duration::from_secs(30),
             ends_when_idle: true,
             grain: Duration::from_micros(50),
         }

@@ -21,10 +21,16 @@ use crate::socket::{Health, Sockets, Way, passes};
 /// Where a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// To all of the target.
-    Receivers,
+    /// To all of a group, by its place in [`Sockets::groups`].
+    Group(usize),
     /// To one address, by this way.
     Address(usize, SocketAddr),
+}
+
+impl Route {
+    const fn is_group(self) -> bool {
+        matches!(self, Self::Group(_))
+    }
 }
 
 /// How sending went.
@@ -51,8 +57,8 @@ pub(crate) struct Outbox {
     segment_max: usize,
     /// Since when the system has refused what is first.
     refused: Option<Time>,
-    /// By which way, and where, packets to the target go.
-    broadcast: Vec<(usize, SockaddrStorage)>,
+    /// By which way, and where, packets to each group go.
+    groups: Vec<Vec<(usize, SockaddrStorage)>>,
 }
 
 /// Packets that can leave together.
@@ -78,7 +84,11 @@ impl Outbox {
             message: 0,
             segment_max: if sockets.settings.offload { usize::MAX } else { 0 },
             refused: None,
-            broadcast: sockets.destinations.iter().map(|&(way, to)| (way, to.into())).collect(),
+            groups: sockets
+                .groups
+                .iter()
+                .map(|group| group.destinations.iter().map(|&(way, to)| (way, to.into())).collect())
+                .collect(),
         }
     }
 
@@ -126,7 +136,7 @@ impl Outbox {
                 continue;
             }
             let (way, _) = self.destination(&run, self.message);
-            let to_all = run.route == Route::Receivers;
+            let to_all = run.route.is_group();
             if to_all && sockets.ways[way].health == Health::Down {
                 self.skip_message(&run, sent);
                 continue;
@@ -137,7 +147,7 @@ impl Outbox {
             match self.send_some(&run, sockets, sent) {
                 Ok(()) if to_all => sockets.use_again(way),
                 Ok(()) | Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) if waits || !sockets.ways[way].has_own_for_one() => {
+                Err(Errno::EAGAIN) if waits || sockets.ways[way].answers.is_none() => {
                     sent.waits += 1;
                     return Flushed::WhenWritable(way);
                 }
@@ -212,7 +222,7 @@ impl Outbox {
             return None;
         }
         let since = *self.refused.get_or_insert(now);
-        (now.since(since) < REFUSAL_PATIENCE).then(|| now + REFUSAL_PAUSE)
+        (now.since(since) < OUTAGE_MAX).then(|| now + REFUSAL_PAUSE)
     }
 
     /// Drops what the system refuses.
@@ -237,12 +247,12 @@ impl Outbox {
     ) -> Result<(), Errno> {
         let (way, address) = self.destination(run, self.message);
         let of = &mut sockets.ways[way];
-        if run.hops != of.hops() && run.route == Route::Receivers {
+        if run.hops != of.hops && run.route.is_group() {
             of.set_hops(run.hops).map_err(errno)?;
         }
         sent.calls += 1;
         let socket = |run: &Run, way: &Way| match run.route {
-            Route::Receivers => way.socket.as_raw_fd(),
+            Route::Group(_) => way.socket.as_raw_fd(),
             Route::Address(..) => way.for_one().as_raw_fd(),
         };
         let fd = socket(run, of);
@@ -258,7 +268,7 @@ impl Outbox {
         let (mut slices, mut to) = (Vec::new(), Vec::new());
         let mut message = self.message;
         'batch: for run in self.runs[self.run..].iter().take_while(|other| {
-            let hops = other.hops == run.hops || other.route != Route::Receivers;
+            let hops = other.hops == run.hops || !other.route.is_group();
             other.packets == 1 && hops
         }) {
             let bytes = &self.bytes[run.start..run.start + run.len];
@@ -297,7 +307,7 @@ impl Outbox {
     /// By which way, and where, a message of a run goes.
     fn destination(&self, run: &Run, message: usize) -> (usize, SockaddrStorage) {
         match run.route {
-            Route::Receivers => self.broadcast[message],
+            Route::Group(place) => self.groups[place][message],
             Route::Address(way, to) => (way, to.into()),
         }
     }
@@ -305,7 +315,7 @@ impl Outbox {
     /// How many messages a run is: one for each of its destinations.
     fn messages(&self, run: &Run) -> usize {
         match run.route {
-            Route::Receivers => self.broadcast.len(),
+            Route::Group(place) => self.groups[place].len(),
             Route::Address(..) => 1,
         }
     }
@@ -336,7 +346,7 @@ const REFUSAL_PAUSE: Duration = Duration::from_millis(50);
 
 /// How long the network may be down before what waits is dropped. Whoever needs it will ask for it;
 /// and what is sent after the network is back should not be as old as the outage.
-const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
+const OUTAGE_MAX: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests;

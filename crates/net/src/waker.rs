@@ -22,8 +22,8 @@ pub struct Waker<M, D: Demux = PgmDemux> {
 }
 
 impl<M: Machine + 'static, D: Demux + 'static> Waker<M, D> {
-    /// Closes all machines; the driver goes on until they have nothing left to do, or for its
-    /// patience.
+    /// Closes all machines; the driver goes on until they have nothing left to do, or until its
+    /// timeout.
     pub fn close(&self) {
         self.run(Live::close);
     }
@@ -33,7 +33,7 @@ impl<M: Machine + 'static, D: Demux + 'static> Waker<M, D> {
         self.run(Live::stop);
     }
 
-    /// Runs `f` in the driver's thread, soon. Returns whether the driver still takes orders.
+    /// Runs `f` in the driver's thread, soon. Returns whether the driver still takes commands.
     pub fn run(&self, f: impl FnOnce(&mut Live<M, D>) + Send + 'static) -> bool {
         let taken = self.queue.send(Box::new(f)).is_ok();
         // It can fail only where 2^64 signals wait.
@@ -50,12 +50,12 @@ impl<M, D: Demux> Clone for Waker<M, D> {
 
 /// The driver's end.
 #[derive(Debug)]
-pub(crate) struct Orders<M, D: Demux> {
+pub(crate) struct Commands<M, D: Demux> {
     queue: mpsc::Receiver<Command<M, D>>,
     pub(crate) wake_up: Arc<EventFd>,
 }
 
-impl<M, D: Demux> Orders<M, D> {
+impl<M, D: Demux> Commands<M, D> {
     /// With what gives them.
     pub(crate) fn new() -> Result<(Waker<M, D>, Self), NetError> {
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
@@ -67,12 +67,12 @@ impl<M, D: Demux> Orders<M, D> {
         Ok((waker, Self { queue: receiver, wake_up }))
     }
 
-    /// The next order, where one waits.
+    /// The next command, where one waits.
     pub(crate) fn next(&self) -> Option<Command<M, D>> {
         self.queue.try_recv().ok()
     }
 
-    /// Takes the signal that an order waits.
+    /// Takes the signal that a command waits.
     pub(crate) fn clear(&self) {
         let _ = self.wake_up.read();
     }

@@ -5,45 +5,18 @@
 
 #[path = "common/echo.rs"]
 mod echo;
+#[path = "common/numbers.rs"]
+mod numbers;
 
 use std::net::UdpSocket;
 use std::thread;
 
-use faircast_base::Time;
 use faircast_net::{
-    AddressBook, App, Arrival, Demux, Driver, DriverSettings, Ended, Found, Listen, Live,
-    SessionId, SocketSettings, Sockets,
+    AddressBook, App, Driver, DriverSettings, Ended, Listen, Live, SocketSettings, Sockets,
 };
 
 use echo::Echo;
-
-/// Sessions by their numbers.
-#[derive(Default)]
-struct Numbers(Vec<(SessionId, u8)>);
-
-impl Demux for Numbers {
-    type Key = u8;
-    type Heard<'a> = u8;
-
-    fn add(&mut self, _: Time, id: SessionId, key: u8) {
-        self.0.push((id, key));
-    }
-
-    fn remove(&mut self, id: SessionId) {
-        self.0.retain(|(other, _)| *other != id);
-    }
-
-    fn find(&mut self, arrival: Arrival<'_>, datagram: &[u8]) -> Option<Found<u8>> {
-        let number = datagram[0];
-        let from = arrival.book.node(arrival.from)?;
-        let known = self.0.iter().find(|(_, key)| *key == number);
-        Some(known.map_or(Found::New(number), |(id, _)| Found::Session(*id, from)))
-    }
-
-    fn key(&self, heard: &u8) -> u8 {
-        *heard
-    }
-}
+use numbers::Numbers;
 
 /// Takes part in sessions with even numbers.
 struct Even;

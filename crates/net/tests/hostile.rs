@@ -65,9 +65,13 @@ fn settings() -> DriverSettings {
 }
 
 fn receiver(on: &str, sockets: SocketSettings) -> (Driver<Echo>, SocketAddr) {
+    receiver_of(on, sockets, PgmDemux::default())
+}
+
+fn receiver_of(on: &str, sockets: SocketSettings, demux: PgmDemux) -> (Driver<Echo>, SocketAddr) {
     let sockets = Sockets::receiver(Listen::Unicast(on.parse().unwrap()), sockets).unwrap();
     let address = sockets.local_address();
-    (Driver::new(sockets, settings()).unwrap(), address)
+    (Driver::with_demux(sockets, AddressBook::native(), demux, settings()).unwrap(), address)
 }
 
 fn source(book: AddressBook) -> (Driver<Echo>, SocketAddr) {
@@ -179,12 +183,9 @@ fn a_session_moves_only_where_a_newer_word_of_a_silent_source_comes_from() {
     let numbered = |number| spm_of(number, NodeId(7), TSI);
     let silence = std::time::Duration::from_millis(400);
     let open = || {
-        let on = Listen::Unicast("127.0.0.1:0".parse().unwrap());
-        let sockets = Sockets::receiver(on, SocketSettings::default()).unwrap();
-        let address = sockets.local_address();
         let moves_after = Duration::from_millis(300);
         let demux = PgmDemux::new(PgmSettings { moves_after, ..PgmSettings::default() });
-        (Driver::with_demux(sockets, AddressBook::native(), demux, settings()).unwrap(), address)
+        receiver_of("127.0.0.1:0", SocketSettings::default(), demux)
     };
     let (seen, counters) = attacked(5, open, |to| {
         let mut answer = [0; 16];
@@ -304,9 +305,7 @@ impl Machine for Metronome {
             return None;
         }
         buf.extend_from_slice(&[0; 100]);
-        let (to, zeros, payload_len, time_to_live) =
-            (Destination::Group(GroupId::SESSION), 0, 0, 255);
-        Some(Transmit { to, zeros, payload_len, time_to_live, router_alert: false, wire_len: None })
+        Some(Transmit::control(Destination::Group(GroupId::SESSION)))
     }
 
     fn poll_event(&mut self) -> Option<AppEvent> {

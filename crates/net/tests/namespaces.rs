@@ -35,18 +35,18 @@ fn assert_whole(outcome: &Outcome, bytes: &[u8]) {
 }
 
 /// One source and two receivers of this group, from and to a source if given.
-fn session(group: &str, source: Option<&str>, sockets: SocketSettings) {
-    let Some(lan) = Lan::new(3) else { return };
+fn session(lan: &Lan, group: &str, source: Option<&str>, offload: bool) {
+    let sockets = SocketSettings { offload, ..SocketSettings::default() };
     let group =
         Multicast { source: source.map(|text| text.parse().unwrap()), ..self::group(group) };
     let bytes = content(2_000_003, 7);
     let receivers: Vec<_> = (1..3)
         .map(|host| {
-            let place = Place { sockets: sockets.clone(), ..place(&lan, host) };
+            let place = Place { sockets: sockets.clone(), ..place(lan, host) };
             receive(place, listen(&group), &[0])
         })
         .collect();
-    let source = Place { sockets, ..place(&lan, 0) };
+    let source = Place { sockets, ..place(lan, 0) };
     let source = send(source, Target::Multicast(group), 0, bytes.clone());
     for receiver in receivers {
         let outcome = receiver.join().unwrap();
@@ -60,34 +60,20 @@ fn session(group: &str, source: Option<&str>, sockets: SocketSettings) {
 }
 
 #[test]
-fn an_ipv4_group_gets_every_byte() {
-    session("239.192.3.1:3056", None, SocketSettings::default());
-}
-
-#[test]
-fn packets_one_by_one_give_the_same_bytes() {
-    let sockets = SocketSettings { offload: false, ..SocketSettings::default() };
-    session("239.192.3.1:3056", None, sockets);
-}
-
-#[test]
-fn an_ipv4_source_specific_group_gets_every_byte() {
-    session("232.1.2.3:3056", Some("10.77.0.1"), SocketSettings::default());
-}
-
-#[test]
-fn an_ipv6_group_gets_every_byte() {
-    session("[ff15::3:1]:3056", None, SocketSettings::default());
-}
-
-#[test]
-fn an_ipv6_source_specific_group_gets_every_byte() {
-    session("[ff35::8000:1]:3056", Some("fd77::1"), SocketSettings::default());
-}
-
-#[test]
-fn a_link_local_ipv6_group_gets_every_byte() {
-    session("[ff12::3:1]:3056", None, SocketSettings::default());
+fn a_group_of_every_kind_gets_every_byte() {
+    let Some(lan) = Lan::new(3) else { return };
+    for (group, source, offload) in [
+        ("239.192.3.1:3056", None, true),
+        // Packets one by one.
+        ("239.192.3.1:3056", None, false),
+        ("232.1.2.3:3056", Some("10.77.0.1"), true),
+        ("[ff15::3:1]:3056", None, true),
+        ("[ff35::8000:1]:3056", Some("fd77::1"), true),
+        // Of one link.
+        ("[ff12::3:1]:3056", None, true),
+    ] {
+        session(&lan, group, source, offload);
+    }
 }
 
 #[test]
@@ -225,27 +211,24 @@ fn survives(trouble: impl FnOnce(&Lan)) -> Option<[Outcome; 2]> {
     Some([source.join().unwrap(), outcome])
 }
 
+/// Takes a host's interface down for two seconds.
+fn cut_off(host: &str) {
+    run(host, "link set e0 down");
+    thread::sleep(Duration::from_secs(2));
+    run(host, "link set e0 up");
+    run(host, "route add 224.0.0.0/4 dev e0");
+}
+
 #[test]
 fn a_session_survives_two_seconds_without_the_sources_interface() {
-    let outcomes = survives(|lan| {
-        run(lan.host(0), "link set e0 down");
-        thread::sleep(Duration::from_secs(2));
-        run(lan.host(0), "link set e0 up");
-        run(lan.host(0), "route add 224.0.0.0/4 dev e0");
-    });
-    if let Some([source, _]) = outcomes {
+    if let Some([source, _]) = survives(|lan| cut_off(lan.host(0))) {
         assert!(source.counters.sent.failures > 0, "{:?}", source.counters);
     }
 }
 
 #[test]
 fn a_session_survives_two_seconds_without_the_receivers_interface() {
-    survives(|lan| {
-        run(lan.host(1), "link set e0 down");
-        thread::sleep(Duration::from_secs(2));
-        run(lan.host(1), "link set e0 up");
-        run(lan.host(1), "route add 224.0.0.0/4 dev e0");
-    });
+    survives(|lan| cut_off(lan.host(1)));
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! What a report costs a sender, from groups of 10 to 100 000 receivers: it must not grow with the
-//! group. `cargo bench -p faircast-proto --bench feedback`. A scheme is a function of three lines here:
-//! how its receivers' reports are made.
+//! Benchmarks of the cost of a report at the sender, for groups of 10 to 100 000 receivers: it must
+//! not grow with the group. `cargo bench -p faircast-proto --bench feedback`. A scheme is a
+//! function of three lines here: how its receivers' reports are made.
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
@@ -29,6 +29,7 @@ type Make<S> = fn(NodeId, Seq, &Announce<S>, u64) -> (Carrier, Report<S>);
 /// leave to send.
 fn per_report<S: Scheme>(bencher: Bencher<'_, '_>, receivers: u32, make: Make<S>) {
     let mut control = S::control(&Options::default());
+    control.set_header(88);
     let (mut trace, mut rng) = (NullTrace, Rng::new(1, NodeId(1), Purpose::Machine(0)));
     let (mut now, mut seq, mut count) = (Time::ZERO, Seq::new(0), 0u64);
     let mut latest = {

@@ -3,16 +3,17 @@
 mod common;
 
 use std::ops::Range;
+use std::task::Poll;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use faircast_base::{Cx, Duration, NodeId, NullTrace, Purpose, Rng, Time};
-use faircast_proto::congestion::{boxed_control, boxed_feedback};
+use faircast_proto::congestion::{Feedback, boxed_control, boxed_feedback};
 use faircast_proto::object::{
-    Announcement, Fec, ObjectReceiver, ObjectReceiverSetup, ObjectSource, ObjectSourceSetup, Part,
-    Store, StoreError, StoreProgress, Supply, SupplyError, Verdict,
+    Announcement, Fec, ObjectError, ObjectReceiver, ObjectReceiverSetup, ObjectSource,
+    ObjectSourceSetup, Part, Store, Supply, Verdict,
 };
-use faircast_proto::options::Options;
+use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::pgm::negotiation::Negotiation;
 use faircast_proto::pgm::wire::{Nla, Tsi};
 use faircast_proto::{Datagram, Destination, Machine, Transmit};
@@ -90,7 +91,10 @@ impl Pair {
         let receiver = ObjectReceiverSetup::new(RECEIVER, group, tsi, store, &options);
         let mut pair = Self {
             source: ObjectSource::new(source, boxed_control(Free)),
-            receiver: ObjectReceiver::new(receiver, Negotiation::of_any(|| boxed_feedback(Silent))),
+            receiver: ObjectReceiver::new(
+                receiver,
+                Negotiation::of("silent", &[], Box::new(silent)),
+            ),
             now: Time::ZERO,
             rng: Rng::new(1, SOURCE, Purpose::Machine(0)),
             buf: Vec::new(),
@@ -171,6 +175,11 @@ impl Pair {
     }
 }
 
+/// The receiver's side of the scheme, whatever the source announces.
+fn silent(_: &[(String, OptionValue)]) -> Box<dyn Feedback + Send> {
+    boxed_feedback(Silent)
+}
+
 /// An object that is the same megabyte again and again, and a store that knows this.
 struct Pattern(Bytes, Vec<u8>);
 
@@ -194,7 +203,7 @@ impl Supply for Pattern {
         [0; 32]
     }
 
-    fn digests(&mut self) -> Result<Option<[u8; 32]>, SupplyError> {
+    fn digests(&mut self) -> Result<Option<[u8; 32]>, ObjectError> {
         Ok(None)
     }
 
@@ -204,7 +213,7 @@ impl Supply for Pattern {
         offset: u64,
         len: u32,
         out: &mut Vec<u8>,
-    ) -> Result<u32, SupplyError> {
+    ) -> Result<u32, ObjectError> {
         match self.0 {
             Bytes::Zeros => Ok(len),
             Bytes::Real => {
@@ -216,11 +225,11 @@ impl Supply for Pattern {
 }
 
 impl Store for Pattern {
-    fn announce(&mut self, _: &Announcement) -> Result<(), StoreError> {
+    fn announce(&mut self, _: &Announcement) -> Result<(), ObjectError> {
         Ok(())
     }
 
-    fn write(&mut self, _: Part, _: u64, bytes: &[u8], _: u32) -> Result<(), StoreError> {
+    fn write(&mut self, _: Part, _: u64, bytes: &[u8], _: u32) -> Result<(), ObjectError> {
         divan::black_box(bytes);
         Ok(())
     }
@@ -231,7 +240,7 @@ impl Store for Pattern {
         offset: u64,
         len: u32,
         out: &mut Vec<u8>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), ObjectError> {
         match self.0 {
             Bytes::Zeros => out.resize(out.len() + len as usize, 0),
             Bytes::Real => self.append(offset, len, out),
@@ -239,11 +248,11 @@ impl Store for Pattern {
         Ok(())
     }
 
-    fn open(&mut self) -> Result<StoreProgress<Vec<Range<u64>>>, StoreError> {
-        Ok(StoreProgress::Done(Vec::new()))
+    fn open(&mut self) -> Result<Poll<Vec<Range<u64>>>, ObjectError> {
+        Ok(Poll::Ready(Vec::new()))
     }
 
-    fn verify(&mut self) -> Result<StoreProgress<Verdict>, StoreError> {
-        Ok(StoreProgress::Done(Verdict::Intact))
+    fn verify(&mut self) -> Result<Poll<Verdict>, ObjectError> {
+        Ok(Poll::Ready(Verdict::Intact))
     }
 }

@@ -1,5 +1,5 @@
-//! What can be named in a scenario: a table of transports, one of schemes and one of relays. Adding a
-//! scheme is its folder, its page and its row here.
+//! Tables of all that a scenario can name: transports, schemes and relays. Adding a scheme is its
+//! folder, its page and its row here.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -14,8 +14,8 @@ use crate::congestion::ormcc::Ormcc;
 use crate::congestion::pgmcc::Pgmcc;
 use crate::congestion::tfmcc::Tfmcc;
 use crate::congestion::{
-    Bounds, Control, Feedback, RouterView, Scheme, SenderControl, Wire, bounded_control,
-    boxed_feedback,
+    Bounds, Control, Feedback, ReceiverFeedback, RouterView, Scheme, SenderControl, Wire,
+    bounded_control, boxed_feedback,
 };
 use crate::content::Packets;
 use crate::object::{
@@ -28,7 +28,7 @@ use crate::pgm::negotiation::{
     KnownScheme, Negotiation, SchemeAnnouncement, SchemeMismatch, scheme_on,
 };
 use crate::pgm::options::{Delivery, PgmSettings};
-use crate::pgm::wire::{Gsi, Nla, OptionType, Packet, Tsi};
+use crate::pgm::wire::{Gsi, Nla, OptionType, Packet, Tsi, data_overhead};
 use crate::pgm::{self, PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use crate::relay::Relay;
 use crate::tcp::{self, Flavour};
@@ -45,7 +45,7 @@ pub struct SchemeEntry {
     pub options: &'static [OptionSpec],
     /// Of these, its own.
     pub own_options: &'static [OptionSpec],
-    /// What it promises to the network.
+    /// What it guarantees to the network.
     pub guarantees: Guarantees,
     /// The option by which its data is known.
     pub announce_option: u8,
@@ -53,10 +53,11 @@ pub struct SchemeEntry {
     pub announce_bytes_max: usize,
     /// The option that carries a receiver's report.
     pub report_option: u8,
-    /// Makes the sender's half, within the bounds of the transport's settings.
-    pub control: fn(&Options) -> Box<dyn Control + Send>,
-    /// Makes the receiver's half at a node.
-    pub feedback: fn(&Options, NodeId) -> Box<dyn Feedback + Send>,
+    /// Makes the sender's half, within the bounds of the transport's settings, for a transport whose
+    /// data has headers of so many bytes.
+    pub control: fn(&Options, u32) -> Box<dyn Control + Send>,
+    /// Makes the receiver's half at a node, for such a transport.
+    pub feedback: fn(&Options, NodeId, u32) -> Box<dyn Feedback + Send>,
 }
 
 impl SchemeEntry {
@@ -72,8 +73,16 @@ impl SchemeEntry {
             announce_option: <<S::Control as SenderControl>::Announce as Wire>::OPTION,
             announce_bytes_max: <<S::Control as SenderControl>::Announce as Wire>::BYTES_MAX,
             report_option: <<S::Control as SenderControl>::Report as Wire>::OPTION,
-            control: |options| bounded_control(S::control(options), Bounds::from_options(options)),
-            feedback: |options, node| boxed_feedback(S::feedback(options, node)),
+            control: |options, header_bytes| {
+                let mut control = S::control(options);
+                control.set_header(header_bytes);
+                bounded_control(control, Bounds::from_options(options))
+            },
+            feedback: |options, node, header_bytes| {
+                let mut feedback = S::feedback(options, node);
+                feedback.set_header(header_bytes);
+                boxed_feedback(feedback)
+            },
         }
     }
 }
@@ -102,7 +111,7 @@ pub enum Ends {
     Steered(fn(&SchemeEntry, Role, EndSetup<'_>) -> Box<dyn Machine>),
     /// By themselves.
     Alone {
-        /// What they promise to the network.
+        /// What they guarantee to the network.
         guarantees: Guarantees,
         /// Whether receivers answer.
         answers: bool,
@@ -111,7 +120,7 @@ pub enum Ends {
     },
     /// They are the kernel's, and in the lab only.
     Kernel {
-        /// What they promise to the network.
+        /// What they guarantee to the network.
         guarantees: Guarantees,
     },
 }
@@ -336,7 +345,7 @@ impl SchemeEntry {
         packets: Box<dyn Packets + Send>,
         options: &Options,
     ) -> PgmSource {
-        let source = PgmSource::of_packets(config, packets, (self.control)(options));
+        let source = PgmSource::of_packets(config, packets, self.pgm_control(options));
         source.speaking(self.name, self.announced(options))
     }
 
@@ -353,7 +362,7 @@ impl SchemeEntry {
 
     /// The sending end of a transfer.
     pub fn object_source(&self, setup: ObjectSourceSetup<'_>) -> ObjectSource {
-        let (control, announced) = ((self.control)(setup.options), self.announced(setup.options));
+        let (control, announced) = (self.pgm_control(setup.options), self.announced(setup.options));
         ObjectSource::new(setup, control).speaking(self.name, announced)
     }
 
@@ -374,10 +383,17 @@ impl SchemeEntry {
         Some(if all.encode().is_some() { all } else { name })
     }
 
+    /// The sender's half over PGM.
+    fn pgm_control(&self, options: &Options) -> Box<dyn Control + Send> {
+        (self.control)(options, data_overhead(self.announce_bytes_max))
+    }
+
     /// What a receiver of the scheme speaks: its own settings go before those that are announced.
     fn negotiation(&self, options: &Options, node: NodeId) -> Negotiation {
         let (feedback, specs, own) = (self.feedback, self.own_options, options.clone());
-        let make = Box::new(move |announced: &[_]| feedback(&own.under(announced, specs), node));
+        let header = data_overhead(self.announce_bytes_max);
+        let make =
+            Box::new(move |announced: &[_]| feedback(&own.under(announced, specs), node, header));
         Negotiation::of(self.name, KNOWN_SCHEMES, make)
     }
 }
@@ -390,7 +406,7 @@ fn stream_end(scheme: &SchemeEntry, role: Role, setup: EndSetup<'_>) -> Box<dyn 
         Role::Source(content) => {
             let config = SourceConfig::from_options(node, group, tsi, options);
             let config = SourceConfig { start, payload, ..config };
-            let source = PgmSource::new(config, content, (scheme.control)(options));
+            let source = PgmSource::new(config, content, scheme.pgm_control(options));
             Box::new(source.speaking(scheme.name, scheme.announced(options)))
         }
         Role::Receiver => {

@@ -1,3 +1,5 @@
+//! Tests of the catalog: unique names and keys, defaults, checked settings, session identifiers.
+
 use super::*;
 use crate::content::Zeros;
 use crate::options::{OptionKind, OptionValue};

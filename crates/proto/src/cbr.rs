@@ -353,13 +353,8 @@ mod tests {
     fn received(receiver: &mut CbrReceiver, bytes: &[u8], zeros: u32) -> Vec<AppEvent> {
         let mut rng = Rng::new(1, NodeId(2), Purpose::Machine(0));
         let mut cx = Cx { now: Time::ZERO, rng: &mut rng, trace: &mut NullTrace };
-        let datagram = Datagram {
-            from: NodeId(1),
-            to: Destination::Group(GroupId::SESSION),
-            bytes,
-            zeros,
-            congestion_experienced: false,
-        };
+        let to = Destination::Group(GroupId::SESSION);
+        let datagram = Datagram { zeros, ..Datagram::new(NodeId(1), to, bytes) };
         receiver.handle_datagram(&mut cx, datagram);
         std::iter::from_fn(|| receiver.poll_event()).collect()
     }
@@ -450,19 +445,15 @@ mod tests {
         let delivered = AppEvent::Delivered { bytes: Vec::new(), zeros: 10 };
         for (from, want) in [
             (1, vec![delivered.clone()]),
-            // Its own packet, a repetition and a stranger's.
+            // Its own packet, a repetition, and one of a node that is no source.
             (2, vec![]),
             (1, vec![]),
             (4, vec![]),
             (3, vec![delivered, AppEvent::Completed]),
         ] {
             let to = Destination::Group(GroupId::SESSION);
-            let (from, bytes) = (NodeId(from), &own[..]);
-            let marked = false;
-            peer.handle_datagram(
-                cx,
-                Datagram { from, to, bytes, zeros: 10, congestion_experienced: marked },
-            );
+            let datagram = Datagram { zeros: 10, ..Datagram::new(NodeId(from), to, &own) };
+            peer.handle_datagram(cx, datagram);
             let events: Vec<_> = std::iter::from_fn(|| peer.poll_event()).collect();
             assert_eq!(events, want, "from {from:?}");
         }

@@ -1,4 +1,4 @@
-//! What a sender sends.
+//! The content of a sender: bytes by position, and the packets that they are cut into.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

@@ -126,11 +126,11 @@ pub trait Machine {
 
     /// The application wants to end: a sender takes no new data and finishes what it has begun, a
     /// receiver says that it leaves. Afterwards the driver goes on until nothing is left to do or
-    /// its patience ends.
+    /// its timeout for that is over.
     fn handle_close(&mut self, cx: &mut Cx<'_>);
 
     /// Gives the next group to join or leave, or `None`: a machine that stays in the group of its
-    /// session has none. The simulator asks; drivers of real sockets know no other group yet.
+    /// session has none.
     #[must_use]
     fn poll_membership(&mut self) -> Option<Membership> {
         None

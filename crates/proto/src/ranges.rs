@@ -62,12 +62,19 @@ impl RangeSet {
             return false;
         }
         let Range { mut start, mut end } = range;
+        // The last range that it may touch. Where that begins no later it is the only one, and grows
+        // in its place: so it is with what comes in order.
+        if let Some((&last, last_end)) = self.ranges.range_mut(..=end).next_back()
+            && last <= start
+            && *last_end >= start
+        {
+            let more = *last_end < end;
+            *last_end = end.max(*last_end);
+            return more;
+        }
         if let Some((&before, &before_end)) = self.ranges.range(..=start).next_back()
             && before_end >= start
         {
-            if before_end >= end {
-                return false;
-            }
             start = before;
         }
         while let Some((&next, &next_end)) = self.ranges.range(start..=end).next() {

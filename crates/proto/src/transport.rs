@@ -1,4 +1,4 @@
-//! What the ends of flows are made from, whatever transport carries them.
+//! Setup of the ends of flows, for every transport: their roles, and what they are made from.
 
 use alloc::boxed::Box;
 

@@ -3,12 +3,14 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Cx, Duration, Event, GroupId, NodeId, Purpose, Rng, Time, Trace};
 
+use crate::options::{OptionSpec, OptionValue, Options};
 use crate::pgm::wire::{Body, Encoder, Gsi, Header, Nla, Packet, PacketType, Tsi};
 use crate::{AppEvent, Datagram, Destination, Machine, Transmit};
 
@@ -41,6 +43,27 @@ pub(crate) fn packet(body: &Body, fill: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8
     fill(&mut encoder);
     encoder.finish();
     bytes
+}
+
+/// The same with these options and, of data, this payload.
+pub(crate) fn forge(body: &Body, options: &[(u8, &[u8])], payload: &[u8]) -> Vec<u8> {
+    packet(body, |encoder| {
+        for (kind, value) in options {
+            encoder.raw_option(*kind, 0, value);
+        }
+        if body.kind().is_data() {
+            encoder.payload(|out| {
+                out.extend_from_slice(payload);
+                0
+            });
+        }
+    })
+}
+
+/// Settings as people write them, checked against a table.
+pub(crate) fn options(raw: &[(&str, &str)], table: &[OptionSpec]) -> Options {
+    let text = |text: &str| OptionValue::Text(text.to_string());
+    Options::checked(raw.iter().map(|&(key, value)| (key.to_string(), text(value))), table).unwrap()
 }
 
 /// A packet on its way to one node.
@@ -244,14 +267,14 @@ struct Flying {
 }
 
 /// A packet that some machine sent, for checks.
-pub(crate) struct Sent {
+pub(crate) struct SentPacket {
     pub(crate) at: Time,
     pub(crate) from: NodeId,
     pub(crate) transmit: Transmit,
     pub(crate) bytes: Arc<Vec<u8>>,
 }
 
-impl Sent {
+impl SentPacket {
     pub(crate) fn packet(&self) -> Packet<'_> {
         Packet::decode(&self.bytes, self.transmit.zeros).expect("machines send valid packets")
     }
@@ -266,7 +289,7 @@ pub(crate) struct World<S, R> {
     /// Time that a data packet takes to leave the source, for a bottleneck.
     pub(crate) spacing: Duration,
     /// All that was sent, where all live in one subnet.
-    pub(crate) sent: Vec<Sent>,
+    pub(crate) sent: Vec<SentPacket>,
     /// Whether all live in one subnet, so that each hears what is for its neighbours.
     subnet: bool,
     free_at: Time,
@@ -424,7 +447,7 @@ impl<S: Machine, R: Machine> World<S, R> {
                 }
             }
             if self.subnet {
-                self.sent.push(Sent { at: self.now, from, transmit, bytes });
+                self.sent.push(SentPacket { at: self.now, from, transmit, bytes });
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What a record costs on its way into the summary and into the plots.
+//! The cost of a record on its way into the summary and into the plots.
 //! `cargo bench -p faircast-report`
 
 use divan::Bencher;

@@ -1,4 +1,4 @@
-//! From traces to verdicts: metrics, tables, JSON and HTML with plots.
+//! Verdicts from traces: metrics, tables, JSON and HTML with plots.
 //!
 //! This crate sees only traces, never the simulator or the sockets that made them, and so it
 //! judges simulated, emulated and real runs by the same code. [`Metrics`] and [`Series`] are
@@ -9,11 +9,11 @@ mod interval;
 mod judge;
 mod matrix;
 mod metrics;
+mod mismatched;
 mod page;
 mod plots;
 mod rates;
 mod series;
-mod strangers;
 mod suite;
 mod summary;
 mod sweep;
@@ -34,7 +34,7 @@ pub use series::{
 };
 pub use suite::{Plots, Row, Suite};
 pub use summary::{
-    Common, Drops, Faults, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary,
+    Common, Drops, FaultCounts, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary,
     jain_index,
 };
 pub use sweep::picture::sweep_pictures;

@@ -1,4 +1,4 @@
-//! From records to the summary, in one pass and constant memory.
+//! The metrics of a run: from records to the summary, in one pass and constant memory.
 
 mod slots;
 
@@ -7,7 +7,7 @@ use faircast_trace::{Header, On, Outcome, Record, Sink, Subject};
 
 use crate::rates::Rates;
 use crate::summary::{
-    Common, Drops, Faults, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary,
+    Common, Drops, FaultCounts, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary,
     jain_index,
 };
 use slots::Slots;
@@ -333,7 +333,7 @@ impl Flow {
             Event::Completed { .. } => self.sender_completed = Some(record.at),
             Event::BadInput { reason } => {
                 self.counts.bad_input += 1;
-                self.counts.strangers += u64::from(reason == BadInput::OtherScheme);
+                self.counts.mismatched_receivers += u64::from(reason == BadInput::OtherScheme);
             }
             _ => {}
         }
@@ -439,7 +439,7 @@ struct Link {
     last_at: Time,
     queue_max: u32,
     drops: Drops,
-    faults: Faults,
+    faults: FaultCounts,
 }
 
 impl Link {
@@ -476,7 +476,7 @@ impl Drops {
     }
 }
 
-impl Faults {
+impl FaultCounts {
     /// Counts what a link did to a packet that it did not drop.
     fn count(&mut self, event: Event) {
         match event {

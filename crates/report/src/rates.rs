@@ -1,4 +1,4 @@
-//! How steady a flow's rate is, and how soon it is there.
+//! Steadiness of a flow's rate, and how soon it is there.
 //!
 //! A rate is the new payload of the sender (TCP: payload acknowledged for the first time), as in a
 //! summary's throughput. Both figures are of the kind that RFC 5166 asks for, which leaves the

@@ -1,4 +1,4 @@
-//! What plots need, collected in bounded memory however long the run is.
+//! Series over time for plots, collected in bounded memory however long the run is.
 
 mod curve;
 
@@ -42,7 +42,7 @@ pub struct Series {
 }
 
 /// The curves of one flow.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct FlowSeries {
     /// Which flow.
     pub flow: FlowId,
@@ -109,7 +109,7 @@ pub struct RestSeries {
 }
 
 /// The queue of one direction of a link.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct LinkSeries {
     /// Its place in the header.
     pub link: usize,
@@ -222,11 +222,9 @@ impl Series {
         let mut series = LinkSeries {
             link,
             name: self.link_names[link].clone(),
-            mean: Curve::default(),
-            max: Curve::default(),
-            drops: Marks::default(),
             last: counters,
             last_at: at,
+            ..LinkSeries::default()
         };
         series.max.push(at, f64::from(counters.queue_max_packets));
         series.mean.push(at, f64::from(counters.queue_packets));
@@ -304,24 +302,10 @@ impl FlowSeries {
             flow: FlowId(u32::try_from(index).expect("flow ids have 32 bits")),
             name: flow.name.clone(),
             protocol: flow.protocol.clone(),
-            sent: Curve::default(),
-            acked: Curve::default(),
             throughput,
-            window: Curve::default(),
-            rate: Curve::default(),
-            rtt: Curve::default(),
-            naks: Marks::default(),
-            losses: Marks::default(),
-            cuts: Marks::default(),
-            timeouts: Marks::default(),
-            switches: Vec::new(),
-            switches_total: 0,
-            received: false,
             counts_acknowledged: flow.counts_acknowledged(),
             packet_bytes: flow.packet_bytes.max(1) as f64,
-            packets_sent: 0,
-            bytes_acked: 0,
-            first_seq: None,
+            ..Self::default()
         }
     }
 

@@ -122,7 +122,7 @@ pub struct FlowSummary {
     pub bad_input: u64,
     /// Receivers of a stream that told the sender that they speak another scheme.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub strangers: u64,
+    pub mismatched_receivers: u64,
     /// The highest loss ratio of its receivers; `None` where no receiver speaks of losses (TCP).
     pub loss_ratio: Option<f64>,
     /// When the last of its receivers had everything, in seconds; `None` where one of them that
@@ -185,7 +185,7 @@ pub struct LinkSummary {
     pub drops: Drops,
     /// What went wrong with packets that were not dropped.
     #[serde(default)]
-    pub faults: Faults,
+    pub faults: FaultCounts,
 }
 
 /// Dropped packets by cause.
@@ -215,7 +215,7 @@ pub struct Drops {
 /// Packets that a link did not drop, but did not carry as they were either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Faults {
+pub struct FaultCounts {
     /// Second packets that it made.
     pub duplicated: u64,
     /// Packets with a bit flipped.

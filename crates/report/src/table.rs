@@ -219,7 +219,7 @@ impl Summary {
         out.push('\n');
         table.write(out);
         out.push_str(&notes);
-        for note in self.stranger_notes() {
+        for note in self.mismatch_notes() {
             out.push_str(&(wrap(&format!("({note})"), COLUMNS_MAX).join("\n") + "\n"));
         }
         if left_out > 0 {

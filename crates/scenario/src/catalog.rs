@@ -1,4 +1,4 @@
-//! What the language may name: the protocols of flows and the programs of routers.
+//! The catalog of names in the language: the protocols of flows and the programs of routers.
 
 use faircast_proto::congestion::Guarantees;
 use faircast_proto::options::OptionSpec;
@@ -30,7 +30,7 @@ pub struct ProtocolEntry {
     pub simulated: bool,
     /// Its settings.
     pub options: &'static [OptionSpec],
-    /// What it promises to the network.
+    /// What it guarantees to the network.
     pub guarantees: Guarantees,
 }
 

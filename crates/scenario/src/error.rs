@@ -1,4 +1,4 @@
-//! Why a scenario was refused.
+//! Errors of scenarios: why one was refused, and where in its file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

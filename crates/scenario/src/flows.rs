@@ -50,7 +50,7 @@ impl Flows<'_> {
             table.required("to", "[\"mr1\"]", |value| self.receivers(value, &from, protocol))?;
         let start = table.optional("start", |value| self.moment(value))?.unwrap_or_default();
         let stop = table.optional("stop", |value| self.stop(value, start))?;
-        let joins = self.joins(&table, protocol, &to)?;
+        let joins = self.joins(&table, protocol, &from, &to)?;
         let speaks = self.speaks(&table, protocol, &to)?;
         let count = table.optional("count", |value| value.integer(1..=FLOWS_MAX as u64))?;
         let receivers = from.len() * to.len() + joins.len();
@@ -147,31 +147,33 @@ impl Flows<'_> {
             let most = RECEIVERS_MAX / from.len();
             return Err(value.wrong(format!("at most {most} receivers of {} senders", from.len())));
         }
-        for named in names {
-            let node = self.topology.find_named(&named)?;
-            let receiver = quoted(&named.name);
-            if from == [node] {
-                let message =
-                    format!("{receiver} is the sender too; allowed: other nodes than from");
-                return Err(named.problem(message));
-            }
-            if !seen.insert(node) {
-                let message = format!("{receiver} is named twice; allowed: each receiver once");
-                return Err(named.problem(message));
-            }
-            for sender in from {
-                let answered = self.reach.both_ways(*sender, node);
-                let sender_name = || quoted(&self.topology.nodes[sender.index()].name);
-                let problem = if !answered && !self.reach.one_way(*sender, node) {
-                    format!("no path of links leads from {} to {receiver}", sender_name())
+        for named in &names {
+            let node = self.topology.find_named(named)?;
+            let problem = if from == [node] {
+                "is the sender too; allowed: other nodes than from"
+            } else if !seen.insert(node) {
+                "is named twice; allowed: each receiver once"
+            } else {
+                to.push(node);
+                continue;
+            };
+            return Err(named.problem(format!("{} {problem}", quoted(&named.name))));
+        }
+        // Senders outside: what one of them reaches is searched for once.
+        for from in from {
+            let sender = || quoted(&self.topology.nodes[from.index()].name);
+            for (node, named) in to.iter().zip(&names) {
+                let receiver = || quoted(&named.name);
+                let answered = self.reach.both_ways(*from, *node);
+                let problem = if !answered && !self.reach.one_way(*from, *node) {
+                    format!("no path of links leads from {} to {}", sender(), receiver())
                 } else if !answered && protocol.answers {
-                    format!("no path of links leads back from {receiver} to {}", sender_name())
+                    format!("no path of links leads back from {} to {}", receiver(), sender())
                 } else {
                     continue;
                 };
                 return Err(named.problem(format!("{problem}; {PATH_RULE}")));
             }
-            to.push(node);
         }
         if !protocol.multicast && to.len() > 1 {
             let message =
@@ -209,6 +211,7 @@ impl Flows<'_> {
         &self,
         table: &Table<'_>,
         protocol: &ProtocolEntry,
+        from: &[NodeId],
         to: &[NodeId],
     ) -> Result<Vec<JoinRange>, Problem> {
         let members: BTreeSet<NodeId> = to.iter().copied().collect();
@@ -221,7 +224,7 @@ impl Flows<'_> {
                 return Err(Problem::at(value.place, message));
             }
             value.each(example, |_, entry| {
-                let read = self.join(entry, &members, &mut left)?;
+                let read = self.join(entry, from, &members, &mut left)?;
                 if joins.len() + read.len() > RECEIVERS_MAX {
                     return Err(entry.wrong(format!("at most {RECEIVERS_MAX} memberships")));
                 }
@@ -236,6 +239,7 @@ impl Flows<'_> {
     fn join(
         &self,
         entry: &Value,
+        from: &[NodeId],
         members: &BTreeSet<NodeId>,
         left: &mut BTreeMap<NodeId, Option<Time>>,
     ) -> Result<Vec<JoinRange>, Problem> {
@@ -257,6 +261,9 @@ impl Flows<'_> {
                     format!("{shown} is no receiver of this flow; {MEMBER_RULE}")
                 } else if left.get(&node).is_some_and(|end| end.is_none_or(|end| end > at.first)) {
                     format!("{shown} is still a member then; allowed: to join after leaving")
+                } else if left.contains_key(&node) && from.contains(&node) {
+                    // It would number its packets from 0 again, and others take them for old ones.
+                    format!("{shown} is a sender of this flow; allowed: to join once")
                 } else {
                     left.insert(node, leave);
                     joins.push(JoinRange { node, at, leave });

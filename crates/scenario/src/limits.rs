@@ -1,4 +1,4 @@
-//! What a scenario may ask for at most. Beyond each limit the scenario is refused with a message
+//! Limits of what a scenario may ask for. Beyond each the scenario is refused with a message
 //! that names the limit, so that no file can make a run eat all memory or never end.
 
 /// Bytes of a scenario file.

@@ -1,4 +1,4 @@
-//! What a `[[link]]` is like: rate, delay, queue, loss, and how they change.
+//! The settings of a `[[link]]`: rate, delay, queue, loss, and how they change.
 
 use faircast_base::{Bitrate, Bytes, Duration, Time};
 use faircast_link::{LinkChange, LinkConfig, QueueConfig, RedConfig};

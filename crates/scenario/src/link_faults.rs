@@ -1,4 +1,4 @@
-//! What goes wrong on a `[[link]]`: bursts of losses, reordering, duplicates, corruption, outages.
+//! Faults of a `[[link]]`: bursts of losses, reordering, duplicates, corruption, outages.
 
 use faircast_base::Time;
 use faircast_link::{BurstLoss, FaultChange, Faults, Outage, Reorder};

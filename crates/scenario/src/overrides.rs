@@ -1,4 +1,4 @@
-//! What the command line changes in a scenario: `--set KEY=VALUE` and `--seed N`.
+//! Changes of a scenario from the command line: `--set KEY=VALUE` and `--seed N`.
 
 use std::collections::BTreeMap;
 

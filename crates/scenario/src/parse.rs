@@ -1,4 +1,4 @@
-//! From the text of a file to a checked scenario.
+//! Parsing: from the text of a file to a checked scenario.
 
 use std::collections::BTreeSet;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Which nodes can reach which.
+//! Reachability: which nodes can reach which.
 
 use std::collections::BTreeMap;
 
@@ -40,6 +40,9 @@ impl Reach {
         if self.both_ways(a, b) {
             return true;
         }
+        if self.from.len() == SOURCES_KEPT_MAX && !self.from.contains_key(&a) {
+            self.from.clear();
+        }
         let graph = &self.graph;
         let reached = self.from.entry(a).or_insert_with(|| {
             let mut reached = vec![false; graph.node_count()];
@@ -49,11 +52,7 @@ impl Reach {
             }
             reached
         });
-        let found = reached[b.index()];
-        if self.from.len() > SOURCES_KEPT_MAX {
-            self.from.clear();
-        }
-        found
+        reached[b.index()]
     }
 
     /// Whether packets can go from `a` to `b` and from `b` to `a`.

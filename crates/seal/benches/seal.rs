@@ -1,4 +1,4 @@
-//! What sealing and opening cost, in time for one datagram of 1400 bytes of payload.
+//! The cost of sealing and opening, in time for one datagram of 1400 bytes of payload.
 
 use divan::Bencher;
 use faircast_seal::{GroupKey, Seal};

@@ -1,4 +1,4 @@
-//! How much work strangers may cause.
+//! A token bucket for the keys that may be derived for unknown parties.
 
 use std::time::{Duration, Instant};
 

@@ -69,8 +69,8 @@ fn open_to_others(file: &File) -> Option<u32> {
     (metadata.is_file() && mode & 0o077 != 0).then_some(mode)
 }
 
-fn failed(path: &Path, source: io::Error) -> KeyError {
-    KeyError::File { path: path.to_owned(), source }
+fn failed(path: &Path, error: io::Error) -> KeyError {
+    KeyError::File { path: path.to_owned(), error }
 }
 
 /// More than any key file has.

@@ -1,4 +1,4 @@
-//! What stands before and after each sealed datagram.
+//! The header of a sealed datagram, and the bytes that sealing adds.
 
 use std::fmt;
 

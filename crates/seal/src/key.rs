@@ -23,12 +23,12 @@ pub struct KeyId(pub(crate) [u8; 8]);
 #[non_exhaustive]
 pub enum KeyError {
     /// The file is not one of these.
-    #[error("{path}: {source}", path = path.display())]
+    #[error("{path}: {error}", path = path.display())]
     File {
         /// Which file.
         path: PathBuf,
         /// What the system says.
-        source: io::Error,
+        error: io::Error,
     },
     /// A key is not made where there is a file already.
     #[error(
@@ -61,7 +61,7 @@ pub enum KeyError {
         problem: &'static str,
     },
     /// The system gives no random bytes.
-    #[error("{0}")]
+    #[error(transparent)]
     Random(#[from] NoRandomness),
 }
 

@@ -1,4 +1,4 @@
-//! Why datagrams are not opened, and how many were not.
+//! Refusals of datagrams: why they are not opened, and how many were not.
 
 use crate::header::KeyHint;
 

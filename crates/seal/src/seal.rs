@@ -28,9 +28,10 @@ pub struct Seal {
     own: Option<Salt>,
     outgoing: LruCache<Salt, Outgoing>,
     peers: Peers,
-    /// For datagrams of sessions that were heard, and of others.
+    /// For unknown parties of the own session, or of one that was heard before.
     newcomers: Budget,
-    strangers: Budget,
+    /// For parties of sessions not heard before.
+    unknown_sessions: Budget,
     refusals: Refusals,
 }
 
@@ -75,7 +76,7 @@ impl Seal {
             outgoing: LruCache::new(OUTGOING_MAX),
             peers: Peers::new(PEERS_MAX),
             newcomers: Budget::new(now),
-            strangers: Budget::new(now),
+            unknown_sessions: Budget::new(now),
             refusals: Refusals::default(),
         }
     }
@@ -151,7 +152,7 @@ impl Seal {
         let (known, budget) = match self.peers.session(session) {
             Some(secret) => (Some(secret), &mut self.newcomers),
             None if self.own.is_some() => (None, &mut self.newcomers),
-            None => (None, &mut self.strangers),
+            None => (None, &mut self.unknown_sessions),
         };
         if !budget.take(Instant::now()) {
             return Err(Refusal::Busy);

@@ -1,3 +1,5 @@
+//! Tests of sealing and opening: replays, other keys and sessions, floods, damage.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -3,6 +3,7 @@
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::error::Unspecified;
 use ring::hkdf::{self, Prk};
+use ring::hmac;
 use zeroize::Zeroizing;
 
 use crate::header::{HEADER_BYTES, OVERHEAD, Role, Salt, TAG_BYTES};
@@ -15,7 +16,7 @@ pub const PACKETS_PER_KEY: u64 = 1 << 28;
 
 /// What the keys of all parties of a session are derived from.
 #[derive(Clone)]
-pub(crate) struct SessionSecret(Prk);
+pub(crate) struct SessionSecret(Zeroizing<[u8; SECRET_BYTES]>);
 
 /// The key of one party for [`PACKETS_PER_KEY`] of its datagrams.
 pub(crate) struct TrafficKey {
@@ -25,7 +26,11 @@ pub(crate) struct TrafficKey {
 
 impl SessionSecret {
     pub(crate) fn new(key: &GroupKey, salt: Salt) -> Self {
-        Self(hkdf::Salt::new(hkdf::HKDF_SHA256, &salt.0).extract(key.secret()))
+        // HKDF-Extract; what that of ring gives is not wiped.
+        let salt = hmac::Key::new(hmac::HMAC_SHA256, &salt.0);
+        let mut secret = Zeroizing::new([0u8; SECRET_BYTES]);
+        secret.copy_from_slice(hmac::sign(&salt, key.secret()).as_ref());
+        Self(secret)
     }
 
     /// The key of a party for the datagram with this counter.
@@ -37,7 +42,7 @@ impl SessionSecret {
             &(counter / PACKETS_PER_KEY).to_be_bytes(),
         ];
         let mut derived = Zeroizing::new([0; KEY_BYTES + PREFIX_BYTES]);
-        self.0
+        Prk::new_less_safe(hkdf::HKDF_SHA256, &self.0[..])
             .expand(&info, Length(KEY_BYTES + PREFIX_BYTES))
             .and_then(|okm| okm.fill(&mut derived[..]))
             .expect("HKDF-SHA256 gives up to 8160 bytes");
@@ -90,5 +95,6 @@ impl TrafficKey {
     }
 }
 
+const SECRET_BYTES: usize = 32;
 const KEY_BYTES: usize = 16;
 const PREFIX_BYTES: usize = 4;

@@ -1,4 +1,4 @@
-//! Which of a peer's counters were seen.
+//! The replay window of a peer: which of its counters were seen.
 
 use crate::refusal::Refusal;
 

@@ -2,7 +2,7 @@
 
 use faircast_base::{Cx, FlowId, NodeId, Rng, Time};
 use faircast_proto::{AppEvent, Datagram, Machine, Membership, Transmit};
-use faircast_trace::{Subject, Tagged};
+use faircast_trace::{Sink, Subject, Tagged};
 
 use crate::alarm::Alarm;
 use crate::delivery::Delivery;
@@ -37,6 +37,20 @@ impl Agent {
     pub(crate) fn subject(&self) -> Subject {
         Subject::Endpoint { flow: self.flow, node: self.node, sender: self.sender }
     }
+
+    /// Calls its machine, if it has one.
+    #[inline]
+    fn call<R>(
+        &mut self,
+        now: Time,
+        sink: &mut dyn Sink,
+        call: impl FnOnce(&mut dyn Machine, &mut Cx<'_>) -> R,
+    ) -> Option<R> {
+        let subject = self.subject();
+        let machine = self.machine.as_deref_mut()?;
+        let mut trace = Tagged { sink, subject };
+        Some(call(machine, &mut Cx { now, rng: &mut self.rng, trace: &mut trace }))
+    }
 }
 
 impl Simulation<'_> {
@@ -53,11 +67,7 @@ impl Simulation<'_> {
             congestion_experienced: false,
         };
         let agent = &mut self.agents[index as usize];
-        let subject = agent.subject();
-        let Some(machine) = &mut agent.machine else { return };
-        let mut trace = Tagged { sink: self.sink, subject };
-        let mut cx = Cx { now: self.fabric.now, rng: &mut agent.rng, trace: &mut trace };
-        machine.handle_datagram(&mut cx, datagram);
+        agent.call(self.fabric.now, self.sink, |machine, cx| machine.handle_datagram(cx, datagram));
         self.drain(index);
     }
 
@@ -66,12 +76,8 @@ impl Simulation<'_> {
     pub(crate) fn run_timer(&mut self, index: u32) {
         let agent = &mut self.agents[index as usize];
         agent.alarm.ring(self.fabric.now);
-        let subject = agent.subject();
         if agent.wants <= self.fabric.now {
-            let Some(machine) = &mut agent.machine else { return };
-            let mut trace = Tagged { sink: self.sink, subject };
-            let mut cx = Cx { now: self.fabric.now, rng: &mut agent.rng, trace: &mut trace };
-            machine.handle_timeout(&mut cx);
+            agent.call(self.fabric.now, self.sink, |machine, cx| machine.handle_timeout(cx));
             self.drain(index);
         } else {
             self.set_alarm(index);
@@ -81,11 +87,7 @@ impl Simulation<'_> {
     /// Tells a machine that its application wants to end.
     pub(crate) fn close(&mut self, index: u32) {
         let agent = &mut self.agents[index as usize];
-        let subject = agent.subject();
-        let Some(machine) = &mut agent.machine else { return };
-        let mut trace = Tagged { sink: self.sink, subject };
-        let mut cx = Cx { now: self.fabric.now, rng: &mut agent.rng, trace: &mut trace };
-        machine.handle_close(&mut cx);
+        agent.call(self.fabric.now, self.sink, |machine, cx| machine.handle_close(cx));
         self.drain(index);
     }
 
@@ -99,11 +101,10 @@ impl Simulation<'_> {
         }
         loop {
             let agent = &mut self.agents[index as usize];
-            let subject = agent.subject();
-            let Some(machine) = &mut agent.machine else { return };
-            let mut trace = Tagged { sink: self.sink, subject };
-            let mut cx = Cx { now: self.fabric.now, rng: &mut agent.rng, trace: &mut trace };
-            let Some(transmit) = machine.poll_transmit(&mut cx, &mut self.scratch) else { break };
+            let transmit = agent.call(self.fabric.now, self.sink, |machine, cx| {
+                machine.poll_transmit(cx, &mut self.scratch)
+            });
+            let Some(transmit) = transmit.flatten() else { break };
             self.transmit(index, transmit);
         }
         let agent = &mut self.agents[index as usize];

@@ -1,4 +1,4 @@
-//! When a machine's timer events are due.
+//! The timer events of a machine, and when they are due.
 
 use faircast_base::Time;
 

@@ -1,4 +1,4 @@
-//! What a receiver's application got, compared with what was sent.
+//! The delivery to a receiver's application, compared with what was sent.
 
 use std::sync::Arc;
 
@@ -64,16 +64,16 @@ impl Delivery {
 
     /// Whether what was delivered is exactly a prefix of what was sent, and all of it where the
     /// transfer is finished. So many `senders` have sent it; of real bytes there is one.
-    pub fn intact(&self, sent: &Sent, senders: u64) -> bool {
+    pub fn intact(&self, sent: &SentContent, senders: u64) -> bool {
         if self.lost_packets > 0 {
             return false;
         }
         let whole = |len: u64| self.bytes <= len && (self.completed.is_none() || self.bytes == len);
         match sent {
-            Sent::Zeros(len) => {
+            SentContent::Zeros(len) => {
                 self.only_zeros && len.is_none_or(|len| whole(len.saturating_mul(senders)))
             }
-            Sent::Real { bytes, digest } => {
+            SentContent::Real { bytes, digest } => {
                 whole(bytes.len() as u64)
                     && if self.bytes == bytes.len() as u64 {
                         self.digest() == Some(*digest)
@@ -88,7 +88,7 @@ impl Delivery {
 
 /// What each sender of a flow sends.
 #[derive(Clone, Debug)]
-pub enum Sent {
+pub enum SentContent {
     /// Zeros, so many or without end.
     Zeros(Option<u64>),
     /// Real bytes.
@@ -100,7 +100,7 @@ pub enum Sent {
     },
 }
 
-impl Sent {
+impl SentContent {
     /// What the senders of `flow` send.
     ///
     /// # Errors
@@ -139,8 +139,8 @@ impl Sent {
 mod tests {
     use super::*;
 
-    fn real(bytes: &[u8]) -> Sent {
-        Sent::Real { bytes: bytes.into(), digest: *blake3::hash(bytes).as_bytes() }
+    fn real(bytes: &[u8]) -> SentContent {
+        SentContent::Real { bytes: bytes.into(), digest: *blake3::hash(bytes).as_bytes() }
     }
 
     #[test]
@@ -169,12 +169,12 @@ mod tests {
     fn data_that_stands_for_zeros_must_be_zeros() {
         let mut delivery = Delivery::new(false);
         delivery.take(&[0, 0], 5);
-        assert!(delivery.intact(&Sent::Zeros(Some(10)), 1));
+        assert!(delivery.intact(&SentContent::Zeros(Some(10)), 1));
         delivery.take(&[], 4);
-        assert!(!delivery.intact(&Sent::Zeros(Some(10)), 1));
-        assert!(delivery.intact(&Sent::Zeros(Some(10)), 2));
+        assert!(!delivery.intact(&SentContent::Zeros(Some(10)), 1));
+        assert!(delivery.intact(&SentContent::Zeros(Some(10)), 2));
         let mut wrong = Delivery::new(false);
         wrong.take(&[1], 0);
-        assert!(!wrong.intact(&Sent::Zeros(None), 1));
+        assert!(!wrong.intact(&SentContent::Zeros(None), 1));
     }
 }

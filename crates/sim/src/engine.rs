@@ -11,7 +11,7 @@ use faircast_trace::{Record, Sink};
 
 use crate::agents::Agent;
 use crate::builtin::is_lab_only;
-use crate::delivery::{Delivery, Sent};
+use crate::delivery::{Delivery, SentContent};
 use crate::fabric::Fabric;
 use crate::network::{EventKind, ScheduledEvent};
 use crate::topology::NONE;
@@ -86,7 +86,7 @@ pub enum SimError {
 
 /// What a run did.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct SimOutcome {
     /// The moment at which it ended.
     pub at: Time,
     /// Events that happened.
@@ -132,7 +132,7 @@ pub struct Simulation<'a> {
     pub(crate) fabric: Fabric<'a>,
     pub(crate) agents: Vec<Agent>,
     /// For each flow what it sends.
-    sent: Vec<Sent>,
+    sent: Vec<SentContent>,
     actions: Vec<Action>,
     pub(crate) scratch: Vec<u8>,
 }
@@ -168,7 +168,7 @@ impl<'a> Simulation<'a> {
     }
 
     /// Runs to the scenario's end, or until the observer ends it.
-    pub fn run(mut self, observer: &mut dyn Observer) -> Outcome {
+    pub fn run(mut self, observer: &mut dyn Observer) -> SimOutcome {
         let end = Time::ZERO + self.scenario.duration;
         self.fabric.schedule_samples();
         let (mut events, mut hash, mut interrupted) = (0u64, 0u64, false);
@@ -193,7 +193,7 @@ impl<'a> Simulation<'a> {
         self.fabric.sample(self.sink);
         self.fabric.release_held();
         let balances = self.fabric.network.balances(beyond_end);
-        Outcome {
+        SimOutcome {
             at: self.fabric.now,
             events,
             packet_hops: self.fabric.network.packet_hops(self.fabric.now),
@@ -233,7 +233,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn add_flow(&mut self, id: FlowId, flow: &'a Flow) -> Result<(), SimError> {
-        let sent = Sent::of(flow)?;
+        let sent = SentContent::of(flow)?;
         let senders = self.fabric.senders(id);
         for (index, node) in (senders.start..).zip(flow.ends()) {
             let rng = Rng::new(self.scenario.seed, node, Purpose::Machine(index));

@@ -1,4 +1,4 @@
-//! Everything between the ends of flows: links, routes, trees, memberships, relays in routers.
+//! The fabric between the ends of flows: links, routes, trees, memberships, relays in routers.
 //!
 //! Whoever drives it gives it time: the simulator takes its events one after the other, the lab
 //! when their moment has come. Ends are known by number: for each flow its senders, then its
@@ -278,7 +278,8 @@ impl<'a> Fabric<'a> {
         if agent == NONE || self.sees_corruption[flow.index()] {
             return arrival;
         }
-        let sender = !self.scenario.flows[flow.index()].receives(node);
+        let sender = self.senders(flow).contains(&agent)
+            && !self.scenario.flows[flow.index()].receives(node);
         let subject = Subject::Endpoint { flow, node, sender };
         let event = Event::BadInput { reason: BadInput::Checksum };
         sink.record(&Record { at: self.now, subject, event });

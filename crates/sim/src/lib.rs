@@ -27,8 +27,8 @@ mod wheel;
 
 pub use builtin::{Builtin, catalog};
 pub use calibration::calibration;
-pub use delivery::{Delivery, Sent};
-pub use engine::{LinkBalance, Observer, Outcome, Protocols, SimError, Simulation, Unobserved};
+pub use delivery::{Delivery, SentContent};
+pub use engine::{LinkBalance, Observer, Protocols, SimError, SimOutcome, Simulation, Unobserved};
 pub use fabric::{Fabric, Parcel};
 pub use paths::shortest_round_trip;
 pub use wheel::Wheel;

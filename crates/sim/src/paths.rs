@@ -1,4 +1,4 @@
-//! How long the paths of a scenario's flows are.
+//! The delays of the paths of a scenario's flows.
 
 use faircast_base::{Duration, NodeId};
 use faircast_scenario::Scenario;

@@ -19,7 +19,7 @@ use faircast_proto::{AppEvent, Datagram, Destination, Machine, Transmit};
 use faircast_scenario::{Data, Flow, Join, LinkSpec, Node, Program, Scenario};
 use faircast_trace::{Record, Sink, Subject};
 
-use crate::{Observer, Outcome, Protocols, Simulation, Unobserved};
+use crate::{Observer, Protocols, SimOutcome, Simulation, Unobserved};
 
 const PACKET: u32 = 1000;
 
@@ -86,12 +86,21 @@ impl Machine for Counter {
     }
 }
 
-struct Plain {
-    time_to_live: u8,
+/// Ends that a function makes, in networks whose routers run no program.
+struct Ends<F>(F);
+
+impl<F: Fn(&Flow, NodeId, Role) -> Box<dyn Machine>> Protocols for Ends<F> {
+    fn end(&self, flow: &Flow, _: FlowId, node: NodeId, role: Role, _: Time) -> Box<dyn Machine> {
+        (self.0)(flow, node, role)
+    }
+    fn relay(&self, _: &Program, _: NodeId) -> Box<dyn Relay> {
+        unreachable!("no router of these tests runs a program")
+    }
 }
 
-impl Protocols for Plain {
-    fn end(&self, flow: &Flow, _: FlowId, _: NodeId, role: Role, _: Time) -> Box<dyn Machine> {
+/// Tickers and counters.
+fn plain(time_to_live: u8) -> impl Protocols {
+    Ends(move |flow: &Flow, _: NodeId, role: Role| -> Box<dyn Machine> {
         if let Role::Receiver = role {
             return Box::new(Counter::default());
         }
@@ -99,12 +108,8 @@ impl Protocols for Plain {
             [only] if flow.protocol == "unicast" => Destination::Node(only),
             _ => Destination::Group(GroupId::SESSION),
         };
-        let time_to_live = self.time_to_live;
         Box::new(Ticker { to, time_to_live, next: flow.start, due: false, closed: false })
-    }
-    fn relay(&self, _: &Program, _: NodeId) -> Box<dyn Relay> {
-        unreachable!("no router of these tests runs a program")
-    }
+    })
 }
 
 #[derive(Default)]
@@ -139,7 +144,7 @@ impl Log {
     }
 }
 
-fn link(from: u32, to: u32, delay_ms: u64) -> LinkSpec {
+pub(crate) fn link(from: u32, to: u32, delay_ms: u64) -> LinkSpec {
     LinkSpec {
         from: NodeId(from),
         to: NodeId(to),
@@ -185,16 +190,18 @@ fn scenario(edges: &[(u32, u32, u64)], protocol: &str, to: &[u32]) -> Scenario {
     }
 }
 
-fn run(scenario: &Scenario) -> (Outcome, Log) {
-    run_with(scenario, 255, &mut Unobserved)
+fn run(scenario: &Scenario) -> (SimOutcome, Log) {
+    run_with(scenario, &plain(255), &mut Unobserved)
 }
 
-fn run_with(scenario: &Scenario, time_to_live: u8, observer: &mut dyn Observer) -> (Outcome, Log) {
+fn run_with(
+    scenario: &Scenario,
+    protocols: &dyn Protocols,
+    observer: &mut dyn Observer,
+) -> (SimOutcome, Log) {
     let mut log = Log::default();
-    let outcome = Simulation::new(scenario, &Plain { time_to_live }, &mut log)
-        .expect("no file is read")
-        .run(observer);
-    (outcome, log)
+    let simulation = Simulation::new(scenario, protocols, &mut log).expect("no file is read");
+    (simulation.run(observer), log)
 }
 
 const STAR: &[(u32, u32, u64)] = &[(0, 1, 1), (1, 2, 1), (1, 3, 1), (1, 4, 1)];
@@ -244,7 +251,7 @@ fn members_get_what_is_sent_while_they_belong() {
 #[test]
 fn a_time_to_live_ends_a_packet_at_its_last_hop() {
     let scenario = scenario(&[(0, 1, 1), (1, 2, 1), (2, 3, 1)], "multicast", &[1, 2, 3]);
-    let (_, log) = run_with(&scenario, 2, &mut Unobserved);
+    let (_, log) = run_with(&scenario, &plain(2), &mut Unobserved);
     assert_eq!(log.delivered_at(1).len(), 100);
     assert_eq!(log.delivered_at(2).len(), 100);
     assert_eq!(log.delivered_at(3).len(), 0);
@@ -314,7 +321,7 @@ fn an_observer_can_end_a_run_early() {
     }
     let mut scenario = scenario(STAR, "multicast", &[2, 3, 4]);
     scenario.duration = Duration::from_secs(1000);
-    let (outcome, log) = run_with(&scenario, 255, &mut Impatient);
+    let (outcome, log) = run_with(&scenario, &plain(255), &mut Impatient);
     assert!(outcome.interrupted && outcome.at < Time::ZERO + scenario.duration);
     assert_eq!(log.0.last().map(|record| record.at), Some(outcome.at), "counters of that moment");
 }

@@ -1,4 +1,4 @@
-//! Who reaches whom over which link: shortest paths by delay.
+//! Shortest paths by delay: who reaches whom over which link.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -187,24 +187,10 @@ fn ports_back(links: &[(u32, u32, u64)], port_of: &[u32]) -> Vec<u32> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use faircast_base::{Bitrate, Duration};
-    use faircast_link::{LinkConfig, QueueConfig};
 
     /// Links alike, each with a delay of 1 ms.
     pub(crate) fn topology(nodes: usize, links: &[(u32, u32)]) -> Topology {
-        let spec = |(from, to): &(u32, u32)| LinkSpec {
-            from: NodeId(*from),
-            to: NodeId(*to),
-            config: LinkConfig {
-                rate: Bitrate::from_bits_per_s(1_000_000),
-                delay: Duration::from_millis(1),
-                queue: QueueConfig::DropTail { packets_max: 10 },
-                loss: 0.0,
-                changes: Vec::new(),
-                drop_list: Vec::new(),
-                faults: Default::default(),
-            },
-        };
+        let spec = |(from, to): &(u32, u32)| crate::tests::link(*from, *to, 1);
         Topology::new(nodes, &links.iter().map(spec).collect::<Vec<_>>())
     }
 

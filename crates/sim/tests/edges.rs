@@ -6,11 +6,11 @@ use std::path::Path;
 
 use faircast_base::{Event, Time};
 use faircast_scenario::{Overrides, Scenario};
-use faircast_sim::{Builtin, Outcome, Simulation, Unobserved, catalog};
+use faircast_sim::{Builtin, SimOutcome, Simulation, Unobserved, catalog};
 use faircast_trace::Recording;
 
 /// Runs a scenario of `seconds` with these links and flows.
-fn run(seconds: &str, text: &str) -> (Outcome, Recording) {
+fn run(seconds: &str, text: &str) -> (SimOutcome, Recording) {
     simulate(&parse(seconds, text))
 }
 
@@ -20,7 +20,7 @@ fn parse(seconds: &str, text: &str) -> Scenario {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn simulate(scenario: &Scenario) -> (Outcome, Recording) {
+fn simulate(scenario: &Scenario) -> (SimOutcome, Recording) {
     let mut heard = Recording::default();
     let simulation = Simulation::new(scenario, &Builtin, &mut heard).unwrap();
     let outcome = simulation.run(&mut Unobserved);
@@ -43,7 +43,7 @@ fn count(heard: &Recording, is: impl Fn(&Event) -> bool) -> usize {
     heard.records.iter().filter(|record| is(&record.event)).count()
 }
 
-fn delivered(outcome: &Outcome, flow: usize) -> u64 {
+fn delivered(outcome: &SimOutcome, flow: usize) -> u64 {
     outcome.deliveries[flow].iter().map(|(delivery, _)| delivery.bytes).sum()
 }
 

@@ -16,7 +16,7 @@ use faircast_trace::{Recording, Subject};
 
 /// What ns-2 did, from lines such as `DROP flavour=Reno limtx=1 drops=20 finish=1.872384 sent=202
 /// rexmit=1 timeouts=0 rtx=20@0.522976#41`: packet 20 went again at 0.522976 s as the 41st sent.
-const SINGLE_WINDOW: &str = include_str!("data/tcp_droplist.txt");
+const SINGLE_WINDOW: &str = include_str!("../../../scenarios/tcp/droplist.txt");
 
 /// The same for random losses of packets and acknowledgements, random settings and delayed
 /// acknowledgements. `data/ns2_random_losses.py` wrote it.

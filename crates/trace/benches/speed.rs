@@ -1,4 +1,4 @@
-//! What a record costs: hashing, writing a compressed file, reading it back.
+//! The cost of a record: hashing, writing a compressed file, reading it back.
 //! `cargo bench -p faircast-trace`
 
 use divan::Bencher;

@@ -1,4 +1,4 @@
-//! What a reader must know before the records, and what the driver knows only at the end.
+//! The header of a trace, and the outcome that the driver knows only at its end.
 
 use faircast_base::{Duration, FlowId, LinkId, NodeId, Time};
 use serde::{Deserialize, Serialize};

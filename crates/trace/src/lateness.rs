@@ -1,4 +1,4 @@
-//! How late packets left the emulated network of a run in the lab, and whether its figures are valid.
+//! Lateness of packets in the lab's emulated network, and whether a run's figures are valid.
 
 use serde::{Deserialize, Serialize};
 

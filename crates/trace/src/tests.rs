@@ -121,6 +121,15 @@ fn error_of(lines: &str) -> String {
     reader.replay(&mut ()).unwrap_err().to_string()
 }
 
+/// Reads all that is there, and on: where it was broken nothing more comes.
+fn read_on(bytes: &[u8]) {
+    if let Ok(mut reader) = Reader::new(bytes, "x") {
+        let _ = reader.replay(&mut ());
+        assert!(matches!(reader.next_record(), Ok(None)));
+        assert!(reader.replay(&mut ()).is_ok());
+    }
+}
+
 proptest! {
     #[test]
     fn every_record_comes_back_from_a_file_as_it_was(
@@ -140,9 +149,7 @@ proptest! {
 
     #[test]
     fn no_bytes_panic_the_reader(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        if let Ok(mut reader) = Reader::new(&bytes[..], "x") {
-            let _ = reader.replay(&mut ());
-        }
+        read_on(&bytes);
     }
 
     #[test]
@@ -164,9 +171,7 @@ proptest! {
             bytes[at] = byte;
         }
         bytes.truncate(cut.index(bytes.len()) + 1);
-        if let Ok(mut reader) = Reader::new(&bytes[..], "x") {
-            let _ = reader.replay(&mut ());
-        }
+        read_on(&bytes);
     }
 
     #[test]

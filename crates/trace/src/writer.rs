@@ -61,11 +61,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// The first error that writing met, now or at an earlier record.
     pub fn part(mut self) -> io::Result<W> {
-        self.flush_lines();
-        if let Some(error) = self.broken.take() {
-            return Err(error);
-        }
-        self.to.take().expect("only this and finish take it, and consume the writer").finish()
+        self.take()?.finish()
     }
 
     /// Writes the outcome and ends the file.
@@ -73,16 +69,19 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// The first error that writing met, now or at an earlier record.
     pub fn finish(mut self, outcome: &Outcome) -> io::Result<W> {
-        self.flush_lines();
-        if let Some(error) = self.broken.take() {
-            return Err(error);
-        }
-        let mut to = self.to.take().expect("only this and part take it, and consume the writer");
+        let mut to = self.take()?;
         serde_json::to_writer(&mut to, &End { end: outcome })?;
         to.write_all(b"\n")?;
         let mut to = to.finish()?;
         to.flush()?;
         Ok(to)
+    }
+
+    /// The compressor, with all records in it.
+    fn take(&mut self) -> io::Result<GzEncoder<W>> {
+        self.flush_lines();
+        let to = self.to.take().expect("whoever takes it consumes the writer");
+        self.broken.take().map_or(Ok(to), Err)
     }
 
     fn flush_lines(&mut self) {

@@ -48,8 +48,8 @@ impl Meter {
     }
 
     /// How long it takes until it has grown by `missing`: nothing where that is not known.
-    pub(crate) fn left(&self, now: Instant, missing: u64, patience: Duration) -> Option<Left> {
-        let still = self.grown.is_some_and(|grown| now.duration_since(grown) > patience);
+    pub(crate) fn left(&self, now: Instant, missing: u64, stall: Duration) -> Option<Left> {
+        let still = self.grown.is_some_and(|grown| now.duration_since(grown) > stall);
         if still && missing > 0 {
             return Some(Left::Stalled);
         }
@@ -146,25 +146,25 @@ mod tests {
 
     #[test]
     fn what_does_not_move_is_stalled_and_has_no_absurd_end() {
-        let (start, patience) = (Instant::now(), Duration::from_secs(5));
+        let (start, stall) = (Instant::now(), Duration::from_secs(5));
         let mut meter = Meter::of_late();
         let at = |s: u64| start + Duration::from_secs(s);
-        assert_eq!(meter.left(at(0), 1000, patience), None);
+        assert_eq!(meter.left(at(0), 1000, stall), None);
         for s in 0..=10 {
             meter.observe(at(s), s * 100);
         }
-        let Some(Left::Time(left)) = meter.left(at(10), 1000, patience) else { panic!() };
+        let Some(Left::Time(left)) = meter.left(at(10), 1000, stall) else { panic!() };
         assert!((left.as_secs_f64() - 10.0).abs() < 0.1, "{left}");
         for s in 11..60 {
             meter.observe(at(s), 1000);
-            let left = meter.left(at(s), 1000, patience).unwrap();
+            let left = meter.left(at(s), 1000, stall).unwrap();
             match left {
                 Left::Time(left) => assert!(s <= 15 && left.as_secs_f64() < 20.0, "{s}: {left}"),
                 Left::Stalled => assert!(s > 15, "{s}"),
             }
         }
-        assert_eq!(meter.left(at(60), 0, patience).unwrap().words(), "0.0 s left");
+        assert_eq!(meter.left(at(60), 0, stall).unwrap().words(), "0.0 s left");
         meter.observe(at(60), 1100);
-        assert!(matches!(meter.left(at(60), 1000, patience), Some(Left::Time(_))), "it goes on");
+        assert!(matches!(meter.left(at(60), 1000, stall), Some(Left::Time(_))), "it goes on");
     }
 }

@@ -70,7 +70,7 @@ pub(crate) fn serve(listener: TcpListener, fill: impl Fn(&mut Registry) + Send +
                     .max_buf_size(REQUEST_BYTES_MAX)
                     .serve_connection(TokioIo::new(stream), answer);
                 // Whoever is too slow is hung up on.
-                let _ = tokio::time::timeout(PATIENCE, connection).await;
+                let _ = tokio::time::timeout(REQUEST_TIMEOUT, connection).await;
             });
             open.push_back(connection.abort_handle());
         }
@@ -139,7 +139,7 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 const CONNECTIONS_MAX: usize = 128;
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 /// How long a connection may take for a request and its answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
@@ -153,7 +153,7 @@ mod tests {
     fn ask_beside_silent_ones(address: SocketAddr) -> String {
         let connect = || {
             let stream = TcpStream::connect(address).expect("a connection");
-            stream.set_read_timeout(Some(PATIENCE / 2)).expect("a limit");
+            stream.set_read_timeout(Some(REQUEST_TIMEOUT / 2)).expect("a limit");
             stream
         };
         let mut silent = Vec::new();

@@ -93,8 +93,8 @@ pub(crate) fn read_key(options: &KeyOptions) -> Result<Option<GroupKey>, Failure
         GroupKey::read(path, exposure(options.key_exposed)).map_err(|error| {
             let advice = match error {
                 faircast::KeyError::Exposed { .. } => "; --key-exposed takes it all the same",
-                faircast::KeyError::File { ref source, .. }
-                    if source.kind() == io::ErrorKind::NotFound =>
+                faircast::KeyError::File { error: ref said, .. }
+                    if said.kind() == io::ErrorKind::NotFound =>
                 {
                     "; expected a file that `faircast key new` has made"
                 }

@@ -45,10 +45,10 @@ pub(super) fn summary_text(status: &SendStatus) -> String {
         status.done(),
         count(all as u64, "receiver"),
         if status.done() == 1 || all == 1 { "has" } else { "have" },
-        bytes(status.bytes_total),
+        bytes(status.bytes_total()),
         bytes(status.traffic.sent.bytes),
-        count(status.repairs, "repair packet"),
-        count(status.parity, "parity packet"),
+        count(status.object.repairs, "repair packet"),
+        count(status.object.parity, "parity packet"),
     );
     if let Some(limits) = limits_text(status, &labels) {
         let _ = writeln!(text, "{limits}");
@@ -58,17 +58,17 @@ pub(super) fn summary_text(status: &SendStatus) -> String {
 
 /// What kept it from going faster, in a line.
 fn limits_text(status: &SendStatus, labels: &Labels) -> Option<String> {
-    let whole: f64 = status.limits.iter().map(|limit| limit.time.as_secs_f64()).sum();
+    let whole: f64 = status.object.limits.iter().map(|limit| limit.time.as_secs_f64()).sum();
     if whole < LIMITS_FROM_S {
         return None;
     }
     let share = |limit: &Limit| limit.time.as_secs_f64() / whole;
-    let shown = status.limits.iter().filter(|limit| share(limit) >= LIMIT_SHARE);
+    let shown = status.object.limits.iter().filter(|limit| share(limit) >= LIMIT_SHARE);
     let words: Vec<String> = shown
         .take(LIMITS_SHOWN)
         .map(|limit| {
             let member = status.members.iter().find(|member| Some(member.id) == limit.member);
-            let words = limit_words(limit.cause, member, labels, status.rtt);
+            let words = limit_words(limit.cause, member, labels, status.object.rtt);
             format!("{words} ({:.0} % of the time)", share(limit) * 100.0)
         })
         .collect();
@@ -205,15 +205,15 @@ fn summary_json(status: &SendStatus, good: bool) -> Value {
     });
     json!({
         "ok": good,
-        "reason": status.reason,
+        "reason": status.object.reason,
         "seconds": status.elapsed.as_secs_f64(),
-        "bytes_total": status.bytes_total,
+        "bytes_total": status.bytes_total(),
         "bytes_sent": status.traffic.sent.bytes,
         "packets_sent": status.traffic.sent.packets,
-        "repairs": status.repairs,
-        "parity": status.parity,
-        "requests": status.requests,
-        "limits": status.limits.iter().map(|limit| json!({
+        "repairs": status.object.repairs,
+        "parity": status.object.parity,
+        "requests": status.object.requests,
+        "limits": status.object.limits.iter().map(|limit| json!({
             "cause": cause_word(limit.cause),
             "id": limit.member.map(|id| format!("{id:016x}")),
             "seconds": limit.time.as_secs_f64(),
@@ -241,12 +241,13 @@ pub(super) fn member_json(member: &Member) -> Value {
 
 /// Everything for Prometheus.
 pub(super) fn metrics(registry: &mut Registry, status: &SendStatus) {
+    let object = &status.object;
     let number = |state: MemberState| {
         status.members.iter().filter(|member| member.state == state).count() as f64
     };
     for (name, help, value) in [
-        ("content_bytes", "Bytes of content in all", status.bytes_total as f64),
-        ("content_least_bytes", "The least that a served receiver has", status.bytes_least as f64),
+        ("content_bytes", "Bytes of content in all", status.bytes_total() as f64),
+        ("content_least_bytes", "The least that a served receiver has", object.bytes_done as f64),
         ("receivers", "Receivers that were heard", status.members.len() as f64),
         ("receivers_done", "Receivers that have everything", number(MemberState::Done)),
         ("receivers_failed", "Receivers that cannot go on", number(MemberState::Failed)),
@@ -255,12 +256,12 @@ pub(super) fn metrics(registry: &mut Registry, status: &SendStatus) {
         (
             "rate_bits_per_second",
             "Payload that the scheme allows",
-            status.rate_bits_per_s.unwrap_or(0.0),
+            object.rate_bits_per_s.unwrap_or(0.0),
         ),
         (
             "rtt_seconds",
             "Round trip to the receiver that limits",
-            status.rtt.map_or(0.0, Duration::as_secs_f64),
+            object.rtt.map_or(0.0, Duration::as_secs_f64),
         ),
         (
             "loss_max",
@@ -271,14 +272,14 @@ pub(super) fn metrics(registry: &mut Registry, status: &SendStatus) {
         gauge(registry, name, help, value);
     }
     for (name, help, value) in [
-        ("symbol_packets", "Packets with content that were sent", status.symbols),
-        ("parity_packets", "Packets with parity that were sent", status.parity),
+        ("symbol_packets", "Packets with content that were sent", object.symbols),
+        ("parity_packets", "Packets with parity that were sent", object.parity),
         (
             "repair_packets",
             "Packets that were sent again, and parity in their place",
-            status.repairs,
+            object.repairs,
         ),
-        ("requests", "Requests for repair that came", status.requests),
+        ("requests", "Requests for repair that came", object.requests),
     ] {
         counter(registry, name, help, value);
     }

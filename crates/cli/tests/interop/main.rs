@@ -91,12 +91,12 @@ fn until<T>(mut found: impl FnMut() -> Option<T>, known: impl Fn() -> String) ->
         if let Some(found) = found() {
             return found;
         }
-        assert!(start.elapsed() < PATIENCE, "after {PATIENCE:?}: {}", known());
+        assert!(start.elapsed() < START_TIMEOUT, "after {START_TIMEOUT:?}: {}", known());
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Bytes that look like nothing in particular.
 fn content(bytes: usize) -> Vec<u8> {

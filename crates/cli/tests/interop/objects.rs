@@ -1,5 +1,5 @@
-//! What a transfer of files puts on the wire, as tshark reads it: options of ours, null NAKs,
-//! requests for SPMs and SPMs with options in both directions.
+//! Packets of a transfer of files, as tshark reads them: options of ours, null NAKs, requests for
+//! SPMs and SPMs with options in both directions.
 
 use std::time::Duration as WallDuration;
 

@@ -252,7 +252,7 @@ fn a_receiver_of_another_scheme_is_told_in_table_and_summary() {
             (&receivers[1]["intact"], &receivers[1]["speaks"]),
             (&Value::Null, &other.name.into())
         );
-        assert_eq!(summary["flows"][0]["strangers"], 1);
+        assert_eq!(summary["flows"][0]["mismatched_receivers"], 1);
         assert_eq!(receivers[1]["delivered_packets"], 0);
         assert_eq!(receivers[1]["other_scheme"], true);
     }

@@ -23,8 +23,8 @@ fn a_sender_does_not_wait_for_ever_for_those_who_do_not_come() {
         let sent = site.start(&format!("send file {more}")).end_within(20).with(1);
         assert_eq!(sent.summary()["reason"], want, "{more}");
     }
-    let ended = site.start("send file --start-after 5s --wait-max 2s").end_with(2);
-    assert!(ended.err.contains("--wait-max is less than --start-after"), "{}", ended.err);
+    let line = site.start("send file --start-after 5s --wait-max 2s").refuse();
+    assert!(line.contains("--wait-max is less than --start-after"), "{line}");
 }
 
 #[test]

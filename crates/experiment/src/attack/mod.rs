@@ -1,4 +1,4 @@
-//! What hosts that attack do: a transfer over real sockets while a host beside it attacks.
+//! Attacks on a transfer over real sockets, by a host beside it.
 //!
 //! A sender, two receivers and an attacker in network namespaces on one bridge. The attacker hears
 //! the group and sends from whatever address it likes; it has no key. Each attack meets a transfer

@@ -21,7 +21,7 @@ use nix::unistd::Uid;
 pub(crate) use network::{
     INTERFACE, Network, PREFIX, SENDER_PORT, Shape, enter, is_leftover, received_bytes,
 };
-pub(crate) use peers::{LIBPGM, NORM, ZEROMQ, installed};
+pub(crate) use peers::{LIBPGM, NORM, Unprepared, ZEROMQ, installed};
 pub(crate) use process::{Ended, Job, Running, run_job};
 
 use crate::Error;

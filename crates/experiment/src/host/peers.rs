@@ -4,6 +4,17 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+/// Why a program cannot be run here.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unprepared {
+    /// It, or what it is made with, is not installed: what to install.
+    #[error("{0}")]
+    Missing(String),
+    /// What is installed, or what is ours, does not do.
+    #[error("{0}")]
+    Failed(String),
+}
+
 /// A program of ours on the library of a peer.
 pub(crate) struct Written {
     /// What the program is called.
@@ -52,17 +63,20 @@ pub(crate) const ZEROMQ: Written = Written {
 };
 
 impl Written {
-    /// Compiles it into a folder, once. The error says what to install.
-    pub(crate) fn compile(&self, folder: &Path) -> Result<(), String> {
+    /// Compiles it into a folder, once.
+    pub(crate) fn compile(&self, folder: &Path) -> Result<(), Unprepared> {
         let program = folder.join(self.name);
         if program.exists() {
             return Ok(());
         }
         let missing = format!("apt-get install {} pkg-config g++", self.package);
         let source = folder.join(format!("{}.{}", self.name, self.suffix));
-        std::fs::write(&source, self.source).map_err(|error| error.to_string())?;
-        let library = output("pkg-config", &["--cflags", "--libs", self.library])
-            .ok_or_else(|| format!("{} is not installed: {missing}", self.library))?;
+        std::fs::write(&source, self.source)
+            .map_err(|error| Unprepared::Failed(error.to_string()))?;
+        let library =
+            output("pkg-config", &["--cflags", "--libs", self.library]).ok_or_else(|| {
+                Unprepared::Missing(format!("{} is not installed: {missing}", self.library))
+            })?;
         let said = Command::new(self.compiler)
             .args(["-O2", "-w", "-o"])
             .args([&program, &source])
@@ -70,24 +84,29 @@ impl Written {
             .args(self.flags)
             .stdin(Stdio::null())
             .output()
-            .map_err(|error| format!("{}: {error}: {missing}", self.compiler))?;
+            .map_err(|error| {
+                Unprepared::Missing(format!("{}: {error}: {missing}", self.compiler))
+            })?;
         match said.status.success() {
             true => Ok(()),
-            false => Err(format!(
+            false => Err(Unprepared::Failed(format!(
                 "{} does not compile: {}",
                 self.name,
                 String::from_utf8_lossy(&said.stderr).lines().next().unwrap_or_default()
-            )),
+            ))),
         }
     }
 }
 
 /// Whether a program can be found; the error says what to install.
-pub(crate) fn installed(program: &str, package: &str) -> Result<(), String> {
+pub(crate) fn installed(program: &str, package: &str) -> Result<(), Unprepared> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     match std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
         true => Ok(()),
-        false => Err(format!("{program} is not installed: apt-get install {package}")),
+        false => {
+            let missing = format!("{program} is not installed: apt-get install {package}");
+            Err(Unprepared::Missing(missing))
+        }
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Ended {
 const GLANCE: Duration = Duration::from_millis(3);
 
 /// How long a killed program may take to go.
-const LAST_PATIENCE: Duration = Duration::from_secs(5);
+const LAST_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Runs a job in this process; all that goes to `out`, its standard output, is the protocol with
 /// [`Running`].
@@ -153,7 +153,7 @@ impl Running {
     pub(crate) fn end(mut self, deadline: Instant) -> Ended {
         while self.ended.is_none() && self.read(deadline) {}
         self.stdin = None;
-        let last = Instant::now() + LAST_PATIENCE;
+        let last = Instant::now() + LAST_WAIT_MAX;
         while self.ended.is_none() && self.read(last) {}
         self.ended.unwrap_or_default()
     }
@@ -165,8 +165,8 @@ impl Running {
 
     /// Takes one line of the protocol. False where none came until the deadline or none can come.
     fn read(&mut self, deadline: Instant) -> bool {
-        let patience = deadline.saturating_duration_since(Instant::now());
-        match self.lines.recv_timeout(patience) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match self.lines.recv_timeout(left) {
             Ok((at, line)) if line == "done" => self.done = Some(at),
             Ok((_, line)) => self.ended = serde_json::from_str(&line).ok().or(self.ended),
             Err(RecvTimeoutError::Timeout) => return false,
@@ -183,8 +183,8 @@ impl Drop for Running {
     fn drop(&mut self) {
         // The end of its input makes it kill its program and go.
         self.stdin = None;
-        let patience = Instant::now() + LAST_PATIENCE;
-        while Instant::now() < patience {
+        let last = Instant::now() + LAST_WAIT_MAX;
+        while Instant::now() < last {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 return;
             }

@@ -29,14 +29,14 @@ static FILES: Bundled = bundled!("matrix", "matrix.toml",
     "../ormcc/changing" "../ormcc/linear" "../ormcc/simple" "../ormcc/star" "../ormcc/star-tcp");
 
 /// A matrix that was asked for, with what to run of it.
-pub struct Loaded {
+pub struct LoadedMatrix {
     file: MatrixFile,
     files: Files,
     schemes: Vec<Scheme>,
     quick: bool,
 }
 
-impl Loaded {
+impl LoadedMatrix {
     /// The matrix that comes with the program, or the one that `--cases` names.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What happens in a round, all of it drawn from the round's seed before it begins.
+//! The plan of a round: its faults, all drawn from the round's seed before it begins.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -127,14 +127,14 @@ mod tests {
         std::fs::write(got.join("large"), &bytes).unwrap();
         std::fs::remove_file(got.join("empty")).unwrap();
         std::fs::write(got.join("deep/one"), "").unwrap();
-        std::fs::write(got.join("stranger"), "").unwrap();
+        std::fs::write(got.join("unsent"), "").unwrap();
         assert_eq!(
             differences(&sent, &got).unwrap(),
             [
                 "deep/one differs at byte 0",
                 "empty is missing",
                 "large differs at byte 70001",
-                "stranger was never sent"
+                "unsent was never sent"
             ]
         );
         assert!(differences(&sent, &folder.path().join("nowhere")).unwrap().len() == 10);

@@ -26,5 +26,5 @@ for {set i 0} {$i < 100} {incr i} {
     $ns connect $tcp $sink
     $ns at [$start value] "[$tcp attach-app FTP] start"
 }
-$ns at 20.0 "exit 0"
+$ns at 20.0 "puts simulated; flush stdout; exit 0"
 $ns run

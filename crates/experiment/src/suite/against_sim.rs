@@ -3,7 +3,7 @@
 
 use faircast_trace::On;
 
-use super::Loaded;
+use super::LoadedSuite;
 use super::file::SuiteFile;
 use super::runner::{Measured, Runner};
 use crate::Error;
@@ -16,7 +16,7 @@ const SIM_SEEDS: u32 = 9;
 /// The suite with what the simulator gives as the figures that are expected of the lab. The simulator goes
 /// first: where the lab is stopped, what it has done can be judged.
 pub(crate) fn expected(
-    loaded: &Loaded,
+    loaded: &LoadedSuite,
     request: &Request,
     monitor: &dyn Monitor,
 ) -> Result<SuiteFile, Error> {

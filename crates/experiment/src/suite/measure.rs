@@ -1,4 +1,4 @@
-//! What a row measures: a small expression over what a run gave.
+//! The measure of a row: a small expression over what a run gave.
 
 use faircast_proto::options::did_you_mean;
 use faircast_report::{FlowSummary, LinkSummary, Summary};

@@ -1,7 +1,6 @@
 //! Suites: scenarios with the figures that are expected of them, run with several seeds and judged.
 
 mod against_sim;
-#[cfg(target_os = "linux")]
 mod beside;
 mod bundled;
 mod file;
@@ -28,7 +27,7 @@ use crate::monitor::Monitor;
 use runner::{Files, Ran, Runner, Scheme};
 
 /// A suite with the files beside it.
-pub struct Loaded {
+pub struct LoadedSuite {
     suite: SuiteFile,
     files: Files,
     /// The rows without a scenario that belong to it, and of which `only` chooses any.
@@ -70,7 +69,6 @@ const FROM_CODE: &[FromCode] = &[
         is_chosen: |only| !worked::rows(only).is_empty(),
         rows: |request, _| Ok(worked::rows(request.only.as_deref())),
     },
-    #[cfg(target_os = "linux")]
     FromCode {
         suite: "tfmcc",
         id: beside::ID,
@@ -89,7 +87,7 @@ pub(crate) fn no_session(scheme: &str, suite: &str) -> Error {
     ))
 }
 
-impl Loaded {
+impl LoadedSuite {
     /// A suite that comes with the program, or one in a file.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What the rows of a suite need beyond the summary: windows over time, and counts within the
+//! Figures that rows of a suite need beyond the summary: windows over time, and counts within the
 //! counted time only.
 
 use faircast_base::{Event, NodeId, SwitchReason, Time};

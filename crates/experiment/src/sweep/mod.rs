@@ -166,10 +166,10 @@ impl Sweep {
     }
 }
 
-/// What a run costs beside others: packets come over the links to every receiver.
+/// What a run costs beside others: packets come over the links from every sender to every receiver.
 pub(crate) fn weight(scenario: &Scenario) -> u64 {
-    let ends: usize = scenario.flows.iter().map(|flow| 10 + flow.to.len()).sum();
-    1 + (scenario.duration.as_secs_f64() * ends as f64) as u64
+    let pairs = scenario.flows.iter().map(|flow| 10 + flow.from.len() * flow.to.len());
+    1 + (scenario.duration.as_secs_f64() * pairs.sum::<usize>() as f64) as u64
 }
 
 /// A word as a shell reads it back.

@@ -183,7 +183,7 @@ mod tests {
         let mut own = keys(flow);
         assert!(own.remove("name"));
         // What only some flows have is told by the summary alone.
-        own.remove("strangers");
+        own.remove("mismatched_receivers");
         let missing: Vec<_> = own.difference(&names(FLOW)).cloned().collect();
         assert!(missing.is_empty(), "flows.csv lacks {missing:?}");
         let receiver: Vec<_> =

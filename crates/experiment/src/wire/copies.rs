@@ -1,4 +1,4 @@
-//! What multicast replaces: one copy over TCP for each receiver, all at the same time.
+//! Copies over TCP, which multicast replaces: one for each receiver, all at the same time.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -22,7 +22,7 @@ pub(crate) struct End {
 }
 
 /// How long a receiver tries to reach the sender.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Sends the file to all receivers at once, when all have come.
 pub(super) fn send(end: &End) -> Result<(), Error> {
@@ -48,7 +48,7 @@ fn copy(file: &Path, mut stream: TcpStream) -> io::Result<()> {
 
 /// Receives the file.
 pub(super) fn receive(end: &End) -> Result<(), Error> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_MAX;
     let mut stream = loop {
         match TcpStream::connect((end.sender, end.port)) {
             Ok(stream) => break stream,

@@ -59,7 +59,7 @@ const ACKS_PER_WINDOW: u64 = 8;
 const REPEAT: Duration = Duration::from_millis(50);
 
 /// After so much silence the measurement is given up.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// Bytes of an acknowledgement: datagrams received, then bytes of the window.
 const ACK_LEN: usize = 16;
@@ -101,7 +101,7 @@ pub(super) fn send(end: &End) -> Result<(), Error> {
         match state.try_send(UdpSockRef::from(&socket), &transmit) {
             Ok(()) => sent += batch,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                wait(&socket, PollFlags::POLLOUT, PATIENCE)?;
+                wait(&socket, PollFlags::POLLOUT, SILENCE_MAX)?;
             }
             Err(error) => return Err(failed(error)),
         }
@@ -129,7 +129,7 @@ fn receive_on(socket: &UdpSocket, end: &End) -> Result<(), Error> {
     let mut last = Instant::now();
     while next < total {
         if !wait(socket, PollFlags::POLLIN, REPEAT)? {
-            if last.elapsed() > PATIENCE {
+            if last.elapsed() > SILENCE_MAX {
                 return Err(Error::Work(format!("{next} of {total} datagrams came")));
             }
             acknowledge(socket, sender, next, window)?;
@@ -187,7 +187,7 @@ impl Receivers {
 
     /// Waits for an acknowledgement and takes it.
     fn hear(&mut self, socket: &UdpSocket) -> Result<(), Error> {
-        if !wait(socket, PollFlags::POLLIN, PATIENCE)? {
+        if !wait(socket, PollFlags::POLLIN, SILENCE_MAX)? {
             return Err(Error::Work("no receiver says anything".into()));
         }
         let mut ack = [0; ACK_LEN];
@@ -235,8 +235,8 @@ fn open(address: Ipv4Addr, port: u16, forced: bool) -> Result<UdpSocket, Error> 
 }
 
 /// Waits until the socket is ready. False where it is not in time.
-fn wait(socket: &UdpSocket, events: PollFlags, patience: Duration) -> Result<bool, Error> {
-    let timeout = PollTimeout::try_from(patience).expect("waits are short");
+fn wait(socket: &UdpSocket, events: PollFlags, longest: Duration) -> Result<bool, Error> {
+    let timeout = PollTimeout::try_from(longest).expect("waits are short");
     let ready = poll(&mut [PollFd::new(socket.as_fd(), events)], timeout);
     Ok(ready.map_err(|error| failed(error.into()))? > 0)
 }

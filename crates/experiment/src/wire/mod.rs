@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 use crate::bench::{Request, Results, chosen, listing};
 use crate::files::json;
-use crate::host::{Job, Network, Shape, need_root, run_job};
+use crate::host::{Job, Network, Shape, Unprepared, need_root, run_job};
 use crate::monitor::{Monitor, Runs};
 use sitting::{Figures, Sitting};
 use transports::{TRANSPORTS, Transport};
@@ -67,7 +67,7 @@ pub fn run_case(case: &str, out: &mut dyn std::io::Write) -> Result<(), Error> {
 /// A transport and what its runs gave, one a round; or why it could not be run.
 struct Measured {
     transport: &'static Transport,
-    runs: Result<Vec<Figures>, String>,
+    runs: Result<Vec<Figures>, Unprepared>,
 }
 
 fn transports(request: &Request) -> Result<Vec<&'static Transport>, Error> {
@@ -183,7 +183,7 @@ fn to_json(suite: &Suite, measured: &[Measured]) -> String {
                     serde_json::json!({ "median": median, "low": low, "high": high })
                 }),
                 "runs": one.runs.as_ref().ok(),
-                "skipped": one.runs.as_ref().err(),
+                "skipped": one.runs.as_ref().err().map(Unprepared::to_string),
             })
         })
         .collect();
@@ -255,7 +255,8 @@ mod tests {
     #[test]
     fn a_transport_that_is_not_there_is_skipped_with_its_reason() {
         let transport = TRANSPORTS.iter().find(|t| t.id == "udpcast").unwrap();
-        let measured = [Measured { transport, runs: Err("not installed".into()) }];
+        let runs = Err(Unprepared::Missing("not installed".into()));
+        let measured = [Measured { transport, runs }];
         assert!(table(&measured).contains("udpcast          skipped: not installed"));
     }
 }

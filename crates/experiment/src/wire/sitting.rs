@@ -124,8 +124,8 @@ impl Sitting {
         let started = Instant::now();
         let mut sender = start(1, transport.sender(place))?;
         let slowest = SLOWEST_MBIT_PER_S[usize::from(transport.uplink)];
-        let patience = 20.0 + self.bytes as f64 * 8e-6 / slowest;
-        let deadline = started + Duration::from_secs_f64(patience);
+        let limit_s = 20.0 + self.bytes as f64 * 8e-6 / slowest;
+        let deadline = started + Duration::from_secs_f64(limit_s);
         let ended = wait_for_all(&mut receivers, &mut sender, deadline, monitor);
         let mut trouble = None;
         if ended.is_none() {
@@ -156,7 +156,7 @@ impl Sitting {
         Ok(Figures {
             complete,
             mbit_per_s: span(first).map_or(0.0, |s| self.bytes as f64 * 8e-6 / s),
-            total_s: span(Some(started)).unwrap_or(patience),
+            total_s: span(Some(started)).unwrap_or(limit_s),
             cpu_send_s_per_gb: sent.cpu_s / gigabytes,
             cpu_receive_s_per_gb: cpu / received.len() as f64 / gigabytes,
             sent_per_useful: bytes as f64 / self.bytes as f64,

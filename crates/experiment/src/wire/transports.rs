@@ -1,4 +1,4 @@
-//! What is measured: the limit, ours, and the peers with the settings that were found best for a
+//! The transports that are measured: the limit, ours, and the peers with the settings found best for a
 //! fast local network.
 
 use std::fs::Permissions;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Case, copies, limit};
 use crate::host::{
-    INTERFACE, LIBPGM, NORM, Network, ZEROMQ, installed, make_key, strings, text, words,
+    INTERFACE, LIBPGM, NORM, Network, Unprepared, ZEROMQ, installed, make_key, strings, text, words,
 };
 
 /// What a transport is to the verdicts.
@@ -198,11 +198,12 @@ impl Place<'_> {
 impl Transport {
     /// Makes ready what the transport needs, in the folder of tools. The error says why it cannot
     /// be measured here.
-    pub(super) fn prepare(&self, tools: &Path) -> Result<(), String> {
+    pub(super) fn prepare(&self, tools: &Path) -> Result<(), Unprepared> {
+        let failed = |error: &dyn std::fmt::Display| Unprepared::Failed(error.to_string());
         match self.program {
             Program::Limit { .. } | Program::Copies => Ok(()),
             Program::Faircast { sealed: true } if !tools.join(KEY).exists() => {
-                make_key(&tools.join(KEY)).map_err(|error| error.to_string())
+                make_key(&tools.join(KEY)).map_err(|error| failed(&error))
             }
             Program::Faircast { .. } => Ok(()),
             Program::Norm { .. } => NORM.compile(tools),
@@ -212,7 +213,7 @@ impl Transport {
                 // It is called with `-I`, the session, and the file that has come.
                 std::fs::write(&script, "#!/bin/sh\n: > \"$3.done\"\n")
                     .and_then(|()| std::fs::set_permissions(&script, Permissions::from_mode(0o755)))
-                    .map_err(|error| error.to_string())
+                    .map_err(|error| failed(&error))
             }
             Program::Udpcast => installed("udp-sender", "udpcast"),
             Program::OpenPgm { .. } => LIBPGM.compile(tools),

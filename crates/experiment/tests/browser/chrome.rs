@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
 /// How long anything may take; a loaded machine needs some seconds to start the browser.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// A browser with one page, ended when dropped.
 pub(crate) struct Chrome {
@@ -51,7 +51,7 @@ impl Chrome {
             .expect("the browser starts");
         let (port, path) = wait_for_port(profile.path());
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("the browser listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        stream.set_read_timeout(Some(WAIT_MAX)).expect("a timeout can be set");
         let url = format!("ws://127.0.0.1:{port}{path}");
         let (socket, _) = tungstenite::client(url, stream).expect("the browser speaks websocket");
         let mut chrome = Self {
@@ -201,7 +201,7 @@ fn wait_for_port(profile: &Path) -> (u16, String) {
         if let Some((Ok(port), path)) = text.split_once('\n').map(|(p, path)| (p.parse(), path)) {
             return (port, path.trim().to_owned());
         }
-        assert!(start.elapsed() < PATIENCE, "the browser does not start");
+        assert!(start.elapsed() < WAIT_MAX, "the browser does not start");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

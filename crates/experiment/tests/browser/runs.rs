@@ -27,7 +27,7 @@ impl Observer for Until {
 }
 
 /// Runs a session to so many receivers beside so many TCP flows, and stops it at a moment where that is
-/// before its end.
+/// before its end. What is not counted is a fifteenth of that, at least a second.
 pub(crate) fn run(title: &str, tcp: u32, receivers: u32, duration_s: u32, until_s: u32) -> Run {
     let text = SCENARIO.replace("<tcp>", &tcp.to_string());
     let text = text.replace("<receivers>", &receivers.to_string());
@@ -35,7 +35,7 @@ pub(crate) fn run(title: &str, tcp: u32, receivers: u32, duration_s: u32, until_
         set: vec![
             format!("title=\"{title}\""),
             format!("duration={duration_s} s"),
-            format!("warmup={} s", duration_s / 15),
+            format!("warmup={} s", (until_s / 15).max(1)),
         ],
         seed: None,
     };

@@ -1,4 +1,5 @@
-//! How two checks test the network between them: a state machine without a clock and without sockets.
+//! The exchange of packets by which two checks test the network between them: a state machine
+//! without a clock and without sockets.
 //!
 //! Each host asks the group who hears it, and whoever does answers. Once somebody was heard, it sends three
 //! trains to the group: packets of growing size, packets one by one, and a second at the wanted rate; and
@@ -9,7 +10,7 @@ use std::net::SocketAddr;
 
 use faircast_base::{Duration, Time};
 
-use super::wire::{Kind, Packet, TRAINS};
+use super::wire::{Body, Packet, TRAINS};
 
 /// Most other hosts that are told apart; further ones are not answered.
 const PEERS_MAX: usize = 64;
@@ -40,7 +41,7 @@ const SILENCE: Duration = Duration::from_secs(4);
 
 /// What is to be tested.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct TestSettings {
     /// A random number other than 0 by which this host is known.
     pub(super) id: u64,
     /// How long to wait for others.
@@ -55,7 +56,7 @@ pub(super) struct Plan {
 
 /// What came of a train.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub(super) struct TrainResult {
     pub(super) received: u32,
     pub(super) total: u32,
     /// Bytes of the longest IP packet.
@@ -82,9 +83,9 @@ pub(super) struct Peer {
     /// When it said so.
     pub(super) done_at: Option<Time>,
     /// What came there of this host's trains.
-    pub(super) out: [Option<Outcome>; TRAINS],
+    pub(super) out: [Option<TrainResult>; TRAINS],
     /// What came here of its trains, with the moment of the first packet.
-    pub(super) into: [Option<Outcome>; TRAINS],
+    pub(super) into: [Option<TrainResult>; TRAINS],
     first_at: [Time; TRAINS],
 }
 
@@ -112,7 +113,7 @@ struct Task {
 /// One host's side of the tests.
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {
-    plan: Plan,
+    settings: TestSettings,
     pub(super) peers: Vec<Peer>,
     /// When the tests begin; none until somebody was heard.
     begin: Option<Time>,
@@ -128,9 +129,9 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    pub(super) fn new(plan: Plan) -> Self {
+    pub(super) fn new(settings: TestSettings) -> Self {
         Self {
-            plan,
+            settings,
             peers: Vec::new(),
             begin: None,
             has_begun: false,
@@ -144,7 +145,7 @@ impl Exchange {
 
     /// The sizes of IP packets that are tried.
     pub(super) fn sizes(&self) -> Vec<u32> {
-        let mtu = self.plan.mtu;
+        let mtu = self.settings.mtu;
         let mut sizes: Vec<u32> = TRIED.into_iter().filter(|size| *size < mtu).collect();
         sizes.push(mtu);
         sizes
@@ -153,7 +154,7 @@ impl Exchange {
     /// Whether there is nothing left to do.
     pub(super) fn is_over(&self, now: Time) -> bool {
         let Some(done_at) = self.done_at else {
-            return self.peers.is_empty() && now >= Time::ZERO + self.plan.wait;
+            return self.peers.is_empty() && now >= Time::ZERO + self.settings.wait;
         };
         // Others must hear that this one is done, and be done, or gone.
         now >= done_at + Duration::from_secs(1)
@@ -190,14 +191,14 @@ impl Exchange {
         }
         let size = match train {
             SIZES => self.sizes()[(number / TRIES) as usize],
-            _ => SIZE.min(self.plan.mtu),
+            _ => SIZE.min(self.settings.mtu),
         };
-        let kind = Kind::Load { number, total };
-        Some(Outgoing { to: None, packet: self.packet(train, kind), size: Some(size) })
+        let body = Body::Load { number, total };
+        Some(Outgoing { to: None, packet: self.packet(train, body), size: Some(size) })
     }
 
-    fn packet(&self, train: u8, kind: Kind) -> Packet {
-        Packet { from: self.plan.id, is_done: self.done_at.is_some(), train, kind }
+    fn packet(&self, train: u8, body: Body) -> Packet {
+        Packet { from: self.settings.id, is_done: self.done_at.is_some(), train, body }
     }
 
     /// A question; each names another one of those who were heard.
@@ -206,7 +207,7 @@ impl Exchange {
             self.peers.iter().filter(|peer| peer.heard_at.is_some()).map(|peer| peer.id).collect();
         self.asked += 1;
         let heard = (!heard.is_empty()).then(|| heard[self.asked % heard.len()]);
-        Outgoing { to: None, packet: self.packet(train, Kind::Question { heard }), size: None }
+        Outgoing { to: None, packet: self.packet(train, Body::Question { heard }), size: None }
     }
 
     /// Begins tests, and ends them.
@@ -219,7 +220,7 @@ impl Exchange {
         };
         let length = self.turn_ends();
         if now >= begin && self.tasks.is_empty() && self.done_at.is_none() {
-            let long = Time::ZERO + self.plan.long.unwrap_or(Duration::ZERO);
+            let long = Time::ZERO + self.settings.long.unwrap_or(Duration::ZERO);
             if !self.has_begun {
                 self.begin_trains(begin);
             } else if now >= begin + length && now >= long {
@@ -236,7 +237,7 @@ impl Exchange {
 
     /// How many hosts have their turn before this one.
     fn rank(&self) -> u64 {
-        self.peers.iter().filter(|peer| peer.id < self.plan.id).count() as u64
+        self.peers.iter().filter(|peer| peer.id < self.settings.id).count() as u64
     }
 
     fn begin_trains(&mut self, begin: Time) {
@@ -263,11 +264,11 @@ impl Exchange {
         bytes: u32,
         by_group: bool,
     ) -> Option<Outgoing> {
-        if packet.from == self.plan.id {
+        if packet.from == self.settings.id {
             return None;
         }
-        if let Kind::Answer { to, .. } = packet.kind
-            && to != self.plan.id
+        if let Body::Answer { to, .. } = packet.body
+            && to != self.settings.id
         {
             return None;
         }
@@ -288,11 +289,11 @@ impl Exchange {
             peer.heard_at = Some(now);
         }
         let train = usize::from(packet.train);
-        match packet.kind {
-            Kind::Load { total, .. } if by_group => {
+        match packet.body {
+            Body::Load { total, .. } if by_group => {
                 let outcome = peer.into[train].get_or_insert_with(|| {
                     peer.first_at[train] = now;
-                    Outcome::default()
+                    TrainResult::default()
                 });
                 outcome.received = outcome.received.saturating_add(1);
                 outcome.total = total;
@@ -300,28 +301,28 @@ impl Exchange {
                 outcome.span_ns = now.since(peer.first_at[train]).as_nanos();
                 None
             }
-            Kind::Load { .. } => None,
-            Kind::Answer { received, longest, span_ns, .. } => {
+            Body::Load { .. } => None,
+            Body::Answer { received, longest, span_ns, .. } => {
                 peer.hears = true;
                 peer.answered_at = Some(now);
                 let known = peer.out[train].map_or(0, |outcome| outcome.received);
                 if received >= known {
-                    peer.out[train] = Some(Outcome { received, total: 0, longest, span_ns });
+                    peer.out[train] = Some(TrainResult { received, total: 0, longest, span_ns });
                 }
                 None
             }
-            Kind::Question { heard } => {
-                peer.hears |= heard == Some(self.plan.id);
+            Body::Question { heard } => {
+                peer.hears |= heard == Some(self.settings.id);
                 // A question to one host would make of it whatever forged addresses want.
                 if !by_group || !self.may_answer(now) {
                     return None;
                 }
-                let Outcome { received, longest, span_ns, .. } =
+                let TrainResult { received, longest, span_ns, .. } =
                     self.peers[place].into[train].unwrap_or_default();
-                let kind = Kind::Answer { to: packet.from, received, longest, span_ns };
+                let body = Body::Answer { to: packet.from, received, longest, span_ns };
                 Some(Outgoing {
                     to: Some(from),
-                    packet: self.packet(packet.train, kind),
+                    packet: self.packet(packet.train, body),
                     size: None,
                 })
             }
@@ -343,7 +344,7 @@ impl Exchange {
             SIZES => self.sizes().len() as u32 * TRIES,
             STEADY => STEADY_PACKETS,
             _ => {
-                let packets = self.plan.rate_bps / (u64::from(SIZE) * 8);
+                let packets = self.settings.rate_bps / (u64::from(SIZE) * 8);
                 u32::try_from(packets).unwrap_or(u32::MAX).max(1)
             }
         }

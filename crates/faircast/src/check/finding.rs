@@ -1,4 +1,4 @@
-//! What a check looks at, what it found, and what to do about it.
+//! Checks and their findings: what is looked at, what was found, and what to do about it.
 
 use serde::Serialize;
 

@@ -1,8 +1,8 @@
-//! What came of the tests with other hosts, as findings.
+//! Findings from the tests with other hosts: who hears whom, path MTU, loss, speed, memberships.
 
 use faircast_base::{Duration, Time};
 
-use super::exchange::{BURST, Exchange, Outcome, Peer, Plan, SIZES, STEADY};
+use super::exchange::{BURST, Exchange, Peer, SIZES, STEADY, TestSettings, TrainResult};
 use super::finding::{self as f, Finding, State};
 
 /// Bytes of the IP packets that `send` makes where nothing else is said.
@@ -15,9 +15,9 @@ const BURST_LOSS_MAX: f64 = 0.05;
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// What was found of all other hosts when the tests ended.
-pub(super) fn findings(exchange: &Exchange, plan: &Plan, ended: Time) -> Vec<Finding> {
+pub(super) fn findings(exchange: &Exchange, settings: &TestSettings, ended: Time) -> Vec<Finding> {
     if exchange.peers.is_empty() {
-        let waited = plan.wait.as_secs_f64();
+        let waited = settings.wait.as_secs_f64();
         let found =
             format!("none was heard within {waited:.0} s: none is there, or nothing arrives");
         return vec![f::OTHERS.found(false, found)];
@@ -26,12 +26,14 @@ pub(super) fn findings(exchange: &Exchange, plan: &Plan, ended: Time) -> Vec<Fin
     let mut all = vec![f::OTHERS.found(true, format!("{number} heard"))];
     for peer in &exchange.peers {
         let name = peer.address.ip().to_string();
-        all.extend(of_peer(exchange, plan, peer, ended).into_iter().map(|found| found.of(&name)));
+        all.extend(
+            of_peer(exchange, settings, peer, ended).into_iter().map(|found| found.of(&name)),
+        );
     }
     all
 }
 
-fn of_peer(exchange: &Exchange, plan: &Plan, peer: &Peer, ended: Time) -> Vec<Finding> {
+fn of_peer(exchange: &Exchange, settings: &TestSettings, peer: &Peer, ended: Time) -> Vec<Finding> {
     let arrives = match peer.heard_at {
         Some(_) => f::ARRIVES.found(true, "what it sends to the group"),
         None => f::ARRIVES.found(
@@ -54,9 +56,9 @@ fn of_peer(exchange: &Exchange, plan: &Plan, peer: &Peer, ended: Time) -> Vec<Fi
             all.push(f::HEARD.found(false, found));
         }
     }
-    all.push(path_mtu(plan, peer));
+    all.push(path_mtu(settings, peer));
     let share = |name: &f::Check, train: u8, most: f64| {
-        let lost = |outcome: Outcome| {
+        let lost = |outcome: TrainResult| {
             let arrived = outcome.received.min(outcome.total);
             (1.0 - f64::from(arrived) / f64::from(outcome.total.max(1)), outcome)
         };
@@ -76,19 +78,19 @@ fn of_peer(exchange: &Exchange, plan: &Plan, peer: &Peer, ended: Time) -> Vec<Fi
     };
     all.push(share(&f::LOSS, STEADY, LOSS_MAX));
     all.push(share(&f::SPEED, BURST, BURST_LOSS_MAX));
-    all.push(lasts(plan, peer, ended));
+    all.push(lasts(settings, peer, ended));
     all
 }
 
 /// What came of a train: there of this host's, here of the other's.
-fn trains(exchange: &Exchange, peer: &Peer, train: u8) -> [Option<Outcome>; 2] {
+fn trains(exchange: &Exchange, peer: &Peer, train: u8) -> [Option<TrainResult>; 2] {
     let place = usize::from(train);
     let total = exchange.total(train);
-    [peer.out[place].map(|outcome| Outcome { total, ..outcome }), peer.into[place]]
+    [peer.out[place].map(|outcome| TrainResult { total, ..outcome }), peer.into[place]]
 }
 
 /// The rate at which packets of a burst came.
-fn megabits(outcome: &Outcome) -> String {
+fn megabits(outcome: &TrainResult) -> String {
     let bits = f64::from(outcome.received) * f64::from(outcome.longest) * 8.0;
     let seconds = outcome.span_ns as f64 / 1e9;
     match seconds > 0.0 {
@@ -97,15 +99,15 @@ fn megabits(outcome: &Outcome) -> String {
     }
 }
 
-fn path_mtu(plan: &Plan, peer: &Peer) -> Finding {
+fn path_mtu(settings: &TestSettings, peer: &Peer) -> Finding {
     let place = usize::from(SIZES);
     let [out, into] = [peer.out[place], peer.into[place]]
         .map(|outcome| outcome.map(|outcome| outcome.longest).filter(|longest| *longest > 0));
-    let wanted = plan.mtu.min(MTU_USUAL);
+    let wanted = settings.mtu.min(MTU_USUAL);
     let text = |longest: &u32| format!("up to {longest} bytes");
     let mut finding = both_ways(&f::PATH_MTU, [out, into], |longest| *longest >= wanted, text);
     if finding.state != State::Untested {
-        finding.found += &format!(" (the own link takes {})", plan.mtu);
+        finding.found += &format!(" (the own link takes {})", settings.mtu);
     }
     finding
 }
@@ -127,8 +129,8 @@ fn both_ways<T>(
 }
 
 /// Whether memberships lasted.
-fn lasts(plan: &Plan, peer: &Peer, ended: Time) -> Finding {
-    let Some(long) = plan.long else {
+fn lasts(settings: &TestSettings, peer: &Peer, ended: Time) -> Finding {
+    let Some(long) = settings.long else {
         return f::LASTS.untested("whether switches forget them takes five minutes: --long");
     };
     let long = long.as_secs_f64();

@@ -1,9 +1,10 @@
-//! What this host has, and what of it would keep a transfer from going well.
+//! Findings about this host: what of its interface, socket buffers, kernel settings and key would
+//! keep a transfer from going well.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-use faircast_net::{Buffers, Way};
+use faircast_net::{Buffers, InterfaceState};
 
 use super::finding::{self as f, Finding};
 
@@ -12,7 +13,7 @@ use super::finding::{self as f, Finding};
 pub(super) struct Facts {
     pub(super) group: Option<SocketAddr>,
     /// The interface by which the group is reached; an error in words where there is none.
-    pub(super) way: Option<Result<Way, String>>,
+    pub(super) interface: Option<Result<InterfaceState, String>>,
     /// Names of other interfaces with addresses of the group's family, the loopback not counted.
     pub(super) others: Vec<String>,
     /// The longest packet that leaves whole.
@@ -46,7 +47,8 @@ impl Facts {
         self.rmem_max = number("core/rmem_max".into());
         self.wmem_max = number("core/wmem_max".into());
         self.is_root = nix::unistd::geteuid().is_root();
-        let name = self.way.as_ref().and_then(|way| way.as_ref().ok()).map(|way| &way.interface);
+        let name =
+            self.interface.as_ref().and_then(|used| used.as_ref().ok()).map(|used| &used.name);
         let of = |key: &str| {
             let at = |name: &str| number(format!("ipv4/conf/{name}/{key}"));
             [at("all"), name.and_then(|name| at(name))]
@@ -74,26 +76,26 @@ impl Facts {
     }
 
     fn interface(&self) -> Vec<Finding> {
-        let way = match &self.way {
+        let used = match &self.interface {
             None => return Vec::new(),
             Some(Err(error)) => return vec![f::ROUTE.found(false, error.clone())],
-            Some(Ok(way)) => way,
+            Some(Ok(used)) => used,
         };
-        let address = way.address.map_or_else(|| "no address".into(), |ip| ip.to_string());
-        let state = match (way.is_up, way.is_multicast) {
+        let address = used.address.map_or_else(|| "no address".into(), |ip| ip.to_string());
+        let state = match (used.is_up, used.is_multicast) {
             (false, _) => "down, or without a carrier",
             (true, false) => "does not carry multicast",
             (true, true) => "up",
         };
-        let is_right = way.is_up && way.is_multicast && way.address.is_some();
-        let found = format!("{}, {address}, {state}", way.interface);
+        let is_right = used.is_up && used.is_multicast && used.address.is_some();
+        let found = format!("{}, {address}, {state}", used.name);
         let mut findings = vec![f::INTERFACE.found(is_right, found)];
         let route = match self.others.is_empty() {
-            true => format!("leads to the group by {}", way.interface),
+            true => format!("leads to the group by {}", used.name),
             false => format!(
                 "leads to the group by {}; there are also {}: name one with --interface if it is \
                  not this",
-                way.interface,
+                used.name,
                 self.others.join(", ")
             ),
         };
@@ -232,8 +234,8 @@ mod tests {
     fn good() -> Facts {
         Facts {
             group: Some("239.192.7.1:7500".parse().unwrap()),
-            way: Some(Ok(Way {
-                interface: "eth0".into(),
+            interface: Some(Ok(InterfaceState {
+                name: "eth0".into(),
                 address: Some("10.0.0.1".parse().unwrap()),
                 is_up: true,
                 is_multicast: true,
@@ -252,20 +254,20 @@ mod tests {
 
     #[test]
     fn each_thing_that_is_wrong_is_found_and_nothing_else() {
-        let way = |change: fn(&mut Way)| {
+        let used = |change: fn(&mut InterfaceState)| {
             let mut facts = good();
-            if let Some(Ok(way)) = &mut facts.way {
-                change(way);
+            if let Some(Ok(used)) = &mut facts.interface {
+                change(used);
             }
             facts
         };
         let small = Buffers { receive: Bytes::new(425_984), send: Bytes::new(8_388_608) };
         for (facts, want) in [
             (good(), None),
-            (Facts { way: Some(Err("no route".into())), ..good() }, Some("route")),
-            (way(|way| way.is_up = false), Some("interface")),
-            (way(|way| way.is_multicast = false), Some("interface")),
-            (way(|way| way.address = None), Some("interface")),
+            (Facts { interface: Some(Err("no route".into())), ..good() }, Some("route")),
+            (used(|used| used.is_up = false), Some("interface")),
+            (used(|used| used.is_multicast = false), Some("interface")),
+            (used(|used| used.address = None), Some("interface")),
             (Facts { link_mtu: Some(1400), ..good() }, Some("MTU of the link")),
             (Facts { buffers: Some(small), ..good() }, Some("receive buffer")),
             (Facts { reverse_path: [Some(1), Some(0)], ..good() }, Some("reverse-path filter")),
@@ -281,7 +283,7 @@ mod tests {
             assert!(wrong.iter().all(|found| found.advice.is_some()), "{wrong:?}");
         }
         // Without a group there is still the system itself.
-        let bare = Facts { group: None, way: None, buffers: None, link_mtu: None, ..good() };
+        let bare = Facts { group: None, interface: None, buffers: None, link_mtu: None, ..good() };
         let wrong = bare.findings().into_iter().filter(|found| found.state == State::Wrong).count();
         assert_eq!(wrong, 2, "both limits are those that kernels come with");
         let root = Facts { is_root: true, ..bare };

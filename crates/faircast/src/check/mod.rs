@@ -23,7 +23,7 @@ pub use finding::{Finding, State};
 
 use crate::Error;
 use crate::session::random;
-use exchange::{Exchange, Outgoing, Plan};
+use exchange::{Exchange, Outgoing, TestSettings};
 use local::Facts;
 use wire::{BYTES, Packet};
 
@@ -78,21 +78,21 @@ pub fn check(
     if let Some(group) = settings.group {
         let interfaces = vec![settings.interface.clone()];
         let multicast = Multicast { interfaces, ..Multicast::new(group) };
-        let way = match multicast.way() {
+        let used = match multicast.interface_state() {
             // What can only be a mistake of who typed it is no finding.
             Err(error @ (NetError::Interface { .. } | NetError::NeedsInterface(_))) => {
                 return Err(error.into());
             }
-            way => way,
+            used => used,
         };
-        let name = way.as_ref().ok().map(|way| way.interface.clone());
+        let name = used.as_ref().ok().map(|used| used.name.clone());
         facts.others = others(group.ip(), name.as_deref());
         let hops = SocketSettings { hops: settings.hops, ..SocketSettings::default() };
-        let joined = way.is_ok().then(|| ProbeSockets::join(multicast, hops)).transpose();
-        facts.way = Some(way.map_err(|error| error.to_string()));
+        let joined = used.is_ok().then(|| ProbeSockets::join(multicast, hops)).transpose();
+        facts.interface = Some(used.map_err(|error| error.to_string()));
         match joined {
             Ok(joined) => sockets = joined,
-            Err(error) => facts.way = Some(Err(error.to_string())),
+            Err(error) => facts.interface = Some(Err(error.to_string())),
         }
         if let Some(joined) = &sockets {
             facts.link_mtu = joined.link_mtu.map(|mtu| mtu.count());
@@ -132,7 +132,7 @@ fn with_others(
     watch: &mut dyn FnMut(Event) -> ControlFlow<()>,
 ) -> Result<Option<Vec<Finding>>, Error> {
     let mtu = sockets.link_mtu.map_or(1500, |mtu| mtu.count()).min(MTU_MAX);
-    let plan = Plan {
+    let test_settings = TestSettings {
         // Known to others by it, and never 0.
         id: random().max(1),
         wait: settings.wait,
@@ -142,7 +142,7 @@ fn with_others(
     };
     let mut event = Event::Waiting;
     let mut wire = Wire::new(sockets, group, settings.key.clone())?;
-    let mut exchange = Exchange::new(plan.clone());
+    let mut exchange = Exchange::new(test_settings.clone());
     let started = Instant::now();
     let now = || Time::ZERO + Duration::from_nanos(started.elapsed().as_nanos() as u64);
     let mut has_met = false;
@@ -164,7 +164,7 @@ fn with_others(
             event = Event::Testing(peer.address.ip());
         }
     }
-    let mut found = judge::findings(&exchange, &plan, now());
+    let mut found = judge::findings(&exchange, &test_settings, now());
     found.extend(wire.key_findings());
     Ok(Some(found))
 }

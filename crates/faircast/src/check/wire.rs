@@ -35,12 +35,12 @@ pub(super) struct Packet {
     pub(super) is_done: bool,
     /// Which test; below [`TRAINS`].
     pub(super) train: u8,
-    pub(super) kind: Kind,
+    pub(super) body: Body,
 }
 
 /// What it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum Body {
     /// Who hears this is to answer. It names somebody whom its sender has heard.
     Question { heard: Option<u64> },
     /// What came of a train.
@@ -52,10 +52,10 @@ pub(super) enum Kind {
 impl Packet {
     /// Its bytes; load is filled up with zeros by who sends it.
     pub(super) fn encode(&self) -> [u8; BYTES] {
-        let (kind, to, a, b, span_ns) = match self.kind {
-            Kind::Question { heard } => (1, heard.unwrap_or(0), 0, 0, 0),
-            Kind::Answer { to, received, longest, span_ns } => (2, to, received, longest, span_ns),
-            Kind::Load { number, total } => (3, 0, number, total, 0),
+        let (kind, to, a, b, span_ns) = match self.body {
+            Body::Question { heard } => (1, heard.unwrap_or(0), 0, 0, 0),
+            Body::Answer { to, received, longest, span_ns } => (2, to, received, longest, span_ns),
+            Body::Load { number, total } => (3, 0, number, total, 0),
         };
         let mut bytes = [0; BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
@@ -77,18 +77,18 @@ impl Packet {
         {
             return None;
         }
-        let kind = match head[5] {
-            1 if rest.is_empty() => Kind::Question { heard: Some(long(16)).filter(|id| *id != 0) },
-            2 if rest.is_empty() => Kind::Answer {
+        let body = match head[5] {
+            1 if rest.is_empty() => Body::Question { heard: Some(long(16)).filter(|id| *id != 0) },
+            2 if rest.is_empty() => Body::Answer {
                 to: long(16),
                 received: short(24),
                 longest: short(28),
                 span_ns: long(32),
             },
-            3 => Kind::Load { number: short(24), total: short(28) },
+            3 => Body::Load { number: short(24), total: short(28) },
             _ => return None,
         };
-        Some(Self { from: long(8), is_done: head[6] == 1, train: head[7], kind })
+        Some(Self { from: long(8), is_done: head[6] == 1, train: head[7], body })
     }
 }
 
@@ -99,15 +99,15 @@ mod tests {
     use super::*;
 
     fn packets() -> impl Strategy<Value = Packet> {
-        let kind = prop_oneof![
-            any::<u64>().prop_map(|id| Kind::Question { heard: Some(id).filter(|id| *id != 0) }),
+        let body = prop_oneof![
+            any::<u64>().prop_map(|id| Body::Question { heard: Some(id).filter(|id| *id != 0) }),
             (any::<u64>(), any::<u32>(), any::<u32>(), any::<u64>()).prop_map(
-                |(to, received, longest, span_ns)| Kind::Answer { to, received, longest, span_ns }
+                |(to, received, longest, span_ns)| Body::Answer { to, received, longest, span_ns }
             ),
-            (any::<u32>(), any::<u32>()).prop_map(|(number, total)| Kind::Load { number, total }),
+            (any::<u32>(), any::<u32>()).prop_map(|(number, total)| Body::Load { number, total }),
         ];
-        let rest = (any::<u64>(), any::<bool>(), 0..TRAINS as u8, kind);
-        rest.prop_map(|(from, is_done, train, kind)| Packet { from, is_done, train, kind })
+        let rest = (any::<u64>(), any::<bool>(), 0..TRAINS as u8, body);
+        rest.prop_map(|(from, is_done, train, body)| Packet { from, is_done, train, body })
     }
 
     proptest! {
@@ -116,7 +116,7 @@ mod tests {
             let mut bytes = packet.encode().to_vec();
             prop_assert_eq!(Packet::decode(&bytes), Some(packet));
             bytes.resize(BYTES + zeros, 0);
-            let is_whole = zeros == 0 || matches!(packet.kind, Kind::Load { .. });
+            let is_whole = zeros == 0 || matches!(packet.body, Body::Load { .. });
             prop_assert_eq!(Packet::decode(&bytes), is_whole.then_some(packet));
         }
 
@@ -130,7 +130,7 @@ mod tests {
             }
             if let Some(packet) = Packet::decode(&bytes) {
                 prop_assert_eq!(Packet::decode(&packet.encode()), Some(packet));
-                let is_load = matches!(packet.kind, Kind::Load { .. });
+                let is_load = matches!(packet.body, Body::Load { .. });
                 // Nothing that is answered, and no answer, is longer or shorter than the other.
                 prop_assert!(is_load || bytes.len() == BYTES);
             }

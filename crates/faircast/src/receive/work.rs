@@ -1,22 +1,21 @@
-//! What a receiver's thread does beside driving: its sessions, from the first packet heard to the end
-//! that is told.
+//! The application that a receiver's driver serves in its thread: its sessions, from the first
+//! packet heard to the end that is told.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
-use faircast_base::{Bitrate, Duration, Seq, Time};
+use faircast_base::{Duration, Seq, Time};
 use faircast_net::{App, Ended, Heard, Live, NetError, SessionId};
-use faircast_proto::AppEvent;
-use faircast_proto::Machine as _;
 use faircast_proto::catalog::DEFAULT_SCHEME;
-use faircast_proto::object::{ObjectReceiver, ObjectReceiverSetup, ObjectStatus, Stage};
+use faircast_proto::object::{ObjectReceiver, ObjectReceiverSetup, Stage};
 use faircast_proto::pgm::wire::{Body, Nla, OptionType, Packet, Tsi};
+use faircast_proto::{AppEvent, Machine as _};
 use lru::LruCache;
 use tokio::sync::{mpsc, watch};
 
+use super::ReceiverBuilder;
 use super::transfer::{Transfer, in_a_word};
 use crate::common::{Speaks, host_load};
-use crate::destination::Destination;
 use crate::envelope::Watched;
 use crate::session::{Worker, random};
 use crate::status::{Incoming, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile};
@@ -27,12 +26,8 @@ use crate::watched_store::{Holders, WatchedStore};
 pub(super) struct Setup {
     pub(super) group: Nla,
     pub(super) speaks: Speaks,
-    pub(super) destination: Destination,
-    pub(super) name: String,
-    /// What an object must be called to be taken.
-    pub(super) object: Option<String>,
-    pub(super) once: bool,
-    pub(super) rate_max: Option<Bitrate>,
+    /// What was asked for.
+    pub(super) builder: ReceiverBuilder,
     pub(super) tell: watch::Sender<ReceiveStatus>,
     pub(super) give: mpsc::Sender<Received>,
     pub(super) watched: Watched,
@@ -96,35 +91,13 @@ impl Work {
 
     fn incoming(&self, live: &Live<ObjectReceiver>, id: SessionId) -> Option<Incoming> {
         let session = self.sessions.get(&id)?;
-        let ObjectStatus {
-            stage,
-            bytes_total,
-            growing,
-            bytes_done,
-            bytes_found,
-            symbols,
-            parity,
-            repairs,
-            requests,
-            reason,
-            ..
-        } = live.machine(id)?.status();
         Some(Incoming {
             number: session.number,
             source: live.source(id),
             scheme: session.scheme,
             name: session.notes.name.get().cloned(),
-            stage,
             since: session.since.since(self.started),
-            bytes_total,
-            growing,
-            bytes_done,
-            bytes_found,
-            symbols,
-            parity,
-            useless: repairs,
-            requests,
-            reason,
+            object: live.machine(id)?.status(),
         })
     }
 
@@ -158,7 +131,7 @@ impl Work {
                 self.awaited.put(object, ());
             }
         }
-        self.ending |= self.setup.once && !gone;
+        self.ending |= self.setup.builder.once && !gone;
         if self.setup.give.try_send(Received { last, took, outcome }).is_err() {
             tracing::debug!(target: "faircast::session", "nobody takes note of the objects that were received");
         }
@@ -191,7 +164,7 @@ impl Work {
     fn files(&self, id: SessionId) -> Vec<ReceivedFile> {
         let files = self.sessions.get(&id).and_then(|session| session.notes.files.get());
         let files = files.into_iter().flatten().map(|(path, bytes, blake3)| ReceivedFile {
-            path: self.setup.destination.path(path),
+            path: self.setup.builder.destination.path(path),
             bytes: *bytes,
             blake3: *blake3,
         });
@@ -216,8 +189,8 @@ impl Work {
             let idle = live.machine(id).is_none_or(|machine| machine.next_timeout().is_none());
             let Some(session) = self.sessions.get_mut(&id) else { continue };
             session.observe(now, &status);
-            let named = self.setup.object.is_none()
-                || session.notes.name.get() == self.setup.object.as_ref();
+            let named = self.setup.builder.object.is_none()
+                || session.notes.name.get() == self.setup.builder.object.as_ref();
             if status.answers > 0 && named {
                 self.begun.get_or_insert(now);
             }
@@ -241,7 +214,7 @@ impl Work {
                 && status.stage == Stage::Gathering
                 && now.since(session.heard) > FOREIGN_AFTER;
             if session.told && idle || foreign {
-                self.forget(live, id);
+                self.forget(live, id, None);
             }
         }
     }
@@ -275,15 +248,11 @@ impl Work {
     /// Forgets a session, which begins again should its sender say something new.
     fn set_aside(&mut self, live: &mut Live<ObjectReceiver>, id: SessionId) {
         let newest = live.newest_spm(id);
-        self.forget_from(live, id, newest);
+        self.forget(live, id, newest);
     }
 
-    /// Forgets a session for good.
-    fn forget(&mut self, live: &mut Live<ObjectReceiver>, id: SessionId) {
-        self.forget_from(live, id, None);
-    }
-
-    fn forget_from(&mut self, live: &mut Live<ObjectReceiver>, id: SessionId, newest: Option<Seq>) {
+    /// Forgets a session for good, or until it has a newer SPM than this.
+    fn forget(&mut self, live: &mut Live<ObjectReceiver>, id: SessionId, newest: Option<Seq>) {
         live.remove(id);
         if let Some(session) = self.sessions.remove(&id) {
             self.past.put(session.tsi, newest);
@@ -345,10 +314,10 @@ impl App<ObjectReceiver> for Work {
         }
         self.past.pop(&heard.tsi);
         self.count += 1;
-        let store = self.setup.destination.store();
+        let store = self.setup.builder.destination.store();
         let disk = store.1.clone();
-        let (holders, wanted) = (self.holders.clone(), self.setup.object.clone());
-        let alone = self.setup.destination.only().is_some();
+        let (holders, wanted) = (self.holders.clone(), self.setup.builder.object.clone());
+        let alone = self.setup.builder.destination.only().is_some();
         let (store, notes) = WatchedStore::new(store, holders, wanted, self.count, alone);
         self.heard = Some(heard.now);
         let (scheme, options) = self.setup.speaks.after(heard.packet);
@@ -373,10 +342,10 @@ impl App<ObjectReceiver> for Work {
             store: Box::new(store),
             // Another one each time: an answer to an earlier machine is none to this one.
             id: random(),
-            name: self.setup.name.clone(),
+            name: self.setup.builder.name.clone(),
             options: &options,
         });
-        machine.set_limit(self.setup.rate_max);
+        machine.set_limit(self.setup.builder.rate_max);
         Some(machine)
     }
 
@@ -436,9 +405,9 @@ impl Worker<ObjectReceiver> for Work {
         }
         trace::finish(self.setup.trace.as_ref(), || About {
             name: "transfer".to_string(),
-            title: format!("what was received into {}", self.setup.destination),
+            title: format!("what was received into {}", self.setup.builder.destination),
             scheme: self.spoken.to_string(),
-            names: BTreeMap::from([(live.node(), self.setup.name.clone())]),
+            names: BTreeMap::from([(live.node(), self.setup.builder.name.clone())]),
             intact: (self.complete > 0).then(|| live.node()).into_iter().collect(),
             interrupted: self.complete == 0,
             ..About::default()

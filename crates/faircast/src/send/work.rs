@@ -1,4 +1,5 @@
-//! What a sender's thread does beside driving: it begins content, and tells how its receivers stand.
+//! The application that a sender's driver serves in its thread: it begins content, and tells how
+//! its receivers stand.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -230,25 +231,18 @@ impl Work {
         let missing = self.setup.names.iter().filter(|name| !heard.contains(&***name)).cloned();
         let missing = missing.collect();
         self.setup.tell.send_replace(SendStatus {
-            stage: status.stage,
+            object: ObjectStatus {
+                members: Vec::new(),
+                reason: failure.or(status.reason),
+                ..status
+            },
             elapsed: now.since(self.setup.started),
             begun: self.begun.map(|at| at.since(self.setup.started)),
-            bytes_total: status.bytes_total.unwrap_or_default(),
-            growing: status.growing,
-            bytes_least: status.bytes_done,
-            symbols: status.symbols,
-            parity: status.parity,
-            repairs: status.repairs,
-            requests: status.requests,
-            rate_bits_per_s: status.rate_bits_per_s,
-            rtt: status.rtt,
             members,
             missing,
             traffic: *live.counters(),
             refusals: incidents.refusals,
             mismatch: incidents.mismatch,
-            limits: status.limits,
-            reason: failure.or(status.reason),
             ended,
         });
     }

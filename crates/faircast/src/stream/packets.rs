@@ -1,4 +1,4 @@
-//! What waits to be sent, and what was sent and may have to be sent again.
+//! The send queue of a stream: packets that wait, and sent ones that may have to be sent again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -291,11 +291,14 @@ mod tests {
         assert!(queue.poll_drained(&mut context()).is_pending());
         leave(&mut queue, 0).unwrap();
         assert!(write(&queue, &bytes) > 0);
-        let all = queue.lock().kept.len() as u64;
+        let all = {
+            let inner = queue.lock();
+            inner.first + inner.kept.len() as u64
+        };
         assert!(!queue.close());
         (1..).map_while(|index| leave(&mut queue, index)).for_each(drop);
         assert!(queue.poll_drained(&mut context()).is_ready());
-        assert_eq!(queue.end_of_stream(), Some(all + queue.sent().1 - all));
+        assert_eq!(Packets::end(&queue), Some(all));
         assert!(matches!(queue.poll_write(&mut context(), b"x"), Poll::Ready(Err(Error::Closed))));
     }
 
@@ -311,11 +314,5 @@ mod tests {
             assert_eq!(leave(&mut queue, index as u64).unwrap(), message);
         }
         assert_eq!(queue.lock().waiting_bytes, 0);
-    }
-
-    impl Queue {
-        fn end_of_stream(&self) -> Option<u64> {
-            Packets::end(self)
-        }
     }
 }

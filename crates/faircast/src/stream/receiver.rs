@@ -6,18 +6,17 @@ use std::task::{Context, Poll};
 
 use faircast_base::{Duration, Time};
 use faircast_net::{App, Ended, Heard, Listen, Live, NetError, SessionId, Sockets, Waker};
-use faircast_proto::catalog::DEFAULT_SCHEME;
-use faircast_proto::pgm::PgmReceiver;
-use faircast_proto::pgm::ReceiverConfig;
+use faircast_proto::AppEvent;
+use faircast_proto::catalog::{self, DEFAULT_SCHEME};
 use faircast_proto::pgm::wire::Nla;
-use faircast_proto::{AppEvent, catalog};
+use faircast_proto::pgm::{PgmReceiver, ReceiverConfig};
 use tokio::sync::{mpsc, watch};
 
 use super::StreamStatus;
 use crate::Error;
 use crate::common::{Common, Speaks, group_of};
 use crate::envelope::{Watched, Wrapper};
-use crate::session::{Plan, Worker, start};
+use crate::session::{SessionSetup, Worker, start};
 use crate::trace::{self, About, LiveTrace};
 
 /// The receiving end of a stream: a thread, and what it has received.
@@ -37,11 +36,11 @@ impl StreamReceiver {
         let (tell, status) = watch::channel(StreamStatus::default());
         let (give, items) = mpsc::unbounded_channel();
         let waiting = Arc::new(AtomicUsize::new(0));
-        let mut plan = Plan::new("faircast-stream", sockets, &common, Wrapper::receiver)?;
-        plan.settings.ends_when_idle = false;
-        let (watched, trace) = (plan.watched.clone(), plan.trace.clone());
+        let mut setup = SessionSetup::new("faircast-stream", sockets, &common, Wrapper::receiver)?;
+        setup.settings.ends_when_idle = false;
+        let (watched, trace) = (setup.watched.clone(), setup.trace.clone());
         let counted = waiting.clone();
-        let waker = start(plan, move |_: &mut Live<PgmReceiver>| {
+        let waker = start(setup, move |_: &mut Live<PgmReceiver>| {
             Ok(Work {
                 group,
                 speaks,

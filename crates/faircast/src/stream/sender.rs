@@ -4,11 +4,9 @@ use std::task::{Context, Poll};
 
 use faircast_base::Time;
 use faircast_net::{App, Ended, Live, NetError, SessionId, SessionOptions, Sockets, Target, Waker};
-use faircast_proto::AppEvent;
-use faircast_proto::catalog;
-use faircast_proto::pgm::PgmSource;
-use faircast_proto::pgm::SourceConfig;
 use faircast_proto::pgm::negotiation::SchemeMismatch;
+use faircast_proto::pgm::{PgmSource, SourceConfig};
+use faircast_proto::{AppEvent, catalog};
 use tokio::sync::watch;
 
 use super::StreamStatus;
@@ -16,7 +14,7 @@ use super::packets::Queue;
 use crate::Error;
 use crate::common::{Common, STREAM_BYTES, family, group_to};
 use crate::envelope::{Watched, Wrapper};
-use crate::session::{Plan, Worker, new_tsi, start};
+use crate::session::{SessionSetup, Worker, new_tsi, start};
 use crate::trace::{self, About, LiveTrace};
 
 /// The sending end of a stream: a queue, and a thread that empties it.
@@ -35,13 +33,13 @@ impl StreamSender {
         let payload = common.payload(address, scheme)?.saturating_sub(STREAM_BYTES).max(1);
         let sockets = Sockets::source(target, common.sockets.clone())?;
         let (tell, status) = watch::channel(StreamStatus::default());
-        let plan = Plan::new("faircast-stream", sockets, &common, Wrapper::source)?;
-        let (watched, trace) = (plan.watched.clone(), plan.trace.clone());
+        let setup = SessionSetup::new("faircast-stream", sockets, &common, Wrapper::source)?;
+        let (watched, trace) = (setup.watched.clone(), setup.trace.clone());
         let tsi = new_tsi();
         let config = SourceConfig::from_options(Default::default(), group, tsi, &options);
         let queue = Queue::new(payload as usize, config.window_packets);
         let filled = queue.clone();
-        let waker = start(plan, move |live: &mut Live<PgmSource>| {
+        let waker = start(setup, move |live: &mut Live<PgmSource>| {
             let started = live.now();
             let config = SourceConfig {
                 node: live.node(),

@@ -119,7 +119,7 @@ async fn a_sender_that_is_closed_tells_its_receivers() {
     let slow = faircast::Bitrate::from_bits_per_s(10_000_000);
     let mut sender = Sender::builder(to(&group)).rate_max(slow).send(&[&file]).unwrap();
     let mut status = receiver.status();
-    soon(status.wait_for(|status| status.incoming.iter().any(|i| i.bytes_done > 3_000_000)))
+    soon(status.wait_for(|status| status.incoming.iter().any(|i| i.object.bytes_done > 3_000_000)))
         .await
         .unwrap();
     sender.close();
@@ -131,7 +131,7 @@ async fn a_sender_that_is_closed_tells_its_receivers() {
     let mut sender = Sender::builder(to(&group)).send(&[&file]).unwrap();
     succeeds(&mut sender).await;
     let received = next(&mut receiver).await;
-    assert!(received.last.bytes_found > 0, "{received:?}");
+    assert!(received.last.object.bytes_found > 0, "{received:?}");
     assert!(matches!(received.outcome, ReceiveOutcome::Complete { .. }), "{received:?}");
 }
 

@@ -11,16 +11,31 @@ fn key(number: u8) -> GroupKey {
 
 #[tokio::test]
 async fn with_one_key_files_arrive_and_nothing_can_be_read_on_the_way() {
-    let (from, into, group) = (tempdir().unwrap(), tempdir().unwrap(), group(11));
-    let secret = b"the secret that must not be seen on the way ".repeat(1000);
-    let file = put(from.path(), "file", &secret);
-    let builder = Receiver::builder(at(&group), into.path()).key(key(1));
-    let mut receiver = builder.once(true).receive().unwrap();
-    let mut sender = Sender::builder(to(&group)).key(key(1)).send(&[&file]).unwrap();
-    let last = succeeds(&mut sender).await;
-    assert_eq!(last.refusals.total(), 0, "{last:?}");
-    whole(&mut receiver).await;
-    assert_eq!(std::fs::read(into.path().join("file")).unwrap(), secret);
+    let secret = b"the secret that must not be seen on the way ";
+    let content = secret.repeat(1000);
+    // Without a key it is seen, or the listener would prove nothing.
+    for with_key in [false, true] {
+        let (from, into, group) = (tempdir().unwrap(), tempdir().unwrap(), group(11));
+        let listener = hearing(&group);
+        let file = put(from.path(), "file", &content);
+        let mut receiver = Receiver::builder(at(&group), into.path()).once(true);
+        let mut sender = Sender::builder(to(&group));
+        if with_key {
+            (receiver, sender) = (receiver.key(key(1)), sender.key(key(1)));
+        }
+        let mut receiver = receiver.receive().unwrap();
+        let mut sender = sender.send(&[&file]).unwrap();
+        let last = succeeds(&mut sender).await;
+        assert_eq!(last.refusals.total(), 0, "{last:?}");
+        whole(&mut receiver).await;
+        assert_eq!(std::fs::read(into.path().join("file")).unwrap(), content);
+        let (mut heard, mut seen, mut buffer) = (0, 0, [0; 2048]);
+        while let Ok(len) = listener.recv(&mut buffer) {
+            heard += 1;
+            seen += u32::from(buffer[..len].windows(secret.len()).any(|run| run == secret));
+        }
+        assert!(heard > 0 && (seen > 0) != with_key, "{seen} of {heard}");
+    }
 }
 
 #[tokio::test]

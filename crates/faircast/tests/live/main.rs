@@ -33,6 +33,18 @@ fn at(group: &Multicast) -> Listen {
     Listen::Multicast(group.clone())
 }
 
+/// A socket that hears `group` on the loopback interface, beside others.
+fn hearing(group: &Multicast) -> UdpSocket {
+    use socket2::{Domain, Socket, Type};
+    let SocketAddr::V4(group) = group.group else { unreachable!("groups of tests are IPv4") };
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    socket.bind(&group.into()).unwrap();
+    socket.join_multicast_v4(group.ip(), &Ipv4Addr::LOCALHOST).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    socket.into()
+}
+
 /// Longer than this means that it hangs.
 async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), what).await.expect("it ends within a minute")

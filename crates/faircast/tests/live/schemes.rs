@@ -1,4 +1,4 @@
-//! Who speaks what: receivers follow the sender, and those that cannot or may not say so.
+//! Scheme negotiation: receivers follow the sender's scheme; those that cannot or may not say so.
 
 use std::net::UdpSocket;
 
@@ -92,13 +92,13 @@ async fn streams_say_so_at_both_ends_too() {
 }
 
 /// A sender of a scheme that nobody knows: its SPMs, and what it hears.
-struct Stranger {
+struct UnknownSender {
     socket: UdpSocket,
     group: std::net::SocketAddr,
     sent: u32,
 }
 
-impl Stranger {
+impl UnknownSender {
     fn new(group: &Multicast) -> Self {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         socket2::SockRef::from(&socket).set_multicast_if_v4(&Ipv4Addr::LOCALHOST).unwrap();
@@ -146,12 +146,12 @@ async fn a_sender_that_speaks_what_nobody_knows_is_told_so_and_so_is_the_applica
     let (group, folder) = (group(52), tempdir().unwrap());
     let builder = Receiver::builder(at(&group), folder.path());
     let mut receiver = builder.once(true).name("somebody").receive().unwrap();
-    let mut stranger = Stranger::new(&group);
+    let mut sender = UnknownSender::new(&group);
     let hears = tokio::task::spawn_blocking(move || {
-        let said = stranger.hear(OptionType::MEMBER);
-        (stranger, said)
+        let said = sender.hear(OptionType::MEMBER);
+        (sender, said)
     });
-    let (mut stranger, said) = soon(hears).await.unwrap();
+    let (mut sender, said) = soon(hears).await.unwrap();
     // docs/transfer.md: state 3 is failed, and wants an answer.
     assert_eq!(said[1], 0x83);
     let words = String::from_utf8_lossy(&said[28..]).into_owned();
@@ -169,7 +169,7 @@ async fn a_sender_that_speaks_what_nobody_knows_is_told_so_and_so_is_the_applica
     assert!(soon(receiver.next()).await.is_none());
 
     let mut stream = MessageReceiver::builder(at(&group)).start().unwrap();
-    let hears = tokio::task::spawn_blocking(move || stranger.hear(OptionType::SCHEME));
+    let hears = tokio::task::spawn_blocking(move || sender.hear(OptionType::SCHEME));
     let said = soon(hears).await.unwrap();
     let own = SchemeAnnouncement::decode(&said).unwrap();
     assert!(SCHEMES.iter().any(|entry| entry.name == own.scheme), "{own:?}");

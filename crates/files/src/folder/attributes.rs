@@ -8,7 +8,7 @@ use nix::unistd::{Group, User};
 use rustix::fs::{AtFlags, Gid, Mode, Stat, Uid, XattrFlags};
 use rustix::io::Errno;
 
-use super::options::StoreOptions;
+use super::StoreOptions;
 use super::state::StateFolder;
 use crate::dir;
 use crate::error::{FilesError, Result};

@@ -10,8 +10,7 @@ use rustix::io::Errno;
 
 use super::attributes::Attributes;
 use super::files::{Files, Identity, Place};
-use super::links;
-use super::work::Folder;
+use super::{Folder, links};
 use crate::dir::{self, Cursor};
 use crate::error::{FilesError, Result};
 use crate::hole_hashes::file_hashes;

@@ -5,9 +5,9 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
+use super::StoreOptions;
 use super::attributes::Attributes;
 use super::files::Files;
-use super::options::StoreOptions;
 use crate::dir::{self, Cursor};
 use crate::error::{FilesError, Result};
 

@@ -5,11 +5,9 @@ mod files;
 mod finish;
 mod links;
 mod open;
-mod options;
 mod state;
 #[cfg(test)]
 mod tests;
-mod work;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,20 +16,93 @@ use std::sync::Arc;
 use faircast_proto::object::Announcement;
 use fixedbitset::FixedBitSet;
 
-use self::files::{Files, Place};
-pub use self::options::StoreOptions;
+use self::files::{Files, Identity, Place};
 pub use self::state::clean;
-use self::work::Folder;
 use crate::error::{FilesError, Result};
 use crate::hash::group_digest;
 use crate::hole_hashes::HoleHashes;
+use crate::layout::Group;
 use crate::manifest::ENTRIES_MAX;
-use crate::store::{Flight, GroupStore, Idle, JournalWriter, Medium, Request, Shared};
+use crate::store::{
+    Flight, GroupStore, Idle, JournalWriter, Medium, Request, Shared, Written as _,
+};
 use crate::table::Table;
 
 /// A directory as a store. Takes at most 48 MiB besides the manifest and where its files lie, for
 /// objects up to 256 GiB, and three bits for each MiB beyond.
 pub type FilesStore = GroupStore<Folder>;
+
+/// Where and how an object is received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreOptions {
+    /// The directory that it goes into; made where it is not there.
+    pub dir: PathBuf,
+    /// Whether files that are there and differ are replaced. They stay until the whole object is
+    /// there. Default: no.
+    pub overwrite: bool,
+    /// Whether files, directories and links get the owners that the sender tells of. Default: no.
+    pub owner: bool,
+    /// Whether files and directories get the extended attributes that the sender tells of.
+    /// Default: no.
+    pub xattrs: bool,
+    /// Whether an object counts as received only once it is on the disk. Default: yes.
+    pub sync: bool,
+    /// Whether what was received stays for a later run where this one ends early. Default: yes.
+    pub keep_partial: bool,
+}
+
+impl StoreOptions {
+    /// The defaults, in a directory.
+    pub fn new(dir: impl AsRef<Path>) -> Self {
+        let dir = dir.as_ref().to_path_buf();
+        let [overwrite, owner, xattrs] = [false; 3];
+        Self { dir, overwrite, owner, xattrs, sync: true, keep_partial: true }
+    }
+}
+
+/// What the thread of a store of files knows of its object.
+#[derive(Debug)]
+pub struct Folder {
+    shared: Arc<Shared<Self>>,
+    files: Arc<Files>,
+    journal: JournalWriter,
+    /// Groups that are complete, as far as is known without comparing.
+    have: FixedBitSet,
+    /// Groups whose digest is in `chain`.
+    hashed: FixedBitSet,
+    chain: Table,
+    hole_hashes: HoleHashes,
+    /// Identity of targets that were there before.
+    targets: Vec<(u32, Identity)>,
+    /// The same, of those that turned out to be damaged and are replaced.
+    replaced: BTreeMap<u32, Identity>,
+    /// No group below was there before and is without digest.
+    cursor: u32,
+    scratch: Vec<u8>,
+}
+
+impl Folder {
+    /// Hashes a group from its file.
+    fn hash(&mut self, group: &Group) -> Result<()> {
+        self.scratch.resize(group.len as usize, 0);
+        self.files.read(group, 0, &mut self.scratch)?;
+        let digest = group_digest(group, &self.scratch);
+        self.set_digest(group, &digest)
+    }
+
+    /// Notes that a group is complete.
+    fn complete(&mut self, group: &Group) {
+        self.have.set(group.index as usize, true);
+        self.journal.complete(group);
+    }
+
+    fn set_digest(&mut self, group: &Group, digest: &[u8; 32]) -> Result<()> {
+        let set = self.chain.set_digest(group.index, digest);
+        set.map_err(|error| self.files.state.cannot(error))?;
+        self.hashed.set(group.index as usize, true);
+        Ok(())
+    }
+}
 
 impl Medium for Folder {
     type Options = StoreOptions;

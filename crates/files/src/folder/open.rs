@@ -1,4 +1,5 @@
-//! What is there already of an object, and whether the rest can be received at all.
+//! The opening of an object in a folder: what is there of it already, and whether the rest can be
+//! received at all.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -9,10 +10,8 @@ use rustix::fs::{Access, AtFlags, Mode, Stat};
 use rustix::io::Errno;
 
 use super::files::{Files, Identity, Place};
-use super::options::StoreOptions;
 use super::state::{JOURNAL, MANIFEST, StateFolder};
-use super::work::Folder;
-use super::{attributes, links};
+use super::{Folder, StoreOptions, attributes, links};
 use crate::dir::{self, Cursor, Root};
 use crate::error::{FilesError, Result};
 use crate::layout::Layout;
@@ -85,7 +84,6 @@ fn look(
     let found = found.map(|group| u64::from(layout.group(group).len)).sum();
     counters.update(|counts| {
         counts.files = layout.files();
-        counts.bytes = layout.manifest.content_bytes();
         counts.bytes_found = found;
     });
     Ok(Found { journal, have, targets, places })

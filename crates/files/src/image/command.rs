@@ -10,12 +10,11 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::task::Poll;
 use std::thread::JoinHandle;
 
 use faircast_proto::RangeSet;
-use faircast_proto::object::{
-    Announcement, Part, Store, StoreError, StoreProgress, StoreResult, Verdict,
-};
+use faircast_proto::object::{Announcement, ObjectError, ObjectResult, Part, Store, Verdict};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::single::Single;
@@ -136,13 +135,14 @@ impl CommandStore {
 
     /// For those who watch.
     pub fn handle(&self) -> StoreHandle {
-        StoreHandle::new(self.intake.counters.clone())
+        StoreHandle { counters: self.intake.counters.clone() }
     }
 
     fn begin(&mut self) -> Result<()> {
         let announced = self.intake.announced()?;
         let (manifest, counters) = (self.intake.manifest(), &self.intake.counters);
         let object = Single::open(manifest, announced, &self.options.object, counters)?;
+        counters.update(|counts| counts.bytes = announced.len(Part::Content));
         self.layout = Some(object.layout(announced)?);
         self.object = Some(object);
         let cannot = |error| FilesError::io(Path::new("/bin/sh"), "cannot be started", error);
@@ -174,7 +174,7 @@ impl CommandStore {
     }
 
     /// Why it cannot go on, if it cannot.
-    fn check(&mut self) -> StoreResult<()> {
+    fn check(&mut self) -> ObjectResult<()> {
         if let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) {
             match thread.join() {
                 Ok(Ok(fed)) => self.fed = Some(fed),
@@ -193,10 +193,10 @@ impl CommandStore {
                 self.options.command
             );
         }
-        Err(StoreError { reason })
+        Err(ObjectError { reason })
     }
 
-    fn write_content(&mut self, offset: u64, bytes: &[u8], zeros: u32) -> StoreResult<()> {
+    fn write_content(&mut self, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult<()> {
         self.check()?;
         let layout = self.layout().map_err(told)?.clone();
         let end = self.intake.end(Part::Content, offset, bytes.len() as u64 + u64::from(zeros))?;
@@ -246,12 +246,12 @@ impl CommandStore {
         Ok(())
     }
 
-    fn read_content(&self, offset: u64, len: u32, out: &mut Vec<u8>) -> StoreResult<()> {
+    fn read_content(&self, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<()> {
         let layout = self.layout().map_err(told)?;
         let end = self.intake.end(Part::Content, offset, len.into())?;
         for Piece { group, start, end } in layout.pieces(offset..end, None) {
             let Some(slot) = self.groups.get(&group.index) else {
-                return Err(StoreError { reason: "it is not here any more".to_string() });
+                return Err(ObjectError { reason: "it is not here any more".to_string() });
             };
             out.extend_from_slice(&slot.bytes[start as usize..end as usize]);
         }
@@ -292,14 +292,25 @@ impl CommandStore {
         self.intake.counters.file_hashes.get_or_init(|| hashes);
         Ok(())
     }
+
+    /// Ends the command and all that it has begun.
+    fn kill(&mut self) {
+        if let Some(running) = &mut self.running
+            && running.status().is_none()
+        {
+            // Both fail where it has ended by itself, which is as good.
+            let _ = kill_process_group(running.group, Signal::KILL);
+            let _ = running.child.wait();
+        }
+    }
 }
 
 impl Store for CommandStore {
-    fn announce(&mut self, announcement: &Announcement) -> StoreResult<()> {
+    fn announce(&mut self, announcement: &Announcement) -> ObjectResult<()> {
         self.intake.announce(announcement, 1, || Ok(std::env::temp_dir())).map_err(told)
     }
 
-    fn grow(&mut self, announcement: &Announcement) -> StoreResult<()> {
+    fn grow(&mut self, announcement: &Announcement) -> ObjectResult<()> {
         self.intake.grow(announcement).map_err(told)?;
         if let Some(object) = &self.object {
             self.layout = Some(object.layout(announcement).map_err(told)?);
@@ -310,34 +321,34 @@ impl Store for CommandStore {
         Ok(())
     }
 
-    fn window(&mut self) -> StoreResult<u64> {
+    fn window(&mut self) -> ObjectResult<u64> {
         self.check()?;
         Ok(self.shared.taken.load(Ordering::Relaxed) + WINDOW_BYTES)
     }
 
-    fn write(&mut self, part: Part, offset: u64, bytes: &[u8], zeros: u32) -> StoreResult<()> {
+    fn write(&mut self, part: Part, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult<()> {
         match part {
             Part::Content => self.write_content(offset, bytes, zeros),
             _ => self.intake.write(part, offset, bytes, zeros),
         }
     }
 
-    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> StoreResult<()> {
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<()> {
         match part {
             Part::Content => self.read_content(offset, len, out),
             _ => self.intake.read(part, offset, len, out),
         }
     }
 
-    fn open(&mut self) -> StoreResult<StoreProgress<Vec<Range<u64>>>> {
+    fn open(&mut self) -> ObjectResult<Poll<Vec<Range<u64>>>> {
         self.begin().map_err(told)?;
         // What an earlier run was given it cannot give to this one.
-        Ok(StoreProgress::Done(Vec::new()))
+        Ok(Poll::Ready(Vec::new()))
     }
 
-    fn verify(&mut self) -> StoreResult<StoreProgress<Verdict>> {
+    fn verify(&mut self) -> ObjectResult<Poll<Verdict>> {
         if self.intact {
-            return Ok(StoreProgress::Done(Verdict::Intact));
+            return Ok(Poll::Ready(Verdict::Intact));
         }
         self.check()?;
         let layout = self.layout().map_err(told)?;
@@ -350,7 +361,7 @@ impl Store for CommandStore {
             let _ = food.send(end);
         }
         if self.thread.is_some() {
-            return Ok(StoreProgress::Pending);
+            return Ok(Poll::Pending);
         }
         if let Some(mut fed) = self.fed.take() {
             if let Err(error) = self.compare(&mut fed) {
@@ -360,35 +371,21 @@ impl Store for CommandStore {
             }
             drop(fed.input);
         }
-        let Some(running) = &mut self.running else { return Err(self.not_running()) };
+        let Some(running) = &mut self.running else {
+            let reason = format!("the command `{}` was not begun", self.options.command);
+            return Err(ObjectError { reason });
+        };
         match running.status() {
-            None => Ok(StoreProgress::Pending),
+            None => Ok(Poll::Pending),
             Some(status) if status.success() => {
                 self.intact = true;
                 self.intake.counters.update(|counts| counts.files_done = 1);
-                Ok(StoreProgress::Done(Verdict::Intact))
+                Ok(Poll::Ready(Verdict::Intact))
             }
             Some(status) => {
                 let reason = format!("the command `{}` failed: {status}", self.options.command);
-                Err(StoreError { reason })
+                Err(ObjectError { reason })
             }
-        }
-    }
-}
-
-impl CommandStore {
-    fn not_running(&self) -> StoreError {
-        StoreError { reason: format!("the command `{}` was not begun", self.options.command) }
-    }
-
-    /// Ends the command and all that it has begun.
-    fn kill(&mut self) {
-        if let Some(running) = &mut self.running
-            && running.status().is_none()
-        {
-            // Both fail where it has ended by itself, which is as good.
-            let _ = kill_process_group(running.group, Signal::KILL);
-            let _ = running.child.wait();
         }
     }
 }

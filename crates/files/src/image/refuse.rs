@@ -1,4 +1,4 @@
-//! What must not be written to: devices that are in use, and names under /dev without a device.
+//! Targets that are refused: devices that are in use, and names under /dev without a device.
 
 use std::collections::BTreeSet;
 use std::fs;

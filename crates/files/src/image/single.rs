@@ -45,7 +45,7 @@ impl Single {
             )));
         }
         counters.manifest.get_or_init(|| Arc::new(manifest));
-        counters.update(|counts| (counts.files, counts.bytes) = (1, said.0));
+        counters.update(|counts| counts.files = 1);
         Ok(object)
     }
 

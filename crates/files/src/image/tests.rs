@@ -3,9 +3,10 @@
 use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use faircast_proto::object::{Announcement, Part, Store, StoreResult, Supply, Verdict};
+use faircast_proto::object::{Announcement, ObjectResult, Part, Store, Supply, Verdict};
 
 use super::*;
 use crate::manifest::{Kind, Manifest};
@@ -46,6 +47,20 @@ impl Place {
         CommandStore::new(CommandOptions { command, object: "disk.img".into() })
     }
 
+    /// The list of files of a pipe, and its announcement when so much has come.
+    fn pipe(&self, content: u64) -> (Vec<u8>, Announcement) {
+        let supply = PipeSupply::new(std::io::empty(), "disk.img", self.folder.path()).unwrap();
+        let manifest = supply.handle().manifest().encode();
+        let announcement = Announcement {
+            lens: [manifest.len() as u64, content, 0],
+            growing: true,
+            symbol_bytes: 1400,
+            object: supply.object(),
+            digests: None,
+        };
+        (manifest, announcement)
+    }
+
     fn is_intact(&self) -> bool {
         fs::read(self.at("out")).unwrap() == fs::read(self.at("disk.img")).unwrap()
     }
@@ -77,15 +92,7 @@ fn a_file_in_place_has_every_byte_in_whatever_order_they_come() {
 fn a_file_in_place_is_refused_what_its_disk_has_no_room_for() {
     let place = Place::new(b"x");
     // As if so much had come from a pipe.
-    let supply = PipeSupply::new(std::io::empty(), "disk.img", place.folder.path()).unwrap();
-    let manifest = supply.handle().manifest().encode();
-    let announcement = Announcement {
-        lens: [manifest.len() as u64, 1 << 45, 0],
-        growing: true,
-        symbol_bytes: 1400,
-        object: supply.object(),
-        digests: None,
-    };
+    let (manifest, announcement) = place.pipe(1 << 45);
     let mut store = place.device();
     store.announce(&announcement).unwrap();
     store.write(Part::Manifest, 0, &manifest, 0).unwrap();
@@ -244,7 +251,7 @@ fn a_command_that_was_given_damage_is_killed_before_its_input_ends() {
 }
 
 /// Gives a store what a pipe has, as it grows by whole blocks, and compares.
-fn pour(bytes: &[u8], store: &mut dyn Store, steps: u64) -> StoreResult<Verdict> {
+fn pour(bytes: &[u8], store: &mut dyn Store, steps: u64) -> ObjectResult<Verdict> {
     let folder = std::env::temp_dir();
     let pipe = std::io::Cursor::new(bytes.to_vec());
     let mut supply = PipeSupply::new(pipe, "pipe", &folder).unwrap();
@@ -306,6 +313,22 @@ fn what_grows_gets_into_files_and_commands() {
             assert!(fs::read(place.at("copy")).unwrap() == bytes, "{len} bytes, {steps} blocks");
         }
     }
+}
+
+#[test]
+fn what_grows_while_it_is_opened_is_counted() {
+    let place = Place::new(b"x");
+    let (manifest, announcement) = place.pipe(0);
+    let lens = [manifest.len() as u64, 64 * SYMBOL, 0];
+    let mut store = place.device();
+    store.announce(&announcement).unwrap();
+    store.write(Part::Manifest, 0, &manifest, 0).unwrap();
+    let opened = store.open().unwrap();
+    store.grow(&Announcement { lens, ..announcement }).unwrap();
+    if opened == Poll::Pending {
+        wait(|| store.open()).unwrap();
+    }
+    assert_eq!(store.handle().counts().bytes, 64 * SYMBOL);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Whether a symbolic link leads to nowhere outside of the object that it is in.
+//! The check of symbolic links: none may lead outside of the object that it is in.
 
 use super::Entry;
 use crate::name::{self, NameError, PATH_BYTES_MAX};

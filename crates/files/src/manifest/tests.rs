@@ -1,3 +1,5 @@
+//! Tests of the manifest: its encoding, and the entries, links and bytes that are refused.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -15,8 +15,17 @@ const SLOTS_MAX: usize = 256;
 /// Groups of which a part was written and is remembered. Of others it is forgotten what there is:
 /// they are hashed when everything is there, and not taken up again by a later run.
 const PARTIAL_MAX: usize = 4096;
-/// Ranges of one such group; a group has 16 symbols of the largest size and 750 of usual ones.
-const RANGES_MAX: usize = 512;
+/// Ranges of one such group: as many as one of a MiB may have while it is put together, and one more.
+const RANGES_MAX: usize = 2049;
+/// Ranges of all such groups together. Each takes some 33 bytes, in all 6.6 MB; with those of groups that
+/// are put together or wait to be written this is what is left of the 32 MiB of a device.
+const ALL_RANGES_MAX: usize = 200_000;
+/// Bytes of a group for each of its ranges while it is put together: one in more pieces is put aside.
+/// 12 MiB here and 8 MiB that wait have 41 000 ranges, which take 1.4 MB. Symbols of half as many bytes
+/// and more never reach it.
+const RANGE_BYTES: u32 = 512;
+/// Ranges that a group may have however short it is.
+const RANGES_MIN: usize = 16;
 
 /// Bytes of a group on their way to a file.
 #[derive(Debug)]
@@ -73,6 +82,8 @@ pub(crate) struct Assembly {
     touches: u64,
     /// What was written of groups that were put aside.
     partial: BTreeMap<u32, RangeSet>,
+    /// How many ranges that is.
+    partial_ranges: usize,
     /// The slot used last.
     last: usize,
 }
@@ -96,25 +107,33 @@ impl Assembly {
         full && !self.slots.is_empty() && self.find(group.index).is_none()
     }
 
-    /// The slot that was not used for the longest time.
+    /// Puts the group aside that was not used for the longest time.
     pub(crate) fn evict(&mut self) -> Option<Flight> {
         let oldest = self.slots.iter().enumerate().min_by_key(|(_, slot)| slot.touched)?.0;
-        let flight = self.take(oldest);
+        Some(self.put_aside(oldest))
+    }
+
+    /// Takes a group out of its slot, and remembers what there is of it.
+    fn put_aside(&mut self, slot: usize) -> Flight {
+        let flight = self.take(slot);
         let index = flight.group.index;
-        let known = self.partial.get(&index).map_or(0, RangeSet::len);
-        let room = self.partial.len() < PARTIAL_MAX || known > 0;
-        if room && known + flight.ranges.len() <= RANGES_MAX {
-            let written = self.partial.entry(index).or_default();
+        let mut written = self.take_written(index);
+        let ranges = written.len() + flight.ranges.len();
+        if self.partial.len() < PARTIAL_MAX
+            && ranges <= RANGES_MAX
+            && self.partial_ranges + ranges <= ALL_RANGES_MAX
+        {
             for range in flight.ranges.iter() {
                 written.insert(range);
             }
-        } else {
-            self.partial.remove(&index);
+            self.partial_ranges += written.len();
+            self.partial.insert(index, written);
         }
-        Some(flight)
+        flight
     }
 
-    /// Takes bytes and then zeros into a group. What is complete with them comes back.
+    /// Takes bytes and then zeros into a group. It comes back where it is complete with them, or in so many
+    /// pieces that it is put aside.
     pub(crate) fn insert(
         &mut self,
         group: &Group,
@@ -144,9 +163,11 @@ impl Assembly {
         }
         let complete = all == u64::from(group.len);
         if !complete {
-            return None;
+            let ranges_max = RANGES_MIN.max((group.len / RANGE_BYTES) as usize);
+            let is_in_pieces = flight.ranges.len() > ranges_max;
+            return is_in_pieces.then(|| self.put_aside(index));
         }
-        self.partial.remove(&group.index);
+        self.take_written(group.index);
         Some(Flight { complete: true, ..self.take(index) })
     }
 
@@ -158,6 +179,14 @@ impl Assembly {
     /// Forgets what was written of a group.
     pub(crate) fn forget(&mut self) {
         self.partial.clear();
+        self.partial_ranges = 0;
+    }
+
+    /// Takes out what was written of a group that was put aside.
+    fn take_written(&mut self, group: u32) -> RangeSet {
+        let written = self.partial.remove(&group).unwrap_or_default();
+        self.partial_ranges -= written.len();
+        written
     }
 
     fn find(&self, group: u32) -> Option<usize> {
@@ -207,6 +236,48 @@ mod tests {
             }
             assert_eq!(evicted, 20_000 - assembly.slots.len());
             assert_eq!(assembly.partial.len(), PARTIAL_MAX);
+        }
+    }
+
+    #[test]
+    fn so_are_the_ranges_that_are_remembered() {
+        const LEN: u32 = 500 * RANGE_BYTES;
+        let mut assembly = Assembly::default();
+        let all = ALL_RANGES_MAX / 500;
+        for index in 0..all as u32 + 20 {
+            let group = group(index, LEN);
+            for within in (0..LEN).step_by(RANGE_BYTES as usize) {
+                assert!(assembly.insert(&group, within, &[1], 0, Vec::new).is_none());
+            }
+            assert_eq!(assembly.evict().unwrap().ranges.len(), 500);
+            let ranges: usize = assembly.partial.values().map(RangeSet::len).sum();
+            assert_eq!(assembly.partial_ranges, ranges);
+            assert!(ranges <= ALL_RANGES_MAX);
+        }
+        assert_eq!(assembly.partial.len(), all);
+        // What is completed makes room.
+        assert!(assembly.insert(&group(0, LEN), 0, &[1; LEN as usize], 0, Vec::new).is_some());
+        assert_eq!(assembly.partial_ranges, ALL_RANGES_MAX - 500);
+        assembly.forget();
+        assert_eq!(assembly.partial_ranges, 0);
+    }
+
+    #[test]
+    fn so_are_the_ranges_of_groups_that_come_in_tiny_pieces() {
+        for (len, most) in [(1 << 20, 2048), (10_000, 19), (100, RANGES_MIN)] {
+            let mut assembly = Assembly::default();
+            let group = group(0, len);
+            let mut aside = 0;
+            for within in (0..len - 2).step_by(4) {
+                if let Some(flight) = assembly.insert(&group, within, &[1; 2], 0, Vec::new) {
+                    assert!(!flight.complete);
+                    assert_eq!(flight.ranges.len(), most + 1);
+                    aside += flight.ranges.len();
+                }
+            }
+            let rest = assembly.get(0).map_or(0, |flight| flight.ranges.len());
+            assert!(aside > 0 && rest <= most);
+            assert_eq!(aside + rest, (len as usize - 2).div_ceil(4), "nothing is lost");
         }
     }
 

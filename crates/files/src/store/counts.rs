@@ -1,4 +1,4 @@
-//! How far a store is, for those who watch.
+//! Progress of a store, for those who watch.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -24,14 +24,10 @@ impl Counters {
 /// A view of a store for those who watch, usable while a transfer has it.
 #[derive(Clone, Debug)]
 pub struct StoreHandle {
-    counters: Arc<Counters>,
+    pub(crate) counters: Arc<Counters>,
 }
 
 impl StoreHandle {
-    pub(crate) const fn new(counters: Arc<Counters>) -> Self {
-        Self { counters }
-    }
-
     /// How far it is.
     pub fn counts(&self) -> StoreCounts {
         *self.counters.counts.lock()

@@ -3,11 +3,10 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::task::Poll;
 use std::thread::JoinHandle;
 
-use faircast_proto::object::{
-    Announcement, Part, Store, StoreError, StoreProgress, StoreResult, Verdict,
-};
+use faircast_proto::object::{Announcement, ObjectError, ObjectResult, Part, Store, Verdict};
 use fixedbitset::FixedBitSet;
 
 use super::assembly::{Assembly, Flight};
@@ -59,7 +58,7 @@ impl<M: Medium> GroupStore<M> {
 
     /// For those who watch.
     pub fn handle(&self) -> StoreHandle {
-        StoreHandle::new(self.shared.counters.clone())
+        StoreHandle { counters: self.shared.counters.clone() }
     }
 
     /// With a journal that is written after each group, and not once a second.
@@ -93,19 +92,19 @@ impl<M: Medium> GroupStore<M> {
         Ok(())
     }
 
-    fn submit(&self, job: Job) -> StoreResult<()> {
-        self.shared.submit(job).map_err(|reason| StoreError { reason })
+    fn submit(&self, job: Job) -> ObjectResult<()> {
+        self.shared.submit(job).map_err(|reason| ObjectError { reason })
     }
 
-    fn check(&self) -> StoreResult<()> {
-        self.shared.failure().map_or(Ok(()), |reason| Err(StoreError { reason }))
+    fn check(&self) -> ObjectResult<()> {
+        self.shared.failure().map_or(Ok(()), |reason| Err(ObjectError { reason }))
     }
 
-    fn layout(&self) -> StoreResult<&Arc<Layout>> {
+    fn layout(&self) -> ObjectResult<&Arc<Layout>> {
         self.layout.as_ref().ok_or_else(|| told(too_early()))
     }
 
-    fn write_content(&mut self, offset: u64, bytes: &[u8], zeros: u32) -> StoreResult<()> {
+    fn write_content(&mut self, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult<()> {
         let layout = self.layout()?.clone();
         if self.stage != Stage::Open {
             // It was complete, and nothing is needed while it is compared.
@@ -125,16 +124,15 @@ impl<M: Medium> GroupStore<M> {
             }
             let whole = u64::from(group.len) == GROUP_BYTES;
             let buffer = || if whole { self.shared.buffer() } else { Vec::new() };
-            let done = self.assembly.insert(&group, piece.start, now, zeros, buffer);
-            if let Some(flight) = done {
-                self.complete.set(group.index as usize, true);
+            if let Some(flight) = self.assembly.insert(&group, piece.start, now, zeros, buffer) {
+                self.complete.set(group.index as usize, flight.complete);
                 self.submit(Job::Write(Arc::new(flight)))?;
             }
         }
         Ok(())
     }
 
-    fn read_content(&self, offset: u64, len: u32, out: &mut Vec<u8>) -> StoreResult<()> {
+    fn read_content(&self, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<()> {
         let layout = self.layout()?;
         let end = self.intake.end(Part::Content, offset, len.into())?;
         for Piece { group, start, end } in layout.pieces(offset..end, None) {
@@ -161,9 +159,11 @@ impl<M: Medium> GroupStore<M> {
 
     /// Returns what is there, once it is open.
     fn opened(&mut self, found: FixedBitSet) -> Result<Vec<Range<u64>>> {
+        // It may have grown since the thread was told to open it.
         let announced = self.intake.announced()?;
+        let bytes = announced.len(Part::Content);
+        self.intake.counters.update(|counts| counts.bytes = bytes);
         let written = self.shared.written.get().expect("opened");
-        // It may have grown since it was opened.
         written.check_room(announced)?;
         let layout = written.layout(announced)?;
         let mut ranges = Vec::new();
@@ -172,7 +172,7 @@ impl<M: Medium> GroupStore<M> {
         for index in 0..layout.groups() {
             let range = layout.group(index).range();
             // Of what may still grow the last group is not all there.
-            if range.end > announced.len(Part::Content) {
+            if range.end > bytes {
                 self.complete.set(index as usize, false);
             } else if self.complete.contains(index as usize) {
                 push_joined(&mut ranges, range);
@@ -198,14 +198,14 @@ impl<M: Medium> GroupStore<M> {
 }
 
 impl<M: Medium> Store for GroupStore<M> {
-    fn announce(&mut self, announcement: &Announcement) -> StoreResult<()> {
+    fn announce(&mut self, announcement: &Announcement) -> ObjectResult<()> {
         let folder = || M::folder(&self.shared.options);
         self.intake.announce(announcement, M::FILES_MAX, folder).map_err(told)
     }
 
-    fn grow(&mut self, announcement: &Announcement) -> StoreResult<()> {
+    fn grow(&mut self, announcement: &Announcement) -> ObjectResult<()> {
         if !M::GROWS {
-            return Err(StoreError::growing());
+            return Err(ObjectError::growing());
         }
         self.intake.grow(announcement).map_err(told)?;
         if self.layout.is_some() {
@@ -218,7 +218,7 @@ impl<M: Medium> Store for GroupStore<M> {
         Ok(())
     }
 
-    fn write(&mut self, part: Part, offset: u64, bytes: &[u8], zeros: u32) -> StoreResult<()> {
+    fn write(&mut self, part: Part, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult<()> {
         match part {
             Part::Content => self.write_content(offset, bytes, zeros),
             // Once opened it is not needed any more.
@@ -227,7 +227,7 @@ impl<M: Medium> Store for GroupStore<M> {
         }
     }
 
-    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> StoreResult<()> {
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<()> {
         self.check()?;
         match part {
             Part::Content => self.read_content(offset, len, out),
@@ -235,7 +235,7 @@ impl<M: Medium> Store for GroupStore<M> {
         }
     }
 
-    fn open(&mut self) -> StoreResult<StoreProgress<Vec<Range<u64>>>> {
+    fn open(&mut self) -> ObjectResult<Poll<Vec<Range<u64>>>> {
         if self.stage == Stage::Manifest {
             let announcement = *self.intake.announced().map_err(told)?;
             self.start().map_err(told)?;
@@ -245,15 +245,15 @@ impl<M: Medium> Store for GroupStore<M> {
         }
         self.check()?;
         match self.shared.take_found() {
-            Some(found) => self.opened(found).map(StoreProgress::Done).map_err(told),
-            None => Ok(StoreProgress::Pending),
+            Some(found) => self.opened(found).map(Poll::Ready).map_err(told),
+            None => Ok(Poll::Pending),
         }
     }
 
-    fn verify(&mut self) -> StoreResult<StoreProgress<Verdict>> {
+    fn verify(&mut self) -> ObjectResult<Poll<Verdict>> {
         let groups = self.layout()?.groups();
         match self.stage {
-            Stage::Intact => return Ok(StoreProgress::Done(Verdict::Intact)),
+            Stage::Intact => return Ok(Poll::Ready(Verdict::Intact)),
             Stage::Open => {
                 while let Some(flight) = self.assembly.evict() {
                     self.submit(Job::Write(Arc::new(flight)))?;
@@ -267,7 +267,7 @@ impl<M: Medium> Store for GroupStore<M> {
         }
         self.check()?;
         let Some((verdict, damaged)) = self.shared.take_verdict() else {
-            return Ok(StoreProgress::Pending);
+            return Ok(Poll::Pending);
         };
         self.stage = match verdict {
             Verdict::Intact => Stage::Intact,
@@ -275,7 +275,7 @@ impl<M: Medium> Store for GroupStore<M> {
         };
         (0..groups).for_each(|group| self.complete.set(group as usize, true));
         damaged.into_iter().for_each(|group| self.complete.set(group as usize, false));
-        Ok(StoreProgress::Done(verdict))
+        Ok(Poll::Ready(verdict))
     }
 }
 

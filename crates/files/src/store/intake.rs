@@ -1,9 +1,10 @@
 //! The parts of an object beside its content: what was announced, the manifest and the digests.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use faircast_proto::object::{Announcement, Part, StoreError, StoreResult};
+use faircast_proto::object::{Announcement, ObjectError, ObjectResult, Part};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::counts::Counters;
@@ -86,7 +87,7 @@ impl Intake {
     }
 
     /// Checks that a range is within what is announced, and returns its end.
-    pub(crate) fn end(&self, part: Part, offset: u64, len: u64) -> StoreResult<u64> {
+    pub(crate) fn end(&self, part: Part, offset: u64, len: u64) -> ObjectResult<u64> {
         let announced = self.announced().map_err(told)?.len(part);
         let end = offset.checked_add(len).filter(|end| *end <= announced);
         end.ok_or_else(|| {
@@ -101,10 +102,12 @@ impl Intake {
         offset: u64,
         bytes: &[u8],
         zeros: u32,
-    ) -> StoreResult<()> {
+    ) -> ObjectResult<()> {
         let end = self.end(part, offset, bytes.len() as u64 + u64::from(zeros))?;
-        let mut all = bytes.to_vec();
-        all.resize(bytes.len() + zeros as usize, 0);
+        let mut all = Cow::Borrowed(bytes);
+        if zeros > 0 {
+            all.to_mut().resize(bytes.len() + zeros as usize, 0);
+        }
         if part == Part::Digests {
             return self.digests().write(offset, &all).map_err(|error| self.lost(error));
         }
@@ -119,7 +122,7 @@ impl Intake {
         offset: u64,
         len: u32,
         out: &mut Vec<u8>,
-    ) -> StoreResult<()> {
+    ) -> ObjectResult<()> {
         let end = self.end(part, offset, len.into())?;
         if part == Part::Digests {
             let read = self.digests().read(offset, len as usize, out);
@@ -138,7 +141,7 @@ impl Intake {
         self.digests.lock()
     }
 
-    fn lost(&self, error: std::io::Error) -> StoreError {
+    fn lost(&self, error: std::io::Error) -> ObjectError {
         told(FilesError::io(&self.folder, "cannot keep digests", error))
     }
 }
@@ -164,6 +167,6 @@ pub(crate) fn too_early() -> FilesError {
     FilesError::Sender("content came before the list of files".into())
 }
 
-pub(crate) fn told(error: FilesError) -> StoreError {
-    StoreError { reason: error.to_string() }
+pub(crate) fn told(error: FilesError) -> ObjectError {
+    ObjectError { reason: error.to_string() }
 }

@@ -1,4 +1,4 @@
-//! Which groups are complete, so that an interrupted transfer goes on where it was.
+//! The journal of complete groups, by which an interrupted transfer goes on where it was.
 //!
 //! Records are appended and each has a checksum: one that is torn counts as not there, and costs no
 //! more than to receive its groups again. What the journal says is believed until the content is

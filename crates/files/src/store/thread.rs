@@ -378,6 +378,8 @@ impl<M: Medium> Worker<M> {
 
     /// Compares, and where all is intact puts it into its place. Returns the damaged groups too.
     fn verify(&mut self, announced: &Announcement) -> Result<(Verdict, Vec<u32>)> {
+        // Before what takes long and may be cut off.
+        self.flush_journal()?;
         let Self { shared, medium: Some(medium), rounds } = self else { unreachable!("opened") };
         let damaged = medium.compare(announced)?;
         if let Some(journal) = medium.journal() {

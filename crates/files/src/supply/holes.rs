@@ -1,4 +1,4 @@
-//! Where the holes of a file are, as its file system tells.
+//! Holes of sparse files, as the file system tells them, on their way into a manifest.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;

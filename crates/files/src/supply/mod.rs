@@ -5,7 +5,6 @@ mod chunks;
 mod device;
 mod handle;
 mod holes;
-mod options;
 mod pipe;
 mod reader;
 mod scan;
@@ -21,14 +20,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use faircast_proto::object::{Part, Supply, SupplyError, SupplyResult};
+use faircast_proto::object::{ObjectError, ObjectResult, Part, Supply};
 
 use self::handle::Watched;
 pub use self::handle::{FileHash, SupplyCounts, SupplyHandle};
-pub use self::options::{Links, ScanOptions};
 pub use self::pipe::{PIPE_NAME, PipeSupply};
 use self::reader::Shared;
-pub use self::scan::{Scan, ScanTotals};
+pub use self::scan::{Links, Scan, ScanOptions, ScanTotals};
 pub use self::skipped::{Skip, Skipped, Warning};
 use crate::error::{FilesError, Result};
 use crate::manifest::Manifest;
@@ -163,14 +161,14 @@ impl Supply for FilesSupply {
         self.object
     }
 
-    fn digests(&mut self) -> SupplyResult<Option<[u8; 32]>> {
+    fn digests(&mut self) -> ObjectResult<Option<[u8; 32]>> {
         match (self.shared.digests.get(), self.shared.failure()) {
-            (_, Some(reason)) => Err(SupplyError { reason }),
+            (_, Some(reason)) => Err(ObjectError { reason }),
             (known, None) => Ok(known.copied()),
         }
     }
 
-    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> SupplyResult<u32> {
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<u32> {
         let end = offset.checked_add(u64::from(len)).filter(|end| *end <= Supply::len(self, part));
         assert!(end.is_some(), "a sender asks for what it announced");
         let size = len as usize;
@@ -191,7 +189,7 @@ impl Supply for FilesSupply {
             Ok(()) => Ok(0),
             Err(error) => {
                 out.truncate(before);
-                Err(SupplyError { reason: error.to_string() })
+                Err(ObjectError { reason: error.to_string() })
             }
         }
     }

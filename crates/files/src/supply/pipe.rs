@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use blake3::Hasher;
-use faircast_proto::object::{Part, Supply, SupplyError, SupplyResult};
+use faircast_proto::object::{ObjectError, ObjectResult, Part, Supply};
 use parking_lot::{Condvar, Mutex};
 
 use super::handle::{FileHash, SupplyCounts, SupplyHandle, Watched};
@@ -224,15 +224,15 @@ impl Supply for PipeSupply {
         self.object
     }
 
-    fn digests(&mut self) -> SupplyResult<Option<[u8; 32]>> {
+    fn digests(&mut self) -> ObjectResult<Option<[u8; 32]>> {
         let state = self.shared.state.lock();
         match &state.failure {
-            Some(reason) => Err(SupplyError { reason: reason.clone() }),
+            Some(reason) => Err(ObjectError { reason: reason.clone() }),
             None => Ok(state.ended.map(|(_, hash)| hash)),
         }
     }
 
-    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> SupplyResult<u32> {
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<u32> {
         let end = offset.checked_add(len.into()).filter(|end| *end <= Supply::len(self, part));
         let end = end.expect("a sender asks for what it announced");
         if part == Part::Manifest {
@@ -248,7 +248,7 @@ impl Supply for PipeSupply {
         out.resize(start + len as usize, 0);
         if let Err(error) = file.read_exact_at(&mut out[start..], offset) {
             out.truncate(start);
-            return Err(SupplyError { reason: self.shared.lost(error).to_string() });
+            return Err(ObjectError { reason: self.shared.lost(error).to_string() });
         }
         let mut state = self.shared.state.lock();
         if part == Part::Content && end > state.asked_to {
@@ -269,7 +269,7 @@ impl Drop for PipeSupply {
 
 #[cfg(test)]
 mod tests {
-    use faircast_proto::object::StoreProgress;
+    use std::task::Poll;
 
     use super::*;
     use crate::testing::{digests, noise, wait};
@@ -297,8 +297,8 @@ mod tests {
     /// Waits until so many bytes are there.
     fn until(supply: &PipeSupply, bytes: u64) {
         let there = || match Supply::len(supply, Part::Content) >= bytes {
-            true => StoreProgress::Done(()),
-            false => StoreProgress::Pending,
+            true => Poll::Ready(()),
+            false => Poll::Pending,
         };
         wait(|| Ok::<_, ()>(there())).unwrap();
     }
@@ -347,7 +347,7 @@ mod tests {
             }
         }
         let mut one = supply(Broken);
-        let error = wait(|| one.digests().map(|_| StoreProgress::<()>::Pending)).unwrap_err();
+        let error = wait(|| one.digests().map(|_| Poll::<()>::Pending)).unwrap_err();
         assert_eq!(error.reason, "the pipe: cannot be read: the disk behind it is gone");
         assert!(one.growing());
         assert_ne!(one.object(), supply(io::empty()).object());

@@ -282,7 +282,7 @@ impl Shared {
             }
         }
         let todo = (state.hashed_below < count).then_some(state.hashed_below);
-        let (since, patience) = match state.moved_at {
+        let (since, idle_min) = match state.moved_at {
             Some(at) => (at, IDLE),
             None => (state.since, IDLE_FIRST),
         };
@@ -290,8 +290,8 @@ impl Shared {
         match todo {
             // What the sender has left out, or will not come to soon. What lies before it and is
             // still to be sent waits, since it would be read twice.
-            Some(chunk) if chunk < state.at || idle >= patience => Task::Hash(chunk),
-            Some(_) => Task::Wait(Some(patience - idle)),
+            Some(chunk) if chunk < state.at || idle >= idle_min => Task::Hash(chunk),
+            Some(_) => Task::Wait(Some(idle_min - idle)),
             None => Task::Wait(None),
         }
     }

@@ -1,4 +1,4 @@
-//! What a sender leaves out, counted and in words for people.
+//! Files and links that a sender leaves out, counted by reason and in words for people.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Where the files of a supply come from, and whether they are still what was scanned.
+//! Sources of a supply: the paths of its files, and whether these are still what was scanned.
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;

@@ -1,3 +1,6 @@
+//! Tests of a supply: the scan with its links, patterns and holes, hashing, reading, and files that
+//! change.
+
 use std::fs;
 use std::os::unix::fs::symlink;
 

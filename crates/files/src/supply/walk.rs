@@ -12,7 +12,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use super::attributes;
 use super::holes::find_holes;
-use super::options::{Links, ScanOptions};
+use super::scan::{Links, ScanOptions};
 use super::skipped::{Skip, Skips};
 use super::sources::{identity, mtime};
 use crate::error::{FilesError, Result};

@@ -1,11 +1,10 @@
 //! An object in memory, and how a machine would have a store take it; for tests and benchmarks.
 
 use std::ops::Range;
+use std::task::Poll;
 use std::time::Duration;
 
-use faircast_proto::object::{
-    Announcement, Part, Store, StoreProgress, StoreResult, Supply, Verdict,
-};
+use faircast_proto::object::{Announcement, ObjectResult, Part, Store, Supply, Verdict};
 
 /// Bytes of a symbol, which is no divisor of a group.
 pub(crate) const SYMBOL: u64 = 1400;
@@ -51,7 +50,7 @@ impl Object {
     }
 
     /// Announces, gives the manifest, and waits for what is found.
-    pub(crate) fn open(&self, store: &mut dyn Store) -> StoreResult<Vec<Range<u64>>> {
+    pub(crate) fn open(&self, store: &mut dyn Store) -> ObjectResult<Vec<Range<u64>>> {
         store.announce(&self.announcement)?;
         store.write(Part::Manifest, 0, &self.parts[0], 0)?;
         wait(|| store.open())
@@ -77,7 +76,7 @@ impl Object {
         symbols
     }
 
-    pub(crate) fn give(&self, store: &mut dyn Store, symbols: &[Range<u64>]) -> StoreResult<()> {
+    pub(crate) fn give(&self, store: &mut dyn Store, symbols: &[Range<u64>]) -> ObjectResult<()> {
         for symbol in symbols {
             let bytes = &self.content()[symbol.start as usize..symbol.end as usize];
             // As a machine does with a payload whose end is known to be zero.
@@ -88,7 +87,7 @@ impl Object {
         Ok(())
     }
 
-    pub(crate) fn give_digests(&self, store: &mut dyn Store) -> StoreResult<()> {
+    pub(crate) fn give_digests(&self, store: &mut dyn Store) -> ObjectResult<()> {
         for (at, piece) in self.parts[2].chunks(SYMBOL as usize).enumerate() {
             store.write(Part::Digests, at as u64 * SYMBOL, piece, 0)?;
         }
@@ -96,7 +95,7 @@ impl Object {
     }
 
     /// Compares, gives again what is damaged, and so on. Returns how many times.
-    pub(crate) fn verify(&self, store: &mut dyn Store) -> StoreResult<u32> {
+    pub(crate) fn verify(&self, store: &mut dyn Store) -> ObjectResult<u32> {
         self.give_digests(store)?;
         for round in 0.. {
             match wait(|| store.verify())? {
@@ -108,34 +107,29 @@ impl Object {
     }
 
     /// Opens a store and gives it all that lacks.
-    pub(crate) fn fill(&self, store: &mut dyn Store) -> StoreResult<()> {
+    pub(crate) fn fill(&self, store: &mut dyn Store) -> ObjectResult<()> {
         let found = self.open(store)?;
         self.give(store, &self.missing(&found))
     }
 
     /// Receives all that lacks.
-    pub(crate) fn receive(&self, store: &mut dyn Store) -> StoreResult<u32> {
+    pub(crate) fn receive(&self, store: &mut dyn Store) -> ObjectResult<u32> {
         self.fill(store)?;
         self.verify(store)
     }
 }
 
 pub(crate) fn digests(supply: &mut dyn Supply) -> [u8; 32] {
-    wait(|| {
-        supply.digests().map(|known| match known {
-            Some(digests) => StoreProgress::Done(digests),
-            None => StoreProgress::Pending,
-        })
-    })
-    .expect("the content can be read")
+    wait(|| supply.digests().map(|known| known.map_or(Poll::Pending, Poll::Ready)))
+        .expect("the content can be read")
 }
 
-pub(crate) fn wait<T, E>(mut ask: impl FnMut() -> Result<StoreProgress<T>, E>) -> Result<T, E> {
+pub(crate) fn wait<T, E>(mut ask: impl FnMut() -> Result<Poll<T>, E>) -> Result<T, E> {
     // A disk that many write to can take minutes.
     for _ in 0..600_000 {
         match ask()? {
-            StoreProgress::Done(answer) => return Ok(answer),
-            StoreProgress::Pending => std::thread::sleep(Duration::from_millis(1)),
+            Poll::Ready(answer) => return Ok(answer),
+            Poll::Pending => std::thread::sleep(Duration::from_millis(1)),
         }
     }
     panic!("no answer within ten minutes");

@@ -1,13 +1,15 @@
 //! The sockets of a source or of a receiver: opening them, and keeping them on their group.
 //!
-//! Which socket gets which packets: a group is heard on a socket that is bound to the group's own
-//! address and port with address reuse, so that any number of receivers on a host hear it and
-//! nothing else comes there. Everything is sent from others, the *ways*, and unicast comes to them: a
+//! Which socket gets which packets: a [group](Group) is heard on a socket that is bound to the group's
+//! own address and port with address reuse, so that any number of receivers on a host hear it and
+//! nothing else comes there; groups beside the session's have one while a machine is a member.
+//! Everything is sent from others, the *ways*, and unicast comes to them: a
 //! receiver has one with any port. A source has one for each interface of its group, bound to its own
 //! address there, and one for its list of receivers, bound to no address, so that the system's routes
 //! choose; each has the target's port where nobody has it. What a source of a group answers to single
 //! hosts leaves from the same address and port by another socket beside.
 
+mod groups;
 mod options;
 mod upkeep;
 
@@ -15,13 +17,14 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
 
-use faircast_base::Bytes;
+use faircast_base::{Bytes, GroupId};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 
+pub(crate) use self::groups::Group;
 use self::options::{
-    InterfaceRequest, Memory, MulticastInterfaceV4, PathMtuV4, PathMtuV6, RECEIVE_MAX,
-    RECEIVE_USED, WayMtuV6,
+    Memory, MulticastInterfaceV4, PathMtuV4, PathMtuV6, RECEIVE_MAX, RECEIVE_USED, WayMtuV6,
+    interface_request,
 };
 pub(crate) use self::upkeep::passes;
 use crate::address::{Resolved, is_link_local, unspecified};
@@ -32,14 +35,12 @@ use crate::{Interface, Listen, Multicast, NetError, RECEIVERS_MAX, SocketSetting
 pub struct Sockets {
     /// By which everything is sent; they hear unicast.
     pub(crate) ways: Vec<Way>,
-    /// Hears the group.
-    pub(crate) group: Option<Socket>,
-    /// Where packets for the group go, and by which way; none at a receiver without a group.
-    pub(crate) destinations: Vec<(usize, SocketAddr)>,
+    /// The session's group, which has no address where there is a list alone, and those beside it.
+    pub(crate) groups: Vec<Group>,
     pub(crate) is_source: bool,
     pub(crate) settings: SocketSettings,
     multicast: Option<Multicast>,
-    /// The interfaces that the group is on, as they were last found; `None` while one is gone. At a source
+    /// The interfaces that the groups are on, as they were last found; `None` while one is gone. At a source
     /// each has the way of its number.
     interfaces: Vec<(Interface, Option<Resolved>)>,
     /// At a source: why it does not have the port of its target.
@@ -52,10 +53,14 @@ pub(crate) struct Way {
     pub(crate) socket: Socket,
     /// At a source of a group: sends to single hosts, and hears nothing. What waits there for the
     /// link's address of a host, which may be nobody's, takes no room from data.
-    answers: Option<Socket>,
+    pub(crate) answers: Option<Socket>,
     local: SocketAddr,
+    /// Whether other sockets of this host may have its address and port too.
+    shared: bool,
+    /// Drops that the kernel has counted at the socket; wraps.
+    overflowed: u32,
     /// The hops that the socket now gives multicast packets.
-    hops: u8,
+    pub(crate) hops: u8,
     pub(crate) health: Health,
 }
 
@@ -81,7 +86,8 @@ pub struct Buffers {
 impl Way {
     fn new(socket: Socket, settings: &SocketSettings) -> Result<Self, NetError> {
         let local = local_address(&socket)?;
-        Ok(Self { socket, answers: None, local, hops: settings.hops, health: Health::Up })
+        let (hops, health) = (settings.hops, Health::Up);
+        Ok(Self { socket, answers: None, local, shared: false, overflowed: 0, hops, health })
     }
 
     /// Sets up how multicast leaves.
@@ -104,18 +110,9 @@ impl Way {
         }
     }
 
-    pub(crate) const fn hops(&self) -> u8 {
-        self.hops
-    }
-
     /// The socket by which packets leave that are for one host alone.
     pub(crate) fn for_one(&self) -> &Socket {
         self.answers.as_ref().unwrap_or(&self.socket)
-    }
-
-    /// Whether that is another one than the socket for all others.
-    pub(crate) const fn has_own_for_one(&self) -> bool {
-        self.answers.is_some()
     }
 }
 
@@ -152,7 +149,7 @@ impl Sockets {
             way.answers = beside(&way.socket, first.ip(), &sockets.settings).ok();
             way.set_multicast(at, &sockets.settings)?;
             sockets.ways.push(way);
-            sockets.destinations.push((index, first));
+            sockets.groups[0].destinations.push((index, first));
         }
         if let Some(to) = receivers.first() {
             let socket = open(first.ip(), &sockets.settings)?;
@@ -167,7 +164,8 @@ impl Sockets {
             way.local.set_ip(route_to(*to)?);
             let index = sockets.ways.len();
             sockets.ways.push(way);
-            sockets.destinations.extend(receivers.into_iter().map(|to| (index, to)));
+            let to_each = receivers.into_iter().map(|to| (index, to));
+            sockets.groups[0].destinations.extend(to_each);
         }
         Ok(sockets)
     }
@@ -197,32 +195,16 @@ impl Sockets {
             return Err(NetError::Family(ip, address.ip()));
         }
         let at = sockets.interfaces[0].1.unwrap_or_default();
-        let group = open(ip, &sockets.settings)?;
-        let share = |socket: &Socket| {
-            let shared = socket.set_reuse_address(true);
-            shared.map_err(NetError::doing("share the group's port"))
-        };
-        share(&group)?;
-        if address.port() == to.port() && address.ip().is_unspecified() {
+        let shared = address.port() == to.port() && address.ip().is_unspecified();
+        if shared {
             share(&node)?;
         }
         bind(&node, address)?;
-        bind(&group, zoned(ip, to.port(), at.index))?;
-        // Not what others on this host have joined either.
-        let only = [&group, &node].into_iter().try_for_each(|socket| match ip {
-            IpAddr::V4(_) => socket.set_multicast_all_v4(false),
-            IpAddr::V6(_) => socket.set_multicast_all_v6(false),
-        });
-        only.map_err(NetError::doing("hear only this group"))?;
-        let mut way = Way::new(node, &sockets.settings)?;
+        let mut way = Way { shared, ..Way::new(node, &sockets.settings)? };
         way.set_multicast(at, &sockets.settings)?;
         sockets.ways.push(way);
-        sockets.group = Some(group);
-        sockets.destinations.push((0, to));
-        for at in sockets.interfaces.iter().filter_map(|(_, at)| *at) {
-            let joined = sockets.join(at);
-            joined.map_err(|error| NetError::Join { group: to, error })?;
-        }
+        sockets.groups[0].destinations.push((0, to));
+        sockets.hear(0)?;
         Ok(sockets)
     }
 
@@ -239,10 +221,10 @@ impl Sockets {
                 multicast.resolve()?.into_iter().map(|(it, at)| (it, Some(at))).collect()
             }
         };
+        let address = multicast.as_ref().map(|multicast| multicast.group);
         Ok(Self {
             ways: Vec::new(),
-            group: None,
-            destinations: Vec::new(),
+            groups: vec![Group::new(GroupId::SESSION, address)],
             is_source,
             settings,
             multicast,
@@ -251,13 +233,22 @@ impl Sockets {
         })
     }
 
-    /// A socket that hears, by its number, and whether it hears the group. The ways come first.
-    pub(crate) fn hearing(&self, index: usize) -> Option<(&Socket, bool)> {
-        match self.ways.get(index) {
-            Some(way) => Some((&way.socket, false)),
-            None if index == self.ways.len() => self.group.as_ref().map(|group| (group, true)),
-            None => None,
+    /// All sockets that hear: those of the ways, then those of groups.
+    pub(crate) fn hearing(&self) -> impl Iterator<Item = &Socket> {
+        let groups = self.groups.iter().filter_map(|group| group.socket.as_ref());
+        self.ways.iter().map(|way| &way.socket).chain(groups)
+    }
+
+    /// One of them by its place, with the drops that were counted there and the group that it hears.
+    pub(crate) fn hearer(&mut self, index: usize) -> Option<(&Socket, &mut u32, Option<GroupId>)> {
+        let ways = self.ways.len();
+        if let Some(way) = self.ways.get_mut(index) {
+            return Some((&way.socket, &mut way.overflowed, None));
         }
+        let mut heard = self.groups.iter_mut().filter_map(|group| {
+            Some((group.socket.as_ref()?, &mut group.overflowed, Some(group.id)))
+        });
+        heard.nth(index - ways)
     }
 
     /// Whether sessions from this address are wanted: where a source was named, its own alone.
@@ -280,7 +271,7 @@ impl Sockets {
 
     /// Where packets for the group go, or the group that is heard; none at a receiver without one.
     pub fn targets(&self) -> impl Iterator<Item = SocketAddr> {
-        self.destinations.iter().map(|(_, to)| *to)
+        self.groups[0].destinations.iter().map(|(_, to)| *to)
     }
 
     /// The buffers that the kernel gave, which may be less than was asked for: without the
@@ -288,7 +279,7 @@ impl Sockets {
     pub fn buffers(&self) -> Buffers {
         let size = |size: io::Result<usize>| Bytes::new(size.unwrap_or(0) as u64);
         let node = &self.ways[0].socket;
-        let hears = self.group.as_ref().unwrap_or(node);
+        let hears = self.groups[0].socket.as_ref().unwrap_or(node);
         Buffers { receive: size(hears.recv_buffer_size()), send: size(node.send_buffer_size()) }
     }
 
@@ -305,7 +296,8 @@ impl Sockets {
 
     /// The sockets themselves: the first that sends, and that which hears the group.
     pub(crate) fn into_parts(mut self) -> (UdpSocket, Option<UdpSocket>) {
-        (self.ways.remove(0).socket.into(), self.group.map(Into::into))
+        let group = self.groups.swap_remove(0).socket;
+        (self.ways.swap_remove(0).socket.into(), group.map(Into::into))
     }
 
     /// Whether so much waits to be read from a socket that the next pause may cost packets.
@@ -331,7 +323,7 @@ impl Sockets {
             };
             u64::try_from(mtu.ok()?).ok()
         };
-        self.destinations.iter().filter_map(of).min().map(Bytes::new)
+        self.groups[0].destinations.iter().filter_map(of).min().map(Bytes::new)
     }
 }
 
@@ -339,7 +331,7 @@ impl Sockets {
 fn aim(socket: &Socket, like: IpAddr, at: Resolved) -> nix::Result<()> {
     match like {
         IpAddr::V4(_) if at.index > 0 => {
-            setsockopt(socket, MulticastInterfaceV4, &InterfaceRequest::new(at.index))
+            setsockopt(socket, MulticastInterfaceV4, &interface_request(at.index))
         }
         IpAddr::V6(_) if at.index > 0 => socket
             .set_multicast_if_v6(at.index)
@@ -372,6 +364,11 @@ fn beside(node: &Socket, like: IpAddr, settings: &SocketSettings) -> Result<Sock
         socket.connect(&address.into()).map_err(NetError::doing("answer"))
     });
     connected.map(|()| socket)
+}
+
+/// Lets other sockets of this host have a group's port too.
+fn share(socket: &Socket) -> Result<(), NetError> {
+    socket.set_reuse_address(true).map_err(NetError::doing("share the group's port"))
 }
 
 /// Binds a socket to a port that `others` have. Other programs are told that the port is taken.
@@ -411,6 +408,12 @@ const DISCARD_PORT: u16 = 9;
 fn set_up(socket: &Socket, like: IpAddr, settings: &SocketSettings) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     setsockopt(socket, sockopt::RxqOvfl, &1)?;
+    // Not what others on this host have joined. Where the kernel knows no such setting it comes too, as
+    // duplicates or of sessions in which nobody here takes part.
+    let _ = match like {
+        IpAddr::V4(_) => socket.set_multicast_all_v4(false),
+        IpAddr::V6(_) => socket.set_multicast_all_v6(false),
+    };
     let class = if settings.ecn { ECT0 } else { 0 };
     // Packets longer than a link takes are cut there: with "don't fragment", routers and path MTU
     // discovery make of a setting that is a little wrong a session that never gets anything, and

@@ -7,25 +7,16 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use nix::sys::socket::SockaddrStorage;
 use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 
 /// `struct group_source_req` of RFC 3678: a group on an interface, from one source.
 #[derive(Clone, Copy)]
-#[repr(C, align(8))]
+#[repr(C)]
 pub struct SourceRequest {
     interface: u32,
-    pad: u32,
-    group: [u8; STORAGE],
-    source: [u8; STORAGE],
-}
-
-/// `struct ip_mreqn` with only an interface.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct InterfaceRequest {
-    group: u32,
-    address: u32,
-    interface: i32,
+    group: SockaddrStorage,
+    source: SockaddrStorage,
 }
 
 sockopt_impl!(
@@ -46,7 +37,7 @@ sockopt_impl!(
 );
 sockopt_impl!(
     /// Where IPv4 multicast leaves, by number.
-    MulticastInterfaceV4, SetOnly, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, InterfaceRequest
+    MulticastInterfaceV4, SetOnly, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, libc::ip_mreqn
 );
 sockopt_impl!(
     /// Bytes of the largest IPv6 packet on the way of a connected socket, as far as is known.
@@ -73,37 +64,15 @@ pub(crate) const RECEIVE_MAX: usize = 1;
 
 impl SourceRequest {
     pub(crate) fn new(interface: u32, group: SocketAddr, source: IpAddr) -> Self {
-        let source = storage(SocketAddr::new(source, 0));
-        Self { interface, pad: 0, group: storage(group), source }
+        Self { interface, group: group.into(), source: SocketAddr::new(source, 0).into() }
     }
 }
 
-impl InterfaceRequest {
-    pub(crate) fn new(interface: u32) -> Self {
-        // Numbers of interfaces are positive `int`s.
-        Self { group: 0, address: 0, interface: interface as i32 }
-    }
-}
-
-/// Bytes of `struct sockaddr_storage`.
-const STORAGE: usize = 128;
-
-/// An address as the system lays it out.
-fn storage(address: SocketAddr) -> [u8; STORAGE] {
-    let mut out = [0; STORAGE];
-    out[2..4].copy_from_slice(&address.port().to_be_bytes());
-    match address {
-        SocketAddr::V4(v4) => {
-            out[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
-            out[4..8].copy_from_slice(&v4.ip().octets());
-        }
-        SocketAddr::V6(v6) => {
-            out[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
-            out[8..24].copy_from_slice(&v6.ip().octets());
-            out[24..28].copy_from_slice(&v6.scope_id().to_ne_bytes());
-        }
-    }
-    out
+/// An interface by its number.
+pub(crate) fn interface_request(number: u32) -> libc::ip_mreqn {
+    let any = libc::in_addr { s_addr: 0 };
+    // Numbers of interfaces are positive `int`s.
+    libc::ip_mreqn { imr_multiaddr: any, imr_address: any, imr_ifindex: number as i32 }
 }
 
 #[cfg(test)]
@@ -114,8 +83,6 @@ mod tests {
     fn the_layouts_are_those_of_the_system() {
         assert_eq!(size_of::<SourceRequest>(), size_of::<libc::group_source_req>());
         assert_eq!(align_of::<SourceRequest>(), align_of::<libc::group_source_req>());
-        assert_eq!(size_of::<InterfaceRequest>(), size_of::<libc::ip_mreqn>());
-        assert_eq!(STORAGE, size_of::<libc::sockaddr_storage>());
         let offset = core::mem::offset_of!(libc::group_source_req, gsr_source);
         assert_eq!(core::mem::offset_of!(SourceRequest, source), offset);
     }

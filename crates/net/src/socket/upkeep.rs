@@ -1,15 +1,16 @@
-//! The interfaces of open sockets: memberships of the group, and what becomes of an interface that goes
+//! The interfaces of open sockets: memberships of groups, and what becomes of an interface that goes
 //! away.
 
 use std::io;
 use std::net::IpAddr;
 
+use faircast_base::GroupId;
 use nix::errno::Errno;
 use nix::sys::socket::setsockopt;
 use socket2::InterfaceIndexOrAddress;
 
 use super::options::{JoinSourceV4, JoinSourceV6, LeaveSourceV4, LeaveSourceV6, SourceRequest};
-use super::{Health, Sockets, aim};
+use super::{Group, Health, Sockets, aim};
 use crate::address::Resolved;
 
 impl Sockets {
@@ -18,19 +19,25 @@ impl Sockets {
     pub(crate) fn maintain(&mut self) {
         let Some(multicast) = &self.multicast else { return };
         let ip = multicast.group.ip();
+        let mut any_moved = false;
         for index in 0..self.interfaces.len() {
             let (interface, before) = &self.interfaces[index];
             let (found, before) = (interface.resolve(ip).ok(), *before);
             let moved = found.map(|at| at.index) != before.map(|at| at.index);
+            any_moved |= moved && found.is_some();
             if moved && let Some(old) = before {
                 // The kernel remembers memberships of interfaces that are gone, and allows few.
-                let _ = self.change_membership(old, false);
+                for group in &self.groups {
+                    let _ = self.change_membership(group, old, false);
+                }
             }
             self.interfaces[index].1 = found;
             let Some(at) = found else { continue };
             // Joining twice fails and changes nothing; both fail while the interface has no
             // address, and are tried again.
-            let _ = self.join(at);
+            for group in &self.groups {
+                let _ = self.join(group, at);
+            }
             let Some(way) = self.ways.get_mut(index) else { continue };
             if moved {
                 let _ = aim(&way.socket, way.local.ip(), at);
@@ -39,6 +46,7 @@ impl Sockets {
                 way.health = Health::Tried;
             }
         }
+        self.hear_again(any_moved);
     }
 
     /// Nothing leaves by a way for this reason: whether its interface is left out for now, which is said
@@ -52,7 +60,7 @@ impl Sockets {
         // Without its address the kernel calls what is sent from there invalid.
         let gone = || !interface.resolve(of.local.ip()).is_ok_and(is_there);
         let passes = passes(error) || error == Errno::EINVAL && gone();
-        if self.destinations.len() < 2 || !passes {
+        if self.groups[0].destinations.len() < 2 || !passes {
             return false;
         }
         if of.health == Health::Up {
@@ -76,8 +84,8 @@ impl Sockets {
         }
     }
 
-    pub(super) fn join(&self, at: Resolved) -> io::Result<()> {
-        match self.change_membership(at, true) {
+    pub(super) fn join(&self, group: &Group, at: Resolved) -> io::Result<()> {
+        match self.change_membership(group, at, true) {
             // It is a member already, of the group or of the group from this source.
             Err(error)
                 if matches!(
@@ -91,11 +99,14 @@ impl Sockets {
         }
     }
 
-    fn change_membership(&self, at: Resolved, join: bool) -> io::Result<()> {
-        let (Some(socket), Some(multicast)) = (&self.group, &self.multicast) else { return Ok(()) };
-        let ip = multicast.group.ip();
-        if let Some(source) = multicast.source {
-            let one = SourceRequest::new(at.index, multicast.group, source);
+    /// Where nobody hears the group nothing changes. The source that was named is that of the session's
+    /// group alone.
+    fn change_membership(&self, group: &Group, at: Resolved, join: bool) -> io::Result<()> {
+        let (Some(socket), Some(address)) = (&group.socket, group.address) else { return Ok(()) };
+        let ip = address.ip();
+        let named = self.multicast.as_ref().and_then(|multicast| multicast.source);
+        if let Some(source) = named.filter(|_| group.id == GroupId::SESSION) {
+            let one = SourceRequest::new(at.index, address, source);
             return Ok(match (ip, join) {
                 (IpAddr::V4(_), true) => setsockopt(socket, JoinSourceV4, &one),
                 (IpAddr::V4(_), false) => setsockopt(socket, LeaveSourceV4, &one),

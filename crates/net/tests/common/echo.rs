@@ -35,9 +35,7 @@ impl Machine for Echo {
         let (to, bytes) = self.answers.pop()?;
         buf.extend_from_slice(&self.head);
         buf.extend_from_slice(&bytes);
-        let to = Destination::Node(to);
-        let (zeros, payload_len, time_to_live) = (0, 0, 255);
-        Some(Transmit { to, zeros, payload_len, time_to_live, router_alert: false, wire_len: None })
+        Some(Transmit::control(Destination::Node(to)))
     }
 
     fn poll_event(&mut self) -> Option<AppEvent> {

@@ -50,7 +50,7 @@ pub(crate) fn content(len: usize, seed: u32) -> Arc<[u8]> {
 }
 
 pub(crate) fn quick_driver() -> DriverSettings {
-    DriverSettings { patience: Duration::from_secs(5), ..DriverSettings::default() }
+    DriverSettings { close_timeout: Duration::from_secs(5), ..DriverSettings::default() }
 }
 
 /// What became of one end.

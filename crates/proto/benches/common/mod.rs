@@ -49,8 +49,6 @@ impl SenderControl for Free {
 
     fn on_report(&mut self, _: &mut Cx<'_>, _: NodeId, _: Carrier, _: &Nothing) {}
 
-    fn on_leave(&mut self, _cx: &mut Cx<'_>, _from: NodeId) {}
-
     fn on_timeout(&mut self, _cx: &mut Cx<'_>) {}
 
     fn next_timeout(&self) -> Option<Time> {
@@ -74,10 +72,6 @@ impl ReceiverFeedback for Silent {
     fn on_missing(&mut self, _cx: &mut Cx<'_>, _first: Seq, _last: Seq) {}
 
     fn poll_report(&mut self, _cx: &mut Cx<'_>) -> Option<(Audience, Nothing)> {
-        None
-    }
-
-    fn report_for_nak(&mut self, _cx: &mut Cx<'_>) -> Option<Nothing> {
         None
     }
 

@@ -7,9 +7,8 @@ use core::any::Any;
 
 use faircast_base::{BadInput, Bitrate, Cx, Duration, NodeId, Seq, Time};
 
-use super::bounded::Bounded;
 use super::{
-    AckVector, Arrival, Audience, Bounds, Carrier, Gauges, Permit, ReceiverFeedback, Regime,
+    AckVector, Arrival, Audience, Carrier, Gauges, Pace, Permit, ReceiverFeedback, Regime,
     SenderControl, Wire,
 };
 
@@ -79,8 +78,6 @@ pub trait Feedback {
     fn on_stuck(&mut self, cx: &mut Cx<'_>);
     /// See [`ReceiverFeedback::shape_vector`].
     fn shape_vector(&self, vector: AckVector) -> AckVector;
-    /// See [`ReceiverFeedback::on_consumed`].
-    fn on_consumed(&mut self, cx: &mut Cx<'_>, len: u32);
     /// See [`ReceiverFeedback::on_overheard`].
     ///
     /// # Errors
@@ -114,12 +111,29 @@ pub struct SchemeOptions {
     pub report: u8,
 }
 
-/// A sender's half behind its encoding.
+/// Bounds that a person sets to a sending rate; none unless set. Where they contradict each other the
+/// upper one holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Bounds {
+    /// Most payload, repairs too, and packets without payload.
+    pub max: Option<Bitrate>,
+    /// Least payload while there is any to send, whatever the scheme says.
+    pub min: Option<Bitrate>,
+}
+
+/// The least to which receivers can limit a sender: about a packet a second.
+const LIMIT_MIN: Bitrate = Bitrate::from_bits_per_s(16_000);
+
+/// A sender's half behind its encoding: never faster than the one bound, never slower than the other.
 struct CodedControl<C: SenderControl> {
     half: C,
     /// The report that was read last and does not count yet.
     report: Option<C::Report>,
-    bounds: Bounded,
+    bounds: Bounds,
+    max: Option<Pace>,
+    min: Option<Pace>,
+    /// Whether the upper bound, and not the half, held back what was to leave last.
+    capped: bool,
 }
 
 /// A receiver's half behind its encoding.
@@ -138,7 +152,14 @@ pub fn bounded_control<C>(half: C, bounds: Bounds) -> Box<dyn Control + Send>
 where
     C: SenderControl<Report: Send> + Send + 'static,
 {
-    Box::new(CodedControl { half, report: None, bounds: Bounded::new(bounds) })
+    let max = bounds.max.map(|rate| pace(rate, Pace::BURST));
+    // It is there for when the scheme says no, so nothing is saved up for it.
+    let min = bounds.min.map(|rate| pace(rate, Duration::ZERO));
+    Box::new(CodedControl { half, report: None, bounds, max, min, capped: false })
+}
+
+fn pace(rate: Bitrate, burst: Duration) -> Pace {
+    Pace::new(rate.bits_per_s() as f64, burst)
 }
 
 /// A receiver's half behind its encoding.
@@ -153,6 +174,18 @@ fn put<W: Wire>(value: &W, out: &mut Vec<u8>) {
     assert!(out.len() - start <= W::BYTES_MAX, "senders leave no more room for it");
 }
 
+impl<C: SenderControl> CodedControl<C> {
+    /// Data of `len` bytes leaves.
+    fn on_leaving(&mut self, now: Time, len: u32) {
+        if let Some(max) = &mut self.max {
+            max.spend(now, len);
+        }
+        if let Some(min) = &mut self.min {
+            min.restart(now, len);
+        }
+    }
+}
+
 impl<C: SenderControl + 'static> Control for CodedControl<C> {
     fn options(&self) -> SchemeOptions {
         SchemeOptions { announce: C::Announce::OPTION, report: C::Report::OPTION }
@@ -160,7 +193,18 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
 
     fn permit(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) -> Permit {
         let own = self.half.permit(cx, len, repair);
-        let permit = self.bounds.permit(cx.now, own);
+        let least = self.min.as_ref().map_or(own, |min| own.min(min.permit(cx.now)));
+        let permit = match &self.max {
+            Some(max) => {
+                let bound = max.permit(cx.now);
+                self.capped = bound > least;
+                least.max(bound)
+            }
+            None => {
+                self.capped = false;
+                least
+            }
+        };
         if own == Permit::Now && permit != own {
             // What a path was never asked for it has not granted: a window that grew on would take
             // many losses to be felt when others come.
@@ -170,12 +214,12 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>) {
-        self.bounds.on_leaving(cx.now, len);
+        self.on_leaving(cx.now, len);
         put(&self.half.on_sent(cx, seq, len), out);
     }
 
     fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>) -> bool {
-        self.bounds.on_leaving(cx.now, len);
+        self.on_leaving(cx.now, len);
         let announce = self.half.on_repair_sent(cx, seq, len);
         announce.is_some_and(|announce| {
             put(&announce, out);
@@ -184,11 +228,13 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
     }
 
     fn permit_overhead(&self, now: Time) -> Permit {
-        self.bounds.permit_overhead(now)
+        self.max.as_ref().map_or(Permit::Now, |max| max.permit(now))
     }
 
     fn on_overhead(&mut self, now: Time, bytes: u32) {
-        self.bounds.on_overhead(now, bytes);
+        if let Some(max) = &mut self.max {
+            max.spend(now, bytes);
+        }
     }
 
     fn read_report(&mut self, now: Time, report: &[u8]) -> Result<Told, BadInput> {
@@ -218,7 +264,15 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
     }
 
     fn set_limit(&mut self, now: Time, limit: Option<Bitrate>) -> bool {
-        self.bounds.set_limit(now, limit)
+        // Anybody can announce one: it brings nobody below the lower bound.
+        let least = self.bounds.min.map_or(LIMIT_MIN, |min| min.max(LIMIT_MIN));
+        let limit = limit.map(|limit| limit.max(least));
+        let rate = limit.into_iter().chain(self.bounds.max).min();
+        match (&mut self.max, rate) {
+            (Some(max), Some(rate)) => max.set(now, rate.bits_per_s() as f64),
+            (max, rate) => *max = rate.map(|rate| pace(rate, Pace::BURST)),
+        }
+        limit.is_some_and(|limit| self.bounds.max.is_none_or(|max| limit < max))
     }
 
     fn on_timeout(&mut self, cx: &mut Cx<'_>) {
@@ -231,7 +285,7 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
 
     fn gauges(&self) -> Gauges {
         let gauges = self.half.gauges();
-        if self.bounds.is_capped() { Gauges { regime: Regime::Cap, ..gauges } } else { gauges }
+        if self.capped { Gauges { regime: Regime::Cap, ..gauges } } else { gauges }
     }
 
     fn inner(&self) -> &dyn Any {
@@ -264,10 +318,6 @@ impl<F: ReceiverFeedback + 'static> Feedback for CodedFeedback<F> {
 
     fn shape_vector(&self, vector: AckVector) -> AckVector {
         self.0.shape_vector(vector)
-    }
-
-    fn on_consumed(&mut self, cx: &mut Cx<'_>, len: u32) {
-        self.0.on_consumed(cx, len);
     }
 
     fn on_overheard(

@@ -139,6 +139,10 @@ pub trait SenderControl {
     /// What comes back.
     type Report: Wire;
 
+    /// Data packets have so many bytes beside their payload, those of IPv4 and UDP among them and those of
+    /// encryption not: said once, before anything else, for rates that count headers. Before that none.
+    fn set_header(&mut self, _bytes: u32) {}
+
     /// Whether a data packet with `len` bytes of payload may leave now. A repair asks with
     /// `repair` set.
     fn permit(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) -> Permit;
@@ -193,6 +197,10 @@ pub trait ReceiverFeedback {
     /// What goes back.
     type Report: Wire;
 
+    /// Data packets have so many bytes beside their payload, those of IPv4 and UDP among them and those of
+    /// encryption not: said once, before anything else, for rates that count headers. Before that none.
+    fn set_header(&mut self, _bytes: u32) {}
+
     /// A data packet has come, with its announcement where it carried one.
     fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&Self::Announce>);
 
@@ -211,9 +219,6 @@ pub trait ReceiverFeedback {
     fn shape_vector(&self, vector: AckVector) -> AckVector {
         vector
     }
-
-    /// The application took `len` bytes.
-    fn on_consumed(&mut self, _cx: &mut Cx<'_>, _len: u32) {}
 
     /// Another receiver's report was heard.
     fn on_overheard(&mut self, _cx: &mut Cx<'_>, _from: NodeId, _report: &Self::Report) {}

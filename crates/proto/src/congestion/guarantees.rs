@@ -1,5 +1,6 @@
-//! What a protocol promises to the network that it shares. The contract tests hold every
-//! registered protocol to its own words.
+//! Guarantees of a protocol to the network that it shares: the sender's floor without feedback,
+//! recovery from forged packets, bounds of feedback. The contract tests hold every registered
+//! protocol to its own words.
 
 use faircast_base::Duration;
 
@@ -7,7 +8,7 @@ use crate::options::Options;
 use crate::pgm::ReceiverConfig;
 use crate::pgm::wire::Nla;
 
-/// The promises of a protocol.
+/// The guarantees of a protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Guarantees {
     /// How slow a sender becomes that hears nothing, by its settings; `None` where it never hears

@@ -1,7 +1,6 @@
 //! Congestion control: the contract between a transport and a scheme, what schemes share, and the
 //! schemes, each a folder with a pair of [`SenderControl`] and [`ReceiverFeedback`].
 
-mod bounded;
 mod coded;
 pub mod common;
 mod control;
@@ -12,9 +11,8 @@ pub mod pgmcc;
 mod scheme;
 pub mod tfmcc;
 
-pub use bounded::Bounds;
 pub use coded::{
-    Control, Feedback, SchemeOptions, Told, bounded_control, boxed_control, boxed_feedback,
+    Bounds, Control, Feedback, SchemeOptions, Told, bounded_control, boxed_control, boxed_feedback,
 };
 pub use control::{
     AckVector, Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, Regime, SenderControl,

@@ -1,4 +1,5 @@
-//! What a scheme is made of: its name, its settings, and how its two halves are made.
+//! The trait of a congestion-control scheme: its name, its settings, and how its two halves are
+//! made.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -16,7 +17,7 @@ pub trait Scheme: 'static {
     const ABOUT: &'static str;
     /// Its settings, without those of the transport below it.
     const OPTIONS: &'static [OptionSpec];
-    /// What it promises to the network.
+    /// What it guarantees to the network.
     const GUARANTEES: Guarantees;
     /// The unit of the timestamps that its data carries and its reports echo, where they do.
     const TICK: Duration = Duration::from_millis(1);

@@ -1,4 +1,4 @@
-//! How an object is cut into blocks and symbols.
+//! The division of an object into blocks and symbols.
 
 use core::ops::Range;
 

@@ -6,12 +6,10 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::ops::Range;
+use core::task::Poll;
 
 use super::layout::BLOCK_SYMBOLS;
-use super::{
-    Announcement, Part, Store, StoreError, StoreProgress, StoreResult, Supply, SupplyError,
-    SupplyResult, Verdict,
-};
+use super::{Announcement, ObjectError, ObjectResult, Part, Store, Supply, Verdict};
 use crate::content::Content;
 
 /// Content as an object that is nothing else.
@@ -40,13 +38,13 @@ impl Supply for ContentSupply {
         [0; 32]
     }
 
-    fn digests(&mut self) -> SupplyResult<Option<[u8; 32]>> {
+    fn digests(&mut self) -> ObjectResult<Option<[u8; 32]>> {
         Ok(Some([0; 32]))
     }
 
-    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> SupplyResult<u32> {
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<u32> {
         if part != Part::Content {
-            return Err(SupplyError { reason: "there is nothing but content".to_string() });
+            return Err(ObjectError { reason: "there is nothing but content".to_string() });
         }
         Ok(self.content.read(offset, len, out))
     }
@@ -94,19 +92,19 @@ impl InOrder {
 }
 
 impl Store for InOrder {
-    fn announce(&mut self, announcement: &Announcement) -> StoreResult<()> {
+    fn announce(&mut self, announcement: &Announcement) -> ObjectResult<()> {
         self.len = announcement.len(Part::Content);
         // A block is read back while it is incomplete, and so while its start is not delivered.
         self.kept = 64 * u64::from(announcement.symbol_bytes);
         Ok(())
     }
 
-    fn grow(&mut self, announcement: &Announcement) -> StoreResult<()> {
+    fn grow(&mut self, announcement: &Announcement) -> ObjectResult<()> {
         self.len = announcement.len(Part::Content);
         Ok(())
     }
 
-    fn write(&mut self, _part: Part, offset: u64, bytes: &[u8], zeros: u32) -> StoreResult<()> {
+    fn write(&mut self, _part: Part, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult<()> {
         let mut bytes = bytes.to_vec();
         if !bytes.is_empty() {
             bytes.resize(bytes.len() + zeros as usize, 0);
@@ -117,14 +115,14 @@ impl Store for InOrder {
         Ok(())
     }
 
-    fn read(&mut self, _part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> StoreResult<()> {
+    fn read(&mut self, _part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<()> {
         let wanted = offset..offset + u64::from(len);
         let mut at = offset;
         while at < wanted.end {
             let found = self.held.range(..=at).next_back();
             let found = found.filter(|(start, piece)| at < **start + span(piece));
             let Some((&start, piece)) = found else {
-                return Err(StoreError { reason: "it is not here any more".to_string() });
+                return Err(ObjectError { reason: "it is not here any more".to_string() });
             };
             let end = (start + span(piece)).min(wanted.end);
             match piece {
@@ -138,13 +136,13 @@ impl Store for InOrder {
         Ok(())
     }
 
-    fn open(&mut self) -> StoreResult<StoreProgress<Vec<Range<u64>>>> {
-        Ok(StoreProgress::Done(Vec::new()))
+    fn open(&mut self) -> ObjectResult<Poll<Vec<Range<u64>>>> {
+        Ok(Poll::Ready(Vec::new()))
     }
 
-    fn verify(&mut self) -> StoreResult<StoreProgress<Verdict>> {
+    fn verify(&mut self) -> ObjectResult<Poll<Verdict>> {
         // All came from the source under checksums; the simulator compares digests of its own.
-        Ok(StoreProgress::Done(Verdict::Intact))
+        Ok(Poll::Ready(Verdict::Intact))
     }
 
     fn poll_delivered(&mut self) -> Option<(Vec<u8>, u32)> {

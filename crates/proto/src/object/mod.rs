@@ -27,8 +27,8 @@ pub use source::ObjectSource;
 pub use status::{
     Cause, HostLoad, Limit, MemberLoad, MemberState, MemberStatus, ObjectStatus, Stage,
 };
-pub use store::{Store, StoreError, StoreProgress, StoreResult, Verdict};
-pub use supply::{Supply, SupplyError, SupplyResult};
+pub use store::{ObjectError, ObjectResult, Store, Verdict};
+pub use supply::Supply;
 pub(crate) use wire::SYMBOL_HEADER;
 
 #[cfg(test)]

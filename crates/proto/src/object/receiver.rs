@@ -27,9 +27,9 @@ use super::{HostLoad, ObjectReceiverSetup, ObjectStatus, Part, Stage, Store};
 use crate::congestion::Feedback;
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::Negotiation;
+use crate::pgm::session::ReceiverSession;
 use crate::pgm::session::dissent::Dissent;
-use crate::pgm::session::{Received, ReceiverSession};
-use crate::pgm::wire::OptionType;
+use crate::pgm::wire::{OptionType, Received};
 use crate::timers::{Reason, Timers};
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
@@ -41,7 +41,7 @@ pub struct ObjectReceiver {
     session: ReceiverSession<()>,
     config: ReceiverConfig,
     store: Box<dyn Store>,
-    phase: Phase,
+    phase: TransferPhase,
     /// What the source says of its object, once that is known.
     notice: Option<Notice>,
     blocks: Blocks,
@@ -113,7 +113,7 @@ struct Counts {
 
 /// Where a receiver is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum TransferPhase {
     /// Before its start, or without a source.
     Listening,
     /// The manifest is wanted.
@@ -130,7 +130,7 @@ enum Phase {
     Failed,
 }
 
-impl Phase {
+impl TransferPhase {
     fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Failed)
     }
@@ -146,7 +146,7 @@ impl ObjectReceiver {
         Self {
             session: ReceiverSession::speaking(config.clone(), negotiation, ()),
             store: setup.store,
-            phase: Phase::Listening,
+            phase: TransferPhase::Listening,
             notice: None,
             blocks: Blocks::default(),
             requests: Requests::new(&config),
@@ -181,23 +181,12 @@ impl ObjectReceiver {
         self.bytes_found + self.blocks.content_bytes
     }
 
-    /// The source speaks another scheme: nothing of it is taken.
-    fn watch_scheme(&mut self, cx: &mut Cx<'_>) {
-        if let Some(mismatch) = self.session.mismatch()
-            && !self.phase.is_over()
-        {
-            let (to_source, here) = (mismatch.reason(), mismatch.to_string());
-            self.fail(cx, to_source);
-            self.reason = Some(here);
-        }
-    }
-
     /// It cannot go on.
     fn fail(&mut self, cx: &mut Cx<'_>, reason: String) {
         if self.phase.is_over() {
             return;
         }
-        self.phase = Phase::Failed;
+        self.phase = TransferPhase::Failed;
         self.timers.disarm(Timer::Store);
         self.requests.clear();
         self.member.claim(cx, Claim::Failed, end_of(&reason, REASON_MAX));
@@ -307,7 +296,7 @@ impl Machine for ObjectReceiver {
 
     fn handle_close(&mut self, cx: &mut Cx<'_>) {
         if !self.phase.is_over() {
-            self.phase = Phase::Failed;
+            self.phase = TransferPhase::Failed;
             self.requests.clear();
             self.timers.disarm(Timer::Store);
             self.reason = Some("it was told to leave".to_string());
@@ -356,11 +345,13 @@ impl ObjectReceiver {
     /// How it stands.
     pub fn status(&self) -> ObjectStatus {
         let stage = match self.phase {
-            Phase::Listening | Phase::Manifest | Phase::Opening => Stage::Gathering,
-            Phase::Content => Stage::Sending,
-            Phase::Verifying => Stage::Verifying,
-            Phase::Done => Stage::Finished,
-            Phase::Failed => Stage::Failed,
+            TransferPhase::Listening | TransferPhase::Manifest | TransferPhase::Opening => {
+                Stage::Gathering
+            }
+            TransferPhase::Content => Stage::Sending,
+            TransferPhase::Verifying => Stage::Verifying,
+            TransferPhase::Done => Stage::Finished,
+            TransferPhase::Failed => Stage::Failed,
         };
         ObjectStatus {
             stage,
@@ -381,7 +372,7 @@ impl ObjectReceiver {
         }
     }
 
-    /// Requests its source to send no faster than this; to be said before it begins.
+    /// Asks its source to send no faster than this; to be said before it begins.
     pub fn set_limit(&mut self, limit: Option<Bitrate>) {
         self.limit = limit;
     }

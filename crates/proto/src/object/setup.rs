@@ -1,4 +1,4 @@
-//! What the two ends of a transfer are told at their start.
+//! Configuration of the two ends of a transfer at their start.
 
 use alloc::boxed::Box;
 use alloc::string::String;

@@ -26,8 +26,8 @@ use super::{Fec, HostLoad, ObjectSourceSetup, ObjectStatus, Part, Stage};
 use crate::congestion::{Control, Permit, Regime};
 use crate::pgm::SourceConfig;
 use crate::pgm::negotiation::SchemeAnnouncement;
-use crate::pgm::session::{DataPacket, Received, SourceSession};
-use crate::pgm::wire::{Encoder, OptionType};
+use crate::pgm::session::{DataPacket, SourceSession};
+use crate::pgm::wire::{Encoder, OptionType, Received};
 use crate::timers::{Reason, Timers};
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
@@ -58,7 +58,7 @@ pub struct ObjectSource {
     /// How long it stays when all members are done.
     linger: Duration,
     start: Time,
-    phase: Phase,
+    phase: ServicePhase,
     /// When content began.
     begun: Option<Time>,
     /// What is to be confirmed to the group.
@@ -94,7 +94,7 @@ impl Reason for Timer {
 
 /// Where a source is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum ServicePhase {
     /// Before its start.
     Waiting,
     /// It serves its members.
@@ -154,7 +154,7 @@ impl ObjectSource {
             give_up: setup.give_up,
             linger: setup.options.duration("linger").unwrap_or(Duration::ZERO),
             start: setup.start,
-            phase: Phase::Waiting,
+            phase: ServicePhase::Waiting,
             begun: None,
             confirm: VecDeque::new(),
             confirmed_run: None,
@@ -188,8 +188,8 @@ impl ObjectSource {
     }
 
     fn start(&mut self, cx: &mut Cx<'_>) {
-        if self.phase == Phase::Waiting && self.start <= cx.now {
-            self.phase = Phase::Serving;
+        if self.phase == ServicePhase::Waiting && self.start <= cx.now {
+            self.phase = ServicePhase::Serving;
             // Of 24 bits: a receiver that has heard another number knows that this is a new start.
             self.packets.notice.epoch = cx.rng.below(1 << 24) as u32;
         }
@@ -217,7 +217,7 @@ impl ObjectSource {
     /// What it waits for now that it has nothing to send, or may not.
     fn waits_for(&self) -> Wait {
         let packets = &self.packets;
-        if self.phase != Phase::Serving || !packets.notice.begun {
+        if self.phase != ServicePhase::Serving || !packets.notice.begun {
             return Wait::Off;
         }
         if !packets.has_chosen() {
@@ -253,7 +253,7 @@ impl ObjectSource {
             && self.session.may_send(cx, len, false)
         {
             let (now, index) = (cx.now, self.session.next());
-            let packet = DataPacket { len, last: false, repair };
+            let packet = DataPacket { again: None, len, last: false, repair };
             let read = |out: &mut Vec<u8>| self.packets.write(now, index, out);
             return Some(self.session.write_data(cx, packet, buf, read));
         }
@@ -291,7 +291,7 @@ pub(super) fn write_entries(encoder: &mut Encoder<'_>, kind: u8, entries: &[Entr
 
 impl Machine for ObjectSource {
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
-        if self.phase == Phase::Waiting || self.session.is_over() {
+        if self.phase == ServicePhase::Waiting || self.session.is_over() {
             return;
         }
         let outcome = Received::decode(&datagram).and_then(|packet| self.take_packet(cx, &packet));
@@ -311,12 +311,12 @@ impl Machine for ObjectSource {
 
     fn handle_close(&mut self, cx: &mut Cx<'_>) {
         match self.phase {
-            Phase::Waiting | Phase::Ended => {
-                self.phase = Phase::Ended;
+            ServicePhase::Waiting | ServicePhase::Ended => {
+                self.phase = ServicePhase::Ended;
                 self.session.close(cx.now);
             }
-            Phase::Lingering(_) => self.end(cx),
-            Phase::Serving => self.fail(cx, "it was told to end".to_string()),
+            ServicePhase::Lingering(_) => self.end(cx),
+            ServicePhase::Serving => self.fail(cx, "it was told to end".to_string()),
         }
     }
 
@@ -340,7 +340,7 @@ impl Machine for ObjectSource {
         if let Some(transmit) = self.poll_session(cx, buf) {
             return Some(transmit);
         }
-        if self.phase == Phase::Serving {
+        if self.phase == ServicePhase::Serving {
             let exhausted = self.packets.is_exhausted();
             // When they are all that is left to send, they are not left to the next tick. The end of
             // what grows is: its length is told first.
@@ -374,11 +374,11 @@ impl ObjectSource {
         let members = self.members.statuses();
         let stage = match self.phase {
             _ if self.reason.is_some() => Stage::Failed,
-            Phase::Waiting => Stage::Gathering,
-            Phase::Serving if !packets.notice.begun => Stage::Gathering,
-            Phase::Serving if packets.is_exhausted() && !growing => Stage::Verifying,
-            Phase::Serving => Stage::Sending,
-            Phase::Lingering(_) | Phase::Ended => Stage::Finished,
+            ServicePhase::Waiting => Stage::Gathering,
+            ServicePhase::Serving if !packets.notice.begun => Stage::Gathering,
+            ServicePhase::Serving if packets.is_exhausted() && !growing => Stage::Verifying,
+            ServicePhase::Serving => Stage::Sending,
+            ServicePhase::Lingering(_) | ServicePhase::Ended => Stage::Finished,
         };
         ObjectStatus {
             stage,
@@ -410,7 +410,7 @@ impl ObjectSource {
 
     /// Begins to send content to whoever is there.
     pub fn begin(&mut self, cx: &mut Cx<'_>) {
-        if matches!(self.phase, Phase::Serving | Phase::Lingering(_)) {
+        if matches!(self.phase, ServicePhase::Serving | ServicePhase::Lingering(_)) {
             self.begin_content(cx);
         } else {
             // At its start then.

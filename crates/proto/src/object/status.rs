@@ -1,4 +1,4 @@
-//! What a transfer shows of itself to progress displays, metrics and final tables.
+//! Status of a transfer for progress displays, metrics and final tables.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -1,14 +1,15 @@
-//! Where a receiver puts an object.
+//! The store of a receiver: the trait by which an object is written.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
+use core::task::Poll;
 
 use super::{Announcement, Part};
 
-/// What comes of something with a store.
-pub type StoreResult<T> = Result<T, StoreError>;
+/// What comes of something with a supply or a store.
+pub type ObjectResult<T> = Result<T, ObjectError>;
 
 /// Where a receiver puts an object. A driver of real networks gives one over files, the simulator
 /// one in memory; the machine that uses it waits for nothing: what takes long is begun by one call
@@ -20,15 +21,15 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// The object is not wanted or cannot be kept.
-    fn announce(&mut self, announcement: &Announcement) -> StoreResult<()>;
+    fn announce(&mut self, announcement: &Announcement) -> ObjectResult<()>;
 
     /// Content that may still grow has become longer, or its end is known: nothing but lengths differ
     /// from what was announced before. Called at any time after [`announce`](Self::announce).
     ///
     /// # Errors
     /// So much is not wanted or cannot be kept.
-    fn grow(&mut self, _announcement: &Announcement) -> StoreResult<()> {
-        Err(StoreError::growing())
+    fn grow(&mut self, _announcement: &Announcement) -> ObjectResult<()> {
+        Err(ObjectError::growing())
     }
 
     /// Up to which byte content can be taken now. What lies beyond is not asked for, and comes to
@@ -37,7 +38,7 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// What came before cannot be kept after all.
-    fn window(&mut self) -> StoreResult<u64> {
+    fn window(&mut self) -> ObjectResult<u64> {
         Ok(u64::MAX)
     }
 
@@ -49,42 +50,33 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// The bytes cannot be kept.
-    fn write(&mut self, part: Part, offset: u64, bytes: &[u8], zeros: u32) -> StoreResult<()>;
+    fn write(&mut self, part: Part, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult<()>;
 
     /// Appends `len` bytes that were written before to `out`, for repair by parity.
     ///
     /// # Errors
     /// They cannot be read back.
-    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> StoreResult<()>;
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<()>;
 
-    /// The whole manifest is there and is the one that was announced. `Done` has the ranges of
-    /// content that are there already, ascending and apart. Called again until it is done.
+    /// The whole manifest is there and is the one that was announced. The answer is the ranges of
+    /// content that are there already, ascending and apart. Called again until it is there.
     ///
     /// # Errors
     /// The manifest asks for what must not be, or what it asks for cannot be made.
-    fn open(&mut self) -> StoreResult<StoreProgress<Vec<Range<u64>>>>;
+    fn open(&mut self) -> ObjectResult<Poll<Vec<Range<u64>>>>;
 
-    /// All content and all digests are there. Called again until it is done. Where the verdict is
+    /// All content and all digests are there. Called again until it is answered. Where the verdict is
     /// [`Verdict::Intact`] the object is in its final place.
     ///
     /// # Errors
     /// What is there cannot be read, or not be put in its place.
-    fn verify(&mut self) -> StoreResult<StoreProgress<Verdict>>;
+    fn verify(&mut self) -> ObjectResult<Poll<Verdict>>;
 
     /// For applications that take content in order as it comes: the next of it, as bytes and then
     /// zeros. A store that keeps the object elsewhere has nothing to say here.
     fn poll_delivered(&mut self) -> Option<(Vec<u8>, u32)> {
         None
     }
-}
-
-/// An answer, or none yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoreProgress<T> {
-    /// Not yet: ask again.
-    Pending,
-    /// The answer.
-    Done(T),
 }
 
 /// What came of comparing content with its digests.
@@ -96,14 +88,15 @@ pub enum Verdict {
     Damaged(Vec<Range<u64>>),
 }
 
-/// Why a store cannot go on.
+/// Why a supply or a store cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreError {
-    /// For people: what, where, and what to do. Its last 120 bytes are told to the sender.
+pub struct ObjectError {
+    /// For people: what, where, and what to do. The last 120 bytes of a store's are told to the
+    /// sender.
     pub reason: String,
 }
 
-impl StoreError {
+impl ObjectError {
     /// Of a store that takes no content whose length is not known beforehand.
     pub fn growing() -> Self {
         let reason = "content whose length is not known beforehand cannot be taken here".into();
@@ -111,10 +104,10 @@ impl StoreError {
     }
 }
 
-impl fmt::Display for StoreError {
+impl fmt::Display for ObjectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)
     }
 }
 
-impl core::error::Error for StoreError {}
+impl core::error::Error for ObjectError {}

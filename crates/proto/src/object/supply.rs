@@ -1,13 +1,8 @@
 //! From where a source takes an object.
 
-use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
-use super::Part;
-
-/// What comes of something with a supply.
-pub type SupplyResult<T> = Result<T, SupplyError>;
+use super::{ObjectResult, Part};
 
 /// From where a source takes an object: files, memory, or zeros that stand for both. A repair may
 /// ask for any part of it again, so it is read by position and never consumed.
@@ -30,7 +25,7 @@ pub trait Supply: Send {
     ///
     /// # Errors
     /// The content cannot be read, or has changed.
-    fn digests(&mut self) -> SupplyResult<Option<[u8; 32]>>;
+    fn digests(&mut self) -> ObjectResult<Option<[u8; 32]>>;
 
     /// Appends bytes `offset .. offset + len` of a part to `out`, and returns how many zero bytes
     /// stand for the rest: either all of the range is appended and 0 returned, or none of it and
@@ -38,23 +33,8 @@ pub trait Supply: Send {
     ///
     /// # Errors
     /// The content cannot be read, or has changed.
-    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> SupplyResult<u32>;
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<u32>;
 
     /// Content will be asked for from `offset` on, mostly ascending: read ahead.
     fn expect(&mut self, _offset: u64) {}
 }
-
-/// Why a supply cannot go on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SupplyError {
-    /// For people: what, where, and what to do.
-    pub reason: String,
-}
-
-impl fmt::Display for SupplyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
-    }
-}
-
-impl core::error::Error for SupplyError {}

@@ -2,10 +2,10 @@
 
 mod basics;
 mod crowds;
+mod false_reports;
 mod faults;
 mod growing;
 mod hostile;
-mod liars;
 mod limits;
 mod members;
 mod world;

@@ -1,4 +1,4 @@
-//! What transfers put on the wire: the name before each symbol, and four options.
+//! Wire format of transfers: the name before each symbol, and four options.
 //!
 //! Nothing here panics, whatever the bytes are. Lists are read where they lie.
 

@@ -1,3 +1,5 @@
+//! Tests of the wire format of transfers: encoding and decoding, forged fields, arbitrary bytes.
+
 use super::*;
 use alloc::string::ToString;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! What PGM endpoints are told at their start.
+//! Configuration of PGM sources and receivers at their start.
 
 use faircast_base::{Duration, NodeId, Seq, Time};
 

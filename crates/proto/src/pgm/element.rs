@@ -4,7 +4,6 @@
 //! deviates: an element here has one address on all its interfaces, so the path that it writes
 //! into an SPM is the same on each.
 
-mod config;
 mod repairs;
 mod suppression;
 #[cfg(test)]
@@ -19,13 +18,43 @@ use faircast_base::{
 
 use crate::Destination;
 use crate::congestion::RouterView;
+use crate::pgm::RepairTimers;
 use crate::pgm::wire::{Body, Encoder, Header, NAK_LIST_MAX, Nak, Nla, Packet, Spm, Tsi};
 use crate::relay::{Egress, Handling, Interest, PortId, Relay, RelayPacket, RelayTransmit};
+use crate::settings::settings;
 use suppression::{Report, Stamps};
 
-pub use config::ElementConfig;
 use repairs::{Ask, Repairs};
 pub use suppression::Suppression;
+
+// RFC 3208 gives no numbers; the defaults are ns-2's (src: ns-2.35 pgm/pgm-agent.cc,
+// tcl/pgm/ns-pgm.tcl). The paper proposes chance without a number: at one half the NAK of the one
+// worst of a hundred receivers passes for every other loss, and the load is halved.
+settings! {
+    /// The settings of a [`PgmElement`], and of the relay program `pgm-element`.
+    pub struct ElementConfig;
+    /// Which NAKs pass for a packet that was already asked for: all, none until the elimination
+    /// interval is over, those that report more loss, those that report less throughput, or some
+    /// by chance (Seada and Helmy s4.3)
+    suppression: Suppression = Rfc3208;
+    /// The chance of each with suppression = "random"
+    pass_probability: f64 [0.0, 1.0] = 0.5;
+    /// A NAK passes too where its loss differs by more than this share from the last that passed;
+    /// 0 for never; 0.05 as RFC 3208 appendix B has it for congestion reports
+    loss_change: f64 [0.0, 10.0] = 0.0;
+    /// Repetition and elimination follow measured round trips, with nak_interval as the least and
+    /// elimination as the greatest value; or they are fixed, as in ns-2
+    repair_timers: RepairTimers = Adaptive;
+    /// Time between repetitions of an unconfirmed NAK (ns-2)
+    nak_interval: Duration [1 ms, 600 s] = 50 ms;
+    /// How long it is repeated, with adaptive timers four times at least: NAK_RPT_IVL (ns-2)
+    nak_repeat: Duration [1 ms, 600 s] = 1 s;
+    /// How long a confirmed repair is awaited: NAK_RDATA_IVL (ns-2)
+    repair_wait: Duration [1 ms, 600 s] = 10 s;
+    /// How long after a confirmation no further NAK for the packet passes: NAK_ELIM_IVL (ns-2); with
+    /// adaptive timers at most, since one lost repair would else cost all receivers below so much
+    elimination: Duration [1 ms, 600 s] = 5 s;
+}
 
 /// How many sessions an element serves. A further one is forwarded as by any router, unless one of
 /// these has been silent for [`SESSION_EXPIRY`] and makes room.
@@ -44,7 +73,7 @@ pub struct PgmElement {
     config: ElementConfig,
     /// The schemes of which it can read reports.
     views: &'static [RouterView],
-    sessions: Vec<Session>,
+    sessions: Vec<SessionState>,
     out: VecDeque<(Egress, Vec<u8>)>,
 }
 
@@ -57,7 +86,7 @@ struct Passing<'a> {
 
 /// What an element knows of one session.
 #[derive(Debug)]
-struct Session {
+struct SessionState {
     tsi: Tsi,
     flow: FlowId,
     data_port: u16,
@@ -81,7 +110,7 @@ impl PgmElement {
         Self { node, config, views, sessions: Vec::new(), out: VecDeque::new() }
     }
 
-    fn session(&mut self, tsi: Tsi) -> Option<&mut Session> {
+    fn session(&mut self, tsi: Tsi) -> Option<&mut SessionState> {
         find(&mut self.sessions, tsi)
     }
 
@@ -105,7 +134,7 @@ impl PgmElement {
             (session.spm_sequence, session.heard) = (spm.sequence, now);
         } else if self.make_room(now) {
             let repairs = Repairs::new(&self.config);
-            self.sessions.push(Session {
+            self.sessions.push(SessionState {
                 tsi,
                 flow: packet.relayed.flow,
                 data_port: packet.pgm.header.data_port(packet.pgm.kind()),
@@ -131,7 +160,7 @@ impl PgmElement {
         if self.sessions.len() < SESSIONS_MAX {
             return true;
         }
-        let silent = |session: &Session| now.since(session.heard) >= SESSION_EXPIRY;
+        let silent = |session: &SessionState| now.since(session.heard) >= SESSION_EXPIRY;
         self.sessions
             .iter()
             .position(silent)
@@ -259,15 +288,15 @@ impl PgmElement {
     }
 }
 
-fn find(sessions: &mut [Session], tsi: Tsi) -> Option<&mut Session> {
+fn find(sessions: &mut [SessionState], tsi: Tsi) -> Option<&mut SessionState> {
     sessions.iter_mut().find(|session| session.tsi == tsi)
 }
 
 /// The session of which a NAK asks for something, from below.
 fn asked_of<'s>(
-    sessions: &'s mut [Session],
+    sessions: &'s mut [SessionState],
     packet: &Passing<'_>,
-) -> Result<&'s mut Session, BadInput> {
+) -> Result<&'s mut SessionState, BadInput> {
     let session = find(sessions, packet.pgm.tsi()).ok_or(BadInput::Foreign)?;
     // The element above would be asking the one below.
     if packet.relayed.port == session.upstream_port { Err(BadInput::Foreign) } else { Ok(session) }
@@ -332,15 +361,14 @@ impl Relay for PgmElement {
     }
 }
 
-impl Session {
+impl SessionState {
     /// A confirmation of `nak`, which came with `packet`, in the name of the source.
     fn confirmation(&self, packet: &Passing<'_>, nak: Nak) -> (Egress, Vec<u8>) {
         let (port, parity) = (packet.relayed.port, packet.pgm.header.parity);
         let header = Header { parity, ..Header::downstream(self.tsi, self.data_port) };
         let mut bytes = Vec::new();
         let mut encoder = Encoder::new(&mut bytes, &header, &Body::Ncf(nak));
-        let list: Vec<_> = packet.pgm.options.nak_list().iter().collect();
-        encoder.nak_list(&list);
+        encoder.nak_list(packet.pgm.options.nak_list().iter());
         encoder.finish();
         let to = Destination::Group(GroupId::SESSION);
         let transmit = RelayTransmit { router_alert: true, ..self.control(port, to, self.source) };
@@ -375,7 +403,7 @@ impl Session {
         let mut bytes = Vec::new();
         let body = Body::Nak(Nak { first: *first, ..nak });
         let mut encoder = Encoder::new(&mut bytes, &header, &body);
-        encoder.nak_list(rest);
+        encoder.nak_list(rest.iter().copied());
         if let Some(report) = report {
             report.put(now, &mut encoder);
         }

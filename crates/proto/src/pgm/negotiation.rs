@@ -212,8 +212,8 @@ type Make = Box<dyn Fn(&[(String, OptionValue)]) -> Box<dyn Feedback + Send> + S
 
 /// The receiver's side of the negotiation: what it speaks, and how its half of the scheme is made.
 pub struct Negotiation {
-    /// The scheme's name; `None` for a half that takes whatever comes.
-    scheme: Option<&'static str>,
+    /// The scheme's name.
+    scheme: &'static str,
     known: &'static [KnownScheme],
     make: Make,
     /// What the source announced last.
@@ -226,13 +226,7 @@ impl Negotiation {
     /// Of a receiver that speaks `scheme`, one of `known`; `make` makes its half under the announced
     /// settings.
     pub fn of(scheme: &'static str, known: &'static [KnownScheme], make: Make) -> Self {
-        Self { scheme: Some(scheme), known, make, settings: Vec::new(), heard: false }
-    }
-
-    /// Of a receiver whose half takes whatever comes, for tests and measurements.
-    pub fn of_any(make: impl Fn() -> Box<dyn Feedback + Send> + Send + 'static) -> Self {
-        let make = Box::new(move |_: &[(String, OptionValue)]| make());
-        Self { scheme: None, known: &[], make, settings: Vec::new(), heard: false }
+        Self { scheme, known, make, settings: Vec::new(), heard: false }
     }
 
     /// Its half of the scheme, under the settings that were announced last.
@@ -242,13 +236,11 @@ impl Negotiation {
 
     /// The mismatch where the source speaks `sender`.
     fn compare(&self, sender: &str) -> Result<(), SchemeMismatch> {
-        match self.scheme {
-            Some(own) if own != sender => {
-                let (sender, receiver) = (sender.to_string(), own.to_string());
-                Err(SchemeMismatch { sender, receiver, known: self.known })
-            }
-            _ => Ok(()),
+        if self.scheme == sender {
+            return Ok(());
         }
+        let (sender, receiver) = (sender.to_string(), self.scheme.to_string());
+        Err(SchemeMismatch { sender, receiver, known: self.known })
     }
 
     /// The mismatch where another scheme's announcement rides on a data packet.

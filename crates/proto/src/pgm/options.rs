@@ -176,22 +176,29 @@ impl Bounds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::OptionValue;
+    use crate::options::{OptionKind, OptionValue};
     use crate::pgm::wire::{Nla, Tsi};
-    use crate::pgm::{ReceiverConfig, SourceConfig};
+    use crate::pgm::{ReceiverConfig, Reliability, SourceConfig};
+    use alloc::format;
     use alloc::string::ToString;
     use faircast_base::NodeId;
 
     fn checked(raw: &[(&str, &str)]) -> Options {
-        let raw = raw.iter().map(|(k, v)| (k.to_string(), OptionValue::Text(v.to_string())));
-        Options::checked(raw, OPTIONS).unwrap()
+        crate::world::options(raw, OPTIONS)
     }
 
     #[test]
     fn a_flow_is_a_stream_unless_it_is_an_object() {
         let settings =
             |fec| PgmSettings::from_options(&checked(&[("delivery", "object"), ("fec", fec)]));
-        for (fec, want) in [("auto", Fec::Auto), ("off", Fec::Off), ("5%", Fec::Ratio(0.05))] {
+        for (fec, want) in [
+            ("auto", Fec::Auto),
+            ("off", Fec::Off),
+            ("5%", Fec::Ratio(0.05)),
+            ("10%", Fec::Ratio(0.1)),
+            ("20%", Fec::Ratio(0.2)),
+            ("50%", Fec::Ratio(0.5)),
+        ] {
             assert_eq!((settings(fec).delivery, settings(fec).fec()), (Delivery::Object, want));
         }
         let stream = PgmSettings::from_options(&checked(&[("fec", "off")]));
@@ -209,12 +216,66 @@ mod tests {
     }
 
     #[test]
+    fn each_setting_of_a_machine_reaches_its_place() {
+        let other = |spec: &OptionSpec, place: usize| match spec.kind {
+            OptionKind::Duration { .. } => OptionValue::Text(format!("{} ms", 1 + place)),
+            OptionKind::Integer { .. } => OptionValue::Integer(1 + place as i64 % 16),
+            OptionKind::Bool => OptionValue::Bool(spec.default != "true"),
+            OptionKind::Choice(words) => OptionValue::Text(words[words.len() - 1].to_string()),
+            _ => OptionValue::Text("7 Mbit/s".to_string()),
+        };
+        let all = OPTIONS.iter().enumerate().filter(|(_, spec)| spec.name != "pgm");
+        let all = all.map(|(place, spec)| (spec.name.to_string(), other(spec, place)));
+        let set = Options::checked(all, OPTIONS).unwrap();
+        let source = SourceConfig::from_options(NodeId(1), Nla::NULL, Tsi::default(), &set);
+        let receiver = ReceiverConfig::from_options(Nla::NULL, &set);
+        for (key, got) in [
+            ("spm_interval", source.ambient_interval),
+            ("heartbeat_min", source.heartbeat_min),
+            ("heartbeat_max", source.heartbeat_max),
+            ("repair_delay", source.repair_delay),
+            ("repair_interval", source.repair_interval),
+            ("confirm_interval", source.confirm_interval),
+            ("linger", source.linger),
+            ("reorder_delay", receiver.reorder_delay),
+            ("tail_delay", receiver.tail_delay),
+            ("report_interval", receiver.report_interval),
+            ("nak_backoff", receiver.nak_backoff),
+            ("nak_repeat", receiver.nak_repeat),
+            ("nak_repair", receiver.nak_repair),
+        ] {
+            assert_eq!(Some(got), set.duration(key), "{key}");
+        }
+        for (key, got) in [
+            ("transmit_window", source.window_packets),
+            ("receive_window", receiver.window_packets),
+            ("late_join", source.late_join.unwrap()),
+            ("open_start", source.open_start),
+            ("reorder_packets", receiver.reorder_packets),
+            ("nak_retries", receiver.confirm_retries),
+            ("nak_retries", receiver.repair_retries),
+        ] {
+            assert_eq!(Some(i64::from(got)), set.integer(key), "{key}");
+        }
+        assert_eq!((receiver.nak_lists, receiver.nak_copies), (false, true));
+        let fixed = RepairTimers::Fixed;
+        assert_eq!((source.repair_timers, receiver.repair_timers), (fixed, fixed));
+        let not = Reliability::Unrepaired;
+        assert_eq!((source.reliability, receiver.reliability), (not, not));
+    }
+
+    #[test]
     fn single_settings_change_the_set_that_they_start_from() {
         let set = checked(&[("pgm", "ns2"), ("tail_delay", "9 ms")]);
         let source = SourceConfig::from_options(NodeId(1), Nla::NULL, Tsi::default(), &set);
         assert_eq!(source, SourceConfig::ns2(NodeId(1), Nla::NULL, Tsi::default()));
+        let ms = Duration::from_millis;
+        assert_eq!((source.repair_delay, source.ambient_interval), (ms(70), ms(500)));
         let receiver = ReceiverConfig::from_options(Nla::NULL, &set);
         let tail_delay = Duration::from_millis(9);
         assert_eq!(receiver, ReceiverConfig { tail_delay, ..ReceiverConfig::ns2(Nla::NULL) });
+        let timers = (receiver.nak_backoff, receiver.nak_repeat, receiver.nak_repair);
+        assert_eq!(timers, (ms(30), ms(50), ms(1000)));
+        assert_eq!((receiver.confirm_retries, receiver.repair_retries), (5, 5));
     }
 }

@@ -1,4 +1,4 @@
-//! How long to wait for an answer: retransmission timeouts for NAKs.
+//! Retry timers for NAKs: retransmission timeouts that follow measured round trips.
 //!
 //! RFC 3208 gives its NAK timers no values. Whatever value is fixed, it is too short on some path,
 //! where every loss is then asked for and repaired several times, or too long on another. So the

@@ -61,7 +61,7 @@ pub fn end(flavour: Flavour, role: Role, setup: EndSetup<'_>) -> Box<dyn Machine
     }
 }
 
-/// What every flavour of TCP promises to the network.
+/// What every flavour of TCP guarantees to the network.
 pub const GUARANTEES: Guarantees =
     Guarantees { floor, recovery: Guarantees::RECOVERY, reports_max };
 

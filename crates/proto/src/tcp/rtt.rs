@@ -98,14 +98,12 @@ impl RttEstimator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{OptionValue, Options};
     use crate::tcp::OPTIONS;
-    use alloc::string::ToString;
+    use crate::world::options;
     use alloc::vec::Vec;
 
     fn estimator(pairs: &[(&str, &str)]) -> RttEstimator {
-        let raw = pairs.iter().map(|(k, v)| (k.to_string(), OptionValue::Text(v.to_string())));
-        RttEstimator::new(&Settings::from_options(&Options::checked(raw, OPTIONS).unwrap()))
+        RttEstimator::new(&Settings::from_options(&options(pairs, OPTIONS)))
     }
 
     fn ms(ms: u64) -> Time {

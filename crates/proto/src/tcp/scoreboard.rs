@@ -1,4 +1,4 @@
-//! What a SACK sender knows of the packets that it has sent.
+//! The scoreboard of a SACK sender: packets that have arrived, and holes that were retransmitted.
 
 use crate::ranges::RangeSet;
 

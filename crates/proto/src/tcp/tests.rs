@@ -10,36 +10,16 @@ use alloc::vec::Vec;
 use crate::content::{Content, InMemory, Zeros};
 use crate::options::{OptionValue, Options};
 use crate::{AppEvent, Datagram, Destination, Machine};
-use faircast_base::{Cx, Duration, Event, FlowId, NodeId, Purpose, Rng, Time, Trace};
+use faircast_base::{Duration, Event, FlowId, NodeId, Purpose, Rng, Time};
 use proptest::prelude::*;
 
 use super::wire::{SackBlocks, Segment};
 use super::{Flavour, OPTIONS, TcpReceiver, TcpSender};
 use crate::transport::EndSetup;
+use crate::world::Host;
 
 const SENDER: NodeId = NodeId(1);
 const RECEIVER: NodeId = NodeId(2);
-
-/// Counts what matters to these tests.
-#[derive(Default)]
-struct Counts {
-    bad_input: usize,
-    repairs: usize,
-    timeouts: usize,
-    completed: usize,
-}
-
-impl Trace for Counts {
-    fn emit(&mut self, _at: Time, event: Event) {
-        match event {
-            Event::BadInput { .. } => self.bad_input += 1,
-            Event::DataSent { repair: true, .. } => self.repairs += 1,
-            Event::Timeout { .. } => self.timeouts += 1,
-            Event::Completed { .. } => self.completed += 1,
-            _ => {}
-        }
-    }
-}
 
 /// A packet under way: when it arrives, in which order it was sent, and to whom.
 type UnderWay = (Time, u64, NodeId, Vec<u8>, u32);
@@ -47,16 +27,14 @@ type UnderWay = (Time, u64, NodeId, Vec<u8>, u32);
 /// Both ends and a network that does as it pleases with each packet.
 struct Pair {
     now: Time,
-    sender: TcpSender,
-    receiver: TcpReceiver,
-    rng: Rng,
+    sender: Host<TcpSender>,
+    receiver: Host<TcpReceiver>,
     faults: Rng,
-    trace: Counts,
     under_way: Vec<UnderWay>,
     order: u64,
-    delivered: Vec<u8>,
-    zeros: u64,
     receiver_done: bool,
+    /// Bytes that were handed over as zeros.
+    zeros: u64,
     sender_done: bool,
 }
 
@@ -82,18 +60,17 @@ impl Pair {
             header: None,
             options,
         };
+        let sender = TcpSender::new(flavour, setup(SENDER, &RECEIVER), content);
+        let receiver = TcpReceiver::new(flavour, setup(RECEIVER, &SENDER));
         Self {
             now: Time::ZERO,
-            sender: TcpSender::new(flavour, setup(SENDER, &RECEIVER), content),
-            receiver: TcpReceiver::new(flavour, setup(RECEIVER, &SENDER)),
-            rng: Rng::new(seed, SENDER, Purpose::Machine(0)),
+            sender: Host::new(SENDER, sender, seed).keeping(),
+            receiver: Host::new(RECEIVER, receiver, seed).keeping(),
             faults: Rng::new(seed, SENDER, Purpose::Fault),
-            trace: Counts::default(),
             under_way: Vec::new(),
             order: 0,
-            delivered: Vec::new(),
-            zeros: 0,
             receiver_done: false,
+            zeros: 0,
             sender_done: false,
         }
     }
@@ -105,7 +82,7 @@ impl Pair {
             (at, order)
         });
         let arrival = packet.map(|i| self.under_way[i].0);
-        let timers = [self.sender.next_timeout(), self.receiver.next_timeout()];
+        let timers = [self.sender.machine.next_timeout(), self.receiver.machine.next_timeout()];
         let timer = timers.into_iter().flatten().min();
         match (arrival, timer) {
             (None, None) => return false,
@@ -117,9 +94,8 @@ impl Pair {
             }
             (_, Some(at)) => {
                 self.now = self.now.max(at);
-                let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut self.trace };
-                self.sender.handle_timeout(&mut cx);
-                self.receiver.handle_timeout(&mut cx);
+                self.sender.act(self.now, |machine, cx| machine.handle_timeout(cx));
+                self.receiver.act(self.now, |machine, cx| machine.handle_timeout(cx));
             }
             (Some(_), None) => unreachable!("the second arm takes arrivals without a timer"),
         }
@@ -128,53 +104,48 @@ impl Pair {
     }
 
     fn arrive(&mut self, to: NodeId, bytes: &[u8], zeros: u32) {
-        let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut self.trace };
         let from = if to == SENDER { RECEIVER } else { SENDER };
-        let datagram = Datagram {
-            from,
-            to: Destination::Node(to),
-            bytes,
-            zeros,
-            congestion_experienced: false,
-        };
+        let datagram = Datagram { zeros, ..Datagram::new(from, Destination::Node(to), bytes) };
         if to == SENDER {
-            self.sender.handle_datagram(&mut cx, datagram);
+            self.sender.act(self.now, |machine, cx| machine.handle_datagram(cx, datagram));
         } else {
-            self.receiver.handle_datagram(&mut cx, datagram);
+            self.receiver.act(self.now, |machine, cx| machine.handle_datagram(cx, datagram));
         }
     }
 
     fn drain(&mut self, faults: Faults) {
-        for node in [SENDER, RECEIVER] {
-            loop {
-                let mut cx = Cx { now: self.now, rng: &mut self.rng, trace: &mut self.trace };
-                let mut bytes = Vec::new();
-                let machine: &mut dyn Machine =
-                    if node == SENDER { &mut self.sender } else { &mut self.receiver };
-                let Some(transmit) = machine.poll_transmit(&mut cx, &mut bytes) else { break };
-                let to = if node == SENDER { RECEIVER } else { SENDER };
+        let sent = (self.sender.drain(self.now), self.receiver.drain(self.now));
+        for (to, sent) in [(RECEIVER, sent.0), (SENDER, sent.1)] {
+            for (transmit, bytes) in sent {
                 assert_eq!(transmit.to, Destination::Node(to));
                 assert_eq!(transmit.wire_len, Some(20 + bytes.len() as u32 + transmit.zeros));
                 self.send(to, bytes, transmit.zeros, faults);
             }
         }
         // Less than a packet lets nothing go, so a timer must end that.
-        assert!(self.sender.window() >= 1.0 || self.sender.next_timeout().is_some());
-        while let Some(event) = self.receiver.poll_event() {
+        let sender = &self.sender.machine;
+        assert!(sender.window() >= 1.0 || sender.next_timeout().is_some());
+        for (_, event) in self.receiver.app.drain(..) {
             match event {
-                AppEvent::Delivered { bytes, zeros } => {
-                    self.zeros += u64::from(zeros);
-                    self.delivered.extend_from_slice(&bytes);
-                }
+                AppEvent::Delivered { zeros, .. } => self.zeros += u64::from(zeros),
                 AppEvent::Completed => self.receiver_done = true,
                 other => panic!("{other:?}"),
             }
         }
-        while let Some(event) = self.sender.poll_event() {
+        for (_, event) in self.sender.app.drain(..) {
             assert_eq!(event, AppEvent::Completed);
             assert!(self.receiver_done, "the receiver has it before the sender knows");
             self.sender_done = true;
         }
+    }
+
+    /// How many such events both ends have told.
+    fn count(&self, which: impl Fn(&Event) -> bool) -> usize {
+        self.sender.log.count(&which) + self.receiver.log.count(&which)
+    }
+
+    fn bad_input(&self) -> usize {
+        self.count(|event| matches!(event, Event::BadInput { .. }))
     }
 
     fn send(&mut self, to: NodeId, bytes: Vec<u8>, zeros: u32, faults: Faults) {
@@ -199,19 +170,23 @@ impl Pair {
             if !self.step(faults) {
                 break;
             }
-            let news = checked..self.delivered.len();
-            assert_eq!(object.get(news.clone()), self.delivered.get(news), "a prefix at all times");
-            checked = self.delivered.len();
+            let news = checked..self.receiver.payload.len();
+            assert_eq!(
+                object.get(news.clone()),
+                self.receiver.payload.get(news),
+                "a prefix at all times"
+            );
+            checked = self.receiver.payload.len();
         }
         let mut steps = 0;
         while self.step(NO_FAULTS) {
             steps += 1;
             assert!(steps < 100_000, "does not come to an end");
         }
-        assert_eq!(self.delivered, object);
+        assert_eq!(self.receiver.payload, object);
         assert!(self.receiver_done && self.sender_done);
-        assert_eq!(self.sender.next_timeout(), None, "nothing is left to do");
-        assert_eq!(self.trace.completed, 2);
+        assert_eq!(self.sender.machine.next_timeout(), None, "nothing is left to do");
+        assert_eq!(self.count(|event| matches!(event, Event::Completed { .. })), 2);
     }
 }
 
@@ -282,7 +257,7 @@ proptest! {
             pair.arrive(if to_sender { SENDER } else { RECEIVER }, &bytes, zeros);
             pair.drain(NO_FAULTS);
             // Whatever was said, the sender still wants to go on.
-            prop_assert!(pair.sender.next_timeout().is_some());
+            prop_assert!(pair.sender.machine.next_timeout().is_some());
         }
     }
 }
@@ -315,7 +290,9 @@ fn every_flavour_survives_a_fifth_of_all_packets_lost() {
         let mut pair = Pair::new(flavour, &Options::default(), content, 1);
         let faults = Faults { loss: 0.2, ..NO_FAULTS };
         pair.run(faults, usize::MAX, &object);
-        assert!(pair.trace.repairs > 100 && pair.trace.timeouts > 10, "{flavour:?}");
+        let repairs = pair.count(|event| matches!(event, Event::DataSent { repair: true, .. }));
+        let timeouts = pair.count(|event| matches!(event, Event::Timeout { .. }));
+        assert!(repairs > 100 && timeouts > 10, "{flavour:?}");
     }
 }
 
@@ -326,10 +303,11 @@ fn an_unlimited_stream_ends_when_it_is_closed_and_never_claims_to_be_complete() 
     while pair.now < Time::from_nanos(1_000_000_000) {
         assert!(pair.step(NO_FAULTS));
     }
-    let mut cx = Cx { now: pair.now, rng: &mut pair.rng, trace: &mut pair.trace };
-    pair.sender.handle_close(&mut cx);
+    pair.sender.act(pair.now, |machine, cx| machine.handle_close(cx));
     while pair.step(NO_FAULTS) {}
-    assert!(pair.zeros > 10_000 && pair.zeros.is_multiple_of(100));
+    let zeros = pair.zeros;
+    assert!(zeros > 10_000 && zeros.is_multiple_of(100));
+    assert_eq!(pair.receiver.payload.len() as u64, zeros);
     assert!(!pair.sender_done && !pair.receiver_done);
 }
 
@@ -337,8 +315,7 @@ fn an_unlimited_stream_ends_when_it_is_closed_and_never_claims_to_be_complete() 
 fn a_sender_that_is_closed_before_it_starts_says_nothing() {
     let content = Box::new(Zeros { len: Some(1000) });
     let mut pair = Pair::new(Flavour::Reno, &Options::default(), content, 1);
-    let mut cx = Cx { now: Time::ZERO, rng: &mut pair.rng, trace: &mut pair.trace };
-    pair.sender.handle_close(&mut cx);
+    pair.sender.act(Time::ZERO, |machine, cx| machine.handle_close(cx));
     assert!(!pair.step(NO_FAULTS));
 }
 
@@ -351,8 +328,8 @@ fn foreign_segments_are_refused() {
     }
     let mut bytes = Vec::new();
     Segment::Ack { flow: FlowId(8), next: 2, sack: SackBlocks::default() }.encode(&mut bytes);
-    let refused = pair.trace.bad_input;
+    let refused = pair.bad_input();
     pair.arrive(SENDER, &bytes, 0);
     pair.arrive(RECEIVER, &bytes, 0);
-    assert_eq!(pair.trace.bad_input, refused + 2);
+    assert_eq!(pair.bad_input(), refused + 2);
 }

@@ -1,5 +1,5 @@
-//! What a receiver makes of an SPM whose SCHEME it cannot read: one of a newer version ends it with
-//! advice, a malformed one changes nothing.
+//! Tests of SPMs whose SCHEME a receiver cannot read: one of a newer version ends it with advice, a
+//! malformed one changes nothing.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -17,7 +17,7 @@ use crate::options::Options;
 use crate::pgm::negotiation::{SchemeAnnouncement, SchemeMismatch};
 use crate::pgm::wire::{Body, Nla, OptionType, Packet, PacketType, Spm};
 use crate::pgm::{PgmReceiver, ReceiverConfig};
-use crate::world::{GROUP, Host, SOURCE, TSI, packet};
+use crate::world::{GROUP, Host, SOURCE, TSI, forge};
 use crate::{AppEvent, Datagram, Destination, Machine};
 
 const MALFORMED: &[u8] = &[1, 0];
@@ -65,11 +65,7 @@ impl<M: Machine> Heard<M> {
 fn spm(sequence: u32, options: &[(u8, &[u8])]) -> Vec<u8> {
     let (trail, path) = (Seq::new(0), Nla::from_node(SOURCE));
     let body = Body::Spm(Spm { sequence: Seq::new(sequence), trail, lead: trail - 1, path });
-    packet(&body, |encoder| {
-        for (kind, value) in options {
-            encoder.raw_option(*kind, 0, value);
-        }
-    })
+    forge(&body, options, &[])
 }
 
 fn stream(entry: &SchemeEntry) -> Heard<PgmReceiver> {

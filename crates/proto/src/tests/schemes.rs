@@ -1,5 +1,5 @@
-//! Whatever is registered runs as a stream and as a transfer, follows what the source announces, and
-//! says so at both ends where the two speak different schemes.
+//! Tests of every registered scheme: it runs as a stream and as a transfer, follows what the source
+//! announces, and says so at both ends where the two speak different schemes.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -24,7 +24,7 @@ use crate::options::{OptionKind, OptionSpec, OptionValue, Options};
 use crate::pgm::negotiation::SchemeMismatch;
 use crate::pgm::wire::PacketType;
 use crate::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
-use crate::world::{FIRST_RECEIVER, Fate, GROUP, Host, SOURCE, Sent, TSI, World};
+use crate::world::{FIRST_RECEIVER, Fate, GROUP, Host, SOURCE, SentPacket, TSI, World};
 use crate::{AppEvent, Machine, scheme_entry};
 
 /// A scheme that this build does not know: a packet each millisecond, and no reports.
@@ -91,13 +91,7 @@ impl SenderControl for Beat {
         Note
     }
 
-    fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32) -> Option<Note<0x70>> {
-        Some(self.on_sent(cx, seq, len))
-    }
-
     fn on_report(&mut self, _: &mut Cx<'_>, _: NodeId, _: Carrier, _: &Note<0x71>) {}
-
-    fn on_leave(&mut self, _: &mut Cx<'_>, _: NodeId) {}
 
     fn on_timeout(&mut self, _: &mut Cx<'_>) {}
 
@@ -119,10 +113,6 @@ impl ReceiverFeedback for Mute {
     fn on_missing(&mut self, _: &mut Cx<'_>, _: Seq, _: Seq) {}
 
     fn poll_report(&mut self, _: &mut Cx<'_>) -> Option<(Audience, Note<0x71>)> {
-        None
-    }
-
-    fn report_for_nak(&mut self, _: &mut Cx<'_>) -> Option<Note<0x71>> {
         None
     }
 
@@ -163,14 +153,14 @@ fn run<S: Machine, R: Machine>(world: &mut World<S, R>, seconds: u64) {
 
 /// What the SPMs of the source say.
 fn spoken<S: Machine, R: Machine>(world: &World<S, R>) -> Option<String> {
-    let control = |s: &&Sent| s.from == SOURCE && s.transmit.payload_len == 0;
+    let control = |s: &&SentPacket| s.from == SOURCE && s.transmit.payload_len == 0;
     let mut control = world.sent.iter().rev().filter(control);
     control.find_map(|sent| catalog::scheme_spoken(&sent.bytes))
 }
 
 /// How many packets of a kind a node has sent.
 fn sent<S: Machine, R: Machine>(world: &World<S, R>, from: NodeId, kind: PacketType) -> usize {
-    let of = |sent: &&Sent| sent.from == from && sent.packet().kind() == kind;
+    let of = |sent: &&SentPacket| sent.from == from && sent.packet().kind() == kind;
     world.sent.iter().filter(of).count()
 }
 

@@ -341,7 +341,7 @@ fn who_speaks_what_to_no_avail_is_told_with_what_to_do() {
         }
         let got = metrics.finish(&Outcome { at: Time::from_secs_f64(9.0), ..Outcome::default() });
         let page = crate::run_page(&header, &got, &crate::Series::new(&header));
-        let notes = got.stranger_notes();
+        let notes = got.mismatch_notes();
         assert!(notes.iter().all(|note| page.contains(&note.replace('\'', "&#39;"))), "{notes:?}");
         (got.flows[0].clone(), notes)
     };
@@ -356,7 +356,7 @@ fn who_speaks_what_to_no_avail_is_told_with_what_to_do() {
     let spoken = flow.receivers.iter().map(|r| (r.other_scheme, r.speaks.as_deref()));
     let want = [(false, None), (true, Some("tfmcc")), (true, Some("tfmcc"))];
     assert_eq!(spoken.collect::<Vec<_>>(), want, "a has taken everything");
-    assert_eq!(flow.strangers, 1, "one of them was heard");
+    assert_eq!(flow.mismatched_receivers, 1, "one of them was heard");
     assert_eq!(told(&[(3, "tfmcc"), (4, "ormcc")]).1.len(), 2);
     let unknown = &told(&[]).1[..];
     assert!(matches!(unknown, [note] if note.contains("speak another scheme than the sender")));

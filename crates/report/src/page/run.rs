@@ -75,8 +75,8 @@ fn intro(summary: &Summary) -> String {
         let text = format!("At {who} what was delivered is not what was sent.");
         html.push_str(&note("note bad", "Damaged data.", &text));
     }
-    for stranger in summary.stranger_notes() {
-        html.push_str(&note("note bad", "Another scheme.", &(escape(&stranger) + ".")));
+    for mismatch in summary.mismatch_notes() {
+        html.push_str(&note("note bad", "Another scheme.", &(escape(&mismatch) + ".")));
     }
     let figures = first_figures(summary).into_iter();
     let figures =

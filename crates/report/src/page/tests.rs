@@ -1,3 +1,5 @@
+//! Tests of pages.
+
 use faircast_base::{Event, FlowId, LinkCounters, LinkId, NodeId, SwitchReason, Time};
 use faircast_trace::{FlowHeader, Header, LinkHeader, Outcome, Record, Sink, Subject, Tee};
 use proptest::prelude::*;

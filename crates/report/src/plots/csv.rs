@@ -1,4 +1,4 @@
-//! What plots show, as tables of comma-separated values.
+//! The numbers of plots as tables of comma-separated values.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What the plots of a run show: defined once, for the page, for tables of numbers and for pictures.
+//! The plots of a run, defined once for the page, for tables of numbers and for pictures.
 
 mod csv;
 mod groups;

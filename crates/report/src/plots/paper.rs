@@ -1,4 +1,4 @@
-//! What all pictures for papers have in common: their size, colours, axes and legends.
+//! The common look of pictures for papers: their size, colours, axes and legends.
 
 use std::fmt::Write as _;
 

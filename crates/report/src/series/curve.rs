@@ -125,6 +125,13 @@ pub struct Bins {
     amounts: Vec<u64>,
 }
 
+/// Bins of the least width.
+impl Default for Bins {
+    fn default() -> Self {
+        Self::of_width(Duration::ZERO)
+    }
+}
+
 impl Bins {
     /// Bins for a run of about this length: their width is 1, 2 or 5 times a power of ten.
     pub fn new(duration: Duration) -> Self {

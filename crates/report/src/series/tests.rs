@@ -1,3 +1,5 @@
+//! Tests of series.
+
 use faircast_base::{Duration, LinkId};
 use faircast_trace::{FlowHeader, LinkHeader};
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Every mistake is one line that names the file, the line, the key, the value and what is
+//! Mistakes: each is one line that names the file, the line, the key, the value and what is
 //! allowed.
 
 mod flows;

@@ -1,4 +1,4 @@
-//! What the forms of the language mean.
+//! The forms of the language and their meaning.
 
 use faircast_base::{Bytes, Duration, Time};
 use faircast_link::{BurstLoss, FaultChange, Faults, Outage, QueueConfig, Reorder};

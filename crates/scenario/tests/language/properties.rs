@@ -1,4 +1,4 @@
-//! Whatever the text is, it is judged without a panic, and a mistake has its place.
+//! Properties of the parser: any text is judged without a panic, and a mistake has its place.
 
 use faircast_scenario::ErrorPlace;
 use proptest::prelude::*;

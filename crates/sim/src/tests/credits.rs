@@ -141,8 +141,7 @@ fn a_source_with_credits_goes_as_fast_as_its_slowest_branch_and_loses_nothing() 
         scenario.links[link].config.rate = Bitrate::from_bits_per_s(kbit_per_s * 1000);
         scenario.links[link].config.queue = QueueConfig::DropTail { packets_max: 1 };
     }
-    let mut log = Log::default();
-    Simulation::new(&scenario, &Credits, &mut log).expect("no file").run(&mut Unobserved);
+    let (_, log) = run_with(&scenario, &Credits, &mut Unobserved);
     assert_eq!(log.drops(DropReason::QueueFull), 0, "nothing is sent that has no place");
     let heard = [2, 3, 4].map(|node| log.delivered_at(node).len());
     // A packet takes 8 ms, 4 ms and 80 ms; the second branch is ahead by what is held for the first.

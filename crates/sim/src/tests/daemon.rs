@@ -28,27 +28,18 @@ impl Machine for Daemon {
     }
 }
 
-struct Overlay;
-
-impl Protocols for Overlay {
-    fn end(&self, flow: &Flow, _: FlowId, node: NodeId, role: Role, _: Time) -> Box<dyn Machine> {
+#[test]
+fn a_daemon_forwards_between_two_neighbours() {
+    let scenario = scenario(STAR, "overlay", &[2, 3, 4]);
+    let overlay = Ends(|flow: &Flow, node: NodeId, role: Role| -> Box<dyn Machine> {
         if let Role::Source(_) = role {
             let (to, next) = (Destination::Node(flow.to[0]), flow.start);
             return Box::new(Ticker { to, time_to_live: 255, next, due: false, closed: false });
         }
         let next = flow.to.iter().skip_while(|to| **to != node).nth(1).copied();
         Box::new(Daemon { next, out: 0 })
-    }
-    fn relay(&self, _: &Program, _: NodeId) -> Box<dyn Relay> {
-        unreachable!("no router of these tests runs a program")
-    }
-}
-
-#[test]
-fn a_daemon_forwards_between_two_neighbours() {
-    let scenario = scenario(STAR, "overlay", &[2, 3, 4]);
-    let mut log = Log::default();
-    Simulation::new(&scenario, &Overlay, &mut log).expect("no file").run(&mut Unobserved);
+    });
+    let (_, log) = run_with(&scenario, &overlay, &mut Unobserved);
     let heard = [2, 3, 4].map(|node| log.delivered_at(node).len());
     // One packet each 10 ms; each hop between daemons takes 4 ms.
     assert_eq!(heard, [100, 100, 99]);

@@ -60,32 +60,28 @@ impl Machine for Scripted {
     }
 }
 
-/// Makes ends that follow a script: node, milliseconds, and what it does then.
-struct Scripts<'a>(&'a [(u32, u64, Act)], Heard);
-
-impl Protocols for Scripts<'_> {
-    fn end(&self, _: &Flow, _: FlowId, node: NodeId, _: Role, _: Time) -> Box<dyn Machine> {
-        let own = self.0.iter().filter(|script| script.0 == node.0);
+/// What was heard, and the log, of a run whose ends follow a script: node, milliseconds, and what it
+/// does then.
+fn follow(scenario: &Scenario, scripts: &[(u32, u64, Act)]) -> (Vec<(u32, Destination, u32)>, Log) {
+    let heard = Heard::default();
+    let ends = Ends(|_: &Flow, node: NodeId, _: Role| -> Box<dyn Machine> {
+        let own = scripts.iter().filter(|script| script.0 == node.0);
         let mut script: Vec<_> = own.map(|(_, ms, act)| (*ms, *act)).collect();
         script.sort_by_key(|(ms, _)| *ms);
-        Box::new(Scripted { node, script, out: Vec::new(), heard: Rc::clone(&self.1) })
-    }
-    fn relay(&self, _: &Program, _: NodeId) -> Box<dyn Relay> {
-        unreachable!("no router of these tests runs a program")
-    }
+        Box::new(Scripted { node, script, out: Vec::new(), heard: Rc::clone(&heard) })
+    });
+    let (_, log) = run_with(scenario, &ends, &mut Unobserved);
+    (heard.take(), log)
 }
 
 /// Who heard what in a scenario, sorted, and how often a packet's hops ended before its way did.
 fn heard(scenario: &Scenario, scripts: &[(u32, u64, Act)]) -> (Vec<(u32, u32, u32)>, usize) {
-    let (mut log, heard) = (Log::default(), Heard::default());
-    let scripts = Scripts(scripts, Rc::clone(&heard));
-    let simulation = Simulation::new(scenario, &scripts, &mut log).expect("no file is read");
-    simulation.run(&mut Unobserved);
+    let (heard, log) = follow(scenario, scripts);
     let group = |to: &Destination| match to {
         Destination::Group(group) => group.0,
         Destination::Node(_) => panic!("all of it is multicast"),
     };
-    let mut heard: Vec<_> = heard.borrow().iter().map(|(a, to, b)| (*a, group(to), *b)).collect();
+    let mut heard: Vec<_> = heard.iter().map(|(a, to, b)| (*a, group(to), *b)).collect();
     heard.sort_unstable();
     (heard, log.drops(DropReason::TimeToLive))
 }
@@ -154,11 +150,8 @@ fn a_branch_without_members_carries_nothing() {
         (2, 400, send(7, 255)),
         (2, 400, send(0, 255)),
     ];
-    let (mut log, heard) = (Log::default(), Heard::default());
-    let scripts = Scripts(&scripts, Rc::clone(&heard));
-    Simulation::new(&scenario, &scripts, &mut log).unwrap().run(&mut Unobserved);
+    let (heard, log) = follow(&scenario, &scripts);
     let of_group = |group: u32| {
-        let heard = heard.borrow();
         let to = Destination::Group(GroupId(group));
         heard.iter().filter(|word| word.1 == to).map(|word| word.2).collect::<Vec<_>>()
     };

@@ -27,18 +27,15 @@ fn talk(flow: &str) -> Scenario {
     Scenario::parse(Path::new("t"), &text, &Overrides::default(), &catalog()).unwrap()
 }
 
-fn run(scenario: &Scenario) -> (Log, Outcome) {
-    let mut log = Log::default();
-    let simulation = Simulation::new(scenario, &Builtin, &mut log).unwrap();
-    let outcome = simulation.run(&mut Unobserved);
-    (log, outcome)
+fn run(scenario: &Scenario) -> (SimOutcome, Log) {
+    run_with(scenario, &Builtin, &mut Unobserved)
 }
 
 #[test]
 fn everybody_hears_everybody_else() {
     let scenario =
         talk("from = [\"a\", \"b\", \"c\"]\nto = [\"c\", \"a\", \"d\"]\ndata = \"30 kB\"");
-    let (log, outcome) = run(&scenario);
+    let (outcome, log) = run(&scenario);
     // In the order of `to`: c and a hear two others, d three; b only sends.
     for ((delivery, intact), bytes) in outcome.deliveries[0].iter().zip([60_000, 60_000, 90_000]) {
         assert_eq!((delivery.bytes, *intact), (bytes, true));
@@ -67,7 +64,7 @@ fn whoever_comes_late_sends_from_then_on_and_is_silent_once_it_has_left() {
         "from = [\"a\", \"d\"]\nto = [\"a\", \"d\"]\n\
          join = [{ node = \"d\", at = \"1 s\", leave = \"3 s\" }]",
     );
-    let (log, outcome) = run(&scenario);
+    let (outcome, log) = run(&scenario);
     let [(a, _), (d, _)] = &outcome.deliveries[0][..] else { panic!("two receivers") };
     // 12.5 packets of 1000 B a second, for two of five seconds.
     assert!((24_000..=26_000).contains(&a.bytes), "{}", a.bytes);
@@ -81,7 +78,7 @@ fn whoever_comes_late_sends_from_then_on_and_is_silent_once_it_has_left() {
 fn a_flow_that_stops_silences_all_its_senders() {
     let everybody = "[\"a\", \"b\", \"c\", \"d\"]";
     let scenario = talk(&format!("from = {everybody}\nto = {everybody}\nstop = \"1 s\""));
-    let (log, _) = run(&scenario);
+    let (_, log) = run(&scenario);
     let sent = log.0.iter().filter(|r| matches!(r.event, Event::DataSent { .. }));
     assert_eq!(sent.clone().count(), 4 * 13);
     assert!(sent.map(|record| record.at.as_secs_f64()).all(|at| at <= 1.0));

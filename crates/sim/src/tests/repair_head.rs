@@ -88,28 +88,19 @@ impl Machine for Member {
     }
 }
 
-struct Heads;
-
-impl Protocols for Heads {
-    fn end(&self, flow: &Flow, _: FlowId, node: NodeId, role: Role, _: Time) -> Box<dyn Machine> {
-        match role {
-            Role::Source(_) => Box::new(Numbered { next: 0, sent: 0, start: flow.start }),
-            _ => Box::new(Member { head: node == HEAD, ..Member::default() }),
-        }
-    }
-    fn relay(&self, _: &Program, _: NodeId) -> Box<dyn Relay> {
-        unreachable!("no router of these tests runs a program")
-    }
-}
-
 #[test]
 fn what_members_lose_their_head_repairs() {
     let mut scenario = scenario(STAR, "multicast", &[2, 3, 4]);
     // The branches of two members drop some of the first copies, not of the repairs.
     scenario.links[4].config.drop_list = vec![3, 50, 51, 200];
     scenario.links[6].config.drop_list = vec![50, 120];
-    let mut log = Log::default();
-    Simulation::new(&scenario, &Heads, &mut log).expect("no file").run(&mut Unobserved);
+    let ends = Ends(|flow: &Flow, node: NodeId, role: Role| -> Box<dyn Machine> {
+        match role {
+            Role::Source(_) => Box::new(Numbered { next: 0, sent: 0, start: flow.start }),
+            _ => Box::new(Member { head: node == HEAD, ..Member::default() }),
+        }
+    });
+    let (_, log) = run_with(&scenario, &ends, &mut Unobserved);
     let lost = log.0.iter().filter(|r| matches!(r.event, Event::PacketDropped { .. })).count();
     assert_eq!(lost, 6);
     for member in [2, 3, 4] {

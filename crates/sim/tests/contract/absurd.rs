@@ -12,7 +12,7 @@ use faircast_sim::{Simulation, Unobserved};
 use faircast_trace::{Record, Sink};
 
 use crate::forge::Said;
-use crate::lies::{Boxed, Mixed, schemes};
+use crate::lies::{Boxed, Mixed, passes_on, schemes};
 use crate::watch::Watched;
 use crate::world::World;
 
@@ -136,26 +136,12 @@ impl Machine for Forging {
         self.inner.handle_datagram(cx, datagram);
     }
 
-    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        self.inner.handle_timeout(cx);
-    }
-
-    fn handle_close(&mut self, cx: &mut Cx<'_>) {
-        self.inner.handle_close(cx);
-    }
+    passes_on!();
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         let transmit = self.inner.poll_transmit(cx, buf)?;
         self.book.borrow_mut().sent.push((cx.now, buf.clone()));
         Some(transmit)
-    }
-
-    fn poll_event(&mut self) -> Option<AppEvent> {
-        self.inner.poll_event()
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        self.inner.next_timeout()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whatever some packets say in the name of a session's sender, or of a receiver: a session that goes
+//! Forged packets in the name of a session's sender, or of a receiver: a session that goes
 //! on is joined again, at its old rate, and everything arrives.
 
 use std::cell::Cell;
@@ -13,7 +13,7 @@ use faircast_sim::{Simulation, Unobserved};
 use faircast_trace::{Record, Sink, Subject};
 
 use crate::forge::{Forger, seal};
-use crate::lies::{Boxed, Mixed, schemes};
+use crate::lies::{Boxed, Mixed, passes_on, schemes};
 use crate::watch::{Captured, Watched};
 use crate::world::{World, plain};
 
@@ -195,13 +195,7 @@ impl Machine for Attacked {
         }
     }
 
-    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        self.inner.handle_timeout(cx);
-    }
-
-    fn handle_close(&mut self, cx: &mut Cx<'_>) {
-        self.inner.handle_close(cx);
-    }
+    passes_on!();
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         loop {
@@ -212,14 +206,6 @@ impl Machine for Attacked {
             }
             buf.clear();
         }
-    }
-
-    fn poll_event(&mut self) -> Option<AppEvent> {
-        self.inner.poll_event()
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        self.inner.next_timeout()
     }
 }
 

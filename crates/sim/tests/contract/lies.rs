@@ -69,6 +69,28 @@ impl<S: Fn(Boxed) -> Boxed, R: Fn(NodeId, Boxed) -> Boxed> Protocols for Mixed<S
     }
 }
 
+/// What a machine around another, its `inner` one, leaves to that.
+macro_rules! passes_on {
+    () => {
+        fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+            self.inner.handle_timeout(cx);
+        }
+
+        fn handle_close(&mut self, cx: &mut Cx<'_>) {
+            self.inner.handle_close(cx);
+        }
+
+        fn poll_event(&mut self) -> Option<AppEvent> {
+            self.inner.poll_event()
+        }
+
+        fn next_timeout(&self) -> Option<Time> {
+            self.inner.next_timeout()
+        }
+    };
+}
+pub(crate) use passes_on;
+
 /// Every scheme with its protocol.
 pub(crate) fn schemes() -> Vec<(&'static SchemeEntry, ProtocolEntry)> {
     let protocols = protocols();
@@ -199,21 +221,7 @@ impl Machine for Liar {
         self.inner.handle_datagram(cx, datagram);
     }
 
-    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        self.inner.handle_timeout(cx);
-    }
-
-    fn handle_close(&mut self, cx: &mut Cx<'_>) {
-        self.inner.handle_close(cx);
-    }
-
-    fn poll_event(&mut self) -> Option<AppEvent> {
-        self.inner.poll_event()
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        self.inner.next_timeout()
-    }
+    passes_on!();
 }
 
 /// What the operator sets.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use faircast_base::{DropReason, Duration, Event, LinkCounters, NodeId, Time};
 use faircast_scenario::{Catalog, Overrides, ProtocolEntry, Scenario};
-use faircast_sim::{Outcome, Simulation, Unobserved, catalog};
+use faircast_sim::{SimOutcome, Simulation, Unobserved, catalog};
 use faircast_trace::{Hasher, Record, Sink, Subject};
 
 use crate::watch::{Notes, Watched};
@@ -172,7 +172,7 @@ fn slot<T: Default + Clone>(list: &mut Vec<T>, index: usize) -> &mut T {
 }
 
 /// Runs a scenario with all machines under watch.
-pub(crate) fn run(scenario: &Scenario) -> (Outcome, Heard, Watched) {
+pub(crate) fn run(scenario: &Scenario) -> (SimOutcome, Heard, Watched) {
     let (mut heard, watched) = (Heard::default(), Watched::default());
     let outcome = Simulation::new(scenario, &watched, &mut heard)
         .expect("no file is read")

@@ -1,4 +1,4 @@
-//! What the fuzz target `background` does with its bytes; the corpus test does the same.
+//! The fuzz target `background`; the corpus test does the same with its bytes.
 //!
 //! The ends of every kind of TCP and of CBR take packets made of the fuzzer's bytes while time
 //! passes: no panic, drains end, time goes on.

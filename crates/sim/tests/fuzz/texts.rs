@@ -1,4 +1,4 @@
-//! What the fuzz targets `scenario` and `trace_file` do with their bytes; the corpus test does the
+//! The fuzz targets `scenario` and `trace_file`, of texts and files as bytes; the corpus test does the
 //! same.
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Everything arrives intact whatever goes wrong on the way: each fault alone and all together, in
+//! Faults on the way, after which everything arrives intact: each fault alone and all together, in
 //! both directions, with every share of loss, with and without a network element.
 
 use std::fmt::Write as _;

@@ -7,6 +7,7 @@ mod objects;
 mod profiles;
 mod quiet;
 mod repairs;
+mod requests;
 mod schemes;
 mod sweep;
 mod world;

@@ -1,4 +1,4 @@
-//! What repairs cost, over paths of any round trip.
+//! The cost of repairs, over paths of any round trip.
 
 use faircast_base::Duration;
 

@@ -1,4 +1,4 @@
-//! Every registered scheme carries streams and objects, and two that differ say so.
+//! Streams and objects over every registered scheme, and two ends whose schemes differ.
 
 use faircast_proto::catalog::SCHEMES;
 

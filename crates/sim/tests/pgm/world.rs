@@ -5,7 +5,7 @@ use std::path::Path;
 
 use faircast_base::{DropReason, Duration, Event, NodeId, Time, TimeoutKind};
 use faircast_scenario::{Overrides, Scenario};
-use faircast_sim::{Builtin, Delivery, Outcome, Simulation, Unobserved, catalog};
+use faircast_sim::{Builtin, Delivery, SimOutcome, Simulation, Unobserved, catalog};
 use faircast_trace::{Record, Sink, Subject};
 
 /// What the events of a run add up to. One flow is assumed to be of interest, the first.
@@ -141,7 +141,7 @@ impl Sink for Tally {
 /// A finished run.
 pub(crate) struct Run {
     pub(crate) tally: Tally,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: SimOutcome,
 }
 
 impl Run {

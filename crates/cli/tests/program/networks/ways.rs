@@ -36,10 +36,13 @@ fn without_a_route_for_multicast_each_receiver_is_sent_to() {
         let is_told = ended.err.contains("--interface") && ended.err.contains("ip route add");
         assert!(is_told, "{}", ended.err);
     }
-    // One that stays waits for the network, as long as it was told.
+    // One that stays waits for the network, as long as it was told, and says so to people too.
     let begun = Instant::now();
-    let waited = on(&site, &lan, 1, &format!("{recv} --wait-max 1s")).end_with(1);
+    let waited = on(&Site::with(""), &lan, 1, &format!("{recv} --wait-max 1s")).end_with(1);
     assert!(begun.elapsed() >= Duration::from_secs(1), "{}", waited.err);
+    let told = waited.err.matches("waiting until the network").count();
+    assert_eq!(told, 1, "{}", waited.err);
+    let waited = on(&site, &lan, 1, &format!("{recv} --wait-max 1s")).end_with(1);
     let told = waited.out.matches("waiting until the network").count();
     assert_eq!(told, 1, "{}", waited.out);
     for (at, to) in [

@@ -1,4 +1,4 @@
-//! What UFTP and NORM do where TFMCC does: real programs on the hosts of a field, with the links of the
+//! UFTP and NORM where TFMCC is measured: real programs on the hosts of a field, with the links of the
 //! lab between them.
 //!
 //! UFTP has TFMCC, with differences that it documents; NORM-CC (RFC 5740) is derived from it. Two

@@ -1,4 +1,4 @@
-//! What the packets of each program say of congestion control: who reports, and whom the sender takes
+//! Congestion control in the packets of each program: who reports, and whom the sender takes
 //! for the receiver that limits it.
 //!
 //! Formats: UFTP's protocol.txt and uftp.h, RFC 5740 and NORM's normMessage.h, docs/schemes/tfmcc.md.

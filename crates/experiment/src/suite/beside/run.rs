@@ -16,7 +16,9 @@ use tempfile::TempDir;
 
 use super::packets::Speaker;
 use crate::Error;
-use crate::host::{NORM, installed, last_words, make_content, spawn, text, wait_until, words};
+use crate::host::{
+    NORM, Unprepared, installed, last_words, make_content, spawn, text, wait_until, words,
+};
 use crate::monitor::Monitor;
 
 /// Content enough for any of these runs, at 20 Mbit/s for 45 s: nobody reaches the end. It is written
@@ -57,7 +59,7 @@ impl Program {
     }
 
     /// Makes ready what it needs, in a folder of tools. The error says why it cannot be run here.
-    pub(super) fn prepare(&self, tools: &Path) -> Result<(), String> {
+    pub(super) fn prepare(&self, tools: &Path) -> Result<(), Unprepared> {
         match self.speaker {
             Speaker::Faircast => Ok(()),
             Speaker::Uftp => installed("uftpd", "uftp"),

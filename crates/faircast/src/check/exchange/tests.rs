@@ -12,15 +12,16 @@ fn address(host: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, host as u8 + 1], 4000))
 }
 
-fn plan(host: usize, long: Option<Duration>) -> Plan {
+fn settings(host: usize, long: Option<Duration>) -> TestSettings {
     let id = [7, 3, 11][host];
-    Plan { id, wait: Duration::from_secs(5), long, rate_bps: 5_000_000, mtu: 1500 }
+    TestSettings { id, wait: Duration::from_secs(5), long, rate_bps: 5_000_000, mtu: 1500 }
 }
 
 /// Runs so many hosts to their ends; of each what it found of the others, and how long it took.
 fn run(hosts: usize, long: Option<u64>, passes: Passes) -> Vec<(Exchange, f64)> {
     let long = long.map(Duration::from_secs);
-    let mut all: Vec<Exchange> = (0..hosts).map(|host| Exchange::new(plan(host, long))).collect();
+    let mut all: Vec<Exchange> =
+        (0..hosts).map(|host| Exchange::new(settings(host, long))).collect();
     let mut ended = vec![None; hosts];
     let (mut now, mut count) = (Time::ZERO, 0);
     while ended.iter().any(Option::is_none) {
@@ -69,7 +70,7 @@ fn deliver(
 
 /// The names of what was wrong, seen from a host.
 fn wrong(exchange: &Exchange, ended_s: f64) -> Vec<String> {
-    let found = findings(exchange, &exchange.plan, Time::from_secs_f64(ended_s));
+    let found = findings(exchange, &exchange.settings, Time::from_secs_f64(ended_s));
     let wrong = found.into_iter().filter(|found| found.state == State::Wrong);
     wrong.map(|found| format!("{} {}", found.peer.unwrap_or_default(), found.check)).collect()
 }
@@ -145,7 +146,7 @@ fn memberships_that_run_out_are_seen_by_who_looks_long_enough() {
     }
     // The short look says that it did not test that.
     for (exchange, ended) in run(2, None, forgotten) {
-        let all = findings(&exchange, &exchange.plan, Time::from_secs_f64(ended));
+        let all = findings(&exchange, &exchange.settings, Time::from_secs_f64(ended));
         let lasts = all.iter().find(|found| found.check == "memberships").unwrap();
         assert_eq!(lasts.state, State::Untested, "{lasts:?}");
     }
@@ -157,18 +158,18 @@ fn memberships_that_run_out_are_seen_by_who_looks_long_enough() {
 
 #[test]
 fn floods_of_questions_are_answered_within_bounds() {
-    let mut host = Exchange::new(plan(0, None));
+    let mut host = Exchange::new(settings(0, None));
     let mut answers = 0;
     for id in 1000..3000 {
         let packet =
-            Packet { from: id, is_done: false, train: 0, kind: Kind::Question { heard: None } };
+            Packet { from: id, is_done: false, train: 0, body: Body::Question { heard: None } };
         answers += u32::from(host.receive(Time::ZERO, packet, address(1), 76, true).is_some());
         // What comes to this host alone is not answered at all: its sender may be forged.
         assert_eq!(host.receive(Time::ZERO, packet, address(1), 76, false), None);
     }
     assert_eq!((answers, host.peers.len()), (PEERS_MAX as u32, PEERS_MAX));
     let packet =
-        Packet { from: 1000, is_done: false, train: 0, kind: Kind::Question { heard: None } };
+        Packet { from: 1000, is_done: false, train: 0, body: Body::Question { heard: None } };
     let more =
         (0..1000).filter(|_| host.receive(Time::ZERO, packet, address(1), 76, true).is_some());
     assert_eq!(more.count() as u32, ANSWERS_MAX - PEERS_MAX as u32);

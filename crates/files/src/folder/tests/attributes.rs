@@ -1,3 +1,5 @@
+//! Tests of owners, ACLs and extended attributes that are received.
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, chown, lchown, symlink};
 

@@ -1,3 +1,5 @@
+//! Tests of sparse files that are received: holes are not sent, and are holes again.
+
 use std::fs;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 

@@ -1,3 +1,6 @@
+//! Tests of symbolic links that are received: they arrive as links, and nothing is written through
+//! them.
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 

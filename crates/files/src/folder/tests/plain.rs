@@ -1,7 +1,11 @@
+//! Tests of receiving where nothing goes wrong: trees, files that are there already, zeros, the
+//! journal.
+
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::task::Poll;
 
-use faircast_proto::object::{Part, Store as _, StoreProgress, Verdict};
+use faircast_proto::object::{Part, Store as _, Verdict};
 
 use super::*;
 use crate::layout::GROUP_BYTES;
@@ -39,7 +43,7 @@ fn a_tree_arrives_as_it_was_sent() {
     assert_eq!(counts.bytes_written, case.object.content().len() as u64);
     assert_eq!((counts.bytes_found, counts.bytes_damaged), (0, 0));
     // It stays so when asked again.
-    assert_eq!(store.verify(), Ok(StoreProgress::Done(Verdict::Intact)));
+    assert_eq!(store.verify(), Ok(Poll::Ready(Verdict::Intact)));
 }
 
 #[test]

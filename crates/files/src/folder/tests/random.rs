@@ -1,3 +1,5 @@
+//! Random kills and damage of a receiver's state, after which the same tree arrives.
+
 use std::fs;
 use std::os::unix::fs::{FileExt as _, symlink};
 

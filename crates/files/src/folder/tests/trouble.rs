@@ -1,3 +1,6 @@
+//! Tests of receiving in trouble: interrupted transfers, files in the way, races, crafted objects,
+//! damaged symbols, full disks.
+
 use std::fs;
 use std::os::unix::fs::{FileExt as _, symlink};
 use std::process::Command;
@@ -29,6 +32,22 @@ fn an_interrupted_transfer_goes_on_where_it_was() {
     assert_eq!(found, [0..11 << 20]);
     assert_eq!(store.handle().counts().bytes_found, 11 << 20);
     case.object.give(&mut store, &case.object.missing(&found)).unwrap();
+    assert_eq!(case.object.verify(&mut store), Ok(0));
+    case.assert_same();
+}
+
+#[test]
+fn content_in_pieces_of_two_bytes_with_gaps_between_them_arrives_all_the_same() {
+    let case = Case::new(&[("a", 100_000)]);
+    let mut store = case.store();
+    case.object.open(&mut store).unwrap();
+    let content = case.object.content();
+    for first in [0, 2] {
+        for at in (first..content.len()).step_by(4) {
+            let piece = &content[at..content.len().min(at + 2)];
+            store.write(Part::Content, at as u64, piece, 0).unwrap();
+        }
+    }
     assert_eq!(case.object.verify(&mut store), Ok(0));
     case.assert_same();
 }

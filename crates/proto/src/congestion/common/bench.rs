@@ -5,12 +5,13 @@ use core::fmt::Debug;
 use std::vec::Vec;
 
 use faircast_base::{
-    CutReason, Cx, Duration, Event, NodeId, Purpose, Rng, Seq, SwitchReason, Time, Trace,
+    CutReason, Cx, Duration, Event, NodeId, Purpose, Rng, Seq, SwitchReason, Time,
 };
 
 use crate::congestion::{
     Arrival, Audience, Carrier, Permit, ReceiverFeedback, SenderControl, Wire,
 };
+use crate::world::Log;
 pub(crate) use crate::world::{at, ms};
 
 /// An original packet with `len` bytes of payload that comes for the first time.
@@ -35,16 +36,6 @@ pub(crate) fn check_wire<W: Wire + PartialEq + Debug>(value: &W) {
     assert_eq!(W::decode(&[&bytes[..], &[0]].concat()), None);
 }
 
-/// All that a half has told.
-#[derive(Default)]
-pub(crate) struct Log(pub(crate) Vec<(Time, Event)>);
-
-impl Trace for Log {
-    fn emit(&mut self, at: Time, event: Event) {
-        self.0.push((at, event));
-    }
-}
-
 /// A sender's half.
 pub(crate) struct SenderBench<C: SenderControl> {
     pub(crate) now: Time,
@@ -64,7 +55,7 @@ impl<C: SenderControl<Announce: Clone>> SenderBench<C> {
         Self {
             now: Time::ZERO,
             rng: Rng::new(1, NodeId(0), Purpose::Machine(0)),
-            log: Log::default(),
+            log: Log::keeping(),
             sender,
             len,
             sent: Vec::new(),
@@ -126,10 +117,10 @@ impl<C: SenderControl<Announce: Clone>> SenderBench<C> {
         self.next() - before
     }
 
-    /// The same with repairs alone; what they announce.
-    pub(crate) fn pass_repairs(&mut self, span: Duration) -> Vec<Option<C::Announce>> {
+    /// The same with repairs alone; when each left, and what it announced.
+    pub(crate) fn pass_repairs(&mut self, span: Duration) -> Vec<(Time, Option<C::Announce>)> {
         let mut repairs = Vec::new();
-        self.pass_with(span, true, |bench| repairs.push(bench.send_repair(0)));
+        self.pass_with(span, true, |bench| repairs.push((bench.now, bench.send_repair(0))));
         repairs
     }
 
@@ -171,7 +162,7 @@ impl<C: SenderControl<Announce: Clone>> SenderBench<C> {
     }
 
     pub(crate) fn count(&self, which: impl Fn(&Event) -> bool) -> usize {
-        self.log.0.iter().filter(|(_, event)| which(event)).count()
+        self.log.count(which)
     }
 
     pub(crate) fn cuts(&self, why: CutReason) -> usize {
@@ -192,7 +183,7 @@ impl<C: SenderControl<Announce: Clone>> SenderBench<C> {
             Event::Representative { node, reason } => Some((node.map(|node| node.0), reason)),
             _ => None,
         };
-        self.log.0.iter().filter_map(switch).collect()
+        self.log.events.iter().filter_map(switch).collect()
     }
 }
 
@@ -208,7 +199,7 @@ impl<F: ReceiverFeedback> ReceiverBench<F> {
     /// That of `node`, a second after the beginning of time.
     pub(crate) fn of(receiver: F, node: NodeId) -> Self {
         let rng = Rng::new(1, node, Purpose::Machine(0));
-        Self { now: Time::ZERO + ms(1000), rng, log: Log::default(), receiver }
+        Self { now: Time::ZERO + ms(1000), rng, log: Log::keeping(), receiver }
     }
 
     pub(crate) fn with<T>(&mut self, act: impl FnOnce(&mut F, &mut Cx<'_>) -> T) -> T {

@@ -1,4 +1,4 @@
-//! How fast TCP would be under the same loss and round trip.
+//! TCP's throughput equation: the rate of TCP under the same loss and round trip (RFC 4654 s2.1).
 
 use faircast_base::math::sqrt;
 

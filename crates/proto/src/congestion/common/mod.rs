@@ -1,5 +1,5 @@
-//! What more than one scheme stands on: how fast TCP would be, the mean of loss intervals, nodes and
-//! timestamps in their values.
+//! Common parts of schemes: TCP's throughput equation, the mean of loss intervals, loss detection
+//! under reordering, unanswered packets, nodes and timestamps in values.
 
 #[cfg(test)]
 pub(crate) mod bench;

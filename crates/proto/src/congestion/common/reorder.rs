@@ -1,4 +1,4 @@
-//! Which packets are lost, found from the order in which those come that are not.
+//! Loss detection under reordering: packets count as lost once enough later ones have come.
 
 use alloc::vec::Vec;
 
@@ -82,10 +82,14 @@ impl<T: Copy> Reorder<T> {
 
     /// Nothing after `newest` was sent. Whether that unsettles something.
     pub(crate) fn rewind(&mut self, newest: Seq) -> bool {
-        self.early.retain(|(seq, _)| !seq.after(newest));
-        let back = self.next.is_some_and(|next| next.after(newest.next()));
-        if back {
+        let Some(next) = self.next else { return false };
+        let back = next.after(newest.next());
+        if back || next == newest.next() {
+            // All that waits lies beyond `next`, and so after `newest`, however far.
+            self.early.clear();
             self.next = Some(newest.next());
+        } else {
+            self.early.retain(|(seq, _)| !seq.after(newest));
         }
         back
     }
@@ -152,5 +156,18 @@ mod tests {
         assert!(order.rewind(Seq::new(1)) && order.arrived(Seq::new(2), 2));
         assert_eq!((order.settle(1), order.settle(1)), (Some(Settled::Came(2)), None));
         assert!(!order.rewind(Seq::new(2)) && order.end() == Some(Seq::new(3)));
+    }
+
+    #[test]
+    fn nothing_waits_after_a_rewind_past_half_of_all_numbers() {
+        for (early, newest, back) in [(0x7fff_ffff, 0xffff_fff0u32, true), (0x8000_0000, 0, false)]
+        {
+            let mut order = Reorder::new();
+            order.arrived(Seq::new(0), 0);
+            assert_eq!(order.settle(1), Some(Settled::Came(0)));
+            order.arrived(Seq::new(early), early);
+            assert_eq!((order.waiting(), order.rewind(Seq::new(newest))), (1, back));
+            assert_eq!((order.waiting(), order.end()), (0, Some(Seq::new(newest) + 1)));
+        }
     }
 }

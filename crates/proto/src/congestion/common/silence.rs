@@ -1,4 +1,4 @@
-//! How long packets have gone unanswered.
+//! Unanswered packets: how many have left without an answer, and since when.
 
 use faircast_base::{Duration, Time};
 

@@ -1,4 +1,5 @@
-//! Who is the slowest receiver: the averages of rates, and the three reasons to switch.
+//! The choice of ORMCC's representative, the slowest receiver: averages of rates, and the three
+//! reasons to switch.
 
 use super::config::OrmccConfig;
 

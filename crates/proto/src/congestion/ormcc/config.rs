@@ -141,3 +141,21 @@ impl OrmccConfig {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::options;
+
+    #[test]
+    fn the_paper_is_a_starting_point() {
+        let config =
+            |raw: &[(&str, &str)]| OrmccConfig::from_options(&options(raw, OrmccConfig::OPTIONS));
+        let paper = config(&[("profile", "paper")]);
+        assert_eq!(paper, OrmccConfig::profile(Profile::Paper));
+        assert_eq!((paper.alpha, paper.gamma, paper.beta, paper.n), (0.125, 0.5, 0.75, 4));
+        assert_eq!((paper.feedback, paper.guard), (Feedback::Ci, false));
+        let low = config(&[("profile", "paper"), ("feedback", "ci-per-rtt")]);
+        assert_eq!(low, OrmccConfig { feedback: Feedback::CiPerRtt, ..paper });
+    }
+}

@@ -1,4 +1,4 @@
-//! How fast the sender was of late.
+//! The recent maximum of ORMCC's sending rate.
 
 use faircast_base::{Duration, Time};
 

@@ -1,4 +1,4 @@
-//! What ORMCC puts on the wire: an option on data and one on reports, byte by byte in
+//! Wire format of ORMCC: an option on data and one on reports, byte by byte in
 //! docs/schemes/ormcc.md. The paper has no format.
 
 use alloc::vec::Vec;

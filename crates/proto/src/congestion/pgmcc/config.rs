@@ -275,3 +275,24 @@ impl PgmccConfig {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::options;
+
+    #[test]
+    fn profiles_are_starting_points() {
+        let config =
+            |raw: &[(&str, &str)]| PgmccConfig::from_options(&options(raw, PgmccConfig::OPTIONS));
+        let paper = config(&[("profile", "paper")]);
+        assert_eq!(paper, PgmccConfig::profile(Profile::Paper));
+        assert_eq!(paper.timeout, Duration::from_secs(4));
+        assert_eq!((paper.timeout_mode, paper.model), (TimeoutMode::Fixed, Model::Simple));
+        assert_eq!((paper.acker_bias, paper.rtt_method), (0.6666, RttMethod::Sequence));
+        assert_eq!((paper.accounting, paper.bitmap_scope), (Accounting::Realign, BitmapScope::Own));
+        let mixed = config(&[("profile", "paper"), ("timeout_mode", "reno")]);
+        assert_eq!(mixed, PgmccConfig { timeout_mode: TimeoutMode::Reno, ..paper });
+        assert_eq!(config(&[("profile", "draft")]), PgmccConfig::profile(Profile::Draft));
+    }
+}

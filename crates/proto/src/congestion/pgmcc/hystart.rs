@@ -1,4 +1,4 @@
-//! When slow start ends before a loss: HyStart's delay increase (src: RFC 9406 s4.2).
+//! HyStart's delay increase: the end of slow start before a loss (src: RFC 9406 s4.2).
 //!
 //! deviates: RFC 9406 compares the first samples of a round with those of the round before, because
 //! TCP sends each round as a burst that queues by itself. Here packets are spread over the round, so

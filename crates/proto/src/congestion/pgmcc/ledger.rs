@@ -26,7 +26,7 @@ pub(super) enum Fate {
 
 /// One packet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sent {
+pub(super) struct SentRecord {
     /// When it left.
     pub(super) at: Time,
     /// Whom it named as acker.
@@ -39,7 +39,7 @@ pub(super) struct Sent {
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     base: Seq,
-    entries: VecDeque<Sent>,
+    entries: VecDeque<SentRecord>,
     /// Every packet before this one is settled.
     unsettled: Seq,
     flight: u32,
@@ -52,7 +52,7 @@ impl Ledger {
             (self.base, self.unsettled) = (seq, seq);
         }
         assert_eq!(seq, self.next(), "data packets are numbered consecutively");
-        self.entries.push_back(Sent { at, acker, fate: Fate::InFlight });
+        self.entries.push_back(SentRecord { at, acker, fate: Fate::InFlight });
         self.flight += 1;
         while self.entries.len() > LEDGER_MAX
             || self.entries.len() > HISTORY && self.unsettled != self.base
@@ -90,7 +90,7 @@ impl Ledger {
     }
 
     /// What is known of a packet.
-    pub(super) fn get(&self, seq: Seq) -> Option<&Sent> {
+    pub(super) fn get(&self, seq: Seq) -> Option<&SentRecord> {
         self.entries.get(self.index(seq)?)
     }
 
@@ -109,7 +109,7 @@ impl Ledger {
     }
 
     /// Gives up on all packets in flight before `end` that `which` selects. How many there were.
-    pub(super) fn release(&mut self, end: Seq, which: impl Fn(&Sent) -> bool) -> u32 {
+    pub(super) fn release(&mut self, end: Seq, which: impl Fn(&SentRecord) -> bool) -> u32 {
         let mut released = 0;
         let mut seq = self.unsettled;
         while seq.before(end) && seq.before(self.next()) {

@@ -1,4 +1,4 @@
-//! How a receiver measures its loss.
+//! The loss measurement of pgmcc's receiver.
 //!
 //! Each sequence number gives one sample, in order: lost or received. A hole is settled as lost
 //! only once so many later packets have arrived, so that reordered packets are no losses. Repairs

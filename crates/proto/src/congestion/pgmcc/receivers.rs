@@ -1,4 +1,4 @@
-//! What the sender knows of the receivers that have reported lately.
+//! The sender's table of receivers that have reported lately: their loss and smoothed round trips.
 
 use alloc::vec::Vec;
 

@@ -22,16 +22,15 @@ mod acks;
 mod candidates;
 mod honesty;
 mod judge;
-mod reach;
 mod spread;
 
+use acks::echoed_round_trip;
 use candidates::Candidates;
 use honesty::Honesty;
-use reach::echoed_round_trip;
 use spread::Spread;
 
-/// How long an acker that lied may not be acker again.
-const LIAR_EXCLUSION: Duration = Duration::from_secs(600);
+/// How long an acker that reported false loss may not be acker again.
+const FALSE_REPORT_EXCLUSION: Duration = Duration::from_secs(600);
 
 /// Repairs that can take room in the window at a time. Beyond it the oldest makes room.
 const REPAIRS_MAX: usize = 4096;
@@ -180,7 +179,7 @@ impl PgmccSender {
         self.spread.restart();
         let unknown = self.ledger.release(self.ledger.next(), |_| true);
         if let Some(acker) = &mut self.acker {
-            // All of them may be lost, and an acker that says so later is no liar.
+            // All of them may be lost, and an acker that says so later reports true loss.
             acker.honesty.saw(cx.now, 0, unknown);
         }
         (self.stall, self.suspended, self.call_out) = (None, None, false);
@@ -364,7 +363,7 @@ impl SenderControl for PgmccSender {
         };
         self.settle_by_time(cx.now);
         // A call that nobody answered shows that there is no better: where losses are many all may
-        // have fallen silent in turn, and a liar's pace is better than none.
+        // have fallen silent in turn, and the pace of a false reporter is better than none.
         // Whoever was taken then is heard as every acker is, or the search would begin again.
         let choosy = self.acker.is_some() || self.expiries == 0;
         let chosen = self.acker_id() == Some(from);

@@ -1,4 +1,4 @@
-//! What pgmcc puts on the wire: the values of the two options that OpenPGM defines.
+//! Wire format of pgmcc: the values of the two options that OpenPGM defines.
 
 use alloc::vec::Vec;
 
@@ -6,6 +6,7 @@ use faircast_base::NodeId;
 
 use crate::congestion::Wire;
 use crate::congestion::common::node::{address, node, put_words, words};
+use crate::pgm::wire::OptionType;
 
 /// Bytes of either value with IPv4 addresses, behind the option's header of 4 bytes.
 const VALUE_LEN: usize = 12;
@@ -35,7 +36,7 @@ pub struct PgmccReport {
 }
 
 impl Wire for PgmccAnnounce {
-    const OPTION: u8 = 0x12;
+    const OPTION: u8 = OptionType::PGMCC_DATA;
     const BYTES_MAX: usize = VALUE_LEN;
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -49,7 +50,7 @@ impl Wire for PgmccAnnounce {
 }
 
 impl Wire for PgmccReport {
-    const OPTION: u8 = 0x13;
+    const OPTION: u8 = OptionType::PGMCC_FEEDBACK;
     const BYTES_MAX: usize = VALUE_LEN;
 
     fn encode(&self, out: &mut Vec<u8>) {

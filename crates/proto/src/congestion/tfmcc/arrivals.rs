@@ -1,4 +1,4 @@
-//! Which packets are lost, and to which loss event they belong.
+//! Lost packets of TFMCC's receiver and the loss event that each belongs to (RFC 4654 s5.1, s5.2).
 
 use faircast_base::{Duration, Seq, Time};
 
@@ -277,7 +277,10 @@ mod tests {
                     2 => next.wrapping_add(jump % 40),
                     _ => next.wrapping_add(1),
                 };
-                arrivals.received(now, Seq::new(next), way == 7, RTT, &first);
+                match way {
+                    3 if jump % 4 == 0 => arrivals.rewind(now, Seq::new(next)),
+                    _ => arrivals.received(now, Seq::new(next), way == 7, RTT, &first),
+                }
                 proptest::prop_assert!((0.0..=1.0).contains(&arrivals.loss()));
                 proptest::prop_assert!(arrivals.order.waiting() < 3);
             }

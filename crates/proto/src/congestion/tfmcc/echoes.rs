@@ -1,4 +1,4 @@
-//! Whose timestamps go back on the next packets.
+//! Receivers' timestamps that wait to be echoed on the next packets (RFC 4654 s3.5).
 
 use alloc::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! When a receiver that is not the CLR reports.
+//! The feedback timer of a receiver that is not the CLR (RFC 4654 s4.5).
 
 use faircast_base::{Duration, Rng, Time, math};
 

@@ -29,9 +29,8 @@ pub use receiver::TfmccReceiver;
 pub use sender::TfmccSender;
 pub use values::{Echo, TfmccAnnounce, TfmccReport};
 
-use crate::congestion::{Floor, Guarantees, Load, Reported, Scheme, Wire};
+use crate::congestion::{Floor, Guarantees, Load, Reported, Scheme};
 use crate::options::{OptionSpec, Options};
-use crate::pgm::wire::data_overhead;
 
 /// TFMCC as a scheme that can be named.
 #[derive(Debug)]
@@ -67,10 +66,6 @@ impl Scheme for Tfmcc {
         Some(Reported::of_rate(report.bits_per_s))
     }
 }
-
-/// Bytes that a data packet has beside its payload, by the word of the session that carries it. Rates
-/// count them (src: RFC 4654 s4.3.4).
-const HEADER_BYTES: u32 = data_overhead(<TfmccAnnounce as Wire>::BYTES_MAX);
 
 /// Nobody may send slower than one packet in so many seconds (src: RFC 4654 s3.3).
 const SLOWEST_INTERVAL_S: f64 = 8.0;

@@ -6,10 +6,7 @@ use super::arrivals::{Arrivals, FirstInterval};
 use super::feedback_timer::FeedbackTimer;
 use super::receive_rate::ReceiveRate;
 use super::round_trip::RoundTrip;
-use super::{
-    HEADER_BYTES, SIZE_GAIN, SLOWEST_INTERVAL_S, TfmccAnnounce, TfmccConfig, TfmccReport,
-    USUAL_BYTES,
-};
+use super::{SIZE_GAIN, SLOWEST_INTERVAL_S, TfmccAnnounce, TfmccConfig, TfmccReport, USUAL_BYTES};
 use crate::congestion::common::equation::throughput_bits_per_s;
 use crate::congestion::common::stamp::microseconds;
 use crate::congestion::{Arrival, Audience, ReceiverFeedback};
@@ -32,6 +29,8 @@ const RATE_MAX: f64 = 4e11;
 pub struct TfmccReceiver {
     config: TfmccConfig,
     node: NodeId,
+    /// Bytes that a data packet has beside its payload. Rates count them (src: RFC 4654 s4.3.4).
+    header_bytes: u32,
     arrivals: Arrivals,
     receive_rate: ReceiveRate,
     round_trip: RoundTrip,
@@ -64,6 +63,7 @@ impl TfmccReceiver {
             arrivals: Arrivals::new(config.loss_threshold, config.discounting),
             config,
             node,
+            header_bytes: 0,
             receive_rate: ReceiveRate::default(),
             round_trip: RoundTrip::default(),
             packet_bytes: None,
@@ -130,7 +130,7 @@ impl TfmccReceiver {
 
     /// Bytes have come, whatever they are for.
     fn on_bytes(&mut self, now: Time, arrival: &Arrival) {
-        let bytes = arrival.len + HEADER_BYTES;
+        let bytes = arrival.len + self.header_bytes;
         if !arrival.repair {
             let size = f64::from(bytes);
             let mean = self.packet_bytes.unwrap_or(size);
@@ -241,6 +241,10 @@ fn arriving_bits_per_s(rate: &ReceiveRate, size: f64, rtt_max_s: f64) -> f64 {
 impl ReceiverFeedback for TfmccReceiver {
     type Announce = TfmccAnnounce;
     type Report = TfmccReport;
+
+    fn set_header(&mut self, bytes: u32) {
+        self.header_bytes = bytes;
+    }
 
     fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&TfmccAnnounce>) {
         self.on_bytes(cx.now, arrival);

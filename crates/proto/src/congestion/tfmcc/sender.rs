@@ -8,8 +8,7 @@ use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Seq, SwitchReason, Ti
 use super::echoes::{Echoes, Waiting};
 use super::rounds::Rounds;
 use super::{
-    CLOCK_TOLERANCE_US, Echo, HEADER_BYTES, SIZE_GAIN, TfmccAnnounce, TfmccConfig, TfmccReport,
-    USUAL_BYTES,
+    CLOCK_TOLERANCE_US, Echo, SIZE_GAIN, TfmccAnnounce, TfmccConfig, TfmccReport, USUAL_BYTES,
 };
 use crate::congestion::Pace;
 use crate::congestion::common::silence::Unanswered;
@@ -17,7 +16,6 @@ use crate::congestion::common::stamp::{echoed_us, microseconds};
 use crate::congestion::{Carrier, Gauges, Permit, Regime, SenderControl};
 
 mod rate;
-mod silence;
 
 use rate::Climb;
 
@@ -36,6 +34,8 @@ const WAKE_INTERVAL: Duration = Duration::from_secs(3);
 pub struct TfmccSender {
     config: TfmccConfig,
     pace: Pace,
+    /// Bytes that a data packet has beside its payload. Rates count them (src: RFC 4654 s4.3.4).
+    header_bytes: u32,
     /// X in bits per second, headers counted.
     rate: f64,
     /// Bytes of packets with headers (s): their mean, and before anybody has reported the largest.
@@ -103,6 +103,7 @@ impl TfmccSender {
         let rate = USUAL_BYTES * 8.0 / config.rtt_max_initial.as_secs_f64();
         Self {
             pace: Pace::new(rate, Pace::BURST),
+            header_bytes: 0,
             rate,
             packet_bytes: None,
             largest_bytes: 0.0,
@@ -288,7 +289,7 @@ impl TfmccSender {
     }
 
     fn on_leaving(&mut self, now: Time, len: u32) {
-        let bytes = len + HEADER_BYTES;
+        let bytes = len + self.header_bytes;
         let size = f64::from(bytes);
         self.largest_bytes = self.largest_bytes.max(size);
         let idle = now.since(self.pace.ready_at().max(self.left_at));
@@ -317,6 +318,10 @@ impl TfmccSender {
 impl SenderControl for TfmccSender {
     type Announce = TfmccAnnounce;
     type Report = TfmccReport;
+
+    fn set_header(&mut self, bytes: u32) {
+        self.header_bytes = bytes;
+    }
 
     fn permit(&mut self, cx: &mut Cx<'_>, _len: u32, _repair: bool) -> Permit {
         self.settle(cx.now);
@@ -456,7 +461,7 @@ impl SenderControl for TfmccSender {
         let clr = self.clr.filter(|_| self.vacant.is_none());
         Gauges {
             // What is left for payload.
-            rate_bits_per_s: Some(self.rate * (1.0 - f64::from(HEADER_BYTES) / bytes)),
+            rate_bits_per_s: Some(self.rate * (1.0 - f64::from(self.header_bytes) / bytes)),
             representative: clr.map(|clr| clr.id),
             rtt: clr.map(|clr| clr.rtt),
             regime: if self.slow_start { Regime::Start } else { Regime::Path },

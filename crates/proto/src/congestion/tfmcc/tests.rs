@@ -10,6 +10,9 @@ use crate::congestion::common::bench::{ReceiverBench, SenderBench, ms, original}
 use crate::congestion::common::stamp::microseconds;
 use crate::congestion::{Arrival, Audience, ReceiverFeedback, SenderControl};
 
+/// Bytes of headers.
+const HEADER_BYTES: u32 = 80;
+
 /// Payload of all packets: 1000 bytes with headers.
 const PAYLOAD: u32 = 1000 - HEADER_BYTES;
 
@@ -17,7 +20,9 @@ type Bench = SenderBench<TfmccSender>;
 
 impl Bench {
     fn new(config: TfmccConfig) -> Self {
-        Self::of(TfmccSender::new(config), PAYLOAD)
+        let mut sender = TfmccSender::new(config);
+        sender.set_header(HEADER_BYTES);
+        Self::of(sender, PAYLOAD)
     }
 
     /// A sender that has left slow start at the CLR 1, at 1 Mbit/s and 40 ms.

@@ -1,4 +1,4 @@
-//! What TFMCC puts on the wire. The RFC fixes no format; this one is described byte by byte in
+//! Wire format of TFMCC. The RFC fixes no format; this one is described byte by byte in
 //! docs/schemes/tfmcc.md.
 
 use alloc::vec::Vec;
@@ -7,6 +7,7 @@ use faircast_base::NodeId;
 
 use crate::congestion::Wire;
 use crate::congestion::common::node::{address, node, put_words, words};
+use crate::pgm::wire::OptionType;
 
 /// Bytes of the value on data, behind the option's header of 4 bytes.
 const ANNOUNCE_LEN: usize = 28;
@@ -79,7 +80,7 @@ pub struct TfmccReport {
 }
 
 impl Wire for TfmccAnnounce {
-    const OPTION: u8 = 0x15;
+    const OPTION: u8 = OptionType::TFMCC_DATA;
     const BYTES_MAX: usize = ANNOUNCE_LEN;
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -109,7 +110,7 @@ impl Wire for TfmccAnnounce {
 }
 
 impl Wire for TfmccReport {
-    const OPTION: u8 = 0x16;
+    const OPTION: u8 = OptionType::TFMCC_FEEDBACK;
     const BYTES_MAX: usize = REPORT_LEN;
 
     fn encode(&self, out: &mut Vec<u8>) {

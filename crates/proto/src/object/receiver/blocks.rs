@@ -1,4 +1,4 @@
-//! What a receiver has of each block, and how it comes into the store.
+//! The receiver's blocks: the symbols held of each, recovery by parity, and writes to the store.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use crate::object::fec::Restorer;
 use crate::object::layout::{BLOCK_SYMBOLS, KEY_END, Key, Layout, key, part_of};
-use crate::object::{Part, Store, StoreError};
+use crate::object::{ObjectError, Part, Store};
 use crate::ranges::RangeSet;
 
 /// Most blocks of which only a part is here. Symbols of others are dropped, and asked for later.
@@ -200,7 +200,7 @@ impl Blocks {
         (key, symbol): (Key, u32),
         bytes: &[u8],
         zeros: u32,
-    ) -> Result<Taken, StoreError> {
+    ) -> Result<Taken, ObjectError> {
         if !self.partial.contains_key(&key) {
             if !self.absent.contains(key) {
                 return Ok(Taken::Useless);
@@ -252,7 +252,7 @@ impl Blocks {
     }
 
     /// Restores a block of which enough symbols are here.
-    fn restore(&mut self, store: &mut dyn Store, key: Key) -> Result<(), StoreError> {
+    fn restore(&mut self, store: &mut dyn Store, key: Key) -> Result<(), ObjectError> {
         let Some(partial) = self.partial.get(&key) else { return Ok(()) };
         let (part, symbols, size) =
             (part_of(key), self.layout.symbols(key), self.layout.symbol_bytes());

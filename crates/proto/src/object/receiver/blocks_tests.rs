@@ -1,3 +1,5 @@
+//! Tests of the receiver's blocks: symbols in any order, damage in the store, bounds of memory.
+
 use super::*;
 use crate::object::fec::ParitySource;
 use crate::object::{Announcement, InOrder};

@@ -1,4 +1,4 @@
-//! What a receiver does with packets from its source.
+//! Packet input of a transfer's receiver: SPMs and notices, answers, confirmations and symbols.
 
 use alloc::string::ToString;
 
@@ -6,12 +6,11 @@ use faircast_base::{BadInput, Cx, Duration, Event, Time};
 
 use super::blocks::Taken;
 use super::member::News;
-use super::{END_QUIET, Ending, ObjectReceiver, Phase, Timer};
+use super::{END_QUIET, Ending, ObjectReceiver, Timer, TransferPhase};
 use crate::object::layout::{BLOCK_SYMBOLS, Layout, block_of, part_of};
 use crate::object::wire::{Answer, Entry, Notice, SymbolName};
-use crate::object::{Announcement, Part, StoreError};
-use crate::pgm::session::Received;
-use crate::pgm::wire::{Body, OptionType, Packet, Spm};
+use crate::object::{Announcement, ObjectError, Part};
+use crate::pgm::wire::{Body, OptionType, Packet, Received, Spm};
 
 impl ObjectReceiver {
     pub(super) fn take_packet(
@@ -35,7 +34,7 @@ impl ObjectReceiver {
                 self.watch_scheme(cx);
                 // Who comes late behind a slow link may wait long for an SPM. What it reports counts
                 // once the source knows of it, whether it knows what is sent or not.
-                if self.notice.is_none() && self.phase == Phase::Listening && believed {
+                if self.notice.is_none() && self.phase == TransferPhase::Listening && believed {
                     self.member.join_once(cx);
                 }
                 self.take_symbol(cx, packet, newest)
@@ -51,6 +50,17 @@ impl ObjectReceiver {
                 self.session.handle_packet(cx, packet);
                 Ok(())
             }
+        }
+    }
+
+    /// The source speaks another scheme: nothing of it is taken.
+    fn watch_scheme(&mut self, cx: &mut Cx<'_>) {
+        if let Some(mismatch) = self.session.mismatch()
+            && !self.phase.is_over()
+        {
+            let (to_source, here) = (mismatch.reason(), mismatch.to_string());
+            self.fail(cx, to_source);
+            self.reason = Some(here);
         }
     }
 
@@ -131,7 +141,7 @@ impl ObjectReceiver {
     }
 
     fn take_first_notice(&mut self, cx: &mut Cx<'_>, notice: Notice) -> Result<(), BadInput> {
-        if self.phase != Phase::Listening {
+        if self.phase != TransferPhase::Listening {
             return Ok(());
         }
         self.blocks.layout = Layout::new(&notice.announcement).ok_or(BadInput::Absurd)?;
@@ -142,7 +152,7 @@ impl ObjectReceiver {
             self.fail(cx, error.reason);
             return Ok(());
         }
-        self.phase = Phase::Manifest;
+        self.phase = TransferPhase::Manifest;
         self.blocks.want_part(Part::Manifest);
         self.requests.want(cx, self.blocks.layout.keys(Part::Manifest), false);
         self.advance(cx);
@@ -192,12 +202,12 @@ impl ObjectReceiver {
         cx: &mut Cx<'_>,
         old: &Announcement,
         new: &Announcement,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), ObjectError> {
         if old.lens == new.lens && old.growing == new.growing {
             return Ok(());
         }
         self.store.grow(new)?;
-        if self.phase == Phase::Content {
+        if self.phase == TransferPhase::Content {
             if !new.growing {
                 self.blocks.want_part(Part::Digests);
                 self.requests.want_more(cx, self.blocks.layout.keys(Part::Digests));
@@ -270,7 +280,7 @@ impl ObjectReceiver {
             return Err(BadInput::Malformed);
         }
         if part_of(name.key) != Part::Manifest
-            && !matches!(self.phase, Phase::Content | Phase::Verifying)
+            && !matches!(self.phase, TransferPhase::Content | TransferPhase::Verifying)
         {
             // Nobody knows yet where it goes.
             return Ok(());

@@ -1,4 +1,4 @@
-//! What keeps a receiver's host busy while content comes: its disk, its processor, its socket's buffer.
+//! The load of a receiver's host while content comes: its disk, its processor, its socket's buffer.
 
 use faircast_base::{Duration, Time};
 

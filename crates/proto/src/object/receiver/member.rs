@@ -1,4 +1,4 @@
-//! What a receiver tells its source of itself, and when.
+//! Membership messages of a receiver to its source: joins, status and last words, and their timers.
 
 use alloc::string::String;
 

@@ -2,23 +2,24 @@
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::task::Poll;
 
 use faircast_base::{Cx, Duration, Event, Time};
 
-use super::{ObjectReceiver, Phase, Timer};
+use super::{ObjectReceiver, Timer, TransferPhase};
 use crate::AppEvent;
 use crate::object::wire::Claim;
-use crate::object::{Announcement, Part, StoreError, StoreProgress, Verdict};
+use crate::object::{Announcement, ObjectError, Part, Verdict};
 
 impl ObjectReceiver {
     /// Goes on where something has come to its end: the manifest, the store's search, all content.
     pub(super) fn advance(&mut self, cx: &mut Cx<'_>) {
         let outcome = match self.phase {
-            Phase::Manifest if self.has_manifest() => self.check_manifest(cx),
-            Phase::Opening => self.poll_open(cx),
-            Phase::Content if self.has_all() => self.check_digests(cx),
-            Phase::Content => self.widen(cx),
-            Phase::Verifying => self.poll_verify(cx),
+            TransferPhase::Manifest if self.has_manifest() => self.check_manifest(cx),
+            TransferPhase::Opening => self.poll_open(cx),
+            TransferPhase::Content if self.has_all() => self.check_digests(cx),
+            TransferPhase::Content => self.widen(cx),
+            TransferPhase::Verifying => self.poll_verify(cx),
             _ => Ok(()),
         };
         if let Err(error) = outcome {
@@ -49,7 +50,7 @@ impl ObjectReceiver {
     }
 
     /// Whether a part that has come whole is the one that was announced.
-    fn matches(&mut self, part: Part, wanted: &[u8; 32]) -> Result<bool, StoreError> {
+    fn matches(&mut self, part: Part, wanted: &[u8; 32]) -> Result<bool, ObjectError> {
         let (mut hasher, mut buffer) = (blake3::Hasher::new(), Vec::new());
         let (len, mut offset) = (self.blocks.layout.len(part), 0);
         while offset < len {
@@ -64,19 +65,19 @@ impl ObjectReceiver {
     }
 
     /// A part is not what was announced: it is asked for again, some times.
-    fn mismatch(&mut self, cx: &mut Cx<'_>, part: Part) -> Result<(), StoreError> {
+    fn mismatch(&mut self, cx: &mut Cx<'_>, part: Part) -> Result<(), ObjectError> {
         self.mismatches += 1;
         if self.mismatches > MISMATCHES_MAX {
             let what = if part == Part::Manifest { "manifest" } else { "list of digests" };
             let reason = alloc::format!("the {what} that came is not the one that was announced");
-            return Err(StoreError { reason });
+            return Err(ObjectError { reason });
         }
         self.blocks.want_part(part);
         self.requests.want(cx, self.blocks.layout.keys(part), false);
         Ok(())
     }
 
-    fn check_manifest(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
+    fn check_manifest(&mut self, cx: &mut Cx<'_>) -> Result<(), ObjectError> {
         let Some(notice) = self.notice else { return Ok(()) };
         let empty = self.blocks.layout.len(Part::Manifest) == 0;
         let hash = notice.announcement.object;
@@ -84,22 +85,22 @@ impl ObjectReceiver {
         if !empty && !self.matches(Part::Manifest, &hash)? {
             return self.mismatch(cx, Part::Manifest);
         }
-        self.phase = Phase::Opening;
+        self.phase = TransferPhase::Opening;
         self.poll_wait = POLL_MIN;
         self.poll_open(cx)
     }
 
-    fn poll_open(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
+    fn poll_open(&mut self, cx: &mut Cx<'_>) -> Result<(), ObjectError> {
         let found = match self.store.open()? {
-            StoreProgress::Pending => {
+            Poll::Pending => {
                 self.poll_later(cx.now);
                 return Ok(());
             }
-            StoreProgress::Done(found) => found,
+            Poll::Ready(found) => found,
         };
         let Some(notice) = self.notice else { return Ok(()) };
         self.timers.disarm(Timer::Store);
-        self.phase = Phase::Content;
+        self.phase = TransferPhase::Content;
         self.load.begin();
         let layout = self.blocks.layout;
         self.content_end = layout.reach(self.store.window()?);
@@ -116,7 +117,7 @@ impl ObjectReceiver {
     }
 
     /// Wants what there is of content by now and the store can take.
-    fn widen(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
+    fn widen(&mut self, cx: &mut Cx<'_>) -> Result<(), ObjectError> {
         let layout = self.blocks.layout;
         let reach = layout.reach(self.store.window()?);
         if reach > self.content_end {
@@ -135,7 +136,7 @@ impl ObjectReceiver {
         self.poll_wait = (self.poll_wait * 2).min(POLL_MAX);
     }
 
-    fn check_digests(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
+    fn check_digests(&mut self, cx: &mut Cx<'_>) -> Result<(), ObjectError> {
         let Some(notice) = self.notice else { return Ok(()) };
         if self.blocks.layout.len(Part::Digests) > 0
             && let Some(hash) = notice.announcement.digests
@@ -143,34 +144,34 @@ impl ObjectReceiver {
         {
             return self.mismatch(cx, Part::Digests);
         }
-        self.phase = Phase::Verifying;
+        self.phase = TransferPhase::Verifying;
         self.poll_wait = POLL_MIN;
         self.requests.clear();
         self.poll_verify(cx)
     }
 
-    fn poll_verify(&mut self, cx: &mut Cx<'_>) -> Result<(), StoreError> {
+    fn poll_verify(&mut self, cx: &mut Cx<'_>) -> Result<(), ObjectError> {
         let verdict = self.store.verify()?;
-        self.load.compare(cx.now, verdict == StoreProgress::Pending);
+        self.load.compare(cx.now, verdict == Poll::Pending);
         match verdict {
-            StoreProgress::Pending => self.poll_later(cx.now),
-            StoreProgress::Done(Verdict::Intact) => {
+            Poll::Pending => self.poll_later(cx.now),
+            Poll::Ready(Verdict::Intact) => {
                 self.timers.disarm(Timer::Store);
-                self.phase = Phase::Done;
+                self.phase = TransferPhase::Done;
                 let bytes = self.content_bytes();
                 cx.emit(Event::Completed { bytes });
                 self.events.push_back(AppEvent::Completed);
                 self.member.claim(cx, Claim::Done, String::new());
             }
-            StoreProgress::Done(Verdict::Damaged(ranges)) => {
+            Poll::Ready(Verdict::Damaged(ranges)) => {
                 self.timers.disarm(Timer::Store);
-                self.phase = Phase::Content;
+                self.phase = TransferPhase::Content;
                 let before = self.blocks.content_lacking();
                 ranges.iter().for_each(|range| self.blocks.damaged(range));
                 let lost = self.blocks.content_lacking() - before;
                 if lost == 0 {
                     let reason = "the content is damaged, and nobody knows where".to_string();
-                    return Err(StoreError { reason });
+                    return Err(ObjectError { reason });
                 }
                 self.blocks.content_bytes = self.content_bytes().saturating_sub(lost);
                 self.bytes_found = 0;

@@ -4,14 +4,14 @@ use alloc::string::{String, ToString};
 
 use faircast_base::{Bitrate, Cx, Duration, Event, NodeId, Time};
 
-use super::{ObjectSource, Phase, Timer};
+use super::{ObjectSource, ServicePhase, Timer};
 use crate::AppEvent;
 use crate::object::{MemberState, Part};
 
 impl ObjectSource {
     /// What has to be looked at from time to time, and after each word of a member.
     pub(super) fn review(&mut self, cx: &mut Cx<'_>) {
-        if !matches!(self.phase, Phase::Serving | Phase::Lingering(_)) {
+        if !matches!(self.phase, ServicePhase::Serving | ServicePhase::Lingering(_)) {
             return;
         }
         let packets = &mut self.packets;
@@ -42,8 +42,8 @@ impl ObjectSource {
     /// it is over.
     fn end_if_done(&mut self, cx: &mut Cx<'_>) {
         if self.members.active() > 0 && self.held {
-            if let Phase::Lingering(_) = self.phase {
-                self.phase = Phase::Serving;
+            if let ServicePhase::Lingering(_) = self.phase {
+                self.phase = ServicePhase::Serving;
             }
             return;
         }
@@ -52,15 +52,15 @@ impl ObjectSource {
         }
         let done = self.members.count(&[MemberState::Done]);
         let begun = self.packets.notice.begun;
-        if self.phase == Phase::Serving && begun && self.members.len() > 0 {
-            self.phase = Phase::Lingering(cx.now);
+        if self.phase == ServicePhase::Serving && begun && self.members.len() > 0 {
+            self.phase = ServicePhase::Lingering(cx.now);
             if done > 0 {
                 let bytes = self.packets.layout.len(Part::Content);
                 cx.emit(Event::Completed { bytes });
                 self.say(AppEvent::Completed);
             }
         }
-        if let Phase::Lingering(since) = self.phase
+        if let ServicePhase::Lingering(since) = self.phase
             && cx.now.since(since) >= self.linger
         {
             if done == 0 {
@@ -85,7 +85,7 @@ impl ObjectSource {
     }
 
     pub(super) fn end(&mut self, cx: &mut Cx<'_>) {
-        self.phase = Phase::Ended;
+        self.phase = ServicePhase::Ended;
         self.timers.disarm(Timer::Tick);
         self.confirm.clear();
         self.packets.close();
@@ -93,7 +93,7 @@ impl ObjectSource {
     }
 
     pub(super) fn tick(&mut self, cx: &mut Cx<'_>) {
-        if !self.timers.take_due(Timer::Tick, cx.now) || self.phase == Phase::Ended {
+        if !self.timers.take_due(Timer::Tick, cx.now) || self.phase == ServicePhase::Ended {
             return;
         }
         self.timers.arm(Timer::Tick, cx.now + TICK);

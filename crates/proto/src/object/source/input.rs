@@ -1,14 +1,13 @@
-//! What a source does with packets from its members, and from others.
+//! Packet input of a transfer's source: messages, reports and requests of members, and of others.
 
 use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Time};
 
 use super::members::Standing;
-use super::{ObjectSource, Phase};
+use super::{ObjectSource, ServicePhase};
 use crate::object::layout::{Key, part_of};
 use crate::object::wire::{ENTRIES_MAX, Entry, MemberMessage, decode_limit, decode_load};
 use crate::object::{MemberLoad, MemberState};
-use crate::pgm::session::Received;
-use crate::pgm::wire::{Body, OptionType, Packet};
+use crate::pgm::wire::{Body, OptionType, Packet, Received};
 
 /// From so many members on those who wait, another probably lacks another packet of a block: its
 /// loss is repaired by parity, and the group told so with the first request. Of fewer, reports are not
@@ -151,7 +150,7 @@ impl ObjectSource {
             self.session.control_mut().on_leave(cx, reporter);
         }
         self.review(cx);
-        if self.phase == Phase::Ended && self.members.are_settled() {
+        if self.phase == ServicePhase::Ended && self.members.are_settled() {
             // Nobody is left to whom the end would have to be said again.
             if self.session.has_said_end() {
                 self.session.finish();
@@ -166,7 +165,7 @@ impl ObjectSource {
         packet: &Packet<'_>,
         rtt: Option<Duration>,
     ) -> Result<(), BadInput> {
-        if self.phase == Phase::Ended {
+        if self.phase == ServicePhase::Ended {
             return Ok(());
         }
         self.requests += 1;

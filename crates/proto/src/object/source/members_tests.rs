@@ -1,3 +1,5 @@
+//! Tests of the source's members: joins, names, silence, and floods of forged joins.
+
 use super::*;
 use crate::world::s as at;
 use alloc::string::ToString;
@@ -30,9 +32,9 @@ fn only_who_joined_is_heard_and_only_in_its_own_name() {
         ("without a report", 1, None, false, Standing::Member),
         ("in another's name", 1, Some(102), false, Standing::Unknown),
         ("in nobody's name", 1, Some(9), false, Standing::Unknown),
-        ("a stranger in its name", 7, Some(101), false, Standing::Unknown),
+        ("another node in its name", 7, Some(101), false, Standing::Unknown),
         ("through an element", 7, Some(101), true, Standing::Member),
-        ("a stranger", 7, None, true, Standing::Unknown),
+        ("an unknown node", 7, None, true, Standing::Unknown),
     ] {
         let got = members.hear(at(1), NodeId(from), reporter.map(NodeId), element);
         assert_eq!(got, want, "{case}");

@@ -1,4 +1,4 @@
-//! What a source sends next: the sweep through all that was asked for, and repairs.
+//! Packet order of a transfer's source: the sweep through all that was asked for, and repairs.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -12,7 +12,7 @@ use super::repairs::Repairs;
 use crate::object::fec::ParitySource;
 use crate::object::layout::{self, BLOCK_SYMBOLS, KEY_END, Key, Layout, part_of};
 use crate::object::wire::{Notice, SYMBOL_HEADER, SymbolName};
-use crate::object::{Announcement, Part, Supply, SupplyError};
+use crate::object::{Announcement, ObjectError, Part, Supply};
 use crate::pgm::wire::{Encoder, OptionType};
 use crate::ranges::RangeSet;
 
@@ -138,7 +138,7 @@ impl ObjectPackets {
         announcement != known
     }
 
-    fn fail(&mut self, error: SupplyError) {
+    fn fail(&mut self, error: ObjectError) {
         self.failed.get_or_insert(error.reason);
     }
 
@@ -357,7 +357,7 @@ impl ObjectPackets {
         SYMBOL_HEADER as u32 + self.layout.symbol_bytes()
     }
 
-    fn write_symbol(&mut self, name: SymbolName, out: &mut Vec<u8>) -> Result<u32, SupplyError> {
+    fn write_symbol(&mut self, name: SymbolName, out: &mut Vec<u8>) -> Result<u32, ObjectError> {
         let part = part_of(name.key);
         if name.symbol < BLOCK_SYMBOLS {
             let (offset, len) = self.layout.extent(name.key, name.symbol);
@@ -393,7 +393,7 @@ fn read_block(
     layout: &Layout,
     key: Key,
     out: &mut Vec<u8>,
-) -> Result<bool, SupplyError> {
+) -> Result<bool, ObjectError> {
     let symbols = layout.symbols(key);
     let (offset, _) = layout.extent(key, 0);
     let (last, last_len) = layout.extent(key, symbols - 1);

@@ -1,4 +1,4 @@
-//! What a source waits for while it has content to send, and for how long: why it is no faster.
+//! Waits of a source that has content to send, by cause and duration: why it is no faster.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! What was asked for of single blocks, until it is sent; and what has been sent of late.
+//! Repair requests for single blocks until they are answered; and the history of what was sent.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -27,7 +27,7 @@ struct Waiting {
 
 /// What was sent in answer to requests for a block.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sent {
+struct Answered {
     /// When the last of it left.
     at: Time,
     /// Source symbols.
@@ -67,7 +67,7 @@ pub(super) struct Repairs {
     waiting_symbols: u32,
     order: BTreeSet<(Time, Key)>,
     serving: Option<Serving>,
-    sent: BTreeMap<Key, Sent>,
+    sent: BTreeMap<Key, Answered>,
     sent_order: VecDeque<Key>,
     /// Whether parity may be sent.
     parity: bool,
@@ -192,7 +192,7 @@ impl Repairs {
             }
             self.sent_order.push_back(key);
         }
-        let fresh = Sent { fresh: self.swept, ..Sent::default() };
+        let fresh = Answered { fresh: self.swept, ..Answered::default() };
         let sent = self.sent.entry(key).or_insert(fresh);
         (sent.source, sent.parity) = (0, 0);
         let room = sent.fresh + waiting.most <= PARITY_SYMBOLS;

@@ -1,4 +1,4 @@
-//! When the group goes slower than its application can bear.
+//! Detection of a group that goes slower than its application can bear.
 
 use alloc::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a transfer costs as the group grows.
+//! Tests of the cost of a transfer as the group grows.
 
 use alloc::rc::Rc;
 use core::cell::{Cell, RefCell};

@@ -11,7 +11,7 @@ use faircast_base::{Duration, Time};
 use super::world::*;
 use crate::AppEvent;
 use crate::Machine;
-use crate::object::{Part, Stage, Supply, SupplyError, SupplyResult};
+use crate::object::{ObjectError, ObjectResult, Part, Stage, Supply};
 
 /// How much of a pipe's content has come.
 #[derive(Default)]
@@ -44,15 +44,15 @@ impl Supply for Piped {
         self.object.object()
     }
 
-    fn digests(&mut self) -> SupplyResult<Option<[u8; 32]>> {
+    fn digests(&mut self) -> ObjectResult<Option<[u8; 32]>> {
         let pipe = self.pipe.lock().unwrap();
         if pipe.broken {
-            return Err(SupplyError { reason: "the pipe broke".to_string() });
+            return Err(ObjectError { reason: "the pipe broke".to_string() });
         }
         if pipe.ended { self.object.digests() } else { Ok(None) }
     }
 
-    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> SupplyResult<u32> {
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<u32> {
         let here = Supply::len(self, part);
         assert!(offset + u64::from(len) <= here, "{part:?} {offset} {len}: only {here} are here");
         self.object.read(part, offset, len, out)

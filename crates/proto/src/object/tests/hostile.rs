@@ -1,6 +1,5 @@
-//! What strangers and liars can do.
+//! Forged packets, from outside the group and from its members.
 
-use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -14,9 +13,8 @@ use crate::object::layout::key;
 use crate::object::source::write_entries;
 use crate::object::wire::{Claim, ENTRIES_MAX, Entry, MemberMessage};
 use crate::object::{Part, Stage};
-use crate::options::{OptionValue, Options};
 use crate::pgm::wire::{Ack, Body, Data, Nak, Nla, OptionType};
-use crate::world::packet;
+use crate::world::{forge, packet};
 
 pub(super) fn report(now: Time, node: NodeId, loss: u16, rtt: Duration) -> PgmccReport {
     let now_ms = now.since(Time::ZERO).as_millis() as u32;
@@ -28,46 +26,45 @@ pub(super) fn nak(first: u32) -> Nak {
     Nak { first: Seq::new(first), source: Nla::from_node(SOURCE), group: GROUP }
 }
 
+/// A packet with this report.
+pub(super) fn reporting(body: &Body, report: &PgmccReport) -> Vec<u8> {
+    packet(body, |encoder| {
+        encoder.scheme_option(report);
+    })
+}
+
+/// A null NAK for a packet, without a report, that asks for these.
+pub(super) fn wanting(first: u32, entries: &[Entry]) -> Vec<u8> {
+    packet(&Body::Nnak(nak(first)), |encoder| {
+        write_entries(encoder, OptionType::WANT, entries);
+    })
+}
+
 /// An acknowledgement, a NAK and a request with the worst of reports, as if from `node`.
-fn lies(now: Time, node: NodeId) -> Vec<Vec<u8>> {
+fn false_reports(now: Time, node: NodeId) -> Vec<Vec<u8>> {
     let bad = report(now, node, u16::MAX, Duration::from_secs(9));
     let vector = AckVector { highest: Seq::new(3), bitmap: 0 };
     let everything = vec![Entry::Run { first: key(Part::Content, 0), count: 40 }; ENTRIES_MAX];
     vec![
-        packet(&Body::Ack(Ack { vector }), |encoder| {
-            encoder.scheme_option(&bad);
-        }),
-        packet(&Body::Nnak(nak(3)), |encoder| {
-            encoder.scheme_option(&bad);
-        }),
-        packet(&Body::Nak(nak(3)), |encoder| {
-            encoder.scheme_option(&bad);
-        }),
+        reporting(&Body::Ack(Ack { vector }), &bad),
+        reporting(&Body::Nnak(nak(3)), &bad),
+        reporting(&Body::Nak(nak(3)), &bad),
         packet(&Body::Nnak(nak(3)), |encoder| {
             encoder.scheme_option(&bad);
             write_entries(encoder, OptionType::WANT, &everything);
         }),
-        packet(&Body::Nnak(nak(3)), |encoder| {
-            write_entries(encoder, OptionType::WANT, &everything);
-        }),
+        wanting(3, &everything),
     ]
 }
 
 /// A data packet with this payload and perhaps the mark of an end.
 fn data(data: Data, payload: &[u8], fin: bool) -> Vec<u8> {
-    packet(&Body::Odata(data), |encoder| {
-        if fin {
-            encoder.option(OptionType::FIN, &[]);
-        }
-        encoder.payload(|out| {
-            out.extend_from_slice(payload);
-            0
-        });
-    })
+    let end: &[(u8, &[u8])] = if fin { &[(OptionType::FIN, &[])] } else { &[] };
+    forge(&Body::Odata(data), end, payload)
 }
 
 #[test]
-fn a_flood_of_strangers_changes_nothing() {
+fn a_flood_from_outside_the_group_changes_nothing() {
     let outcome = |flood: bool| {
         let mut world =
             World::new(200_000, 3, &Choices::default(), 1).with_network(losing_data(0.02));
@@ -78,14 +75,14 @@ fn a_flood_of_strangers_changes_nothing() {
             if !flood {
                 continue;
             }
-            let stranger = NodeId(0x9999 + step as u32 % 7);
+            let outsider = NodeId(0x9999 + step as u32 % 7);
             // In their own name, and in that of a member.
-            for claimed in [stranger, NodeId(10)] {
-                for bytes in lies(world.now, claimed) {
+            for claimed in [outsider, NodeId(10)] {
+                for bytes in false_reports(world.now, claimed) {
                     let through_elements =
-                        claimed != stranger && bytes[4] == crate::pgm::wire::PacketType::Nak as u8;
+                        claimed != outsider && bytes[4] == crate::pgm::wire::PacketType::Nak as u8;
                     if !through_elements {
-                        world.unicast(stranger, SOURCE, &bytes);
+                        world.unicast(outsider, SOURCE, &bytes);
                         sent += 1;
                     }
                 }
@@ -152,13 +149,8 @@ fn what_a_member_has_said_does_nothing_when_somebody_else_says_it() {
             number: message.number + 1,
             ..message.clone()
         });
-        for lie in [message].iter().chain(&ends) {
-            let mut value = Vec::new();
-            lie.encode(&mut value);
-            let bytes = packet(&Body::Spmr, |encoder| {
-                encoder.raw_option(OptionType::MEMBER, 0, &value);
-            });
-            world.unicast(outsider, SOURCE, &bytes);
+        for forged in [message].iter().chain(&ends) {
+            world.unicast(outsider, SOURCE, &as_packet(forged));
             sent += 1;
         }
     }
@@ -202,12 +194,6 @@ fn who_is_never_answered_takes_hold_of_nothing() {
     assert!(status(&world, 1).heard.is_some_and(|heard| heard > at(200)), "it heard data");
 }
 
-/// Settings with a bound of the rate.
-pub(super) fn bounded(key: &str, rate: &str) -> Options {
-    let bound = [(key.to_string(), OptionValue::Text(rate.to_string()))];
-    Options::checked(bound, Choices::default().scheme.options).unwrap()
-}
-
 #[test]
 fn absurd_requests_of_a_member_are_refused() {
     let mut world = World::new(200_000, 2, &Choices::default(), 3);
@@ -223,10 +209,7 @@ fn absurd_requests_of_a_member_are_refused() {
         Entry::Block { key: key(Part::Manifest, 0), missing: 1 << 60, any: false },
     ];
     for entry in absurd {
-        let bytes = packet(&Body::Nnak(nak(0)), |encoder| {
-            write_entries(encoder, OptionType::WANT, &[entry]);
-        });
-        world.unicast(member, SOURCE, &bytes);
+        world.unicast(member, SOURCE, &wanting(0, &[entry]));
     }
     assert_eq!(world.source.log.refused(BadInput::Absurd), before + absurd.len());
     world.complete_by(s(60));
@@ -245,11 +228,13 @@ fn member_message(claim: Claim, id: u64, node: NodeId) -> Vec<u8> {
         name: Default::default(),
         reason: Default::default(),
     };
+    as_packet(&message)
+}
+
+fn as_packet(message: &MemberMessage) -> Vec<u8> {
     let mut value = Vec::new();
     message.encode(&mut value);
-    packet(&Body::Spmr, |encoder| {
-        encoder.raw_option(OptionType::MEMBER, 0, &value);
-    })
+    forge(&Body::Spmr, &[(OptionType::MEMBER, &value)], &[])
 }
 
 #[test]
@@ -274,9 +259,8 @@ fn a_member_that_came_later_and_gets_nothing_does_not_hold_the_end() {
 
 #[test]
 fn requests_of_members_that_were_invented_take_a_share_of_the_rate_and_no_more() {
-    let options = bounded("rate_max", "400 kbit/s");
     let completed = |asks: bool| {
-        let choices = Choices { options: options.clone(), ..Choices::default() };
+        let choices = Choices::default().with(&[("rate_max", "400 kbit/s")]);
         let mut world = World::new(400_000, 2, &choices, 2);
         // The real ones have told that they get on.
         world.run_until(s(3));
@@ -289,10 +273,7 @@ fn requests_of_members_that_were_invented_take_a_share_of_the_rate_and_no_more()
             }
             let block =
                 Entry::Block { key: key(Part::Content, step % 12), missing: !0, any: false };
-            let want = packet(&Body::Nnak(nak(3)), |encoder| {
-                write_entries(encoder, OptionType::WANT, &[block]);
-            });
-            world.unicast(invented(step), SOURCE, &want);
+            world.unicast(invented(step), SOURCE, &wanting(3, &[block]));
             world.run_until(s(3) + ms(2 * u64::from(step)));
         }
         world.complete_by(s(60));
@@ -308,9 +289,8 @@ fn requests_of_members_that_were_invented_take_a_share_of_the_rate_and_no_more()
 
 #[test]
 fn all_that_leaves_counts_against_the_ceiling() {
-    let options = bounded("rate_max", "400 kbit/s");
     let sent = |asks: bool| {
-        let choices = Choices { options: options.clone(), ..Choices::default() };
+        let choices = Choices::default().with(&[("rate_max", "400 kbit/s")]);
         let mut world = World::new(400_000, 2, &choices, 2);
         world.run_until(s(1));
         let before = world.source.bytes_sent;
@@ -319,11 +299,8 @@ fn all_that_leaves_counts_against_the_ceiling() {
             for i in 0..4 {
                 let first = key(Part::Content, (4 * step + i) % 20);
                 let run = [Entry::Run { first, count: 40 }];
-                let want = packet(&Body::Nnak(nak(3)), |encoder| {
-                    write_entries(encoder, OptionType::WANT, &run);
-                });
                 if asks {
-                    world.unicast(NodeId(10), SOURCE, &want);
+                    world.unicast(NodeId(10), SOURCE, &wanting(3, &run));
                 }
             }
         }
@@ -346,10 +323,10 @@ proptest! {
             if rng.chance(0.03) { Fate::drop() } else { Fate { damage, ..Fate::pass() } }
         });
         let mut rng = Rng::new(seed, NodeId(5), Purpose::Fault);
-        let evil = [NodeId(500), NodeId(501), NodeId(502)];
+        let forgers = [NodeId(500), NodeId(501), NodeId(502)];
         for step in 0..300u64 {
             world.run_until(s(1) + ms(10 * step));
-            let node = evil[rng.below(3) as usize];
+            let node = forgers[rng.below(3) as usize];
             let id = rng.below(5) + 1;
             let bytes = match rng.below(4) {
                 0 => {
@@ -367,12 +344,10 @@ proptest! {
                             Entry::Block { key: at, missing: rng.bits() | 1, any: false }
                         }
                     }).collect();
-                    packet(&Body::Nnak(nak(rng.below(600) as u32)), |encoder| {
-                        write_entries(encoder, OptionType::WANT, &entries);
-                    })
+                    wanting(rng.below(600) as u32, &entries)
                 }
                 2 => {
-                    let all = lies(world.now, node);
+                    let all = false_reports(world.now, node);
                     all[rng.below(all.len() as u64) as usize].clone()
                 }
                 _ => {
@@ -392,17 +367,17 @@ proptest! {
     /// A source may send what it likes; a receiver neither panics nor grows.
     #[test]
     fn whatever_a_source_sends_a_receiver_stands(seed in any::<u64>()) {
-        hear_a_mad_source(seed);
+        hear_random_symbols(seed);
     }
 }
 
 #[test]
-fn what_was_once_written_twice_because_of_a_mad_source_is_not() {
-    hear_a_mad_source(12_289_224_967_959_380_881);
+fn random_symbols_that_once_made_a_store_be_written_twice_do_not() {
+    hear_random_symbols(12_289_224_967_959_380_881);
 }
 
 /// A receiver hears what its source sends, out of order, and random symbols in its name.
-fn hear_a_mad_source(seed: u64) {
+fn hear_random_symbols(seed: u64) {
     let mut world = World::new(60_000, 1, &Choices::default(), 5);
     world.network = alloc::boxed::Box::new(move |_, rng| Fate {
         delays: vec![DELAY + rng.up_to(ms(30)); 1 + rng.below(2) as usize],

@@ -1,13 +1,13 @@
-//! Why a transfer was no faster: each cause is made, and must be the one that is told.
+//! Tests of the causes that limit a transfer's rate: each is made, and must be the one that is
+//! told.
 
-use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use faircast_base::{Bitrate, Duration, Time};
 
 use super::world::*;
+use crate::Machine;
 use crate::object::{Cause, HostLoad, Limit, SlowPolicy};
-use crate::options::{OptionValue, Options};
 
 const LEN: usize = 400_000;
 
@@ -74,10 +74,8 @@ fn the_cause_is_the_one_that_was_made() {
 
 #[test]
 fn the_operators_bound_is_the_cause_where_the_scheme_would_be_faster() {
-    let bound = [("rate_max".to_string(), OptionValue::Text("400 kbit/s".to_string()))];
-    let choices = Choices::default();
-    let options = Options::checked(bound, choices.scheme.options).unwrap();
-    let world = World::new(LEN, 1, &Choices { options, ..choices }, 5);
+    let choices = Choices::default().with(&[("rate_max", "400 kbit/s")]);
+    let world = World::new(LEN, 1, &choices, 5);
     let limits = limits(world, Share::default(), Share::default());
     assert_eq!((limits[0].cause, limits[0].member), (Cause::RateMax, None), "{limits:?}");
     // 4000 symbols of 108 bytes with their headers, at 50 kB/s, are 8.64 s.
@@ -88,12 +86,8 @@ fn the_operators_bound_is_the_cause_where_the_scheme_would_be_faster() {
 /// A transfer to receivers of which the first asks for no more than `limit`, with these options of the
 /// source: what the source says in the end.
 fn limited(limit: u64, receivers: usize, bounds: &[(&str, &str)], slow: SlowPolicy) -> World {
-    let bounds = bounds
-        .iter()
-        .map(|(key, rate)| ((*key).to_string(), OptionValue::Text((*rate).to_string())));
     let choices = Choices { slow, wait_for: receivers as u32, ..Choices::default() };
-    let options = Options::checked(bounds, choices.scheme.options).unwrap();
-    let mut world = World::new(LEN, receivers, &Choices { options, ..choices }, 5);
+    let mut world = World::new(LEN, receivers, &choices.with(bounds), 5);
     let limit = Some(Bitrate::from_bits_per_s(limit));
     world.receivers[0].act(Time::ZERO, |machine, _| machine.set_limit(limit));
     world.complete_by(s(400));
@@ -143,6 +137,23 @@ fn who_asks_for_less_than_the_floor_holds_up_nobody() {
     let done = world.receivers[1..].iter().map(|it| it.completed_at().unwrap());
     // At 160 kbit/s it takes 21 s.
     assert!(done.max() < Some(s(5)));
+}
+
+#[test]
+fn a_limit_ends_with_the_member_that_asked_for_it() {
+    let choices = Choices { wait_for: 2, ..Choices::default() };
+    let mut world = World::new(LEN, 2, &choices, 5);
+    let limit = Some(Bitrate::from_bits_per_s(400_000));
+    world.receivers[0].act(Time::ZERO, |machine, _| machine.set_limit(limit));
+    // At 400 kbit/s it takes 8 s.
+    world.run_until(s(3));
+    let now = world.now;
+    world.receivers[0].act(now, Machine::handle_close);
+    world.run_until(s(20));
+    assert!(world.receivers[1].completed_at() < Some(s(7)));
+    let limits = world.source.machine.status().limits;
+    assert_eq!(limits[0].cause, Cause::ReceiverLimit, "{limits:?}");
+    assert!(limits.iter().all(|limit| limit.cause != Cause::RateMax), "{limits:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Who takes part, who is waited for, and who is not.
+//! Tests of members: who takes part, who is waited for, and who is not.
 
 use alloc::vec::Vec;
 

@@ -80,6 +80,14 @@ impl Default for Choices {
     }
 }
 
+impl Choices {
+    /// The same with settings as people write them.
+    pub(crate) fn with(mut self, settings: &[(&str, &str)]) -> Self {
+        self.options = crate::world::options(settings, self.scheme.options);
+        self
+    }
+}
+
 fn id_of(node: NodeId) -> u64 {
     u64::from(node.0) << 20
 }

@@ -1,4 +1,4 @@
-//! Which packets were asked for, from where, and how far the asking has come.
+//! The repair state of a network element: packets asked for, ports that asked, pending NAKs.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! Which repeated NAKs an element lets pass.
+//! NAK suppression at a network element: policies that let some repeated NAKs pass.
 //!
 //! An element passes the first NAK for a packet and holds back those that follow, since one repair
 //! serves all. The reports on those NAKs are held back with them, and with them may go the one of
@@ -119,7 +119,7 @@ impl ElementConfig {
             (Suppression::Throughput, Some(reported)) => {
                 reported.slowness_squared > passed.worst_slowness_squared
             }
-            _ => false,
+            (Suppression::Rfc3208 | Suppression::Loss | Suppression::Throughput, _) => false,
         };
         // src: RFC 3208 appendix B s12.6.1, for congestion reports; pgmcc's are of that kind.
         let by_change = reported.is_some_and(|reported| {

@@ -78,13 +78,13 @@ fn a_repair_goes_only_where_it_was_asked_for_and_only_once() {
     bench.nak(1, &[7], None);
     bench.nak(1, &[7], None);
     bench.ncf(0, &[7]);
-    assert_eq!(bench.rdata(7), [Sent::Repair(3, 7), Sent::Repair(1, 7)]);
+    assert_eq!(bench.rdata(7), [Output::Repair(3, 7), Output::Repair(1, 7)]);
     assert_eq!(bench.rdata(7), []);
     assert_eq!(bench.log.refused(BadInput::OutOfWindow), 1);
     assert_eq!(bench.element.next_timeout(), None, "the state is gone");
     // A repair that overtakes the confirmation serves as well.
     bench.nak(2, &[9], None);
-    assert_eq!(bench.rdata(9), [Sent::Repair(2, 9)]);
+    assert_eq!(bench.rdata(9), [Output::Repair(2, 9)]);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn an_unasked_confirmation_foretells_a_repair() {
     let mut bench = Bench::new(fixed());
     bench.ncf(0, &[7]);
     assert_eq!(bench.nak(2, &[7], None), [confirm(2, &[7])], "somebody else has asked already");
-    assert_eq!(bench.rdata(7), [Sent::Repair(2, 7)]);
+    assert_eq!(bench.rdata(7), [Output::Repair(2, 7)]);
     // Only those from the source's side count.
     bench.ncf(3, &[8]);
     assert_eq!(bench.log.refused(BadInput::Foreign), 1);
@@ -123,8 +123,8 @@ fn a_list_passes_whole_where_any_of_it_does() {
     assert_eq!(sent, [confirm(2, &[7, 8, 9]), ask(&[7, 8, 9])]);
     bench.ncf(0, &[7, 8]);
     assert_eq!(bench.advance(ms(50)), [ask(&[9])], "only the unconfirmed is repeated");
-    assert_eq!(bench.rdata(8), [Sent::Repair(2, 8)]);
-    assert_eq!(bench.rdata(9), [Sent::Repair(1, 9), Sent::Repair(2, 9)]);
+    assert_eq!(bench.rdata(8), [Output::Repair(2, 8)]);
+    assert_eq!(bench.rdata(9), [Output::Repair(1, 9), Output::Repair(2, 9)]);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn lists_are_repeated_as_lists_across_the_wrap_too() {
         .advance(ms(60))
         .into_iter()
         .flat_map(|sent| match sent {
-            Sent::Ask(seqs) => seqs,
+            Output::Ask(seqs) => seqs,
             other => panic!("{other:?}"),
         })
         .filter(|seq| (100..200).contains(seq))
@@ -168,7 +168,7 @@ fn data_passes_by_and_touches_no_state() {
     assert_eq!(bench.element.interest(), Interest::Alerted);
     bench.nak(1, &[7], None);
     assert_eq!(bench.source_sends(0, data(7, false, None), 1400), Handling::Forward);
-    assert_eq!(bench.rdata(7), [Sent::Repair(1, 7)]);
+    assert_eq!(bench.rdata(7), [Output::Repair(1, 7)]);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn what_other_schemes_put_on_packets_passes_as_it_is_under_every_policy() {
         let handling = bench.source_sends(0, with_unknown(down, Body::Odata(data)), 0);
         assert_eq!((handling, bench.sent().len()), (Handling::Forward, 0), "a router's work");
         bench.source_sends(0, with_unknown(down, Body::Rdata(data)), 0);
-        assert_eq!(bench.sent(), [Sent::Repair(1, 5), Sent::Repair(2, 5)], "as it is");
+        assert_eq!(bench.sent(), [Output::Repair(1, 5), Output::Repair(2, 5)], "as it is");
         assert_eq!(bench.log.count(|event| matches!(event, Event::BadInput { .. })), 0);
     }
 }
@@ -231,7 +231,7 @@ fn null_naks_pass_without_state() {
     let header = Header::upstream(TSI, DATA_PORT);
     let bytes = encode(header, &Body::Nnak(nak_body(4)), &[], report(0, 1));
     assert_eq!(bench.packet(1, RECEIVER, Destination::Node(ME), &bytes, 0), Handling::Drop);
-    assert_eq!(bench.sent(), [Sent::Null(4)]);
+    assert_eq!(bench.sent(), [Output::Null(4)]);
     assert_eq!(bench.element.next_timeout(), None);
 }
 

@@ -2,8 +2,6 @@
 
 pub(crate) mod naks;
 mod receiver;
-mod refusal;
-mod repairs;
 mod source;
 
 pub use receiver::PgmReceiver;

@@ -1,4 +1,4 @@
-//! What a receiver does about each missing packet: the NAK state machine of RFC 3208 s6.3.
+//! The receiver's NAK timers and the state of each missing packet (RFC 3208 s6.3).
 
 use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use alloc::vec::Vec;

@@ -1,3 +1,5 @@
+//! Tests of the receiver's NAK timers and states.
+
 use super::*;
 use crate::pgm::RepairTimers;
 use crate::pgm::wire::Nla;

@@ -6,14 +6,13 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::fmt;
 
-use faircast_base::{Cx, Event, Time};
+use faircast_base::{Cx, Duration, Event, Time};
 
 use super::naks::Naks;
-use super::refusal::Refusal;
 use crate::congestion::Feedback;
 use crate::pgm::negotiation::{Negotiation, SchemeAnnouncement, SchemeMismatch};
-use crate::pgm::session::{Held, Phase, Received, ReceiverSession, RepairLayer, start_over};
-use crate::pgm::wire::{OptionType, Payload};
+use crate::pgm::session::{Held, ReceiverPhase, ReceiverSession, RepairLayer, start_over};
+use crate::pgm::wire::{OptionType, Payload, Received};
 use crate::pgm::{ReceiverConfig, Reliability};
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
@@ -71,14 +70,14 @@ impl PgmReceiver {
     fn end_if_over(&mut self, cx: &mut Cx<'_>) {
         let Self { session, refusal } = self;
         if session.is_complete() {
-            session.stop(Phase::Finished);
+            session.stop(ReceiverPhase::Finished);
             let whole = session.is_whole();
             session.repair.end(cx, whole);
         } else if session.is_joined()
             && let (Some(node), Some(mismatch)) = (session.source(), session.mismatch())
         {
             let SchemeMismatch { sender, receiver, .. } = mismatch.clone();
-            session.stop(Phase::Ended);
+            session.stop(ReceiverPhase::Ended);
             refusal.begin(cx, session.config().spm_request_backoff);
             session.repair.events.push_back(AppEvent::OtherScheme { node, sender, receiver });
         }
@@ -86,7 +85,7 @@ impl PgmReceiver {
 
     /// The source is gone without having said that this is the end.
     fn lose_source(&mut self) {
-        self.session.stop(Phase::Lost);
+        self.session.stop(ReceiverPhase::Lost);
         self.session.repair.events.push_back(AppEvent::Gone);
     }
 
@@ -149,7 +148,7 @@ impl Machine for PgmReceiver {
 
     fn next_timeout(&self) -> Option<Time> {
         match self.session.phase() {
-            Phase::Ended => self.refusal.next_timeout(),
+            ReceiverPhase::Ended => self.refusal.next_timeout(),
             _ => self.session.next_timeout(),
         }
     }
@@ -205,6 +204,38 @@ impl RepairLayer for NakRepair {
         }
     }
 }
+
+/// The word to the source that another scheme is spoken here. There is no answer to it, so it is
+/// said a few times.
+#[derive(Clone, Copy, Debug, Default)]
+struct Refusal {
+    said: u32,
+    next_at: Option<Time>,
+    due: bool,
+}
+
+impl Refusal {
+    /// Many may find it out at one moment: each waits for up to `spread`.
+    fn begin(&mut self, cx: &mut Cx<'_>, spread: Duration) {
+        self.next_at = Some(cx.now + cx.rng.up_to(spread));
+    }
+
+    fn on_timeout(&mut self, cx: &Cx<'_>) {
+        if self.next_at.is_some_and(|at| at <= cx.now) {
+            self.due = true;
+            self.said += 1;
+            self.next_at = (self.said < REFUSALS).then_some(cx.now + REFUSAL_INTERVAL);
+        }
+    }
+
+    const fn next_timeout(&self) -> Option<Time> {
+        self.next_at
+    }
+}
+
+/// How often it is said, and when again: at a loss of 10 % one in a thousand goes unheard.
+const REFUSALS: u32 = 3;
+const REFUSAL_INTERVAL: Duration = Duration::from_millis(300);
 
 impl fmt::Debug for PgmReceiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,18 +1,17 @@
 //! The source of a stream: it sends packets once, and again what is asked for by NAK.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::fmt;
 
-use faircast_base::{BadInput, Cx, Event, Time};
+use faircast_base::{BadInput, Cx, Duration, Event, Time};
 
-use super::repairs::Repairs;
 use crate::congestion::Control;
 use crate::content::{ByOffset, Content, Packets};
 use crate::pgm::negotiation::SchemeAnnouncement;
-use crate::pgm::session::{DataPacket, Received, SourceSession};
-use crate::pgm::wire::{Body, Nak};
+use crate::pgm::session::{DataPacket, SourceSession};
+use crate::pgm::wire::{Body, Nak, Received};
 use crate::pgm::{Reliability, SourceConfig};
 use crate::{AppEvent, Datagram, Machine, Transmit};
 
@@ -164,13 +163,13 @@ impl PgmSource {
                     self.repair_turn = !both;
                     self.repairs.pop();
                     self.repairs.on_sent(index, cx.now);
-                    return Some(self.write_repair(cx, index, len, buf));
+                    return Some(self.write(cx, repair, len, buf));
                 }
             } else if let Some(len) = data
                 && self.session.may_send(cx, len, false)
             {
                 self.repair_turn = true;
-                return Some(self.write_data(cx, len, buf));
+                return Some(self.write(cx, None, len, buf));
             }
         }
         self.session.rest(cx, repair.is_none() && ready.is_none());
@@ -184,26 +183,23 @@ impl PgmSource {
         self.session.next() - trail >= u64::from(window) && self.repairs.has(trail)
     }
 
-    fn write_data(&mut self, cx: &mut Cx<'_>, len: u32, buf: &mut Vec<u8>) -> Transmit {
-        let (now, index) = (cx.now, self.session.next());
-        let payload = DataPacket { len, last: self.end() == Some(index + 1), repair: false };
-        let read = |out: &mut Vec<u8>| self.packets.read(now, index, out);
-        let transmit = self.session.write_data(cx, payload, buf, read);
-        self.close_if_all_sent(now);
-        transmit
-    }
-
-    fn write_repair(
+    /// A new packet leaves, or this one again.
+    fn write(
         &mut self,
         cx: &mut Cx<'_>,
-        index: u64,
+        again: Option<u64>,
         len: u32,
         buf: &mut Vec<u8>,
     ) -> Transmit {
-        let now = cx.now;
-        let payload = DataPacket { len, last: self.end() == Some(index + 1), repair: true };
+        let (now, index) = (cx.now, again.unwrap_or(self.session.next()));
+        let last = self.end() == Some(index + 1);
+        let packet = DataPacket { again, len, last, repair: again.is_some() };
         let read = |out: &mut Vec<u8>| self.packets.read(now, index, out);
-        self.session.write_repair(cx, index, payload, buf, read)
+        let transmit = self.session.write_data(cx, packet, buf, read);
+        if again.is_none() {
+            self.close_if_all_sent(now);
+        }
+        transmit
     }
 }
 
@@ -253,6 +249,82 @@ impl Machine for PgmSource {
 
     fn next_timeout(&self) -> Option<Time> {
         self.session.next_timeout()
+    }
+}
+
+/// Most repairs that wait. Receivers ask again for what does not fit.
+const REPAIRS_MAX: usize = 1 << 16;
+
+/// How long a repair that has left is remembered: the longest round trip that a report can tell of.
+const REMEMBERED: Duration = Duration::from_secs(64);
+
+/// Packets to repair, each once, in the order in which they were asked for.
+#[derive(Debug, Default)]
+struct Repairs {
+    order: VecDeque<(Time, u64)>,
+    waiting: BTreeSet<u64>,
+    /// When each packet was last repaired, at most [`REPAIRS_MAX`] of them, and the same in order.
+    sent: BTreeMap<u64, Time>,
+    sent_order: VecDeque<(Time, u64)>,
+}
+
+impl Repairs {
+    /// Queues packet `index`, to be sent at `ready` or later; moments never decrease from call to
+    /// call. Where it was repaired less than `crossing` before `now`, the NAK crossed the repair on
+    /// its way and nothing is to be done. Returns false where there is no room.
+    fn ask(&mut self, index: u64, ready: Time, now: Time, crossing: Duration) -> bool {
+        let under_way = |at: &Time| now.since(*at) < crossing;
+        if self.waiting.contains(&index) || self.sent.get(&index).is_some_and(under_way) {
+            return true;
+        }
+        if self.waiting.len() >= REPAIRS_MAX {
+            return false;
+        }
+        self.waiting.insert(index);
+        self.order.push_back((ready, index));
+        true
+    }
+
+    /// The packet to repair next, and when it is due.
+    fn first(&self) -> Option<(Time, u64)> {
+        self.order.front().copied()
+    }
+
+    /// Takes the packet that waits longest.
+    fn pop(&mut self) -> Option<u64> {
+        let (_, index) = self.order.pop_front()?;
+        self.waiting.remove(&index);
+        Some(index)
+    }
+
+    /// A repair of `index` leaves. The oldest are forgotten.
+    fn on_sent(&mut self, index: u64, now: Time) {
+        while let Some(&(at, oldest)) = self.sent_order.front()
+            && (now.since(at) >= REMEMBERED || self.sent_order.len() >= REPAIRS_MAX)
+        {
+            self.sent_order.pop_front();
+            if self.sent.get(&oldest) == Some(&at) {
+                self.sent.remove(&oldest);
+            }
+        }
+        self.sent.insert(index, now);
+        self.sent_order.push_back((now, index));
+    }
+
+    /// Whether `index` waits.
+    fn has(&self, index: u64) -> bool {
+        self.waiting.contains(&index)
+    }
+
+    /// Drops what is older than `trail` from the front, where old packets are.
+    fn advance(&mut self, trail: u64) {
+        while self.order.front().is_some_and(|&(_, index)| index < trail) {
+            self.pop();
+        }
+    }
+
+    fn clear(&mut self) {
+        *self = Self::default();
     }
 }
 

@@ -4,12 +4,10 @@
 pub(crate) mod crowd;
 pub(crate) mod dissent;
 mod input;
-mod lone_nak;
 mod losses;
-mod negotiation;
 mod output;
 mod reach;
-mod spm_order;
+mod spm;
 mod window;
 
 use alloc::boxed::Box;
@@ -19,48 +17,18 @@ use core::fmt;
 use faircast_base::{Cx, Duration, Event, NodeId, Seq, Time, TimeoutKind};
 
 use self::dissent::Dissent;
-use self::lone_nak::LoneNak;
+pub(crate) use self::input::RepairLayer;
+use self::losses::LoneNak;
 use self::reach::Reach;
-pub use self::spm_order::SpmOrder;
+pub use self::spm::SpmOrder;
 use self::window::Window;
 pub(crate) use self::window::{Held, start_over};
-use super::Received;
 use crate::congestion::{Feedback, SchemeOptions};
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::{Negotiation, SchemeMismatch};
 use crate::pgm::repair::naks::Naks;
-use crate::pgm::wire::{Payload, Spm, Tsi};
+use crate::pgm::wire::{Spm, Tsi};
 use crate::timers::{Reason, Timers};
-
-/// What lies above a receiver's session: it asks for what is missing, and takes the payload in order.
-/// What does nothing of that is `()`: then each packet that is missing is passed by, and whoever wants
-/// the payload takes it from the packets.
-pub(crate) trait RepairLayer {
-    /// What asks for packets that are missing; `None` where nothing that is lost comes again.
-    fn naks(&self) -> Option<&Naks> {
-        None
-    }
-
-    /// The same, to ask.
-    fn naks_mut(&mut self) -> Option<&mut Naks> {
-        None
-    }
-
-    /// What is kept of a payload until its turn has come.
-    fn keep(&self, payload: &Payload<'_>) -> Held {
-        // A payload has at most 65535 bytes.
-        Held { bytes: Vec::new(), zeros: payload.len() as u32 }
-    }
-
-    /// Packet `index` is the next in order, and here.
-    fn deliver(&mut self, _cx: &mut Cx<'_>, _index: u64, _held: Held) {}
-
-    /// Packets from `from` to before `to` will never come; those before `near` could have been waited
-    /// for.
-    fn lose(&mut self, _cx: &mut Cx<'_>, _from: u64, _to: u64, _near: u64) {}
-}
-
-impl RepairLayer for () {}
 
 /// The receiving end of a session: joins the one that it hears, finds out what is missing, and sends
 /// the reports that its side of the scheme wants to send.
@@ -77,7 +45,7 @@ pub(crate) struct ReceiverSession<R> {
     negotiation: Option<Box<Negotiation>>,
     /// What the source speaks, where that is something else: it is taken no notice of any more.
     mismatch: Option<SchemeMismatch>,
-    phase: Phase,
+    phase: ReceiverPhase,
     source: Option<Source>,
     /// What is here and what is not; `None` before it is known where to begin.
     window: Option<Window>,
@@ -150,7 +118,7 @@ impl Reason for Timer {
 
 /// Where a receiver is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum ReceiverPhase {
     /// Before its start.
     Waiting,
     /// Member of the group.
@@ -217,7 +185,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             feedback,
             negotiation: None,
             mismatch: None,
-            phase: Phase::Waiting,
+            phase: ReceiverPhase::Waiting,
             source: None,
             window: None,
             reach: None,
@@ -254,7 +222,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         &self.config
     }
 
-    pub(crate) fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> ReceiverPhase {
         self.phase
     }
 
@@ -297,13 +265,13 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
     /// Whether it still hears the source: after its start, and before an end.
     pub(crate) fn is_joined(&self) -> bool {
-        self.phase == Phase::Joined
+        self.phase == ReceiverPhase::Joined
     }
 
     /// Whether all that there was has been delivered or passed by.
     pub(crate) fn is_complete(&self) -> bool {
         let next = self.window.as_ref().map(|window| window.next);
-        self.phase == Phase::Joined && self.end.is_some_and(|end| next >= Some(end))
+        self.phase == ReceiverPhase::Joined && self.end.is_some_and(|end| next >= Some(end))
     }
 
     /// Whether nothing of the session was lost.
@@ -315,61 +283,13 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.source.as_ref()?.path
     }
 
-    /// Takes a packet that its caller has decoded. Returns whether there was nothing wrong with it.
-    pub(crate) fn handle_packet(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> bool {
-        if !self.hears() {
-            return false;
-        }
-        let outcome = self.take_packet(cx, packet);
-        if let Err(reason) = outcome {
-            cx.emit(Event::BadInput { reason });
-        }
-        outcome.is_ok()
-    }
-
     /// Whether packets are listened to: a session that seems over may go on.
     pub(crate) fn hears(&self) -> bool {
-        matches!(self.phase, Phase::Joined | Phase::Finished | Phase::Lost)
-    }
-
-    /// Hands the next packet to the layer above.
-    fn deliver(&mut self, cx: &mut Cx<'_>, held: Held) {
-        let Some(window) = &mut self.window else { return };
-        let index = window.next;
-        window.pass_delivered();
-        // A payload has at most 65535 bytes.
-        let len = held.bytes.len() as u32 + held.zeros;
-        self.repair.deliver(cx, index, held);
-        self.feedback.on_consumed(cx, len);
-    }
-
-    /// Delivers and passes by what now can be.
-    fn advance(&mut self, cx: &mut Cx<'_>) {
-        while let Some(window) = &mut self.window
-            && !window.is_tidy()
-        {
-            if let Some(held) = window.take_next() {
-                self.deliver(cx, held);
-            } else if window.next_is_given_up() {
-                let next = window.next;
-                self.lose_up_to(cx, next + 1);
-            } else {
-                break;
-            }
-        }
-    }
-
-    /// The packets from the next one up to `to`, none of them held, will never come.
-    fn lose_up_to(&mut self, cx: &mut Cx<'_>, to: u64) {
-        let Some(window) = &mut self.window else { return };
-        let (from, near) = (window.next, window.end());
-        window.pass_lost(to);
-        self.lost += to - from;
-        self.repair.lose(cx, from, to, near);
+        matches!(self.phase, ReceiverPhase::Joined | ReceiverPhase::Finished | ReceiverPhase::Lost)
     }
 
     /// Its timers stop: nothing is asked for any more, for the reason that `phase` tells.
-    pub(crate) fn stop(&mut self, phase: Phase) {
+    pub(crate) fn stop(&mut self, phase: ReceiverPhase) {
         self.phase = phase;
         self.ask_nothing();
         self.timers.disarm_all();
@@ -397,15 +317,15 @@ impl<R: RepairLayer> ReceiverSession<R> {
     /// Time has passed.
     pub(crate) fn on_timeout(&mut self, cx: &mut Cx<'_>) {
         if self.timers.take_due(Timer::Start, cx.now) {
-            self.phase = Phase::Joined;
+            self.phase = ReceiverPhase::Joined;
         }
-        if self.phase != Phase::Joined {
+        if self.phase != ReceiverPhase::Joined {
             return;
         }
         if self.timers.take_due(Timer::Expiry, cx.now) {
             let after_ns = self.config.expiry.as_nanos();
             cx.emit(Event::Timeout { kind: TimeoutKind::SessionExpiry, after_ns });
-            self.stop(Phase::Lost);
+            self.stop(ReceiverPhase::Lost);
             return;
         }
         self.expire_gaps(cx);
@@ -418,15 +338,15 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
     /// It leaves. That a member comes or goes is the driver's to say: it joins the group.
     pub(crate) fn close(&mut self) {
-        if self.phase == Phase::Joined {
+        if self.phase == ReceiverPhase::Joined {
             self.leave_due = self.feedback.on_leaving() || self.acknowledges;
         }
-        self.stop(Phase::Ended);
+        self.stop(ReceiverPhase::Ended);
     }
 
     /// When [`on_timeout`](Self::on_timeout) wants to be called.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
-        if self.phase != Phase::Joined {
+        if self.phase != ReceiverPhase::Joined {
             return self.timers.next();
         }
         let scheme = if self.mismatch.is_none() { self.feedback.next_timeout() } else { None };

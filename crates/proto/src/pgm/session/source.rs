@@ -1,12 +1,8 @@
 //! The sending end of a session: numbering, SPMs, confirmations, the control and what it is told, the
 //! end.
 
-mod acked;
-mod confirmations;
-mod gauge;
 mod input;
 mod output;
-mod spm;
 
 pub(crate) use self::output::DataPacket;
 
@@ -17,10 +13,8 @@ use core::fmt;
 
 use faircast_base::{Cx, Duration, NodeId, Seq, Time};
 
-use self::acked::Acked;
-use self::confirmations::{Confirmations, Farthest};
-use self::gauge::GaugeTrace;
-use self::spm::SpmSchedule;
+use self::input::{Acked, Confirmations, Farthest};
+use self::output::{GaugeTrace, SpmSchedule};
 use crate::AppEvent;
 use crate::congestion::Control;
 use crate::pgm::SourceConfig;
@@ -40,7 +34,7 @@ pub(crate) struct SourceSession {
     repairs: bool,
     /// What the control announces on the packet that leaves now.
     announce: Vec<u8>,
-    phase: Phase,
+    phase: SourcePhase,
     /// The next new packet.
     next: u64,
     /// The oldest packet of the transmit window.
@@ -99,7 +93,7 @@ type SourceTimers = Timers<Timer, 6>;
 
 /// Where a source is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum SourcePhase {
     /// Before its start.
     Waiting,
     /// New data may be sent.
@@ -140,7 +134,7 @@ impl SourceSession {
             control,
             repairs,
             announce: Vec::new(),
-            phase: Phase::Waiting,
+            phase: SourcePhase::Waiting,
             next: 0,
             trail: 0,
             spm_sequence: Seq::new(0),
@@ -225,46 +219,46 @@ impl SourceSession {
 
     /// Whether packets are taken and sent: after its start, and before nothing more happens.
     pub(crate) fn is_active(&self) -> bool {
-        !matches!(self.phase, Phase::Waiting | Phase::Done)
+        !matches!(self.phase, SourcePhase::Waiting | SourcePhase::Done)
     }
 
     /// Whether new data may be sent.
     pub(crate) fn is_sending(&self) -> bool {
-        self.phase == Phase::Sending
+        self.phase == SourcePhase::Sending
     }
 
     /// Whether nothing more will happen.
     pub(crate) fn is_over(&self) -> bool {
-        self.phase == Phase::Done
+        self.phase == SourcePhase::Done
     }
 
     /// After the last packet come FIN and the time of repairs. One that has not begun is over.
     pub(crate) fn close(&mut self, now: Time) {
         match self.phase {
-            Phase::Waiting => self.finish(),
-            Phase::Sending => {
-                self.phase = Phase::Lingering { since: now, busy: now };
+            SourcePhase::Waiting => self.finish(),
+            SourcePhase::Sending => {
+                self.phase = SourcePhase::Lingering { since: now, busy: now };
                 self.arm_linger();
                 self.spm.on_change(&mut self.timers, now);
             }
-            Phase::Lingering { .. } | Phase::Done => {}
+            SourcePhase::Lingering { .. } | SourcePhase::Done => {}
         }
     }
 
     /// All that listen know that this is the end. Returns whether it has been said.
     pub(crate) fn has_said_end(&self) -> bool {
-        matches!(self.phase, Phase::Lingering { .. }) && !self.spm.is_due()
+        matches!(self.phase, SourcePhase::Lingering { .. }) && !self.spm.is_due()
     }
 
     /// Nothing more will happen.
     pub(crate) fn finish(&mut self) {
-        self.phase = Phase::Done;
+        self.phase = SourcePhase::Done;
         self.timers.disarm_all();
     }
 
     /// Sets the end of lingering, where it has begun.
     fn arm_linger(&mut self) {
-        if let Phase::Lingering { since, busy } = self.phase {
+        if let SourcePhase::Lingering { since, busy } = self.phase {
             let linger = self.config.linger * if busy > since { LINGER_BUSY } else { 1 };
             self.timers.arm(Timer::Linger, (busy + linger).min(since + self.config.linger_max));
         }
@@ -277,7 +271,7 @@ impl SourceSession {
             return false;
         }
         match &mut self.phase {
-            Phase::Lingering { since, busy }
+            SourcePhase::Lingering { since, busy }
                 if owes && now.since(*since) < self.config.linger_max =>
             {
                 *busy = now;
@@ -292,13 +286,13 @@ impl SourceSession {
     pub(crate) fn on_timeout(&mut self, cx: &mut Cx<'_>) -> bool {
         let begins = self.timers.take_due(Timer::Start, cx.now);
         if begins {
-            self.phase = Phase::Sending;
+            self.phase = SourcePhase::Sending;
         }
         if self.is_active() {
             self.spm.on_timeout(&mut self.timers, cx.now);
             if self.control.next_timeout().is_some_and(|at| at <= cx.now) {
                 self.control.on_timeout(cx);
-                self.gauges.observe(cx, &self.control.gauges());
+                self.observe(cx);
             }
         }
         begins

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use faircast_base::{Bitrate, Cx, Duration, NodeId, NullTrace, Purpose, Rng, Seq, Time};
 
 use super::control::Window;
-use crate::congestion::{Bounds, Permit, bounded_control};
+use crate::congestion::{Bounds, Permit, bounded_control, boxed_control};
 
 /// Bits per second that leave in ten seconds from a control of which nothing is ever
 /// acknowledged, and which permits `window` packets of 1000 bytes.
@@ -87,4 +87,28 @@ fn packets_without_data_count_against_the_ceiling() {
         }
     }
     assert!(bytes.abs_diff(1_250_000) < 25_000, "{bytes}");
+}
+
+#[test]
+fn the_floor_holds_whatever_the_control_says() {
+    let at = |ms| Time::ZERO + Duration::from_millis(ms);
+    let bounds = Bounds { min: Some(Bitrate::from_bits_per_s(8_000_000)), max: None };
+    for (pace_ms, own) in [(8000, Permit::At(at(8000))), (0, Permit::Blocked)] {
+        let window = || {
+            let mut window = Window::new(0);
+            window.pace = Duration::from_millis(pace_ms);
+            window
+        };
+        for (mut control, first) in
+            [(boxed_control(window()), own), (bounded_control(window(), bounds), Permit::At(at(1)))]
+        {
+            let (mut rng, mut trace) = (Rng::new(1, NodeId(0), Purpose::Fault), NullTrace);
+            let mut cx = Cx { now: at(0), rng: &mut rng, trace: &mut trace };
+            control.on_sent(&mut cx, Seq::new(0), 1000, &mut Vec::new());
+            assert_eq!(control.permit(&mut cx, 1000, false), first);
+            cx.now = at(1);
+            let then = if first == own { own } else { Permit::Now };
+            assert_eq!(control.permit(&mut cx, 1000, false), then);
+        }
+    }
 }

@@ -159,7 +159,6 @@ pub(super) struct WindowFeedback {
     pub(super) missing: Vec<(u32, u32)>,
     pub(super) arrivals: Vec<(u32, bool, bool)>,
     pub(super) overheard: u32,
-    pub(super) consumed: u64,
 }
 
 impl WindowFeedback {
@@ -171,7 +170,6 @@ impl WindowFeedback {
             missing: Vec::new(),
             arrivals: Vec::new(),
             overheard: 0,
-            consumed: 0,
         }
     }
 }
@@ -191,10 +189,6 @@ impl ReceiverFeedback for WindowFeedback {
 
     fn on_missing(&mut self, _cx: &mut Cx<'_>, first: Seq, last: Seq) {
         self.missing.push((first.value(), last.value()));
-    }
-
-    fn on_consumed(&mut self, _cx: &mut Cx<'_>, len: u32) {
-        self.consumed += u64::from(len);
     }
 
     fn on_overheard(&mut self, _cx: &mut Cx<'_>, _from: NodeId, _report: &From) {

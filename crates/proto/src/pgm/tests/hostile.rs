@@ -13,32 +13,17 @@ use crate::pgm::negotiation::SchemeAnnouncement;
 use crate::pgm::wire::strategies::bodies;
 use crate::pgm::wire::{Ack, Body, Data, Nak, Nla, OptionType, PacketType, Spm, checksum};
 use crate::pgm::{ReceiverConfig, Reliability};
-use crate::world::packet;
+use crate::world::forge;
 use crate::{AppEvent, Datagram, Destination, Machine};
 
-const STRANGER: NodeId = NodeId(66);
+const OUTSIDER: NodeId = NodeId(66);
 const RECEIVER: NodeId = NodeId(10);
 
 fn nak_body(first: u32) -> Nak {
     Nak { first: seq(first), source: Nla::from_node(SOURCE), group: GROUP }
 }
 
-/// A packet with valid form and checksum.
-fn forge(body: &Body, options: &[(u8, &[u8])], payload: &[u8]) -> Vec<u8> {
-    packet(body, |encoder| {
-        for (kind, value) in options {
-            encoder.raw_option(*kind, 0, value);
-        }
-        if body.kind().is_data() {
-            encoder.payload(|out| {
-                out.extend_from_slice(payload);
-                0
-            });
-        }
-    })
-}
-
-/// The same of another session.
+/// A packet as one of another session.
 fn foreign(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes[8..14].fill(9);
     bytes[6..8].fill(0);
@@ -77,7 +62,7 @@ fn who_is_said_to_speak_another_scheme_is_repaired_like_anybody() {
 #[test]
 fn the_source_refuses_each_kind_of_nonsense_for_its_reason() {
     let other_group = Nak { group: Nla::V4([239, 0, 0, 9]), ..nak_body(90) };
-    let other_source = Nak { source: Nla::from_node(STRANGER), ..nak_body(90) };
+    let other_source = Nak { source: Nla::from_node(OUTSIDER), ..nak_body(90) };
     let ack = |highest| Body::Ack(Ack { vector: AckVector { highest: seq(highest), bitmap: 1 } });
     let beyond = list([91, 1_000_000]);
     let mut wrong_port = forge(&Body::Nak(nak_body(90)), &[], &[]);
@@ -112,7 +97,7 @@ fn the_source_refuses_each_kind_of_nonsense_for_its_reason() {
         world.run_until(at(300));
         assert!(world.sent_of(PacketType::Odata) > 100, "packets 0 to 50 have left the window");
         let before = world.sent.len();
-        world.unicast(STRANGER, SOURCE, &bytes);
+        world.unicast(OUTSIDER, SOURCE, &bytes);
         assert_eq!(world.source.log.refused(reason), 1, "{case}");
         assert!(world.repaired().is_empty(), "{case}");
         let answers = world.sent[before..].iter().map(|sent| sent.packet().kind());
@@ -152,7 +137,7 @@ fn a_flood_of_naks_repairs_each_packet_once_in_an_interval() {
     for round in 0..200 {
         for back in 1..=50 {
             let nak = forge(&Body::Nak(nak_body(sent - back)), &[], &[]);
-            world.unicast(STRANGER, SOURCE, &nak);
+            world.unicast(OUTSIDER, SOURCE, &nak);
         }
         if round == 100 {
             assert_eq!(world.repaired().len(), 50);
@@ -198,7 +183,7 @@ fn a_receiver_refuses_each_kind_of_nonsense_for_its_reason() {
     ] {
         let mut world = endless(1);
         world.run_until(at(100));
-        world.multicast(STRANGER, RECEIVER, &bytes);
+        world.multicast(OUTSIDER, RECEIVER, &bytes);
         let host = &world.receivers[0];
         assert_eq!(host.log.refused(reason), 1, "{case}: {:?}", host.log.events.last());
         assert!(!host.said(&AppEvent::Gone), "{case}");
@@ -217,12 +202,12 @@ fn forged_spm(sequence: u32, trail: u32, lead: u32, options: &[(u8, &[u8])]) -> 
 fn a_lead_beyond_all_reason_is_not_believed_of_one_spm_and_is_of_several() {
     let mut world = endless(1);
     world.run_until(at(100));
-    world.multicast(STRANGER, RECEIVER, &forged_spm(99, 0, 1 << 30, &[]));
+    world.multicast(OUTSIDER, RECEIVER, &forged_spm(99, 0, 1 << 30, &[]));
     world.run_until(at(125));
     assert_eq!(world.receivers[0].machine.missing_packets(), 0);
     // Nor is anything asked for beyond the window where it is.
     for sequence in 100..112 {
-        world.multicast(STRANGER, RECEIVER, &forged_spm(sequence, 0, 1 << 30, &[]));
+        world.multicast(OUTSIDER, RECEIVER, &forged_spm(sequence, 0, 1 << 30, &[]));
     }
     world.run_until(at(150));
     let missing = world.receivers[0].machine.missing_packets();
@@ -243,7 +228,7 @@ fn a_trail_gives_up_nothing_until_the_source_has_said_so_for_a_while() {
     let next = host.log.count(|e| matches!(e, Event::Delivered { .. })) as u32;
     assert!(next > 30 && host.machine.missing_packets() == 1);
     let lead = next + 10;
-    world.multicast(STRANGER, RECEIVER, &forged_spm(99, lead, lead + 5, &[]));
+    world.multicast(OUTSIDER, RECEIVER, &forged_spm(99, lead, lead + 5, &[]));
     assert_eq!((world.receivers[0].lost(), world.receivers[0].machine.missing_packets()), (0, 1));
     // Its own packets say so later.
     world.run_until(at(2000));
@@ -274,7 +259,7 @@ fn after_one_forged_packet_a_session_is_soon_what_it_was() {
         ("a trail far ahead", |next, _| forged_spm(9, next + 90_000, next + 100_000, &[])),
         ("an SPM from the future", |next, _| forged_spm(100_000_000, 0, next, &[])),
         ("another last hop", |next, _| {
-            let path = Nla::from_node(STRANGER);
+            let path = Nla::from_node(OUTSIDER);
             let spm = Spm { sequence: seq(9), trail: seq(0), lead: seq(next), path };
             forge(&Body::Spm(spm), &[], &[])
         }),
@@ -291,7 +276,7 @@ fn after_one_forged_packet_a_session_is_soon_what_it_was() {
         world.run_until(at(1000));
         let next = world.sent_of(PacketType::Odata) as u32;
         let before = world.receivers[0].payload.len();
-        world.multicast(STRANGER, RECEIVER, &forged(next, &data));
+        world.multicast(OUTSIDER, RECEIVER, &forged(next, &data));
         let arrived = arrive_between(&mut world, 4000, 5000);
         assert!(arrived > unforged * 3 / 4, "{case}: {arrived} bytes of {unforged}");
         let host = &world.receivers[0];
@@ -311,10 +296,11 @@ fn noise_and_foreign_sessions_do_not_disturb_a_transfer() {
         world.run_for(Duration::from_millis(2));
         let noise: Vec<u8> = (0..step as usize).map(|i| (i as u32 * step) as u8).collect();
         let data = Data { sequence: seq(step), trail: seq(step) };
-        let stranger = foreign(forge(&Body::Odata(data), &[(OptionType::FIN, &[])], b"foreign"));
+        let foreign_data =
+            foreign(forge(&Body::Odata(data), &[(OptionType::FIN, &[])], b"foreign"));
         for to in [SOURCE, RECEIVER, NodeId(11)] {
-            world.multicast(STRANGER, to, &noise);
-            world.multicast(STRANGER, to, &stranger);
+            world.multicast(OUTSIDER, to, &noise);
+            world.multicast(OUTSIDER, to, &foreign_data);
         }
     }
     world.deliver_by(at(20_000), 20_000);
@@ -406,14 +392,14 @@ proptest! {
                 Step::Forged { to, group, bytes } => {
                     let to = [SOURCE, RECEIVER, NodeId(11)][to as usize];
                     if group {
-                        world.multicast(STRANGER, to, &bytes);
+                        world.multicast(OUTSIDER, to, &bytes);
                     } else {
-                        world.unicast(STRANGER, to, &bytes);
+                        world.unicast(OUTSIDER, to, &bytes);
                     }
                 }
                 Step::Noise { to, bytes } => {
                     let to = [SOURCE, RECEIVER, NodeId(11)][to as usize];
-                    world.multicast(STRANGER, to, &bytes);
+                    world.multicast(OUTSIDER, to, &bytes);
                 }
                 Step::Wait(us) => world.run_for(Duration::from_micros(us)),
                 Step::Close(0) => world.close_source(),

@@ -1,4 +1,4 @@
-//! What the repair of a stream promises, one promise a test.
+//! Tests of a stream's repair by NAK, one guarantee a test.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -134,7 +134,7 @@ fn confirmations_and_copies_of_naks_silence_neighbours() {
             .with_network(losing_data(|n| n == 20));
         world.deliver_by(at(5_000), 5_000);
         let naks = world.source.log.count(|e| matches!(e, Event::NakReceived { .. }));
-        // Of 100 receivers with back-offs over 500 at, those ask that draw less than the first one
+        // Of 100 receivers with back-offs over 500 ms, those ask that draw less than the first one
         // and the 20 ms until its confirmation: 5 on average, 14 with probability below 1e-3.
         assert!((1..=at_most).contains(&naks), "{naks} NAKs with copies {copies}");
         assert_eq!(world.repaired(), [20]);
@@ -177,7 +177,9 @@ fn what_falls_out_of_the_window_is_lost_and_the_rest_goes_on() {
     let gaps = cut.app.iter().filter(|(_, event)| matches!(event, AppEvent::Lost { .. })).count();
     assert!(gaps >= 1);
     let object = object(50_000);
-    let packets = delivered(cut).into_iter().map(|seq| &object[100 * seq as usize..][..100]);
+    let seqs = delivered(cut);
+    assert!(seqs.is_sorted_by(|a, b| a < b));
+    let packets = seqs.into_iter().map(|seq| &object[100 * seq as usize..][..100]);
     let want: Vec<u8> = packets.flatten().copied().collect();
     assert!(cut.payload == want);
 }

@@ -13,7 +13,9 @@ use crate::content::{Content, InMemory, Zeros};
 use crate::pgm::wire::Body;
 use crate::pgm::{PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use crate::world::FIRST_RECEIVER;
-pub(super) use crate::world::{DELAY, Fate, GROUP, Hop, Host, Network, SOURCE, Sent, TSI, at};
+pub(super) use crate::world::{
+    DELAY, Fate, GROUP, Hop, Host, Network, SOURCE, SentPacket, TSI, at,
+};
 
 pub(super) type World = crate::world::World<PgmSource, PgmReceiver>;
 
@@ -90,7 +92,7 @@ impl World {
 
     /// All sequence numbers that were repaired, in order of repair.
     pub(super) fn repaired(&self) -> Vec<u32> {
-        let rdata = |sent: &Sent| match sent.packet().body {
+        let rdata = |sent: &SentPacket| match sent.packet().body {
             Body::Rdata(data) => Some(data.sequence.value()),
             _ => None,
         };

@@ -1,4 +1,4 @@
-//! Why a packet was refused.
+//! Decoding errors of PGM packets.
 
 use core::fmt;
 

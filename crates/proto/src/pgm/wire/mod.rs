@@ -11,7 +11,6 @@
 //! [`Wire`]: crate::congestion::Wire
 
 mod checksum;
-mod encode;
 mod error;
 mod header;
 mod nla;
@@ -23,9 +22,9 @@ pub(crate) mod strategies;
 mod tests;
 
 pub use checksum::checksum;
-pub use encode::Encoder;
 pub use error::DecodeError;
 pub use header::{Gsi, HEADER_LEN, Header, PacketType, Tsi, data_overhead, peek};
 pub use nla::Nla;
 pub use options::{NAK_LIST_MAX, NakList, OPTIONS_MAX, OptionType, Options, RawOption};
-pub use packet::{Ack, Body, Data, NO_WINDOW_LEAD, Nak, Packet, Payload, Poll, Polr, Spm};
+pub(crate) use packet::Received;
+pub use packet::{Ack, Body, Data, Encoder, NO_WINDOW_LEAD, Nak, Packet, Payload, Poll, Polr, Spm};

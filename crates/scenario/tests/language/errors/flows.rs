@@ -293,10 +293,17 @@ fn many_senders_are_checked() {
     let ends: Vec<_> = flow.ends().map(name).collect();
     assert_eq!(ends, ["mr1", "ms", "mr2", "mr3", "tr"]);
     assert_eq!(flow.to.iter().map(|to| flow.heard_at(*to)).collect::<Vec<_>>(), [2, 2, 3, 3]);
+    let again = |node: &str| {
+        let first = format!("{{ node = \"{node}\", at = \"1 s\", leave = \"3 s\" }}");
+        format!("join = [{first}, {{ node = \"{node}\", at = \"4 s\" }}]")
+    };
+    talk("[\"mr1\", \"mr2\"]", all, &again("mr3")).unwrap();
+    let sender = "flow.2.join.1.node: \"mr2\" is a sender of this flow; allowed: to join once";
     for (from, to, more, complaint) in [
         ("\"mr1\"", "[\"mr1\", \"mr2\"]", "", "\"mr1\" is the sender too"),
         ("[\"mr1\", \"nobody\"]", all, "", "there is no node \"nobody\""),
         ("[\"mr1\", \"mr2\"]", all, "data = { file = \"Cargo.toml\" }", "several senders"),
+        ("[\"mr1\", \"mr2\"]", all, &again("mr2"), sender),
     ] {
         let error = talk(from, to, more).unwrap_err().to_string();
         assert!(error.contains(complaint), "{error}");

@@ -1,4 +1,4 @@
-//! What pauses of the source and silence of receivers leave of the rate.
+//! Decrease and resumption of ORMCC's rate: pauses of the source and silence of receivers.
 
 use faircast_base::{CutReason, Cx, Duration, Event, SwitchReason, Time, TimeoutKind};
 

@@ -1,4 +1,4 @@
-//! What tests of ORMCC's halves share.
+//! Shared harness of the tests of ORMCC's sender and receiver.
 
 use std::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! Whatever happens, the contract of a control holds.
+//! Property tests of ORMCC's sender: the contract of a control holds under any sequence of inputs.
 
 use std::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! What a receiver measures and when it speaks.
+//! Tests of ORMCC's receiver: its measurements, and when it reports.
 
 use std::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! Whether an acker's reports fit what it acknowledges (src: pgmcc-draft s5).
+//! The check of an acker's reported loss against what it acknowledges (src: pgmcc-draft s5).
 
 use faircast_base::Time;
 

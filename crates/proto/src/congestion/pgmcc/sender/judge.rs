@@ -1,4 +1,4 @@
-//! Which packets an acknowledgement shows to be lost.
+//! Loss detection of pgmcc's sender from the bitmaps of acknowledgements.
 
 use faircast_base::{NodeId, Seq, Time};
 

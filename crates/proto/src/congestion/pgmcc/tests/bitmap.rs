@@ -1,4 +1,5 @@
-//! What the sender reads from bitmaps. The vectors are those of a live OpenPGM receiver.
+//! Tests of bitmaps at the sender: losses and late packets. The vectors are those of a live OpenPGM
+//! receiver.
 
 use super::harness::{Bench, ms, plain, plain_of};
 use crate::congestion::pgmcc::{PgmccConfig, Profile};

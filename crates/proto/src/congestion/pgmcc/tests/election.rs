@@ -1,4 +1,4 @@
-//! Who becomes the acker.
+//! Tests of the acker's election.
 
 use faircast_base::{NodeId, Seq, SwitchReason};
 

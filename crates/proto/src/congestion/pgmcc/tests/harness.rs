@@ -1,4 +1,4 @@
-//! What tests of pgmcc's halves share.
+//! Shared harness of the tests of pgmcc's sender and receiver.
 
 use faircast_base::{CutReason, Duration, NodeId, Seq, Time};
 

@@ -1,4 +1,4 @@
-//! Whatever happens, the contract of a control holds.
+//! Property tests of pgmcc's sender: the contract of a control holds under any sequence of inputs.
 
 use faircast_base::{NodeId, Seq};
 use proptest::prelude::*;
@@ -160,7 +160,7 @@ proptest! {
             prop_assert!(bench.due() > ms(0));
             bench.advance(bench.due());
         }
-        // Reports return, from a receiver that is no liar: the window opens again.
+        // Reports return, from a receiver that has reported nothing false: the window opens again.
         let before = bench.next();
         let mut acked = before;
         bench.advance(ms(600_000));

@@ -199,7 +199,7 @@ fn near_and_far_ackers_alternate_and_the_paper_profile_cuts_for_losses_that_are_
     let switches: Vec<Time> = net
         .bench
         .log
-        .0
+        .events
         .iter()
         .filter_map(|(at, event)| match event {
             Event::Representative { reason: SwitchReason::Slower, .. } => Some(*at),

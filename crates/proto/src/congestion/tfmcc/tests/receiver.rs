@@ -13,7 +13,8 @@ struct Listener {
 
 impl Listener {
     fn new() -> Self {
-        let receiver = TfmccReceiver::new(TfmccConfig::default(), NodeId(3));
+        let mut receiver = TfmccReceiver::new(TfmccConfig::default(), NodeId(3));
+        receiver.set_header(HEADER_BYTES);
         let bench = ReceiverBench::of(receiver, NodeId(3));
         Self { bench, seq: 0, suppress_above: f32::MAX }
     }
@@ -38,7 +39,9 @@ impl Listener {
     }
 
     fn due(&mut self) -> Option<TfmccReport> {
-        let (audience, report) = self.bench.reports().pop()?;
+        let mut reports = self.bench.reports();
+        assert!(reports.len() <= 1, "{reports:?}");
+        let (audience, report) = reports.pop()?;
         assert_eq!(audience, Audience::SenderNak);
         Some(report)
     }

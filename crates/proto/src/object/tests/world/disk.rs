@@ -1,17 +1,15 @@
-//! What a source of the tests reads and where receivers write: objects and disks in memory.
+//! Objects and disks in memory: a source of the tests reads them, and receivers write them.
 
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
+use core::task::Poll;
 use std::sync::Mutex;
 
 use super::SYMBOL;
-use crate::object::{
-    Announcement, Part, Store, StoreError, StoreProgress, StoreResult, Supply, SupplyResult,
-    Verdict,
-};
+use crate::object::{Announcement, ObjectError, ObjectResult, Part, Store, Supply, Verdict};
 
 /// Bytes that differ from place to place.
 fn bytes(len: usize, salt: usize) -> Vec<u8> {
@@ -43,11 +41,11 @@ impl Supply for Object {
         blake3::hash(&self.0[0]).into()
     }
 
-    fn digests(&mut self) -> SupplyResult<Option<[u8; 32]>> {
+    fn digests(&mut self) -> ObjectResult<Option<[u8; 32]>> {
         Ok(Some(blake3::hash(&self.0[2]).into()))
     }
 
-    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> SupplyResult<u32> {
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<u32> {
         let start = offset as usize;
         out.extend_from_slice(&self.0[part as usize][start..start + len as usize]);
         Ok(0)
@@ -77,7 +75,7 @@ pub(crate) struct Disk {
 pub(crate) struct DiskStore(pub(crate) Arc<Mutex<Disk>>);
 
 impl Store for DiskStore {
-    fn announce(&mut self, announcement: &Announcement) -> StoreResult<()> {
+    fn announce(&mut self, announcement: &Announcement) -> ObjectResult<()> {
         let disk = &mut *self.0.lock().unwrap();
         for part in Part::ALL {
             let len = announcement.len(part) as usize;
@@ -87,7 +85,7 @@ impl Store for DiskStore {
         Ok(())
     }
 
-    fn grow(&mut self, announcement: &Announcement) -> StoreResult<()> {
+    fn grow(&mut self, announcement: &Announcement) -> ObjectResult<()> {
         let disk = &mut *self.0.lock().unwrap();
         for part in Part::ALL {
             let len = announcement.len(part) as usize;
@@ -98,11 +96,11 @@ impl Store for DiskStore {
         Ok(())
     }
 
-    fn window(&mut self) -> StoreResult<u64> {
+    fn window(&mut self) -> ObjectResult<u64> {
         Ok(self.0.lock().unwrap().window.unwrap_or(u64::MAX))
     }
 
-    fn write(&mut self, part: Part, offset: u64, bytes: &[u8], zeros: u32) -> StoreResult<()> {
+    fn write(&mut self, part: Part, offset: u64, bytes: &[u8], zeros: u32) -> ObjectResult<()> {
         let disk = &mut *self.0.lock().unwrap();
         let end = offset as usize + bytes.len() + zeros as usize;
         let place = offset as usize..end;
@@ -110,7 +108,7 @@ impl Store for DiskStore {
             assert!(disk.window.is_none_or(|window| end as u64 <= window), "beyond the window");
             disk.taken += place.len();
             if disk.full_after.is_some_and(|most| disk.taken > most) {
-                return Err(StoreError { reason: "the disk is full".to_string() });
+                return Err(ObjectError { reason: "the disk is full".to_string() });
             }
         }
         let written = &mut disk.written[part as usize][place.clone()];
@@ -124,31 +122,31 @@ impl Store for DiskStore {
         Ok(())
     }
 
-    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> StoreResult<()> {
+    fn read(&mut self, part: Part, offset: u64, len: u32, out: &mut Vec<u8>) -> ObjectResult<()> {
         let disk = &*self.0.lock().unwrap();
         let place = offset as usize..offset as usize + len as usize;
         out.extend_from_slice(&disk.parts[part as usize][place]);
         Ok(())
     }
 
-    fn open(&mut self) -> StoreResult<StoreProgress<Vec<Range<u64>>>> {
+    fn open(&mut self) -> ObjectResult<Poll<Vec<Range<u64>>>> {
         let disk = &mut *self.0.lock().unwrap();
         disk.asked += 1;
         if disk.asked <= disk.slowness {
-            return Ok(StoreProgress::Pending);
+            return Ok(Poll::Pending);
         }
-        Ok(StoreProgress::Done(disk.found.clone()))
+        Ok(Poll::Ready(disk.found.clone()))
     }
 
-    fn verify(&mut self) -> StoreResult<StoreProgress<Verdict>> {
+    fn verify(&mut self) -> ObjectResult<Poll<Verdict>> {
         let disk = &mut *self.0.lock().unwrap();
         disk.asked += 1;
         if disk.asked <= 2 * disk.slowness {
-            return Ok(StoreProgress::Pending);
+            return Ok(Poll::Pending);
         }
         let damaged = core::mem::take(&mut disk.damaged);
         if damaged.is_empty() {
-            return Ok(StoreProgress::Done(Verdict::Intact));
+            return Ok(Poll::Ready(Verdict::Intact));
         }
         for range in &damaged {
             // What is written again are whole symbols.
@@ -158,6 +156,6 @@ impl Store for DiskStore {
             let place = (range.start / symbol * symbol) as usize..end as usize;
             disk.written[1][place].fill(false);
         }
-        Ok(StoreProgress::Done(Verdict::Damaged(damaged)))
+        Ok(Poll::Ready(Verdict::Damaged(damaged)))
     }
 }

@@ -15,7 +15,7 @@ use crate::pgm::element::*;
 use crate::pgm::wire::Data;
 use crate::relay::PacketKey;
 use crate::world::Log;
-pub(super) use crate::world::{GROUP, SOURCE, TSI, ms};
+pub(super) use crate::world::{GROUP, SOURCE, TSI, ms, packet};
 
 pub(super) const ME: NodeId = NodeId(10);
 pub(super) const RECEIVER: NodeId = NodeId(20);
@@ -34,7 +34,7 @@ pub(super) struct Bench {
 
 /// What was sent, in short.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Sent {
+pub(super) enum Output {
     /// A confirmation out of a port in the source's name.
     Confirm(u32, Vec<u32>),
     /// A NAK to the source.
@@ -80,14 +80,12 @@ pub(super) fn ncf(seqs: &[u32]) -> Vec<u8> {
 pub(super) fn data(seq: u32, repair: bool, announce: Option<PgmccAnnounce>) -> Vec<u8> {
     let data = Data { sequence: Seq::new(seq), trail: Seq::new(0) };
     let body = if repair { Body::Rdata(data) } else { Body::Odata(data) };
-    let mut bytes = Vec::new();
-    let mut encoder = Encoder::new(&mut bytes, &Header::downstream(TSI, DATA_PORT), &body);
-    if let Some(announce) = announce {
-        encoder.scheme_option(&announce);
-    }
-    encoder.payload(|_| 1400);
-    encoder.finish();
-    bytes
+    packet(&body, |encoder| {
+        if let Some(announce) = &announce {
+            encoder.scheme_option(announce);
+        }
+        encoder.payload(|_| 1400);
+    })
 }
 
 pub(super) fn encode(
@@ -98,8 +96,7 @@ pub(super) fn encode(
 ) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut encoder = Encoder::new(&mut bytes, &header, body);
-    let list: Vec<Seq> = list.iter().map(|&seq| Seq::new(seq)).collect();
-    encoder.nak_list(&list);
+    encoder.nak_list(list.iter().map(|&seq| Seq::new(seq)));
     if let Some(report) = report {
         encoder.scheme_option(&report);
     }
@@ -164,25 +161,25 @@ impl Bench {
         port: u32,
         seqs: &[u32],
         report: Option<PgmccReport>,
-    ) -> Vec<Sent> {
+    ) -> Vec<Output> {
         let handling = self.packet(port, RECEIVER, Destination::Node(ME), &nak(seqs, report), 0);
         assert_eq!(handling, Handling::Drop);
         self.sent()
     }
 
-    pub(super) fn ncf(&mut self, port: u32, seqs: &[u32]) -> Vec<Sent> {
+    pub(super) fn ncf(&mut self, port: u32, seqs: &[u32]) -> Vec<Output> {
         assert_eq!(self.source_sends(port, ncf(seqs), 0), Handling::Drop);
         self.sent()
     }
 
-    pub(super) fn rdata(&mut self, seq: u32) -> Vec<Sent> {
+    pub(super) fn rdata(&mut self, seq: u32) -> Vec<Output> {
         let handling = self.source_sends(0, data(seq, true, None), 1400);
         assert!(matches!(handling, Handling::Hold | Handling::Drop));
         self.sent()
     }
 
     /// Passes the time to the millisecond, calling the element when it wants to be called.
-    pub(super) fn advance(&mut self, span: Duration) -> Vec<Sent> {
+    pub(super) fn advance(&mut self, span: Duration) -> Vec<Output> {
         let (end, mut sent) = (self.now + span, Vec::new());
         while let Some(at) = self.element.next_timeout().filter(|&at| at <= end) {
             assert!(at >= self.now);
@@ -206,7 +203,7 @@ impl Bench {
     }
 
     /// What it has sent; what it holds is let go at once.
-    pub(super) fn sent(&mut self) -> Vec<Sent> {
+    pub(super) fn sent(&mut self) -> Vec<Output> {
         let mut sent = Vec::new();
         let mut holds = core::mem::replace(&mut self.handling, Handling::Drop) == Handling::Hold;
         for (egress, bytes) in self.drain() {
@@ -216,7 +213,7 @@ impl Bench {
                     assert!(holds && key == PacketKey(self.key), "it holds what it copies");
                     let packet = Packet::decode(&self.last.0, self.last.1).unwrap();
                     let Body::Rdata(data) = packet.body else { panic!("{packet:?}") };
-                    sent.push(Sent::Repair(port.0, data.sequence.value()));
+                    sent.push(Output::Repair(port.0, data.sequence.value()));
                 }
                 Egress::Release(key) => {
                     assert!(holds && key == PacketKey(self.key));
@@ -242,7 +239,7 @@ impl Bench {
 }
 
 /// Checks what all packets of a kind have in common, and shortens the rest.
-pub(super) fn brief(sent: &RelayTransmit, bytes: &[u8]) -> Sent {
+pub(super) fn brief(sent: &RelayTransmit, bytes: &[u8]) -> Output {
     let packet = Packet::decode(bytes, sent.zeros).expect("an element sends good packets");
     assert_eq!((packet.tsi(), sent.flow), (TSI, FLOW));
     let port = sent.port.expect("an element knows the port").0;
@@ -252,22 +249,22 @@ pub(super) fn brief(sent: &RelayTransmit, bytes: &[u8]) -> Sent {
             assert_eq!((sent.to, sent.from), (Destination::Group(GroupId::SESSION), SOURCE));
             assert_eq!((nak.source.node(), nak.group), (Some(SOURCE), GROUP));
             assert!(sent.router_alert);
-            Sent::Confirm(port, seqs())
+            Output::Confirm(port, seqs())
         }
         Body::Nak(nak) => {
             assert_eq!((port, sent.to, sent.from), (0, Destination::Node(SOURCE), ME));
             assert_eq!(nak.source.node(), Some(SOURCE));
-            Sent::Ask(seqs())
+            Output::Ask(seqs())
         }
-        Body::Nnak(nak) => Sent::Null(nak.first.value()),
+        Body::Nnak(nak) => Output::Null(nak.first.value()),
         other => panic!("an element does not send {other:?}"),
     }
 }
 
-pub(super) fn confirm(port: u32, seqs: &[u32]) -> Sent {
-    Sent::Confirm(port, seqs.to_vec())
+pub(super) fn confirm(port: u32, seqs: &[u32]) -> Output {
+    Output::Confirm(port, seqs.to_vec())
 }
 
-pub(super) fn ask(seqs: &[u32]) -> Sent {
-    Sent::Ask(seqs.to_vec())
+pub(super) fn ask(seqs: &[u32]) -> Output {
+    Output::Ask(seqs.to_vec())
 }

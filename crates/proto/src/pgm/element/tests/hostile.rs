@@ -1,4 +1,4 @@
-//! Whatever comes to an element in whatever order.
+//! Property tests of a network element: any packets in any order.
 
 use std::vec;
 use std::vec::Vec;

@@ -21,12 +21,9 @@ fn nak_of(bits_per_s: f32) -> Vec<u8> {
         echo_us: 3,
         bits_per_s,
     };
-    let mut bytes = Vec::new();
-    let header = Header::upstream(TSI, DATA_PORT);
-    let mut encoder = Encoder::new(&mut bytes, &header, &Body::Nak(nak_body(7)));
-    encoder.scheme_option(&report);
-    encoder.finish();
-    bytes
+    packet(&Body::Nak(nak_body(7)), |encoder| {
+        encoder.scheme_option(&report);
+    })
 }
 
 #[test]

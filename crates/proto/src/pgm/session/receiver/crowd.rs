@@ -1,4 +1,4 @@
-//! How long to hold back a NAK, by how many others seem to want to send the same.
+//! The back-off of NAKs, by how many other receivers seem to miss the same packets.
 
 use faircast_base::{Duration, Rng, Time};
 

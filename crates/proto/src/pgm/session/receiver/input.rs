@@ -1,23 +1,62 @@
-//! What a receiver does with packets from the source, from elements and from its neighbours.
+//! Packet input of a receiver: the way of data from its arrival to the scheme and to the layer
+//! above.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, NodeId, Seq};
+use faircast_base::{BadInput, Cx, Duration, Event, Seq, Time};
 
-use super::crowd::Backoff;
 use super::reach::{Belief, Reach};
-use super::window::{Place, Window};
-use super::{Phase, ReceiverSession, RepairLayer, Requests, Source, Timer};
+use super::window::{Held, Place, Window};
+use super::{ReceiverPhase, ReceiverSession, Source, Timer};
 use crate::congestion::Arrival;
-use crate::pgm::session::Received;
-use crate::pgm::wire::{Body, Data, Nak, OptionType, Packet, RawOption, Spm};
+use crate::pgm::repair::naks::Naks;
+use crate::pgm::wire::{Body, Data, OptionType, Packet, Payload, RawOption, Received};
+
+/// What lies above a receiver's session: it asks for what is missing, and takes the payload in order.
+/// What does nothing of that is `()`: then each packet that is missing is passed by, and whoever wants
+/// the payload takes it from the packets.
+pub(crate) trait RepairLayer {
+    /// What asks for packets that are missing; `None` where nothing that is lost comes again.
+    fn naks(&self) -> Option<&Naks> {
+        None
+    }
+
+    /// The same, to ask.
+    fn naks_mut(&mut self) -> Option<&mut Naks> {
+        None
+    }
+
+    /// What is kept of a payload until its turn has come.
+    fn keep(&self, payload: &Payload<'_>) -> Held {
+        // A payload has at most 65535 bytes.
+        Held { bytes: Vec::new(), zeros: payload.len() as u32 }
+    }
+
+    /// Packet `index` is the next in order, and here.
+    fn deliver(&mut self, _cx: &mut Cx<'_>, _index: u64, _held: Held) {}
+
+    /// Packets from `from` to before `to` will never come; those before `near` could have been waited
+    /// for.
+    fn lose(&mut self, _cx: &mut Cx<'_>, _from: u64, _to: u64, _near: u64) {}
+}
+
+impl RepairLayer for () {}
 
 impl<R: RepairLayer> ReceiverSession<R> {
-    pub(super) fn take_packet(
-        &mut self,
-        cx: &mut Cx<'_>,
-        packet: &Received<'_>,
-    ) -> Result<(), BadInput> {
+    /// Takes a packet that its caller has decoded. Returns whether there was nothing wrong with it.
+    pub(crate) fn handle_packet(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> bool {
+        if !self.hears() {
+            return false;
+        }
+        let outcome = self.take_packet(cx, packet);
+        if let Err(reason) = outcome {
+            cx.emit(Event::BadInput { reason });
+        }
+        outcome.is_ok()
+    }
+
+    fn take_packet(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Result<(), BadInput> {
         if packet.header.data_port(packet.kind()) != self.config.data_port {
             return Err(BadInput::Foreign);
         }
@@ -25,7 +64,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         if !adopted || self.mismatch.is_some() {
             return Ok(());
         }
-        if self.phase != Phase::Joined && !self.goes_on(cx, packet) {
+        if self.phase != ReceiverPhase::Joined && !self.goes_on(cx, packet) {
             return Ok(());
         }
         match packet.body {
@@ -94,11 +133,18 @@ impl<R: RepairLayer> ReceiverSession<R> {
         if !shows || !self.doubts.end.claim(cx.now, (), Duration::ZERO, |()| true) {
             return false;
         }
-        (self.phase, self.end) = (Phase::Joined, None);
+        (self.phase, self.end) = (ReceiverPhase::Joined, None);
         // What was missing is looked for again.
         self.declared = window.next;
         self.note_heard(cx.now);
         true
+    }
+
+    /// Begins at `start`, the first that it has heard of; `trail` is the oldest that can be repaired.
+    pub(super) fn begin(&mut self, now: Time, packet: &Packet<'_>, start: Seq, trail: Seq) {
+        self.begin_window(packet, start);
+        self.reach = Some(Box::new(Reach::new(now, u64::from(start.value()))));
+        self.from_start = trail == start;
     }
 
     /// Begins the window at `start`, or earlier where the source lets late joiners ask.
@@ -129,13 +175,14 @@ impl<R: RepairLayer> ReceiverSession<R> {
             if repair {
                 return Ok(());
             }
-            self.begin_window(packet, data.sequence);
-            let start = u64::from(data.sequence.value());
-            self.reach = Some(Box::new(Reach::new(cx.now, start)));
-            self.from_start = data.trail == data.sequence;
+            self.begin(cx.now, packet, data.sequence, data.trail);
         }
         let index = self.believe(cx, packet, data.sequence, repair)?;
-        self.want_path(cx);
+        // Without an SPM no NAK has a way to go, and the next one may be half a minute off: who joins
+        // late asks for it and does not wait for its first loss.
+        if self.path().is_none() {
+            self.want_spm(cx);
+        }
         self.advance_trail(cx, data.trail);
         let Some(window) = &mut self.window else { return Ok(()) };
         let place = window.place(index);
@@ -183,6 +230,21 @@ impl<R: RepairLayer> ReceiverSession<R> {
             Err(BadInput::Duplicate)
         } else {
             Ok(())
+        }
+    }
+
+    /// Data that another scheme's announcement rides on is not for us.
+    fn check_data(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>) -> Result<(), BadInput> {
+        let Some(negotiation) = &self.negotiation else { return Ok(()) };
+        if packet.options.has(self.scheme_options.announce) {
+            self.doubts.scheme.contradict();
+            return Ok(());
+        }
+        match negotiation.compare_data(packet) {
+            Err(mismatch) => self.doubt_scheme(cx, mismatch),
+            // While it is in doubt what is spoken, what does not tell is not taken.
+            _ if self.doubts.scheme.get().is_some() => Err(BadInput::OtherScheme),
+            _ => Ok(()),
         }
     }
 
@@ -265,111 +327,74 @@ impl<R: RepairLayer> ReceiverSession<R> {
         !self.feedback.on_data(cx, &arrival, option.map(|option| option.value))
     }
 
-    fn take_spm(
-        &mut self,
-        cx: &mut Cx<'_>,
-        packet: &Received<'_>,
-        spm: Spm,
-    ) -> Result<(), BadInput> {
-        let order = &self.doubts.spm_order;
-        if order.newest() == Some(spm.sequence) {
-            return Err(BadInput::Duplicate);
-        }
-        if !order.is_newer(cx.now, spm.sequence) {
-            self.want_spm(cx);
-        }
-        if spm.window().is_some_and(|(trail, lead)| trail.after(lead + 1)) {
-            return Err(BadInput::Absurd);
-        }
-        let announced = self.read_announced(packet)?;
-        if !self.doubts.spm_order.take(cx.now, spm.sequence) {
-            return Err(BadInput::Duplicate);
-        }
-        self.note_heard(cx.now);
-        if let Some(announced) = announced {
-            self.take_announced(cx, announced)?;
-        }
-        self.timers.disarm(Timer::SpmRequest);
-        self.requests_due = Requests::default();
-        self.take_path(cx, packet.from, spm);
-        let fin = packet.options.has(OptionType::FIN);
-        let Some((trail, lead)) = spm.window() else { return Ok(()) };
-        if self.window.is_none() {
-            // What was sent so far is not for us; what comes next is.
-            self.begin_window(packet, lead + 1);
-            let start = u64::from((lead + 1).value());
-            self.reach = Some(Box::new(Reach::new(cx.now, start)));
-            self.from_start = trail == lead + 1;
-        }
-        let lead_index = self.window.as_ref().and_then(|window| window.index(lead));
-        if let (Some(lead), Some(reach)) = (lead_index, &mut self.reach)
-            && !reach.can_lead(cx.now, lead)
-        {
-            return Err(BadInput::OutOfWindow);
-        }
-        self.advance_trail(cx, trail);
-        if let (Some(lead), Some(window)) = (lead_index, &mut self.window) {
-            window.learn(lead);
-            self.find_gaps(cx);
-        }
-        if fin {
-            self.take_fin(lead)?;
-        } else if let (Some(end), Some(window)) = (self.end, &self.window)
-            && window.index(lead + 1) >= Some(end)
-        {
-            self.end = None;
-        }
-        Ok(())
+    /// Hands the next packet to the layer above.
+    fn deliver(&mut self, cx: &mut Cx<'_>, held: Held) {
+        let Some(window) = &mut self.window else { return };
+        let index = window.next;
+        window.pass_delivered();
+        self.repair.deliver(cx, index, held);
     }
 
-    /// The source says that `lead` is the last packet.
-    fn take_fin(&mut self, lead: Seq) -> Result<(), BadInput> {
-        let Some(window) = &self.window else { return Ok(()) };
-        // Of an empty session the lead lies just before the first packet, perhaps before number 0.
-        let end = window.index(lead + 1).ok_or(BadInput::OutOfWindow)?;
-        if end < window.next {
-            return Err(BadInput::Absurd);
-        }
-        self.end = Some(end);
-        Ok(())
-    }
-
-    /// Another last hop than before is believed where others name it too.
-    fn take_path(&mut self, cx: &mut Cx<'_>, from: NodeId, spm: Spm) {
-        let Some(source) = &mut self.source else { return };
-        let path = spm.path.node().unwrap_or(from);
-        if source.path.is_some_and(|known| known != path) {
-            if !self.doubts.path.claim(cx.now, path, Duration::ZERO, |other| *other == path) {
-                self.want_spm(cx);
-                return;
+    /// Delivers and passes by what now can be.
+    pub(super) fn advance(&mut self, cx: &mut Cx<'_>) {
+        while let Some(window) = &mut self.window
+            && !window.is_tidy()
+        {
+            if let Some(held) = window.take_next() {
+                self.deliver(cx, held);
+            } else if window.next_is_given_up() {
+                let next = window.next;
+                self.lose_up_to(cx, next + 1);
+            } else {
+                break;
             }
+        }
+    }
+
+    /// The packets from the next one up to `to`, none of them held, will never come.
+    fn lose_up_to(&mut self, cx: &mut Cx<'_>, to: u64) {
+        let Some(window) = &mut self.window else { return };
+        let (from, near) = (window.next, window.end());
+        window.pass_lost(to);
+        self.lost += to - from;
+        self.repair.lose(cx, from, to, near);
+    }
+
+    /// Looks for gaps after something came. A gap counts as missing once enough later packets have
+    /// come, or some time after it showed: packets that only overtook each other cause no NAK.
+    pub(super) fn find_gaps(&mut self, cx: &mut Cx<'_>) {
+        let Some(window) = &self.window else { return };
+        if window.next >= window.known {
+            self.timers.disarm(Timer::Gaps);
+            return;
+        }
+        if let Some(passed) = window.passed_by(self.config.reorder_packets as usize) {
+            self.declare(cx, passed);
+        }
+        self.suspect(cx);
+    }
+
+    /// Sets the timer for gaps that too few packets have shown.
+    pub(super) fn suspect(&mut self, cx: &mut Cx<'_>) {
+        let Some(window) = &self.window else { return };
+        if self.timers.is_armed(Timer::Gaps) {
+            return;
+        }
+        let from = self.declared.max(window.next);
+        let received = window.highest.map_or(window.next, |highest| highest + 1);
+        let (to, delay) = if window.has_gap(from, received) {
+            (received, self.config.reorder_delay)
+        } else if window.has_gap(from.max(received), window.known) {
+            (window.known, self.config.tail_delay)
         } else {
-            self.doubts.path.contradict();
-        }
-        // Without an element on the way it is the source that speaks. Who was heard first may have
-        // been somebody else who repeats what the source has said.
-        if path.0 == 0 || path == from {
-            source.node = from;
-        }
-        source.path = Some(path);
-    }
-
-    /// Asks for an SPM, which shows whether the one that came now is to be believed.
-    pub(super) fn want_spm(&mut self, cx: &mut Cx<'_>) {
-        if !self.timers.is_armed(Timer::SpmRequest) {
-            let backoff = cx.rng.up_to(self.config.spm_request_backoff);
-            self.timers.arm(Timer::SpmRequest, cx.now + backoff);
-        }
-    }
-
-    /// Asks for one after a while, if none has come by then.
-    pub(super) fn request_later(&mut self, cx: &mut Cx<'_>) {
-        let least = self.config.spm_request_backoff;
-        self.timers.arm(Timer::SpmRequest, cx.now + least + cx.rng.up_to(least));
+            return;
+        };
+        self.suspected = to;
+        self.timers.arm(Timer::Gaps, cx.now + delay);
     }
 
     /// Packets before `trail` will not be repaired any more.
-    fn advance_trail(&mut self, cx: &mut Cx<'_>, trail: Seq) {
+    pub(super) fn advance_trail(&mut self, cx: &mut Cx<'_>, trail: Seq) {
         let Some(window) = &self.window else { return };
         let Some(trail) = window.index(trail).filter(|&trail| trail > window.next) else {
             self.doubts.trail.contradict();
@@ -398,70 +423,5 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         self.declared = self.declared.max(trail);
         self.advance(cx);
-    }
-
-    /// A confirmation, or the NAK of a neighbour, which may have a report and ask for nothing.
-    fn take_others_nak(
-        &mut self,
-        cx: &mut Cx<'_>,
-        packet: &Received<'_>,
-        nak: Nak,
-    ) -> Result<(), BadInput> {
-        let confirmed = matches!(packet.body, Body::Ncf(_));
-        if !self.config.group.is_group(nak.group) || !confirmed && !packet.is_for_group() {
-            return Err(BadInput::Foreign);
-        }
-        if let Some(option) = packet.options.find(self.scheme_options.report).filter(|_| !confirmed)
-        {
-            self.feedback.on_overheard(cx, packet.from, option.value)?;
-        }
-        if !matches!(packet.body, Body::Nnak(_)) {
-            self.hear_of(cx, packet, confirmed);
-        }
-        Ok(())
-    }
-
-    /// Somebody asked for the packets that `packet` names, or they were `confirmed`: no need to ask
-    /// too, and where we did not know that they exist we know it now.
-    fn hear_of(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>, confirmed: bool) {
-        for seq in packet.nak_sequence() {
-            let Some(window) = &mut self.window else { return };
-            let Some(index) = window.index(seq) else { continue };
-            if index >= window.end() || window.received(index) {
-                self.hear(cx, index, confirmed);
-                continue;
-            }
-            let can_be = self.reach.as_ref().is_some_and(|reach| reach.can_be(cx.now, index));
-            if index >= window.next && !window.is_given_up(index) && can_be {
-                window.learn(index);
-                if !self.hear(cx, index, confirmed) {
-                    // A single packet is found missing by what others say of it.
-                    let mut backoff = Backoff::new(cx.now, self.config.nak_lists);
-                    self.declare_run(cx, &mut backoff, index, index);
-                    self.hear(cx, index, confirmed);
-                }
-            }
-            self.lone_nak.suppress(cx.now);
-            self.timers.disarm(Timer::LoneNak);
-        }
-        self.advance(cx);
-        self.find_gaps(cx);
-    }
-
-    /// Somebody asked for packet `index`, or it was `confirmed`. Returns whether it is being asked for
-    /// here.
-    fn hear(&mut self, cx: &Cx<'_>, index: u64, confirmed: bool) -> bool {
-        self.repair.naks_mut().is_some_and(|naks| match confirmed {
-            true => naks.confirmed(index, cx.now),
-            false => naks.heard(index, cx.now),
-        })
-    }
-
-    /// Without an SPM no NAK has a way to go, and the next one may be half a minute off: who joins
-    /// late asks for it and does not wait for its first loss.
-    fn want_path(&mut self, cx: &mut Cx<'_>) {
-        if self.path().is_none() {
-            self.want_spm(cx);
-        }
     }
 }

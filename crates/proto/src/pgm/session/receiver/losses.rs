@@ -1,45 +1,15 @@
-//! How a receiver finds out what is missing, and what it does as time passes.
+//! Missing packets at a receiver: what it declares lost, what it hears of others who ask for the
+//! same, and the NAK that it sends where nothing is asked for.
 
-use faircast_base::{Cx, Event, Seq};
+use faircast_base::{BadInput, Cx, Duration, Event, Seq, Time};
 
-use super::crowd::Backoff;
+use super::crowd::{Backoff, Crowd};
 use super::{ReceiverSession, RepairLayer, Requests, Timer};
+use crate::pgm::ReceiverConfig;
 use crate::pgm::repair::naks::Expired;
+use crate::pgm::wire::{Body, Nak, Packet, Received};
 
 impl<R: RepairLayer> ReceiverSession<R> {
-    /// Looks for gaps after something came. A gap counts as missing once enough later packets have
-    /// come, or some time after it showed: packets that only overtook each other cause no NAK.
-    pub(super) fn find_gaps(&mut self, cx: &mut Cx<'_>) {
-        let Some(window) = &self.window else { return };
-        if window.next >= window.known {
-            self.timers.disarm(Timer::Gaps);
-            return;
-        }
-        if let Some(passed) = window.passed_by(self.config.reorder_packets as usize) {
-            self.declare(cx, passed);
-        }
-        self.suspect(cx);
-    }
-
-    /// Sets the timer for gaps that too few packets have shown.
-    fn suspect(&mut self, cx: &mut Cx<'_>) {
-        let Some(window) = &self.window else { return };
-        if self.timers.is_armed(Timer::Gaps) {
-            return;
-        }
-        let from = self.declared.max(window.next);
-        let received = window.highest.map_or(window.next, |highest| highest + 1);
-        let (to, delay) = if window.has_gap(from, received) {
-            (received, self.config.reorder_delay)
-        } else if window.has_gap(from.max(received), window.known) {
-            (window.known, self.config.tail_delay)
-        } else {
-            return;
-        };
-        self.suspected = to;
-        self.timers.arm(Timer::Gaps, cx.now + delay);
-    }
-
     pub(super) fn expire_gaps(&mut self, cx: &mut Cx<'_>) {
         if self.timers.take_due(Timer::Gaps, cx.now) {
             self.declare(cx, self.suspected);
@@ -73,13 +43,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     }
 
     /// Packets `first` to `last` are missing.
-    pub(super) fn declare_run(
-        &mut self,
-        cx: &mut Cx<'_>,
-        backoff: &mut Backoff,
-        first: u64,
-        last: u64,
-    ) {
+    fn declare_run(&mut self, cx: &mut Cx<'_>, backoff: &mut Backoff, first: u64, last: u64) {
         for index in first..=last {
             cx.emit(Event::LossDetected { seq: index });
             if let Some(naks) = self.repair.naks_mut() {
@@ -96,6 +60,63 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         // Truncation is the wrap of sequence numbers.
         self.feedback.on_missing(cx, Seq::new(first as u32), Seq::new(last as u32));
+    }
+
+    /// A confirmation, or the NAK of a neighbour, which may have a report and ask for nothing.
+    pub(super) fn take_others_nak(
+        &mut self,
+        cx: &mut Cx<'_>,
+        packet: &Received<'_>,
+        nak: Nak,
+    ) -> Result<(), BadInput> {
+        let confirmed = matches!(packet.body, Body::Ncf(_));
+        if !self.config.group.is_group(nak.group) || !confirmed && !packet.is_for_group() {
+            return Err(BadInput::Foreign);
+        }
+        if let Some(option) = packet.options.find(self.scheme_options.report).filter(|_| !confirmed)
+        {
+            self.feedback.on_overheard(cx, packet.from, option.value)?;
+        }
+        if !matches!(packet.body, Body::Nnak(_)) {
+            self.hear_of(cx, packet, confirmed);
+        }
+        Ok(())
+    }
+
+    /// Somebody asked for the packets that `packet` names, or they were `confirmed`: no need to ask
+    /// too, and where we did not know that they exist we know it now.
+    fn hear_of(&mut self, cx: &mut Cx<'_>, packet: &Packet<'_>, confirmed: bool) {
+        for seq in packet.nak_sequence() {
+            let Some(window) = &mut self.window else { return };
+            let Some(index) = window.index(seq) else { continue };
+            if index >= window.end() || window.received(index) {
+                self.hear(cx, index, confirmed);
+                continue;
+            }
+            let can_be = self.reach.as_ref().is_some_and(|reach| reach.can_be(cx.now, index));
+            if index >= window.next && !window.is_given_up(index) && can_be {
+                window.learn(index);
+                if !self.hear(cx, index, confirmed) {
+                    // A single packet is found missing by what others say of it.
+                    let mut backoff = Backoff::new(cx.now, self.config.nak_lists);
+                    self.declare_run(cx, &mut backoff, index, index);
+                    self.hear(cx, index, confirmed);
+                }
+            }
+            self.lone_nak.suppress(cx.now);
+            self.timers.disarm(Timer::LoneNak);
+        }
+        self.advance(cx);
+        self.find_gaps(cx);
+    }
+
+    /// Somebody asked for packet `index`, or it was `confirmed`. Returns whether it is being asked for
+    /// here.
+    fn hear(&mut self, cx: &Cx<'_>, index: u64, confirmed: bool) -> bool {
+        self.repair.naks_mut().is_some_and(|naks| match confirmed {
+            true => naks.confirmed(index, cx.now),
+            false => naks.heard(index, cx.now),
+        })
     }
 
     pub(super) fn expire_naks(&mut self, cx: &mut Cx<'_>) {
@@ -129,5 +150,67 @@ impl<R: RepairLayer> ReceiverSession<R> {
             self.requests_due = Requests { to_group: true, to_source: true };
             self.request_later(cx);
         }
+    }
+}
+
+/// Where nothing is repaired, a loss still calls for a NAK with its report, at most one in an interval:
+/// the losses within one round trip are one event.
+#[derive(Debug)]
+pub(super) struct LoneNak {
+    crowd: Crowd,
+    interval: Duration,
+    /// The packet that it is to name, and the one that it names now.
+    planned: Option<u64>,
+    due: Option<u64>,
+    /// When the last one was heard or became due.
+    last: Option<Time>,
+}
+
+impl LoneNak {
+    pub(super) fn new(config: &ReceiverConfig) -> Self {
+        Self {
+            crowd: Crowd::new(config),
+            interval: config.report_interval,
+            planned: None,
+            due: None,
+            last: None,
+        }
+    }
+
+    /// Packet `index` is lost. Returns when that is to be reported, where it is.
+    pub(super) fn plan(
+        &mut self,
+        cx: &mut Cx<'_>,
+        backoff: &mut Backoff,
+        index: u64,
+    ) -> Option<Time> {
+        let recent = self.last.is_some_and(|at| cx.now.since(at) < self.interval);
+        if self.planned.is_some() || recent {
+            return None;
+        }
+        self.planned = Some(index);
+        Some(backoff.draw(&self.crowd, cx.rng))
+    }
+
+    /// Somebody has reported this loss for us.
+    pub(super) fn suppress(&mut self, now: Time) {
+        (self.planned, self.last) = (None, Some(now));
+    }
+
+    pub(super) fn clear(&mut self) {
+        (self.planned, self.due) = (None, None);
+    }
+
+    /// Its time has come.
+    pub(super) fn run_out(&mut self, now: Time) {
+        (self.due, self.last) = (self.planned.take(), Some(now));
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        self.due.is_some()
+    }
+
+    pub(super) fn take(&mut self) -> Option<u64> {
+        self.due.take()
     }
 }

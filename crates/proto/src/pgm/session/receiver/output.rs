@@ -1,10 +1,10 @@
-//! What a receiver sends: SPM requests, reports and NAKs.
+//! Packet output of a receiver: SPM requests, reports and NAKs.
 
 use alloc::vec::Vec;
 
 use faircast_base::{Cx, GroupId, NodeId, Seq};
 
-use super::{Phase, ReceiverSession, RepairLayer, Source};
+use super::{ReceiverPhase, ReceiverSession, RepairLayer, Source};
 use crate::congestion::{AckVector, Audience};
 use crate::pgm::repair::naks::Naks;
 use crate::pgm::wire::{Ack, Body, Encoder, Header, NAK_LIST_MAX, Nak, Nla, OptionType};
@@ -15,20 +15,21 @@ impl<R: RepairLayer> ReceiverSession<R> {
     pub(crate) fn next_packet(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         let source = self.source?;
         match self.phase {
-            Phase::Waiting => return None,
-            Phase::Joined | Phase::Finished => {}
-            Phase::Lost | Phase::Ended => return self.write_leave(cx, &source, buf),
+            ReceiverPhase::Waiting => return None,
+            ReceiverPhase::Joined | ReceiverPhase::Finished => {}
+            ReceiverPhase::Lost | ReceiverPhase::Ended => {
+                return self.write_leave(cx, &source, buf);
+            }
         }
         if self.mismatch.is_some() {
             return None;
         }
         if core::mem::take(&mut self.requests_due.to_group) {
-            self.write(&source, &Body::Spmr, &[], None, buf).finish();
+            self.write(&source, &Body::Spmr, &[], None, buf, |_| {});
             return Some(to_neighbours());
         }
         if core::mem::take(&mut self.requests_due.to_source) {
-            self.write(&source, &Body::Spmr, &[], None, buf).finish();
-            return Some(to_node(source.node));
+            return Some(self.write(&source, &Body::Spmr, &[], None, buf, |_| {}));
         }
         if let Some(report) = self.next_report(cx, &source, buf) {
             return Some(report);
@@ -90,8 +91,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
                     continue;
                 }
             };
-            self.write(source, &body, &[], Some(&report), buf).finish();
-            return Some(to_node(source.node));
+            return Some(self.write(source, &body, &[], Some(&report), buf, |_| {}));
         }
         None
     }
@@ -115,7 +115,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         let report = self.nak_report.take().or_else(|| self.report_for_nak(cx));
         let start = buf.len();
         let body = Body::Nak(self.nak(source, first));
-        self.write(source, &body, rest, report.as_deref(), buf).finish();
+        self.write(source, &body, rest, report.as_deref(), buf, |_| {});
         if self.config.nak_copies {
             self.nak_copy = Some(buf[start..].to_vec());
         }
@@ -134,10 +134,9 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         let body = Body::Ack(Ack { vector: self.ack_vector()? });
         let report = self.report_for_nak(cx);
-        let mut encoder = self.write(source, &body, &[], report.as_deref(), buf);
-        encoder.option(OptionType::ACKER_LEAVING, &[]);
-        encoder.finish();
-        Some(to_node(source.node))
+        Some(self.write(source, &body, &[], report.as_deref(), buf, |encoder| {
+            encoder.option(OptionType::ACKER_LEAVING, &[]);
+        }))
     }
 
     /// A null NAK to the source alone, with the scheme's report where there is one and what `fill`
@@ -153,10 +152,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         let report = highest.and_then(|_| self.report_for_nak(cx));
         let named = highest.map_or(Seq::new(0) - 1, |highest| self.latest_missing(highest));
         let body = Body::Nnak(self.nak(&source, named));
-        let mut encoder = self.write(&source, &body, &[], report.as_deref(), buf);
-        fill(&mut encoder);
-        encoder.finish();
-        Some(to_node(source.node))
+        Some(self.write(&source, &body, &[], report.as_deref(), buf, fill))
     }
 
     /// An SPM request to the source alone with what `fill` adds.
@@ -165,30 +161,29 @@ impl<R: RepairLayer> ReceiverSession<R> {
         buf: &mut Vec<u8>,
         fill: impl FnOnce(&mut Encoder<'_>),
     ) -> Option<Transmit> {
-        let source = self.source?;
-        let mut encoder = self.write(&source, &Body::Spmr, &[], None, buf);
-        fill(&mut encoder);
-        encoder.finish();
-        Some(to_node(source.node))
+        Some(self.write(&self.source?, &Body::Spmr, &[], None, buf, fill))
     }
 
-    /// Begins a packet to the source: with the `list` of a NAK and the scheme's report, where there are
-    /// such.
-    fn write<'a>(
+    /// A packet with the `list` of a NAK and the scheme's report, where there are such, and what `fill`
+    /// adds. It goes to the source where its caller does not send it elsewhere.
+    fn write(
         &self,
         source: &Source,
         body: &Body,
         list: &[Seq],
         report: Option<&[u8]>,
-        buf: &'a mut Vec<u8>,
-    ) -> Encoder<'a> {
+        buf: &mut Vec<u8>,
+        fill: impl FnOnce(&mut Encoder<'_>),
+    ) -> Transmit {
         let header = Header::upstream(source.tsi, self.config.data_port);
         let mut encoder = Encoder::new(buf, &header, body);
-        encoder.nak_list(list);
+        encoder.nak_list(list.iter().copied());
         if let Some(report) = report {
             encoder.option(self.scheme_options.report, report);
         }
-        encoder
+        fill(&mut encoder);
+        encoder.finish();
+        to_node(source.node)
     }
 
     fn nak(&self, source: &Source, first: Seq) -> Nak {

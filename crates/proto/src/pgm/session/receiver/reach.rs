@@ -1,4 +1,4 @@
-//! How far a source can have come: which sequence numbers of original data are believed.
+//! Plausible sequence numbers of original data: how far a source can have come.
 
 use faircast_base::{Duration, Time};
 

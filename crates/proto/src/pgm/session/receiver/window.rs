@@ -1,4 +1,4 @@
-//! What a receiver has and has not: the receive window.
+//! The receive window: packets that have come, that are held, and that are missing.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;

@@ -1,25 +1,20 @@
-//! What a source learns from its receivers' packets: requests, reports, acknowledgements.
+//! Packet input of a source: its receivers' requests, reports and acknowledgements; and the
+//! confirmations that it owes for them.
 
+use alloc::collections::VecDeque;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Time};
+use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Seq, Time};
 
-use super::confirmations::Confirmation;
-use super::{MISMATCHED_MAX, Phase, SourceSession};
+use super::{MISMATCHED_MAX, SourcePhase, SourceSession};
 use crate::AppEvent;
 use crate::congestion::{AckVector, Carrier, Told};
 use crate::pgm::RepairTimers;
 use crate::pgm::negotiation::SchemeAnnouncement;
-use crate::pgm::session::Received;
-use crate::pgm::wire::{Nak, OptionType, Packet};
+use crate::pgm::wire::{Nak, OptionType, Packet, Received};
 
 impl SourceSession {
-    /// The control's state goes to the trace where it has changed: after each packet that was taken.
-    pub(crate) fn observe(&mut self, cx: &mut Cx<'_>) {
-        self.gauges.observe(cx, &self.control.gauges());
-    }
-
     /// A request for an SPM.
     pub(crate) fn take_request(
         &mut self,
@@ -101,7 +96,7 @@ impl SourceSession {
             self.spm.on_request(&mut self.timers, now);
             return Err(BadInput::OutOfWindow);
         }
-        if let Phase::Lingering { busy, .. } = &mut self.phase {
+        if let SourcePhase::Lingering { busy, .. } = &mut self.phase {
             *busy = now;
             self.arm_linger();
         }
@@ -191,3 +186,142 @@ const CONFIRMATIONS_PER_ROUND_TRIP: u64 = 16;
 
 /// Round trips in reports are this exact at both ends.
 const REPORT_RESOLUTION: Duration = Duration::from_millis(2);
+
+/// Most confirmations that wait. Receivers ask again for what does not fit.
+const CONFIRMATIONS_MAX: usize = 256;
+
+/// Most confirmations that are remembered in order not to repeat them at once.
+const RECENT_MAX: usize = 64;
+
+/// A confirmation to send: exactly what a NAK asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Confirmation {
+    pub(super) first: Seq,
+    pub(super) list: Vec<Seq>,
+}
+
+/// Confirmations that wait, and those that were sent a moment ago.
+#[derive(Debug, Default)]
+pub(super) struct Confirmations {
+    queue: VecDeque<Confirmation>,
+    recent: VecDeque<(Time, Confirmation)>,
+}
+
+impl Confirmations {
+    /// Queues a confirmation, unless the same was queued less than `interval` ago. Returns false
+    /// where there is no room.
+    pub(super) fn ask(&mut self, now: Time, interval: Duration, what: Confirmation) -> bool {
+        if self.queue.contains(&what) {
+            return true;
+        }
+        while self.recent.front().is_some_and(|(at, _)| now.since(*at) >= interval) {
+            self.recent.pop_front();
+        }
+        if self.recent.iter().any(|(_, recent)| *recent == what) {
+            return true;
+        }
+        if self.queue.len() >= CONFIRMATIONS_MAX {
+            return false;
+        }
+        if interval > Duration::ZERO {
+            if self.recent.len() >= RECENT_MAX {
+                self.recent.pop_front();
+            }
+            self.recent.push_back((now, what.clone()));
+        }
+        self.queue.push_back(what);
+        true
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Confirmation> {
+        self.queue.pop_front()
+    }
+}
+
+/// The longest round trip of those who asked lately.
+#[derive(Debug, Default)]
+pub(super) struct Farthest(Option<(Duration, Time)>);
+
+impl Farthest {
+    /// One who asks has this round trip.
+    pub(super) fn note(&mut self, now: Time, rtt: Duration) {
+        let farther = self.get(now).is_none_or(|longest| rtt >= longest);
+        if farther {
+            self.0 = Some((rtt, now));
+        }
+    }
+
+    /// The longest one noted in the last [`FARTHEST_KEPT`].
+    pub(super) fn get(&self, now: Time) -> Option<Duration> {
+        self.0.filter(|(_, at)| now.since(*at) < FARTHEST_KEPT).map(|(rtt, _)| rtt)
+    }
+}
+
+/// Paths change in minutes; and who asks without a report is the exception.
+const FARTHEST_KEPT: Duration = Duration::from_secs(60);
+
+/// How many packets below the highest acknowledged one are remembered. Acknowledgements cover 32;
+/// those that come late, from a receiver that was named before, reach further back.
+const REMEMBERED: u64 = 128;
+
+/// The acknowledged packets just below the highest one.
+#[derive(Debug, Default)]
+pub(super) struct Acked {
+    /// One past the highest acknowledged packet.
+    end: u64,
+    /// Bit i: whether packet `end - 1 - i` is acknowledged.
+    bits: u128,
+}
+
+impl Acked {
+    /// Takes an acknowledgement of `highest` and, by bit i of `bitmap`, `highest - i`. Returns the
+    /// packets that are acknowledged for the first time.
+    pub(super) fn mark(&mut self, highest: u64, bitmap: u32) -> impl Iterator<Item = u64> + use<> {
+        if highest >= self.end {
+            let step = highest + 1 - self.end;
+            self.bits = if step < REMEMBERED { self.bits << step } else { 0 };
+            self.end = highest + 1;
+        }
+        let below = self.end - 1 - highest;
+        let mut fresh = 0;
+        if below < REMEMBERED {
+            // Bits beyond what is remembered fall off; packets before the first do not exist.
+            let exists = if highest < 31 { u32::MAX >> (31 - highest) } else { u32::MAX };
+            let bits = u128::from(bitmap & exists) << below;
+            fresh = bits & !self.bits;
+            self.bits |= bits;
+        }
+        let end = self.end;
+        core::iter::from_fn(move || {
+            let bit = (fresh != 0).then(|| fresh.trailing_zeros())?;
+            fresh &= fresh - 1;
+            Some(end - 1 - u64::from(bit))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_packet_counts_once_however_acknowledgements_come() {
+        let mut acked = Acked::default();
+        let mut mark = |highest, bitmap| acked.mark(highest, bitmap).collect::<Vec<_>>();
+        // A first bitmap of all ones speaks of no packet before the first.
+        assert_eq!(mark(0, u32::MAX), [0]);
+        assert_eq!(mark(3, 0b1011), [3, 2]);
+        assert_eq!(mark(3, 0b1111), [1]);
+        assert_eq!(mark(100, 1), [100]);
+        // Late, from another receiver.
+        assert_eq!(mark(5, 0b111), [5, 4]);
+        assert_eq!(mark(400, 1), [400]);
+        // Too late to know.
+        assert_eq!(mark(101, 1), []);
+        assert_eq!(mark(399, 0b11), [399, 398]);
+    }
+}

@@ -1,24 +1,28 @@
-//! What a source's session sends: confirmations, SPMs and data.
+//! Packet output of a source: confirmations, SPMs and data, and when each is sent; and what it
+//! tells the trace of its control.
 
 use alloc::vec::Vec;
 
 use faircast_base::{Cx, Duration, Event, GroupId, NodeId, Seq, Time};
 
-use super::confirmations::Confirmation;
-use super::{Phase, SourceSession, Timer};
-use crate::congestion::Permit;
-use crate::pgm::RepairTimers;
+use super::input::Confirmation;
+use super::{SourcePhase, SourceSession, SourceTimers, Timer};
+use crate::congestion::{Gauges, Permit};
 use crate::pgm::wire::{Body, Data, Encoder, Header, Nak, OptionType, Spm};
+use crate::pgm::{RepairTimers, SourceConfig};
 use crate::{Destination, Transmit};
 
 /// A data packet that leaves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DataPacket {
+    /// The number of the packet that leaves again; `None` for a new one.
+    pub(crate) again: Option<u64>,
     /// Bytes of payload.
     pub(crate) len: u32,
     /// Whether no other packet will come after it.
     pub(crate) last: bool,
-    /// Whether it repeats or repairs what others carried.
+    /// Whether it, though new, repairs what others carried: parity, symbols that were asked for. One that
+    /// leaves again always does.
     pub(crate) repair: bool,
 }
 
@@ -93,66 +97,40 @@ impl SourceSession {
         self.observe(cx);
     }
 
-    /// A new data packet; `read` appends its bytes, and returns how many zeros stand for the rest.
+    /// The control's state goes to the trace where it has changed: after all that may have changed it.
+    pub(crate) fn observe(&mut self, cx: &mut Cx<'_>) {
+        self.gauges.observe(cx, &self.control.gauges());
+    }
+
+    /// A data packet leaves; `read` appends its bytes, and returns how many zeros stand for the rest.
     pub(crate) fn write_data(
         &mut self,
         cx: &mut Cx<'_>,
-        payload: DataPacket,
+        packet: DataPacket,
         buf: &mut Vec<u8>,
         read: impl FnOnce(&mut Vec<u8>) -> u32,
     ) -> Transmit {
-        let index = self.next;
-        self.next += 1;
-        self.trail =
-            self.trail.max(self.next.saturating_sub(u64::from(self.config.window_packets)));
-        debug_assert!(self.trail < self.next, "the window has what was just sent");
-        let (seq, DataPacket { len, repair, .. }) = (self.seq(index), payload);
+        let DataPacket { again, len, last, repair } = packet;
+        let index = again.unwrap_or(self.next);
+        let seq = self.seq(index);
         self.announce.clear();
-        self.control.on_sent(cx, seq, len, &mut self.announce);
+        let announces = if again.is_some() {
+            self.control.on_repair_sent(cx, seq, len, &mut self.announce)
+        } else {
+            self.next += 1;
+            let oldest = self.next.saturating_sub(u64::from(self.config.window_packets));
+            self.trail = self.trail.max(oldest);
+            debug_assert!(self.trail < self.next, "the window has what was just sent");
+            self.control.on_sent(cx, seq, len, &mut self.announce);
+            true
+        };
         let data = Data { sequence: seq, trail: self.seq(self.trail) };
-        let transmit = self.write_payload(&Body::Odata(data), index, payload, true, buf, read);
-        cx.emit(Event::DataSent { seq: self.traced(index), bytes: len, repair });
-        self.told_idle = false;
-        let pause = self.pause();
-        self.spm.on_data(&mut self.timers, cx.now, pause);
-        self.observe(cx);
-        transmit
-    }
-
-    /// Packet `index` again.
-    pub(crate) fn write_repair(
-        &mut self,
-        cx: &mut Cx<'_>,
-        index: u64,
-        payload: DataPacket,
-        buf: &mut Vec<u8>,
-        read: impl FnOnce(&mut Vec<u8>) -> u32,
-    ) -> Transmit {
-        let (seq, len) = (self.seq(index), payload.len);
-        self.announce.clear();
-        let announces = self.control.on_repair_sent(cx, seq, len, &mut self.announce);
-        let data = Data { sequence: seq, trail: self.seq(self.trail) };
-        let body = Body::Rdata(data);
-        let transmit = self.write_payload(&body, index, payload, announces, buf, read);
-        cx.emit(Event::DataSent { seq: self.traced(index), bytes: len, repair: true });
-        self.told_idle = false;
-        Transmit { router_alert: true, ..transmit }
-    }
-
-    fn write_payload(
-        &self,
-        body: &Body,
-        index: u64,
-        payload: DataPacket,
-        announces: bool,
-        buf: &mut Vec<u8>,
-        read: impl FnOnce(&mut Vec<u8>) -> u32,
-    ) -> Transmit {
-        let mut encoder = self.write(buf, body);
+        let body = if again.is_some() { Body::Rdata(data) } else { Body::Odata(data) };
+        let mut encoder = self.write(buf, &body);
         if index == 0 {
             encoder.option(OptionType::SYN, &[]);
         }
-        if payload.last {
+        if last {
             encoder.option(OptionType::FIN, &[]);
         }
         self.write_late_join(&mut encoder);
@@ -161,7 +139,15 @@ impl SourceSession {
         }
         encoder.payload(read);
         let zeros = encoder.finish();
-        Transmit { zeros, payload_len: payload.len, router_alert: false, ..self.to_group() }
+        let repair = repair || again.is_some();
+        cx.emit(Event::DataSent { seq: self.traced(index), bytes: len, repair });
+        self.told_idle = false;
+        if again.is_none() {
+            let pause = self.pause();
+            self.spm.on_data(&mut self.timers, cx.now, pause);
+            self.observe(cx);
+        }
+        Transmit { zeros, payload_len: len, router_alert: again.is_some(), ..self.to_group() }
     }
 
     /// An SPM for one node alone, with what `announce` adds.
@@ -185,7 +171,7 @@ impl SourceSession {
         self.spm_sequence += 1;
         let mut encoder = self.write(buf, &Body::Spm(spm));
         self.write_late_join(&mut encoder);
-        if matches!(self.phase, Phase::Lingering { .. }) {
+        if matches!(self.phase, SourcePhase::Lingering { .. }) {
             encoder.option(OptionType::FIN, &[]);
         }
         announce(&mut encoder);
@@ -212,7 +198,7 @@ impl SourceSession {
     fn write_confirmation(&self, what: &Confirmation, buf: &mut Vec<u8>) -> Transmit {
         // Identical to the NAK, so in its order, which another implementation may not keep.
         let mut encoder = self.write(buf, &self.ncf(what.first));
-        encoder.nak_list(&what.list);
+        encoder.nak_list(what.list.iter().copied());
         encoder.finish();
         self.to_group()
     }
@@ -251,6 +237,131 @@ impl SourceSession {
             time_to_live: self.config.time_to_live,
             router_alert: true,
             ..Transmit::control(Destination::Group(GroupId::SESSION))
+        }
+    }
+}
+
+/// The independent schedules of ambient and heartbeat SPMs, and requests (src: RFC 3208 s5.1.6).
+#[derive(Debug)]
+pub(super) struct SpmSchedule {
+    ambient_interval: Duration,
+    heartbeat_min: Duration,
+    heartbeat_max: Duration,
+    /// The interval that the next heartbeat ends.
+    heartbeat: Duration,
+    /// When an SPM was last sent because of a request.
+    answered_at: Option<Time>,
+    /// Whether one is to be sent now.
+    due: bool,
+}
+
+impl SpmSchedule {
+    pub(super) fn new(config: &SourceConfig) -> Self {
+        Self {
+            ambient_interval: config.ambient_interval,
+            heartbeat_min: config.heartbeat_min,
+            heartbeat_max: config.heartbeat_max,
+            heartbeat: config.heartbeat_min,
+            answered_at: None,
+            due: false,
+        }
+    }
+
+    /// New data has been sent: heartbeats begin anew, the first when `pause` has shown that no more
+    /// is to come for now. A window that waits for acknowledgements is no such pause: whoever lost
+    /// the last packet learns it from the next one.
+    ///
+    /// deviates: repairs do not begin them anew, as RFC 3208 s5.1.5 has it, because heartbeats show
+    /// the lead, which repairs do not: a receiver that lost the last packet must not have to wait
+    /// until others have their repairs.
+    pub(super) fn on_data(&mut self, timers: &mut SourceTimers, now: Time, pause: Duration) {
+        self.heartbeat = self.heartbeat_min.max(pause);
+        timers.arm(Timer::Heartbeat, now + self.heartbeat);
+    }
+
+    /// Something that receivers must know at once has changed, such as the end of data. The
+    /// heartbeats that follow need not wait for a pause.
+    pub(super) fn on_change(&mut self, timers: &mut SourceTimers, now: Time) {
+        self.due = true;
+        self.on_data(timers, now, Duration::ZERO);
+    }
+
+    /// A receiver asked for an SPM. It gets one at once, or as soon as the shortest heartbeat
+    /// interval after the last answer is over.
+    pub(super) fn on_request(&mut self, timers: &mut SourceTimers, now: Time) {
+        if !timers.is_armed(Timer::SpmAnswer) {
+            let free_at = self.answered_at.map_or(now, |at| at + self.heartbeat_min);
+            timers.arm(Timer::SpmAnswer, free_at.max(now));
+        }
+        self.answer(timers, now);
+    }
+
+    fn answer(&mut self, timers: &mut SourceTimers, now: Time) {
+        if timers.take_due(Timer::SpmAnswer, now) {
+            self.answered_at = Some(now);
+            self.due = true;
+        }
+    }
+
+    pub(super) fn on_timeout(&mut self, timers: &mut SourceTimers, now: Time) {
+        self.answer(timers, now);
+        if timers.take_due(Timer::AmbientSpm, now) {
+            self.due = true;
+            timers.arm(Timer::AmbientSpm, now + self.ambient_interval);
+        }
+        if timers.take_due(Timer::Heartbeat, now) {
+            self.due = true;
+            self.heartbeat = (self.heartbeat * 2).min(self.heartbeat_max);
+            timers.arm(Timer::Heartbeat, now + self.heartbeat);
+        }
+    }
+
+    /// Whether one is to be sent now.
+    pub(super) fn is_due(&self) -> bool {
+        self.due
+    }
+
+    /// Whether to send one now; the answer is yes once.
+    pub(super) fn take(&mut self) -> bool {
+        core::mem::take(&mut self.due)
+    }
+}
+
+/// Least time between two events of the same kind, unless the value falls.
+const GAUGE_INTERVAL: Duration = Duration::from_millis(10);
+
+/// What was last said about window and rate.
+#[derive(Debug, Default)]
+pub(super) struct GaugeTrace {
+    window: Option<(Time, u64, u32)>,
+    rate: Option<(Time, u64)>,
+}
+
+impl GaugeTrace {
+    /// Emits what has changed: at once where it fell, else at most every 10 ms.
+    pub(super) fn observe(&mut self, cx: &mut Cx<'_>, gauges: &Gauges) {
+        let now = cx.now;
+        let ripe = |at: Time| now.since(at) >= GAUGE_INTERVAL;
+        if let Some(window) = gauges.window {
+            let window_milli = (window * 1000.0 + 0.5) as u64;
+            let flight = gauges.flight.unwrap_or(0);
+            let say = self.window.is_none_or(|(at, was, flew)| {
+                window_milli < was || ((window_milli, flight) != (was, flew) && ripe(at))
+            });
+            if say {
+                self.window = Some((cx.now, window_milli, flight));
+                cx.emit(Event::Window { window_milli, flight });
+            }
+        }
+        if let Some(rate) = gauges.rate_bits_per_s {
+            let bits_per_s = (rate + 0.5) as u64;
+            let say = self
+                .rate
+                .is_none_or(|(at, was)| bits_per_s < was || (bits_per_s != was && ripe(at)));
+            if say {
+                self.rate = Some((cx.now, bits_per_s));
+                cx.emit(Event::Rate { bits_per_s });
+            }
         }
     }
 }

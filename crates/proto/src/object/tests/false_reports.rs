@@ -1,43 +1,41 @@
-//! A member that lies: how long it can hold the others up.
+//! A member whose reports are false: how long it can hold the others up.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use faircast_base::{Duration, NodeId, Seq, Time};
 
-use super::hostile::{bounded, nak, report};
+use super::hostile::{nak, report, reporting, wanting};
 use super::world::*;
 use crate::congestion::AckVector;
+use crate::congestion::pgmcc::PgmccReport;
 use crate::object::Part;
 use crate::object::layout::key;
-use crate::object::source::write_entries;
 use crate::object::wire::Entry;
-use crate::pgm::wire::{Ack, Body, OptionType, PacketType};
-use crate::world::packet;
+use crate::pgm::wire::{Ack, Body, PacketType};
 
-/// What a member that lies says every 20 ms, of a session with so many packets so far.
-type Lie = fn(Time, u32) -> Vec<Vec<u8>>;
+/// What such a member says every 20 ms, of a session with so many packets so far.
+type Reports = fn(Time, u32) -> Vec<Vec<u8>>;
 
-const LIAR: NodeId = NodeId(10);
+const MEMBER: NodeId = NodeId(10);
+
+/// The worst of reports.
+fn worst(now: Time) -> PgmccReport {
+    report(now, MEMBER, u16::MAX, Duration::from_secs(9))
+}
 
 /// Acknowledges `highest` and nothing before it, with the worst of reports.
 fn crawling_ack(now: Time, highest: u32) -> Vec<u8> {
     let vector = AckVector { highest: Seq::new(highest), bitmap: 1 };
-    let bad = report(now, LIAR, u16::MAX, Duration::from_secs(9));
-    packet(&Body::Ack(Ack { vector }), |encoder| {
-        encoder.scheme_option(&bad);
-    })
+    reporting(&Body::Ack(Ack { vector }), &worst(now))
 }
 
 /// A NAK for a packet, with the worst of reports.
 fn bad_nak(now: Time, first: u32) -> Vec<u8> {
-    let bad = report(now, LIAR, u16::MAX, Duration::from_secs(9));
-    packet(&Body::Nak(nak(first)), |encoder| {
-        encoder.scheme_option(&bad);
-    })
+    reporting(&Body::Nak(nak(first)), &worst(now))
 }
 
-const LIES: [(&str, Lie); 5] = [
+const FALSE_REPORTS: [(&str, Reports); 5] = [
     // It is elected, and nothing is heard of it afterwards.
     ("says that it loses all", |now, sent| vec![bad_nak(now, sent.saturating_sub(1))]),
     ("acknowledges one packet each second", |now, sent| {
@@ -55,19 +53,16 @@ const LIES: [(&str, Lie); 5] = [
             [bad_nak(now, sent.saturating_sub(i)), crawling_ack(now, sent.saturating_sub(i))]
         });
         let everything = [Entry::Run { first: key(Part::Content, 0), count: 62 }];
-        let wants = packet(&Body::Nnak(nak(sent)), |encoder| {
-            write_entries(encoder, OptionType::WANT, &everything);
-        });
-        all.chain([wants]).collect()
+        all.chain([wanting(sent, &everything)]).collect()
     }),
 ];
 
-/// Seconds in which the others of a group get 400 kB of which one member lies; `None` where they
-/// have not got it after 100 s.
-fn time_with_a_liar(choices: &Choices, lie: Lie) -> Option<f64> {
+/// Seconds in which the others of a group get 400 kB while one member reports falsely; `None` where
+/// they have not got it after 100 s.
+fn time_beside_it(choices: &Choices, reports: Reports) -> Option<f64> {
     let mut world = World::new(400_000, 3, choices, 2).with_network(|hop, _| {
-        // It takes part, and after that says nothing but lies.
-        let truth = hop.from == LIAR && hop.kind != PacketType::Spmr;
+        // It takes part, and after that says nothing that is true.
+        let truth = hop.from == MEMBER && hop.kind != PacketType::Spmr;
         if truth { Fate::drop() } else { Fate::pass() }
     });
     for step in 0..5000u64 {
@@ -78,31 +73,30 @@ fn time_with_a_liar(choices: &Choices, lie: Lie) -> Option<f64> {
             return Some(one.max(other).as_secs_f64());
         }
         let sent = world.source.data_sent as u32;
-        for bytes in lie(world.now, sent) {
-            world.unicast(LIAR, SOURCE, &bytes);
+        for bytes in reports(world.now, sent) {
+            world.unicast(MEMBER, SOURCE, &bytes);
         }
     }
     None
 }
 
 #[test]
-fn a_liar_cannot_hold_the_group_below_the_floor() {
+fn false_reports_cannot_hold_the_group_below_the_floor() {
     // 400 kB in symbols of 100 bytes with a header of 8 and repairs take 18 s at the floor.
-    let options = bounded("rate_min", "200 kbit/s");
     let wait = Choices { give_up: Duration::from_secs(600), ..Choices::default() };
     let floors = [
-        ("rate_min", Choices { options, ..wait.clone() }, 20.0),
+        ("rate_min", wait.clone().with(&[("rate_min", "200 kbit/s")]), 20.0),
         // It takes five seconds to be sure, and a moment to begin again at full speed.
         ("drop-below", Choices { slow: floor(200_000), ..wait.clone() }, 20.0),
     ];
     let mut held = 0;
-    for (case, lie) in LIES {
-        let unbound = time_with_a_liar(&wait, lie);
+    for (case, reports) in FALSE_REPORTS {
+        let unbound = time_beside_it(&wait, reports);
         held += usize::from(unbound.is_none());
         for (which, choices, most) in &floors {
-            let time = time_with_a_liar(choices, lie);
+            let time = time_beside_it(choices, reports);
             assert!(time.is_some_and(|time| time < *most), "{case}, {which}: {time:?} s");
         }
     }
-    assert!(held > 0, "without a floor some liar holds the group up");
+    assert!(held > 0, "without a floor some false reports hold the group up");
 }

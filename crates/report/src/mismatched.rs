@@ -1,17 +1,17 @@
-//! What a summary says of receivers that speak another scheme than their sender.
+//! Notes of a summary on receivers that speak another scheme than their sender.
 
 use crate::summary::{FlowSummary, Summary};
 use crate::text::count;
 
 impl Summary {
     /// For each flow and scheme that was spoken to no avail: who speaks what, and what to do.
-    pub(crate) fn stranger_notes(&self) -> Vec<String> {
-        self.flows.iter().flat_map(FlowSummary::stranger_notes).collect()
+    pub(crate) fn mismatch_notes(&self) -> Vec<String> {
+        self.flows.iter().flat_map(FlowSummary::mismatch_notes).collect()
     }
 }
 
 impl FlowSummary {
-    fn stranger_notes(&self) -> Vec<String> {
+    fn mismatch_notes(&self) -> Vec<String> {
         let mut groups: Vec<(Option<&str>, Vec<&str>)> = Vec::new();
         for receiver in self.receivers.iter().filter(|receiver| receiver.other_scheme) {
             let spoken = receiver.speaks.as_deref();
@@ -33,7 +33,7 @@ impl FlowSummary {
             }
             [] => unreachable!("a group begins with a node"),
         };
-        let heard = if self.strangers > 0 { ", as the sender has heard" } else { "" };
+        let heard = if self.mismatched_receivers > 0 { ", as the sender has heard" } else { "" };
         match spoken {
             Some(receiver) => format!(
                 "{name}: the sender speaks {sender}, and {who} {were} told to speak {receiver} and \

@@ -1,0 +1,257 @@
+//! SPMs at a receiver: which of them are new, the way for NAKs, the window, and which scheme is
+//! spoken.
+
+use faircast_base::{BadInput, Cx, Duration, NodeId, Seq, Time};
+
+use super::dissent::Dissent;
+use super::{ReceiverSession, RepairLayer, Requests, Timer};
+use crate::pgm::negotiation::{Announced, SchemeMismatch};
+use crate::pgm::wire::{OptionType, Packet, Received, Spm};
+
+impl<R: RepairLayer> ReceiverSession<R> {
+    /// What the source speaks, where that is something else.
+    pub(crate) fn mismatch(&self) -> Option<&SchemeMismatch> {
+        self.mismatch.as_ref()
+    }
+
+    /// Forgets all that it has heard, but for the settings of the scheme.
+    pub(crate) fn restart(&mut self, cx: &mut Cx<'_>)
+    where
+        R: Default,
+    {
+        if let Some(negotiation) = self.negotiation.take() {
+            *self = Self::speaking(self.config.clone(), *negotiation, R::default());
+            self.on_timeout(cx);
+        }
+    }
+
+    pub(super) fn take_spm(
+        &mut self,
+        cx: &mut Cx<'_>,
+        packet: &Received<'_>,
+        spm: Spm,
+    ) -> Result<(), BadInput> {
+        let order = &self.doubts.spm_order;
+        if order.newest() == Some(spm.sequence) {
+            return Err(BadInput::Duplicate);
+        }
+        if !order.is_newer(cx.now, spm.sequence) {
+            self.want_spm(cx);
+        }
+        if spm.window().is_some_and(|(trail, lead)| trail.after(lead + 1)) {
+            return Err(BadInput::Absurd);
+        }
+        let announced = self.read_announced(packet)?;
+        if !self.doubts.spm_order.take(cx.now, spm.sequence) {
+            return Err(BadInput::Duplicate);
+        }
+        self.note_heard(cx.now);
+        if let Some(announced) = announced {
+            self.take_announced(cx, announced)?;
+        }
+        self.timers.disarm(Timer::SpmRequest);
+        self.requests_due = Requests::default();
+        self.take_path(cx, packet.from, spm);
+        let fin = packet.options.has(OptionType::FIN);
+        let Some((trail, lead)) = spm.window() else { return Ok(()) };
+        if self.window.is_none() {
+            // What was sent so far is not for us; what comes next is.
+            self.begin(cx.now, packet, lead + 1, trail);
+        }
+        let lead_index = self.window.as_ref().and_then(|window| window.index(lead));
+        if let (Some(lead), Some(reach)) = (lead_index, &mut self.reach)
+            && !reach.can_lead(cx.now, lead)
+        {
+            return Err(BadInput::OutOfWindow);
+        }
+        self.advance_trail(cx, trail);
+        if let (Some(lead), Some(window)) = (lead_index, &mut self.window) {
+            window.learn(lead);
+            self.find_gaps(cx);
+        }
+        if fin {
+            self.take_fin(lead)?;
+        } else if let (Some(end), Some(window)) = (self.end, &self.window)
+            && window.index(lead + 1) >= Some(end)
+        {
+            self.end = None;
+        }
+        Ok(())
+    }
+
+    /// The source says that `lead` is the last packet.
+    fn take_fin(&mut self, lead: Seq) -> Result<(), BadInput> {
+        let Some(window) = &self.window else { return Ok(()) };
+        // Of an empty session the lead lies just before the first packet, perhaps before number 0.
+        let end = window.index(lead + 1).ok_or(BadInput::OutOfWindow)?;
+        if end < window.next {
+            return Err(BadInput::Absurd);
+        }
+        self.end = Some(end);
+        Ok(())
+    }
+
+    /// Another last hop than before is believed where others name it too.
+    fn take_path(&mut self, cx: &mut Cx<'_>, from: NodeId, spm: Spm) {
+        let Some(source) = &mut self.source else { return };
+        let path = spm.path.node().unwrap_or(from);
+        if source.path.is_some_and(|known| known != path) {
+            if !self.doubts.path.claim(cx.now, path, Duration::ZERO, |other| *other == path) {
+                self.want_spm(cx);
+                return;
+            }
+        } else {
+            self.doubts.path.contradict();
+        }
+        // Without an element on the way it is the source that speaks. Who was heard first may have
+        // been somebody else who repeats what the source has said.
+        if path.0 == 0 || path == from {
+            source.node = from;
+        }
+        source.path = Some(path);
+    }
+
+    /// Asks for an SPM, which shows whether the one that came now is to be believed.
+    pub(super) fn want_spm(&mut self, cx: &mut Cx<'_>) {
+        if !self.timers.is_armed(Timer::SpmRequest) {
+            let backoff = cx.rng.up_to(self.config.spm_request_backoff);
+            self.timers.arm(Timer::SpmRequest, cx.now + backoff);
+        }
+    }
+
+    /// Asks for one after a while, if none has come by then.
+    pub(super) fn request_later(&mut self, cx: &mut Cx<'_>) {
+        let least = self.config.spm_request_backoff;
+        self.timers.arm(Timer::SpmRequest, cx.now + least + cx.rng.up_to(least));
+    }
+
+    /// Reads what an SPM says of the scheme, where it says anything that is listened to. What
+    /// cannot be read makes the whole SPM malformed, so this comes before anything that it changes.
+    pub(crate) fn read_announced(
+        &self,
+        packet: &Packet<'_>,
+    ) -> Result<Option<Announced>, BadInput> {
+        match packet.options.find(OptionType::SCHEME).filter(|_| self.negotiation.is_some()) {
+            Some(option) => Announced::decode(option.value).map(Some).ok_or(BadInput::Malformed),
+            None => Ok(None),
+        }
+    }
+
+    /// Takes what a new SPM says of the scheme.
+    fn take_announced(&mut self, cx: &mut Cx<'_>, announced: Announced) -> Result<(), BadInput> {
+        let Some(negotiation) = &mut self.negotiation else { return Ok(()) };
+        match negotiation.compare_announced(&announced) {
+            Err(mismatch) => return self.doubt_scheme(cx, mismatch),
+            Ok(false) => self.doubts.settings.contradict(),
+            // A source keeps to its settings.
+            Ok(true) if negotiation.has_heard() => {
+                if !self.doubts.settings.claim(cx.now, (), Duration::ZERO, |()| true) {
+                    self.want_spm(cx);
+                    self.doubts.scheme.contradict();
+                    return Ok(());
+                }
+            }
+            Ok(true) => {}
+        }
+        self.doubts.scheme.contradict();
+        if let Some(feedback) = negotiation.hear(announced) {
+            self.feedback = feedback;
+        }
+        Ok(())
+    }
+
+    /// A packet speaks another scheme: where others do so too it is the source.
+    pub(super) fn doubt_scheme(
+        &mut self,
+        cx: &mut Cx<'_>,
+        mismatch: SchemeMismatch,
+    ) -> Result<(), BadInput> {
+        if self.doubts.scheme.claim(cx.now, (), Duration::ZERO, |()| true) {
+            self.ask_nothing();
+            self.mismatch = Some(mismatch);
+        } else {
+            self.want_spm(cx);
+        }
+        Err(BadInput::OtherScheme)
+    }
+}
+
+/// The sequence number of the newest SPM, and what other SPMs say against it.
+#[derive(Clone, Copy, Debug)]
+pub struct SpmOrder {
+    newest: Option<(Seq, Time)>,
+    ahead: Dissent<Seq>,
+    behind: Dissent<Seq>,
+}
+
+impl Default for SpmOrder {
+    fn default() -> Self {
+        Self {
+            newest: None,
+            ahead: Dissent::default(),
+            behind: Dissent::of_packets(BEHIND_PACKETS),
+        }
+    }
+}
+
+impl SpmOrder {
+    /// The newest one.
+    pub fn newest(&self) -> Option<Seq> {
+        self.newest.map(|(newest, _)| newest)
+    }
+
+    /// Whether SPM `sequence` would be newer, and no further ahead than a source can come.
+    pub fn is_newer(&self, now: Time, sequence: Seq) -> bool {
+        self.newest.is_none_or(|(newest, at)| {
+            let ahead = i64::from(sequence.distance(newest));
+            ahead > 0 && ahead as u64 <= FREE_SPMS + PER_SECOND * now.since(at).as_millis() / 1000
+        })
+    }
+
+    /// An SPM has come. Returns whether it is newer than those before, or whether they were none of
+    /// the source: it goes on with other numbers.
+    pub fn take(&mut self, now: Time, sequence: Seq) -> bool {
+        let newer = self.is_newer(now, sequence);
+        if !newer && let Some((newest, _)) = self.newest {
+            if sequence == newest {
+                return false;
+            }
+            let goes_on = |before: &Seq| sequence.after(*before);
+            let claims = if sequence.after(newest) { &mut self.ahead } else { &mut self.behind };
+            if !claims.claim(now, sequence, Duration::ZERO, goes_on) {
+                return false;
+            }
+        }
+        self.newest = Some((sequence, now));
+        self.ahead.contradict();
+        self.behind.contradict();
+        true
+    }
+}
+
+/// How many SPMs ahead a source can be at once, and for each second: every receiver that joins may
+/// be sent one of its own.
+const FREE_SPMS: u64 = 1000;
+const PER_SECOND: u64 = 10_000;
+
+/// Old numbers in ascending order that show that the newest was none of the source.
+const BEHIND_PACKETS: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_number_far_ahead_or_somewhat_ahead_does_not_make_real_ones_old() {
+        let at = |s| Time::ZERO + Duration::from_secs(s);
+        for (jump, taken, then) in [(100_000_000, false, [true, true]), (900, true, [false, true])]
+        {
+            let mut order = SpmOrder::default();
+            assert!((0..5).all(|s| order.take(at(s), Seq::new(s as u32))));
+            assert!(!order.take(at(4), Seq::new(4)) && !order.take(at(4), Seq::new(3)));
+            assert_eq!(order.take(at(4), Seq::new(4 + jump)), taken);
+            assert_eq!([5, 6].map(|s| order.take(at(s), Seq::new(s as u32))), then);
+            assert!(order.take(at(7), Seq::new(7)));
+        }
+    }
+}
