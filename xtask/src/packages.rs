@@ -1,4 +1,4 @@
-//! What the checks need beside cargo, and installing it.
+//! Packages that the checks need beside cargo, and installing them.
 
 use std::path::Path;
 

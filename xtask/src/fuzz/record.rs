@@ -1,4 +1,4 @@
-//! How long each target has been fuzzed and what came of it: the table `fuzz/RECORD.md`.
+//! The record of fuzzing, `fuzz/RECORD.md`: how long each target has been fuzzed and what came of it.
 
 use std::fs;
 use std::path::Path;

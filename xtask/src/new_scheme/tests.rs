@@ -1,3 +1,5 @@
+//! Tests of the template, which becomes a scheme under other names.
+
 use super::*;
 
 /// The scheme of the guide, whose code the guide shows.

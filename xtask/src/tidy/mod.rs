@@ -1,9 +1,10 @@
-//! What no compiler checks. Each rule is a function from the files to a list of complaints, each
-//! with its file and line.
+//! The rules that no compiler checks. Each rule is a function from the files to a list of
+//! complaints, each with its file and line.
 
 mod code;
 mod documents;
 mod scenarios;
+mod words;
 
 use std::path::{Path, PathBuf};
 
@@ -50,6 +51,9 @@ pub(crate) fn check(crates: &[Crate]) -> Result<String, String> {
         documents::links(&files),
         documents::commands(&files),
         scenarios::questions(&files),
+        words::private_words(&files),
+        words::type_names(&files),
+        words::first_lines(&files),
     ]
     .concat();
     match complaints.len() {

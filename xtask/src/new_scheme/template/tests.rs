@@ -1,3 +1,5 @@
+//! Tests of the scheme.
+
 use faircast_base::{NullTrace, Purpose, Rng};
 use proptest::prelude::*;
 
