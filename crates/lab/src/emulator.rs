@@ -424,3 +424,85 @@ impl Waiter {
         Ok(places.filter(|place| *place != TIMER).map(|place| place as usize))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, UdpSocket};
+    use std::path::Path;
+    use std::sync::mpsc::channel;
+
+    use faircast_scenario::Overrides;
+
+    use super::*;
+    use crate::host;
+
+    const SCENARIO: &str = r#"
+        title = "Does the network route by what kernels report?"
+        duration = "30 s"
+        [[link]]
+        between = ["a", "b"]
+        rate = "10 Mbit/s"
+        delay = "1 ms"
+        [[flow]]
+        name = "background"
+        protocol = "cbr"
+        from = "a"
+        to = ["b"]
+        options = { rate = "1 Mbit/s" }
+    "#;
+
+    /// A socket of the flow on the host of this thread.
+    fn socket() -> UdpSocket {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, address::UDP_PORT)).unwrap();
+        socket.set_read_timeout(Some(WallDuration::from_millis(20))).unwrap();
+        socket
+    }
+
+    #[test]
+    fn a_packet_to_a_group_reaches_the_host_whose_kernel_has_joined_it() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: network namespaces need root");
+            return;
+        }
+        let catalog = faircast_sim::catalog();
+        let scenario =
+            Scenario::parse(Path::new("t"), SCENARIO, &Overrides::default(), &catalog).unwrap();
+        let (sender, receiver) = (scenario.flows[0].sender(), scenario.flows[0].to[0]);
+        let group = address::group(FlowId(0), GroupId(1));
+        let (shared, (devices, made)) = (Shared::default(), channel());
+        let heard = std::thread::scope(|scope| {
+            let (shared, other) = (&shared, devices.clone());
+            scope.spawn(move || {
+                other.send((sender, host::make(sender, 1500, None).unwrap())).unwrap();
+                let socket = socket();
+                while !shared.stop.load(Ordering::Relaxed) {
+                    // A host may refuse a packet while its interface comes up.
+                    let _ = socket.send_to(&[1; 100], (group, address::UDP_PORT));
+                    std::thread::sleep(WallDuration::from_millis(5));
+                }
+            });
+            let hears = scope.spawn(move || {
+                devices.send((receiver, host::make(receiver, 1500, None).unwrap())).unwrap();
+                let (socket, mut buffer) = (socket(), [0; 200]);
+                let before = socket.recv(&mut buffer).is_ok();
+                socket.join_multicast_v4(&group, &address::of_node(receiver)).unwrap();
+                let mut heard = 0;
+                while heard < 3 && !shared.stop.load(Ordering::Relaxed) {
+                    heard += usize::from(socket.recv(&mut buffer).is_ok_and(|len| len == 100));
+                }
+                shared.stop.store(true, Ordering::Relaxed);
+                (before, heard)
+            });
+            let mut hosts = [made.recv().unwrap(), made.recv().unwrap()];
+            hosts.sort_by_key(|(node, _)| *node != sender);
+            let port =
+                |(node, device)| Port { device, flow: FlowId(0), node, sender: node == sender };
+            let clock = Clock::starting_in(WallDuration::ZERO);
+            let (to, _records) = channel();
+            let outs = (Outbox::new(to.clone()), Outbox::new(to));
+            run(&scenario, hosts.map(port).into(), clock, outs, shared).unwrap();
+            hears.join().unwrap()
+        });
+        assert_eq!(heard, (false, 3), "before it has joined, and after");
+    }
+}

@@ -386,7 +386,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         received.bytes += len as u64;
         received.marked += u64::from(marked);
         let datagram =
-            Datagram { from: node, to, bytes: plain, zeros: 0, congestion_experienced: marked };
+            Datagram { congestion_experienced: marked, ..Datagram::new(node, to, plain) };
         self.live.touch(id, now, |machine, cx| machine.handle_datagram(cx, datagram));
         self.settle(app, id, now);
     }

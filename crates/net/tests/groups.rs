@@ -9,10 +9,11 @@ mod numbers;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::thread;
+use std::time::{Duration as WallDuration, Instant};
 
 use faircast_base::{Cx, Duration, GroupId, Time};
 use faircast_net::{
-    AddressBook, Driver, DriverSettings, Ended, Interface, Listen, Multicast, NetError,
+    AddressBook, App, Driver, DriverSettings, Ended, Interface, Listen, Live, Multicast, NetError,
     SessionOptions, SocketSettings, Sockets, Target,
 };
 use faircast_proto::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
@@ -107,6 +108,21 @@ impl Machine for Member {
     }
 }
 
+/// Ends what does not end by itself, so that a driver that is broken fails.
+struct Limit(Instant);
+
+fn limit() -> Limit {
+    Limit(Instant::now() + WallDuration::from_secs(30))
+}
+
+impl App<Member, Numbers> for Limit {
+    fn tick(&mut self, live: &mut Live<Member, Numbers>) {
+        if Instant::now() > self.0 {
+            live.stop();
+        }
+    }
+}
+
 /// Drives machines, each of a number, until they have ended; gives what each has heard, and how many
 /// datagrams were for nobody.
 fn drive(sockets: Sockets, members: &[(u8, bool, bool)]) -> (Vec<Member>, u64) {
@@ -119,7 +135,7 @@ fn drive(sockets: Sockets, members: &[(u8, bool, bool)]) -> (Vec<Member>, u64) {
         driver.live().add(Member::new(now, *talks, *joins), options)
     });
     let ids: Vec<_> = ids.collect();
-    assert_eq!(driver.run(&mut ()).unwrap(), Ended::Idle);
+    assert_eq!(driver.run(&mut limit()).unwrap(), Ended::Idle);
     let foreign = driver.live().counters().refused.foreign;
     let mut take = |id| {
         let machine = driver
@@ -204,6 +220,6 @@ fn who_joins_or_sends_where_there_is_no_group_goes_on() {
     member.out.push_back((OTHER, b"\x02word"));
     member.next = None;
     driver.live().add(member, SessionOptions { key: 2, subject: None });
-    assert_eq!(driver.run(&mut ()).unwrap(), Ended::Idle);
+    assert_eq!(driver.run(&mut limit()).unwrap(), Ended::Idle);
     assert_eq!(driver.live().counters().sent.unaddressed, 1);
 }

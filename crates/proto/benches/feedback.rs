@@ -9,8 +9,9 @@ use faircast_proto::congestion::Scheme;
 use faircast_proto::congestion::ormcc::{Ormcc, OrmccReport};
 use faircast_proto::congestion::pgmcc::{Pgmcc, PgmccReport};
 use faircast_proto::congestion::tfmcc::{Tfmcc, TfmccReport};
-use faircast_proto::congestion::{Carrier, Permit, SenderControl};
+use faircast_proto::congestion::{Carrier, Permit, SenderControl, Wire};
 use faircast_proto::options::Options;
+use faircast_proto::pgm::wire::data_overhead;
 
 fn main() {
     divan::main();
@@ -29,7 +30,7 @@ type Make<S> = fn(NodeId, Seq, &Announce<S>, u64) -> (Carrier, Report<S>);
 /// leave to send.
 fn per_report<S: Scheme>(bencher: Bencher<'_, '_>, receivers: u32, make: Make<S>) {
     let mut control = S::control(&Options::default());
-    control.set_header(88);
+    control.set_header(data_overhead(Announce::<S>::BYTES_MAX));
     let (mut trace, mut rng) = (NullTrace, Rng::new(1, NodeId(1), Purpose::Machine(0)));
     let (mut now, mut seq, mut count) = (Time::ZERO, Seq::new(0), 0u64);
     let mut latest = {

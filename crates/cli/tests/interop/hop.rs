@@ -115,7 +115,7 @@ impl<M: Machine> Machine for Hop<M> {
             let Some(held) = self.on_the_way.pop_front() else { return };
             let Held { from, to, bytes, marked, .. } = &held;
             let (from, to, congestion_experienced) = (*from, *to, *marked);
-            let datagram = Datagram { from, to, bytes, zeros: 0, congestion_experienced };
+            let datagram = Datagram { congestion_experienced, ..Datagram::new(from, to, bytes) };
             self.inner.handle_datagram(cx, datagram);
         } else {
             self.inner.handle_timeout(cx);
