@@ -1,6 +1,6 @@
 //! The serialiser: how long the transmission of a packet takes.
 
-use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use faircast_base::Time;
 
@@ -22,8 +22,8 @@ struct Step {
 pub(crate) struct Serialiser {
     /// The rate at the end of the last transmission.
     bits_per_s: u64,
-    /// The rates that follow it.
-    steps: VecDeque<Step>,
+    /// The rates that follow it, the last one first.
+    steps: Vec<Step>,
     /// What the last transmission lacked of a whole nanosecond, in units of 1 / rate ns.
     remainder: u64,
     /// The last packet size with its whole nanoseconds and remainder, to spare the division.
@@ -38,9 +38,10 @@ impl Serialiser {
             let bits_per_s = change.rate?.bits_per_s().max(1);
             Some(Step { from: change.at.as_nanos(), bits_per_s })
         };
+        let steps = config.changes.iter().rev().filter_map(step).collect();
         Self {
             bits_per_s: config.rate.bits_per_s().max(1),
-            steps: config.changes.iter().filter_map(step).collect(),
+            steps,
             remainder: 0,
             // No packet has this size, so the first look-up misses.
             cached_bytes: u32::MAX,
@@ -83,15 +84,14 @@ impl Serialiser {
         let mut left = u128::from(bytes) * u128::from(NS_PER_S_TIMES_8);
         let mut now = start;
         loop {
-            while let Some(step) = self.steps.front().copied().filter(|step| step.from <= now) {
-                self.steps.pop_front();
+            while let Some(step) = self.steps.pop_if(|step| step.from <= now) {
                 self.bits_per_s = step.bits_per_s;
                 self.remainder = 0;
             }
             let rate = u128::from(self.bits_per_s);
             left += u128::from(self.remainder);
             self.remainder = 0;
-            let next = self.steps.front().map_or(u64::MAX, |step| step.from);
+            let next = self.steps.last().map_or(u64::MAX, |step| step.from);
             let room = u128::from(next - now) * rate;
             if left <= room || next == u64::MAX {
                 self.cached_bytes = u32::MAX;

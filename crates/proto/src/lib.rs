@@ -28,5 +28,5 @@ pub mod transport;
 #[cfg(test)]
 mod world;
 
-pub use machine::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
+pub use machine::{AppEvent, Datagram, Destination, Machine, Membership, Parsed, Transmit};
 pub use ranges::RangeSet;

@@ -3,6 +3,8 @@
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::any::Any;
+use core::cell::OnceCell;
 
 use faircast_base::{Cx, GroupId, NodeId, Time};
 
@@ -32,12 +34,28 @@ pub struct Datagram<'a> {
     pub zeros: u32,
     /// Whether the network marked it as having met congestion (ECN CE).
     pub congestion_experienced: bool,
+    /// What was found in the same bytes before, where the driver keeps that.
+    pub parsed: Option<&'a Parsed>,
 }
 
 impl<'a> Datagram<'a> {
     /// These bytes alone, which have met no congestion.
     pub const fn new(from: NodeId, to: Destination, bytes: &'a [u8]) -> Self {
-        Self { from, to, bytes, zeros: 0, congestion_experienced: false }
+        Self { from, to, bytes, zeros: 0, congestion_experienced: false, parsed: None }
+    }
+}
+
+/// What the first machine that took a packet found in it, for the others that get the same bytes: a
+/// driver that hands one packet to thousands of machines keeps one beside it.
+#[derive(Debug, Default)]
+pub struct Parsed(OnceCell<Box<dyn Any + Send>>);
+
+impl Parsed {
+    /// What was found, by `parse` where nobody has looked yet; `None` where somebody has found another
+    /// kind of thing.
+    #[inline]
+    pub fn get_or_parse<T: Send + 'static>(&self, parse: impl FnOnce() -> T) -> Option<&T> {
+        self.0.get_or_init(|| Box::new(parse())).downcast_ref()
     }
 }
 

@@ -95,8 +95,7 @@ fn packet_and_acknowledgement(bencher: Bencher<'_, '_>, protocol: &str) {
             if let Some(place) = flying.iter().position(|(to, _, _)| *to == end) {
                 let (_, bytes, zeros): (usize, Vec<u8>, u32) = flying.remove(place).expect("found");
                 let (from, to) = (NodeId(1 - end as u32), Destination::Node(NodeId(end as u32)));
-                let datagram =
-                    Datagram { from, to, bytes: &bytes, zeros, congestion_experienced: false };
+                let datagram = Datagram { zeros, ..Datagram::new(from, to, &bytes) };
                 machine.handle_datagram(&mut cx, datagram);
             }
             let mut buf = Vec::new();

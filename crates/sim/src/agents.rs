@@ -1,37 +1,38 @@
 //! The machines at the ends of flows, and how they are given time and packets.
 
 use faircast_base::{Cx, FlowId, NodeId, Rng, Time};
-use faircast_proto::{AppEvent, Datagram, Machine, Membership, Transmit};
+use faircast_proto::{AppEvent, Datagram, Destination, Machine, Membership};
 use faircast_trace::{Sink, Subject, Tagged};
 
 use crate::alarm::Alarm;
 use crate::delivery::Delivery;
 use crate::engine::Simulation;
+use crate::fabric::Fabric;
 use crate::network::{EventKind, ScheduledEvent};
 
-/// A sender or receiver of a flow. What every packet needs stands first and together: a crowd of agents
-/// fits in no cache.
-#[repr(C)]
+/// A sender or receiver of a flow. What every packet needs stands first and together, in lines of the
+/// processor's cache: a crowd of agents does not fit in it.
+#[repr(C, align(64))]
 pub(crate) struct Agent {
     /// `None` before it joins.
     pub(crate) machine: Option<Box<dyn Machine>>,
     /// When the machine wants its next timer, [`Time::MAX`] for never, so that it need not be asked when
     /// an event for an earlier wish comes: most such events are too early.
     wants: Time,
-    alarm: Alarm,
     pub(crate) flow: FlowId,
     pub(crate) node: NodeId,
     pub(crate) sender: bool,
-    pub(crate) rng: Rng,
+    alarm: Alarm,
     /// What a receiver delivered.
     pub(crate) delivery: Delivery,
+    pub(crate) rng: Rng,
 }
 
 impl Agent {
     pub(crate) fn new(flow: FlowId, node: NodeId, sender: bool, rng: Rng, real: bool) -> Self {
         let delivery = Delivery::new(real);
         let alarm = Alarm::default();
-        Self { machine: None, wants: Time::MAX, alarm, flow, node, sender, rng, delivery }
+        Self { machine: None, wants: Time::MAX, flow, node, sender, alarm, delivery, rng }
     }
 
     pub(crate) fn subject(&self) -> Subject {
@@ -51,12 +52,66 @@ impl Agent {
         let mut trace = Tagged { sink, subject };
         Some(call(machine, &mut Cx { now, rng: &mut self.rng, trace: &mut trace }))
     }
+
+    /// Takes everything that the machine of this agent, the one of number `index`, wants to send and say,
+    /// and arms its timer. What it sends is written into `scratch` first.
+    fn drain(
+        &mut self,
+        index: u32,
+        fabric: &mut Fabric<'_>,
+        sink: &mut dyn Sink,
+        scratch: &mut Vec<u8>,
+    ) {
+        let (flow, node, subject) = (self.flow, self.node, self.subject());
+        let Some(machine) = self.machine.as_deref_mut() else { return };
+        while let Some(change) = machine.poll_membership() {
+            match change {
+                Membership::Join(group) => fabric.join(flow, group, node),
+                Membership::Leave(group) => fabric.leave(flow, group, node),
+            };
+        }
+        loop {
+            let mut trace = Tagged { sink: &mut *sink, subject };
+            let mut cx = Cx { now: fabric.now, rng: &mut self.rng, trace: &mut trace };
+            let Some(transmit) = machine.poll_transmit(&mut cx, scratch) else { break };
+            fabric.transmit((flow, node), scratch, transmit, 0, sink);
+            scratch.clear();
+        }
+        while let Some(event) = machine.poll_event() {
+            match event {
+                AppEvent::Delivered { bytes, zeros } => self.delivery.take(&bytes, zeros),
+                AppEvent::Lost { packets } => self.delivery.lost_packets += u64::from(packets),
+                AppEvent::Completed => self.delivery.completed = Some(fabric.now),
+                _ => {}
+            }
+        }
+        self.arm(index, fabric);
+    }
+
+    /// Asks the machine for its timer.
+    #[inline]
+    fn arm(&mut self, index: u32, fabric: &mut Fabric<'_>) {
+        let Some(machine) = &self.machine else { return };
+        self.wants = machine.next_timeout().unwrap_or(Time::MAX);
+        self.set_alarm(index, fabric);
+    }
+
+    /// Schedules the next timer event, unless one that is not later is already scheduled.
+    #[inline]
+    fn set_alarm(&mut self, index: u32, fabric: &mut Fabric<'_>) {
+        // Where it wants none, no event is earlier than that.
+        let at = self.wants.max(fabric.now);
+        if self.alarm.set(at) {
+            fabric.network.wheel.push(at, ScheduledEvent::new(EventKind::Timer, index));
+        }
+    }
 }
 
 impl Simulation<'_> {
     /// Gives a packet to an agent.
     #[inline]
     pub(crate) fn deliver(&mut self, index: u32, packet: u32) {
+        let agent = &mut self.agents[index as usize];
         let packet = self.fabric.network.packets.get(packet);
         let to = self.fabric.network.destination(packet.route);
         let datagram = Datagram {
@@ -65,10 +120,11 @@ impl Simulation<'_> {
             bytes: &packet.bytes,
             zeros: packet.zeros,
             congestion_experienced: false,
+            // Only those who get it by a group share it.
+            parsed: matches!(to, Destination::Group(_)).then_some(&packet.parsed),
         };
-        let agent = &mut self.agents[index as usize];
         agent.call(self.fabric.now, self.sink, |machine, cx| machine.handle_datagram(cx, datagram));
-        self.drain(index);
+        agent.drain(index, &mut self.fabric, self.sink, &mut self.scratch);
     }
 
     /// Runs an agent's timer, if the machine still wants it.
@@ -78,9 +134,9 @@ impl Simulation<'_> {
         agent.alarm.ring(self.fabric.now);
         if agent.wants <= self.fabric.now {
             agent.call(self.fabric.now, self.sink, |machine, cx| machine.handle_timeout(cx));
-            self.drain(index);
+            agent.drain(index, &mut self.fabric, self.sink, &mut self.scratch);
         } else {
-            self.set_alarm(index);
+            agent.set_alarm(index, &mut self.fabric);
         }
     }
 
@@ -92,72 +148,13 @@ impl Simulation<'_> {
     }
 
     /// Takes everything that a machine wants to send and say, and arms its timer.
-    #[inline]
     pub(crate) fn drain(&mut self, index: u32) {
-        while let Some(machine) = &mut self.agents[index as usize].machine
-            && let Some(change) = machine.poll_membership()
-        {
-            self.change_membership(index, change);
-        }
-        loop {
-            let agent = &mut self.agents[index as usize];
-            let transmit = agent.call(self.fabric.now, self.sink, |machine, cx| {
-                machine.poll_transmit(cx, &mut self.scratch)
-            });
-            let Some(transmit) = transmit.flatten() else { break };
-            self.transmit(index, transmit);
-        }
         let agent = &mut self.agents[index as usize];
-        if let Some(machine) = &mut agent.machine {
-            while let Some(event) = machine.poll_event() {
-                match event {
-                    AppEvent::Delivered { bytes, zeros } => agent.delivery.take(&bytes, zeros),
-                    AppEvent::Lost { packets } => {
-                        agent.delivery.lost_packets += u64::from(packets);
-                    }
-                    AppEvent::Completed => agent.delivery.completed = Some(self.fabric.now),
-                    _ => {}
-                }
-            }
-        }
-        self.arm(index);
-    }
-
-    /// Lets a machine join and leave groups.
-    #[cold]
-    fn change_membership(&mut self, index: u32, change: Membership) {
-        let Agent { flow, node, .. } = self.agents[index as usize];
-        match change {
-            Membership::Join(group) => self.fabric.join(flow, group, node),
-            Membership::Leave(group) => self.fabric.leave(flow, group, node),
-        };
+        agent.drain(index, &mut self.fabric, self.sink, &mut self.scratch);
     }
 
     /// Asks a machine for its timer, after anything has happened to it.
-    #[inline]
     pub(crate) fn arm(&mut self, index: u32) {
-        let agent = &mut self.agents[index as usize];
-        let Some(machine) = &agent.machine else { return };
-        agent.wants = machine.next_timeout().unwrap_or(Time::MAX);
-        self.set_alarm(index);
-    }
-
-    /// Schedules the next timer event, unless one that is not later is already scheduled.
-    #[inline]
-    fn set_alarm(&mut self, index: u32) {
-        let agent = &mut self.agents[index as usize];
-        // Where it wants none, no event is earlier than that.
-        let at = agent.wants.max(self.fabric.now);
-        if agent.alarm.set(at) {
-            self.fabric.network.wheel.push(at, ScheduledEvent::new(EventKind::Timer, index));
-        }
-    }
-
-    /// Puts a machine's packet, written into `scratch`, on the wire.
-    fn transmit(&mut self, index: u32, transmit: Transmit) {
-        let agent = &self.agents[index as usize];
-        let (flow, from) = (agent.flow, agent.node);
-        self.fabric.transmit((flow, from), &self.scratch, transmit, 0, self.sink);
-        self.scratch.clear();
+        self.agents[index as usize].arm(index, &mut self.fabric);
     }
 }

@@ -10,16 +10,17 @@ use crate::engine::SimError;
 
 /// What one receiver delivered to its application.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Delivery {
     /// Bytes delivered in order.
     pub bytes: u64,
+    /// Digest of real bytes; `None` for data that stands for zeros.
+    digest: Option<Box<blake3::Hasher>>,
+    only_zeros: bool,
     /// Packets that can never be delivered.
     pub lost_packets: u64,
     /// When the last byte of a finished transfer was delivered.
     pub completed: Option<Time>,
-    /// Digest of real bytes; `None` for data that stands for zeros.
-    digest: Option<Box<blake3::Hasher>>,
-    only_zeros: bool,
 }
 
 impl Delivery {

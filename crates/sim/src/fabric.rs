@@ -254,8 +254,8 @@ impl<'a> Fabric<'a> {
         let flipped = info.flipped;
         let arrival = match info.route {
             Route::Tree(tree) => {
-                let agent = self.network.groups.member(tree, node);
-                Arrival { agent, ends: false, ..arrival }
+                let (agent, ends) = self.network.groups.member(tree, node);
+                Arrival { agent, ends, ..arrival }
             }
             Route::Neighbours(group) => {
                 let agent = self.network.groups.member_of(info.flow, group, node);

@@ -132,9 +132,10 @@ impl Groups {
         tree as usize >= self.flows
     }
 
-    /// The agent that listens at `node` to what comes along a tree, or [`NONE`].
+    /// The agent that listens at `node` to what comes along a tree, or [`NONE`], and whether the tree ends
+    /// there.
     #[inline]
-    pub(crate) fn member(&self, tree: u32, node: NodeId) -> u32 {
+    pub(crate) fn member(&self, tree: u32, node: NodeId) -> (u32, bool) {
         self.trees[tree as usize].member(node)
     }
 

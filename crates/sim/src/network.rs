@@ -54,7 +54,8 @@ impl ScheduledEvent {
     }
 }
 
-/// The beginning of one direction of one link.
+/// The beginning of one direction of one link, in whole lines of the processor's cache.
+#[repr(align(64))]
 struct Hop {
     link: Link,
     rng: Rng,

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Deref;
 
 use faircast_base::{FlowId, GroupId, NodeId};
+use faircast_proto::Parsed;
 use smallvec::SmallVec;
 
 /// Bytes that a packet holds in place: headers of every protocol fit, so that only packets with
@@ -22,13 +23,15 @@ pub(crate) enum Route {
 }
 
 /// A packet under way.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Packet {
     /// Its bytes; [`About::zeros`] zero bytes follow.
     pub(crate) bytes: SmallVec<[u8; INLINE_BYTES]>,
     about: About,
     /// Copies in the network.
     copies: u32,
+    /// What the first end that got one found in it.
+    pub(crate) parsed: Parsed,
 }
 
 /// All of a packet but its bytes.
@@ -80,7 +83,12 @@ impl Packets {
     /// Stores a packet with one copy held by the caller.
     #[inline]
     pub(crate) fn insert(&mut self, bytes: &[u8], about: About) -> u32 {
-        let packet = Packet { bytes: SmallVec::from_slice(bytes), about, copies: 1 };
+        let packet = Packet {
+            bytes: SmallVec::from_slice(bytes),
+            about,
+            copies: 1,
+            parsed: Parsed::default(),
+        };
         match self.free.pop_front() {
             Some(index) => {
                 self.entries[index as usize] = packet;
@@ -108,7 +116,8 @@ impl Packets {
     /// alike and only a packet that is hit takes memory for it.
     #[cold]
     pub(crate) fn insert_flipped(&mut self, index: u32, bit: u64) -> u32 {
-        let Packet { mut bytes, mut about, .. } = self.get(index).clone();
+        let Packet { bytes, about, .. } = self.get(index);
+        let (mut bytes, mut about) = (bytes.clone(), *about);
         let byte = (bit / 8) as usize;
         if byte >= bytes.len() {
             about.zeros -= (byte + 1 - bytes.len()) as u32;
@@ -121,7 +130,8 @@ impl Packets {
 
     /// Stores the same packet with other bytes before its zeros, with one copy held by the caller.
     pub(crate) fn insert_altered(&mut self, index: u32, bytes: &[u8]) -> u32 {
-        let Packet { bytes: before, mut about, .. } = self.get(index).clone();
+        let Packet { bytes: before, about, .. } = self.get(index);
+        let mut about = *about;
         about.wire_len = (about.wire_len + bytes.len() as u32).saturating_sub(before.len() as u32);
         self.insert(bytes, about)
     }

@@ -72,6 +72,7 @@ impl Fabric<'_> {
                 bytes: &info.bytes,
                 zeros: info.zeros,
                 congestion_experienced: false,
+                parsed: None,
             },
             time_to_live: info.time_to_live.saturating_sub(hops),
         };

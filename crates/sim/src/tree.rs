@@ -92,10 +92,12 @@ impl Tree {
         self.place(node).map_or(&[], |place| &self.branches[place].children)
     }
 
-    /// The agent that listens at `node`, or [`NONE`].
+    /// The agent that listens at `node`, or [`NONE`], and whether the tree ends there.
     #[inline]
-    pub(crate) fn member(&self, node: NodeId) -> u32 {
-        self.place(node).map_or(NONE, |place| self.branches[place].member)
+    pub(crate) fn member(&self, node: NodeId) -> (u32, bool) {
+        let Some(place) = self.place(node) else { return (NONE, true) };
+        let branch = &self.branches[place];
+        (branch.member, branch.children.is_empty())
     }
 
     /// Adds the agent at `node`. False where there is one already or no path leads there.
@@ -213,7 +215,7 @@ mod tests {
     fn reached(tree: &Tree, topology: &Topology) -> Vec<u32> {
         let (mut open, mut found) = (vec![NodeId(0)], Vec::new());
         while let Some(node) = open.pop() {
-            if tree.member(node) != NONE {
+            if tree.member(node).0 != NONE {
                 found.push(node.0);
             }
             let children = tree.children(node);

@@ -96,10 +96,10 @@ impl Reason for Timer {
 }
 
 /// What packets say against what is believed of the source.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Doubts {
     /// That it has been started again.
-    epoch: Dissent<u32>,
+    epoch: Dissent<u32, EPOCH_PACKETS>,
     /// That it sends another object.
     object: Dissent<()>,
 }
@@ -162,10 +162,7 @@ impl ObjectReceiver {
             seen: (0, 0),
             reason: None,
             ending: Ending::Open,
-            doubts: Doubts {
-                epoch: Dissent::of_packets(EPOCH_PACKETS),
-                object: Dissent::default(),
-            },
+            doubts: Doubts::default(),
             events: VecDeque::new(),
             config,
         }

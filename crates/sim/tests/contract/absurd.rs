@@ -111,13 +111,7 @@ impl Forging {
             encoder.finish();
             let mut said = Said::default();
             let mut aside = Cx { now: cx.now, rng: &mut *cx.rng, trace: &mut said };
-            let forged = Datagram {
-                from: datagram.from,
-                to: datagram.to,
-                bytes: &bytes,
-                zeros: 0,
-                congestion_experienced: false,
-            };
+            let forged = Datagram::new(datagram.from, datagram.to, &bytes);
             self.inner.handle_datagram(&mut aside, forged);
             book.forged += 1;
             book.by_rate += u64::from(name == "no rate");

@@ -158,7 +158,7 @@ impl Victim {
 
     pub(crate) fn take(&mut self, packet: &Captured, congestion_experienced: bool) {
         let Captured { from, to, ref bytes, zeros } = *packet;
-        let datagram = Datagram { from, to, bytes, zeros, congestion_experienced };
+        let datagram = Datagram { zeros, congestion_experienced, ..Datagram::new(from, to, bytes) };
         self.call(|machine, cx| machine.handle_datagram(cx, datagram));
     }
 
@@ -208,7 +208,7 @@ impl VictimRelay {
             flow: FlowId(dice.below(2) as u32),
             port: PortId(dice.below(4) as u32),
             ports_out: &ports,
-            datagram: Datagram { from, to, bytes, zeros, congestion_experienced: false },
+            datagram: Datagram { zeros, ..Datagram::new(from, to, bytes) },
             time_to_live: dice.below(256) as u8,
         };
         self.call(|relay, cx| {

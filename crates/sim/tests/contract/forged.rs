@@ -189,7 +189,8 @@ impl Machine for Attacked {
             self.moments.pop();
             let Captured { from, to, bytes, zeros } = self.forge();
             let (bytes, congestion_experienced) = (&bytes[..], false);
-            let forged = Datagram { from, to, bytes, zeros, congestion_experienced };
+            let forged =
+                Datagram { zeros, congestion_experienced, ..Datagram::new(from, to, bytes) };
             self.inner.handle_datagram(cx, forged);
             self.forged.set(self.forged.get() + 1);
         }

@@ -90,7 +90,7 @@ impl End {
 
     fn take(&mut self, machine: &mut dyn Machine, bytes: &[u8], zeros: u32) {
         let (from, to) = (NodeId(1), Destination::Node(NodeId(0)));
-        let datagram = Datagram { from, to, bytes, zeros, congestion_experienced: false };
+        let datagram = Datagram { zeros, ..Datagram::new(from, to, bytes) };
         self.with(machine, |machine, cx| machine.handle_datagram(cx, datagram));
     }
 

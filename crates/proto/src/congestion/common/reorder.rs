@@ -49,6 +49,16 @@ impl<T: Copy> Reorder<T> {
         self.early.last().map(|(last, _)| last.next()).or(self.next)
     }
 
+    /// Whether packet `seq`, which has come, is the next one and nothing waits: then its fate is known
+    /// at once, and that is all there is to do about it.
+    pub(crate) fn passes(&mut self, seq: Seq) -> bool {
+        let passes = self.early.is_empty() && self.next == Some(seq);
+        if passes {
+            self.next = Some(seq.next());
+        }
+        passes
+    }
+
     /// Packet `seq` has come. Whether its fate was unknown.
     pub(crate) fn arrived(&mut self, seq: Seq, known: T) -> bool {
         let next = *self.next.get_or_insert(seq);

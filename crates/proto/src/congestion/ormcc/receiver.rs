@@ -189,6 +189,7 @@ impl ReceiverFeedback for OrmccReceiver {
     type Announce = OrmccAnnounce;
     type Report = OrmccReport;
 
+    #[inline]
     fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&OrmccAnnounce>) {
         // Repairs are paid for by the sending rate, and come out of the network as data does, whoever
         // lacked them.
@@ -229,6 +230,7 @@ impl ReceiverFeedback for OrmccReceiver {
         self.watch_gap(cx.now);
     }
 
+    #[inline]
     fn poll_report(&mut self, cx: &mut Cx<'_>) -> Option<(Audience, OrmccReport)> {
         if !self.congestion_due && !self.alive_due {
             return None;
@@ -259,6 +261,7 @@ impl ReceiverFeedback for OrmccReceiver {
         }
     }
 
+    #[inline]
     fn next_timeout(&self) -> Option<Time> {
         match (self.gap.map(|(_, at)| at), self.answer) {
             (Some(gap), Some(answer)) => Some(gap.min(answer)),

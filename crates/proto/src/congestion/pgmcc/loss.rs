@@ -4,6 +4,7 @@
 //! only once so many later packets have arrived, so that reordered packets are no losses. Repairs
 //! never reach this filter: what they mend *was* a loss by congestion.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use faircast_base::{Duration, Seq, Time};
@@ -23,7 +24,7 @@ pub(super) struct LossMeter {
     /// Packets, and whether they were marked.
     order: Reorder<bool>,
     /// The latest long run of losses.
-    long_run: Option<LongRun>,
+    long_run: Option<Box<LongRun>>,
 }
 
 /// A long run of losses, which may be taken back.
@@ -82,7 +83,9 @@ impl LossMeter {
         if settled && self.comes_late(seq) {
             self.rewind(seq - 1);
         }
-        if self.order.arrived(seq, marked) {
+        if self.order.passes(seq) {
+            self.estimate.sample(now, marked);
+        } else if self.order.arrived(seq, marked) {
             self.advance(now, self.tolerance);
         }
     }
@@ -142,7 +145,7 @@ impl LossMeter {
         let count = end.distance(first) as u32;
         if count >= LONG_RUN {
             let estimate = self.estimate.clone();
-            self.long_run = Some(LongRun { first, end, estimate, late: 0 });
+            self.long_run = Some(Box::new(LongRun { first, end, estimate, late: 0 }));
         }
         for _ in 0..count.min(RUN_MAX) {
             self.estimate.sample(now, true);

@@ -22,26 +22,28 @@ const ACKS_MAX: u32 = 32;
 
 /// A receiver: it measures its loss, acknowledges what names it, answers calls for an election,
 /// and gives a report to each NAK.
+// What every packet needs stands first: see the receiver's session.
 #[derive(Debug)]
+#[repr(C)]
 pub struct PgmccReceiver {
-    config: PgmccConfig,
-    node: NodeId,
     meter: LossMeter,
+    node: NodeId,
+    acks_due: u32,
+    nak_due: bool,
     /// The latest original's number and timestamp, and when it came.
     stamp: Option<Stamp>,
-    acks_due: u32,
     /// Since when acknowledgements are held back for others of the same moment.
     ack_held: Option<Time>,
-    nak_due: bool,
     /// When to answer the call for an election.
     election: Option<Time>,
     /// When to report without being asked, and when it last reported.
     own_report: Option<Time>,
-    own_report_at: Option<Time>,
-    /// Which of the last 32 originals up to this one the network marked, as in a bitmap.
-    marks: Option<AckVector>,
     /// Missing packets that nothing followed, and until when they may come.
     tail: Option<(Seq, Time)>,
+    /// Which of the last 32 originals up to this one the network marked, as in a bitmap.
+    marks: Option<AckVector>,
+    own_report_at: Option<Time>,
+    config: PgmccConfig,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -146,6 +148,7 @@ impl ReceiverFeedback for PgmccReceiver {
     type Announce = PgmccAnnounce;
     type Report = PgmccReport;
 
+    #[inline]
     fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&PgmccAnnounce>) {
         if !arrival.repair {
             // The meter knows what it has seen; for it an original after its repair is no
@@ -154,7 +157,7 @@ impl ReceiverFeedback for PgmccReceiver {
             self.note_mark(arrival.seq, arrival.congestion_experienced);
             // An acker's bitmaps show marks; who is none and lacks nothing has no NAK to tell by.
             let acks = announce.is_some_and(|announce| announce.acker == Some(self.node));
-            if self.config.speak_up && arrival.congestion_experienced && !acks {
+            if arrival.congestion_experienced && self.config.speak_up && !acks {
                 self.plan_own_report(cx, STUCK_INTERVAL);
             }
         }
@@ -213,6 +216,7 @@ impl ReceiverFeedback for PgmccReceiver {
         }
     }
 
+    #[inline]
     fn poll_report(&mut self, cx: &mut Cx<'_>) -> Option<(Audience, PgmccReport)> {
         // Asked after every packet, and mostly in vain.
         let held = self.ack_held.is_some() && self.acks_due < self.config.ack_every;
@@ -262,6 +266,7 @@ impl ReceiverFeedback for PgmccReceiver {
         }
     }
 
+    #[inline]
     fn next_timeout(&self) -> Option<Time> {
         let mut next = self.election.unwrap_or(Time::MAX);
         if let Some(at) = self.ack_held {

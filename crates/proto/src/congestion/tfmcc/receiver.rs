@@ -246,6 +246,7 @@ impl ReceiverFeedback for TfmccReceiver {
         self.header_bytes = bytes;
     }
 
+    #[inline]
     fn on_data(&mut self, cx: &mut Cx<'_>, arrival: &Arrival, announce: Option<&TfmccAnnounce>) {
         self.on_bytes(cx.now, arrival);
         let later = |announce: &&TfmccAnnounce| self.is_later(cx.now, arrival, announce);
@@ -285,6 +286,7 @@ impl ReceiverFeedback for TfmccReceiver {
         self.is_clr
     }
 
+    #[inline]
     fn poll_report(&mut self, cx: &mut Cx<'_>) -> Option<(Audience, TfmccReport)> {
         if !self.due {
             return None;
@@ -308,6 +310,7 @@ impl ReceiverFeedback for TfmccReceiver {
         }
     }
 
+    #[inline]
     fn next_timeout(&self) -> Option<Time> {
         self.timer.expiry(self.latest?.at)
     }

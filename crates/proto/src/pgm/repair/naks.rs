@@ -65,13 +65,8 @@ pub(crate) struct Expired {
 /// The missing packets, each with its one timer. All operations take time logarithmic in their
 /// number.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Naks {
-    /// From a NAK to its confirmation, and to the repair.
-    confirmation: RetryTimer,
-    repair: RetryTimer,
-    crowd: Crowd,
-    /// Packets repaired within the last round trip.
-    recent: VecDeque<Recent>,
     missing: BTreeMap<u64, Missing>,
     /// The deadline of each missing packet, and some that were moved since: stale entries stay until
     /// they come to the top, which is never one of them. Deadlines move all the time, and a heap
@@ -79,6 +74,12 @@ pub(crate) struct Naks {
     timers: BinaryHeap<Reverse<(Time, u64)>>,
     /// Packets for which a NAK is to be sent now; all of them are missing.
     due: BTreeSet<u64>,
+    /// Packets repaired within the last round trip.
+    recent: VecDeque<Recent>,
+    /// From a NAK to its confirmation, and to the repair.
+    confirmation: RetryTimer,
+    repair: RetryTimer,
+    crowd: Crowd,
     /// NAKs without confirmation, and confirmations without repair, until a packet is given up.
     confirm_retries: u32,
     repair_retries: u32,

@@ -25,11 +25,44 @@ pub struct PgmReceiver {
 
 /// Repair by NAK, and delivery in order.
 #[derive(Default)]
+#[repr(C)]
 struct NakRepair {
+    delivered_bytes: u64,
+    events: AppEvents,
     /// `None` where nothing is repaired.
     naks: Option<Naks>,
-    delivered_bytes: u64,
-    events: VecDeque<AppEvent>,
+}
+
+/// What the application is to be told. The first event has its place here, since mostly there is one and
+/// it is taken at once.
+#[derive(Default)]
+struct AppEvents {
+    first: Option<AppEvent>,
+    more: VecDeque<AppEvent>,
+}
+
+impl AppEvents {
+    fn push(&mut self, event: AppEvent) {
+        match self.first {
+            None => self.first = Some(event),
+            Some(_) => self.more.push_back(event),
+        }
+    }
+
+    fn pop(&mut self) -> Option<AppEvent> {
+        let event = self.first.take()?;
+        if !self.more.is_empty() {
+            self.first = self.more.pop_front();
+            if self.more.is_empty() {
+                start_over(&mut self.more);
+            }
+        }
+        Some(event)
+    }
+
+    fn last_mut(&mut self) -> Option<&mut AppEvent> {
+        self.more.back_mut().or(self.first.as_mut())
+    }
 }
 
 impl PgmReceiver {
@@ -68,6 +101,13 @@ impl PgmReceiver {
     /// Ends where all that there was has been delivered or passed by, or where the source speaks
     /// another scheme: then both sides are told.
     fn end_if_over(&mut self, cx: &mut Cx<'_>) {
+        if self.session.is_complete() || self.session.mismatch().is_some() {
+            self.end(cx);
+        }
+    }
+
+    #[cold]
+    fn end(&mut self, cx: &mut Cx<'_>) {
         let Self { session, refusal } = self;
         if session.is_complete() {
             session.stop(ReceiverPhase::Finished);
@@ -79,17 +119,18 @@ impl PgmReceiver {
             let SchemeMismatch { sender, receiver, .. } = mismatch.clone();
             session.stop(ReceiverPhase::Ended);
             refusal.begin(cx, session.config().spm_request_backoff);
-            session.repair.events.push_back(AppEvent::OtherScheme { node, sender, receiver });
+            session.repair.events.push(AppEvent::OtherScheme { node, sender, receiver });
         }
     }
 
     /// The source is gone without having said that this is the end.
     fn lose_source(&mut self) {
         self.session.stop(ReceiverPhase::Lost);
-        self.session.repair.events.push_back(AppEvent::Gone);
+        self.session.repair.events.push(AppEvent::Gone);
     }
 
     /// Tells the source what is spoken here.
+    #[cold]
     fn write_refusal(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
         let scheme = self.session.mismatch()?.receiver.to_string();
         if !core::mem::take(&mut self.refusal.due) {
@@ -107,15 +148,15 @@ impl Machine for PgmReceiver {
         if !self.session.hears() {
             return;
         }
-        match Received::decode(&datagram) {
+        match &Received::decode(&datagram) {
             Ok(packet) => {
-                let taken = self.session.handle_packet(cx, &packet);
+                let taken = self.session.handle_packet(cx, packet);
                 if taken && self.session.is_joined() && packet.options.has(OptionType::RST) {
                     self.lose_source();
                 }
                 self.end_if_over(cx);
             }
-            Err(reason) => cx.emit(Event::BadInput { reason }),
+            Err(reason) => cx.emit(Event::BadInput { reason: *reason }),
         }
     }
 
@@ -134,16 +175,17 @@ impl Machine for PgmReceiver {
     }
 
     fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        self.write_refusal(buf).or_else(|| self.session.next_packet(cx, buf))
+        if self.session.mismatch().is_some()
+            && let Some(refusal) = self.write_refusal(buf)
+        {
+            return Some(refusal);
+        }
+        self.session.next_packet(cx, buf)
     }
 
     fn poll_event(&mut self) -> Option<AppEvent> {
         let events = &mut self.session.repair.events;
-        let event = events.pop_front();
-        if event.is_some() && events.is_empty() {
-            start_over(events);
-        }
-        event
+        if events.first.is_none() { None } else { events.pop() }
     }
 
     fn next_timeout(&self) -> Option<Time> {
@@ -165,7 +207,7 @@ impl NakRepair {
         if whole {
             cx.emit(Event::Completed { bytes: self.delivered_bytes });
         }
-        self.events.push_back(if whole { AppEvent::Completed } else { AppEvent::Gone });
+        self.events.push(if whole { AppEvent::Completed } else { AppEvent::Gone });
     }
 }
 
@@ -188,7 +230,7 @@ impl RepairLayer for NakRepair {
         let len = bytes.len() as u32 + zeros;
         self.delivered_bytes += u64::from(len);
         cx.emit(Event::Delivered { seq: index, bytes: len });
-        self.events.push_back(AppEvent::Delivered { bytes, zeros });
+        self.events.push(AppEvent::Delivered { bytes, zeros });
     }
 
     fn lose(&mut self, cx: &mut Cx<'_>, from: u64, to: u64, near: u64) {
@@ -197,10 +239,10 @@ impl RepairLayer for NakRepair {
             cx.emit(Event::Abandoned { seq });
         }
         let count = u32::try_from(to - from).unwrap_or(u32::MAX);
-        if let Some(AppEvent::Lost { packets }) = self.events.back_mut() {
+        if let Some(AppEvent::Lost { packets }) = self.events.last_mut() {
             *packets = packets.saturating_add(count);
         } else {
-            self.events.push_back(AppEvent::Lost { packets: count });
+            self.events.push(AppEvent::Lost { packets: count });
         }
     }
 }

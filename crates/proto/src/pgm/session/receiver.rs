@@ -35,46 +35,50 @@ use crate::timers::{Reason, Timers};
 ///
 /// Packets go by their sequence number without wrap (`index`), which begins as the number on the
 /// wire.
+///
+/// What every packet needs stands first and together: simulations have thousands of receivers, which
+/// fit in no cache.
+#[repr(C)]
 pub(crate) struct ReceiverSession<R> {
-    config: ReceiverConfig,
-    pub(crate) repair: R,
-    feedback: Box<dyn Feedback + Send>,
-    /// The numbers of its options, which every packet is looked through for.
-    scheme_options: SchemeOptions,
-    /// What it speaks; `None` for whatever comes.
-    negotiation: Option<Box<Negotiation>>,
-    /// What the source speaks, where that is something else: it is taken no notice of any more.
-    mismatch: Option<SchemeMismatch>,
     phase: ReceiverPhase,
-    source: Option<Source>,
-    /// What is here and what is not; `None` before it is known where to begin.
-    window: Option<Window>,
-    /// How far the source can have come; `None` while the window is.
-    reach: Option<Box<Reach>>,
-    doubts: Box<Doubts>,
-    /// All that is missing before this packet is being asked for or given up.
-    declared: u64,
-    /// The latest packet that was found missing.
-    missing: Option<u64>,
-    timers: Timers<Timer, 5>,
-    /// Gaps before this packet count as missing at [`Timer::Gaps`].
-    suspected: u64,
+    /// The numbers of the scheme's options, which every packet is looked through for.
+    scheme_options: SchemeOptions,
     /// Copies of the SPM request that are to be sent now.
     requests_due: Requests,
-    lone_nak: LoneNak,
-    /// A report that the scheme has ready for the next NAK.
-    nak_report: Option<Vec<u8>>,
-    /// A NAK that is to go to the neighbours too.
-    nak_copy: Option<Vec<u8>>,
     /// Whether this receiver has acknowledged, so that it must say when it leaves.
     acknowledges: bool,
     leave_due: bool,
+    /// Whether it was here when the session began, or can have all that was sent before.
+    from_start: bool,
+    feedback: Box<dyn Feedback + Send>,
+    /// What it speaks; `None` for whatever comes.
+    negotiation: Option<Box<Negotiation>>,
+    /// What the source speaks, where that is something else: it is taken no notice of any more.
+    mismatch: Option<Box<SchemeMismatch>>,
+    source: Option<Source>,
     /// One past the last packet, once the source has said so.
     end: Option<u64>,
     /// The first packet that it wants.
     begin: u64,
-    /// Whether it was here when the session began, or can have all that was sent before.
-    from_start: bool,
+    timers: Timers<Timer, 5>,
+    /// What is here and what is not; `None` before it is known where to begin.
+    window: Option<Window>,
+    /// How far the source can have come; `None` while the window is.
+    reach: Option<Reach>,
+    /// A NAK that is to go to the neighbours too.
+    nak_copy: Option<Vec<u8>>,
+    doubts: Doubts,
+    pub(crate) repair: R,
+    lone_nak: LoneNak,
+    config: ReceiverConfig,
+    /// A report that the scheme has ready for the next NAK.
+    nak_report: Option<Vec<u8>>,
+    /// All that is missing before this packet is being asked for or given up.
+    declared: u64,
+    /// The latest packet that was found missing.
+    missing: Option<u64>,
+    /// Gaps before this packet count as missing at [`Timer::Gaps`].
+    suspected: u64,
     lost: u64,
 }
 
@@ -132,31 +136,19 @@ pub(crate) enum ReceiverPhase {
 }
 
 /// What packets say against what is believed of the source.
-#[derive(Debug)]
+#[derive(Debug, Default)]
+#[repr(C)]
 struct Doubts {
-    spm_order: SpmOrder,
     /// The least trail beyond packets that are still wanted.
     trail: Dissent<u64>,
-    /// Another last hop.
-    path: Dissent<NodeId>,
     /// Another scheme, or other settings of it.
     scheme: Dissent<()>,
     settings: Dissent<()>,
+    /// Another last hop.
+    path: Dissent<NodeId, PATH_PACKETS>,
     /// That the session goes on after its end.
-    end: Dissent<()>,
-}
-
-impl Default for Doubts {
-    fn default() -> Self {
-        Self {
-            spm_order: SpmOrder::default(),
-            trail: Dissent::default(),
-            path: Dissent::of_packets(PATH_PACKETS),
-            scheme: Dissent::default(),
-            settings: Dissent::default(),
-            end: Dissent::of_packets(RESUME_PACKETS),
-        }
-    }
+    end: Dissent<(), RESUME_PACKETS>,
+    spm_order: SpmOrder,
 }
 
 /// The two copies of an SPM request.
@@ -189,7 +181,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
             source: None,
             window: None,
             reach: None,
-            doubts: Box::default(),
+            doubts: Doubts::default(),
             declared: 0,
             missing: None,
             timers,
@@ -349,9 +341,16 @@ impl<R: RepairLayer> ReceiverSession<R> {
         if self.phase != ReceiverPhase::Joined {
             return self.timers.next();
         }
-        let scheme = if self.mismatch.is_none() { self.feedback.next_timeout() } else { None };
-        let naks = self.repair.naks().and_then(Naks::next_timeout);
-        [self.timers.next(), scheme, naks].into_iter().flatten().min()
+        let mut next = self.timers.next().unwrap_or(Time::MAX);
+        if self.mismatch.is_none()
+            && let Some(at) = self.feedback.next_timeout()
+        {
+            next = next.min(at);
+        }
+        if let Some(at) = self.repair.naks().and_then(Naks::next_timeout) {
+            next = next.min(at);
+        }
+        (next < Time::MAX).then_some(next)
     }
 }
 

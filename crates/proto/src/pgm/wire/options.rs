@@ -104,17 +104,23 @@ impl OptionType {
     }
 }
 
-/// The options of a packet, each known to lie within it and to have a permitted length. They are
-/// equal where all but their reserved bits are.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options<'a> {
-    /// All but the first, which only tells the length.
-    bytes: &'a [u8],
+/// Where in a packet its options lie, each known to have a permitted length, and of which types they are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OptionsLayout {
+    start: usize,
+    end: usize,
+    kinds: u64,
 }
 
-impl<'a> Options<'a> {
-    /// Reads all options from the front of `bytes`; returns what follows them.
-    pub(super) fn decode(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), DecodeError> {
+impl OptionsLayout {
+    /// None, where they would begin at `at`.
+    pub(super) const fn none(at: usize) -> Self {
+        Self { start: at, end: at, kinds: 0 }
+    }
+
+    /// Reads all options of a packet that begin at `at`.
+    pub(super) fn decode(packet: &[u8], at: usize) -> Result<Self, DecodeError> {
+        let bytes = &packet[at..];
         let (&[kind, len, t0, t1], _) = bytes.split_first_chunk().ok_or(DecodeError::Truncated)?;
         let total = usize::from(u16::from_be_bytes([t0, t1]));
         if kind & !END != OptionType::LENGTH || len != 4 || total < OPTION_HEADER_LEN {
@@ -123,34 +129,60 @@ impl<'a> Options<'a> {
         if total > bytes.len() {
             return Err(DecodeError::Truncated);
         }
-        let (own, rest) = bytes.split_at(total);
-        let options = Self { bytes: &own[OPTION_HEADER_LEN..] };
-        options.check()?;
-        Ok((options, rest))
+        let kinds = kinds(&bytes[OPTION_HEADER_LEN..total])?;
+        Ok(Self { start: at + OPTION_HEADER_LEN, end: at + total, kinds })
     }
 
-    /// Walks all options once, so that later walks need not doubt them.
-    fn check(&self) -> Result<(), DecodeError> {
-        let mut rest = self.bytes;
-        let mut count = 0;
-        while let Some((&[kind, len, ..], _)) = rest.split_first_chunk::<OPTION_HEADER_LEN>() {
-            count += 1;
-            if count > OPTIONS_MAX {
-                return Err(DecodeError::TooManyOptions);
-            }
-            let len = usize::from(len);
-            if len < OPTION_HEADER_LEN || len > rest.len() {
-                return Err(DecodeError::OptionLength(kind & !END));
-            }
-            RawOption::split(&rest[..len]).check()?;
-            rest = &rest[len..];
-            if (kind & END != 0) != rest.is_empty() {
-                return Err(DecodeError::OptionsLength);
-            }
+    /// One past their last byte.
+    pub(super) const fn end(&self) -> usize {
+        self.end
+    }
+
+    /// The options, of the same packet.
+    #[inline]
+    pub(super) fn options<'a>(&self, packet: &'a [u8]) -> Options<'a> {
+        Options { bytes: &packet[self.start..self.end], kinds: self.kinds }
+    }
+}
+
+/// Walks all options once, so that later walks need not doubt them: of which types they are.
+fn kinds(bytes: &[u8]) -> Result<u64, DecodeError> {
+    let (mut rest, mut count, mut kinds) = (bytes, 0, 0);
+    while let Some((&[kind, len, ..], _)) = rest.split_first_chunk::<OPTION_HEADER_LEN>() {
+        count += 1;
+        if count > OPTIONS_MAX {
+            return Err(DecodeError::TooManyOptions);
         }
-        if rest.is_empty() { Ok(()) } else { Err(DecodeError::OptionsLength) }
+        let len = usize::from(len);
+        if len < OPTION_HEADER_LEN || len > rest.len() {
+            return Err(DecodeError::OptionLength(kind & !END));
+        }
+        RawOption::split(&rest[..len]).check()?;
+        kinds |= kind_bit(kind & !END);
+        rest = &rest[len..];
+        if (kind & END != 0) != rest.is_empty() {
+            return Err(DecodeError::OptionsLength);
+        }
     }
+    if rest.is_empty() { Ok(kinds) } else { Err(DecodeError::OptionsLength) }
+}
 
+/// Stands for an option of type `kind`, 0 to 0x7f. Types that are 64 apart share one.
+const fn kind_bit(kind: u8) -> u64 {
+    1 << (kind & 63)
+}
+
+/// The options of a packet, each known to lie within it and to have a permitted length. They are
+/// equal where all but their reserved bits are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options<'a> {
+    /// All but the first, which only tells the length.
+    bytes: &'a [u8],
+    /// The bits of their types: most that are looked for are not there.
+    kinds: u64,
+}
+
+impl<'a> Options<'a> {
     /// Whether there are none.
     pub const fn is_empty(&self) -> bool {
         self.bytes.is_empty()
@@ -168,11 +200,14 @@ impl<'a> Options<'a> {
     }
 
     /// The first option of type `kind`.
+    #[inline]
     pub fn find(&self, kind: u8) -> Option<RawOption<'a>> {
-        self.iter().find(|option| option.kind == kind)
+        let can_be = self.kinds & kind_bit(kind) != 0;
+        if can_be { self.iter().find(|option| option.kind == kind) } else { None }
     }
 
     /// Whether there is an option of type `kind`.
+    #[inline]
     pub fn has(&self, kind: u8) -> bool {
         self.find(kind).is_some()
     }

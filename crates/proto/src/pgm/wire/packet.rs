@@ -10,7 +10,7 @@ use super::header::{
     FLAG_NETWORK_SIGNIFICANT, FLAG_OPTIONS, FLAG_PARITY, FLAG_VARIABLE_LENGTH, Fixed, HEADER_LEN,
     Header, PacketType, Tsi,
 };
-use super::options::{END, NAK_LIST_MAX, NakList, OPTIONS_MAX, OptionType, Options};
+use super::options::{END, NAK_LIST_MAX, NakList, OPTIONS_MAX, OptionType, Options, OptionsLayout};
 use super::{DecodeError, Nla};
 use crate::congestion::{AckVector, Wire};
 use crate::{Datagram, Destination};
@@ -35,25 +35,7 @@ impl<'a> Packet<'a> {
     /// # Errors
     /// Whatever the bytes are, the answer is a packet or a [`DecodeError`].
     pub fn decode(bytes: &'a [u8], zeros: u32) -> Result<Self, DecodeError> {
-        let (head, rest) = bytes.split_first_chunk::<HEADER_LEN>().ok_or(DecodeError::Truncated)?;
-        let fixed = Fixed::decode(head)?;
-        if fixed.checksum == 0 {
-            if fixed.kind.is_data() {
-                return Err(DecodeError::NoChecksum);
-            }
-        } else if checksum(bytes) != 0 {
-            return Err(DecodeError::Checksum);
-        }
-        let mut rest = rest;
-        let body = Body::decode(fixed.kind, &mut rest)?;
-        let (options, rest) =
-            if fixed.has_options { Options::decode(rest)? } else { (Options::default(), rest) };
-        let payload =
-            if fixed.kind.is_data() { Payload { bytes: rest, zeros } } else { Payload::default() };
-        if fixed.kind.is_data() && payload.len() != u64::from(fixed.payload_len) {
-            return Err(DecodeError::PayloadLength);
-        }
-        Ok(Self { header: fixed.header, body, options, payload })
+        Ok(Layout::decode(bytes, zeros)?.packet(bytes, zeros))
     }
 
     /// Its type.
@@ -94,6 +76,53 @@ impl<'a> Packet<'a> {
     }
 }
 
+/// What a packet says, and where in its bytes the rest of it lies.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    header: Header,
+    body: Body,
+    options: OptionsLayout,
+    payload_at: usize,
+}
+
+impl Layout {
+    fn decode(bytes: &[u8], zeros: u32) -> Result<Self, DecodeError> {
+        let (head, rest) = bytes.split_first_chunk::<HEADER_LEN>().ok_or(DecodeError::Truncated)?;
+        let fixed = Fixed::decode(head)?;
+        if fixed.checksum == 0 {
+            if fixed.kind.is_data() {
+                return Err(DecodeError::NoChecksum);
+            }
+        } else if checksum(bytes) != 0 {
+            return Err(DecodeError::Checksum);
+        }
+        let mut rest = rest;
+        let body = Body::decode(fixed.kind, &mut rest)?;
+        let at = bytes.len() - rest.len();
+        let options = match fixed.has_options {
+            true => OptionsLayout::decode(bytes, at)?,
+            false => OptionsLayout::none(at),
+        };
+        let payload_at = options.end();
+        let payload_len = (bytes.len() - payload_at) as u64 + u64::from(zeros);
+        if fixed.kind.is_data() && payload_len != u64::from(fixed.payload_len) {
+            return Err(DecodeError::PayloadLength);
+        }
+        Ok(Self { header: fixed.header, body, options, payload_at })
+    }
+
+    /// The packet, of the same bytes.
+    #[inline]
+    fn packet<'a>(&self, bytes: &'a [u8], zeros: u32) -> Packet<'a> {
+        let Self { header, body, options, payload_at } = *self;
+        let payload = match body.kind().is_data() {
+            true => Payload { bytes: &bytes[payload_at..], zeros },
+            false => Payload::default(),
+        };
+        Packet { header, body, options: options.options(bytes), payload }
+    }
+}
+
 /// A packet as it came to an end of a session, decoded once for all that take it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received<'a> {
@@ -106,10 +135,19 @@ pub(crate) struct Received<'a> {
 }
 
 impl<'a> Received<'a> {
+    #[inline]
     pub(crate) fn decode(datagram: &Datagram<'a>) -> Result<Self, BadInput> {
-        let Datagram { from, to, bytes, zeros, congestion_experienced } = *datagram;
-        let packet = Packet::decode(bytes, zeros)?;
-        Ok(Self { packet, from, to, congestion_experienced })
+        let Datagram { from, to, bytes, zeros, congestion_experienced, parsed } = *datagram;
+        let found = parsed.and_then(|it| it.get_or_parse(|| Layout::decode(bytes, zeros)));
+        let own;
+        let layout = match found {
+            Some(found) => found.as_ref().map_err(|error| *error)?,
+            None => {
+                own = Layout::decode(bytes, zeros)?;
+                &own
+            }
+        };
+        Ok(Self { packet: layout.packet(bytes, zeros), from, to, congestion_experienced })
     }
 
     /// Whether it came to the group, and not to this node alone.

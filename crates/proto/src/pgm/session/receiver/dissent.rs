@@ -1,5 +1,7 @@
 //! Claims that contradict what is believed of a source, and when they are believed instead.
 
+use alloc::boxed::Box;
+
 use faircast_base::{Duration, Time};
 
 /// A claim that packets make against what is known, and how many have made it.
@@ -7,14 +9,15 @@ use faircast_base::{Duration, Time};
 /// Without a key anybody can send packets in the name of the source, and a network may damage some.
 /// So what contradicts the packets before counts once several packets have said it and, by its
 /// owner's rule, none has said otherwise meanwhile: of a session that goes on the next packets do.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Dissent<T> {
-    claim: Option<Claim<T>>,
-    /// Packets that are enough in any time.
-    packets: u32,
+///
+/// `PACKETS` packets are enough in any time, or [`PACKETS_SLOW`] over [`SLOW`]. Every packet looks here
+/// and hardly any claims anything, so a claim has memory of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Dissent<T, const PACKETS: u32 = MANY> {
+    claim: Option<Box<Claim<T>>>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Claim<T> {
     what: T,
     since: Time,
@@ -23,18 +26,13 @@ struct Claim<T> {
     packets: u32,
 }
 
-impl<T> Default for Dissent<T> {
+impl<T, const PACKETS: u32> Default for Dissent<T, PACKETS> {
     fn default() -> Self {
-        Self::of_packets(PACKETS)
+        Self { claim: None }
     }
 }
 
-impl<T> Dissent<T> {
-    /// A claim that so many packets must make, or [`PACKETS_SLOW`] over [`SLOW`].
-    pub(crate) const fn of_packets(packets: u32) -> Self {
-        Self { claim: None, packets }
-    }
-
+impl<T, const PACKETS: u32> Dissent<T, PACKETS> {
     /// A packet claims `what`. Where it does not go on from the claim before, by `agrees`, it takes
     /// its place if that was last made `wait` ago or earlier. Returns whether `what` is believed
     /// now; then there is no claim left.
@@ -50,13 +48,13 @@ impl<T> Dissent<T> {
                 (claim.what, claim.at) = (what, now);
                 claim.packets += 1;
                 let slow = claim.packets >= PACKETS_SLOW && now.since(claim.since) >= SLOW;
-                if slow || claim.packets >= self.packets {
+                if slow || claim.packets >= PACKETS {
                     self.claim = None;
                     return true;
                 }
             }
             Some(claim) if now.since(claim.at) < wait => {}
-            _ => self.claim = Some(Claim { what, since: now, at: now, packets: 1 }),
+            _ => self.claim = Some(Box::new(Claim { what, since: now, at: now, packets: 1 })),
         }
         false
     }
@@ -68,12 +66,15 @@ impl<T> Dissent<T> {
 
     /// A packet says what is believed already: the claim is void.
     pub(crate) fn contradict(&mut self) {
-        self.claim = None;
+        // What is not there is not written either, since that is what every packet finds.
+        if self.claim.is_some() {
+            self.claim = None;
+        }
     }
 }
 
 /// More packets than a handful of forged ones.
-const PACKETS: u32 = 12;
+pub(crate) const MANY: u32 = 12;
 
 /// Fewer are enough where packets are rare and nothing has contradicted them for so long.
 const PACKETS_SLOW: u32 = 3;
@@ -86,7 +87,7 @@ mod tests {
 
     /// The packet of a series with which the claim is believed; packets `gap_ms` apart.
     fn believed_with(gap_ms: u64) -> Option<u64> {
-        let mut dissent = Dissent::default();
+        let mut dissent = Dissent::<()>::default();
         (1..=12).find(|i| dissent.claim(at(gap_ms * i), (), Duration::ZERO, |()| true))
     }
 
@@ -99,7 +100,7 @@ mod tests {
 
     #[test]
     fn who_contradicts_ends_a_claim_and_another_one_waits_for_its_turn() {
-        let mut dissent = Dissent::of_packets(2);
+        let mut dissent = Dissent::<u32, 2>::default();
         let wait = Duration::from_millis(50);
         let mut claim = |ms, what: u32| {
             let agrees = |before: &u32| *before == what;

@@ -1,7 +1,6 @@
 //! Packet input of a receiver: the way of data from its arrival to the scheme and to the layer
-//! above.
+//! above, and the gaps that it shows.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Cx, Duration, Event, Seq, Time};
@@ -143,7 +142,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     /// Begins at `start`, the first that it has heard of; `trail` is the oldest that can be repaired.
     pub(super) fn begin(&mut self, now: Time, packet: &Packet<'_>, start: Seq, trail: Seq) {
         self.begin_window(packet, start);
-        self.reach = Some(Box::new(Reach::new(now, u64::from(start.value()))));
+        self.reach = Some(Reach::new(now, u64::from(start.value())));
         self.from_start = trail == start;
     }
 

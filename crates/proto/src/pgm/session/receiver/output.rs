@@ -4,45 +4,55 @@ use alloc::vec::Vec;
 
 use faircast_base::{Cx, GroupId, NodeId, Seq};
 
-use super::{ReceiverPhase, ReceiverSession, RepairLayer, Source};
+use super::{ReceiverPhase, ReceiverSession, RepairLayer, Requests, Source};
 use crate::congestion::{AckVector, Audience};
-use crate::pgm::repair::naks::Naks;
 use crate::pgm::wire::{Ack, Body, Encoder, Header, NAK_LIST_MAX, Nak, Nla, OptionType};
 use crate::{Destination, Transmit};
 
 impl<R: RepairLayer> ReceiverSession<R> {
     /// The next packet to send.
     pub(crate) fn next_packet(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let source = self.source?;
+        let source = self.source.as_ref()?;
         match self.phase {
             ReceiverPhase::Waiting => return None,
             ReceiverPhase::Joined | ReceiverPhase::Finished => {}
             ReceiverPhase::Lost | ReceiverPhase::Ended => {
+                let source = *source;
                 return self.write_leave(cx, &source, buf);
             }
         }
         if self.mismatch.is_some() {
             return None;
         }
+        if self.requests_due != Requests::default() {
+            let source = *source;
+            return Some(self.write_due_request(&source, buf));
+        }
+        // Asked after every packet, and mostly in vain: the rest is out of the way.
+        let mut report = Vec::new();
+        while let Some(audience) = self.feedback.poll_report(cx, &mut report) {
+            let report = core::mem::take(&mut report);
+            if let Some(packet) = self.write_report(audience, report, buf) {
+                return Some(packet);
+            }
+        }
+        // A loss of which nothing is asked for is reported only where nothing is ever asked for.
+        let asks = match self.repair.naks() {
+            Some(naks) => naks.has_due() || self.nak_copy.is_some(),
+            None => self.lone_nak.is_due() || self.nak_copy.is_some(),
+        };
+        if asks { self.next_nak(cx, buf) } else { None }
+    }
+
+    /// One of the copies of an SPM request.
+    #[cold]
+    fn write_due_request(&mut self, source: &Source, buf: &mut Vec<u8>) -> Transmit {
+        let to_source = self.write(source, &Body::Spmr, &[], None, buf, |_| {});
         if core::mem::take(&mut self.requests_due.to_group) {
-            self.write(&source, &Body::Spmr, &[], None, buf, |_| {});
-            return Some(to_neighbours());
+            return to_neighbours();
         }
-        if core::mem::take(&mut self.requests_due.to_source) {
-            return Some(self.write(&source, &Body::Spmr, &[], None, buf, |_| {}));
-        }
-        if let Some(report) = self.next_report(cx, &source, buf) {
-            return Some(report);
-        }
-        let quiet = self.nak_copy.is_none() && !self.lone_nak.is_due();
-        if quiet && !self.repair.naks().is_some_and(Naks::has_due) {
-            return None;
-        }
-        if let Some(copy) = self.nak_copy.take() {
-            buf.extend_from_slice(&copy);
-            return Some(to_neighbours());
-        }
-        self.next_nak(cx, &source, buf)
+        self.requests_due.to_source = false;
+        to_source
     }
 
     fn ack_vector(&self) -> Option<AckVector> {
@@ -63,45 +73,43 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.feedback.report_for_nak(cx, &mut report).then_some(report)
     }
 
-    /// What the scheme wants to say now.
-    fn next_report(
+    /// What the scheme wants to say now; `None` where it is kept for a NAK, or nobody can be told.
+    #[inline(never)]
+    fn write_report(
         &mut self,
-        cx: &mut Cx<'_>,
-        source: &Source,
+        audience: Audience,
+        report: Vec<u8>,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let mut report = Vec::new();
-        while let Some(audience) = self.feedback.poll_report(cx, &mut report) {
-            let report = core::mem::take(&mut report);
-            // Before the first data there is nothing to acknowledge and no number to name.
-            let Some(vector) = self.ack_vector() else { continue };
-            let body = match audience {
-                Audience::SenderAck => {
-                    self.acknowledges = true;
-                    Body::Ack(Ack { vector: self.feedback.shape_vector(vector) })
-                }
-                // A null NAK asks for nothing, and implementations that do not know what it is for
-                // ignore it. It goes to the source itself: elements hold back NAKs that they have
-                // seen, and this one must arrive.
-                Audience::SenderNak => {
-                    Body::Nnak(self.nak(source, self.latest_missing(vector.highest)))
-                }
-                Audience::OnNak => {
-                    self.nak_report = Some(report);
-                    continue;
-                }
-            };
-            return Some(self.write(source, &body, &[], Some(&report), buf, |_| {}));
-        }
-        None
+        let source = self.source?;
+        // Before the first data there is nothing to acknowledge and no number to name.
+        let vector = self.ack_vector()?;
+        let body = match audience {
+            Audience::SenderAck => {
+                self.acknowledges = true;
+                Body::Ack(Ack { vector: self.feedback.shape_vector(vector) })
+            }
+            // A null NAK asks for nothing, and implementations that do not know what it is for ignore
+            // it. It goes to the source itself: elements hold back NAKs that they have seen, and this
+            // one must arrive.
+            Audience::SenderNak => {
+                Body::Nnak(self.nak(&source, self.latest_missing(vector.highest)))
+            }
+            Audience::OnNak => {
+                self.nak_report = Some(report);
+                return None;
+            }
+        };
+        Some(self.write(&source, &body, &[], Some(&report), buf, |_| {}))
     }
 
-    fn next_nak(
-        &mut self,
-        cx: &mut Cx<'_>,
-        source: &Source,
-        buf: &mut Vec<u8>,
-    ) -> Option<Transmit> {
+    #[inline(never)]
+    fn next_nak(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if let Some(copy) = self.nak_copy.take() {
+            buf.extend_from_slice(&copy);
+            return Some(to_neighbours());
+        }
+        let source = self.source?;
         let path = source.path?;
         let most = if self.config.nak_lists { 1 + NAK_LIST_MAX } else { 1 };
         let asked = match self.lone_nak.take() {
@@ -114,8 +122,8 @@ impl<R: RepairLayer> ReceiverSession<R> {
         let (&first, rest) = asked.split_first()?;
         let report = self.nak_report.take().or_else(|| self.report_for_nak(cx));
         let start = buf.len();
-        let body = Body::Nak(self.nak(source, first));
-        self.write(source, &body, rest, report.as_deref(), buf, |_| {});
+        let body = Body::Nak(self.nak(&source, first));
+        self.write(&source, &body, rest, report.as_deref(), buf, |_| {});
         if self.config.nak_copies {
             self.nak_copy = Some(buf[start..].to_vec());
         }

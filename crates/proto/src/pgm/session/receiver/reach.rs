@@ -71,6 +71,10 @@ impl Reach {
     /// Original `index` has come; `fresh` where it has not come before, as far as is known.
     pub(super) fn take(&mut self, now: Time, index: u64, fresh: bool) -> Belief {
         let goes_on = |run: &Run| index > run.last && index <= run.last + FREE_PACKETS;
+        if index > self.newest && self.can_be(now, index) {
+            self.advance(now, index);
+            return Belief::Believed;
+        }
         let wait = self.wait();
         if index <= self.newest {
             let before = self.behind.get().filter(|run| goes_on(run));
@@ -83,10 +87,6 @@ impl Reach {
             self.jump(now, index);
             return Belief::Rewound(first);
         }
-        if self.can_be(now, index) {
-            self.advance(now, index);
-            return Belief::Believed;
-        }
         if self.ahead.claim(now, Run { first: index, last: index }, wait, goes_on) {
             self.jump(now, index);
             return Belief::Believed;
@@ -96,7 +96,8 @@ impl Reach {
 
     /// Whether `index` is no further than the source can have come.
     pub(super) fn can_be(&self, now: Time, index: u64) -> bool {
-        index <= self.newest + self.allowance(now)
+        // Nearly all are as near as any can be.
+        index <= self.newest + FREE_PACKETS || index <= self.newest + self.allowance(now)
     }
 
     /// The same of the lead that an SPM names, which is believed too where others say so.

@@ -1,6 +1,8 @@
 //! SPMs at a receiver: which of them are new, the way for NAKs, the window, and which scheme is
 //! spoken.
 
+use alloc::boxed::Box;
+
 use faircast_base::{BadInput, Cx, Duration, NodeId, Seq, Time};
 
 use super::dissent::Dissent;
@@ -11,7 +13,7 @@ use crate::pgm::wire::{OptionType, Packet, Received, Spm};
 impl<R: RepairLayer> ReceiverSession<R> {
     /// What the source speaks, where that is something else.
     pub(crate) fn mismatch(&self) -> Option<&SchemeMismatch> {
-        self.mismatch.as_ref()
+        self.mismatch.as_deref()
     }
 
     /// Forgets all that it has heard, but for the settings of the scheme.
@@ -168,7 +170,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     ) -> Result<(), BadInput> {
         if self.doubts.scheme.claim(cx.now, (), Duration::ZERO, |()| true) {
             self.ask_nothing();
-            self.mismatch = Some(mismatch);
+            self.mismatch = Some(Box::new(mismatch));
         } else {
             self.want_spm(cx);
         }
@@ -177,21 +179,11 @@ impl<R: RepairLayer> ReceiverSession<R> {
 }
 
 /// The sequence number of the newest SPM, and what other SPMs say against it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SpmOrder {
     newest: Option<(Seq, Time)>,
     ahead: Dissent<Seq>,
-    behind: Dissent<Seq>,
-}
-
-impl Default for SpmOrder {
-    fn default() -> Self {
-        Self {
-            newest: None,
-            ahead: Dissent::default(),
-            behind: Dissent::of_packets(BEHIND_PACKETS),
-        }
-    }
+    behind: Dissent<Seq, BEHIND_PACKETS>,
 }
 
 impl SpmOrder {
@@ -217,8 +209,12 @@ impl SpmOrder {
                 return false;
             }
             let goes_on = |before: &Seq| sequence.after(*before);
-            let claims = if sequence.after(newest) { &mut self.ahead } else { &mut self.behind };
-            if !claims.claim(now, sequence, Duration::ZERO, goes_on) {
+            let believed = if sequence.after(newest) {
+                self.ahead.claim(now, sequence, Duration::ZERO, goes_on)
+            } else {
+                self.behind.claim(now, sequence, Duration::ZERO, goes_on)
+            };
+            if !believed {
                 return false;
             }
         }

@@ -32,6 +32,7 @@ pub(super) enum Place {
 
 /// The receive window. Packets go by their sequence number without wrap (`index`).
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Window {
     /// Most packets from the next to deliver to the last that is kept.
     limit: u64,
@@ -46,13 +47,13 @@ pub(super) struct Window {
     /// packets, and each of thousands of receivers looks all of them up: here they are neighbours in
     /// memory, which they are not in a tree.
     held: VecDeque<u32>,
-    /// The bytes of what is held, where it has any.
-    bytes: BTreeMap<u64, Vec<u8>>,
-    /// What will never come, all at `next` or later.
-    given_up: BTreeSet<u64>,
     /// Bit i: whether packet `next - 1 - i` was received. What lies before the start counts as
     /// received, as in OpenPGM.
     history: u64,
+    /// What will never come, all at `next` or later.
+    given_up: BTreeSet<u64>,
+    /// The bytes of what is held, where it has any.
+    bytes: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Window {
