@@ -340,6 +340,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             return;
         }
         let mut envelope = live.envelope.take();
+        let authenticated = envelope.is_some();
         let plain = match &mut envelope {
             Some(envelope) => envelope.open(now, from, datagram),
             None => Some(&*datagram),
@@ -385,8 +386,11 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         received.packets += 1;
         received.bytes += len as u64;
         received.marked += u64::from(marked);
-        let datagram =
-            Datagram { congestion_experienced: marked, ..Datagram::new(node, to, plain) };
+        let datagram = Datagram {
+            congestion_experienced: marked,
+            authenticated,
+            ..Datagram::new(node, to, plain)
+        };
         self.live.touch(id, now, |machine, cx| machine.handle_datagram(cx, datagram));
         self.settle(app, id, now);
     }

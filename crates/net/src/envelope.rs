@@ -16,7 +16,8 @@ pub trait Envelope: Send {
     fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>);
 
     /// Opens a datagram that came at `now`, in place; `None` where it is not for us, not intact, or not
-    /// fresh. Nothing in it may be trusted.
+    /// fresh. What it opens to is what was sealed, so that protocols need not compute its checksum; whoever
+    /// sealed it is not to be trusted.
     fn open<'a>(&mut self, now: Time, from: SocketAddr, datagram: &'a mut [u8])
     -> Option<&'a [u8]>;
 }

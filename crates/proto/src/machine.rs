@@ -34,14 +34,25 @@ pub struct Datagram<'a> {
     pub zeros: u32,
     /// Whether the network marked it as having met congestion (ECN CE).
     pub congestion_experienced: bool,
+    /// Whether the bytes are known to be those that were sent, since they were authenticated: then no
+    /// checksum needs to be computed.
+    pub authenticated: bool,
     /// What was found in the same bytes before, where the driver keeps that.
     pub parsed: Option<&'a Parsed>,
 }
 
 impl<'a> Datagram<'a> {
-    /// These bytes alone, which have met no congestion.
+    /// These bytes alone, which have met no congestion and may be anybody's.
     pub const fn new(from: NodeId, to: Destination, bytes: &'a [u8]) -> Self {
-        Self { from, to, bytes, zeros: 0, congestion_experienced: false, parsed: None }
+        Self {
+            from,
+            to,
+            bytes,
+            zeros: 0,
+            congestion_experienced: false,
+            authenticated: false,
+            parsed: None,
+        }
     }
 }
 

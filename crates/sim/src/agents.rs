@@ -115,13 +115,10 @@ impl Simulation<'_> {
         let packet = self.fabric.network.packets.get(packet);
         let to = self.fabric.network.destination(packet.route);
         let datagram = Datagram {
-            from: packet.from,
-            to,
-            bytes: &packet.bytes,
             zeros: packet.zeros,
-            congestion_experienced: false,
             // Only those who get it by a group share it.
             parsed: matches!(to, Destination::Group(_)).then_some(&packet.parsed),
+            ..Datagram::new(packet.from, to, &packet.bytes)
         };
         agent.call(self.fabric.now, self.sink, |machine, cx| machine.handle_datagram(cx, datagram));
         agent.drain(index, &mut self.fabric, self.sink, &mut self.scratch);

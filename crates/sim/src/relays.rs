@@ -66,14 +66,7 @@ impl Fabric<'_> {
             flow: info.flow,
             port: PortId(port),
             ports_out,
-            datagram: Datagram {
-                from: info.from,
-                to,
-                bytes: &info.bytes,
-                zeros: info.zeros,
-                congestion_experienced: false,
-                parsed: None,
-            },
+            datagram: Datagram { zeros: info.zeros, ..Datagram::new(info.from, to, &info.bytes) },
             time_to_live: info.time_to_live.saturating_sub(hops),
         };
         buf.clear();

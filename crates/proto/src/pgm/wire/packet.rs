@@ -35,7 +35,7 @@ impl<'a> Packet<'a> {
     /// # Errors
     /// Whatever the bytes are, the answer is a packet or a [`DecodeError`].
     pub fn decode(bytes: &'a [u8], zeros: u32) -> Result<Self, DecodeError> {
-        Ok(Layout::decode(bytes, zeros)?.packet(bytes, zeros))
+        Ok(Layout::decode(bytes, zeros, false)?.packet(bytes, zeros))
     }
 
     /// Its type.
@@ -86,14 +86,15 @@ struct Layout {
 }
 
 impl Layout {
-    fn decode(bytes: &[u8], zeros: u32) -> Result<Self, DecodeError> {
+    /// Reads a packet. Where it is `authenticated` already, its checksum is not computed again.
+    fn decode(bytes: &[u8], zeros: u32, authenticated: bool) -> Result<Self, DecodeError> {
         let (head, rest) = bytes.split_first_chunk::<HEADER_LEN>().ok_or(DecodeError::Truncated)?;
         let fixed = Fixed::decode(head)?;
         if fixed.checksum == 0 {
             if fixed.kind.is_data() {
                 return Err(DecodeError::NoChecksum);
             }
-        } else if checksum(bytes) != 0 {
+        } else if !authenticated && checksum(bytes) != 0 {
             return Err(DecodeError::Checksum);
         }
         let mut rest = rest;
@@ -137,13 +138,15 @@ pub(crate) struct Received<'a> {
 impl<'a> Received<'a> {
     #[inline]
     pub(crate) fn decode(datagram: &Datagram<'a>) -> Result<Self, BadInput> {
-        let Datagram { from, to, bytes, zeros, congestion_experienced, parsed } = *datagram;
-        let found = parsed.and_then(|it| it.get_or_parse(|| Layout::decode(bytes, zeros)));
+        let Datagram { from, to, bytes, zeros, congestion_experienced, authenticated, parsed } =
+            *datagram;
+        let decode = || Layout::decode(bytes, zeros, authenticated);
+        let found = parsed.and_then(|parsed| parsed.get_or_parse(decode));
         let own;
         let layout = match found {
             Some(found) => found.as_ref().map_err(|error| *error)?,
             None => {
-                own = Layout::decode(bytes, zeros)?;
+                own = decode()?;
                 &own
             }
         };

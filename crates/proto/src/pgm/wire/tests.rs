@@ -458,3 +458,23 @@ proptest! {
         prop_assert_eq!(encode(&packet), out);
     }
 }
+
+#[test]
+fn a_checksum_is_computed_unless_the_packet_was_authenticated_and_what_is_found_is_shared() {
+    use crate::{Datagram, Destination, Parsed};
+    let mut bytes = unhex(ODATA_PGMCC);
+    *bytes.last_mut().unwrap() ^= 1;
+    let datagram = Datagram::new(NodeId(1), Destination::Node(NodeId(2)), &bytes);
+    let read = |datagram| Received::decode(&datagram).map(|packet| packet.payload.bytes.to_vec());
+    assert_eq!(read(datagram), Err(BadInput::Checksum));
+    assert_eq!(read(Datagram { authenticated: true, ..datagram }), Ok(b"helln".to_vec()));
+    let parsed = Parsed::default();
+    let shared = Datagram { authenticated: true, parsed: Some(&parsed), ..datagram };
+    assert_eq!(read(shared), Ok(b"helln".to_vec()));
+    // Who gets the same bytes later finds what is known of them, and looks no further.
+    assert_eq!(read(Datagram { authenticated: false, ..shared }), Ok(b"helln".to_vec()));
+    // What another protocol has found is of no use.
+    let other = Parsed::default();
+    assert_eq!(other.get_or_parse(|| 7u32), Some(&7));
+    assert_eq!(read(Datagram { parsed: Some(&other), ..shared }), Ok(b"helln".to_vec()));
+}
