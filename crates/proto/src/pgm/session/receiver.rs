@@ -302,7 +302,10 @@ impl<R: RepairLayer> ReceiverSession<R> {
     fn note_heard(&mut self, now: Time) {
         if let Some(source) = &mut self.source {
             source.heard = now;
-            self.timers.arm(Timer::Expiry, now + self.config.expiry);
+            // Where it runs out it looks how long ago that was, so that packets need not move it.
+            if !self.timers.is_armed(Timer::Expiry) {
+                self.timers.arm(Timer::Expiry, now + self.config.expiry);
+            }
         }
     }
 
@@ -314,7 +317,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         if self.phase != ReceiverPhase::Joined {
             return;
         }
-        if self.timers.take_due(Timer::Expiry, cx.now) {
+        if self.timers.take_due(Timer::Expiry, cx.now) && !self.expires_later(cx.now) {
             let after_ns = self.config.expiry.as_nanos();
             cx.emit(Event::Timeout { kind: TimeoutKind::SessionExpiry, after_ns });
             self.stop(ReceiverPhase::Lost);
@@ -326,6 +329,15 @@ impl<R: RepairLayer> ReceiverSession<R> {
         if self.mismatch.is_none() && self.feedback.next_timeout().is_some_and(|at| at <= cx.now) {
             self.feedback.on_timeout(cx);
         }
+    }
+
+    /// Whether the source has been heard since the timer was armed: then it runs out that much later.
+    fn expires_later(&mut self, now: Time) -> bool {
+        let at = self.heard().map_or(now, |heard| heard + self.config.expiry);
+        if at > now {
+            self.timers.arm(Timer::Expiry, at);
+        }
+        at > now
     }
 
     /// It leaves. That a member comes or goes is the driver's to say: it joins the group.

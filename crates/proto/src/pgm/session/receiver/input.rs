@@ -87,9 +87,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
     /// can tell of one. Returns whether the packet is of our session.
     fn adopt(&mut self, cx: &mut Cx<'_>, packet: &Received<'_>) -> Result<bool, BadInput> {
         let tsi = packet.tsi();
-        if self.config.tsi.is_some_and(|wanted| wanted != tsi) {
-            return Err(BadInput::Foreign);
-        }
         match &mut self.source {
             Some(source) if source.tsi == tsi => {
                 if matches!(packet.body, Body::Odata(_)) {
@@ -99,6 +96,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
                 Ok(true)
             }
             Some(_) => Err(BadInput::Foreign),
+            None if self.config.tsi.is_some_and(|wanted| wanted != tsi) => Err(BadInput::Foreign),
             None if matches!(packet.body, Body::Odata(_) | Body::Spm(_)) => {
                 if matches!(packet.body, Body::Spm(_)) {
                     self.read_announced(packet)?;
@@ -192,13 +190,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         let fresh = matches!(place, Place::Next | Place::Ahead);
         if fresh {
-            if let Some(source) = &mut self.source {
-                source.heard = cx.now;
-                self.timers.arm(Timer::Expiry, cx.now + self.config.expiry);
-                if window.highest.is_none_or(|highest| index > highest) {
-                    source.advanced = cx.now;
-                }
-            }
+            let newest = window.highest.is_none_or(|highest| index > highest);
             window.note(index);
             let held = self.repair.keep(&packet.payload);
             if let Some(naks) = self.repair.naks_mut().filter(|naks| !naks.is_empty()) {
@@ -211,6 +203,10 @@ impl<R: RepairLayer> ReceiverSession<R> {
                 window.hold(index, held);
             }
             self.find_gaps(cx);
+            self.note_heard(cx.now);
+            if let Some(source) = self.source.as_mut().filter(|_| newest) {
+                source.advanced = cx.now;
+            }
         }
         let malformed = self.inform(cx, packet, place, data.sequence, repair);
         if packet.options.has(OptionType::SYN) && index == self.begin {
