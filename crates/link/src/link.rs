@@ -237,6 +237,7 @@ impl Special {
     }
 
     /// An outage may refuse a packet, and then RED.
+    #[inline]
     fn admit(
         &mut self,
         now: Time,
@@ -257,6 +258,7 @@ impl Special {
     }
 
     /// Delay and loss are those of the moment at which the packet leaves the serialiser.
+    #[inline]
     fn apply_changes(&mut self, ends: Time, wire: &mut Wire) {
         while let Some(change) = self.changes.front().copied().filter(|change| change.at <= ends) {
             self.changes.pop_front();
@@ -270,6 +272,7 @@ impl Special {
     }
 
     /// Whether the packet is one of those to drop.
+    #[inline]
     fn is_listed(&mut self, data: bool) -> bool {
         if self.drop_list.is_empty() || !data {
             return false;

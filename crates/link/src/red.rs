@@ -25,6 +25,7 @@ impl Red {
 
     /// Decides about a packet that arrives with `waiting` packets in the queue. `idle` is when
     /// the link last became idle, if it is, and `rate` its rate in bits per second.
+    #[inline]
     pub(crate) fn admit(
         &mut self,
         now: Time,
