@@ -20,11 +20,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("faircast", &["net", "files", "seal"]),
     ("lab", &["net", "sim"]),
     ("experiment", &["lab", "report", "seal", "sim"]),
-    ("relay-wasm", &["base", "proto"]),
-    ("relay-sdk", &["base", "proto"]),
-    ("node", &["net", "proto", "relay-wasm"]),
-    ("python", &["scenario", "sim", "trace", "report"]),
-    ("cli", &["experiment", "sim", "report", "faircast", "lab", "node", "relay-wasm"]),
+    ("cli", &["experiment", "sim", "report", "faircast", "lab"]),
     ("xtask", &[]),
 ];
 

@@ -2,7 +2,8 @@
 
 use crate::{Event, Rng, Time};
 
-/// All that protocol code may know about the world. Three fields, no fourth.
+/// All that protocol code may know about the world. It has these three fields; a fourth would be a way
+/// to the outside world.
 pub struct Cx<'a> {
     /// The present moment. Never decreases from one call to the next.
     pub now: Time,

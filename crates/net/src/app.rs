@@ -27,5 +27,5 @@ pub trait App<M: Machine, D: Demux = PgmDemux> {
     fn tick(&mut self, _live: &mut Live<M, D>) {}
 }
 
-/// An application that wants nothing: what is sent is sent.
+/// Ignores all events: for a driver that only sends.
 impl<M: Machine, D: Demux> App<M, D> for () {}

@@ -132,12 +132,13 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             }
             let now = self.live.now();
             if self.tick_at <= now {
-                self.tick_at = now + self.live.settings.tick.max(TICK_MIN);
+                self.tick_at = now + self.live.settings.tick.clamp(TICK_MIN, TICK_MAX);
                 app.tick(&mut self.live);
             }
             if self.maintain_at <= now {
                 self.maintain_at = now + MAINTENANCE;
                 self.live.sockets.maintain();
+                self.live.outbox.allow_large();
             }
             // What could not leave before goes first, and makes room.
             self.live.flush();
@@ -148,7 +149,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
                 return Ok(ended);
             }
             self.wait()?;
-            self.receive_all(app)?;
+            self.receive_all(app);
         }
     }
 
@@ -261,7 +262,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
     /// Takes what has come to the sockets, within bounds, so that timers have their turn: first what came
     /// to groups. A machine that joins or leaves one meanwhile moves others by a place: then a read finds
     /// nothing, or comes a turn later.
-    fn receive_all(&mut self, app: &mut dyn App<M, D>) -> Result<(), NetError> {
+    fn receive_all(&mut self, app: &mut dyn App<M, D>) {
         for index in (0..self.readable.len()).rev() {
             if !self.readable[index] {
                 continue;
@@ -293,7 +294,6 @@ impl<M: Machine, D: Demux> Driver<M, D> {
                 }
             }
         }
-        Ok(())
     }
 
     /// Where the socket is crowded the first datagram counts as marked: one mark in a round trip is
@@ -431,6 +431,8 @@ const MAINTENANCE: Duration = Duration::from_secs(1);
 
 /// Least time between ticks.
 const TICK_MIN: Duration = Duration::from_millis(1);
+/// A clock that has jumped is told from a driver that slept by less than this.
+const TICK_MAX: Duration = Duration::from_millis(500);
 
 /// Most of the time that a timer may be handled early.
 const GRAIN_MAX: Duration = Duration::from_millis(1);

@@ -3,8 +3,9 @@
 //! A PGM packet is the payload of a UDP datagram, with nothing in between, as OpenPGM and ZeroMQ
 //! have it. [`Sockets`] are opened for a source or for a receiver; a [`Driver`] gives machines time
 //! and packets over them, in one thread; an [`App`] hears what machines tell. Whom a datagram is for
-//! is asked of a [`Demux`], which for PGM is [`PgmDemux`]; the driver itself knows no protocol: a
-//! behaviour that exists only here is a defect. Linux alone is served.
+//! is asked of a [`Demux`], which for PGM is [`PgmDemux`]. The driver knows no protocol, and adds
+//! one thing of its own: where a receiver's socket is crowded, the first datagram of a read counts as
+//! marked by congestion. Linux alone is served.
 //!
 //! ```no_run
 //! use std::sync::Arc;

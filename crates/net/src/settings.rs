@@ -68,7 +68,7 @@ pub struct DriverSettings {
     /// Most sessions that are heard at a time; where they are all taken those that are over are
     /// forgotten. Default 16.
     pub sessions_max: usize,
-    /// Time between two calls of [`App::tick`](crate::App::tick). Default 100 ms.
+    /// Time between two calls of [`App::tick`](crate::App::tick), 1 ms to 500 ms. Default 100 ms.
     pub tick: Duration,
     /// How long it goes on after a close for what machines have still to do. Default 30 s.
     pub close_timeout: Duration,

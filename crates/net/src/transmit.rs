@@ -194,6 +194,14 @@ impl Outbox {
         true
     }
 
+    /// Tries large packets again: what the system refused may have had another reason than the path, such
+    /// as an address that was gone for a while. Where nothing can be cut it stays so.
+    pub(crate) fn allow_large(&mut self) {
+        if self.segment_max > 0 {
+            self.segment_max = usize::MAX;
+        }
+    }
+
     /// Takes runs that are no longer allowed apart.
     fn split_runs(&mut self) {
         let mut runs = Vec::with_capacity(self.runs.len());

@@ -37,7 +37,8 @@ pub struct Datagram<'a> {
     /// Whether the bytes are known to be those that were sent, since they were authenticated: then no
     /// checksum needs to be computed.
     pub authenticated: bool,
-    /// What was found in the same bytes before, where the driver keeps that.
+    /// What was found before in the same bytes, with as many zeros and as much authenticated, where the
+    /// driver keeps that.
     pub parsed: Option<&'a Parsed>,
 }
 
@@ -57,7 +58,8 @@ impl<'a> Datagram<'a> {
 }
 
 /// What the first machine that took a packet found in it, for the others that get the same bytes: a
-/// driver that hands one packet to thousands of machines keeps one beside it.
+/// driver that hands one packet to thousands of machines keeps one beside it, and never beside another: what
+/// is found are places in its bytes.
 #[derive(Debug, Default)]
 pub struct Parsed(OnceCell<Box<dyn Any + Send>>);
 
@@ -118,7 +120,7 @@ pub enum AppEvent {
         /// How many zero bytes follow.
         zeros: u32,
     },
-    /// So many bytes can never be delivered; what follows comes after a gap.
+    /// So many packets can never be delivered; what follows comes after a gap.
     Lost {
         /// How many packets are missing.
         packets: u32,
@@ -139,7 +141,8 @@ pub enum AppEvent {
     },
 }
 
-/// A protocol machine: sender, receiver, repair head, relay, overlay daemon, background TCP.
+/// A protocol machine: a sender, a receiver, or both at once. Programs of routers are
+/// [`Relay`](crate::relay::Relay)s.
 ///
 /// The one law for drivers: call `handle_*`, then [`poll_membership`](Self::poll_membership) and
 /// [`poll_transmit`](Self::poll_transmit) until each gives `None`, then [`poll_event`](Self::poll_event) until it gives `None`, then read

@@ -4,6 +4,7 @@ use faircast_base::Time;
 
 /// The timer events of one machine in the event queue. Events cannot be taken back, and a machine
 /// asks again and again: one event is enough for all wishes that are not earlier than it.
+// What every packet needs stands first: see `Agent`.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Alarm {

@@ -9,6 +9,7 @@ use faircast_scenario::{Data, Flow};
 use crate::engine::SimError;
 
 /// What one receiver delivered to its application.
+// What every packet needs stands first: see `Agent`.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Delivery {

@@ -54,7 +54,8 @@ impl ScheduledEvent {
     }
 }
 
-/// The beginning of one direction of one link, in whole lines of the processor's cache.
+/// The beginning of one direction of one link, in whole lines of the processor's cache, so that a packet
+/// touches no line of a neighbour.
 #[repr(align(64))]
 struct Hop {
     link: Link,

@@ -7,8 +7,8 @@ use faircast_base::{FlowId, GroupId, NodeId};
 use faircast_proto::Parsed;
 use smallvec::SmallVec;
 
-/// Bytes that a packet holds in place: headers of every protocol fit, so that only packets with
-/// real payload need memory of their own, and a hop touches neighbouring cache lines only.
+/// Bytes that a packet holds in place: headers of every protocol fit, so that the bytes of packets without
+/// real payload need no memory of their own, and a hop touches neighbouring cache lines only.
 const INLINE_BYTES: usize = 64;
 
 /// Where a packet goes.
@@ -70,7 +70,8 @@ impl Packet {
 }
 
 /// All packets under way. Entries are used again, so that a simulation in its steady state
-/// allocates nothing but what real payload needs.
+/// allocates nothing but what real payload needs, and for each packet to a group what its first receiver
+/// found in it, which goes when the entry is used again.
 #[derive(Default)]
 pub(crate) struct Packets {
     entries: Vec<Packet>,

@@ -215,6 +215,7 @@ mod tests {
     fn reached(tree: &Tree, topology: &Topology) -> Vec<u32> {
         let (mut open, mut found) = (vec![NodeId(0)], Vec::new());
         while let Some(node) = open.pop() {
+            assert_eq!(tree.member(node).1, tree.children(node).is_empty(), "it ends there");
             if tree.member(node).0 != NONE {
                 found.push(node.0);
             }

@@ -21,7 +21,7 @@ pub struct Told {
     pub round_trip: Option<Duration>,
 }
 
-/// A [`SenderControl`] behind its encoding and within the bounds that a person has set. The methods of
+/// A [`SenderControl`] behind its encoding and within the bounds that the operator has set. The methods of
 /// both are alike; what is not is described.
 pub trait Control {
     /// The numbers of the options of announcements and of reports.
@@ -51,7 +51,7 @@ pub trait Control {
     /// See [`SenderControl::on_idle`].
     fn on_idle(&mut self, cx: &mut Cx<'_>);
     /// Receivers ask for no more than this, or for nothing of the kind. Returns whether it is less than
-    /// the upper bound that a person has set.
+    /// the upper bound that the operator has set.
     fn set_limit(&mut self, now: Time, limit: Option<Bitrate>) -> bool;
     /// See [`SenderControl::on_timeout`].
     fn on_timeout(&mut self, cx: &mut Cx<'_>);
@@ -111,7 +111,7 @@ pub struct SchemeOptions {
     pub report: u8,
 }
 
-/// Bounds that a person sets to a sending rate; none unless set. Where they contradict each other the
+/// Bounds that the operator sets to a sending rate; none unless set. Where they contradict each other the
 /// upper one holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bounds {

@@ -68,9 +68,7 @@ pub enum Carrier {
 pub enum Audience {
     /// At once to the sender, on a positive acknowledgement with the endpoint's [`AckVector`].
     SenderAck,
-    /// With the next negative acknowledgement that the endpoint sends.
-    OnNak,
-    /// At once to the sender as a NAK that asks for no repair: pgmcc's dummy NAK.
+    /// At once to the sender as a null NAK, which asks for no repair: pgmcc's dummy NAK.
     SenderNak,
 }
 
@@ -166,7 +164,7 @@ pub trait SenderControl {
     fn on_heard(&mut self, _cx: &mut Cx<'_>) {}
 
     /// Nothing is sent although a permit was there: the application has nothing to send, or the upper
-    /// bound that a person has set holds it back.
+    /// bound that the operator has set holds it back.
     fn on_idle(&mut self, _cx: &mut Cx<'_>) {}
 
     /// Time has passed. A spurious call does nothing.

@@ -1,4 +1,4 @@
-//! Packets at a rate: what rate-based schemes and the bounds that a person sets have in common.
+//! Packets at a rate: what rate-based schemes and the bounds that an operator sets have in common.
 
 use faircast_base::{Duration, Time};
 
@@ -49,7 +49,7 @@ impl Pace {
         if self.next <= now { Permit::Now } else { Permit::At(self.next) }
     }
 
-    /// When the next packet is due; now where that is past.
+    /// When the next packet is due, which may be past.
     pub fn ready_at(&self) -> Time {
         self.next
     }

@@ -96,8 +96,12 @@ pub struct RouterView {
 }
 
 impl RouterView {
+    /// Most bytes of a report that an element keeps.
+    pub const REPORT_BYTES_MAX: usize = 28;
+
     /// Of scheme `S`.
     pub const fn of<S: Scheme>() -> Self {
+        const { assert!(ReportOf::<S>::BYTES_MAX <= Self::REPORT_BYTES_MAX, "elements keep no more") };
         Self {
             announce_option: AnnounceOf::<S>::OPTION,
             report_option: ReportOf::<S>::OPTION,

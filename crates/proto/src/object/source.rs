@@ -56,7 +56,7 @@ pub struct ObjectSource {
     timers: Timers<Timer, 2>,
     give_up: Duration,
     /// How long it stays when all members are done.
-    linger: Duration,
+    linger: Option<Duration>,
     start: Time,
     phase: ServicePhase,
     /// When content began.
@@ -152,7 +152,7 @@ impl ObjectSource {
             grown_at: None,
             timers,
             give_up: setup.give_up,
-            linger: setup.options.duration("linger").unwrap_or(Duration::ZERO),
+            linger: setup.options.duration("linger"),
             start: setup.start,
             phase: ServicePhase::Waiting,
             begun: None,
@@ -176,9 +176,7 @@ impl ObjectSource {
 
     /// The same, but it stays for so long after all members are done, where the options do not say.
     pub(crate) fn staying(mut self, linger: Duration) -> Self {
-        if self.linger == Duration::ZERO {
-            self.linger = linger;
-        }
+        self.linger = self.linger.or(Some(linger));
         self
     }
 

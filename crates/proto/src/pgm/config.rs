@@ -123,7 +123,7 @@ impl SourceConfig {
             late_join: (settings.late_join > 0).then_some(settings.late_join),
             open_start: settings.open_start,
             linger: settings.linger,
-            linger_max: Duration::from_secs(300),
+            linger_max: Duration::from_secs(300).max(settings.linger),
             time_to_live: 255,
         }
     }

@@ -188,9 +188,7 @@ impl Machine for Attacked {
         while self.moments.last().is_some_and(|at| *at <= cx.now) {
             self.moments.pop();
             let Captured { from, to, bytes, zeros } = self.forge();
-            let (bytes, congestion_experienced) = (&bytes[..], false);
-            let forged =
-                Datagram { zeros, congestion_experienced, ..Datagram::new(from, to, bytes) };
+            let forged = Datagram { zeros, ..Datagram::new(from, to, &bytes) };
             self.inner.handle_datagram(cx, forged);
             self.forged.set(self.forged.get() + 1);
         }

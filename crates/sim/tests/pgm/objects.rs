@@ -36,6 +36,17 @@ fn an_object_of_zeros_completes_everywhere_for_every_kind_of_parity() {
 }
 
 #[test]
+fn a_source_that_is_not_to_linger_ends_when_all_have_it() {
+    let sent = ["0 s", "1 ms"].map(|linger| {
+        let run = run(&scenario("\"1 MB\"", &format!("linger = \"{linger}\""), ""), 1);
+        run.assert_complete(linger);
+        run.tally.group_packets
+    });
+    // One that stays sends an SPM each second, which are 300.
+    assert!(sent[0].abs_diff(sent[1]) < 20, "{sent:?}");
+}
+
+#[test]
 fn the_bytes_of_a_file_arrive_as_they_are() {
     let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/engine.rs");
     let data = format!("{{ file = \"{}\" }}", file.display());

@@ -41,6 +41,25 @@ fn the_loss_of_the_last_packets_is_found_and_mended_soon() {
 }
 
 #[test]
+fn the_last_packets_are_acknowledged_as_all_others() {
+    // A receiver that has it all has no timer, by which acknowledgements of one moment wait for each other.
+    let run = scenario("", "data = \"70 kB\"", "60 s");
+    run.assert_complete("no loss");
+    assert!(run.tally.stalls.is_empty() && run.tally.cuts == 0, "{:?}", run.tally.stalls);
+}
+
+#[test]
+fn a_source_lingers_for_as_long_as_it_is_told() {
+    // Near the end a packet is lost whose repair has to wait: who does not linger waits for nothing else.
+    let owes = "data = \"1000 kB\"\noptions = { linger = \"0 s\", repair_delay = \"70 ms\" }";
+    assert!(scenario("drop_list = [ 620 ]", owes, "60 s").tally.data > 700);
+    let long = "data = \"70 kB\"\noptions = { linger = \"400 s\", spm_interval = \"1 s\" }";
+    let run = scenario("", long, "450 s");
+    run.assert_complete("long");
+    assert!(run.tally.group_packets > 440, "an SPM each second: {}", run.tally.group_packets);
+}
+
+#[test]
 fn a_stalled_window_still_tells_of_what_was_lost() {
     // Of an endless stream all packets and acknowledgements of a second are lost in mid-window.
     let gap = "changes = [ { at = \"20 s\", loss = 1.0 }, { at = \"21 s\", loss = 0.0 } ]";

@@ -14,8 +14,8 @@ const TAIL_TIMEOUT: Duration = Duration::from_millis(100);
 /// The least time between two reports that a receiver sends because others report far less loss.
 const SPEAK_UP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The same where its NAKs cannot be sent.
-const STUCK_INTERVAL: Duration = Duration::from_millis(200);
+/// The same where its NAKs cannot be sent, and where the network marks its packets.
+const URGENT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Acknowledgements that can wait for the endpoint to fetch them; the latest bitmap says all.
 const ACKS_MAX: u32 = 32;
@@ -158,7 +158,7 @@ impl ReceiverFeedback for PgmccReceiver {
             // An acker's bitmaps show marks; who is none and lacks nothing has no NAK to tell by.
             let acks = announce.is_some_and(|announce| announce.acker == Some(self.node));
             if arrival.congestion_experienced && self.config.speak_up && !acks {
-                self.plan_own_report(cx, STUCK_INTERVAL);
+                self.plan_own_report(cx, URGENT_INTERVAL);
             }
         }
         if arrival.duplicate {
@@ -187,7 +187,7 @@ impl ReceiverFeedback for PgmccReceiver {
         // Where most packets are lost most SPMs are too, and without one there is no NAK to carry
         // the report; the source's own address is known.
         if self.config.speak_up && self.meter.loss() > 0.0 {
-            self.plan_own_report(cx, STUCK_INTERVAL);
+            self.plan_own_report(cx, URGENT_INTERVAL);
         }
     }
 

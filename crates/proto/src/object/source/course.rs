@@ -61,7 +61,7 @@ impl ObjectSource {
             }
         }
         if let ServicePhase::Lingering(since) = self.phase
-            && cx.now.since(since) >= self.linger
+            && cx.now.since(since) >= self.linger.unwrap_or_default()
         {
             if done == 0 {
                 self.fail(cx, "no receiver has got it all".to_string());

@@ -47,13 +47,10 @@ pub(super) struct Passed {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Report {
     view: &'static RouterView,
-    bytes: [u8; REPORT_BYTES_MAX],
+    bytes: [u8; RouterView::REPORT_BYTES_MAX],
     len: usize,
     at: Time,
 }
-
-/// Most bytes of a report that an element keeps; none of today's is longer.
-const REPORT_BYTES_MAX: usize = 28;
 
 impl Report {
     /// The report on a NAK, of one of the schemes that `views` reads, that has come now.
@@ -61,7 +58,7 @@ impl Report {
         let (view, value) = views
             .iter()
             .find_map(|view| Some((view, pgm.options.find(view.report_option)?.value)))?;
-        let mut bytes = [0; REPORT_BYTES_MAX];
+        let mut bytes = [0; RouterView::REPORT_BYTES_MAX];
         bytes.get_mut(..value.len())?.copy_from_slice(value);
         Some(Self { view, bytes, len: value.len(), at: now })
     }

@@ -64,6 +64,7 @@ pub(crate) struct Expired {
 
 /// The missing packets, each with its one timer. All operations take time logarithmic in their
 /// number.
+// What every packet needs stands first: see the receiver's session.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Naks {

@@ -24,6 +24,7 @@ pub struct PgmReceiver {
 }
 
 /// Repair by NAK, and delivery in order.
+// What every packet needs stands first: see the receiver's session.
 #[derive(Default)]
 #[repr(C)]
 struct NakRepair {
@@ -49,7 +50,10 @@ impl AppEvents {
         }
     }
 
+    #[inline]
     fn pop(&mut self) -> Option<AppEvent> {
+        // Looked at before it is taken, since that writes.
+        self.first.as_ref()?;
         let event = self.first.take()?;
         if !self.more.is_empty() {
             self.first = self.more.pop_front();
@@ -110,7 +114,7 @@ impl PgmReceiver {
     fn end(&mut self, cx: &mut Cx<'_>) {
         let Self { session, refusal } = self;
         if session.is_complete() {
-            session.stop(ReceiverPhase::Finished);
+            session.finish(cx);
             let whole = session.is_whole();
             session.repair.end(cx, whole);
         } else if session.is_joined()
@@ -184,8 +188,7 @@ impl Machine for PgmReceiver {
     }
 
     fn poll_event(&mut self) -> Option<AppEvent> {
-        let events = &mut self.session.repair.events;
-        if events.first.is_none() { None } else { events.pop() }
+        self.session.repair.events.pop()
     }
 
     fn next_timeout(&self) -> Option<Time> {

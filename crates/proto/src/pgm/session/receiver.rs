@@ -71,8 +71,6 @@ pub(crate) struct ReceiverSession<R> {
     pub(crate) repair: R,
     lone_nak: LoneNak,
     config: ReceiverConfig,
-    /// A report that the scheme has ready for the next NAK.
-    nak_report: Option<Vec<u8>>,
     /// All that is missing before this packet is being asked for or given up.
     declared: u64,
     /// The latest packet that was found missing.
@@ -136,6 +134,7 @@ pub(crate) enum ReceiverPhase {
 }
 
 /// What packets say against what is believed of the source.
+// What every packet needs stands first: see the receiver's session.
 #[derive(Debug, Default)]
 #[repr(C)]
 struct Doubts {
@@ -187,7 +186,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
             timers,
             suspected: 0,
             requests_due: Requests::default(),
-            nak_report: None,
             nak_copy: None,
             acknowledges: false,
             leave_due: false,
@@ -285,6 +283,13 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.phase = phase;
         self.ask_nothing();
         self.timers.disarm_all();
+    }
+
+    /// All that there was is here. What the scheme holds back until the end of this moment leaves now,
+    /// since no timer runs any more.
+    pub(crate) fn finish(&mut self, cx: &mut Cx<'_>) {
+        self.feedback.on_timeout(cx);
+        self.stop(ReceiverPhase::Finished);
     }
 
     fn ask_nothing(&mut self) {

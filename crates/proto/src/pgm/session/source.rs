@@ -120,9 +120,12 @@ impl SourceSession {
     ) -> Self {
         config.payload = config.payload.clamp(1, u32::from(u16::MAX));
         config.window_packets = config.window_packets.clamp(1, WINDOW_PACKETS_MAX);
-        for interval in
-            [&mut config.ambient_interval, &mut config.heartbeat_min, &mut config.heartbeat_max]
-        {
+        for interval in [
+            &mut config.ambient_interval,
+            &mut config.heartbeat_min,
+            &mut config.heartbeat_max,
+            &mut config.linger,
+        ] {
             *interval = (*interval).max(INTERVAL_MIN);
         }
         let mut timers = SourceTimers::new();

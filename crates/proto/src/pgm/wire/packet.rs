@@ -203,7 +203,7 @@ pub enum Body {
     Rdata(Data),
     /// Negative acknowledgement.
     Nak(Nak),
-    /// Null negative acknowledgement: a repair head asks for state, not for repair.
+    /// Null negative acknowledgement: it asks for no repair and carries a scheme's report.
     Nnak(Nak),
     /// NAK confirmation.
     Ncf(Nak),

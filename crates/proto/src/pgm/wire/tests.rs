@@ -452,6 +452,10 @@ proptest! {
         let read = packet.options.iter().filter(|option| option.kind != OptionType::NAK_LIST);
         let read: Vec<_> = read.map(|it| (it.kind, it.specific, it.value.to_vec())).collect();
         prop_assert_eq!(read, options);
+        for kind in 0..=u8::MAX {
+            let by_walk = packet.options.iter().find(|option| option.kind == kind);
+            prop_assert_eq!(packet.options.find(kind), by_walk);
+        }
         if is_data {
             prop_assert_eq!(packet.payload, Payload { bytes: &payload, zeros });
         }

@@ -7,17 +7,17 @@ use faircast_base::{Duration, Time};
 /// A claim that packets make against what is known, and how many have made it.
 ///
 /// Without a key anybody can send packets in the name of the source, and a network may damage some.
-/// So what contradicts the packets before counts once several packets have said it and, by its
-/// owner's rule, none has said otherwise meanwhile: of a session that goes on the next packets do.
+/// What contradicts earlier packets is believed once several packets have said it and, by its owner's
+/// rule, none has contradicted it in between. A source that still sends does that with its next packet.
 ///
 /// `PACKETS` packets are enough in any time, or [`PACKETS_SLOW`] over [`SLOW`]. Every packet looks here
 /// and hardly any claims anything, so a claim has memory of its own.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Dissent<T, const PACKETS: u32 = MANY> {
     claim: Option<Box<Claim<T>>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Claim<T> {
     what: T,
     since: Time,

@@ -297,6 +297,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         }
         self.timers.disarm(Timer::Gaps);
         self.end = None;
+        self.missing = self.missing.filter(|&missing| missing < index);
         // Truncation is the wrap of sequence numbers.
         self.feedback.on_rewind(cx, Seq::new(index as u32) - 1);
     }

@@ -73,7 +73,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         self.feedback.report_for_nak(cx, &mut report).then_some(report)
     }
 
-    /// What the scheme wants to say now; `None` where it is kept for a NAK, or nobody can be told.
+    /// What the scheme wants to say now; `None` where there is nobody or nothing to say it of.
     #[inline(never)]
     fn write_report(
         &mut self,
@@ -94,10 +94,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
             // one must arrive.
             Audience::SenderNak => {
                 Body::Nnak(self.nak(&source, self.latest_missing(vector.highest)))
-            }
-            Audience::OnNak => {
-                self.nak_report = Some(report);
-                return None;
             }
         };
         Some(self.write(&source, &body, &[], Some(&report), buf, |_| {}))
@@ -120,7 +116,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
         // Truncation is the wrap of sequence numbers.
         let asked: Vec<_> = asked.into_iter().map(|index| Seq::new(index as u32)).collect();
         let (&first, rest) = asked.split_first()?;
-        let report = self.nak_report.take().or_else(|| self.report_for_nak(cx));
+        let report = self.report_for_nak(cx);
         let start = buf.len();
         let body = Body::Nak(self.nak(&source, first));
         self.write(&source, &body, rest, report.as_deref(), buf, |_| {});

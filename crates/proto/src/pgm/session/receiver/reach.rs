@@ -9,7 +9,7 @@ use super::dissent::Dissent;
 ///
 /// A number far beyond what the observed rate could have sent is not believed at once; and a newest
 /// packet after which the source goes on with lower numbers was none of its own.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Reach {
     newest: u64,
     /// When that came.

@@ -179,7 +179,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
 }
 
 /// The sequence number of the newest SPM, and what other SPMs say against it.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct SpmOrder {
     newest: Option<(Seq, Time)>,
     ahead: Dissent<Seq>,

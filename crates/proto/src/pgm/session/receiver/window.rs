@@ -31,6 +31,7 @@ pub(super) enum Place {
 }
 
 /// The receive window. Packets go by their sequence number without wrap (`index`).
+// What every packet needs stands first: see the receiver's session.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Window {

@@ -44,8 +44,8 @@ impl SourceSession {
         Err(BadInput::OtherScheme)
     }
 
-    /// A NAK: its report is the control's. With `asks` false it asks for nothing. Returns the round trip
-    /// of its sender, where it is known; `None` for what is not meant for this node.
+    /// A NAK: its report is the control's. With `asks` false it asks for nothing. Returns what its report
+    /// tells, nothing of it where it carries none; `None` for what is not meant for this node.
     pub(crate) fn take_nak(
         &mut self,
         cx: &mut Cx<'_>,
