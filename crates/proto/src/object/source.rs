@@ -268,12 +268,17 @@ impl ObjectSource {
     /// Says once that nothing is left, so that who still lacks something asks; not too often, for
     /// SPMs come by themselves too.
     fn tell_exhausted(&mut self, now: Time) {
-        let exhausted = self.packets.is_exhausted();
-        if exhausted && !self.told_exhausted && now.since(self.exhausted_at) >= EXHAUSTED_INTERVAL {
-            self.exhausted_at = now;
+        if !self.packets.is_exhausted() {
+            self.told_exhausted = false;
+        } else if !self.told_exhausted {
+            let soonest = self.exhausted_at + EXHAUSTED_INTERVAL;
+            if now < soonest {
+                self.session.wake_by(soonest);
+                return;
+            }
+            (self.told_exhausted, self.exhausted_at) = (true, now);
             self.session.announce_now(now);
         }
-        self.told_exhausted = exhausted;
     }
 }
 

@@ -46,6 +46,30 @@ fn a_source_that_is_not_to_linger_ends_when_all_have_it() {
     assert!(sent[0].abs_diff(sent[1]) < 20, "{sent:?}");
 }
 
+/// One receiver of five loses packets, and answers take long while the source waits for its reports. When
+/// nothing else is left to send, that must not be how long it waits for each repair that is lost.
+#[test]
+fn repairs_that_are_lost_at_the_end_are_soon_asked_for_again() {
+    let text = "title = \"How long is the end?\"\nduration = \"120 s\"\n\
+                [[link]]\nstar = { center = \"s\", leaves = [\"r{1..4}\"] }\nrate = \"1 Gbit/s\"\n\
+                delay = \"0.2 ms\"\n\
+                [[link]]\nbetween = [\"s\", \"g\"]\nrate = \"50 Mbit/s\"\ndelay = \"0.3 ms\"\n\
+                queue = { kind = \"droptail\", packets = 90 }\nloss = 0.1\n\
+                [[flow]]\nname = \"mcc\"\nprotocol = \"pgmcc\"\nfrom = \"s\"\nto = [\"r{1..4}\", \"g\"]\n\
+                packet = \"1400 B\"\ndata = \"1.5 MB\"\noptions = { delivery = \"object\" }\n";
+    let mut took: Vec<f64> = (1..=21)
+        .map(|seed| {
+            let run = run(text, seed);
+            run.assert_complete("a lossy link");
+            run.completed().unwrap().as_secs_f64()
+        })
+        .collect();
+    took.sort_by(f64::total_cmp);
+    println!("{took:.1?}");
+    // With waits as long as answers took at the beginning: 7.4 s and 48 s.
+    assert!(took[10] < 4.0 && took[20] < 12.0, "{took:.1?}");
+}
+
 #[test]
 fn the_bytes_of_a_file_arrive_as_they_are() {
     let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/engine.rs");

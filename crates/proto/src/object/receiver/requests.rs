@@ -187,6 +187,9 @@ impl Requests {
                 self.overdue(cx, blocks, blocks.layout.keys(part));
             }
         }
+        // Of what it was asked for before and has confirmed, too: what has not come is lost, however
+        // long answers took until now.
+        self.naks.repairs_sent(cx.now + self.reorder_delay);
     }
 
     /// What has not come of these blocks has to be asked for.

@@ -253,6 +253,32 @@ impl Naks {
         true
     }
 
+    /// The source says that it has sent all that it was asked for. What has not come by `deadline` is
+    /// asked for again then, however long answers took before: a repair that was confirmed is lost, and so is
+    /// a NAK or its confirmation where a round trip has gone by.
+    pub(crate) fn repairs_sent(&mut self, deadline: Time) {
+        let round_trip = self.confirmation.expected();
+        let mut moved = Vec::new();
+        for (&index, missing) in &mut self.missing {
+            let answered_by = match (missing.state, missing.asked.last()) {
+                (State::BackOff, _) | (State::AwaitConfirmation, None) => continue,
+                (State::AwaitConfirmation, Some(asked)) => {
+                    asked + round_trip.unwrap_or_default().max(self.confirmation.least())
+                }
+                (State::AwaitRepair, Some(asked)) => asked + self.repair.least(),
+                (State::AwaitRepair, None) => deadline,
+            };
+            let soonest = deadline.max(answered_by);
+            if missing.deadline > soonest {
+                missing.deadline = soonest;
+                moved.push((index, soonest));
+            }
+        }
+        for (index, deadline) in moved {
+            self.arm(index, deadline);
+        }
+    }
+
     /// Sets the timer of a missing packet, whose deadline it is already.
     fn arm(&mut self, index: u64, deadline: Time) {
         self.timers.push(Reverse((deadline, index)));

@@ -3,7 +3,7 @@
 use super::*;
 use crate::pgm::RepairTimers;
 use crate::pgm::wire::Nla;
-use crate::world::at;
+use crate::world::{at, ms};
 use faircast_base::{NodeId, NullTrace, Purpose};
 
 struct Bench {
@@ -53,6 +53,44 @@ fn each_event_in_each_state_leads_where_the_rfc_says() {
         event(&mut bench);
         assert_eq!(bench.state(), (to, at(deadline)), "from {from:?}");
     }
+}
+
+#[test]
+fn what_has_not_come_is_asked_for_again_once_the_source_has_sent_all() {
+    use State::{AwaitConfirmation, AwaitRepair, BackOff};
+    // Answers took seconds until now, so the waits for this one are long.
+    let slow = || {
+        let mut bench = Bench::new(RepairTimers::Adaptive);
+        for seq in [1, 2] {
+            bench.naks.begin(seq, BackOff, at(0));
+            bench.expire(0, true);
+            bench.naks.confirmed(seq, at(seq));
+            bench.naks.repaired(seq, at(3000));
+        }
+        bench.naks.begin(7, BackOff, at(4000));
+        bench
+    };
+    // Asked for at 4000 ms and perhaps confirmed; then said at that moment.
+    let cases = [
+        (AwaitRepair, 4010, 4200, "not before the shortest wait"),
+        (AwaitRepair, 4500, 4520, "what may be behind it in the network has come by then"),
+        (AwaitConfirmation, 4010, 4200, "the round trip is not over"),
+        (AwaitConfirmation, 4190, 4200, "it would be asked for again anyway"),
+    ];
+    for (state, said, again, why) in cases {
+        let mut bench = slow();
+        bench.expire(4000, true);
+        if state == AwaitRepair {
+            bench.naks.confirmed(7, at(4002));
+            assert!(bench.state().1 > at(6000), "{:?}", bench.state());
+        }
+        bench.naks.repairs_sent(at(said + 20));
+        let (now, deadline) = bench.state();
+        assert!(now == state && deadline.since(at(again)) < ms(11), "{why}: {deadline:?}");
+    }
+    let mut bench = slow();
+    bench.naks.repairs_sent(at(100));
+    assert_eq!(bench.state(), (BackOff, at(4000)), "it has not been asked for yet");
 }
 
 #[test]
