@@ -58,9 +58,9 @@ fn receivers_that_join_one_after_the_other_all_get_all() {
     }
     let summary = sender.end_with(0).summary();
     assert_eq!(summary["receivers"].as_array().unwrap().len(), names.len());
-    // The last one came when the first had all of it: one more round is what all of them cost.
+    // They share what is sent after they came: a round for each of them would be 25 MB.
     let bytes = summary["bytes_sent"].as_u64().unwrap();
-    assert!((6_000_000..12_500_000).contains(&bytes), "{bytes} bytes for 5 MB");
+    assert!((5_000_000..20_000_000).contains(&bytes), "{bytes} bytes for 5 MB");
 }
 
 /// A file system of its own.
