@@ -176,7 +176,7 @@ fn put<W: Wire>(value: &W, out: &mut Vec<u8>) {
 
 impl<C: SenderControl> CodedControl<C> {
     /// Data of `len` bytes leaves.
-    fn on_leaving(&mut self, now: Time, len: u32) {
+    fn charge(&mut self, now: Time, len: u32) {
         if let Some(max) = &mut self.max {
             max.spend(now, len);
         }
@@ -214,12 +214,12 @@ impl<C: SenderControl + 'static> Control for CodedControl<C> {
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>) {
-        self.on_leaving(cx.now, len);
+        self.charge(cx.now, len);
         put(&self.half.on_sent(cx, seq, len), out);
     }
 
     fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32, out: &mut Vec<u8>) -> bool {
-        self.on_leaving(cx.now, len);
+        self.charge(cx.now, len);
         let announce = self.half.on_repair_sent(cx, seq, len);
         announce.is_some_and(|announce| {
             put(&announce, out);

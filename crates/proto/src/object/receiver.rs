@@ -24,7 +24,6 @@ use super::layout::Key;
 use super::source::write_entries;
 use super::wire::{Claim, Notice, REASON_MAX, encode_limit, encode_load, end_of};
 use super::{HostLoad, ObjectReceiverSetup, ObjectStatus, Part, Stage, Store};
-use crate::congestion::Feedback;
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::Negotiation;
 use crate::pgm::session::ReceiverSession;
@@ -166,11 +165,6 @@ impl ObjectReceiver {
             events: VecDeque::new(),
             config,
         }
-    }
-
-    /// Its side of the scheme, for tests and statistics.
-    pub fn feedback(&self) -> &dyn Feedback {
-        self.session.feedback()
     }
 
     /// Bytes of content that are here.

@@ -180,11 +180,6 @@ impl ObjectSource {
         self
     }
 
-    /// The control, for tests and statistics.
-    pub fn control(&self) -> &dyn Control {
-        self.session.control()
-    }
-
     fn start(&mut self, cx: &mut Cx<'_>) {
         if self.phase == ServicePhase::Waiting && self.start <= cx.now {
             self.phase = ServicePhase::Serving;

@@ -2,6 +2,7 @@
 
 use faircast_base::{Duration, NodeId, Seq, Time};
 
+use crate::congestion::Load;
 use crate::options::Options;
 use crate::pgm::RepairTimers;
 use crate::pgm::options::{PgmSettings, Profile};
@@ -238,6 +239,17 @@ impl ReceiverConfig {
             *interval = (*interval).max(INTERVAL_MIN);
         }
         self
+    }
+}
+
+impl Load {
+    /// The most packets that PGM's repair makes receivers send, whatever the scheme: each loss is
+    /// asked for when it is found, and again each time that a confirmation or a repair has not come
+    /// in time; and each receiver may ask the source and its neighbours for an SPM.
+    pub fn naks_max(&self, options: &Options) -> u64 {
+        let receiver = ReceiverConfig::from_options(Nla::NULL, options);
+        let again = receiver.nak_repeat.min(receiver.nak_repair).as_nanos().max(1);
+        self.losses + self.missing.as_nanos() / again + 2 * self.receivers
     }
 }
 

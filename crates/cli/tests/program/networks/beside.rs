@@ -3,6 +3,8 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 
+use nix::sys::signal::Signal;
+
 use super::*;
 
 /// Gives a host the interface `e<net>` on a bridge. It has the same hardware address each time, so that
@@ -140,10 +142,12 @@ fn an_interface_that_vanishes_holds_up_nobody_and_is_used_again() {
     for by_deletion in [false, true] {
         let stays = recv(&site, &near, 1, "stays", group);
         let cut_off = recv(&site, &other, 0, "cut", group);
-        let ways = "--interface e0 --interface e78";
+        let ways = "--interface e0 --interface e78 --give-up 120s";
         let send = format!("send tree --wait-for 2 --rate-max 8Mbit/s {group} {ways}");
         let sender = on(&site, &near, 0, &send);
         cut_off.until_has(1);
+        // It takes nothing meanwhile, so the sender is there until the interface is used again.
+        cut_off.signal(Signal::SIGSTOP);
         let host = near.host(0);
         if by_deletion {
             lan::run(host, "link del e78");
@@ -157,6 +161,7 @@ fn an_interface_that_vanishes_holds_up_nobody_and_is_used_again() {
         }
         lan::run(host, "link set e78 up");
         sender.until_complained("\"e78\" is used again");
+        cut_off.signal(Signal::SIGCONT);
         let sent = sender.end_with(0);
         assert_eq!(sent.err.matches("nothing leaves").count(), 1, "{}", sent.err);
         assert_received(&site, stays, "stays");

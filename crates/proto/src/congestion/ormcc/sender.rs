@@ -182,7 +182,7 @@ impl OrmccSender {
     }
 
     /// A packet leaves.
-    fn on_leaving(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) {
+    fn charge(&mut self, cx: &mut Cx<'_>, len: u32, repair: bool) {
         let now = cx.now;
         self.meet(now, len);
         self.note_pause(now);
@@ -386,13 +386,13 @@ impl SenderControl for OrmccSender {
     }
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, _seq: Seq, len: u32) -> OrmccAnnounce {
-        self.on_leaving(cx, len, false);
+        self.charge(cx, len, false);
         self.announce(cx.now)
     }
 
     fn on_repair_sent(&mut self, cx: &mut Cx<'_>, seq: Seq, len: u32) -> Option<OrmccAnnounce> {
         // Repairs are paid for but tell nothing: nodes in the network may repeat them much later.
-        self.on_leaving(cx, len, true);
+        self.charge(cx, len, true);
         self.repairs.sent(seq, cx.now);
         None
     }

@@ -288,7 +288,7 @@ impl TfmccSender {
         Some(Echo { receiver: clr.id, is_clr: true, stamp_us: clr.stamp_us, held_us })
     }
 
-    fn on_leaving(&mut self, now: Time, len: u32) {
+    fn charge(&mut self, now: Time, len: u32) {
         let bytes = len + self.header_bytes;
         let size = f64::from(bytes);
         self.largest_bytes = self.largest_bytes.max(size);
@@ -338,7 +338,7 @@ impl SenderControl for TfmccSender {
 
     fn on_sent(&mut self, cx: &mut Cx<'_>, _seq: Seq, len: u32) -> TfmccAnnounce {
         self.settle(cx.now);
-        self.on_leaving(cx.now, len);
+        self.charge(cx.now, len);
         self.asked_at = cx.now;
         self.asked.sent(cx.now);
         self.clr_asked.sent(cx.now);
@@ -360,7 +360,7 @@ impl SenderControl for TfmccSender {
             return Some(self.on_sent(cx, seq, len));
         }
         self.settle(cx.now);
-        self.on_leaving(cx.now, len);
+        self.charge(cx.now, len);
         None
     }
 

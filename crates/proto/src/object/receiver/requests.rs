@@ -10,9 +10,9 @@ use crate::object::Part;
 use crate::object::layout::{KEY_END, Key, block_of, key, part_of};
 use crate::object::wire::{ENTRIES_MAX, Entry};
 use crate::pgm::ReceiverConfig;
-use crate::pgm::repair::naks::{Naks, State};
 use crate::pgm::retry_timer::{Asked, RetryTimer};
 use crate::pgm::session::crowd::Backoff;
+use crate::pgm::session::naks::{Naks, State};
 use crate::ranges::RangeSet;
 use crate::timers::{Reason, Timers};
 

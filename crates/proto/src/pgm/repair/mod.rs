@@ -1,6 +1,5 @@
 //! Repair by NAK above a session, and delivery in order: the two ends of a stream.
 
-pub(crate) mod naks;
 mod receiver;
 mod source;
 

@@ -8,9 +8,9 @@ use core::fmt;
 
 use faircast_base::{Cx, Duration, Event, Time};
 
-use super::naks::Naks;
 use crate::congestion::Feedback;
 use crate::pgm::negotiation::{Negotiation, SchemeAnnouncement, SchemeMismatch};
+use crate::pgm::session::naks::Naks;
 use crate::pgm::session::{Held, ReceiverPhase, ReceiverSession, RepairLayer, start_over};
 use crate::pgm::wire::{OptionType, Payload, Received};
 use crate::pgm::{ReceiverConfig, Reliability};
@@ -86,8 +86,9 @@ impl PgmReceiver {
         Self { session, refusal: Refusal::default() }
     }
 
-    /// Its side of the scheme, for tests and statistics.
-    pub fn feedback(&self) -> &dyn Feedback {
+    /// Its side of the scheme.
+    #[cfg(test)]
+    pub(in crate::pgm) fn feedback(&self) -> &dyn Feedback {
         self.session.feedback()
     }
 
@@ -95,11 +96,6 @@ impl PgmReceiver {
     #[cfg(test)]
     pub(in crate::pgm) fn missing_packets(&self) -> usize {
         self.session.repair.naks.as_ref().map_or(0, Naks::len)
-    }
-
-    /// Packets that were given up.
-    pub fn lost_packets(&self) -> u64 {
-        self.session.lost_packets()
     }
 
     /// Ends where all that there was has been delivered or passed by, or where the source speaks

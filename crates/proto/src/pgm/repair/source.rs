@@ -65,8 +65,9 @@ impl PgmSource {
         self
     }
 
-    /// The control, for tests and statistics.
-    pub fn control(&self) -> &dyn Control {
+    /// The control.
+    #[cfg(test)]
+    pub(in crate::pgm) fn control(&self) -> &dyn Control {
         self.session.control()
     }
 

@@ -5,6 +5,7 @@ pub(crate) mod crowd;
 pub(crate) mod dissent;
 mod input;
 mod losses;
+pub(crate) mod naks;
 mod output;
 mod reach;
 mod spm;
@@ -19,6 +20,7 @@ use faircast_base::{Cx, Duration, Event, NodeId, Seq, Time, TimeoutKind};
 use self::dissent::Dissent;
 pub(crate) use self::input::RepairLayer;
 use self::losses::LoneNak;
+use self::naks::Naks;
 use self::reach::Reach;
 pub use self::spm::SpmOrder;
 use self::window::Window;
@@ -26,7 +28,6 @@ pub(crate) use self::window::{Held, start_over};
 use crate::congestion::{Feedback, SchemeOptions};
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::{Negotiation, SchemeMismatch};
-use crate::pgm::repair::naks::Naks;
 use crate::pgm::wire::{Spm, Tsi};
 use crate::timers::{Reason, Timers};
 
@@ -204,6 +205,7 @@ impl<R: RepairLayer> ReceiverSession<R> {
     }
 
     /// Its side of the scheme, for tests and statistics.
+    #[cfg(test)]
     pub(crate) fn feedback(&self) -> &dyn Feedback {
         self.feedback.as_ref()
     }
@@ -214,11 +216,6 @@ impl<R: RepairLayer> ReceiverSession<R> {
 
     pub(crate) fn phase(&self) -> ReceiverPhase {
         self.phase
-    }
-
-    /// Packets that were given up.
-    pub(crate) fn lost_packets(&self) -> u64 {
-        self.lost
     }
 
     /// The source, once it has been heard.

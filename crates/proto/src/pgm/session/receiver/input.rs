@@ -5,11 +5,11 @@ use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Cx, Duration, Event, Seq, Time};
 
+use super::naks::Naks;
 use super::reach::{Belief, Reach};
 use super::window::{Held, Place, Window};
 use super::{ReceiverPhase, ReceiverSession, Source, Timer};
 use crate::congestion::Arrival;
-use crate::pgm::repair::naks::Naks;
 use crate::pgm::wire::{Body, Data, OptionType, Packet, Payload, RawOption, Received};
 
 /// What lies above a receiver's session: it asks for what is missing, and takes the payload in order.

@@ -4,9 +4,9 @@
 use faircast_base::{BadInput, Cx, Duration, Event, Seq, Time};
 
 use super::crowd::{Backoff, Crowd};
+use super::naks::Expired;
 use super::{ReceiverSession, RepairLayer, Requests, Timer};
 use crate::pgm::ReceiverConfig;
-use crate::pgm::repair::naks::Expired;
 use crate::pgm::wire::{Body, Nak, Packet, Received};
 
 impl<R: RepairLayer> ReceiverSession<R> {

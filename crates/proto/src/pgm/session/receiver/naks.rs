@@ -8,7 +8,7 @@ use faircast_base::{Cx, Duration, Event, Rng, Time, TimeoutKind};
 
 use crate::pgm::ReceiverConfig;
 use crate::pgm::retry_timer::{Asked, RetryTimer};
-use crate::pgm::session::crowd::{Backoff, Crowd};
+use super::crowd::{Backoff, Crowd};
 
 /// Where the recovery of a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
