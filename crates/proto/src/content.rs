@@ -29,6 +29,13 @@ pub struct Zeros {
     pub len: Option<u64>,
 }
 
+/// Whether all bytes are zero. Written so that compilers make vector instructions of it.
+pub fn only_zeros(bytes: &[u8]) -> bool {
+    let (blocks, rest) = bytes.as_chunks::<64>();
+    let any = |bytes: &[u8]| bytes.iter().fold(0, |any, byte| any | byte) != 0;
+    !blocks.iter().any(|block| any(block)) && !any(rest)
+}
+
 impl Content for Zeros {
     fn len(&self) -> Option<u64> {
         self.len
@@ -120,5 +127,23 @@ impl Packets for ByOffset {
 
     fn completed(&self, count: u64) -> Option<u64> {
         Some(self.content.len().unwrap_or(u64::MAX).min(count * u64::from(self.payload)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_byte_that_is_no_zero_is_found_wherever_it_is() {
+        for len in [0, 1, 63, 64, 65, 200] {
+            let mut bytes = alloc::vec![0; len];
+            assert!(only_zeros(&bytes), "{len}");
+            for place in 0..len {
+                bytes[place] = 1;
+                assert!(!only_zeros(&bytes), "{place} of {len}");
+                bytes[place] = 0;
+            }
+        }
     }
 }

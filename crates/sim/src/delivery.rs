@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use faircast_base::Time;
-use faircast_proto::content::{Content, InMemory, Zeros};
+use faircast_proto::content::{Content, InMemory, Zeros, only_zeros};
 use faircast_scenario::{Data, Flow};
 
 use crate::engine::SimError;
@@ -49,7 +49,7 @@ impl Delivery {
                     left -= left.min(BLOCK.len());
                 }
             }
-            None => self.only_zeros &= bytes.iter().all(|byte| *byte == 0),
+            None => self.only_zeros &= only_zeros(bytes),
         }
     }
 

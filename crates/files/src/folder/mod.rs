@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use faircast_proto::content::only_zeros;
 use faircast_proto::object::Announcement;
 use fixedbitset::FixedBitSet;
 
@@ -160,7 +161,7 @@ impl Medium for Folder {
         self.files.part(group.file)?;
         let zero = flight.whole()
             && self.files.place(group.file) == Place::Fresh
-            && flight.bytes.iter().all(|byte| *byte == 0);
+            && only_zeros(&flight.bytes);
         if !flight.whole() {
             // From now on zeros must be written, over what may be there.
             self.files.not_fresh(group.file);

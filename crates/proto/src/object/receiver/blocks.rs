@@ -4,6 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use crate::content::only_zeros;
 use crate::object::fec::Restorer;
 use crate::object::layout::{BLOCK_SYMBOLS, KEY_END, Key, Layout, key, part_of};
 use crate::object::{ObjectError, Part, Store};
@@ -274,8 +275,8 @@ impl Blocks {
             symbol += run;
             block.resize((symbol * size) as usize, 0);
         }
-        let nothing = partial.parity.iter().all(|(_, parity)| parity.is_empty())
-            && block.iter().all(|byte| *byte == 0);
+        let nothing =
+            partial.parity.iter().all(|(_, parity)| parity.is_empty()) && only_zeros(block);
         let mut content = 0;
         let mut outcome = Ok(());
         let mut put = |symbol: u32, bytes: Option<&[u8]>| {

@@ -12,18 +12,28 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     // swapped at the end (src: RFC 1071 s2), four words at a time in two halves of 64 bits: 2^32 of
     // them fit before a carry could be lost, and folding 32-bit halves to 16 keeps the sum modulo
     // 2^16 - 1. Written so that compilers make vector instructions of it.
-    let (words, rest) = bytes.as_chunks::<8>();
+    let (eights, rest) = bytes.as_chunks::<8>();
     let (mut low, mut high) = (0u64, 0u64);
-    for word in words {
-        let word = u64::from_ne_bytes(*word);
-        low += word & 0xffff_ffff;
-        high += word >> 32;
+    for eight in eights {
+        let eight = u64::from_ne_bytes(*eight);
+        low += eight & 0xffff_ffff;
+        high += eight >> 32;
     }
-    let mut last = [0u8; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    let last = u64::from_ne_bytes(last);
-    let mut sum = low + high + (last & 0xffff_ffff) + (last >> 32);
-    while sum >> 16 != 0 {
+    let mut sum = low + high;
+    let (four, rest) = rest.as_chunks::<4>();
+    if let [four] = four {
+        sum += u64::from(u32::from_ne_bytes(*four));
+    }
+    let (two, rest) = rest.as_chunks::<2>();
+    if let [two] = two {
+        sum += u64::from(u16::from_ne_bytes(*two));
+    }
+    if let [one] = rest {
+        sum += u64::from(u16::from_ne_bytes([*one, 0]));
+    }
+    // At most 2^33, then 2^18, then 2^16 + 2.
+    sum = (sum & 0xffff_ffff) + (sum >> 32);
+    for _ in 0..3 {
         sum = (sum & 0xffff) + (sum >> 16);
     }
     !u16::from_be(sum as u16)
@@ -63,6 +73,14 @@ mod tests {
             let mut long = bytes.clone();
             long.resize(bytes.len() + zeros, 0);
             proptest::prop_assert_eq!(checksum(&bytes), checksum(&long));
+        }
+    }
+
+    #[test]
+    fn no_carry_of_the_largest_sums_is_lost() {
+        for len in [1, 2, 3, 7, 8, 9, 1500, 65_535] {
+            let bytes = std::vec![0xff; len];
+            assert_eq!(checksum(&bytes), slow(&bytes), "{len}");
         }
     }
 

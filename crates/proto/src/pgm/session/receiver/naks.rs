@@ -6,9 +6,9 @@ use core::cmp::Reverse;
 
 use faircast_base::{Cx, Duration, Event, Rng, Time, TimeoutKind};
 
+use super::crowd::{Backoff, Crowd};
 use crate::pgm::ReceiverConfig;
 use crate::pgm::retry_timer::{Asked, RetryTimer};
-use super::crowd::{Backoff, Crowd};
 
 /// Where the recovery of a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
