@@ -62,11 +62,11 @@ settings! {
     /// least values; or they are fixed (ns2: fixed)
     repair_timers: RepairTimers = Adaptive;
     /// Time between ambient SPMs (ns2: 500 ms)
-    spm_interval: Duration [0 s, 3600 s] = 30 s;
+    spm_interval: Duration [1 ms, 3600 s] = 30 s;
     /// Least time from data to the first heartbeat SPM; it doubles with each (ns2: 30 s)
-    heartbeat_min: Duration [0 s, 3600 s] = 100 ms;
+    heartbeat_min: Duration [1 ms, 3600 s] = 100 ms;
     /// Longest time between heartbeat SPMs
-    heartbeat_max: Duration [0 s, 3600 s] = 30 s;
+    heartbeat_max: Duration [1 ms, 3600 s] = 30 s;
     /// Time from the first NAK for a packet to its repair, to collect more (ns2: 70 ms)
     repair_delay: Duration [0 s, 3600 s] = 0 ms;
     /// Least time between two repairs of one packet; with adaptive timers only where no round trip
@@ -89,11 +89,11 @@ settings! {
     /// Where nothing is repaired: least time between two NAKs of a receiver
     report_interval: Duration [0 s, 3600 s] = 200 ms;
     /// Longest back-off before a NAK (ns2: 30 ms)
-    nak_backoff: Duration [0 s, 3600 s] = 50 ms;
+    nak_backoff: Duration [1 ms, 3600 s] = 50 ms;
     /// Time to wait for a confirmation (ns2: 50 ms)
-    nak_repeat: Duration [0 s, 3600 s] = 200 ms;
+    nak_repeat: Duration [1 ms, 3600 s] = 200 ms;
     /// Time to wait for a confirmed repair (ns2: 1 s)
-    nak_repair: Duration [0 s, 3600 s] = 200 ms;
+    nak_repair: Duration [1 ms, 3600 s] = 200 ms;
     /// How often a NAK is repeated for want of a confirmation, and for want of a repair, until the
     /// packet is given up (ns2: 5)
     nak_retries: u32 [0, 100_000] = 50;
