@@ -22,6 +22,14 @@ pub trait Content: Send {
     fn read(&mut self, offset: u64, len: u32, out: &mut Vec<u8>) -> u32;
 }
 
+/// Payload that is kept until its turn has come, or for those who lack it.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) bytes: Vec<u8>,
+    /// How many zero bytes follow them.
+    pub(crate) zeros: u32,
+}
+
 /// Zero bytes, so many or without end. They take no memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Zeros {

@@ -9,6 +9,7 @@ use faircast_base::{Bitrate, Duration, NodeId};
 
 use super::layout::{BLOCK_SYMBOLS, Key, PARITY_SYMBOLS, block_of, key, part_of};
 use super::{Announcement, MemberLoad, Part};
+use crate::fields::Fields;
 
 /// Of everything here.
 const VERSION: u8 = 1;
@@ -324,51 +325,6 @@ pub(super) fn end_of(text: &str, max: usize) -> String {
         start += 1;
     }
     [CUT, &text[start..]].concat()
-}
-
-/// The fields of an option, one after the other.
-struct Fields<'a>(&'a [u8]);
-
-impl Fields<'_> {
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.0.split_off(..N)?.try_into().ok()
-    }
-
-    fn u16(&mut self) -> Option<u16> {
-        self.array().map(u16::from_be_bytes)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_be_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_be_bytes)
-    }
-
-    fn millis(&mut self) -> Option<Duration> {
-        self.u32().map(|ms| Duration::from_millis(u64::from(ms)))
-    }
-
-    /// A text with its length before it; what would move a terminal's cursor becomes a question mark.
-    fn text(&mut self, max: usize) -> Option<String> {
-        let [len] = self.array()?;
-        let text = self.0.split_off(..usize::from(len)).filter(|text| text.len() <= max)?;
-        let text = core::str::from_utf8(text).ok()?;
-        // A question mark is never longer than what it stands for.
-        let printable = |c: char| if c.is_control() || is_direction(c) { '?' } else { c };
-        Some(text.chars().map(printable).collect())
-    }
-
-    /// Nothing follows.
-    fn end(self) -> Option<()> {
-        self.0.is_empty().then_some(())
-    }
-}
-
-/// Marks that reorder the text around them.
-fn is_direction(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// What a source answers to a receiver.

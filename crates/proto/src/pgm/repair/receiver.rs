@@ -9,9 +9,10 @@ use core::fmt;
 use faircast_base::{Cx, Duration, Event, Time};
 
 use crate::congestion::Feedback;
+use crate::content::Held;
 use crate::pgm::negotiation::{Negotiation, SchemeAnnouncement, SchemeMismatch};
 use crate::pgm::session::naks::Naks;
-use crate::pgm::session::{Held, ReceiverPhase, ReceiverSession, RepairLayer, start_over};
+use crate::pgm::session::{ReceiverPhase, ReceiverSession, RepairLayer, start_over};
 use crate::pgm::wire::{OptionType, Payload, Received};
 use crate::pgm::{ReceiverConfig, Reliability};
 use crate::{AppEvent, Datagram, Machine, Transmit};

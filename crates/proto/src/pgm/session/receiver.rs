@@ -24,7 +24,7 @@ use self::naks::Naks;
 use self::reach::Reach;
 pub use self::spm::SpmOrder;
 use self::window::Window;
-pub(crate) use self::window::{Held, start_over};
+pub(crate) use self::window::start_over;
 use crate::congestion::{Feedback, SchemeOptions};
 use crate::pgm::ReceiverConfig;
 use crate::pgm::negotiation::{Negotiation, SchemeMismatch};

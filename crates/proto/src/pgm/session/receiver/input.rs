@@ -7,9 +7,10 @@ use faircast_base::{BadInput, Cx, Duration, Event, Seq, Time};
 
 use super::naks::Naks;
 use super::reach::{Belief, Reach};
-use super::window::{Held, Place, Window};
+use super::window::{Place, Window};
 use super::{ReceiverPhase, ReceiverSession, Source, Timer};
 use crate::congestion::Arrival;
+use crate::content::Held;
 use crate::pgm::wire::{Body, Data, OptionType, Packet, Payload, RawOption, Received};
 
 /// What lies above a receiver's session: it asks for what is missing, and takes the payload in order.

@@ -1,19 +1,12 @@
 //! The receive window: packets that have come, that are held, and that are missing.
 
+use crate::content::Held;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use faircast_base::Seq;
 
 use crate::congestion::AckVector;
-
-/// Payload that came out of order.
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) bytes: Vec<u8>,
-    /// How many zero bytes follow them.
-    pub(crate) zeros: u32,
-}
 
 /// Where a packet falls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
