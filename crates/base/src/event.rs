@@ -86,6 +86,13 @@ pub enum Event {
         /// Why.
         reason: SwitchReason,
     },
+    /// A receiver has another repair head, or none.
+    RepairHead {
+        /// The head.
+        node: Option<NodeId>,
+        /// The receiver's level in the tree: one more than its head's, the sender's being 1; 0 without a head.
+        level: u32,
+    },
     /// The sender measured a round trip.
     RttSample {
         /// To whom.

@@ -53,6 +53,10 @@ impl Sink for EventLog {
                 let node = node.map(|node| node.0);
                 debug!(target: "faircast::control", node, ?reason, "the representative changes");
             }
+            Event::RepairHead { node: head, level } => {
+                let (node, head) = (node(record), head.map(|head| head.0));
+                debug!(target: "faircast::session", node, head, level, "another repair head");
+            }
             Event::Cut { reason, window_milli } => {
                 debug!(target: "faircast::control", ?reason, window_milli, "it goes slower");
             }

@@ -121,6 +121,9 @@ impl Sink for LiveTrace {
             Event::Representative { node, reason } => {
                 Event::Representative { node: node.map(|node| nodes.number(node)), reason }
             }
+            Event::RepairHead { node, level } => {
+                Event::RepairHead { node: node.map(|node| nodes.number(node)), level }
+            }
             Event::RttSample { node, rtt_ns } => {
                 Event::RttSample { node: nodes.number(node), rtt_ns }
             }

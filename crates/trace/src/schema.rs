@@ -339,6 +339,8 @@ events! {
         [flow "packet_flow", bytes "bytes", bit "bit"];
     23 "delayed" (Event::PacketDelayed { flow, bytes, delay_ns })
         [flow "packet_flow", bytes "bytes", delay_ns "delay_ns"];
+    24 "repair_head" (Event::RepairHead { node, level })
+        [node "head", level "level"];
 }
 
 /// Appends the record as one JSON object, without a line end.
