@@ -280,7 +280,10 @@ impl Demux for OneSession {
     }
 
     fn find(&mut self, arrival: Arrival<'_>, _: &[u8]) -> Option<Found<()>> {
-        Some(Found::Session(self.0?, arrival.book.node(arrival.from)?))
+        // A host is one end, whatever port it sends from: a source answers single nodes from another.
+        let ports = [arrival.from.port(), UDP_PORT, RECEIVER_PORT];
+        let mut nodes = ports.into_iter().map(|port| SocketAddr::new(arrival.from.ip(), port));
+        Some(Found::Session(self.0?, nodes.find_map(|from| arrival.book.node(from))?))
     }
 
     fn key(&self, (): &()) {}

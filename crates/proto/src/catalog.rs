@@ -32,6 +32,7 @@ use crate::pgm::wire::{Gsi, Nla, OptionType, Packet, Tsi, data_overhead};
 use crate::pgm::{self, PgmReceiver, PgmSource, ReceiverConfig, SourceConfig};
 use crate::relay::Relay;
 use crate::tcp::{self, Flavour};
+use crate::tram;
 use crate::transport::{EndSetup, Role};
 
 /// A scheme: a protocol that a multicast flow can run.
@@ -100,6 +101,8 @@ pub struct TransportEntry {
     pub multicast: bool,
     /// Whether a flow may have more than one source, and ends that are source and receiver at once.
     pub many_to_many: bool,
+    /// Whether its packets carry a checksum: those of TCP and UDP are the kernel's.
+    pub own_checksum: bool,
     /// How its ends are made.
     pub ends: Ends,
 }
@@ -153,6 +156,7 @@ pub const TRANSPORTS: &[TransportEntry] = &[
         options: pgm::OPTIONS,
         multicast: true,
         many_to_many: false,
+        own_checksum: true,
         ends: Ends::Steered(stream_end),
     },
     TransportEntry {
@@ -161,6 +165,7 @@ pub const TRANSPORTS: &[TransportEntry] = &[
         options: pgm::OPTIONS,
         multicast: true,
         many_to_many: false,
+        own_checksum: true,
         ends: Ends::Steered(object_end),
     },
     tcp(
@@ -182,7 +187,17 @@ pub const TRANSPORTS: &[TransportEntry] = &[
         options: cbr::OPTIONS,
         multicast: true,
         many_to_many: true,
+        own_checksum: false,
         ends: Ends::Alone { guarantees: Guarantees::SILENT, answers: false, end: cbr::end },
+    },
+    TransportEntry {
+        name: "tram",
+        about: "a tree of repair heads, windows that receivers keep, and a paced source",
+        options: tram::OPTIONS,
+        multicast: true,
+        many_to_many: false,
+        own_checksum: true,
+        ends: Ends::Alone { guarantees: tram::GUARANTEES, answers: true, end: tram::end },
     },
     kernel_tcp("tcp-cubic", "the kernel's TCP with CUBIC; in the lab only"),
     kernel_tcp("tcp-bbr", "the kernel's TCP with BBR; in the lab only"),
@@ -200,6 +215,7 @@ const fn tcp(
         options: tcp::OPTIONS,
         multicast: false,
         many_to_many: false,
+        own_checksum: false,
         ends,
     }
 }
@@ -212,6 +228,7 @@ const fn kernel_tcp(name: &'static str, about: &'static str) -> TransportEntry {
         options: tcp::KernelSettings::OPTIONS,
         multicast: false,
         many_to_many: false,
+        own_checksum: false,
         ends,
     }
 }

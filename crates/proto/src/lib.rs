@@ -25,6 +25,7 @@ pub mod tcp;
 #[cfg(test)]
 mod tests;
 mod timers;
+pub mod tram;
 pub mod transport;
 #[cfg(test)]
 mod world;

@@ -102,8 +102,8 @@ impl Protocols for Builtin {
         (entry.relay)(node, &program.options)
     }
 
-    /// Simulated TCP and CBR have no checksum of their own: those of TCP and UDP are the kernel's.
     fn sees_corruption(&self, flow: &Flow) -> bool {
-        catalog::scheme(&flow.protocol).is_some()
+        let transport = catalog::transport(&flow.protocol);
+        transport.is_none_or(|transport| transport.own_checksum)
     }
 }

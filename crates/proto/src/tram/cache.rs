@@ -1,0 +1,149 @@
+//! The packets that a head keeps for repairs, between two water marks.
+
+use alloc::collections::VecDeque;
+
+use crate::content::Held;
+
+/// Packets in the order of their sequence numbers, some of which may be missing.
+#[derive(Debug)]
+pub(super) struct Cache {
+    /// The first packet that may be here.
+    front: u64,
+    slots: VecDeque<Option<Held>>,
+    /// Most slots, and how many packets are here when those that nobody needs begin to go, and when that
+    /// ends.
+    packets_max: usize,
+    high: usize,
+    low: usize,
+}
+
+impl Cache {
+    /// An empty cache of at most `packets_max` packets, whose first can be `front`. The water marks are
+    /// shares of it, `low` at most `high`; neither is less than `floor`, for which there is room in any case.
+    pub(super) fn new(
+        front: u64,
+        packets_max: usize,
+        (low, high): (f64, f64),
+        floor: usize,
+    ) -> Self {
+        let packets_max = packets_max.max(2 * floor).max(1);
+        let mark = |share: f64| ((share * packets_max as f64) as usize).clamp(floor, packets_max);
+        let high = mark(high).max(1);
+        let low = mark(low).min(high);
+        Self { front, slots: VecDeque::new(), packets_max, high, low }
+    }
+
+    /// The first packet that may be here: what was sent before cannot be repaired.
+    pub(super) fn front(&self) -> u64 {
+        self.front
+    }
+
+    /// One past the last packet that may be kept now.
+    pub(super) fn room_until(&self) -> u64 {
+        self.front + self.packets_max as u64
+    }
+
+    pub(super) fn get(&self, sequence: u64) -> Option<&Held> {
+        let place = usize::try_from(sequence.checked_sub(self.front)?).ok()?;
+        self.slots.get(place)?.as_ref()
+    }
+
+    /// Keeps a packet. Returns whether there was room; one that is here stays as it is.
+    pub(super) fn insert(&mut self, sequence: u64, packet: Held) -> bool {
+        if sequence < self.front || sequence >= self.room_until() {
+            return false;
+        }
+        let place = (sequence - self.front) as usize;
+        if place >= self.slots.len() {
+            self.slots.resize_with(place + 1, || None);
+        }
+        self.slots[place].get_or_insert(packet);
+        true
+    }
+
+    /// Where the high water mark is reached, packets before `done` go, until the low one is. Returns whether
+    /// the cache is below the high one now.
+    pub(super) fn purge(&mut self, done: u64) -> bool {
+        if self.slots.len() < self.high {
+            return true;
+        }
+        while self.slots.len() > self.low && self.front < done {
+            self.slots.pop_front();
+            self.front += 1;
+        }
+        self.slots.len() < self.high
+    }
+
+    /// All packets before `end` go.
+    pub(super) fn forget(&mut self, end: u64) {
+        let gone = end.saturating_sub(self.front).min(self.slots.len() as u64);
+        self.slots.drain(..gone as usize);
+        self.front = self.front.max(end);
+    }
+
+    /// Packets that are here.
+    #[cfg(test)]
+    fn held(&self) -> usize {
+        self.slots.iter().flatten().count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    fn packet(sequence: u64) -> Held {
+        Held { bytes: sequence.to_be_bytes().to_vec(), zeros: 0 }
+    }
+
+    fn cache() -> Cache {
+        Cache::new(1, 12, (1.0 / 3.0, 2.0 / 3.0), 1)
+    }
+
+    #[test]
+    fn what_nobody_needs_goes_from_high_water_to_low() {
+        let mut cache = cache();
+        for sequence in 1..8 {
+            assert!(cache.insert(sequence, packet(sequence)));
+            assert!(cache.purge(8), "below high water nothing goes");
+        }
+        assert_eq!((cache.front(), cache.held()), (1, 7));
+        cache.insert(8, packet(8));
+        assert!(cache.purge(9));
+        assert_eq!((cache.front(), cache.held()), (5, 4));
+    }
+
+    #[test]
+    fn what_somebody_needs_stays_until_the_cache_is_full() {
+        let mut cache = cache();
+        for sequence in 1..13 {
+            assert!(cache.insert(sequence, packet(sequence)));
+        }
+        assert!(!cache.purge(3), "all but two are needed");
+        assert_eq!(cache.front(), 3);
+        assert!(cache.insert(14, packet(14)) && !cache.insert(15, packet(15)), "it is full");
+        assert!(cache.get(13).is_none() && cache.get(14).is_some() && cache.get(2).is_none());
+        assert!(!cache.insert(2, packet(2)), "what has gone does not come back");
+        cache.forget(20);
+        assert_eq!((cache.front(), cache.held(), cache.room_until()), (20, 0, 32));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn it_holds_what_came_and_has_not_gone(steps: Vec<(u8, bool)>) {
+            let mut cache = cache();
+            for (number, purges) in steps {
+                let sequence = u64::from(number % 40);
+                if purges {
+                    cache.purge(sequence);
+                } else if cache.insert(sequence, packet(sequence)) {
+                    proptest::prop_assert!(cache.get(sequence).is_some());
+                }
+                let held = (0..60).filter(|sequence| cache.get(*sequence).is_some()).count();
+                proptest::prop_assert_eq!(held, cache.held());
+                proptest::prop_assert!(held <= 12);
+            }
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! A head's table of its direct members: what each has, what it allows, and when it was heard.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use faircast_base::{BadInput, Duration, NodeId, Time};
+
+use super::settings::{HeadRole, TramSettings};
+use super::wire::{Ack, HeadState, RejectReason};
+
+/// A direct member of a head.
+#[derive(Debug)]
+pub(super) struct Child {
+    /// Its random id.
+    pub(super) id: u64,
+    /// Whether it may be a head.
+    pub(super) role: HeadRole,
+    /// The time to live with which it is reached.
+    pub(super) distance: u8,
+    /// The first packet that it lacks: it has all before it.
+    pub(super) first_missing: u64,
+    /// The last packet that it and its own members allow (H_a).
+    pub(super) allowed: u64,
+    /// The loss of the worst of its subtree, as a share of 65535, and whether that is one of its members.
+    pub(super) loss: u16,
+    pub(super) of_subtree: bool,
+    /// Receivers below it, and those of them that advertise themselves as heads.
+    pub(super) below: u32,
+    pub(super) heads: u32,
+    /// It joined late, and is being sent what others have had long ago: the source does not wait for it.
+    pub(super) catches_up: bool,
+    /// It has acknowledged. Until then it may never have heard that it is a member, and nobody waits for it.
+    pub(super) confirmed: bool,
+    pub(super) heard_at: Time,
+    /// Hellos that it has been asked by and has not answered.
+    pub(super) unanswered: u32,
+}
+
+/// What an acknowledgement has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Acknowledged {
+    /// Whether it told of congestion, in its own reception or below.
+    pub(super) congested: bool,
+    /// Whether the member has left with it.
+    pub(super) left: bool,
+}
+
+/// The direct members.
+#[derive(Debug)]
+pub(super) struct Members {
+    children: BTreeMap<NodeId, Child>,
+    members_max: usize,
+    /// Of these, so many may be such as never become heads.
+    member_only_max: usize,
+    ack_window: u64,
+    /// What a receiver can allow beyond what it has.
+    ahead_max: u64,
+    /// What the members of heads that fell silent still need, and until when they may come: the source must not
+    /// run away from them meanwhile.
+    orphans: Vec<Orphans>,
+    orphans_for: Duration,
+}
+
+/// What those below a lost member had.
+#[derive(Debug)]
+struct Orphans {
+    first_missing: u64,
+    allowed: u64,
+    until: Time,
+}
+
+impl Members {
+    pub(super) fn new(settings: &TramSettings) -> Self {
+        let members_max = settings.members_max.max(1) as usize;
+        let member_only_max = (settings.member_only_share * members_max as f64) as usize;
+        let ack_window = u64::from(settings.ack_window);
+        Self {
+            children: BTreeMap::new(),
+            members_max,
+            member_only_max: member_only_max.clamp(1, members_max),
+            ack_window,
+            // Up to the end of the window that is being acknowledged, and the largest window behind that.
+            ahead_max: ack_window * (1 + u64::from(settings.window_multiple)),
+            orphans: Vec::new(),
+            // They find out as late as this head did, and then bind.
+            orphans_for: settings.hello_interval * 2 + settings.bind_timeout,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.children.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.children.len()
+    }
+
+    /// How many there are, and how many there may be.
+    pub(super) fn count(&self) -> (u16, u16) {
+        [self.len(), self.members_max].map(|n| u16::try_from(n).unwrap_or(u16::MAX)).into()
+    }
+
+    pub(super) fn is_member(&self, node: NodeId) -> bool {
+        self.children.contains_key(&node)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (NodeId, &Child)> {
+        self.children.iter().map(|(&node, child)| (node, child))
+    }
+
+    /// Whom it takes now.
+    pub(super) fn state(&self) -> HeadState {
+        if self.children.len() >= self.members_max {
+            HeadState::NotAccepting
+        } else if self.member_only() >= self.member_only_max {
+            HeadState::AcceptingHeads
+        } else {
+            HeadState::Accepting
+        }
+    }
+
+    fn member_only(&self) -> usize {
+        self.children.values().filter(|child| child.role == HeadRole::Never).count()
+    }
+
+    /// Takes a member that will be repaired from `start` on, or says why not. One that is a member already stays
+    /// what it is: its binding was repeated. `rescued` ones are taken though there is no room, as many again.
+    pub(super) fn admit(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        (id, role, distance): (u64, HeadRole, u8),
+        start: u64,
+        rescued: bool,
+    ) -> Result<(), RejectReason> {
+        if let Some(child) = self.children.get_mut(&node).filter(|child| child.id == id) {
+            (child.heard_at, child.unanswered) = (now, 0);
+            return Ok(());
+        }
+        let has_room = rescued && self.len() < 2 * self.members_max;
+        if !has_room && !self.is_member(node) {
+            match self.state() {
+                HeadState::Accepting => {}
+                HeadState::AcceptingHeads if role != HeadRole::Never => {}
+                HeadState::AcceptingHeads => return Err(RejectReason::HeadsOnly),
+                HeadState::NotAccepting => return Err(RejectReason::Full),
+                HeadState::Resigning => return Err(RejectReason::Resigning),
+            }
+        }
+        let child = Child {
+            id,
+            role,
+            distance,
+            first_missing: start,
+            // Until it speaks, what it will allow at first: one join does not close the window.
+            allowed: start.saturating_sub(1) + 2 * self.ack_window,
+            loss: 0,
+            of_subtree: false,
+            below: 0,
+            heads: 0,
+            catches_up: rescued,
+            confirmed: false,
+            heard_at: now,
+            unanswered: 0,
+        };
+        self.children.insert(node, child);
+        Ok(())
+    }
+
+    /// Takes an acknowledgement of what was sent before `end`, of which packets from `front` on are kept. What the member has and allows never goes back.
+    ///
+    /// # Errors
+    /// It is of nobody, or cannot be true.
+    pub(super) fn acknowledge(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        ack: &Ack<'_>,
+        (front, end): (u64, u64),
+    ) -> Result<Acknowledged, BadInput> {
+        let Some(child) = self.children.get_mut(&node) else { return Err(BadInput::Foreign) };
+        let has = ack.first_missing.saturating_sub(1);
+        let most = has / self.ack_window * self.ack_window + self.ahead_max;
+        // Nobody has more than there is, allows more than a window, or lacks what was not sent.
+        let highest_missing = ack.missing().last().unwrap_or(0);
+        if ack.first_missing > end || ack.allowed > most || highest_missing >= end {
+            return Err(BadInput::Absurd);
+        }
+        (child.heard_at, child.unanswered) = (now, 0);
+        child.first_missing = child.first_missing.max(ack.first_missing);
+        child.allowed = child.allowed.max(ack.allowed);
+        child.confirmed = true;
+        child.catches_up &= child.first_missing < front;
+        (child.loss, child.of_subtree) = (ack.loss, ack.of_subtree);
+        child.below = ack.indirect.saturating_add(u32::from(ack.members));
+        child.heads = ack.heads;
+        let acknowledged = Acknowledged { congested: ack.congested, left: ack.leaves };
+        if ack.leaves {
+            self.children.remove(&node);
+        }
+        Ok(acknowledged)
+    }
+
+    pub(super) fn remove(&mut self, node: NodeId) -> Option<Child> {
+        self.children.remove(&node)
+    }
+
+    /// The last packet that all members allow (H_a of the subtree); `None` without members.
+    pub(super) fn allowed(&self) -> Option<u64> {
+        let orphans = self.orphans.iter().map(|orphans| orphans.allowed);
+        let confirmed = || self.children.values().filter(|child| child.confirmed);
+        let most = confirmed().map(|child| child.allowed).max();
+        let waited_for = confirmed().filter(|child| !child.catches_up);
+        // Where all catch up, they are whom there is to wait for.
+        waited_for.map(|child| child.allowed).chain(orphans).min().or(most)
+    }
+
+    /// The first packet that some member lacks; `None` without members.
+    pub(super) fn first_missing(&self) -> Option<u64> {
+        let orphans = self.orphans.iter().map(|orphans| orphans.first_missing);
+        let kept_for = self.children.values().filter(|child| !child.catches_up);
+        kept_for.map(|child| child.first_missing).chain(orphans).min()
+    }
+
+    /// The worst loss of all subtrees; 0 without members.
+    pub(super) fn worst_loss(&self) -> u16 {
+        self.children.values().map(|child| child.loss).max().unwrap_or(0)
+    }
+
+    /// The time to live that reaches all members.
+    pub(super) fn reach(&self) -> u8 {
+        self.children.values().map(|child| child.distance).max().unwrap_or(1)
+    }
+
+    /// Receivers below the members, and heads among all of them.
+    pub(super) fn below(&self) -> (u32, u32) {
+        self.children.values().fold((0, 0), |(below, heads), child| {
+            (u32::saturating_add(below, child.below), u32::saturating_add(heads, child.heads))
+        })
+    }
+
+    /// All receivers in the subtree, and heads among them.
+    pub(super) fn all(&self) -> (u64, u32) {
+        let (below, heads) = self.below();
+        (self.len() as u64 + u64::from(below), heads)
+    }
+
+    /// Counts another hello for those who have not been heard for `silence`, removes those who have let
+    /// more than `unanswered_max` go by, and returns both: who is to be asked, and who is gone.
+    pub(super) fn look_after(
+        &mut self,
+        now: Time,
+        silence: Duration,
+        unanswered_max: u32,
+    ) -> (Vec<u64>, Vec<NodeId>) {
+        let (mut asked, mut gone) = (Vec::new(), Vec::new());
+        self.orphans.retain(|orphans| orphans.until > now);
+        for (&node, child) in &mut self.children {
+            if now.since(child.heard_at) < silence {
+                continue;
+            }
+            if child.unanswered >= unanswered_max {
+                gone.push(node);
+            } else {
+                child.unanswered += 1;
+                asked.push(child.id);
+            }
+        }
+        for node in &gone {
+            if let Some(child) = self.children.remove(node).filter(|child| child.below > 0) {
+                let Child { first_missing, allowed, .. } = child;
+                let until = now + self.orphans_for;
+                self.orphans.push(Orphans { first_missing, allowed, until });
+            }
+        }
+        // No more than members: each was one.
+        let extra = self.orphans.len().saturating_sub(self.members_max);
+        self.orphans.drain(..extra);
+        (asked, gone)
+    }
+}

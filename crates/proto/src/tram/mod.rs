@@ -1,0 +1,94 @@
+//! TRAM: reliable multicast by a tree of repair heads, with windows that receivers keep and a paced source
+//! (src: tram).
+//!
+//! Reading order: `wire` (what goes between ends), [`TramSource`] and [`TramReceiver`] (the ends), `head` (what
+//! both are to their members), `parent` (how a receiver gets a head), `window` and `rate` (the control).
+
+mod cache;
+mod head;
+mod identity;
+mod members;
+mod parent;
+mod rate;
+mod receiver;
+mod reception;
+mod settings;
+mod source;
+mod window;
+mod wire;
+
+use alloc::boxed::Box;
+
+use faircast_base::{Duration, GroupId, NodeId, Time};
+
+use crate::congestion::{Floor, Guarantees, Load};
+use crate::content::ByOffset;
+use crate::options::Options;
+use crate::transport::{EndSetup, Role};
+use crate::{Destination, Machine};
+
+pub use receiver::TramReceiver;
+pub use settings::OPTIONS;
+pub use source::TramSource;
+
+use settings::TramSettings;
+
+/// The group of the source and of those who are heads or may be, beside the session's: who looks for a head
+/// asks there.
+const HEADS: GroupId = GroupId(1);
+
+/// What it guarantees to the network.
+pub const GUARANTEES: Guarantees = Guarantees { floor, recovery: RECOVERY, reports_max };
+
+/// A forged acknowledgement can hold the window until the next true one, and forged packets of a head make a
+/// member look for another.
+const RECOVERY: Duration = Duration::from_secs(30);
+
+/// What the ends of a session are made from.
+pub(crate) struct TramSetup<'a> {
+    /// Of all packets of the session.
+    pub(crate) session: u64,
+    /// Whose data it is.
+    pub(crate) source: NodeId,
+    /// Whom it goes to.
+    pub(crate) to: Destination,
+    /// When the end begins.
+    pub(crate) start: Time,
+    /// Settings, checked against the table.
+    pub(crate) options: &'a Options,
+}
+
+/// One end of a flow.
+pub fn end(role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+    let EndSetup { flow, to, start, payload, options, .. } = setup;
+    let source = setup.source();
+    // The flow and its source: both ends compute the same.
+    let session = u64::from(flow.0) << 32 | u64::from(source.0);
+    let tram = TramSetup { session, source, to, start, options };
+    match role {
+        Role::Source(content) => {
+            let packets = ByOffset::new(content, payload);
+            Box::new(TramSource::new(&tram, Box::new(packets)))
+        }
+        Role::Receiver => Box::new(TramReceiver::new(&tram)),
+        Role::Both(_) => unreachable!("a session has one source, which receives nothing"),
+    }
+}
+
+/// One packet a second goes while nobody allows more.
+fn floor(options: &Options) -> Option<Floor> {
+    let settings = TramSettings::from_options(options);
+    let silence = settings.hello_interval * u64::from(2 + settings.hellos_missed_max);
+    Some(Floor { after: silence + Duration::from_secs(10), every: Duration::from_secs(1) })
+}
+
+/// Scheduled acknowledgements, one for each loss that is repaired, and what time alone brings: timers,
+/// hellos and the forming of the tree.
+fn reports_max(options: &Options, load: &Load) -> u64 {
+    let settings = TramSettings::from_options(options);
+    let window = u64::from(settings.ack_window);
+    let each = |interval: Duration| load.lasted.as_nanos() / interval.as_nanos().max(1) + 1;
+    let scheduled = 2 * (load.data_packets / window + 2) * load.receivers;
+    let timed = each(settings.ack_interval) + each(settings.hello_interval);
+    scheduled + load.losses + load.receivers * (timed + each(settings.solicit_interval))
+}

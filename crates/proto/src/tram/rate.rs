@@ -1,0 +1,411 @@
+//! The source's rate: slow start, steady state, the slowing down before the window closes, and the
+//! sleep between two packets.
+
+use alloc::collections::VecDeque;
+
+use faircast_base::{Duration, Time};
+
+use super::settings::{Clock, RateRule, TramSettings};
+use crate::congestion::{Pace, Permit};
+
+/// Parts into which the time is cut that the average rate is taken over.
+const PARTS: u32 = 50;
+
+/// Time between two packets while the window is closed (src: tram s3.5).
+const CLOSED_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The coarse clock of the paper: what it counts in, and what it rounds sleep up to (src: tram s3.5).
+const COARSE_NS: u64 = 1_000_000;
+const COARSE_SLEEP_NS: u64 = 10_000_000;
+
+/// How the source schedules packets (src: tram s3.4, s3.5). Rates are in bytes of payload per second.
+#[derive(Debug)]
+pub(super) struct RateControl {
+    slow_start: bool,
+    /// R, the rate of an open window.
+    rate: f64,
+    /// What is added to it next, Delta R.
+    step: f64,
+    rate_min: f64,
+    rate_max: f64,
+    step_min: f64,
+    step_max: f64,
+    step_growth: f64,
+    increase: f64,
+    rule: RateRule,
+    ack_window: f64,
+    /// (M - 1) W_a: a window so wide counts as opening.
+    wide: f64,
+    /// Bytes of new packets in the parts of the averaging time, with the part's number.
+    sent: VecDeque<(u64, u64)>,
+    sent_bytes: u64,
+    part: Duration,
+    began: Option<Time>,
+    /// Of the present W_a packets: how many have gone, and the sum of the windows that they found.
+    packets: f64,
+    windows: f64,
+    window_before: f64,
+    /// A packet found the window closed, and it has not opened since.
+    closed: bool,
+    restarts: bool,
+    /// The rate that was achieved last while the window was open.
+    proven: f64,
+    /// Up to where slow start goes.
+    ceiling: f64,
+    pace: Pace,
+    /// With the coarse clock: when the sleep ends, and by how much earlier sleeps were too long.
+    coarse: Option<(Time, u64)>,
+}
+
+/// The window as the source sees it, H_a - N: negative where packet N is not allowed.
+pub(super) type Window = i64;
+
+impl RateControl {
+    pub(super) fn new(settings: &TramSettings) -> Self {
+        let bytes = |bits: faircast_base::Bitrate| bits.bits_per_s() as f64 / 8.0;
+        let (rate_min, rate_max) = (bytes(settings.rate_min), bytes(settings.rate_max));
+        let rate_max = rate_max.max(rate_min);
+        let step_min = bytes(settings.rate_increment);
+        let ack_window = f64::from(settings.ack_window);
+        let rate = (rate_min + bytes(settings.rate_initial)).min(rate_max);
+        Self {
+            slow_start: true,
+            rate,
+            step: step_min,
+            rate_min,
+            rate_max,
+            step_min,
+            step_max: (rate_max - rate_min) / 4.0,
+            step_growth: bytes(settings.rate_increment_growth),
+            increase: settings.rate_increase,
+            rule: settings.rate_rule,
+            ack_window,
+            wide: f64::from(settings.window_multiple - 1) * ack_window,
+            sent: VecDeque::new(),
+            sent_bytes: 0,
+            part: Duration::from_nanos(settings.averaging_time.as_nanos() / u64::from(PARTS)),
+            began: None,
+            packets: 0.0,
+            windows: 0.0,
+            window_before: 0.0,
+            closed: false,
+            proven: 0.0,
+            restarts: settings.restart,
+            ceiling: rate_max,
+            pace: Pace::new(rate * 8.0, Pace::BURST),
+            coarse: (settings.clock == Clock::Coarse).then_some((Time::ZERO, 0)),
+        }
+    }
+
+    /// R in bits per second, which heads repair with.
+    pub(super) fn bits_per_s(&self) -> f64 {
+        self.rate * 8.0
+    }
+
+    /// Whether a packet of `len` bytes may leave.
+    pub(super) fn permit(&mut self, now: Time, window: Window, len: u32, repair: bool) -> Permit {
+        if let Some((awake, _)) = self.coarse {
+            return if awake <= now { Permit::Now } else { Permit::At(awake) };
+        }
+        self.pace.set(now, self.scheduled(window, len, repair) * 8.0);
+        self.pace.permit(now)
+    }
+
+    /// R_s for a packet of `len` bytes.
+    fn scheduled(&self, window: Window, len: u32, repair: bool) -> f64 {
+        let one_per_interval = f64::from(len.max(1)) / CLOSED_INTERVAL.as_secs_f64();
+        if window < 0 && !repair {
+            return one_per_interval;
+        }
+        let window = window as f64;
+        let rate = if repair || window >= self.ack_window {
+            self.rate
+        } else {
+            self.rate_min + window * (self.rate - self.rate_min) / self.ack_window
+        };
+        rate.max(one_per_interval)
+    }
+
+    fn sleep(&mut self, now: Time, window: Window, len: u32, repair: bool) {
+        let rate = self.scheduled(window, len, repair);
+        if let Some((awake, excess)) = &mut self.coarse {
+            // Whole milliseconds; what earlier sleeps were too long is taken off (src: jrms).
+            let wanted = (f64::from(len) / rate * 1e3) as u64 * COARSE_NS;
+            let wanted = wanted.min(CLOSED_INTERVAL.as_nanos());
+            if *excess > wanted {
+                (*awake, *excess) = (now, *excess - wanted);
+            } else {
+                let left = wanted - *excess;
+                let slept = left.next_multiple_of(COARSE_SLEEP_NS);
+                (*awake, *excess) = (now + Duration::from_nanos(slept), slept - left);
+            }
+            return;
+        }
+        self.pace.set(now, rate * 8.0);
+        self.pace.spend(now, len);
+    }
+
+    /// A repair leaves. It is of the data that is transmitted: were it not, a source that does nothing but
+    /// repair would take itself for one that achieves nothing.
+    pub(super) fn on_repair_sent(&mut self, now: Time, window: Window, len: u32) {
+        self.count(now, len);
+        self.sleep(now, window, len, true);
+        if !self.slow_start {
+            // Repairs go with R, which a closed window has brought down to a packet a second.
+            self.consider_restart();
+        }
+        self.rise();
+    }
+
+    /// In slow start the rate rises with each packet.
+    fn rise(&mut self) {
+        if self.slow_start {
+            self.rate += self.step;
+            self.step = (self.step + self.step_growth).min(self.step_max).max(self.step_min);
+            if self.rate >= self.ceiling {
+                self.rate = self.ceiling;
+                self.slow_start = false;
+            }
+        }
+    }
+
+    fn count(&mut self, now: Time, len: u32) {
+        self.began.get_or_insert(now);
+        let part = now.as_nanos() / self.part.as_nanos().max(1);
+        match self.sent.back_mut().filter(|last| last.0 == part) {
+            Some(last) => last.1 += u64::from(len),
+            None => self.sent.push_back((part, u64::from(len))),
+        }
+        self.sent_bytes += u64::from(len);
+        self.forget(part);
+    }
+
+    /// A new packet leaves, which found this window. Returns whether the rate was set anew.
+    pub(super) fn on_sent(&mut self, now: Time, window: Window, len: u32) -> bool {
+        self.count(now, len);
+        self.closed = window < 0;
+        self.sleep(now, window, len, false);
+        self.packets += 1.0;
+        self.windows += window as f64;
+        self.rise();
+        let ends = self.packets >= self.ack_window;
+        if ends {
+            self.end_window(now, window >= 0);
+        }
+        ends
+    }
+
+    /// W_a packets have been sent.
+    fn end_window(&mut self, now: Time, open: bool) {
+        let window = self.windows / self.packets;
+        let wider = window > self.window_before || window >= self.wide;
+        (self.packets, self.windows, self.window_before) = (0.0, 0.0, window);
+        if self.slow_start {
+            return;
+        }
+        let average = self.average(now);
+        self.rate = match self.rule {
+            _ if !(open && wider) => average,
+            RateRule::Average => average + self.step,
+            RateRule::Current => self.rate + self.step,
+        };
+        self.rate = self.rate.min(self.rate_max);
+        self.step = (self.increase * average).min(self.step_max).max(self.step_min);
+        if window >= self.ack_window {
+            self.proven = self.proven.max(average);
+            self.consider_restart();
+        }
+    }
+
+    /// Where the rate has fallen for want of a window, as while others join or a head is lost, it says nothing about
+    /// the path: half of what it took before is tried, as after a timeout of TCP.
+    fn consider_restart(&mut self) {
+        if self.restarts && self.rate < self.proven / 2.0 {
+            (self.slow_start, self.step) = (true, self.step_min);
+            self.ceiling = (self.proven / 2.0).max(self.rate_min);
+        }
+    }
+
+    /// The window has closed, or a receiver has told of congestion. The rate of slow start is one that it was about
+    /// to try: what has been achieved is where steady state, and repairs, go on from.
+    pub(super) fn end_slow_start(&mut self, now: Time) {
+        if core::mem::take(&mut self.slow_start) {
+            self.rate = self.average(now).min(self.rate_max);
+            // Half of it at each trial that fails, so that a path that has become worse is believed in the end.
+            self.proven = self.rate.max(self.proven / 2.0);
+            self.step = (self.increase * self.average(now)).min(self.step_max).max(self.step_min);
+        }
+    }
+
+    /// The window has opened again: the rate that the closed one has brought is where to go on from (src: jrms).
+    pub(super) fn on_opened(&mut self, now: Time) {
+        if core::mem::take(&mut self.closed) && !self.slow_start {
+            self.forget(now.as_nanos() / self.part.as_nanos().max(1));
+            self.rate = self.average(now).min(self.rate_max);
+            self.consider_restart();
+        }
+    }
+
+    /// Bytes per second that were achieved over the averaging time, or since the beginning where that is less:
+    /// divided by all of it the average would be far too low when slow start ends.
+    pub(super) fn average(&self, now: Time) -> f64 {
+        let Some(began) = self.began else { return self.rate_min };
+        let whole = self.part * u64::from(PARTS);
+        let over = now.since(began).max(self.part).min(whole);
+        self.sent_bytes as f64 / over.as_secs_f64()
+    }
+
+    fn forget(&mut self, part: u64) {
+        let old = |first: &&(u64, u64)| first.0 + u64::from(PARTS) <= part;
+        while let Some((_, bytes)) = self.sent.front().filter(old) {
+            self.sent_bytes -= bytes;
+            self.sent.pop_front();
+        }
+    }
+
+    /// Whether the achieved rate is not above the least that the session is to have.
+    pub(super) fn is_below_min(&mut self, now: Time) -> bool {
+        self.forget(now.as_nanos() / self.part.as_nanos().max(1));
+        self.average(now) <= self.rate_min
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::at;
+
+    const P: u32 = 1400;
+
+    fn control(change: impl FnOnce(&mut TramSettings)) -> RateControl {
+        let kbytes = |x: u64| faircast_base::Bitrate::from_bits_per_s(8000 * x);
+        let mut settings =
+            TramSettings { ack_window: 64, rate_max: kbytes(1500), ..TramSettings::default() };
+        change(&mut settings);
+        RateControl::new(&settings)
+    }
+
+    /// Sends packets as they may leave, until `packets` have or a second is over; returns when.
+    fn send(control: &mut RateControl, mut now: Time, window: Window, packets: u32) -> Time {
+        for _ in 0..packets {
+            match control.permit(now, window, P, false) {
+                Permit::At(at) => now = at,
+                permit => assert_eq!(permit, Permit::Now),
+            }
+            assert_eq!(control.permit(now, window, P, false), Permit::Now);
+            control.on_sent(now, window, P);
+        }
+        now
+    }
+
+    #[test]
+    fn slow_start_adds_more_and_more_with_each_packet() {
+        let mut control = control(|_| ());
+        let mut now = at(0);
+        let mut rates = std::vec::Vec::new();
+        for _ in 0..4 {
+            rates.push(control.rate);
+            now = send(&mut control, now, 128, 1);
+        }
+        assert_eq!(rates, [1000.0, 3500.0, 7000.0, 11_500.0]);
+        control.end_slow_start(now);
+        assert!(!control.slow_start);
+    }
+
+    #[test]
+    fn slow_start_ends_at_the_greatest_rate() {
+        let mut control = control(|_| ());
+        send(&mut control, at(0), 128, 60);
+        assert!(!control.slow_start);
+        assert_eq!(control.rate, 1_500_000.0);
+    }
+
+    #[test]
+    fn the_rate_follows_what_was_achieved_and_more_where_the_window_opens() {
+        let steady = |rule| {
+            let mut control = control(|settings| settings.rate_rule = rule);
+            let mut now = send(&mut control, at(0), 200, 20);
+            control.end_slow_start(now);
+            control.rate = 100_000.0;
+            // Ten seconds, so that the average is of nothing else.
+            now = send(&mut control, now, 200, 64);
+            control.packets = 0.0;
+            (control, now)
+        };
+        for (rule, window, factor) in [
+            (RateRule::Average, 201, 1.15),
+            (RateRule::Average, 200, 1.0),
+            (RateRule::Average, 256, 1.15),
+        ] {
+            let (mut control, now) = steady(rule);
+            (control.window_before, control.packets, control.windows) =
+                (200.0, 63.0, 63.0 * window as f64);
+            let average = control.average(now);
+            control.step = 0.15 * average;
+            assert!(control.on_sent(now, window, P));
+            let want = (average + f64::from(P)) * factor;
+            assert!((control.rate / want - 1.0).abs() < 0.05, "{} {want}", control.rate);
+        }
+        let (mut control, now) = steady(RateRule::Current);
+        (control.packets, control.windows, control.step) = (63.0, 63.0 * 256.0, 7.0);
+        let before = control.rate;
+        control.on_sent(now, 256, P);
+        assert_eq!(control.rate, before + 7.0);
+    }
+
+    #[test]
+    fn it_slows_down_before_the_window_closes_and_sends_one_a_second_when_it_has() {
+        let mut control = control(|_| ());
+        control.rate = 65_000.0;
+        for (window, rate) in
+            [(64, 65_000.0), (200, 65_000.0), (32, 33_000.0), (0, 1400.0), (-1, 1400.0)]
+        {
+            assert_eq!(control.scheduled(window, P, false), rate, "{window}");
+            assert_eq!(
+                control.scheduled(window, P, true),
+                65_000.0,
+                "repairs go with the open rate"
+            );
+        }
+        let closed = send(&mut control, at(0), -1, 3);
+        assert_eq!(closed, at(2000));
+        // When it opens again nobody waits for the rest of the second.
+        let Permit::At(next) = control.permit(closed, 64, P, false) else { panic!() };
+        assert!(next.since(closed) < Duration::from_millis(30));
+    }
+
+    #[test]
+    fn a_coarse_clock_keeps_the_rate_by_what_it_owes() {
+        for kbytes in [50.0, 137.0, 400.0, 1000.0] {
+            let mut control = control(|settings| settings.clock = Clock::Coarse);
+            (control.rate, control.slow_start) = (kbytes * 1e3, false);
+            control.step_min = 0.0;
+            control.step = 0.0;
+            let mut slept = 0;
+            let mut now = at(0);
+            for _ in 0..63 {
+                let before = now;
+                now = send(&mut control, now, 128, 1);
+                slept += u64::from(now > before);
+                assert_eq!(
+                    now.as_nanos() % COARSE_SLEEP_NS,
+                    0,
+                    "it sleeps in steps of ten milliseconds"
+                );
+            }
+            let achieved = 63.0 * f64::from(P) / now.as_secs_f64() / 1e3;
+            // Whole milliseconds, rounded down, make it a little faster.
+            let whole = f64::from(P) / (f64::from(P) / kbytes).floor();
+            assert!((achieved / whole - 1.0).abs() < 0.2, "{achieved} of {whole} KB/s");
+            assert!(slept > 0);
+        }
+    }
+
+    #[test]
+    fn what_is_below_the_least_rate_is_found_after_the_averaging_time() {
+        let mut control = control(|_| ());
+        let now = send(&mut control, at(0), 200, 100);
+        assert!(!control.is_below_min(now));
+        assert!(control.is_below_min(now + Duration::from_secs(6)));
+    }
+}

@@ -1,0 +1,824 @@
+//! A receiver: it gets a head, acknowledges what comes, and is a head to others where it may be.
+
+mod acks;
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use faircast_base::{BadInput, CutReason, Cx, Duration, Event, NodeId, Time};
+
+use super::HEADS;
+use super::TramSetup;
+use super::head::{Head, Known, Repair, decode};
+use super::identity::Identity;
+use super::parent::{News, Parent, Seeker, Step};
+use super::reception::{Arrived, JUMP_MAX, Reception};
+use super::settings::{HeadRole, TramSettings};
+use super::window::ReceiverWindow;
+use super::wire::{Accept, Ack, Bind, Body, Front, Hello, RejectReason, seal};
+use crate::congestion::{Pace, Permit};
+use crate::content::Held;
+use crate::timers::{Reason, Timers};
+use crate::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
+use acks::AckSchedule;
+
+/// Most missing packets that one arrival is traced for; all are counted.
+const TRACED_LOSSES_MAX: u64 = 1000;
+
+/// Intervals of acknowledgements in which a head that is alive repairs nothing, until it is left.
+const FRUITLESS_MAX: u32 = 10;
+
+/// A tree has fewer levels than this.
+const LEVEL_MAX: u8 = 64;
+
+/// How long whoever is done answers its head, whose hello may say that the goodbye was lost.
+const LINGERS: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Waiting,
+    /// It takes part, or tries to.
+    Member,
+    /// It has all, and members that have not.
+    Serving,
+    /// It has said goodbye, and says it again to whoever asks.
+    Left,
+}
+
+/// Why it wants to be called.
+#[derive(Clone, Copy, Debug)]
+enum Timer {
+    Start,
+    /// An acknowledgement is due by time.
+    Ack,
+    /// The next repair may leave.
+    Pace,
+}
+
+impl Reason for Timer {
+    const ALL: &'static [Self] = &[Self::Start, Self::Ack, Self::Pace];
+
+    fn number(self) -> usize {
+        self as usize
+    }
+}
+
+/// What it has of the session since a head has taken it.
+#[derive(Debug)]
+struct Reached {
+    reception: Reception,
+    window: ReceiverWindow,
+    acks: AckSchedule,
+    /// The packet that is delivered next.
+    deliver: u64,
+    /// Its data begins with the session's.
+    from_start: bool,
+    lost_any: bool,
+    /// H_a as it was told last, and how many receivers below.
+    told_allowed: u64,
+    told_below: (u64, u32),
+    /// The acknowledgement window for which congestion below was passed on.
+    passed_on: u64,
+    /// Timers of acknowledgements since a packet was repaired, and up to where packets were asked for.
+    fruitless: u32,
+    asked_until: u64,
+    /// The head that was left for a better one, which still repairs what is before this packet.
+    before: Option<(NodeId, u64)>,
+}
+
+/// A receiver.
+pub struct TramReceiver {
+    settings: TramSettings,
+    identity: Identity,
+    source: NodeId,
+    phase: Phase,
+    parent: Parent,
+    head: Head,
+    reached: Option<Reached>,
+    /// What the source has said last.
+    front: Front,
+    /// The last packet of all, where it is known.
+    last: Option<u64>,
+    pace: Pace,
+    /// Its level while it had a head last.
+    level_before: u8,
+    ack_due: bool,
+    congested: bool,
+    hello_missing: bool,
+    /// Goodbyes to heads that are no longer wanted.
+    goodbyes: VecDeque<NodeId>,
+    bytes: u64,
+    completed: bool,
+    pruned: bool,
+    closing: bool,
+    lingers_until: Time,
+    joined: bool,
+    timers: Timers<Timer, 3>,
+    events: VecDeque<AppEvent>,
+}
+
+impl TramReceiver {
+    /// A receiver of a session.
+    pub(super) fn new(setup: &TramSetup<'_>) -> Self {
+        let settings = TramSettings::from_options(setup.options);
+        let mut timers = Timers::new();
+        timers.arm(Timer::Start, setup.start);
+        Self {
+            identity: Identity::new(setup.session),
+            source: setup.source,
+            phase: Phase::Waiting,
+            parent: Parent::new(&settings),
+            head: Head::new(&settings, settings.head, 1),
+            reached: None,
+            front: Front::default(),
+            last: None,
+            pace: Pace::new(1.0, Pace::BURST),
+            level_before: 0,
+            ack_due: false,
+            congested: false,
+            hello_missing: false,
+            goodbyes: VecDeque::new(),
+            bytes: 0,
+            completed: false,
+            pruned: false,
+            closing: false,
+            lingers_until: Time::MAX,
+            joined: settings.head == HeadRole::Never,
+            timers,
+            events: VecDeque::new(),
+            settings,
+        }
+    }
+
+    /// Its level: one more than its head's; 0 without one.
+    fn level(&self) -> u8 {
+        self.parent.bound().map_or(0, |bound| bound.level.saturating_add(1))
+    }
+
+    /// Whoever has members and finds no head above itself lets them go, so that it may look anywhere.
+    fn check_headless(&mut self) {
+        if self.level() > 0 {
+            self.level_before = self.level();
+        } else if !self.parent.is_binding() && !self.head.members.is_empty() {
+            self.head.resign(true);
+        }
+    }
+
+    fn known(&self) -> Known {
+        let level = self.level();
+        let low = self.head.cache.front();
+        let Some(reached) = &self.reached else {
+            return Known { level, fit: false, low, high: 0, done: false };
+        };
+        let high = reached.reception.end() - 1;
+        // Whoever catches up has not yet what it would promise.
+        let behind = reached.reception.first_missing() + self.settings.cache_floor() as u64 <= high;
+        // Whoever moves takes nobody along: two that ask each other would be a loop.
+        let stays = level > 0 && !self.parent.is_binding();
+        let fit = self.settings.head != HeadRole::Never && stays && !behind;
+        Known { level, fit, low, high, done: self.last == Some(high) }
+    }
+
+    fn seeker(&self) -> Seeker {
+        let wants = match &self.reached {
+            Some(reached) => reached.reception.first_missing(),
+            None => 1,
+        };
+        let may_be_head = self.settings.head != HeadRole::Never;
+        let below = (!self.head.members.is_empty()).then_some(self.level_before);
+        Seeker { may_be_head, below, wants, place: (self.level(), self.identity.known_id()) }
+    }
+
+    fn take(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Result<(), BadInput> {
+        let packet = decode(datagram, self.identity.session())?;
+        let from = datagram.from;
+        if self.phase == Phase::Left {
+            self.answer_after_end(cx, from, &packet.body);
+            return Ok(());
+        }
+        match packet.body {
+            Body::Beacon(front) | Body::Data(front, _) if !front.repair && from != self.source => {
+                return Err(BadInput::Foreign);
+            }
+            Body::Beacon(front) => {
+                self.on_front(cx.now, front);
+                self.parent.on_heard(cx.now, from, None);
+                self.hear_of(cx, front.sequence, front.done);
+            }
+            Body::Data(front, payload) => {
+                if !front.repair {
+                    self.on_front(cx.now, front);
+                }
+                self.parent.on_heard(cx.now, from, None);
+                self.on_data(cx, &front, payload, datagram.zeros)?;
+            }
+            Body::Advertisement(advertisement) => {
+                let seeker = self.seeker();
+                let heard = (from, packet.sender, packet.ttl);
+                self.parent.on_advertisement(cx.now, heard, &advertisement, seeker);
+                self.parent.on_heard(cx.now, from, Some(advertisement.level));
+            }
+            Body::Solicitation(role) => {
+                let known = self.known();
+                self.head.on_solicitation(from, packet.ttl, role, known);
+            }
+            Body::Bind(bind) => {
+                // Nobody becomes its own head's head.
+                let known = self.known();
+                let known = Known { fit: known.fit && !self.parent.concerns(from), ..known };
+                self.head.on_bind(cx.now, from, packet.sender, bind, known);
+            }
+            Body::Accept(accept) => self.on_accept(cx, from, accept)?,
+            Body::Reject(reason) => self.on_reject(cx, from, reason),
+            Body::Hello(hello) => self.on_hello(cx, from, &hello),
+            Body::Ack(ack) => self.on_ack(cx, from, &ack)?,
+        }
+        Ok(())
+    }
+
+    /// What the source says of the session with each packet.
+    fn on_front(&mut self, now: Time, front: Front) {
+        // An old packet that was delayed says nothing new, and one from far ahead cannot be believed.
+        if let Some(reached) = &self.reached
+            && !(self.front.sequence..=reached.reception.end() + JUMP_MAX).contains(&front.sequence)
+        {
+            return;
+        }
+        if front.prune && !self.front.prune {
+            self.head.prune(&self.settings, front.worst_loss, front.sequence);
+        }
+        self.front = front;
+        self.head.set_advertise_interval(now, front.advertise_interval);
+        if !self.pruned {
+            self.parent.on_session(now, front.advertise_interval);
+        }
+    }
+
+    /// The source has sent everything up to `last`.
+    fn hear_of(&mut self, cx: &mut Cx<'_>, last: u64, done: bool) {
+        let Some(reached) = &mut self.reached else { return };
+        let first = reached.reception.end();
+        let missing = reached.reception.hear_of(last);
+        reached.window.on_missing(missing);
+        tell_of_losses(cx, first, missing);
+        // What nobody sends any more can only be asked for.
+        self.ack_due |= missing > 0;
+        if done && reached.reception.end() == last + 1 {
+            self.last = Some(last);
+        }
+        self.after_progress(cx);
+    }
+
+    fn on_data(
+        &mut self,
+        cx: &mut Cx<'_>,
+        front: &Front,
+        payload: &[u8],
+        zeros: u32,
+    ) -> Result<(), BadInput> {
+        let Some(reached) = &mut self.reached else { return Ok(()) };
+        let sequence = front.sequence;
+        if sequence >= self.head.cache.room_until() {
+            // More than this end allowed. It is asked for when there is room.
+            return Err(BadInput::OutOfWindow);
+        }
+        let forgets = front.forget_before > reached.reception.first_missing() && !front.repair;
+        if forgets && front.forget_before <= reached.reception.end() + JUMP_MAX {
+            let end = front.forget_before;
+            self.give_up_before(cx, end);
+        }
+        let Some(reached) = &mut self.reached else { return Ok(()) };
+        let first = reached.reception.end();
+        let arrived = reached.reception.arrive(sequence);
+        match arrived {
+            Arrived::Useless => return Err(BadInput::Duplicate),
+            Arrived::TooFar => return Err(BadInput::OutOfWindow),
+            Arrived::New { missing } => {
+                reached.window.on_missing(missing);
+                tell_of_losses(cx, first, missing);
+                if reached.acks.on_packet(cx.now, sequence) {
+                    self.end_window(cx, sequence);
+                }
+            }
+            Arrived::Repaired => {
+                reached.fruitless = 0;
+                // The last gap is closed, or the last that was asked for: nothing holds the window up any more.
+                self.ack_due |= reached.reception.is_complete()
+                    || reached.reception.first_missing() >= reached.asked_until;
+            }
+        }
+        self.head.cache.insert(sequence, Held { bytes: payload.to_vec(), zeros });
+        if front.done && !front.repair {
+            self.last = Some(sequence);
+        }
+        self.deliver(cx);
+        self.after_progress(cx);
+        Ok(())
+    }
+
+    /// An acknowledgement window has ended.
+    fn end_window(&mut self, cx: &mut Cx<'_>, highest: u64) {
+        let Some(reached) = &mut self.reached else { return };
+        let missing = reached.reception.missing_packets();
+        let known = reached.reception.end() - reached.reception.first_missing();
+        let congested = reached.window.end(cx.now, missing, known);
+        reached.acks.schedule(highest + reached.window.ack_window());
+        let window_milli = (reached.window.size() * 1000.0) as u64;
+        if congested {
+            cx.emit(Event::Cut { reason: CutReason::Loss, window_milli });
+        }
+        self.congested |= congested;
+        self.ack_due = true;
+    }
+
+    /// Hands over what is in order.
+    fn deliver(&mut self, cx: &mut Cx<'_>) {
+        let Some(reached) = &mut self.reached else { return };
+        let keeps = self.settings.head != HeadRole::Never;
+        let end = reached.reception.first_missing();
+        while reached.deliver < end {
+            let seq = reached.deliver;
+            reached.deliver += 1;
+            let Some(held) = self.head.cache.get(seq) else { continue };
+            let bytes = held.bytes.len() as u32 + held.zeros;
+            self.bytes += u64::from(bytes);
+            cx.emit(Event::Delivered { seq, bytes });
+            let (bytes, zeros) = (held.bytes.clone(), held.zeros);
+            self.events.push_back(AppEvent::Delivered { bytes, zeros });
+        }
+        if !keeps {
+            self.head.cache.forget(reached.deliver);
+        }
+    }
+
+    /// What is before `end` will never come.
+    fn give_up_before(&mut self, cx: &mut Cx<'_>, end: u64) {
+        let Some(reached) = &mut self.reached else { return };
+        let mut lost = 0;
+        reached.reception.give_up(end, |run| {
+            lost += run.end - run.start;
+            for seq in run.take(TRACED_LOSSES_MAX as usize) {
+                cx.emit(Event::Abandoned { seq });
+            }
+        });
+        if lost > 0 {
+            reached.lost_any = true;
+            let packets = u32::try_from(lost).unwrap_or(u32::MAX);
+            self.events.push_back(AppEvent::Lost { packets });
+        }
+        self.deliver(cx);
+    }
+
+    /// More is here, or members have more: the window may open, room may be made, and the end may have come.
+    fn after_progress(&mut self, cx: &mut Cx<'_>) {
+        let Some(reached) = &mut self.reached else { return };
+        let first_missing = reached.reception.first_missing();
+        reached.window.on_progress(first_missing);
+        let done = self.head.members.first_missing().unwrap_or(u64::MAX).min(reached.deliver);
+        self.head.cache.purge(done);
+        let half = reached.window.ack_window() / 2;
+        let told = reached.told_allowed;
+        if self.allowed() > told + half {
+            self.ack_due = true;
+        }
+        let Some(reached) = &mut self.reached else { return };
+        if let Some((node, _)) = reached.before.take_if(|before| first_missing >= before.1) {
+            self.goodbyes.push_back(node);
+        }
+        self.check_end(cx);
+    }
+
+    /// H_a of this end and all below it: what its own window and its room allow, and what its members do.
+    fn allowed(&self) -> u64 {
+        let Some(reached) = &self.reached else { return 0 };
+        let own = reached.window.allowed().min(self.head.cache.room_until() - 1);
+        // What it told once stands: the source may have sent it by now.
+        self.head.members.allowed().map_or(own, |below| below.min(own)).max(reached.told_allowed)
+    }
+
+    fn has_all(&self) -> bool {
+        let Some(reached) = &self.reached else { return false };
+        self.last.is_some_and(|last| reached.reception.first_missing() > last)
+    }
+
+    fn check_end(&mut self, cx: &mut Cx<'_>) {
+        if self.has_all() && !self.completed {
+            self.completed = true;
+            self.ack_due = true;
+            self.phase = Phase::Serving;
+            let whole = self.reached.as_ref().is_some_and(|it| it.from_start && !it.lost_any);
+            if whole {
+                cx.emit(Event::Completed { bytes: self.bytes });
+                self.events.push_back(AppEvent::Completed);
+            }
+        }
+        if (self.completed || self.closing) && self.phase != Phase::Left {
+            if self.closing {
+                self.head.resign(true);
+            }
+            if self.head.members.is_empty() {
+                self.leave(cx.now);
+            }
+        }
+    }
+
+    fn leave(&mut self, now: Time) {
+        let before = self.reached.as_mut().and_then(|it| it.before.take()).map(|it| it.0);
+        let bound = self.parent.bound().map(|bound| bound.node);
+        self.goodbyes.extend(bound.into_iter().chain(before));
+        self.parent.stop();
+        self.phase = Phase::Left;
+        self.lingers_until = now + LINGERS;
+        self.timers.disarm_all();
+    }
+
+    /// Whoever has gone is asked by a head that has not heard it.
+    fn answer_after_end(&mut self, cx: &mut Cx<'_>, from: NodeId, body: &Body<'_>) {
+        match body {
+            Body::Hello(hello)
+                if hello.asks(self.identity.id(cx)) && cx.now < self.lingers_until =>
+            {
+                self.goodbyes.push_back(from);
+            }
+            Body::Bind(bind) => {
+                let known = Known { level: 0, fit: false, low: 0, high: 0, done: false };
+                self.head.on_bind(cx.now, from, 0, *bind, known);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_accept(&mut self, cx: &mut Cx<'_>, from: NodeId, accept: Accept) -> Result<(), BadInput> {
+        if accept.level == 0 || accept.level >= LEVEL_MAX {
+            return Err(BadInput::Malformed);
+        }
+        let end = self.reached.as_ref().map_or(accept.start, |it| it.reception.end());
+        if accept.start > end + JUMP_MAX {
+            return Err(BadInput::Absurd);
+        }
+        // Levels may have changed since it advertised itself.
+        let seeker = self.seeker();
+        if seeker.below.is_some_and(|own| accept.level >= own) {
+            self.goodbyes.push_back(from);
+            let news = self.parent.on_reject(cx.now, from, seeker);
+            self.on_news(cx, news);
+            return Ok(());
+        }
+        let joined = self.parent.on_accept(cx.now, from, accept.level);
+        let News::Joined { before } = joined else { return Ok(()) };
+        let Accept { start, .. } = accept;
+        match &mut self.reached {
+            None => {
+                let ack_window = u64::from(self.front.ack_window.max(1));
+                let first_ack = start + cx.rng.below(ack_window);
+                let acks = AckSchedule::new(
+                    first_ack,
+                    ack_window,
+                    (self.settings.ack_interval, self.settings.ack_interval_max),
+                );
+                self.head = Head::new(&self.settings, self.settings.head, start);
+                self.head.set_advertise_interval(cx.now, self.front.advertise_interval);
+                let window = ReceiverWindow::new(&self.settings, cx.now, start, ack_window);
+                self.reached = Some(Reached {
+                    reception: Reception::new(start),
+                    window,
+                    acks,
+                    deliver: start,
+                    from_start: start == 1,
+                    lost_any: false,
+                    told_allowed: 0,
+                    told_below: (0, 0),
+                    passed_on: 0,
+                    fruitless: 0,
+                    asked_until: 0,
+                    before: None,
+                });
+                if self.settings.head != HeadRole::Never {
+                    self.head.begin(cx.now, self.settings.formation);
+                }
+            }
+            Some(reached) => {
+                reached.fruitless = 0;
+                let lacks = reached.reception.first_missing() < start;
+                match before {
+                    // The old one repairs what the new one does not have.
+                    Some(before) if lacks => reached.before = Some((before, start)),
+                    Some(before) => self.goodbyes.push_back(before),
+                    None if lacks => self.give_up_before(cx, start),
+                    None => {}
+                }
+                self.head.resign(false);
+            }
+        }
+        cx.emit(Event::RepairHead { node: Some(from), level: u32::from(self.level()) });
+        // So that its head knows how far it is.
+        self.ack_due = true;
+        // What was sent before is no loss, but is to be had.
+        let (last, done) = (self.front.sequence, self.front.done);
+        if let Some(reached) = &mut self.reached {
+            reached.reception.hear_of(last);
+            if done && reached.reception.end() == last + 1 {
+                self.last = Some(last);
+            }
+        }
+        self.after_progress(cx);
+        self.arm_ack(cx.now);
+        Ok(())
+    }
+
+    fn on_reject(&mut self, cx: &mut Cx<'_>, from: NodeId, reason: RejectReason) {
+        let was_bound = self.parent.bound().is_some_and(|bound| bound.node == from);
+        if was_bound && reason == RejectReason::Pruned {
+            // It gets no reliability any more (src: tram s3.6, note 10).
+            self.pruned = true;
+            self.parent.stop();
+            cx.emit(Event::RepairHead { node: None, level: 0 });
+            self.events.push_back(AppEvent::Gone);
+            self.closing = true;
+            self.check_end(cx);
+            return;
+        }
+        let seeker = self.seeker();
+        let news = self.parent.on_reject(cx.now, from, seeker);
+        self.on_news(cx, news);
+        if let Some(reached) = &mut self.reached
+            && reached.before.take_if(|before| before.0 == from).is_some()
+        {
+            self.give_up_where_nobody_has_it(cx);
+        }
+    }
+
+    /// The head that still had what the new one has not is gone.
+    fn give_up_where_nobody_has_it(&mut self, cx: &mut Cx<'_>) {
+        let seeker = self.seeker();
+        // Perhaps another one has it.
+        let news = self.parent.on_bad_head(cx.now, seeker, false);
+        self.on_news(cx, news);
+    }
+
+    fn on_news(&mut self, cx: &mut Cx<'_>, news: News) {
+        if news != News::Lost {
+            return;
+        }
+        cx.emit(Event::RepairHead { node: None, level: 0 });
+    }
+
+    fn on_hello(&mut self, cx: &mut Cx<'_>, from: NodeId, hello: &Hello<'_>) {
+        self.parent.on_heard(cx.now, from, Some(hello.level));
+        let bound = self.parent.bound().filter(|bound| bound.node == from);
+        let old = self.reached.as_ref().and_then(|it| it.before).filter(|before| before.0 == from);
+        if bound.is_none() && old.is_none() {
+            return;
+        }
+        self.hello_missing = false;
+        self.ack_due |= hello.asks(self.identity.id(cx));
+        if hello.level >= LEVEL_MAX && bound.is_some() {
+            // A tree is not so deep: it is a loop.
+            let seeker = self.seeker();
+            let news = self.parent.on_bad_head(cx.now, seeker, true);
+            self.on_news(cx, news);
+        } else if hello.resigns && bound.is_some() {
+            let seeker = self.seeker();
+            let news = self.parent.on_bad_head(cx.now, seeker, false);
+            self.on_news(cx, news);
+        }
+        let (high, done) = (hello.high, hello.done);
+        if let Some(reached) = &self.reached
+            && high < reached.reception.end() + JUMP_MAX / 64
+        {
+            self.hear_of(cx, high, done);
+        }
+    }
+
+    fn on_ack(&mut self, cx: &mut Cx<'_>, from: NodeId, ack: &Ack<'_>) -> Result<(), BadInput> {
+        let Some(reached) = &self.reached else { return Err(BadInput::Foreign) };
+        // A member may have heard of more than its head has.
+        let end = reached.reception.end() + self.settings.cache_floor() as u64;
+        let has = |cache: &super::cache::Cache, sequence| cache.get(sequence).is_some();
+        let told = self.head.on_ack(cx.now, from, ack, end, has)?;
+        let window = reached.reception.end() / reached.window.ack_window();
+        if told.congested
+            && let Some(reached) = &mut self.reached
+            && core::mem::replace(&mut reached.passed_on, window + 1) <= window
+        {
+            self.congested = true;
+            self.ack_due = true;
+        }
+        if told.left && self.completed {
+            // The head above hears of it with the goodbye.
+            self.ack_due = true;
+        }
+        self.after_progress(cx);
+        Ok(())
+    }
+
+    fn arm_ack(&mut self, now: Time) {
+        if let Some(reached) = &self.reached {
+            self.timers.arm(Timer::Ack, now + reached.acks.interval());
+        }
+    }
+
+    /// Time alone wants an acknowledgement where something is missing, or where the source may wait for one.
+    fn on_ack_timer(&mut self, cx: &mut Cx<'_>) {
+        self.arm_ack(cx.now);
+        let Some(reached) = &mut self.reached else { return };
+        let closed = reached.reception.end() + reached.window.ack_window() > reached.told_allowed;
+        let lacks = !reached.reception.is_complete();
+        let changed = reached.told_below != self.head.members.all();
+        self.ack_due |= lacks || closed || changed || self.completed;
+        if !lacks {
+            reached.fruitless = 0;
+            return;
+        }
+        reached.fruitless += 1;
+        if reached.fruitless > FRUITLESS_MAX {
+            reached.fruitless = 0;
+            let seeker = self.seeker();
+            let news = self.parent.on_bad_head(cx.now, seeker, true);
+            self.on_news(cx, news);
+        }
+    }
+
+    fn poll_ack(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if let Some(to) = self.goodbyes.pop_front() {
+            let ack = Ack { leaves: true, complete: self.completed, ..Ack::default() };
+            let first_missing = self.reached.as_ref().map_or(1, |it| it.reception.first_missing());
+            let ack = Ack { first_missing, ..ack };
+            let to = Destination::Node(to);
+            return Some(self.identity.control(cx, to, u8::MAX, Body::Ack(ack), buf));
+        }
+        if !self.ack_due && !self.hello_missing {
+            return None;
+        }
+        let bound = self.parent.bound()?;
+        let allowed = self.allowed();
+        let reached = self.reached.as_mut()?;
+        self.ack_due = false;
+        reached.told_allowed = allowed;
+        reached.told_below = self.head.members.all();
+        reached.acks.on_sent();
+        let first_missing = reached.reception.first_missing();
+        let mut mask = Vec::new();
+        // No more than the window would have let come: who joins late has all to ask for.
+        reached.asked_until = first_missing + reached.window.size() as u64;
+        let asked = reached.asked_until;
+        let missing = reached.reception.missing().map(|run| run.start..run.end.min(asked));
+        super::wire::mask(first_missing, missing.take_while(|run| run.start < asked), &mut mask);
+        let share = |loss: f64| (loss.clamp(0.0, 1.0) * f64::from(u16::MAX)) as u16;
+        let (own, below) = (share(reached.window.loss()), self.head.members.worst_loss());
+        let (indirect, heads) = self.head.members.below();
+        let (members, _) = self.head.members.count();
+        let takes = self.settings.head != HeadRole::Never;
+        let ack = Ack {
+            first_missing,
+            allowed,
+            highest: reached.reception.end() - 1,
+            loss: own.max(below),
+            members,
+            indirect,
+            heads: heads + u32::from(takes),
+            of_subtree: below > own,
+            congested: core::mem::take(&mut self.congested),
+            leaves: false,
+            complete: self.completed,
+            hello_missing: core::mem::take(&mut self.hello_missing),
+            mask: &mask,
+        };
+        // The old head is asked for what the new one has not.
+        if let Some((before, _)) = reached.before {
+            self.goodbyes.retain(|node| *node != before);
+        }
+        let to = Destination::Node(bound.node);
+        let transmit = self.identity.control(cx, to, u8::MAX, Body::Ack(ack), buf);
+        self.arm_ack(cx.now);
+        Some(transmit)
+    }
+
+    fn poll_repair(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if !self.head.has_repairs() {
+            return None;
+        }
+        self.pace.set(cx.now, self.front.rate.bits_per_s() as f64);
+        if let Permit::At(at) = self.pace.permit(cx.now) {
+            self.timers.arm(Timer::Pace, at);
+            return None;
+        }
+        let Repair { sequence, to, ttl } = self.head.next_repair(cx.now)?;
+        let held = self.head.cache.get(sequence)?;
+        let front = Front { sequence, repair: true, prune: false, ..self.front };
+        let done = self.last == Some(sequence);
+        self.identity.write_unsealed(
+            cx,
+            ttl,
+            Body::Data(Front { done, ..front }, &held.bytes),
+            buf,
+        );
+        seal(buf);
+        let (zeros, payload_len) = (held.zeros, held.bytes.len() as u32 + held.zeros);
+        self.pace.spend(cx.now, payload_len);
+        cx.emit(Event::DataSent { seq: sequence, bytes: payload_len, repair: true });
+        Some(Transmit { zeros, payload_len, time_to_live: ttl, ..Transmit::control(to) })
+    }
+
+    fn poll_step(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        match self.parent.poll()? {
+            Step::Solicit { ttl } => {
+                let body = Body::Solicitation(self.settings.head);
+                Some(self.identity.control(cx, Destination::Group(HEADS), ttl, body, buf))
+            }
+            Step::Bind { to, distance } => {
+                let first_missing =
+                    self.reached.as_ref().map_or(0, |it| it.reception.first_missing());
+                let bind = Bind { role: self.settings.head, distance, first_missing };
+                let to = Destination::Node(to);
+                Some(self.identity.control(cx, to, u8::MAX, Body::Bind(bind), buf))
+            }
+            Step::AskHello => {
+                self.hello_missing = true;
+                None
+            }
+        }
+    }
+}
+
+fn tell_of_losses(cx: &mut Cx<'_>, first: u64, missing: u64) {
+    for seq in first..first + missing.min(TRACED_LOSSES_MAX) {
+        cx.emit(Event::LossDetected { seq });
+    }
+}
+
+impl Machine for TramReceiver {
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        if self.phase == Phase::Waiting {
+            return;
+        }
+        self.identity.id(cx);
+        if let Err(reason) = self.take(cx, &datagram) {
+            cx.emit(Event::BadInput { reason });
+        }
+        self.check_headless();
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        if self.timers.take_due(Timer::Start, now) {
+            self.phase = Phase::Member;
+        }
+        if matches!(self.phase, Phase::Waiting | Phase::Left) {
+            return;
+        }
+        if self.timers.take_due(Timer::Ack, now) {
+            self.on_ack_timer(cx);
+        }
+        self.timers.take_due(Timer::Pace, now);
+        let seeker = self.seeker();
+        let news = self.parent.on_timeout(now, seeker);
+        self.on_news(cx, news);
+        if !self.head.on_timeout(now).is_empty() {
+            self.after_progress(cx);
+        }
+        self.check_headless();
+    }
+
+    fn handle_close(&mut self, cx: &mut Cx<'_>) {
+        self.closing = true;
+        self.check_end(cx);
+    }
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        (!core::mem::replace(&mut self.joined, true)).then_some(Membership::Join(HEADS))
+    }
+
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if self.phase == Phase::Waiting {
+            return None;
+        }
+        if let Some(transmit) = self.poll_ack(cx, buf) {
+            return Some(transmit);
+        }
+        let known = self.known();
+        if let Some(transmit) = self.head.poll(cx, &mut self.identity, known, false, buf) {
+            return Some(transmit);
+        }
+        if self.phase == Phase::Left {
+            return None;
+        }
+        self.poll_step(cx, buf)
+            .or_else(|| self.poll_ack(cx, buf))
+            .or_else(|| self.poll_repair(cx, buf))
+    }
+
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        self.events.pop_front()
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        if self.phase == Phase::Left {
+            return None;
+        }
+        let started = self.phase != Phase::Waiting;
+        let others = [self.parent.next_timeout(), self.head.next_timeout()];
+        let others = others.into_iter().flatten().filter(|_| started);
+        self.timers.next().into_iter().chain(others).min()
+    }
+}

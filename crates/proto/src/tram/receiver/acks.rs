@@ -1,0 +1,85 @@
+//! Schedule of a receiver's acknowledgements: at packets that are spread over the group, and after a time.
+
+use faircast_base::{Duration, Time};
+
+/// The schedule of acknowledgements.
+#[derive(Debug)]
+pub(super) struct AckSchedule {
+    /// The packet with which the present acknowledgement window ends.
+    next: u64,
+    ack_window: u64,
+    /// Packets since the last acknowledgement, and when the first of them came.
+    packets: u64,
+    since: Time,
+    /// How long W_a packets take.
+    window_time: Duration,
+    interval_min: Duration,
+    interval_max: Duration,
+}
+
+impl AckSchedule {
+    /// The first window ends with packet `first`: a random one, so that receivers do not speak at once.
+    pub(super) fn new(
+        first: u64,
+        ack_window: u64,
+        (interval_min, interval_max): (Duration, Duration),
+    ) -> Self {
+        let window_time = Duration::ZERO;
+        let since = Time::ZERO;
+        Self { next: first, ack_window, packets: 0, since, window_time, interval_min, interval_max }
+    }
+
+    /// A new packet has come. Returns whether the window ends with it.
+    pub(super) fn on_packet(&mut self, now: Time, sequence: u64) -> bool {
+        if self.packets == 0 {
+            self.since = now;
+        }
+        self.packets += 1;
+        if self.packets >= (self.ack_window / 2).max(2) {
+            let each = now.since(self.since).as_nanos() / (self.packets - 1);
+            self.window_time = Duration::from_nanos(each.saturating_mul(self.ack_window));
+        }
+        sequence >= self.next
+    }
+
+    /// The next window ends with this packet.
+    pub(super) fn schedule(&mut self, sequence: u64) {
+        self.next = sequence;
+    }
+
+    /// An acknowledgement leaves.
+    pub(super) fn on_sent(&mut self) {
+        self.packets = 0;
+    }
+
+    /// After so long without one another is due: two windows (src: jrms).
+    pub(super) fn interval(&self) -> Duration {
+        (self.window_time * 2).min(self.interval_max).max(self.interval_min)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::{at, ms, s};
+
+    #[test]
+    fn windows_end_with_packets_and_timers_follow_their_pace() {
+        let mut acks = AckSchedule::new(10, 32, (ms(500), s(60).since(at(0))));
+        assert_eq!(acks.interval(), ms(500));
+        for sequence in 1..10 {
+            assert!(!acks.on_packet(at(40 * sequence), sequence));
+        }
+        assert!(acks.on_packet(at(400), 12), "the tenth is lost, the next one ends the window");
+        acks.schedule(42);
+        assert_eq!(acks.interval(), ms(500), "too few to tell");
+        for sequence in 13..20 {
+            acks.on_packet(at(40 * sequence), sequence);
+        }
+        // 16 packets in 720 ms or so: two windows of 32 take four times as long.
+        let interval = acks.interval();
+        assert!(interval > ms(2500) && interval < ms(3000), "{interval:?}");
+        acks.on_sent();
+        assert_eq!(acks.interval(), interval);
+    }
+}

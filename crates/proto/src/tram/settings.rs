@@ -1,0 +1,235 @@
+//! The settings of TRAM, and the profiles that set them together.
+
+use faircast_base::{Bitrate, Duration};
+
+use crate::options::OptionSpec;
+use crate::settings::{choices, settings};
+
+choices! {
+    /// A set of settings that belong together. Each setting can still be changed on its own.
+    pub(super) enum Defaults {
+        /// What serves best: the paper's control, faster timers, and no bound of 2001 on the rate.
+        Improved = "improved",
+        /// The paper's algorithm and its Table 1.
+        Paper = "paper",
+        /// The Java implementation of 2001, where it differs from the paper.
+        Jrms = "jrms",
+    }
+
+    /// When a window was congested.
+    pub(super) enum CongestionRule {
+        /// It lost no fewer packets than the window before, and at least the threshold (src: tram s3.2).
+        Window = "window",
+        /// More packets are missing than at the last acknowledgement, and at least the threshold
+        /// (src: jrms).
+        Missing = "missing",
+    }
+
+    /// What the next rate is computed from while the window opens.
+    pub(super) enum RateRule {
+        /// The average achieved (src: tram s3.4).
+        Average = "average",
+        /// The present rate: the earlier design (src: tram s3.4, note 6).
+        Current = "current",
+    }
+
+    /// How fine the sleep between two packets is.
+    pub(super) enum Clock {
+        /// As fine as the driver's.
+        Fine = "fine",
+        /// Whole milliseconds, rounded up to ten when slept, with the compensation for that
+        /// (src: tram s3.5).
+        Coarse = "coarse",
+    }
+
+    /// What a member may still have that joins when data is being sent.
+    pub(super) enum LateJoin {
+        /// What is sent from now on.
+        None = "none",
+        /// What its head still keeps.
+        Limited = "limited",
+        /// Everything: what no head keeps the source reads again.
+        Full = "full",
+    }
+
+    /// Whether a receiver repairs for others.
+    pub(super) enum HeadRole {
+        /// It is a member only.
+        Never = "never",
+        /// Where no eager head takes who asks.
+        Reluctant = "reluctant",
+        /// Always.
+        Eager = "eager",
+    }
+
+    /// How receivers and heads find each other.
+    pub(super) enum Formation {
+        /// Heads advertise themselves before data, and answer solicitations afterwards (HAMTHA).
+        Both = "both",
+        /// Heads advertise themselves all the time.
+        Advertise = "advertise",
+        /// Heads answer solicitations only (MTHA).
+        Solicit = "solicit",
+    }
+
+    /// How repairs travel.
+    pub(super) enum RepairCast {
+        /// To one or two who asked, each alone; where more asked, to all within the reach of the members.
+        Auto = "auto",
+        /// To each who asked.
+        Unicast = "unicast",
+        /// To all within the reach of the members (src: jrms).
+        Scope = "scope",
+    }
+
+    /// Who decides which members are too slow.
+    pub(super) enum Pruning {
+        /// Nobody: all are waited for.
+        Off = "off",
+        /// Each head removes members whose loss is the worst of all, which the sender tells.
+        Centralised = "centralised",
+        /// Each head removes members that have fallen behind.
+        Decentralised = "decentralised",
+    }
+}
+
+settings! {
+    /// All settings of TRAM. Where `paper` or `jrms` differ from `improved`, the sentence says so.
+    pub(super) struct TramSettings;
+    from defaults: Defaults = Improved,
+        "Which settings to start from: what serves best, the paper's, or those of its implementation";
+    /// Packets from one acknowledgement to the next, W_a (paper: 64)
+    ack_window: u32 [4, 1024] = 32;
+    /// Largest congestion window in acknowledgement windows, M
+    window_multiple: u32 [2, 64] = 5;
+    /// What a window without congestion adds to the congestion window, in packets
+    window_growth: f64 [0.0, 1024.0] = 2.0;
+    /// By what a congested one multiplies it
+    window_decrease: f64 [0.1, 1.0] = 0.75;
+    /// Share of an acknowledgement window that is lost in a congested one, L_th
+    loss_threshold: f64 [0.0, 1.0] = 0.25;
+    /// When a window was congested (jrms: missing)
+    congestion_rule: CongestionRule = Window;
+    /// How long a receiver that has joined tells of no congestion (jrms: 10 s)
+    join_grace: Duration [0 s, 3600 s] = 0 s;
+    /// Below this the slowest members are pruned, and with it slow start begins, R_min
+    rate_min: Bitrate [800 bit, 100 Gbit] = 8 kbit;
+    /// Most payload that is sent, R_max (paper: 12 Mbit/s, jrms: 512 kbit/s)
+    rate_max: Bitrate [8 kbit, 1000 Gbit] = 1000 Gbit;
+    /// What slow start adds to the least rate at the beginning (jrms: 40 kbit/s)
+    rate_initial: Bitrate [0 bit, 1 Gbit] = 0 bit;
+    /// Least increment of the rate
+    rate_increment: Bitrate [0 bit, 1 Gbit] = 20 kbit;
+    /// By what the increment grows with each packet of slow start, r
+    rate_increment_growth: Bitrate [0 bit, 1 Gbit] = 8 kbit;
+    /// Increment of the rate in steady state, as a share of the average rate
+    rate_increase: f64 [0.0, 10.0] = 0.15;
+    /// Slow start begins anew, up to half of the former rate, when the window is open and the rate has
+    /// fallen below that for want of one (paper, jrms: false)
+    restart: bool = true;
+    /// Over how long the average rate is taken, T
+    averaging_time: Duration [100 ms, 60 s] = 5 s;
+    /// What the next rate is computed from while the window opens
+    rate_rule: RateRule = Average;
+    /// How fine the sleep between two packets is
+    clock: Clock = Fine;
+    /// What a member may still have that joins when data is being sent (jrms: none)
+    late_join: LateJoin = Full;
+    /// A packet is repaired no more when so many later ones have been sent; 0 for never obsolete
+    obsolete_after: u32 [0, 1000000000] = 0;
+    /// Whether a receiver repairs for others
+    head: HeadRole = Reluctant;
+    /// Most direct members of a head (paper: 5)
+    members_max: u32 [1, 4096] = 32;
+    /// Share of them that may be members only
+    member_only_share: f64 [0.0, 1.0] = 0.667;
+    /// Packets that a head keeps
+    cache_packets: u32 [16, 1048576] = 1200;
+    /// Share of these at which what all members have begins to go
+    cache_high: f64 [0.0, 1.0] = 0.667;
+    /// Share at which that ends; never less than what a window can lack
+    cache_low: f64 [0.0, 1.0] = 0.333;
+    /// How repairs travel (jrms: scope)
+    repair: RepairCast = Auto;
+    /// Least time between two repairs of a packet
+    repair_interval: Duration [1 ms, 10 s] = 100 ms;
+    /// How receivers and heads find each other (paper, jrms: both)
+    formation: Formation = Advertise;
+    /// Time between advertisements of heads (paper, jrms: 2 s)
+    advertise_interval: Duration [50 ms, 60 s] = 500 ms;
+    /// By how many hops each advertisement goes further
+    advertise_step: u32 [1, 255] = 2;
+    /// Time between solicitations
+    solicit_interval: Duration [50 ms, 60 s] = 500 ms;
+    /// By how many hops each solicitation goes further
+    solicit_step: u32 [1, 255] = 1;
+    /// Hops that control packets go at most (jrms: 1)
+    ttl: u32 [1, 255] = 32;
+    /// Time between beacons before and after data
+    beacon_interval: Duration [50 ms, 60 s] = 1 s;
+    /// Time between hellos of a head (paper, jrms: 3 s)
+    hello_interval: Duration [50 ms, 60 s] = 1 s;
+    /// Hellos without an answer after which the other side counts as lost
+    hellos_missed_max: u32 [1, 100] = 5;
+    /// Time to wait for the answer of a head
+    bind_timeout: Duration [50 ms, 60 s] = 2 s;
+    /// How often a head is asked
+    bind_tries: u32 [1, 100] = 3;
+    /// Least time from one acknowledgement to the next of a receiver that lacks something
+    /// (paper, jrms: 3 s)
+    ack_interval: Duration [10 ms, 60 s] = 500 ms;
+    /// Longest such time, which otherwise is that of two acknowledgement windows (paper, jrms: 60 s)
+    ack_interval_max: Duration [10 ms, 3600 s] = 1 s;
+    /// Who decides which members are too slow
+    pruning: Pruning = Centralised;
+    /// How far behind a member is that decentralised pruning removes, in acknowledgement windows
+    prune_window: f64 [1.0, 5.0] = 1.5;
+    /// Data is sent once so many receivers have joined
+    wait_for: u32 [0, 1000000] = 1;
+    /// Data is sent this long after the beginning at the earliest
+    gather: Duration [0 s, 3600 s] = 0 s;
+    /// How long the source waits for the last receivers when all has been sent
+    give_up: Duration [1 s, 3600 s] = 30 s;
+}
+
+/// The table of the settings.
+pub const OPTIONS: &[OptionSpec] = TramSettings::OPTIONS;
+
+impl TramSettings {
+    fn profile(defaults: Defaults) -> Self {
+        let paper = || Self {
+            ack_window: 64,
+            rate_max: Bitrate::from_bits_per_s(12_000_000),
+            restart: false,
+            members_max: 5,
+            formation: Formation::Both,
+            advertise_interval: Duration::from_secs(2),
+            hello_interval: Duration::from_secs(3),
+            ack_interval: Duration::from_secs(3),
+            ack_interval_max: Duration::from_secs(60),
+            ..Self::default()
+        };
+        match defaults {
+            Defaults::Improved => Self::default(),
+            Defaults::Paper => paper(),
+            Defaults::Jrms => Self {
+                ack_window: 32,
+                congestion_rule: CongestionRule::Missing,
+                join_grace: Duration::from_secs(10),
+                rate_max: Bitrate::from_bits_per_s(512_000),
+                rate_initial: Bitrate::from_bits_per_s(40_000),
+                members_max: 32,
+                late_join: LateJoin::None,
+                repair: RepairCast::Scope,
+                ttl: 1,
+                ..paper()
+            },
+        }
+    }
+
+    /// Packets that a head keeps at least, whatever its water marks say: what a member can lack of what
+    /// its head's own window allows.
+    pub(super) fn cache_floor(&self) -> usize {
+        (self.ack_window * (self.window_multiple + 2)) as usize
+    }
+}

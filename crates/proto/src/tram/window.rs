@@ -1,0 +1,180 @@
+//! A receiver's congestion window, and the highest packet that it allows the source to send.
+
+use faircast_base::Time;
+
+use super::settings::{CongestionRule, TramSettings};
+
+/// The share of a new value in the average of losses (src: jrms).
+const LOSS_GAIN: f64 = 0.25;
+
+/// W_c of a receiver, adjusted once in an acknowledgement window (src: tram s3.2).
+#[derive(Debug)]
+pub(super) struct ReceiverWindow {
+    rule: CongestionRule,
+    /// W_a.
+    ack_window: u64,
+    growth: f64,
+    decrease: f64,
+    /// Lost packets of an acknowledgement window from which on it is congested.
+    threshold: f64,
+    size: f64,
+    size_max: f64,
+    /// H_a of this receiver alone. Never decreases.
+    allowed: u64,
+    /// Packets found missing in the present window, and in the one before.
+    lost: u64,
+    lost_before: u64,
+    /// Until then there is no congestion.
+    grace_until: Time,
+    /// The moving average of the share of packets that are missing, 0 to 1.
+    loss: f64,
+}
+
+impl ReceiverWindow {
+    /// The window of a receiver that has joined and whose first packet will be `start`, where data is
+    /// acknowledged in windows of `ack_window`.
+    pub(super) fn new(settings: &TramSettings, now: Time, start: u64, ack_window: u64) -> Self {
+        let ack_window = ack_window.max(1);
+        let size = 2.0 * ack_window as f64;
+        Self {
+            rule: settings.congestion_rule,
+            ack_window,
+            growth: settings.window_growth,
+            decrease: settings.window_decrease,
+            threshold: settings.loss_threshold * ack_window as f64,
+            size,
+            size_max: f64::from(settings.window_multiple) * ack_window as f64,
+            allowed: start.saturating_sub(1) + size as u64,
+            lost: 0,
+            lost_before: 0,
+            grace_until: now + settings.join_grace,
+            loss: 0.0,
+        }
+    }
+
+    pub(super) fn ack_window(&self) -> u64 {
+        self.ack_window
+    }
+
+    /// W_c in packets.
+    pub(super) fn size(&self) -> f64 {
+        self.size
+    }
+
+    /// The last packet that this receiver allows (H_a).
+    pub(super) fn allowed(&self) -> u64 {
+        self.allowed
+    }
+
+    /// The loss, 0 to 1.
+    pub(super) fn loss(&self) -> f64 {
+        self.loss
+    }
+
+    /// So many packets were found missing that nobody had missed before.
+    pub(super) fn on_missing(&mut self, packets: u64) {
+        self.lost += packets;
+    }
+
+    /// An acknowledgement window has ended; `missing` of `known` packets from the first that is missing on are.
+    /// Returns whether there was congestion in it.
+    pub(super) fn end(&mut self, now: Time, missing: u64, known: u64) -> bool {
+        let share = if known == 0 { 0.0 } else { missing as f64 / known as f64 };
+        self.loss += LOSS_GAIN * (share - self.loss);
+        let (lost, grew) = match self.rule {
+            CongestionRule::Window => (self.lost, self.lost >= self.lost_before),
+            CongestionRule::Missing => (missing, missing > self.lost_before),
+        };
+        // Nothing lost is no congestion, however low the threshold is set.
+        let congested =
+            lost > 0 && grew && lost as f64 >= self.threshold && now >= self.grace_until;
+        (self.lost, self.lost_before) = (0, lost);
+        self.size = if congested { self.size * self.decrease } else { self.size + self.growth };
+        self.size = self.size.clamp(self.ack_window as f64, self.size_max);
+        congested
+    }
+
+    /// All packets before this one are here: the right edge may move on. It is rounded to where the next
+    /// acknowledgement is due, so that staggered ones do not hold the source up (src: jrms).
+    pub(super) fn on_progress(&mut self, first_missing: u64) {
+        let has = first_missing.saturating_sub(1);
+        let base = (has / self.ack_window + 1) * self.ack_window;
+        self.allowed = self.allowed.max(base + self.size as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::{at, ms, s};
+
+    fn window(change: impl FnOnce(&mut TramSettings)) -> ReceiverWindow {
+        let mut settings = TramSettings { ack_window: 64, ..TramSettings::default() };
+        change(&mut settings);
+        ReceiverWindow::new(&settings, at(0), 1, 64)
+    }
+
+    /// What each window of so many losses says and leaves.
+    fn steps(window: &mut ReceiverWindow, steps: &[(u64, bool, f64)]) {
+        for &(lost, congested, size) in steps {
+            window.on_missing(lost);
+            assert_eq!(window.end(s(20), lost, 64), congested, "{lost} lost: {window:?}");
+            assert_eq!(window.size(), size, "{lost} lost");
+        }
+    }
+
+    #[test]
+    fn it_grows_by_two_and_shrinks_by_a_quarter_where_losses_do_not_become_fewer() {
+        steps(
+            &mut window(|_| ()),
+            &[
+                (0, false, 130.0),
+                // Below the threshold of 16.
+                (15, false, 132.0),
+                (16, true, 99.0),
+                // Fewer than before.
+                (30, true, 74.25),
+                (29, false, 76.25),
+                (29, true, 64.0),
+                (29, true, 64.0),
+            ],
+        );
+    }
+
+    #[test]
+    fn it_stays_below_its_multiple_and_a_newcomer_may_be_spared() {
+        let mut all = window(|settings| settings.join_grace = ms(30_000));
+        for _ in 0..200 {
+            assert!(!all.end(s(1), 0, 64));
+        }
+        assert_eq!(all.size(), 320.0);
+        all.on_missing(40);
+        assert!(!all.end(s(29), 40, 64));
+        all.on_missing(41);
+        assert!(all.end(s(30), 41, 64));
+    }
+
+    #[test]
+    fn by_the_rule_of_2001_packets_that_are_still_missing_count() {
+        let mut missing = window(|settings| settings.congestion_rule = CongestionRule::Missing);
+        for (missing_now, congested) in
+            [(20, true), (20, false), (21, true), (15, false), (16, true)]
+        {
+            assert_eq!(missing.end(s(1), missing_now, 64), congested, "{missing_now}");
+        }
+        assert!(missing.loss() > 0.2 && missing.loss() < 0.3);
+    }
+
+    #[test]
+    fn the_right_edge_never_goes_back() {
+        let mut window = window(|_| ());
+        assert_eq!(window.allowed(), 128);
+        window.on_progress(65);
+        assert_eq!(window.allowed(), 2 * 64 + 128);
+        steps(&mut window, &[(60, true, 96.0)]);
+        window.on_progress(66);
+        assert_eq!(window.allowed(), 256);
+        window.on_progress(200);
+        assert_eq!(window.allowed(), 4 * 64 + 96);
+    }
+}

@@ -1,0 +1,620 @@
+//! Wire format of TRAM, which `docs/tram.md` has byte by byte. Whatever the bytes are, nothing here panics.
+
+use alloc::vec::Vec;
+
+use faircast_base::{BadInput, Bitrate, Duration};
+
+use super::settings::HeadRole;
+use crate::fields::Fields;
+use crate::pgm::wire::checksum;
+
+const MAGIC: [u8; 2] = *b"ft";
+const VERSION: u8 = 1;
+
+/// Bytes of the header of every packet.
+pub(super) const HEADER: usize = 24;
+
+/// Most bytes of the mask of an acknowledgement: it covers eight packets with each.
+pub(super) const MASK_MAX: usize = 256;
+
+/// Most members that one hello asks.
+pub(super) const ASKED_MAX: usize = 128;
+
+/// Where the checksum is.
+const CHECKSUM: core::ops::Range<usize> = 6..8;
+
+/// A packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Packet<'a> {
+    /// The session that it belongs to.
+    pub(super) session: u64,
+    /// Whoever sent it, by a random number of its own.
+    pub(super) sender: u64,
+    /// The time to live with which it was sent.
+    pub(super) ttl: u8,
+    pub(super) body: Body<'a>,
+}
+
+/// What packets say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Body<'a> {
+    /// The source is there.
+    Beacon(Front),
+    /// A packet of the session's data; from the source, or repaired by a head.
+    Data(Front, &'a [u8]),
+    /// A head takes members.
+    Advertisement(Advertisement),
+    /// A receiver wants a head.
+    Solicitation(HeadRole),
+    /// A receiver wants this head.
+    Bind(Bind),
+    /// The head takes it.
+    Accept(Accept),
+    /// The head does not take it, or no longer.
+    Reject(RejectReason),
+    /// A head is there.
+    Hello(Hello<'a>),
+    /// A member's acknowledgement.
+    Ack(Ack<'a>),
+}
+
+/// What the source says of the session with each of its packets, and heads repeat with repairs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Front {
+    /// Of data its number, from 1 on; of a beacon that of the last packet sent.
+    pub(super) sequence: u64,
+    /// Packets before this one are not repaired any more.
+    pub(super) forget_before: u64,
+    /// Payload rate of an open window, which heads repair with.
+    pub(super) rate: Bitrate,
+    /// W_a.
+    pub(super) ack_window: u16,
+    /// Time between the advertisements of heads; zero where they answer solicitations only.
+    pub(super) advertise_interval: Duration,
+    /// The worst loss of all receivers, in parts of 65535.
+    pub(super) worst_loss: u16,
+    /// It is a repair.
+    pub(super) repair: bool,
+    /// Nothing follows after `sequence` of a beacon, or this packet.
+    pub(super) done: bool,
+    /// Heads remove members that are too slow.
+    pub(super) prune: bool,
+}
+
+/// How a head stands to new members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HeadState {
+    /// It takes all.
+    Accepting,
+    /// It takes those who may be heads.
+    AcceptingHeads,
+    /// It is full.
+    NotAccepting,
+    /// It gives up being a head.
+    Resigning,
+}
+
+/// What a head says of itself to whoever may want one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Advertisement {
+    pub(super) state: HeadState,
+    pub(super) role: HeadRole,
+    /// Of the source 1, of others one more than their head's.
+    pub(super) level: u8,
+    pub(super) members: u16,
+    pub(super) members_max: u16,
+    /// The first packet that it can repair.
+    pub(super) low: u64,
+}
+
+/// A request to a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bind {
+    pub(super) role: HeadRole,
+    /// The time to live with which its head was heard.
+    pub(super) distance: u8,
+    /// The first packet that it lacks; 0 where it has had none yet.
+    pub(super) first_missing: u64,
+}
+
+/// A head's consent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Accept {
+    /// From this packet on it repairs.
+    pub(super) start: u64,
+    /// The head's own.
+    pub(super) level: u8,
+}
+
+/// Why a head does not want somebody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RejectReason {
+    /// It has as many members as it takes.
+    Full,
+    /// It gives up being a head.
+    Resigning,
+    /// It takes only who may be a head.
+    HeadsOnly,
+    /// It is no head, or has not heard of this member.
+    NoMember,
+    /// The member was too slow for the good of the whole.
+    Pruned,
+}
+
+/// A head's sign of life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hello<'a> {
+    pub(super) resigns: bool,
+    pub(super) level: u8,
+    /// The first packet that it can repair, and the last that it has heard of.
+    pub(super) low: u64,
+    pub(super) high: u64,
+    /// Nothing follows after `high`.
+    pub(super) done: bool,
+    /// Numbers of members that are to acknowledge, eight bytes each.
+    asked: &'a [u8],
+}
+
+impl<'a> Hello<'a> {
+    pub(super) fn new(low: u64, high: u64, level: u8) -> Self {
+        Self { resigns: false, level, low, high, done: false, asked: &[] }
+    }
+
+    /// The same of a head that gives it up, and after whose last packet nothing may follow.
+    pub(super) fn saying(self, resigns: bool, done: bool) -> Self {
+        Self { resigns, done, ..self }
+    }
+
+    /// The same, and asks these members, as many as it can.
+    pub(super) fn asking<'b>(self, ids: &[u64], buf: &'b mut Vec<u8>) -> Hello<'b> {
+        buf.extend(ids.iter().take(ASKED_MAX).flat_map(|id| id.to_be_bytes()));
+        Hello { asked: buf, ..self }
+    }
+
+    /// Whether this member is to acknowledge.
+    pub(super) fn asks(&self, id: u64) -> bool {
+        self.asked.as_chunks().0.iter().any(|asked| u64::from_be_bytes(*asked) == id)
+    }
+}
+
+/// What a member tells its head.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ack<'a> {
+    /// It has all packets before this one.
+    pub(super) first_missing: u64,
+    /// The last packet that it and all below it allow (H_a).
+    pub(super) allowed: u64,
+    /// The last packet that it has heard of.
+    pub(super) highest: u64,
+    /// The worst loss of its subtree, in parts of 65535.
+    pub(super) loss: u16,
+    /// Its own members, the receivers below these, and how many of all of them advertise themselves as heads.
+    pub(super) members: u16,
+    pub(super) indirect: u32,
+    pub(super) heads: u32,
+    /// The loss is that of one of its members.
+    pub(super) of_subtree: bool,
+    /// It has met congestion, or heard of it from below.
+    pub(super) congested: bool,
+    /// It leaves this head.
+    pub(super) leaves: bool,
+    /// It has all that there is to have.
+    pub(super) complete: bool,
+    /// It has heard no hello.
+    pub(super) hello_missing: bool,
+    /// Bit by bit from `first_missing` on, the most significant first: whether the packet is missing.
+    pub(super) mask: &'a [u8],
+}
+
+impl Ack<'_> {
+    /// Packets that are missing.
+    pub(super) fn missing(&self) -> impl Iterator<Item = u64> + '_ {
+        let first = self.first_missing;
+        let bits = self.mask.iter().enumerate().flat_map(|(i, byte)| {
+            (0..8).filter(move |bit| byte >> (7 - bit) & 1 == 1).map(move |bit| 8 * i as u64 + bit)
+        });
+        bits.map(move |place| first.saturating_add(place))
+    }
+}
+
+/// Appends the mask of these ascending runs of missing packets, the first of which begins at `first`.
+pub(super) fn mask(
+    first: u64,
+    missing: impl Iterator<Item = core::ops::Range<u64>>,
+    out: &mut Vec<u8>,
+) {
+    let start = out.len();
+    let end = first + 8 * MASK_MAX as u64;
+    for sequence in
+        missing.take_while(|run| run.start < end).flat_map(|run| run.start..run.end.min(end))
+    {
+        let place = (sequence - first) as usize;
+        out.resize(out.len().max(start + place / 8 + 1), 0);
+        out[start + place / 8] |= 0x80 >> (place % 8);
+    }
+}
+
+const BEACON: u8 = 1;
+const DATA: u8 = 2;
+const ADVERTISEMENT: u8 = 3;
+const SOLICITATION: u8 = 4;
+const BIND: u8 = 5;
+const ACCEPT: u8 = 6;
+const REJECT: u8 = 7;
+const HELLO: u8 = 8;
+const ACK: u8 = 9;
+
+impl HeadRole {
+    const ALL: [Self; 3] = [Self::Never, Self::Reluctant, Self::Eager];
+}
+
+impl HeadState {
+    const ALL: [Self; 4] =
+        [Self::Accepting, Self::AcceptingHeads, Self::NotAccepting, Self::Resigning];
+}
+
+impl RejectReason {
+    const ALL: [Self; 5] =
+        [Self::Full, Self::Resigning, Self::HeadsOnly, Self::NoMember, Self::Pruned];
+}
+
+/// The one of this number.
+fn one_of<T: Copy>(all: &[T], number: u8) -> Option<T> {
+    all.get(usize::from(number)).copied()
+}
+
+/// The flags that are set, the first as the least significant bit.
+fn flags<const N: usize>(set: [bool; N]) -> u8 {
+    set.iter().enumerate().fold(0, |flags, (i, set)| flags | u8::from(*set) << i)
+}
+
+/// The same backwards; `None` where others are set.
+fn flagged<const N: usize>(flags: u8) -> Option<[bool; N]> {
+    (flags >> N == 0).then(|| core::array::from_fn(|i| flags >> i & 1 == 1))
+}
+
+impl<'a> Packet<'a> {
+    /// Appends the encoding, without checksum: see [`seal`].
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        let (kind, flags) = self.body.kind();
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&[VERSION, kind, flags, self.ttl, 0, 0]);
+        out.extend_from_slice(&self.session.to_be_bytes());
+        out.extend_from_slice(&self.sender.to_be_bytes());
+        self.body.encode(out);
+    }
+
+    /// Reads a packet whose checksum has been looked at, where there is need.
+    ///
+    /// # Errors
+    /// The bytes are no packet.
+    pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, BadInput> {
+        let (header, rest) = bytes.split_first_chunk::<HEADER>().ok_or(BadInput::Truncated)?;
+        let mut fields = Fields(header);
+        let first: Option<[u8; 8]> = fields.array();
+        let (Some([m0, m1, version, kind, flags, ttl, ..]), Some(session), Some(sender)) =
+            (first, fields.u64(), fields.u64())
+        else {
+            return Err(BadInput::Truncated);
+        };
+        if [m0, m1] != MAGIC || version != VERSION {
+            return Err(BadInput::Malformed);
+        }
+        let body = Body::decode(kind, flags, Fields(rest)).ok_or(BadInput::Malformed)?;
+        Ok(Self { session, sender, ttl, body })
+    }
+}
+
+/// Writes the checksum of a packet; a tail of zeros changes nothing.
+pub(super) fn seal(packet: &mut [u8]) {
+    let sum = checksum(packet);
+    packet[CHECKSUM].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Whether the checksum of a packet is right.
+pub(super) fn is_sound(packet: &[u8]) -> bool {
+    packet.len() >= HEADER && checksum(packet) == 0
+}
+
+impl<'a> Body<'a> {
+    fn kind(&self) -> (u8, u8) {
+        match self {
+            Self::Beacon(front) => (BEACON, front.flags()),
+            Self::Data(front, _) => (DATA, front.flags()),
+            Self::Advertisement(_) => (ADVERTISEMENT, 0),
+            Self::Solicitation(_) => (SOLICITATION, 0),
+            Self::Bind(_) => (BIND, 0),
+            Self::Accept(_) => (ACCEPT, 0),
+            Self::Reject(_) => (REJECT, 0),
+            Self::Hello(hello) => (HELLO, flags([hello.resigns, hello.done])),
+            Self::Ack(ack) => {
+                let Ack { of_subtree, congested, leaves, complete, hello_missing, .. } = *ack;
+                (ACK, flags([of_subtree, congested, leaves, complete, hello_missing]))
+            }
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        match *self {
+            Self::Beacon(front) => front.encode(out),
+            Self::Data(front, payload) => {
+                front.encode(out);
+                out.extend_from_slice(payload);
+            }
+            Self::Advertisement(it) => {
+                out.extend_from_slice(&[it.state as u8, it.role as u8, it.level, 0]);
+                out.extend_from_slice(&it.members.to_be_bytes());
+                out.extend_from_slice(&it.members_max.to_be_bytes());
+                out.extend_from_slice(&it.low.to_be_bytes());
+            }
+            Self::Solicitation(role) => out.extend_from_slice(&[role as u8, 0, 0, 0]),
+            Self::Bind(bind) => {
+                out.extend_from_slice(&[bind.role as u8, bind.distance, 0, 0]);
+                out.extend_from_slice(&bind.first_missing.to_be_bytes());
+            }
+            Self::Accept(accept) => {
+                out.extend_from_slice(&[accept.level, 0, 0, 0]);
+                out.extend_from_slice(&accept.start.to_be_bytes());
+            }
+            Self::Reject(reason) => out.extend_from_slice(&[reason as u8, 0, 0, 0]),
+            Self::Hello(hello) => {
+                out.extend_from_slice(&[hello.level, 0]);
+                // At most `ASKED_MAX` of them.
+                out.extend_from_slice(&((hello.asked.len() / 8) as u16).to_be_bytes());
+                out.extend_from_slice(&hello.low.to_be_bytes());
+                out.extend_from_slice(&hello.high.to_be_bytes());
+                out.extend_from_slice(hello.asked);
+            }
+            Self::Ack(ack) => {
+                out.extend_from_slice(&ack.first_missing.to_be_bytes());
+                out.extend_from_slice(&ack.allowed.to_be_bytes());
+                out.extend_from_slice(&ack.highest.to_be_bytes());
+                out.extend_from_slice(&ack.loss.to_be_bytes());
+                out.extend_from_slice(&ack.members.to_be_bytes());
+                out.extend_from_slice(&ack.indirect.to_be_bytes());
+                out.extend_from_slice(&ack.heads.to_be_bytes());
+                out.extend_from_slice(ack.mask);
+            }
+        }
+    }
+
+    fn decode(kind: u8, flags: u8, mut fields: Fields<'a>) -> Option<Self> {
+        let plain = |body| (flags == 0).then_some(body);
+        match kind {
+            BEACON => {
+                let front = Front::decode(flags, &mut fields)?;
+                fields.end()?;
+                Some(Self::Beacon(front))
+            }
+            DATA => {
+                let front = Front::decode(flags, &mut fields)?;
+                (front.sequence > 0).then_some(Self::Data(front, fields.0))
+            }
+            ADVERTISEMENT => {
+                let [state, role, level, _] = fields.array()?;
+                let (members, members_max) = (fields.u16()?, fields.u16()?);
+                let low = fields.u64()?;
+                fields.end()?;
+                let state = one_of(&HeadState::ALL, state)?;
+                let role = one_of(&HeadRole::ALL, role)?;
+                plain(Self::Advertisement(Advertisement {
+                    state,
+                    role,
+                    level,
+                    members,
+                    members_max,
+                    low,
+                }))
+            }
+            SOLICITATION => {
+                let [role, ..]: [u8; 4] = fields.array()?;
+                fields.end()?;
+                plain(Self::Solicitation(one_of(&HeadRole::ALL, role)?))
+            }
+            BIND => {
+                let [role, distance, ..]: [u8; 4] = fields.array()?;
+                let first_missing = fields.u64()?;
+                fields.end()?;
+                let role = one_of(&HeadRole::ALL, role)?;
+                plain(Self::Bind(Bind { role, distance, first_missing }))
+            }
+            ACCEPT => {
+                let [level, ..]: [u8; 4] = fields.array()?;
+                let start = fields.u64()?;
+                fields.end()?;
+                (start > 0).then(|| plain(Self::Accept(Accept { start, level })))?
+            }
+            REJECT => {
+                let [reason, ..]: [u8; 4] = fields.array()?;
+                fields.end()?;
+                plain(Self::Reject(one_of(&RejectReason::ALL, reason)?))
+            }
+            HELLO => {
+                let [resigns, done] = flagged(flags)?;
+                let [level, _] = fields.array()?;
+                let count = usize::from(fields.u16()?);
+                let (low, high) = (fields.u64()?, fields.u64()?);
+                let asked = (count <= ASKED_MAX).then(|| fields.bytes(8 * count))??;
+                fields.end()?;
+                Some(Self::Hello(Hello { resigns, level, low, high, done, asked }))
+            }
+            ACK => {
+                let [of_subtree, congested, leaves, complete, hello_missing] = flagged(flags)?;
+                let (first_missing, allowed, highest) =
+                    (fields.u64()?, fields.u64()?, fields.u64()?);
+                let (loss, members) = (fields.u16()?, fields.u16()?);
+                let (indirect, heads) = (fields.u32()?, fields.u32()?);
+                let mask = fields.0;
+                (first_missing > 0 && mask.len() <= MASK_MAX).then_some(Self::Ack(Ack {
+                    first_missing,
+                    allowed,
+                    highest,
+                    loss,
+                    members,
+                    indirect,
+                    heads,
+                    of_subtree,
+                    congested,
+                    leaves,
+                    complete,
+                    hello_missing,
+                    mask,
+                }))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Front {
+    fn flags(&self) -> u8 {
+        flags([self.repair, self.done, self.prune])
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.sequence.to_be_bytes());
+        out.extend_from_slice(&self.forget_before.to_be_bytes());
+        out.extend_from_slice(&self.rate.bits_per_s().to_be_bytes());
+        out.extend_from_slice(&self.ack_window.to_be_bytes());
+        // At most a minute.
+        let interval = self.advertise_interval.as_millis() as u16;
+        out.extend_from_slice(&interval.to_be_bytes());
+        out.extend_from_slice(&self.worst_loss.to_be_bytes());
+        out.extend_from_slice(&[0, 0]);
+    }
+
+    fn decode(flags: u8, fields: &mut Fields<'_>) -> Option<Self> {
+        let [repair, done, prune] = flagged(flags)?;
+        let (sequence, forget_before, rate) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        let (ack_window, interval, worst_loss) = (fields.u16()?, fields.u16()?, fields.u16()?);
+        fields.bytes(2)?;
+        // What was not sent cannot be forgotten.
+        (forget_before <= sequence.saturating_add(1)).then_some(Self {
+            sequence,
+            forget_before,
+            rate: Bitrate::from_bits_per_s(rate),
+            ack_window,
+            advertise_interval: Duration::from_millis(u64::from(interval)),
+            worst_loss,
+            repair,
+            done,
+            prune,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn encoded(packet: &Packet<'_>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        packet.encode(&mut bytes);
+        seal(&mut bytes);
+        bytes
+    }
+
+    fn of(body: Body<'_>) -> Packet<'_> {
+        Packet { session: 0x0102_0304_0506_0708, sender: 7, ttl: 9, body }
+    }
+
+    #[test]
+    fn every_kind_comes_back_as_it_went() {
+        let front = Front {
+            sequence: 3,
+            forget_before: 1,
+            rate: Bitrate::from_bits_per_s(800_000),
+            ack_window: 32,
+            advertise_interval: Duration::from_millis(500),
+            worst_loss: 77,
+            repair: true,
+            done: false,
+            prune: true,
+        };
+        let state = HeadState::AcceptingHeads;
+        let role = HeadRole::Eager;
+        let (mut ids, mut missing) = (Vec::new(), Vec::new());
+        mask(10, [10..12, 20..21].into_iter(), &mut missing);
+        let ack =
+            Ack { first_missing: 10, highest: 30, leaves: true, mask: &missing, ..Ack::default() };
+        for body in [
+            Body::Beacon(Front { sequence: 0, done: true, ..front }),
+            Body::Data(front, b"payload"),
+            Body::Advertisement(Advertisement {
+                state,
+                role,
+                level: 2,
+                members: 3,
+                members_max: 5,
+                low: 8,
+            }),
+            Body::Solicitation(HeadRole::Never),
+            Body::Bind(Bind { role, distance: 4, first_missing: 0 }),
+            Body::Accept(Accept { start: 1, level: 200 }),
+            Body::Reject(RejectReason::Pruned),
+            Body::Hello(
+                Hello::new(5, 900, 2).saying(false, true).asking(&[1, 0xffff_0000], &mut ids),
+            ),
+            Body::Ack(ack),
+        ] {
+            let bytes = encoded(&of(body));
+            assert!(is_sound(&bytes));
+            assert_eq!(Packet::decode(&bytes), Ok(of(body)));
+        }
+        assert_eq!(ack.missing().collect::<Vec<_>>(), [10, 11, 20]);
+        let hello = Hello::new(5, 900, 2).asking(&[3, 9], &mut ids);
+        assert!(hello.asks(9) && !hello.asks(4));
+    }
+
+    #[test]
+    fn what_is_no_packet_is_refused() {
+        let accept = encoded(&of(Body::Accept(Accept { start: 1, level: 1 })));
+        for (place, value) in [(0, b'x'), (2, 2), (3, 0), (3, 99), (4, 1), (HEADER + 11, 0)] {
+            let mut bytes = accept.clone();
+            bytes[place] = value;
+            assert_eq!(Packet::decode(&bytes), Err(BadInput::Malformed), "byte {place}");
+            assert!(!is_sound(&bytes));
+        }
+        assert_eq!(Packet::decode(&accept[..HEADER - 1]), Err(BadInput::Truncated));
+        assert_eq!(Packet::decode(&accept[..HEADER + 1]), Err(BadInput::Malformed));
+        let long = Ack { first_missing: 1, mask: &[0; MASK_MAX + 1], ..Ack::default() };
+        assert_eq!(Packet::decode(&encoded(&of(Body::Ack(long)))), Err(BadInput::Malformed));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic_and_what_is_read_is_written_alike(
+            kind in 0u8..12, flags in 0u8..40, body: Vec<u8>,
+        ) {
+            let mut bytes = encoded(&of(Body::Solicitation(HeadRole::Never)));
+            bytes.truncate(HEADER);
+            (bytes[3], bytes[4]) = (kind, flags);
+            bytes.extend_from_slice(&body);
+            if let Ok(packet) = Packet::decode(&bytes) {
+                let again = encoded(&packet);
+                prop_assert_eq!(Packet::decode(&again), Ok(packet));
+                if let Body::Ack(ack) = packet.body {
+                    prop_assert!(ack.missing().count() <= 8 * MASK_MAX);
+                }
+            }
+        }
+
+        #[test]
+        fn a_mask_has_the_packets_that_are_missing(gaps: Vec<(u8, u8)>) {
+            let mut missing = crate::ranges::RangeSet::default();
+            for (start, len) in gaps {
+                let start = 100 + u64::from(start) * 16;
+                missing.insert(start..start + 1 + u64::from(len));
+            }
+            if let Some(first) = missing.iter().next().map(|run| run.start) {
+                let mut bytes = Vec::new();
+                mask(first, missing.iter(), &mut bytes);
+                let ack = Ack { first_missing: first, mask: &bytes, ..Ack::default() };
+                let end = first + 8 * MASK_MAX as u64;
+                let want: Vec<u64> = missing.iter().flatten().filter(|it| *it < end).collect();
+                prop_assert_eq!(ack.missing().collect::<Vec<_>>(), want);
+            }
+        }
+    }
+}

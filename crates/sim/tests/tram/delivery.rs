@@ -1,0 +1,107 @@
+//! Delivery: to whom, by which tree, and at what cost to others.
+
+use faircast_base::{Duration, Time};
+
+use super::world::World;
+
+#[test]
+fn everything_arrives_whatever_the_settings_are() {
+    for (name, world) in [
+        ("no loss", World::new()),
+        ("1 %", World::with_loss(0.01)),
+        ("5 %", World::with_loss(0.05)),
+        ("solicited", World::with_loss(0.01).with("formation = \"solicit\"")),
+        ("first advertised", World::with_loss(0.01).with("formation = \"both\"")),
+        ("multicast repairs", World::with_loss(0.01).with("repair = \"scope\"")),
+        ("unicast repairs", World::with_loss(0.01).with("repair = \"unicast\"")),
+        ("as in the paper", World::with_loss(0.01).with("defaults = \"paper\"")),
+        ("as in 2001", World::with_loss(0.01).with("defaults = \"jrms\", ttl = 8")),
+        ("a coarse clock", World::with_loss(0.01).with("clock = \"coarse\"")),
+        ("least caches", World::with_loss(0.01).with("cache_packets = 16")),
+        ("pairs", World { options: "members_max = 2".into(), ..World::with_loss(0.01) }),
+    ] {
+        let run = world.run(1);
+        run.assert_whole(name, &[]);
+        let done = run.heard.source_done.unwrap_or_else(|| panic!("{name}: the source waits"));
+        let last = (1..=world.receivers()).filter_map(|host| run.completed(host)).max().unwrap();
+        assert!(done >= last, "{name}: heads and source leave last");
+    }
+}
+
+#[test]
+fn a_tree_has_no_loops_and_no_head_has_more_members_than_it_may() {
+    for seed in 1..=5 {
+        let run = World::with_loss(0.05).run(seed);
+        for second in 3..20 {
+            let tree = run.tree_at(Time::ZERO + Duration::from_secs(second));
+            for (host, head) in &tree {
+                let way = std::iter::successors(Some(*head), |head| tree.get(head).copied());
+                let levels = way.take(30).count();
+                assert!(
+                    levels < 20,
+                    "seed {seed}, second {second}: m{host} is in a loop, {tree:?}"
+                );
+                let members = tree.values().filter(|it| *it == head).count();
+                // The source takes as many again who need what only it has.
+                let most = if *head == 0 { 10 } else { 5 };
+                assert!(members <= most, "seed {seed}: {head} has {members} members");
+            }
+        }
+    }
+}
+
+#[test]
+fn losses_at_one_site_are_repaired_there() {
+    let mut world = World { data: "5 MB", ..World::new() };
+    world.first_site_links = "loss = 0.05".into();
+    let run = world.run(1);
+    run.assert_whole("5 % at one site", &[]);
+    let others: u64 = (6..=20).filter_map(|host| run.heard.duplicates.get(&host)).sum();
+    let each = others as f64 / 15.0 / run.heard.data_packets as f64;
+    assert!(each < 0.01, "other sites saw {:.2} % of repairs", each * 100.0);
+    let of_site: u64 = (1..=5).filter_map(|host| run.heard.head_repairs.get(&host)).sum();
+    assert!(of_site > 200, "{of_site} repairs by heads of the site");
+}
+
+#[test]
+fn whoever_joins_late_gets_everything_or_what_is_left_as_asked() {
+    let join = "join = [ { node = \"m3\", at = \"7 s\" }, { node = \"m9\", at = \"8 s\" } ]";
+    let late = |options: &str| {
+        let mut world = World { data: "4 MB", flow: join.into(), ..World::with_loss(0.01) };
+        world.options = "members_max = 5, wait_for = 18".into();
+        world.with(options).run(1)
+    };
+    late("late_join = \"full\"").assert_whole("full", &[]);
+    for policy in ["none", "limited"] {
+        let run = late(&format!("late_join = \"{policy}\", cache_packets = 300"));
+        run.assert_whole(policy, &[3, 9]);
+        for host in [3, 9] {
+            let (delivery, _) = run.delivery(host);
+            assert!((100_000..4_000_000).contains(&delivery.bytes), "{policy}: {delivery:?}");
+            assert_eq!(delivery.completed, None, "{policy}: it has not everything");
+        }
+    }
+}
+
+#[test]
+fn a_member_that_leaves_early_holds_nobody_up() {
+    let join = "join = [ { node = \"m2\", at = \"0 s\", leave = \"6 s\" } ]";
+    let world = World { flow: join.into(), ..World::with_loss(0.01) };
+    world.run(1).assert_whole("one leaves", &[2]);
+}
+
+#[test]
+fn receivers_too_slow_for_the_least_rate_are_pruned_and_nobody_else() {
+    let mut world = World { sites: 5, hosts: 10, data: "10 MB", seconds: 600, ..World::new() };
+    world.options = "members_max = 8, rate_min = \"300 kbit/s\"".into();
+    let slow = "changes = [ { at = \"0 s\", rate = \"100 kbit/s\" } ]";
+    let hopeless = [7, 23, 41];
+    for host in hopeless {
+        world.host_links.insert(host, slow.into());
+    }
+    let run = world.run(1);
+    run.assert_whole("three are hopeless", &hopeless);
+    for host in hopeless {
+        assert_eq!(run.completed(host), None, "m{host} was too slow");
+    }
+}

@@ -1,0 +1,105 @@
+//! Faults in the middle of a session, after which everybody who is still there has everything.
+
+use faircast_base::{Duration, Time};
+
+use super::world::World;
+
+fn at(seconds: f64) -> Time {
+    Time::ZERO + Duration::from_secs_f64(seconds)
+}
+
+/// Its host does not answer from second 6 on, for so long.
+fn dead(seconds: u32) -> String {
+    format!("outages = [ {{ from = \"6 s\", to = \"{} s\" }} ]", 6 + seconds)
+}
+
+/// The heads of a session at second 6, which is the same session until then.
+fn heads(world: &World, seed: u64) -> Vec<u32> {
+    let heads = world.run(seed).heads_at(at(6.0));
+    assert!(heads.len() >= 3, "{heads:?}");
+    heads
+}
+
+fn larger() -> World {
+    World { data: "6 MB", seconds: 600, ..World::with_loss(0.01) }
+}
+
+#[test]
+fn a_head_that_dies_is_left_for_another() {
+    for seed in 1..=3 {
+        let mut world = larger();
+        let victim = heads(&world, seed)[0];
+        let keys = format!("loss = 0.01\n{}", dead(1000));
+        world.host_links.insert(victim, keys);
+        let run = world.run(seed);
+        run.assert_whole(&format!("seed {seed}, m{victim}"), &[victim]);
+        let after = run.tree_at(at(60.0));
+        assert!(after.values().all(|head| *head != victim), "{after:?}");
+    }
+}
+
+#[test]
+fn half_of_all_heads_may_die_at_once() {
+    for seed in 1..=3 {
+        let mut world = larger();
+        let heads = heads(&world, seed);
+        let victims = &heads[..heads.len().div_ceil(2)];
+        for victim in victims {
+            world.host_links.insert(*victim, format!("loss = 0.01\n{}", dead(1000)));
+        }
+        world.run(seed).assert_whole(&format!("seed {seed}, {victims:?}"), victims);
+    }
+}
+
+#[test]
+fn a_head_that_stands_still_for_ten_seconds_has_everything_too() {
+    for seed in 1..=3 {
+        let mut world = larger();
+        let victim = heads(&world, seed)[0];
+        world.host_links.insert(victim, format!("loss = 0.01\n{}", dead(10)));
+        world.run(seed).assert_whole(&format!("seed {seed}, m{victim}"), &[]);
+    }
+}
+
+#[test]
+fn a_site_that_is_cut_off_for_ten_seconds_has_everything_too() {
+    let mut world = larger();
+    world.first_site_links = format!("loss = 0.01\n{}", dead(10));
+    world.run(1).assert_whole("cut off", &[]);
+}
+
+#[test]
+fn everything_arrives_through_heavy_loss_and_long_ways() {
+    let lossy = World { data: "300 kB", seconds: 600, ..World::with_loss(0.2) };
+    lossy.run(1).assert_whole("20 % on all links of hosts", &[]);
+    let mut long = World { data: "300 kB", seconds: 600, ..World::with_loss(0.1) };
+    for host in 1..=long.receivers() {
+        let keys = "loss = 0.1\nchanges = [ { at = \"0 s\", delay = \"250 ms\" } ]";
+        long.host_links.insert(host, keys.into());
+    }
+    long.run(1).assert_whole("10 % and 250 ms", &[]);
+}
+
+#[test]
+fn damaged_doubled_and_disordered_packets_do_no_harm() {
+    let keys = "corrupt = 0.02\nduplicate = 0.1\nreorder = { share = 0.02, delay = \"5 ms\" }";
+    let world = World {
+        hosts_links: keys.into(),
+        first_site_links: keys.into(),
+        seconds: 300,
+        ..World::new()
+    };
+    let run = world.run(1);
+    run.assert_whole("damaged", &[]);
+    assert!(run.heard.refused["Checksum"] > 100, "{:?}", run.heard.refused);
+}
+
+#[test]
+fn one_may_join_every_second() {
+    let joins: Vec<String> =
+        (2..=20).map(|host| format!("{{ node = \"m{host}\", at = \"{host} s\" }}")).collect();
+    let mut world = World { data: "4 MB", seconds: 300, ..World::with_loss(0.01) };
+    world.flow = format!("join = [ {} ]", joins.join(", "));
+    world.options = "members_max = 5, wait_for = 1".into();
+    world.run(1).assert_whole("a join a second", &[]);
+}

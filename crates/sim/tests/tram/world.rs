@@ -1,0 +1,224 @@
+//! A network of sites, runs of a session in it, and what is heard of the tree.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use faircast_base::{BadInput, Event, NodeId, Time};
+use faircast_scenario::{Overrides, Scenario};
+use faircast_sim::{Builtin, Delivery, SimOutcome, Simulation, Unobserved, catalog};
+use faircast_trace::{Record, Sink, Subject};
+
+/// Sites of hosts around a centre, and what a source sends to all of them.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    pub(crate) seconds: u32,
+    pub(crate) sites: u32,
+    /// Receivers at each site: `m1` and so on, those of the first site first.
+    pub(crate) hosts: u32,
+    pub(crate) data: &'static str,
+    /// Keys of the links of the hosts, but for those of the first site, and of that one's.
+    pub(crate) hosts_links: String,
+    pub(crate) first_site_links: String,
+    /// Further keys of links of single hosts.
+    pub(crate) host_links: BTreeMap<u32, String>,
+    pub(crate) options: String,
+    /// Further keys of the flow.
+    pub(crate) flow: String,
+}
+
+impl World {
+    /// Four sites of five receivers and heads of five members; 5 Mbit/s between sites.
+    pub(crate) fn new() -> Self {
+        Self {
+            seconds: 120,
+            sites: 4,
+            hosts: 5,
+            data: "2 MB",
+            hosts_links: String::new(),
+            first_site_links: String::new(),
+            host_links: BTreeMap::new(),
+            options: "members_max = 5".into(),
+            flow: String::new(),
+        }
+    }
+
+    /// The same with this loss on all links of hosts.
+    pub(crate) fn with_loss(loss: f64) -> Self {
+        let keys = format!("loss = {loss}");
+        Self { hosts_links: keys.clone(), first_site_links: keys, ..Self::new() }
+    }
+
+    /// The same with these settings too.
+    pub(crate) fn with(mut self, options: &str) -> Self {
+        self.options = format!("{}, {options}", self.options);
+        self
+    }
+
+    pub(crate) fn receivers(&self) -> u32 {
+        self.sites * self.hosts
+    }
+
+    fn text(&self) -> String {
+        let queue = |n: u32| format!("queue = {{ kind = \"droptail\", packets = {n} }}");
+        let mut text = format!(
+            "title = \"Does everything arrive?\"\nduration = \"{} s\"\n\
+             [[link]]\nstar = {{ center = \"c\", leaves = [\"s\", \"r{{1..{}}}\"] }}\n\
+             rate = \"5 Mbit/s\"\ndelay = \"5 ms\"\n{}\n",
+            self.seconds,
+            self.sites,
+            queue(60)
+        );
+        for host in 1..=self.receivers() {
+            let site = (host - 1) / self.hosts + 1;
+            let site_keys = if site == 1 { &self.first_site_links } else { &self.hosts_links };
+            let keys = self.host_links.get(&host).unwrap_or(site_keys);
+            let slots = if keys.contains("rate") { 10 } else { 100 };
+            text += &format!(
+                "[[link]]\nbetween = [\"r{site}\", \"m{host}\"]\nrate = \"20 Mbit/s\"\n\
+                 delay = \"2 ms\"\n{}\n{keys}\n",
+                queue(slots)
+            );
+        }
+        let gathered = if self.options.contains("wait_for") {
+            String::new()
+        } else {
+            format!(", wait_for = {}", self.receivers())
+        };
+        text + &format!(
+            "[[flow]]\nname = \"f\"\nprotocol = \"tram\"\nfrom = \"s\"\nto = [\"m{{1..{}}}\"]\n\
+             packet = \"1400 B\"\ndata = \"{}\"\noptions = {{ {}{gathered} }}\n{}\n",
+            self.receivers(),
+            self.data,
+            self.options,
+            self.flow
+        )
+    }
+
+    #[track_caller]
+    pub(crate) fn run(&self, seed: u64) -> Run {
+        let text = self.text();
+        let overrides = Overrides { set: Vec::new(), seed: Some(seed) };
+        let scenario = Scenario::parse(Path::new("test.toml"), &text, &overrides, &catalog())
+            .unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let node = |host: u32| {
+            let name = format!("m{host}");
+            let place = scenario.nodes.iter().position(|node| node.name == name);
+            NodeId(place.unwrap() as u32)
+        };
+        let hosts = (1..=self.receivers()).map(|host| (node(host), host)).collect();
+        let mut heard = Heard { hosts, ..Heard::default() };
+        let outcome =
+            Simulation::new(&scenario, &Builtin, &mut heard).unwrap().run(&mut Unobserved);
+        Run { heard, outcome }
+    }
+}
+
+/// What was heard of a run. Hosts are counted from 1.
+#[derive(Default)]
+pub(crate) struct Heard {
+    hosts: BTreeMap<NodeId, u32>,
+    /// Each change of a receiver's head; 0 is the source.
+    pub(crate) heads: Vec<(Time, u32, Option<u32>)>,
+    pub(crate) data_packets: u64,
+    pub(crate) source_repairs: u64,
+    /// Repairs by receivers that are heads.
+    pub(crate) head_repairs: BTreeMap<u32, u64>,
+    /// Acknowledgements at the source.
+    pub(crate) acknowledgements: u64,
+    /// Packets that came though they were there.
+    pub(crate) duplicates: BTreeMap<u32, u64>,
+    pub(crate) abandoned: BTreeMap<u32, u64>,
+    pub(crate) refused: BTreeMap<String, u64>,
+    pub(crate) source_done: Option<Time>,
+    /// When the source sent new data.
+    pub(crate) sent_at: Vec<Time>,
+}
+
+impl Sink for Heard {
+    fn record(&mut self, record: &Record) {
+        let Subject::Endpoint { node, .. } = record.subject else { return };
+        let host = self.hosts.get(&node).copied();
+        match (record.event, host) {
+            (Event::DataSent { repair: false, .. }, _) => {
+                self.data_packets += 1;
+                self.sent_at.push(record.at);
+            }
+            (Event::DataSent { .. }, None) => self.source_repairs += 1,
+            (Event::DataSent { .. }, Some(host)) => {
+                *self.head_repairs.entry(host).or_default() += 1
+            }
+            (Event::AckReceived { .. }, None) => self.acknowledgements += 1,
+            (Event::RepairHead { node, .. }, Some(host)) => {
+                let head = node.map(|node| self.hosts.get(&node).copied().unwrap_or(0));
+                self.heads.push((record.at, host, head));
+            }
+            (Event::BadInput { reason: BadInput::Duplicate }, Some(host)) => {
+                *self.duplicates.entry(host).or_default() += 1;
+            }
+            (Event::BadInput { reason }, _) => {
+                *self.refused.entry(format!("{reason:?}")).or_default() += 1;
+            }
+            (Event::Abandoned { .. }, Some(host)) => {
+                *self.abandoned.entry(host).or_default() += 1;
+            }
+            (Event::Completed { .. }, None) => self.source_done = Some(record.at),
+            _ => {}
+        }
+    }
+}
+
+/// A finished run.
+pub(crate) struct Run {
+    pub(crate) heard: Heard,
+    pub(crate) outcome: SimOutcome,
+}
+
+impl Run {
+    pub(crate) fn delivery(&self, host: u32) -> &(Delivery, bool) {
+        &self.outcome.deliveries[0][host as usize - 1]
+    }
+
+    /// When a receiver had all.
+    pub(crate) fn completed(&self, host: u32) -> Option<Time> {
+        self.delivery(host).0.completed
+    }
+
+    /// Asserts that all receivers but these have all, and nothing else.
+    #[track_caller]
+    pub(crate) fn assert_whole(&self, case: &str, but: &[u32]) {
+        let receivers = self.outcome.deliveries[0].len() as u32;
+        for host in (1..=receivers).filter(|host| !but.contains(host)) {
+            let (delivery, intact) = self.delivery(host);
+            let (bytes, lost) = (delivery.bytes, delivery.lost_packets);
+            assert!(intact, "{case}: m{host} delivered {bytes} wrong bytes");
+            assert!(
+                delivery.completed.is_some(),
+                "{case}: m{host} stopped at {bytes} B, {lost} lost"
+            );
+        }
+        let abandoned: Vec<_> =
+            self.heard.abandoned.keys().filter(|it| !but.contains(it)).collect();
+        assert!(abandoned.is_empty(), "{case}: {abandoned:?} gave packets up");
+    }
+
+    /// The head of each receiver at a moment.
+    pub(crate) fn tree_at(&self, at: Time) -> BTreeMap<u32, u32> {
+        let mut tree = BTreeMap::new();
+        for (_, host, head) in self.heard.heads.iter().filter(|change| change.0 <= at) {
+            match head {
+                Some(head) => tree.insert(*host, *head),
+                None => tree.remove(host),
+            };
+        }
+        tree
+    }
+
+    /// Receivers that are heads of others at a moment, those with most members first.
+    pub(crate) fn heads_at(&self, at: Time) -> Vec<u32> {
+        let tree = self.tree_at(at);
+        let heads: BTreeSet<u32> = tree.values().copied().filter(|head| *head > 0).collect();
+        let mut heads: Vec<u32> = heads.into_iter().collect();
+        heads.sort_by_key(|head| std::cmp::Reverse(tree.values().filter(|it| *it == head).count()));
+        heads
+    }
+}
