@@ -23,6 +23,7 @@ const TARGETS: &[(&str, fn(&[u8]))] = &[
     }),
     ("streams", endpoints::streams),
     ("objects", endpoints::objects),
+    ("tree", endpoints::tree),
     ("element", element::element),
     ("manifest", |data| {
         let _ = manifest::manifest(data);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration as WallDuration;
 
 use faircast_base::{Bytes, Duration, FlowId, GroupId, NodeId, Purpose, Rng, Time};
-use faircast_proto::Transmit;
+use faircast_proto::{Transmit, tram};
 use faircast_scenario::{Flow, Scenario};
 use faircast_sim::{Builtin, Fabric, Parcel};
 use hdrhistogram::Histogram;
@@ -103,6 +103,7 @@ enum Kind {
     },
     Cbr,
     Pgm,
+    Tram,
 }
 
 /// Bytes of the header of a CBR packet.
@@ -322,6 +323,10 @@ impl Emulator<'_> {
                 transmit.router_alert = facts.router_alert;
                 (payload, ports.tag())
             }
+            (Kind::Tram, Transport::Udp { ports, payload }) => {
+                transmit.payload_len = tram::payload_len(payload);
+                (payload, ports.tag())
+            }
             _ => return,
         };
         self.fabric.transmit((flow, node), bytes, transmit, tag, &mut self.network_out);
@@ -350,7 +355,11 @@ fn write(
 
 fn kind((index, flow): (usize, &Flow)) -> Kind {
     let Some(plan) = TcpPlan::of(flow) else {
-        return if flow.protocol == "cbr" { Kind::Cbr } else { Kind::Pgm };
+        return match &*flow.protocol {
+            "cbr" => Kind::Cbr,
+            "tram" => Kind::Tram,
+            _ => Kind::Pgm,
+        };
     };
     let (ends, packet) = ((flow.sender(), flow.to[0]), flow.packet.count());
     let tap = Tap::new(FlowId(index as u32), ends, packet, data_len(flow));

@@ -79,6 +79,9 @@ impl Routing {
             RouteAttribute::Destination(RouteAddress::Inet(block)),
             RouteAttribute::Oif(interface),
             RouteAttribute::PrefSource(RouteAddress::Inet(source)),
+            // Were there no difference but the block, the kernel would keep one way for a block of hosts and one of
+            // groups, and send to hosts with the groups' time to live, or to groups with the hosts'.
+            RouteAttribute::Priority(prefix_len.into()),
         ];
         if !metrics.is_empty() {
             message.attributes.push(RouteAttribute::Metrics(metrics));

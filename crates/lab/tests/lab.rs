@@ -161,6 +161,22 @@ fn whoever_sends_may_receive_too() {
 }
 
 #[test]
+fn receivers_find_a_head_and_are_repaired_by_it() {
+    let flow = "protocol = \"tram\"\nto = [\"a\", \"b\"]\npacket = \"1000 B\"\ndata = \"300 kB\"\n\
+                options = { members_max = 1, wait_for = 2 }";
+    let lossy = format!("{LINK}loss = 0.02\n");
+    let Some((outcome, records)) = run(&network(20, &lossy, flow)) else { return };
+    assert_eq!(outcome.intact, [[Some(true), Some(true)]]);
+    assert_eq!(completed_receivers(&records), 2);
+    // One of them is the other's head.
+    let level = |record: &Record| match record.event {
+        Event::RepairHead { level, .. } => Some(level),
+        _ => None,
+    };
+    assert_eq!(records.iter().filter_map(level).max(), Some(3));
+}
+
+#[test]
 fn what_the_lab_has_not_is_refused_before_anything_is_made() {
     let flow = "protocol = \"tcp-sack\"\nto = [\"a\"]\npacket = \"40 B\"";
     let error = faircast_lab::run(&scenario(&network(1, LINK, flow)), &mut Unobserved, &mut ())

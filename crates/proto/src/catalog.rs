@@ -103,6 +103,8 @@ pub struct TransportEntry {
     pub many_to_many: bool,
     /// Whether its packets carry a checksum: those of TCP and UDP are the kernel's.
     pub own_checksum: bool,
+    /// Whether receivers repair for others.
+    pub repair_heads: bool,
     /// How its ends are made.
     pub ends: Ends,
 }
@@ -157,6 +159,7 @@ pub const TRANSPORTS: &[TransportEntry] = &[
         multicast: true,
         many_to_many: false,
         own_checksum: true,
+        repair_heads: false,
         ends: Ends::Steered(stream_end),
     },
     TransportEntry {
@@ -166,6 +169,7 @@ pub const TRANSPORTS: &[TransportEntry] = &[
         multicast: true,
         many_to_many: false,
         own_checksum: true,
+        repair_heads: false,
         ends: Ends::Steered(object_end),
     },
     tcp(
@@ -188,6 +192,7 @@ pub const TRANSPORTS: &[TransportEntry] = &[
         multicast: true,
         many_to_many: true,
         own_checksum: false,
+        repair_heads: false,
         ends: Ends::Alone { guarantees: Guarantees::SILENT, answers: false, end: cbr::end },
     },
     TransportEntry {
@@ -197,6 +202,7 @@ pub const TRANSPORTS: &[TransportEntry] = &[
         multicast: true,
         many_to_many: false,
         own_checksum: true,
+        repair_heads: true,
         ends: Ends::Alone { guarantees: tram::GUARANTEES, answers: true, end: tram::end },
     },
     kernel_tcp("tcp-cubic", "the kernel's TCP with CUBIC; in the lab only"),
@@ -216,6 +222,7 @@ const fn tcp(
         multicast: false,
         many_to_many: false,
         own_checksum: false,
+        repair_heads: false,
         ends,
     }
 }
@@ -229,6 +236,7 @@ const fn kernel_tcp(name: &'static str, about: &'static str) -> TransportEntry {
         multicast: false,
         many_to_many: false,
         own_checksum: false,
+        repair_heads: false,
         ends,
     }
 }

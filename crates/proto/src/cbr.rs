@@ -332,6 +332,7 @@ mod tests {
             payload,
             header: None,
             options,
+            head: None,
         }
     }
 

@@ -37,6 +37,9 @@ pub struct EndSetup<'a> {
     pub header: Option<u32>,
     /// Settings, checked against the tables of scheme and transport.
     pub options: &'a Options,
+    /// The repair head that a receiver is to have from the beginning, where the transport has such heads;
+    /// `None` where it finds one itself.
+    pub head: Option<NodeId>,
 }
 
 impl<'a> EndSetup<'a> {
@@ -52,6 +55,7 @@ impl<'a> EndSetup<'a> {
             payload: 1400,
             header: None,
             options,
+            head: None,
         }
     }
 

@@ -49,6 +49,11 @@ fn every_object_of_the_corpus_comes_to_rest() {
 }
 
 #[test]
+fn every_tree_of_the_corpus_comes_to_rest() {
+    corpus("tree").iter().for_each(|(_, steps)| endpoints::tree(steps));
+}
+
+#[test]
 fn every_conversation_of_the_corpus_lets_an_element_come_to_rest() {
     corpus("element").iter().for_each(|(_, steps)| element::element(steps));
 }
@@ -83,6 +88,11 @@ proptest! {
     #[test]
     fn no_damage_keeps_an_object_from_coming_to_rest(steps in damaged("objects")) {
         endpoints::objects(&steps);
+    }
+
+    #[test]
+    fn no_damage_keeps_a_tree_from_coming_to_rest(steps in damaged("tree")) {
+        endpoints::tree(&steps);
     }
 
     #[test]

@@ -2,13 +2,15 @@
 
 mod slots;
 
+use std::collections::BTreeSet;
+
 use faircast_base::{BadInput, DropReason, Event, FlowId, LinkCounters, NodeId, Time};
 use faircast_trace::{Header, On, Outcome, Record, Sink, Subject};
 
 use crate::rates::Rates;
 use crate::summary::{
     Common, Drops, FaultCounts, FlowSummary, LinkSummary, ReceiverSummary, RouterSummary, Summary,
-    jain_index,
+    TreeSummary, jain_index,
 };
 use slots::Slots;
 
@@ -140,6 +142,10 @@ impl Metrics {
                     .filter(|_| receiver.other_scheme)
                     .map(ToString::to_string),
                 intact: intact.get(i).copied().flatten(),
+                repair_head: receiver.head.map(|node| self.header.node_name(node)),
+                level: receiver.head.map(|_| receiver.level),
+                repairs_sent: (receiver.head.is_some() || receiver.repairs > 0)
+                    .then_some(receiver.repairs),
             })
             .collect();
         let counted_bytes = match self.is_receivers(flow) {
@@ -180,6 +186,7 @@ impl Metrics {
                 .then(|| receivers.iter().map(|r| r.loss_ratio).reduce(f64::max))
                 .flatten(),
             completed_s: completed.map(Time::as_secs_f64),
+            tree: flow.tree(header.senders().copied()),
             receivers,
             ..flow.counts.clone()
         }
@@ -356,6 +363,11 @@ impl Flow {
         };
         match record.event {
             Event::DataSent { repair: false, .. } => receiver.own += 1,
+            Event::DataSent { repair: true, .. } => receiver.repairs += 1,
+            Event::RepairHead { node, level } => {
+                receiver.head_choices += u64::from(node.is_some());
+                (receiver.head, receiver.level) = (node, level);
+            }
             Event::Delivered { bytes, .. } => {
                 receiver.delivered += 1;
                 receiver.last_delivery = Some(record.at);
@@ -379,6 +391,27 @@ impl Flow {
             }
             _ => {}
         }
+    }
+
+    /// The repair tree as it was last; `None` where no receiver ever had a head.
+    fn tree(&self, senders: impl Iterator<Item = NodeId>) -> Option<TreeSummary> {
+        let choices: u64 = self.receivers.iter().map(|receiver| receiver.head_choices).sum();
+        let had_one = self.receivers.iter().filter(|receiver| receiver.head_choices > 0).count();
+        if had_one == 0 {
+            return None;
+        }
+        let senders: BTreeSet<NodeId> = senders.collect();
+        let bound = || self.receivers.iter().filter_map(|it| Some((it.head?, it.level)));
+        let heads: BTreeSet<NodeId> = bound().map(|(head, _)| head).collect();
+        let repairs: u64 = self.receivers.iter().map(|receiver| receiver.repairs).sum();
+        Some(TreeSummary {
+            members: bound().count() as u64,
+            direct_members: bound().filter(|(head, _)| senders.contains(head)).count() as u64,
+            heads: heads.difference(&senders).count() as u64,
+            levels: bound().map(|(_, level)| level).max().unwrap_or(1),
+            head_changes: choices - had_one as u64,
+            sender_repairs: self.counts.repair_packets.saturating_sub(repairs),
+        })
     }
 
     /// When the last receiver had everything. Receivers that left do not count, and where the
@@ -416,6 +449,12 @@ struct Receiver {
     /// New packets that it sent itself, which nobody offers to it.
     own: u64,
     other_scheme: bool,
+    /// The repair head that it has, its level, and how often it got one.
+    head: Option<NodeId>,
+    level: u32,
+    head_choices: u64,
+    /// Repairs that it sent to others.
+    repairs: u64,
 }
 
 impl Receiver {

@@ -74,6 +74,10 @@ pub struct FlowSeries {
     pub switches: Vec<Switch>,
     /// How many there were in all.
     pub switches_total: u64,
+    /// Changes of receivers' repair heads.
+    pub heads: Vec<HeadChange>,
+    /// How many there were in all.
+    pub heads_total: u64,
     /// Whether what was sent is what was received: the trace of a receiver on a real network.
     pub received: bool,
     counts_acknowledged: bool,
@@ -94,6 +98,17 @@ pub struct Switch {
     pub name: Option<String>,
     /// Why.
     pub reason: SwitchReason,
+}
+
+/// A receiver has another repair head, or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeadChange {
+    /// When.
+    pub at: Time,
+    /// The receiver's name.
+    pub receiver: String,
+    /// The head's.
+    pub head: Option<String>,
 }
 
 /// Flows without curves of their own.
@@ -256,10 +271,18 @@ impl Sink for Series {
                     rest.throughput.add(record.at, bytes);
                 }
             }
-            Subject::Endpoint { flow, .. } => {
+            Subject::Endpoint { flow, node, .. } => {
                 let slot = self.flow_slots.get(flow.index()).copied().unwrap_or(u32::MAX);
                 let Some(flow) = self.flows.get_mut(slot as usize) else { return };
                 match record.event {
+                    Event::RepairHead { node: head, .. } => {
+                        flow.heads_total += 1;
+                        if flow.heads.len() < SWITCHES_MAX {
+                            let name = |node| name_of(&self.node_names, node);
+                            let (at, receiver) = (record.at, name(node));
+                            flow.heads.push(HeadChange { at, receiver, head: head.map(name) });
+                        }
+                    }
                     Event::LossDetected { seq } => {
                         flow.losses.push(record.at, flow.place_of(seq));
                     }
@@ -284,6 +307,10 @@ impl Sink for Series {
             },
         }
     }
+}
+
+fn name_of(names: &[String], node: NodeId) -> String {
+    names.get(node.index()).cloned().unwrap_or_else(|| format!("{node:?}"))
 }
 
 /// Bytes of the event that count as throughput.
@@ -357,9 +384,7 @@ impl FlowSeries {
     fn switch(&mut self, at: Time, node: Option<NodeId>, reason: SwitchReason, names: &[String]) {
         self.switches_total += 1;
         if self.switches.len() < SWITCHES_MAX {
-            let name = node.map(|node| {
-                names.get(node.index()).cloned().unwrap_or_else(|| format!("{node:?}"))
-            });
+            let name = node.map(|node| name_of(names, node));
             self.switches.push(Switch { at, node, name, reason });
         }
     }

@@ -128,8 +128,28 @@ pub struct FlowSummary {
     /// When the last of its receivers had everything, in seconds; `None` where one of them that
     /// has not left lacks something.
     pub completed_s: Option<f64>,
+    /// The tree of its repair heads; `None` where it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeSummary>,
     /// Its receivers, in the scenario's order.
     pub receivers: Vec<ReceiverSummary>,
+}
+
+/// The repair tree of a flow, as each receiver's head was last. Counts are of the whole run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeSummary {
+    /// Receivers that have a head.
+    pub members: u64,
+    /// Those of them whose head is the sender.
+    pub direct_members: u64,
+    /// Receivers that are heads of others.
+    pub heads: u64,
+    /// The deepest level of a receiver; the sender's is 1.
+    pub levels: u32,
+    /// Times that a receiver got another head after its first.
+    pub head_changes: u64,
+    /// Repairs that the sender sent; receivers sent the others.
+    pub sender_repairs: u64,
 }
 
 /// What came out at one receiver of a flow. Counts are of the whole run.
@@ -158,6 +178,15 @@ pub struct ReceiverSummary {
     /// Whether what it delivered is exactly a prefix (for finished data: all) of what was sent;
     /// `None` where nobody checked, or nothing came.
     pub intact: Option<bool>,
+    /// The node that repaired for it last, where the flow has repair heads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repair_head: Option<String>,
+    /// Its level in the tree of these: one more than its head's, the sender's being 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<u32>,
+    /// Repairs that it sent to others, where the flow has repair heads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repairs_sent: Option<u64>,
 }
 
 /// What one direction of a link did in the counted time.

@@ -2,7 +2,7 @@
 
 use faircast_trace::On;
 
-use crate::summary::{Common, FlowSummary, ReceiverSummary, Summary};
+use crate::summary::{Common, FlowSummary, ReceiverSummary, Summary, TreeSummary};
 use crate::text::{
     COLUMNS_MAX, Table, count, mean_packets, percent, rate, seconds, seconds_or_dash, shorten,
     spread, wrap,
@@ -219,6 +219,10 @@ impl Summary {
         out.push('\n');
         table.write(out);
         out.push_str(&notes);
+        for (name, tree) in self.flows.iter().filter_map(|flow| Some((&flow.name, flow.tree?))) {
+            let note = format!("({name}: {})", tree.in_words());
+            out.push_str(&(wrap(&note, COLUMNS_MAX).join("\n") + "\n"));
+        }
         for note in self.mismatch_notes() {
             out.push_str(&(wrap(&format!("({note})"), COLUMNS_MAX).join("\n") + "\n"));
         }
@@ -259,6 +263,24 @@ impl Summary {
                  listed)\n"
             ));
         }
+    }
+}
+
+impl TreeSummary {
+    /// The tree in half a sentence.
+    pub(crate) fn in_words(&self) -> String {
+        let many = |number: u64, one: &str, more: &str| {
+            format!("{} {}", count(number), if number == 1 { one } else { more })
+        };
+        format!(
+            "{} in the repair tree, {} of them the sender’s; {}; {}; {} by the sender; {} of head",
+            many(self.members, "member", "members"),
+            count(self.direct_members),
+            many(self.heads, "receiver is a head", "receivers are heads"),
+            many(u64::from(self.levels), "level", "levels"),
+            many(self.sender_repairs, "repair", "repairs"),
+            many(self.head_changes, "change", "changes"),
+        )
     }
 }
 

@@ -26,6 +26,8 @@ pub struct ProtocolEntry {
     pub many_to_many: bool,
     /// Whether receivers answer, so that a path back must exist.
     pub answers: bool,
+    /// Whether receivers repair for others, and can be told who repairs for them.
+    pub repair_heads: bool,
     /// Whether the simulator runs it; what it does not run the lab does.
     pub simulated: bool,
     /// Its settings.

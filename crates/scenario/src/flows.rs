@@ -52,6 +52,7 @@ impl Flows<'_> {
         let stop = table.optional("stop", |value| self.stop(value, start))?;
         let joins = self.joins(&table, protocol, &from, &to)?;
         let speaks = self.speaks(&table, protocol, &to)?;
+        let heads = self.heads(&table, protocol, &from, &to)?;
         let count = table.optional("count", |value| value.integer(1..=FLOWS_MAX as u64))?;
         let receivers = from.len() * to.len() + joins.len();
         let copies = self.copies(&table, flow_name, count.unwrap_or(1), receivers)?;
@@ -79,6 +80,7 @@ impl Flows<'_> {
                 .unwrap_or(Data::Unlimited),
             join: Vec::new(),
             speaks,
+            heads,
             options,
             raw_options,
         };
@@ -275,6 +277,76 @@ impl Flows<'_> {
         })
     }
 
+    /// Receivers whose repair head is given: a tree, in which nobody can be above itself.
+    fn heads(
+        &self,
+        table: &Table<'_>,
+        protocol: &ProtocolEntry,
+        from: &[NodeId],
+        to: &[NodeId],
+    ) -> Result<BTreeMap<NodeId, NodeId>, Problem> {
+        let members: BTreeSet<NodeId> = to.iter().copied().collect();
+        let mut heads = BTreeMap::new();
+        let example = "a list such as [ { node = \"mr{1..5}\", head = \"mr6\" } ]";
+        table.optional("heads", |value| {
+            if !protocol.repair_heads {
+                let with = self.catalog.protocols.iter().filter(|entry| entry.repair_heads);
+                let with: Vec<&str> = with.map(|entry| entry.name).collect();
+                let (name, with) = (protocol.name, with.join(", "));
+                let message =
+                    format!("is of no use to {name}, which has no repair heads; {with} has");
+                return Err(Problem::at(value.place, message));
+            }
+            value.each(example, |_, entry| {
+                let table = entry.table(&["node", "head"])?;
+                let head = table.required("head", "\"mr6\"", |value| {
+                    let named = names(value)?;
+                    let [named] = &named[..] else { return Err(value.wrong("one node")) };
+                    let head = self.topology.find_named(named)?;
+                    match members.contains(&head) || from.contains(&head) {
+                        true => Ok(head),
+                        false => {
+                            let shown = quoted(&named.name);
+                            let rule = "allowed: a receiver of this flow or its sender";
+                            Err(named.problem(format!("{shown} cannot be a head; {rule}")))
+                        }
+                    }
+                })?;
+                table.required("node", "\"mr{1..5}\"", |value| {
+                    for named in names(value)? {
+                        let node = self.topology.find_named(&named)?;
+                        let shown = quoted(&named.name);
+                        if !members.contains(&node) {
+                            let problem =
+                                format!("{shown} is no receiver of this flow; {MEMBER_RULE}");
+                            return Err(named.problem(problem));
+                        }
+                        if heads.insert(node, head).is_some() {
+                            return Err(
+                                named.problem(format!("{shown} has two heads; allowed: one"))
+                            );
+                        }
+                        let above =
+                            std::iter::successors(Some(head), |node| heads.get(node).copied());
+                        let above: Vec<NodeId> = above.take(TREE_LEVELS_MAX).collect();
+                        if above.contains(&node) {
+                            let problem =
+                                format!("{shown} is its own head, itself or through others");
+                            let rule = "expected a tree with the sender at its top";
+                            return Err(named.problem(format!("{problem}; {rule}")));
+                        }
+                        if above.len() == TREE_LEVELS_MAX {
+                            let problem = format!("{shown} has {TREE_LEVELS_MAX} heads above it");
+                            return Err(named.problem(problem + "; allowed: fewer"));
+                        }
+                    }
+                    Ok(())
+                })
+            })
+        })?;
+        Ok(heads)
+    }
+
     /// Receivers that speak another scheme.
     fn speaks(
         &self,
@@ -417,8 +489,10 @@ fn file(value: &Value, folder: &Path) -> Result<std::path::PathBuf, Problem> {
 
 const FLOW_KEYS: &[&str] = &[
     "name", "protocol", "from", "to", "packet", "header", "start", "stop", "data", "count", "join",
-    "speaks", "options",
+    "speaks", "heads", "options",
 ];
+/// A tree of repair heads has fewer levels than this.
+const TREE_LEVELS_MAX: usize = 64;
 const MEMBER_RULE: &str = "allowed: nodes listed in to";
 const PATH_RULE: &str = "expected nodes that links connect";
 /// Payload of a packet where the scenario gives none: as in the papers' simulations.

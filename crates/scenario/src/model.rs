@@ -1,5 +1,6 @@
 //! A checked scenario: everything in it is known to exist and to be in range.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use faircast_base::{Bytes, Duration, NodeId, Time};
@@ -85,6 +86,8 @@ pub struct Flow {
     pub join: Vec<Join>,
     /// Receivers that speak another scheme than the flow's.
     pub speaks: Vec<Speaks>,
+    /// Receivers whose repair head is given, with that head: a receiver or the sender.
+    pub heads: BTreeMap<NodeId, NodeId>,
     /// The settings of the protocol, checked against its table.
     pub options: Options,
     /// The same as the file gave them, for the report.

@@ -79,6 +79,7 @@ fn packet_and_acknowledgement(bencher: Bencher<'_, '_>, protocol: &str) {
         payload: 1400,
         header: None,
         options: &options,
+        head: None,
     };
     let end = |role, setup| catalog::end(protocol, role, setup).expect("it is registered");
     let mut ends: [Box<dyn Machine>; 2] =

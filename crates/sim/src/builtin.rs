@@ -19,6 +19,7 @@ pub fn catalog() -> Catalog {
         multicast: true,
         many_to_many: false,
         answers: true,
+        repair_heads: false,
         simulated: true,
         options: scheme.options,
         guarantees: scheme.guarantees,
@@ -29,14 +30,22 @@ pub fn catalog() -> Catalog {
             Ends::Alone { guarantees, answers, .. } => (true, answers, guarantees),
             Ends::Kernel { guarantees } => (false, true, guarantees),
         };
-        let catalog::TransportEntry { name, about, multicast, many_to_many, options, .. } =
-            *transport;
+        let catalog::TransportEntry {
+            name,
+            about,
+            multicast,
+            many_to_many,
+            repair_heads,
+            options,
+            ..
+        } = *transport;
         Some(ProtocolEntry {
             name,
             about,
             multicast,
             many_to_many,
             answers,
+            repair_heads,
             simulated,
             options,
             guarantees,
@@ -88,6 +97,7 @@ impl Protocols for Builtin {
             payload: flow.packet.count() as u32,
             header: flow.header.map(|bytes| bytes.count() as u32),
             options: shared.as_ref().unwrap_or(&flow.options),
+            head: flow.heads.get(&node).copied(),
         };
         let Some(end) = catalog::end(spoken, role, setup) else {
             unreachable!("the scenario was checked against a catalog that has \"{spoken}\"")

@@ -69,7 +69,11 @@ fn paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
 #[test]
 fn the_page_has_every_key_of_the_summary_and_of_a_suites_row() {
     let mut found = BTreeSet::new();
-    paths(&Site::of("small.toml", SMALL).json("run small.toml --json"), "", &mut found);
+    // Most keys are there whatever runs; those of repair heads where there are some.
+    let tree = SMALL.replace("tcp-sack", "tram");
+    for scenario in [SMALL, &tree] {
+        paths(&Site::of("small.toml", scenario).json("run small.toml --json"), "", &mut found);
+    }
     let documented: BTreeSet<String> =
         table("key").iter().map(|row| quoted(&row[0])[0].to_string()).collect();
     assert_eq!(documented, found);

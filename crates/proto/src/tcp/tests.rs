@@ -59,6 +59,7 @@ impl Pair {
             payload: 100,
             header: None,
             options,
+            head: None,
         };
         let sender = TcpSender::new(flavour, setup(SENDER, &RECEIVER), content);
         let receiver = TcpReceiver::new(flavour, setup(RECEIVER, &SENDER));

@@ -8,8 +8,10 @@ use faircast_base::{BadInput, Cx, Duration, GroupId, NodeId, Time};
 
 use super::cache::Cache;
 use super::identity::Identity;
-use super::members::{Acknowledged, Members};
-use super::settings::{Formation, HeadRole, LateJoin, Pruning, RepairCast, TramSettings};
+use super::members::{Acknowledged, Child, Members};
+use super::settings::{
+    Formation, HeadRole, LateJoin, Pruning, RepairCast, RightEdge, TramSettings,
+};
 use super::wire::{Accept, Ack, Advertisement, Bind, Body, HeadState, Hello, Packet, RejectReason};
 use crate::timers::{Reason, Timers};
 use crate::{Destination, Transmit};
@@ -53,8 +55,24 @@ struct Asked {
     /// More than these asked.
     many: bool,
     queued: bool,
+    /// It is not here yet, and goes on as soon as it is.
+    awaited: bool,
     /// When it was sent, and whether to all.
     sent: Option<(Time, bool)>,
+}
+
+impl Asked {
+    /// Another one asked. Each has its own where `alone`; who is pushed out then asks again.
+    fn add(&mut self, from: NodeId, alone: bool) {
+        match self.nodes {
+            [None, _] => self.nodes[0] = Some(from),
+            [Some(first), _] if first == from => {}
+            [_, None] => self.nodes[1] = Some(from),
+            [_, Some(second)] if second == from => {}
+            _ if alone => (self.nodes, self.sent) = ([Some(from), None], None),
+            _ => self.many = true,
+        }
+    }
 }
 
 /// A repair that is to be sent now.
@@ -88,6 +106,7 @@ pub(super) struct Head {
     late_join: LateJoin,
     cast: RepairCast,
     repair_interval: Duration,
+    passes_on: bool,
     repairs: VecDeque<u64>,
     /// Those of what is not kept any more, for members that joined late; and whether the last packet was one:
     /// they share the way with others by turns.
@@ -124,6 +143,7 @@ impl Head {
             late_join: settings.late_join,
             cast: settings.repair,
             repair_interval: settings.repair_interval,
+            passes_on: settings.pass_on,
             repairs: VecDeque::new(),
             late_repairs: VecDeque::new(),
             late_turn: false,
@@ -220,7 +240,7 @@ impl Head {
         let asks = (id, bind.role, bind.distance.max(1));
         let answer = match self.resigning || !known.fit {
             true => Err(RejectReason::Resigning),
-            false => self.members.admit(now, from, asks, start, rescued),
+            false => self.members.admit(now, from, asks, (start, next), rescued),
         };
         if answer.is_ok() {
             self.timers.arm_by(Timer::Hello, now + self.hello_interval);
@@ -240,7 +260,7 @@ impl Head {
         }
     }
 
-    /// A member acknowledges what was sent before `end`.
+    /// A member acknowledges what was sent before `end`, and up to `unheard` packets more.
     ///
     /// # Errors
     /// It is no member, who is told so, or its words cannot be true.
@@ -249,7 +269,7 @@ impl Head {
         now: Time,
         from: NodeId,
         ack: &Ack<'_>,
-        end: u64,
+        (end, unheard): (u64, u64),
         can_repair: impl Fn(&Cache, u64) -> bool,
     ) -> Result<Acknowledged, BadInput> {
         if !self.members.is_member(from) {
@@ -258,10 +278,13 @@ impl Head {
             }
             return Err(BadInput::Foreign);
         }
-        let acknowledged = self.members.acknowledge(now, from, ack, (self.cache.front(), end))?;
+        let acknowledged =
+            self.members.acknowledge(now, from, ack, (self.cache.front(), end, unheard))?;
         for sequence in ack.missing() {
             if can_repair(&self.cache, sequence) {
                 self.ask(now, sequence, from);
+            } else if self.passes_on && sequence >= self.cache.front() {
+                self.await_for(sequence, from);
             }
         }
         if ack.hello_missing {
@@ -280,20 +303,34 @@ impl Head {
             None if !asked.queued => *asked = Asked::default(),
             _ => {}
         }
-        match asked.nodes {
-            [None, _] => asked.nodes[0] = Some(from),
-            [Some(first), _] if first == from => {}
-            [_, None] => asked.nodes[1] = Some(from),
-            [_, Some(second)] if second == from => {}
-            // Each has its own; who is pushed out here asks again.
-            _ if self.cast == RepairCast::Unicast => {
-                (asked.nodes, asked.sent) = ([Some(from), None], None);
-            }
-            _ => asked.many = true,
-        }
+        asked.add(from, self.cast == RepairCast::Unicast);
         if !core::mem::replace(&mut asked.queued, true) {
             let late = sequence < self.cache.front();
             if late { &mut self.late_repairs } else { &mut self.repairs }.push_back(sequence);
+        }
+    }
+
+    /// A member wants a packet that is not here: this head asks for it itself.
+    fn await_for(&mut self, sequence: u64, from: NodeId) {
+        let asked = self.asked.entry(sequence).or_default();
+        if !asked.queued {
+            if !core::mem::replace(&mut asked.awaited, true) {
+                *asked = Asked { awaited: true, ..Asked::default() };
+            }
+            asked.add(from, self.cast == RepairCast::Unicast);
+        }
+    }
+
+    /// A repair has come. Where it came to this head alone those who asked for it have it next.
+    pub(super) fn on_repaired(&mut self, sequence: u64, came_to_all: bool) {
+        let Some(asked) = self.asked.get_mut(&sequence).filter(|asked| asked.awaited) else {
+            return;
+        };
+        if came_to_all {
+            self.asked.remove(&sequence);
+        } else {
+            (asked.awaited, asked.queued) = (false, true);
+            self.repairs.push_back(sequence);
         }
     }
 
@@ -349,7 +386,9 @@ impl Head {
         if self.asked.len() > 2 * self.repairs.len() + 1024 {
             let interval = self.repair_interval;
             self.asked.retain(|_, asked| {
-                asked.queued || asked.sent.is_some_and(|(at, _)| now.since(at) < interval)
+                asked.queued
+                    || asked.awaited
+                    || asked.sent.is_some_and(|(at, _)| now.since(at) < interval)
             });
         }
     }
@@ -375,12 +414,23 @@ impl Head {
             }
             // The one that is furthest behind.
             Pruning::Decentralised => {
-                let behind = settings.prune_window * f64::from(settings.ack_window);
+                // A plain right edge lies by as much as a window less beyond what is here.
+                let windows = match settings.right_edge {
+                    RightEdge::Rounded => settings.prune_window,
+                    RightEdge::Plain => settings.prune_window - 1.0,
+                };
+                let window = u64::from(settings.ack_window);
+                let behind = windows * window as f64;
                 let limit = highest.saturating_sub(behind as u64);
-                let late = self
-                    .members
-                    .iter()
-                    .filter(|(_, child)| !child.of_subtree && child.first_missing < limit);
+                // Its word is up to a window old. So it must also keep the window closed, and by itself: who allows
+                // less than the least window beyond what it has is held up by its own members.
+                let plain = settings.right_edge == RightEdge::Plain;
+                let holds = |child: &Child| {
+                    child.allowed <= highest && child.allowed + 1 >= child.first_missing + window
+                };
+                let late = self.members.iter().filter(|(_, child)| {
+                    !child.of_subtree && child.first_missing < limit && (!plain || holds(child))
+                });
                 late.min_by_key(|(_, child)| child.first_missing)
                     .map(|(node, _)| node)
                     .into_iter()

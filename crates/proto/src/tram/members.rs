@@ -29,6 +29,8 @@ pub(super) struct Child {
     pub(super) heads: u32,
     /// It joined late, and is being sent what others have had long ago: the source does not wait for it.
     pub(super) catches_up: bool,
+    /// Some of that is no longer kept: the source reads it again.
+    pub(super) rescued: bool,
     /// It has acknowledged. Until then it may never have heard that it is a member, and nobody waits for it.
     pub(super) confirmed: bool,
     pub(super) heard_at: Time,
@@ -123,14 +125,15 @@ impl Members {
         self.children.values().filter(|child| child.role == HeadRole::Never).count()
     }
 
-    /// Takes a member that will be repaired from `start` on, or says why not. One that is a member already stays
-    /// what it is: its binding was repeated. `rescued` ones are taken though there is no room, as many again.
+    /// Takes a member that will be repaired from `start` on, where `end` is what is sent next, or says why not. One
+    /// that is a member already stays what it is: its binding was repeated. `rescued` ones are taken though there is
+    /// no room, as many again.
     pub(super) fn admit(
         &mut self,
         now: Time,
         node: NodeId,
         (id, role, distance): (u64, HeadRole, u8),
-        start: u64,
+        (start, end): (u64, u64),
         rescued: bool,
     ) -> Result<(), RejectReason> {
         if let Some(child) = self.children.get_mut(&node).filter(|child| child.id == id) {
@@ -158,7 +161,8 @@ impl Members {
             of_subtree: false,
             below: 0,
             heads: 0,
-            catches_up: rescued,
+            catches_up: rescued || self.is_behind(start, end),
+            rescued,
             confirmed: false,
             heard_at: now,
             unanswered: 0,
@@ -167,7 +171,14 @@ impl Members {
         Ok(())
     }
 
-    /// Takes an acknowledgement of what was sent before `end`, of which packets from `front` on are kept. What the member has and allows never goes back.
+    /// Whether one that lacks packets from here on is so far behind that the source would stand still for it.
+    fn is_behind(&self, first_missing: u64, end: u64) -> bool {
+        first_missing + self.ahead_max < end
+    }
+
+    /// Takes an acknowledgement of what was sent before `end`, of which packets from `front` on are kept; whoever
+    /// is not the source may not have heard of the last `unheard` packets. What the member has and allows never goes
+    /// back.
     ///
     /// # Errors
     /// It is of nobody, or cannot be true.
@@ -176,8 +187,10 @@ impl Members {
         now: Time,
         node: NodeId,
         ack: &Ack<'_>,
-        (front, end): (u64, u64),
+        (front, end, unheard): (u64, u64, u64),
     ) -> Result<Acknowledged, BadInput> {
+        let is_behind = self.is_behind(ack.first_missing, end);
+        let end = end + unheard;
         let Some(child) = self.children.get_mut(&node) else { return Err(BadInput::Foreign) };
         let has = ack.first_missing.saturating_sub(1);
         let most = has / self.ack_window * self.ack_window + self.ahead_max;
@@ -190,7 +203,8 @@ impl Members {
         child.first_missing = child.first_missing.max(ack.first_missing);
         child.allowed = child.allowed.max(ack.allowed);
         child.confirmed = true;
-        child.catches_up &= child.first_missing < front;
+        child.rescued &= child.first_missing < front;
+        child.catches_up &= child.rescued || is_behind;
         (child.loss, child.of_subtree) = (ack.loss, ack.of_subtree);
         child.below = ack.indirect.saturating_add(u32::from(ack.members));
         child.heads = ack.heads;
@@ -205,20 +219,27 @@ impl Members {
         self.children.remove(&node)
     }
 
-    /// The last packet that all members allow (H_a of the subtree); `None` without members.
+    /// The last packet that all members allow (H_a of the subtree), but for those that catch up; `None` where there
+    /// is nobody to wait for.
     pub(super) fn allowed(&self) -> Option<u64> {
         let orphans = self.orphans.iter().map(|orphans| orphans.allowed);
-        let confirmed = || self.children.values().filter(|child| child.confirmed);
-        let most = confirmed().map(|child| child.allowed).max();
-        let waited_for = confirmed().filter(|child| !child.catches_up);
-        // Where all catch up, they are whom there is to wait for.
-        waited_for.map(|child| child.allowed).chain(orphans).min().or(most)
+        let waited_for = self.confirmed().filter(|child| !child.catches_up);
+        waited_for.map(|child| child.allowed).chain(orphans).min()
+    }
+
+    /// The same for the source: where all catch up, the first of them is whom there is to wait for.
+    pub(super) fn allowed_by_any(&self) -> Option<u64> {
+        self.allowed().or_else(|| self.confirmed().map(|child| child.allowed).max())
+    }
+
+    fn confirmed(&self) -> impl Iterator<Item = &Child> {
+        self.children.values().filter(|child| child.confirmed)
     }
 
     /// The first packet that some member lacks; `None` without members.
     pub(super) fn first_missing(&self) -> Option<u64> {
         let orphans = self.orphans.iter().map(|orphans| orphans.first_missing);
-        let kept_for = self.children.values().filter(|child| !child.catches_up);
+        let kept_for = self.children.values().filter(|child| !child.rescued);
         kept_for.map(|child| child.first_missing).chain(orphans).min()
     }
 

@@ -54,17 +54,19 @@ pub(crate) struct TramSetup<'a> {
     pub(crate) to: Destination,
     /// When the end begins.
     pub(crate) start: Time,
+    /// The head that a receiver is to have at first.
+    pub(crate) head: Option<NodeId>,
     /// Settings, checked against the table.
     pub(crate) options: &'a Options,
 }
 
 /// One end of a flow.
 pub fn end(role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
-    let EndSetup { flow, to, start, payload, options, .. } = setup;
+    let EndSetup { flow, to, start, payload, options, head, .. } = setup;
     let source = setup.source();
     // The flow and its source: both ends compute the same.
     let session = u64::from(flow.0) << 32 | u64::from(source.0);
-    let tram = TramSetup { session, source, to, start, options };
+    let tram = TramSetup { session, source, to, start, head, options };
     match role {
         Role::Source(content) => {
             let packets = ByOffset::new(content, payload);
@@ -72,6 +74,14 @@ pub fn end(role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
         }
         Role::Receiver => Box::new(TramReceiver::new(&tram)),
         Role::Both(_) => unreachable!("a session has one source, which receives nothing"),
+    }
+}
+
+/// Bytes of payload in a packet; 0 in one without, and in what is none.
+pub fn payload_len(packet: &[u8]) -> u32 {
+    match wire::Packet::decode(packet) {
+        Ok(wire::Packet { body: wire::Body::Data(_, payload), .. }) => payload.len() as u32,
+        _ => 0,
     }
 }
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use faircast_base::{Duration, NodeId, Time};
 
-use super::settings::{Formation, TramSettings};
+use super::settings::{Formation, LateJoin, TramSettings};
 use super::wire::{Advertisement, HeadState};
 use crate::timers::{Reason, Timers};
 
@@ -19,6 +19,9 @@ const CANDIDATE_SILENCE: Duration = Duration::from_secs(10);
 /// an interval is taken to be (src: jrms).
 const ROUNDS: u32 = 3;
 const ROUND_MAX: Duration = Duration::from_secs(20);
+
+/// How often a head that was given is asked, with an interval of solicitations between, until others are.
+const GIVEN_TRIES: u32 = 60;
 
 /// How long a head is shunned that did not do what it promised, and how many such are remembered.
 const SHUNNED_FOR: Duration = Duration::from_secs(60);
@@ -45,6 +48,8 @@ pub(super) struct Bound {
     pub(super) node: NodeId,
     pub(super) distance: u8,
     pub(super) level: u8,
+    /// The round trip to it, as long as it took to be taken.
+    pub(super) round_trip: Duration,
     /// When anything came from it.
     heard_at: Time,
     /// Intervals of hellos in which nothing came.
@@ -59,7 +64,7 @@ enum Search {
     /// It listens for advertisements, or asks for them.
     Seeking { rounds: u32 },
     /// It has asked this head to take it, so many times.
-    Binding { head: Candidate, tries: u32 },
+    Binding { head: Candidate, since: Time, tries: u32 },
 }
 
 /// What is to be sent.
@@ -120,6 +125,8 @@ impl Reason for Timer {
 #[derive(Debug)]
 pub(super) struct Parent {
     begun: bool,
+    /// The head that it was given, and how often that is still asked.
+    given: Option<(NodeId, u32)>,
     bound: Option<Bound>,
     search: Search,
     /// It has a good head, and looks for a better one.
@@ -128,6 +135,8 @@ pub(super) struct Parent {
     /// The source, full or not: it takes those who need what only it has. Whether it was asked in this search.
     root: Option<Candidate>,
     root_asked: bool,
+    /// Whether it waits for the source rather than take a head that lacks something.
+    wants_all: bool,
     shunned: Vec<(NodeId, Time)>,
     /// Of the next solicitation.
     ring: u8,
@@ -147,16 +156,19 @@ pub(super) struct Parent {
 }
 
 impl Parent {
-    pub(super) fn new(settings: &TramSettings) -> Self {
+    /// One that looks for a head, beginning with `given` where that is a node.
+    pub(super) fn new(settings: &TramSettings, given: Option<NodeId>) -> Self {
         let ttl = |hops: u32| u8::try_from(hops.max(1)).unwrap_or(u8::MAX);
         Self {
             begun: false,
+            given: given.map(|node| (node, GIVEN_TRIES)),
             bound: None,
             search: Search::Idle,
             may_stay: false,
             candidates: Vec::new(),
             root: None,
             root_asked: false,
+            wants_all: settings.late_join == LateJoin::Full,
             shunned: Vec::new(),
             ring: ttl(settings.solicit_step),
             ring_max: ttl(settings.ttl),
@@ -194,7 +206,7 @@ impl Parent {
     pub(super) fn on_session(&mut self, now: Time, advertise_interval: Duration) {
         self.advertise_interval = (advertise_interval > Duration::ZERO && self.listens)
             .then(|| advertise_interval.min(ROUND_MAX));
-        if !core::mem::replace(&mut self.begun, true) {
+        if !core::mem::replace(&mut self.begun, true) && !self.ask_given(now) {
             self.seek(now);
         }
     }
@@ -205,7 +217,29 @@ impl Parent {
         self.may_stay = false;
         self.root_asked = false;
         self.ring = self.ring_step;
+        if self.given.is_some() {
+            // It may have no head itself yet, and then refuses.
+            self.timers.arm(Timer::Round, now + self.solicit_interval);
+            return;
+        }
         self.begin_round(now);
+    }
+
+    /// Asks the head that it was given; `false` where there is none any more.
+    fn ask_given(&mut self, now: Time) -> bool {
+        let Some((node, tries)) = &mut self.given else { return false };
+        let (node, left) = (*node, tries.saturating_sub(1));
+        *tries = left;
+        if left == 0 {
+            self.given = None;
+        }
+        let (distance, heard_at) = (self.ring_max, now);
+        let head = Candidate { node, id: 0, distance, level: 1, low: 0, heard_at };
+        // Asked once each time: it is asked again anyway.
+        self.search = Search::Binding { head, since: now, tries: self.bind_tries };
+        self.due = Some(Step::Bind { to: node, distance });
+        self.timers.arm(Timer::Round, now + self.bind_timeout);
+        true
     }
 
     /// It wants no head any more.
@@ -278,7 +312,8 @@ impl Parent {
     /// One that is nearer than the head that it has, and has all that is wanted, is asked after the next interval:
     /// others may be nearer still.
     fn consider_better(&mut self, now: Time, seeker: Seeker) {
-        let Some(interval) = self.advertise_interval.filter(|_| self.search == Search::Idle) else {
+        let waits = self.search == Search::Idle && self.given.is_none();
+        let Some(interval) = self.advertise_interval.filter(|_| waits) else {
             return;
         };
         if self.bound.is_some() && self.candidates.iter().any(|it| self.is_better(it, seeker)) {
@@ -321,22 +356,34 @@ impl Parent {
                 && !self.root_asked
                 && Some(root.node) != own
         });
+        let Candidate { node, low, .. } = self.candidates[best];
+        if root.is_none() && self.lacks(node, low, seeker) {
+            // The source has all, and no room: there is some when others have caught up.
+            return false;
+        }
         self.root_asked |= root.is_some();
         // One that does not answer is not chosen again before it is heard again.
         let head = root.unwrap_or_else(|| self.candidates.remove(best));
-        self.search = Search::Binding { head, tries: 0 };
+        self.search = Search::Binding { head, since: now, tries: 0 };
         self.bind(now);
         true
     }
 
+    /// Whether a head that repairs from `start` on lacks what the source has, and there is reason to wait for that.
+    pub(super) fn lacks(&self, head: NodeId, start: u64, seeker: Seeker) -> bool {
+        let wants = seeker.wants.max(1);
+        let root = self.root.filter(|root| root.node != head && root.low <= wants);
+        self.wants_all && start > wants && root.is_some()
+    }
+
     fn choose_or_seek(&mut self, now: Time, seeker: Seeker) {
-        if !self.choose(now, seeker) {
+        if self.given.is_some() || !self.choose(now, seeker) {
             self.seek(now);
         }
     }
 
     fn bind(&mut self, now: Time) {
-        if let Search::Binding { head, tries } = &mut self.search {
+        if let Search::Binding { head, tries, .. } = &mut self.search {
             *tries += 1;
             self.due = Some(Step::Bind { to: head.node, distance: head.distance });
             self.timers.arm(Timer::Round, now + self.bind_timeout);
@@ -346,9 +393,10 @@ impl Parent {
     /// A head says that it takes this receiver.
     pub(super) fn on_accept(&mut self, now: Time, from: NodeId, level: u8) -> News {
         match self.search {
-            Search::Binding { head, .. } if head.node == from => {
-                let distance = head.distance;
-                let bound = Bound { node: from, distance, level, heard_at: now, missed: 0 };
+            Search::Binding { head, since, .. } if head.node == from => {
+                let (distance, round_trip) = (head.distance, now.since(since));
+                let (heard_at, missed) = (now, 0);
+                let bound = Bound { node: from, distance, level, round_trip, heard_at, missed };
                 let before = self.bound.replace(bound).map(|before| before.node);
                 (self.search, self.due) = (Search::Idle, None);
                 self.timers.disarm(Timer::Round);
@@ -367,7 +415,7 @@ impl Parent {
                 News::Nothing
             }
             (search, Some(bound)) if bound.node == from => {
-                self.bound = None;
+                (self.bound, self.given) = (None, None);
                 self.may_stay = false;
                 self.timers.disarm(Timer::Silence);
                 if search == Search::Idle {
@@ -392,7 +440,7 @@ impl Parent {
     /// says that it is not to be asked again for a while.
     pub(super) fn on_bad_head(&mut self, now: Time, seeker: Seeker, shun: bool) -> News {
         let Some(bound) = self.bound else { return News::Nothing };
-        self.may_stay = false;
+        (self.may_stay, self.given) = (false, None);
         self.candidates.retain(|candidate| candidate.node != bound.node);
         if shun {
             if self.shunned.len() >= SHUNNED_MAX {
@@ -427,6 +475,7 @@ impl Parent {
                 self.timers.arm(Timer::Silence, due);
             } else if bound.missed >= self.hellos_missed_max {
                 news = News::Lost;
+                self.given = None;
                 let lost = bound.node;
                 self.candidates.retain(|candidate| candidate.node != lost);
                 (self.bound, self.may_stay) = (None, false);
@@ -441,6 +490,9 @@ impl Parent {
         }
         if self.timers.take_due(Timer::Round, now) {
             match &mut self.search {
+                Search::Seeking { .. } if self.given.is_some() => {
+                    self.ask_given(now);
+                }
                 Search::Seeking { rounds } => {
                     *rounds += 1;
                     let listened = self.advertise_interval.is_none() || *rounds >= ROUNDS;
@@ -498,7 +550,7 @@ mod tests {
     const HEAD: Seeker = Seeker { may_be_head: true, below: None, wants: 1, place: (2, 60) };
 
     fn parent() -> Parent {
-        Parent::new(&TramSettings::default())
+        Parent::new(&TramSettings::default(), None)
     }
 
     #[test]
@@ -635,6 +687,41 @@ mod tests {
         assert_eq!(parent.bound().map(|bound| bound.node), Some(NodeId(1)), "until then it stays");
         let joined = parent.on_accept(at(5010), NodeId(5), 2);
         assert_eq!(joined, News::Joined { before: Some(NodeId(1)) });
+    }
+
+    #[test]
+    fn a_head_that_was_given_is_asked_first_and_kept_until_it_is_lost() {
+        let mut parent = Parent::new(&TramSettings::default(), Some(NodeId(5)));
+        parent.on_session(at(0), ms(500));
+        let asks = Some(Step::Bind { to: NodeId(5), distance: 32 });
+        assert_eq!(parent.poll(), asks);
+        heard(&mut parent, 1, 1, 2, 1);
+        parent.on_reject(at(10), NodeId(5), HEAD);
+        assert_eq!(parent.poll(), None, "it has no head itself yet");
+        let now = parent.next_timeout().unwrap();
+        parent.on_timeout(now, HEAD);
+        assert_eq!(parent.poll(), asks);
+        assert_eq!(parent.on_accept(now, NodeId(5), 2), News::Joined { before: None });
+        heard(&mut parent, 2000, 2, 1, 1);
+        assert_eq!(parent.search, Search::Idle, "a nearer one changes nothing");
+        assert_eq!(parent.on_reject(at(3000), NodeId(5), HEAD), News::Lost);
+        assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(2), distance: 1 }));
+    }
+
+    #[test]
+    fn a_head_that_was_given_and_never_answers_is_left_for_others() {
+        let mut parent = Parent::new(&TramSettings::default(), Some(NodeId(5)));
+        parent.on_session(at(0), ms(500));
+        let mut asked = std::collections::BTreeSet::new();
+        for _ in 0..2 * GIVEN_TRIES + 10 {
+            let now = parent.next_timeout().unwrap();
+            heard(&mut parent, now.as_nanos() / 1_000_000, 1, 2, 1);
+            parent.on_timeout(now, HEAD);
+            if let Some(Step::Bind { to, .. }) = parent.poll() {
+                asked.insert(to);
+            }
+        }
+        assert_eq!(asked, [NodeId(1), NodeId(5)].into());
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub(super) struct RateControl {
     sent_bytes: u64,
     part: Duration,
     began: Option<Time>,
+    below_min_since: Option<Time>,
     /// Of the present W_a packets: how many have gone, and the sum of the windows that they found.
     packets: f64,
     windows: f64,
@@ -52,9 +53,50 @@ pub(super) struct RateControl {
     proven: f64,
     /// Up to where slow start goes.
     ceiling: f64,
+    /// What slow start may reach by what members have acknowledged; `None` where it does not ask.
+    probe: Option<Probe>,
     pace: Pace,
     /// With the coarse clock: when the sleep ends, and by how much earlier sleeps were too long.
     coarse: Option<(Time, u64)>,
+}
+
+/// How fast members have acknowledged, which slow start goes no further than twice beyond: a rate that has doubled
+/// five times before the first of its packets was acknowledged fills any queue.
+#[derive(Debug)]
+struct Probe {
+    /// Bytes that were acknowledged since then.
+    since: Option<(Time, u64)>,
+    /// Bytes that make a measurement.
+    enough: u64,
+    /// Bytes that were sent since the last acknowledgement.
+    unheard: u64,
+    /// Twice what was measured.
+    limit: f64,
+}
+
+impl Probe {
+    fn on_sent(&mut self, len: u32, ack_window: f64) {
+        self.enough = (f64::from(len) * ack_window) as u64;
+        self.unheard += u64::from(len);
+    }
+
+    /// Whether the rate may rise with another packet.
+    fn may_rise(&self, rate: f64) -> bool {
+        rate < self.limit && self.unheard <= self.enough
+    }
+
+    fn on_acknowledged(&mut self, now: Time, bytes: u64) {
+        self.unheard = 0;
+        if bytes == 0 {
+            return;
+        }
+        let (since, sum) = self.since.get_or_insert((now, 0));
+        *sum += bytes;
+        if *sum >= self.enough && now > *since {
+            self.limit = 2.0 * *sum as f64 / now.since(*since).as_secs_f64();
+            (*since, *sum) = (now, 0);
+        }
+    }
 }
 
 /// The window as the source sees it, H_a - N: negative where packet N is not allowed.
@@ -85,6 +127,7 @@ impl RateControl {
             sent_bytes: 0,
             part: Duration::from_nanos(settings.averaging_time.as_nanos() / u64::from(PARTS)),
             began: None,
+            below_min_since: None,
             packets: 0.0,
             windows: 0.0,
             window_before: 0.0,
@@ -92,6 +135,12 @@ impl RateControl {
             proven: 0.0,
             restarts: settings.restart,
             ceiling: rate_max,
+            probe: settings.slow_start_acknowledged.then_some(Probe {
+                since: None,
+                enough: 0,
+                unheard: 0,
+                limit: f64::INFINITY,
+            }),
             pace: Pace::new(rate * 8.0, Pace::BURST),
             coarse: (settings.clock == Clock::Coarse).then_some((Time::ZERO, 0)),
         }
@@ -159,7 +208,7 @@ impl RateControl {
 
     /// In slow start the rate rises with each packet.
     fn rise(&mut self) {
-        if self.slow_start {
+        if self.slow_start && self.probe.as_ref().is_none_or(|probe| probe.may_rise(self.rate)) {
             self.rate += self.step;
             self.step = (self.step + self.step_growth).min(self.step_max).max(self.step_min);
             if self.rate >= self.ceiling {
@@ -169,7 +218,19 @@ impl RateControl {
         }
     }
 
+    /// A member acknowledges, and now all have so many bytes more.
+    pub(super) fn on_acknowledged(&mut self, now: Time, bytes: u32) {
+        let Some(probe) = &mut self.probe else { return };
+        probe.on_acknowledged(now, bytes.into());
+        if self.slow_start {
+            self.rate = self.rate.min(probe.limit.max(self.rate_min));
+        }
+    }
+
     fn count(&mut self, now: Time, len: u32) {
+        if let Some(probe) = &mut self.probe {
+            probe.on_sent(len, self.ack_window);
+        }
         self.began.get_or_insert(now);
         let part = now.as_nanos() / self.part.as_nanos().max(1);
         match self.sent.back_mut().filter(|last| last.0 == part) {
@@ -223,6 +284,7 @@ impl RateControl {
         if self.restarts && self.rate < self.proven / 2.0 {
             (self.slow_start, self.step) = (true, self.step_min);
             self.ceiling = (self.proven / 2.0).max(self.rate_min);
+            self.probe = None;
         }
     }
 
@@ -263,10 +325,13 @@ impl RateControl {
         }
     }
 
-    /// Whether the achieved rate is not above the least that the session is to have.
-    pub(super) fn is_below_min(&mut self, now: Time) -> bool {
+    /// Since when the achieved rate has not been above the least that the session is to have. To be asked again and
+    /// again.
+    pub(super) fn below_min_since(&mut self, now: Time) -> Option<Time> {
         self.forget(now.as_nanos() / self.part.as_nanos().max(1));
-        self.average(now) <= self.rate_min
+        let is_below = self.began.is_some() && self.average(now) <= self.rate_min;
+        self.below_min_since = is_below.then(|| self.below_min_since.unwrap_or(now));
+        self.below_min_since
     }
 }
 
@@ -277,10 +342,13 @@ mod tests {
 
     const P: u32 = 1400;
 
+    fn kbit(kbit: u64) -> faircast_base::Bitrate {
+        faircast_base::Bitrate::from_bits_per_s(kbit * 1000)
+    }
+
     fn control(change: impl FnOnce(&mut TramSettings)) -> RateControl {
-        let kbytes = |x: u64| faircast_base::Bitrate::from_bits_per_s(8000 * x);
         let mut settings =
-            TramSettings { ack_window: 64, rate_max: kbytes(1500), ..TramSettings::default() };
+            TramSettings { window_multiple: 5, rate_max: kbit(12_000), ..TramSettings::default() };
         change(&mut settings);
         RateControl::new(&settings)
     }
@@ -300,7 +368,7 @@ mod tests {
 
     #[test]
     fn slow_start_adds_more_and_more_with_each_packet() {
-        let mut control = control(|_| ());
+        let mut control = control(|settings| settings.rate_initial = kbit(0));
         let mut now = at(0);
         let mut rates = std::vec::Vec::new();
         for _ in 0..4 {
@@ -310,6 +378,25 @@ mod tests {
         assert_eq!(rates, [1000.0, 3500.0, 7000.0, 11_500.0]);
         control.end_slow_start(now);
         assert!(!control.slow_start);
+    }
+
+    #[test]
+    fn slow_start_goes_no_further_than_twice_what_is_acknowledged() {
+        let mut control = control(|_| ());
+        let mut now = send(&mut control, at(0), 128, 64);
+        let unheard = control.rate;
+        now = send(&mut control, now, 128, 64);
+        assert!(control.rate < unheard + 2.0 * control.step, "nobody has acknowledged anything");
+        let begun = now;
+        control.on_acknowledged(now, 64 * P);
+        now = begun + Duration::from_secs(1);
+        control.on_acknowledged(now, 64 * P);
+        send(&mut control, now, 128, 64);
+        assert!(
+            control.slow_start && control.rate <= 4.0 * 64.0 * f64::from(P),
+            "{}",
+            control.rate
+        );
     }
 
     #[test]
@@ -405,7 +492,9 @@ mod tests {
     fn what_is_below_the_least_rate_is_found_after_the_averaging_time() {
         let mut control = control(|_| ());
         let now = send(&mut control, at(0), 200, 100);
-        assert!(!control.is_below_min(now));
-        assert!(control.is_below_min(now + Duration::from_secs(6)));
+        assert_eq!(control.below_min_since(now), None);
+        let later = now + Duration::from_secs(6);
+        assert_eq!(control.below_min_since(later), Some(later));
+        assert_eq!(control.below_min_since(later + Duration::from_secs(1)), Some(later));
     }
 }

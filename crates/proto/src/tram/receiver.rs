@@ -1,6 +1,8 @@
 //! A receiver: it gets a head, acknowledges what comes, and is a head to others where it may be.
 
 mod acks;
+mod membership;
+mod output;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -9,14 +11,14 @@ use faircast_base::{BadInput, CutReason, Cx, Duration, Event, NodeId, Time};
 
 use super::HEADS;
 use super::TramSetup;
-use super::head::{Head, Known, Repair, decode};
+use super::head::{Head, Known, decode};
 use super::identity::Identity;
-use super::parent::{News, Parent, Seeker, Step};
+use super::parent::{Parent, Seeker};
 use super::reception::{Arrived, JUMP_MAX, Reception};
 use super::settings::{HeadRole, TramSettings};
 use super::window::ReceiverWindow;
-use super::wire::{Accept, Ack, Bind, Body, Front, Hello, RejectReason, seal};
-use crate::congestion::{Pace, Permit};
+use super::wire::{Ack, Body, Front};
+use crate::congestion::Pace;
 use crate::content::Held;
 use crate::timers::{Reason, Timers};
 use crate::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
@@ -27,6 +29,9 @@ const TRACED_LOSSES_MAX: u64 = 1000;
 
 /// Intervals of acknowledgements in which a head that is alive repairs nothing, until it is left.
 const FRUITLESS_MAX: u32 = 10;
+
+/// Up to how often the time from one asking to the next doubles.
+const ASKS_MAX: u32 = 6;
 
 /// A tree has fewer levels than this.
 const LEVEL_MAX: u8 = 64;
@@ -51,12 +56,16 @@ enum Timer {
     Start,
     /// An acknowledgement is due by time.
     Ack,
+    /// What is missing is asked for.
+    Ask,
     /// The next repair may leave.
     Pace,
+    /// The source has been silent for long.
+    Silence,
 }
 
 impl Reason for Timer {
-    const ALL: &'static [Self] = &[Self::Start, Self::Ack, Self::Pace];
+    const ALL: &'static [Self] = &[Self::Start, Self::Ack, Self::Ask, Self::Pace, Self::Silence];
 
     fn number(self) -> usize {
         self as usize
@@ -82,6 +91,8 @@ struct Reached {
     /// Timers of acknowledgements since a packet was repaired, and up to where packets were asked for.
     fruitless: u32,
     asked_until: u64,
+    /// How often it has asked since a repair came.
+    asks: u32,
     /// The head that was left for a better one, which still repairs what is before this packet.
     before: Option<(NodeId, u64)>,
 }
@@ -97,6 +108,7 @@ pub struct TramReceiver {
     reached: Option<Reached>,
     /// What the source has said last.
     front: Front,
+    source_heard_at: Time,
     /// The last packet of all, where it is known.
     last: Option<u64>,
     pace: Pace,
@@ -113,7 +125,7 @@ pub struct TramReceiver {
     closing: bool,
     lingers_until: Time,
     joined: bool,
-    timers: Timers<Timer, 3>,
+    timers: Timers<Timer, 5>,
     events: VecDeque<AppEvent>,
 }
 
@@ -127,10 +139,11 @@ impl TramReceiver {
             identity: Identity::new(setup.session),
             source: setup.source,
             phase: Phase::Waiting,
-            parent: Parent::new(&settings),
+            parent: Parent::new(&settings, setup.head),
             head: Head::new(&settings, settings.head, 1),
             reached: None,
             front: Front::default(),
+            source_heard_at: Time::ZERO,
             last: None,
             pace: Pace::new(1.0, Pace::BURST),
             level_before: 0,
@@ -210,7 +223,8 @@ impl TramReceiver {
                     self.on_front(cx.now, front);
                 }
                 self.parent.on_heard(cx.now, from, None);
-                self.on_data(cx, &front, payload, datagram.zeros)?;
+                let to_all = matches!(datagram.to, Destination::Group(_));
+                self.on_data(cx, &front, (payload, datagram.zeros), to_all)?;
             }
             Body::Advertisement(advertisement) => {
                 let seeker = self.seeker();
@@ -248,6 +262,8 @@ impl TramReceiver {
             self.head.prune(&self.settings, front.worst_loss, front.sequence);
         }
         self.front = front;
+        self.source_heard_at = now;
+        self.timers.arm_by(Timer::Silence, now + self.settings.silence_max);
         self.head.set_advertise_interval(now, front.advertise_interval);
         if !self.pruned {
             self.parent.on_session(now, front.advertise_interval);
@@ -273,8 +289,8 @@ impl TramReceiver {
         &mut self,
         cx: &mut Cx<'_>,
         front: &Front,
-        payload: &[u8],
-        zeros: u32,
+        (payload, zeros): (&[u8], u32),
+        to_all: bool,
     ) -> Result<(), BadInput> {
         let Some(reached) = &mut self.reached else { return Ok(()) };
         let sequence = front.sequence;
@@ -291,17 +307,23 @@ impl TramReceiver {
         let first = reached.reception.end();
         let arrived = reached.reception.arrive(sequence);
         match arrived {
+            // A repair to all is of no use to most of them.
+            Arrived::Useless if front.repair => return Ok(()),
             Arrived::Useless => return Err(BadInput::Duplicate),
             Arrived::TooFar => return Err(BadInput::OutOfWindow),
             Arrived::New { missing } => {
                 reached.window.on_missing(missing);
                 tell_of_losses(cx, first, missing);
+                if missing > 0 && self.settings.ask_interval > Duration::ZERO {
+                    self.timers.arm_by(Timer::Ask, cx.now + self.settings.ask_interval);
+                }
                 if reached.acks.on_packet(cx.now, sequence) {
                     self.end_window(cx, sequence);
                 }
             }
             Arrived::Repaired => {
-                reached.fruitless = 0;
+                (reached.fruitless, reached.asks) = (0, 0);
+                self.head.on_repaired(sequence, to_all);
                 // The last gap is closed, or the last that was asked for: nothing holds the window up any more.
                 self.ack_due |= reached.reception.is_complete()
                     || reached.reception.first_missing() >= reached.asked_until;
@@ -393,7 +415,11 @@ impl TramReceiver {
         let Some(reached) = &self.reached else { return 0 };
         let own = reached.window.allowed().min(self.head.cache.room_until() - 1);
         // What it told once stands: the source may have sent it by now.
-        self.head.members.allowed().map_or(own, |below| below.min(own)).max(reached.told_allowed)
+        self.head
+            .members
+            .allowed_by_any()
+            .map_or(own, |below| below.min(own))
+            .max(reached.told_allowed)
     }
 
     fn has_all(&self) -> bool {
@@ -444,156 +470,19 @@ impl TramReceiver {
                 let known = Known { level: 0, fit: false, low: 0, high: 0, done: false };
                 self.head.on_bind(cx.now, from, 0, *bind, known);
             }
+            // Whoever takes it for its head still is to look for another.
+            Body::Ack(ack) if cx.now < self.lingers_until => {
+                let has_none = |_: &super::cache::Cache, _| false;
+                let _ = self.head.on_ack(cx.now, from, ack, (0, 0), has_none);
+            }
             _ => {}
-        }
-    }
-
-    fn on_accept(&mut self, cx: &mut Cx<'_>, from: NodeId, accept: Accept) -> Result<(), BadInput> {
-        if accept.level == 0 || accept.level >= LEVEL_MAX {
-            return Err(BadInput::Malformed);
-        }
-        let end = self.reached.as_ref().map_or(accept.start, |it| it.reception.end());
-        if accept.start > end + JUMP_MAX {
-            return Err(BadInput::Absurd);
-        }
-        // Levels may have changed since it advertised itself.
-        let seeker = self.seeker();
-        if seeker.below.is_some_and(|own| accept.level >= own) {
-            self.goodbyes.push_back(from);
-            let news = self.parent.on_reject(cx.now, from, seeker);
-            self.on_news(cx, news);
-            return Ok(());
-        }
-        let joined = self.parent.on_accept(cx.now, from, accept.level);
-        let News::Joined { before } = joined else { return Ok(()) };
-        let Accept { start, .. } = accept;
-        match &mut self.reached {
-            None => {
-                let ack_window = u64::from(self.front.ack_window.max(1));
-                let first_ack = start + cx.rng.below(ack_window);
-                let acks = AckSchedule::new(
-                    first_ack,
-                    ack_window,
-                    (self.settings.ack_interval, self.settings.ack_interval_max),
-                );
-                self.head = Head::new(&self.settings, self.settings.head, start);
-                self.head.set_advertise_interval(cx.now, self.front.advertise_interval);
-                let window = ReceiverWindow::new(&self.settings, cx.now, start, ack_window);
-                self.reached = Some(Reached {
-                    reception: Reception::new(start),
-                    window,
-                    acks,
-                    deliver: start,
-                    from_start: start == 1,
-                    lost_any: false,
-                    told_allowed: 0,
-                    told_below: (0, 0),
-                    passed_on: 0,
-                    fruitless: 0,
-                    asked_until: 0,
-                    before: None,
-                });
-                if self.settings.head != HeadRole::Never {
-                    self.head.begin(cx.now, self.settings.formation);
-                }
-            }
-            Some(reached) => {
-                reached.fruitless = 0;
-                let lacks = reached.reception.first_missing() < start;
-                match before {
-                    // The old one repairs what the new one does not have.
-                    Some(before) if lacks => reached.before = Some((before, start)),
-                    Some(before) => self.goodbyes.push_back(before),
-                    None if lacks => self.give_up_before(cx, start),
-                    None => {}
-                }
-                self.head.resign(false);
-            }
-        }
-        cx.emit(Event::RepairHead { node: Some(from), level: u32::from(self.level()) });
-        // So that its head knows how far it is.
-        self.ack_due = true;
-        // What was sent before is no loss, but is to be had.
-        let (last, done) = (self.front.sequence, self.front.done);
-        if let Some(reached) = &mut self.reached {
-            reached.reception.hear_of(last);
-            if done && reached.reception.end() == last + 1 {
-                self.last = Some(last);
-            }
-        }
-        self.after_progress(cx);
-        self.arm_ack(cx.now);
-        Ok(())
-    }
-
-    fn on_reject(&mut self, cx: &mut Cx<'_>, from: NodeId, reason: RejectReason) {
-        let was_bound = self.parent.bound().is_some_and(|bound| bound.node == from);
-        if was_bound && reason == RejectReason::Pruned {
-            // It gets no reliability any more (src: tram s3.6, note 10).
-            self.pruned = true;
-            self.parent.stop();
-            cx.emit(Event::RepairHead { node: None, level: 0 });
-            self.events.push_back(AppEvent::Gone);
-            self.closing = true;
-            self.check_end(cx);
-            return;
-        }
-        let seeker = self.seeker();
-        let news = self.parent.on_reject(cx.now, from, seeker);
-        self.on_news(cx, news);
-        if let Some(reached) = &mut self.reached
-            && reached.before.take_if(|before| before.0 == from).is_some()
-        {
-            self.give_up_where_nobody_has_it(cx);
-        }
-    }
-
-    /// The head that still had what the new one has not is gone.
-    fn give_up_where_nobody_has_it(&mut self, cx: &mut Cx<'_>) {
-        let seeker = self.seeker();
-        // Perhaps another one has it.
-        let news = self.parent.on_bad_head(cx.now, seeker, false);
-        self.on_news(cx, news);
-    }
-
-    fn on_news(&mut self, cx: &mut Cx<'_>, news: News) {
-        if news != News::Lost {
-            return;
-        }
-        cx.emit(Event::RepairHead { node: None, level: 0 });
-    }
-
-    fn on_hello(&mut self, cx: &mut Cx<'_>, from: NodeId, hello: &Hello<'_>) {
-        self.parent.on_heard(cx.now, from, Some(hello.level));
-        let bound = self.parent.bound().filter(|bound| bound.node == from);
-        let old = self.reached.as_ref().and_then(|it| it.before).filter(|before| before.0 == from);
-        if bound.is_none() && old.is_none() {
-            return;
-        }
-        self.hello_missing = false;
-        self.ack_due |= hello.asks(self.identity.id(cx));
-        if hello.level >= LEVEL_MAX && bound.is_some() {
-            // A tree is not so deep: it is a loop.
-            let seeker = self.seeker();
-            let news = self.parent.on_bad_head(cx.now, seeker, true);
-            self.on_news(cx, news);
-        } else if hello.resigns && bound.is_some() {
-            let seeker = self.seeker();
-            let news = self.parent.on_bad_head(cx.now, seeker, false);
-            self.on_news(cx, news);
-        }
-        let (high, done) = (hello.high, hello.done);
-        if let Some(reached) = &self.reached
-            && high < reached.reception.end() + JUMP_MAX / 64
-        {
-            self.hear_of(cx, high, done);
         }
     }
 
     fn on_ack(&mut self, cx: &mut Cx<'_>, from: NodeId, ack: &Ack<'_>) -> Result<(), BadInput> {
         let Some(reached) = &self.reached else { return Err(BadInput::Foreign) };
         // A member may have heard of more than its head has.
-        let end = reached.reception.end() + self.settings.cache_floor() as u64;
+        let end = (reached.reception.end(), self.settings.cache_floor() as u64);
         let has = |cache: &super::cache::Cache, sequence| cache.get(sequence).is_some();
         let told = self.head.on_ack(cx.now, from, ack, end, has)?;
         let window = reached.reception.end() / reached.window.ack_window();
@@ -618,6 +507,18 @@ impl TramReceiver {
         }
     }
 
+    /// What is missing is asked for, and again when a repair should have come, less and less often while none does.
+    fn on_ask_timer(&mut self, now: Time) {
+        let round_trip = self.parent.bound().map_or(Duration::ZERO, |bound| bound.round_trip);
+        let Some(reached) = self.reached.as_mut().filter(|it| !it.reception.is_complete()) else {
+            return;
+        };
+        self.ack_due = true;
+        let interval = (round_trip * 3 / 2 + self.settings.ask_interval) * (1 << reached.asks);
+        reached.asks = (reached.asks + 1).min(ASKS_MAX);
+        self.timers.arm(Timer::Ask, now + interval.min(reached.acks.interval()));
+    }
+
     /// Time alone wants an acknowledgement where something is missing, or where the source may wait for one.
     fn on_ack_timer(&mut self, cx: &mut Cx<'_>) {
         self.arm_ack(cx.now);
@@ -636,107 +537,6 @@ impl TramReceiver {
             let seeker = self.seeker();
             let news = self.parent.on_bad_head(cx.now, seeker, true);
             self.on_news(cx, news);
-        }
-    }
-
-    fn poll_ack(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if let Some(to) = self.goodbyes.pop_front() {
-            let ack = Ack { leaves: true, complete: self.completed, ..Ack::default() };
-            let first_missing = self.reached.as_ref().map_or(1, |it| it.reception.first_missing());
-            let ack = Ack { first_missing, ..ack };
-            let to = Destination::Node(to);
-            return Some(self.identity.control(cx, to, u8::MAX, Body::Ack(ack), buf));
-        }
-        if !self.ack_due && !self.hello_missing {
-            return None;
-        }
-        let bound = self.parent.bound()?;
-        let allowed = self.allowed();
-        let reached = self.reached.as_mut()?;
-        self.ack_due = false;
-        reached.told_allowed = allowed;
-        reached.told_below = self.head.members.all();
-        reached.acks.on_sent();
-        let first_missing = reached.reception.first_missing();
-        let mut mask = Vec::new();
-        // No more than the window would have let come: who joins late has all to ask for.
-        reached.asked_until = first_missing + reached.window.size() as u64;
-        let asked = reached.asked_until;
-        let missing = reached.reception.missing().map(|run| run.start..run.end.min(asked));
-        super::wire::mask(first_missing, missing.take_while(|run| run.start < asked), &mut mask);
-        let share = |loss: f64| (loss.clamp(0.0, 1.0) * f64::from(u16::MAX)) as u16;
-        let (own, below) = (share(reached.window.loss()), self.head.members.worst_loss());
-        let (indirect, heads) = self.head.members.below();
-        let (members, _) = self.head.members.count();
-        let takes = self.settings.head != HeadRole::Never;
-        let ack = Ack {
-            first_missing,
-            allowed,
-            highest: reached.reception.end() - 1,
-            loss: own.max(below),
-            members,
-            indirect,
-            heads: heads + u32::from(takes),
-            of_subtree: below > own,
-            congested: core::mem::take(&mut self.congested),
-            leaves: false,
-            complete: self.completed,
-            hello_missing: core::mem::take(&mut self.hello_missing),
-            mask: &mask,
-        };
-        // The old head is asked for what the new one has not.
-        if let Some((before, _)) = reached.before {
-            self.goodbyes.retain(|node| *node != before);
-        }
-        let to = Destination::Node(bound.node);
-        let transmit = self.identity.control(cx, to, u8::MAX, Body::Ack(ack), buf);
-        self.arm_ack(cx.now);
-        Some(transmit)
-    }
-
-    fn poll_repair(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if !self.head.has_repairs() {
-            return None;
-        }
-        self.pace.set(cx.now, self.front.rate.bits_per_s() as f64);
-        if let Permit::At(at) = self.pace.permit(cx.now) {
-            self.timers.arm(Timer::Pace, at);
-            return None;
-        }
-        let Repair { sequence, to, ttl } = self.head.next_repair(cx.now)?;
-        let held = self.head.cache.get(sequence)?;
-        let front = Front { sequence, repair: true, prune: false, ..self.front };
-        let done = self.last == Some(sequence);
-        self.identity.write_unsealed(
-            cx,
-            ttl,
-            Body::Data(Front { done, ..front }, &held.bytes),
-            buf,
-        );
-        seal(buf);
-        let (zeros, payload_len) = (held.zeros, held.bytes.len() as u32 + held.zeros);
-        self.pace.spend(cx.now, payload_len);
-        cx.emit(Event::DataSent { seq: sequence, bytes: payload_len, repair: true });
-        Some(Transmit { zeros, payload_len, time_to_live: ttl, ..Transmit::control(to) })
-    }
-
-    fn poll_step(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
-        match self.parent.poll()? {
-            Step::Solicit { ttl } => {
-                let body = Body::Solicitation(self.settings.head);
-                Some(self.identity.control(cx, Destination::Group(HEADS), ttl, body, buf))
-            }
-            Step::Bind { to, distance } => {
-                let first_missing =
-                    self.reached.as_ref().map_or(0, |it| it.reception.first_missing());
-                let bind = Bind { role: self.settings.head, distance, first_missing };
-                let to = Destination::Node(to);
-                Some(self.identity.control(cx, to, u8::MAX, Body::Bind(bind), buf))
-            }
-            Step::AskHello => {
-                self.hello_missing = true;
-                None
-            }
         }
     }
 }
@@ -767,8 +567,23 @@ impl Machine for TramReceiver {
         if matches!(self.phase, Phase::Waiting | Phase::Left) {
             return;
         }
+        if self.timers.take_due(Timer::Silence, now) {
+            let due = self.source_heard_at + self.settings.silence_max;
+            if due > now {
+                self.timers.arm(Timer::Silence, due);
+            } else {
+                // There is no session any more. Whoever waits for this end finds out in the same way.
+                self.leave(now);
+                self.goodbyes.clear();
+                self.events.push_back(AppEvent::Gone);
+                return;
+            }
+        }
         if self.timers.take_due(Timer::Ack, now) {
             self.on_ack_timer(cx);
+        }
+        if self.timers.take_due(Timer::Ask, now) {
+            self.on_ask_timer(now);
         }
         self.timers.take_due(Timer::Pace, now);
         let seeker = self.seeker();

@@ -25,6 +25,14 @@ choices! {
         Missing = "missing",
     }
 
+    /// Up to where a receiver lets the source send, H_a.
+    pub(super) enum RightEdge {
+        /// A congestion window beyond the end of the acknowledgement window that it is receiving (src: jrms).
+        Rounded = "rounded",
+        /// A congestion window beyond what it has (src: tram s3.2).
+        Plain = "plain",
+    }
+
     /// What the next rate is computed from while the window opens.
     pub(super) enum RateRule {
         /// The average achieved (src: tram s3.4).
@@ -98,10 +106,10 @@ settings! {
     pub(super) struct TramSettings;
     from defaults: Defaults = Improved,
         "Which settings to start from: what serves best, the paper's, or those of its implementation";
-    /// Packets from one acknowledgement to the next, W_a (paper: 64)
-    ack_window: u32 [4, 1024] = 32;
-    /// Largest congestion window in acknowledgement windows, M
-    window_multiple: u32 [2, 64] = 5;
+    /// Packets from one acknowledgement to the next, W_a (jrms: 32)
+    ack_window: u32 [4, 1024] = 64;
+    /// Largest congestion window in acknowledgement windows, M (paper, jrms: 5)
+    window_multiple: u32 [2, 64] = 2;
     /// What a window without congestion adds to the congestion window, in packets
     window_growth: f64 [0.0, 1024.0] = 2.0;
     /// By what a congested one multiplies it
@@ -110,25 +118,30 @@ settings! {
     loss_threshold: f64 [0.0, 1.0] = 0.25;
     /// When a window was congested (jrms: missing)
     congestion_rule: CongestionRule = Window;
+    /// Up to where a receiver lets the source send: a congestion window beyond the acknowledgement window that it
+    /// is receiving (jrms), or beyond what it has
+    right_edge: RightEdge = Plain;
     /// How long a receiver that has joined tells of no congestion (jrms: 10 s)
     join_grace: Duration [0 s, 3600 s] = 0 s;
     /// Below this the slowest members are pruned, and with it slow start begins, R_min
     rate_min: Bitrate [800 bit, 100 Gbit] = 8 kbit;
     /// Most payload that is sent, R_max (paper: 12 Mbit/s, jrms: 512 kbit/s)
     rate_max: Bitrate [8 kbit, 1000 Gbit] = 1000 Gbit;
-    /// What slow start adds to the least rate at the beginning (jrms: 40 kbit/s)
-    rate_initial: Bitrate [0 bit, 1 Gbit] = 0 bit;
+    /// What slow start adds to the least rate at the beginning (paper: 0, jrms: 40 kbit/s)
+    rate_initial: Bitrate [0 bit, 1 Gbit] = 400 kbit;
     /// Least increment of the rate
     rate_increment: Bitrate [0 bit, 1 Gbit] = 20 kbit;
     /// By what the increment grows with each packet of slow start, r
     rate_increment_growth: Bitrate [0 bit, 1 Gbit] = 8 kbit;
     /// Increment of the rate in steady state, as a share of the average rate
     rate_increase: f64 [0.0, 10.0] = 0.15;
+    /// Slow start goes to no more than twice the rate at which all members acknowledge (paper, jrms: false)
+    slow_start_acknowledged: bool = true;
     /// Slow start begins anew, up to half of the former rate, when the window is open and the rate has
     /// fallen below that for want of one (paper, jrms: false)
     restart: bool = true;
-    /// Over how long the average rate is taken, T
-    averaging_time: Duration [100 ms, 60 s] = 5 s;
+    /// Over how long the average rate is taken, T (paper, jrms: 5 s)
+    averaging_time: Duration [100 ms, 60 s] = 2 s;
     /// What the next rate is computed from while the window opens
     rate_rule: RateRule = Average;
     /// How fine the sleep between two packets is
@@ -151,6 +164,9 @@ settings! {
     cache_low: f64 [0.0, 1.0] = 0.333;
     /// How repairs travel (jrms: scope)
     repair: RepairCast = Auto;
+    /// Whether a head sends a repair on at once to members who have asked it in vain, and does not wait
+    /// until they ask again (paper, jrms: false)
+    pass_on: bool = true;
     /// Least time between two repairs of a packet
     repair_interval: Duration [1 ms, 10 s] = 100 ms;
     /// How receivers and heads find each other (paper, jrms: both)
@@ -175,11 +191,16 @@ settings! {
     bind_timeout: Duration [50 ms, 60 s] = 2 s;
     /// How often a head is asked
     bind_tries: u32 [1, 100] = 3;
+    /// How long a receiver that finds something missing waits until it asks, without waiting for the end of
+    /// an acknowledgement window; 0 for no such asking (paper, jrms: 0)
+    ask_interval: Duration [0 s, 60 s] = 50 ms;
     /// Least time from one acknowledgement to the next of a receiver that lacks something
     /// (paper, jrms: 3 s)
     ack_interval: Duration [10 ms, 60 s] = 500 ms;
     /// Longest such time, which otherwise is that of two acknowledgement windows (paper, jrms: 60 s)
     ack_interval_max: Duration [10 ms, 3600 s] = 1 s;
+    /// How long nothing comes from the source until a receiver takes the session to be over
+    silence_max: Duration [5 s, 86400 s] = 250 s;
     /// Who decides which members are too slow
     pruning: Pruning = Centralised;
     /// How far behind a member is that decentralised pruning removes, in acknowledgement windows
@@ -198,9 +219,14 @@ pub const OPTIONS: &[OptionSpec] = TramSettings::OPTIONS;
 impl TramSettings {
     fn profile(defaults: Defaults) -> Self {
         let paper = || Self {
-            ack_window: 64,
+            window_multiple: 5,
             rate_max: Bitrate::from_bits_per_s(12_000_000),
+            pass_on: false,
+            ask_interval: Duration::ZERO,
+            rate_initial: Bitrate::from_bits_per_s(0),
+            slow_start_acknowledged: false,
             restart: false,
+            averaging_time: Duration::from_secs(5),
             members_max: 5,
             formation: Formation::Both,
             advertise_interval: Duration::from_secs(2),
@@ -214,6 +240,7 @@ impl TramSettings {
             Defaults::Paper => paper(),
             Defaults::Jrms => Self {
                 ack_window: 32,
+                right_edge: RightEdge::Rounded,
                 congestion_rule: CongestionRule::Missing,
                 join_grace: Duration::from_secs(10),
                 rate_max: Bitrate::from_bits_per_s(512_000),

@@ -26,6 +26,9 @@ const STAYS: Duration = Duration::from_secs(2);
 /// Acknowledgement windows that must have been sent before anybody counts as too slow (src: jrms).
 const PRUNE_AFTER_WINDOWS: u64 = 5;
 
+/// How long the rate has been too low until somebody is pruned for it: a head that was lost is no reason.
+const PRUNE_AFTER: Duration = Duration::from_secs(5);
+
 /// Least time between two decisions to prune: what one has brought shows first.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -124,7 +127,7 @@ impl TramSource {
     /// Of packet `next`: how many more are allowed after it; negative where it is not.
     fn window(&self) -> Window {
         // Without members nobody allows anything.
-        let allowed = self.head.members.allowed().unwrap_or(0);
+        let allowed = self.head.members.allowed_by_any().unwrap_or(0);
         allowed.min(i64::MAX as u64) as i64 - self.next as i64
     }
 
@@ -195,14 +198,12 @@ impl TramSource {
     fn on_ack(&mut self, cx: &mut Cx<'_>, from: NodeId, ack: &Ack<'_>) -> Result<(), BadInput> {
         let (end, low) = (self.next, self.low());
         let can_repair = |_: &_, sequence| sequence >= low && sequence < end;
-        let told = self.head.on_ack(cx.now, from, ack, end, can_repair)?;
-        cx.emit(Event::AckReceived {
-            seq: ack.first_missing - 1,
-            bytes: self.newly_acknowledged(),
-            from,
-        });
+        let told = self.head.on_ack(cx.now, from, ack, (end, 0), can_repair)?;
+        let bytes = self.newly_acknowledged();
+        self.rate.on_acknowledged(cx.now, bytes);
+        cx.emit(Event::AckReceived { seq: ack.first_missing - 1, bytes, from });
         let has = self.head.members.first_missing().unwrap_or(1).min(self.next) - 1;
-        let allowed = self.head.members.allowed().unwrap_or(0);
+        let allowed = self.head.members.allowed_by_any().unwrap_or(0);
         let flight = u32::try_from(self.next - 1 - has).unwrap_or(u32::MAX);
         let window_milli = allowed.saturating_sub(has).saturating_mul(1000);
         if core::mem::replace(&mut self.told_window, window_milli) != window_milli {
@@ -212,10 +213,7 @@ impl TramSource {
             self.rate.end_slow_start(cx.now);
             cx.emit(Event::Cut { reason: CutReason::Loss, window_milli: 0 });
         }
-        // A window that stays closed ends no acknowledgement window, and nobody tells of congestion.
-        if told.congested || self.window() < 0 {
-            self.consider_pruning(cx.now);
-        }
+        self.consider_pruning(cx.now);
         self.make_room();
         self.check_open(cx.now);
         self.check_begin(cx);
@@ -249,9 +247,11 @@ impl TramSource {
         let enough = PRUNE_AFTER_WINDOWS * u64::from(self.settings.ack_window);
         let lately = self.pruned_at.is_some_and(|at| now.since(at) < PRUNE_INTERVAL);
         let prunes = self.settings.pruning != Pruning::Off;
+        let since = self.rate.below_min_since(now);
         // Whoever has come back finds a rate that is not its fault.
-        let settled = now.since(self.bound_at) >= self.settings.averaging_time;
-        if prunes && !lately && settled && self.next >= enough && self.rate.is_below_min(now) {
+        let since = since.map(|since| since.max(self.bound_at));
+        let settled = since.is_some_and(|since| now.since(since) >= PRUNE_AFTER);
+        if prunes && !lately && settled && self.next >= enough {
             self.pruned_at = Some(now);
             self.prune_due = true;
             let worst = self.head.members.worst_loss();
@@ -264,7 +264,7 @@ impl TramSource {
             return;
         }
         let (receivers, _) = self.head.members.all();
-        let told = self.settings.wait_for == 0 || self.head.members.allowed().is_some();
+        let told = self.settings.wait_for == 0 || self.head.members.allowed_by_any().is_some();
         if told && receivers >= u64::from(self.settings.wait_for) {
             self.phase = Phase::Sending;
             self.last_sent = cx.now;
@@ -286,7 +286,7 @@ impl TramSource {
     }
 
     fn is_deserted(&self) -> bool {
-        self.head.members.is_empty() && self.head.members.allowed().is_none()
+        self.head.members.is_empty() && self.head.members.allowed_by_any().is_none()
     }
 
     /// The next new packet, where one may leave.
@@ -315,7 +315,9 @@ impl TramSource {
         self.next += 1;
         self.head.cache.insert(sequence, Held { bytes: Vec::new(), zeros: 0 });
         let front = self.front(sequence);
-        let front = Front { prune: core::mem::take(&mut self.prune_due), ..front };
+        // Where the window has opened since it was decided, whoever was too slow has gone.
+        let prune = core::mem::take(&mut self.prune_due) && window < 0;
+        let front = Front { prune, ..front };
         let transmit = self.write(cx, front, self.to, u8::MAX, index, len, buf);
         self.bytes += u64::from(len);
         self.last_sent = cx.now;
@@ -324,8 +326,9 @@ impl TramSource {
         if self.rate.on_sent(cx.now, window, len) {
             cx.emit(Event::Rate { bits_per_s: self.rate.bits_per_s() as u64 });
         }
-        // While nobody has spoken the window is closed, but not by anybody.
-        if self.window() < 0 && self.head.members.allowed().is_some() {
+        // While nobody has spoken the window is closed, but not by anybody; and what leaves while it stays closed
+        // does not close it.
+        if window >= 0 && self.window() < 0 && self.head.members.allowed_by_any().is_some() {
             self.rate.end_slow_start(cx.now);
         }
         self.check_end(cx.now);

@@ -2,7 +2,7 @@
 
 use faircast_base::Time;
 
-use super::settings::{CongestionRule, TramSettings};
+use super::settings::{CongestionRule, RightEdge, TramSettings};
 
 /// The share of a new value in the average of losses (src: jrms).
 const LOSS_GAIN: f64 = 0.25;
@@ -11,6 +11,7 @@ const LOSS_GAIN: f64 = 0.25;
 #[derive(Debug)]
 pub(super) struct ReceiverWindow {
     rule: CongestionRule,
+    right_edge: RightEdge,
     /// W_a.
     ack_window: u64,
     growth: f64,
@@ -38,6 +39,7 @@ impl ReceiverWindow {
         let size = 2.0 * ack_window as f64;
         Self {
             rule: settings.congestion_rule,
+            right_edge: settings.right_edge,
             ack_window,
             growth: settings.window_growth,
             decrease: settings.window_decrease,
@@ -94,11 +96,14 @@ impl ReceiverWindow {
         congested
     }
 
-    /// All packets before this one are here: the right edge may move on. It is rounded to where the next
-    /// acknowledgement is due, so that staggered ones do not hold the source up (src: jrms).
+    /// All packets before this one are here: the right edge may move on. Rounded to where the next
+    /// acknowledgement is due staggered ones do not hold the source up (src: jrms).
     pub(super) fn on_progress(&mut self, first_missing: u64) {
         let has = first_missing.saturating_sub(1);
-        let base = (has / self.ack_window + 1) * self.ack_window;
+        let base = match self.right_edge {
+            RightEdge::Rounded => (has / self.ack_window + 1) * self.ack_window,
+            RightEdge::Plain => has,
+        };
         self.allowed = self.allowed.max(base + self.size as u64);
     }
 }
@@ -109,7 +114,9 @@ mod tests {
     use crate::world::{at, ms, s};
 
     fn window(change: impl FnOnce(&mut TramSettings)) -> ReceiverWindow {
-        let mut settings = TramSettings { ack_window: 64, ..TramSettings::default() };
+        let right_edge = RightEdge::Rounded;
+        let mut settings =
+            TramSettings { window_multiple: 5, right_edge, ..TramSettings::default() };
         change(&mut settings);
         ReceiverWindow::new(&settings, at(0), 1, 64)
     }
@@ -176,5 +183,14 @@ mod tests {
         assert_eq!(window.allowed(), 256);
         window.on_progress(200);
         assert_eq!(window.allowed(), 4 * 64 + 96);
+    }
+
+    #[test]
+    fn the_right_edge_may_go_with_what_is_here() {
+        let mut window = window(|settings| settings.right_edge = RightEdge::Plain);
+        for (first_missing, allowed) in [(2, 129), (40, 167), (30, 167)] {
+            window.on_progress(first_missing);
+            assert_eq!(window.allowed(), allowed, "{first_missing}");
+        }
     }
 }

@@ -1,18 +1,19 @@
-//! Fuzz targets of both ends of a PGM session, streams and objects, under every registered scheme;
-//! the corpus test runs the same.
+//! Fuzz targets of both ends of sessions: streams and objects of PGM under every registered scheme, and a tree
+//! of TRAM; the corpus test runs the same.
 //!
 //! A source and two receivers talk to each other while packets made of the fuzzer's bytes come
 //! between, and packets on their way are changed, repeated and lost. Session, ports and checksum are
 //! put in, so that not everything is refused at the first check.
 
-use faircast_base::{Cx, Duration, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
+use faircast_base::{Cx, Duration, FlowId, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
 use faircast_proto::catalog::{SCHEMES, SchemeEntry};
 use faircast_proto::content::{InMemory, Packets};
 use faircast_proto::object::{ContentSupply, InOrder, ObjectReceiverSetup, ObjectSourceSetup};
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::pgm::wire::{Gsi, HEADER_LEN, Nla, Tsi, checksum};
 use faircast_proto::pgm::{ReceiverConfig, SourceConfig};
-use faircast_proto::{Datagram, Destination, Machine};
+use faircast_proto::transport::{EndSetup, Role};
+use faircast_proto::{Datagram, Destination, Machine, tram};
 
 pub(crate) const GROUP: Nla = Nla::V4([239, 192, 0, 1]);
 pub(crate) const TSI: Tsi = Tsi { gsi: Gsi([1, 2, 3, 4, 5, 6]), port: 5000 };
@@ -38,7 +39,23 @@ pub(crate) fn streams(data: &[u8]) {
         entry.stream_receiver(node, config, &options)
     };
     let [first, second] = [2, 3].map(|node| Box::new(receiver(NodeId(node))) as Box<dyn Machine>);
-    Session::new([Box::new(source), first, second]).run(steps);
+    Session::new([Box::new(source), first, second], dress).run(steps);
+}
+
+/// A repair tree: the source may have one member, which is the other's head.
+pub(crate) fn tree(steps: &[u8]) {
+    let set = [("members_max", OptionValue::Integer(1)), ("wait_for", OptionValue::Integer(2))];
+    let set = set.map(|(key, value)| (key.to_string(), value));
+    let options = Options::checked(set, tram::OPTIONS).expect("these are settings of TRAM");
+    let nodes = [NodeId(1)];
+    let end = |role, node| {
+        let setup = EndSetup::new(FlowId(0), NodeId(node), &nodes, &options);
+        tram::end(role, EndSetup { payload: 100, ..setup })
+    };
+    let content: Vec<u8> = (0..20_000_u32).map(|i| (i * 7 + i / 251) as u8).collect();
+    let source = end(Role::Source(Box::new(InMemory(content.into()))), 1);
+    let [first, second] = [2, 3].map(|node| end(Role::Receiver, node));
+    Session::new([source, first, second], dress_for_tree).run(steps);
 }
 
 /// An object: the first byte chooses the scheme, the others are steps.
@@ -55,7 +72,7 @@ pub(crate) fn objects(data: &[u8]) {
         entry.object_receiver(ObjectReceiverSetup::new(node, GROUP, TSI, store, &options))
     };
     let [first, second] = [2, 3].map(|node| Box::new(receiver(NodeId(node))) as Box<dyn Machine>);
-    Session::new([Box::new(source), first, second]).run(steps);
+    Session::new([Box::new(source), first, second], dress).run(steps);
 }
 
 fn scheme(data: &[u8]) -> Option<(&'static SchemeEntry, &[u8])> {
@@ -113,18 +130,20 @@ struct Flying {
 
 /// A source, host 0, and its receivers.
 struct Session {
+    /// Makes a packet look as if it belonged here.
+    dress: fn(Vec<u8>) -> Vec<u8>,
     now: Time,
     hosts: Vec<Host>,
     flying: Vec<Flying>,
 }
 
 impl Session {
-    fn new(machines: [Box<dyn Machine>; 3]) -> Self {
+    fn new(machines: [Box<dyn Machine>; 3], dress: fn(Vec<u8>) -> Vec<u8>) -> Self {
         let hosts = machines.into_iter().zip(1..).map(|(machine, node)| {
             let rng = Rng::new(1, NodeId(node), Purpose::Machine(0));
             Host { node: NodeId(node), machine, rng }
         });
-        Self { now: Time::ZERO, hosts: hosts.collect(), flying: Vec::new() }
+        Self { dress, now: Time::ZERO, hosts: hosts.collect(), flying: Vec::new() }
     }
 
     /// Takes the steps that `data` spells: an operation, an argument, perhaps more bytes.
@@ -155,7 +174,7 @@ impl Session {
                     };
                     let to = usize::from(argument) % 3;
                     let from = (to + 1) % 3;
-                    let bytes = dress(bytes.to_vec());
+                    let bytes = (self.dress)(bytes.to_vec());
                     self.deliver(&Flying { from, to, destination, bytes, zeros: 0 });
                 }
             }
@@ -192,7 +211,7 @@ impl Session {
                 packet.bytes.truncate(at.into());
             }
         }
-        packet.bytes = dress(core::mem::take(&mut packet.bytes));
+        packet.bytes = (self.dress)(core::mem::take(&mut packet.bytes));
     }
 
     fn close(&mut self, host: usize) {
@@ -274,6 +293,18 @@ pub(crate) fn dress(mut bytes: Vec<u8>) -> Vec<u8> {
         bytes[0..2].copy_from_slice(&ports.0.to_be_bytes());
         bytes[2..4].copy_from_slice(&ports.1.to_be_bytes());
         bytes[8..14].copy_from_slice(&TSI.gsi.0);
+        bytes[6..8].fill(0);
+        let sum = checksum(&bytes);
+        bytes[6..8].copy_from_slice(&sum.to_be_bytes());
+    }
+    bytes
+}
+
+/// The same for packets of TRAM, whose header has magic, version and session.
+fn dress_for_tree(mut bytes: Vec<u8>) -> Vec<u8> {
+    if bytes.len() >= 24 {
+        bytes[..3].copy_from_slice(b"ft\x01");
+        bytes[8..16].copy_from_slice(&1_u64.to_be_bytes());
         bytes[6..8].fill(0);
         let sum = checksum(&bytes);
         bytes[6..8].copy_from_slice(&sum.to_be_bytes());

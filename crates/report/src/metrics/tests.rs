@@ -326,6 +326,45 @@ fn what_the_sender_says_is_counted() {
 }
 
 #[test]
+fn a_repair_tree_is_that_of_the_last_heads() {
+    let head = |node: Option<u32>, level| Event::RepairHead { node: node.map(NodeId), level };
+    let repair = Event::DataSent { seq: 1, bytes: 10, repair: true };
+    let got = summary(
+        0.0,
+        100.0,
+        &[
+            record(1.0, 0, 2, head(Some(SENDER), 2)),
+            record(1.5, 0, 3, head(Some(SENDER), 2)),
+            record(2.0, 0, SENDER, repair),
+            record(3.0, 0, 3, head(None, 0)),
+            record(4.0, 0, 3, head(Some(2), 3)),
+            record(5.0, 0, 2, repair),
+        ],
+    );
+    let flow = &got.flows[0];
+    let tree = TreeSummary {
+        members: 2,
+        direct_members: 1,
+        heads: 1,
+        levels: 3,
+        head_changes: 1,
+        sender_repairs: 1,
+    };
+    assert_eq!(flow.tree, Some(tree));
+    let told: Vec<_> = flow
+        .receivers
+        .iter()
+        .map(|r| (r.repair_head.as_deref(), r.level, r.repairs_sent))
+        .collect();
+    assert_eq!(
+        told[..2],
+        [(Some("s"), Some(2), Some(1)), (Some("a"), Some(3), Some(0))],
+        "{told:?}"
+    );
+    assert_eq!(got.flows[1].tree, None);
+}
+
+#[test]
 fn who_speaks_what_to_no_avail_is_told_with_what_to_do() {
     let other = Event::BadInput { reason: BadInput::OtherScheme };
     let told = |speaks: &[(u32, &str)]| {

@@ -33,6 +33,39 @@ fn a_receiver_speaks_what_its_flow_does_unless_it_is_said() {
 }
 
 #[test]
+fn a_tree_of_repair_heads_may_be_given() {
+    let of_tree = GOOD.replacen("protocol = \"pgmcc\"", "protocol = \"tram\"", 1);
+    let of_tree = of_tree.replacen("options = { acker_bias = 0.6666, timeout = \"4 s\" }", "", 1);
+    let read = |heads: &str| parse(&of_tree.replacen("join = [", &format!("{heads}\njoin = ["), 1));
+    let tree =
+        "heads = [ { node = \"mr1\", head = \"ms\" }, { node = \"mr{2..3}\", head = \"mr1\" } ]";
+    let flow = &read(tree).unwrap().flows[0];
+    let [first, second, third] = flow.to[..] else { panic!("{:?}", flow.to) };
+    let given = [(first, flow.sender()), (second, first), (third, first)];
+    assert_eq!(flow.heads, given.into());
+    for (heads, problem) in [
+        ("[ { node = \"mr1\", head = \"mr1\" } ]", "\"mr1\" is its own head"),
+        (
+            "[ { node = \"mr1\", head = \"mr2\" }, { node = \"mr2\", head = \"mr3\" }, \
+             { node = \"mr3\", head = \"mr1\" } ]",
+            "\"mr3\" is its own head, itself or through others; expected a tree",
+        ),
+        ("[ { node = \"mr1\", head = \"r1\" } ]", "\"r1\" cannot be a head"),
+        ("[ { node = \"ms\", head = \"mr1\" } ]", "\"ms\" is no receiver of this flow"),
+        ("[ { node = \"mr1\", head = [\"mr2\", \"mr3\"] } ]", "one node"),
+        (
+            "[ { node = [\"mr1\", \"mr1\"], head = \"mr2\" } ]",
+            "\"mr1\" has two heads; allowed: one",
+        ),
+    ] {
+        let error = read(&format!("heads = {heads}")).unwrap_err().to_string();
+        assert!(error.contains(problem), "{heads}: {error}");
+    }
+    let error = parse(&GOOD.replacen("join = [", &format!("{tree}\njoin = ["), 1)).unwrap_err();
+    assert!(error.to_string().contains("pgmcc, which has no repair heads; tram has"), "{error}");
+}
+
+#[test]
 fn every_value_of_the_good_scenario_arrives() {
     let scenario = parse(GOOD).unwrap();
     assert_eq!(scenario.title, "Do pgmcc and TCP share one bottleneck?");

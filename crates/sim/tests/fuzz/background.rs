@@ -54,6 +54,7 @@ fn machines() -> Vec<Box<dyn Machine>> {
         payload: 1000,
         header: None,
         options: &options,
+        head: None,
     };
     let roles = || [Role::Source(Box::new(Zeros { len: Some(50_000) })), Role::Receiver];
     let mut machines: Vec<Box<dyn Machine>> = Vec::new();

@@ -98,7 +98,7 @@ fn damaged_doubled_and_disordered_packets_do_no_harm() {
 fn one_may_join_every_second() {
     let joins: Vec<String> =
         (2..=20).map(|host| format!("{{ node = \"m{host}\", at = \"{host} s\" }}")).collect();
-    let mut world = World { data: "4 MB", seconds: 300, ..World::with_loss(0.01) };
+    let mut world = World { data: "14 MB", seconds: 300, ..World::with_loss(0.01) };
     world.flow = format!("join = [ {} ]", joins.join(", "));
     world.options = "members_max = 5, wait_for = 1".into();
     world.run(1).assert_whole("a join a second", &[]);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use faircast_base::{BadInput, Event, NodeId, Time};
+use faircast_base::{Event, LinkId, NodeId, Time};
 use faircast_scenario::{Overrides, Scenario};
 use faircast_sim::{Builtin, Delivery, SimOutcome, Simulation, Unobserved, catalog};
 use faircast_trace::{Record, Sink, Subject};
@@ -105,8 +105,10 @@ impl World {
             let place = scenario.nodes.iter().position(|node| node.name == name);
             NodeId(place.unwrap() as u32)
         };
-        let hosts = (1..=self.receivers()).map(|host| (node(host), host)).collect();
-        let mut heard = Heard { hosts, ..Heard::default() };
+        let hosts: BTreeMap<_, _> = (1..=self.receivers()).map(|host| (node(host), host)).collect();
+        let links = (0..).map(LinkId).zip(&scenario.links);
+        let links = links.filter_map(|(id, link)| Some((id, *hosts.get(&link.to)?))).collect();
+        let mut heard = Heard { hosts, links, ..Heard::default() };
         let outcome =
             Simulation::new(&scenario, &Builtin, &mut heard).unwrap().run(&mut Unobserved);
         Run { heard, outcome }
@@ -125,8 +127,9 @@ pub(crate) struct Heard {
     pub(crate) head_repairs: BTreeMap<u32, u64>,
     /// Acknowledgements at the source.
     pub(crate) acknowledgements: u64,
-    /// Packets that came though they were there.
-    pub(crate) duplicates: BTreeMap<u32, u64>,
+    /// Hosts by the link that leads to them, and what it has carried.
+    links: BTreeMap<LinkId, u32>,
+    pub(crate) host_bytes: BTreeMap<u32, u64>,
     pub(crate) abandoned: BTreeMap<u32, u64>,
     pub(crate) refused: BTreeMap<String, u64>,
     pub(crate) source_done: Option<Time>,
@@ -136,6 +139,11 @@ pub(crate) struct Heard {
 
 impl Sink for Heard {
     fn record(&mut self, record: &Record) {
+        if let (Subject::Link(link), Event::LinkSample(counters)) = (record.subject, record.event)
+            && let Some(host) = self.links.get(&link)
+        {
+            self.host_bytes.insert(*host, counters.sent_bytes);
+        }
         let Subject::Endpoint { node, .. } = record.subject else { return };
         let host = self.hosts.get(&node).copied();
         match (record.event, host) {
@@ -151,9 +159,6 @@ impl Sink for Heard {
             (Event::RepairHead { node, .. }, Some(host)) => {
                 let head = node.map(|node| self.hosts.get(&node).copied().unwrap_or(0));
                 self.heads.push((record.at, host, head));
-            }
-            (Event::BadInput { reason: BadInput::Duplicate }, Some(host)) => {
-                *self.duplicates.entry(host).or_default() += 1;
             }
             (Event::BadInput { reason }, _) => {
                 *self.refused.entry(format!("{reason:?}")).or_default() += 1;

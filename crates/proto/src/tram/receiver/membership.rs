@@ -1,0 +1,164 @@
+//! A receiver's membership: what it makes of the answers and hellos of heads.
+
+use faircast_base::{BadInput, Cx, Event, NodeId};
+
+use super::acks::AckSchedule;
+use super::{LEVEL_MAX, Reached, TramReceiver};
+use crate::AppEvent;
+use crate::tram::head::Head;
+use crate::tram::parent::News;
+use crate::tram::reception::{JUMP_MAX, Reception};
+use crate::tram::settings::HeadRole;
+use crate::tram::window::ReceiverWindow;
+use crate::tram::wire::{Accept, Hello, RejectReason};
+
+impl TramReceiver {
+    pub(super) fn on_accept(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: NodeId,
+        accept: Accept,
+    ) -> Result<(), BadInput> {
+        if accept.level == 0 || accept.level >= LEVEL_MAX {
+            return Err(BadInput::Malformed);
+        }
+        let end = self.reached.as_ref().map_or(accept.start, |it| it.reception.end());
+        if accept.start > end + JUMP_MAX {
+            return Err(BadInput::Absurd);
+        }
+        // Levels may have changed since it advertised itself, and it may have let go what is wanted.
+        let seeker = self.seeker();
+        let lacks = self.parent.lacks(from, accept.start, seeker);
+        if lacks || seeker.below.is_some_and(|own| accept.level >= own) {
+            self.goodbyes.push_back(from);
+            let news = self.parent.on_reject(cx.now, from, seeker);
+            self.on_news(cx, news);
+            return Ok(());
+        }
+        let joined = self.parent.on_accept(cx.now, from, accept.level);
+        let News::Joined { before } = joined else { return Ok(()) };
+        let Accept { start, .. } = accept;
+        match &mut self.reached {
+            None => {
+                let ack_window = u64::from(self.front.ack_window.max(1));
+                let first_ack = start + cx.rng.below(ack_window);
+                let acks = AckSchedule::new(
+                    first_ack,
+                    ack_window,
+                    (self.settings.ack_interval, self.settings.ack_interval_max),
+                );
+                self.head = Head::new(&self.settings, self.settings.head, start);
+                self.head.set_advertise_interval(cx.now, self.front.advertise_interval);
+                let window = ReceiverWindow::new(&self.settings, cx.now, start, ack_window);
+                self.reached = Some(Reached {
+                    reception: Reception::new(start),
+                    window,
+                    acks,
+                    deliver: start,
+                    from_start: start == 1,
+                    lost_any: false,
+                    told_allowed: 0,
+                    told_below: (0, 0),
+                    passed_on: 0,
+                    fruitless: 0,
+                    asked_until: 0,
+                    asks: 0,
+                    before: None,
+                });
+                if self.settings.head != HeadRole::Never {
+                    self.head.begin(cx.now, self.settings.formation);
+                }
+            }
+            Some(reached) => {
+                reached.fruitless = 0;
+                let lacks = reached.reception.first_missing() < start;
+                match before {
+                    // The old one repairs what the new one does not have.
+                    Some(before) if lacks => reached.before = Some((before, start)),
+                    Some(before) => self.goodbyes.push_back(before),
+                    None if lacks => self.give_up_before(cx, start),
+                    None => {}
+                }
+                self.head.resign(false);
+            }
+        }
+        cx.emit(Event::RepairHead { node: Some(from), level: u32::from(self.level()) });
+        // So that its head knows how far it is.
+        self.ack_due = true;
+        // What was sent before is no loss, but is to be had.
+        let (last, done) = (self.front.sequence, self.front.done);
+        if let Some(reached) = &mut self.reached {
+            reached.reception.hear_of(last);
+            if done && reached.reception.end() == last + 1 {
+                self.last = Some(last);
+            }
+        }
+        self.after_progress(cx);
+        self.arm_ack(cx.now);
+        Ok(())
+    }
+
+    pub(super) fn on_reject(&mut self, cx: &mut Cx<'_>, from: NodeId, reason: RejectReason) {
+        let was_bound = self.parent.bound().is_some_and(|bound| bound.node == from);
+        if was_bound && reason == RejectReason::Pruned {
+            // It gets no reliability any more (src: tram s3.6, note 10).
+            self.pruned = true;
+            self.parent.stop();
+            cx.emit(Event::RepairHead { node: None, level: 0 });
+            self.events.push_back(AppEvent::Gone);
+            self.closing = true;
+            self.check_end(cx);
+            return;
+        }
+        let seeker = self.seeker();
+        let news = self.parent.on_reject(cx.now, from, seeker);
+        self.on_news(cx, news);
+        if let Some(reached) = &mut self.reached
+            && reached.before.take_if(|before| before.0 == from).is_some()
+        {
+            self.give_up_where_nobody_has_it(cx);
+        }
+    }
+
+    /// The head that still had what the new one has not is gone.
+    pub(super) fn give_up_where_nobody_has_it(&mut self, cx: &mut Cx<'_>) {
+        let seeker = self.seeker();
+        // Perhaps another one has it.
+        let news = self.parent.on_bad_head(cx.now, seeker, false);
+        self.on_news(cx, news);
+    }
+
+    pub(super) fn on_news(&mut self, cx: &mut Cx<'_>, news: News) {
+        if news != News::Lost {
+            return;
+        }
+        cx.emit(Event::RepairHead { node: None, level: 0 });
+    }
+
+    pub(super) fn on_hello(&mut self, cx: &mut Cx<'_>, from: NodeId, hello: &Hello<'_>) {
+        self.parent.on_heard(cx.now, from, Some(hello.level));
+        let bound = self.parent.bound().filter(|bound| bound.node == from);
+        let old = self.reached.as_ref().and_then(|it| it.before).filter(|before| before.0 == from);
+        if bound.is_none() && old.is_none() {
+            return;
+        }
+        self.hello_missing = false;
+        self.ack_due |= hello.asks(self.identity.id(cx));
+        if hello.level >= LEVEL_MAX && bound.is_some() {
+            // A tree is not so deep: it is a loop.
+            let seeker = self.seeker();
+            let news = self.parent.on_bad_head(cx.now, seeker, true);
+            self.on_news(cx, news);
+        } else if hello.resigns && bound.is_some() {
+            let seeker = self.seeker();
+            let news = self.parent.on_bad_head(cx.now, seeker, false);
+            self.on_news(cx, news);
+        }
+        let (high, done) = (hello.high, hello.done);
+        if let Some(reached) = &self.reached
+            && high < reached.reception.end() + JUMP_MAX / 64
+        {
+            self.hear_of(cx, high, done);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Output of a receiver: acknowledgements, repairs, and requests for a head.
+
+use alloc::vec::Vec;
+
+use faircast_base::{Cx, Event};
+
+use super::{Timer, TramReceiver};
+use crate::congestion::Permit;
+use crate::tram::HEADS;
+use crate::tram::head::Repair;
+use crate::tram::parent::Step;
+use crate::tram::settings::HeadRole;
+use crate::tram::wire::{self, Ack, Bind, Body, Front, seal};
+use crate::{Destination, Transmit};
+
+impl TramReceiver {
+    pub(super) fn poll_ack(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if let Some(to) = self.goodbyes.pop_front() {
+            let ack = Ack { leaves: true, complete: self.completed, ..Ack::default() };
+            let first_missing = self.reached.as_ref().map_or(1, |it| it.reception.first_missing());
+            let ack = Ack { first_missing, ..ack };
+            let to = Destination::Node(to);
+            return Some(self.identity.control(cx, to, u8::MAX, Body::Ack(ack), buf));
+        }
+        if !self.ack_due && !self.hello_missing {
+            return None;
+        }
+        let bound = self.parent.bound()?;
+        let allowed = self.allowed();
+        let reached = self.reached.as_mut()?;
+        self.ack_due = false;
+        reached.told_allowed = allowed;
+        reached.told_below = self.head.members.all();
+        reached.acks.on_sent();
+        let first_missing = reached.reception.first_missing();
+        let mut mask = Vec::new();
+        // No more than the window would have let come: who joins late has all to ask for.
+        reached.asked_until = first_missing + reached.window.size() as u64;
+        let asked = reached.asked_until;
+        let missing = reached.reception.missing().map(|run| run.start..run.end.min(asked));
+        wire::mask(first_missing, missing.take_while(|run| run.start < asked), &mut mask);
+        let share = |loss: f64| (loss.clamp(0.0, 1.0) * f64::from(u16::MAX)) as u16;
+        let (own, below) = (share(reached.window.loss()), self.head.members.worst_loss());
+        let (indirect, heads) = self.head.members.below();
+        let (members, _) = self.head.members.count();
+        let takes = self.settings.head != HeadRole::Never;
+        let ack = Ack {
+            first_missing,
+            allowed,
+            highest: reached.reception.end() - 1,
+            loss: own.max(below),
+            members,
+            indirect,
+            heads: heads + u32::from(takes),
+            of_subtree: below > own,
+            congested: core::mem::take(&mut self.congested),
+            leaves: false,
+            complete: self.completed,
+            hello_missing: core::mem::take(&mut self.hello_missing),
+            mask: &mask,
+        };
+        // The old head is asked for what the new one has not.
+        if let Some((before, _)) = reached.before {
+            self.goodbyes.retain(|node| *node != before);
+        }
+        let to = Destination::Node(bound.node);
+        let transmit = self.identity.control(cx, to, u8::MAX, Body::Ack(ack), buf);
+        self.arm_ack(cx.now);
+        Some(transmit)
+    }
+
+    pub(super) fn poll_repair(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if !self.head.has_repairs() {
+            return None;
+        }
+        self.pace.set(cx.now, self.front.rate.bits_per_s() as f64);
+        if let Permit::At(at) = self.pace.permit(cx.now) {
+            self.timers.arm(Timer::Pace, at);
+            return None;
+        }
+        let Repair { sequence, to, ttl } = self.head.next_repair(cx.now)?;
+        let held = self.head.cache.get(sequence)?;
+        let front = Front { sequence, repair: true, prune: false, ..self.front };
+        let done = self.last == Some(sequence);
+        self.identity.write_unsealed(
+            cx,
+            ttl,
+            Body::Data(Front { done, ..front }, &held.bytes),
+            buf,
+        );
+        seal(buf);
+        let (zeros, payload_len) = (held.zeros, held.bytes.len() as u32 + held.zeros);
+        self.pace.spend(cx.now, payload_len);
+        cx.emit(Event::DataSent { seq: sequence, bytes: payload_len, repair: true });
+        Some(Transmit { zeros, payload_len, time_to_live: ttl, ..Transmit::control(to) })
+    }
+
+    pub(super) fn poll_step(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        match self.parent.poll()? {
+            Step::Solicit { ttl } => {
+                let body = Body::Solicitation(self.settings.head);
+                Some(self.identity.control(cx, Destination::Group(HEADS), ttl, body, buf))
+            }
+            Step::Bind { to, distance } => {
+                let first_missing =
+                    self.reached.as_ref().map_or(0, |it| it.reception.first_missing());
+                let bind = Bind { role: self.settings.head, distance, first_missing };
+                let to = Destination::Node(to);
+                Some(self.identity.control(cx, to, u8::MAX, Body::Bind(bind), buf))
+            }
+            Step::AskHello => {
+                self.hello_missing = true;
+                None
+            }
+        }
+    }
+}
