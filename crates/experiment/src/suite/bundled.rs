@@ -3,7 +3,7 @@
 use super::file::Bundled;
 
 /// Suites that run where none is named, in their order.
-pub(crate) const BUNDLED: &[&str] = &["tcp", "fairness", "fec", "tfmcc", "ormcc"];
+pub(crate) const BUNDLED: &[&str] = &["tcp", "fairness", "fec", "tfmcc", "ormcc", "tram"];
 
 /// A file in a folder of `scenarios`, and scenarios that it names by their paths from there.
 macro_rules! bundled {
@@ -41,6 +41,8 @@ static SUITES: &[(&str, Bundled)] = &[
         "alone" "beside-tcp" "distances" "lossy" "smooth" "thousand"),
     // The experiments of Li & Kalyanaraman 2002.
     suite!("ormcc", "ormcc", "simple" "changing" "linear" "star" "star-tcp"),
+    // The experiments of Chiu et al. 2001.
+    suite!("tram", "tram", "scaling" "limited" "fairness" "pruning"),
     // The same scenarios in the simulator and in the lab.
     suite!("sim-vs-lab", "lab",
         "alone" "beside-sack" "changing-rate" "join-leave" "tcp-alone" "transfer"
