@@ -11,6 +11,7 @@ use faircast::{
     ReceiveStatus, Received, Receiver, ReceiverBuilder, SocketSettings, Stage,
 };
 use faircast_base::Duration;
+use faircast_proto::options::OptionValue;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
@@ -181,6 +182,9 @@ fn builder(args: &RecvArgs) -> Result<ReceiverBuilder, Failure> {
         .name(args.name.clone().unwrap_or_else(live::host_name));
     for (key, value) in live::options(&args.options)? {
         builder = builder.option(key, value);
+    }
+    if let Some(role) = &args.head {
+        builder = builder.option("head", OptionValue::Text(role.clone()));
     }
     builder = with(builder, args.rate_max, ReceiverBuilder::rate_max);
     builder = with(builder, args.object.as_ref(), ReceiverBuilder::object);

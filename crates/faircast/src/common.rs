@@ -1,17 +1,20 @@
 //! Settings that all ends have in common: key, scheme, options, MTU, sockets and trace.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use faircast_base::{Bytes, Duration, Time};
-use faircast_net::{Listen, Live, SocketSettings, Target};
+use faircast_net::{Listen, Live, Multicast, SocketSettings, Target};
 use faircast_proto::Machine;
 use faircast_proto::catalog::{DEFAULT_SCHEME, SCHEMES, SchemeEntry, scheme, scheme_spoken};
-use faircast_proto::object::HostLoad;
+use faircast_proto::object::{HostLoad, TRAM_KIND_BYTES};
 use faircast_proto::options::{OptionSpec, OptionValue, Options};
 use faircast_proto::pgm::negotiation::{ANNOUNCED_BYTES_MAX, SchemeAnnouncement};
 use faircast_proto::pgm::wire::Nla;
+use faircast_proto::tram;
 
+use crate::ends::{Carrier, TRAM};
 use crate::envelope::overhead;
 use crate::{Error, GroupKey};
 
@@ -47,7 +50,11 @@ impl Common {
         &self,
         more: &[(&str, OptionValue)],
     ) -> Result<(&'static SchemeEntry, Options), Error> {
-        let entry = self.named()?.unwrap_or_else(default_scheme);
+        let entry = match self.named()? {
+            None => default_scheme(),
+            Some(Carrier::Pgm(entry)) => entry,
+            Some(Carrier::Tram) => return Err(unknown(TRAM, &[])),
+        };
         let own = more.iter().map(|(key, value)| ((*key).to_string(), value.clone()));
         let announced = ("announce_scheme".to_string(), OptionValue::Bool(true));
         let all = own.chain(self.options.iter().cloned()).chain([announced]);
@@ -62,23 +69,68 @@ impl Common {
         Ok((entry, options))
     }
 
+    /// What carries files from a sender, and its settings, checked: `pgm` and `tram` are those that files dictate over
+    /// each.
+    pub(crate) fn carrier(
+        &self,
+        pgm: &[(&str, OptionValue)],
+        tram: &[(&str, OptionValue)],
+    ) -> Result<(Carrier, Options), Error> {
+        if let Some(Carrier::Tram) = self.named()? {
+            let own = tram.iter().map(|(key, value)| ((*key).to_string(), value.clone()));
+            // What was asked for comes last, and holds.
+            let mut all: BTreeMap<String, OptionValue> = own.collect();
+            all.extend(self.options.iter().cloned());
+            return Ok((Carrier::Tram, Options::checked(all, tram::OPTIONS)?));
+        }
+        let (entry, options) = self.scheme(pgm)?;
+        Ok((Carrier::Pgm(entry), options))
+    }
+
     /// What a receiver speaks, with settings that are checked.
     pub(crate) fn speaks(&self, more: &[(&str, OptionValue)]) -> Result<Speaks, Error> {
         let named = self.named()?;
         let own = more.iter().map(|(key, value)| ((*key).to_string(), value.clone()));
-        let options: Vec<_> = own.chain(self.options.iter().cloned()).collect();
-        for option in &options {
+        for option in &self.options {
             check_for_any(named, option)?;
         }
-        Ok(Speaks { named, options })
+        let pgm = own.chain(self.options.iter().cloned()).collect();
+        Ok(Speaks { named, pgm, tram: self.options.clone() })
     }
 
     /// The scheme that was named.
-    fn named(&self) -> Result<Option<&'static SchemeEntry>, Error> {
-        let known = || SCHEMES.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
-        let Some(name) = &self.scheme else { return Ok(None) };
-        let entry = scheme(name);
-        entry.map(Some).ok_or_else(|| Error::Scheme { name: name.clone(), known: known() })
+    fn named(&self) -> Result<Option<Carrier>, Error> {
+        match self.scheme.as_deref() {
+            None => Ok(None),
+            Some(TRAM) => Ok(Some(Carrier::Tram)),
+            Some(name) => {
+                let entry = scheme(name).map(Carrier::Pgm);
+                entry.map(Some).ok_or_else(|| unknown(name, &[TRAM]))
+            }
+        }
+    }
+
+    /// Bytes of a symbol of an object that fits into a packet: an even number.
+    pub(crate) fn symbol_bytes(&self, family: SocketAddr, carrier: Carrier) -> Result<u16, Error> {
+        let payload = match carrier {
+            Carrier::Pgm(entry) => self.payload(family, entry)? - SYMBOL_HEADER_BYTES,
+            Carrier::Tram => {
+                let others = self.headers(family) + tram::HEADER_BYTES + TRAM_KIND_BYTES;
+                self.fitting(u64::from(others), TRAM_PAYLOAD_MIN)?
+            }
+        };
+        Ok(payload.min(SYMBOL_BYTES_MAX) as u16 & !1)
+    }
+
+    /// What is left of a packet beside so many bytes, of which at least `least` are needed.
+    fn fitting(&self, others: u64, least: u64) -> Result<u32, Error> {
+        // What UDP can take, with its headers.
+        let (min, max) = (others + least, 65_507 + 28);
+        let bytes = self.mtu.count();
+        if !(min..=max).contains(&bytes) {
+            return Err(Error::Mtu { bytes, min, max });
+        }
+        Ok((bytes - others) as u32)
     }
 
     /// Bytes that a packet has on its way beside what a machine writes.
@@ -90,32 +142,30 @@ impl Common {
     /// Bytes of payload, after PGM's headers and what `scheme` adds to them, that fit into a packet.
     pub(crate) fn payload(&self, family: SocketAddr, scheme: &SchemeEntry) -> Result<u32, Error> {
         let announcement = OPTION_BYTES + scheme.announce_bytes_max as u32;
-        let others = u64::from(self.headers(family) + PGM_BYTES + announcement);
-        // What UDP can take, with its headers.
-        let (min, max) = (others + PAYLOAD_MIN, 65_507 + 28);
-        let bytes = self.mtu.count();
-        if !(min..=max).contains(&bytes) {
-            return Err(Error::Mtu { bytes, min, max });
-        }
-        Ok((bytes - others) as u32)
+        self.fitting(u64::from(self.headers(family) + PGM_BYTES + announcement), PAYLOAD_MIN)
     }
 }
 
 /// A setting must be one of the scheme that was named, or else of any, since it is not known which
 /// one will be spoken.
-fn check_for_any(
-    named: Option<&'static SchemeEntry>,
-    option: &(String, OptionValue),
-) -> Result<(), Error> {
+fn check_for_any(named: Option<Carrier>, option: &(String, OptionValue)) -> Result<(), Error> {
     let check = |specs: &[OptionSpec]| Options::checked([option.clone()], specs);
-    if let Some(entry) = named {
-        return Ok(check(entry.options).map(|_| ())?);
+    if let Some(carrier) = named {
+        return Ok(check(carrier.options()).map(|_| ())?);
     }
-    if SCHEMES.iter().any(|entry| check(entry.options).is_ok()) {
+    let tables = || SCHEMES.iter().map(|entry| entry.options).chain([tram::OPTIONS]);
+    if tables().any(|table| check(table).is_ok()) {
         return Ok(());
     }
-    let all: Vec<OptionSpec> = SCHEMES.iter().flat_map(|entry| entry.options).copied().collect();
+    let all: Vec<OptionSpec> = tables().flatten().copied().collect();
     Ok(check(&all).map(|_| ())?)
+}
+
+/// The error of a scheme that is not known, where those and `more` are.
+fn unknown(name: &str, more: &[&str]) -> Error {
+    let known: Vec<&str> =
+        SCHEMES.iter().map(|entry| entry.name).chain(more.iter().copied()).collect();
+    Error::Scheme { name: name.to_string(), known: known.join(", ") }
 }
 
 fn default_scheme() -> &'static SchemeEntry {
@@ -126,24 +176,38 @@ fn default_scheme() -> &'static SchemeEntry {
 #[derive(Clone, Debug)]
 pub(crate) struct Speaks {
     /// What it insists on; `None` to follow the sender.
-    named: Option<&'static SchemeEntry>,
-    options: Vec<(String, OptionValue)>,
+    named: Option<Carrier>,
+    /// Settings over each.
+    pgm: Vec<(String, OptionValue)>,
+    tram: Vec<(String, OptionValue)>,
 }
 
 impl Speaks {
-    /// The scheme to begin with where this was the first packet of a session, and its settings. A
-    /// sender whose scheme is not known here is refused by whatever machine is made.
-    pub(crate) fn after(&self, packet: &[u8]) -> (&'static SchemeEntry, Options) {
-        let spoken = || scheme_spoken(packet).and_then(|name| scheme(&name));
-        let entry = self.named.or_else(spoken).unwrap_or_else(default_scheme);
+    /// What to begin with where this was the first packet of a session, and its settings. A sender over PGM whose
+    /// scheme is not known here is refused by whatever machine is made; `None` where it or this end insists on TRAM
+    /// and the other does not speak it.
+    pub(crate) fn after(&self, packet: &[u8]) -> Option<(Carrier, Options)> {
+        let over_tram = tram::peek(packet).is_some();
+        let spoken = || match over_tram {
+            true => Some(Carrier::Tram),
+            false => scheme_spoken(packet).and_then(|name| scheme(&name)).map(Carrier::Pgm),
+        };
+        let carrier = self.named.or_else(spoken).unwrap_or(Carrier::Pgm(default_scheme()));
+        if over_tram != matches!(carrier, Carrier::Tram) {
+            tracing::warn!("a sender does not speak {}: it is not heard", carrier.name());
+            return None;
+        }
         let known = |option: &&(String, OptionValue)| {
-            Options::checked([(*option).clone()], entry.options)
-                .inspect_err(|error| tracing::warn!("{}: {error}: it is left as it is", entry.name))
+            Options::checked([(*option).clone()], carrier.options())
+                .inspect_err(|error| {
+                    tracing::warn!("{}: {error}: it is left as it is", carrier.name());
+                })
                 .is_ok()
         };
-        let options = self.options.iter().filter(known).cloned();
-        let options = Options::checked(options, entry.options);
-        (entry, options.expect("each of them was checked"))
+        let all = if over_tram { &self.tram } else { &self.pgm };
+        let options = all.iter().filter(known).cloned();
+        let options = Options::checked(options, carrier.options());
+        Some((carrier, options.expect("each of them was checked")))
     }
 }
 
@@ -187,6 +251,12 @@ pub(crate) fn group_of(listen: &Listen) -> Nla {
         Listen::Multicast(multicast) | Listen::Both(multicast, _) => nla(multicast.group.ip()),
         Listen::Unicast(address) => nla(unspecified(*address)),
     }
+}
+
+/// The group in which receivers of TRAM look for heads, beside the session's: at the next port.
+pub(crate) fn heads_group(multicast: &Multicast) -> SocketAddr {
+    let port = multicast.group.port();
+    SocketAddr::new(multicast.group.ip(), if port == u16::MAX { port - 1 } else { port + 1 })
 }
 
 /// The address of a family that stands for all.
@@ -271,6 +341,10 @@ macro_rules! sender_settings {
 
 pub(crate) use {common_settings, sender_settings};
 
+const SYMBOL_HEADER_BYTES: u32 = 8;
+const SYMBOL_BYTES_MAX: u32 = 65_408;
+/// An announcement is a packet as others.
+const TRAM_PAYLOAD_MIN: u64 = 128;
 const IPV4_BYTES: u32 = 20;
 const IPV6_BYTES: u32 = 40;
 const UDP_BYTES: u32 = 8;

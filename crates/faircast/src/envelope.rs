@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use faircast_base::Time;
 use faircast_net::Envelope;
 use faircast_proto::pgm::wire::{Tsi, peek};
+use faircast_proto::tram;
 use faircast_seal::{
     KeyHint, NoRandomness, OVERHEAD, Refusal, Refusals, Role, Salt, Seal, key_hint,
 };
@@ -58,7 +59,7 @@ enum Side {
         salt: Salt,
     },
     Receiver {
-        /// Sessions of PGM that were heard.
+        /// Sessions that were heard.
         sessions: LruCache<Tsi, Salt>,
         notices: Notices,
     },
@@ -150,7 +151,7 @@ impl Envelope for Wrapper {
         let salt = match &self.side {
             Side::Source { salt } => *salt,
             Side::Receiver { sessions, .. } => {
-                let known = peek(plain).and_then(|(_, tsi)| sessions.peek(&tsi));
+                let known = session_of(plain).and_then(|tsi| sessions.peek(&tsi));
                 // A machine answers only what it has heard; if not, nobody takes it for anything.
                 known.copied().unwrap_or(Salt([0; 16]))
             }
@@ -177,7 +178,7 @@ impl Envelope for Wrapper {
                 Ok(opened) => {
                     if opened.role == Role::Source
                         && let Side::Receiver { sessions, .. } = &mut self.side
-                        && let Some((_, tsi)) = peek(opened.plain)
+                        && let Some(tsi) = session_of(opened.plain)
                         && sessions.peek_mru() != Some((&tsi, &opened.session))
                     {
                         sessions.put(tsi, opened.session);
@@ -208,6 +209,12 @@ impl fmt::Display for KeyMismatch {
         }
         f.write_str("nothing can pass until both use the same key or none")
     }
+}
+
+/// The session of a packet of PGM or TRAM.
+fn session_of(packet: &[u8]) -> Option<Tsi> {
+    let tram = tram::peek(packet).map(|(session, _)| tram::tsi_of(session));
+    tram.or_else(|| peek(packet).map(|(_, tsi)| tsi))
 }
 
 /// Bytes that are added to every datagram.

@@ -45,6 +45,12 @@ pub enum Error {
         /// Bytes that fit.
         max: usize,
     },
+    /// Content whose length is not known beforehand cannot be sent over TRAM.
+    #[error(
+        "tram cannot send a pipe, whose length is not known beforehand: name another scheme, or send a \
+         file"
+    )]
+    Pipe,
     /// The largest packet is too small, or larger than UDP can take.
     #[error("packets of {bytes} bytes are not possible; expected {min} to {max}")]
     Mtu {

@@ -41,6 +41,7 @@ pub mod check;
 
 mod common;
 mod destination;
+mod ends;
 mod envelope;
 mod error;
 mod log;

@@ -8,14 +8,15 @@ use std::path::Path;
 use faircast_base::{Bitrate, Duration};
 use faircast_files::{CommandOptions, DeviceOptions, StoreOptions};
 use faircast_net::{Listen, Live, Sockets, Waker};
-use faircast_proto::object::ObjectReceiver;
 use faircast_proto::options::OptionValue;
+use faircast_proto::tram::HEADS;
 use tokio::sync::{mpsc, watch};
 
 use self::work::{SILENT_AFTER, Setup, Work};
 use crate::Error;
-use crate::common::{Common, common_settings, group_of};
+use crate::common::{Common, common_settings, group_of, heads_group};
 use crate::destination::Destination;
+use crate::ends::Receiving;
 use crate::envelope::Wrapper;
 use crate::session::{SessionSetup, start};
 use crate::status::{ReceiveStatus, Received};
@@ -37,7 +38,7 @@ pub struct ReceiverBuilder {
 /// own: this is by what it is watched and ended. Dropped, it ends as after [`close`](Self::close).
 #[derive(Debug)]
 pub struct Receiver {
-    waker: Waker<ObjectReceiver>,
+    waker: Waker<Receiving>,
     status: watch::Receiver<ReceiveStatus>,
     received: mpsc::Receiver<Received>,
 }
@@ -174,7 +175,10 @@ impl ReceiverBuilder {
         let speaks = self.common.speaks(&unrepaired)?;
         self.destination.probe()?;
         let group = group_of(&self.listen);
-        let sockets = Sockets::receiver(self.listen.clone(), self.common.sockets.clone())?;
+        let mut sockets = Sockets::receiver(self.listen.clone(), self.common.sockets.clone())?;
+        if let Listen::Multicast(multicast) | Listen::Both(multicast, _) = &self.listen {
+            sockets.add_group(HEADS, heads_group(multicast))?;
+        }
         let (tell, status) = watch::channel(ReceiveStatus::default());
         let (give, received) = mpsc::channel(RECEIVED_MAX);
         let mut setup =
@@ -182,7 +186,7 @@ impl ReceiverBuilder {
         (setup.settings.close_timeout, setup.settings.ends_when_idle) = (CLOSE_TIMEOUT, false);
         (setup.pgm.moves_after, setup.pgm.confirms) = (SILENT_AFTER, true);
         let (watched, trace) = (setup.watched.clone(), setup.trace.clone());
-        let waker = start(setup, move |live: &mut Live<ObjectReceiver>| {
+        let waker = start(setup, move |live: &mut Live<Receiving>| {
             Ok(Work::new(
                 live.now(),
                 Setup { group, speaks, builder: self, tell, give, watched, trace },

@@ -12,15 +12,15 @@ use faircast_files::{
     FilesSupply, PIPE_NAME, PipeSupply, Scan, ScanOptions, ScanTotals, SupplyHandle, Warning,
 };
 use faircast_net::{Live, SessionId, SessionOptions, Sockets, Target, Waker};
-use faircast_proto::object::{
-    Fec, ObjectSource, ObjectSourceSetup, ObjectStatus, SlowPolicy, Supply,
-};
-use faircast_proto::options::OptionValue;
+use faircast_proto::object::{Fec, ObjectSourceSetup, ObjectStatus, SlowPolicy, Supply};
+use faircast_proto::options::{OptionValue, Options};
+use faircast_proto::tram::HEADS;
 use tokio::sync::watch;
 
 use self::work::{Setup, Work};
 use crate::Error;
-use crate::common::{Common, common_settings, family, group_to, sender_settings};
+use crate::common::{Common, common_settings, family, group_to, heads_group, sender_settings};
+use crate::ends::{Carrier, Sending};
 use crate::envelope::Wrapper;
 use crate::session::{self, SessionSetup, new_tsi};
 use crate::status::SendStatus;
@@ -45,7 +45,7 @@ pub struct SenderBuilder {
 /// and ended. Dropped, it ends as after [`close`](Self::close).
 #[derive(Debug)]
 pub struct Sender {
-    waker: Waker<ObjectSource>,
+    waker: Waker<Sending>,
     status: watch::Receiver<SendStatus>,
     supply: SupplyHandle,
     warnings: Vec<Warning>,
@@ -218,6 +218,9 @@ impl SenderBuilder {
         pipe: impl Read + Send + 'static,
         spool: impl AsRef<Path>,
     ) -> Result<Sender, Error> {
+        if let Carrier::Tram = self.carrier()?.0 {
+            return Err(Error::Pipe);
+        }
         let name = self.scan.name.as_deref().unwrap_or(PIPE_NAME);
         let title = format!("the pipe {name} to many receivers");
         let supply = PipeSupply::new(pipe, name, spool.as_ref())?;
@@ -225,6 +228,25 @@ impl SenderBuilder {
         // How much it is shows in the end.
         let seen = (Vec::new(), ScanTotals { files: 1, ..ScanTotals::default() });
         self.start(Box::new(supply), handle, seen, title)
+    }
+
+    /// What carries it, and its settings.
+    fn carrier(&self) -> Result<(Carrier, Options), Error> {
+        let text = |value: String| OptionValue::Text(value);
+        let mut tram = vec![
+            ("give_up", text(format!("{} ms", self.give_up.as_millis()))),
+            // Nobody is sent away unless that was asked for.
+            ("pruning", text("off".into())),
+        ];
+        if let SlowPolicy::DropBelow(floor) = self.slow {
+            tram.push(("pruning", text("centralised".into())));
+            tram.push(("rate_min", text(format!("{} bit/s", floor.bits_per_s()))));
+        }
+        if let Target::Unicast(_) = self.target {
+            // Receivers find no head there but the source.
+            tram.push(("members_max", OptionValue::Integer(4096)));
+        }
+        self.common.carrier(&[("reliable", OptionValue::Bool(false))], &tram)
     }
 
     fn start(
@@ -235,12 +257,14 @@ impl SenderBuilder {
         title: String,
     ) -> Result<Sender, Error> {
         let (address, group) = (family(&self.target), group_to(&self.target));
-        let unrepaired = [("reliable", OptionValue::Bool(false))];
-        let (scheme, options) = self.common.scheme(&unrepaired)?;
-        let payload = self.common.payload(address, scheme)?;
-        // Symbols are of an even number of bytes, and begin with a header.
-        let symbol_bytes = (payload - SYMBOL_HEADER_BYTES).min(SYMBOL_BYTES_MAX) & !1;
-        let sockets = Sockets::source(self.target.clone(), self.common.sockets.clone())?;
+        let (carrier, options) = self.carrier()?;
+        let symbol_bytes = self.common.symbol_bytes(address, carrier)?;
+        let mut sockets = Sockets::source(self.target.clone(), self.common.sockets.clone())?;
+        if let (Carrier::Tram, Target::Multicast(multicast) | Target::Both(multicast, _)) =
+            (carrier, &self.target)
+        {
+            sockets.add_group(HEADS, heads_group(multicast))?;
+        }
         let link_mtu = sockets.link_mtu();
         let port =
             (sockets.local_address().port(), sockets.port_refused().map(ToString::to_string));
@@ -256,17 +280,17 @@ impl SenderBuilder {
         setup.settings.close_timeout = CLOSE_TIMEOUT;
         let (watched, trace) = (setup.watched.clone(), setup.trace.clone());
         let files = handle.clone();
-        let waker = session::start(setup, move |live: &mut Live<ObjectSource>| {
+        let waker = session::start(setup, move |live: &mut Live<Sending>| {
             let tsi = new_tsi();
             let started = live.now();
-            let mut machine = scheme.object_source(ObjectSourceSetup {
+            let mut machine = carrier.source(ObjectSourceSetup {
                 node: live.node(),
                 group,
                 tsi,
                 data_port: address.port(),
                 start: started,
                 supply,
-                symbol_bytes: symbol_bytes as u16,
+                symbol_bytes,
                 fec: self.fec,
                 // By names it is begun from here.
                 wait_for: if self.names.is_empty() { self.wait_for } else { u32::MAX },
@@ -289,7 +313,7 @@ impl SenderBuilder {
                 watched,
                 trace,
                 title,
-                scheme: scheme.name,
+                carrier,
                 packet_bytes: symbol_bytes.into(),
             }))
         })?;
@@ -309,5 +333,3 @@ fn title<P: AsRef<Path>>(paths: &[P]) -> String {
 
 /// How long a sender that was closed waits for the last words to be said.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
-const SYMBOL_HEADER_BYTES: u32 = 8;
-const SYMBOL_BYTES_MAX: u32 = 65_408;

@@ -1,4 +1,4 @@
-//! The demultiplexer of PGM: sessions by their TSIs, and where the source of each is.
+//! The demultiplexer of PGM and TRAM: sessions by their TSIs, and where the source of each is.
 
 use std::net::SocketAddr;
 
@@ -6,6 +6,7 @@ use faircast_base::{Duration, NodeId, Seq, Time};
 use faircast_proto::Machine;
 use faircast_proto::pgm::SpmOrder;
 use faircast_proto::pgm::wire::{Body, Packet, PacketType, Spm, Tsi, peek};
+use faircast_proto::tram;
 
 use crate::book::native;
 use crate::demux::{Arrival, Demux, Found};
@@ -34,7 +35,7 @@ impl Default for PgmSettings {
     }
 }
 
-/// A session of PGM that was heard and that no machine takes part in.
+/// A session of PGM or TRAM that was heard and that no machine takes part in.
 #[derive(Clone, Copy, Debug)]
 pub struct Heard<'a> {
     /// When.
@@ -47,7 +48,7 @@ pub struct Heard<'a> {
     pub from: SocketAddr,
     /// The node that it is from.
     pub source: NodeId,
-    /// Data or an SPM.
+    /// Data or an SPM; of TRAM always data.
     pub kind: PacketType,
     /// The whole packet, which decodes.
     pub packet: &'a [u8],
@@ -78,6 +79,8 @@ struct KnownSession {
     since: Time,
     /// At a receiver: whether the source has answered from where it is heard.
     confirmed: bool,
+    /// Whether receivers speak with each other: it is one of TRAM.
+    among_receivers: bool,
 }
 
 /// Who is at the other end.
@@ -201,6 +204,38 @@ impl PgmDemux {
         Some(Found::Session(session.id, source.node))
     }
 
+    /// A packet of TRAM, whose receivers speak with each other as with the source. Only packets that `begin` a
+    /// session come from its source, and the machine takes them from no other.
+    fn find_tram<'a>(
+        &mut self,
+        arrival: Arrival<'_>,
+        (tsi, begins): (Tsi, bool),
+        packet: &'a [u8],
+    ) -> Option<Found<Heard<'a>>> {
+        let Arrival { now, from, sockets, book, refused } = arrival;
+        let Some(node) = book.node(from) else {
+            refused.unknown += 1;
+            return None;
+        };
+        let begins = begins && !sockets.is_source;
+        let Some(index) = self.position(tsi, begins) else {
+            self.declined.retain(|(_, at)| now.since(*at) < DECLINED_FOR);
+            let declined = self.declined.iter().any(|(other, _)| *other == tsi);
+            if !begins || declined || !sockets.hears(from.ip()) {
+                refused.foreign += 1;
+                return None;
+            }
+            let (source, kind) = (node, PacketType::Odata);
+            return Some(Found::New(Heard { now, tsi, data_port: 0, from, source, kind, packet }));
+        };
+        let session = &mut self.sessions[index];
+        (session.tsi, session.among_receivers) = (Some(tsi), true);
+        if begins {
+            session.source.get_or_insert(Peer { address: from, node });
+        }
+        Some(Found::Session(session.id, node))
+    }
+
     /// Who speaks for a source. What a source calls itself in its SPMs is its number, since that is
     /// what it wants to be called: behind address translation and with IPv6 the address does not
     /// tell it. It says nothing about where packets go.
@@ -230,6 +265,7 @@ impl Demux for PgmDemux {
             newest_at: Time::ZERO,
             since: now,
             confirmed: !self.settings.confirms,
+            among_receivers: false,
         });
     }
 
@@ -238,6 +274,9 @@ impl Demux for PgmDemux {
     }
 
     fn find<'a>(&mut self, arrival: Arrival<'_>, packet: &'a [u8]) -> Option<Found<Heard<'a>>> {
+        if let Some((session, begins)) = tram::peek(packet) {
+            return self.find_tram(arrival, (tram::tsi_of(session), begins), packet);
+        }
         let Some((kind, tsi)) = peek(packet) else {
             arrival.refused.malformed += 1;
             return None;
@@ -281,7 +320,11 @@ impl Demux for PgmDemux {
         if sockets.is_source {
             return book.address(to);
         }
-        let source = self.session(id)?.source?;
+        let session = self.session(id)?;
+        let source = session.source?;
+        if session.among_receivers {
+            return if to == source.node { Some(source.address) } else { book.address(to) };
+        }
         if !self.settings.elements || to == source.node {
             return Some(source.address);
         }

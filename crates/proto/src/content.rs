@@ -93,6 +93,29 @@ pub trait Packets {
     fn completed(&self, count: u64) -> Option<u64>;
 }
 
+/// Packets in a box are some.
+impl<P: Packets + ?Sized> Packets for Box<P> {
+    fn end(&self) -> Option<u64> {
+        (**self).end()
+    }
+
+    fn ready(&mut self, now: Time, index: u64) -> Option<u32> {
+        (**self).ready(now, index)
+    }
+
+    fn len(&self, index: u64) -> u32 {
+        (**self).len(index)
+    }
+
+    fn read(&mut self, now: Time, index: u64, out: &mut Vec<u8>) -> u32 {
+        (**self).read(now, index, out)
+    }
+
+    fn completed(&self, count: u64) -> Option<u64> {
+        (**self).completed(count)
+    }
+}
+
 /// Content cut into packets of one length; the last may be shorter.
 pub struct ByOffset {
     content: Box<dyn Content>,

@@ -54,9 +54,9 @@ pub(super) fn group(text: &str) -> Result<SocketAddr, String> {
 
 /// Reads the name of a scheme.
 pub(super) fn scheme(text: &str) -> Result<String, String> {
-    let known = || SCHEMES.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
-    let found = SCHEMES.iter().find(|entry| entry.name == text);
-    found.map(|entry| entry.name.to_string()).ok_or_else(|| format!("there are {}", known()))
+    let known = || SCHEMES.iter().map(|entry| entry.name).chain(["tram"]);
+    let found = known().find(|name| *name == text).map(ToString::to_string);
+    found.ok_or_else(|| format!("there are {}", known().collect::<Vec<_>>().join(", ")))
 }
 
 /// Reads an address of this host and a port.

@@ -107,6 +107,10 @@ pub struct RecvArgs {
     /// lists them
     #[arg(long = "option", alias = "options", value_name = "KEY=VALUE")]
     pub options: Vec<String>,
+    /// Whether this receiver repairs for others, where the sender speaks tram: always, where nobody else
+    /// does, or never
+    #[arg(long, value_name = "ROLE", value_parser = ["eager", "reluctant", "never"])]
+    pub head: Option<String>,
     /// The key of the group.
     #[command(flatten)]
     pub key: KeyOptions,

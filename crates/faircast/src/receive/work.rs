@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use faircast_base::{Duration, Seq, Time};
 use faircast_net::{App, Ended, Heard, Live, NetError, SessionId};
 use faircast_proto::catalog::DEFAULT_SCHEME;
-use faircast_proto::object::{ObjectReceiver, ObjectReceiverSetup, Stage};
+use faircast_proto::object::{ObjectReceiverSetup, Stage};
 use faircast_proto::pgm::wire::{Body, Nla, OptionType, Packet, Tsi};
 use faircast_proto::{AppEvent, Machine as _};
 use lru::LruCache;
@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, watch};
 use super::ReceiverBuilder;
 use super::transfer::{Transfer, in_a_word};
 use crate::common::{Speaks, host_load};
+use crate::ends::Receiving;
 use crate::envelope::Watched;
 use crate::session::{Worker, random};
 use crate::status::{Incoming, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile};
@@ -64,7 +65,7 @@ pub(super) struct Work {
 }
 
 /// Whether the sender of a session knows of this receiver.
-fn is_begun(live: &Live<ObjectReceiver>, id: SessionId) -> bool {
+fn is_begun(live: &Live<Receiving>, id: SessionId) -> bool {
     live.machine(id).is_some_and(|machine| machine.status().answers > 0)
 }
 
@@ -89,7 +90,7 @@ impl Work {
         }
     }
 
-    fn incoming(&self, live: &Live<ObjectReceiver>, id: SessionId) -> Option<Incoming> {
+    fn incoming(&self, live: &Live<Receiving>, id: SessionId) -> Option<Incoming> {
         let session = self.sessions.get(&id)?;
         Some(Incoming {
             number: session.number,
@@ -102,7 +103,7 @@ impl Work {
     }
 
     /// Tells that an object has ended, once.
-    fn end(&mut self, live: &mut Live<ObjectReceiver>, id: SessionId, outcome: ReceiveOutcome) {
+    fn end(&mut self, live: &mut Live<Receiving>, id: SessionId, outcome: ReceiveOutcome) {
         let Some(last) = self.incoming(live, id) else { return };
         let now = live.now();
         let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.told) else {
@@ -139,7 +140,7 @@ impl Work {
     }
 
     /// Ends where an object has ended that was to be the only one, and nothing else is under way.
-    fn end_after_last(&self, live: &mut Live<ObjectReceiver>) {
+    fn end_after_last(&self, live: &mut Live<Receiving>) {
         let mut open = self.sessions.iter().filter(|(_, session)| !session.told);
         if self.ending && self.awaited.is_empty() && !open.any(|(id, _)| is_begun(live, *id)) {
             live.close();
@@ -147,7 +148,7 @@ impl Work {
     }
 
     /// Leaves a session whose object is not for this receiver.
-    fn decline(&mut self, live: &mut Live<ObjectReceiver>, id: SessionId) {
+    fn decline(&mut self, live: &mut Live<Receiving>, id: SessionId) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.told = true;
             live.close_session(id);
@@ -172,7 +173,7 @@ impl Work {
     }
 
     /// Notices machines that the driver has taken, and lets go of those that have nothing to do.
-    fn tidy(&mut self, live: &mut Live<ObjectReceiver>) {
+    fn tidy(&mut self, live: &mut Live<Receiving>) {
         self.adopt(live);
         self.hand_over(live);
         let now = live.now();
@@ -223,7 +224,7 @@ impl Work {
     /// wait for them; and ends the silent ones whose object has come from elsewhere. Who waits has
     /// been answered by its sender: nobody takes anything by repeating what was sent, and nothing is
     /// taken from a session that goes on.
-    fn hand_over(&mut self, live: &mut Live<ObjectReceiver>) {
+    fn hand_over(&mut self, live: &mut Live<Receiving>) {
         let now = live.now();
         let wanted = self.holders.wanted();
         let mut over = Vec::new();
@@ -246,13 +247,13 @@ impl Work {
     }
 
     /// Forgets a session, which begins again should its sender say something new.
-    fn set_aside(&mut self, live: &mut Live<ObjectReceiver>, id: SessionId) {
+    fn set_aside(&mut self, live: &mut Live<Receiving>, id: SessionId) {
         let newest = live.newest_spm(id);
         self.forget(live, id, newest);
     }
 
     /// Forgets a session for good, or until it has a newer SPM than this.
-    fn forget(&mut self, live: &mut Live<ObjectReceiver>, id: SessionId, newest: Option<Seq>) {
+    fn forget(&mut self, live: &mut Live<Receiving>, id: SessionId, newest: Option<Seq>) {
         live.remove(id);
         if let Some(session) = self.sessions.remove(&id) {
             self.past.put(session.tsi, newest);
@@ -262,6 +263,7 @@ impl Work {
     /// Whether a session is over, as far as this packet tells.
     fn is_past(&self, heard: &Heard<'_>) -> bool {
         let Some(newest) = self.past.peek(&heard.tsi) else { return false };
+        // One of TRAM has no numbers by which what is new is told from what is repeated.
         let Ok(packet) = Packet::decode(heard.packet, 0) else { return true };
         let ends = [OptionType::FIN, OptionType::RST].map(|kind| packet.options.has(kind));
         let spm = match packet.body {
@@ -272,7 +274,7 @@ impl Work {
     }
 
     /// The driver numbers a machine after it was made.
-    fn adopt(&mut self, live: &Live<ObjectReceiver>) {
+    fn adopt(&mut self, live: &Live<Receiving>) {
         let Some(session) = self.next_session.take() else { return };
         match live.sessions().find(|id| live.tsi(*id) == Some(session.tsi)) {
             Some(id) => {
@@ -282,7 +284,7 @@ impl Work {
         }
     }
 
-    fn report(&mut self, live: &mut Live<ObjectReceiver>, ended: bool) {
+    fn report(&mut self, live: &mut Live<Receiving>, ended: bool) {
         let now = live.now();
         let incidents = *self.setup.watched.lock();
         let open = self.sessions.iter().filter(|(_, session)| !session.told);
@@ -301,17 +303,14 @@ impl Work {
     }
 }
 
-impl App<ObjectReceiver> for Work {
-    fn heard(
-        &mut self,
-        live: &mut Live<ObjectReceiver>,
-        heard: &Heard<'_>,
-    ) -> Option<ObjectReceiver> {
+impl App<Receiving> for Work {
+    fn heard(&mut self, live: &mut Live<Receiving>, heard: &Heard<'_>) -> Option<Receiving> {
         self.adopt(live);
         // Once the last object has ended only those are of interest that came to no end.
         if self.is_past(heard) || self.ending && self.awaited.is_empty() {
             return None;
         }
+        let (carrier, options) = self.setup.speaks.after(heard.packet)?;
         self.past.pop(&heard.tsi);
         self.count += 1;
         let store = self.setup.builder.destination.store();
@@ -320,20 +319,19 @@ impl App<ObjectReceiver> for Work {
         let alone = self.setup.builder.destination.only().is_some();
         let (store, notes) = WatchedStore::new(store, holders, wanted, self.count, alone);
         self.heard = Some(heard.now);
-        let (scheme, options) = self.setup.speaks.after(heard.packet);
-        let mut session = Transfer::new(self.count, scheme.name, heard, notes, disk);
+        let mut session = Transfer::new(self.count, carrier.name(), heard, notes, disk);
         session.late = self.ending;
         self.next_session = Some(session);
-        self.spoken = scheme.name;
+        self.spoken = carrier.name();
         tracing::debug!(
             target: "faircast::session",
             object = self.count,
             session = ?heard.tsi,
             from = %heard.from,
-            scheme = scheme.name,
+            scheme = carrier.name(),
             "a sender is heard"
         );
-        let mut machine = scheme.object_receiver(ObjectReceiverSetup {
+        let setup = ObjectReceiverSetup {
             node: live.node(),
             group: self.setup.group,
             tsi: heard.tsi,
@@ -344,12 +342,13 @@ impl App<ObjectReceiver> for Work {
             id: random(),
             name: self.setup.builder.name.clone(),
             options: &options,
-        });
+        };
+        let mut machine = carrier.receiver(setup, heard.source);
         machine.set_limit(self.setup.builder.rate_max);
         Some(machine)
     }
 
-    fn event(&mut self, live: &mut Live<ObjectReceiver>, id: SessionId, event: AppEvent) {
+    fn event(&mut self, live: &mut Live<Receiving>, id: SessionId, event: AppEvent) {
         self.adopt(live);
         match event {
             AppEvent::Completed => {
@@ -379,7 +378,7 @@ impl App<ObjectReceiver> for Work {
         }
     }
 
-    fn tick(&mut self, live: &mut Live<ObjectReceiver>) {
+    fn tick(&mut self, live: &mut Live<Receiving>) {
         let all = self.sessions.iter().map(|(id, session)| (*id, session.disk.counts().waited));
         for (id, waited) in all.collect::<Vec<_>>() {
             let load = host_load(live, waited);
@@ -390,8 +389,8 @@ impl App<ObjectReceiver> for Work {
     }
 }
 
-impl Worker<ObjectReceiver> for Work {
-    fn ended(mut self, live: &mut Live<ObjectReceiver>, ended: Result<Ended, NetError>) {
+impl Worker<Receiving> for Work {
+    fn ended(mut self, live: &mut Live<Receiving>, ended: Result<Ended, NetError>) {
         let outcome = match &ended {
             Ok(_) => ReceiveOutcome::Closed,
             Err(error) => ReceiveOutcome::Failed(error.to_string()),

@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use faircast_base::{Duration, Event, FlowId, NodeId, Time};
 use faircast_files::SupplyHandle;
 use faircast_net::{App, Ended, Live, NetError, SessionId};
-use faircast_proto::object::{MemberState, MemberStatus, ObjectSource, ObjectStatus, Stage};
+use faircast_proto::object::{MemberState, MemberStatus, ObjectStatus, Stage};
 use faircast_trace::{Record, Sink as _, Subject};
 use tokio::sync::watch;
 
 use super::restarts::restarts;
 use crate::common::host_load;
+use crate::ends::{Carrier, Sending};
 use crate::envelope::Watched;
 use crate::session::Worker;
 use crate::status::{SendStatus, members};
@@ -33,7 +34,7 @@ pub(super) struct Setup {
     pub(super) watched: Watched,
     pub(super) trace: Option<LiveTrace>,
     pub(super) title: String,
-    pub(super) scheme: &'static str,
+    pub(super) carrier: Carrier,
     pub(super) packet_bytes: u64,
 }
 
@@ -70,13 +71,17 @@ impl Work {
     }
 
     /// Begins content once it is time.
-    fn begin(&mut self, live: &mut Live<ObjectSource>, status: &ObjectStatus) {
+    fn begin(&mut self, live: &mut Live<Sending>, status: &ObjectStatus) {
         if status.stage != Stage::Gathering {
             return;
         }
         let now = live.now();
-        // Who cannot take it has come nevertheless, and is told at the end.
-        let come = [MemberState::Receiving, MemberState::Done, MemberState::Failed];
+        // Who cannot take it has come nevertheless, and is told at the end. Over TRAM the list of files comes with
+        // content.
+        let mut come = vec![MemberState::Receiving, MemberState::Done, MemberState::Failed];
+        if let Carrier::Tram = self.setup.carrier {
+            come.push(MemberState::Joined);
+        }
         let here: BTreeSet<&str> = status
             .members
             .iter()
@@ -112,7 +117,7 @@ impl Work {
     }
 
     /// Notes in the trace and in the log what receivers have said of themselves.
-    fn note(&mut self, live: &mut Live<ObjectSource>, status: &ObjectStatus) {
+    fn note(&mut self, live: &mut Live<Sending>, status: &ObjectStatus) {
         let logs = tracing::enabled!(target: "faircast::session", tracing::Level::DEBUG);
         if self.setup.trace.is_none() && !logs {
             return;
@@ -140,7 +145,7 @@ impl Work {
     }
 
     /// Logs which receivers have come to another state, and who limits the rate now.
-    fn log_changes(&mut self, live: &Live<ObjectSource>, status: &ObjectStatus) {
+    fn log_changes(&mut self, live: &Live<Sending>, status: &ObjectStatus) {
         for member in &status.members {
             let before = self.traced.get(&member.reporter);
             if before != Some(&member.state) {
@@ -173,7 +178,7 @@ impl Work {
 
     /// Lets receivers that were started again take the place of what they were before. Returns whether
     /// there were any.
-    fn replace_restarted(&mut self, live: &mut Live<ObjectSource>, status: &ObjectStatus) -> bool {
+    fn replace_restarted(&mut self, live: &mut Live<Sending>, status: &ObjectStatus) -> bool {
         let now = live.now();
         let pairs = restarts(&status.members, now, |node| Some(live.address(node)?.ip()));
         for &(old, new) in &pairs {
@@ -185,13 +190,13 @@ impl Work {
         !pairs.is_empty()
     }
 
-    fn status(&self, live: &Live<ObjectSource>) -> Option<ObjectStatus> {
+    fn status(&self, live: &Live<Sending>) -> Option<ObjectStatus> {
         live.machine(self.setup.session).map(|machine| machine.status())
     }
 
     fn report(
         &mut self,
-        live: &mut Live<ObjectSource>,
+        live: &mut Live<Sending>,
         mut status: ObjectStatus,
         ended: bool,
         failure: Option<String>,
@@ -258,8 +263,8 @@ fn look_interval(receivers: usize) -> Duration {
 const LOOK_EACH: Duration = Duration::from_micros(100);
 const LOOK_MAX: Duration = Duration::from_secs(3);
 
-impl App<ObjectSource> for Work {
-    fn tick(&mut self, live: &mut Live<ObjectSource>) {
+impl App<Sending> for Work {
+    fn tick(&mut self, live: &mut Live<Sending>) {
         let load = host_load(live, self.setup.files.counts().waited);
         live.with(self.setup.session, |machine, _| machine.note_host(load));
         if live.now() < self.look_at {
@@ -277,8 +282,8 @@ impl App<ObjectSource> for Work {
     }
 }
 
-impl Worker<ObjectSource> for Work {
-    fn ended(mut self, live: &mut Live<ObjectSource>, ended: Result<Ended, NetError>) {
+impl Worker<Sending> for Work {
+    fn ended(mut self, live: &mut Live<Sending>, ended: Result<Ended, NetError>) {
         let status = self.status(live);
         if let Some(status) = &status {
             self.note(live, status);
@@ -301,7 +306,7 @@ impl Worker<ObjectSource> for Work {
             let about = About {
                 name: "transfer".to_string(),
                 title: self.setup.title.clone(),
-                scheme: self.setup.scheme.to_string(),
+                scheme: self.setup.carrier.name().to_string(),
                 names,
                 aliases,
                 intact,

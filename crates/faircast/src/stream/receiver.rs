@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, watch};
 use super::StreamStatus;
 use crate::Error;
 use crate::common::{Common, Speaks, group_of};
+use crate::ends::Carrier;
 use crate::envelope::{Watched, Wrapper};
 use crate::session::{SessionSetup, Worker, start};
 use crate::trace::{self, About, LiveTrace};
@@ -124,7 +125,9 @@ impl App<PgmReceiver> for Work {
         if self.session.is_some() || live.sessions().next().is_some() {
             return None;
         }
-        let (scheme, options) = self.speaks.after(heard.packet);
+        let Some((Carrier::Pgm(scheme), options)) = self.speaks.after(heard.packet) else {
+            return None;
+        };
         self.scheme = scheme.name;
         let config = ReceiverConfig {
             tsi: Some(heard.tsi),

@@ -7,6 +7,7 @@ mod keys;
 mod repeats;
 mod schemes;
 mod streams;
+mod tram;
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;

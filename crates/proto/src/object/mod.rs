@@ -16,6 +16,7 @@ pub(crate) mod source;
 mod status;
 mod store;
 mod supply;
+mod tree;
 pub(crate) mod wire;
 
 pub(crate) use layout::SYMBOL_BYTES_MAX;
@@ -29,6 +30,7 @@ pub use status::{
 };
 pub use store::{ObjectError, ObjectResult, Store, Verdict};
 pub use supply::Supply;
+pub use tree::{TRAM_KIND_BYTES, TramObjectReceiver, TramObjectSource};
 pub(crate) use wire::SYMBOL_HEADER;
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 
 mod blocks;
 mod input;
-mod load;
-mod member;
+pub(super) mod load;
+pub(super) mod member;
 mod requests;
-mod stages;
+pub(super) mod stages;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

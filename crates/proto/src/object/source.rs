@@ -2,7 +2,7 @@
 
 mod course;
 mod input;
-mod members;
+pub(super) mod members;
 mod packets;
 mod pauses;
 mod repairs;

@@ -24,18 +24,21 @@ use faircast_base::{Duration, GroupId, NodeId, Time};
 use crate::congestion::{Floor, Guarantees, Load};
 use crate::content::ByOffset;
 use crate::options::Options;
+use crate::pgm::wire::{Gsi, Tsi};
 use crate::transport::{EndSetup, Role};
 use crate::{Destination, Machine};
 
 pub use receiver::TramReceiver;
 pub use settings::OPTIONS;
 pub use source::TramSource;
+pub(crate) use wire::DATA_HEADER;
+pub use wire::peek;
 
 use settings::TramSettings;
 
 /// The group of the source and of those who are heads or may be, beside the session's: who looks for a head
 /// asks there.
-const HEADS: GroupId = GroupId(1);
+pub const HEADS: GroupId = GroupId(1);
 
 /// What it guarantees to the network.
 pub const GUARANTEES: Guarantees = Guarantees { floor, recovery: RECOVERY, reports_max };
@@ -43,6 +46,22 @@ pub const GUARANTEES: Guarantees = Guarantees { floor, recovery: RECOVERY, repor
 /// A forged acknowledgement can hold the window until the next true one, and forged packets of a head make a
 /// member look for another.
 const RECOVERY: Duration = Duration::from_secs(30);
+
+/// Bytes before the payload of data.
+pub const HEADER_BYTES: u32 = DATA_HEADER as u32;
+
+/// The number of the session that an application knows by `tsi`, as its sessions over PGM.
+pub fn session_of(tsi: Tsi) -> u64 {
+    let Gsi([a, b, c, d, e, f]) = tsi.gsi;
+    let [high, low] = tsi.port.to_be_bytes();
+    u64::from_be_bytes([a, b, c, d, e, f, high, low])
+}
+
+/// The same backwards.
+pub fn tsi_of(session: u64) -> Tsi {
+    let [a, b, c, d, e, f, high, low] = session.to_be_bytes();
+    Tsi { gsi: Gsi([a, b, c, d, e, f]), port: u16::from_be_bytes([high, low]) }
+}
 
 /// What the ends of a session are made from.
 pub(crate) struct TramSetup<'a> {
@@ -58,6 +77,14 @@ pub(crate) struct TramSetup<'a> {
     pub(crate) head: Option<NodeId>,
     /// Settings, checked against the table.
     pub(crate) options: &'a Options,
+}
+
+impl<'a> TramSetup<'a> {
+    /// Those of the session `tsi`, whose data `source` sends to the session's group.
+    pub(crate) fn of(tsi: Tsi, source: NodeId, start: Time, options: &'a Options) -> Self {
+        let to = Destination::Group(GroupId::SESSION);
+        Self { session: session_of(tsi), source, to, start, head: None, options }
+    }
 }
 
 /// One end of a flow.

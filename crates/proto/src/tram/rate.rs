@@ -28,6 +28,8 @@ pub(super) struct RateControl {
     step: f64,
     rate_min: f64,
     rate_max: f64,
+    /// The greatest rate where no receiver asks for less.
+    rate_bound: f64,
     step_min: f64,
     step_max: f64,
     step_growth: f64,
@@ -116,6 +118,7 @@ impl RateControl {
             step: step_min,
             rate_min,
             rate_max,
+            rate_bound: rate_max,
             step_min,
             step_max: (rate_max - rate_min) / 4.0,
             step_growth: bytes(settings.rate_increment_growth),
@@ -144,6 +147,13 @@ impl RateControl {
             pace: Pace::new(rate * 8.0, Pace::BURST),
             coarse: (settings.clock == Clock::Coarse).then_some((Time::ZERO, 0)),
         }
+    }
+
+    /// No more than this, where that is less than the greatest rate.
+    pub(super) fn set_limit(&mut self, limit: Option<faircast_base::Bitrate>) {
+        let limit = limit.map_or(f64::INFINITY, |limit| limit.bits_per_s() as f64 / 8.0);
+        self.rate_max = self.rate_bound.min(limit).max(self.rate_min);
+        self.rate = self.rate.min(self.rate_max);
     }
 
     /// R in bits per second, which heads repair with.

@@ -125,6 +125,11 @@ pub struct TramReceiver {
     closing: bool,
     lingers_until: Time,
     joined: bool,
+    /// The application takes nothing for now.
+    held: bool,
+    /// The application has not said yet that it needs nothing more.
+    kept: bool,
+    lost: u64,
     timers: Timers<Timer, 5>,
     events: VecDeque<AppEvent>,
 }
@@ -157,6 +162,9 @@ impl TramReceiver {
             closing: false,
             lingers_until: Time::MAX,
             joined: settings.head == HeadRole::Never,
+            held: false,
+            kept: false,
+            lost: 0,
             timers,
             events: VecDeque::new(),
             settings,
@@ -246,6 +254,8 @@ impl TramReceiver {
             Body::Reject(reason) => self.on_reject(cx, from, reason),
             Body::Hello(hello) => self.on_hello(cx, from, &hello),
             Body::Ack(ack) => self.on_ack(cx, from, &ack)?,
+            // The words of others are for the source, and its answers for who keeps the object.
+            Body::Member(_) | Body::Answer(_) => return Err(BadInput::Foreign),
         }
         Ok(())
     }
@@ -312,6 +322,7 @@ impl TramReceiver {
             Arrived::Useless => return Err(BadInput::Duplicate),
             Arrived::TooFar => return Err(BadInput::OutOfWindow),
             Arrived::New { missing } => {
+                self.lost += missing;
                 reached.window.on_missing(missing);
                 tell_of_losses(cx, first, missing);
                 if missing > 0 && self.settings.ask_interval > Duration::ZERO {
@@ -355,7 +366,7 @@ impl TramReceiver {
 
     /// Hands over what is in order.
     fn deliver(&mut self, cx: &mut Cx<'_>) {
-        let Some(reached) = &mut self.reached else { return };
+        let Some(reached) = self.reached.as_mut().filter(|_| !self.held) else { return };
         let keeps = self.settings.head != HeadRole::Never;
         let end = reached.reception.first_missing();
         while reached.deliver < end {
@@ -438,7 +449,7 @@ impl TramReceiver {
                 self.events.push_back(AppEvent::Completed);
             }
         }
-        if (self.completed || self.closing) && self.phase != Phase::Left {
+        if (self.completed && !self.kept || self.closing) && self.phase != Phase::Left {
             if self.closing {
                 self.head.resign(true);
             }
@@ -538,6 +549,72 @@ impl TramReceiver {
             let news = self.parent.on_bad_head(cx.now, seeker, true);
             self.on_news(cx, news);
         }
+    }
+}
+
+/// For applications that say themselves when they take what has come, and when they need nothing more.
+impl TramReceiver {
+    /// A receiver that stays until [`release`](Self::release).
+    pub(crate) fn kept(setup: &TramSetup<'_>) -> Self {
+        Self { kept: true, ..Self::new(setup) }
+    }
+
+    /// Nothing is handed over for now, or again. What has been already is.
+    pub(crate) fn hold(&mut self, cx: &mut Cx<'_>, held: bool) {
+        if core::mem::replace(&mut self.held, held) && !held {
+            self.deliver(cx);
+            self.after_progress(cx);
+        }
+    }
+
+    /// It may go when its last member has all.
+    pub(crate) fn release(&mut self, cx: &mut Cx<'_>) {
+        self.kept = false;
+        self.check_end(cx);
+    }
+
+    /// Whether all that the source sends has been handed over.
+    pub(crate) fn has_delivered_all(&self) -> bool {
+        let delivered = |it: &Reached| self.last.is_some_and(|last| it.deliver > last);
+        self.events.is_empty() && self.reached.as_ref().is_some_and(delivered)
+    }
+
+    pub(crate) const fn is_pruned(&self) -> bool {
+        self.pruned
+    }
+
+    /// How many packets were found missing.
+    pub(crate) const fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// The share of packets that are missing, 0 to 1.
+    pub(crate) fn loss(&self) -> f64 {
+        self.reached.as_ref().map_or(0.0, |it| it.window.loss())
+    }
+
+    /// When the source was last heard.
+    pub(crate) fn heard_at(&self) -> Option<Time> {
+        (self.source_heard_at > Time::ZERO).then_some(self.source_heard_at)
+    }
+
+    /// After how long without one the source wants a word; `None` where it wants none, or was not heard.
+    pub(crate) fn status_interval(&self) -> Option<Duration> {
+        Some(self.front.status_interval).filter(|interval| *interval > Duration::ZERO)
+    }
+
+    /// The source's answer to a word, where that is what a packet of this session has.
+    pub(crate) fn answer_of<'a>(&self, datagram: &Datagram<'a>) -> Option<&'a [u8]> {
+        match decode(datagram, self.identity.session()).ok()?.body {
+            Body::Answer(answer) => Some(answer),
+            _ => None,
+        }
+    }
+
+    /// Writes a word to the source.
+    pub(crate) fn word(&mut self, cx: &mut Cx<'_>, word: &[u8], buf: &mut Vec<u8>) -> Transmit {
+        let to = Destination::Node(self.source);
+        self.identity.control(cx, to, u8::MAX, Body::Member(word), buf)
     }
 }
 

@@ -66,13 +66,19 @@ impl Reason for Timer {
 }
 
 /// A source.
-pub struct TramSource {
+pub struct TramSource<P = Box<dyn Packets + Send>> {
     settings: TramSettings,
     identity: Identity,
-    packets: Box<dyn Packets + Send>,
+    packets: P,
     to: Destination,
     start: Time,
     phase: Phase,
+    /// Data waits for a word of the application.
+    gated: bool,
+    /// The application has not said yet that it may end.
+    held: bool,
+    status_interval: Duration,
+    repairs: u64,
     head: Head,
     rate: RateControl,
     /// The packet that is sent next; the first is 1.
@@ -93,9 +99,9 @@ pub struct TramSource {
     events: VecDeque<AppEvent>,
 }
 
-impl TramSource {
+impl<P: Packets> TramSource<P> {
     /// A source of `packets`.
-    pub(super) fn new(setup: &TramSetup<'_>, packets: Box<dyn Packets + Send>) -> Self {
+    pub(super) fn new(setup: &TramSetup<'_>, packets: P) -> Self {
         let settings = TramSettings::from_options(setup.options);
         let mut timers = Timers::new();
         timers.arm(Timer::Start, setup.start);
@@ -105,6 +111,10 @@ impl TramSource {
             to: setup.to,
             start: setup.start,
             phase: Phase::Waiting,
+            gated: false,
+            held: false,
+            status_interval: Duration::ZERO,
+            repairs: 0,
             head: Head::new(&settings, HeadRole::Eager, 1),
             rate: RateControl::new(&settings),
             next: 1,
@@ -163,6 +173,7 @@ impl TramSource {
             ack_window: self.settings.ack_window as u16,
             advertise_interval,
             worst_loss: self.head.members.worst_loss(),
+            status_interval: self.status_interval,
             repair: false,
             done: self.all_sent() && sequence + 1 >= self.next,
             prune: false,
@@ -188,8 +199,14 @@ impl TramSource {
             Body::Ack(ack) => self.on_ack(cx, from, &ack)?,
             // Heads advertise themselves to all.
             Body::Advertisement(_) | Body::Hello(Hello { .. }) => {}
-            // There is one source, and it has no head.
-            Body::Beacon(_) | Body::Data(..) | Body::Accept(_) => return Err(BadInput::Foreign),
+            // There is one source, and it has no head. What receivers tell of themselves is for who asked for it.
+            Body::Beacon(_)
+            | Body::Data(..)
+            | Body::Accept(_)
+            | Body::Member(_)
+            | Body::Answer(_) => {
+                return Err(BadInput::Foreign);
+            }
             Body::Reject(_) => {}
         }
         Ok(())
@@ -260,7 +277,8 @@ impl TramSource {
     }
 
     fn check_begin(&mut self, cx: &mut Cx<'_>) {
-        if self.phase != Phase::Gathering || cx.now.since(self.start) < self.settings.gather {
+        let early = self.gated || cx.now.since(self.start) < self.settings.gather;
+        if self.phase != Phase::Gathering || early {
             return;
         }
         let (receivers, _) = self.head.members.all();
@@ -279,7 +297,7 @@ impl TramSource {
             self.beacon_due = true;
             self.timers.arm_by(Timer::Beacon, now + self.settings.beacon_interval);
         }
-        if self.phase == Phase::Finishing {
+        if self.phase == Phase::Finishing && !self.held {
             let wait = if self.is_deserted() { STAYS } else { self.settings.give_up };
             self.timers.arm(Timer::End, now + wait);
         }
@@ -355,6 +373,7 @@ impl TramSource {
         let len = self.packets.len(sequence - 1);
         let front = Front { repair: true, ..self.front(sequence) };
         let transmit = self.write(cx, front, to, ttl, sequence - 1, len, buf);
+        self.repairs += 1;
         cx.emit(Event::DataSent { seq: sequence, bytes: len, repair: true });
         self.rate.on_repair_sent(cx.now, window, len);
         Some(transmit)
@@ -389,7 +408,87 @@ impl TramSource {
     }
 }
 
-impl Machine for TramSource {
+/// What a source has done so far.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SourceCounts {
+    /// New packets, and repairs.
+    pub(crate) packets: u64,
+    pub(crate) repairs: u64,
+    /// The rate of an open window.
+    pub(crate) bits_per_s: f64,
+}
+
+/// For applications that decide themselves when data begins, and when all is over.
+impl<P: Packets> TramSource<P> {
+    /// A source whose data waits for [`open_gate`](Self::open_gate), and whose end for [`release`](Self::release).
+    pub(crate) fn gated(setup: &TramSetup<'_>, packets: P) -> Self {
+        Self { gated: true, held: true, ..Self::new(setup, packets) }
+    }
+
+    /// Data may begin as soon as a receiver is there.
+    pub(crate) fn open_gate(&mut self, cx: &mut Cx<'_>) {
+        self.gated = false;
+        self.check_begin(cx);
+    }
+
+    /// It may end when its last member has gone.
+    pub(crate) fn release(&mut self, cx: &mut Cx<'_>) {
+        self.held = false;
+        self.check_end(cx.now);
+    }
+
+    pub(crate) fn packets(&self) -> &P {
+        &self.packets
+    }
+
+    pub(crate) fn packets_mut(&mut self) -> &mut P {
+        &mut self.packets
+    }
+
+    pub(crate) fn has_sent_all(&self) -> bool {
+        self.packets.end().is_some_and(|end| self.next > end)
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.phase == Phase::Done
+    }
+
+    pub(crate) fn counts(&self) -> SourceCounts {
+        let (packets, repairs) = (self.next - 1, self.repairs);
+        SourceCounts { packets, repairs, bits_per_s: self.rate.bits_per_s() }
+    }
+
+    /// Receivers are to speak of themselves after so long without a word.
+    pub(crate) fn set_status_interval(&mut self, interval: Duration) {
+        self.status_interval = interval.min(Duration::from_millis(u64::from(u16::MAX)));
+    }
+
+    /// No more payload than this, where that is less than the options say.
+    pub(crate) fn set_limit(&mut self, limit: Option<Bitrate>) {
+        self.rate.set_limit(limit);
+    }
+
+    /// What a receiver says of itself, where that is what a packet of this session has.
+    pub(crate) fn word_of<'a>(&self, datagram: &Datagram<'a>) -> Option<&'a [u8]> {
+        match decode(datagram, self.identity.session()).ok()?.body {
+            Body::Member(word) => Some(word),
+            _ => None,
+        }
+    }
+
+    /// Writes an answer to it.
+    pub(crate) fn answer(
+        &mut self,
+        cx: &mut Cx<'_>,
+        to: Destination,
+        answer: &[u8],
+        buf: &mut Vec<u8>,
+    ) -> Transmit {
+        self.identity.control(cx, to, u8::MAX, Body::Answer(answer), buf)
+    }
+}
+
+impl<P: Packets> Machine for TramSource<P> {
     fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
         if matches!(self.phase, Phase::Waiting | Phase::Done) {
             return;

@@ -14,6 +14,9 @@ const VERSION: u8 = 1;
 /// Bytes of the header of every packet.
 pub(super) const HEADER: usize = 24;
 
+/// Bytes before the payload of data.
+pub(crate) const DATA_HEADER: usize = HEADER + 32;
+
 /// Most bytes of the mask of an acknowledgement: it covers eight packets with each.
 pub(super) const MASK_MAX: usize = 256;
 
@@ -56,6 +59,10 @@ pub(super) enum Body<'a> {
     Hello(Hello<'a>),
     /// A member's acknowledgement.
     Ack(Ack<'a>),
+    /// What a receiver tells the source of itself, where the session is an object's.
+    Member(&'a [u8]),
+    /// The source's answer.
+    Answer(&'a [u8]),
 }
 
 /// What the source says of the session with each of its packets, and heads repeat with repairs.
@@ -73,6 +80,8 @@ pub(super) struct Front {
     pub(super) advertise_interval: Duration,
     /// The worst loss of all receivers, in parts of 65535.
     pub(super) worst_loss: u16,
+    /// After so long without one the source wants a word of a receiver itself; zero where it wants none.
+    pub(super) status_interval: Duration,
     /// It is a repair.
     pub(super) repair: bool,
     /// Nothing follows after `sequence` of a beacon, or this packet.
@@ -243,6 +252,8 @@ const ACCEPT: u8 = 6;
 const REJECT: u8 = 7;
 const HELLO: u8 = 8;
 const ACK: u8 = 9;
+const MEMBER: u8 = 10;
+const ANSWER: u8 = 11;
 
 impl HeadRole {
     const ALL: [Self; 3] = [Self::Never, Self::Reluctant, Self::Eager];
@@ -305,6 +316,17 @@ impl<'a> Packet<'a> {
     }
 }
 
+/// The session of a packet, and whether it begins one for those who hear it: data or a beacon, of the source. `None`
+/// for what is no packet of TRAM.
+pub fn peek(bytes: &[u8]) -> Option<(u64, bool)> {
+    let mut fields = Fields(bytes);
+    let [m0, m1, version, kind, flags, _, _, _] = fields.array()?;
+    let session = fields.u64()?;
+    // The first of a front's flags says that it is a repair.
+    let begins = kind == BEACON || kind == DATA && flags & 1 == 0;
+    ([m0, m1] == MAGIC && version == VERSION).then_some((session, begins))
+}
+
 /// Writes the checksum of a packet; a tail of zeros changes nothing.
 pub(super) fn seal(packet: &mut [u8]) {
     let sum = checksum(packet);
@@ -331,6 +353,8 @@ impl<'a> Body<'a> {
                 let Ack { of_subtree, congested, leaves, complete, hello_missing, .. } = *ack;
                 (ACK, flags([of_subtree, congested, leaves, complete, hello_missing]))
             }
+            Self::Member(_) => (MEMBER, 0),
+            Self::Answer(_) => (ANSWER, 0),
         }
     }
 
@@ -375,6 +399,7 @@ impl<'a> Body<'a> {
                 out.extend_from_slice(&ack.heads.to_be_bytes());
                 out.extend_from_slice(ack.mask);
             }
+            Self::Member(bytes) | Self::Answer(bytes) => out.extend_from_slice(bytes),
         }
     }
 
@@ -461,6 +486,8 @@ impl<'a> Body<'a> {
                     mask,
                 }))
             }
+            MEMBER => plain(Self::Member(fields.0)),
+            ANSWER => plain(Self::Answer(fields.0)),
             _ => None,
         }
     }
@@ -480,14 +507,15 @@ impl Front {
         let interval = self.advertise_interval.as_millis() as u16;
         out.extend_from_slice(&interval.to_be_bytes());
         out.extend_from_slice(&self.worst_loss.to_be_bytes());
-        out.extend_from_slice(&[0, 0]);
+        let interval = self.status_interval.as_millis() as u16;
+        out.extend_from_slice(&interval.to_be_bytes());
     }
 
     fn decode(flags: u8, fields: &mut Fields<'_>) -> Option<Self> {
         let [repair, done, prune] = flagged(flags)?;
         let (sequence, forget_before, rate) = (fields.u64()?, fields.u64()?, fields.u64()?);
-        let (ack_window, interval, worst_loss) = (fields.u16()?, fields.u16()?, fields.u16()?);
-        fields.bytes(2)?;
+        let (ack_window, interval) = (fields.u16()?, fields.u16()?);
+        let (worst_loss, status_interval) = (fields.u16()?, fields.u16()?);
         // What was not sent cannot be forgotten.
         (forget_before <= sequence.saturating_add(1)).then_some(Self {
             sequence,
@@ -496,6 +524,7 @@ impl Front {
             ack_window,
             advertise_interval: Duration::from_millis(u64::from(interval)),
             worst_loss,
+            status_interval: Duration::from_millis(u64::from(status_interval)),
             repair,
             done,
             prune,
@@ -528,6 +557,7 @@ mod tests {
             ack_window: 32,
             advertise_interval: Duration::from_millis(500),
             worst_loss: 77,
+            status_interval: Duration::from_millis(60_000),
             repair: true,
             done: false,
             prune: true,
@@ -557,6 +587,8 @@ mod tests {
                 Hello::new(5, 900, 2).saying(false, true).asking(&[1, 0xffff_0000], &mut ids),
             ),
             Body::Ack(ack),
+            Body::Member(b"all of it is here"),
+            Body::Answer(b"noted"),
         ] {
             let bytes = encoded(&of(body));
             assert!(is_sound(&bytes));

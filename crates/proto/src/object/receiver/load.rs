@@ -6,7 +6,7 @@ use crate::object::{HostLoad, MemberLoad};
 
 /// Measures from the beginning of content on. Knows nothing where no driver tells.
 #[derive(Debug, Default)]
-pub(super) struct LoadMeter {
+pub(in crate::object) struct LoadMeter {
     /// How it stands, and how it stood when content began.
     now: Option<HostLoad>,
     first: Option<HostLoad>,
@@ -16,17 +16,17 @@ pub(super) struct LoadMeter {
 }
 
 impl LoadMeter {
-    pub(super) fn note(&mut self, load: HostLoad) {
+    pub(in crate::object) fn note(&mut self, load: HostLoad) {
         self.now = Some(load);
     }
 
     /// Content comes from now on.
-    pub(super) fn begin(&mut self) {
+    pub(in crate::object) fn begin(&mut self) {
         self.first = self.first.or(self.now);
     }
 
     /// Whether the store compares from now on.
-    pub(super) fn compare(&mut self, now: Time, comparing: bool) {
+    pub(in crate::object) fn compare(&mut self, now: Time, comparing: bool) {
         match (self.comparing, comparing) {
             (None, true) => self.comparing = Some(now),
             (Some(since), false) => {
@@ -38,7 +38,7 @@ impl LoadMeter {
     }
 
     /// What there is to tell, with so many packets lost.
-    pub(super) fn load(&self, now: Time, lost: u64) -> Option<MemberLoad> {
+    pub(in crate::object) fn load(&self, now: Time, lost: u64) -> Option<MemberLoad> {
         let (last, first) = (self.now?, self.first?);
         let compared = self.compared + self.comparing.map_or(Duration::ZERO, |at| now.since(at));
         let written = last.disk.saturating_sub(first.disk);

@@ -24,7 +24,7 @@ const STATUS_ALONE: Duration = Duration::from_secs(1);
 
 /// The messages of one receiver.
 #[derive(Debug)]
-pub(super) struct Membership {
+pub(in crate::object) struct Membership {
     id: u64,
     reporter: NodeId,
     name: String,
@@ -39,18 +39,18 @@ pub(super) struct Membership {
     due: bool,
     interval: Duration,
     /// Whether the source has ever welcomed it, and whether it is deferred now.
-    pub(super) welcome: bool,
-    pub(super) deferred: bool,
-    pub(super) loss: f64,
+    pub(in crate::object) welcome: bool,
+    pub(in crate::object) deferred: bool,
+    pub(in crate::object) loss: f64,
     /// How often the source has answered.
-    pub(super) answers: u64,
+    pub(in crate::object) answers: u64,
     /// How often it has refused.
     refusals: u32,
 }
 
 /// What an answer means to the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum News {
+pub(in crate::object) enum News {
     Nothing,
     /// It is served again after a time in which it was not.
     Recalled,
@@ -60,7 +60,7 @@ pub(super) enum News {
 }
 
 impl Membership {
-    pub(super) fn new(id: u64, reporter: NodeId, name: String) -> Self {
+    pub(in crate::object) fn new(id: u64, reporter: NodeId, name: String) -> Self {
         Self {
             id,
             reporter,
@@ -82,25 +82,25 @@ impl Membership {
     }
 
     /// The source has been heard: time to say that we are here.
-    pub(super) fn join(&mut self, cx: &mut Cx<'_>) {
+    pub(in crate::object) fn join(&mut self, cx: &mut Cx<'_>) {
         self.change(cx, self.claim, JOIN_SPREAD);
         self.welcome = false;
     }
 
     /// The same where nothing has been said yet.
-    pub(super) fn join_once(&mut self, cx: &mut Cx<'_>) {
+    pub(in crate::object) fn join_once(&mut self, cx: &mut Cx<'_>) {
         if self.number == 0 {
             self.join(cx);
         }
     }
 
     /// Whether it has begun to tell the source of itself.
-    pub(super) fn has_joined(&self) -> bool {
+    pub(in crate::object) fn has_joined(&self) -> bool {
         self.number > 0
     }
 
     /// From now on `claim` is so.
-    pub(super) fn claim(&mut self, cx: &mut Cx<'_>, claim: Claim, reason: String) {
+    pub(in crate::object) fn claim(&mut self, cx: &mut Cx<'_>, claim: Claim, reason: String) {
         (self.claim, self.reason) = (claim, reason);
         // The larger the group, the longer the interval, and the more who say the same now.
         let spread = self.interval.saturating_sub(STATUS_ALONE) / 5;
@@ -115,12 +115,12 @@ impl Membership {
     }
 
     /// The source says how often it wants to hear of each.
-    pub(super) fn set_interval(&mut self, interval: Duration) {
+    pub(in crate::object) fn set_interval(&mut self, interval: Duration) {
         self.interval = interval.clamp(STATUS_ALONE, INTERVAL_MAX);
     }
 
     /// The same, where a longer interval may have been planned for.
-    pub(super) fn shorten_interval(&mut self, cx: &mut Cx<'_>, interval: Duration) {
+    pub(in crate::object) fn shorten_interval(&mut self, cx: &mut Cx<'_>, interval: Duration) {
         self.set_interval(interval);
         let late = self.next_at.is_some_and(|at| at > cx.now + self.interval);
         if self.answered && late {
@@ -133,7 +133,7 @@ impl Membership {
     }
 
     /// The source has answered.
-    pub(super) fn take(&mut self, cx: &mut Cx<'_>, answer: Answer) -> News {
+    pub(in crate::object) fn take(&mut self, cx: &mut Cx<'_>, answer: Answer) -> News {
         if answer.id != self.id {
             return News::Nothing;
         }
@@ -173,7 +173,7 @@ impl Membership {
     }
 
     /// The source ends. A last word, said or not, is said once more and not repeated.
-    pub(super) fn end(&mut self) {
+    pub(in crate::object) fn end(&mut self) {
         if self.awaits_note() {
             self.finish();
         }
@@ -186,7 +186,7 @@ impl Membership {
 
     /// Returns whether the source has left the last word without an answer for so long that it will
     /// never come.
-    pub(super) fn on_timeout(&mut self, cx: &mut Cx<'_>) -> bool {
+    pub(in crate::object) fn on_timeout(&mut self, cx: &mut Cx<'_>) -> bool {
         if self.next_at.is_none_or(|at| at > cx.now) {
             return false;
         }
@@ -209,7 +209,7 @@ impl Membership {
     }
 
     /// It is to end: a last word that is planned and was never said is said now.
-    pub(super) fn hurry(&mut self, cx: &mut Cx<'_>) {
+    pub(in crate::object) fn hurry(&mut self, cx: &mut Cx<'_>) {
         if self.is_last_word() && self.said == 0 && self.next_at.is_some() {
             self.next_at = Some(cx.now);
             self.on_timeout(cx);
@@ -217,28 +217,28 @@ impl Membership {
     }
 
     /// It goes; nobody waits for an answer.
-    pub(super) fn leave(&mut self, cx: &mut Cx<'_>) {
+    pub(in crate::object) fn leave(&mut self, cx: &mut Cx<'_>) {
         self.change(cx, Claim::Leaving, Duration::ZERO);
         (self.next_at, self.due) = (None, true);
     }
 
     /// Whether it has said that it goes.
-    pub(super) fn has_left(&self) -> bool {
+    pub(in crate::object) fn has_left(&self) -> bool {
         self.claim == Claim::Leaving && !self.due
     }
 
     /// Whether its last word is repeated until the source has noted it.
-    pub(super) fn awaits_note(&self) -> bool {
+    pub(in crate::object) fn awaits_note(&self) -> bool {
         self.is_last_word() && self.next_at.is_some()
     }
 
     /// Whether a message is to be sent now.
-    pub(super) fn has_due(&self) -> bool {
+    pub(in crate::object) fn has_due(&self) -> bool {
         self.due
     }
 
     /// A message to send now.
-    pub(super) fn take_due(&mut self, bytes: u64) -> Option<MemberMessage> {
+    pub(in crate::object) fn take_due(&mut self, bytes: u64) -> Option<MemberMessage> {
         core::mem::take(&mut self.due).then(|| MemberMessage {
             claim: self.claim,
             // Who is deferred waits for the word that it is served again.
@@ -253,7 +253,7 @@ impl Membership {
         })
     }
 
-    pub(super) fn next_timeout(&self) -> Option<Time> {
+    pub(in crate::object) fn next_timeout(&self) -> Option<Time> {
         self.next_at
     }
 }

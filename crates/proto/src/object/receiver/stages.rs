@@ -13,7 +13,7 @@ use crate::object::{Announcement, ObjectError, Part, Verdict};
 
 impl ObjectReceiver {
     /// Goes on where something has come to its end: the manifest, the store's search, all content.
-    pub(super) fn advance(&mut self, cx: &mut Cx<'_>) {
+    pub(in crate::object) fn advance(&mut self, cx: &mut Cx<'_>) {
         let outcome = match self.phase {
             TransferPhase::Manifest if self.has_manifest() => self.check_manifest(cx),
             TransferPhase::Opening => self.poll_open(cx),
@@ -34,7 +34,7 @@ impl ObjectReceiver {
         self.blocks.left(Part::Manifest) == 0 && (self.member.welcome || empty)
     }
 
-    pub(super) fn has_all(&self) -> bool {
+    pub(in crate::object) fn has_all(&self) -> bool {
         let layout = &self.blocks.layout;
         let known = self.notice.is_some_and(|notice| {
             let Announcement { growing, digests, .. } = notice.announcement;
@@ -184,8 +184,8 @@ impl ObjectReceiver {
 
 /// How soon and, in the end, how often a store is asked whether it has come to its end: little is
 /// found or compared in a moment, and much takes long.
-pub(super) const POLL_MIN: Duration = Duration::from_millis(1);
-const POLL_MAX: Duration = Duration::from_millis(20);
+pub(in crate::object) const POLL_MIN: Duration = Duration::from_millis(1);
+pub(in crate::object) const POLL_MAX: Duration = Duration::from_millis(20);
 
 /// How much of a part is hashed at once.
 const HASHED_AT_ONCE: u64 = 1 << 16;

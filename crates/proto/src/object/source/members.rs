@@ -10,10 +10,10 @@ use crate::object::wire::{Answer, Claim, MemberMessage, Status};
 use crate::object::{MemberLoad, MemberState, MemberStatus};
 
 /// Most members. Whoever comes after them is refused.
-pub(super) const MEMBERS_MAX: usize = 1 << 16;
+pub(in crate::object) const MEMBERS_MAX: usize = 1 << 16;
 
 /// Most answers that wait. Receivers repeat what is not answered.
-pub(super) const ANSWERS_MAX: usize = 1 << 12;
+pub(in crate::object) const ANSWERS_MAX: usize = 1 << 12;
 
 /// One receiver.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ const GONE: [MemberState; 3] = [MemberState::Left, MemberState::Lost, MemberStat
 
 /// Whether what a node says counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(in crate::object) enum Standing {
     /// It does not: nobody knows it.
     Unknown,
     /// It is served.
@@ -52,7 +52,7 @@ pub(super) enum Standing {
 
 /// All members, and the answers that they are owed.
 #[derive(Debug, Default)]
-pub(super) struct Members {
+pub(in crate::object) struct Members {
     members: BTreeMap<u64, Member>,
     by_node: BTreeMap<NodeId, u64>,
     by_reporter: BTreeMap<NodeId, u64>,
@@ -69,32 +69,32 @@ pub(super) struct Members {
 }
 
 impl Members {
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::object) fn len(&self) -> usize {
         self.members.len()
     }
 
     /// Whether all have said their last word and know that it was heard.
-    pub(super) fn are_settled(&self) -> bool {
+    pub(in crate::object) fn are_settled(&self) -> bool {
         self.members.values().all(|member| member.settled)
     }
 
     /// Whether a member is at `node`: what comes from there came through no element.
-    pub(super) fn is_at(&self, node: NodeId) -> bool {
+    pub(in crate::object) fn is_at(&self, node: NodeId) -> bool {
         self.by_node.contains_key(&node)
     }
 
     /// How many are in one of these states.
-    pub(super) fn count(&self, states: &[MemberState]) -> usize {
+    pub(in crate::object) fn count(&self, states: &[MemberState]) -> usize {
         states.iter().map(|state| self.counts[*state as usize]).sum()
     }
 
     /// How many want more and are served.
-    pub(super) fn active(&self) -> usize {
+    pub(in crate::object) fn active(&self) -> usize {
         self.count(&SERVED)
     }
 
     /// Content begins: who is there is waited for.
-    pub(super) fn begin(&mut self) {
+    pub(in crate::object) fn begin(&mut self) {
         self.members.values_mut().for_each(|member| member.awaited = true);
     }
 
@@ -102,7 +102,7 @@ impl Members {
     /// are who bears one of them, without they are who was there when content began; who came later
     /// holds it while it has made progress within `give_up`, since anybody can join and say that it
     /// lacks everything.
-    pub(super) fn hold_the_end(
+    pub(in crate::object) fn hold_the_end(
         &self,
         now: Time,
         give_up: Duration,
@@ -127,13 +127,13 @@ impl Members {
 
     /// Whether who speaks from `node` makes no progress where others do: thousands of such members may
     /// have been invented, so repairs for them have a share of what is sent and no more.
-    pub(super) fn is_unproven(&self, node: NodeId) -> bool {
+    pub(in crate::object) fn is_unproven(&self, node: NodeId) -> bool {
         let member = self.by_node.get(&node).and_then(|id| self.members.get(id));
         self.proven && member.is_some_and(|member| member.progressed.is_none())
     }
 
     /// Whether a symbol may be repaired for such a member, where so many have been sent by now.
-    pub(super) fn has_spare(&mut self, sent: u64) -> bool {
+    pub(in crate::object) fn has_spare(&mut self, sent: u64) -> bool {
         let (left, before) = self.spare;
         let left = left + sent.saturating_sub(before) as f64 * SPARE_SHARE;
         self.spare = (left.min(SPARE_MAX), sent);
@@ -141,7 +141,7 @@ impl Members {
     }
 
     /// So many symbols are to be repaired for such a member.
-    pub(super) fn spend_spare(&mut self, symbols: u32) {
+    pub(in crate::object) fn spend_spare(&mut self, symbols: u32) {
         self.spare.0 -= f64::from(symbols);
     }
 
@@ -150,7 +150,7 @@ impl Members {
     /// A member is where it joined: what others say in its name is [`Foreign`](BadInput::Foreign),
     /// unless it has been silent for so long that its address may have changed. What it says was
     /// said before where its number is lower than one that was taken.
-    pub(super) fn take(
+    pub(in crate::object) fn take(
         &mut self,
         now: Time,
         from: NodeId,
@@ -218,7 +218,7 @@ impl Members {
     }
 
     /// A member tells what keeps it busy, and the rate that it asks for at most.
-    pub(super) fn note(&mut self, id: u64, load: MemberLoad, limit: Option<Bitrate>) {
+    pub(in crate::object) fn note(&mut self, id: u64, load: MemberLoad, limit: Option<Bitrate>) {
         if let Some(member) = self.members.get_mut(&id) {
             (member.status.load, member.status.limit) = (load, limit);
             self.limited |= limit.is_some();
@@ -226,12 +226,12 @@ impl Members {
     }
 
     /// Whether content is for it.
-    pub(super) fn is_served(&self, id: u64) -> bool {
+    pub(in crate::object) fn is_served(&self, id: u64) -> bool {
         self.members.get(&id).is_some_and(|member| member.is(&SERVED))
     }
 
     /// The least rate that one who is served asks for at most, and its name in reports.
-    pub(super) fn least_limit(&self) -> Option<(Bitrate, NodeId)> {
+    pub(in crate::object) fn least_limit(&self) -> Option<(Bitrate, NodeId)> {
         if !self.limited {
             return None;
         }
@@ -303,7 +303,7 @@ impl Members {
     }
 
     /// Forgets a member. Returns by what name it reports, unless another one does.
-    pub(super) fn remove(&mut self, id: u64) -> Option<NodeId> {
+    pub(in crate::object) fn remove(&mut self, id: u64) -> Option<NodeId> {
         let MemberStatus { node, reporter, state, .. } = self.members.remove(&id)?.status;
         self.counts[state as usize] -= 1;
         if self.by_node.get(&node) == Some(&id) {
@@ -335,12 +335,12 @@ impl Members {
     }
 
     /// Whether answers are owed.
-    pub(super) fn owes_answers(&self) -> bool {
+    pub(in crate::object) fn owes_answers(&self) -> bool {
         !self.answers.is_empty()
     }
 
     /// An answer that is owed.
-    pub(super) fn poll_answer(&mut self) -> Option<(NodeId, Answer)> {
+    pub(in crate::object) fn poll_answer(&mut self) -> Option<(NodeId, Answer)> {
         self.answers.pop_front()
     }
 
@@ -348,7 +348,7 @@ impl Members {
     /// been heard.
     ///
     /// Elements pass NAKs on in their own name, so that there the reporter's word must do.
-    pub(super) fn hear(
+    pub(in crate::object) fn hear(
         &mut self,
         now: Time,
         node: NodeId,
@@ -383,7 +383,7 @@ impl Members {
 
     /// Members that want something and have been silent since `before`: they are lost. Returns by
     /// what name they report.
-    pub(super) fn lose_silent(&mut self, before: Time) -> Vec<NodeId> {
+    pub(in crate::object) fn lose_silent(&mut self, before: Time) -> Vec<NodeId> {
         let waiting = [MemberState::Joined, MemberState::Receiving, MemberState::Deferred];
         if self.count(&waiting) == 0 {
             return Vec::new();
@@ -396,7 +396,7 @@ impl Members {
     }
 
     /// Defers the one that reports as `reporter`. Returns whether there is such a one, served.
-    pub(super) fn defer(&mut self, reporter: NodeId) -> bool {
+    pub(in crate::object) fn defer(&mut self, reporter: NodeId) -> bool {
         let Some(&id) = self.by_reporter.get(&reporter) else { return false };
         let member = self.members.get(&id).filter(|member| member.is(&SERVED));
         let Some(node) = member.map(|member| member.status.node) else { return false };
@@ -406,7 +406,7 @@ impl Members {
     }
 
     /// Serves all again who were deferred. Returns whether there were any.
-    pub(super) fn recall(&mut self) -> bool {
+    pub(in crate::object) fn recall(&mut self) -> bool {
         if self.count(&[MemberState::Deferred]) == 0 {
             return false;
         }
@@ -421,19 +421,19 @@ impl Members {
 
     /// Time without a word after which each member that wants something is to be heard of again:
     /// so that all together send some tens of messages in a second.
-    pub(super) fn status_interval(&self, give_up: Duration) -> Duration {
+    pub(in crate::object) fn status_interval(&self, give_up: Duration) -> Duration {
         let each = STATUS_SPACING * self.members.len() as u64;
         each.clamp(STATUS_MIN, STATUS_MAX).min((give_up / 4).max(STATUS_MIN))
     }
 
     /// The least that a member has which is neither deferred nor gone; `None` without any.
-    pub(super) fn least_bytes(&self) -> Option<u64> {
+    pub(in crate::object) fn least_bytes(&self) -> Option<u64> {
         let counts = [MemberState::Joined, MemberState::Receiving, MemberState::Done];
         let served = self.members.values().filter(|member| member.is(&counts));
         served.map(|member| member.status.bytes).min()
     }
 
-    pub(super) fn statuses(&self) -> Vec<MemberStatus> {
+    pub(in crate::object) fn statuses(&self) -> Vec<MemberStatus> {
         self.members.values().map(|member| member.status.clone()).collect()
     }
 }

@@ -1,0 +1,154 @@
+//! Ends of a transfer, over PGM with a scheme or over TRAM.
+
+use std::collections::BTreeSet;
+
+use faircast_base::{Bitrate, Cx, Time};
+use faircast_proto::catalog::SchemeEntry;
+use faircast_proto::object::{
+    HostLoad, ObjectReceiver, ObjectReceiverSetup, ObjectSource, ObjectSourceSetup, ObjectStatus,
+    TramObjectReceiver, TramObjectSource,
+};
+use faircast_proto::options::OptionSpec;
+use faircast_proto::tram;
+use faircast_proto::{AppEvent, Datagram, Machine, Membership, Transmit};
+
+/// What carries a transfer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Carrier {
+    /// PGM, steered by a scheme.
+    Pgm(&'static SchemeEntry),
+    /// TRAM, which steers itself.
+    Tram,
+}
+
+/// The name by which users ask for TRAM.
+pub(crate) const TRAM: &str = "tram";
+
+impl Carrier {
+    /// The name by which users ask for it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Pgm(entry) => entry.name,
+            Self::Tram => TRAM,
+        }
+    }
+
+    /// Its settings.
+    pub(crate) const fn options(self) -> &'static [OptionSpec] {
+        match self {
+            Self::Pgm(entry) => entry.options,
+            Self::Tram => tram::OPTIONS,
+        }
+    }
+
+    /// A sending end.
+    pub(crate) fn source(self, setup: ObjectSourceSetup<'_>) -> Sending {
+        match self {
+            Self::Pgm(entry) => Sending::Pgm(Box::new(entry.object_source(setup))),
+            Self::Tram => Sending::Tram(Box::new(TramObjectSource::new(setup))),
+        }
+    }
+
+    /// A receiving end of what comes from the node `source`.
+    pub(crate) fn receiver(
+        self,
+        setup: ObjectReceiverSetup<'_>,
+        source: faircast_base::NodeId,
+    ) -> Receiving {
+        match self {
+            Self::Pgm(entry) => Receiving::Pgm(Box::new(entry.object_receiver(setup))),
+            Self::Tram => Receiving::Tram(Box::new(TramObjectReceiver::new(setup, source))),
+        }
+    }
+}
+
+/// A sending end.
+#[derive(Debug)]
+pub(crate) enum Sending {
+    Pgm(Box<ObjectSource>),
+    Tram(Box<TramObjectSource>),
+}
+
+/// A receiving end.
+#[derive(Debug)]
+pub(crate) enum Receiving {
+    Pgm(Box<ObjectReceiver>),
+    Tram(Box<TramObjectReceiver>),
+}
+
+/// Whichever it is does this.
+macro_rules! either {
+    ($self:ident, $end:ident => $does:expr) => {
+        match $self {
+            Self::Pgm($end) => $does,
+            Self::Tram($end) => $does,
+        }
+    };
+}
+
+macro_rules! machine {
+    ($ends:ty) => {
+        impl Machine for $ends {
+            fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+                either!(self, end => end.handle_datagram(cx, datagram));
+            }
+
+            fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+                either!(self, end => end.handle_timeout(cx));
+            }
+
+            fn handle_close(&mut self, cx: &mut Cx<'_>) {
+                either!(self, end => end.handle_close(cx));
+            }
+
+            fn poll_membership(&mut self) -> Option<Membership> {
+                either!(self, end => end.poll_membership())
+            }
+
+            fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+                either!(self, end => end.poll_transmit(cx, buf))
+            }
+
+            fn poll_event(&mut self) -> Option<AppEvent> {
+                either!(self, end => end.poll_event())
+            }
+
+            fn next_timeout(&self) -> Option<Time> {
+                either!(self, end => end.next_timeout())
+            }
+        }
+
+        impl $ends {
+            pub(crate) fn status(&self) -> ObjectStatus {
+                either!(self, end => end.status())
+            }
+
+            pub(crate) fn note_host(&mut self, load: HostLoad) {
+                either!(self, end => end.note_host(load));
+            }
+        }
+    };
+}
+
+machine!(Sending);
+machine!(Receiving);
+
+impl Sending {
+    pub(crate) fn begin(&mut self, cx: &mut Cx<'_>) {
+        either!(self, end => end.begin(cx));
+    }
+
+    pub(crate) fn wait_for_names(&mut self, names: BTreeSet<String>) {
+        either!(self, end => end.wait_for_names(names));
+    }
+
+    pub(crate) fn dismiss(&mut self, cx: &mut Cx<'_>, id: u64) {
+        either!(self, end => end.dismiss(cx, id));
+    }
+}
+
+impl Receiving {
+    pub(crate) fn set_limit(&mut self, limit: Option<Bitrate>) {
+        either!(self, end => end.set_limit(limit));
+    }
+}
