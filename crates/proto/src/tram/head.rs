@@ -284,7 +284,7 @@ impl Head {
             if can_repair(&self.cache, sequence) {
                 self.ask(now, sequence, from);
             } else if self.passes_on && sequence >= self.cache.front() {
-                self.await_for(sequence, from);
+                self.await_for(now, sequence, from);
             }
         }
         if ack.hello_missing {
@@ -311,7 +311,8 @@ impl Head {
     }
 
     /// A member wants a packet that is not here: this head asks for it itself.
-    fn await_for(&mut self, sequence: u64, from: NodeId) {
+    fn await_for(&mut self, now: Time, sequence: u64, from: NodeId) {
+        self.forget_sent(now);
         let asked = self.asked.entry(sequence).or_default();
         if !asked.queued {
             if !core::mem::replace(&mut asked.awaited, true) {
@@ -381,13 +382,13 @@ impl Head {
         }
     }
 
-    /// Forgets repairs that were sent long ago, before they become many.
+    /// Forgets repairs that were sent long ago, and packets that will not be kept any more, before they become many.
     fn forget_sent(&mut self, now: Time) {
         if self.asked.len() > 2 * self.repairs.len() + 1024 {
-            let interval = self.repair_interval;
-            self.asked.retain(|_, asked| {
+            let (interval, front) = (self.repair_interval, self.cache.front());
+            self.asked.retain(|sequence, asked| {
                 asked.queued
-                    || asked.awaited
+                    || asked.awaited && *sequence >= front
                     || asked.sent.is_some_and(|(at, _)| now.since(at) < interval)
             });
         }

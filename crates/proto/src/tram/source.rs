@@ -10,7 +10,7 @@ use super::head::{Head, Known, Repair, decode};
 use super::identity::Identity;
 use super::rate::{RateControl, Window};
 use super::settings::{Formation, HeadRole, LateJoin, Pruning, TramSettings};
-use super::wire::{Ack, Body, Front, Hello};
+use super::wire::{Ack, Body, Front, Hello, is_word};
 use super::{HEADS, TramSetup};
 use crate::congestion::Permit;
 use crate::content::{Held, Packets};
@@ -470,6 +470,9 @@ impl<P: Packets> TramSource<P> {
 
     /// What a receiver says of itself, where that is what a packet of this session has.
     pub(crate) fn word_of<'a>(&self, datagram: &Datagram<'a>) -> Option<&'a [u8]> {
+        if !is_word(datagram.bytes) {
+            return None;
+        }
         match decode(datagram, self.identity.session()).ok()?.body {
             Body::Member(word) => Some(word),
             _ => None,

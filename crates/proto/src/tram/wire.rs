@@ -327,6 +327,11 @@ pub fn peek(bytes: &[u8]) -> Option<(u64, bool)> {
     ([m0, m1] == MAGIC && version == VERSION).then_some((session, begins))
 }
 
+/// Whether a packet may be a word of a receiver or its answer: what is neither need not be decoded to see that.
+pub(super) fn is_word(bytes: &[u8]) -> bool {
+    bytes.get(3).is_some_and(|kind| [MEMBER, ANSWER].contains(kind))
+}
+
 /// Writes the checksum of a packet; a tail of zeros changes nothing.
 pub(super) fn seal(packet: &mut [u8]) {
     let sum = checksum(packet);

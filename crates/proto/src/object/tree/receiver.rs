@@ -203,8 +203,10 @@ impl TramObjectReceiver {
                 }
                 self.tram.hold(cx, false);
                 self.packets += 1;
-                let known = |range: &Range<u64>| range.start <= offset && end <= range.end;
-                if part != Part::Content || !self.found.iter().any(known) {
+                // They are ascending and apart.
+                let next = self.found.partition_point(|range| range.end < end);
+                let known = self.found.get(next).is_some_and(|range| range.start <= offset);
+                if part != Part::Content || !known {
                     self.store.write(part, offset, rest, zeros)?;
                 }
                 if part != Part::Content {
