@@ -2,43 +2,33 @@
 
 mod acks;
 mod application;
+mod arrival;
+mod ending;
 mod membership;
 mod output;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, CutReason, Cx, Duration, Event, NodeId, Time};
+use faircast_base::{BadInput, Cx, Event, NodeId, Time};
 
 use super::HEADS;
 use super::TramSetup;
+use super::cache::Cache;
 use super::head::{Head, Known, decode};
 use super::identity::Identity;
 use super::parent::{Parent, Seeker};
-use super::reception::{Arrived, JUMP_MAX, Reception};
+use super::reception::Reception;
 use super::settings::{HeadRole, TramSettings};
 use super::window::ReceiverWindow;
 use super::wire::{Ack, Body, Front};
 use crate::congestion::Pace;
-use crate::content::Held;
 use crate::timers::{Reason, Timers};
 use crate::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
 use acks::AckSchedule;
 
-/// Most missing packets that one arrival is traced for; all are counted.
-const TRACED_LOSSES_MAX: u64 = 1000;
-
-/// Intervals of acknowledgements in which a head that is alive repairs nothing, until it is left.
-const FRUITLESS_MAX: u32 = 10;
-
-/// Up to how often the time from one asking to the next doubles.
-const ASKS_MAX: u32 = 6;
-
 /// A tree has fewer levels than this.
 const LEVEL_MAX: u8 = 64;
-
-/// How long whoever is done answers its head, whose hello may say that the goodbye was lost.
-const LINGERS: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -261,241 +251,11 @@ impl TramReceiver {
         Ok(())
     }
 
-    /// What the source says of the session with each packet.
-    fn on_front(&mut self, now: Time, front: Front) {
-        // An old packet that was delayed says nothing new, and one from far ahead cannot be believed.
-        if let Some(reached) = &self.reached
-            && !(self.front.sequence..=reached.reception.end() + JUMP_MAX).contains(&front.sequence)
-        {
-            return;
-        }
-        if front.prune && !self.front.prune {
-            self.head.prune(&self.settings, front.worst_loss, front.sequence);
-        }
-        self.front = front;
-        self.source_heard_at = now;
-        self.timers.arm_by(Timer::Silence, now + self.settings.silence_max);
-        self.head.set_advertise_interval(now, front.advertise_interval);
-        if !self.pruned {
-            self.parent.on_session(now, front.advertise_interval);
-        }
-    }
-
-    /// The source has sent everything up to `last`.
-    fn hear_of(&mut self, cx: &mut Cx<'_>, last: u64, done: bool) {
-        let Some(reached) = &mut self.reached else { return };
-        let first = reached.reception.end();
-        let missing = reached.reception.hear_of(last);
-        reached.window.on_missing(missing);
-        tell_of_losses(cx, first, missing);
-        // What nobody sends any more can only be asked for.
-        self.ack_due |= missing > 0;
-        if done && reached.reception.end() == last + 1 {
-            self.last = Some(last);
-        }
-        self.after_progress(cx);
-    }
-
-    fn on_data(
-        &mut self,
-        cx: &mut Cx<'_>,
-        front: &Front,
-        (payload, zeros): (&[u8], u32),
-        to_all: bool,
-    ) -> Result<(), BadInput> {
-        let Some(reached) = &mut self.reached else { return Ok(()) };
-        let sequence = front.sequence;
-        if sequence >= self.head.cache.room_until() {
-            // More than this end allowed. It is asked for when there is room.
-            return Err(BadInput::OutOfWindow);
-        }
-        let forgets = front.forget_before > reached.reception.first_missing() && !front.repair;
-        if forgets && front.forget_before <= reached.reception.end() + JUMP_MAX {
-            let end = front.forget_before;
-            self.give_up_before(cx, end);
-        }
-        let Some(reached) = &mut self.reached else { return Ok(()) };
-        let first = reached.reception.end();
-        let arrived = reached.reception.arrive(sequence);
-        match arrived {
-            // A repair to all is of no use to most of them.
-            Arrived::Useless if front.repair => return Ok(()),
-            Arrived::Useless => return Err(BadInput::Duplicate),
-            Arrived::TooFar => return Err(BadInput::OutOfWindow),
-            Arrived::New { missing } => {
-                self.lost += missing;
-                reached.window.on_missing(missing);
-                tell_of_losses(cx, first, missing);
-                if missing > 0 && self.settings.ask_interval > Duration::ZERO {
-                    self.timers.arm_by(Timer::Ask, cx.now + self.settings.ask_interval);
-                }
-                if reached.acks.on_packet(cx.now, sequence) {
-                    self.end_window(cx, sequence);
-                }
-            }
-            Arrived::Repaired => {
-                (reached.fruitless, reached.asks) = (0, 0);
-                self.head.on_repaired(sequence, to_all);
-                // The last gap is closed, or the last that was asked for: nothing holds the window up any more.
-                self.ack_due |= reached.reception.is_complete()
-                    || reached.reception.first_missing() >= reached.asked_until;
-            }
-        }
-        self.head.cache.insert(sequence, Held { bytes: payload.to_vec(), zeros });
-        if front.done && !front.repair {
-            self.last = Some(sequence);
-        }
-        self.deliver(cx);
-        self.after_progress(cx);
-        Ok(())
-    }
-
-    /// An acknowledgement window has ended.
-    fn end_window(&mut self, cx: &mut Cx<'_>, highest: u64) {
-        let Some(reached) = &mut self.reached else { return };
-        let missing = reached.reception.missing_packets();
-        let known = reached.reception.end() - reached.reception.first_missing();
-        let congested = reached.window.end(cx.now, missing, known);
-        reached.acks.schedule(highest + reached.window.ack_window());
-        let window_milli = (reached.window.size() * 1000.0) as u64;
-        if congested {
-            cx.emit(Event::Cut { reason: CutReason::Loss, window_milli });
-        }
-        self.congested |= congested;
-        self.ack_due = true;
-    }
-
-    /// Hands over what is in order.
-    fn deliver(&mut self, cx: &mut Cx<'_>) {
-        let Some(reached) = self.reached.as_mut().filter(|_| !self.held) else { return };
-        let keeps = self.settings.head != HeadRole::Never;
-        let end = reached.reception.first_missing();
-        while reached.deliver < end {
-            let seq = reached.deliver;
-            reached.deliver += 1;
-            let Some(held) = self.head.cache.get(seq) else { continue };
-            let bytes = held.bytes.len() as u32 + held.zeros;
-            self.bytes += u64::from(bytes);
-            cx.emit(Event::Delivered { seq, bytes });
-            let (bytes, zeros) = (held.bytes.clone(), held.zeros);
-            self.events.push_back(AppEvent::Delivered { bytes, zeros });
-        }
-        if !keeps {
-            self.head.cache.forget(reached.deliver);
-        }
-    }
-
-    /// What is before `end` will never come.
-    fn give_up_before(&mut self, cx: &mut Cx<'_>, end: u64) {
-        let Some(reached) = &mut self.reached else { return };
-        let mut lost = 0;
-        reached.reception.give_up(end, |run| {
-            lost += run.end - run.start;
-            for seq in run.take(TRACED_LOSSES_MAX as usize) {
-                cx.emit(Event::Abandoned { seq });
-            }
-        });
-        if lost > 0 {
-            reached.lost_any = true;
-            let packets = u32::try_from(lost).unwrap_or(u32::MAX);
-            self.events.push_back(AppEvent::Lost { packets });
-        }
-        self.deliver(cx);
-    }
-
-    /// More is here, or members have more: the window may open, room may be made, and the end may have come.
-    fn after_progress(&mut self, cx: &mut Cx<'_>) {
-        let Some(reached) = &mut self.reached else { return };
-        let first_missing = reached.reception.first_missing();
-        reached.window.on_progress(first_missing);
-        let done = self.head.members.first_missing().unwrap_or(u64::MAX).min(reached.deliver);
-        self.head.cache.purge(done);
-        let half = reached.window.ack_window() / 2;
-        let told = reached.told_allowed;
-        if self.allowed() > told + half {
-            self.ack_due = true;
-        }
-        let Some(reached) = &mut self.reached else { return };
-        if let Some((node, _)) = reached.before.take_if(|before| first_missing >= before.1) {
-            self.goodbyes.push_back(node);
-        }
-        self.check_end(cx);
-    }
-
-    /// H_a of this end and all below it: what its own window and its room allow, and what its members do.
-    fn allowed(&self) -> u64 {
-        let Some(reached) = &self.reached else { return 0 };
-        let own = reached.window.allowed().min(self.head.cache.room_until() - 1);
-        // What it told once stands: the source may have sent it by now.
-        self.head
-            .members
-            .allowed_by_any()
-            .map_or(own, |below| below.min(own))
-            .max(reached.told_allowed)
-    }
-
-    fn has_all(&self) -> bool {
-        let Some(reached) = &self.reached else { return false };
-        self.last.is_some_and(|last| reached.reception.first_missing() > last)
-    }
-
-    fn check_end(&mut self, cx: &mut Cx<'_>) {
-        if self.has_all() && !self.completed {
-            self.completed = true;
-            self.ack_due = true;
-            self.phase = Phase::Serving;
-            let whole = self.reached.as_ref().is_some_and(|it| it.from_start && !it.lost_any);
-            if whole {
-                cx.emit(Event::Completed { bytes: self.bytes });
-                self.events.push_back(AppEvent::Completed);
-            }
-        }
-        if (self.completed && !self.kept || self.closing) && self.phase != Phase::Left {
-            if self.closing {
-                self.head.resign(true);
-            }
-            if self.head.members.is_empty() {
-                self.leave(cx.now);
-            }
-        }
-    }
-
-    fn leave(&mut self, now: Time) {
-        let before = self.reached.as_mut().and_then(|it| it.before.take()).map(|it| it.0);
-        let bound = self.parent.bound().map(|bound| bound.node);
-        self.goodbyes.extend(bound.into_iter().chain(before));
-        self.parent.stop();
-        self.phase = Phase::Left;
-        self.lingers_until = now + LINGERS;
-        self.timers.disarm_all();
-    }
-
-    /// Whoever has gone is asked by a head that has not heard it.
-    fn answer_after_end(&mut self, cx: &mut Cx<'_>, from: NodeId, body: &Body<'_>) {
-        match body {
-            Body::Hello(hello)
-                if hello.asks(self.identity.id(cx)) && cx.now < self.lingers_until =>
-            {
-                self.goodbyes.push_back(from);
-            }
-            Body::Bind(bind) => {
-                let known = Known { level: 0, fit: false, low: 0, high: 0, done: false };
-                self.head.on_bind(cx.now, from, 0, *bind, known);
-            }
-            // Whoever takes it for its head still is to look for another.
-            Body::Ack(ack) if cx.now < self.lingers_until => {
-                let has_none = |_: &super::cache::Cache, _| false;
-                let _ = self.head.on_ack(cx.now, from, ack, (0, 0), has_none);
-            }
-            _ => {}
-        }
-    }
-
     fn on_ack(&mut self, cx: &mut Cx<'_>, from: NodeId, ack: &Ack<'_>) -> Result<(), BadInput> {
         let Some(reached) = &self.reached else { return Err(BadInput::Foreign) };
         // A member may have heard of more than its head has.
         let end = (reached.reception.end(), self.settings.cache_floor() as u64);
-        let has = |cache: &super::cache::Cache, sequence| cache.get(sequence).is_some();
+        let has = |cache: &Cache, sequence| cache.get(sequence).is_some();
         let told = self.head.on_ack(cx.now, from, ack, end, has)?;
         let window = reached.reception.end() / reached.window.ack_window();
         if told.congested
@@ -511,51 +271,6 @@ impl TramReceiver {
         }
         self.after_progress(cx);
         Ok(())
-    }
-
-    fn arm_ack(&mut self, now: Time) {
-        if let Some(reached) = &self.reached {
-            self.timers.arm(Timer::Ack, now + reached.acks.interval());
-        }
-    }
-
-    /// What is missing is asked for, and again when a repair should have come, less and less often while none does.
-    fn on_ask_timer(&mut self, now: Time) {
-        let round_trip = self.parent.bound().map_or(Duration::ZERO, |bound| bound.round_trip);
-        let Some(reached) = self.reached.as_mut().filter(|it| !it.reception.is_complete()) else {
-            return;
-        };
-        self.ack_due = true;
-        let interval = (round_trip * 3 / 2 + self.settings.ask_interval) * (1 << reached.asks);
-        reached.asks = (reached.asks + 1).min(ASKS_MAX);
-        self.timers.arm(Timer::Ask, now + interval.min(reached.acks.interval()));
-    }
-
-    /// Time alone wants an acknowledgement where something is missing, or where the source may wait for one.
-    fn on_ack_timer(&mut self, cx: &mut Cx<'_>) {
-        self.arm_ack(cx.now);
-        let Some(reached) = &mut self.reached else { return };
-        let closed = reached.reception.end() + reached.window.ack_window() > reached.told_allowed;
-        let lacks = !reached.reception.is_complete();
-        let changed = reached.told_below != self.head.members.all();
-        self.ack_due |= lacks || closed || changed || self.completed;
-        if !lacks {
-            reached.fruitless = 0;
-            return;
-        }
-        reached.fruitless += 1;
-        if reached.fruitless > FRUITLESS_MAX {
-            reached.fruitless = 0;
-            let seeker = self.seeker();
-            let news = self.parent.on_bad_head(cx.now, seeker, true);
-            self.on_news(cx, news);
-        }
-    }
-}
-
-fn tell_of_losses(cx: &mut Cx<'_>, first: u64, missing: u64) {
-    for seq in first..first + missing.min(TRACED_LOSSES_MAX) {
-        cx.emit(Event::LossDetected { seq });
     }
 }
 

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use faircast_base::{Cx, Event};
+use faircast_base::{Cx, Duration, Event, Time};
 
 use super::{Timer, TramReceiver};
 use crate::congestion::Permit;
@@ -13,7 +13,52 @@ use crate::tram::settings::HeadRole;
 use crate::tram::wire::{self, Ack, Bind, Body, Front, seal};
 use crate::{Destination, Transmit};
 
+/// Intervals of acknowledgements in which a head that is alive repairs nothing, until it is left.
+const FRUITLESS_MAX: u32 = 10;
+
+/// Up to how often the time from one asking to the next doubles.
+const ASKS_MAX: u32 = 6;
+
 impl TramReceiver {
+    pub(super) fn arm_ack(&mut self, now: Time) {
+        if let Some(reached) = &self.reached {
+            self.timers.arm(Timer::Ack, now + reached.acks.interval());
+        }
+    }
+
+    /// What is missing is asked for, and again when a repair should have come, less and less often while none does.
+    pub(super) fn on_ask_timer(&mut self, now: Time) {
+        let round_trip = self.parent.bound().map_or(Duration::ZERO, |bound| bound.round_trip);
+        let Some(reached) = self.reached.as_mut().filter(|it| !it.reception.is_complete()) else {
+            return;
+        };
+        self.ack_due = true;
+        let interval = (round_trip * 3 / 2 + self.settings.ask_interval) * (1 << reached.asks);
+        reached.asks = (reached.asks + 1).min(ASKS_MAX);
+        self.timers.arm(Timer::Ask, now + interval.min(reached.acks.interval()));
+    }
+
+    /// Time alone wants an acknowledgement where something is missing, or where the source may wait for one.
+    pub(super) fn on_ack_timer(&mut self, cx: &mut Cx<'_>) {
+        self.arm_ack(cx.now);
+        let Some(reached) = &mut self.reached else { return };
+        let closed = reached.reception.end() + reached.window.ack_window() > reached.told_allowed;
+        let lacks = !reached.reception.is_complete();
+        let changed = reached.told_below != self.head.members.all();
+        self.ack_due |= lacks || closed || changed || self.completed;
+        if !lacks {
+            reached.fruitless = 0;
+            return;
+        }
+        reached.fruitless += 1;
+        if reached.fruitless > FRUITLESS_MAX {
+            reached.fruitless = 0;
+            let seeker = self.seeker();
+            let news = self.parent.on_bad_head(cx.now, seeker, true);
+            self.on_news(cx, news);
+        }
+    }
+
     pub(super) fn poll_ack(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         if let Some(to) = self.goodbyes.pop_front() {
             let ack = Ack { leaves: true, complete: self.completed, ..Ack::default() };

@@ -1,0 +1,138 @@
+//! Candidates: heads that could be a receiver's, as they have advertised themselves, and which of them is best.
+
+use alloc::vec::Vec;
+
+use faircast_base::{Duration, NodeId, Time};
+
+use super::Seeker;
+use crate::tram::wire::{Advertisement, HeadState};
+
+/// Most heads that are remembered.
+const CANDIDATES_MAX: usize = 10;
+
+/// A candidate that is silent for so long is forgotten before others.
+const CANDIDATE_SILENCE: Duration = Duration::from_secs(10);
+
+/// How long a head is shunned that did not do what it promised, and how many such are remembered.
+const SHUNNED_FOR: Duration = Duration::from_secs(60);
+const SHUNNED_MAX: usize = 16;
+
+/// A head that could be this receiver's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Candidate {
+    pub(super) node: NodeId,
+    /// Its random number.
+    pub(super) id: u64,
+    /// The least time to live with which it was heard.
+    pub(super) distance: u8,
+    /// Heads between it and the source, whose own level is 1.
+    pub(super) level: u8,
+    /// The first packet that it can repair.
+    pub(super) low: u64,
+    pub(super) heard_at: Time,
+}
+
+impl Candidate {
+    /// Whether it cannot repair all that is wanted.
+    pub(super) fn lacks(&self, seeker: Seeker) -> bool {
+        self.low > seeker.wants.max(1)
+    }
+
+    /// The best has the least: one that has all that is wanted, then the nearest; but whoever has members goes
+    /// by levels first, so that no two nodes can become each other's heads.
+    fn rank(&self, seeker: Seeker) -> (bool, u8, u8) {
+        let Self { distance, level, .. } = *self;
+        let lacks = self.lacks(seeker);
+        if seeker.below.is_some() { (lacks, level, distance) } else { (lacks, distance, level) }
+    }
+}
+
+/// What was heard of heads.
+#[derive(Debug, Default)]
+pub(super) struct Candidates {
+    known: Vec<Candidate>,
+    /// The source, full or not: it takes those who need what only it has.
+    root: Option<Candidate>,
+    shunned: Vec<(NodeId, Time)>,
+}
+
+impl Candidates {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Candidate> {
+        self.known.iter()
+    }
+
+    pub(super) fn root(&self) -> Option<Candidate> {
+        self.root
+    }
+
+    /// A head advertises itself, `ttl` being what its packet was sent with. Returns whether it is a candidate.
+    pub(super) fn hear(
+        &mut self,
+        now: Time,
+        (node, id, ttl): (NodeId, u64, u8),
+        advertisement: &Advertisement,
+        seeker: Seeker,
+    ) -> bool {
+        let takes = match advertisement.state {
+            HeadState::Accepting => true,
+            HeadState::AcceptingHeads => seeker.may_be_head,
+            HeadState::NotAccepting | HeadState::Resigning => false,
+        };
+        let Advertisement { level, low, .. } = *advertisement;
+        let mut fresh = Candidate { node, id, distance: ttl, level, low, heard_at: now };
+        if level == 1 {
+            self.root = Some(fresh);
+        }
+        self.shunned.retain(|(_, until)| *until > now);
+        let shunned = self.shunned.iter().any(|(shunned, _)| *shunned == node);
+        if !takes || shunned || level == 0 || !seeker.is_below(level) {
+            self.forget(node);
+            return false;
+        }
+        if let Some(known) = self.known.iter_mut().find(|known| known.node == node) {
+            // How far it is can only be found to be less: a ring that grows is heard again and again.
+            fresh.distance = known.distance.min(ttl);
+            *known = fresh;
+        } else {
+            self.remember(now, fresh, seeker);
+        }
+        true
+    }
+
+    fn remember(&mut self, now: Time, fresh: Candidate, seeker: Seeker) {
+        if self.known.len() < CANDIDATES_MAX {
+            self.known.push(fresh);
+            return;
+        }
+        let known = &self.known;
+        let stale = known.iter().position(|it| now.since(it.heard_at) > CANDIDATE_SILENCE);
+        let worst = (0..known.len()).max_by_key(|&i| known[i].rank(seeker));
+        let worse = worst.filter(|&i| fresh.rank(seeker) < known[i].rank(seeker));
+        if let Some(place) = stale.or(worse) {
+            self.known[place] = fresh;
+        }
+    }
+
+    /// The best of those that suit.
+    pub(super) fn best(
+        &self,
+        seeker: Seeker,
+        suits: impl Fn(&Candidate) -> bool,
+    ) -> Option<Candidate> {
+        self.known.iter().filter(|it| suits(it)).min_by_key(|it| it.rank(seeker)).copied()
+    }
+
+    /// It is no candidate before it is heard again.
+    pub(super) fn forget(&mut self, node: NodeId) {
+        self.known.retain(|candidate| candidate.node != node);
+    }
+
+    /// It is no candidate for a while, whatever it says.
+    pub(super) fn shun(&mut self, now: Time, node: NodeId) {
+        self.forget(node);
+        if self.shunned.len() >= SHUNNED_MAX {
+            self.shunned.remove(0);
+        }
+        self.shunned.push((node, now + SHUNNED_FOR));
+    }
+}

@@ -1,0 +1,208 @@
+//! Tests of the search for a head.
+
+use super::*;
+use crate::tram::settings::HeadRole;
+use crate::tram::wire::HeadState;
+use crate::world::{at, ms};
+
+fn advertisement(state: HeadState, level: u8) -> Advertisement {
+    let (members, members_max, low) = (0, 5, 1);
+    Advertisement { state, role: HeadRole::Eager, level, members, members_max, low }
+}
+
+fn heard(parent: &mut Parent, now: u64, node: u32, ttl: u8, level: u8) {
+    let advertisement = advertisement(HeadState::Accepting, level);
+    parent.on_advertisement(at(now), (NodeId(node), node.into(), ttl), &advertisement, HEAD);
+}
+
+/// Whoever may be a head and has no members.
+const HEAD: Seeker = Seeker { may_be_head: true, below: None, wants: 1, place: (2, 60) };
+
+fn parent() -> Parent {
+    Parent::new(&TramSettings::default(), None)
+}
+
+#[test]
+fn after_three_rounds_the_nearest_head_is_asked() {
+    let mut parent = parent();
+    parent.on_session(at(0), ms(2000));
+    for (now, node, ttl, level) in
+        [(10, 1, 4, 1), (20, 2, 2, 3), (30, 3, 2, 2), (40, 4, 2, 2), (50, 1, 6, 1)]
+    {
+        heard(&mut parent, now, node, ttl, level);
+    }
+    for now in [2000, 4000] {
+        assert_eq!(parent.next_timeout(), Some(at(now)));
+        parent.on_timeout(at(now), HEAD);
+        assert_eq!(parent.poll(), None);
+    }
+    parent.on_timeout(at(6000), HEAD);
+    assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(3), distance: 2 }));
+    assert_eq!(parent.on_accept(at(6001), NodeId(2), 3), News::Nothing, "it was not asked");
+    assert_eq!(parent.on_accept(at(6001), NodeId(3), 2), News::Joined { before: None });
+    assert_eq!(parent.bound().map(|bound| (bound.node, bound.level)), Some((NodeId(3), 2)));
+}
+
+#[test]
+fn whoever_has_members_goes_by_levels_and_to_nobody_below_it() {
+    let mut parent = parent();
+    parent.on_session(at(0), ms(1000));
+    let busy = Seeker { below: Some(4), ..HEAD };
+    for (node, ttl, level) in [(1, 9, 1), (2, 1, 3), (3, 1, 4)] {
+        let heard = advertisement(HeadState::Accepting, level);
+        parent.on_advertisement(at(1), (NodeId(node), 1, ttl), &heard, busy);
+    }
+    for now in [1000, 2000, 3000] {
+        parent.on_timeout(at(now), busy);
+    }
+    assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(1), distance: 9 }));
+    assert!(parent.candidates.iter().all(|candidate| candidate.node != NodeId(3)));
+}
+
+#[test]
+fn where_nobody_advertises_rings_grow_until_somebody_answers() {
+    let mut parent = parent();
+    parent.on_session(at(0), Duration::ZERO);
+    let mut rings = std::vec::Vec::new();
+    for _ in 0..4 {
+        let Some(Step::Solicit { ttl }) = parent.poll() else { panic!("{parent:?}") };
+        rings.push(ttl);
+        let now = parent.next_timeout().unwrap();
+        parent.on_timeout(now, HEAD);
+    }
+    assert!(rings.is_sorted() && rings[0] < rings[3], "{rings:?}");
+    parent.poll();
+    heard(&mut parent, 2001, 8, 3, 2);
+    let now = parent.next_timeout().unwrap();
+    parent.on_timeout(now, HEAD);
+    assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(8), distance: 3 }));
+}
+
+#[test]
+fn a_head_that_does_not_answer_or_refuses_is_left_for_the_next() {
+    let mut parent = parent();
+    parent.on_session(at(0), Duration::ZERO);
+    parent.poll();
+    for node in [1, 2, 3] {
+        heard(&mut parent, 1, node, node as u8, 1);
+    }
+    let mut asked = std::vec::Vec::new();
+    for _ in 0..TramSettings::default().bind_tries {
+        let now = parent.next_timeout().unwrap();
+        parent.on_timeout(now, HEAD);
+        asked.push(parent.poll());
+    }
+    assert!(asked.iter().all(|step| *step == Some(Step::Bind { to: NodeId(1), distance: 1 })));
+    let now = parent.next_timeout().unwrap();
+    parent.on_timeout(now, HEAD);
+    assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(2), distance: 2 }));
+    assert_eq!(parent.on_reject(now, NodeId(2), HEAD), News::Nothing);
+    assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(3), distance: 3 }));
+    assert_eq!(parent.on_reject(now, NodeId(3), HEAD), News::Nothing);
+    assert!(matches!(parent.poll(), Some(Step::Solicit { .. })), "nobody is left");
+}
+
+#[test]
+fn a_head_that_falls_silent_is_asked_and_then_given_up() {
+    let mut parent = parent();
+    parent.on_session(at(0), Duration::ZERO);
+    heard(&mut parent, 1, 1, 1, 1);
+    let now = parent.next_timeout().unwrap();
+    parent.on_timeout(now, HEAD);
+    parent.on_accept(now, NodeId(1), 1);
+    parent.on_heard(at(5000), NodeId(1), None);
+    heard(&mut parent, 5001, 2, 1, 1);
+    let mut asked = 0;
+    let lost_at = loop {
+        let now = parent.next_timeout().unwrap();
+        match parent.on_timeout(now, HEAD) {
+            News::Lost => break now,
+            _ => asked += u32::from(parent.poll() == Some(Step::AskHello)),
+        }
+    };
+    let settings = TramSettings::default();
+    assert_eq!(parent.bound(), None);
+    assert_eq!(asked, settings.hellos_missed_max);
+    let silence = settings.hello_interval * u64::from(2 + settings.hellos_missed_max);
+    assert!(lost_at.since(at(5000)) >= silence, "{lost_at:?}");
+    assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(2), distance: 1 }));
+}
+#[test]
+fn a_nearer_head_is_joined_before_the_other_is_left() {
+    let mut parent = parent();
+    parent.on_session(at(0), ms(1000));
+    heard(&mut parent, 1, 1, 6, 1);
+    while parent.bound().is_none() {
+        let now = parent.next_timeout().unwrap();
+        parent.on_timeout(now, HEAD);
+        if matches!(parent.poll(), Some(Step::Bind { .. })) {
+            parent.on_accept(now, NodeId(1), 1);
+        }
+    }
+    // As far is not nearer, and one that lacks what is wanted does not help.
+    heard(&mut parent, 4000, 2, 6, 2);
+    let late = Advertisement { low: 50, ..advertisement(HeadState::Accepting, 2) };
+    parent.on_advertisement(at(4000), (NodeId(3), 3, 2), &late, HEAD);
+    // Nor does one that might do the same in the other direction.
+    heard(&mut parent, 4000, 70, 2, 2);
+    assert_eq!(parent.search, Search::Idle);
+    heard(&mut parent, 4001, 4, 4, 2);
+    heard(&mut parent, 4500, 5, 3, 2);
+    [3, 70].map(|node| parent.candidates.forget(NodeId(node)));
+    let now = parent.timers.next().unwrap();
+    parent.on_timeout(at(5001), HEAD);
+    assert!(now <= at(5001));
+    assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(5), distance: 3 }));
+    assert_eq!(parent.bound().map(|bound| bound.node), Some(NodeId(1)), "until then it stays");
+    let joined = parent.on_accept(at(5010), NodeId(5), 2);
+    assert_eq!(joined, News::Joined { before: Some(NodeId(1)) });
+}
+
+#[test]
+fn a_head_that_was_given_is_asked_first_and_kept_until_it_is_lost() {
+    let mut parent = Parent::new(&TramSettings::default(), Some(NodeId(5)));
+    parent.on_session(at(0), ms(500));
+    let asks = Some(Step::Bind { to: NodeId(5), distance: 32 });
+    assert_eq!(parent.poll(), asks);
+    heard(&mut parent, 1, 1, 2, 1);
+    parent.on_reject(at(10), NodeId(5), HEAD);
+    assert_eq!(parent.poll(), None, "it has no head itself yet");
+    let now = parent.next_timeout().unwrap();
+    parent.on_timeout(now, HEAD);
+    assert_eq!(parent.poll(), asks);
+    assert_eq!(parent.on_accept(now, NodeId(5), 2), News::Joined { before: None });
+    heard(&mut parent, 2000, 2, 1, 1);
+    assert_eq!(parent.search, Search::Idle, "a nearer one changes nothing");
+    assert_eq!(parent.on_reject(at(3000), NodeId(5), HEAD), News::Lost);
+    assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(2), distance: 1 }));
+}
+
+#[test]
+fn a_head_that_was_given_and_never_answers_is_left_for_others() {
+    let mut parent = Parent::new(&TramSettings::default(), Some(NodeId(5)));
+    parent.on_session(at(0), ms(500));
+    let mut asked = std::collections::BTreeSet::new();
+    for _ in 0..2 * GIVEN_TRIES + 10 {
+        let now = parent.next_timeout().unwrap();
+        heard(&mut parent, now.as_nanos() / 1_000_000, 1, 2, 1);
+        parent.on_timeout(now, HEAD);
+        if let Some(Step::Bind { to, .. }) = parent.poll() {
+            asked.insert(to);
+        }
+    }
+    assert_eq!(asked, [NodeId(1), NodeId(5)].into());
+}
+
+#[test]
+fn a_head_that_serves_nothing_is_shunned() {
+    let mut parent = parent();
+    parent.on_session(at(0), Duration::ZERO);
+    heard(&mut parent, 1, 1, 1, 1);
+    parent.on_timeout(parent.next_timeout().unwrap(), HEAD);
+    parent.on_accept(at(600), NodeId(1), 1);
+    assert_eq!(parent.on_bad_head(at(9000), HEAD, true), News::Lost);
+    heard(&mut parent, 9001, 1, 1, 1);
+    assert_eq!(parent.candidates.iter().count(), 0);
+    heard(&mut parent, 70_000, 1, 1, 1);
+    assert_eq!(parent.candidates.iter().count(), 1);
+}

@@ -1,0 +1,194 @@
+//! Arrival of data: what is missing, what is handed over, and what may be sent after it.
+
+use faircast_base::{BadInput, CutReason, Cx, Duration, Event, Time};
+
+use super::{Timer, TramReceiver};
+use crate::AppEvent;
+use crate::content::Held;
+use crate::tram::reception::{Arrived, JUMP_MAX};
+use crate::tram::settings::HeadRole;
+use crate::tram::wire::Front;
+
+/// Most missing packets that one arrival is traced for; all are counted.
+const TRACED_LOSSES_MAX: u64 = 1000;
+
+impl TramReceiver {
+    /// What the source says of the session with each packet.
+    pub(super) fn on_front(&mut self, now: Time, front: Front) {
+        // An old packet that was delayed says nothing new, and one from far ahead cannot be believed.
+        if let Some(reached) = &self.reached
+            && !(self.front.sequence..=reached.reception.end() + JUMP_MAX).contains(&front.sequence)
+        {
+            return;
+        }
+        if front.prune && !self.front.prune {
+            self.head.prune(&self.settings, front.worst_loss, front.sequence);
+        }
+        self.front = front;
+        self.source_heard_at = now;
+        self.timers.arm_by(Timer::Silence, now + self.settings.silence_max);
+        self.head.set_advertise_interval(now, front.advertise_interval);
+        if !self.pruned {
+            self.parent.on_session(now, front.advertise_interval);
+        }
+    }
+
+    /// The source has sent everything up to `last`.
+    pub(super) fn hear_of(&mut self, cx: &mut Cx<'_>, last: u64, done: bool) {
+        let Some(reached) = &mut self.reached else { return };
+        let first = reached.reception.end();
+        let missing = reached.reception.hear_of(last);
+        reached.window.on_missing(missing);
+        tell_of_losses(cx, first, missing);
+        // What nobody sends any more can only be asked for.
+        self.ack_due |= missing > 0;
+        if done && reached.reception.end() == last + 1 {
+            self.last = Some(last);
+        }
+        self.after_progress(cx);
+    }
+
+    pub(super) fn on_data(
+        &mut self,
+        cx: &mut Cx<'_>,
+        front: &Front,
+        (payload, zeros): (&[u8], u32),
+        to_all: bool,
+    ) -> Result<(), BadInput> {
+        let Some(reached) = &mut self.reached else { return Ok(()) };
+        let sequence = front.sequence;
+        if sequence >= self.head.cache.room_until() {
+            // More than this end allowed. It is asked for when there is room.
+            return Err(BadInput::OutOfWindow);
+        }
+        let forgets = front.forget_before > reached.reception.first_missing() && !front.repair;
+        if forgets && front.forget_before <= reached.reception.end() + JUMP_MAX {
+            let end = front.forget_before;
+            self.give_up_before(cx, end);
+        }
+        let Some(reached) = &mut self.reached else { return Ok(()) };
+        let first = reached.reception.end();
+        let arrived = reached.reception.arrive(sequence);
+        match arrived {
+            // A repair to all is of no use to most of them.
+            Arrived::Useless if front.repair => return Ok(()),
+            Arrived::Useless => return Err(BadInput::Duplicate),
+            Arrived::TooFar => return Err(BadInput::OutOfWindow),
+            Arrived::New { missing } => {
+                self.lost += missing;
+                reached.window.on_missing(missing);
+                tell_of_losses(cx, first, missing);
+                if missing > 0 && self.settings.ask_interval > Duration::ZERO {
+                    self.timers.arm_by(Timer::Ask, cx.now + self.settings.ask_interval);
+                }
+                if reached.acks.on_packet(cx.now, sequence) {
+                    self.end_window(cx, sequence);
+                }
+            }
+            Arrived::Repaired => {
+                (reached.fruitless, reached.asks) = (0, 0);
+                self.head.on_repaired(sequence, to_all);
+                // The last gap is closed, or the last that was asked for: nothing holds the window up any more.
+                self.ack_due |= reached.reception.is_complete()
+                    || reached.reception.first_missing() >= reached.asked_until;
+            }
+        }
+        self.head.cache.insert(sequence, Held { bytes: payload.to_vec(), zeros });
+        if front.done && !front.repair {
+            self.last = Some(sequence);
+        }
+        self.deliver(cx);
+        self.after_progress(cx);
+        Ok(())
+    }
+
+    /// An acknowledgement window has ended.
+    fn end_window(&mut self, cx: &mut Cx<'_>, highest: u64) {
+        let Some(reached) = &mut self.reached else { return };
+        let missing = reached.reception.missing_packets();
+        let known = reached.reception.end() - reached.reception.first_missing();
+        let congested = reached.window.end(cx.now, missing, known);
+        reached.acks.schedule(highest + reached.window.ack_window());
+        let window_milli = (reached.window.size() * 1000.0) as u64;
+        if congested {
+            cx.emit(Event::Cut { reason: CutReason::Loss, window_milli });
+        }
+        self.congested |= congested;
+        self.ack_due = true;
+    }
+
+    /// Hands over what is in order.
+    pub(super) fn deliver(&mut self, cx: &mut Cx<'_>) {
+        let Some(reached) = self.reached.as_mut().filter(|_| !self.held) else { return };
+        let keeps = self.settings.head != HeadRole::Never;
+        let end = reached.reception.first_missing();
+        while reached.deliver < end {
+            let seq = reached.deliver;
+            reached.deliver += 1;
+            let Some(held) = self.head.cache.get(seq) else { continue };
+            let bytes = held.bytes.len() as u32 + held.zeros;
+            self.bytes += u64::from(bytes);
+            cx.emit(Event::Delivered { seq, bytes });
+            let (bytes, zeros) = (held.bytes.clone(), held.zeros);
+            self.events.push_back(AppEvent::Delivered { bytes, zeros });
+        }
+        if !keeps {
+            self.head.cache.forget(reached.deliver);
+        }
+    }
+
+    /// What is before `end` will never come.
+    pub(super) fn give_up_before(&mut self, cx: &mut Cx<'_>, end: u64) {
+        let Some(reached) = &mut self.reached else { return };
+        let mut lost = 0;
+        reached.reception.give_up(end, |run| {
+            lost += run.end - run.start;
+            for seq in run.take(TRACED_LOSSES_MAX as usize) {
+                cx.emit(Event::Abandoned { seq });
+            }
+        });
+        if lost > 0 {
+            reached.lost_any = true;
+            let packets = u32::try_from(lost).unwrap_or(u32::MAX);
+            self.events.push_back(AppEvent::Lost { packets });
+        }
+        self.deliver(cx);
+    }
+
+    /// More is here, or members have more: the window may open, room may be made, and the end may have come.
+    pub(super) fn after_progress(&mut self, cx: &mut Cx<'_>) {
+        let Some(reached) = &mut self.reached else { return };
+        let first_missing = reached.reception.first_missing();
+        reached.window.on_progress(first_missing);
+        let done = self.head.members.first_missing().unwrap_or(u64::MAX).min(reached.deliver);
+        self.head.cache.purge(done);
+        let half = reached.window.ack_window() / 2;
+        let told = reached.told_allowed;
+        if self.allowed() > told + half {
+            self.ack_due = true;
+        }
+        let Some(reached) = &mut self.reached else { return };
+        if let Some((node, _)) = reached.before.take_if(|before| first_missing >= before.1) {
+            self.goodbyes.push_back(node);
+        }
+        self.check_end(cx);
+    }
+
+    /// H_a of this end and all below it: what its own window and its room allow, and what its members do.
+    pub(super) fn allowed(&self) -> u64 {
+        let Some(reached) = &self.reached else { return 0 };
+        let own = reached.window.allowed().min(self.head.cache.room_until() - 1);
+        // What it told once stands: the source may have sent it by now.
+        self.head
+            .members
+            .allowed_by_any()
+            .map_or(own, |below| below.min(own))
+            .max(reached.told_allowed)
+    }
+}
+
+fn tell_of_losses(cx: &mut Cx<'_>, first: u64, missing: u64) {
+    for seq in first..first + missing.min(TRACED_LOSSES_MAX) {
+        cx.emit(Event::LossDetected { seq });
+    }
+}

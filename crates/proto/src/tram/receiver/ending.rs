@@ -1,0 +1,71 @@
+//! End of a receiver: it has everything, serves its members until they have, and says goodbye.
+
+use faircast_base::{Cx, Duration, Event, NodeId, Time};
+
+use super::{Phase, TramReceiver};
+use crate::AppEvent;
+use crate::tram::cache::Cache;
+use crate::tram::head::Known;
+use crate::tram::wire::Body;
+
+/// How long whoever is done answers its head, whose hello may say that the goodbye was lost.
+const LINGERS: Duration = Duration::from_secs(10);
+
+impl TramReceiver {
+    fn has_all(&self) -> bool {
+        let Some(reached) = &self.reached else { return false };
+        self.last.is_some_and(|last| reached.reception.first_missing() > last)
+    }
+
+    pub(super) fn check_end(&mut self, cx: &mut Cx<'_>) {
+        if self.has_all() && !self.completed {
+            self.completed = true;
+            self.ack_due = true;
+            self.phase = Phase::Serving;
+            let whole = self.reached.as_ref().is_some_and(|it| it.from_start && !it.lost_any);
+            if whole {
+                cx.emit(Event::Completed { bytes: self.bytes });
+                self.events.push_back(AppEvent::Completed);
+            }
+        }
+        if (self.completed && !self.kept || self.closing) && self.phase != Phase::Left {
+            if self.closing {
+                self.head.resign(true);
+            }
+            if self.head.members.is_empty() {
+                self.leave(cx.now);
+            }
+        }
+    }
+
+    pub(super) fn leave(&mut self, now: Time) {
+        let before = self.reached.as_mut().and_then(|it| it.before.take()).map(|it| it.0);
+        let bound = self.parent.bound().map(|bound| bound.node);
+        self.goodbyes.extend(bound.into_iter().chain(before));
+        self.parent.stop();
+        self.phase = Phase::Left;
+        self.lingers_until = now + LINGERS;
+        self.timers.disarm_all();
+    }
+
+    /// Whoever has gone is asked by a head that has not heard it.
+    pub(super) fn answer_after_end(&mut self, cx: &mut Cx<'_>, from: NodeId, body: &Body<'_>) {
+        match body {
+            Body::Hello(hello)
+                if hello.asks(self.identity.id(cx)) && cx.now < self.lingers_until =>
+            {
+                self.goodbyes.push_back(from);
+            }
+            Body::Bind(bind) => {
+                let known = Known { level: 0, fit: false, low: 0, high: 0, done: false };
+                self.head.on_bind(cx.now, from, 0, *bind, known);
+            }
+            // Whoever takes it for its head still is to look for another.
+            Body::Ack(ack) if cx.now < self.lingers_until => {
+                let has_none = |_: &Cache, _| false;
+                let _ = self.head.on_ack(cx.now, from, ack, (0, 0), has_none);
+            }
+            _ => {}
+        }
+    }
+}
