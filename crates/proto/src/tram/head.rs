@@ -1,20 +1,23 @@
 //! A repair head: it takes members, keeps packets for them, answers their acknowledgements with repairs,
 //! and shows that it is there. The source is one, and so is each receiver that may be.
 
-use alloc::collections::{BTreeMap, VecDeque};
+mod pruning;
+mod repairs;
+
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Cx, Duration, GroupId, NodeId, Time};
 
 use super::cache::Cache;
 use super::identity::Identity;
-use super::members::{Acknowledged, Child, Members};
-use super::settings::{
-    Formation, HeadRole, LateJoin, Pruning, RepairCast, RightEdge, TramSettings,
-};
+use super::members::{Acknowledged, Members};
+use super::settings::{Formation, HeadRole, LateJoin, TramSettings};
 use super::wire::{Accept, Ack, Advertisement, Bind, Body, HeadState, Hello, Packet, RejectReason};
 use crate::timers::{Reason, Timers};
 use crate::{Destination, Transmit};
+pub(super) use repairs::Repair;
+use repairs::Repairs;
 
 /// Most answers that wait to be sent: more requests at once are not answered, and are repeated.
 const ANSWERS_MAX: usize = 256;
@@ -47,42 +50,6 @@ impl Reason for Timer {
     }
 }
 
-/// A repair that was asked for, or was sent not long ago.
-#[derive(Clone, Copy, Debug, Default)]
-struct Asked {
-    /// Who asked, where they are one or two.
-    nodes: [Option<NodeId>; 2],
-    /// More than these asked.
-    many: bool,
-    queued: bool,
-    /// It is not here yet, and goes on as soon as it is.
-    awaited: bool,
-    /// When it was sent, and whether to all.
-    sent: Option<(Time, bool)>,
-}
-
-impl Asked {
-    /// Another one asked. Each has its own where `alone`; who is pushed out then asks again.
-    fn add(&mut self, from: NodeId, alone: bool) {
-        match self.nodes {
-            [None, _] => self.nodes[0] = Some(from),
-            [Some(first), _] if first == from => {}
-            [_, None] => self.nodes[1] = Some(from),
-            [_, Some(second)] if second == from => {}
-            _ if alone => (self.nodes, self.sent) = ([Some(from), None], None),
-            _ => self.many = true,
-        }
-    }
-}
-
-/// A repair that is to be sent now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Repair {
-    pub(super) sequence: u64,
-    pub(super) to: Destination,
-    pub(super) ttl: u8,
-}
-
 /// What a head says of the session when it speaks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
@@ -104,17 +71,8 @@ pub(super) struct Head {
     pub(super) cache: Cache,
     role: HeadRole,
     late_join: LateJoin,
-    cast: RepairCast,
-    repair_interval: Duration,
+    repairs: Repairs,
     passes_on: bool,
-    repairs: VecDeque<u64>,
-    /// Those of what is not kept any more, for members that joined late; and whether the last packet was one:
-    /// they share the way with others by turns.
-    late_repairs: VecDeque<u64>,
-    late_turn: bool,
-    asked: BTreeMap<u64, Asked>,
-    /// The second of two copies of a repair, for another member.
-    second: Option<Repair>,
     answers: VecDeque<(NodeId, Answer)>,
     /// Hellos and advertisements to all that are due.
     hello_due: bool,
@@ -141,14 +99,8 @@ impl Head {
             cache: Cache::new(start, settings.cache_packets as usize, marks, floor),
             role,
             late_join: settings.late_join,
-            cast: settings.repair,
-            repair_interval: settings.repair_interval,
+            repairs: Repairs::new(settings),
             passes_on: settings.pass_on,
-            repairs: VecDeque::new(),
-            late_repairs: VecDeque::new(),
-            late_turn: false,
-            asked: BTreeMap::new(),
-            second: None,
             answers: VecDeque::new(),
             hello_due: false,
             advertisement_due: None,
@@ -278,13 +230,13 @@ impl Head {
             }
             return Err(BadInput::Foreign);
         }
-        let acknowledged =
-            self.members.acknowledge(now, from, ack, (self.cache.front(), end, unheard))?;
+        let front = self.cache.front();
+        let acknowledged = self.members.acknowledge(now, from, ack, (front, end, unheard))?;
         for sequence in ack.missing() {
             if can_repair(&self.cache, sequence) {
-                self.ask(now, sequence, from);
-            } else if self.passes_on && sequence >= self.cache.front() {
-                self.await_for(now, sequence, from);
+                self.repairs.ask(now, sequence, from, front);
+            } else if self.passes_on && sequence >= front {
+                self.repairs.await_for(now, sequence, from, front);
             }
         }
         if ack.hello_missing {
@@ -293,152 +245,24 @@ impl Head {
         Ok(acknowledged)
     }
 
-    /// A member wants a packet.
-    fn ask(&mut self, now: Time, sequence: u64, from: NodeId) {
-        let asked = self.asked.entry(sequence).or_default();
-        let lately = asked.sent.filter(|(at, _)| now.since(*at) < self.repair_interval);
-        match lately {
-            // It is on its way to this one.
-            Some((_, to_all)) if to_all || asked.nodes.contains(&Some(from)) => return,
-            None if !asked.queued => *asked = Asked::default(),
-            _ => {}
-        }
-        asked.add(from, self.cast == RepairCast::Unicast);
-        if !core::mem::replace(&mut asked.queued, true) {
-            let late = sequence < self.cache.front();
-            if late { &mut self.late_repairs } else { &mut self.repairs }.push_back(sequence);
-        }
-    }
-
-    /// A member wants a packet that is not here: this head asks for it itself.
-    fn await_for(&mut self, now: Time, sequence: u64, from: NodeId) {
-        self.forget_sent(now);
-        let asked = self.asked.entry(sequence).or_default();
-        if !asked.queued {
-            if !core::mem::replace(&mut asked.awaited, true) {
-                *asked = Asked { awaited: true, ..Asked::default() };
-            }
-            asked.add(from, self.cast == RepairCast::Unicast);
-        }
-    }
-
     /// A repair has come. Where it came to this head alone those who asked for it have it next.
     pub(super) fn on_repaired(&mut self, sequence: u64, came_to_all: bool) {
-        let Some(asked) = self.asked.get_mut(&sequence).filter(|asked| asked.awaited) else {
-            return;
-        };
-        if came_to_all {
-            self.asked.remove(&sequence);
-        } else {
-            (asked.awaited, asked.queued) = (false, true);
-            self.repairs.push_back(sequence);
-        }
+        self.repairs.on_repaired(sequence, came_to_all);
     }
 
     /// Whether a repair waits that is to be sent before new data.
     pub(super) fn has_repairs(&self) -> bool {
-        let late = !self.late_repairs.is_empty() && !self.late_turn;
-        self.second.is_some() || !self.repairs.is_empty() || late
+        self.repairs.is_waiting()
     }
 
     /// New data was sent: it is the turn of those who came late.
     pub(super) fn on_data_sent(&mut self) {
-        self.late_turn = false;
+        self.repairs.on_data_sent();
     }
 
     /// The repair that is to be sent now.
     pub(super) fn next_repair(&mut self, now: Time) -> Option<Repair> {
-        if let Some(second) = self.second.take() {
-            return Some(second);
-        }
-        let sequence = self.repairs.pop_front().or_else(|| {
-            self.late_turn = true;
-            self.late_repairs.pop_front()
-        })?;
-        self.forget_sent(now);
-        let asked = self.asked.get_mut(&sequence)?;
-        asked.queued = false;
-        let to_all = match self.cast {
-            RepairCast::Auto => asked.many,
-            RepairCast::Unicast => false,
-            RepairCast::Scope => true,
-        };
-        // Those who were sent it alone not long ago remain, so that a third one is not sent it alone too.
-        let before = asked.sent.replace((now, to_all)).is_some();
-        let ttl = self.members.reach();
-        if to_all {
-            let to = Destination::Group(GroupId::SESSION);
-            return Some(Repair { sequence, to, ttl });
-        }
-        let to = |node| Repair { sequence, to: Destination::Node(node), ttl: u8::MAX };
-        let [first, second] = asked.nodes.map(|node| node.map(to));
-        match (first, second) {
-            // Of two the first has had it.
-            (_, Some(second)) if before => Some(second),
-            (first, second) => {
-                self.second = second;
-                first
-            }
-        }
-    }
-
-    /// Forgets repairs that were sent long ago, and packets that will not be kept any more, before they become many.
-    fn forget_sent(&mut self, now: Time) {
-        if self.asked.len() > 2 * self.repairs.len() + 1024 {
-            let (interval, front) = (self.repair_interval, self.cache.front());
-            self.asked.retain(|sequence, asked| {
-                asked.queued
-                    || asked.awaited && *sequence >= front
-                    || asked.sent.is_some_and(|(at, _)| now.since(at) < interval)
-            });
-        }
-    }
-
-    /// A member is removed and told why.
-    pub(super) fn disown(&mut self, node: NodeId, reason: RejectReason) {
-        if self.members.remove(node).is_some() {
-            self.answer(node, Answer::Reject(reason));
-        }
-    }
-
-    /// Removes members that are too slow for the good of the whole; `worst` is the worst loss of all receivers, and
-    /// `highest` the last packet sent (src: jrms).
-    pub(super) fn prune(&mut self, settings: &TramSettings, worst: u16, highest: u64) {
-        let slow: Vec<NodeId> = match settings.pruning {
-            Pruning::Off => return,
-            // Whoever is as bad as the worst, but for a twentieth.
-            Pruning::Centralised => {
-                let is_worst =
-                    |loss: u16| loss > 0 && 21 * u32::from(loss) >= 20 * u32::from(worst);
-                let own = self.members.iter().filter(|(_, child)| !child.of_subtree);
-                own.filter(|(_, child)| is_worst(child.loss)).map(|(node, _)| node).collect()
-            }
-            // The one that is furthest behind.
-            Pruning::Decentralised => {
-                // A plain right edge lies by as much as a window less beyond what is here.
-                let windows = match settings.right_edge {
-                    RightEdge::Rounded => settings.prune_window,
-                    RightEdge::Plain => settings.prune_window - 1.0,
-                };
-                let window = u64::from(settings.ack_window);
-                let behind = windows * window as f64;
-                let limit = highest.saturating_sub(behind as u64);
-                // Its word is up to a window old. So it must also keep the window closed, and by itself: who allows
-                // less than the least window beyond what it has is held up by its own members.
-                let plain = settings.right_edge == RightEdge::Plain;
-                let holds = |child: &Child| {
-                    child.allowed <= highest && child.allowed + 1 >= child.first_missing + window
-                };
-                let late = self.members.iter().filter(|(_, child)| {
-                    !child.of_subtree && child.first_missing < limit && (!plain || holds(child))
-                });
-                late.min_by_key(|(_, child)| child.first_missing)
-                    .map(|(node, _)| node)
-                    .into_iter()
-                    .collect()
-            }
-        };
-        slow.into_iter().for_each(|node| self.disown(node, RejectReason::Pruned));
+        self.repairs.next(now, self.cache.front(), self.members.reach())
     }
 
     /// Takes the passing of time. Returns who has been given up.

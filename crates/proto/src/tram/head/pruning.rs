@@ -1,0 +1,59 @@
+//! Pruning: members that a head removes for the good of the whole.
+
+use alloc::vec::Vec;
+
+use faircast_base::NodeId;
+
+use super::{Answer, Head};
+use crate::tram::members::Child;
+use crate::tram::settings::{Pruning, RightEdge, TramSettings};
+use crate::tram::wire::RejectReason;
+
+impl Head {
+    /// A member is removed and told why.
+    pub(in crate::tram) fn disown(&mut self, node: NodeId, reason: RejectReason) {
+        if self.members.remove(node).is_some() {
+            self.answer(node, Answer::Reject(reason));
+        }
+    }
+
+    /// Removes members that are too slow for the good of the whole; `worst` is the worst loss of all receivers, and
+    /// `highest` the last packet sent (src: jrms).
+    pub(in crate::tram) fn prune(&mut self, settings: &TramSettings, worst: u16, highest: u64) {
+        let slow: Vec<NodeId> = match settings.pruning {
+            Pruning::Off => return,
+            // Whoever is as bad as the worst, but for a twentieth.
+            Pruning::Centralised => {
+                let is_worst =
+                    |loss: u16| loss > 0 && 21 * u32::from(loss) >= 20 * u32::from(worst);
+                let own = self.members.iter().filter(|(_, child)| !child.of_subtree);
+                own.filter(|(_, child)| is_worst(child.loss)).map(|(node, _)| node).collect()
+            }
+            // The one that is furthest behind.
+            Pruning::Decentralised => {
+                // A plain right edge lies by as much as a window less beyond what is here.
+                let windows = match settings.right_edge {
+                    RightEdge::Rounded => settings.prune_window,
+                    RightEdge::Plain => settings.prune_window - 1.0,
+                };
+                let window = u64::from(settings.ack_window);
+                let behind = windows * window as f64;
+                let limit = highest.saturating_sub(behind as u64);
+                // Its word is up to a window old. So it must also keep the window closed, and by itself: who allows
+                // less than the least window beyond what it has is held up by its own members.
+                let plain = settings.right_edge == RightEdge::Plain;
+                let holds = |child: &Child| {
+                    child.allowed <= highest && child.allowed + 1 >= child.first_missing + window
+                };
+                let late = self.members.iter().filter(|(_, child)| {
+                    !child.of_subtree && child.first_missing < limit && (!plain || holds(child))
+                });
+                late.min_by_key(|(_, child)| child.first_missing)
+                    .map(|(node, _)| node)
+                    .into_iter()
+                    .collect()
+            }
+        };
+        slow.into_iter().for_each(|node| self.disown(node, RejectReason::Pruned));
+    }
+}
