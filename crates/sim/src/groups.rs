@@ -11,6 +11,8 @@ use crate::tree::Tree;
 
 /// Members and trees. Membership takes effect at once.
 pub(crate) struct Groups {
+    /// Whether packets go along the latter in both directions, so that all senders to a group share one.
+    two_way: bool,
     /// For each flow the tree from its first sender to the group of the session; then those that other
     /// senders and other groups have needed, which are made when the first packet goes there.
     trees: Vec<Tree>,
@@ -24,9 +26,17 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    pub(crate) fn new(topology: &mut Topology, flows: &[Flow]) -> Self {
+    /// Groups without members. `relayed` says that relays look at what is forwarded where.
+    pub(crate) fn new(topology: &mut Topology, flows: &[Flow], relayed: bool) -> Self {
+        let mut reaches = |flow: &Flow| {
+            let sender = flow.sender();
+            let mut others = flow.ends().filter(|node| *node != sender);
+            others.all(|node| topology.next_link(sender, node) != NONE)
+        };
+        let two_way = !relayed && flows.iter().all(&mut reaches) && topology.is_forest();
         let tree = |flow: &Flow| Tree::new(topology, flow.sender(), &flow.to);
         Self {
+            two_way,
             trees: flows.iter().map(tree).collect(),
             flows: flows.len(),
             made: BTreeMap::new(),
@@ -88,8 +98,9 @@ impl Groups {
         if time_to_live <= 1 {
             return Route::Neighbours(group);
         }
-        // All hosts behind a router share its tree.
+        // All hosts behind a router share its tree; in a network without loops all hosts share one.
         let root = match topology.ports(from) {
+            _ if self.two_way => self.trees[flow.index()].root(),
             [only] => topology.link_end(*only),
             _ => from,
         };
@@ -115,9 +126,13 @@ impl Groups {
         place.map_or(GroupId::SESSION, |place| self.groups[place])
     }
 
-    /// The link over which `from` reaches the root of a tree that it shares, or [`NONE`].
-    pub(crate) fn link_to_root(&self, topology: &Topology, tree: u32, from: NodeId) -> u32 {
-        if self.trees[tree as usize].root() == from { NONE } else { topology.ports(from)[0] }
+    /// The link over which the packets of `from` get to a tree that it shares, or [`NONE`] where they are there.
+    pub(crate) fn link_to_tree(&self, topology: &Topology, tree: u32, from: NodeId) -> u32 {
+        let shares = match self.two_way {
+            true => self.is_shared(tree) && topology.ports(from).len() == 1,
+            false => self.trees[tree as usize].root() != from,
+        };
+        if shares { topology.ports(from)[0] } else { NONE }
     }
 
     /// The links over which a packet leaves `node` along a tree.
@@ -126,9 +141,35 @@ impl Groups {
         self.trees[tree as usize].children(node)
     }
 
+    /// The link over which it leaves `node` towards the root of its tree, or [`NONE`].
+    #[inline]
+    pub(crate) fn above(&self, tree: u32, node: NodeId) -> u32 {
+        let goes_back = self.two_way && self.is_shared(tree);
+        if goes_back { self.trees[tree as usize].above(node) } else { NONE }
+    }
+
+    /// The link over which a packet of `from`, which must not come back, would leave `node` towards it, or
+    /// [`NONE`].
+    #[inline]
+    pub(crate) fn back(
+        &self,
+        topology: &mut Topology,
+        tree: u32,
+        (node, from): (NodeId, NodeId),
+    ) -> u32 {
+        match (self.is_shared(tree), self.two_way) {
+            (false, _) => NONE,
+            (true, true) => topology.next_link(node, from),
+            (true, false) => {
+                let mut children = self.children(tree, node).iter();
+                children.find(|link| topology.link_end(**link) == from).copied().unwrap_or(NONE)
+            }
+        }
+    }
+
     /// Whether a tree is shared by several senders, of which none gets its own packets back.
     #[inline]
-    pub(crate) fn is_shared(&self, tree: u32) -> bool {
+    fn is_shared(&self, tree: u32) -> bool {
         tree as usize >= self.flows
     }
 
@@ -136,7 +177,10 @@ impl Groups {
     /// there.
     #[inline]
     pub(crate) fn member(&self, tree: u32, node: NodeId) -> (u32, bool) {
-        self.trees[tree as usize].member(node)
+        match self.two_way && self.is_shared(tree) {
+            true => self.trees[tree as usize].member_two_way(node),
+            false => self.trees[tree as usize].member(node),
+        }
     }
 
     /// The agent that is a member of a group at `node`, or [`NONE`].

@@ -14,6 +14,7 @@ mod calibration;
 mod delivery;
 mod engine;
 mod fabric;
+mod forest;
 mod groups;
 mod network;
 mod packets;

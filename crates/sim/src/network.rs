@@ -1,5 +1,7 @@
 //! Links, routes and multicast trees: everything between the ends.
 
+use std::cmp::Ordering;
+
 use faircast_base::{DropReason, Duration, Event, LinkId, NodeId, Purpose, Rng, Time};
 use faircast_link::{Copy, Link, Outcome, Streams};
 use faircast_proto::Destination;
@@ -93,8 +95,9 @@ impl Network {
         };
         let end = |spec: &LinkSpec| LinkEnd { node: spec.to, arrived: 0 };
         let mut topology = Topology::new(scenario.nodes.len(), &scenario.links);
+        let relayed = scenario.nodes.iter().any(|node| node.program.is_some());
         Self {
-            groups: Groups::new(&mut topology, &scenario.flows),
+            groups: Groups::new(&mut topology, &scenario.flows, relayed),
             hops: scenario.links.iter().enumerate().map(hop).collect(),
             ends: scenario.links.iter().map(end).collect(),
             topology,
@@ -123,11 +126,12 @@ impl Network {
         sink: &mut dyn Sink,
     ) {
         let info = self.packets.get(packet);
+        let from = info.from;
         match info.route {
             Route::Tree(tree) => {
                 if hops < info.time_to_live {
                     self.fan_out(now, node, packet, tree, hops, sink);
-                } else if self.leads_on(tree, node, info.from) {
+                } else if self.leads_on(tree, node, from) {
                     self.drop(now, packet, Subject::Node(node), DropReason::TimeToLive, sink);
                 }
             }
@@ -151,7 +155,7 @@ impl Network {
     /// Puts a packet of the end of a flow at `from` on the wire. Takes the caller's copy.
     pub(crate) fn emit(&mut self, now: Time, from: NodeId, packet: u32, sink: &mut dyn Sink) {
         match self.packets.get(packet).route {
-            Route::Tree(tree) => match self.groups.link_to_root(&self.topology, tree, from) {
+            Route::Tree(tree) => match self.groups.link_to_tree(&self.topology, tree, from) {
                 NONE => self.forward(now, from, packet, 0, sink),
                 link => self.send_over(now, link, packet, 0, sink),
             },
@@ -168,16 +172,12 @@ impl Network {
     }
 
     /// Whether a packet goes on from `node` along a tree.
-    fn leads_on(&self, tree: u32, node: NodeId, from: NodeId) -> bool {
-        let shared = self.groups.is_shared(tree);
-        let back = |link: &u32| shared && self.topology.link_end(*link) == from;
-        self.groups.children(tree, node).iter().any(|link| !back(link))
-    }
-
-    /// Whether a link leads to who has sent the packet.
-    #[cold]
-    fn leads_back(&self, link: u32, packet: u32) -> bool {
-        self.topology.link_end(link) == self.packets.get(packet).from
+    fn leads_on(&mut self, tree: u32, node: NodeId, from: NodeId) -> bool {
+        let back = self.groups.back(&mut self.topology, tree, (node, from));
+        let above = self.groups.above(tree, node);
+        let goes_on = |link: u32| link != back;
+        above != NONE && goes_on(above)
+            || self.groups.children(tree, node).iter().any(|link| goes_on(*link))
     }
 
     /// Whom a packet is for.
@@ -269,11 +269,22 @@ impl Network {
         sink: &mut dyn Sink,
     ) {
         let mut run: Option<(Time, ScheduledEvent, u32)> = None;
-        let children = self.groups.children(tree, node).len();
-        let shared = self.groups.is_shared(tree);
-        for child in 0..children {
-            let link = self.groups.children(tree, node)[child];
-            if shared && self.leads_back(link, packet) {
+        let back =
+            self.groups.back(&mut self.topology, tree, (node, self.packets.get(packet).from));
+        let above = self.groups.above(tree, node);
+        let children = self.groups.children(tree, node);
+        // Packets leave in the order of the links' numbers.
+        let above_at = match above {
+            NONE => children.len(),
+            above => children.partition_point(|link| *link < above),
+        };
+        for place in 0..children.len() + usize::from(above != NONE) {
+            let link = match place.cmp(&above_at) {
+                Ordering::Less => self.groups.children(tree, node)[place],
+                Ordering::Equal => above,
+                Ordering::Greater => self.groups.children(tree, node)[place - 1],
+            };
+            if link == back {
                 continue;
             }
             let at = match self.offer(now, link, packet) {

@@ -6,6 +6,8 @@ use std::collections::BinaryHeap;
 use faircast_base::NodeId;
 use faircast_scenario::LinkSpec;
 
+use crate::forest::Forest;
+
 /// No link, no agent.
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -24,6 +26,8 @@ pub(crate) struct Topology {
     /// For each node the node through which all reach it and the link from there, where that is
     /// its only link in; otherwise itself and [`NONE`].
     gateways: Vec<(NodeId, u32)>,
+    /// What there is to know of a network without loops, which needs no tables.
+    forest: Option<Forest>,
     /// For each destination that was asked for: the next link from every node.
     routes: Vec<Option<Box<[u32]>>>,
 }
@@ -46,7 +50,9 @@ impl Topology {
             _ => (NodeId(node as u32), NONE),
         };
         let gateways = links_in.iter().enumerate().map(gateway).collect();
-        Self { links, ports, links_in, port_of, back, gateways, routes: vec![None; nodes] }
+        let forest = Forest::new(&links, &ports);
+        let routes = vec![None; nodes];
+        Self { links, ports, links_in, port_of, back, gateways, forest, routes }
     }
 
     /// How many nodes there are.
@@ -76,6 +82,11 @@ impl Topology {
         (port != NONE).then_some(port)
     }
 
+    /// The link that leads back from the end of `link`, or [`NONE`].
+    pub(crate) fn link_back(&self, link: u32) -> u32 {
+        self.port_back(link).map_or(NONE, |port| self.ports(self.link_end(link))[port as usize])
+    }
+
     /// The place of a link among the ports of the node where it starts.
     #[inline]
     pub(crate) fn port_of(&self, link: u32) -> u32 {
@@ -91,7 +102,18 @@ impl Topology {
         }
         // A host with one link is reached through its neighbour: it needs no table of its own.
         let (gateway, last) = self.gateways[destination.index()];
-        if gateway == node { last } else { self.table(gateway)[node.index()] }
+        if gateway == node {
+            return last;
+        }
+        match &self.forest {
+            Some(forest) => forest.next_link(node, destination, |link| self.link_end(link)),
+            None => self.table(gateway)[node.index()],
+        }
+    }
+
+    /// Whether there is one way from each node to each other at the most, so that all share their trees.
+    pub(crate) fn is_forest(&self) -> bool {
+        self.forest.is_some()
     }
 
     /// The table of next links towards `destination`, made when first asked for.
@@ -209,6 +231,44 @@ pub(crate) mod tests {
         let mut topology = topology(2, &[(0, 1), (1, 0)]);
         assert_eq!(topology.next_link(NodeId(1), NodeId(1)), NONE);
         assert_eq!(topology.next_link(NodeId(0), NodeId(1)), 0);
+    }
+
+    proptest::proptest! {
+        /// Of networks without loops, some of whose parts are apart, all ways are those of the tables.
+        #[test]
+        fn a_network_without_loops_needs_no_tables(
+            towards in proptest::collection::vec((0u32..30, 0u8..10), 1..30),
+        ) {
+            let mut links = Vec::new();
+            for (i, (towards, apart)) in (1..).zip(&towards) {
+                if *apart > 0 {
+                    let other = towards % i;
+                    links.extend([(i, other), (other, i)]);
+                }
+            }
+            let nodes = towards.len() + 1;
+            let mut topology = topology(nodes, &links);
+            proptest::prop_assert!(topology.is_forest());
+            for from in 0..nodes as u32 {
+                for to in (0..nodes as u32).filter(|to| *to != from) {
+                    let (from, to) = (NodeId(from), NodeId(to));
+                    let next = topology.next_link(from, to);
+                    proptest::prop_assert_eq!(next, topology.paths_to(to)[from.index()]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_network_with_a_loop_or_a_way_without_return_has_tables() {
+        for links in [
+            &[(0, 1), (1, 0), (1, 2), (2, 1), (2, 0), (0, 2)][..],
+            &[(0, 1), (1, 0), (1, 2)],
+            &[(0, 1), (1, 0), (0, 1), (1, 0), (1, 2), (2, 1)],
+            &[(0, 0), (0, 1), (1, 0)],
+        ] {
+            assert!(!topology(3, links).is_forest(), "{links:?}");
+        }
     }
 
     #[test]

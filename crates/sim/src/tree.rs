@@ -13,6 +13,8 @@ pub(crate) struct Tree {
     root: NodeId,
     places: Places,
     branches: Vec<Branch>,
+    /// How many members there are.
+    members: u32,
 }
 
 /// Where a node is among the branches.
@@ -36,6 +38,10 @@ struct Branch {
     entry: u32,
     /// The place of the node before it.
     parent: u32,
+    /// The link back to that, or [`NONE`].
+    back: u32,
+    /// Whether nobody lies behind it who could ever join.
+    leaf: bool,
 }
 
 impl Tree {
@@ -54,20 +60,29 @@ impl Tree {
         let mut nodes: Vec<u32> = entries.iter().map(|(node, _)| *node).collect();
         nodes.push(source.0);
         nodes.sort_unstable();
-        let off =
-            Branch { children: Vec::new(), member: NONE, below: 0, entry: NONE, parent: NONE };
-        let mut tree = if nodes.len() * SORTED_SHARE > topology.nodes() {
-            Self { root: source, places: Places::Same, branches: vec![off; topology.nodes()] }
-        } else {
-            let branches = vec![off; nodes.len()];
-            Self { root: source, places: Places::Sorted(nodes.into()), branches }
+        let off = Branch {
+            children: Vec::new(),
+            member: NONE,
+            below: 0,
+            entry: NONE,
+            parent: NONE,
+            back: NONE,
+            leaf: true,
         };
+        let (branches, places) = if nodes.len() * SORTED_SHARE > topology.nodes() {
+            (vec![off; topology.nodes()], Places::Same)
+        } else {
+            (vec![off; nodes.len()], Places::Sorted(nodes.into()))
+        };
+        let mut tree = Self { root: source, places, branches, members: 0 };
         let place =
             |tree: &Self, node| tree.place(node).expect("every node of the tree has a place");
         for (node, link) in entries {
             let parent = place(&tree, topology.link_start(link)) as u32;
             let at = place(&tree, NodeId(node));
             (tree.branches[at].entry, tree.branches[at].parent) = (link, parent);
+            tree.branches[at].back = topology.link_back(link);
+            tree.branches[parent as usize].leaf = false;
         }
         tree
     }
@@ -100,6 +115,21 @@ impl Tree {
         (branch.member, branch.children.is_empty())
     }
 
+    /// The link from `node` back towards the root, where members are to be found that way; else [`NONE`].
+    #[inline]
+    pub(crate) fn above(&self, node: NodeId) -> u32 {
+        let Some(place) = self.place(node) else { return NONE };
+        let branch = &self.branches[place];
+        if self.members > branch.below { branch.back } else { NONE }
+    }
+
+    /// The same as [`member`](Self::member) of a tree along which packets go in both directions.
+    #[inline]
+    pub(crate) fn member_two_way(&self, node: NodeId) -> (u32, bool) {
+        let Some(place) = self.place(node) else { return (NONE, true) };
+        (self.branches[place].member, self.branches[place].leaf)
+    }
+
     /// Adds the agent at `node`. False where there is one already or no path leads there.
     pub(crate) fn join(&mut self, node: NodeId, agent: u32) -> bool {
         let Some(mut at) = self.place(node) else { return false };
@@ -107,6 +137,7 @@ impl Tree {
             return false;
         }
         self.branches[at].member = agent;
+        self.members += 1;
         loop {
             let branch = &mut self.branches[at];
             let Branch { entry, parent, .. } = *branch;
@@ -129,6 +160,7 @@ impl Tree {
         if node != self.root {
             self.join(node, agent);
         } else if let Some(place) = self.place(node) {
+            self.members += u32::from(self.branches[place].member == NONE);
             self.branches[place].member = agent;
         }
     }
@@ -141,6 +173,7 @@ impl Tree {
             return false;
         }
         self.branches[at].member = NONE;
+        self.members -= 1;
         loop {
             let branch = &mut self.branches[at];
             let Branch { entry, parent, .. } = *branch;

@@ -1,15 +1,21 @@
 //! The packets that a head keeps for repairs, between two water marks.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use crate::content::Held;
+/// A slot without a packet, in the place of how many zeros the packet ends with.
+const NOTHING: u32 = u32::MAX;
 
-/// Packets in the order of their sequence numbers, some of which may be missing.
+/// Packets in the order of their sequence numbers, some of which may be missing. Of a crowd of receivers in a
+/// simulation each has one: packets of nothing but zeros take four bytes.
 #[derive(Debug)]
 pub(super) struct Cache {
     /// The first packet that may be here.
     front: u64,
-    slots: VecDeque<Option<Held>>,
+    /// With how many zeros each packet ends.
+    slots: VecDeque<u32>,
+    /// What each has before these, but for the last ones, which have nothing.
+    bytes: VecDeque<Box<[u8]>>,
     /// Most slots, and how many packets are here when those that nobody needs begin to go, and when that
     /// ends.
     packets_max: usize,
@@ -30,7 +36,8 @@ impl Cache {
         let mark = |share: f64| ((share * packets_max as f64) as usize).clamp(floor, packets_max);
         let high = mark(high).max(1);
         let low = mark(low).min(high);
-        Self { front, slots: VecDeque::new(), packets_max, high, low }
+        let (slots, bytes) = (VecDeque::new(), VecDeque::new());
+        Self { front, slots, bytes, packets_max, high, low }
     }
 
     /// The first packet that may be here: what was sent before cannot be repaired.
@@ -43,21 +50,32 @@ impl Cache {
         self.front + self.packets_max as u64
     }
 
-    pub(super) fn get(&self, sequence: u64) -> Option<&Held> {
+    /// A packet's bytes, and how many zeros follow them.
+    pub(super) fn get(&self, sequence: u64) -> Option<(&[u8], u32)> {
         let place = usize::try_from(sequence.checked_sub(self.front)?).ok()?;
-        self.slots.get(place)?.as_ref()
+        let zeros = self.slots.get(place).copied().filter(|zeros| *zeros != NOTHING)?;
+        Some((self.bytes.get(place).map_or(&[], |bytes| bytes), zeros))
     }
 
-    /// Keeps a packet. Returns whether there was room; one that is here stays as it is.
-    pub(super) fn insert(&mut self, sequence: u64, packet: Held) -> bool {
+    /// Keeps a packet of these bytes and so many zeros. Returns whether there was room; one that is here stays as it
+    /// is.
+    pub(super) fn insert(&mut self, sequence: u64, bytes: &[u8], zeros: u32) -> bool {
         if sequence < self.front || sequence >= self.room_until() {
             return false;
         }
         let place = (sequence - self.front) as usize;
         if place >= self.slots.len() {
-            self.slots.resize_with(place + 1, || None);
+            self.slots.resize(place + 1, NOTHING);
         }
-        self.slots[place].get_or_insert(packet);
+        if self.slots[place] == NOTHING {
+            self.slots[place] = zeros.min(NOTHING - 1);
+            if !bytes.is_empty() {
+                if place >= self.bytes.len() {
+                    self.bytes.resize_with(place + 1, Box::default);
+                }
+                self.bytes[place] = bytes.into();
+            }
+        }
         true
     }
 
@@ -67,24 +85,23 @@ impl Cache {
         if self.slots.len() < self.high {
             return true;
         }
-        while self.slots.len() > self.low && self.front < done {
-            self.slots.pop_front();
-            self.front += 1;
-        }
+        let most = self.slots.len().saturating_sub(self.low) as u64;
+        self.forget(done.min(self.front + most));
         self.slots.len() < self.high
     }
 
     /// All packets before `end` go.
     pub(super) fn forget(&mut self, end: u64) {
-        let gone = end.saturating_sub(self.front).min(self.slots.len() as u64);
-        self.slots.drain(..gone as usize);
+        let gone = end.saturating_sub(self.front).min(self.slots.len() as u64) as usize;
+        self.slots.drain(..gone);
+        self.bytes.drain(..gone.min(self.bytes.len()));
         self.front = self.front.max(end);
     }
 
     /// Packets that are here.
     #[cfg(test)]
     fn held(&self) -> usize {
-        self.slots.iter().flatten().count()
+        self.slots.iter().filter(|zeros| **zeros != NOTHING).count()
     }
 }
 
@@ -93,8 +110,15 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    fn packet(sequence: u64) -> Held {
-        Held { bytes: sequence.to_be_bytes().to_vec(), zeros: 0 }
+    /// Keeps a packet that has bytes of its own, or every third only zeros.
+    fn insert(cache: &mut Cache, sequence: u64) -> bool {
+        let (bytes, zeros) = packet(sequence);
+        cache.insert(sequence, &bytes, zeros)
+    }
+
+    fn packet(sequence: u64) -> (Vec<u8>, u32) {
+        let bytes = sequence.to_be_bytes();
+        if sequence.is_multiple_of(3) { (Vec::new(), 8) } else { (bytes.to_vec(), 0) }
     }
 
     fn cache() -> Cache {
@@ -105,11 +129,11 @@ mod tests {
     fn what_nobody_needs_goes_from_high_water_to_low() {
         let mut cache = cache();
         for sequence in 1..8 {
-            assert!(cache.insert(sequence, packet(sequence)));
+            assert!(insert(&mut cache, sequence));
             assert!(cache.purge(8), "below high water nothing goes");
         }
         assert_eq!((cache.front(), cache.held()), (1, 7));
-        cache.insert(8, packet(8));
+        insert(&mut cache, 8);
         assert!(cache.purge(9));
         assert_eq!((cache.front(), cache.held()), (5, 4));
     }
@@ -118,13 +142,13 @@ mod tests {
     fn what_somebody_needs_stays_until_the_cache_is_full() {
         let mut cache = cache();
         for sequence in 1..13 {
-            assert!(cache.insert(sequence, packet(sequence)));
+            assert!(insert(&mut cache, sequence));
         }
         assert!(!cache.purge(3), "all but two are needed");
         assert_eq!(cache.front(), 3);
-        assert!(cache.insert(14, packet(14)) && !cache.insert(15, packet(15)), "it is full");
+        assert!(insert(&mut cache, 14) && !insert(&mut cache, 15), "it is full");
         assert!(cache.get(13).is_none() && cache.get(14).is_some() && cache.get(2).is_none());
-        assert!(!cache.insert(2, packet(2)), "what has gone does not come back");
+        assert!(!insert(&mut cache, 2), "what has gone does not come back");
         cache.forget(20);
         assert_eq!((cache.front(), cache.held(), cache.room_until()), (20, 0, 32));
     }
@@ -137,8 +161,9 @@ mod tests {
                 let sequence = u64::from(number % 40);
                 if purges {
                     cache.purge(sequence);
-                } else if cache.insert(sequence, packet(sequence)) {
-                    proptest::prop_assert!(cache.get(sequence).is_some());
+                } else if insert(&mut cache, sequence) {
+                    let (bytes, zeros) = packet(sequence);
+                    proptest::prop_assert_eq!(cache.get(sequence), Some((&bytes[..], zeros)));
                 }
                 let held = (0..60).filter(|sequence| cache.get(*sequence).is_some()).count();
                 proptest::prop_assert_eq!(held, cache.held());

@@ -13,7 +13,7 @@ use super::settings::{Formation, HeadRole, LateJoin, Pruning, TramSettings};
 use super::wire::{Ack, Body, Front, Hello, is_word};
 use super::{HEADS, TramSetup};
 use crate::congestion::Permit;
-use crate::content::{Held, Packets};
+use crate::content::Packets;
 use crate::timers::{Reason, Timers};
 use crate::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
 
@@ -331,7 +331,7 @@ impl<P: Packets> TramSource<P> {
         }
         let sequence = self.next;
         self.next += 1;
-        self.head.cache.insert(sequence, Held { bytes: Vec::new(), zeros: 0 });
+        self.head.cache.insert(sequence, &[], 0);
         let front = self.front(sequence);
         // Where the window has opened since it was decided, whoever was too slow has gone.
         let prune = core::mem::take(&mut self.prune_due) && window < 0;

@@ -4,7 +4,6 @@ use faircast_base::{BadInput, CutReason, Cx, Duration, Event, Time};
 
 use super::{Timer, TramReceiver};
 use crate::AppEvent;
-use crate::content::Held;
 use crate::tram::reception::{Arrived, JUMP_MAX};
 use crate::tram::settings::HeadRole;
 use crate::tram::wire::Front;
@@ -93,7 +92,7 @@ impl TramReceiver {
                     || reached.reception.first_missing() >= reached.asked_until;
             }
         }
-        self.head.cache.insert(sequence, Held { bytes: payload.to_vec(), zeros });
+        self.head.cache.insert(sequence, payload, zeros);
         if front.done && !front.repair {
             self.last = Some(sequence);
         }
@@ -125,11 +124,11 @@ impl TramReceiver {
         while reached.deliver < end {
             let seq = reached.deliver;
             reached.deliver += 1;
-            let Some(held) = self.head.cache.get(seq) else { continue };
-            let bytes = held.bytes.len() as u32 + held.zeros;
+            let Some((payload, zeros)) = self.head.cache.get(seq) else { continue };
+            let bytes = payload.len() as u32 + zeros;
             self.bytes += u64::from(bytes);
             cx.emit(Event::Delivered { seq, bytes });
-            let (bytes, zeros) = (held.bytes.clone(), held.zeros);
+            let bytes = payload.to_vec();
             self.events.push_back(AppEvent::Delivered { bytes, zeros });
         }
         if !keeps {

@@ -124,17 +124,13 @@ impl TramReceiver {
             return None;
         }
         let Repair { sequence, to, ttl } = self.head.next_repair(cx.now)?;
-        let held = self.head.cache.get(sequence)?;
+        let (payload, zeros) = self.head.cache.get(sequence)?;
         let front = Front { sequence, repair: true, prune: false, ..self.front };
         let done = self.last == Some(sequence);
-        self.identity.write_unsealed(
-            cx,
-            ttl,
-            Body::Data(Front { done, ..front }, &held.bytes),
-            buf,
-        );
+        let body = Body::Data(Front { done, ..front }, payload);
+        self.identity.write_unsealed(cx, ttl, body, buf);
         seal(buf);
-        let (zeros, payload_len) = (held.zeros, held.bytes.len() as u32 + held.zeros);
+        let payload_len = payload.len() as u32 + zeros;
         self.pace.spend(cx.now, payload_len);
         cx.emit(Event::DataSent { seq: sequence, bytes: payload_len, repair: true });
         Some(Transmit { zeros, payload_len, time_to_live: ttl, ..Transmit::control(to) })

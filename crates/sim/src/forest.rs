@@ -1,0 +1,113 @@
+//! Networks without loops, where there is one way from each node to each other.
+//!
+//! There neither routes nor multicast trees depend on who asks: what a table for each destination would
+//! say is computed from the number of each node, and all senders to a group share one tree.
+
+use std::ops::Range;
+
+use faircast_base::NodeId;
+
+use crate::topology::NONE;
+
+/// The nodes of a network without loops in the order in which a walk over it meets them.
+pub(crate) struct Forest {
+    /// For each node its number, and one past the last number of what lies behind it, as seen from where the
+    /// walk has begun.
+    spans: Vec<Range<u32>>,
+    /// For each node the number of the node where the walk over its part of the network has begun.
+    parts: Vec<u32>,
+    /// For each node the link back towards there, [`NONE`] where it began.
+    up: Vec<u32>,
+    /// The links in the other direction, those of each node together and by the numbers of where they end.
+    down: Vec<u32>,
+    /// For each node where its links are among them.
+    down_of: Vec<Range<u32>>,
+}
+
+impl Forest {
+    /// `None` where the network has loops, or a link without one back. `links` are given by their ends, and
+    /// `ports` are those out of each node.
+    pub(crate) fn new(links: &[(u32, u32, u64)], ports: &[Vec<u32>]) -> Option<Self> {
+        let nodes = ports.len();
+        let mut forest = Self {
+            spans: vec![NONE..NONE; nodes],
+            parts: vec![NONE; nodes],
+            up: vec![NONE; nodes],
+            down: Vec::with_capacity(links.len() / 2),
+            down_of: vec![0..0; nodes],
+        };
+        let mut next = 0;
+        let mut open: Vec<(u32, usize)> = Vec::new();
+        let mut back = 0;
+        for root in 0..nodes {
+            if forest.parts[root] != NONE {
+                continue;
+            }
+            let part = next;
+            open.push((root as u32, 0));
+            while let Some((node, port)) = open.pop() {
+                let at = node as usize;
+                if port == 0 {
+                    forest.spans[at].start = next;
+                    forest.parts[at] = part;
+                    next += 1;
+                }
+                let Some(link) = ports[at].get(port) else {
+                    forest.spans[at].end = next;
+                    continue;
+                };
+                open.push((node, port + 1));
+                let to = links[*link as usize].1;
+                let above = open.len().checked_sub(2).map(|above| open[above].0);
+                if above == Some(to) {
+                    // A second link back would be a loop.
+                    if std::mem::replace(&mut forest.up[at], *link) != NONE {
+                        return None;
+                    }
+                    back += 1;
+                } else if forest.parts[to as usize] == NONE {
+                    open.push((to, 0));
+                } else {
+                    return None;
+                }
+            }
+        }
+        // As many links lead down as back, so that each has its partner.
+        if 2 * back != links.len() {
+            return None;
+        }
+        for (node, ports) in ports.iter().enumerate() {
+            let first = forest.down.len() as u32;
+            forest.down.extend(ports.iter().filter(|link| **link != forest.up[node]));
+            forest.down_of[node] = first..forest.down.len() as u32;
+            let number = |link: &u32| forest.spans[links[*link as usize].1 as usize].start;
+            debug_assert!(forest.down[first as usize..].is_sorted_by_key(number));
+        }
+        Some(forest)
+    }
+
+    /// The next link from `node` towards another node, [`NONE`] where there is none; `end_of` says where a link
+    /// ends.
+    #[inline]
+    pub(crate) fn next_link(
+        &self,
+        node: NodeId,
+        destination: NodeId,
+        end_of: impl Fn(u32) -> NodeId,
+    ) -> u32 {
+        let number = self.spans[destination.index()].start;
+        if self.spans[node.index()].contains(&number) {
+            let down = self.down_of[node.index()].clone();
+            let down = &self.down[down.start as usize..down.end as usize];
+            let begins = |link: &u32| self.spans[end_of(*link).index()].start <= number;
+            return match down.partition_point(begins) {
+                0 => NONE,
+                after => down[after - 1],
+            };
+        }
+        match self.parts[node.index()] == self.parts[destination.index()] {
+            true => self.up[node.index()],
+            false => NONE,
+        }
+    }
+}
