@@ -202,7 +202,8 @@ impl Parent {
             self.given = None;
         }
         let (distance, heard_at) = (self.ring_max, now);
-        let head = Candidate { node, id: 0, distance, level: 1, low: 0, heard_at };
+        let head =
+            Candidate { node, id: 0, distance, level: 1, low: 0, heard_at, unanswered: false };
         // Asked once each time: it is asked again anyway.
         self.search = Search::Binding { head, since: now, tries: self.bind_tries };
         self.due = Some(Step::Bind { to: node, distance });
@@ -259,6 +260,7 @@ impl Parent {
         self.bound.is_some_and(|bound| {
             it.node != bound.node
                 && it.distance < bound.distance
+                && !it.unanswered
                 && it.low <= seeker.wants
                 && (it.level, it.id) < seeker.place
                 && (seeker.below.is_none() || it.level < bound.level)
@@ -435,7 +437,11 @@ impl Parent {
                 }
             }
             Search::Binding { tries, .. } if *tries < self.bind_tries => self.bind(now),
-            Search::Binding { .. } => self.choose_or_stay(now, seeker),
+            Search::Binding { head, .. } => {
+                let node = head.node;
+                self.candidates.on_unanswered(now, node);
+                self.choose_or_stay(now, seeker);
+            }
             Search::Idle => {}
         }
     }

@@ -21,7 +21,7 @@ use super::parent::{Parent, Seeker};
 use super::reception::Reception;
 use super::settings::{HeadRole, TramSettings};
 use super::window::ReceiverWindow;
-use super::wire::{Ack, Body, Front};
+use super::wire::{Ack, Advertisement, Body, Front};
 use crate::congestion::Pace;
 use crate::timers::{Reason, Timers};
 use crate::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
@@ -224,6 +224,10 @@ impl TramReceiver {
                 self.parent.on_heard(cx.now, from, None);
                 let to_all = matches!(datagram.to, Destination::Group(_));
                 self.on_data(cx, &front, (payload, datagram.zeros), to_all)?;
+            }
+            // Nobody but the source is of the first level.
+            Body::Advertisement(Advertisement { level: 1, .. }) if from != self.source => {
+                return Err(BadInput::Foreign);
             }
             Body::Advertisement(advertisement) => {
                 let seeker = self.seeker();

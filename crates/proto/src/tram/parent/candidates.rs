@@ -13,9 +13,10 @@ const CANDIDATES_MAX: usize = 10;
 /// A candidate that is silent for so long is forgotten before others.
 const CANDIDATE_SILENCE: Duration = Duration::from_secs(10);
 
-/// How long a head is shunned that did not do what it promised, and how many such are remembered.
-const SHUNNED_FOR: Duration = Duration::from_secs(60);
-const SHUNNED_MAX: usize = 16;
+/// How long a head is shunned that did not do what it promised, and how long others go before one that did not
+/// answer; how many such are remembered.
+const DISTRUSTED_FOR: Duration = Duration::from_secs(60);
+const DISTRUSTED_MAX: usize = 16;
 
 /// A head that could be this receiver's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub(super) struct Candidate {
     /// The first packet that it can repair.
     pub(super) low: u64,
     pub(super) heard_at: Time,
+    /// It was asked in vain not long ago, and advertises itself all the same.
+    pub(super) unanswered: bool,
 }
 
 impl Candidate {
@@ -38,12 +41,31 @@ impl Candidate {
         self.low > seeker.wants.max(1)
     }
 
-    /// The best has the least: one that has all that is wanted, then the nearest; but whoever has members goes
-    /// by levels first, so that no two nodes can become each other's heads.
-    fn rank(&self, seeker: Seeker) -> (bool, u8, u8) {
-        let Self { distance, level, .. } = *self;
-        let lacks = self.lacks(seeker);
-        if seeker.below.is_some() { (lacks, level, distance) } else { (lacks, distance, level) }
+    /// The best has the least: one that answers, then one that has all that is wanted, then the nearest; but
+    /// whoever has members goes by levels first, so that no two nodes can become each other's heads.
+    fn rank(&self, seeker: Seeker) -> (bool, bool, u8, u8) {
+        let Self { distance, level, unanswered, .. } = *self;
+        let (first, second) =
+            if seeker.below.is_some() { (level, distance) } else { (distance, level) };
+        (unanswered, self.lacks(seeker), first, second)
+    }
+}
+
+/// Nodes that were found wanting not long ago: the last few of them.
+#[derive(Debug, Default)]
+struct Distrusted(Vec<(NodeId, Time)>);
+
+impl Distrusted {
+    fn add(&mut self, now: Time, node: NodeId) {
+        self.0.retain(|(known, until)| *known != node && *until > now);
+        if self.0.len() >= DISTRUSTED_MAX {
+            self.0.remove(0);
+        }
+        self.0.push((node, now + DISTRUSTED_FOR));
+    }
+
+    fn contains(&self, now: Time, node: NodeId) -> bool {
+        self.0.iter().any(|(known, until)| *known == node && *until > now)
     }
 }
 
@@ -53,7 +75,8 @@ pub(super) struct Candidates {
     known: Vec<Candidate>,
     /// The source, full or not: it takes those who need what only it has.
     root: Option<Candidate>,
-    shunned: Vec<(NodeId, Time)>,
+    shunned: Distrusted,
+    unanswering: Distrusted,
 }
 
 impl Candidates {
@@ -79,13 +102,13 @@ impl Candidates {
             HeadState::NotAccepting | HeadState::Resigning => false,
         };
         let Advertisement { level, low, .. } = *advertisement;
-        let mut fresh = Candidate { node, id, distance: ttl, level, low, heard_at: now };
+        let unanswered = self.unanswering.contains(now, node);
+        let mut fresh =
+            Candidate { node, id, distance: ttl, level, low, heard_at: now, unanswered };
         if level == 1 {
             self.root = Some(fresh);
         }
-        self.shunned.retain(|(_, until)| *until > now);
-        let shunned = self.shunned.iter().any(|(shunned, _)| *shunned == node);
-        if !takes || shunned || level == 0 || !seeker.is_below(level) {
+        if !takes || self.shunned.contains(now, node) || level == 0 || !seeker.is_below(level) {
             self.forget(node);
             return false;
         }
@@ -130,9 +153,13 @@ impl Candidates {
     /// It is no candidate for a while, whatever it says.
     pub(super) fn shun(&mut self, now: Time, node: NodeId) {
         self.forget(node);
-        if self.shunned.len() >= SHUNNED_MAX {
-            self.shunned.remove(0);
-        }
-        self.shunned.push((node, now + SHUNNED_FOR));
+        self.shunned.add(now, node);
+    }
+
+    /// It was asked and did not answer: all others go before it for a while. It may have been cut off, so it
+    /// is not shunned.
+    pub(super) fn on_unanswered(&mut self, now: Time, node: NodeId) {
+        self.forget(node);
+        self.unanswering.add(now, node);
     }
 }

@@ -1,5 +1,7 @@
 //! Tests of the search for a head.
 
+use std::vec;
+
 use super::*;
 use crate::tram::settings::HeadRole;
 use crate::tram::wire::HeadState;
@@ -103,6 +105,32 @@ fn a_head_that_does_not_answer_or_refuses_is_left_for_the_next() {
 }
 
 #[test]
+fn a_head_that_advertises_itself_and_does_not_answer_comes_after_all_others() {
+    let mut parent = parent();
+    parent.on_session(at(0), ms(500));
+    let farther = Step::Bind { to: NodeId(2), distance: 2 };
+    let mut asked = std::vec::Vec::new();
+    while asked.last() != Some(&farther) && asked.len() < 10 {
+        let now = parent.next_timeout().unwrap();
+        // The nearer one is heard all the time.
+        for (node, distance) in [(1, 1), (2, 2)] {
+            heard(&mut parent, now.as_nanos() / 1_000_000, node, distance, 2);
+        }
+        parent.on_timeout(now, HEAD);
+        asked.extend(parent.poll());
+    }
+    let nearer = Step::Bind { to: NodeId(1), distance: 1 };
+    let tries = TramSettings::default().bind_tries as usize;
+    assert_eq!(asked, [vec![nearer; tries], vec![farther]].concat());
+    let silent_at = 500 * 3 + 2000 * tries as u64;
+    parent.on_accept(at(silent_at), NodeId(2), 2);
+    heard(&mut parent, silent_at + 1000, 1, 1, 2);
+    assert_eq!(parent.search, Search::Idle, "nor does it attract whoever has a head");
+    heard(&mut parent, silent_at + 60_000, 1, 1, 2);
+    assert_ne!(parent.search, Search::Idle, "after a while it is asked again");
+}
+
+#[test]
 fn a_head_that_falls_silent_is_asked_and_then_given_up() {
     let mut parent = parent();
     parent.on_session(at(0), Duration::ZERO);
@@ -148,7 +176,9 @@ fn a_nearer_head_is_joined_before_the_other_is_left() {
     assert_eq!(parent.search, Search::Idle);
     heard(&mut parent, 4001, 4, 4, 2);
     heard(&mut parent, 4500, 5, 3, 2);
-    [3, 70].map(|node| parent.candidates.forget(NodeId(node)));
+    for node in [3, 70] {
+        parent.candidates.forget(NodeId(node));
+    }
     let now = parent.timers.next().unwrap();
     parent.on_timeout(at(5001), HEAD);
     assert!(now <= at(5001));
