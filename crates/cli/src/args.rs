@@ -167,6 +167,7 @@ Examples:
   sudo faircast bench wire --size 256MB   how fast files are on real sockets here
   sudo faircast bench attack              what a host on the network can do to a transfer
   sudo faircast bench sim-vs-lab          whether the lab gives what the simulator gives
+  sudo faircast bench tram --on lab       TRAM beside the kernel's TCP, in real time
 
 Exit status: 0 every row holds, 1 one does not, 2 the arguments are wrong.")]
 pub struct BenchArgs {
@@ -180,7 +181,11 @@ pub struct BenchArgs {
     /// Write a page of plots and the rows as JSON for each suite into this folder
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Runs at the same time; one for each core where none is given
+    /// Where to run it: sim, the simulator; lab, the experiments that a suite has for real sockets and
+    /// the kernel's TCP in real time (Linux, as root)
+    #[arg(long, value_enum, default_value = "sim", hide_possible_values = true)]
+    pub on: On,
+    /// Runs at the same time; one for each core where none is given, and in the lab one
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
     /// Seeds for each experiment, instead of the suite's
@@ -223,7 +228,8 @@ pub struct BenchArgs {
     /// Compare in the cases of this file instead of the matrix's own
     #[arg(long, value_name = "FILE")]
     pub cases: Option<PathBuf>,
-    /// Write the matrix as a page of the documentation, such as docs/comparison.md
+    /// Write the matrix as a page of the documentation, such as docs/comparison.md; with --scheme the
+    /// columns of the others stay as they are there
     #[arg(long, value_name = "FILE")]
     pub docs: Option<PathBuf>,
     /// Run one case of the suite speed in this process and print its figures

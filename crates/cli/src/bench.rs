@@ -40,6 +40,8 @@ fn request(args: &BenchArgs) -> Result<Request, Failure> {
     Ok(Request {
         only: args.only.clone(),
         seeds: args.seeds,
+        on: args.on.into(),
+        jobs: args.jobs,
         scheme: args.scheme.clone(),
         options: args.options.clone(),
         out: args.out.clone(),
@@ -51,7 +53,7 @@ fn request(args: &BenchArgs) -> Result<Request, Failure> {
         peers: args.peers,
         quick: args.quick,
         cases: args.cases.clone(),
-        document: args.docs.is_some(),
+        document: args.docs.clone(),
     })
 }
 

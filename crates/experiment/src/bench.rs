@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use faircast_proto::catalog;
+use faircast_trace::On;
 
 use crate::monitor::Monitor;
 use crate::suite::BUNDLED;
@@ -15,6 +16,10 @@ pub struct Request {
     pub only: Option<String>,
     /// Seeds for each experiment, instead of the suite's.
     pub seeds: Option<u32>,
+    /// Where experiments run.
+    pub on: On,
+    /// Runs at the same time, where a number was given.
+    pub jobs: Option<u16>,
     /// The scheme to judge in place of the suite's own, or to send with; several for the matrix, with
     /// commas between.
     pub scheme: Option<String>,
@@ -38,8 +43,8 @@ pub struct Request {
     pub quick: bool,
     /// The file with the matrix's cases, instead of its own.
     pub cases: Option<PathBuf>,
-    /// Whether the matrix is wanted as a page of the documentation.
-    pub document: bool,
+    /// Where the matrix is wanted as a page of the documentation.
+    pub document: Option<PathBuf>,
 }
 
 /// Something that was asked for by its name.
@@ -113,6 +118,9 @@ pub fn choose(names: &[String], list: bool, request: &Request) -> Result<Vec<Ben
 
 fn by_name(name: &str, request: &Request) -> Result<Bench, Error> {
     let timings = match name {
+        "matrix" | "speed" | "wire" | "attack" if request.on == On::Lab => {
+            return Err(Error::Usage(format!("--on lab: {name} has no experiment for the lab")));
+        }
         "matrix" => {
             return Ok(Bench::Matrix(Box::new(matrix::LoadedMatrix::new(request)?)));
         }

@@ -283,6 +283,16 @@ pub const RELAYS: &[RelayEntry] = &[RelayEntry {
     relay: pgm_element,
 }];
 
+/// The protocols that bring everything to many receivers and keep to a rate by themselves, in the order of the
+/// tables: all schemes, and transports with a control of their own. With each the settings that it knows.
+pub fn reliable_multicast() -> impl Iterator<Item = (&'static str, &'static [OptionSpec])> {
+    let schemes = SCHEMES.iter().map(|entry| (entry.name, entry.options));
+    let transports = TRANSPORTS
+        .iter()
+        .filter(|entry| entry.multicast && matches!(entry.ends, Ends::Alone { answers: true, .. }));
+    schemes.chain(transports.map(|entry| (entry.name, entry.options)))
+}
+
 /// The scheme of this name.
 pub fn scheme(name: &str) -> Option<&'static SchemeEntry> {
     SCHEMES.iter().find(|entry| entry.name == name)

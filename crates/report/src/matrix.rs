@@ -7,7 +7,7 @@ use crate::interval::{Interval, median_interval};
 use crate::text::{Table, shorten};
 
 /// All schemes in all cases. Serialises to the `--json` of `faircast bench matrix`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Matrix {
     /// Its name.
     #[serde(rename = "suite")]
@@ -25,7 +25,7 @@ pub struct Matrix {
 }
 
 /// One case, with what each scheme made of it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct MatrixCase {
     /// Its name, unique.
     pub id: String,
@@ -46,7 +46,7 @@ pub struct MatrixCase {
 }
 
 /// What one scheme made of one case.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct MatrixCell {
     /// The scheme.
     pub scheme: String,

@@ -1,8 +1,11 @@
 //! Series over time for plots, collected in bounded memory however long the run is.
 
 mod curve;
+mod tree;
 
 pub use curve::{BINS_GIVEN_MAX, Bins, CURVE_BUCKETS_MAX, Curve, MARKS_MAX, Mark, Marks};
+pub(crate) use tree::LEVELS;
+pub use tree::{HeadChange, TreeSeries};
 
 use faircast_base::{CutReason, Duration, Event, FlowId, LinkCounters, NodeId, SwitchReason, Time};
 use faircast_trace::{Header, On, Record, Sink, Subject};
@@ -74,10 +77,8 @@ pub struct FlowSeries {
     pub switches: Vec<Switch>,
     /// How many there were in all.
     pub switches_total: u64,
-    /// Changes of receivers' repair heads.
-    pub heads: Vec<HeadChange>,
-    /// How many there were in all.
-    pub heads_total: u64,
+    /// Its repair tree.
+    pub tree: TreeSeries,
     /// Whether what was sent is what was received: the trace of a receiver on a real network.
     pub received: bool,
     counts_acknowledged: bool,
@@ -98,17 +99,6 @@ pub struct Switch {
     pub name: Option<String>,
     /// Why.
     pub reason: SwitchReason,
-}
-
-/// A receiver has another repair head, or none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeadChange {
-    /// When.
-    pub at: Time,
-    /// The receiver's name.
-    pub receiver: String,
-    /// The head's.
-    pub head: Option<String>,
 }
 
 /// Flows without curves of their own.
@@ -210,6 +200,11 @@ impl Series {
         place
     }
 
+    /// The name of a node.
+    pub(crate) fn node_name(&self, node: NodeId) -> String {
+        name_of(&self.node_names, node)
+    }
+
     fn link_sample(&mut self, at: Time, link: usize, counters: LinkCounters) {
         let Some(slot) = self.link_slots.get(link).copied() else { return };
         let is_busy = counters.queue_max_packets > 1 || counters.dropped_packets > 0;
@@ -275,13 +270,8 @@ impl Sink for Series {
                 let slot = self.flow_slots.get(flow.index()).copied().unwrap_or(u32::MAX);
                 let Some(flow) = self.flows.get_mut(slot as usize) else { return };
                 match record.event {
-                    Event::RepairHead { node: head, .. } => {
-                        flow.heads_total += 1;
-                        if flow.heads.len() < SWITCHES_MAX {
-                            let name = |node| name_of(&self.node_names, node);
-                            let (at, receiver) = (record.at, name(node));
-                            flow.heads.push(HeadChange { at, receiver, head: head.map(name) });
-                        }
+                    Event::RepairHead { node: head, level } => {
+                        flow.tree.change(record.at, node, head, level);
                     }
                     Event::LossDetected { seq } => {
                         flow.losses.push(record.at, flow.place_of(seq));

@@ -36,6 +36,8 @@ pub struct Row {
     /// Ours is the lab's, and the simulator's number stands in the place of the paper's.
     #[serde(skip)]
     pub against_sim: bool,
+    /// Where ours is the lab's, what the simulator gives.
+    pub simulated: Option<f64>,
     /// Ours: the median over all seeds.
     pub ours: f64,
     /// The least over all seeds.
@@ -123,7 +125,16 @@ pub enum Plots {
 impl Row {
     /// Whose number is expected, and whose is compared with it.
     pub(crate) fn sides(&self) -> [&'static str; 2] {
-        if self.against_sim { ["Simulator", "Lab"] } else { ["Paper", "Ours"] }
+        match (self.against_sim, self.simulated) {
+            (true, _) => ["Simulator", "Lab"],
+            (false, Some(_)) => ["Paper", "Lab"],
+            (false, None) => ["Paper", "Ours"],
+        }
+    }
+
+    /// What the simulator gives, where that stands beside the paper's.
+    pub(crate) fn beside(&self) -> Option<f64> {
+        self.simulated.filter(|_| !self.against_sim)
     }
 
     /// From where to where the seeds go; `None` of one seed, whose number stands there already.
@@ -179,6 +190,11 @@ impl Suite {
         self.rows.iter().all(|row| row.holds)
     }
 
+    /// Whether what the simulator gives stands beside the paper's.
+    fn has_beside(&self) -> bool {
+        self.rows.iter().any(|row| row.beside().is_some())
+    }
+
     /// How many of the judged rows hold, in a sentence.
     pub(crate) fn held(&self) -> String {
         let judged = || self.rows.iter().filter(|row| !row.measured_only);
@@ -201,14 +217,20 @@ impl Suite {
     pub fn table(&self) -> String {
         let mut out = String::new();
         let [theirs, ours] = self.rows.first().map_or(["Paper", "Ours"], Row::sides);
-        let mut table =
-            Table::new(2, &["Row", "Title", "Unit", theirs, ours, "Spread", "Accepted", "Holds"]);
+        let has_beside = self.has_beside();
+        let mut head = vec!["Row", "Title", "Unit", theirs];
+        head.extend(has_beside.then_some("Simulator"));
+        head.extend([ours, "Spread", "Accepted", "Holds"]);
+        let mut table = Table::new(2, &head);
         for row in &self.rows {
-            table.push(vec![
+            let mut cells = vec![
                 row.id.clone(),
                 row.title.clone(),
                 row.unit.clone(),
                 row.paper.map_or_else(|| "–".into(), number),
+            ];
+            cells.extend(has_beside.then(|| row.beside().map_or_else(|| "–".into(), number)));
+            cells.extend([
                 number(row.ours),
                 row.spread().unwrap_or_else(|| "–".into()),
                 // Numbers alone: the name of another row would take the room of the titles.
@@ -219,6 +241,7 @@ impl Suite {
                     (false, false) => "NO".into(),
                 },
             ]);
+            table.push(cells);
         }
         let heading = match self.about.as_str() {
             "" => self.name.clone(),
@@ -289,7 +312,7 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&suite().to_json()).unwrap();
         let want = serde_json::json!({ "suite": "fairness", "rows": [{
             "id": "fig-4", "title": "pgmcc beside TCP Reno, 3000 s", "unit": "ratio",
-            "paper": 0.74, "ours": 0.77, "low": 0.71, "high": 0.82, "seeds": 10,
+            "paper": 0.74, "simulated": null, "ours": 0.77, "low": 0.71, "high": 0.82, "seeds": 10,
             "tolerance": 0.15, "accept_low": 0.629, "accept_high": 0.851, "holds": true, "explained": null,
             "measured_only": false, "experiment": "", "scenario": "", "set": [], "measure": "",
             "per_seed": [{ "seed": 1, "value": 0.77 }]
@@ -358,11 +381,18 @@ mod tests {
         suite.rows.truncate(1);
         assert!(suite.table().contains("Paper") && suite.table().contains("0.710–0.820"));
         (suite.rows[0].against_sim, suite.rows[0].seeds) = (true, 1);
+        suite.rows[0].simulated = Some(0.5);
         let text = suite.table();
         assert!(
             text.contains("Simulator") && text.contains("Lab") && !text.contains("Paper"),
             "{text}"
         );
         assert!(!text.contains("0.710"), "{text}");
+        assert!(!text.contains("0.500"), "it is the expected one: {text}");
+        // And what a paper printed stands beside both.
+        (suite.rows[0].against_sim, suite.rows[0].simulated) = (false, Some(0.5));
+        let text = suite.table();
+        assert!(text.contains("Paper  Simulator    Lab"), "{text}");
+        assert!(text.contains("0.740      0.500  0.770"), "{text}");
     }
 }

@@ -152,6 +152,8 @@ fn a_mistake_in_the_arguments_is_named_with_what_is_allowed() {
         ("bench tcp --only nosuch", "--only nosuch: no experiment has that"),
         ("bench tcp --only droplist --out a-file/out", "cannot be made"),
         ("bench tcp --scheme pgmcc", "\"tcp\" has no session"),
+        ("bench fec --on lab", "--on lab: no experiment of fec has lab = SEEDS"),
+        ("bench matrix --on lab", "--on lab: matrix has no experiment for the lab"),
         ("bench wire --only nosuch", "wire has no such row; there are limit, "),
         ("bench speed --scheme pgmcc", "\"speed\" has no session"),
         ("bench attack --only nosuch", "attack has no such row; there are nothing, "),

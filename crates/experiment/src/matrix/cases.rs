@@ -22,6 +22,8 @@
 
 use std::collections::BTreeSet;
 
+use faircast_proto::catalog;
+use faircast_proto::options::OptionSpec;
 use faircast_scenario::Scenario;
 use serde::Deserialize;
 
@@ -84,6 +86,9 @@ pub(crate) struct Case {
     pub(crate) note: Option<String>,
     /// Changes where it must be quick.
     pub(crate) quick: Option<Vec<String>>,
+    /// Whether this is such a second one.
+    #[serde(skip)]
+    sends_objects: bool,
     /// Whether it is there once more, with objects.
     #[serde(default)]
     pub(crate) objects: bool,
@@ -142,17 +147,28 @@ impl MatrixFile {
 /// What the name of a case with objects ends with.
 const OBJECTS: &str = "-object";
 
+/// The setting by which who knows streams and objects is told which of them to send.
+const DELIVERY: &str = "delivery";
+
 impl Case {
     /// The same case where sessions send an object each, as `faircast send` does, and no stream.
     fn with_objects(&self, session: &str) -> Self {
         let mut case = self.clone();
         let judged = [self.session.as_deref().unwrap_or(session).to_string()];
         let sessions = if self.sessions.is_empty() { &judged[..] } else { &self.sessions[..] };
-        let delivery = |session: &String| format!("flow.{session}.options.delivery=object");
+        let delivery = |session: &String| format!("flow.{session}.options.{DELIVERY}=object");
+        case.sends_objects = true;
         case.id.push_str(OBJECTS);
         case.question.push_str(" Sent as an object.");
         case.set.extend(sessions.iter().map(delivery));
         case
+    }
+
+    /// Whether `protocol` can run it: not all tell objects from streams.
+    pub(crate) fn is_for(&self, protocol: &str) -> bool {
+        let known = || catalog::reliable_multicast().find(|(name, _)| *name == protocol);
+        let tells = |(_, options): (_, &[OptionSpec])| options.iter().any(|it| it.name == DELIVERY);
+        !self.sends_objects || known().is_none_or(tells)
     }
 
     /// The flow that is judged.

@@ -1,6 +1,7 @@
 //! `--docs`: the matrix as a page of the documentation.
 
-use faircast_report::{Figure, Matrix};
+use faircast_proto::catalog;
+use faircast_report::{Figure, Matrix, MatrixCase, MatrixCell, Spread};
 
 /// What a person wrote about the numbers, with places for them.
 ///
@@ -31,6 +32,83 @@ pub(super) fn document(matrix: &Matrix, whole: bool) -> Result<String, String> {
         .replace("{cases}", cases.trim_end())
         .replace("{seeds}", &matrix.seeds())
         .replace("{tables}", matrix.markdown().trim_end()))
+}
+
+/// What the tables of a page show, scheme by scheme, each with the medians and the worst as far as they are
+/// printed.
+///
+/// # Errors
+/// What in a table is none of it.
+pub(super) fn tables(page: &str) -> Result<Matrix, String> {
+    let mut matrix = Matrix::default();
+    for section in page.split("\n### ").skip(1) {
+        let title = section.lines().next().unwrap_or_default();
+        let figure = Figure::ALL.into_iter().find(|figure| figure.title() == title);
+        let figure = figure.ok_or_else(|| format!("no figure is called \"{title}\""))?;
+        let is_row = |line: &&str| line.starts_with("| ") && !line.starts_with("| ---");
+        for row in section.lines().filter(is_row) {
+            let mut cells = row.trim_matches(['|', ' ']).split(" | ").map(str::to_string);
+            let id = cells.next().unwrap_or_default().trim_matches('`').to_string();
+            if id == "case" {
+                matrix.schemes = cells.collect();
+                continue;
+            }
+            let known = matrix.cases.iter().position(|case| case.id == id);
+            let place = known.unwrap_or_else(|| {
+                let cell = |scheme: &String| MatrixCell {
+                    scheme: scheme.clone(),
+                    ..MatrixCell::default()
+                };
+                let cells = matrix.schemes.iter().map(cell).collect();
+                matrix.cases.push(MatrixCase { id: id.clone(), cells, ..MatrixCase::default() });
+                matrix.cases.len() - 1
+            });
+            for (cell, text) in matrix.cases[place].cells.iter_mut().zip(cells) {
+                cell.figures
+                    .extend(printed(figure, &text).map_err(|text| format!("{id}: {text}"))?);
+            }
+        }
+    }
+    Ok(matrix)
+}
+
+/// What a cell of a table shows: `0.80 (0.10)`, `never`, or a dash where there is nothing.
+fn printed(figure: Figure, text: &str) -> Result<Option<Spread>, String> {
+    let value = |text: &str| match text {
+        "never" | "∞" => Ok(f64::INFINITY),
+        _ => text.parse().map_err(|_| format!("\"{text}\" is no number")),
+    };
+    let values = match text.trim_end_matches(')').split_once(" (") {
+        _ if text == "–" => return Ok(None),
+        Some((median, worst)) => vec![value(median)?, value(worst)?],
+        None => vec![value(text)?],
+    };
+    let [median, worst] = [values[0], values[values.len() - 1]];
+    let per_seed = (1..).zip(values).collect();
+    Ok(Some(Spread { figure, median, worst, worst_seed: 0, per_seed }))
+}
+
+/// The matrix with the columns that only `others` has.
+///
+/// # Errors
+/// The two have other cases.
+pub(super) fn with_others(matrix: &Matrix, others: &Matrix) -> Result<Matrix, String> {
+    let mut all = matrix.clone();
+    let is_new = |name: &&str| matrix.schemes.iter().any(|scheme| scheme == name);
+    let is_kept = |name: &&str| others.schemes.iter().any(|scheme| scheme == name);
+    let names = catalog::reliable_multicast().map(|(name, _)| name);
+    all.schemes = names.filter(|name| is_new(name) || is_kept(name)).map(String::from).collect();
+    for case in &mut all.cases {
+        let same = others.cases.iter().find(|same| same.id == case.id);
+        let same = same.ok_or_else(|| {
+            let id = &case.id;
+            format!("--docs: the page has no case {id}; without --scheme it is made anew")
+        })?;
+        let cells = || case.cells.iter().chain(&same.cells);
+        let cell = |scheme: &String| cells().find(|cell| cell.scheme == *scheme).cloned();
+        case.cells = all.schemes.iter().filter_map(cell).collect();
+    }
+    Ok(all)
 }
 
 /// A text with its numbers in their places.
@@ -82,8 +160,6 @@ fn number(place: &str, matrix: &Matrix) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use faircast_report::{MatrixCase, MatrixCell, Spread};
-
     use super::*;
 
     /// Cases `a-1` with 0.25 and `a-2` with 0.5, seen by one scheme.
@@ -134,6 +210,39 @@ mod tests {
     }
 
     #[test]
+    fn a_scheme_that_is_measured_alone_takes_its_place_beside_what_a_page_shows_of_others() {
+        let mut old = matrix();
+        old.schemes = vec!["pgmcc".into(), "ormcc".into()];
+        for (case, place) in old.cases.iter_mut().zip(1u32..) {
+            let cell = |scheme: &str, values: &[f64]| MatrixCell {
+                scheme: scheme.into(),
+                figures: [Figure::Repairs, Figure::SettledS]
+                    .into_iter()
+                    .filter_map(|it| Spread::of(it, (1..).zip(values.iter().copied()).collect()))
+                    .collect(),
+                runs: Vec::new(),
+            };
+            let own = f64::from(place);
+            case.cells = vec![cell("pgmcc", &[own, 0.5]), cell("ormcc", &[f64::INFINITY])];
+        }
+        let kept = tables(&document(&old, false).unwrap()).unwrap();
+        let mut new = matrix();
+        new.schemes = vec!["ormcc".into()];
+        new.cases.iter_mut().for_each(|case| case.cells[0].scheme = "ormcc".into());
+        let page = document(&with_others(&new, &kept).unwrap(), false).unwrap();
+        for row in [
+            "| case | pgmcc | ormcc |",
+            "| `a-1` | 0.75 (1.00) | 0.25 |",
+            "| `a-2` | 1.25 (2.00) | 0.50 |",
+            "| `a-2` | 1 (2) | – |",
+        ] {
+            assert!(page.contains(row), "{row}: {page}");
+        }
+        new.cases[0].id = "a-3".into();
+        assert!(with_others(&new, &kept).unwrap_err().contains("no case a-3"));
+    }
+
+    #[test]
     fn what_was_concluded_from_all_cases_is_not_said_of_others() {
         let page = document(&matrix(), false).unwrap();
         assert!(!page.contains(CONCLUSIONS[0]) && page.contains(CONCLUSIONS[1]), "{page}");
@@ -141,48 +250,11 @@ mod tests {
         assert!(document(&matrix(), true).is_err(), "it lacks what is spoken of");
     }
 
-    /// The matrix that the tables of a document show: medians as far as they are printed.
-    fn tables(page: &str) -> Matrix {
-        let mut matrix = Matrix { schemes: Vec::new(), cases: Vec::new(), ..matrix() };
-        for section in page.split("\n### ").skip(1) {
-            let title = section.lines().next().unwrap();
-            let figure = Figure::ALL.into_iter().find(|figure| figure.title() == title).unwrap();
-            for row in section.lines().filter(|line| line.starts_with("| ")) {
-                let mut cells = row.trim_matches(['|', ' ']).split(" | ").map(str::to_string);
-                let id = cells.next().unwrap().trim_matches('`').to_string();
-                if id == "case" {
-                    matrix.schemes = cells.collect();
-                    continue;
-                }
-                if !matrix.cases.iter().any(|case| case.id == id) {
-                    let cell = |scheme: &String| MatrixCell {
-                        scheme: scheme.clone(),
-                        figures: Vec::new(),
-                        runs: Vec::new(),
-                    };
-                    let cells = matrix.schemes.iter().map(cell).collect();
-                    let case = super::tests::matrix().cases[0].clone();
-                    matrix.cases.push(MatrixCase { id: id.clone(), cells, ..case });
-                }
-                let case = matrix.cases.iter_mut().find(|case| case.id == id).unwrap();
-                for (place, text) in cells.enumerate() {
-                    let median = text.split(" (").next().unwrap();
-                    let value = match median {
-                        "never" | "∞" => f64::INFINITY,
-                        _ => median.parse().unwrap_or(f64::NAN),
-                    };
-                    case.cells[place].figures.extend(Spread::of(figure, vec![(1, value)]));
-                }
-            }
-        }
-        matrix
-    }
-
     #[test]
     fn the_page_in_the_documentation_says_what_its_tables_do() {
         let page = include_str!("../../../../docs/comparison.md");
         let [from, to] = CONCLUSIONS.map(|heading| TEMPLATE.find(heading).unwrap());
-        let matrix = tables(page);
+        let matrix = tables(page).unwrap();
         assert!(matrix.cases.len() > 20 && matrix.schemes.len() >= 3);
         let said = filled(&TEMPLATE[from..to], &matrix).unwrap();
         assert!(page.contains(&said), "{said}");
@@ -192,7 +264,7 @@ mod tests {
     /// other words.
     #[test]
     fn the_words_of_the_conclusions_hold_in_the_tables() {
-        let matrix = tables(include_str!("../../../../docs/comparison.md"));
+        let matrix = tables(include_str!("../../../../docs/comparison.md")).unwrap();
         let of = |case: &str, scheme: &str, figure: Figure| {
             let place = format!("median {case} {scheme} {}", figure.id());
             let shown = number(&place, &matrix).unwrap_or_else(|| panic!("{place}"));

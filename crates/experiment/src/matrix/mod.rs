@@ -1,10 +1,10 @@
-//! The comparison of schemes: all registered schemes in the same cases, judged by the same figures.
+//! The comparison of schemes: all of them in the same cases, judged by the same figures.
 
 mod cases;
 mod cell;
 mod document;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use faircast_proto::catalog;
@@ -16,7 +16,7 @@ use self::cases::{Case, MatrixFile};
 use self::cell::Cell;
 use crate::Error;
 use crate::bench::{Request, Results, listing};
-use crate::files::make_folder;
+use crate::files::{make_folder, read};
 use crate::monitor::{Monitor, Runs};
 use crate::suite::runner::{Files, Runner, Scheme};
 use crate::suite::{Bundled, Experiment, SuiteFile, bundled};
@@ -71,6 +71,19 @@ impl LoadedMatrix {
         if let Some(runs) = &runs {
             make_folder(runs)?;
         }
+        // A scheme measured alone takes its column in a page that has the others'.
+        let is_plain = request.cases.is_none()
+            && request.only.is_none()
+            && request.seeds.is_none()
+            && request.options.is_empty()
+            && !self.quick;
+        let kept = match &request.document {
+            Some(page) if request.scheme.is_some() && is_plain && page.exists() => {
+                let text = read(page)?;
+                Some(document::tables(&text).map_err(|problem| at(page, &problem))?)
+            }
+            _ => None,
+        };
         let matrix = self.measure(request.seeds, runs, monitor)?;
         let json = matrix.to_json() + "\n";
         let page = format!("{}.html", matrix.name);
@@ -79,11 +92,11 @@ impl LoadedMatrix {
             files.push((format!("{}.json", matrix.name), json.clone()));
             files.push((page.clone(), matrix_page(&matrix)));
         }
-        let whole = request.cases.is_none()
-            && request.scheme.is_none()
-            && request.only.is_none()
-            && !self.quick;
-        let document = request.document.then(|| document::document(&matrix, whole));
+        let whole = is_plain && (request.scheme.is_none() || kept.is_some());
+        let document = request.document.as_ref().map(|_| match &kept {
+            Some(kept) => document::document(&document::with_others(&matrix, kept)?, whole),
+            None => document::document(&matrix, whole),
+        });
         Ok(Results {
             table: matrix.table(),
             json,
@@ -108,6 +121,7 @@ impl LoadedMatrix {
             seeds: self.file.seeds,
             session: None,
             against_sim: false,
+            variants: std::collections::BTreeMap::new(),
             experiments: Vec::new(),
         };
         let runners: Vec<Runner<'_>> =
@@ -121,10 +135,19 @@ impl LoadedMatrix {
         let mut jobs = Vec::new();
         for (place, work) in experiments.iter().enumerate() {
             for (scheme, runner) in runners.iter().enumerate() {
+                if !work.case.is_for(&self.schemes[scheme].name) {
+                    continue;
+                }
                 let weight = self.check(runner, work)?;
                 let job = |seed| Job { scheme, case: place, seed, weight };
                 jobs.extend((1..=u64::from(seeds(work.case))).map(job));
             }
+        }
+        if jobs.is_empty() {
+            let name = &self.schemes[0].name;
+            return Err(Error::Usage(format!(
+                "--scheme {name}: knows no objects, of which all cases are"
+            )));
         }
         // The longest first, so that none of them is left over when all others are done.
         jobs.sort_by_key(|job| std::cmp::Reverse(job.weight));
@@ -193,6 +216,7 @@ impl LoadedMatrix {
             only: None,
             plots: false,
             on: On::Sim,
+            side_by_side: false,
             monitor,
         }
     }
@@ -219,6 +243,10 @@ impl LoadedMatrix {
         }
         Ok(weight)
     }
+}
+
+fn at(page: &Path, problem: &str) -> Error {
+    Error::Usage(format!("--docs {}: {problem}", page.display()))
 }
 
 /// A case with the experiments that it takes.
@@ -269,9 +297,9 @@ fn choose_cases(file: &mut MatrixFile, request: &Request) -> Result<(), Error> {
     }
 }
 
-/// All registered schemes, or those that `--scheme` names.
+/// All that bring everything to many receivers, or those of them that `--scheme` names.
 fn schemes(request: &Request) -> Result<Vec<Scheme>, Error> {
-    let known = || catalog::SCHEMES.iter().map(|entry| entry.name);
+    let known = || catalog::reliable_multicast().map(|(name, _)| name);
     let Some(given) = &request.scheme else {
         return Ok(known().map(|name| Scheme { name: name.into(), options: Vec::new() }).collect());
     };

@@ -1,5 +1,7 @@
-//! Suites whose scenarios run in the lab and in the simulator: `sim-vs-lab`, or one's own with
-//! `against_sim = true`.
+//! Experiments in the lab, beside what the simulator gives: those that a suite has for the lab, and suites
+//! with `against_sim = true`, whose rows are judged by it (`sim-vs-lab`, or one's own).
+
+use std::collections::BTreeMap;
 
 use faircast_trace::On;
 
@@ -10,31 +12,58 @@ use crate::Error;
 use crate::bench::Request;
 use crate::monitor::Monitor;
 
-/// Seeds of the simulator whose median the lab is compared with: they cost next to nothing.
+/// Seeds of the simulator whose median the lab is judged by: they cost next to nothing.
 const SIM_SEEDS: u32 = 9;
 
-/// The suite with what the simulator gives as the figures that are expected of the lab. The simulator goes
-/// first: where the lab is stopped, what it has done can be judged.
-pub(crate) fn expected(
+/// What a suite has for the lab, as a suite.
+///
+/// # Errors
+/// It has nothing, or what is asked for is not there.
+pub(crate) fn in_lab(suite: &SuiteFile, request: &Request) -> Result<SuiteFile, Error> {
+    let name = &suite.name;
+    if request.scheme.is_some() {
+        return Err(Error::Usage("--scheme: schemes are judged in the simulator".into()));
+    }
+    let there = suite.in_lab();
+    match there.experiments.is_empty() {
+        true => Err(Error::Usage(format!("--on lab: no experiment of {name} has lab = SEEDS"))),
+        false => Ok(there),
+    }
+}
+
+/// What the simulator gives for each row, by the rows' ids.
+pub(crate) fn simulated(
     loaded: &LoadedSuite,
     request: &Request,
     monitor: &dyn Monitor,
-) -> Result<SuiteFile, Error> {
+) -> Result<BTreeMap<String, f64>, Error> {
+    let seeds = if loaded.in_lab { loaded.suite.seeds } else { SIM_SEEDS };
     let runner = Runner {
         on: On::Sim,
-        seeds: Some(SIM_SEEDS),
+        seeds: Some(seeds),
         plots: false,
         ..loaded.runner(request, None, monitor)
     };
-    let mut suite = loaded.suite.clone();
+    let mut values = BTreeMap::new();
     for Measured { experiment, runs, .. } in runner.run("in the simulator")?.measured {
-        let same = suite.experiments.iter_mut().find(|same| same.id == experiment.id);
-        let same = same.expect("both sides run the same suite");
-        for row in &mut same.rows {
-            let values: Vec<f64> =
+        for row in &experiment.rows {
+            let of_seeds: Vec<f64> =
                 runs.iter().map(|run| row.measure.of(&run.summary, &run.probe)).collect();
-            row.paper = Some(row.statistic.of(&values));
+            let id = row.id.as_ref().unwrap_or(&experiment.id).clone();
+            values.insert(id, row.statistic.of(&of_seeds));
         }
     }
-    Ok(suite)
+    Ok(values)
+}
+
+/// The suite with what the simulator gives as the figures that are expected of the lab.
+pub(crate) fn expected(suite: &SuiteFile, simulated: &BTreeMap<String, f64>) -> SuiteFile {
+    let mut suite = suite.clone();
+    for experiment in &mut suite.experiments {
+        for row in &mut experiment.rows {
+            let id = row.id.as_ref().unwrap_or(&experiment.id);
+            row.paper = simulated.get(id).copied();
+        }
+    }
+    suite
 }

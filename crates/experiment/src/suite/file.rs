@@ -23,7 +23,7 @@
 //! reason = "a share of the link, read off a plot"
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use faircast_base::{Duration, Quantity};
 use faircast_report::{BINS_GIVEN_MAX, Plots, spread};
@@ -49,6 +49,19 @@ pub(crate) struct SuiteFile {
     pub(crate) against_sim: bool,
     #[serde(rename = "experiment", default)]
     pub(crate) experiments: Vec<Experiment>,
+    /// Changes with which experiments run once more, by their names.
+    #[serde(rename = "variant", default)]
+    pub(crate) variants: BTreeMap<String, Variant>,
+}
+
+/// What is other where an experiment runs once more.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Variant {
+    /// What stands behind the experiment's question.
+    question: String,
+    /// Changes to the scenario, behind the experiment's.
+    set: Vec<String>,
 }
 
 /// One scenario, run with several seeds.
@@ -75,6 +88,11 @@ pub(crate) struct Experiment {
     pub(crate) sessions: Vec<String>,
     /// Seeds, where this experiment needs another number.
     pub(crate) seeds: Option<u32>,
+    /// The suite's variants with which it runs once more each, with rows `ID-VARIANT`.
+    #[serde(default)]
+    pub(crate) variants: Vec<String>,
+    /// Seeds with which it runs in the lab too, where that is asked for.
+    pub(crate) lab: Option<u32>,
     /// Whether `--scheme` runs it: experiments that compare cures of one scheme say no.
     #[serde(default = "yes")]
     pub(crate) judges_schemes: bool,
@@ -93,6 +111,19 @@ pub(crate) struct Experiment {
 }
 
 impl Experiment {
+    /// The same once more, with names of its own that end in `-name`.
+    fn twin(&self, name: &str, question: &str) -> Self {
+        let mut twin = self.clone();
+        twin.id = format!("{}-{name}", self.id);
+        twin.question = format!("{} {question}", self.question);
+        for row in &mut twin.rows {
+            let id = row.id.as_ref().unwrap_or(&self.id);
+            row.id = Some(format!("{id}-{name}"));
+            row.fairer_than = row.fairer_than.as_ref().map(|other| format!("{other}-{name}"));
+        }
+        twin
+    }
+
     /// The span in which the page counts throughput in a run that lasts `duration`.
     ///
     /// # Errors
@@ -149,6 +180,8 @@ pub(crate) struct RowFile {
     pub(crate) reason: String,
     /// Why the row does not hold, where that is understood.
     pub(crate) explained: Option<String>,
+    /// Why it does not hold in the lab, where that is another reason.
+    pub(crate) explained_in_lab: Option<String>,
     /// Whether it is the fairness figure of its experiment in a score table.
     #[serde(default)]
     pub(crate) fairness: bool,
@@ -222,8 +255,10 @@ impl SuiteFile {
     /// # Errors
     /// One line that says what is wrong and where.
     pub(crate) fn parse(file: &str, text: &str) -> Result<Self, String> {
-        let suite: Self = from_toml(file, text)?;
-        suite.check().map_err(|problem| format!("{file}: {problem}"))?;
+        let mut suite: Self = from_toml(file, text)?;
+        let checked = suite.add_variants().and_then(|()| suite.check());
+        let checked = checked.and_then(|()| suite.in_lab().check());
+        checked.map_err(|problem| format!("{file}: {problem}"))?;
         Ok(suite)
     }
 
@@ -239,6 +274,42 @@ impl SuiteFile {
         })
     }
 
+    /// Adds the variants of experiments behind them.
+    fn add_variants(&mut self) -> Result<(), String> {
+        let Self { experiments, variants, .. } = self;
+        for experiment in std::mem::take(experiments) {
+            let mut twins = Vec::new();
+            for name in &experiment.variants {
+                let variant = variants.get(name).ok_or_else(|| {
+                    format!("experiment \"{}\": there is no [variant.{name}]", experiment.id)
+                })?;
+                plain("variant", name)?;
+                let mut twin = experiment.twin(name, &variant.question);
+                twin.set.extend(variant.set.iter().cloned());
+                twin.lab = None;
+                twins.push(twin);
+            }
+            experiments.push(experiment);
+            experiments.append(&mut twins);
+        }
+        Ok(())
+    }
+
+    /// What of it runs in the lab: experiments and rows with names of their own.
+    pub(crate) fn in_lab(&self) -> Self {
+        let there = |experiment: &Experiment| {
+            let seeds = experiment.lab?;
+            let mut there = experiment.twin("lab", "In the lab, with the kernel's TCP.");
+            there.seeds = Some(seeds);
+            for row in &mut there.rows {
+                row.explained = row.explained_in_lab.take().or(row.explained.take());
+            }
+            Some(there)
+        };
+        let experiments = self.experiments.iter().filter_map(there).collect();
+        Self { experiments, ..self.clone() }
+    }
+
     fn check(&self) -> Result<(), String> {
         plain("name", &self.name)?;
         let (mut experiments, mut rows) = (BTreeSet::new(), BTreeSet::new());
@@ -247,7 +318,7 @@ impl SuiteFile {
             if !experiments.insert(id) {
                 return Err(format!("experiment \"{id}\": the id is there twice"));
             }
-            if self.seeds == 0 || experiment.seeds == Some(0) {
+            if [Some(self.seeds), experiment.seeds, experiment.lab].contains(&Some(0)) {
                 return Err(format!("experiment \"{id}\": seeds is 0; expected at least 1"));
             }
             if experiment.rows.is_empty() {
@@ -369,6 +440,37 @@ mod tests {
     fn mistakes_name_file_and_line() {
         let error = SuiteFile::parse("f", &format!("{ROW}papr = 2.0\n")).unwrap_err();
         assert!(error.starts_with("f:13: "), "{error}");
+    }
+
+    #[test]
+    fn an_experiment_has_twins_for_its_variants_and_for_the_lab() {
+        let keys = "variants = ['reno']\nlab = 3\nset = ['x=1']\n[[experiment.row]]\nid = 'b'\n";
+        let more = "paper = 2.0\ntolerance = 0.1\nexplained = 'e'\nexplained_in_lab = 'l'\n\
+            [[experiment.row]]\ntitle = 't'\nmeasure = 'timeouts a'\nunit = 'n'\nreason = 'r'\n\
+            fairer_than = 'b'\n[variant.reno]\nquestion = 'And?'\nset = ['y=2']\n";
+        let text = ROW.replace("[[experiment.row]]\n", keys) + more;
+        let suite = SuiteFile::parse("f", &text).unwrap();
+        let shown = |suite: &SuiteFile| {
+            let all = suite.experiments.iter().map(|it| {
+                let row = |row: &RowFile| row.id.clone().unwrap_or("–".into());
+                let rows: Vec<String> = it.rows.iter().map(row).collect();
+                let (last, first) = (&it.rows[1], &it.rows[0]);
+                let why = first.explained.clone().unwrap();
+                let fairer = last.fairer_than.clone().unwrap();
+                let seeds = it.seeds.unwrap_or(0);
+                format!("{} {} {} {why} {fairer} {seeds}", it.id, it.set.join(","), rows.join(","))
+            });
+            all.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            shown(&suite),
+            ["a x=1 b,– e b 0", "a-reno x=1,y=2 b-reno,a-reno e b-reno 0"],
+            "a variant is none of the lab's"
+        );
+        assert_eq!(shown(&suite.in_lab()), ["a-lab x=1 b-lab,a-lab l b-lab 3"]);
+        assert_eq!(suite.experiments[1].question, "? And?");
+        let error = SuiteFile::parse("f", &text.replace("['reno']", "['sack']")).unwrap_err();
+        assert!(error.contains("experiment \"a\": there is no [variant.sack]"), "{error}");
     }
 
     #[test]

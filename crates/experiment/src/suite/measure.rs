@@ -98,6 +98,7 @@ const FLOW_QUANTITIES: &[(&str, FlowQuantity)] = &[
     ("cuts_per_switch_pair", |flow| flow.probe.pairs.cuts_mean()),
     ("switch_pairs_cut_often", |flow| flow.probe.pairs.cut_often_share()),
     ("completed_s", |flow| flow.summary.completed_s.unwrap_or(f64::INFINITY)),
+    ("settled_s", |flow| flow.summary.settled_s.unwrap_or(f64::INFINITY)),
     ("goodput_min_bps", |flow| {
         let goodputs = flow.summary.receivers.iter().map(|receiver| receiver.goodput_bps);
         goodputs.fold(f64::INFINITY, f64::min)

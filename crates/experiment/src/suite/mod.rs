@@ -30,6 +30,8 @@ use runner::{Files, Ran, Runner, Scheme};
 pub struct LoadedSuite {
     suite: SuiteFile,
     files: Files,
+    /// Whether these are the experiments that the suite has for the lab.
+    in_lab: bool,
     /// The rows without a scenario that belong to it, and of which `only` chooses any.
     from_code: Vec<&'static FromCode>,
 }
@@ -93,14 +95,19 @@ impl LoadedSuite {
     /// # Errors
     /// There is none, its file is wrong, or it has no place for the scheme that is to be judged.
     pub(crate) fn new(name: &str, request: &Request) -> Result<Self, Error> {
-        let (suite, files) = load(name)?;
+        let (mut suite, files) = load(name)?;
         if let (Some(scheme), None) = (&request.scheme, &suite.session) {
             return Err(no_session(scheme, &suite.name));
         }
+        let in_lab = request.on == On::Lab && !suite.against_sim;
+        if in_lab {
+            suite = against_sim::in_lab(&suite, request)?;
+        }
         let only = request.only.as_deref();
-        let from_code =
-            FROM_CODE.iter().filter(|rows| rows.suite == name && (rows.is_chosen)(only));
-        Ok(Self { suite, files, from_code: from_code.collect() })
+        let from_code = FROM_CODE
+            .iter()
+            .filter(|rows| rows.suite == name && (rows.is_chosen)(only) && request.on == On::Sim);
+        Ok(Self { suite, files, in_lab, from_code: from_code.collect() })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -146,7 +153,8 @@ impl LoadedSuite {
             scheme,
             only: request.only.as_deref(),
             plots: request.out.is_some(),
-            on: if self.suite.against_sim { On::Lab } else { On::Sim },
+            on: if self.suite.against_sim || self.in_lab { On::Lab } else { On::Sim },
+            side_by_side: request.jobs.is_some(),
             monitor,
         }
     }
@@ -163,9 +171,14 @@ impl LoadedSuite {
             .scheme
             .as_ref()
             .map(|name| Scheme { name: name.clone(), options: request.options.clone() });
-        let expected = match suite.against_sim && scheme.is_none() {
-            true => Some(against_sim::expected(self, request, monitor)?),
+        // The simulator goes first: where the lab is stopped, what it has done can be judged.
+        let simulated = match (suite.against_sim || self.in_lab) && scheme.is_none() {
+            true => Some(against_sim::simulated(self, request, monitor)?),
             false => None,
+        };
+        let expected = match &simulated {
+            Some(simulated) if suite.against_sim => Some(against_sim::expected(suite, simulated)),
+            _ => None,
         };
         let runner = self.runner(request, scheme.as_ref(), monitor);
         let Ran { measured, stopped } = runner.run(&suite.name)?;
@@ -174,7 +187,10 @@ impl LoadedSuite {
         }
         let (ran, planned) = (measured.len(), self.experiments(request).count());
         let mut rows = judge::rows(expected.as_ref().unwrap_or(suite), measured, monitor);
-        rows.iter_mut().for_each(|row| row.against_sim = expected.is_some());
+        for row in &mut rows {
+            row.against_sim = expected.is_some();
+            row.simulated = simulated.as_ref().and_then(|all| all.get(&row.id).copied());
+        }
         for from_code in self.code_rows(request).filter(|_| !stopped) {
             let own = (from_code.rows)(request, monitor)?.into_iter().map(|row| Row {
                 group: from_code.group.into(),
@@ -189,6 +205,11 @@ impl LoadedSuite {
             monitor.note(&format!(
                 "{suite}: the rows {id} run programs of others, and only with --peers"
             ));
+        }
+        let in_lab = suite.in_lab().experiments.iter().map(|of| of.rows.len()).sum::<usize>();
+        if in_lab > 0 && !self.in_lab {
+            let name = &suite.name;
+            monitor.note(&format!("{name}: {in_lab} rows more run in the lab: --on lab, as root"));
         }
         let result = Suite { name: suite.name.clone(), about: suite.title.clone(), rows };
         let page = format!("{}.html", suite.name);

@@ -38,6 +38,8 @@ pub(crate) struct Runner<'a> {
     pub(crate) plots: bool,
     /// Where to run it.
     pub(crate) on: On,
+    /// Whether several go at a time in the lab too.
+    pub(crate) side_by_side: bool,
     pub(crate) monitor: &'a dyn Monitor,
 }
 
@@ -201,19 +203,20 @@ impl<'a> Runner<'a> {
             self.monitor.ended(weights[index]);
             Ok(((index, seed), outcome))
         };
-        let mut stopped = false;
-        let done: Result<BTreeMap<_, _>, Error> = match self.on {
-            On::Sim => jobs.into_par_iter().map(run).collect(),
-            // One at a time: what runs beside a lab makes it late.
-            On::Lab | On::Net => {
-                let until_stopped = jobs.into_iter().map(run).map_while(|outcome| {
-                    stopped = outcome.is_err() && self.monitor.is_to_stop();
-                    (!stopped).then_some(outcome)
-                });
-                until_stopped.collect()
-            }
+        // In the lab a run that was stopped costs no other one.
+        let run = |job| match run(job) {
+            Err(_) if long && self.monitor.is_to_stop() => Ok(None),
+            outcome => outcome.map(Some),
+        };
+        // One at a time where nobody says how many: what runs beside a lab may make it late.
+        let done: Result<Vec<Option<_>>, Error> = match long && !self.side_by_side {
+            true => jobs.into_iter().map(run).collect(),
+            false => jobs.into_par_iter().map(run).collect(),
         };
         self.monitor.finish();
+        let done = done?;
+        let stopped = done.iter().any(Option::is_none);
+        let done: BTreeMap<_, _> = done.into_iter().flatten().collect();
         let mut measured: Vec<_> = experiments
             .into_iter()
             .map(|experiment| Measured {
@@ -223,7 +226,7 @@ impl<'a> Runner<'a> {
                 plot: None,
             })
             .collect();
-        for ((index, seed), (run, plot)) in done? {
+        for ((index, seed), (run, plot)) in done {
             let measured = &mut measured[index];
             match run.invalid {
                 Some(why) => measured.invalid.push((seed, why)),

@@ -47,6 +47,7 @@ pub(crate) fn suite() -> SuiteFile {
     let chains = chains.into_iter().map(|(variant, packets)| chain(variant, packets));
     SuiteFile {
         against_sim: false,
+        variants: BTreeMap::new(),
         name: "tcp".into(),
         title: "Does our TCP do what ns-2's does?".into(),
         seeds: SEEDS,
@@ -316,6 +317,7 @@ fn mean_row(id: String, measure: &str, unit: &str, reason: &str) -> RowFile {
         fairer_than: None,
         reason: reason.into(),
         explained: None,
+        explained_in_lab: None,
         fairness: false,
     }
 }

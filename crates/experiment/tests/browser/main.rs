@@ -14,7 +14,7 @@ use faircast_report::{
     Figure, Matrix, MatrixCase, MatrixCell, Plots, Row, RunPage, Spread, Suite, Sweep, SweepAxis,
     bench_page, matrix_page, plots as plots_of, run_page, svg, sweep_page, sweep_pictures,
 };
-use runs::{Run, run};
+use runs::{Run, run, run_with};
 use serde_json::{Value, json};
 
 #[test]
@@ -101,6 +101,38 @@ fn an_interrupted_run_with_ten_thousand_receivers_says_so_and_stays_readable() {
     assert!(note.contains("stopped after 3") && note.contains(" s of 100 s"), "{note}");
     assert!(note.contains("All averages are over the part that ran"), "{note}");
     assert!(run.summary.flows[0].throughput_bps > 0.0, "{:?}", run.summary.flows[0].sent_packets);
+}
+
+/// A tree of repair heads over time: of few receivers each has a row, of many the heads have, and receivers
+/// that leave make others look for new heads.
+#[test]
+fn a_repair_tree_is_drawn_over_time_for_few_receivers_and_for_many() {
+    let Some(mut chrome) = browser() else { return };
+    for (receivers, name, leaves) in [(20, "tree", "mr{1..2}"), (1000, "forest", "mr{1..100}")] {
+        let set = [
+            "flow.mcc.protocol=tram",
+            "flow.mcc.options.members_max=8",
+            "link.0.rate=5 Mbit/s",
+            &format!("flow.mcc.join=[{{node=\"{leaves}\",at=\"0 s\",leave=\"30 s\"}}]"),
+        ];
+        let run = run_with("Who repairs for whom?", 1, receivers, 60, 60, &set);
+        let changes: u64 = run.series.flows.iter().map(|flow| flow.tree.moves.total()).sum();
+        assert!(changes > 0, "{name}: somebody got another head");
+        let file = keep(&format!("{name}.html"), &page(&run));
+        on_every_screen(&mut chrome, &file, name, |chrome, _, screen| {
+            assert_eq!(plots(chrome), 7, "{screen}: a tree, and no representative");
+            let rows = chrome.evaluate("checks.all('.tree .track').length");
+            let rows = rows.as_u64().expect("a number");
+            let want = if receivers == 20 { 20..=20 } else { 20..=60 };
+            assert!(want.contains(&rows), "{name} {screen}: {rows} rows");
+            // What is written in a row is inside of it, and what has room is seen.
+            let seen = chrome.evaluate(
+                "checks.all('.tree .track').filter(row => checks.all('i', row).some(part => \
+                 part.textContent && part.clientWidth > 20 && part.scrollWidth <= part.clientWidth)).length",
+            );
+            assert!(2 * seen.as_u64().expect("a number") > rows, "{name} {screen}: {seen}");
+        });
+    }
 }
 
 /// Ten TCP flows: their mean and range, and each of them when it is asked for.

@@ -29,16 +29,27 @@ impl Observer for Until {
 /// Runs a session to so many receivers beside so many TCP flows, and stops it at a moment where that is
 /// before its end. What is not counted is a fifteenth of that, at least a second.
 pub(crate) fn run(title: &str, tcp: u32, receivers: u32, duration_s: u32, until_s: u32) -> Run {
+    run_with(title, tcp, receivers, duration_s, until_s, &[])
+}
+
+/// The same with other settings.
+pub(crate) fn run_with(
+    title: &str,
+    tcp: u32,
+    receivers: u32,
+    duration_s: u32,
+    until_s: u32,
+    set: &[&str],
+) -> Run {
     let text = SCENARIO.replace("<tcp>", &tcp.to_string());
     let text = text.replace("<receivers>", &receivers.to_string());
-    let overrides = Overrides {
-        set: vec![
-            format!("title=\"{title}\""),
-            format!("duration={duration_s} s"),
-            format!("warmup={} s", (until_s / 15).max(1)),
-        ],
-        seed: None,
-    };
+    let mut all = vec![
+        format!("title=\"{title}\""),
+        format!("duration={duration_s} s"),
+        format!("warmup={} s", (until_s / 15).max(1)),
+    ];
+    all.extend(set.iter().map(|set| set.to_string()));
+    let overrides = Overrides { set: all, seed: None };
     let path = Path::new("scenarios/two-flows.toml");
     let scenario = Scenario::parse(path, &text, &overrides, &faircast_sim::catalog());
     let scenario = scenario.expect("it is a scenario");

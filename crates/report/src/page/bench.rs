@@ -162,7 +162,7 @@ fn overview_cells(row: &Row) -> [String; 7] {
     [
         format!("<a href=\"#{}\">{}</a>", anchor("row", &row.id), escape(&row.id)),
         format!("{} <small>{}</small>", escape(&row.title), escape(&row.unit)),
-        row.paper.map_or_else(|| "–".into(), number),
+        row.paper.map_or_else(|| "–".into(), number) + &beside(row),
         format!(
             "<strong>{}</strong><small>{}</small>",
             number(row.ours),
@@ -172,6 +172,12 @@ fn overview_cells(row: &Row) -> [String; 7] {
         strip(row, false),
         verdict(row).into(),
     ]
+}
+
+/// What the simulator gives, where a row of the lab has a figure of a paper too.
+fn beside(row: &Row) -> String {
+    let simulated = |value| format!("<small class=\"beside\">simulator {}</small>", number(value));
+    row.beside().map_or_else(String::new, simulated)
 }
 
 /// An experiment: its question, what the paper says, its plot, and its figures.
@@ -235,13 +241,14 @@ fn side(row: &Row, level: usize) -> String {
     let [theirs, ours] = row.sides();
     let mut html = format!(
         "<div class=\"side\" id=\"{}\"><h{level}>{} {}</h{level}><dl class=\"versus\"><div>\
-         <dt>{theirs}</dt><dd>{}<small>{}</small></dd>\
+         <dt>{theirs}</dt><dd>{}<small>{}</small>{}</dd>\
          </div><div><dt>{ours}</dt><dd>{}<small>{seeds}</small></dd></div></dl>\n{}",
         anchor("row", &row.id),
         escape(&row.title),
         verdict(row),
         row.paper.map_or_else(|| "–".into(), number),
         escape(&row.unit),
+        beside(row),
         number(row.ours),
         strip(row, true),
     );

@@ -36,6 +36,7 @@ fn push_plot(out: &mut String, plot: &Plot) {
         Unit::Packets => "packets",
         Unit::Rate => "rate",
         Unit::Span => "span",
+        Unit::Receivers => "receivers",
         Unit::Name => "name",
     };
     let _ = write!(

@@ -32,14 +32,16 @@
     span: v => v < 1 ? short(v * 1e3) + ' ms' : short(v) + ' s',
   };
   units.name = v => String(v);
+  units.receivers = units.count;
   const ticks = {
     count: v => v >= 1e6 ? trim((v / 1e6).toFixed(3)) + ' M' : group(v),
     packets: v => trim(v.toFixed(2)),
+    receivers: v => trim(v.toFixed(2)),
     rate: (v, top) => trim((v / (SI.find(([s]) => top >= s) || [1])[0]).toFixed(3)),
     span: (v, top) => trim(top < 1 ? (v * 1e3).toFixed(1) : v.toFixed(2)),
   };
   const axisUnit = {
-    count: () => '', packets: () => 'packets', name: () => '',
+    count: () => '', packets: () => 'packets', receivers: () => '', name: () => '',
     rate: top => ((SI.find(([s]) => top >= s) || [1, ''])[1]) + 'bit/s',
     span: top => top < 1 ? 'ms' : 's',
   };

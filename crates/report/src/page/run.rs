@@ -1,6 +1,7 @@
 //! The page of one run.
 
 mod tables;
+mod tree;
 
 use faircast_base::Time;
 use faircast_trace::Header;
@@ -13,21 +14,21 @@ use crate::series::{FLOWS_MAX, Series};
 use crate::summary::{FlowSummary, ReceiverSummary, Summary};
 use crate::text::{count, percent, rate, seconds, spread};
 use tables::{flows, links, receivers};
+use tree::tree;
 
 /// Most changes of representative that are listed.
 const SWITCH_ROWS_MAX: usize = 200;
-/// Most receivers of a repair tree that are listed.
-const TREE_ROWS_MAX: usize = 500;
 
 /// The report of a run as one HTML file that needs no network: the question, the figures, plots
 /// that can be zoomed, tables, and the scenario itself.
 pub fn run_page(header: &Header, summary: &Summary, series: &Series) -> String {
+    let ended = Time::from_secs_f64(summary.ended_s);
     let sections = [
         ("plots", "Plots", figures(header)),
         ("flows", "Flows", flows(summary, series)),
         ("receivers", "Receivers", receivers(summary)),
         ("representatives", "Representatives", representatives(series)),
-        ("tree", "Repair tree", tree(summary, series)),
+        ("tree", "Repair tree", tree(summary, series, ended)),
         ("links", "Links", links(header, summary)),
         ("scenario", "Scenario", scenario(header)),
     ];
@@ -39,7 +40,6 @@ pub fn run_page(header: &Header, summary: &Summary, series: &Series) -> String {
             navigation.push((anchor.to_owned(), label.to_owned()));
         }
     }
-    let ended = Time::from_secs_f64(summary.ended_s);
     let shown = plots::plots(series, ended);
     let data = format!("[{}]", data(series, &shown, summary.interrupted, ended));
     Page {
@@ -195,62 +195,6 @@ fn representatives(series: &Series) -> String {
         format!("{} {}", count(total), if total == 1 { "choice" } else { "choices" })
     };
     folded(&label, &table.finish())
-}
-
-/// The tree of repair heads as it was last, and all changes of it.
-fn tree(summary: &Summary, series: &Series) -> String {
-    let mut html = String::new();
-    for (flow, tree) in summary.flows.iter().filter_map(|flow| Some((flow, flow.tree?))) {
-        let caption = format!("{}: {}", flow.name, tree.in_words());
-        html.push_str(&folded(&caption, &heads(flow)));
-    }
-    let total: u64 = series.flows.iter().map(|flow| flow.heads_total).sum();
-    if total > 0 {
-        let mut table = HtmlTable::new(
-            "Which repair head each receiver had from when on",
-            4,
-            &["When", "Flow", "Receiver", "Head"],
-        );
-        let all = series.flows.iter().flat_map(|flow| flow.heads.iter().map(move |it| (flow, it)));
-        let mut listed = 0;
-        for (flow, change) in all.take(SWITCH_ROWS_MAX) {
-            listed += 1;
-            let when = format!("{:.3} s", change.at.as_secs_f64());
-            let head = change.head.as_deref().map_or_else(|| "none".into(), escape);
-            table.row("", &[when, escape(&flow.name), escape(&change.receiver), head]);
-        }
-        let label = format!("The first {listed} of {} choices of a head", count(total));
-        html.push_str(&folded(&label, &table.finish()));
-    }
-    html
-}
-
-/// Each receiver that has a head or is one, the sender's members first.
-fn heads(flow: &FlowSummary) -> String {
-    let mut table = HtmlTable::new(
-        "The last head of each receiver",
-        2,
-        &["Receiver", "Head", "Level", "Members", "Repairs sent"],
-    );
-    let members = |name: &str| {
-        flow.receivers.iter().filter(|r| r.repair_head.as_deref() == Some(name)).count() as u64
-    };
-    let mut receivers: Vec<&ReceiverSummary> = flow.receivers.iter().collect();
-    receivers.retain(|receiver| receiver.repairs_sent.is_some());
-    receivers.sort_by_key(|receiver| receiver.level);
-    for receiver in receivers.into_iter().take(TREE_ROWS_MAX) {
-        table.row(
-            "",
-            &[
-                escape(&receiver.node),
-                receiver.repair_head.as_deref().map_or_else(|| "none".into(), escape),
-                receiver.level.map_or_else(|| "–".into(), |level| level.to_string()),
-                count(members(&receiver.node)),
-                count(receiver.repairs_sent.unwrap_or_default()),
-            ],
-        );
-    }
-    table.finish()
 }
 
 fn scenario(header: &Header) -> String {

@@ -46,6 +46,9 @@ fn run(name: &str, moments: &[u64]) -> (Header, Summary, Series) {
         ] {
             sinks.record(&Record { at, subject, event });
         }
+        let subject = Subject::Endpoint { flow: FlowId(0), node: NodeId(1), sender: false };
+        let event = Event::RepairHead { node: Some(NodeId(0)), level: 2 + (seq % 2) as u32 };
+        sinks.record(&Record { at, subject, event });
         let counters = LinkCounters {
             sent_packets: seq + 1,
             queue_max_packets: 3,

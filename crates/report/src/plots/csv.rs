@@ -35,6 +35,7 @@ fn columns(plot: &Plot) -> [&'static str; 5] {
         (_, Unit::Count | Unit::Packets) => "packets",
         (_, Unit::Rate) => "rate_bps",
         (_, Unit::Span) => "round_trip_s",
+        (_, Unit::Receivers) => "receivers",
         (_, Unit::Name) => "representative",
     };
     ["time_s", owner, "protocol", "series", value]

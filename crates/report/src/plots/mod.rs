@@ -5,6 +5,7 @@ mod groups;
 pub(crate) mod paper;
 mod plot;
 mod svg;
+mod tree;
 
 pub use csv::{Csv, csv};
 pub use plot::{Line, MarkRow, Plot, Shape, Unit, Weight};
@@ -35,6 +36,7 @@ pub fn plots(series: &Series, ended: Time) -> Vec<Plot> {
     let all = [
         sequence(series),
         representative(series, ended),
+        tree::tree(series, ended),
         throughput(series),
         mean_throughput(series, ended),
         queues(series),
@@ -229,11 +231,7 @@ fn representative(series: &Series, ended: Time) -> Plot {
                 }
                 points.push((if place.is_none() { at + 1e-6 } else { at }, place));
             }
-            if let Some((at, value)) = points.last().copied()
-                && ended_s > at
-            {
-                points.push((ended_s, value));
-            }
+            to_the_end(&mut points, ended);
             plot.lines.push(Line {
                 label: flow.name.clone(),
                 kind: "representative",
@@ -410,7 +408,7 @@ fn capital(text: &str) -> String {
 }
 
 /// For sorting, so that `r10` comes after `r2`: digits as numbers, the rest as it is.
-fn natural(name: &str) -> Vec<(String, u64)> {
+pub(crate) fn natural(name: &str) -> Vec<(String, u64)> {
     let mut parts = vec![(String::new(), 0u64)];
     for c in name.chars() {
         let last = parts.last_mut().expect("there is one");
@@ -444,6 +442,17 @@ fn steps(bins: &Bins) -> Points {
     let last = points.last().map(|(_, rate)| (points.len() as f64 * width, *rate));
     points.extend(last);
     points
+}
+
+/// Adds to steps what they are at the end, where the last one is well before that: plots tell microseconds
+/// apart.
+fn to_the_end(points: &mut Points, ended: Time) {
+    let ended_s = ended.as_secs_f64();
+    if let Some((at, value)) = points.last().copied()
+        && ended_s > at + 1e-6
+    {
+        points.push((ended_s, value));
+    }
 }
 
 fn running_mean(bins: &Bins, ended_s: f64) -> Points {

@@ -154,7 +154,7 @@ impl Unit {
         match self {
             Self::Count if top >= 2e6 => (1e6, "millions"),
             Self::Count if top >= 2e4 => (1e3, "thousands"),
-            Self::Count | Self::Name => (1.0, ""),
+            Self::Count | Self::Receivers | Self::Name => (1.0, ""),
             Self::Packets => (1.0, "packets"),
             Self::Rate if top >= 1e9 => (1e9, "Gbit/s"),
             Self::Rate if top >= 1e6 => (1e6, "Mbit/s"),

@@ -34,6 +34,8 @@ pub enum Unit {
     Rate,
     /// Seconds.
     Span,
+    /// Receivers.
+    Receivers,
     /// Places in a list of names.
     Name,
 }

@@ -131,6 +131,46 @@ fn few_flows_have_lines_of_their_own_and_lanes_for_their_marks() {
     assert!(plots.iter().all(|plot| plot.lines.iter().all(|line| line.range.is_none())));
 }
 
+/// Receivers m1 to m3 of a flow: all go to the sender, then m3 below m1, and m1 leaves.
+fn tree() -> Series {
+    let flow =
+        FlowHeader { name: "f".into(), to: (1..4).map(NodeId).collect(), ..FlowHeader::default() };
+    let nodes = ["s", "m1", "m2", "m3"].map(String::from).to_vec();
+    let mut series = Series::new(&Header { nodes, flows: vec![flow], ..Header::default() });
+    for (at_s, node, head, level) in [
+        (1, 1, Some(0), 2),
+        (1, 2, Some(0), 2),
+        (2, 3, Some(0), 2),
+        (5, 3, Some(1), 3),
+        (8, 1, None, 0),
+    ] {
+        let subject = Subject::Endpoint { flow: FlowId(0), node: NodeId(node), sender: false };
+        let event = Event::RepairHead { node: head.map(NodeId), level };
+        series.record(&Record { at: Time::from_secs_f64(f64::from(at_s)), subject, event });
+    }
+    series
+}
+
+#[test]
+fn receivers_are_counted_by_level_and_changes_of_heads_marked() {
+    let series = tree();
+    let plots = plots(&series, Time::from_secs_f64(10.0));
+    let plot = of(&plots, "tree");
+    let at = |kind: &str, at_s: f64| {
+        let line = plot.lines.iter().find(|line| line.kind == kind).expect("there is one");
+        let before = line.points.iter().take_while(|(at, _)| *at <= at_s + 1e-3);
+        before.last().and_then(|(_, value)| *value).expect("it has begun")
+    };
+    let levels = |at_s: f64| ["level 2", "level 3", "without a head"].map(|kind| at(kind, at_s));
+    assert_eq!(levels(0.5), [0.0, 0.0, 0.0]);
+    assert_eq!(levels(2.0), [3.0, 0.0, 0.0]);
+    assert_eq!(levels(5.0), [2.0, 1.0, 0.0]);
+    assert_eq!(levels(10.0), [1.0, 1.0, 1.0]);
+    assert!(plot.lines.iter().all(|line| line.points.last().unwrap().0 == 10.0), "to the end");
+    let moves: Vec<_> = plot.lanes().map(|row| (row.kind, row.total)).collect();
+    assert_eq!(moves, [("other head", 1)], "the first head is no change, nor is having none");
+}
+
 #[test]
 fn idle_links_are_left_out() {
     let series = run(&["pgmcc"]);

@@ -1,0 +1,90 @@
+//! The repair tree of a flow over time: who had which head, and how many receivers were at each level.
+
+use std::collections::BTreeMap;
+
+use faircast_base::{NodeId, Time};
+
+use super::{Curve, Marks};
+
+/// Most changes of heads that are kept for each flow: the first ones.
+const HEAD_CHANGES_MAX: usize = 20_000;
+
+/// What receivers are counted by: their levels, of which the deepest count together. The sender's is 1.
+pub(crate) const LEVELS: [&str; 10] = [
+    "without a head",
+    "level 2",
+    "level 3",
+    "level 4",
+    "level 5",
+    "level 6",
+    "level 7",
+    "level 8",
+    "level 9",
+    "level 10 and deeper",
+];
+
+/// How the repair tree of a flow stood and changed.
+#[derive(Clone, Debug, Default)]
+pub struct TreeSeries {
+    /// Changes of receivers' repair heads, the first ones of them.
+    pub changes: Vec<HeadChange>,
+    /// How many there were in all.
+    pub total: u64,
+    /// Receivers that got another head than the one that they had.
+    pub moves: Marks,
+    /// How many receivers were in each of `LEVELS`. Who never had a head is in none.
+    counts: [(u32, Curve); LEVELS.len()],
+    /// Where each receiver counts.
+    places: BTreeMap<NodeId, usize>,
+}
+
+/// A receiver has another repair head, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadChange {
+    /// When.
+    pub at: Time,
+    /// The receiver.
+    pub receiver: NodeId,
+    /// The head.
+    pub head: Option<NodeId>,
+}
+
+impl TreeSeries {
+    /// A receiver has another head, and so is at this level.
+    pub(super) fn change(&mut self, at: Time, receiver: NodeId, head: Option<NodeId>, level: u32) {
+        self.total += 1;
+        if self.changes.len() < HEAD_CHANGES_MAX {
+            self.changes.push(HeadChange { at, receiver, head });
+        }
+        let deepest = LEVELS.len() - 1;
+        let place = match head {
+            Some(_) => (level.max(2) as usize - 1).min(deepest),
+            None => 0,
+        };
+        let before = self.places.insert(receiver, place);
+        if head.is_some() && before.is_some() {
+            self.moves.push(at, 0.0);
+        }
+        if before == Some(place) {
+            return;
+        }
+        if let Some(before) = before {
+            self.count(at, before, |count| count.saturating_sub(1));
+        }
+        self.count(at, place, |count| count + 1);
+    }
+
+    fn count(&mut self, at: Time, place: usize, change: impl Fn(u32) -> u32) {
+        let (count, curve) = &mut self.counts[place];
+        if curve.is_empty() {
+            curve.push(Time::ZERO, 0.0);
+        }
+        *count = change(*count);
+        curve.push(at, f64::from(*count));
+    }
+
+    /// The levels that anybody ever was at, with how many over time.
+    pub(crate) fn levels(&self) -> impl Iterator<Item = (usize, &Curve)> {
+        self.counts.iter().map(|(_, curve)| curve).enumerate().filter(|(_, it)| !it.is_empty())
+    }
+}
