@@ -82,12 +82,17 @@ impl Cache {
     /// Where the high water mark is reached, packets before `done` go, until the low one is. Returns whether
     /// the cache is below the high one now.
     pub(super) fn purge(&mut self, done: u64) -> bool {
-        if self.slots.len() < self.high {
+        if !self.is_filling() {
             return true;
         }
         let most = self.slots.len().saturating_sub(self.low) as u64;
         self.forget(done.min(self.front + most));
-        self.slots.len() < self.high
+        !self.is_filling()
+    }
+
+    /// Whether what could go would go now.
+    pub(super) fn is_filling(&self) -> bool {
+        self.slots.len() >= self.high
     }
 
     /// All packets before `end` go.

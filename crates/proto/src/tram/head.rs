@@ -10,8 +10,10 @@ use alloc::vec::Vec;
 use faircast_base::{BadInput, Cx, Duration, GroupId, NodeId, Time};
 
 use super::cache::Cache;
+use super::election::{Election, Rank};
 use super::identity::Identity;
 use super::members::{Acknowledged, Members};
+use super::reception::JUMP_MAX;
 use super::settings::{Formation, HeadRole, LateJoin, TramSettings};
 use super::wire::{Accept, Ack, Advertisement, Bind, Body, HeadState, Hello, Packet, RejectReason};
 use crate::timers::{Reason, Timers};
@@ -40,10 +42,12 @@ enum Answer {
 enum Timer {
     Advertise,
     Hello,
+    /// It stands for its LAN.
+    Lan,
 }
 
 impl Reason for Timer {
-    const ALL: &'static [Self] = &[Self::Advertise, Self::Hello];
+    const ALL: &'static [Self] = &[Self::Advertise, Self::Hello, Self::Lan];
 
     fn number(self) -> usize {
         self as usize
@@ -62,6 +66,8 @@ pub(super) struct Known {
     pub(super) high: u64,
     /// Nothing follows after that.
     pub(super) done: bool,
+    /// Its own number.
+    pub(super) id: u64,
 }
 
 /// The part of an end that others depend on.
@@ -77,6 +83,8 @@ pub(super) struct Head {
     /// Hellos and advertisements to all that are due.
     hello_due: bool,
     advertisement_due: Option<u8>,
+    lan_due: bool,
+    election: Election,
     silent: Vec<u64>,
     resigning: bool,
     ring: u8,
@@ -85,7 +93,7 @@ pub(super) struct Head {
     advertise_interval: Duration,
     hello_interval: Duration,
     hellos_missed_max: u32,
-    timers: Timers<Timer, 2>,
+    timers: Timers<Timer, 3>,
 }
 
 impl Head {
@@ -104,6 +112,8 @@ impl Head {
             answers: VecDeque::new(),
             hello_due: false,
             advertisement_due: None,
+            lan_due: false,
+            election: Election::new(settings),
             silent: Vec::new(),
             resigning: false,
             ring: ttl(settings.advertise_step),
@@ -122,6 +132,50 @@ impl Head {
             self.advertise_at(now);
         }
         self.timers.arm_by(Timer::Hello, now + self.hello_interval);
+        self.stand(now);
+    }
+
+    /// It stands for its LAN from now on, where there are elections: before it has a head already, so that not all
+    /// of the LAN look for one elsewhere.
+    pub(super) fn stand(&mut self, now: Time) {
+        let is_new = self.role != HeadRole::Never && !self.timers.is_armed(Timer::Lan);
+        if is_new && self.election.stand(now) {
+            self.timers.arm(Timer::Lan, now);
+        }
+    }
+
+    /// The same head, that keeps packets from `start` on.
+    pub(super) fn starting_at(&mut self, settings: &TramSettings, start: u64) -> Self {
+        let fresh = Self::new(settings, self.role, start);
+        let election = core::mem::replace(&mut self.election, Election::new(settings));
+        Self { election, ..fresh }
+    }
+
+    /// Another head advertises itself, as `heard` says from which node, of which number, and with which time to live.
+    pub(super) fn on_advertisement(
+        &mut self,
+        now: Time,
+        heard: (NodeId, u64, u8),
+        advertisement: &Advertisement,
+    ) {
+        self.election.on_advertisement(now, heard, advertisement);
+    }
+
+    /// Whether it leaves its LAN to another head.
+    fn yields(&self, now: Time, known: Known) -> bool {
+        let level = if known.fit { known.level } else { 0 };
+        self.election.yields(now, Rank::new(self.role, level, known.id))
+    }
+
+    /// Whether another of its LAN is to have a head first.
+    pub(super) fn waits(&self, now: Time, id: u64) -> bool {
+        self.election.waits(now, self.role, id)
+    }
+
+    /// With which time to live it shows itself, of `ttl`: it may be left to others.
+    fn shows(&self, now: Time, known: Known, ttl: u8) -> Option<u8> {
+        let reach = self.election.reach(now, self.role, ttl);
+        reach.filter(|_| known.fit && !self.yields(now, known))
     }
 
     fn advertise_at(&mut self, at: Time) {
@@ -134,6 +188,7 @@ impl Head {
             return;
         }
         self.advertise_interval = interval;
+        self.election.set_interval(interval);
         if interval == Duration::ZERO {
             self.timers.disarm(Timer::Advertise);
         } else if self.timers.is_armed(Timer::Advertise) {
@@ -164,23 +219,44 @@ impl Head {
         }
     }
 
-    /// Somebody looks for a head, within this time to live.
-    pub(super) fn on_solicitation(&mut self, from: NodeId, ttl: u8, role: HeadRole, known: Known) {
+    /// Somebody looks for a head, within this time to live; `alone` says that it asks this one alone.
+    pub(super) fn on_solicitation(
+        &mut self,
+        now: Time,
+        (from, ttl, alone): (NodeId, u8, bool),
+        role: HeadRole,
+        known: Known,
+    ) {
         let takes = match self.state() {
             HeadState::Accepting => true,
             HeadState::AcceptingHeads => role != HeadRole::Never,
             HeadState::NotAccepting | HeadState::Resigning => false,
         };
         // The source answers though it is full: it takes those who need what only it has.
-        if (takes || known.level == 1) && known.fit {
+        let reaches = |reach| alone || reach >= ttl;
+        let shows = known.level == 1 || self.shows(now, known, ttl).is_some_and(reaches);
+        if (takes || known.level == 1) && known.fit && shows {
             self.answer(from, Answer::Advertise(ttl));
         }
     }
 
     /// Somebody wants this head.
-    pub(super) fn on_bind(&mut self, now: Time, from: NodeId, id: u64, bind: Bind, known: Known) {
+    ///
+    /// # Errors
+    /// It has what cannot have been sent.
+    pub(super) fn on_bind(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        id: u64,
+        bind: Bind,
+        known: Known,
+    ) -> Result<(), BadInput> {
         // Its data begins with the next packet, with what is kept, or with what is still to be had.
         let next = known.high + 1;
+        if bind.first_missing > next + JUMP_MAX {
+            return Err(BadInput::Absurd);
+        }
         let start = match (bind.first_missing, self.late_join) {
             (0, LateJoin::None) => next,
             (0, LateJoin::Limited) => self.cache.front().max(known.low),
@@ -204,6 +280,7 @@ impl Head {
                 Err(reason) => Answer::Reject(reason),
             },
         );
+        Ok(())
     }
 
     fn answer(&mut self, to: NodeId, answer: Answer) {
@@ -262,15 +339,17 @@ impl Head {
 
     /// The repair that is to be sent now.
     pub(super) fn next_repair(&mut self, now: Time) -> Option<Repair> {
-        self.repairs.next(now, self.cache.front(), self.members.reach())
+        self.repairs.next(now, self.members.reach())
     }
 
-    /// Takes the passing of time. Returns who has been given up.
-    pub(super) fn on_timeout(&mut self, now: Time) -> Vec<NodeId> {
+    /// Takes the passing of time, where `end` is what is sent next. Returns who has been given up.
+    pub(super) fn on_timeout(&mut self, now: Time, end: u64) -> Vec<NodeId> {
         let mut gone = Vec::new();
         if self.timers.take_due(Timer::Hello, now) {
             let silence = self.hello_interval * 2;
             (self.silent, gone) = self.members.look_after(now, silence, self.hellos_missed_max);
+            let (span, filling) = ((self.cache.front(), end), self.cache.is_filling());
+            gone.extend(self.members.remove_standing(now, span, filling));
             for node in &gone {
                 self.answer(*node, Answer::Reject(RejectReason::NoMember));
             }
@@ -283,6 +362,10 @@ impl Head {
             if self.advertise_interval > Duration::ZERO {
                 self.timers.arm(Timer::Advertise, now + self.advertise_interval);
             }
+        }
+        if self.timers.take_due(Timer::Lan, now) {
+            self.lan_due = true;
+            self.timers.arm(Timer::Lan, now + self.election.interval());
         }
         gone
     }
@@ -310,19 +393,23 @@ impl Head {
                     identity.control(cx, to, u8::MAX, Body::Reject(reason), buf)
                 }
                 Answer::Advertise(ttl) => {
-                    let body = Body::Advertisement(self.advertisement(known));
+                    let body = Body::Advertisement(self.advertisement(known, false));
                     identity.write(cx, ttl, body, buf);
                     Transmit::control(to)
                 }
                 Answer::Hello => self.hello(cx, identity, to, u8::MAX, known, buf),
             });
         }
-        if let Some(ttl) = self.advertisement_due.take().filter(|_| known.fit) {
-            let body = Body::Advertisement(self.advertisement(known));
-            let to = Destination::Group(GroupId::SESSION);
-            return Some(identity.control(cx, to, ttl, body, buf));
-        }
-        None
+        let lan = core::mem::take(&mut self.lan_due).then(|| self.election.lan()).flatten();
+        let lan = lan.filter(|_| !self.yields(cx.now, known)).map(|ttl| (ttl, true));
+        let ring = || {
+            let ttl = self.advertisement_due.take()?;
+            Some((self.shows(cx.now, known, ttl)?, false))
+        };
+        let (ttl, lan) = lan.or_else(ring)?;
+        let body = Body::Advertisement(self.advertisement(known, lan));
+        let to = Destination::Group(GroupId::SESSION);
+        Some(identity.control(cx, to, ttl, body, buf))
     }
 
     fn queue_hellos(&mut self, quiet: bool) {
@@ -353,10 +440,15 @@ impl Head {
         identity.control(cx, to, ttl, body, buf)
     }
 
-    fn advertisement(&self, known: Known) -> Advertisement {
+    fn advertisement(&self, known: Known, lan: bool) -> Advertisement {
         let (members, members_max) = self.members.count();
-        let (state, role, level, low) = (self.state(), self.role, known.level, known.low);
-        Advertisement { state, role, level, members, members_max, low }
+        let (role, low) = (self.role, known.low);
+        // Who is not fit takes nobody, and has no level.
+        let (state, level) = match known.fit {
+            true => (self.state(), known.level),
+            false => (HeadState::NotAccepting, 0),
+        };
+        Advertisement { state, role, level, members, members_max, low, lan }
     }
 
     pub(super) fn next_timeout(&self) -> Option<Time> {
@@ -375,3 +467,6 @@ pub(super) fn decode<'a>(
     let packet = Packet::decode(datagram.bytes)?;
     if packet.session == session { Ok(packet) } else { Err(BadInput::Foreign) }
 }
+
+#[cfg(test)]
+mod tests;

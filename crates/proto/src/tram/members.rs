@@ -8,6 +8,19 @@ use faircast_base::{BadInput, Duration, NodeId, Time};
 use super::settings::{HeadRole, TramSettings};
 use super::wire::{Ack, HeadState, RejectReason};
 
+/// More receivers than this below one member are not believed; chosen.
+const BELOW_MAX: u32 = 1 << 20;
+
+/// How long a head refuses whoever stood still, or said nothing since it was taken, in which time it may end; and how
+/// many such are remembered.
+const REFUSED_FOR: Duration = Duration::from_secs(60);
+const MUTE_REFUSED_FOR: Duration = Duration::from_secs(4);
+const REFUSED_MAX: usize = 64;
+
+/// Times that a member may let pass between two acknowledgements and stand still: as many as it lets pass itself
+/// until it leaves a head that repairs nothing.
+const STANDSTILLS_MAX: u64 = 10;
+
 /// A direct member of a head.
 #[derive(Debug)]
 pub(super) struct Child {
@@ -34,6 +47,8 @@ pub(super) struct Child {
     /// It has acknowledged. Until then it may never have heard that it is a member, and nobody waits for it.
     pub(super) confirmed: bool,
     pub(super) heard_at: Time,
+    /// When it got further, or had everything.
+    pub(super) advanced_at: Time,
     /// Hellos that it has been asked by and has not answered.
     pub(super) unanswered: u32,
 }
@@ -61,13 +76,17 @@ pub(super) struct Members {
     /// run away from them meanwhile.
     orphans: Vec<Orphans>,
     orphans_for: Duration,
+    /// Members that stood still or were mute, and until when they are not taken again.
+    refused: Vec<(NodeId, Time)>,
+    standstill: Duration,
 }
 
 /// What those below a lost member had.
 #[derive(Debug)]
 struct Orphans {
     first_missing: u64,
-    allowed: u64,
+    /// What they allow; `None` where they were catching up, so that nobody waits for that.
+    allowed: Option<u64>,
     until: Time,
 }
 
@@ -86,6 +105,8 @@ impl Members {
             orphans: Vec::new(),
             // They find out as late as this head did, and then bind.
             orphans_for: settings.hello_interval * 2 + settings.bind_timeout,
+            refused: Vec::new(),
+            standstill: settings.ack_interval_max * STANDSTILLS_MAX,
         }
     }
 
@@ -140,6 +161,10 @@ impl Members {
             (child.heard_at, child.unanswered) = (now, 0);
             return Ok(());
         }
+        self.refused.retain(|(_, until)| *until > now);
+        if self.refused.iter().any(|(refused, _)| *refused == node) {
+            return Err(RejectReason::Full);
+        }
         let has_room = rescued && self.len() < 2 * self.members_max;
         if !has_room && !self.is_member(node) {
             match self.state() {
@@ -165,6 +190,7 @@ impl Members {
             rescued,
             confirmed: false,
             heard_at: now,
+            advanced_at: now,
             unanswered: 0,
         };
         self.children.insert(node, child);
@@ -190,6 +216,7 @@ impl Members {
         (front, end, unheard): (u64, u64, u64),
     ) -> Result<Acknowledged, BadInput> {
         let is_behind = self.is_behind(ack.first_missing, end);
+        let sent = end;
         let end = end + unheard;
         let Some(child) = self.children.get_mut(&node) else { return Err(BadInput::Foreign) };
         let has = ack.first_missing.saturating_sub(1);
@@ -199,20 +226,59 @@ impl Members {
         if ack.first_missing > end || ack.allowed > most || highest_missing >= end {
             return Err(BadInput::Absurd);
         }
+        // Whoever has nobody below it counts nobody there, and allows at least what it has.
+        let alone = ack.members == 0;
+        let below = ack.indirect.saturating_add(u32::from(ack.members));
+        let holds = alone && !ack.leaves && ack.allowed + 1 < ack.first_missing;
+        if holds || alone && below > 0 || below > BELOW_MAX || ack.heads > below + 1 {
+            return Err(BadInput::Absurd);
+        }
         (child.heard_at, child.unanswered) = (now, 0);
+        if ack.first_missing > child.first_missing || ack.first_missing >= sent {
+            child.advanced_at = now;
+        }
         child.first_missing = child.first_missing.max(ack.first_missing);
         child.allowed = child.allowed.max(ack.allowed);
         child.confirmed = true;
         child.rescued &= child.first_missing < front;
         child.catches_up &= child.rescued || is_behind;
         (child.loss, child.of_subtree) = (ack.loss, ack.of_subtree);
-        child.below = ack.indirect.saturating_add(u32::from(ack.members));
+        child.below = below;
         child.heads = ack.heads;
         let acknowledged = Acknowledged { congested: ack.congested, left: ack.leaves };
         if ack.leaves {
             self.children.remove(&node);
         }
         Ok(acknowledged)
+    }
+
+    /// Removes those who stand still, and so keep the source from sending after what was sent before `end`, or
+    /// packets from `front` on from making room where the cache is `filling`. They are not taken again soon.
+    pub(super) fn remove_standing(
+        &mut self,
+        now: Time,
+        (front, end): (u64, u64),
+        filling: bool,
+    ) -> Vec<NodeId> {
+        let stands = |child: &Child| {
+            let hinders = child.allowed + 1 < end || filling && child.first_missing <= front;
+            let lacks = child.first_missing < end && !child.rescued && child.confirmed;
+            lacks && hinders && now.since(child.advanced_at) >= self.standstill
+        };
+        let standing: Vec<NodeId> =
+            self.iter().filter(|(_, child)| stands(child)).map(|(node, _)| node).collect();
+        for node in &standing {
+            self.children.remove(node);
+            self.refuse(*node, now + REFUSED_FOR);
+        }
+        standing
+    }
+
+    fn refuse(&mut self, node: NodeId, until: Time) {
+        if self.refused.len() >= REFUSED_MAX {
+            self.refused.remove(0);
+        }
+        self.refused.push((node, until));
     }
 
     pub(super) fn remove(&mut self, node: NodeId) -> Option<Child> {
@@ -222,7 +288,7 @@ impl Members {
     /// The last packet that all members allow (H_a of the subtree), but for those that catch up; `None` where there
     /// is nobody to wait for.
     pub(super) fn allowed(&self) -> Option<u64> {
-        let orphans = self.orphans.iter().map(|orphans| orphans.allowed);
+        let orphans = self.orphans.iter().filter_map(|orphans| orphans.allowed);
         let waited_for = self.confirmed().filter(|child| !child.catches_up);
         waited_for.map(|child| child.allowed).chain(orphans).min()
     }
@@ -288,8 +354,13 @@ impl Members {
             }
         }
         for node in &gone {
-            if let Some(child) = self.children.remove(node).filter(|child| child.below > 0) {
-                let Child { first_missing, allowed, .. } = child;
+            let Some(child) = self.children.remove(node) else { continue };
+            if !child.confirmed {
+                self.refuse(*node, now + MUTE_REFUSED_FOR);
+            }
+            if child.below > 0 && !child.rescued {
+                let Child { first_missing, allowed, catches_up, .. } = child;
+                let allowed = (!catches_up).then_some(allowed);
                 let until = now + self.orphans_for;
                 self.orphans.push(Orphans { first_missing, allowed, until });
             }
@@ -300,3 +371,6 @@ impl Members {
         (asked, gone)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@
 //! both are to their members), `parent` (how a receiver gets a head), `window` and `rate` (the control).
 
 mod cache;
+mod election;
 mod head;
 mod identity;
 mod members;

@@ -3,15 +3,17 @@
 
 mod bound;
 mod candidates;
+mod round_trips;
 
 use faircast_base::{Duration, NodeId, Time};
 
-use super::settings::{Formation, LateJoin, TramSettings};
+use super::settings::{Distance, Formation, LateJoin, TramSettings};
 use super::wire::Advertisement;
 use crate::timers::{Reason, Timers};
 pub(super) use bound::Bound;
 use bound::Silence;
 use candidates::{Candidate, Candidates};
+use round_trips::RoundTrips;
 
 /// How many intervals of advertisements are listened to before a head is chosen, and the longest that such
 /// an interval is taken to be (src: jrms).
@@ -37,6 +39,8 @@ enum Search {
 pub(super) enum Step {
     /// A solicitation to all heads within this time to live.
     Solicit { ttl: u8 },
+    /// The same to this head alone: how long does its answer take?
+    Probe { to: NodeId },
     /// A request to this head.
     Bind { to: NodeId, distance: u8 },
     /// An acknowledgement that says that no hello came.
@@ -67,9 +71,16 @@ pub(super) struct Seeker {
     /// Its own level and number: it leaves its head only for one that has less, so that no two that move at once
     /// can become each other's heads.
     pub(super) place: (u8, u64),
+    /// It waits for one of its LAN to become its head.
+    pub(super) waits: bool,
 }
 
 impl Seeker {
+    /// Whether it may leave its head for one of this level and number. Who is never a head itself makes no loop.
+    fn may_move(self, level: u8, id: u64) -> bool {
+        !self.may_be_head || (level, id) < self.place
+    }
+
     /// Whether it may be below a head of this level.
     fn is_below(self, level: u8) -> bool {
         self.below.is_none_or(|own| level < own)
@@ -104,6 +115,8 @@ pub(super) struct Parent {
     /// It has a good head, and looks for a better one.
     may_stay: bool,
     candidates: Candidates,
+    /// Round trips to them, where it goes by these.
+    round_trips: Option<RoundTrips>,
     /// Whether the source was asked in this search.
     root_asked: bool,
     /// Whether it waits for the source rather than take a head that lacks something.
@@ -136,6 +149,8 @@ impl Parent {
             search: Search::Idle,
             may_stay: false,
             candidates: Candidates::default(),
+            round_trips: (settings.distance == Distance::RoundTrip)
+                .then(|| RoundTrips::new(settings.solicit_interval)),
             root_asked: false,
             wants_all: settings.late_join == LateJoin::Full,
             ring: ttl(settings.solicit_step),
@@ -201,12 +216,10 @@ impl Parent {
         if left == 0 {
             self.given = None;
         }
-        let (distance, heard_at) = (self.ring_max, now);
-        let head =
-            Candidate { node, id: 0, distance, level: 1, low: 0, heard_at, unanswered: false };
+        let head = Candidate::given(now, node, self.ring_max);
         // Asked once each time: it is asked again anyway.
         self.search = Search::Binding { head, since: now, tries: self.bind_tries };
-        self.due = Some(Step::Bind { to: node, distance });
+        self.due = Some(Step::Bind { to: node, distance: self.ring_max });
         self.timers.arm(Timer::Round, now + self.bind_timeout);
         true
     }
@@ -222,20 +235,29 @@ impl Parent {
         let listens = self.advertise_interval.filter(|_| rounds < ROUNDS);
         if listens.is_none() {
             self.due = Some(Step::Solicit { ttl: self.ring });
+            if let Some(round_trips) = &mut self.round_trips {
+                round_trips.on_solicit(now, self.ring);
+            }
             self.ring = self.ring.saturating_add(self.ring_step).min(self.ring_max);
         }
         self.timers.arm(Timer::Round, now + listens.unwrap_or(self.solicit_interval));
     }
 
-    /// A head advertises itself, as `heard` says from which node, of which number, and with which time to live.
+    /// A head advertises itself, from this node, of this number, and with this time to live; `alone` says to this
+    /// end alone, since it has asked.
     pub(super) fn on_advertisement(
         &mut self,
         now: Time,
-        heard: (NodeId, u64, u8),
+        ((node, id, ttl), alone): ((NodeId, u64, u8), bool),
         advertisement: &Advertisement,
         seeker: Seeker,
     ) {
-        if self.candidates.hear(now, heard, advertisement, seeker) {
+        let distance = match &mut self.round_trips {
+            None => Some(ttl),
+            Some(round_trips) if alone => round_trips.on_answer(now, node, ttl),
+            Some(_) => None,
+        };
+        if self.candidates.hear(now, (node, id, distance), advertisement, seeker) {
             self.consider_better(now, seeker);
         }
     }
@@ -247,7 +269,14 @@ impl Parent {
         let Some(interval) = self.advertise_interval.filter(|_| waits) else {
             return;
         };
-        if self.bound.is_some() && self.candidates.iter().any(|it| self.is_better(it, seeker)) {
+        let Some(bound) = self.bound else { return };
+        if let Some(round_trips) = self.round_trips.as_mut().filter(|it| it.may_probe(now)) {
+            let above = |it: &Candidate| seeker.may_move(it.level, it.id) && it.node != bound.node;
+            if let Some(node) = self.candidates.take_unmeasured(above) {
+                round_trips.probe(now, node);
+            }
+        }
+        if self.candidates.iter().any(|it| self.is_better(it, seeker)) {
             self.search = Search::Seeking { rounds: ROUNDS - 1 };
             self.may_stay = true;
             self.timers.arm(Timer::Round, now + interval);
@@ -262,13 +291,16 @@ impl Parent {
                 && it.distance < bound.distance
                 && !it.unanswered
                 && it.low <= seeker.wants
-                && (it.level, it.id) < seeker.place
+                && seeker.may_move(it.level, it.id)
                 && (seeker.below.is_none() || it.level < bound.level)
         })
     }
 
     /// Takes the best candidate; `false` where there is none.
     fn choose(&mut self, now: Time, seeker: Seeker) -> bool {
+        if seeker.waits {
+            return false;
+        }
         let own = self.bound.map(|bound| bound.node);
         let best = self.candidates.best(seeker, |it| {
             let other = seeker.is_below(it.level) && Some(it.node) != own;
@@ -305,6 +337,17 @@ impl Parent {
         self.wants_all && start > wants && root.is_some()
     }
 
+    /// Asks for the round trips to all candidates to which they are not known. Returns whether there were any.
+    fn probe_all(&mut self, now: Time) -> bool {
+        let Some(round_trips) = &mut self.round_trips else { return false };
+        let mut any = false;
+        while let Some(node) = self.candidates.take_unmeasured(|_| true) {
+            round_trips.probe(now, node);
+            any = true;
+        }
+        any
+    }
+
     fn choose_or_seek(&mut self, now: Time, seeker: Seeker) {
         if self.given.is_some() || !self.choose(now, seeker) {
             self.seek(now);
@@ -314,7 +357,9 @@ impl Parent {
     fn bind(&mut self, now: Time) {
         if let Search::Binding { head, tries, .. } = &mut self.search {
             *tries += 1;
-            self.due = Some(Step::Bind { to: head.node, distance: head.distance });
+            // Where it is not by the time to live that heads are near, that is what reaches all.
+            let distance = if self.round_trips.is_some() { self.ring_max } else { head.distance };
+            self.due = Some(Step::Bind { to: head.node, distance });
             self.timers.arm(Timer::Round, now + self.bind_timeout);
         }
     }
@@ -428,7 +473,9 @@ impl Parent {
             Search::Seeking { rounds } => {
                 *rounds += 1;
                 let listened = self.advertise_interval.is_none() || *rounds >= ROUNDS;
-                if !listened || !self.choose(now, seeker) {
+                if listened && self.probe_all(now) {
+                    self.timers.arm(Timer::Round, now + self.solicit_interval);
+                } else if !listened || !self.choose(now, seeker) {
                     if self.may_stay && self.bound.is_some() {
                         self.search = Search::Idle;
                     } else {
@@ -448,7 +495,8 @@ impl Parent {
 
     /// The next thing to send.
     pub(super) fn poll(&mut self) -> Option<Step> {
-        self.due.take()
+        let probe = || Some(Step::Probe { to: self.round_trips.as_mut()?.next()? });
+        self.due.take().or_else(probe)
     }
 
     pub(super) fn next_timeout(&self) -> Option<Time> {

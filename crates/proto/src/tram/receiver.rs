@@ -178,9 +178,9 @@ impl TramReceiver {
 
     fn known(&self) -> Known {
         let level = self.level();
-        let low = self.head.cache.front();
+        let (low, id) = (self.head.cache.front(), self.identity.known_id());
         let Some(reached) = &self.reached else {
-            return Known { level, fit: false, low, high: 0, done: false };
+            return Known { level, fit: false, low, high: 0, done: false, id };
         };
         let high = reached.reception.end() - 1;
         // Whoever catches up has not yet what it would promise.
@@ -188,17 +188,19 @@ impl TramReceiver {
         // Whoever moves takes nobody along: two that ask each other would be a loop.
         let stays = level > 0 && !self.parent.is_binding();
         let fit = self.settings.head != HeadRole::Never && stays && !behind;
-        Known { level, fit, low, high, done: self.last == Some(high) }
+        Known { level, fit, low, high, done: self.last == Some(high), id }
     }
 
-    fn seeker(&self) -> Seeker {
+    fn seeker(&self, now: Time) -> Seeker {
         let wants = match &self.reached {
             Some(reached) => reached.reception.first_missing(),
             None => 1,
         };
         let may_be_head = self.settings.head != HeadRole::Never;
         let below = (!self.head.members.is_empty()).then_some(self.level_before);
-        Seeker { may_be_head, below, wants, place: (self.level(), self.identity.known_id()) }
+        let id = self.identity.known_id();
+        let waits = self.level() == 0 && self.head.waits(now, id);
+        Seeker { may_be_head, below, wants, place: (self.level(), id), waits }
     }
 
     fn take(&mut self, cx: &mut Cx<'_>, datagram: &Datagram<'_>) -> Result<(), BadInput> {
@@ -230,20 +232,23 @@ impl TramReceiver {
                 return Err(BadInput::Foreign);
             }
             Body::Advertisement(advertisement) => {
-                let seeker = self.seeker();
                 let heard = (from, packet.sender, packet.ttl);
-                self.parent.on_advertisement(cx.now, heard, &advertisement, seeker);
+                self.head.on_advertisement(cx.now, heard, &advertisement);
+                let seeker = self.seeker(cx.now);
+                let alone = matches!(datagram.to, Destination::Node(_));
+                self.parent.on_advertisement(cx.now, (heard, alone), &advertisement, seeker);
                 self.parent.on_heard(cx.now, from, Some(advertisement.level));
             }
             Body::Solicitation(role) => {
                 let known = self.known();
-                self.head.on_solicitation(from, packet.ttl, role, known);
+                let alone = matches!(datagram.to, Destination::Node(_));
+                self.head.on_solicitation(cx.now, (from, packet.ttl, alone), role, known);
             }
             Body::Bind(bind) => {
                 // Nobody becomes its own head's head.
                 let known = self.known();
                 let known = Known { fit: known.fit && !self.parent.concerns(from), ..known };
-                self.head.on_bind(cx.now, from, packet.sender, bind, known);
+                self.head.on_bind(cx.now, from, packet.sender, bind, known)?;
             }
             Body::Accept(accept) => self.on_accept(cx, from, accept)?,
             Body::Reject(reason) => self.on_reject(cx, from, reason),
@@ -317,10 +322,11 @@ impl Machine for TramReceiver {
             self.on_ask_timer(now);
         }
         self.timers.take_due(Timer::Pace, now);
-        let seeker = self.seeker();
+        let seeker = self.seeker(cx.now);
         let news = self.parent.on_timeout(now, seeker);
         self.on_news(cx, news);
-        if !self.head.on_timeout(now).is_empty() {
+        let end = self.reached.as_ref().map_or(0, |it| it.reception.end());
+        if !self.head.on_timeout(now, end).is_empty() {
             self.after_progress(cx);
         }
         self.check_headless();

@@ -90,6 +90,14 @@ choices! {
         Scope = "scope",
     }
 
+    /// By what it is known how far away a head is.
+    pub(super) enum Distance {
+        /// By the time to live with which it is heard.
+        Ttl = "ttl",
+        /// By the round trip to it: for networks in which multicast has no scope.
+        RoundTrip = "round_trip",
+    }
+
     /// Who decides which members are too slow.
     pub(super) enum Pruning {
         /// Nobody: all are waited for.
@@ -162,6 +170,11 @@ settings! {
     cache_high: f64 [0.0, 1.0] = 0.667;
     /// Share at which that ends; never less than what a window can lack
     cache_low: f64 [0.0, 1.0] = 0.333;
+    /// Hops within which one head is elected for all, others of them being quiet: 1 for a LAN, 2 for hosts behind
+    /// one router; 0 for no elections
+    lan: u32 [0, 255] = 0;
+    /// By what receivers know which head is the nearest
+    distance: Distance = Ttl;
     /// How repairs travel (jrms: scope)
     repair: RepairCast = Auto;
     /// Whether a head sends a repair on at once to members who have asked it in vain, and does not wait

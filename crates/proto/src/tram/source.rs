@@ -86,6 +86,8 @@ pub struct TramSource<P = Box<dyn Packets + Send>> {
     /// Application bytes sent.
     bytes: u64,
     acknowledged: u64,
+    /// When a member said anything last, or all had been sent.
+    acknowledged_at: Time,
     told_window: u64,
     last_sent: Time,
     beacon_due: bool,
@@ -120,6 +122,7 @@ impl<P: Packets> TramSource<P> {
             next: 1,
             bytes: 0,
             acknowledged: 0,
+            acknowledged_at: Time::ZERO,
             told_window: 0,
             last_sent: setup.start,
             beacon_due: false,
@@ -147,7 +150,8 @@ impl<P: Packets> TramSource<P> {
     }
 
     fn known(&self) -> Known {
-        Known { level: 1, fit: true, low: self.low(), high: self.next - 1, done: self.all_sent() }
+        let (low, high, id) = (self.low(), self.next - 1, self.identity.known_id());
+        Known { level: 1, fit: true, low, high, done: self.all_sent(), id }
     }
 
     fn all_sent(&self) -> bool {
@@ -186,15 +190,18 @@ impl<P: Packets> TramSource<P> {
         match packet.body {
             Body::Solicitation(role) => {
                 let known = self.known();
-                self.head.on_solicitation(from, packet.ttl, role, known);
+                let alone = matches!(datagram.to, Destination::Node(_));
+                self.head.on_solicitation(cx.now, (from, packet.ttl, alone), role, known);
             }
             Body::Bind(bind) => {
                 let known = self.known();
+                self.head.on_bind(cx.now, from, packet.sender, bind, known)?;
                 self.bound_at = cx.now;
-                self.head.on_bind(cx.now, from, packet.sender, bind, known);
                 self.check_open(cx.now);
                 self.check_begin(cx);
-                self.timers.disarm(Timer::End);
+                if !self.is_deserted() {
+                    self.check_end(cx.now);
+                }
             }
             Body::Ack(ack) => self.on_ack(cx, from, &ack)?,
             // Heads advertise themselves to all.
@@ -216,6 +223,7 @@ impl<P: Packets> TramSource<P> {
         let (end, low) = (self.next, self.low());
         let can_repair = |_: &_, sequence| sequence >= low && sequence < end;
         let told = self.head.on_ack(cx.now, from, ack, (end, 0), can_repair)?;
+        self.acknowledged_at = cx.now;
         let bytes = self.newly_acknowledged();
         self.rate.on_acknowledged(cx.now, bytes);
         cx.emit(Event::AckReceived { seq: ack.first_missing - 1, bytes, from });
@@ -294,12 +302,17 @@ impl<P: Packets> TramSource<P> {
     fn check_end(&mut self, now: Time) {
         if self.phase == Phase::Sending && self.all_sent() {
             self.phase = Phase::Finishing;
+            self.acknowledged_at = now;
             self.beacon_due = true;
             self.timers.arm_by(Timer::Beacon, now + self.settings.beacon_interval);
         }
         if self.phase == Phase::Finishing && !self.held {
-            let wait = if self.is_deserted() { STAYS } else { self.settings.give_up };
-            self.timers.arm(Timer::End, now + wait);
+            // Who only asks for a place, again and again, is not waited for.
+            let at = match self.is_deserted() {
+                true => now + STAYS,
+                false => self.acknowledged_at + self.settings.give_up,
+            };
+            self.timers.arm(Timer::End, at.max(now));
         }
     }
 
@@ -364,7 +377,7 @@ impl<P: Packets> TramSource<P> {
         }
         let window = self.window();
         // Packets are of about one length; this one's is not known before it is taken.
-        let len = self.packets.len(0);
+        let len = self.packets.len(self.head.cache.front().min(self.next - 1).max(1) - 1);
         if let Permit::At(at) = self.rate.permit(cx.now, window, len, true) {
             self.timers.arm(Timer::Pace, at);
             return None;
@@ -524,7 +537,7 @@ impl<P: Packets> Machine for TramSource<P> {
             let front = self.front(0);
             self.head.set_advertise_interval(now, front.advertise_interval);
         }
-        if !self.head.on_timeout(now).is_empty() {
+        if !self.head.on_timeout(now, self.next).is_empty() {
             self.make_room();
             self.check_end(now);
         }

@@ -23,6 +23,9 @@ pub(super) const MASK_MAX: usize = 256;
 /// Most members that one hello asks.
 pub(super) const ASKED_MAX: usize = 128;
 
+/// Numbers of packets are below this, so that what is computed with them fits into 64 bits.
+const SEQUENCES: u64 = 1 << 62;
+
 /// Where the checksum is.
 const CHECKSUM: core::ops::Range<usize> = 6..8;
 
@@ -114,6 +117,8 @@ pub(super) struct Advertisement {
     pub(super) members_max: u16,
     /// The first packet that it can repair.
     pub(super) low: u64,
+    /// It is its LAN's head, or stands for that.
+    pub(super) lan: bool,
 }
 
 /// A request to a head.
@@ -269,6 +274,11 @@ impl RejectReason {
         [Self::Full, Self::Resigning, Self::HeadsOnly, Self::NoMember, Self::Pruned];
 }
 
+/// The number of a packet.
+fn sequence(fields: &mut Fields<'_>) -> Option<u64> {
+    fields.u64().filter(|number| *number < SEQUENCES)
+}
+
 /// The one of this number.
 fn one_of<T: Copy>(all: &[T], number: u8) -> Option<T> {
     all.get(usize::from(number)).copied()
@@ -371,7 +381,8 @@ impl<'a> Body<'a> {
                 out.extend_from_slice(payload);
             }
             Self::Advertisement(it) => {
-                out.extend_from_slice(&[it.state as u8, it.role as u8, it.level, 0]);
+                let lan = u8::from(it.lan);
+                out.extend_from_slice(&[it.state as u8, it.role as u8, it.level, lan]);
                 out.extend_from_slice(&it.members.to_be_bytes());
                 out.extend_from_slice(&it.members_max.to_be_bytes());
                 out.extend_from_slice(&it.low.to_be_bytes());
@@ -421,12 +432,13 @@ impl<'a> Body<'a> {
                 (front.sequence > 0).then_some(Self::Data(front, fields.0))
             }
             ADVERTISEMENT => {
-                let [state, role, level, _] = fields.array()?;
+                let [state, role, level, lan] = fields.array()?;
                 let (members, members_max) = (fields.u16()?, fields.u16()?);
-                let low = fields.u64()?;
+                let low = sequence(&mut fields)?;
                 fields.end()?;
                 let state = one_of(&HeadState::ALL, state)?;
                 let role = one_of(&HeadRole::ALL, role)?;
+                let lan = one_of(&[false, true], lan)?;
                 plain(Self::Advertisement(Advertisement {
                     state,
                     role,
@@ -434,6 +446,7 @@ impl<'a> Body<'a> {
                     members,
                     members_max,
                     low,
+                    lan,
                 }))
             }
             SOLICITATION => {
@@ -443,14 +456,14 @@ impl<'a> Body<'a> {
             }
             BIND => {
                 let [role, distance, ..]: [u8; 4] = fields.array()?;
-                let first_missing = fields.u64()?;
+                let first_missing = sequence(&mut fields)?;
                 fields.end()?;
                 let role = one_of(&HeadRole::ALL, role)?;
                 plain(Self::Bind(Bind { role, distance, first_missing }))
             }
             ACCEPT => {
                 let [level, ..]: [u8; 4] = fields.array()?;
-                let start = fields.u64()?;
+                let start = sequence(&mut fields)?;
                 fields.end()?;
                 (start > 0).then(|| plain(Self::Accept(Accept { start, level })))?
             }
@@ -463,15 +476,15 @@ impl<'a> Body<'a> {
                 let [resigns, done] = flagged(flags)?;
                 let [level, _] = fields.array()?;
                 let count = usize::from(fields.u16()?);
-                let (low, high) = (fields.u64()?, fields.u64()?);
+                let (low, high) = (sequence(&mut fields)?, sequence(&mut fields)?);
                 let asked = (count <= ASKED_MAX).then(|| fields.bytes(8 * count))??;
                 fields.end()?;
                 Some(Self::Hello(Hello { resigns, level, low, high, done, asked }))
             }
             ACK => {
                 let [of_subtree, congested, leaves, complete, hello_missing] = flagged(flags)?;
-                let (first_missing, allowed, highest) =
-                    (fields.u64()?, fields.u64()?, fields.u64()?);
+                let first_missing = sequence(&mut fields)?;
+                let (allowed, highest) = (sequence(&mut fields)?, sequence(&mut fields)?);
                 let (loss, members) = (fields.u16()?, fields.u16()?);
                 let (indirect, heads) = (fields.u32()?, fields.u32()?);
                 let mask = fields.0;
@@ -518,11 +531,12 @@ impl Front {
 
     fn decode(flags: u8, fields: &mut Fields<'_>) -> Option<Self> {
         let [repair, done, prune] = flagged(flags)?;
-        let (sequence, forget_before, rate) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        let (sequence, forget_before) = (sequence(fields)?, fields.u64()?);
+        let rate = fields.u64()?;
         let (ack_window, interval) = (fields.u16()?, fields.u16()?);
         let (worst_loss, status_interval) = (fields.u16()?, fields.u16()?);
         // What was not sent cannot be forgotten.
-        (forget_before <= sequence.saturating_add(1)).then_some(Self {
+        (forget_before <= sequence + 1).then_some(Self {
             sequence,
             forget_before,
             rate: Bitrate::from_bits_per_s(rate),
@@ -583,6 +597,7 @@ mod tests {
                 members: 3,
                 members_max: 5,
                 low: 8,
+                lan: true,
             }),
             Body::Solicitation(HeadRole::Never),
             Body::Bind(Bind { role, distance: 4, first_missing: 0 }),
@@ -617,6 +632,24 @@ mod tests {
         assert_eq!(Packet::decode(&accept[..HEADER + 1]), Err(BadInput::Malformed));
         let long = Ack { first_missing: 1, mask: &[0; MASK_MAX + 1], ..Ack::default() };
         assert_eq!(Packet::decode(&encoded(&of(Body::Ack(long)))), Err(BadInput::Malformed));
+    }
+
+    #[test]
+    fn numbers_with_which_nothing_can_be_computed_are_refused() {
+        let far = SEQUENCES;
+        let front = Front { sequence: far, ..Front::default() };
+        for body in [
+            Body::Beacon(front),
+            Body::Data(front, b"payload"),
+            Body::Bind(Bind { role: HeadRole::Eager, distance: 4, first_missing: far }),
+            Body::Accept(Accept { start: far, level: 1 }),
+            Body::Hello(Hello::new(far, 900, 2)),
+            Body::Hello(Hello::new(5, far, 2)),
+            Body::Ack(Ack { first_missing: far, ..Ack::default() }),
+            Body::Ack(Ack { first_missing: 1, allowed: far, ..Ack::default() }),
+        ] {
+            assert_eq!(Packet::decode(&encoded(&of(body))), Err(BadInput::Malformed), "{body:?}");
+        }
     }
 
     proptest! {

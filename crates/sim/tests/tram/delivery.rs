@@ -18,6 +18,12 @@ fn everything_arrives_whatever_the_settings_are() {
         ("as in 2001", World::with_loss(0.01).with("defaults = \"jrms\", ttl = 8")),
         ("a coarse clock", World::with_loss(0.01).with("clock = \"coarse\"")),
         ("least caches", World::with_loss(0.01).with("cache_packets = 16")),
+        ("round trips", World::with_loss(0.01).with("distance = \"round_trip\"")),
+        ("round trips when asked", {
+            let asked = "distance = \"round_trip\", formation = \"solicit\"";
+            World::with_loss(0.01).with(asked)
+        }),
+        ("one head a site", World::with_loss(0.01).with("lan = 2")),
         ("pairs", World { options: "members_max = 2".into(), ..World::with_loss(0.01) }),
     ] {
         let run = world.run(1);
@@ -129,4 +135,62 @@ fn receivers_too_slow_for_the_least_rate_are_pruned_and_nobody_else() {
     for host in hopeless {
         assert_eq!(run.completed(host), None, "m{host} was too slow");
     }
+}
+
+/// How many receivers have their head at their own site.
+fn at_home(world: &World, tree: &std::collections::BTreeMap<u32, u32>) -> usize {
+    let site = |host: u32| (host - 1) / world.hosts;
+    tree.iter().filter(|(host, head)| **head > 0 && site(**host) == site(**head)).count()
+}
+
+#[test]
+fn each_site_has_one_head_and_a_second_where_that_is_full() {
+    // A head takes all but one of the other hosts of its site.
+    let world = World { options: "members_max = 4, lan = 2".into(), ..World::with_loss(0.01) };
+    let world = World { hosts: 6, ..world };
+    let run = world.run(1);
+    run.assert_whole("elected", &[]);
+    let tree = run.tree_at(Time::ZERO + Duration::from_secs(12));
+    for site in 0..4 {
+        let first = site * 6 + 1;
+        let of_site = first..first + 6;
+        let outside = of_site.clone().filter(|host| !of_site.contains(&tree[host])).count();
+        let heads: std::collections::BTreeSet<u32> =
+            of_site.clone().map(|host| tree[&host]).filter(|it| of_site.contains(it)).collect();
+        assert_eq!(outside, 1, "site {site}: one has its head elsewhere, {tree:?}");
+        assert!(heads.len() <= 2, "site {site}: {heads:?}");
+    }
+}
+
+#[test]
+fn without_scope_round_trips_tell_who_is_near() {
+    // One of each site is a head. With steps so large all are in the first ring, so that by the time to live nobody is
+    // nearer than others, and repairs travel alone.
+    let near = |distance: &str| {
+        let mut world = World { eager: [1, 6, 11, 16].into(), ..World::with_loss(0.01) };
+        world.options = format!(
+            "members_max = 6, member_only_share = 1.0, head = \"never\", advertise_step = 32, \
+             solicit_step = 32, repair = \"unicast\", distance = \"{distance}\""
+        );
+        let run = world.run(1);
+        run.assert_whole(distance, &[]);
+        at_home(&world, &run.tree_at(Time::ZERO + Duration::from_secs(12)))
+    };
+    let (blind, measured) = (near("ttl"), near("round_trip"));
+    assert!(measured == 16 && blind < 16, "{measured} of 16 at home, {blind} without");
+}
+
+#[test]
+fn reluctant_heads_leave_members_to_eager_ones() {
+    let eager = [2, 7, 12, 17];
+    let mut world = World { options: "members_max = 8".into(), ..World::with_loss(0.01) };
+    world.eager = eager.into();
+    let run = world.run(1);
+    run.assert_whole("eager", &[]);
+    let tree = run.tree_at(Time::ZERO + Duration::from_secs(12));
+    // An eager one is a head when it has one itself, which may be a reluctant one.
+    let others = tree.iter().filter(|(host, _)| !eager.contains(host));
+    let heads: std::collections::BTreeSet<u32> = others.map(|(_, head)| *head).collect();
+    assert!(heads.iter().all(|head| *head == 0 || eager.contains(head)), "{heads:?}: {tree:?}");
+    assert!(heads.len() > 2, "{heads:?}");
 }

@@ -2,6 +2,7 @@
 
 use faircast_base::{Duration, Time};
 
+use super::liars::Lie;
 use super::world::World;
 
 fn at(seconds: f64) -> Time {
@@ -102,4 +103,78 @@ fn one_may_join_every_second() {
     world.flow = format!("join = [ {} ]", joins.join(", "));
     world.options = "members_max = 5, wait_for = 1".into();
     world.run(1).assert_whole("a join a second", &[]);
+}
+
+/// A session in which one host lies, and what came of it for all others.
+fn with_a_liar(lie: Lie, host: u32, options: &str) -> super::world::Run {
+    let mut world = World { seconds: 300, options: options.into(), ..World::with_loss(0.01) };
+    world.liars.insert(host, lie);
+    let run = world.run(1);
+    run.assert_whole(&format!("m{host}: {lie:?}"), &[host]);
+    run
+}
+
+#[test]
+fn a_member_that_never_acknowledges_holds_nobody_up_for_long() {
+    let whole = World::with_loss(0.01).run(1).heard.source_done.unwrap();
+    let run = with_a_liar(Lie::NeverAcknowledges, 7, "members_max = 5, pruning = \"off\"");
+    let done = run.heard.source_done.unwrap();
+    // Hellos are missed one after the other until it is given up; it asks for a place again and again.
+    assert!(done < whole + Duration::from_secs(60), "{done:?} instead of {whole:?}");
+}
+
+#[test]
+fn a_member_that_stands_still_is_removed_though_nobody_is_pruned() {
+    for host in [1, 7] {
+        let run = with_a_liar(Lie::StandsStill, host, "members_max = 5, pruning = \"off\"");
+        let heads = run.heard.heads.iter().filter(|change| change.1 == host);
+        assert!(heads.filter(|change| change.2.is_none()).count() > 0, "m{host} was a member");
+    }
+}
+
+#[test]
+fn acknowledgements_that_cannot_be_true_are_counted_and_change_nothing() {
+    let run = with_a_liar(Lie::Absurd, 7, "members_max = 30");
+    let absurd = run.heard.refused["Absurd"];
+    // As many as true ones, but for what is possible by chance at the beginning.
+    assert!(absurd > 50, "{absurd}");
+    assert!(run.completed(7).is_some(), "what it says truly counts");
+    let honest = World { options: "members_max = 30".into(), ..World::with_loss(0.01) }.run(1);
+    let (with, without) = (run.heard.source_done.unwrap(), honest.heard.source_done.unwrap());
+    assert!(with.as_secs_f64() < 1.5 * without.as_secs_f64(), "{with:?} instead of {without:?}");
+}
+
+#[test]
+fn a_head_that_serves_nothing_is_left() {
+    let mut world = larger();
+    let victim = heads(&world, 1)[0];
+    world.liars.insert(victim, Lie::ServesNothing);
+    let run = world.run(1);
+    run.assert_whole(&format!("m{victim} serves nothing"), &[victim]);
+    let members: Vec<_> = run.heard.heads.iter().filter(|it| it.2 == Some(victim)).collect();
+    assert!(!members.is_empty(), "it attracted somebody");
+    let tree = run.tree_at(Time::MAX);
+    assert!(tree.values().all(|head| *head != victim), "{tree:?}");
+}
+
+#[test]
+fn what_is_obsolete_is_repaired_no_more_and_waited_for_by_nobody() {
+    let world = World { data: "14 MB", seconds: 300, ..World::with_loss(0.01) };
+    let mut world = world.with("obsolete_after = 150");
+    // Longer than it is waited for.
+    world.host_links.insert(7, "outages = [ { from = \"6 s\", to = \"20 s\" } ]".into());
+    let run = world.run(1);
+    run.assert_whole("but for the one that was away", &[7]);
+    assert!(run.heard.abandoned[&7] > 0, "{:?}", run.heard.abandoned);
+    let (delivery, _) = run.delivery(7);
+    assert!(delivery.bytes > 6_000_000, "it goes on: {delivery:?}");
+    assert!(delivery.lost_packets > 0 && delivery.completed.is_none(), "{delivery:?}");
+}
+
+#[test]
+fn heads_whose_caches_are_full_wait_and_lose_nothing() {
+    // The least there can be, and members that lack something all the time.
+    let small = World { data: "1 MB", seconds: 600, ..World::with_loss(0.1) };
+    let run = small.with("cache_packets = 16, cache_high = 0.1, cache_low = 0.0").run(1);
+    run.assert_whole("small caches", &[]);
 }

@@ -3,5 +3,6 @@
 
 mod delivery;
 mod faults;
+mod liars;
 mod scale;
 mod world;

@@ -5,8 +5,10 @@ use std::path::Path;
 
 use faircast_base::{Event, LinkId, NodeId, Time};
 use faircast_scenario::{Overrides, Scenario};
-use faircast_sim::{Builtin, Delivery, SimOutcome, Simulation, Unobserved, catalog};
+use faircast_sim::{Delivery, SimOutcome, Simulation, Unobserved, catalog};
 use faircast_trace::{Record, Sink, Subject};
+
+use super::liars::{Ends, Lie};
 
 /// Sites of hosts around a centre, and what a source sends to all of them.
 #[derive(Clone, Debug)]
@@ -24,6 +26,9 @@ pub(crate) struct World {
     pub(crate) options: String,
     /// Further keys of the flow.
     pub(crate) flow: String,
+    /// Hosts that lie, and those that are eager heads.
+    pub(crate) liars: BTreeMap<u32, Lie>,
+    pub(crate) eager: Vec<u32>,
 }
 
 impl World {
@@ -39,6 +44,8 @@ impl World {
             host_links: BTreeMap::new(),
             options: "members_max = 5".into(),
             flow: String::new(),
+            liars: BTreeMap::new(),
+            eager: Vec::new(),
         }
     }
 
@@ -105,12 +112,13 @@ impl World {
             let place = scenario.nodes.iter().position(|node| node.name == name);
             NodeId(place.unwrap() as u32)
         };
+        let liars = self.liars.iter().map(|(host, lie)| (node(*host), *lie)).collect();
         let hosts: BTreeMap<_, _> = (1..=self.receivers()).map(|host| (node(host), host)).collect();
         let links = (0..).map(LinkId).zip(&scenario.links);
         let links = links.filter_map(|(id, link)| Some((id, *hosts.get(&link.to)?))).collect();
         let mut heard = Heard { hosts, links, ..Heard::default() };
-        let outcome =
-            Simulation::new(&scenario, &Builtin, &mut heard).unwrap().run(&mut Unobserved);
+        let ends = Ends { liars, eager: self.eager.iter().map(|host| node(*host)).collect() };
+        let outcome = Simulation::new(&scenario, &ends, &mut heard).unwrap().run(&mut Unobserved);
         Run { heard, outcome }
     }
 }

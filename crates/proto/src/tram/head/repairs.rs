@@ -7,6 +7,12 @@ use faircast_base::{Duration, GroupId, NodeId, Time};
 use crate::Destination;
 use crate::tram::settings::{RepairCast, TramSettings};
 
+/// Most packets that are waited for. What is asked for beyond is asked for again: whoever is honest asks for a window.
+const ASKED_MAX: usize = 1 << 16;
+
+/// With fewer nothing is forgotten.
+const FORGET_AT: usize = 1024;
+
 /// A repair that was asked for, or was sent not long ago.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
@@ -54,6 +60,9 @@ pub(super) struct Repairs {
     late: VecDeque<u64>,
     late_turn: bool,
     asked: BTreeMap<u64, Asked>,
+    /// With so many it is looked which of them can be forgotten.
+    forget_at: usize,
+    forget_next: Time,
     /// The second of two copies of a repair, for another member.
     second: Option<Repair>,
 }
@@ -67,12 +76,17 @@ impl Repairs {
             late: VecDeque::new(),
             late_turn: false,
             asked: BTreeMap::new(),
+            forget_at: FORGET_AT,
+            forget_next: Time::ZERO,
             second: None,
         }
     }
 
     /// A member wants a packet.
     pub(super) fn ask(&mut self, now: Time, sequence: u64, from: NodeId, front: u64) {
+        if !self.has_room(now, sequence, front) {
+            return;
+        }
         let asked = self.asked.entry(sequence).or_default();
         let lately = asked.sent.filter(|(at, _)| now.since(*at) < self.interval);
         match lately {
@@ -90,7 +104,9 @@ impl Repairs {
 
     /// A member wants a packet that is not here: this head asks for it itself.
     pub(super) fn await_for(&mut self, now: Time, sequence: u64, from: NodeId, front: u64) {
-        self.forget_sent(now, front);
+        if !self.has_room(now, sequence, front) {
+            return;
+        }
         let asked = self.asked.entry(sequence).or_default();
         if !asked.queued {
             if !core::mem::replace(&mut asked.awaited, true) {
@@ -125,7 +141,7 @@ impl Repairs {
     }
 
     /// The repair that is to be sent now.
-    pub(super) fn next(&mut self, now: Time, front: u64, reach: u8) -> Option<Repair> {
+    pub(super) fn next(&mut self, now: Time, reach: u8) -> Option<Repair> {
         if let Some(second) = self.second.take() {
             return Some(second);
         }
@@ -133,7 +149,6 @@ impl Repairs {
             self.late_turn = true;
             self.late.pop_front()
         })?;
-        self.forget_sent(now, front);
         let asked = self.asked.get_mut(&sequence)?;
         asked.queued = false;
         let to_all = match self.cast {
@@ -159,15 +174,186 @@ impl Repairs {
         }
     }
 
+    fn has_room(&mut self, now: Time, sequence: u64, front: u64) -> bool {
+        self.forget_sent(now, front);
+        self.asked.len() < ASKED_MAX || self.asked.contains_key(&sequence)
+    }
+
     /// Forgets repairs that were sent long ago, and packets that will not be kept any more, before they become many.
     fn forget_sent(&mut self, now: Time, front: u64) {
-        if self.asked.len() > 2 * self.queue.len() + 1024 {
+        if self.asked.len() >= self.forget_at && now >= self.forget_next {
             let interval = self.interval;
             self.asked.retain(|sequence, asked| {
                 asked.queued
                     || asked.awaited && *sequence >= front
                     || asked.sent.is_some_and(|(at, _)| now.since(at) < interval)
             });
+            self.forget_at = (2 * self.asked.len()).clamp(FORGET_AT, ASKED_MAX);
+            // What stays now stays for a while.
+            self.forget_next = if self.asked.len() < ASKED_MAX { now } else { now + interval };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeSet;
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::world::at;
+
+    const INTERVAL: u64 = 100;
+    const REACH: u8 = 7;
+
+    fn repairs(cast: RepairCast) -> Repairs {
+        let repair_interval = Duration::from_millis(INTERVAL);
+        Repairs::new(&TramSettings { repair: cast, repair_interval, ..TramSettings::default() })
+    }
+
+    /// All that goes at this moment: which packet, and to whom, `None` for all.
+    fn sent(repairs: &mut Repairs, now: u64) -> Vec<(u64, Option<u32>)> {
+        let all = core::iter::from_fn(|| repairs.next(at(now), REACH));
+        all.map(|Repair { sequence, to, ttl }| match to {
+            Destination::Node(node) => (sequence, Some(node.0)),
+            Destination::Group(group) => {
+                assert_eq!((group, ttl), (GroupId::SESSION, REACH));
+                (sequence, None)
+            }
+        })
+        .collect()
+    }
+
+    #[test]
+    fn one_or_two_have_a_repair_alone_and_more_have_it_together() {
+        use RepairCast::{Auto, Scope, Unicast};
+        for (cast, nodes, want) in [
+            (Auto, &[1][..], &[Some(1)][..]),
+            (Auto, &[1, 1], &[Some(1)]),
+            (Auto, &[1, 2], &[Some(1), Some(2)]),
+            (Auto, &[1, 2, 3], &[None]),
+            (Scope, &[1], &[None]),
+            (Unicast, &[1, 2], &[Some(1), Some(2)]),
+            // Who is pushed out asks again.
+            (Unicast, &[1, 2, 3], &[Some(3)]),
+        ] {
+            let mut repairs = repairs(cast);
+            nodes.iter().for_each(|node| repairs.ask(at(0), 5, NodeId(*node), 1));
+            let want: Vec<_> = want.iter().map(|to| (5, *to)).collect();
+            assert_eq!(sent(&mut repairs, 0), want, "{cast:?}, {nodes:?}");
+        }
+    }
+
+    #[test]
+    fn a_repair_that_is_on_its_way_is_not_sent_again() {
+        let mut repairs = repairs(RepairCast::Auto);
+        repairs.ask(at(0), 5, NodeId(1), 1);
+        assert_eq!(sent(&mut repairs, 0), [(5, Some(1))]);
+        repairs.ask(at(INTERVAL - 1), 5, NodeId(1), 1);
+        assert_eq!(sent(&mut repairs, INTERVAL - 1), []);
+        repairs.ask(at(INTERVAL - 1), 5, NodeId(2), 1);
+        assert_eq!(sent(&mut repairs, INTERVAL - 1), [(5, Some(2))], "this one has not had it");
+        repairs.ask(at(INTERVAL), 5, NodeId(3), 1);
+        assert_eq!(sent(&mut repairs, INTERVAL), [(5, None)], "a third within the interval");
+        repairs.ask(at(INTERVAL + 50), 5, NodeId(4), 1);
+        assert_eq!(sent(&mut repairs, INTERVAL + 50), [], "it went to all");
+        repairs.ask(at(3 * INTERVAL), 5, NodeId(1), 1);
+        assert_eq!(sent(&mut repairs, 3 * INTERVAL), [(5, Some(1))], "that is long ago");
+    }
+
+    #[test]
+    fn what_a_head_lacks_itself_goes_on_when_it_comes_unless_all_have_it_then() {
+        for (to_all, want) in [(false, &[(5, Some(1)), (5, Some(2))][..]), (true, &[])] {
+            let mut repairs = repairs(RepairCast::Auto);
+            for node in [1, 2, 1] {
+                repairs.await_for(at(0), 5, NodeId(node), 1);
+            }
+            assert!(!repairs.is_waiting());
+            repairs.on_repaired(6, to_all);
+            assert_eq!(sent(&mut repairs, 1), []);
+            repairs.on_repaired(5, to_all);
+            assert_eq!(sent(&mut repairs, 1), want);
+            repairs.on_repaired(5, to_all);
+            assert_eq!(sent(&mut repairs, 1), [], "once");
+        }
+    }
+
+    #[test]
+    fn what_is_no_longer_kept_takes_turns_with_new_data() {
+        let mut repairs = repairs(RepairCast::Auto);
+        for sequence in [3, 4, 200] {
+            repairs.ask(at(0), sequence, NodeId(1), 100);
+        }
+        let mut next = |wants: Option<u64>| {
+            assert_eq!(repairs.is_waiting(), wants.is_some());
+            if let Some(sequence) = wants {
+                assert_eq!(repairs.next(at(0), REACH).map(|it| it.sequence), Some(sequence));
+            }
+            if wants.is_none() {
+                repairs.on_data_sent();
+            }
+        };
+        for wants in [Some(200), Some(3), None, Some(4), None] {
+            next(wants);
+        }
+        assert!(!repairs.is_waiting());
+    }
+
+    #[test]
+    fn whoever_asks_for_everything_fills_no_memory() {
+        let mut repairs = repairs(RepairCast::Auto);
+        for sequence in 1..2 * ASKED_MAX as u64 {
+            repairs.ask(at(0), sequence, NodeId(1), 100);
+        }
+        assert_eq!(repairs.asked.len(), ASKED_MAX);
+        assert_eq!(repairs.queue.len() + repairs.late.len(), ASKED_MAX);
+        while repairs.next(at(0), REACH).is_some() {}
+        repairs.ask(at(INTERVAL), 1, NodeId(1), 100);
+        assert!(repairs.asked.len() < 10, "{} are remembered", repairs.asked.len());
+    }
+
+    proptest! {
+        /// Whatever members ask for: each packet waits once, goes to those who asked, to each and to all no more than
+        /// once within the interval, and nothing stays behind.
+        #[test]
+        fn who_asks_is_repaired_and_nobody_else(
+            steps in proptest::collection::vec((0u64..60, 1u64..8, 1u32..5, 0u8..4), 1..150),
+        ) {
+            let mut repairs = repairs(RepairCast::Auto);
+            let (mut now, mut asked, mut here) = (0, BTreeSet::new(), BTreeSet::from([1, 2, 3]));
+            let mut last: BTreeMap<(u64, Option<u32>), u64> = BTreeMap::new();
+            for (later, sequence, node, what) in steps {
+                now += later;
+                match what {
+                    0 => {
+                        repairs.on_repaired(sequence, false);
+                        here.insert(sequence);
+                    }
+                    _ if !here.contains(&sequence) => {
+                        repairs.await_for(at(now), sequence, NodeId(node), 1);
+                        asked.insert((sequence, node));
+                    }
+                    _ => {
+                        repairs.ask(at(now), sequence, NodeId(node), 1);
+                        asked.insert((sequence, node));
+                    }
+                }
+                let mut queued: Vec<u64> = repairs.queue.iter().copied().collect();
+                queued.sort_unstable();
+                prop_assert!(queued.windows(2).all(|two| two[0] < two[1]), "{queued:?}");
+                if what == 3 {
+                    for (sequence, to) in sent(&mut repairs, now) {
+                        if let Some(node) = to {
+                            prop_assert!(asked.contains(&(sequence, node)));
+                        }
+                        let before = last.insert((sequence, to), now);
+                        prop_assert!(before.is_none_or(|at| now - at >= INTERVAL || to.is_some()));
+                    }
+                    prop_assert!(!repairs.is_waiting());
+                }
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use faircast_base::{Duration, NodeId, Time};
 
 use super::Seeker;
+use crate::tram::settings::HeadRole;
 use crate::tram::wire::{Advertisement, HeadState};
 
 /// Most heads that are remembered.
@@ -24,8 +25,12 @@ pub(super) struct Candidate {
     pub(super) node: NodeId,
     /// Its random number.
     pub(super) id: u64,
-    /// The least time to live with which it was heard.
+    /// How far it is: the least time to live with which it was heard, or the class of the round trip to it.
     pub(super) distance: u8,
+    /// The round trip is not known and has not been asked for.
+    pub(super) unmeasured: bool,
+    /// It is one whether others are or not.
+    pub(super) is_eager: bool,
     /// Heads between it and the source, whose own level is 1.
     pub(super) level: u8,
     /// The first packet that it can repair.
@@ -41,13 +46,28 @@ impl Candidate {
         self.low > seeker.wants.max(1)
     }
 
-    /// The best has the least: one that answers, then one that has all that is wanted, then the nearest; but
-    /// whoever has members goes by levels first, so that no two nodes can become each other's heads.
-    fn rank(&self, seeker: Seeker) -> (bool, bool, u8, u8) {
-        let Self { distance, level, unanswered, .. } = *self;
+    /// One that was given: nothing else is known of it.
+    pub(super) fn given(now: Time, node: NodeId, distance: u8) -> Self {
+        Self {
+            node,
+            id: 0,
+            distance,
+            unmeasured: false,
+            is_eager: true,
+            level: 1,
+            low: 0,
+            heard_at: now,
+            unanswered: false,
+        }
+    }
+
+    /// The best has the least: one that answers, then one that has all that is wanted, then the nearest, and of these
+    /// an eager one; but whoever has members goes by levels first, so that no two nodes can become each other's heads.
+    fn rank(&self, seeker: Seeker) -> (bool, bool, u8, bool, u8) {
+        let Self { distance, level, is_eager, unanswered, .. } = *self;
         let (first, second) =
             if seeker.below.is_some() { (level, distance) } else { (distance, level) };
-        (unanswered, self.lacks(seeker), first, second)
+        (unanswered, self.lacks(seeker), first, !is_eager, second)
     }
 }
 
@@ -88,11 +108,11 @@ impl Candidates {
         self.root
     }
 
-    /// A head advertises itself, `ttl` being what its packet was sent with. Returns whether it is a candidate.
+    /// A head advertises itself; how far it is may not be known. Returns whether it is a candidate.
     pub(super) fn hear(
         &mut self,
         now: Time,
-        (node, id, ttl): (NodeId, u64, u8),
+        (node, id, distance): (NodeId, u64, Option<u8>),
         advertisement: &Advertisement,
         seeker: Seeker,
     ) -> bool {
@@ -101,10 +121,18 @@ impl Candidates {
             HeadState::AcceptingHeads => seeker.may_be_head,
             HeadState::NotAccepting | HeadState::Resigning => false,
         };
-        let Advertisement { level, low, .. } = *advertisement;
-        let unanswered = self.unanswering.contains(now, node);
-        let mut fresh =
-            Candidate { node, id, distance: ttl, level, low, heard_at: now, unanswered };
+        let Advertisement { level, low, role, .. } = *advertisement;
+        let mut fresh = Candidate {
+            node,
+            id,
+            distance: distance.unwrap_or(u8::MAX),
+            unmeasured: distance.is_none(),
+            is_eager: role == HeadRole::Eager,
+            level,
+            low,
+            heard_at: now,
+            unanswered: self.unanswering.contains(now, node),
+        };
         if level == 1 {
             self.root = Some(fresh);
         }
@@ -114,7 +142,8 @@ impl Candidates {
         }
         if let Some(known) = self.known.iter_mut().find(|known| known.node == node) {
             // How far it is can only be found to be less: a ring that grows is heard again and again.
-            fresh.distance = known.distance.min(ttl);
+            fresh.distance = known.distance.min(fresh.distance);
+            fresh.unmeasured &= known.unmeasured;
             *known = fresh;
         } else {
             self.remember(now, fresh, seeker);
@@ -143,6 +172,13 @@ impl Candidates {
         suits: impl Fn(&Candidate) -> bool,
     ) -> Option<Candidate> {
         self.known.iter().filter(|it| suits(it)).min_by_key(|it| it.rank(seeker)).copied()
+    }
+
+    /// Those to which the round trip is still to be asked for, as it is now.
+    pub(super) fn take_unmeasured(&mut self, suits: impl Fn(&Candidate) -> bool) -> Option<NodeId> {
+        let next = self.known.iter_mut().find(|it| it.unmeasured && suits(it))?;
+        next.unmeasured = false;
+        Some(next.node)
     }
 
     /// It is no candidate before it is heard again.

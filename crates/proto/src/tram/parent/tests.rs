@@ -9,16 +9,23 @@ use crate::world::{at, ms};
 
 fn advertisement(state: HeadState, level: u8) -> Advertisement {
     let (members, members_max, low) = (0, 5, 1);
-    Advertisement { state, role: HeadRole::Eager, level, members, members_max, low }
+    let lan = false;
+    Advertisement { state, role: HeadRole::Eager, level, members, members_max, low, lan }
 }
 
 fn heard(parent: &mut Parent, now: u64, node: u32, ttl: u8, level: u8) {
     let advertisement = advertisement(HeadState::Accepting, level);
-    parent.on_advertisement(at(now), (NodeId(node), node.into(), ttl), &advertisement, HEAD);
+    parent.on_advertisement(
+        at(now),
+        ((NodeId(node), node.into(), ttl), false),
+        &advertisement,
+        HEAD,
+    );
 }
 
 /// Whoever may be a head and has no members.
-const HEAD: Seeker = Seeker { may_be_head: true, below: None, wants: 1, place: (2, 60) };
+const HEAD: Seeker =
+    Seeker { may_be_head: true, below: None, wants: 1, place: (2, 60), waits: false };
 
 fn parent() -> Parent {
     Parent::new(&TramSettings::default(), None)
@@ -52,7 +59,7 @@ fn whoever_has_members_goes_by_levels_and_to_nobody_below_it() {
     let busy = Seeker { below: Some(4), ..HEAD };
     for (node, ttl, level) in [(1, 9, 1), (2, 1, 3), (3, 1, 4)] {
         let heard = advertisement(HeadState::Accepting, level);
-        parent.on_advertisement(at(1), (NodeId(node), 1, ttl), &heard, busy);
+        parent.on_advertisement(at(1), ((NodeId(node), 1, ttl), false), &heard, busy);
     }
     for now in [1000, 2000, 3000] {
         parent.on_timeout(at(now), busy);
@@ -170,7 +177,7 @@ fn a_nearer_head_is_joined_before_the_other_is_left() {
     // As far is not nearer, and one that lacks what is wanted does not help.
     heard(&mut parent, 4000, 2, 6, 2);
     let late = Advertisement { low: 50, ..advertisement(HeadState::Accepting, 2) };
-    parent.on_advertisement(at(4000), (NodeId(3), 3, 2), &late, HEAD);
+    parent.on_advertisement(at(4000), ((NodeId(3), 3, 2), false), &late, HEAD);
     // Nor does one that might do the same in the other direction.
     heard(&mut parent, 4000, 70, 2, 2);
     assert_eq!(parent.search, Search::Idle);
@@ -235,4 +242,95 @@ fn a_head_that_serves_nothing_is_shunned() {
     assert_eq!(parent.candidates.iter().count(), 0);
     heard(&mut parent, 70_000, 1, 1, 1);
     assert_eq!(parent.candidates.iter().count(), 1);
+}
+
+#[test]
+fn of_equals_an_eager_head_is_asked_first() {
+    let mut parent = parent();
+    parent.on_session(at(0), ms(500));
+    for (node, role, ttl, level) in
+        [(1, HeadRole::Reluctant, 4, 2), (2, HeadRole::Eager, 4, 3), (3, HeadRole::Eager, 6, 2)]
+    {
+        let said = Advertisement { role, ..advertisement(HeadState::Accepting, level) };
+        parent.on_advertisement(at(1), ((NodeId(node), 1, ttl), false), &said, HEAD);
+    }
+    for round in 1..=3 {
+        parent.on_timeout(at(500 * round), HEAD);
+    }
+    assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(2), distance: 4 }));
+}
+
+#[test]
+fn who_waits_for_its_lan_asks_nobody_else() {
+    let mut parent = parent();
+    parent.on_session(at(0), ms(500));
+    let waiting = Seeker { waits: true, ..HEAD };
+    for round in 1..=6 {
+        heard(&mut parent, 500 * round - 1, 1, 4, 1);
+        parent.on_timeout(at(500 * round), waiting);
+        assert!(!matches!(parent.poll(), Some(Step::Bind { .. })));
+    }
+    parent.on_timeout(parent.next_timeout().unwrap(), HEAD);
+    assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(1), distance: 4 }));
+}
+
+/// One that goes by round trips.
+fn by_round_trip() -> Parent {
+    let distance = Distance::RoundTrip;
+    Parent::new(&TramSettings { distance, ..TramSettings::default() }, None)
+}
+
+fn answers(parent: &mut Parent, now: u64, node: u32, level: u8) {
+    let said = advertisement(HeadState::Accepting, level);
+    let heard = (NodeId(node), node.into(), u8::MAX);
+    parent.on_advertisement(at(now), (heard, true), &said, HEAD);
+}
+
+fn probed(parent: &mut Parent) -> std::vec::Vec<u32> {
+    let all = std::iter::from_fn(|| parent.poll());
+    all.map(|step| match step {
+        Step::Probe { to } => to.0,
+        other => panic!("{other:?}"),
+    })
+    .collect()
+}
+
+#[test]
+fn where_multicast_has_no_scope_the_head_of_the_shortest_round_trip_is_asked() {
+    let mut parent = by_round_trip();
+    parent.on_session(at(0), ms(500));
+    for node in 1..=3 {
+        heard(&mut parent, u64::from(node), node, 2, 2);
+    }
+    for round in 1..=3 {
+        parent.on_timeout(at(500 * round), HEAD);
+    }
+    assert_eq!(probed(&mut parent), [1, 2, 3]);
+    answers(&mut parent, 1502, 2, 2);
+    answers(&mut parent, 1540, 1, 1);
+    // It is no farther for being heard again, and one that did not answer is the last.
+    heard(&mut parent, 1600, 2, 9, 2);
+    parent.on_timeout(at(2000), HEAD);
+    assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(2), distance: 32 }));
+    parent.on_accept(at(2002), NodeId(2), 2);
+    // Another one is asked too, once, and joined where it is nearer.
+    heard(&mut parent, 3000, 4, 2, 1);
+    heard(&mut parent, 3001, 4, 2, 1);
+    assert_eq!(probed(&mut parent), [4]);
+    answers(&mut parent, 3000, 4, 1);
+    parent.on_timeout(parent.timers.next().unwrap(), HEAD);
+    assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(4), distance: 32 }));
+}
+
+#[test]
+fn where_heads_only_answer_round_trips_are_known_at_once() {
+    let mut parent = by_round_trip();
+    parent.on_session(at(0), Duration::ZERO);
+    assert_eq!(parent.poll(), Some(Step::Solicit { ttl: 1 }));
+    for (now, node, level) in [(3, 1, 2), (30, 2, 1)] {
+        let said = advertisement(HeadState::Accepting, level);
+        parent.on_advertisement(at(now), ((NodeId(node), 1, 1), true), &said, HEAD);
+    }
+    parent.on_timeout(parent.next_timeout().unwrap(), HEAD);
+    assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(1), distance: 32 }));
 }

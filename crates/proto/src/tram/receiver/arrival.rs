@@ -27,6 +27,9 @@ impl TramReceiver {
         self.source_heard_at = now;
         self.timers.arm_by(Timer::Silence, now + self.settings.silence_max);
         self.head.set_advertise_interval(now, front.advertise_interval);
+        if self.reached.is_none() {
+            self.head.stand(now);
+        }
         if !self.pruned {
             self.parent.on_session(now, front.advertise_interval);
         }

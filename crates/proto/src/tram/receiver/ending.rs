@@ -6,7 +6,7 @@ use super::{Phase, TramReceiver};
 use crate::AppEvent;
 use crate::tram::cache::Cache;
 use crate::tram::head::Known;
-use crate::tram::wire::Body;
+use crate::tram::wire::{Bind, Body};
 
 /// How long whoever is done answers its head, whose hello may say that the goodbye was lost.
 const LINGERS: Duration = Duration::from_secs(10);
@@ -57,8 +57,9 @@ impl TramReceiver {
                 self.goodbyes.push_back(from);
             }
             Body::Bind(bind) => {
-                let known = Known { level: 0, fit: false, low: 0, high: 0, done: false };
-                self.head.on_bind(cx.now, from, 0, *bind, known);
+                let known = Known { level: 0, fit: false, low: 0, high: 0, done: false, id: 0 };
+                let bind = Bind { first_missing: 0, ..*bind };
+                let _ = self.head.on_bind(cx.now, from, 0, bind, known);
             }
             // Whoever takes it for its head still is to look for another.
             Body::Ack(ack) if cx.now < self.lingers_until => {

@@ -5,7 +5,6 @@ use faircast_base::{BadInput, Cx, Event, NodeId};
 use super::acks::AckSchedule;
 use super::{LEVEL_MAX, Reached, TramReceiver};
 use crate::AppEvent;
-use crate::tram::head::Head;
 use crate::tram::parent::News;
 use crate::tram::reception::{JUMP_MAX, Reception};
 use crate::tram::settings::HeadRole;
@@ -22,12 +21,15 @@ impl TramReceiver {
         if accept.level == 0 || accept.level >= LEVEL_MAX {
             return Err(BadInput::Malformed);
         }
-        let end = self.reached.as_ref().map_or(accept.start, |it| it.reception.end());
+        let end = match &self.reached {
+            Some(reached) => reached.reception.end(),
+            None => self.front.sequence + 1,
+        };
         if accept.start > end + JUMP_MAX {
             return Err(BadInput::Absurd);
         }
         // Levels may have changed since it advertised itself, and it may have let go what is wanted.
-        let seeker = self.seeker();
+        let seeker = self.seeker(cx.now);
         let lacks = self.parent.lacks(from, accept.start, seeker);
         if lacks || seeker.below.is_some_and(|own| accept.level >= own) {
             self.goodbyes.push_back(from);
@@ -47,7 +49,7 @@ impl TramReceiver {
                     ack_window,
                     (self.settings.ack_interval, self.settings.ack_interval_max),
                 );
-                self.head = Head::new(&self.settings, self.settings.head, start);
+                self.head = self.head.starting_at(&self.settings, start);
                 self.head.set_advertise_interval(cx.now, self.front.advertise_interval);
                 let window = ReceiverWindow::new(&self.settings, cx.now, start, ack_window);
                 self.reached = Some(Reached {
@@ -110,7 +112,7 @@ impl TramReceiver {
             self.check_end(cx);
             return;
         }
-        let seeker = self.seeker();
+        let seeker = self.seeker(cx.now);
         let news = self.parent.on_reject(cx.now, from, seeker);
         self.on_news(cx, news);
         if let Some(reached) = &mut self.reached
@@ -122,7 +124,7 @@ impl TramReceiver {
 
     /// The head that still had what the new one has not is gone.
     pub(super) fn give_up_where_nobody_has_it(&mut self, cx: &mut Cx<'_>) {
-        let seeker = self.seeker();
+        let seeker = self.seeker(cx.now);
         // Perhaps another one has it.
         let news = self.parent.on_bad_head(cx.now, seeker, false);
         self.on_news(cx, news);
@@ -146,11 +148,11 @@ impl TramReceiver {
         self.ack_due |= hello.asks(self.identity.id(cx));
         if hello.level >= LEVEL_MAX && bound.is_some() {
             // A tree is not so deep: it is a loop.
-            let seeker = self.seeker();
+            let seeker = self.seeker(cx.now);
             let news = self.parent.on_bad_head(cx.now, seeker, true);
             self.on_news(cx, news);
         } else if hello.resigns && bound.is_some() {
-            let seeker = self.seeker();
+            let seeker = self.seeker(cx.now);
             let news = self.parent.on_bad_head(cx.now, seeker, false);
             self.on_news(cx, news);
         }

@@ -53,7 +53,7 @@ impl TramReceiver {
         reached.fruitless += 1;
         if reached.fruitless > FRUITLESS_MAX {
             reached.fruitless = 0;
-            let seeker = self.seeker();
+            let seeker = self.seeker(cx.now);
             let news = self.parent.on_bad_head(cx.now, seeker, true);
             self.on_news(cx, news);
         }
@@ -148,6 +148,10 @@ impl TramReceiver {
                 let bind = Bind { role: self.settings.head, distance, first_missing };
                 let to = Destination::Node(to);
                 Some(self.identity.control(cx, to, u8::MAX, Body::Bind(bind), buf))
+            }
+            Step::Probe { to } => {
+                let body = Body::Solicitation(self.settings.head);
+                Some(self.identity.control(cx, Destination::Node(to), u8::MAX, body, buf))
             }
             Step::AskHello => {
                 self.hello_missing = true;

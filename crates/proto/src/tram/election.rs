@@ -1,0 +1,258 @@
+//! Elections among heads that are near each other: one for each LAN, and eager ones before reluctant ones.
+
+use faircast_base::{Duration, NodeId, Time};
+
+use super::settings::{HeadRole, TramSettings};
+use super::wire::{Advertisement, HeadState};
+
+/// Advertisements in a row that another head may miss until it counts no more.
+const MISSED_MAX: u64 = 3;
+
+/// So many advertisements receivers wait for the one of their LAN that is to be their head; chosen: three to choose a
+/// head, and as many again to be taken.
+const WAITS: u64 = 8;
+
+/// What decides, the best having the least: the source, eager heads, those of a lower level, and of a lower number
+/// (src: jrms).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    is_receiver: bool,
+    is_reluctant: bool,
+    level: u8,
+    id: u64,
+}
+
+impl Rank {
+    /// That of a head of this level and number; whoever has no level yet comes after all that have.
+    pub(super) fn new(role: HeadRole, level: u8, id: u64) -> Self {
+        let level = level.wrapping_sub(1);
+        Self { is_receiver: level != 0, is_reluctant: role != HeadRole::Eager, level, id }
+    }
+}
+
+/// Another head that was heard.
+#[derive(Clone, Copy, Debug)]
+struct Other {
+    node: NodeId,
+    rank: Rank,
+    /// The least time to live with which it was heard.
+    distance: u8,
+    heard_at: Time,
+}
+
+/// What a head knows of the others around it: whether it shows itself, and how far.
+#[derive(Debug)]
+pub(super) struct Election {
+    /// Hops within which one head is enough; 0 for no such election.
+    lan: u8,
+    /// The best of its LAN but for itself, which takes all.
+    best: Option<Other>,
+    /// The nearest eager receiver, which takes all.
+    eager: Option<Other>,
+    /// Advertisements of others come so often at least.
+    interval: Duration,
+    /// Since when it stands for its LAN.
+    since: Option<Time>,
+}
+
+impl Election {
+    pub(super) fn new(settings: &TramSettings) -> Self {
+        let lan = u8::try_from(settings.lan).unwrap_or(u8::MAX);
+        Self { lan, best: None, eager: None, interval: settings.advertise_interval, since: None }
+    }
+
+    /// Hops that reach its LAN, where there are elections.
+    pub(super) fn lan(&self) -> Option<u8> {
+        (self.lan > 0).then_some(self.lan)
+    }
+
+    /// Time from one sign that it stands for its LAN to the next.
+    pub(super) fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// Heads advertise themselves at this interval: a sign of life is waited for that much longer.
+    pub(super) fn set_interval(&mut self, interval: Duration) {
+        self.interval = self.interval.max(interval);
+    }
+
+    /// Another head, or one that wants to be, advertises itself.
+    pub(super) fn on_advertisement(
+        &mut self,
+        now: Time,
+        (node, id, ttl): (NodeId, u64, u8),
+        it: &Advertisement,
+    ) {
+        let rank = Rank::new(it.role, it.level, id);
+        let heard = Other { node, rank, distance: ttl, heard_at: now };
+        // Of a LAN whose head is full another one is wanted. Who has no level is still to get its place.
+        let takes = it.state == HeadState::Accepting || it.lan && it.level == 0;
+        if it.lan && ttl <= self.lan {
+            let better = |other: &Other| rank < other.rank;
+            self.best = self.update(now, self.best, heard, takes, better);
+        }
+        if it.role == HeadRole::Eager && it.level > 1 {
+            let nearer = |other: &Other| ttl < other.distance;
+            self.eager = self.update(now, self.eager, heard, takes, nearer);
+        }
+    }
+
+    /// The one to remember of the one that is, and one that was just heard.
+    fn update(
+        &self,
+        now: Time,
+        known: Option<Other>,
+        heard: Other,
+        takes: bool,
+        is_before: impl Fn(&Other) -> bool,
+    ) -> Option<Other> {
+        let known = known.filter(|other| self.is_fresh(now, other));
+        let same = known.filter(|other| other.node == heard.node);
+        match (known, same) {
+            (_, Some(_)) if !takes => None,
+            (_, Some(same)) => Some(Other { distance: same.distance.min(heard.distance), ..heard }),
+            (Some(other), None) if !takes || !is_before(&other) => Some(other),
+            (_, None) => takes.then_some(heard),
+        }
+    }
+
+    fn is_fresh(&self, now: Time, other: &Other) -> bool {
+        now.since(other.heard_at) <= self.interval * (MISSED_MAX + 1)
+    }
+
+    /// Whether another one is, or is about to be, its LAN's head.
+    pub(super) fn yields(&self, now: Time, own: Rank) -> bool {
+        self.best.is_some_and(|other| other.rank < own && self.is_fresh(now, &other))
+    }
+
+    /// Whether it waits for one of its LAN to get a head, and to be its own head then.
+    pub(super) fn waits(&self, now: Time, role: HeadRole, id: u64) -> bool {
+        let own = Rank::new(role, 0, id);
+        let first = self.best.filter(|other| other.rank.level == own.level && other.rank < own);
+        let lately = self.since.filter(|since| now.since(*since) < self.interval * WAITS);
+        lately.is_some() && first.is_some_and(|other| self.is_fresh(now, &other))
+    }
+
+    /// It stands for its LAN, where there are elections. Returns whether it does.
+    pub(super) fn stand(&mut self, now: Time) -> bool {
+        if self.lan > 0 {
+            self.since.get_or_insert(now);
+        }
+        self.lan > 0
+    }
+
+    /// How far it may be heard, of `ttl` hops: a reluctant head by those to whom no eager one that takes all is as
+    /// near as itself. `None` where by nobody.
+    pub(super) fn reach(&self, now: Time, role: HeadRole, ttl: u8) -> Option<u8> {
+        let eager = self.eager.filter(|it| role != HeadRole::Eager && self.is_fresh(now, it));
+        let reach = eager.map_or(ttl, |eager| ttl.min(eager.distance - 1));
+        (reach > 0).then_some(reach)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::world::{at, ms};
+
+    const INTERVAL: u64 = 500;
+
+    fn election(lan: u32) -> Election {
+        Election::new(&TramSettings { lan, ..TramSettings::default() })
+    }
+
+    fn says(state: HeadState, role: HeadRole, level: u8, lan: bool) -> Advertisement {
+        let (members, members_max, low) = (0, 5, 1);
+        Advertisement { state, role, level, members, members_max, low, lan }
+    }
+
+    #[test]
+    fn the_source_is_before_eager_heads_then_levels_then_numbers_decide() {
+        use HeadRole::{Eager, Reluctant};
+        let in_order = [
+            (Eager, 1, 900),
+            (Eager, 2, 5),
+            (Eager, 3, 4),
+            (Eager, 0, 1),
+            (Reluctant, 2, 7),
+            (Reluctant, 2, 8),
+            (Reluctant, 0, 2),
+        ];
+        let ranks: Vec<Rank> =
+            in_order.iter().map(|(role, level, id)| Rank::new(*role, *level, *id)).collect();
+        assert!(ranks.is_sorted(), "{ranks:?}");
+    }
+
+    #[test]
+    fn one_head_of_a_lan_shows_itself_and_another_when_it_is_full_or_gone() {
+        use HeadState::{Accepting, AcceptingHeads, NotAccepting};
+        let mut election = election(1);
+        let own = Rank::new(HeadRole::Reluctant, 3, 50);
+        let mut hear = |now, id: u64, ttl, level, state| {
+            let said = says(state, HeadRole::Reluctant, level, true);
+            election.on_advertisement(at(now), (NodeId(id as u32), id, ttl), &said);
+            election.yields(at(now), own)
+        };
+        assert!(!hear(0, 60, 1, 3, Accepting), "a higher number");
+        assert!(!hear(10, 1, 2, 2, Accepting), "it is not of this LAN");
+        assert!(hear(20, 70, 1, 2, Accepting), "a lower level");
+        assert!(hear(30, 60, 1, 3, Accepting), "the better one is still there");
+        for state in [AcceptingHeads, NotAccepting] {
+            assert!(!hear(40, 70, 1, 2, state), "it does not take all, so another one is wanted");
+            assert!(hear(50, 70, 1, 2, Accepting));
+        }
+        assert!(!hear(60, 70, 1, 2, NotAccepting));
+        assert!(hear(70, 40, 1, 3, Accepting), "another one is that one already");
+        let last = 70 + INTERVAL * (MISSED_MAX + 1);
+        assert!(election.yields(at(last), own));
+        assert!(!election.yields(at(last + 1), own), "it is gone");
+    }
+
+    #[test]
+    fn who_has_no_head_yet_stands_for_its_lan_but_after_those_who_have() {
+        let mut election = election(2);
+        let own = Rank::new(HeadRole::Eager, 0, 50);
+        for (id, role, want) in [(60, HeadRole::Eager, false), (40, HeadRole::Eager, true)] {
+            let said = says(HeadState::NotAccepting, role, 0, true);
+            election.on_advertisement(at(0), (NodeId(id), id.into(), 2), &said);
+            assert_eq!(election.yields(at(1), own), want, "{id}");
+        }
+        let bound = Rank::new(HeadRole::Eager, 4, 50);
+        assert!(!election.yields(at(1), bound));
+        assert!(!election.waits(at(1), HeadRole::Eager, 50), "it does not stand itself");
+        assert!(election.stand(at(0)));
+        assert!(election.waits(at(1), HeadRole::Eager, 50));
+        assert!(!election.waits(at(1), HeadRole::Eager, 30), "it is the first itself");
+        election.since = Some(at(0));
+        let said = says(HeadState::NotAccepting, HeadRole::Eager, 0, true);
+        election.on_advertisement(at(INTERVAL * WAITS), (NodeId(40), 40, 2), &said);
+        assert!(!election.waits(at(INTERVAL * WAITS), HeadRole::Eager, 50), "not for ever");
+    }
+
+    #[test]
+    fn a_reluctant_head_is_heard_only_by_those_to_whom_no_eager_one_is_as_near() {
+        use HeadRole::{Eager, Reluctant};
+        let mut election = election(0);
+        assert_eq!(election.reach(at(0), Reluctant, 8), Some(8));
+        let hear = |election: &mut Election, now, node: u32, ttl, state, level| {
+            let said = says(state, Eager, level, false);
+            election.on_advertisement(at(now), (NodeId(node), 1, ttl), &said);
+        };
+        hear(&mut election, 0, 9, 2, HeadState::Accepting, 1);
+        assert_eq!(election.reach(at(0), Reluctant, 8), Some(8), "that is the source");
+        hear(&mut election, 0, 1, 6, HeadState::Accepting, 2);
+        hear(&mut election, 1, 2, 4, HeadState::Accepting, 3);
+        hear(&mut election, 2, 1, 8, HeadState::Accepting, 2);
+        assert_eq!(election.reach(at(2), Reluctant, 8), Some(3));
+        assert_eq!(election.reach(at(2), Reluctant, 2), Some(2));
+        assert_eq!(election.reach(at(2), Eager, 8), Some(8));
+        hear(&mut election, 3, 2, 4, HeadState::NotAccepting, 3);
+        assert_eq!(election.reach(at(3), Reluctant, 8), Some(8), "it takes nobody any more");
+        hear(&mut election, 4, 3, 1, HeadState::Accepting, 2);
+        assert_eq!(election.reach(at(4), Reluctant, 8), None);
+        let gone = at(4) + ms(INTERVAL) * (MISSED_MAX + 1) + ms(1);
+        assert_eq!(election.reach(gone, Reluctant, 8), Some(8));
+    }
+}

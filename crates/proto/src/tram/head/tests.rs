@@ -1,0 +1,215 @@
+//! Tests of a head: whom it takes, what it answers, how it shows itself, and whom it removes.
+
+use faircast_base::{NullTrace, Purpose, Rng};
+
+use super::*;
+use crate::tram::settings::{Pruning, RightEdge};
+use crate::world::at;
+
+const FIT: Known = Known { level: 2, fit: true, low: 1, high: 99, done: false, id: 50 };
+
+fn head(change: impl FnOnce(&mut TramSettings)) -> (Head, TramSettings) {
+    let mut settings = TramSettings { ack_window: 10, members_max: 4, ..TramSettings::default() };
+    change(&mut settings);
+    (Head::new(&settings, HeadRole::Reluctant, 1), settings)
+}
+
+/// All that a head sends now, as whole packets.
+fn sent(head: &mut Head, now: u64, known: Known) -> Vec<(Transmit, Vec<u8>)> {
+    let mut rng = Rng::new(1, NodeId(9), Purpose::Machine(0));
+    let mut cx = Cx { now: at(now), rng: &mut rng, trace: &mut NullTrace };
+    let (mut identity, mut all) = (Identity::new(7), Vec::new());
+    loop {
+        let mut buf = Vec::new();
+        let Some(transmit) = head.poll(&mut cx, &mut identity, known, false, &mut buf) else {
+            return all;
+        };
+        all.push((transmit, buf));
+    }
+}
+
+fn bodies(all: &[(Transmit, Vec<u8>)]) -> Vec<Body<'_>> {
+    all.iter().map(|(_, bytes)| Packet::decode(bytes).unwrap().body).collect()
+}
+
+fn bind(head: &mut Head, node: u32, first_missing: u64) -> Result<(), BadInput> {
+    let bind = Bind { role: HeadRole::Reluctant, distance: 3, first_missing };
+    head.on_bind(at(0), NodeId(node), node.into(), bind, FIT)
+}
+
+fn acknowledges(head: &mut Head, node: u32, ack: &Ack<'_>) -> Result<Acknowledged, BadInput> {
+    head.on_ack(at(1), NodeId(node), ack, (100, 0), |cache, sequence| cache.get(sequence).is_some())
+}
+
+fn has(first_missing: u64) -> Ack<'static> {
+    Ack { first_missing, allowed: first_missing + 15, ..Ack::default() }
+}
+
+#[test]
+fn a_newcomer_is_promised_what_the_policy_says() {
+    use LateJoin::{Full, Limited, None};
+    for (late_join, first_missing, want) in
+        [(None, 0, 100), (Limited, 0, 30), (Full, 0, 1), (None, 40, 40), (Full, 100, 100)]
+    {
+        let (mut head, _) = head(|it| it.late_join = late_join);
+        head.cache.forget(30);
+        bind(&mut head, 1, first_missing).unwrap();
+        let all = sent(&mut head, 0, FIT);
+        let accept = Accept { start: want, level: 2 };
+        assert_eq!(bodies(&all), [Body::Accept(accept)], "{late_join:?}, {first_missing}");
+    }
+    let (mut head, _) = head(|_| ());
+    assert_eq!(bind(&mut head, 1, 200 + JUMP_MAX), Err(BadInput::Absurd));
+    assert!(sent(&mut head, 0, FIT).is_empty() && head.members.is_empty());
+}
+
+#[test]
+fn who_has_no_head_or_resigns_takes_nobody() {
+    let (mut head, _) = head(|_| ());
+    let no = Known { fit: false, ..FIT };
+    let wants = Bind { role: HeadRole::Eager, distance: 3, first_missing: 0 };
+    head.on_bind(at(0), NodeId(1), 1, wants, no).unwrap();
+    assert_eq!(bodies(&sent(&mut head, 0, no)), [Body::Reject(RejectReason::Resigning)]);
+    head.resign(true);
+    bind(&mut head, 1, 0).unwrap();
+    assert_eq!(bodies(&sent(&mut head, 0, FIT)), [Body::Reject(RejectReason::Resigning)]);
+    head.on_solicitation(at(0), (NodeId(1), 4, false), HeadRole::Eager, FIT);
+    assert!(sent(&mut head, 0, FIT).is_empty());
+}
+
+#[test]
+fn who_is_no_member_is_told_so_and_changes_nothing() {
+    let (mut head, _) = head(|_| ());
+    let told = Ack { mask: &[0x80], ..has(5) };
+    assert_eq!(acknowledges(&mut head, 1, &told), Err(BadInput::Foreign));
+    assert!(!head.has_repairs());
+    assert_eq!(bodies(&sent(&mut head, 0, FIT)), [Body::Reject(RejectReason::NoMember)]);
+    // Whoever says goodbye wants no answer.
+    let goodbye = Ack { leaves: true, ..has(5) };
+    assert!(acknowledges(&mut head, 1, &goodbye).is_err());
+    assert!(sent(&mut head, 0, FIT).is_empty());
+}
+
+#[test]
+fn answers_that_wait_are_bounded_and_each_is_given_once() {
+    let (mut head, _) = head(|it| it.members_max = 4096);
+    for node in (0..2 * ANSWERS_MAX as u32).flat_map(|node| [node, node]) {
+        head.on_solicitation(at(0), (NodeId(node), 4, false), HeadRole::Never, FIT);
+    }
+    let all = sent(&mut head, 0, FIT);
+    assert_eq!(all.len(), ANSWERS_MAX);
+    let once =
+        |(it, _): &(Transmit, _)| all.iter().filter(|other| other.0.to == it.to).count() == 1;
+    assert!(all.iter().all(once));
+}
+
+#[test]
+fn what_a_member_lacks_is_repaired_or_waited_for() {
+    let (mut head, _) = head(|_| ());
+    bind(&mut head, 1, 5).unwrap();
+    head.cache.insert(5, b"five", 0);
+    acknowledges(&mut head, 1, &Ack { mask: &[0xc0], ..has(5) }).unwrap();
+    let repair = head.next_repair(at(1)).unwrap();
+    assert_eq!((repair.sequence, repair.to), (5, Destination::Node(NodeId(1))));
+    assert_eq!(head.next_repair(at(1)), None, "6 is not here");
+    head.on_repaired(6, false);
+    assert_eq!(head.next_repair(at(2)).map(|it| it.sequence), Some(6));
+}
+
+/// Members 1 to 4: how far each is, what it allows and loses, and whether that is its own loss.
+fn with_members(
+    change: impl FnOnce(&mut TramSettings),
+    of: [(u64, u64, u16, bool); 4],
+) -> (Head, TramSettings) {
+    let (mut head, settings) = head(change);
+    for (node, (first_missing, allowed, loss, of_subtree)) in (1..).zip(of) {
+        bind(&mut head, node, 1).unwrap();
+        let members = u16::from(of_subtree);
+        let ack = Ack { first_missing, allowed, loss, of_subtree, members, ..Ack::default() };
+        acknowledges(&mut head, node, &ack).unwrap();
+    }
+    sent(&mut head, 1, FIT);
+    (head, settings)
+}
+
+fn left(head: &Head) -> Vec<u32> {
+    head.members.iter().map(|(node, _)| node.0).collect()
+}
+
+#[test]
+fn members_whose_own_loss_is_the_worst_are_pruned_or_the_one_that_is_furthest_behind() {
+    let all =
+        [(100, 115, 0, false), (80, 95, 955, false), (60, 75, 1000, false), (50, 65, 1000, true)];
+    for (pruning, right_edge, worst, want) in [
+        (Pruning::Off, RightEdge::Plain, 1000, &[1, 2, 3, 4][..]),
+        // As bad as the worst, but for a twentieth; not who has it from below.
+        (Pruning::Centralised, RightEdge::Plain, 1000, &[1, 4]),
+        (Pruning::Centralised, RightEdge::Plain, 2000, &[1, 2, 3, 4]),
+        (Pruning::Centralised, RightEdge::Plain, 0, &[1, 4]),
+        // Who keeps the window closed by itself.
+        (Pruning::Decentralised, RightEdge::Plain, 1000, &[1, 2, 4]),
+        (Pruning::Decentralised, RightEdge::Rounded, 1000, &[1, 2, 4]),
+    ] {
+        let set = |it: &mut TramSettings| (it.pruning, it.right_edge) = (pruning, right_edge);
+        let (mut head, settings) = with_members(set, all);
+        head.prune(&settings, worst, 99);
+        assert_eq!(left(&head), want, "{pruning:?}, {right_edge:?}, {worst}");
+        let told = sent(&mut head, 2, FIT);
+        assert_eq!(told.len(), 4 - want.len());
+        let pruned = Body::Reject(RejectReason::Pruned);
+        assert!(bodies(&told).iter().all(|body| *body == pruned));
+    }
+}
+
+#[test]
+fn a_member_that_stands_still_is_told_that_it_is_none_any_more() {
+    let all =
+        [(100, 115, 0, false), (100, 115, 0, false), (80, 95, 0, false), (100, 115, 0, false)];
+    let (mut head, settings) = with_members(|_| (), all);
+    let mut now = 1;
+    while left(&head).contains(&3) {
+        now += settings.hello_interval.as_nanos() / 1_000_000;
+        assert!(now < 60_000, "it is waited for");
+        for (node, first_missing) in [(1, 100), (2, 100), (3, 80), (4, 100)] {
+            let ack = has(first_missing);
+            let _ = head.on_ack(at(now), NodeId(node), &ack, (100, 0), |_, _| true);
+        }
+        let gone = head.on_timeout(at(now), 100);
+        assert!(gone.iter().all(|node| *node == NodeId(3)));
+    }
+    assert!(now >= settings.ack_interval_max.as_nanos() / 1_000_000 * 10);
+    assert_eq!(left(&head), [1, 2, 4]);
+    let told = sent(&mut head, now, FIT);
+    let no_member = |(it, bytes): &(Transmit, Vec<u8>)| {
+        let body = Packet::decode(bytes).unwrap().body;
+        it.to == Destination::Node(NodeId(3)) && body == Body::Reject(RejectReason::NoMember)
+    };
+    assert!(told.iter().any(no_member));
+}
+
+#[test]
+fn a_head_stands_for_its_lan_and_is_quiet_where_another_does() {
+    let (mut head, settings) = head(|it| it.lan = 1);
+    head.begin(at(0), Formation::Advertise);
+    head.on_timeout(at(0), 1);
+    let flags = |all: &[(Transmit, Vec<u8>)]| -> Vec<(u8, bool)> {
+        let lan = |(it, bytes): &(Transmit, Vec<u8>)| match Packet::decode(bytes).unwrap().body {
+            Body::Advertisement(said) => (it.time_to_live, said.lan),
+            other => panic!("{other:?}"),
+        };
+        all.iter().map(lan).collect()
+    };
+    assert_eq!(flags(&sent(&mut head, 0, FIT)), [(1, true), (2, false)]);
+    let (members, members_max, low, lan) = (0, 5, 1, true);
+    let (state, role, level) = (HeadState::Accepting, HeadRole::Reluctant, 2);
+    let other = Advertisement { state, role, level, members, members_max, low, lan };
+    head.on_advertisement(at(1), (NodeId(3), FIT.id - 1, 1), &other);
+    let next = settings.advertise_interval.as_nanos() / 1_000_000;
+    head.on_timeout(at(next), 1);
+    head.on_solicitation(at(next), (NodeId(8), 4, false), HeadRole::Never, FIT);
+    assert!(sent(&mut head, next, FIT).is_empty(), "another one is its LAN's head");
+    let full = Advertisement { state: HeadState::NotAccepting, ..other };
+    head.on_advertisement(at(next + 1), (NodeId(3), FIT.id - 1, 1), &full);
+    head.on_timeout(at(2 * next), 1);
+    assert_eq!(flags(&sent(&mut head, 2 * next, FIT)), [(1, true), (6, false)]);
+}

@@ -1,0 +1,341 @@
+//! Tests of a head's table of members.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::world::{at, s};
+
+/// Heads have four members, of whom two may be members only; windows of 10, at most twice that.
+fn settings() -> TramSettings {
+    let member_only_share = 0.5;
+    let (ack_window, members_max) = (10, 4);
+    TramSettings { ack_window, members_max, member_only_share, ..TramSettings::default() }
+}
+
+fn members() -> Members {
+    Members::new(&settings())
+}
+
+fn admit(members: &mut Members, node: u32, role: HeadRole, start: u64) -> Result<(), RejectReason> {
+    members.admit(at(0), NodeId(node), (node.into(), role, 1), (start, start), false)
+}
+
+/// Says that all before `first_missing` are here, and that `allowed` may be sent.
+fn ack(first_missing: u64, allowed: u64) -> Ack<'static> {
+    Ack { first_missing, allowed, ..Ack::default() }
+}
+
+/// Two members that have acknowledged, of what was sent before 100.
+fn two() -> Members {
+    let mut members = members();
+    for (node, first_missing) in [(1, 100), (2, 95)] {
+        admit(&mut members, node, HeadRole::Reluctant, 90).unwrap();
+        let told = ack(first_missing, first_missing + 15);
+        members.acknowledge(at(0), NodeId(node), &told, (1, 100, 0)).unwrap();
+    }
+    members
+}
+
+#[test]
+fn members_are_taken_until_the_head_is_full_of_their_kind() {
+    use HeadRole::{Eager, Never, Reluctant};
+    use RejectReason::{Full, HeadsOnly};
+    let mut members = members();
+    for (node, role, want) in [
+        (1, Never, Ok(())),
+        (2, Never, Ok(())),
+        (2, Never, Ok(())),
+        (3, Never, Err(HeadsOnly)),
+        (4, Reluctant, Ok(())),
+        (5, Eager, Ok(())),
+        (6, Eager, Err(Full)),
+        (3, Never, Err(Full)),
+        (1, Never, Ok(())),
+    ] {
+        assert_eq!(admit(&mut members, node, role, 1), want, "{node}");
+    }
+    assert_eq!((members.len(), members.state()), (4, HeadState::NotAccepting));
+    // Whoever can be helped by nobody else finds a place, up to as many again.
+    let rescue = |members: &mut Members, node| {
+        members.admit(at(0), NodeId(node), (node.into(), Reluctant, 1), (1, 500), true)
+    };
+    assert!((10..14).all(|node| rescue(&mut members, node).is_ok()));
+    assert_eq!(rescue(&mut members, 14), Err(Full));
+    members.remove(NodeId(1));
+    assert_eq!(admit(&mut members, 3, Never, 1), Err(Full), "the rescued have places too");
+}
+
+#[test]
+fn who_comes_back_under_another_number_begins_anew() {
+    let mut members = two();
+    members.admit(at(5), NodeId(1), (77, HeadRole::Never, 3), (60, 100), false).unwrap();
+    assert_eq!(members.first_missing(), Some(60));
+    assert_eq!(members.reach(), 3);
+    assert_eq!(members.allowed(), Some(110), "it has not spoken, so nobody waits for it");
+}
+
+#[test]
+fn acknowledgements_that_cannot_be_true_change_nothing() {
+    // Packets from 90 on were promised, and 99 is the last that was sent.
+    let below = |members, indirect, heads| Ack { members, indirect, heads, ..ack(100, 110) };
+    for (case, told) in [
+        ("it has what was not sent", ack(101, 110)),
+        ("it has all that there ever may be", ack((1 << 62) - 1, (1 << 62) - 1)),
+        ("it allows more than a window", ack(100, 121)),
+        ("it allows everything", ack(95, (1 << 62) - 1)),
+        ("it allows less than it has", ack(100, 98)),
+        ("it allows nothing", ack(100, 0)),
+        ("it lacks what was not sent", Ack { mask: &[0x80, 0x10], ..ack(90, 100) }),
+        ("it lacks what is far away", Ack { mask: &[0xff; 256], ..ack(90, 100) }),
+        ("there is somebody below nobody", below(0, 3, 0)),
+        ("more than there can be are below", below(1, u32::MAX, 2)),
+        ("there are more heads than receivers", below(2, 5, 9)),
+    ] {
+        let mut members = two();
+        let before = std::format!("{members:?}");
+        let refused = members.acknowledge(at(9), NodeId(1), &told, (1, 100, 0));
+        assert_eq!(refused, Err(BadInput::Absurd), "{case}");
+        assert_eq!(std::format!("{members:?}"), before, "{case}");
+    }
+    let refused = two().acknowledge(at(9), NodeId(3), &ack(95, 110), (1, 100, 0));
+    assert_eq!(refused, Err(BadInput::Foreign));
+    // What is only unusual is taken.
+    for told in [
+        ack(100, 119),
+        ack(91, 100),
+        Ack { mask: &[0x80, 0x40], ..ack(90, 100) },
+        Ack { leaves: true, ..ack(100, 0) },
+        below(3, 1000, 1004),
+        Ack { members: 2, ..ack(100, 92) },
+    ] {
+        let taken = two().acknowledge(at(9), NodeId(1), &told, (1, 100, 0));
+        assert!(taken.is_ok(), "{told:?}");
+    }
+}
+
+#[test]
+fn who_is_not_the_source_believes_a_member_that_has_heard_of_more() {
+    let ahead = Ack { mask: &[0, 0x80], ..ack(101, 118) };
+    assert!(two().acknowledge(at(9), NodeId(1), &ahead, (1, 100, 0)).is_err());
+    assert!(two().acknowledge(at(9), NodeId(1), &ahead, (1, 100, 20)).is_ok());
+}
+
+#[test]
+fn the_slowest_decides_and_old_words_take_nothing_back() {
+    let mut members = two();
+    assert_eq!((members.allowed(), members.first_missing()), (Some(110), Some(95)));
+    members.acknowledge(at(1), NodeId(2), &ack(92, 105), (1, 100, 0)).unwrap();
+    assert_eq!((members.allowed(), members.first_missing()), (Some(110), Some(95)));
+    members.acknowledge(at(2), NodeId(2), &ack(100, 118), (1, 100, 0)).unwrap();
+    assert_eq!((members.allowed(), members.first_missing()), (Some(115), Some(100)));
+    let leaves = Ack { leaves: true, ..ack(100, 0) };
+    let told = members.acknowledge(at(3), NodeId(1), &leaves, (1, 100, 0)).unwrap();
+    assert!(told.left);
+    assert_eq!((members.allowed(), members.first_missing()), (Some(118), Some(100)));
+    members.remove(NodeId(2));
+    assert_eq!((members.allowed(), members.first_missing()), (None, None));
+}
+
+#[test]
+fn nobody_waits_for_those_who_joined_late_until_they_have_caught_up() {
+    let mut members = two();
+    // 99 is the last that was sent, and windows are 30 at most.
+    let late = (3, HeadRole::Never, 1);
+    members.admit(at(1), NodeId(3), late, (20, 100), false).unwrap();
+    members.acknowledge(at(2), NodeId(3), &ack(20, 39), (1, 100, 0)).unwrap();
+    assert_eq!(members.allowed(), Some(110));
+    assert_eq!(members.first_missing(), Some(20), "but what it lacks is kept");
+    members.acknowledge(at(3), NodeId(3), &ack(80, 100), (1, 100, 0)).unwrap();
+    assert_eq!(members.allowed(), Some(100), "it has caught up");
+    // Alone, the first of those who catch up is whom there is to wait for.
+    let mut members = self::members();
+    for (node, first_missing) in [(1, 20), (2, 40)] {
+        let late = (node.into(), HeadRole::Never, 1);
+        members.admit(at(1), NodeId(node), late, (20, 100), false).unwrap();
+        let told = ack(first_missing, first_missing + 10);
+        members.acknowledge(at(2), NodeId(node), &told, (1, 100, 0)).unwrap();
+    }
+    assert_eq!((members.allowed(), members.allowed_by_any()), (None, Some(50)));
+    // What the source reads again need not be kept.
+    members.admit(at(3), NodeId(3), (3, HeadRole::Never, 1), (1, 100), true).unwrap();
+    assert_eq!(members.first_missing(), Some(20));
+    members.acknowledge(at(4), NodeId(3), &ack(30, 40), (25, 100, 0)).unwrap();
+    assert_eq!(members.first_missing(), Some(20), "it is among those who are repaired as others");
+}
+
+#[test]
+fn who_is_silent_is_asked_and_then_gone() {
+    let (silence, times) = (Duration::from_secs(2), 3);
+    let mut members = two();
+    members.acknowledge(s(3), NodeId(1), &ack(100, 115), (1, 100, 0)).unwrap();
+    for second in 2..5 {
+        assert_eq!(members.look_after(s(second), silence, times), (Vec::from([2]), Vec::new()));
+    }
+    // The other one has been silent for two seconds too by now.
+    assert_eq!(members.look_after(s(5), silence, times), (Vec::from([1]), Vec::from([NodeId(2)])));
+    assert_eq!(members.allowed(), Some(115), "it had nobody below it");
+    assert_eq!(admit(&mut members, 2, HeadRole::Never, 95), Ok(()), "it may come back");
+}
+
+#[test]
+fn who_never_says_anything_is_not_taken_again_at_once() {
+    let (silence, times) = (Duration::from_secs(2), 1);
+    let mut members = members();
+    admit(&mut members, 1, HeadRole::Never, 1).unwrap();
+    assert_eq!(members.look_after(s(2), silence, times).1, []);
+    assert_eq!(members.look_after(s(3), silence, times).1, [NodeId(1)]);
+    let asks = (1, HeadRole::Never, 1);
+    for (second, want) in [(3, Err(RejectReason::Full)), (6, Err(RejectReason::Full)), (7, Ok(()))]
+    {
+        assert_eq!(members.admit(s(second), NodeId(1), asks, (1, 1), false), want, "{second} s");
+    }
+}
+
+#[test]
+fn the_members_of_a_lost_head_are_waited_for_a_while() {
+    let (silence, times) = (Duration::from_secs(2), 0);
+    let mut members = two();
+    let head = Ack { members: 1, ..ack(95, 110) };
+    members.acknowledge(at(1), NodeId(2), &head, (1, 100, 0)).unwrap();
+    members.acknowledge(s(3), NodeId(1), &ack(100, 115), (1, 100, 0)).unwrap();
+    assert_eq!(members.look_after(s(4), silence, times).1, [NodeId(2)]);
+    assert_eq!((members.allowed(), members.first_missing()), (Some(110), Some(95)));
+    members.acknowledge(s(7), NodeId(1), &ack(100, 115), (1, 100, 0)).unwrap();
+    members.look_after(s(8), silence, times);
+    assert_eq!((members.allowed(), members.first_missing()), (Some(115), Some(100)));
+}
+
+#[test]
+fn who_stands_still_and_holds_others_up_is_removed_and_not_taken_again_soon() {
+    let standstill = settings().ack_interval_max * STANDSTILLS_MAX;
+    let removed = |first_missing, allowed, filling| {
+        let mut members = two();
+        let told = ack(first_missing, allowed);
+        members.acknowledge(at(1), NodeId(2), &told, (1, 100, 0)).unwrap();
+        let later = at(2) + standstill;
+        // It goes on speaking.
+        members.acknowledge(later, NodeId(2), &told, (1, 100, 0)).unwrap();
+        let gone = members.remove_standing(later, (95, 112), filling);
+        (gone.contains(&NodeId(2)), members, later)
+    };
+    let (gone, mut members, later) = removed(95, 110, false);
+    assert!(gone, "111 may not be sent for its sake");
+    let back = |members: &mut Members, now| {
+        members.admit(now, NodeId(2), (2, HeadRole::Never, 1), (95, 112), false)
+    };
+    assert_eq!(back(&mut members, later + Duration::from_secs(59)), Err(RejectReason::Full));
+    assert_eq!(back(&mut members, later + Duration::from_secs(60)), Ok(()));
+    assert!(!removed(95, 114, false).0, "it holds nobody up");
+    assert!(removed(95, 114, true).0, "it fills the cache");
+    assert!(!removed(100, 110, false).0, "it has everything, and perhaps a disk that is slow");
+    let mut members = two();
+    let soon = at(2) + standstill / 2;
+    assert!(members.remove_standing(soon, (95, 112), true).is_empty(), "it has some time");
+}
+
+/// What can be done to the table.
+#[derive(Clone, Debug)]
+enum Step {
+    Admit { node: u32, never: bool, behind: u64, rescued: bool },
+    Ack { node: u32, behind: u64, window: u64, below: u32, leaves: bool },
+    Absurd { node: u32, first_missing: u64, allowed: u64, indirect: u32 },
+    LookAfter,
+    RemoveStanding { filling: bool },
+    Remove { node: u32 },
+    Send { packets: u64 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let node = 1u32..10;
+    prop_oneof![
+        (node.clone(), any::<bool>(), 0u64..60, any::<bool>()).prop_map(
+            |(node, never, behind, rescued)| Step::Admit { node, never, behind, rescued }
+        ),
+        (node.clone(), 0u64..40, 0u64..30, 0u32..3, any::<bool>()).prop_map(
+            |(node, behind, window, below, leaves)| {
+                Step::Ack { node, behind, window, below, leaves: leaves && below == 0 }
+            }
+        ),
+        (node.clone(), 1..1u64 << 62, 0..1u64 << 62, any::<u32>()).prop_map(
+            |(node, first_missing, allowed, indirect)| {
+                Step::Absurd { node, first_missing, allowed, indirect }
+            }
+        ),
+        Just(Step::LookAfter),
+        any::<bool>().prop_map(|filling| Step::RemoveStanding { filling }),
+        node.prop_map(|node| Step::Remove { node }),
+        (1u64..30).prop_map(|packets| Step::Send { packets }),
+    ]
+}
+
+proptest! {
+    /// Whatever happens: tables have their limits; what a member has and allows never goes back while it is one; and
+    /// less is allowed by all than before only where somebody has come, or has caught up.
+    #[test]
+    fn nothing_goes_back_and_nothing_grows_without_bound(
+        steps in proptest::collection::vec(step(), 1..120),
+    ) {
+        let mut members = members();
+        let (mut now, mut next) = (at(0), 50u64);
+        for step in steps {
+            now += Duration::from_millis(700);
+            let before: BTreeMap<NodeId, (u64, u64, u64, bool)> = members
+                .iter()
+                .map(|(node, it)| (node, (it.id, it.first_missing, it.allowed, it.catches_up)))
+                .collect();
+            let (allowed, waited_for) = (members.allowed(), members.confirmed().count());
+            let caught_up = |members: &Members| {
+                members.iter().any(|(node, it)| {
+                    !it.catches_up && before.get(&node).is_none_or(|it| it.3)
+                })
+            };
+            let front = next.saturating_sub(100).max(1);
+            match &step {
+                Step::Admit { node, never, behind, rescued } => {
+                    let role = if *never { HeadRole::Never } else { HeadRole::Reluctant };
+                    let start = next.saturating_sub(*behind).max(1);
+                    let asks = (u64::from(*node), role, 1);
+                    let _ = members.admit(now, NodeId(*node), asks, (start, next), *rescued);
+                }
+                Step::Ack { node, behind, window, below, leaves } => {
+                    let first_missing = next.saturating_sub(*behind).max(1);
+                    let (count, indirect) = (*below as u16, *below * 2);
+                    let allowed = first_missing + window;
+                    let ack = Ack {
+                        members: count, indirect, leaves: *leaves, ..ack(first_missing, allowed)
+                    };
+                    let _ = members.acknowledge(now, NodeId(*node), &ack, (front, next, 0));
+                }
+                Step::Absurd { node, first_missing, allowed, indirect } => {
+                    let ack = Ack { indirect: *indirect, ..ack(*first_missing, *allowed) };
+                    let _ = members.acknowledge(now, NodeId(*node), &ack, (front, next, 0));
+                }
+                Step::LookAfter => {
+                    members.look_after(now, Duration::from_secs(2), 3);
+                }
+                Step::RemoveStanding { filling } => {
+                    members.remove_standing(now, (front, next), *filling);
+                }
+                Step::Remove { node } => {
+                    members.remove(NodeId(*node));
+                }
+                Step::Send { packets } => next += packets,
+            }
+            prop_assert!(members.len() <= 8 && members.orphans.len() <= 4);
+            prop_assert!(members.refused.len() <= REFUSED_MAX);
+            for (node, child) in members.iter() {
+                if let Some((id, first_missing, allowed, _)) = before.get(&node)
+                    && *id == child.id
+                {
+                    prop_assert!(child.first_missing >= *first_missing, "{step:?}");
+                    prop_assert!(child.allowed >= *allowed, "{step:?}");
+                }
+                prop_assert!(child.first_missing <= next && child.allowed < next + 30);
+            }
+            if let (Some(before), Some(after)) = (allowed, members.allowed()) {
+                let joined = members.confirmed().count() > waited_for || caught_up(&members);
+                prop_assert!(after >= before || joined, "{step:?}: {before} to {after}");
+            }
+        }
+    }
+}

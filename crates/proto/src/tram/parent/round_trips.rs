@@ -1,0 +1,120 @@
+//! Round trips to heads, which tell how far they are where the time to live does not.
+
+use alloc::collections::VecDeque;
+
+use faircast_base::{Duration, NodeId, Time};
+
+/// Most solicitations of which it is remembered when they left.
+const REMEMBERED_MAX: usize = 32;
+
+/// Round trips below this are all alike; of the next class they are twice as long. Chosen: a LAN is one class.
+const FIRST_CLASS: Duration = Duration::from_micros(500);
+
+/// What was asked, and when.
+#[derive(Debug)]
+pub(super) struct RoundTrips {
+    /// Heads that are asked alone, or time to live of the rings in which all are.
+    asked: VecDeque<(Asked, Time)>,
+    /// Who is still to be asked.
+    due: VecDeque<NodeId>,
+    interval: Duration,
+    next_probe: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Node(NodeId),
+    Ring(u8),
+}
+
+impl RoundTrips {
+    /// While there is a head others are asked no more often than once in `interval`.
+    pub(super) fn new(interval: Duration) -> Self {
+        Self { asked: VecDeque::new(), due: VecDeque::new(), interval, next_probe: Time::ZERO }
+    }
+
+    /// All heads within a time to live are asked.
+    pub(super) fn on_solicit(&mut self, now: Time, ttl: u8) {
+        self.remember(now, Asked::Ring(ttl));
+    }
+
+    pub(super) fn may_probe(&self, now: Time) -> bool {
+        now >= self.next_probe
+    }
+
+    /// One head is asked.
+    pub(super) fn probe(&mut self, now: Time, node: NodeId) {
+        self.next_probe = now + self.interval;
+        self.remember(now, Asked::Node(node));
+        if self.due.len() < REMEMBERED_MAX {
+            self.due.push_back(node);
+        }
+    }
+
+    fn remember(&mut self, now: Time, asked: Asked) {
+        self.asked.retain(|(other, _)| *other != asked);
+        if self.asked.len() >= REMEMBERED_MAX {
+            self.asked.pop_front();
+        }
+        self.asked.push_back((asked, now));
+    }
+
+    /// A head answers, and repeats the time to live of what it was asked with. Returns the class of the round trip.
+    pub(super) fn on_answer(&mut self, now: Time, node: NodeId, ttl: u8) -> Option<u8> {
+        let at = |wanted| self.asked.iter().find(|(asked, _)| *asked == wanted).map(|it| it.1);
+        // Who is asked alone is so with the largest.
+        let alone = at(Asked::Node(node)).filter(|_| ttl == u8::MAX);
+        let asked_at = alone.or_else(|| at(Asked::Ring(ttl)))?;
+        Some(class(now.since(asked_at)))
+    }
+
+    /// The next that is to be asked now.
+    pub(super) fn next(&mut self) -> Option<NodeId> {
+        self.due.pop_front()
+    }
+}
+
+/// 1 for the shortest; each more is for twice as long.
+fn class(round_trip: Duration) -> u8 {
+    let halves = round_trip.as_nanos() / FIRST_CLASS.as_nanos();
+    1 + (u64::BITS - halves.leading_zeros()) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::{at, ms};
+
+    #[test]
+    fn classes_double() {
+        for (micros, want) in
+            [(0, 1), (499, 1), (500, 2), (999, 2), (1000, 3), (2000, 4), (250_000, 10)]
+        {
+            assert_eq!(class(Duration::from_micros(micros)), want, "{micros} us");
+        }
+        assert_eq!(class(Duration::MAX), 47, "it fits");
+    }
+
+    #[test]
+    fn an_answer_is_measured_from_the_question_that_it_repeats() {
+        let mut trips = RoundTrips::new(ms(500));
+        trips.on_solicit(at(0), 1);
+        trips.on_solicit(at(500), 2);
+        assert_eq!(trips.on_answer(at(503), NodeId(1), 2), Some(class(ms(3))));
+        assert_eq!(trips.on_answer(at(503), NodeId(1), 1), Some(class(ms(503))));
+        assert_eq!(trips.on_answer(at(503), NodeId(1), 3), None, "nobody was asked so");
+        assert!(trips.may_probe(at(0)));
+        trips.probe(at(600), NodeId(7));
+        assert!(!trips.may_probe(at(1099)) && trips.may_probe(at(1100)));
+        assert_eq!((trips.next(), trips.next()), (Some(NodeId(7)), None));
+        assert_eq!(trips.on_answer(at(640), NodeId(7), u8::MAX), Some(class(ms(40))));
+        assert_eq!(trips.on_answer(at(640), NodeId(8), u8::MAX), None, "it was not asked");
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut trips = RoundTrips::new(ms(500));
+        (0..1000).for_each(|node| trips.probe(at(1), NodeId(node)));
+        assert_eq!((trips.asked.len(), trips.due.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
+    }
+}
