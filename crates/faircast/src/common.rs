@@ -5,14 +5,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use faircast_base::{Bytes, Duration, Time};
-use faircast_net::{Listen, Live, Multicast, SocketSettings, Target};
+use faircast_net::{Listen, Live, Multicast, NetError, SocketSettings, Sockets, Target};
 use faircast_proto::Machine;
 use faircast_proto::catalog::{DEFAULT_SCHEME, SCHEMES, SchemeEntry, scheme, scheme_spoken};
 use faircast_proto::object::{HostLoad, TRAM_KIND_BYTES};
 use faircast_proto::options::{OptionSpec, OptionValue, Options};
 use faircast_proto::pgm::negotiation::{ANNOUNCED_BYTES_MAX, SchemeAnnouncement};
 use faircast_proto::pgm::wire::Nla;
-use faircast_proto::tram;
+use faircast_proto::tram::{self, HEADS};
 
 use crate::ends::{Carrier, TRAM};
 use crate::envelope::overhead;
@@ -122,6 +122,19 @@ impl Common {
         Ok(payload.min(SYMBOL_BYTES_MAX) as u16 & !1)
     }
 
+    /// Bytes of a stream that fit into a packet.
+    pub(crate) fn stream_bytes(&self, family: SocketAddr, carrier: Carrier) -> Result<u32, Error> {
+        match carrier {
+            Carrier::Pgm(entry) => {
+                Ok(self.payload(family, entry)?.saturating_sub(STREAM_BYTES).max(1))
+            }
+            Carrier::Tram => {
+                let others = self.headers(family) + tram::HEADER_BYTES;
+                self.fitting(u64::from(others), PAYLOAD_MIN)
+            }
+        }
+    }
+
     /// What is left of a packet beside so many bytes, of which at least `least` are needed.
     fn fitting(&self, others: u64, least: u64) -> Result<u32, Error> {
         // What UDP can take, with its headers.
@@ -183,6 +196,11 @@ pub(crate) struct Speaks {
 }
 
 impl Speaks {
+    /// The settings over TRAM.
+    pub(crate) fn of_tram(&self) -> Options {
+        Options::default().under(&self.tram, tram::OPTIONS)
+    }
+
     /// What to begin with where this was the first packet of a session, and its settings. A sender over PGM whose
     /// scheme is not known here is refused by whatever machine is made; `None` where it or this end insists on TRAM
     /// and the other does not speak it.
@@ -236,6 +254,33 @@ pub(crate) fn family(target: &Target) -> SocketAddr {
     }
 }
 
+/// Adds the group in which receivers of TRAM look for heads, where there is one.
+pub(crate) fn add_heads(
+    sockets: &mut Sockets,
+    multicast: Option<&Multicast>,
+) -> Result<(), NetError> {
+    match multicast {
+        Some(multicast) => sockets.add_group(HEADS, heads_group(multicast)),
+        None => Ok(()),
+    }
+}
+
+/// Where packets to `target` go to a group.
+pub(crate) fn multicast_to(target: &Target) -> Option<&Multicast> {
+    match target {
+        Target::Multicast(multicast) | Target::Both(multicast, _) => Some(multicast),
+        Target::Unicast(_) => None,
+    }
+}
+
+/// The same, of packets that are heard.
+pub(crate) fn multicast_of(listen: &Listen) -> Option<&Multicast> {
+    match listen {
+        Listen::Multicast(multicast) | Listen::Both(multicast, _) => Some(multicast),
+        Listen::Unicast(_) => None,
+    }
+}
+
 /// The group of packets to `target`, as PGM writes it.
 pub(crate) fn group_to(target: &Target) -> Nla {
     match target {
@@ -254,7 +299,7 @@ pub(crate) fn group_of(listen: &Listen) -> Nla {
 }
 
 /// The group in which receivers of TRAM look for heads, beside the session's: at the next port.
-pub(crate) fn heads_group(multicast: &Multicast) -> SocketAddr {
+fn heads_group(multicast: &Multicast) -> SocketAddr {
     let port = multicast.group.port();
     SocketAddr::new(multicast.group.ip(), if port == u16::MAX { port - 1 } else { port + 1 })
 }
@@ -353,7 +398,7 @@ const PGM_BYTES: u32 = 16 + 8 + 4;
 /// What comes before an option's value.
 const OPTION_BYTES: u32 = 4;
 /// Options that ride on the first and the last packets of a stream: OPT_JOIN, OPT_SYN and OPT_FIN.
-pub(crate) const STREAM_BYTES: u32 = 8 + 4 + 4;
+const STREAM_BYTES: u32 = 8 + 4 + 4;
 const PAYLOAD_MIN: u64 = 64;
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! Ends of a transfer, over PGM with a scheme or over TRAM.
+//! Ends of a transfer and of a stream, over PGM with a scheme or over TRAM.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use faircast_base::{Bitrate, Cx, Time};
 use faircast_proto::catalog::SchemeEntry;
@@ -9,7 +10,8 @@ use faircast_proto::object::{
     TramObjectReceiver, TramObjectSource,
 };
 use faircast_proto::options::OptionSpec;
-use faircast_proto::tram;
+use faircast_proto::pgm::{PgmReceiver, PgmSource};
+use faircast_proto::tram::{self, TramSource, TramStreamReceiver};
 use faircast_proto::{AppEvent, Datagram, Machine, Membership, Transmit};
 
 /// What carries a transfer.
@@ -76,6 +78,48 @@ pub(crate) enum Receiving {
     Tram(Box<TramObjectReceiver>),
 }
 
+/// The sending end of a stream.
+pub(crate) enum StreamSending {
+    Pgm(Box<PgmSource>),
+    Tram(Box<TramSource>),
+}
+
+/// The receiving end of a stream.
+pub(crate) enum StreamReceiving {
+    Pgm(Box<PgmReceiver>),
+    Tram(Box<TramStreamReceiver>),
+}
+
+impl fmt::Debug for StreamSending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if let Self::Pgm(_) = self { "Pgm" } else { "Tram" })
+    }
+}
+
+impl fmt::Debug for StreamReceiving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if let Self::Pgm(_) = self { "Pgm" } else { "Tram" })
+    }
+}
+
+impl StreamReceiving {
+    /// Nothing is handed over for now, or again, where the sender can wait for that. Returns whether it can.
+    pub(crate) fn hold(&mut self, cx: &mut Cx<'_>, held: bool) -> bool {
+        match self {
+            Self::Pgm(_) => false,
+            Self::Tram(end) => {
+                end.hold(cx, held);
+                true
+            }
+        }
+    }
+
+    /// Whether others still need it though it has everything.
+    pub(crate) fn serves(&self) -> bool {
+        matches!(self, Self::Tram(end) if !end.is_over())
+    }
+}
+
 /// Whichever it is does this.
 macro_rules! either {
     ($self:ident, $end:ident => $does:expr) => {
@@ -118,6 +162,11 @@ macro_rules! machine {
             }
         }
 
+    };
+}
+
+macro_rules! of_object {
+    ($ends:ty) => {
         impl $ends {
             pub(crate) fn status(&self) -> ObjectStatus {
                 either!(self, end => end.status())
@@ -132,6 +181,10 @@ macro_rules! machine {
 
 machine!(Sending);
 machine!(Receiving);
+machine!(StreamSending);
+machine!(StreamReceiving);
+of_object!(Sending);
+of_object!(Receiving);
 
 impl Sending {
     pub(crate) fn begin(&mut self, cx: &mut Cx<'_>) {

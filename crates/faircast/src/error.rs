@@ -51,6 +51,12 @@ pub enum Error {
          file"
     )]
     Pipe,
+    /// Of a stream nobody keeps what was sent long ago.
+    #[error(
+        "late_join = \"full\": a stream is not kept, so nobody can have all of it who joins late; \
+         allowed: \"none\", \"limited\""
+    )]
+    LateJoin,
     /// The largest packet is too small, or larger than UDP can take.
     #[error("packets of {bytes} bytes are not possible; expected {min} to {max}")]
     Mtu {

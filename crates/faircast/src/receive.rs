@@ -9,12 +9,11 @@ use faircast_base::{Bitrate, Duration};
 use faircast_files::{CommandOptions, DeviceOptions, StoreOptions};
 use faircast_net::{Listen, Live, Sockets, Waker};
 use faircast_proto::options::OptionValue;
-use faircast_proto::tram::HEADS;
 use tokio::sync::{mpsc, watch};
 
 use self::work::{SILENT_AFTER, Setup, Work};
 use crate::Error;
-use crate::common::{Common, common_settings, group_of, heads_group};
+use crate::common::{Common, add_heads, common_settings, group_of, multicast_of};
 use crate::destination::Destination;
 use crate::ends::Receiving;
 use crate::envelope::Wrapper;
@@ -176,9 +175,7 @@ impl ReceiverBuilder {
         self.destination.probe()?;
         let group = group_of(&self.listen);
         let mut sockets = Sockets::receiver(self.listen.clone(), self.common.sockets.clone())?;
-        if let Listen::Multicast(multicast) | Listen::Both(multicast, _) = &self.listen {
-            sockets.add_group(HEADS, heads_group(multicast))?;
-        }
+        add_heads(&mut sockets, multicast_of(&self.listen))?;
         let (tell, status) = watch::channel(ReceiveStatus::default());
         let (give, received) = mpsc::channel(RECEIVED_MAX);
         let mut setup =

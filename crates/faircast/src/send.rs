@@ -14,12 +14,13 @@ use faircast_files::{
 use faircast_net::{Live, SessionId, SessionOptions, Sockets, Target, Waker};
 use faircast_proto::object::{Fec, ObjectSourceSetup, ObjectStatus, SlowPolicy, Supply};
 use faircast_proto::options::{OptionValue, Options};
-use faircast_proto::tram::HEADS;
 use tokio::sync::watch;
 
 use self::work::{Setup, Work};
 use crate::Error;
-use crate::common::{Common, common_settings, family, group_to, heads_group, sender_settings};
+use crate::common::{
+    Common, add_heads, common_settings, family, group_to, multicast_to, sender_settings,
+};
 use crate::ends::{Carrier, Sending};
 use crate::envelope::Wrapper;
 use crate::session::{self, SessionSetup, new_tsi};
@@ -260,10 +261,8 @@ impl SenderBuilder {
         let (carrier, options) = self.carrier()?;
         let symbol_bytes = self.common.symbol_bytes(address, carrier)?;
         let mut sockets = Sockets::source(self.target.clone(), self.common.sockets.clone())?;
-        if let (Carrier::Tram, Target::Multicast(multicast) | Target::Both(multicast, _)) =
-            (carrier, &self.target)
-        {
-            sockets.add_group(HEADS, heads_group(multicast))?;
+        if let Carrier::Tram = carrier {
+            add_heads(&mut sockets, multicast_to(&self.target))?;
         }
         let link_mtu = sockets.link_mtu();
         let port =

@@ -1,9 +1,11 @@
 //! Streams of bytes and of messages to many receivers, in order and repaired.
 //!
-//! A stream is a PGM session like any other. Whoever hears it gets what is sent from then on; what
-//! was sent before is gone. The sender knows nothing of its receivers but what congestion control
+//! A stream is a session like any other. Whoever hears it gets what is sent from then on; what
+//! was sent before is gone. Over PGM the sender knows nothing of its receivers but what congestion control
 //! needs: it repairs what they ask for as long as it has it, and never waits for one that is slower
-//! than the scheme's slowest.
+//! than the scheme's slowest. Over TRAM receivers repair for each other, the sender begins with the first of them, goes
+//! as slowly as the slowest, and so loses nothing for who is there; who joins late may also have what is still kept
+//! (`late_join = limited`).
 
 mod builder;
 mod bytes;
@@ -11,6 +13,14 @@ mod messages;
 mod packets;
 mod receiver;
 mod sender;
+
+use faircast_net::Target;
+use faircast_proto::options::{OptionValue, Options};
+use faircast_proto::tram;
+
+use crate::Error;
+use crate::common::Common;
+use crate::ends::Carrier;
 
 pub use builder::{StreamReceiverBuilder, StreamSenderBuilder};
 pub use bytes::{ByteReceiver, ByteSender};
@@ -40,3 +50,31 @@ pub struct StreamStatus {
     /// Whether it has ended.
     pub ended: bool,
 }
+
+/// What carries the stream to `target`, and its settings.
+fn carrier(common: &Common, target: &Target) -> Result<(Carrier, Options), Error> {
+    let mut own = OF_TRAM.map(|(key, value)| (key, OptionValue::Text(value.into()))).to_vec();
+    if let Target::Unicast(_) = target {
+        // Receivers find no head there but the source.
+        own.push(("members_max", OptionValue::Integer(4096)));
+    }
+    let (carrier, options) = common.carrier(&[], &own)?;
+    check(&options)?;
+    Ok((carrier, options))
+}
+
+/// The settings of TRAM at a receiver that has these of its own.
+fn of_receiver(options: &Options) -> Result<Options, Error> {
+    let own = OF_TRAM.map(|(key, value)| (key.to_string(), OptionValue::Text(value.into())));
+    let options = options.under(&own, tram::OPTIONS);
+    check(&options)?;
+    Ok(options)
+}
+
+fn check(options: &Options) -> Result<(), Error> {
+    if options.text("late_join") == Some("full") { Err(Error::LateJoin) } else { Ok(()) }
+}
+
+/// What streams dictate over TRAM, unless something else is asked for: nobody keeps what was sent long ago, and nobody
+/// is sent away for being slow.
+const OF_TRAM: [(&str, &str); 2] = [("late_join", "none"), ("pruning", "off")];

@@ -35,7 +35,7 @@ struct Inner {
 }
 
 impl Queue {
-    pub(crate) fn new(payload: usize, window: u32) -> Self {
+    pub(crate) fn new(payload: usize, window: u64) -> Self {
         Self(Arc::new(Mutex::new(Inner {
             kept: VecDeque::new(),
             first: 0,
@@ -46,7 +46,7 @@ impl Queue {
             closed: false,
             ended: false,
             payload,
-            window: window.into(),
+            window,
             writers: Vec::new(),
         })))
     }
@@ -129,6 +129,11 @@ impl Queue {
         inner.open = false;
         inner.wake();
         inner.waiting() == 0
+    }
+
+    /// Whether nothing more is taken.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
     }
 
     /// Nobody will send anything any more.

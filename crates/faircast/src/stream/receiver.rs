@@ -1,21 +1,22 @@
 //! The receiving end of a stream.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use faircast_base::{Duration, Time};
 use faircast_net::{App, Ended, Heard, Listen, Live, NetError, SessionId, Sockets, Waker};
 use faircast_proto::AppEvent;
 use faircast_proto::catalog::{self, DEFAULT_SCHEME};
+use faircast_proto::pgm::ReceiverConfig;
 use faircast_proto::pgm::wire::Nla;
-use faircast_proto::pgm::{PgmReceiver, ReceiverConfig};
+use faircast_proto::tram::TramStreamReceiver;
 use tokio::sync::{mpsc, watch};
 
 use super::StreamStatus;
 use crate::Error;
-use crate::common::{Common, Speaks, group_of};
-use crate::ends::Carrier;
+use crate::common::{Common, Speaks, add_heads, group_of, multicast_of};
+use crate::ends::{Carrier, StreamReceiving};
 use crate::envelope::{Watched, Wrapper};
 use crate::session::{SessionSetup, Worker, start};
 use crate::trace::{self, About, LiveTrace};
@@ -23,25 +24,29 @@ use crate::trace::{self, About, LiveTrace};
 /// The receiving end of a stream: a thread, and what it has received.
 #[derive(Debug)]
 pub(crate) struct StreamReceiver {
-    waker: Waker<PgmReceiver>,
+    waker: Waker<StreamReceiving>,
     status: watch::Receiver<StreamStatus>,
     items: mpsc::UnboundedReceiver<Result<Vec<u8>, Error>>,
     waiting: Arc<AtomicUsize>,
+    held: Arc<AtomicBool>,
 }
 
 impl StreamReceiver {
     pub(crate) fn start(listen: Listen, common: Common) -> Result<Self, Error> {
         let speaks = common.speaks(&[])?;
+        super::of_receiver(&speaks.of_tram())?;
         let group = group_of(&listen);
-        let sockets = Sockets::receiver(listen, common.sockets.clone())?;
+        let mut sockets = Sockets::receiver(listen.clone(), common.sockets.clone())?;
+        add_heads(&mut sockets, multicast_of(&listen))?;
         let (tell, status) = watch::channel(StreamStatus::default());
         let (give, items) = mpsc::unbounded_channel();
         let waiting = Arc::new(AtomicUsize::new(0));
+        let held = Arc::new(AtomicBool::new(false));
         let mut setup = SessionSetup::new("faircast-stream", sockets, &common, Wrapper::receiver)?;
         setup.settings.ends_when_idle = false;
         let (watched, trace) = (setup.watched.clone(), setup.trace.clone());
-        let counted = waiting.clone();
-        let waker = start(setup, move |_: &mut Live<PgmReceiver>| {
+        let (counted, holds) = (waiting.clone(), held.clone());
+        let waker = start(setup, move |_: &mut Live<StreamReceiving>| {
             Ok(Work {
                 group,
                 speaks,
@@ -49,14 +54,15 @@ impl StreamReceiver {
                 ending: None,
                 status: StreamStatus::default(),
                 tell,
-                give,
+                give: Some(give),
                 waiting: counted,
+                held: holds,
                 watched,
                 trace,
                 scheme: DEFAULT_SCHEME,
             })
         })?;
-        Ok(Self { waker, status, items, waiting })
+        Ok(Self { waker, status, items, waiting, held })
     }
 
     pub(crate) fn status(&self) -> watch::Receiver<StreamStatus> {
@@ -70,7 +76,15 @@ impl StreamReceiver {
     ) -> Poll<Option<Result<Vec<u8>, Error>>> {
         let item = std::task::ready!(self.items.poll_recv(cx));
         if let Some(Ok(packet)) = &item {
-            self.waiting.fetch_sub(weight(packet), Ordering::Relaxed);
+            let before = self.waiting.fetch_sub(weight(packet), Ordering::Relaxed);
+            if before < WAITING_BYTES_LOW && self.held.swap(false, Ordering::Relaxed) {
+                self.waker.run(|live| {
+                    let all: Vec<SessionId> = live.sessions().collect();
+                    for id in all {
+                        live.with(id, |end, cx| end.hold(cx, false));
+                    }
+                });
+            }
         }
         Poll::Ready(item)
     }
@@ -96,8 +110,11 @@ struct Work {
     ending: Option<(Time, bool)>,
     status: StreamStatus,
     tell: watch::Sender<StreamStatus>,
-    give: mpsc::UnboundedSender<Result<Vec<u8>, Error>>,
+    /// Until the application has seen the end.
+    give: Option<mpsc::UnboundedSender<Result<Vec<u8>, Error>>>,
     waiting: Arc<AtomicUsize>,
+    /// The machine hands over nothing until the application has taken some of what waits.
+    held: Arc<AtomicBool>,
     watched: Watched,
     trace: Option<LiveTrace>,
     /// What is spoken.
@@ -105,7 +122,7 @@ struct Work {
 }
 
 impl Work {
-    fn report(&mut self, live: &Live<PgmReceiver>, ended: bool) {
+    fn report(&mut self, live: &Live<StreamReceiving>, ended: bool) {
         let incidents = *self.watched.lock();
         self.status.traffic = *live.counters();
         self.status.refusals = incidents.refusals;
@@ -116,29 +133,38 @@ impl Work {
 
     fn give(&self, item: Result<Vec<u8>, Error>) {
         // Where nobody listens any more the driver is being closed.
-        let _ = self.give.send(item);
+        let _ = self.give.as_ref().map(|give| give.send(item));
     }
 }
 
-impl App<PgmReceiver> for Work {
-    fn heard(&mut self, live: &mut Live<PgmReceiver>, heard: &Heard<'_>) -> Option<PgmReceiver> {
+impl App<StreamReceiving> for Work {
+    fn heard(
+        &mut self,
+        live: &mut Live<StreamReceiving>,
+        heard: &Heard<'_>,
+    ) -> Option<StreamReceiving> {
         if self.session.is_some() || live.sessions().next().is_some() {
             return None;
         }
-        let Some((Carrier::Pgm(scheme), options)) = self.speaks.after(heard.packet) else {
-            return None;
+        let (carrier, options) = self.speaks.after(heard.packet)?;
+        self.scheme = carrier.name();
+        let Carrier::Pgm(scheme) = carrier else {
+            // It was checked at the beginning.
+            let options = super::of_receiver(&options).ok()?;
+            let end = TramStreamReceiver::new(heard.tsi, heard.source, heard.now, &options);
+            return Some(StreamReceiving::Tram(Box::new(end)));
         };
-        self.scheme = scheme.name;
         let config = ReceiverConfig {
             tsi: Some(heard.tsi),
             data_port: heard.data_port,
             start: heard.now,
             ..ReceiverConfig::from_options(self.group, &options)
         };
-        Some(scheme.stream_receiver(live.node(), config, &options))
+        let end = scheme.stream_receiver(live.node(), config, &options);
+        Some(StreamReceiving::Pgm(Box::new(end)))
     }
 
-    fn event(&mut self, live: &mut Live<PgmReceiver>, id: SessionId, event: AppEvent) {
+    fn event(&mut self, live: &mut Live<StreamReceiving>, id: SessionId, event: AppEvent) {
         self.session = Some(id);
         if matches!(event, AppEvent::Delivered { .. } | AppEvent::Lost { .. }) {
             self.ending = None;
@@ -154,6 +180,10 @@ impl App<PgmReceiver> for Work {
                     live.stop();
                 } else {
                     self.give(Ok(bytes));
+                }
+                if before > WAITING_BYTES_HIGH && !self.held.load(Ordering::Relaxed) {
+                    let holds = live.with(id, |end, cx| end.hold(cx, true)) == Some(true);
+                    self.held.store(holds, Ordering::Relaxed);
                 }
             }
             AppEvent::Lost { packets } => {
@@ -173,20 +203,32 @@ impl App<PgmReceiver> for Work {
         }
     }
 
-    fn tick(&mut self, live: &mut Live<PgmReceiver>) {
+    fn tick(&mut self, live: &mut Live<StreamReceiving>) {
         let now = live.now();
         if let Some((_, gone)) = self.ending.take_if(|(at, _)| *at <= now) {
             if gone {
                 self.give(Err(Error::Gone));
             }
+            self.give = None;
+        }
+        // It may have been held just when the application had taken the last of what waited.
+        if self.waiting.load(Ordering::Relaxed) < WAITING_BYTES_LOW
+            && self.held.swap(false, Ordering::Relaxed)
+            && let Some(id) = self.session
+        {
+            live.with(id, |end, cx| end.hold(cx, false));
+        }
+        // Members of a head may still lack something.
+        let serves = |id| live.machine(id).is_some_and(StreamReceiving::serves);
+        if self.give.is_none() && !self.session.is_some_and(serves) {
             live.close();
         }
         self.report(live, false);
     }
 }
 
-impl Worker<PgmReceiver> for Work {
-    fn ended(mut self, live: &mut Live<PgmReceiver>, ended: Result<Ended, NetError>) {
+impl Worker<StreamReceiving> for Work {
+    fn ended(mut self, live: &mut Live<StreamReceiving>, ended: Result<Ended, NetError>) {
         if let Err(error) = ended {
             self.give(Err(error.into()));
         }
@@ -208,6 +250,10 @@ const END_QUIET: Duration = Duration::from_millis(500);
 fn weight(packet: &[u8]) -> usize {
     packet.len() + 64
 }
+
+/// Bytes that wait for the application when a sender that can waits for it, and when it goes on.
+const WAITING_BYTES_HIGH: usize = 4 << 20;
+const WAITING_BYTES_LOW: usize = 1 << 20;
 
 /// Bytes that wait for the application. PGM has no way to tell a sender to wait for it.
 const WAITING_BYTES_MAX: usize = 64 << 20;

@@ -2,17 +2,18 @@
 
 use std::task::{Context, Poll};
 
-use faircast_base::Time;
+use faircast_base::{Duration, Time};
 use faircast_net::{App, Ended, Live, NetError, SessionId, SessionOptions, Sockets, Target, Waker};
+use faircast_proto::pgm::SourceConfig;
 use faircast_proto::pgm::negotiation::SchemeMismatch;
-use faircast_proto::pgm::{PgmSource, SourceConfig};
-use faircast_proto::{AppEvent, catalog};
+use faircast_proto::{AppEvent, catalog, tram};
 use tokio::sync::watch;
 
 use super::StreamStatus;
 use super::packets::Queue;
 use crate::Error;
-use crate::common::{Common, STREAM_BYTES, family, group_to};
+use crate::common::{Common, add_heads, family, group_to, multicast_to};
+use crate::ends::{Carrier, StreamSending};
 use crate::envelope::{Watched, Wrapper};
 use crate::session::{SessionSetup, Worker, new_tsi, start};
 use crate::trace::{self, About, LiveTrace};
@@ -21,7 +22,7 @@ use crate::trace::{self, About, LiveTrace};
 #[derive(Debug)]
 pub(crate) struct StreamSender {
     queue: Queue,
-    waker: Waker<PgmSource>,
+    waker: Waker<StreamSending>,
     status: watch::Receiver<StreamStatus>,
     shut: bool,
 }
@@ -29,26 +30,37 @@ pub(crate) struct StreamSender {
 impl StreamSender {
     pub(crate) fn start(target: Target, common: Common) -> Result<Self, Error> {
         let (address, group) = (family(&target), group_to(&target));
-        let (scheme, options) = common.scheme(&[])?;
-        let payload = common.payload(address, scheme)?.saturating_sub(STREAM_BYTES).max(1);
-        let sockets = Sockets::source(target, common.sockets.clone())?;
+        let (carrier, options) = super::carrier(&common, &target)?;
+        let payload = common.stream_bytes(address, carrier)?;
+        let mut sockets = Sockets::source(target.clone(), common.sockets.clone())?;
+        if let Carrier::Tram = carrier {
+            add_heads(&mut sockets, multicast_to(&target))?;
+        }
         let (tell, status) = watch::channel(StreamStatus::default());
         let setup = SessionSetup::new("faircast-stream", sockets, &common, Wrapper::source)?;
         let (watched, trace) = (setup.watched.clone(), setup.trace.clone());
         let tsi = new_tsi();
         let config = SourceConfig::from_options(Default::default(), group, tsi, &options);
-        let queue = Queue::new(payload as usize, config.window_packets);
+        let window = match carrier {
+            Carrier::Pgm(_) => u64::from(config.window_packets),
+            Carrier::Tram => tram::stream_window(&options),
+        };
+        let queue = Queue::new(payload as usize, window);
         let filled = queue.clone();
-        let waker = start(setup, move |live: &mut Live<PgmSource>| {
-            let started = live.now();
-            let config = SourceConfig {
-                node: live.node(),
-                data_port: address.port(),
-                start: started,
-                payload,
-                ..config
+        let waker = start(setup, move |live: &mut Live<StreamSending>| {
+            let (started, node) = (live.now(), live.node());
+            let packets = Box::new(filled.clone());
+            let machine = match carrier {
+                Carrier::Pgm(scheme) => {
+                    let (data_port, start) = (address.port(), started);
+                    let config = SourceConfig { node, data_port, start, payload, ..config };
+                    StreamSending::Pgm(Box::new(scheme.stream_source(config, packets, &options)))
+                }
+                Carrier::Tram => {
+                    let source = tram::stream_source(tsi, node, started, &options, packets);
+                    StreamSending::Tram(Box::new(source))
+                }
             };
-            let machine = scheme.stream_source(config, Box::new(filled.clone()), &options);
             let session = live.add(machine, SessionOptions { key: Some(tsi), subject: None });
             Ok(Work {
                 session,
@@ -59,8 +71,10 @@ impl StreamSender {
                 tell,
                 watched,
                 trace,
-                scheme: scheme.name,
+                scheme: carrier.name(),
                 payload,
+                give_up: options.duration("give_up").unwrap_or(GIVE_UP),
+                shut_at: None,
             })
         })?;
         Ok(Self { queue, waker, status, shut: false })
@@ -152,10 +166,13 @@ struct Work {
     trace: Option<LiveTrace>,
     scheme: &'static str,
     payload: u32,
+    /// How long it waits for somebody to come when all was written.
+    give_up: Duration,
+    shut_at: Option<Time>,
 }
 
 impl Work {
-    fn report(&self, live: &Live<PgmSource>, ended: bool) {
+    fn report(&self, live: &Live<StreamSending>, ended: bool) {
         let (bytes, packets) = self.queue.sent();
         let incidents = *self.watched.lock();
         self.tell.send_replace(StreamStatus {
@@ -172,8 +189,8 @@ impl Work {
     }
 }
 
-impl App<PgmSource> for Work {
-    fn event(&mut self, live: &mut Live<PgmSource>, _: SessionId, event: AppEvent) {
+impl App<StreamSending> for Work {
+    fn event(&mut self, live: &mut Live<StreamSending>, _: SessionId, event: AppEvent) {
         if let AppEvent::OtherScheme { node, sender, receiver } = event {
             let from = live.address(node);
             tracing::warn!(
@@ -184,13 +201,19 @@ impl App<PgmSource> for Work {
         }
     }
 
-    fn tick(&mut self, live: &mut Live<PgmSource>) {
+    fn tick(&mut self, live: &mut Live<StreamSending>) {
         self.report(live, false);
+        if self.queue.is_closed() && self.queue.sent().1 == 0 {
+            let now = live.now();
+            if now.since(*self.shut_at.get_or_insert(now)) >= self.give_up {
+                live.close_session(self.session);
+            }
+        }
     }
 }
 
-impl Worker<PgmSource> for Work {
-    fn ended(self, live: &mut Live<PgmSource>, ended: Result<Ended, NetError>) {
+impl Worker<StreamSending> for Work {
+    fn ended(self, live: &mut Live<StreamSending>, ended: Result<Ended, NetError>) {
         self.queue.end();
         trace::finish(self.trace.as_ref(), || About {
             name: "stream".to_string(),
@@ -204,3 +227,7 @@ impl Worker<PgmSource> for Work {
         self.report(live, true);
     }
 }
+
+/// How long a stream that was written waits for its first receiver, where the scheme has one to wait for and nothing
+/// was said.
+const GIVE_UP: Duration = Duration::from_secs(30);

@@ -1,24 +1,29 @@
 //! Streams of bytes and messages.
 
 use faircast::{ByteReceiver, ByteSender, Error, GroupKey, MessageReceiver, MessageSender};
-use faircast_proto::catalog::{SCHEMES, SchemeEntry};
+use faircast_proto::catalog::SCHEMES;
+use faircast_proto::options::OptionValue;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 
 #[tokio::test]
 async fn bytes_arrive_in_order_at_several_receivers_whatever_the_scheme() {
-    for (scheme, number) in SCHEMES.iter().zip(0..) {
+    for (scheme, number) in SCHEMES.iter().map(|scheme| scheme.name).chain(["tram"]).zip(0..) {
         bytes_arrive_in_order(scheme, number).await;
     }
 }
 
-async fn bytes_arrive_in_order(scheme: &SchemeEntry, number: u32) {
+async fn bytes_arrive_in_order(scheme: &str, number: u32) {
     let group = group(21);
     let bytes = noise(2_000_000, 21 + number);
-    let receiver = || ByteReceiver::builder(at(&group)).scheme(scheme.name).start().unwrap();
+    let receiver = || ByteReceiver::builder(at(&group)).scheme(scheme).start().unwrap();
     let receivers: Vec<_> = (0..2).map(|_| receiver()).collect();
-    let mut sender = ByteSender::builder(to(&group)).scheme(scheme.name).start().unwrap();
+    let mut builder = ByteSender::builder(to(&group)).scheme(scheme);
+    if scheme == "tram" {
+        builder = builder.option("wait_for", OptionValue::Integer(2));
+    }
+    let mut sender = builder.start().unwrap();
     let writing = async {
         for piece in bytes.chunks(77_777) {
             sender.write_all(piece).await.unwrap();
@@ -29,7 +34,7 @@ async fn bytes_arrive_in_order(scheme: &SchemeEntry, number: u32) {
         for mut receiver in receivers {
             let mut got = Vec::new();
             receiver.read_to_end(&mut got).await.unwrap();
-            assert!(got == bytes, "{}: {} of {} bytes", scheme.name, got.len(), bytes.len());
+            assert!(got == bytes, "{scheme}: {} of {} bytes", got.len(), bytes.len());
         }
     };
     soon(async { tokio::join!(writing, reading) }).await;

@@ -1,8 +1,11 @@
 //! Files over TRAM.
 
-use faircast::{GroupKey, MemberState};
+use faircast::{
+    ByteReceiver, ByteSender, Error, GroupKey, MemberState, MessageReceiver, MessageSender,
+};
 use faircast_proto::options::OptionValue;
 use tempfile::{TempDir, tempdir};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 
@@ -102,4 +105,108 @@ fn a_pipe_is_refused() {
     let builder = Sender::builder(to(&group(64))).scheme("tram");
     let refused = builder.send_pipe(&b"some bytes"[..], spool.path()).unwrap_err().to_string();
     assert!(refused.contains("tram cannot send a pipe"), "{refused}");
+}
+
+fn text(value: &str) -> OptionValue {
+    OptionValue::Text(value.into())
+}
+
+#[tokio::test]
+async fn messages_get_to_heads_and_members_under_a_key() {
+    let (group, key) = (group(65), GroupKey::from_bytes([9; 32]));
+    let receiver = |role| {
+        let builder = MessageReceiver::builder(at(&group)).key(key.clone());
+        builder.option("head", text(role)).start().unwrap()
+    };
+    let receivers = ["eager", "reluctant", "never"].map(receiver);
+    // No more than one is the source's member, so that heads are needed.
+    let builder = MessageSender::builder(to(&group)).scheme("tram").key(key);
+    let builder = builder.option("wait_for", OptionValue::Integer(3));
+    let mut sender = builder.option("members_max", OptionValue::Integer(1)).start().unwrap();
+    let max = sender.message_max();
+    assert_eq!(max, 1500 - 28 - 56 - 56);
+    let messages: Vec<Vec<u8>> =
+        (0..300).map(|i| noise([0, 1, 700, max][i % 4], i as u32)).collect();
+    let sending = async {
+        for message in &messages {
+            sender.send(message).await.unwrap();
+        }
+        let last = sender.finish().await.unwrap();
+        assert_eq!(last.packets, 300);
+    };
+    let receiving = async {
+        for mut receiver in receivers {
+            for (i, message) in messages.iter().enumerate() {
+                assert_eq!(&receiver.next().await.unwrap().unwrap(), message, "{i}");
+            }
+            assert!(receiver.next().await.is_none());
+        }
+    };
+    soon(async { tokio::join!(sending, receiving) }).await;
+}
+
+#[tokio::test]
+async fn who_joins_a_stream_late_has_the_rest_and_its_end() {
+    let group = group(66);
+    let bytes = noise(3_000_000, 66);
+    let receiver = || ByteReceiver::builder(at(&group)).start().unwrap();
+    let mut first = receiver();
+    let mut sender = ByteSender::builder(to(&group)).scheme("tram").start().unwrap();
+    soon(sender.write_all(&bytes[..1_000_000])).await.unwrap();
+    let mut got = vec![0; 1_000_000];
+    soon(first.read_exact(&mut got)).await.unwrap();
+    let mut late = receiver();
+    let mut status = late.status();
+    // It takes part once something was handed over, for which something must be sent.
+    let (mut written, mut rest) = (1_000_000, Vec::new());
+    while status.borrow_and_update().packets == 0 && written < 2_000_000 {
+        soon(sender.write_all(&bytes[written..written + 1000])).await.unwrap();
+        written += 1000;
+        soon(status.changed()).await.unwrap();
+    }
+    soon(sender.write_all(&bytes[written..])).await.unwrap();
+    let ending = async { sender.finish().await.unwrap() };
+    let reading = async { first.read_to_end(&mut got).await.unwrap() };
+    let late_reading = async { late.read_to_end(&mut rest).await.unwrap() };
+    soon(async { tokio::join!(ending, reading, late_reading) }).await;
+    assert!(got == bytes, "{} of {} bytes", got.len(), bytes.len());
+    assert!(!rest.is_empty() && rest.len() < 2_000_000, "{} bytes", rest.len());
+    assert!(bytes.ends_with(&rest), "{} bytes, and not the last", rest.len());
+}
+
+#[tokio::test]
+async fn a_stream_waits_for_who_reads_late() {
+    let group = group(67);
+    let bytes = noise(9_000_000, 67);
+    let mut receiver = ByteReceiver::builder(at(&group)).start().unwrap();
+    let mut sender = ByteSender::builder(to(&group)).scheme("tram").start().unwrap();
+    let mut status = receiver.status();
+    let writing = async {
+        sender.write_all(&bytes).await.unwrap();
+        sender.finish().await.unwrap();
+    };
+    let reading = async {
+        // With 4 MiB and what each packet counts for it is held.
+        status.wait_for(|status| status.bytes > 3_900_000).await.unwrap();
+        let mut got = Vec::new();
+        receiver.read_to_end(&mut got).await.unwrap();
+        assert!(got == bytes, "{} of {} bytes", got.len(), bytes.len());
+    };
+    soon(async { tokio::join!(writing, reading) }).await;
+}
+
+#[tokio::test]
+async fn nobody_can_have_all_of_a_stream_late_and_a_stream_without_receivers_ends() {
+    let group = group(68);
+    let full = |builder: faircast::StreamSenderBuilder<ByteSender>| {
+        builder.scheme("tram").option("late_join", text("full")).start().unwrap_err()
+    };
+    assert!(matches!(full(ByteSender::builder(to(&group))), Error::LateJoin));
+    let builder = ByteReceiver::builder(at(&group)).option("late_join", text("full"));
+    assert!(matches!(builder.start().unwrap_err(), Error::LateJoin));
+    let builder = MessageSender::builder(to(&group)).scheme("tram");
+    let mut sender = builder.option("give_up", text("1 s")).start().unwrap();
+    soon(sender.send(b"nobody hears it")).await.unwrap();
+    let last = soon(sender.finish()).await.unwrap();
+    assert_eq!((last.packets, last.ended), (0, true));
 }

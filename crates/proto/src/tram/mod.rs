@@ -15,6 +15,7 @@ mod receiver;
 mod reception;
 mod settings;
 mod source;
+mod stream;
 mod window;
 mod wire;
 
@@ -32,6 +33,7 @@ use crate::{Destination, Machine};
 pub use receiver::TramReceiver;
 pub use settings::OPTIONS;
 pub use source::TramSource;
+pub use stream::{TramStreamReceiver, stream_source, stream_window};
 pub(crate) use wire::DATA_HEADER;
 pub use wire::peek;
 

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use faircast_base::{Cx, Duration, Time};
 
-use super::{Reached, TramReceiver};
+use super::{Phase, Reached, TramReceiver};
 use crate::tram::TramSetup;
 use crate::tram::head::decode;
 use crate::tram::wire::{Body, is_word};
@@ -35,6 +35,11 @@ impl TramReceiver {
     pub(crate) fn has_delivered_all(&self) -> bool {
         let delivered = |it: &Reached| self.last.is_some_and(|last| it.deliver > last);
         self.events.is_empty() && self.reached.as_ref().is_some_and(delivered)
+    }
+
+    /// Whether it has left.
+    pub(crate) fn is_over(&self) -> bool {
+        self.phase == Phase::Left
     }
 
     pub(crate) const fn is_pruned(&self) -> bool {

@@ -1,0 +1,96 @@
+//! Ends of a stream: its source sends what is written while it sends, and its receivers hand over what comes.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use faircast_base::{Cx, NodeId, Time};
+
+use super::head::Head;
+use super::settings::{HeadRole, TramSettings};
+use super::{TramReceiver, TramSetup, TramSource};
+use crate::content::Packets;
+use crate::options::Options;
+use crate::pgm::wire::Tsi;
+use crate::{AppEvent, Datagram, Machine, Membership, Transmit};
+
+/// Packets of a stream that must be kept when they have been sent: more are never asked for again.
+pub fn stream_window(options: &Options) -> u64 {
+    let settings = TramSettings::from_options(options);
+    Head::new(&settings, HeadRole::Eager, 0).cache.room_until()
+}
+
+/// The source `node` of the stream `tsi`. What `packets` has not yet is waited for, and what has left its window is
+/// gone: `late_join` must not be `full`.
+pub fn stream_source(
+    tsi: Tsi,
+    node: NodeId,
+    start: Time,
+    options: &Options,
+    packets: Box<dyn Packets + Send>,
+) -> TramSource {
+    TramSource::new(&TramSetup::of(tsi, node, start, options), packets)
+}
+
+/// A receiver of a stream. Once all has been handed over from where it joined on it says that it is complete, and goes
+/// on while it has members that are not.
+pub struct TramStreamReceiver {
+    tram: TramReceiver,
+    /// The application knows of the end.
+    told: bool,
+}
+
+impl TramStreamReceiver {
+    /// One of the stream `tsi`, which `source` sends.
+    pub fn new(tsi: Tsi, source: NodeId, start: Time, options: &Options) -> Self {
+        let tram = TramReceiver::new(&TramSetup::of(tsi, source, start, options));
+        Self { tram, told: false }
+    }
+
+    /// Nothing is handed over for now, or again: the source waits for it.
+    pub fn hold(&mut self, cx: &mut Cx<'_>, held: bool) {
+        self.tram.hold(cx, held);
+    }
+
+    /// Whether it takes part no more.
+    pub fn is_over(&self) -> bool {
+        self.tram.is_over()
+    }
+}
+
+impl Machine for TramStreamReceiver {
+    fn handle_datagram(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        self.tram.handle_datagram(cx, datagram);
+    }
+
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.tram.handle_timeout(cx);
+    }
+
+    fn handle_close(&mut self, cx: &mut Cx<'_>) {
+        self.tram.handle_close(cx);
+    }
+
+    fn poll_membership(&mut self) -> Option<Membership> {
+        self.tram.poll_membership()
+    }
+
+    fn poll_transmit(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        self.tram.poll_transmit(cx, buf)
+    }
+
+    fn poll_event(&mut self) -> Option<AppEvent> {
+        // A receiver that came late is complete too, and what was received may still wait for the application.
+        while let Some(event) = self.tram.poll_event() {
+            if event != AppEvent::Completed {
+                return Some(event);
+            }
+        }
+        let ends = self.tram.has_delivered_all() && !self.told;
+        self.told |= ends;
+        ends.then_some(AppEvent::Completed)
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.tram.next_timeout()
+    }
+}
