@@ -350,5 +350,25 @@ mod tests {
             assert!(of("receivers-10000", scheme, Repairs) > repairs);
             assert!(2.0 * of("receivers-100-object", scheme, Repairs) < repairs);
         }
+        // 11, 12 and 13: TRAM, whose figures are those of streams.
+        let (least, feedback) = (of("receivers-10000", "tram", FeedbackPerS), FeedbackPerS);
+        assert!(least <= 1.1 * of("receivers-100", "tram", feedback), "it does not grow");
+        assert!(of("loss-1", "tram", feedback) > 2.0 * least);
+        for scheme in all {
+            assert!(2.0 * least < of("receivers-10000", scheme, feedback), "{scheme}");
+        }
+        for case in sets {
+            let stream = case.trim_end_matches("-object");
+            assert!(of(stream, "tram", Fairness) < 0.4, "{stream}");
+            assert!(of(stream, "tram", Fairness) < of(stream, "pgmcc", Fairness), "{stream}");
+        }
+        assert!(of("receivers-10", "tram", Fairness) < 0.1);
+        assert!(of("rtt-spread", "tram", Fairness) > 2.0);
+        for case in ["loss-1", "loss-10"] {
+            for scheme in ["pgmcc", "ormcc"] {
+                let [less, more] = ["tram", scheme].map(|it| of(case, it, SlowestShare));
+                assert!(less < 0.8 && less < more, "{case}");
+            }
+        }
     }
 }
