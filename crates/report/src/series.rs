@@ -273,6 +273,7 @@ impl Sink for Series {
                     Event::RepairHead { node: head, level } => {
                         flow.tree.change(record.at, node, head, level);
                     }
+                    Event::Left => flow.tree.leave(record.at, node),
                     Event::LossDetected { seq } => {
                         flow.losses.push(record.at, flow.place_of(seq));
                     }

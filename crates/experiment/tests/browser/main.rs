@@ -120,7 +120,7 @@ fn a_repair_tree_is_drawn_over_time_for_few_receivers_and_for_many() {
         assert!(changes > 0, "{name}: somebody got another head");
         let file = keep(&format!("{name}.html"), &page(&run));
         on_every_screen(&mut chrome, &file, name, |chrome, _, screen| {
-            assert_eq!(plots(chrome), 7, "{screen}: a tree, and no representative");
+            assert_eq!(plots(chrome), 8, "{screen}: a tree and a rate, and no representative");
             let rows = chrome.evaluate("checks.all('.tree .track').length");
             let rows = rows.as_u64().expect("a number");
             let want = if receivers == 20 { 20..=20 } else { 20..=60 };

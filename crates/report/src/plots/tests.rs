@@ -131,7 +131,8 @@ fn few_flows_have_lines_of_their_own_and_lanes_for_their_marks() {
     assert!(plots.iter().all(|plot| plot.lines.iter().all(|line| line.range.is_none())));
 }
 
-/// Receivers m1 to m3 of a flow: all go to the sender, then m3 below m1, and m1 leaves.
+/// Receivers m1 to m3 of a flow: all go to the sender, then m3 below m1, m1 has no head any more, and
+/// m2 leaves.
 fn tree() -> Series {
     let flow =
         FlowHeader { name: "f".into(), to: (1..4).map(NodeId).collect(), ..FlowHeader::default() };
@@ -148,6 +149,9 @@ fn tree() -> Series {
         let event = Event::RepairHead { node: head.map(NodeId), level };
         series.record(&Record { at: Time::from_secs_f64(f64::from(at_s)), subject, event });
     }
+    let (at, node) = (Time::from_secs_f64(9.0), NodeId(2));
+    let subject = Subject::Endpoint { flow: FlowId(0), node, sender: false };
+    series.record(&Record { at, subject, event: Event::Left });
     series
 }
 
@@ -165,7 +169,8 @@ fn receivers_are_counted_by_level_and_changes_of_heads_marked() {
     assert_eq!(levels(0.5), [0.0, 0.0, 0.0]);
     assert_eq!(levels(2.0), [3.0, 0.0, 0.0]);
     assert_eq!(levels(5.0), [2.0, 1.0, 0.0]);
-    assert_eq!(levels(10.0), [1.0, 1.0, 1.0]);
+    assert_eq!(levels(8.0), [1.0, 1.0, 1.0]);
+    assert_eq!(levels(10.0), [0.0, 1.0, 1.0], "who has left counts nowhere");
     assert!(plot.lines.iter().all(|line| line.points.last().unwrap().0 == 10.0), "to the end");
     let moves: Vec<_> = plot.lanes().map(|row| (row.kind, row.total)).collect();
     assert_eq!(moves, [("other head", 1)], "the first head is no change, nor is having none");

@@ -52,10 +52,7 @@ pub struct HeadChange {
 impl TreeSeries {
     /// A receiver has another head, and so is at this level.
     pub(super) fn change(&mut self, at: Time, receiver: NodeId, head: Option<NodeId>, level: u32) {
-        self.total += 1;
-        if self.changes.len() < HEAD_CHANGES_MAX {
-            self.changes.push(HeadChange { at, receiver, head });
-        }
+        self.list(HeadChange { at, receiver, head });
         let deepest = LEVELS.len() - 1;
         let place = match head {
             Some(_) => (level.max(2) as usize - 1).min(deepest),
@@ -72,6 +69,21 @@ impl TreeSeries {
             self.count(at, before, |count| count.saturating_sub(1));
         }
         self.count(at, place, |count| count + 1);
+    }
+
+    /// A receiver is no longer one, and counts nowhere.
+    pub(super) fn leave(&mut self, at: Time, receiver: NodeId) {
+        if let Some(place) = self.places.remove(&receiver) {
+            self.list(HeadChange { at, receiver, head: None });
+            self.count(at, place, |count| count.saturating_sub(1));
+        }
+    }
+
+    fn list(&mut self, change: HeadChange) {
+        self.total += 1;
+        if self.changes.len() < HEAD_CHANGES_MAX {
+            self.changes.push(change);
+        }
     }
 
     fn count(&mut self, at: Time, place: usize, change: impl Fn(u32) -> u32) {
