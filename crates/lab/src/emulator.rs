@@ -357,7 +357,7 @@ fn kind((index, flow): (usize, &Flow)) -> Kind {
     let Some(plan) = TcpPlan::of(flow) else {
         return match &*flow.protocol {
             "cbr" => Kind::Cbr,
-            "tram" => Kind::Tram,
+            name if name == "tram" || name.starts_with("tram-") => Kind::Tram,
             _ => Kind::Pgm,
         };
     };

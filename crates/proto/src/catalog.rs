@@ -54,6 +54,8 @@ pub struct SchemeEntry {
     pub announce_bytes_max: usize,
     /// The option that carries a receiver's report.
     pub report_option: u8,
+    /// What those who stand between the two ends can read of it.
+    pub view: RouterView,
     /// Makes the sender's half, within the bounds of the transport's settings, for a transport whose
     /// data has headers of so many bytes.
     pub control: fn(&Options, u32) -> Box<dyn Control + Send>,
@@ -74,6 +76,7 @@ impl SchemeEntry {
             announce_option: <<S::Control as SenderControl>::Announce as Wire>::OPTION,
             announce_bytes_max: <<S::Control as SenderControl>::Announce as Wire>::BYTES_MAX,
             report_option: <<S::Control as SenderControl>::Report as Wire>::OPTION,
+            view: RouterView::of::<S>(),
             control: |options, header_bytes| {
                 let mut control = S::control(options);
                 control.set_header(header_bytes);
@@ -150,6 +153,38 @@ pub const DEFAULT_SCHEME: &str = Pgmcc::NAME;
 pub const SCHEMES: &[SchemeEntry] =
     &[crate::scheme_entry!(Pgmcc), crate::scheme_entry!(Tfmcc), crate::scheme_entry!(Ormcc)];
 
+/// The row of TRAM's tree with a scheme that steers it: their settings in one table.
+macro_rules! tree_entry {
+    ($scheme:ty, $name:literal, $about:literal) => {{
+        const ENTRY: SchemeEntry = crate::scheme_entry!($scheme);
+        const TREE: &[OptionSpec] = tram::TREE_OPTIONS;
+        const BOUNDS: &[OptionSpec] = pgm::options::BOUNDS;
+        const OWN: [OptionSpec; ENTRY.own_options.len() + BOUNDS.len()] =
+            joined(ENTRY.own_options, BOUNDS);
+        const ALL: [OptionSpec; OWN.len() + TREE.len()] = joined(&OWN, TREE);
+        TransportEntry {
+            name: $name,
+            about: $about,
+            options: &ALL,
+            multicast: true,
+            many_to_many: false,
+            own_checksum: true,
+            repair_heads: true,
+            ends: Ends::Alone {
+                guarantees: Guarantees {
+                    floor: |options| {
+                        tram::steered_floor((ENTRY.guarantees.floor)(options), options)
+                    },
+                    recovery: tram::GUARANTEES.recovery,
+                    reports_max: tram::steered_reports_max,
+                },
+                answers: true,
+                end: |role, setup| tram::steered_end(&ENTRY, role, setup),
+            },
+        }
+    }};
+}
+
 /// All transports.
 pub const TRANSPORTS: &[TransportEntry] = &[
     TransportEntry {
@@ -205,6 +240,9 @@ pub const TRANSPORTS: &[TransportEntry] = &[
         repair_heads: true,
         ends: Ends::Alone { guarantees: tram::GUARANTEES, answers: true, end: tram::end },
     },
+    tree_entry!(Pgmcc, "tram-pgmcc", "TRAM's tree of repair heads, steered by pgmcc"),
+    tree_entry!(Tfmcc, "tram-tfmcc", "TRAM's tree of repair heads, steered by TFMCC"),
+    tree_entry!(Ormcc, "tram-ormcc", "TRAM's tree of repair heads, steered by ORMCC"),
     kernel_tcp("tcp-cubic", "the kernel's TCP with CUBIC; in the lab only"),
     kernel_tcp("tcp-bbr", "the kernel's TCP with BBR; in the lab only"),
 ];
@@ -256,8 +294,17 @@ const fn known() -> [KnownScheme; SCHEMES.len()] {
 }
 
 /// What routers can read of all schemes.
-pub const ROUTER_VIEWS: &[RouterView] =
-    &[RouterView::of::<Pgmcc>(), RouterView::of::<Tfmcc>(), RouterView::of::<Ormcc>()];
+pub const ROUTER_VIEWS: &[RouterView] = &views();
+
+const fn views() -> [RouterView; SCHEMES.len()] {
+    let mut views = [SCHEMES[0].view; SCHEMES.len()];
+    let mut i = 0;
+    while i < views.len() {
+        views[i] = SCHEMES[i].view;
+        i += 1;
+    }
+    views
+}
 
 /// What the source of a session speaks, as far as one of its packets tells: the name on an SPM, or
 /// the registered scheme whose announcement rides on data. `None` where it tells nothing.

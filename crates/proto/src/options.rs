@@ -83,6 +83,48 @@ pub struct OptionSpec {
     pub doc: &'static str,
 }
 
+/// The settings of `all` that have one of these names, or where `among` is false those that have none of them; there
+/// are `N`.
+///
+/// # Panics
+/// Where there are more or fewer, as where a name is misspelt. The compiler says so.
+pub(crate) const fn selected<const N: usize>(
+    all: &[OptionSpec],
+    names: &[&str],
+    among: bool,
+) -> [OptionSpec; N] {
+    let mut selected = [all[0]; N];
+    let (mut i, mut place) = (0, 0);
+    while i < all.len() {
+        if has(names, all[i].name) == among {
+            selected[place] = all[i];
+            place += 1;
+        }
+        i += 1;
+    }
+    assert!(place == N, "each name is that of a setting");
+    selected
+}
+
+const fn has(names: &[&str], name: &str) -> bool {
+    let mut i = 0;
+    while i < names.len() {
+        if is_same(names[i].as_bytes(), name.as_bytes()) {
+            return true;
+        }
+        i += 1;
+    }
+    false
+}
+
+const fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let mut i = 0;
+    while i < a.len() && i < b.len() && a[i] == b[i] {
+        i += 1;
+    }
+    i == a.len() && i == b.len()
+}
+
 /// Why settings were refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionError {

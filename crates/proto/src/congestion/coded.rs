@@ -88,6 +88,8 @@ pub trait Feedback {
         from: NodeId,
         report: &[u8],
     ) -> Result<(), BadInput>;
+    /// See [`ReceiverFeedback::reports_directly`].
+    fn reports_directly(&self) -> bool;
     /// See [`ReceiverFeedback::on_leaving`].
     fn on_leaving(&mut self) -> bool;
     /// See [`ReceiverFeedback::poll_report`]. Appends the report to `out`.
@@ -329,6 +331,10 @@ impl<F: ReceiverFeedback + 'static> Feedback for CodedFeedback<F> {
         let report = F::Report::decode(report).ok_or(BadInput::Malformed)?;
         self.0.on_overheard(cx, from, &report);
         Ok(())
+    }
+
+    fn reports_directly(&self) -> bool {
+        self.0.reports_directly()
     }
 
     fn on_leaving(&mut self) -> bool {

@@ -221,6 +221,13 @@ pub trait ReceiverFeedback {
     /// Another receiver's report was heard.
     fn on_overheard(&mut self, _cx: &mut Cx<'_>, _from: NodeId, _report: &Self::Report) {}
 
+    /// Whether what it reports by itself now has to reach the sender at once and unchanged. Where others stand between a
+    /// receiver and the sender, these hand on the worst of what they hear, and that late: what must not wait is the
+    /// word of the representative, and of schemes that bound by timers of their own how many speak.
+    fn reports_directly(&self) -> bool {
+        false
+    }
+
     /// This receiver leaves the session. Whether the sender must be told, though nothing has been
     /// acknowledged; the report that says it is asked for as that of a NAK is.
     fn on_leaving(&mut self) -> bool {

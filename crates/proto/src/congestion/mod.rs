@@ -4,10 +4,12 @@
 mod coded;
 pub mod common;
 mod control;
+mod gauge_trace;
 mod guarantees;
 pub mod ormcc;
 mod pace;
 pub mod pgmcc;
+mod relayed;
 mod scheme;
 pub mod tfmcc;
 
@@ -18,6 +20,8 @@ pub use control::{
     AckVector, Arrival, Audience, Carrier, Gauges, Permit, ReceiverFeedback, Regime, SenderControl,
     Wire,
 };
+pub(crate) use gauge_trace::GaugeTrace;
 pub use guarantees::{Floor, Guarantees, Load};
 pub use pace::Pace;
+pub(crate) use relayed::{RelayedReport, Stamps};
 pub use scheme::{AnnounceOf, ReportOf, Reported, RouterView, Scheme};

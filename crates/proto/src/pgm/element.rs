@@ -17,12 +17,12 @@ use faircast_base::{
 };
 
 use crate::Destination;
-use crate::congestion::RouterView;
+use crate::congestion::{RouterView, Stamps};
 use crate::pgm::RepairTimers;
 use crate::pgm::wire::{Body, Encoder, Header, NAK_LIST_MAX, Nak, Nla, Packet, Spm, Tsi};
 use crate::relay::{Egress, Handling, Interest, PortId, Relay, RelayPacket, RelayTransmit};
 use crate::settings::settings;
-use suppression::{Report, Stamps};
+use suppression::report_on;
 
 use repairs::{Ask, Repairs};
 pub use suppression::Suppression;
@@ -177,8 +177,8 @@ impl PgmElement {
     ) -> Result<(), BadInput> {
         let Self { node, config, views, sessions, out } = self;
         let session = asked_of(sessions, packet)?;
-        let report = Report::of(cx.now, views, &packet.pgm);
-        let reported = report.and_then(|report| report.reported(&session.stamps));
+        let report = report_on(cx.now, views, &packet.pgm);
+        let reported = report.and_then(|report| report.reported(&session.stamps, Duration::ZERO));
         let (mut passes, mut room) = (false, false);
         for seq in packet.pgm.nak_sequence() {
             let ask = Ask { port: packet.relayed.port, nak, report, reported };
@@ -405,7 +405,7 @@ impl SessionState {
         let mut encoder = Encoder::new(&mut bytes, &header, &body);
         encoder.nak_list(rest.iter().copied());
         if let Some(report) = report {
-            report.put(now, &mut encoder);
+            encoder.option(report.option(), &report.held_until(now));
         }
         encoder.finish();
         self.towards_source(node, bytes)

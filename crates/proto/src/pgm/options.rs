@@ -4,7 +4,7 @@ use faircast_base::{Bitrate, Duration};
 
 use crate::congestion::Bounds;
 use crate::object::Fec;
-use crate::options::{OptionSpec, Options};
+use crate::options::{OptionSpec, Options, selected};
 use crate::pgm::RepairTimers;
 use crate::settings::{choices, settings};
 
@@ -120,6 +120,9 @@ settings! {
 
 /// The table of the settings of PGM.
 pub const OPTIONS: &[OptionSpec] = PgmSettings::OPTIONS;
+
+/// Those of them that bound the rate, whatever scheme decides it.
+pub(crate) const BOUNDS: &[OptionSpec] = &selected::<2>(OPTIONS, &["rate_max", "rate_min"], true);
 
 impl PgmSettings {
     /// The settings of a profile.

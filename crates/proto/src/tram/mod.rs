@@ -2,9 +2,11 @@
 //! (src: tram).
 //!
 //! Reading order: `wire` (what goes between ends), [`TramSource`] and [`TramReceiver`] (the ends), `head` (what
-//! both are to their members), `parent` (how a receiver gets a head), `window` and `rate` (the control).
+//! both are to their members), `parent` (how a receiver gets a head), `controller` (what says when data may leave:
+//! TRAM's own control, which is `window` and `rate`, or a scheme).
 
 mod cache;
+mod controller;
 mod election;
 mod head;
 mod identity;
@@ -15,6 +17,7 @@ mod receiver;
 mod reception;
 mod settings;
 mod source;
+mod steering;
 mod stream;
 mod window;
 mod wire;
@@ -31,13 +34,15 @@ use crate::transport::{EndSetup, Role};
 use crate::{Destination, Machine};
 
 pub use receiver::TramReceiver;
-pub use settings::OPTIONS;
+pub use settings::{OPTIONS, TREE_OPTIONS};
 pub use source::TramSource;
+pub use steering::{steered_end, steered_floor, steered_reports_max};
 pub use stream::{TramStreamReceiver, stream_source, stream_window};
 pub(crate) use wire::DATA_HEADER;
 pub use wire::peek;
 
 use settings::TramSettings;
+pub(crate) use steering::Steering;
 
 /// The group of the source and of those who are heads or may be, beside the session's: who looks for a head
 /// asks there.
@@ -80,23 +85,35 @@ pub(crate) struct TramSetup<'a> {
     pub(crate) head: Option<NodeId>,
     /// Settings, checked against the table.
     pub(crate) options: &'a Options,
+    /// The scheme that steers the session, where TRAM's own control does not.
+    pub(crate) steering: Option<Steering>,
 }
 
 impl<'a> TramSetup<'a> {
     /// Those of the session `tsi`, whose data `source` sends to the session's group.
     pub(crate) fn of(tsi: Tsi, source: NodeId, start: Time, options: &'a Options) -> Self {
         let to = Destination::Group(GroupId::SESSION);
-        Self { session: session_of(tsi), source, to, start, head: None, options }
+        Self { session: session_of(tsi), source, to, start, head: None, options, steering: None }
+    }
+
+    /// The settings that the options ask for.
+    fn settings(&self) -> TramSettings {
+        let settings = TramSettings::from_options(self.options);
+        if self.steering.is_some() { settings.steered() } else { settings }
     }
 }
 
 /// One end of a flow.
 pub fn end(role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
+    end_of(role, setup, None)
+}
+
+fn end_of(role: Role, setup: EndSetup<'_>, steering: Option<Steering>) -> Box<dyn Machine> {
     let EndSetup { flow, to, start, payload, options, head, .. } = setup;
     let source = setup.source();
     // The flow and its source: both ends compute the same.
     let session = u64::from(flow.0) << 32 | u64::from(source.0);
-    let tram = TramSetup { session, source, to, start, head, options };
+    let tram = TramSetup { session, source, to, start, head, options, steering };
     match role {
         Role::Source(content) => {
             let packets = ByOffset::new(content, payload);
@@ -110,7 +127,7 @@ pub fn end(role: Role, setup: EndSetup<'_>) -> Box<dyn Machine> {
 /// Bytes of payload in a packet; 0 in one without, and in what is none.
 pub fn payload_len(packet: &[u8]) -> u32 {
     match wire::Packet::decode(packet) {
-        Ok(wire::Packet { body: wire::Body::Data(_, payload), .. }) => payload.len() as u32,
+        Ok(wire::Packet { body: wire::Body::Data(data), .. }) => data.payload.len() as u32,
         _ => 0,
     }
 }

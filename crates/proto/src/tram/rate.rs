@@ -2,17 +2,16 @@
 //! sleep between two packets.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
-use faircast_base::{Duration, Time};
+use faircast_base::{Bitrate, CutReason, Cx, Duration, Event, Time};
 
+use super::controller::{CLOSED_INTERVAL, Controller, Leaving, Progress, Window};
 use super::settings::{Clock, RateRule, TramSettings};
 use crate::congestion::{Pace, Permit};
 
 /// Parts into which the time is cut that the average rate is taken over.
 const PARTS: u32 = 50;
-
-/// Time between two packets while the window is closed (src: tram s3.5).
-const CLOSED_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The coarse clock of the paper: what it counts in, and what it rounds sleep up to (src: tram s3.5).
 const COARSE_NS: u64 = 1_000_000;
@@ -60,6 +59,8 @@ pub(super) struct RateControl {
     pace: Pace,
     /// With the coarse clock: when the sleep ends, and by how much earlier sleeps were too long.
     coarse: Option<(Time, u64)>,
+    /// What was said last of what members allow.
+    told_window: u64,
 }
 
 /// How fast members have acknowledged, which slow start goes no further than twice beyond: a rate that has doubled
@@ -101,12 +102,9 @@ impl Probe {
     }
 }
 
-/// The window as the source sees it, H_a - N: negative where packet N is not allowed.
-pub(super) type Window = i64;
-
 impl RateControl {
     pub(super) fn new(settings: &TramSettings) -> Self {
-        let bytes = |bits: faircast_base::Bitrate| bits.bits_per_s() as f64 / 8.0;
+        let bytes = |bits: Bitrate| bits.bits_per_s() as f64 / 8.0;
         let (rate_min, rate_max) = (bytes(settings.rate_min), bytes(settings.rate_max));
         let rate_max = rate_max.max(rate_min);
         let step_min = bytes(settings.rate_increment);
@@ -146,23 +144,12 @@ impl RateControl {
             }),
             pace: Pace::new(rate * 8.0, Pace::BURST),
             coarse: (settings.clock == Clock::Coarse).then_some((Time::ZERO, 0)),
+            told_window: 0,
         }
     }
 
-    /// No more than this, where that is less than the greatest rate.
-    pub(super) fn set_limit(&mut self, limit: Option<faircast_base::Bitrate>) {
-        let limit = limit.map_or(f64::INFINITY, |limit| limit.bits_per_s() as f64 / 8.0);
-        self.rate_max = self.rate_bound.min(limit).max(self.rate_min);
-        self.rate = self.rate.min(self.rate_max);
-    }
-
-    /// R in bits per second, which heads repair with.
-    pub(super) fn bits_per_s(&self) -> f64 {
-        self.rate * 8.0
-    }
-
     /// Whether a packet of `len` bytes may leave.
-    pub(super) fn permit(&mut self, now: Time, window: Window, len: u32, repair: bool) -> Permit {
+    fn permit_at(&mut self, now: Time, window: Window, len: u32, repair: bool) -> Permit {
         if let Some((awake, _)) = self.coarse {
             return if awake <= now { Permit::Now } else { Permit::At(awake) };
         }
@@ -206,7 +193,7 @@ impl RateControl {
 
     /// A repair leaves. It is of the data that is transmitted: were it not, a source that does nothing but
     /// repair would take itself for one that achieves nothing.
-    pub(super) fn on_repair_sent(&mut self, now: Time, window: Window, len: u32) {
+    fn on_repair_sent(&mut self, now: Time, window: Window, len: u32) {
         self.count(now, len);
         self.sleep(now, window, len, true);
         if !self.slow_start {
@@ -229,7 +216,7 @@ impl RateControl {
     }
 
     /// A member acknowledges, and now all have so many bytes more.
-    pub(super) fn on_acknowledged(&mut self, now: Time, bytes: u32) {
+    fn on_acknowledged(&mut self, now: Time, bytes: u32) {
         let Some(probe) = &mut self.probe else { return };
         probe.on_acknowledged(now, bytes.into());
         if self.slow_start {
@@ -252,7 +239,7 @@ impl RateControl {
     }
 
     /// A new packet leaves, which found this window. Returns whether the rate was set anew.
-    pub(super) fn on_sent(&mut self, now: Time, window: Window, len: u32) -> bool {
+    fn on_new_sent(&mut self, now: Time, window: Window, len: u32) -> bool {
         self.count(now, len);
         self.closed = window < 0;
         self.sleep(now, window, len, false);
@@ -300,7 +287,7 @@ impl RateControl {
 
     /// The window has closed, or a receiver has told of congestion. The rate of slow start is one that it was about
     /// to try: what has been achieved is where steady state, and repairs, go on from.
-    pub(super) fn end_slow_start(&mut self, now: Time) {
+    fn end_slow_start(&mut self, now: Time) {
         if core::mem::take(&mut self.slow_start) {
             self.rate = self.average(now).min(self.rate_max);
             // Half of it at each trial that fails, so that a path that has become worse is believed in the end.
@@ -310,7 +297,7 @@ impl RateControl {
     }
 
     /// The window has opened again: the rate that the closed one has brought is where to go on from (src: jrms).
-    pub(super) fn on_opened(&mut self, now: Time) {
+    fn on_opened(&mut self, now: Time) {
         if core::mem::take(&mut self.closed) && !self.slow_start {
             self.forget(now.as_nanos() / self.part.as_nanos().max(1));
             self.rate = self.average(now).min(self.rate_max);
@@ -320,7 +307,7 @@ impl RateControl {
 
     /// Bytes per second that were achieved over the averaging time, or since the beginning where that is less:
     /// divided by all of it the average would be far too low when slow start ends.
-    pub(super) fn average(&self, now: Time) -> f64 {
+    fn average(&self, now: Time) -> f64 {
         let Some(began) = self.began else { return self.rate_min };
         let whole = self.part * u64::from(PARTS);
         let over = now.since(began).max(self.part).min(whole);
@@ -334,10 +321,55 @@ impl RateControl {
             self.sent.pop_front();
         }
     }
+}
 
-    /// Since when the achieved rate has not been above the least that the session is to have. To be asked again and
-    /// again.
-    pub(super) fn below_min_since(&mut self, now: Time) -> Option<Time> {
+impl Controller for RateControl {
+    fn permit(&mut self, cx: &mut Cx<'_>, window: Window, len: u32, repair: bool) -> Permit {
+        self.permit_at(cx.now, window, len, repair)
+    }
+
+    fn on_sent(&mut self, cx: &mut Cx<'_>, packet: Leaving, _announce: &mut Vec<u8>) -> Option<u8> {
+        let Leaving { len, repair, window, .. } = packet;
+        if repair {
+            self.on_repair_sent(cx.now, window, len);
+        } else if self.on_new_sent(cx.now, window, len) {
+            cx.emit(Event::Rate { bits_per_s: self.bits_per_s() as u64 });
+        }
+        None
+    }
+
+    fn on_progress(&mut self, cx: &mut Cx<'_>, progress: Progress) {
+        let Progress { bytes, congested, allowed, flight } = progress;
+        self.on_acknowledged(cx.now, bytes);
+        let window_milli = allowed.saturating_mul(1000);
+        if core::mem::replace(&mut self.told_window, window_milli) != window_milli {
+            cx.emit(Event::Window { window_milli, flight });
+        }
+        if congested {
+            self.end_slow_start(cx.now);
+            cx.emit(Event::Cut { reason: CutReason::Loss, window_milli: 0 });
+        }
+    }
+
+    fn on_closed(&mut self, now: Time) {
+        self.end_slow_start(now);
+    }
+
+    fn on_open(&mut self, now: Time) {
+        self.on_opened(now);
+    }
+
+    fn bits_per_s(&self) -> f64 {
+        self.rate * 8.0
+    }
+
+    fn set_limit(&mut self, _now: Time, limit: Option<Bitrate>) {
+        let limit = limit.map_or(f64::INFINITY, |limit| limit.bits_per_s() as f64 / 8.0);
+        self.rate_max = self.rate_bound.min(limit).max(self.rate_min);
+        self.rate = self.rate.min(self.rate_max);
+    }
+
+    fn below_min_since(&mut self, now: Time) -> Option<Time> {
         self.forget(now.as_nanos() / self.part.as_nanos().max(1));
         let is_below = self.began.is_some() && self.average(now) <= self.rate_min;
         self.below_min_since = is_below.then(|| self.below_min_since.unwrap_or(now));
@@ -346,165 +378,4 @@ impl RateControl {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::world::at;
-
-    const P: u32 = 1400;
-
-    fn kbit(kbit: u64) -> faircast_base::Bitrate {
-        faircast_base::Bitrate::from_bits_per_s(kbit * 1000)
-    }
-
-    fn control(change: impl FnOnce(&mut TramSettings)) -> RateControl {
-        let mut settings =
-            TramSettings { window_multiple: 5, rate_max: kbit(12_000), ..TramSettings::default() };
-        change(&mut settings);
-        RateControl::new(&settings)
-    }
-
-    /// Sends packets as they may leave, until `packets` have or a second is over; returns when.
-    fn send(control: &mut RateControl, mut now: Time, window: Window, packets: u32) -> Time {
-        for _ in 0..packets {
-            match control.permit(now, window, P, false) {
-                Permit::At(at) => now = at,
-                permit => assert_eq!(permit, Permit::Now),
-            }
-            assert_eq!(control.permit(now, window, P, false), Permit::Now);
-            control.on_sent(now, window, P);
-        }
-        now
-    }
-
-    #[test]
-    fn slow_start_adds_more_and_more_with_each_packet() {
-        let mut control = control(|settings| settings.rate_initial = kbit(0));
-        let mut now = at(0);
-        let mut rates = std::vec::Vec::new();
-        for _ in 0..4 {
-            rates.push(control.rate);
-            now = send(&mut control, now, 128, 1);
-        }
-        assert_eq!(rates, [1000.0, 3500.0, 7000.0, 11_500.0]);
-        control.end_slow_start(now);
-        assert!(!control.slow_start);
-    }
-
-    #[test]
-    fn slow_start_goes_no_further_than_twice_what_is_acknowledged() {
-        let mut control = control(|_| ());
-        let mut now = send(&mut control, at(0), 128, 64);
-        let unheard = control.rate;
-        now = send(&mut control, now, 128, 64);
-        assert!(control.rate < unheard + 2.0 * control.step, "nobody has acknowledged anything");
-        let begun = now;
-        control.on_acknowledged(now, 64 * P);
-        now = begun + Duration::from_secs(1);
-        control.on_acknowledged(now, 64 * P);
-        send(&mut control, now, 128, 64);
-        assert!(
-            control.slow_start && control.rate <= 4.0 * 64.0 * f64::from(P),
-            "{}",
-            control.rate
-        );
-    }
-
-    #[test]
-    fn slow_start_ends_at_the_greatest_rate() {
-        let mut control = control(|_| ());
-        send(&mut control, at(0), 128, 60);
-        assert!(!control.slow_start);
-        assert_eq!(control.rate, 1_500_000.0);
-    }
-
-    #[test]
-    fn the_rate_follows_what_was_achieved_and_more_where_the_window_opens() {
-        let steady = |rule| {
-            let mut control = control(|settings| settings.rate_rule = rule);
-            let mut now = send(&mut control, at(0), 200, 20);
-            control.end_slow_start(now);
-            control.rate = 100_000.0;
-            // Ten seconds, so that the average is of nothing else.
-            now = send(&mut control, now, 200, 64);
-            control.packets = 0.0;
-            (control, now)
-        };
-        for (rule, window, factor) in [
-            (RateRule::Average, 201, 1.15),
-            (RateRule::Average, 200, 1.0),
-            (RateRule::Average, 256, 1.15),
-        ] {
-            let (mut control, now) = steady(rule);
-            (control.window_before, control.packets, control.windows) =
-                (200.0, 63.0, 63.0 * window as f64);
-            let average = control.average(now);
-            control.step = 0.15 * average;
-            assert!(control.on_sent(now, window, P));
-            let want = (average + f64::from(P)) * factor;
-            assert!((control.rate / want - 1.0).abs() < 0.05, "{} {want}", control.rate);
-        }
-        let (mut control, now) = steady(RateRule::Current);
-        (control.packets, control.windows, control.step) = (63.0, 63.0 * 256.0, 7.0);
-        let before = control.rate;
-        control.on_sent(now, 256, P);
-        assert_eq!(control.rate, before + 7.0);
-    }
-
-    #[test]
-    fn it_slows_down_before_the_window_closes_and_sends_one_a_second_when_it_has() {
-        let mut control = control(|_| ());
-        control.rate = 65_000.0;
-        for (window, rate) in
-            [(64, 65_000.0), (200, 65_000.0), (32, 33_000.0), (0, 1400.0), (-1, 1400.0)]
-        {
-            assert_eq!(control.scheduled(window, P, false), rate, "{window}");
-            assert_eq!(
-                control.scheduled(window, P, true),
-                65_000.0,
-                "repairs go with the open rate"
-            );
-        }
-        let closed = send(&mut control, at(0), -1, 3);
-        assert_eq!(closed, at(2000));
-        // When it opens again nobody waits for the rest of the second.
-        let Permit::At(next) = control.permit(closed, 64, P, false) else { panic!() };
-        assert!(next.since(closed) < Duration::from_millis(30));
-    }
-
-    #[test]
-    fn a_coarse_clock_keeps_the_rate_by_what_it_owes() {
-        for kbytes in [50.0, 137.0, 400.0, 1000.0] {
-            let mut control = control(|settings| settings.clock = Clock::Coarse);
-            (control.rate, control.slow_start) = (kbytes * 1e3, false);
-            control.step_min = 0.0;
-            control.step = 0.0;
-            let mut slept = 0;
-            let mut now = at(0);
-            for _ in 0..63 {
-                let before = now;
-                now = send(&mut control, now, 128, 1);
-                slept += u64::from(now > before);
-                assert_eq!(
-                    now.as_nanos() % COARSE_SLEEP_NS,
-                    0,
-                    "it sleeps in steps of ten milliseconds"
-                );
-            }
-            let achieved = 63.0 * f64::from(P) / now.as_secs_f64() / 1e3;
-            // Whole milliseconds, rounded down, make it a little faster.
-            let whole = f64::from(P) / (f64::from(P) / kbytes).floor();
-            assert!((achieved / whole - 1.0).abs() < 0.2, "{achieved} of {whole} KB/s");
-            assert!(slept > 0);
-        }
-    }
-
-    #[test]
-    fn what_is_below_the_least_rate_is_found_after_the_averaging_time() {
-        let mut control = control(|_| ());
-        let now = send(&mut control, at(0), 200, 100);
-        assert_eq!(control.below_min_since(now), None);
-        let later = now + Duration::from_secs(6);
-        assert_eq!(control.below_min_since(later), Some(later));
-        assert_eq!(control.below_min_since(later + Duration::from_secs(1)), Some(later));
-    }
-}
+mod tests;

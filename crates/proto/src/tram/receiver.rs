@@ -6,11 +6,13 @@ mod arrival;
 mod ending;
 mod membership;
 mod output;
+mod reports;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Cx, Event, NodeId, Time};
+use faircast_base::{BadInput, Cx, Duration, Event, NodeId, Time};
 
 use super::HEADS;
 use super::TramSetup;
@@ -21,11 +23,12 @@ use super::parent::{Parent, Seeker};
 use super::reception::Reception;
 use super::settings::{HeadRole, TramSettings};
 use super::window::ReceiverWindow;
-use super::wire::{Ack, Advertisement, Body, Front};
+use super::wire::{Ack, Advertisement, Body, Data, Front};
 use crate::congestion::Pace;
 use crate::timers::{Reason, Timers};
 use crate::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
 use acks::AckSchedule;
+use reports::Reports;
 
 /// A tree has fewer levels than this.
 const LEVEL_MAX: u8 = 64;
@@ -121,6 +124,8 @@ pub struct TramReceiver {
     /// The application has not said yet that it needs nothing more.
     kept: bool,
     lost: u64,
+    /// Where a scheme steers the source.
+    reports: Option<Box<Reports>>,
     timers: Timers<Timer, 5>,
     events: VecDeque<AppEvent>,
 }
@@ -128,7 +133,7 @@ pub struct TramReceiver {
 impl TramReceiver {
     /// A receiver of a session.
     pub(super) fn new(setup: &TramSetup<'_>) -> Self {
-        let settings = TramSettings::from_options(setup.options);
+        let settings = setup.settings();
         let mut timers = Timers::new();
         timers.arm(Timer::Start, setup.start);
         Self {
@@ -156,6 +161,7 @@ impl TramReceiver {
             held: false,
             kept: false,
             lost: 0,
+            reports: setup.steering.map(|it| Box::new(Reports::new(it, setup.options))),
             timers,
             events: VecDeque::new(),
             settings,
@@ -211,7 +217,9 @@ impl TramReceiver {
             return Ok(());
         }
         match packet.body {
-            Body::Beacon(front) | Body::Data(front, _) if !front.repair && from != self.source => {
+            Body::Beacon(front) | Body::Data(Data { front, .. })
+                if !front.repair && from != self.source =>
+            {
                 return Err(BadInput::Foreign);
             }
             Body::Beacon(front) => {
@@ -219,13 +227,12 @@ impl TramReceiver {
                 self.parent.on_heard(cx.now, from, None);
                 self.hear_of(cx, front.sequence, front.done);
             }
-            Body::Data(front, payload) => {
-                if !front.repair {
-                    self.on_front(cx.now, front);
+            Body::Data(data) => {
+                if !data.front.repair {
+                    self.on_front(cx.now, data.front);
                 }
                 self.parent.on_heard(cx.now, from, None);
-                let to_all = matches!(datagram.to, Destination::Group(_));
-                self.on_data(cx, &front, (payload, datagram.zeros), to_all)?;
+                self.on_data(cx, &data, datagram)?;
             }
             // Nobody but the source is of the first level.
             Body::Advertisement(Advertisement { level: 1, .. }) if from != self.source => {
@@ -254,6 +261,12 @@ impl TramReceiver {
             Body::Reject(reason) => self.on_reject(cx, from, reason),
             Body::Hello(hello) => self.on_hello(cx, from, &hello),
             Body::Ack(ack) => self.on_ack(cx, from, &ack)?,
+            Body::Report(report) => {
+                let is_member = self.head.members.is_member(from);
+                let reports = self.reports.as_mut().filter(|_| is_member);
+                let beyond = self.parent.bound().map_or(Duration::ZERO, |head| head.round_trip);
+                reports.ok_or(BadInput::Foreign)?.take(cx, from, &report, beyond)?;
+            }
             // The words of others are for the source, and its answers for who keeps the object.
             Body::Member(_) | Body::Answer(_) => return Err(BadInput::Foreign),
         }
@@ -319,9 +332,12 @@ impl Machine for TramReceiver {
             self.on_ack_timer(cx);
         }
         if self.timers.take_due(Timer::Ask, now) {
-            self.on_ask_timer(now);
+            self.on_ask_timer(cx);
         }
         self.timers.take_due(Timer::Pace, now);
+        if let Some(reports) = &mut self.reports {
+            reports.on_timeout(cx);
+        }
         let seeker = self.seeker(cx.now);
         let news = self.parent.on_timeout(now, seeker);
         self.on_news(cx, news);
@@ -345,7 +361,7 @@ impl Machine for TramReceiver {
         if self.phase == Phase::Waiting {
             return None;
         }
-        if let Some(transmit) = self.poll_ack(cx, buf) {
+        if let Some(transmit) = self.poll_ack(cx, buf).or_else(|| self.poll_report(cx, buf)) {
             return Some(transmit);
         }
         let known = self.known();
@@ -369,7 +385,9 @@ impl Machine for TramReceiver {
             return None;
         }
         let started = self.phase != Phase::Waiting;
-        let others = [self.parent.next_timeout(), self.head.next_timeout()];
+        let has_head = self.parent.bound().is_some();
+        let reports = self.reports.as_ref().and_then(|it| it.next_timeout(has_head));
+        let others = [self.parent.next_timeout(), self.head.next_timeout(), reports];
         let others = others.into_iter().flatten().filter(|_| started);
         self.timers.next().into_iter().chain(others).min()
     }

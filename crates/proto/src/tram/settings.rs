@@ -2,7 +2,7 @@
 
 use faircast_base::{Bitrate, Duration};
 
-use crate::options::OptionSpec;
+use crate::options::{OptionSpec, selected};
 use crate::settings::{choices, settings};
 
 choices! {
@@ -229,7 +229,53 @@ settings! {
 /// The table of the settings.
 pub const OPTIONS: &[OptionSpec] = TramSettings::OPTIONS;
 
+/// Those that are of TRAM's own control, and of no effect where a scheme steers the source.
+const CONTROL: &[&str] = &[
+    "window_multiple",
+    "window_growth",
+    "window_decrease",
+    "loss_threshold",
+    "congestion_rule",
+    "right_edge",
+    "join_grace",
+    "rate_min",
+    "rate_max",
+    "rate_initial",
+    "rate_increment",
+    "rate_increment_growth",
+    "rate_increase",
+    "slow_start_acknowledged",
+    "restart",
+    "averaging_time",
+    "rate_rule",
+    "clock",
+    "pruning",
+    "prune_window",
+];
+
+/// The settings of the tree, which go together with those of any scheme.
+pub const TREE_OPTIONS: &[OptionSpec] =
+    &selected::<{ OPTIONS.len() - CONTROL.len() }>(OPTIONS, CONTROL, false);
+
 impl TramSettings {
+    /// The same where a scheme decides the rate. Then windows are flow control, and say what there is room for: half
+    /// of what a head keeps, so that its other half has what may still be asked for; nobody tells of congestion by
+    /// them, and nobody is too slow for the least rate of TRAM's own control, which is not there.
+    pub(super) fn steered(self) -> Self {
+        let windows = self.cache_packets / 2 / self.ack_window;
+        Self {
+            // The rest of that half is for who asks late: see `cache_floor`.
+            window_multiple: windows.saturating_sub(2).max(2),
+            window_growth: f64::INFINITY,
+            window_decrease: 1.0,
+            loss_threshold: f64::INFINITY,
+            right_edge: RightEdge::Plain,
+            congestion_rule: CongestionRule::Window,
+            pruning: Pruning::Off,
+            ..self
+        }
+    }
+
     fn profile(defaults: Defaults) -> Self {
         let paper = || Self {
             window_multiple: 5,

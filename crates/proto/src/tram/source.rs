@@ -1,16 +1,19 @@
 //! The source of a session: the root of the tree, which sends what all allow.
 
+mod application;
+
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use faircast_base::{BadInput, Bitrate, CutReason, Cx, Duration, Event, NodeId, Time};
+use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Time};
 
+use super::controller::{Controller, Leaving, Progress, Steered, Window};
 use super::head::{Head, Known, Repair, decode};
 use super::identity::Identity;
-use super::rate::{RateControl, Window};
+use super::rate::RateControl;
 use super::settings::{Formation, HeadRole, LateJoin, Pruning, TramSettings};
-use super::wire::{Ack, Body, Front, Hello, is_word};
+use super::wire::{Ack, Body, Data, Front, Hello, Words};
 use super::{HEADS, TramSetup};
 use crate::congestion::Permit;
 use crate::content::Packets;
@@ -80,7 +83,11 @@ pub struct TramSource<P = Box<dyn Packets + Send>> {
     status_interval: Duration,
     repairs: u64,
     head: Head,
-    rate: RateControl,
+    controller: Box<dyn Controller + Send>,
+    /// What the controller announces on the packet that leaves now.
+    announce: Vec<u8>,
+    /// A repair was the last packet, and new data has its turn.
+    data_turn: bool,
     /// The packet that is sent next; the first is 1.
     next: u64,
     /// Application bytes sent.
@@ -88,7 +95,6 @@ pub struct TramSource<P = Box<dyn Packets + Send>> {
     acknowledged: u64,
     /// When a member said anything last, or all had been sent.
     acknowledged_at: Time,
-    told_window: u64,
     last_sent: Time,
     beacon_due: bool,
     prune_due: bool,
@@ -104,7 +110,11 @@ pub struct TramSource<P = Box<dyn Packets + Send>> {
 impl<P: Packets> TramSource<P> {
     /// A source of `packets`.
     pub(super) fn new(setup: &TramSetup<'_>, packets: P) -> Self {
-        let settings = TramSettings::from_options(setup.options);
+        let settings = setup.settings();
+        let controller: Box<dyn Controller + Send> = match setup.steering {
+            Some(steering) => Box::new(Steered::new(steering.control(setup.options), &settings)),
+            None => Box::new(RateControl::new(&settings)),
+        };
         let mut timers = Timers::new();
         timers.arm(Timer::Start, setup.start);
         Self {
@@ -118,12 +128,13 @@ impl<P: Packets> TramSource<P> {
             status_interval: Duration::ZERO,
             repairs: 0,
             head: Head::new(&settings, HeadRole::Eager, 1),
-            rate: RateControl::new(&settings),
+            controller,
+            announce: Vec::new(),
+            data_turn: false,
             next: 1,
             bytes: 0,
             acknowledged: 0,
             acknowledged_at: Time::ZERO,
-            told_window: 0,
             last_sent: setup.start,
             beacon_due: false,
             prune_due: false,
@@ -173,7 +184,7 @@ impl<P: Packets> TramSource<P> {
                 0 => 0,
                 packets => (sequence + 1).saturating_sub(packets),
             },
-            rate: Bitrate::from_bits_per_s(self.rate.bits_per_s() as u64),
+            rate: Bitrate::from_bits_per_s(self.controller.bits_per_s() as u64),
             ack_window: self.settings.ack_window as u16,
             advertise_interval,
             worst_loss: self.head.members.worst_loss(),
@@ -215,6 +226,9 @@ impl<P: Packets> TramSource<P> {
                 return Err(BadInput::Foreign);
             }
             Body::Reject(_) => {}
+            Body::Report(report) => {
+                self.controller.take_report(cx, from, self.next, &report)?;
+            }
         }
         Ok(())
     }
@@ -225,19 +239,16 @@ impl<P: Packets> TramSource<P> {
         let told = self.head.on_ack(cx.now, from, ack, (end, 0), can_repair)?;
         self.acknowledged_at = cx.now;
         let bytes = self.newly_acknowledged();
-        self.rate.on_acknowledged(cx.now, bytes);
         cx.emit(Event::AckReceived { seq: ack.first_missing - 1, bytes, from });
         let has = self.head.members.first_missing().unwrap_or(1).min(self.next) - 1;
         let allowed = self.head.members.allowed_by_any().unwrap_or(0);
-        let flight = u32::try_from(self.next - 1 - has).unwrap_or(u32::MAX);
-        let window_milli = allowed.saturating_sub(has).saturating_mul(1000);
-        if core::mem::replace(&mut self.told_window, window_milli) != window_milli {
-            cx.emit(Event::Window { window_milli, flight });
-        }
-        if told.congested {
-            self.rate.end_slow_start(cx.now);
-            cx.emit(Event::Cut { reason: CutReason::Loss, window_milli: 0 });
-        }
+        let progress = Progress {
+            bytes,
+            congested: told.congested,
+            allowed: allowed.saturating_sub(has),
+            flight: u32::try_from(self.next - 1 - has).unwrap_or(u32::MAX),
+        };
+        self.controller.on_progress(cx, progress);
         self.consider_pruning(cx.now);
         self.make_room();
         self.check_open(cx.now);
@@ -249,7 +260,7 @@ impl<P: Packets> TramSource<P> {
     /// The window may have opened.
     fn check_open(&mut self, now: Time) {
         if self.window() >= 0 {
-            self.rate.on_opened(now);
+            self.controller.on_open(now);
         }
     }
 
@@ -272,7 +283,7 @@ impl<P: Packets> TramSource<P> {
         let enough = PRUNE_AFTER_WINDOWS * u64::from(self.settings.ack_window);
         let lately = self.pruned_at.is_some_and(|at| now.since(at) < PRUNE_INTERVAL);
         let prunes = self.settings.pruning != Pruning::Off;
-        let since = self.rate.below_min_since(now);
+        let since = self.controller.below_min_since(now);
         // Whoever has come back finds a rate that is not its fault.
         let since = since.map(|since| since.max(self.bound_at));
         let settled = since.is_some_and(|since| now.since(since) >= PRUNE_AFTER);
@@ -332,9 +343,12 @@ impl<P: Packets> TramSource<P> {
             }
         }
         let index = self.next - 1;
-        let len = self.packets.ready(cx.now, index)?;
+        let Some(len) = self.packets.ready(cx.now, index) else {
+            self.controller.on_idle(cx);
+            return None;
+        };
         let window = self.window();
-        match self.rate.permit(cx.now, window, len, false) {
+        match self.controller.permit(cx, window, len, false) {
             Permit::Now => {}
             Permit::At(at) => {
                 self.timers.arm(Timer::Pace, at);
@@ -349,18 +363,15 @@ impl<P: Packets> TramSource<P> {
         // Where the window has opened since it was decided, whoever was too slow has gone.
         let prune = core::mem::take(&mut self.prune_due) && window < 0;
         let front = Front { prune, ..front };
-        let transmit = self.write(cx, front, self.to, u8::MAX, index, len, buf);
+        let leaving = Leaving { sequence, len, repair: false, window };
+        let transmit = self.write(cx, front, (self.to, u8::MAX), leaving, buf);
         self.bytes += u64::from(len);
         self.last_sent = cx.now;
         self.head.on_data_sent();
-        cx.emit(Event::DataSent { seq: sequence, bytes: len, repair: false });
-        if self.rate.on_sent(cx.now, window, len) {
-            cx.emit(Event::Rate { bits_per_s: self.rate.bits_per_s() as u64 });
-        }
         // While nobody has spoken the window is closed, but not by anybody; and what leaves while it stays closed
         // does not close it.
         if window >= 0 && self.window() < 0 && self.head.members.allowed_by_any().is_some() {
-            self.rate.end_slow_start(cx.now);
+            self.controller.on_closed(cx.now);
         }
         self.check_end(cx.now);
         Some(transmit)
@@ -378,33 +389,41 @@ impl<P: Packets> TramSource<P> {
         let window = self.window();
         // Packets are of about one length; this one's is not known before it is taken.
         let len = self.packets.len(self.head.cache.front().min(self.next - 1).max(1) - 1);
-        if let Permit::At(at) = self.rate.permit(cx.now, window, len, true) {
-            self.timers.arm(Timer::Pace, at);
-            return None;
+        match self.controller.permit(cx, window, len, true) {
+            Permit::Now => {}
+            Permit::At(at) => {
+                self.timers.arm(Timer::Pace, at);
+                return None;
+            }
+            Permit::Blocked => return None,
         }
         let Repair { sequence, to, ttl } = self.head.next_repair(cx.now)?;
         let len = self.packets.len(sequence - 1);
         let front = Front { repair: true, ..self.front(sequence) };
-        let transmit = self.write(cx, front, to, ttl, sequence - 1, len, buf);
+        let leaving = Leaving { sequence, len, repair: true, window };
+        let transmit = self.write(cx, front, (to, ttl), leaving, buf);
         self.repairs += 1;
-        cx.emit(Event::DataSent { seq: sequence, bytes: len, repair: true });
-        self.rate.on_repair_sent(cx.now, window, len);
         Some(transmit)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "all that a packet is made of")]
+    /// A packet leaves, of which the controller hears now.
     fn write(
         &mut self,
         cx: &mut Cx<'_>,
         front: Front,
-        to: Destination,
-        ttl: u8,
-        index: u64,
-        len: u32,
+        (to, ttl): (Destination, u8),
+        leaving: Leaving,
         buf: &mut Vec<u8>,
     ) -> Transmit {
-        self.identity.write_unsealed(cx, ttl, Body::Data(front, &[]), buf);
-        let zeros = self.packets.read(cx.now, index, buf);
+        let Leaving { sequence, len, repair, .. } = leaving;
+        self.data_turn = repair && self.controller.takes_turns();
+        cx.emit(Event::DataSent { seq: sequence, bytes: len, repair });
+        self.announce.clear();
+        let option = self.controller.on_sent(cx, leaving, &mut self.announce);
+        let announce = option.map(|option| Words { option, value: &self.announce });
+        let data = Data { front, announce, payload: &[] };
+        self.identity.write_unsealed(cx, ttl, Body::Data(data), buf);
+        let zeros = self.packets.read(cx.now, sequence - 1, buf);
         super::wire::seal(buf);
         Transmit { zeros, payload_len: len, time_to_live: ttl, ..Transmit::control(to) }
     }
@@ -418,89 +437,6 @@ impl<P: Packets> TramSource<P> {
         } else {
             self.events.push_back(AppEvent::Gone);
         }
-    }
-}
-
-/// What a source has done so far.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SourceCounts {
-    /// New packets, and repairs.
-    pub(crate) packets: u64,
-    pub(crate) repairs: u64,
-    /// The rate of an open window.
-    pub(crate) bits_per_s: f64,
-}
-
-/// For applications that decide themselves when data begins, and when all is over.
-impl<P: Packets> TramSource<P> {
-    /// A source whose data waits for [`open_gate`](Self::open_gate), and whose end for [`release`](Self::release).
-    pub(crate) fn gated(setup: &TramSetup<'_>, packets: P) -> Self {
-        Self { gated: true, held: true, ..Self::new(setup, packets) }
-    }
-
-    /// Data may begin as soon as a receiver is there.
-    pub(crate) fn open_gate(&mut self, cx: &mut Cx<'_>) {
-        self.gated = false;
-        self.check_begin(cx);
-    }
-
-    /// It may end when its last member has gone.
-    pub(crate) fn release(&mut self, cx: &mut Cx<'_>) {
-        self.held = false;
-        self.check_end(cx.now);
-    }
-
-    pub(crate) fn packets(&self) -> &P {
-        &self.packets
-    }
-
-    pub(crate) fn packets_mut(&mut self) -> &mut P {
-        &mut self.packets
-    }
-
-    pub(crate) fn has_sent_all(&self) -> bool {
-        self.packets.end().is_some_and(|end| self.next > end)
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.phase == Phase::Done
-    }
-
-    pub(crate) fn counts(&self) -> SourceCounts {
-        let (packets, repairs) = (self.next - 1, self.repairs);
-        SourceCounts { packets, repairs, bits_per_s: self.rate.bits_per_s() }
-    }
-
-    /// Receivers are to speak of themselves after so long without a word.
-    pub(crate) fn set_status_interval(&mut self, interval: Duration) {
-        self.status_interval = interval.min(Duration::from_millis(u64::from(u16::MAX)));
-    }
-
-    /// No more payload than this, where that is less than the options say.
-    pub(crate) fn set_limit(&mut self, limit: Option<Bitrate>) {
-        self.rate.set_limit(limit);
-    }
-
-    /// What a receiver says of itself, where that is what a packet of this session has.
-    pub(crate) fn word_of<'a>(&self, datagram: &Datagram<'a>) -> Option<&'a [u8]> {
-        if !is_word(datagram.bytes) {
-            return None;
-        }
-        match decode(datagram, self.identity.session()).ok()?.body {
-            Body::Member(word) => Some(word),
-            _ => None,
-        }
-    }
-
-    /// Writes an answer to it.
-    pub(crate) fn answer(
-        &mut self,
-        cx: &mut Cx<'_>,
-        to: Destination,
-        answer: &[u8],
-        buf: &mut Vec<u8>,
-    ) -> Transmit {
-        self.identity.control(cx, to, u8::MAX, Body::Answer(answer), buf)
     }
 }
 
@@ -530,6 +466,7 @@ impl<P: Packets> Machine for TramSource<P> {
             self.check_begin(cx);
         }
         self.timers.take_due(Timer::Pace, now);
+        self.controller.on_timeout(cx);
         if self.timers.take_due(Timer::Beacon, now) {
             self.beacon_due =
                 self.phase != Phase::Sending || now.since(self.last_sent) >= FILLER_AFTER;
@@ -571,6 +508,11 @@ impl<P: Packets> Machine for TramSource<P> {
         if let Some(transmit) = self.head.poll(cx, &mut self.identity, known, true, buf) {
             return Some(transmit);
         }
+        if self.data_turn
+            && let Some(transmit) = self.poll_data(cx, buf)
+        {
+            return Some(transmit);
+        }
         if let Some(transmit) = self.poll_repair(cx, buf) {
             return Some(transmit);
         }
@@ -589,7 +531,8 @@ impl<P: Packets> Machine for TramSource<P> {
         if self.phase == Phase::Done {
             return None;
         }
-        let head = self.head.next_timeout().filter(|_| self.phase != Phase::Waiting);
-        self.timers.next().into_iter().chain(head).min()
+        let others = [self.head.next_timeout(), self.controller.next_timeout()];
+        let others = others.into_iter().flatten().filter(|_| self.phase != Phase::Waiting);
+        self.timers.next().into_iter().chain(others).min()
     }
 }

@@ -1,8 +1,12 @@
 //! Wire format of TRAM, which `docs/tram.md` has byte by byte. Whatever the bytes are, nothing here panics.
 
+mod report;
+
 use alloc::vec::Vec;
 
 use faircast_base::{BadInput, Bitrate, Duration};
+
+pub(super) use self::report::{Report, Telling};
 
 use super::settings::HeadRole;
 use crate::fields::Fields;
@@ -14,8 +18,11 @@ const VERSION: u8 = 1;
 /// Bytes of the header of every packet.
 pub(super) const HEADER: usize = 24;
 
-/// Bytes before the payload of data.
+/// Bytes before the payload of data, where no scheme announces anything.
 pub(crate) const DATA_HEADER: usize = HEADER + 32;
+
+/// Bytes before the words of an announcement.
+pub(super) const WORDS_HEADER: usize = 2;
 
 /// Most bytes of the mask of an acknowledgement: it covers eight packets with each.
 pub(super) const MASK_MAX: usize = 256;
@@ -47,7 +54,7 @@ pub(super) enum Body<'a> {
     /// The source is there.
     Beacon(Front),
     /// A packet of the session's data; from the source, or repaired by a head.
-    Data(Front, &'a [u8]),
+    Data(Data<'a>),
     /// A head takes members.
     Advertisement(Advertisement),
     /// A receiver wants a head.
@@ -66,6 +73,32 @@ pub(super) enum Body<'a> {
     Member(&'a [u8]),
     /// The source's answer.
     Answer(&'a [u8]),
+    /// A receiver's report to the scheme that steers the source, on its way up the tree or to the source at once.
+    Report(Report<'a>),
+}
+
+/// A packet of data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Data<'a> {
+    pub(super) front: Front,
+    /// What the scheme that steers the source announces; `None` where none does, and on repairs by heads.
+    pub(super) announce: Option<Words<'a>>,
+    pub(super) payload: &'a [u8],
+}
+
+/// Words of the scheme that steers a source: the value of one of its options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Words<'a> {
+    /// The number of the option.
+    pub(super) option: u8,
+    pub(super) value: &'a [u8],
+}
+
+impl<'a> Data<'a> {
+    /// That of a session which no scheme steers.
+    pub(super) fn plain(front: Front, payload: &'a [u8]) -> Self {
+        Self { front, announce: None, payload }
+    }
 }
 
 /// What the source says of the session with each of its packets, and heads repeat with repairs.
@@ -259,6 +292,10 @@ const HELLO: u8 = 8;
 const ACK: u8 = 9;
 const MEMBER: u8 = 10;
 const ANSWER: u8 = 11;
+const REPORT: u8 = 12;
+
+/// The flag of data that carries an announcement, after those of a front.
+const ANNOUNCES: u8 = 1 << 3;
 
 impl HeadRole {
     const ALL: [Self; 3] = [Self::Never, Self::Reluctant, Self::Eager];
@@ -357,7 +394,9 @@ impl<'a> Body<'a> {
     fn kind(&self) -> (u8, u8) {
         match self {
             Self::Beacon(front) => (BEACON, front.flags()),
-            Self::Data(front, _) => (DATA, front.flags()),
+            Self::Data(data) => {
+                (DATA, data.front.flags() | if data.announce.is_some() { ANNOUNCES } else { 0 })
+            }
             Self::Advertisement(_) => (ADVERTISEMENT, 0),
             Self::Solicitation(_) => (SOLICITATION, 0),
             Self::Bind(_) => (BIND, 0),
@@ -370,14 +409,20 @@ impl<'a> Body<'a> {
             }
             Self::Member(_) => (MEMBER, 0),
             Self::Answer(_) => (ANSWER, 0),
+            Self::Report(report) => (REPORT, flags([report.leaves])),
         }
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
         match *self {
             Self::Beacon(front) => front.encode(out),
-            Self::Data(front, payload) => {
+            Self::Data(Data { front, announce, payload }) => {
                 front.encode(out);
+                if let Some(Words { option, value }) = announce {
+                    // Schemes bound their words.
+                    out.extend_from_slice(&[option, value.len() as u8]);
+                    out.extend_from_slice(value);
+                }
                 out.extend_from_slice(payload);
             }
             Self::Advertisement(it) => {
@@ -416,6 +461,7 @@ impl<'a> Body<'a> {
                 out.extend_from_slice(ack.mask);
             }
             Self::Member(bytes) | Self::Answer(bytes) => out.extend_from_slice(bytes),
+            Self::Report(report) => report.encode(out),
         }
     }
 
@@ -428,8 +474,11 @@ impl<'a> Body<'a> {
                 Some(Self::Beacon(front))
             }
             DATA => {
-                let front = Front::decode(flags, &mut fields)?;
-                (front.sequence > 0).then_some(Self::Data(front, fields.0))
+                let front = Front::decode(flags & !ANNOUNCES, &mut fields)?;
+                let announce =
+                    if flags & ANNOUNCES == 0 { None } else { Some(Words::decode(&mut fields)?) };
+                let data = Data { front, announce, payload: fields.0 };
+                (front.sequence > 0).then_some(Self::Data(data))
             }
             ADVERTISEMENT => {
                 let [state, role, level, lan] = fields.array()?;
@@ -506,8 +555,19 @@ impl<'a> Body<'a> {
             }
             MEMBER => plain(Self::Member(fields.0)),
             ANSWER => plain(Self::Answer(fields.0)),
+            REPORT => {
+                let [leaves] = flagged(flags)?;
+                Some(Self::Report(Report::decode(leaves, fields)?))
+            }
             _ => None,
         }
+    }
+}
+
+impl<'a> Words<'a> {
+    fn decode(fields: &mut Fields<'a>) -> Option<Self> {
+        let [option, len] = fields.array()?;
+        Some(Self { option, value: fields.bytes(usize::from(len))? })
     }
 }
 
@@ -552,139 +612,4 @@ impl Front {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn encoded(packet: &Packet<'_>) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        packet.encode(&mut bytes);
-        seal(&mut bytes);
-        bytes
-    }
-
-    fn of(body: Body<'_>) -> Packet<'_> {
-        Packet { session: 0x0102_0304_0506_0708, sender: 7, ttl: 9, body }
-    }
-
-    #[test]
-    fn every_kind_comes_back_as_it_went() {
-        let front = Front {
-            sequence: 3,
-            forget_before: 1,
-            rate: Bitrate::from_bits_per_s(800_000),
-            ack_window: 32,
-            advertise_interval: Duration::from_millis(500),
-            worst_loss: 77,
-            status_interval: Duration::from_millis(60_000),
-            repair: true,
-            done: false,
-            prune: true,
-        };
-        let state = HeadState::AcceptingHeads;
-        let role = HeadRole::Eager;
-        let (mut ids, mut missing) = (Vec::new(), Vec::new());
-        mask(10, [10..12, 20..21].into_iter(), &mut missing);
-        let ack =
-            Ack { first_missing: 10, highest: 30, leaves: true, mask: &missing, ..Ack::default() };
-        for body in [
-            Body::Beacon(Front { sequence: 0, done: true, ..front }),
-            Body::Data(front, b"payload"),
-            Body::Advertisement(Advertisement {
-                state,
-                role,
-                level: 2,
-                members: 3,
-                members_max: 5,
-                low: 8,
-                lan: true,
-            }),
-            Body::Solicitation(HeadRole::Never),
-            Body::Bind(Bind { role, distance: 4, first_missing: 0 }),
-            Body::Accept(Accept { start: 1, level: 200 }),
-            Body::Reject(RejectReason::Pruned),
-            Body::Hello(
-                Hello::new(5, 900, 2).saying(false, true).asking(&[1, 0xffff_0000], &mut ids),
-            ),
-            Body::Ack(ack),
-            Body::Member(b"all of it is here"),
-            Body::Answer(b"noted"),
-        ] {
-            let bytes = encoded(&of(body));
-            assert!(is_sound(&bytes));
-            assert_eq!(Packet::decode(&bytes), Ok(of(body)));
-        }
-        assert_eq!(ack.missing().collect::<Vec<_>>(), [10, 11, 20]);
-        let hello = Hello::new(5, 900, 2).asking(&[3, 9], &mut ids);
-        assert!(hello.asks(9) && !hello.asks(4));
-    }
-
-    #[test]
-    fn what_is_no_packet_is_refused() {
-        let accept = encoded(&of(Body::Accept(Accept { start: 1, level: 1 })));
-        for (place, value) in [(0, b'x'), (2, 2), (3, 0), (3, 99), (4, 1), (HEADER + 11, 0)] {
-            let mut bytes = accept.clone();
-            bytes[place] = value;
-            assert_eq!(Packet::decode(&bytes), Err(BadInput::Malformed), "byte {place}");
-            assert!(!is_sound(&bytes));
-        }
-        assert_eq!(Packet::decode(&accept[..HEADER - 1]), Err(BadInput::Truncated));
-        assert_eq!(Packet::decode(&accept[..HEADER + 1]), Err(BadInput::Malformed));
-        let long = Ack { first_missing: 1, mask: &[0; MASK_MAX + 1], ..Ack::default() };
-        assert_eq!(Packet::decode(&encoded(&of(Body::Ack(long)))), Err(BadInput::Malformed));
-    }
-
-    #[test]
-    fn numbers_with_which_nothing_can_be_computed_are_refused() {
-        let far = SEQUENCES;
-        let front = Front { sequence: far, ..Front::default() };
-        for body in [
-            Body::Beacon(front),
-            Body::Data(front, b"payload"),
-            Body::Bind(Bind { role: HeadRole::Eager, distance: 4, first_missing: far }),
-            Body::Accept(Accept { start: far, level: 1 }),
-            Body::Hello(Hello::new(far, 900, 2)),
-            Body::Hello(Hello::new(5, far, 2)),
-            Body::Ack(Ack { first_missing: far, ..Ack::default() }),
-            Body::Ack(Ack { first_missing: 1, allowed: far, ..Ack::default() }),
-        ] {
-            assert_eq!(Packet::decode(&encoded(&of(body))), Err(BadInput::Malformed), "{body:?}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_bytes_panic_and_what_is_read_is_written_alike(
-            kind in 0u8..12, flags in 0u8..40, body: Vec<u8>,
-        ) {
-            let mut bytes = encoded(&of(Body::Solicitation(HeadRole::Never)));
-            bytes.truncate(HEADER);
-            (bytes[3], bytes[4]) = (kind, flags);
-            bytes.extend_from_slice(&body);
-            if let Ok(packet) = Packet::decode(&bytes) {
-                let again = encoded(&packet);
-                prop_assert_eq!(Packet::decode(&again), Ok(packet));
-                if let Body::Ack(ack) = packet.body {
-                    prop_assert!(ack.missing().count() <= 8 * MASK_MAX);
-                }
-            }
-        }
-
-        #[test]
-        fn a_mask_has_the_packets_that_are_missing(gaps: Vec<(u8, u8)>) {
-            let mut missing = crate::ranges::RangeSet::default();
-            for (start, len) in gaps {
-                let start = 100 + u64::from(start) * 16;
-                missing.insert(start..start + 1 + u64::from(len));
-            }
-            if let Some(first) = missing.iter().next().map(|run| run.start) {
-                let mut bytes = Vec::new();
-                mask(first, missing.iter(), &mut bytes);
-                let ack = Ack { first_missing: first, mask: &bytes, ..Ack::default() };
-                let end = first + 8 * MASK_MAX as u64;
-                let want: Vec<u64> = missing.iter().flatten().filter(|it| *it < end).collect();
-                prop_assert_eq!(ack.missing().collect::<Vec<_>>(), want);
-            }
-        }
-    }
-}
+mod tests;

@@ -6,14 +6,14 @@
 //! put in, so that not everything is refused at the first check.
 
 use faircast_base::{Cx, Duration, FlowId, GroupId, NodeId, NullTrace, Purpose, Rng, Time};
-use faircast_proto::catalog::{SCHEMES, SchemeEntry};
+use faircast_proto::catalog::{self, SCHEMES, SchemeEntry, TRANSPORTS, TransportEntry};
 use faircast_proto::content::{InMemory, Packets};
 use faircast_proto::object::{ContentSupply, InOrder, ObjectReceiverSetup, ObjectSourceSetup};
 use faircast_proto::options::{OptionValue, Options};
 use faircast_proto::pgm::wire::{Gsi, HEADER_LEN, Nla, Tsi, checksum};
 use faircast_proto::pgm::{ReceiverConfig, SourceConfig};
 use faircast_proto::transport::{EndSetup, Role};
-use faircast_proto::{Datagram, Destination, Machine, tram};
+use faircast_proto::{Datagram, Destination, Machine};
 
 pub(crate) const GROUP: Nla = Nla::V4([239, 192, 0, 1]);
 pub(crate) const TSI: Tsi = Tsi { gsi: Gsi([1, 2, 3, 4, 5, 6]), port: 5000 };
@@ -42,15 +42,23 @@ pub(crate) fn streams(data: &[u8]) {
     Session::new([Box::new(source), first, second], dress).run(steps);
 }
 
-/// A repair tree: the source may have one member, which is the other's head.
+/// A repair tree, steered by TRAM's own control and by each scheme: the source may have one member, which is the
+/// other's head.
 pub(crate) fn tree(steps: &[u8]) {
+    for protocol in TRANSPORTS.iter().filter(|transport| transport.repair_heads) {
+        tree_of(protocol, steps);
+    }
+}
+
+fn tree_of(protocol: &TransportEntry, steps: &[u8]) {
     let set = [("members_max", OptionValue::Integer(1)), ("wait_for", OptionValue::Integer(2))];
     let set = set.map(|(key, value)| (key.to_string(), value));
-    let options = Options::checked(set, tram::OPTIONS).expect("these are settings of TRAM");
+    let options = Options::checked(set, protocol.options).expect("these are settings of the tree");
     let nodes = [NodeId(1)];
     let end = |role, node| {
         let setup = EndSetup::new(FlowId(0), NodeId(node), &nodes, &options);
-        tram::end(role, EndSetup { payload: 100, ..setup })
+        let end = catalog::end(protocol.name, role, EndSetup { payload: 100, ..setup });
+        end.expect("trees have sources and receivers")
     };
     let content: Vec<u8> = (0..20_000_u32).map(|i| (i * 7 + i / 251) as u8).collect();
     let source = end(Role::Source(Box::new(InMemory(content.into()))), 1);

@@ -1,6 +1,7 @@
 //! Sessions of TRAM in the simulator: trees that form, break and heal, and everything that arrives.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod controllers;
 mod delivery;
 mod faults;
 mod liars;

@@ -13,6 +13,8 @@ use super::liars::{Ends, Lie};
 /// Sites of hosts around a centre, and what a source sends to all of them.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
+    /// TRAM, or its tree with another controller.
+    pub(crate) protocol: &'static str,
     pub(crate) seconds: u32,
     pub(crate) sites: u32,
     /// Receivers at each site: `m1` and so on, those of the first site first.
@@ -35,6 +37,7 @@ impl World {
     /// Four sites of five receivers and heads of five members; 5 Mbit/s between sites.
     pub(crate) fn new() -> Self {
         Self {
+            protocol: "tram",
             seconds: 120,
             sites: 4,
             hosts: 5,
@@ -86,14 +89,15 @@ impl World {
                 queue(slots)
             );
         }
-        let gathered = if self.options.contains("wait_for") {
+        let gathered = if self.options.is_empty() || self.options.contains("wait_for") {
             String::new()
         } else {
             format!(", wait_for = {}", self.receivers())
         };
         text + &format!(
-            "[[flow]]\nname = \"f\"\nprotocol = \"tram\"\nfrom = \"s\"\nto = [\"m{{1..{}}}\"]\n\
+            "[[flow]]\nname = \"f\"\nprotocol = \"{}\"\nfrom = \"s\"\nto = [\"m{{1..{}}}\"]\n\
              packet = \"1400 B\"\ndata = \"{}\"\noptions = {{ {}{gathered} }}\n{}\n",
+            self.protocol,
             self.receivers(),
             self.data,
             self.options,
@@ -133,8 +137,9 @@ pub(crate) struct Heard {
     pub(crate) source_repairs: u64,
     /// Repairs by receivers that are heads.
     pub(crate) head_repairs: BTreeMap<u32, u64>,
-    /// Acknowledgements at the source.
+    /// Acknowledgements at the source, and reports that came as NAKs do.
     pub(crate) acknowledgements: u64,
+    pub(crate) reports: u64,
     /// Hosts by the link that leads to them, and what it has carried.
     links: BTreeMap<LinkId, u32>,
     pub(crate) host_bytes: BTreeMap<u32, u64>,
@@ -164,6 +169,7 @@ impl Sink for Heard {
                 *self.head_repairs.entry(host).or_default() += 1
             }
             (Event::AckReceived { .. }, None) => self.acknowledgements += 1,
+            (Event::NakReceived { .. }, None) => self.reports += 1,
             (Event::RepairHead { node, .. }, Some(host)) => {
                 let head = node.map(|node| self.hosts.get(&node).copied().unwrap_or(0));
                 self.heads.push((record.at, host, head));

@@ -230,6 +230,11 @@ impl ReceiverFeedback for OrmccReceiver {
         self.watch_gap(cx.now);
     }
 
+    fn reports_directly(&self) -> bool {
+        let representative = |(.., announce): &(Seq, Time, OrmccAnnounce)| announce.representative;
+        self.latest.as_ref().and_then(representative) == Some(self.node)
+    }
+
     #[inline]
     fn poll_report(&mut self, cx: &mut Cx<'_>) -> Option<(Audience, OrmccReport)> {
         if !self.congestion_due && !self.alive_due {

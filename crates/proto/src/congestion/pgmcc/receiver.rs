@@ -30,6 +30,8 @@ pub struct PgmccReceiver {
     node: NodeId,
     acks_due: u32,
     nak_due: bool,
+    /// The latest announcement names it.
+    is_acker: bool,
     /// The latest original's number and timestamp, and when it came.
     stamp: Option<Stamp>,
     /// Since when acknowledgements are held back for others of the same moment.
@@ -64,6 +66,7 @@ impl PgmccReceiver {
             acks_due: 0,
             ack_held: None,
             nak_due: false,
+            is_acker: false,
             election: None,
             own_report: None,
             own_report_at: None,
@@ -97,6 +100,7 @@ impl PgmccReceiver {
             let (seq, sent_ms) = (arrival.seq, announce.sent_ms);
             self.stamp = Some(Stamp { seq, sent_ms, at: cx.now });
         }
+        self.is_acker = announce.acker == Some(self.node);
         match announce.acker {
             Some(node) => {
                 // An acker is named, so the election is over: the draft's suppression.
@@ -214,6 +218,10 @@ impl ReceiverFeedback for PgmccReceiver {
         } else {
             self.own_report = None;
         }
+    }
+
+    fn reports_directly(&self) -> bool {
+        self.is_acker
     }
 
     #[inline]

@@ -281,6 +281,12 @@ impl ReceiverFeedback for TfmccReceiver {
         self.arrivals.rewind(cx.now, newest);
     }
 
+    fn reports_directly(&self) -> bool {
+        // Its timers silence whoever has nothing worse to say, and its reports measure round trips at both ends,
+        // which the way through others would be part of.
+        true
+    }
+
     fn on_leaving(&mut self) -> bool {
         self.leaving = true;
         self.is_clr

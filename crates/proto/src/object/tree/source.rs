@@ -116,7 +116,7 @@ impl TramObjectSource {
         let limit = self.members.least_limit();
         if limit != self.limit {
             self.limit = limit;
-            self.tram.set_limit(limit.map(|(limit, _)| limit));
+            self.tram.set_limit(cx.now, limit.map(|(limit, _)| limit));
         }
         let held = self.members.active() > 0
             && self.members.hold_the_end(cx.now, self.give_up, &self.names);

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use faircast_base::{Cx, Duration, Seq, Time};
 
 use super::ElementConfig;
-use super::suppression::{Passed, Report};
-use crate::congestion::Reported;
+use super::suppression::Passed;
+use crate::congestion::{RelayedReport, Reported};
 use crate::pgm::RepairTimers;
 use crate::pgm::retry_timer::{Asked, RetryTimer};
 use crate::pgm::wire::Nak;
@@ -37,7 +37,7 @@ pub(super) struct Repairs {
 pub(super) struct Ask {
     pub(super) port: PortId,
     pub(super) nak: Nak,
-    pub(super) report: Option<Report>,
+    pub(super) report: Option<RelayedReport>,
     pub(super) reported: Option<Reported>,
 }
 
@@ -48,7 +48,7 @@ struct State {
     asked: Asked,
     ports: Vec<PortId>,
     nak: Nak,
-    report: Option<Report>,
+    report: Option<RelayedReport>,
     passed: Passed,
 }
 
@@ -241,7 +241,7 @@ impl Repairs {
     }
 
     /// The latest NAK that passed for `seq`, and its report.
-    pub(super) fn latest(&self, seq: Seq) -> Option<(Nak, Option<Report>)> {
+    pub(super) fn latest(&self, seq: Seq) -> Option<(Nak, Option<RelayedReport>)> {
         self.states.get(&seq.value()).map(|state| (state.nak, state.report))
     }
 

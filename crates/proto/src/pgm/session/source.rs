@@ -14,9 +14,9 @@ use core::fmt;
 use faircast_base::{Cx, Duration, NodeId, Seq, Time};
 
 use self::input::{Acked, Confirmations, Farthest};
-use self::output::{GaugeTrace, SpmSchedule};
+use self::output::SpmSchedule;
 use crate::AppEvent;
-use crate::congestion::Control;
+use crate::congestion::{Control, GaugeTrace};
 use crate::pgm::SourceConfig;
 use crate::pgm::config::WINDOW_PACKETS_MAX;
 use crate::pgm::negotiation::SchemeAnnouncement;

@@ -3,10 +3,12 @@
 use faircast_base::{BadInput, CutReason, Cx, Duration, Event, Time};
 
 use super::{Timer, TramReceiver};
-use crate::AppEvent;
+use crate::congestion::Arrival;
 use crate::tram::reception::{Arrived, JUMP_MAX};
 use crate::tram::settings::HeadRole;
-use crate::tram::wire::Front;
+use crate::tram::steering::seq;
+use crate::tram::wire::{Data, Front};
+use crate::{AppEvent, Datagram, Destination};
 
 /// Most missing packets that one arrival is traced for; all are counted.
 const TRACED_LOSSES_MAX: u64 = 1000;
@@ -41,23 +43,23 @@ impl TramReceiver {
         let first = reached.reception.end();
         let missing = reached.reception.hear_of(last);
         reached.window.on_missing(missing);
-        tell_of_losses(cx, first, missing);
         // What nobody sends any more can only be asked for.
         self.ack_due |= missing > 0;
         if done && reached.reception.end() == last + 1 {
             self.last = Some(last);
         }
+        self.tell_of_losses(cx, first, missing);
         self.after_progress(cx);
     }
 
     pub(super) fn on_data(
         &mut self,
         cx: &mut Cx<'_>,
-        front: &Front,
-        (payload, zeros): (&[u8], u32),
-        to_all: bool,
+        data: &Data<'_>,
+        datagram: &Datagram<'_>,
     ) -> Result<(), BadInput> {
         let Some(reached) = &mut self.reached else { return Ok(()) };
+        let Data { front, payload, .. } = data;
         let sequence = front.sequence;
         if sequence >= self.head.cache.room_until() {
             // More than this end allowed. It is asked for when there is room.
@@ -71,15 +73,20 @@ impl TramReceiver {
         let Some(reached) = &mut self.reached else { return Ok(()) };
         let first = reached.reception.end();
         let arrived = reached.reception.arrive(sequence);
+        if let Arrived::New { missing } = arrived {
+            self.lost += missing;
+            reached.window.on_missing(missing);
+            self.tell_of_losses(cx, first, missing);
+        }
+        // Its payload is taken, whatever is wrong with what else it carries.
+        let informed = self.inform(cx, data, datagram, arrived);
+        let Some(reached) = &mut self.reached else { return Ok(()) };
         match arrived {
             // A repair to all is of no use to most of them.
             Arrived::Useless if front.repair => return Ok(()),
             Arrived::Useless => return Err(BadInput::Duplicate),
             Arrived::TooFar => return Err(BadInput::OutOfWindow),
             Arrived::New { missing } => {
-                self.lost += missing;
-                reached.window.on_missing(missing);
-                tell_of_losses(cx, first, missing);
                 if missing > 0 && self.settings.ask_interval > Duration::ZERO {
                     self.timers.arm_by(Timer::Ask, cx.now + self.settings.ask_interval);
                 }
@@ -89,19 +96,54 @@ impl TramReceiver {
             }
             Arrived::Repaired => {
                 (reached.fruitless, reached.asks) = (0, 0);
+                let to_all = matches!(datagram.to, Destination::Group(_));
                 self.head.on_repaired(sequence, to_all);
                 // The last gap is closed, or the last that was asked for: nothing holds the window up any more.
                 self.ack_due |= reached.reception.is_complete()
                     || reached.reception.first_missing() >= reached.asked_until;
             }
         }
-        self.head.cache.insert(sequence, payload, zeros);
+        self.head.cache.insert(sequence, payload, datagram.zeros);
         if front.done && !front.repair {
             self.last = Some(sequence);
         }
         self.deliver(cx);
         self.after_progress(cx);
-        Ok(())
+        informed
+    }
+
+    /// The scheme hears of data that the source itself has sent.
+    fn inform(
+        &mut self,
+        cx: &mut Cx<'_>,
+        data: &Data<'_>,
+        datagram: &Datagram<'_>,
+        arrived: Arrived,
+    ) -> Result<(), BadInput> {
+        let Some(reports) = self.reports.as_mut().filter(|_| datagram.from == self.source) else {
+            return Ok(());
+        };
+        if arrived == Arrived::TooFar {
+            return Ok(());
+        }
+        let Data { front, announce, payload } = *data;
+        let arrival = Arrival {
+            seq: seq(front.sequence),
+            len: payload.len() as u32 + datagram.zeros,
+            repair: front.repair,
+            duplicate: arrived == Arrived::Useless,
+            congestion_experienced: datagram.congestion_experienced,
+        };
+        reports.on_data(cx, front.sequence, &arrival, announce)
+    }
+
+    fn tell_of_losses(&mut self, cx: &mut Cx<'_>, first: u64, missing: u64) {
+        for seq in first..first + missing.min(TRACED_LOSSES_MAX) {
+            cx.emit(Event::LossDetected { seq });
+        }
+        if let Some(reports) = &mut self.reports {
+            reports.on_missing(cx, first, missing);
+        }
     }
 
     /// An acknowledgement window has ended.
@@ -186,11 +228,5 @@ impl TramReceiver {
             .allowed_by_any()
             .map_or(own, |below| below.min(own))
             .max(reached.told_allowed)
-    }
-}
-
-fn tell_of_losses(cx: &mut Cx<'_>, first: u64, missing: u64) {
-    for seq in first..first + missing.min(TRACED_LOSSES_MAX) {
-        cx.emit(Event::LossDetected { seq });
     }
 }

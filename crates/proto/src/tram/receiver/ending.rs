@@ -45,6 +45,9 @@ impl TramReceiver {
         self.parent.stop();
         self.phase = Phase::Left;
         self.lingers_until = now + LINGERS;
+        if let Some(reports) = &mut self.reports {
+            reports.on_leaving();
+        }
         self.timers.disarm_all();
     }
 

@@ -10,7 +10,7 @@ use crate::tram::HEADS;
 use crate::tram::head::Repair;
 use crate::tram::parent::Step;
 use crate::tram::settings::HeadRole;
-use crate::tram::wire::{self, Ack, Bind, Body, Front, seal};
+use crate::tram::wire::{self, Ack, Bind, Body, Data, Front, seal};
 use crate::{Destination, Transmit};
 
 /// Intervals of acknowledgements in which a head that is alive repairs nothing, until it is left.
@@ -27,12 +27,16 @@ impl TramReceiver {
     }
 
     /// What is missing is asked for, and again when a repair should have come, less and less often while none does.
-    pub(super) fn on_ask_timer(&mut self, now: Time) {
+    pub(super) fn on_ask_timer(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now;
         let round_trip = self.parent.bound().map_or(Duration::ZERO, |bound| bound.round_trip);
         let Some(reached) = self.reached.as_mut().filter(|it| !it.reception.is_complete()) else {
             return;
         };
         self.ack_due = true;
+        if let Some(reports) = self.reports.as_mut().filter(|_| self.parent.bound().is_none()) {
+            reports.on_stuck(cx);
+        }
         let interval = (round_trip * 3 / 2 + self.settings.ask_interval) * (1 << reached.asks);
         reached.asks = (reached.asks + 1).min(ASKS_MAX);
         self.timers.arm(Timer::Ask, now + interval.min(reached.acks.interval()));
@@ -84,6 +88,9 @@ impl TramReceiver {
         let asked = reached.asked_until;
         let missing = reached.reception.missing().map(|run| run.start..run.end.min(asked));
         wire::mask(first_missing, missing.take_while(|run| run.start < asked), &mut mask);
+        if let Some(reports) = self.reports.as_mut().filter(|_| !mask.is_empty()) {
+            reports.on_ask(first_missing);
+        }
         let share = |loss: f64| (loss.clamp(0.0, 1.0) * f64::from(u16::MAX)) as u16;
         let (own, below) = (share(reached.window.loss()), self.head.members.worst_loss());
         let (indirect, heads) = self.head.members.below();
@@ -114,6 +121,11 @@ impl TramReceiver {
         Some(transmit)
     }
 
+    pub(super) fn poll_report(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let head = self.parent.bound();
+        self.reports.as_mut()?.poll(cx, &mut self.identity, self.source, head, buf)
+    }
+
     pub(super) fn poll_repair(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
         if !self.head.has_repairs() {
             return None;
@@ -127,7 +139,7 @@ impl TramReceiver {
         let (payload, zeros) = self.head.cache.get(sequence)?;
         let front = Front { sequence, repair: true, prune: false, ..self.front };
         let done = self.last == Some(sequence);
-        let body = Body::Data(Front { done, ..front }, payload);
+        let body = Body::Data(Data::plain(Front { done, ..front }, payload));
         self.identity.write_unsealed(cx, ttl, body, buf);
         seal(buf);
         let payload_len = payload.len() as u32 + zeros;

@@ -7,7 +7,7 @@ use faircast_base::{Cx, Duration, Event, GroupId, NodeId, Seq, Time};
 
 use super::input::Confirmation;
 use super::{SourcePhase, SourceSession, SourceTimers, Timer};
-use crate::congestion::{Gauges, Permit};
+use crate::congestion::Permit;
 use crate::pgm::wire::{Body, Data, Encoder, Header, Nak, OptionType, Spm};
 use crate::pgm::{RepairTimers, SourceConfig};
 use crate::{Destination, Transmit};
@@ -324,44 +324,5 @@ impl SpmSchedule {
     /// Whether to send one now; the answer is yes once.
     pub(super) fn take(&mut self) -> bool {
         core::mem::take(&mut self.due)
-    }
-}
-
-/// Least time between two events of the same kind, unless the value falls.
-const GAUGE_INTERVAL: Duration = Duration::from_millis(10);
-
-/// What was last said about window and rate.
-#[derive(Debug, Default)]
-pub(super) struct GaugeTrace {
-    window: Option<(Time, u64, u32)>,
-    rate: Option<(Time, u64)>,
-}
-
-impl GaugeTrace {
-    /// Emits what has changed: at once where it fell, else at most every 10 ms.
-    pub(super) fn observe(&mut self, cx: &mut Cx<'_>, gauges: &Gauges) {
-        let now = cx.now;
-        let ripe = |at: Time| now.since(at) >= GAUGE_INTERVAL;
-        if let Some(window) = gauges.window {
-            let window_milli = (window * 1000.0 + 0.5) as u64;
-            let flight = gauges.flight.unwrap_or(0);
-            let say = self.window.is_none_or(|(at, was, flew)| {
-                window_milli < was || ((window_milli, flight) != (was, flew) && ripe(at))
-            });
-            if say {
-                self.window = Some((cx.now, window_milli, flight));
-                cx.emit(Event::Window { window_milli, flight });
-            }
-        }
-        if let Some(rate) = gauges.rate_bits_per_s {
-            let bits_per_s = (rate + 0.5) as u64;
-            let say = self
-                .rate
-                .is_none_or(|(at, was)| bits_per_s < was || (bits_per_s != was && ripe(at)));
-            if say {
-                self.rate = Some((cx.now, bits_per_s));
-                cx.emit(Event::Rate { bits_per_s });
-            }
-        }
     }
 }

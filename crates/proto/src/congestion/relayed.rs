@@ -1,0 +1,130 @@
+//! Reports on their way to the sender, as those who stand between read and compare them: how bad each is, and what
+//! it says after it was held.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use faircast_base::{Duration, Time};
+
+use super::{Reported, RouterView};
+
+/// Timestamps remembered to tell round trips by. Beyond it the oldest is forgotten, and older
+/// echoes are measured from the oldest that is left.
+const STAMPS_MAX: usize = 1024;
+
+/// A report that has come to somebody on its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RelayedReport {
+    view: &'static RouterView,
+    bytes: [u8; RouterView::REPORT_BYTES_MAX],
+    len: usize,
+    at: Time,
+}
+
+impl RelayedReport {
+    /// One that came at `now`, read as `view` does; `None` where it is too long to be one.
+    pub(crate) fn new(now: Time, view: &'static RouterView, value: &[u8]) -> Option<Self> {
+        let mut bytes = [0; RouterView::REPORT_BYTES_MAX];
+        bytes.get_mut(..value.len())?.copy_from_slice(value);
+        Some(Self { view, bytes, len: value.len(), at: now })
+    }
+
+    /// The option that it is the value of.
+    pub(crate) fn option(&self) -> u8 {
+        self.view.report_option
+    }
+
+    fn value(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// How bad it is, as seen from here, which is a round trip of `beyond` away from the sender where that counts.
+    pub(crate) fn reported(&self, stamps: &Stamps, beyond: Duration) -> Option<Reported> {
+        let echo = (self.view.echo)(self.value())?;
+        let round_trip = stamps.round_trip(self.at, echo, self.view.tick);
+        (self.view.reported)(self.value(), round_trip + beyond)
+    }
+
+    /// Its value as it goes on now: the time for which it was held here is no part of the round trip.
+    pub(crate) fn held_until(&self, now: Time) -> Vec<u8> {
+        let held = now.since(self.at).as_nanos() / self.view.tick.as_nanos();
+        // Truncation is the wrap of timestamps.
+        (self.view.held)(self.value(), held as u32).unwrap_or_else(|| self.value().to_vec())
+    }
+}
+
+/// When data with which timestamp came by, so that an echo tells a round trip without any clock
+/// but the element's own.
+#[derive(Debug, Default)]
+pub(crate) struct Stamps(VecDeque<(u32, Time)>);
+
+impl Stamps {
+    /// Original data with this timestamp comes by.
+    pub(crate) fn note(&mut self, now: Time, sent: u32) {
+        let newest = self.0.back().map(|&(newest, _)| sent.wrapping_sub(newest) as i32);
+        match newest {
+            Some(..=0) => return, // The same tick, or out of order.
+            _ if self.0.len() == STAMPS_MAX => {
+                self.0.pop_front();
+            }
+            _ => {}
+        }
+        self.0.push_back((sent, now));
+    }
+
+    /// The time from here to the receiver that echoes `echo`, in ticks of so long, and back. Zero where
+    /// no data has come by.
+    fn round_trip(&self, now: Time, echo: u32, tick: Duration) -> Duration {
+        // The echo is a timestamp plus the time for which it was held, so what passed here with
+        // that timestamp passed here that much before it.
+        let age = |sent: u32| echo.wrapping_sub(sent) as i32;
+        let index = self.0.partition_point(|&(sent, _)| age(sent) >= 0);
+        let Some(&(sent, at)) = self.0.get(index.saturating_sub(1)) else {
+            return Duration::ZERO;
+        };
+        let held = tick * age(sent).max(0) as u64;
+        now.since(at).saturating_sub(held)
+    }
+}
+
+#[cfg(test)]
+impl Stamps {
+    /// Data with timestamps 0, 100, 200 … of a clock that is 7 s ahead comes by after 20 ms each.
+    pub(crate) fn example() -> Self {
+        let mut stamps = Self::default();
+        for i in 0..50 {
+            stamps.note(crate::world::at(i * 100 + 20), 7000 + i as u32 * 100);
+        }
+        stamps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::at;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_round_trip_needs_no_common_clock() {
+        let stamps = Stamps::example();
+        // The packet of timestamp 8000 came by at 1020; its receiver held it 30 ms, and the NAK is
+        // here at 1130: 80 ms below this element.
+        assert_eq!(stamps.round_trip(at(1130), 8030, MS), Duration::from_millis(80));
+        assert_eq!(Stamps::default().round_trip(at(1130), 8030, MS), Duration::ZERO);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_survives_the_wrap_of_the_clock() {
+        let mut stamps = Stamps::default();
+        for i in 0..5000u32 {
+            let sent_ms = (u32::MAX - 2500).wrapping_add(i);
+            stamps.note(at(u64::from(i)), sent_ms);
+            stamps.note(at(u64::from(i)), sent_ms.wrapping_sub(7));
+        }
+        assert_eq!(stamps.0.len(), STAMPS_MAX);
+        let echo = (u32::MAX - 2500).wrapping_add(4990);
+        assert_eq!(stamps.round_trip(at(5050), echo, MS), Duration::from_millis(60));
+    }
+}

@@ -1,0 +1,244 @@
+//! The controller of a source, which says when data may leave: TRAM's own, or the sender's half of a scheme.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use faircast_base::{BadInput, Bitrate, Cx, Duration, Event, NodeId, Time};
+
+use super::settings::TramSettings;
+use super::steering::seq;
+use super::wire::{Report, Telling};
+use crate::congestion::{AckVector, Carrier, Control, GaugeTrace, Permit};
+
+/// The window as the source sees it, H_a - N: negative where packet N is not allowed.
+pub(super) type Window = i64;
+
+/// Time between two packets while the window is closed (src: tram s3.5).
+pub(super) const CLOSED_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A packet of data that leaves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaving {
+    pub(super) sequence: u64,
+    /// Bytes of payload.
+    pub(super) len: u32,
+    pub(super) repair: bool,
+    /// The window that it found.
+    pub(super) window: Window,
+}
+
+/// What an acknowledgement of a member has changed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Progress {
+    /// Bytes that all members have now, and had not before.
+    pub(super) bytes: u32,
+    /// Somebody has met congestion.
+    pub(super) congested: bool,
+    /// Packets that members allow beyond what all have, and those that have been sent of them.
+    pub(super) allowed: u64,
+    pub(super) flight: u32,
+}
+
+/// What says when the packets of a source may leave. The source tells it all that happens, and each takes of that
+/// what concerns it.
+pub(super) trait Controller {
+    /// Whether a packet of `len` bytes may leave, which would find this window.
+    fn permit(&mut self, cx: &mut Cx<'_>, window: Window, len: u32, repair: bool) -> Permit;
+
+    /// A packet leaves. Appends what is announced with it, and returns the number of that option; `None` where
+    /// nothing is.
+    fn on_sent(&mut self, cx: &mut Cx<'_>, packet: Leaving, announce: &mut Vec<u8>) -> Option<u8>;
+
+    /// A member has acknowledged.
+    fn on_progress(&mut self, cx: &mut Cx<'_>, progress: Progress);
+
+    /// The window has closed because somebody allows no more.
+    fn on_closed(&mut self, _now: Time) {}
+
+    /// The window is open; it may have been closed before.
+    fn on_open(&mut self, _now: Time) {}
+
+    /// Whether new data is to leave between repairs, where there are both; else repairs go first.
+    fn takes_turns(&self) -> bool {
+        false
+    }
+
+    /// There is nothing to send.
+    fn on_idle(&mut self, _cx: &mut Cx<'_>) {}
+
+    /// Payload in bits per second, which heads repair with.
+    fn bits_per_s(&self) -> f64;
+
+    /// No more than this, where that is less than what it would do.
+    fn set_limit(&mut self, now: Time, limit: Option<Bitrate>);
+
+    /// Since when the achieved rate has not been above the least that the session is to have: then somebody is too
+    /// slow for the good of the whole. To be asked again and again.
+    fn below_min_since(&mut self, _now: Time) -> Option<Time> {
+        None
+    }
+
+    /// A receiver reports of packets before `end`.
+    ///
+    /// # Errors
+    /// There is nobody to report to, or the report cannot be true.
+    fn take_report(
+        &mut self,
+        _cx: &mut Cx<'_>,
+        _from: NodeId,
+        _end: u64,
+        _report: &Report<'_>,
+    ) -> Result<(), BadInput> {
+        Err(BadInput::Foreign)
+    }
+
+    /// Time has passed.
+    fn on_timeout(&mut self, _cx: &mut Cx<'_>) {}
+
+    fn next_timeout(&self) -> Option<Time> {
+        None
+    }
+}
+
+/// A scheme's half as the controller of a source. It decides the rate. The window is flow control alone: while it is
+/// closed a packet a second shows to whoever may have been forgotten that the session goes on.
+pub(super) struct Steered {
+    control: Box<dyn Control + Send>,
+    gauges: GaugeTrace,
+    told_idle: bool,
+    sent_at: Option<Time>,
+    /// Bytes of payload of the last packet.
+    len: u32,
+    /// What heads repair with while nothing is known of the path.
+    bits_per_s: f64,
+}
+
+impl Steered {
+    pub(super) fn new(control: Box<dyn Control + Send>, settings: &TramSettings) -> Self {
+        let rate = settings.rate_initial.bits_per_s() + settings.rate_min.bits_per_s();
+        Self {
+            control,
+            gauges: GaugeTrace::default(),
+            told_idle: false,
+            sent_at: None,
+            len: 0,
+            bits_per_s: rate as f64,
+        }
+    }
+
+    /// Its state goes to the trace where it has changed.
+    fn observe(&mut self, cx: &mut Cx<'_>) {
+        self.gauges.observe(cx, &self.control.gauges());
+    }
+}
+
+impl Controller for Steered {
+    fn permit(&mut self, cx: &mut Cx<'_>, window: Window, len: u32, repair: bool) -> Permit {
+        let own = self.control.permit(cx, len, repair);
+        self.observe(cx);
+        let closed = window < 0 && !repair;
+        let until = self.sent_at.filter(|_| closed).map(|at| at + CLOSED_INTERVAL);
+        match until.filter(|until| *until > cx.now) {
+            Some(until) => {
+                if own == Permit::Now {
+                    // The network would have borne it: what was never tried is not granted.
+                    self.control.on_idle(cx);
+                }
+                own.max(Permit::At(until))
+            }
+            None => own,
+        }
+    }
+
+    fn on_sent(&mut self, cx: &mut Cx<'_>, packet: Leaving, announce: &mut Vec<u8>) -> Option<u8> {
+        let Leaving { sequence, len, repair, .. } = packet;
+        let seq = seq(sequence);
+        let announces = if repair {
+            self.control.on_repair_sent(cx, seq, len, announce)
+        } else {
+            (self.sent_at, self.len, self.told_idle) = (Some(cx.now), len, false);
+            self.control.on_sent(cx, seq, len, announce);
+            true
+        };
+        self.observe(cx);
+        announces.then(|| self.control.options().announce)
+    }
+
+    fn on_progress(&mut self, cx: &mut Cx<'_>, _progress: Progress) {
+        self.control.on_heard(cx);
+    }
+
+    fn takes_turns(&self) -> bool {
+        // Schemes learn from new data alone; ORMCC does not trust its rate while nothing but repairs leave.
+        true
+    }
+
+    fn on_idle(&mut self, cx: &mut Cx<'_>) {
+        if !core::mem::replace(&mut self.told_idle, true) {
+            self.control.on_idle(cx);
+        }
+    }
+
+    fn bits_per_s(&self) -> f64 {
+        self.control.gauges().allowed_bits_per_s(self.len).unwrap_or(self.bits_per_s)
+    }
+
+    fn set_limit(&mut self, now: Time, limit: Option<Bitrate>) {
+        self.control.set_limit(now, limit);
+    }
+
+    fn take_report(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: NodeId,
+        end: u64,
+        report: &Report<'_>,
+    ) -> Result<(), BadInput> {
+        let Report { telling, sequence, leaves, option, value } = *report;
+        if option != self.control.options().report {
+            return Err(BadInput::OtherScheme);
+        }
+        if sequence >= end {
+            return Err(BadInput::Absurd);
+        }
+        // Half of all numbers back another packet has the same.
+        if end - sequence > u64::from(u32::MAX / 2) {
+            return Err(BadInput::OutOfWindow);
+        }
+        let named = seq(sequence);
+        let carrier = match telling {
+            Telling::Acknowledges { bitmap } => Carrier::Ack(AckVector { highest: named, bitmap }),
+            Telling::Asks => Carrier::Nak { first: named },
+            Telling::Nothing => Carrier::NullNak { latest: named },
+        };
+        let told = match value {
+            [] => None,
+            _ => Some(self.control.read_report(cx.now, value)?),
+        };
+        // What all have is counted where members acknowledge; this is of one.
+        cx.emit(match telling {
+            Telling::Acknowledges { .. } => Event::AckReceived { seq: sequence, bytes: 0, from },
+            Telling::Asks => Event::NakReceived { seq: sequence, count: 1, from },
+            Telling::Nothing => Event::NakReceived { seq: sequence, count: 0, from },
+        });
+        if told.is_some() {
+            self.control.on_report(cx, from, carrier);
+        }
+        if leaves {
+            self.control.on_leave(cx, told.and_then(|told| told.reporter).unwrap_or(from));
+        }
+        self.observe(cx);
+        Ok(())
+    }
+
+    fn on_timeout(&mut self, cx: &mut Cx<'_>) {
+        if self.control.next_timeout().is_some_and(|at| at <= cx.now) {
+            self.control.on_timeout(cx);
+            self.observe(cx);
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.control.next_timeout()
+    }
+}

@@ -1,0 +1,154 @@
+//! Tests of the source's rate.
+
+use super::*;
+use crate::world::at;
+
+const P: u32 = 1400;
+
+fn kbit(kbit: u64) -> faircast_base::Bitrate {
+    faircast_base::Bitrate::from_bits_per_s(kbit * 1000)
+}
+
+fn control(change: impl FnOnce(&mut TramSettings)) -> RateControl {
+    let mut settings =
+        TramSettings { window_multiple: 5, rate_max: kbit(12_000), ..TramSettings::default() };
+    change(&mut settings);
+    RateControl::new(&settings)
+}
+
+/// Sends packets as they may leave, until `packets` have or a second is over; returns when.
+fn send(control: &mut RateControl, mut now: Time, window: Window, packets: u32) -> Time {
+    for _ in 0..packets {
+        match control.permit_at(now, window, P, false) {
+            Permit::At(at) => now = at,
+            permit => assert_eq!(permit, Permit::Now),
+        }
+        assert_eq!(control.permit_at(now, window, P, false), Permit::Now);
+        control.on_new_sent(now, window, P);
+    }
+    now
+}
+
+#[test]
+fn slow_start_adds_more_and_more_with_each_packet() {
+    let mut control = control(|settings| settings.rate_initial = kbit(0));
+    let mut now = at(0);
+    let mut rates = std::vec::Vec::new();
+    for _ in 0..4 {
+        rates.push(control.rate);
+        now = send(&mut control, now, 128, 1);
+    }
+    assert_eq!(rates, [1000.0, 3500.0, 7000.0, 11_500.0]);
+    control.end_slow_start(now);
+    assert!(!control.slow_start);
+}
+
+#[test]
+fn slow_start_goes_no_further_than_twice_what_is_acknowledged() {
+    let mut control = control(|_| ());
+    let mut now = send(&mut control, at(0), 128, 64);
+    let unheard = control.rate;
+    now = send(&mut control, now, 128, 64);
+    assert!(control.rate < unheard + 2.0 * control.step, "nobody has acknowledged anything");
+    let begun = now;
+    control.on_acknowledged(now, 64 * P);
+    now = begun + Duration::from_secs(1);
+    control.on_acknowledged(now, 64 * P);
+    send(&mut control, now, 128, 64);
+    assert!(control.slow_start && control.rate <= 4.0 * 64.0 * f64::from(P), "{}", control.rate);
+}
+
+#[test]
+fn slow_start_ends_at_the_greatest_rate() {
+    let mut control = control(|_| ());
+    send(&mut control, at(0), 128, 60);
+    assert!(!control.slow_start);
+    assert_eq!(control.rate, 1_500_000.0);
+}
+
+#[test]
+fn the_rate_follows_what_was_achieved_and_more_where_the_window_opens() {
+    let steady = |rule| {
+        let mut control = control(|settings| settings.rate_rule = rule);
+        let mut now = send(&mut control, at(0), 200, 20);
+        control.end_slow_start(now);
+        control.rate = 100_000.0;
+        // Ten seconds, so that the average is of nothing else.
+        now = send(&mut control, now, 200, 64);
+        control.packets = 0.0;
+        (control, now)
+    };
+    for (rule, window, factor) in [
+        (RateRule::Average, 201, 1.15),
+        (RateRule::Average, 200, 1.0),
+        (RateRule::Average, 256, 1.15),
+    ] {
+        let (mut control, now) = steady(rule);
+        (control.window_before, control.packets, control.windows) =
+            (200.0, 63.0, 63.0 * window as f64);
+        let average = control.average(now);
+        control.step = 0.15 * average;
+        assert!(control.on_new_sent(now, window, P));
+        let want = (average + f64::from(P)) * factor;
+        assert!((control.rate / want - 1.0).abs() < 0.05, "{} {want}", control.rate);
+    }
+    let (mut control, now) = steady(RateRule::Current);
+    (control.packets, control.windows, control.step) = (63.0, 63.0 * 256.0, 7.0);
+    let before = control.rate;
+    control.on_new_sent(now, 256, P);
+    assert_eq!(control.rate, before + 7.0);
+}
+
+#[test]
+fn it_slows_down_before_the_window_closes_and_sends_one_a_second_when_it_has() {
+    let mut control = control(|_| ());
+    control.rate = 65_000.0;
+    for (window, rate) in
+        [(64, 65_000.0), (200, 65_000.0), (32, 33_000.0), (0, 1400.0), (-1, 1400.0)]
+    {
+        assert_eq!(control.scheduled(window, P, false), rate, "{window}");
+        assert_eq!(control.scheduled(window, P, true), 65_000.0, "repairs go with the open rate");
+    }
+    let closed = send(&mut control, at(0), -1, 3);
+    assert_eq!(closed, at(2000));
+    // When it opens again nobody waits for the rest of the second.
+    let Permit::At(next) = control.permit_at(closed, 64, P, false) else { panic!() };
+    assert!(next.since(closed) < Duration::from_millis(30));
+}
+
+#[test]
+fn a_coarse_clock_keeps_the_rate_by_what_it_owes() {
+    for kbytes in [50.0, 137.0, 400.0, 1000.0] {
+        let mut control = control(|settings| settings.clock = Clock::Coarse);
+        (control.rate, control.slow_start) = (kbytes * 1e3, false);
+        control.step_min = 0.0;
+        control.step = 0.0;
+        let mut slept = 0;
+        let mut now = at(0);
+        for _ in 0..63 {
+            let before = now;
+            now = send(&mut control, now, 128, 1);
+            slept += u64::from(now > before);
+            assert_eq!(
+                now.as_nanos() % COARSE_SLEEP_NS,
+                0,
+                "it sleeps in steps of ten milliseconds"
+            );
+        }
+        let achieved = 63.0 * f64::from(P) / now.as_secs_f64() / 1e3;
+        // Whole milliseconds, rounded down, make it a little faster.
+        let whole = f64::from(P) / (f64::from(P) / kbytes).floor();
+        assert!((achieved / whole - 1.0).abs() < 0.2, "{achieved} of {whole} KB/s");
+        assert!(slept > 0);
+    }
+}
+
+#[test]
+fn what_is_below_the_least_rate_is_found_after_the_averaging_time() {
+    let mut control = control(|_| ());
+    let now = send(&mut control, at(0), 200, 100);
+    assert_eq!(control.below_min_since(now), None);
+    let later = now + Duration::from_secs(6);
+    assert_eq!(control.below_min_since(later), Some(later));
+    assert_eq!(control.below_min_since(later + Duration::from_secs(1)), Some(later));
+}

@@ -1,0 +1,83 @@
+//! Sessions of TRAM that a scheme steers: the tree is TRAM's, the rate the scheme's.
+
+use alloc::boxed::Box;
+use core::fmt;
+
+use faircast_base::{Duration, NodeId, Seq};
+
+use super::wire::WORDS_HEADER;
+use super::{HEADER_BYTES, end_of};
+use crate::Machine;
+use crate::catalog::SchemeEntry;
+use crate::congestion::{Control, Feedback, Floor, Load};
+use crate::options::Options;
+use crate::transport::{EndSetup, Role};
+
+/// Bytes of the headers of IPv4 and UDP.
+const IP_UDP_BYTES: u32 = 28;
+
+/// The scheme of a session, at one of its ends.
+#[derive(Clone, Copy)]
+pub(crate) struct Steering {
+    pub(crate) scheme: &'static SchemeEntry,
+    /// Who the end is in the scheme's reports.
+    pub(crate) node: NodeId,
+}
+
+impl fmt::Debug for Steering {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Steering").field("scheme", &self.scheme.name).finish_non_exhaustive()
+    }
+}
+
+impl Steering {
+    /// Bytes of data packets beside their payload.
+    fn header_bytes(&self) -> u32 {
+        HEADER_BYTES + (WORDS_HEADER + self.scheme.announce_bytes_max) as u32 + IP_UDP_BYTES
+    }
+
+    /// The sender's half.
+    pub(super) fn control(&self, options: &Options) -> Box<dyn Control + Send> {
+        (self.scheme.control)(options, self.header_bytes())
+    }
+
+    /// The receiver's half.
+    pub(super) fn feedback(&self, options: &Options) -> Box<dyn Feedback + Send> {
+        (self.scheme.feedback)(options, self.node, self.header_bytes())
+    }
+}
+
+/// One end of a flow that a scheme steers.
+pub fn steered_end(
+    scheme: &'static SchemeEntry,
+    role: Role,
+    setup: EndSetup<'_>,
+) -> Box<dyn Machine> {
+    end_of(role, setup, Some(Steering { scheme, node: setup.node }))
+}
+
+/// The floor of a session that a scheme with this floor steers: a packet leaves where both permit it.
+pub fn steered_floor(own: Option<Floor>, options: &Options) -> Option<Floor> {
+    let tree = super::floor(options)?;
+    let own = own.unwrap_or(tree);
+    Some(Floor { after: own.after.max(tree.after), every: own.every.max(tree.every) })
+}
+
+/// The most packets of receivers in a session that a scheme steers: those of the tree, the representative's for each
+/// packet of data, and reports, which each receiver sends at most once in an interval, for itself or for others.
+pub fn steered_reports_max(options: &Options, load: &Load) -> u64 {
+    let intervals = load.lasted.as_nanos() / REPORT_INTERVAL.as_nanos() + 1;
+    let reports = load.receivers * intervals.min(load.losses);
+    super::reports_max(options, load) + load.data_packets + reports
+}
+
+/// A packet as schemes number it.
+pub(super) fn seq(sequence: u64) -> Seq {
+    // Truncation is the wrap of sequence numbers.
+    Seq::new(sequence as u32)
+}
+
+/// Least time between two reports that a receiver sends up the tree, its own or those of its members: of what comes
+/// meanwhile the worst waits. Chosen as PGM's interval of reports of those who ask for nothing: no representative is
+/// to be replaced faster, and what is held for so long says by how much.
+pub(super) const REPORT_INTERVAL: Duration = Duration::from_millis(200);

@@ -1,0 +1,155 @@
+//! Tests of the wire format: every kind comes back as it went, and nothing panics.
+
+use super::*;
+use proptest::prelude::*;
+
+fn encoded(packet: &Packet<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    packet.encode(&mut bytes);
+    seal(&mut bytes);
+    bytes
+}
+
+fn of(body: Body<'_>) -> Packet<'_> {
+    Packet { session: 0x0102_0304_0506_0708, sender: 7, ttl: 9, body }
+}
+
+#[test]
+fn every_kind_comes_back_as_it_went() {
+    let front = Front {
+        sequence: 3,
+        forget_before: 1,
+        rate: Bitrate::from_bits_per_s(800_000),
+        ack_window: 32,
+        advertise_interval: Duration::from_millis(500),
+        worst_loss: 77,
+        status_interval: Duration::from_millis(60_000),
+        repair: true,
+        done: false,
+        prune: true,
+    };
+    let state = HeadState::AcceptingHeads;
+    let role = HeadRole::Eager;
+    let (mut ids, mut missing) = (Vec::new(), Vec::new());
+    mask(10, [10..12, 20..21].into_iter(), &mut missing);
+    let ack =
+        Ack { first_missing: 10, highest: 30, leaves: true, mask: &missing, ..Ack::default() };
+    for body in [
+        Body::Beacon(Front { sequence: 0, done: true, ..front }),
+        Body::Data(Data::plain(front, b"payload")),
+        Body::Data(Data {
+            front: Front { repair: false, ..front },
+            announce: Some(Words { option: 0x12, value: b"acker" }),
+            payload: b"payload",
+        }),
+        Body::Advertisement(Advertisement {
+            state,
+            role,
+            level: 2,
+            members: 3,
+            members_max: 5,
+            low: 8,
+            lan: true,
+        }),
+        Body::Solicitation(HeadRole::Never),
+        Body::Bind(Bind { role, distance: 4, first_missing: 0 }),
+        Body::Accept(Accept { start: 1, level: 200 }),
+        Body::Reject(RejectReason::Pruned),
+        Body::Hello(Hello::new(5, 900, 2).saying(false, true).asking(&[1, 0xffff_0000], &mut ids)),
+        Body::Ack(ack),
+        Body::Member(b"all of it is here"),
+        Body::Answer(b"noted"),
+        Body::Report(Report {
+            telling: Telling::Acknowledges { bitmap: 0x8000_0001 },
+            sequence: 1 << 40,
+            leaves: true,
+            option: 0x13,
+            value: b"loss",
+        }),
+        Body::Report(Report {
+            telling: Telling::Asks,
+            sequence: 7,
+            leaves: false,
+            option: 0x13,
+            value: b"",
+        }),
+    ] {
+        let bytes = encoded(&of(body));
+        assert!(is_sound(&bytes));
+        assert_eq!(Packet::decode(&bytes), Ok(of(body)));
+    }
+    assert_eq!(ack.missing().collect::<Vec<_>>(), [10, 11, 20]);
+    let hello = Hello::new(5, 900, 2).asking(&[3, 9], &mut ids);
+    assert!(hello.asks(9) && !hello.asks(4));
+}
+
+#[test]
+fn what_is_no_packet_is_refused() {
+    let accept = encoded(&of(Body::Accept(Accept { start: 1, level: 1 })));
+    for (place, value) in [(0, b'x'), (2, 2), (3, 0), (3, 99), (4, 1), (HEADER + 11, 0)] {
+        let mut bytes = accept.clone();
+        bytes[place] = value;
+        assert_eq!(Packet::decode(&bytes), Err(BadInput::Malformed), "byte {place}");
+        assert!(!is_sound(&bytes));
+    }
+    assert_eq!(Packet::decode(&accept[..HEADER - 1]), Err(BadInput::Truncated));
+    assert_eq!(Packet::decode(&accept[..HEADER + 1]), Err(BadInput::Malformed));
+    let long = Ack { first_missing: 1, mask: &[0; MASK_MAX + 1], ..Ack::default() };
+    assert_eq!(Packet::decode(&encoded(&of(Body::Ack(long)))), Err(BadInput::Malformed));
+}
+
+#[test]
+fn numbers_with_which_nothing_can_be_computed_are_refused() {
+    let far = SEQUENCES;
+    let front = Front { sequence: far, ..Front::default() };
+    let telling = Telling::Nothing;
+    for body in [
+        Body::Beacon(front),
+        Body::Data(Data::plain(front, b"payload")),
+        Body::Bind(Bind { role: HeadRole::Eager, distance: 4, first_missing: far }),
+        Body::Accept(Accept { start: far, level: 1 }),
+        Body::Hello(Hello::new(far, 900, 2)),
+        Body::Hello(Hello::new(5, far, 2)),
+        Body::Ack(Ack { first_missing: far, ..Ack::default() }),
+        Body::Ack(Ack { first_missing: 1, allowed: far, ..Ack::default() }),
+        Body::Report(Report { telling, sequence: far, leaves: false, option: 0x13, value: b"" }),
+    ] {
+        assert_eq!(Packet::decode(&encoded(&of(body))), Err(BadInput::Malformed), "{body:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_panic_and_what_is_read_is_written_alike(
+        kind in 0u8..13, flags in 0u8..40, body: Vec<u8>,
+    ) {
+        let mut bytes = encoded(&of(Body::Solicitation(HeadRole::Never)));
+        bytes.truncate(HEADER);
+        (bytes[3], bytes[4]) = (kind, flags);
+        bytes.extend_from_slice(&body);
+        if let Ok(packet) = Packet::decode(&bytes) {
+            let again = encoded(&packet);
+            prop_assert_eq!(Packet::decode(&again), Ok(packet));
+            if let Body::Ack(ack) = packet.body {
+                prop_assert!(ack.missing().count() <= 8 * MASK_MAX);
+            }
+        }
+    }
+
+    #[test]
+    fn a_mask_has_the_packets_that_are_missing(gaps: Vec<(u8, u8)>) {
+        let mut missing = crate::ranges::RangeSet::default();
+        for (start, len) in gaps {
+            let start = 100 + u64::from(start) * 16;
+            missing.insert(start..start + 1 + u64::from(len));
+        }
+        if let Some(first) = missing.iter().next().map(|run| run.start) {
+            let mut bytes = Vec::new();
+            mask(first, missing.iter(), &mut bytes);
+            let ack = Ack { first_missing: first, mask: &bytes, ..Ack::default() };
+            let end = first + 8 * MASK_MAX as u64;
+            let want: Vec<u64> = missing.iter().flatten().filter(|it| *it < end).collect();
+            prop_assert_eq!(ack.missing().collect::<Vec<_>>(), want);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The tree with other controllers than TRAM's own: what each of the two gives.
+
+use super::world::{Run, World};
+
+/// Each scheme by itself, and steering the tree.
+const PAIRS: [(&str, &str); 3] =
+    [("pgmcc", "tram-pgmcc"), ("tfmcc", "tram-tfmcc"), ("ormcc", "tram-ormcc")];
+
+#[test]
+fn every_scheme_has_its_row() {
+    let catalog = faircast_sim::catalog();
+    for scheme in faircast_proto::catalog::SCHEMES {
+        let name = format!("tram-{}", scheme.name);
+        let row = catalog.protocols.iter().find(|row| row.name == name);
+        let row = row.unwrap_or_else(|| panic!("no {name}"));
+        let has = |key: &str| row.options.iter().filter(|spec| spec.name == key).count();
+        // The tree's settings and the scheme's, and of TRAM's control none; each once.
+        assert!(scheme.own_options.iter().all(|spec| has(spec.name) == 1), "{name}");
+        assert_eq!(
+            (has("members_max"), has("rate_max"), has("window_growth")),
+            (1, 1, 0),
+            "{name}"
+        );
+        assert!(PAIRS.contains(&(scheme.name, row.name)), "{name} is tested here");
+    }
+}
+
+#[test]
+fn everything_arrives_whoever_steers() {
+    for (_, protocol) in PAIRS {
+        for (name, world) in [
+            ("no loss", World::new()),
+            ("1 %", World::with_loss(0.01)),
+            ("5 %", World::with_loss(0.05)),
+            ("least caches", World::with_loss(0.01).with("cache_packets = 16")),
+            ("as in the paper", World::with_loss(0.01).with("defaults = \"paper\"")),
+        ] {
+            let world = World { protocol, seconds: 600, ..world };
+            let run = world.run(1);
+            run.assert_whole(&format!("{protocol}, {name}"), &[]);
+            let done = run.heard.source_done;
+            let done = done.unwrap_or_else(|| panic!("{protocol}, {name}: the source waits"));
+            let last = (1..=world.receivers()).filter_map(|host| run.completed(host)).max();
+            assert!(Some(done) >= last, "{protocol}, {name}: heads and source leave last");
+        }
+    }
+}
+
+#[test]
+fn losses_at_one_site_are_repaired_there_whoever_steers() {
+    for (_, protocol) in PAIRS {
+        let mut world = World { protocol, data: "3 MB", seconds: 600, ..World::new() };
+        world.first_site_links = "loss = 0.05".into();
+        let run = world.run(1);
+        run.assert_whole(protocol, &[]);
+        let of_site: u64 = (1..=5).filter_map(|host| run.heard.head_repairs.get(&host)).sum();
+        let source = run.heard.source_repairs;
+        // One of the site has the source for its head.
+        assert!(
+            of_site > 2 * source,
+            "{protocol}: {of_site} repairs at the site, {source} by the source"
+        );
+    }
+}
+
+/// What the source hears in a second, and its repairs for each packet of data, where every receiver of so many sites
+/// of 20 loses one packet of a hundred.
+fn cost(protocol: &'static str, sites: u32, options: &str) -> (f64, f64) {
+    let options = options.to_string();
+    let world = World { protocol, sites, hosts: 20, options, ..World::with_loss(0.01) };
+    let run = World { data: "1 MB", seconds: 600, ..world }.run(1);
+    run.assert_whole(&format!("{protocol}, {sites} sites"), &[]);
+    let heard = run.heard;
+    let seconds = heard.sent_at.last().unwrap().since(heard.sent_at[0]).as_secs_f64();
+    let words = (heard.reports + heard.acknowledgements) as f64 / seconds;
+    (words, heard.source_repairs as f64 / heard.data_packets as f64)
+}
+
+#[test]
+fn what_the_source_hears_does_not_grow_with_the_group_and_heads_repair() {
+    for (scheme, protocol) in PAIRS {
+        let (alone, repairs_alone) = cost(scheme, 6, "");
+        let ((small, _), (large, repairs)) =
+            (cost(protocol, 6, "members_max = 16"), cost(protocol, 24, "members_max = 16"));
+        println!(
+            "{scheme}: {alone:.0} words a second, {repairs_alone:.2} repairs a packet, of 120"
+        );
+        println!("{protocol}: {small:.0} of 120, {large:.0} of 480, {repairs:.2} repairs");
+        assert!(large < small * 1.5, "{protocol}: {small:.0} a second, and {large:.0} for 480");
+        assert!(repairs < repairs_alone / 2.0, "{protocol}: {repairs:.2}, not {repairs_alone:.2}");
+    }
+}
+
+/// Beside a TCP connection from the source to the first host, on a path that holds less than TRAM's least window.
+fn beside_tcp(protocol: &'static str) -> Run {
+    let mut world = World { protocol, data: "unlimited", seconds: 150, ..World::with_loss(0.001) };
+    world.options = String::new();
+    world.flow =
+        "[[flow]]\nname = \"tcp\"\nprotocol = \"tcp-newreno\"\nfrom = \"s\"\nto = [\"m1\"]\n\
+                  packet = \"1400 B\"\n"
+            .into();
+    world.run(1)
+}
+
+/// What the slowest of the group has, in shares of TCP's.
+fn share(run: &Run) -> f64 {
+    let bytes = |flow: usize| run.outcome.deliveries[flow].iter().map(|(it, _)| it.bytes).min();
+    bytes(0).unwrap() as f64 / bytes(1).unwrap() as f64
+}
+
+#[test]
+fn beside_tcp_the_controller_decides_and_not_the_tree() {
+    for (scheme, protocol) in PAIRS {
+        let (alone, steering) = (share(&beside_tcp(scheme)), share(&beside_tcp(protocol)));
+        println!("{scheme}: {alone:.2} of TCP's over PGM, {steering:.2} over the tree");
+        let ratio = steering / alone;
+        assert!((0.6..1.7).contains(&ratio), "{scheme}: {ratio:.2} of what it has over PGM");
+    }
+    println!("tram: {:.2} of TCP's", share(&beside_tcp("tram")));
+}
