@@ -59,6 +59,31 @@ fn slow_start_goes_no_further_than_twice_what_is_acknowledged() {
 }
 
 #[test]
+fn a_window_that_closes_ends_slow_start_when_members_acknowledge_no_more_than_before() {
+    let mut control = control(|_| ());
+    let mut now = at(0);
+    let mut window = |control: &mut RateControl, ms: u64| {
+        send(control, now, 128, 1);
+        now = now + Duration::from_millis(ms);
+        control.on_acknowledged(now, 64 * P);
+        control.on_closed(now);
+        now
+    };
+    // Twice as much each time.
+    for ms in [400, 400, 200, 100] {
+        window(&mut control, ms);
+        assert!(control.slow_start, "{ms} ms");
+    }
+    // The machine is busy for a while, and then the path is full.
+    for (ms, goes_on) in [(300, true), (100, true), (100, false)] {
+        window(&mut control, ms);
+        assert_eq!(control.slow_start, goes_on, "{ms} ms");
+    }
+    let achieved = 64.0 * f64::from(P) / 0.1;
+    assert!((control.rate / achieved - 1.0).abs() < 0.01, "{} {achieved}", control.rate);
+}
+
+#[test]
 fn slow_start_ends_at_the_greatest_rate() {
     let mut control = control(|_| ());
     send(&mut control, at(0), 128, 60);
