@@ -64,7 +64,7 @@ fn a_window_that_closes_ends_slow_start_when_members_acknowledge_no_more_than_be
     let mut now = at(0);
     let mut window = |control: &mut RateControl, ms: u64| {
         send(control, now, 128, 1);
-        now = now + Duration::from_millis(ms);
+        now += Duration::from_millis(ms);
         control.on_acknowledged(now, 64 * P);
         control.on_closed(now);
         now
