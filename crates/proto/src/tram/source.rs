@@ -11,9 +11,10 @@ use super::identity::Identity;
 use super::rate::{RateControl, Window};
 use super::settings::{Formation, HeadRole, LateJoin, Pruning, TramSettings};
 use super::wire::{Ack, Body, Front, Hello, is_word};
-use super::{HEADS, TramSetup};
+use super::{HEADS, TramSetup, announced};
 use crate::congestion::Permit;
 use crate::content::Packets;
+use crate::object::TreePlace;
 use crate::timers::{Reason, Timers};
 use crate::{AppEvent, Datagram, Destination, Machine, Membership, Transmit};
 
@@ -22,6 +23,13 @@ const FILLER_AFTER: Duration = Duration::from_secs(3);
 
 /// How long the source stays when its last member has gone: one that was given up may come back.
 const STAYS: Duration = Duration::from_secs(2);
+
+/// For how long, and how often, it is said that this is the end where the application knows who has it all.
+const FAREWELL: Duration = Duration::from_secs(1);
+const FAREWELL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// After the last packet for now a beacon says so, in case that it was lost.
+const PAUSE_AFTER: Duration = Duration::from_millis(50);
 
 /// Acknowledgement windows that must have been sent before anybody counts as too slow (src: jrms).
 const PRUNE_AFTER_WINDOWS: u64 = 5;
@@ -73,10 +81,8 @@ pub struct TramSource<P = Box<dyn Packets + Send>> {
     to: Destination,
     start: Time,
     phase: Phase,
-    /// Data waits for a word of the application.
-    gated: bool,
-    /// The application has not said yet that it may end.
-    held: bool,
+    /// The application says when all is over.
+    kept: bool,
     status_interval: Duration,
     repairs: u64,
     head: Head,
@@ -89,8 +95,13 @@ pub struct TramSource<P = Box<dyn Packets + Send>> {
     /// When a member said anything last, or all had been sent.
     acknowledged_at: Time,
     told_window: u64,
+    /// The packet after the last when it was said that this was the last for now.
+    told_last: u64,
     last_sent: Time,
     beacon_due: bool,
+    /// What receivers are told of the settings, again and again; `None` where they know them. Whether it is time.
+    announced: Option<Vec<u8>>,
+    announced_due: bool,
     prune_due: bool,
     pruned_at: Option<Time>,
     /// When a receiver asked last to become a member.
@@ -113,8 +124,7 @@ impl<P: Packets> TramSource<P> {
             to: setup.to,
             start: setup.start,
             phase: Phase::Waiting,
-            gated: false,
-            held: false,
+            kept: false,
             status_interval: Duration::ZERO,
             repairs: 0,
             head: Head::new(&settings, HeadRole::Eager, 1),
@@ -124,8 +134,11 @@ impl<P: Packets> TramSource<P> {
             acknowledged: 0,
             acknowledged_at: Time::ZERO,
             told_window: 0,
+            told_last: 0,
             last_sent: setup.start,
             beacon_due: false,
+            announced: None,
+            announced_due: false,
             prune_due: false,
             pruned_at: None,
             bound_at: Time::ZERO,
@@ -151,7 +164,7 @@ impl<P: Packets> TramSource<P> {
 
     fn known(&self) -> Known {
         let (low, high, id) = (self.low(), self.next - 1, self.identity.known_id());
-        Known { level: 1, fit: true, low, high, done: self.all_sent(), id }
+        Known { level: 1, fit: !self.is_parting(), low, high, done: self.all_sent(), id }
     }
 
     fn all_sent(&self) -> bool {
@@ -211,7 +224,8 @@ impl<P: Packets> TramSource<P> {
             | Body::Data(..)
             | Body::Accept(_)
             | Body::Member(_)
-            | Body::Answer(_) => {
+            | Body::Answer(_)
+            | Body::Settings(_) => {
                 return Err(BadInput::Foreign);
             }
             Body::Reject(_) => {}
@@ -285,7 +299,7 @@ impl<P: Packets> TramSource<P> {
     }
 
     fn check_begin(&mut self, cx: &mut Cx<'_>) {
-        let early = self.gated || cx.now.since(self.start) < self.settings.gather;
+        let early = cx.now.since(self.start) < self.settings.gather;
         if self.phase != Phase::Gathering || early {
             return;
         }
@@ -304,9 +318,12 @@ impl<P: Packets> TramSource<P> {
             self.phase = Phase::Finishing;
             self.acknowledged_at = now;
             self.beacon_due = true;
-            self.timers.arm_by(Timer::Beacon, now + self.settings.beacon_interval);
+            self.timers.arm_by(Timer::Beacon, now + self.beacon_interval());
         }
-        if self.phase == Phase::Finishing && !self.held {
+        if self.phase == Phase::Finishing && self.kept {
+            // Who has it all is known, and goes by itself.
+            self.timers.arm_by(Timer::End, now + FAREWELL);
+        } else if self.phase == Phase::Finishing {
             // Who only asks for a place, again and again, is not waited for.
             let at = match self.is_deserted() {
                 true => now + STAYS,
@@ -332,7 +349,10 @@ impl<P: Packets> TramSource<P> {
             }
         }
         let index = self.next - 1;
-        let len = self.packets.ready(cx.now, index)?;
+        let Some(len) = self.packets.ready(cx.now, index) else {
+            self.on_pause(cx.now);
+            return None;
+        };
         let window = self.window();
         match self.rate.permit(cx.now, window, len, false) {
             Permit::Now => {}
@@ -364,6 +384,22 @@ impl<P: Packets> TramSource<P> {
         }
         self.check_end(cx.now);
         Some(transmit)
+    }
+
+    /// There is nothing to send for now. What was sent last may have been lost, which nothing else would show.
+    fn on_pause(&mut self, now: Time) {
+        if core::mem::replace(&mut self.told_last, self.next) != self.next {
+            self.timers.arm_by(Timer::Beacon, now + PAUSE_AFTER);
+        }
+    }
+
+    /// Whether it is over, as the application says: nobody is taken any more.
+    fn is_parting(&self) -> bool {
+        self.kept && self.closing
+    }
+
+    fn beacon_interval(&self) -> Duration {
+        if self.is_parting() { FAREWELL_INTERVAL } else { self.settings.beacon_interval }
     }
 
     fn poll_late(&mut self, cx: &mut Cx<'_>, buf: &mut Vec<u8>) -> Option<Transmit> {
@@ -412,6 +448,10 @@ impl<P: Packets> TramSource<P> {
     fn finish(&mut self, cx: &mut Cx<'_>) {
         self.phase = Phase::Done;
         self.timers.disarm_all();
+        if self.kept {
+            // Its application says how it ended.
+            return;
+        }
         if self.is_deserted() {
             cx.emit(Event::Completed { bytes: self.bytes });
             self.events.push_back(AppEvent::Completed);
@@ -421,33 +461,19 @@ impl<P: Packets> TramSource<P> {
     }
 }
 
-/// What a source has done so far.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SourceCounts {
-    /// New packets, and repairs.
-    pub(crate) packets: u64,
-    pub(crate) repairs: u64,
-    /// The rate of an open window.
-    pub(crate) bits_per_s: f64,
-}
-
-/// For applications that decide themselves when data begins, and when all is over.
+/// For applications that know themselves who has it all.
 impl<P: Packets> TramSource<P> {
-    /// A source whose data waits for [`open_gate`](Self::open_gate), and whose end for [`release`](Self::release).
-    pub(crate) fn gated(setup: &TramSetup<'_>, packets: P) -> Self {
-        Self { gated: true, held: true, ..Self::new(setup, packets) }
+    /// A source that goes on, whatever has been sent, until it is closed.
+    pub(crate) fn kept(setup: &TramSetup<'_>, packets: P) -> Self {
+        // What is too long to be told has been refused where the settings were chosen.
+        let announced = announced(setup.options);
+        Self { kept: true, announced, ..Self::new(setup, packets) }
     }
 
-    /// Data may begin as soon as a receiver is there.
-    pub(crate) fn open_gate(&mut self, cx: &mut Cx<'_>) {
-        self.gated = false;
-        self.check_begin(cx);
-    }
-
-    /// It may end when its last member has gone.
-    pub(crate) fn release(&mut self, cx: &mut Cx<'_>) {
-        self.held = false;
-        self.check_end(cx.now);
+    /// What was sent until now says nothing of the path: the rate begins anew, no greater than `limit`.
+    pub(crate) fn start_anew(&mut self, limit: Option<Bitrate>) {
+        self.rate = RateControl::new(&self.settings);
+        self.rate.set_limit(limit);
     }
 
     pub(crate) fn packets(&self) -> &P {
@@ -458,17 +484,19 @@ impl<P: Packets> TramSource<P> {
         &mut self.packets
     }
 
-    pub(crate) fn has_sent_all(&self) -> bool {
-        self.packets.end().is_some_and(|end| self.next > end)
-    }
-
     pub(crate) fn is_over(&self) -> bool {
         self.phase == Phase::Done
     }
 
-    pub(crate) fn counts(&self) -> SourceCounts {
-        let (packets, repairs) = (self.next - 1, self.repairs);
-        SourceCounts { packets, repairs, bits_per_s: self.rate.bits_per_s() }
+    /// The rate of an open window.
+    pub(crate) fn bits_per_s(&self) -> f64 {
+        self.rate.bits_per_s()
+    }
+
+    /// Where it is in the tree, and what it has repaired.
+    pub(crate) fn place(&self) -> TreePlace {
+        let (number, members) = (self.identity.known_id(), self.head.members.len() as u32);
+        TreePlace { number, head: 0, level: 1, members, repairs: self.repairs }
     }
 
     /// Receivers are to speak of themselves after so long without a word.
@@ -481,13 +509,14 @@ impl<P: Packets> TramSource<P> {
         self.rate.set_limit(limit);
     }
 
-    /// What a receiver says of itself, where that is what a packet of this session has.
-    pub(crate) fn word_of<'a>(&self, datagram: &Datagram<'a>) -> Option<&'a [u8]> {
+    /// What a receiver says of itself, where that is what a packet of this session has, and the receiver's number.
+    pub(crate) fn word_of<'a>(&self, datagram: &Datagram<'a>) -> Option<(u64, &'a [u8])> {
         if !is_word(datagram.bytes) {
             return None;
         }
-        match decode(datagram, self.identity.session()).ok()?.body {
-            Body::Member(word) => Some(word),
+        let packet = decode(datagram, self.identity.session()).ok()?;
+        match packet.body {
+            Body::Member(word) => Some((packet.sender, word)),
             _ => None,
         }
     }
@@ -518,7 +547,7 @@ impl<P: Packets> Machine for TramSource<P> {
         let now = cx.now;
         if self.timers.take_due(Timer::Start, now) {
             self.phase = Phase::Gathering;
-            self.beacon_due = true;
+            (self.beacon_due, self.announced_due) = (true, true);
             self.head.begin(now, self.settings.formation);
             self.timers.arm(Timer::Beacon, now + self.settings.beacon_interval);
             self.timers.arm(Timer::Gather, now + self.settings.gather);
@@ -531,9 +560,11 @@ impl<P: Packets> Machine for TramSource<P> {
         }
         self.timers.take_due(Timer::Pace, now);
         if self.timers.take_due(Timer::Beacon, now) {
-            self.beacon_due =
-                self.phase != Phase::Sending || now.since(self.last_sent) >= FILLER_AFTER;
-            self.timers.arm(Timer::Beacon, now + self.settings.beacon_interval);
+            self.beacon_due = self.phase != Phase::Sending
+                || self.told_last == self.next
+                || now.since(self.last_sent) >= FILLER_AFTER;
+            self.announced_due = true;
+            self.timers.arm(Timer::Beacon, now + self.beacon_interval());
             let front = self.front(0);
             self.head.set_advertise_interval(now, front.advertise_interval);
         }
@@ -549,6 +580,11 @@ impl<P: Packets> Machine for TramSource<P> {
     fn handle_close(&mut self, cx: &mut Cx<'_>) {
         self.closing = true;
         match self.phase {
+            Phase::Gathering if self.kept => {
+                // Whoever looks for a head hears that there is nothing to come.
+                self.phase = Phase::Sending;
+                self.check_end(cx.now);
+            }
             Phase::Waiting | Phase::Gathering => self.finish(cx),
             _ => self.check_end(cx.now),
         }
@@ -565,6 +601,12 @@ impl<P: Packets> Machine for TramSource<P> {
         if core::mem::take(&mut self.beacon_due) {
             let front = Front { done: self.all_sent(), ..self.front(self.next - 1) };
             return Some(self.identity.control(cx, self.to, u8::MAX, Body::Beacon(front), buf));
+        }
+        if core::mem::take(&mut self.announced_due)
+            && let Some(announced) = &self.announced
+        {
+            let body = Body::Settings(announced);
+            return Some(self.identity.control(cx, self.to, u8::MAX, body, buf));
         }
         let known = self.known();
         // Data and beacons are signs of life enough.

@@ -66,6 +66,8 @@ pub(super) enum Body<'a> {
     Member(&'a [u8]),
     /// The source's answer.
     Answer(&'a [u8]),
+    /// The settings of the source that are not the usual ones, as PGM's option SCHEME has them.
+    Settings(&'a [u8]),
 }
 
 /// What the source says of the session with each of its packets, and heads repeat with repairs.
@@ -259,6 +261,7 @@ const HELLO: u8 = 8;
 const ACK: u8 = 9;
 const MEMBER: u8 = 10;
 const ANSWER: u8 = 11;
+const SETTINGS: u8 = 12;
 
 impl HeadRole {
     const ALL: [Self; 3] = [Self::Never, Self::Reluctant, Self::Eager];
@@ -370,6 +373,7 @@ impl<'a> Body<'a> {
             }
             Self::Member(_) => (MEMBER, 0),
             Self::Answer(_) => (ANSWER, 0),
+            Self::Settings(_) => (SETTINGS, 0),
         }
     }
 
@@ -415,7 +419,9 @@ impl<'a> Body<'a> {
                 out.extend_from_slice(&ack.heads.to_be_bytes());
                 out.extend_from_slice(ack.mask);
             }
-            Self::Member(bytes) | Self::Answer(bytes) => out.extend_from_slice(bytes),
+            Self::Member(bytes) | Self::Answer(bytes) | Self::Settings(bytes) => {
+                out.extend_from_slice(bytes);
+            }
         }
     }
 
@@ -506,6 +512,7 @@ impl<'a> Body<'a> {
             }
             MEMBER => plain(Self::Member(fields.0)),
             ANSWER => plain(Self::Answer(fields.0)),
+            SETTINGS => plain(Self::Settings(fields.0)),
             _ => None,
         }
     }
@@ -609,6 +616,7 @@ mod tests {
             Body::Ack(ack),
             Body::Member(b"all of it is here"),
             Body::Answer(b"noted"),
+            Body::Settings(b"as usual"),
         ] {
             let bytes = encoded(&of(body));
             assert!(is_sound(&bytes));
@@ -655,7 +663,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_panic_and_what_is_read_is_written_alike(
-            kind in 0u8..12, flags in 0u8..40, body: Vec<u8>,
+            kind in 0u8..13, flags in 0u8..40, body: Vec<u8>,
         ) {
             let mut bytes = encoded(&of(Body::Solicitation(HeadRole::Never)));
             bytes.truncate(HEADER);
