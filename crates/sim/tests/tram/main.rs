@@ -4,5 +4,6 @@
 mod delivery;
 mod faults;
 mod liars;
+mod overheard;
 mod scale;
 mod world;

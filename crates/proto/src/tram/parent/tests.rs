@@ -46,6 +46,9 @@ fn after_three_rounds_the_nearest_head_is_asked() {
         assert_eq!(parent.poll(), None);
     }
     parent.on_timeout(at(6000), HEAD);
+    assert_eq!(parent.poll(), None, "it hesitates");
+    assert!(parent.next_timeout() <= Some(at(8000)));
+    parent.on_timeout(at(8000), HEAD);
     assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(3), distance: 2 }));
     assert_eq!(parent.on_accept(at(6001), NodeId(2), 3), News::Nothing, "it was not asked");
     assert_eq!(parent.on_accept(at(6001), NodeId(3), 2), News::Joined { before: None });
@@ -61,7 +64,7 @@ fn whoever_has_members_goes_by_levels_and_to_nobody_below_it() {
         let heard = advertisement(HeadState::Accepting, level);
         parent.on_advertisement(at(1), ((NodeId(node), 1, ttl), false), &heard, busy);
     }
-    for now in [1000, 2000, 3000] {
+    for now in [1000, 2000, 3000, 4000] {
         parent.on_timeout(at(now), busy);
     }
     assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(1), distance: 9 }));
@@ -189,9 +192,10 @@ fn a_nearer_head_is_joined_before_the_other_is_left() {
     let now = parent.timers.next().unwrap();
     parent.on_timeout(at(5001), HEAD);
     assert!(now <= at(5001));
+    parent.on_timeout(at(6001), HEAD);
     assert_eq!(parent.poll(), Some(Step::Bind { to: NodeId(5), distance: 3 }));
     assert_eq!(parent.bound().map(|bound| bound.node), Some(NodeId(1)), "until then it stays");
-    let joined = parent.on_accept(at(5010), NodeId(5), 2);
+    let joined = parent.on_accept(at(6010), NodeId(5), 2);
     assert_eq!(joined, News::Joined { before: Some(NodeId(1)) });
 }
 
