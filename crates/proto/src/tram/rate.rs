@@ -64,7 +64,7 @@ pub(super) struct RateControl {
 
 /// How fast members have acknowledged, which slow start goes no further than twice beyond: a rate that has doubled
 /// five times before the first of its packets was acknowledged fills any queue.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Probe {
     /// Bytes that were acknowledged since then.
     since: Option<(Time, u64)>,
@@ -72,9 +72,19 @@ struct Probe {
     enough: u64,
     /// Bytes that were sent since the last acknowledgement.
     unheard: u64,
-    /// Twice what was measured.
-    limit: f64,
+    /// What was measured last, and at most, in bytes per second.
+    heard: Option<f64>,
+    best: f64,
+    /// The same when the window closed last and there was more than before, and how often it has closed since.
+    best_before: f64,
+    closed: u32,
 }
+
+/// By what members must acknowledge more when the window closes than when it closed before, and how often it may
+/// close without that until slow start is over. A machine that is busy for some milliseconds closes a window that the
+/// path does not. The values are those by which startup of BBR finds that the pipe is full.
+const GROWTH_MIN: f64 = 1.25;
+const CLOSED_MAX: u32 = 3;
 
 impl Probe {
     fn on_sent(&mut self, len: u32, ack_window: f64) {
@@ -84,7 +94,21 @@ impl Probe {
 
     /// Whether the rate may rise with another packet.
     fn may_rise(&self, rate: f64) -> bool {
-        rate < self.limit && self.unheard <= self.enough
+        rate < self.limit() && self.unheard <= self.enough
+    }
+
+    /// Twice what was measured.
+    fn limit(&self) -> f64 {
+        self.heard.map_or(f64::INFINITY, |heard| 2.0 * heard)
+    }
+
+    /// The window has closed. Returns whether the path may have more all the same.
+    fn on_closed(&mut self) -> bool {
+        if self.best >= GROWTH_MIN * self.best_before {
+            (self.best_before, self.closed) = (self.best, 0);
+        }
+        self.closed += 1;
+        self.closed <= CLOSED_MAX
     }
 
     fn on_acknowledged(&mut self, now: Time, bytes: u64) {
@@ -92,10 +116,15 @@ impl Probe {
         if bytes == 0 {
             return;
         }
-        let (since, sum) = self.since.get_or_insert((now, 0));
+        // It takes two to tell how fast: what the first one tells of has come before.
+        let Some((since, sum)) = &mut self.since else {
+            self.since = Some((now, 0));
+            return;
+        };
         *sum += bytes;
         if *sum >= self.enough && now > *since {
-            self.limit = 2.0 * *sum as f64 / now.since(*since).as_secs_f64();
+            let heard = *sum as f64 / now.since(*since).as_secs_f64();
+            (self.heard, self.best) = (Some(heard), self.best.max(heard));
             (*since, *sum) = (now, 0);
         }
     }
@@ -138,12 +167,7 @@ impl RateControl {
             proven: 0.0,
             restarts: settings.restart,
             ceiling: rate_max,
-            probe: settings.slow_start_acknowledged.then_some(Probe {
-                since: None,
-                enough: 0,
-                unheard: 0,
-                limit: f64::INFINITY,
-            }),
+            probe: settings.slow_start_acknowledged.then(Probe::default),
             pace: Pace::new(rate * 8.0, Pace::BURST),
             coarse: (settings.clock == Clock::Coarse).then_some((Time::ZERO, 0)),
         }
@@ -233,7 +257,7 @@ impl RateControl {
         let Some(probe) = &mut self.probe else { return };
         probe.on_acknowledged(now, bytes.into());
         if self.slow_start {
-            self.rate = self.rate.min(probe.limit.max(self.rate_min));
+            self.rate = self.rate.min(probe.limit().max(self.rate_min));
         }
     }
 
@@ -298,11 +322,21 @@ impl RateControl {
         }
     }
 
+    /// The window has closed.
+    pub(super) fn on_closed(&mut self, now: Time) {
+        let goes_on = self.slow_start && self.probe.as_mut().is_some_and(Probe::on_closed);
+        if !goes_on {
+            self.end_slow_start(now);
+        }
+    }
+
     /// The window has closed, or a receiver has told of congestion. The rate of slow start is one that it was about
-    /// to try: what has been achieved is where steady state, and repairs, go on from.
+    /// to try: what has been achieved is where steady state, and repairs, go on from. That is what members have
+    /// acknowledged lately, where it is known: a rate that has grown all the time is far above its average.
     pub(super) fn end_slow_start(&mut self, now: Time) {
         if core::mem::take(&mut self.slow_start) {
-            self.rate = self.average(now).min(self.rate_max);
+            let heard = self.probe.as_ref().and_then(|probe| probe.heard).unwrap_or(0.0);
+            self.rate = self.average(now).max(heard).min(self.rate_max);
             // Half of it at each trial that fails, so that a path that has become worse is believed in the end.
             self.proven = self.rate.max(self.proven / 2.0);
             self.step = (self.increase * self.average(now)).min(self.step_max).max(self.step_min);
@@ -407,6 +441,31 @@ mod tests {
             "{}",
             control.rate
         );
+    }
+
+    #[test]
+    fn a_window_that_closes_ends_slow_start_when_members_acknowledge_no_more_than_before() {
+        let mut control = control(|_| ());
+        let mut now = at(0);
+        let mut window = |control: &mut RateControl, ms: u64| {
+            send(control, now, 128, 1);
+            now = now + Duration::from_millis(ms);
+            control.on_acknowledged(now, 64 * P);
+            control.on_closed(now);
+            now
+        };
+        // Twice as much each time.
+        for ms in [400, 400, 200, 100] {
+            window(&mut control, ms);
+            assert!(control.slow_start, "{ms} ms");
+        }
+        // The machine is busy for a while, and then the path is full.
+        for (ms, goes_on) in [(300, true), (100, true), (100, false)] {
+            window(&mut control, ms);
+            assert_eq!(control.slow_start, goes_on, "{ms} ms");
+        }
+        let achieved = 64.0 * f64::from(P) / 0.1;
+        assert!((control.rate / achieved - 1.0).abs() < 0.01, "{} {achieved}", control.rate);
     }
 
     #[test]

@@ -360,7 +360,7 @@ impl<P: Packets> TramSource<P> {
         // While nobody has spoken the window is closed, but not by anybody; and what leaves while it stays closed
         // does not close it.
         if window >= 0 && self.window() < 0 && self.head.members.allowed_by_any().is_some() {
-            self.rate.end_slow_start(cx.now);
+            self.rate.on_closed(cx.now);
         }
         self.check_end(cx.now);
         Some(transmit)
