@@ -18,6 +18,11 @@ use crate::ends::{Carrier, TRAM};
 use crate::envelope::overhead;
 use crate::{Error, GroupKey};
 
+/// How much ahead of its time a packet of a paced source may leave, and how long packets may wait that come to an end
+/// of its session: what is due or comes within it is handled together, so that nobody wakes up for each packet. It is
+/// what pacing of TCP in Linux takes.
+pub(crate) const PACED_GRAIN: Duration = Duration::from_millis(1);
+
 /// The settings of every end.
 #[derive(Clone, Debug)]
 pub(crate) struct Common {

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use self::work::{Setup, Work};
 use crate::Error;
 use crate::common::{
-    Common, add_heads, common_settings, family, group_to, multicast_to, sender_settings,
+    Common, PACED_GRAIN, add_heads, common_settings, family, group_to, multicast_to, sender_settings,
 };
 use crate::ends::{Carrier, Sending};
 use crate::envelope::Wrapper;
@@ -277,6 +277,9 @@ impl SenderBuilder {
         });
         let mut setup = SessionSetup::new("faircast-send", sockets, &self.common, Wrapper::source)?;
         setup.settings.close_timeout = CLOSE_TIMEOUT;
+        if let Carrier::Tram = carrier {
+            (setup.settings.grain, setup.settings.gather) = (PACED_GRAIN, PACED_GRAIN);
+        }
         let (watched, trace) = (setup.watched.clone(), setup.trace.clone());
         let files = handle.clone();
         let waker = session::start(setup, move |live: &mut Live<Sending>| {

@@ -33,6 +33,8 @@ pub struct Driver<M, D: Demux = PgmDemux> {
     waker: Waker<M, D>,
     /// Whether there is something to read at each socket that hears.
     readable: Vec<bool>,
+    /// When packets were read last.
+    read_at: Time,
     tick_at: Time,
     maintain_at: Time,
 }
@@ -84,6 +86,7 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             commands,
             waker,
             readable: Vec::new(),
+            read_at: Time::ZERO,
             tick_at: Time::ZERO,
             maintain_at: Time::ZERO + MAINTENANCE,
         })
@@ -230,12 +233,19 @@ impl<M: Machine, D: Demux> Driver<M, D> {
             }
             Flushed::At(at) => until = at.max(real),
         }
+        // Packets that come meanwhile are left alone: the timeout is all that it is woken for.
+        let gathers = live.settings.gather.min(GATHER_MAX);
+        let read_from = self.read_at + gathers;
+        let leaves = gathers > Duration::ZERO && read_from > real && live.blocked == Flushed::All;
+        if leaves {
+            until = until.min(read_from);
+        }
         let wake_up = PollFd::new(self.commands.wake_up.as_fd(), PollFlags::POLLIN);
         let flags = |index| match full == Some(index) {
             true => PollFlags::POLLIN | PollFlags::POLLOUT,
             false => PollFlags::POLLIN,
         };
-        let sockets = live.sockets.hearing().enumerate();
+        let sockets = live.sockets.hearing().take(if leaves { 0 } else { usize::MAX }).enumerate();
         let sockets = sockets.map(|(index, socket)| PollFd::new(socket.as_fd(), flags(index)));
         let mut all: Vec<_> = [wake_up].into_iter().chain(sockets).collect();
         let timeout = std::time::Duration::from_nanos(until.since(real).as_nanos());
@@ -253,6 +263,9 @@ impl<M: Machine, D: Demux> Driver<M, D> {
         let ready = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| events.intersects(other));
         self.readable.clear();
         self.readable.extend(all[1..].iter().map(ready));
+        if self.readable.contains(&true) {
+            self.read_at = live.clock.real();
+        }
         if all[0].any().unwrap_or(false) {
             self.commands.clear();
         }
@@ -436,6 +449,9 @@ const TICK_MAX: Duration = Duration::from_millis(500);
 
 /// Most of the time that a timer may be handled early.
 const GRAIN_MAX: Duration = Duration::from_millis(1);
+
+/// Most of the time that packets are left alone.
+const GATHER_MAX: Duration = Duration::from_millis(1);
 
 /// Most timers, for each machine, that are handled before packets are looked for.
 const BURST_MAX: usize = 64;

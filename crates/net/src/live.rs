@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 
-use faircast_base::{Cx, Event, FlowId, NodeId, NullTrace, Purpose, Rng, Time, Trace};
+use faircast_base::{Cx, Duration, Event, FlowId, NodeId, NullTrace, Purpose, Rng, Time, Trace};
 use faircast_proto::{Destination, Machine, Transmit};
 use faircast_trace::{Sink, Subject, Tagged};
 
@@ -124,6 +124,11 @@ impl<M: Machine, D: Demux> Live<M, D> {
     /// All sessions, oldest first.
     pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
         self.sessions.keys().copied()
+    }
+
+    /// Changes [`DriverSettings::gather`].
+    pub fn set_gather(&mut self, gather: Duration) {
+        self.settings.gather = gather;
     }
 
     /// The machine of a session.

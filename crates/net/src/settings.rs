@@ -79,6 +79,9 @@ pub struct DriverSettings {
     /// system's timers can tell apart leave together; at most 64 of them. Default 50 us; no more
     /// than 1 ms is taken.
     pub grain: Duration,
+    /// How long after it has read packets it leaves others that come alone, so that they are read together: to wake
+    /// up costs more than to handle a packet. Default 0; no more than 1 ms is taken.
+    pub gather: Duration,
 }
 
 impl Default for DriverSettings {
@@ -91,6 +94,7 @@ impl Default for DriverSettings {
             close_timeout: Duration::from_secs(30),
             ends_when_idle: true,
             grain: Duration::from_micros(50),
+            gather: Duration::ZERO,
         }
     }
 }

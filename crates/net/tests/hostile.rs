@@ -318,6 +318,26 @@ impl Machine for Metronome {
 }
 
 #[test]
+fn packets_that_come_within_a_while_are_read_together() {
+    let begun = std::time::Instant::now();
+    let open = || {
+        let (mut driver, address) = receiver("127.0.0.1:0", SocketSettings::default());
+        driver.live().set_gather(Duration::from_millis(1));
+        (driver, address)
+    };
+    let (seen, counters) = attacked(400, open, |to| {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..400 {
+            socket.send_to(&spm(NodeId(7), TSI), to).unwrap();
+        }
+    });
+    assert_eq!(seen.len(), 400);
+    // It reads once in a millisecond, 16 datagrams in a call.
+    let most = begun.elapsed().as_millis() as u64 + 400 / 16 + 2;
+    assert!(counters.received.calls <= most, "{} calls, {most}", counters.received.calls);
+}
+
+#[test]
 fn timers_closer_than_the_grain_are_met_together_and_closing_ends_the_driver() {
     let sink = UdpSocket::bind("127.0.0.1:0").unwrap();
     let target = Target::Unicast(vec![sink.local_addr().unwrap()]);

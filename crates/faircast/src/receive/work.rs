@@ -15,8 +15,8 @@ use tokio::sync::{mpsc, watch};
 
 use super::ReceiverBuilder;
 use super::transfer::{Transfer, in_a_word};
-use crate::common::{Speaks, host_load};
-use crate::ends::Receiving;
+use crate::common::{PACED_GRAIN, Speaks, host_load};
+use crate::ends::{Carrier, Receiving};
 use crate::envelope::Watched;
 use crate::session::{Worker, random};
 use crate::status::{Incoming, ReceiveOutcome, ReceiveStatus, Received, ReceivedFile};
@@ -210,8 +210,10 @@ impl Work {
                 self.decline(live, id);
                 continue;
             }
-            // A session that is no transfer: nobody has announced an object in it.
+            // A session that is no transfer: nobody has announced an object in it. Where somebody has answered it is
+            // one, of which this end hears more when it has a repair head.
             let foreign = status.bytes_total.is_none()
+                && status.answers == 0
                 && status.stage == Stage::Gathering
                 && now.since(session.heard) > FOREIGN_AFTER;
             if session.told && idle || foreign {
@@ -343,6 +345,9 @@ impl App<Receiving> for Work {
             name: self.setup.builder.name.clone(),
             options: &options,
         };
+        if let Carrier::Tram = carrier {
+            live.set_gather(PACED_GRAIN);
+        }
         let mut machine = carrier.receiver(setup, heard.source);
         machine.set_limit(self.setup.builder.rate_max);
         Some(machine)
