@@ -13,6 +13,15 @@ use std::process::{Command, Stdio};
 
 use crate::host::{Mount, PREFIX, is_leftover};
 
+/// How long a file may be of which there are so many copies: half of the memory that is free holds them. Not known,
+/// it may be as long as it is.
+pub(super) fn room_for(copies: u32) -> u64 {
+    let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let free = told.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let free = free.and_then(|text| text.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+    free.map_or(u64::MAX, |kib| kib * 1024 / 2 / u64::from(copies))
+}
+
 /// A folder in memory, removed at the end.
 pub(super) struct Memory {
     /// Stands first, since it must be taken down before the folder is. A kernel without large pages,

@@ -22,13 +22,16 @@ use crate::files::json;
 use crate::host::{Job, Network, Shape, Unprepared, need_root, run_job};
 use crate::monitor::{Monitor, Runs};
 use sitting::{Figures, Sitting};
-use transports::{TRANSPORTS, Transport};
+use transports::{Over, TRANSPORTS, Transport};
 
 /// What the suite asks.
 const TITLE: &str = "How fast are files on real sockets, beside what else there is?";
 
 /// Receivers on the fast network.
 const RECEIVERS: u32 = 4;
+
+/// Receivers of a group that is large for one machine.
+const GROUP_RECEIVERS: u32 = 20;
 
 /// Receivers behind the sender's limited uplink.
 const UPLINK_RECEIVERS: u32 = 16;
@@ -87,10 +90,10 @@ pub(crate) fn run(request: &Request, monitor: &dyn Monitor) -> Result<Results, E
     Network::remove_leftovers();
     memory::Memory::remove_leftovers();
     let mut measured = Vec::new();
-    for uplink in [false, true] {
-        let here: Vec<_> = chosen.iter().copied().filter(|t| t.uplink == uplink).collect();
+    for over in [Over::Fast, Over::Group, Over::Uplink] {
+        let here: Vec<_> = chosen.iter().copied().filter(|t| t.over == over).collect();
         if !here.is_empty() {
-            measured.extend(measure(&here, uplink, request, monitor)?);
+            measured.extend(measure(&here, over, request, monitor)?);
         }
     }
     let rows = verdicts::rows(&measured, request.only.is_some());
@@ -117,22 +120,22 @@ pub(crate) fn ours(request: &Request) -> Vec<String> {
 /// Runs these transports, once each in every round.
 fn measure(
     chosen: &[&'static Transport],
-    uplink: bool,
+    over: Over,
     request: &Request,
     monitor: &dyn Monitor,
 ) -> Result<Vec<Measured>, Error> {
     let shape = Shape {
-        uplink_mbit_per_s: uplink.then_some(UPLINK_MBIT_PER_S),
+        uplink_mbit_per_s: (over == Over::Uplink).then_some(UPLINK_MBIT_PER_S),
         no_offload: request.no_offload,
     };
     let own = &request.own;
-    let (bytes, network) = match uplink {
-        false => (request.size, Network::make("fast", RECEIVERS, shape, own)?),
-        true => {
-            let network = Network::make("slow", UPLINK_RECEIVERS, shape, own)?;
-            (request.size.min(UPLINK_BYTES_MAX), network)
-        }
+    let (name, receivers, bytes_max) = match over {
+        Over::Fast => ("fast", RECEIVERS, u64::MAX),
+        Over::Group => ("group", GROUP_RECEIVERS, memory::room_for(GROUP_RECEIVERS + 1)),
+        Over::Uplink => ("slow", UPLINK_RECEIVERS, UPLINK_BYTES_MAX),
     };
+    let bytes = request.size.min(bytes_max);
+    let network = Network::make(name, receivers, shape, own)?;
     let sitting = Sitting::new(bytes, ours(request))?;
     let tools = sitting.tools();
     let mut measured: Vec<Measured> = chosen
@@ -143,7 +146,11 @@ fn measure(
         })
         .collect();
     let runs = chosen.len() * request.rounds as usize;
-    let name = if uplink { "wire, uplink" } else { "wire" };
+    let name = match over {
+        Over::Fast => "wire",
+        Over::Group => "wire, group",
+        Over::Uplink => "wire, uplink",
+    };
     monitor.begin(Runs { name, count: runs, weight: runs as u64, long: false });
     for _ in 0..request.rounds {
         for one in &mut measured {
@@ -221,7 +228,7 @@ fn table(measured: &[Measured]) -> String {
         let _ = write!(text, "{id:<16} {:>6}", format!("{whole}/{}", runs.len()));
         if let Some([low, speed, high]) = one.mbit_per_s() {
             let median = |value: fn(&Figures) -> f64| one.spread(value).map_or(0.0, |of| of[1]);
-            let of_limit = match limit.filter(|_| !one.transport.uplink) {
+            let of_limit = match limit.filter(|_| one.transport.over == Over::Fast) {
                 Some(limit) => format!("{:.0} %", 100.0 * speed / limit),
                 None => "-".into(),
             };

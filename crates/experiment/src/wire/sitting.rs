@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::memory::{Ballast, Memory};
-use super::transports::{Part, Place, Transport};
+use super::transports::{Over, Part, Place, Transport};
 use crate::Error;
 use crate::host::{
     Ended, Network, Running, SENDER_PORT, enter, hash_of, make_content, received_bytes,
@@ -51,8 +51,14 @@ const HEAD_START: Duration = Duration::from_millis(500);
 /// How long a sender has to end by itself when every receiver has all.
 const FAREWELL: Duration = Duration::from_secs(10);
 
-/// A run slower than this on average is given up, on the fast network and over the uplink.
-const SLOWEST_MBIT_PER_S: [f64; 2] = [40.0, 5.0];
+/// A run slower than this on average is given up.
+const fn slowest_mbit_per_s(over: Over) -> f64 {
+    match over {
+        Over::Fast => 40.0,
+        Over::Group => 10.0,
+        Over::Uplink => 5.0,
+    }
+}
 
 impl Sitting {
     /// Makes content that does not compress.
@@ -123,7 +129,7 @@ impl Sitting {
         let counter = Counter::start(place.network.bridge_path(), self.bytes, ballast)?;
         let started = Instant::now();
         let mut sender = start(1, transport.sender(place))?;
-        let slowest = SLOWEST_MBIT_PER_S[usize::from(transport.uplink)];
+        let slowest = slowest_mbit_per_s(transport.over);
         let limit_s = 20.0 + self.bytes as f64 * 8e-6 / slowest;
         let deadline = started + Duration::from_secs_f64(limit_s);
         let ended = wait_for_all(&mut receivers, &mut sender, deadline, monitor);

@@ -33,8 +33,18 @@ pub(super) struct Transport {
     pub(super) title: &'static str,
     pub(super) class: Class,
     program: Program,
-    /// Over the limited uplink to many receivers, not over the fast network to a few.
-    pub(super) uplink: bool,
+    pub(super) over: Over,
+}
+
+/// Networks, by what limits them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Over {
+    /// Nothing but the machine, to a few receivers.
+    Fast,
+    /// The same to many.
+    Group,
+    /// The sender's uplink, to many.
+    Uplink,
 }
 
 /// Which programs, with which settings.
@@ -47,6 +57,8 @@ enum Program {
     Faircast {
         sealed: bool,
     },
+    /// Over the tree of repair heads, whatever scheme others of ours use.
+    Tram,
     /// Mbit/s; 0 for NORM-CC.
     Norm {
         rate: u32,
@@ -106,6 +118,24 @@ pub(super) const TRANSPORTS: &[Transport] = &[
         Class::Fixed,
         Program::ZeroMq { rate: 800_000 },
     ),
+    Transport {
+        over: Over::Group,
+        ..fast(
+            "group-faircast",
+            "faircast send to 20 receivers",
+            Class::Ours,
+            Program::Faircast { sealed: false },
+        )
+    },
+    Transport {
+        over: Over::Group,
+        ..fast(
+            "group-tram",
+            "faircast send --scheme tram to 20 receivers",
+            Class::Ours,
+            Program::Tram,
+        )
+    },
     over_uplink(
         "uplink-faircast",
         "faircast send over the uplink",
@@ -122,7 +152,7 @@ pub(super) const TRANSPORTS: &[Transport] = &[
 
 /// A transport over the fast network to a few receivers.
 const fn fast(id: &'static str, title: &'static str, class: Class, program: Program) -> Transport {
-    Transport { id, title, class, program, uplink: false }
+    Transport { id, title, class, program, over: Over::Fast }
 }
 
 /// One over the limited uplink to many.
@@ -132,7 +162,7 @@ const fn over_uplink(
     class: Class,
     program: Program,
 ) -> Transport {
-    Transport { uplink: true, ..fast(id, title, class, program) }
+    Transport { over: Over::Uplink, ..fast(id, title, class, program) }
 }
 
 /// Where a run takes place.
@@ -205,7 +235,7 @@ impl Transport {
             Program::Faircast { sealed: true } if !tools.join(KEY).exists() => {
                 make_key(&tools.join(KEY)).map_err(|error| failed(&error))
             }
-            Program::Faircast { .. } => Ok(()),
+            Program::Faircast { .. } | Program::Tram => Ok(()),
             Program::Norm { .. } => NORM.compile(tools),
             Program::Uftp(_) => {
                 installed("uftpd", "uftp")?;
@@ -236,6 +266,14 @@ impl Transport {
         matches!(self.program, Program::OpenPgm { .. } | Program::ZeroMq { .. })
     }
 
+    /// The words by which our programs know the key, where they have one.
+    fn key(&self, place: &Place<'_>) -> Vec<String> {
+        match self.program {
+            Program::Faircast { sealed: true } => vec!["--key".into(), place.tool(KEY)],
+            _ => Vec::new(),
+        }
+    }
+
     /// The sender's program.
     pub(super) fn sender(&self, place: &Place<'_>) -> Part {
         let (file, here) = (text(place.file), place.network.address(1));
@@ -246,13 +284,16 @@ impl Transport {
                 place.own(&Case::LimitSend(limit_end(place, 1, forced, file)))
             }
             Program::Copies => place.own(&Case::CopySend(copy_end(place, place.file.into()))),
-            Program::Faircast { sealed } => {
+            Program::Faircast { .. } | Program::Tram => {
                 let options = format!(
                     "--group {GROUP}:{PORT} --interface {INTERFACE} --wait-for {receivers} --json"
                 );
-                let key = key(place, sealed);
-                [words(&[&place.this(), "send", &file], &options), place.ours.to_vec(), key]
-                    .concat()
+                let scheme = match self.program {
+                    Program::Tram => strings(&["--scheme", "tram"]),
+                    _ => place.ours.to_vec(),
+                };
+                let first = words(&[&place.this(), "send", &file], &options);
+                [first, scheme, self.key(place)].concat()
             }
             Program::Norm { rate } => [
                 words(&[&place.tool("norm")], &format!("send {INTERFACE} {GROUP} {PORT} {rate}")),
@@ -302,12 +343,12 @@ impl Transport {
                 (place.own(&Case::LimitReceive(limit_end(place, host, forced, file))), None)
             }
             Program::Copies => (place.own(&Case::CopyReceive(copy_end(place, copy.into()))), None),
-            Program::Faircast { sealed } => {
+            Program::Faircast { .. } | Program::Tram => {
                 let options = format!(
                     "--name host-{host} --group {GROUP}:{PORT} --interface {INTERFACE} --once"
                 );
                 let words = words(&[&place.this(), "recv", "--into", &folder], &options);
-                ([words, key(place, sealed)].concat(), None)
+                ([words, self.key(place)].concat(), None)
             }
             Program::Norm { .. } => {
                 let options = format!("recv {INTERFACE} {GROUP} {PORT} {host}");
@@ -344,13 +385,6 @@ impl Transport {
 /// The key's file, and the script that UFTP calls for a file that has come, among the tools.
 const KEY: &str = "key";
 const UFTP_DONE: &str = "uftp-done";
-
-fn key(place: &Place<'_>, sealed: bool) -> Vec<String> {
-    match sealed {
-        true => vec!["--key".into(), place.tool(KEY)],
-        false => Vec::new(),
-    }
-}
 
 fn limit_end(place: &Place<'_>, host: u32, forced: bool, file: Option<PathBuf>) -> limit::End {
     limit::End {

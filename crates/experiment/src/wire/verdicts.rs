@@ -119,6 +119,16 @@ const GOALS: &[Goal] = &[
         reason: "encryption must not be a reason to send in the clear",
     },
     Goal {
+        id: "tram",
+        title: "goodput over TRAM / without, 20 receivers",
+        question: "What does it cost that receivers repair for each other and all acknowledge?",
+        ours: "group-tram",
+        theirs: Theirs::One("group-faircast"),
+        value: |run| run.mbit_per_s,
+        bound: Bound::AtLeast(0.5),
+        reason: "everybody's window is waited for, where pgmcc follows one receiver",
+    },
+    Goal {
         id: "uplink",
         title: "goodput to 16 / 16 copies over TCP",
         question: "What does multicast gain on an uplink of 200 Mbit/s?",
