@@ -19,7 +19,8 @@ use tokio::sync::watch;
 use self::work::{Setup, Work};
 use crate::Error;
 use crate::common::{
-    Common, PACED_GRAIN, add_heads, common_settings, family, group_to, multicast_to, sender_settings,
+    Common, PACED_GRAIN, add_heads, common_settings, family, group_to, multicast_to,
+    sender_settings,
 };
 use crate::ends::{Carrier, Sending};
 use crate::envelope::Wrapper;
