@@ -209,7 +209,9 @@ impl LoadedSuite {
         let in_lab = suite.in_lab().experiments.iter().map(|of| of.rows.len()).sum::<usize>();
         if in_lab > 0 && !self.in_lab {
             let name = &suite.name;
-            monitor.note(&format!("{name}: rows that run in the lab as well: {in_lab}; take --on lab, as root"));
+            monitor.note(&format!(
+                "{name}: rows that run in the lab as well: {in_lab}; take --on lab, as root"
+            ));
         }
         let result = Suite { name: suite.name.clone(), about: suite.title.clone(), rows };
         let page = format!("{}.html", suite.name);
